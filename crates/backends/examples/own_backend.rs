@@ -1,4 +1,4 @@
-//! A backend from outside: `steady:N`, a port that N frames come from. Wrappers such as `faulty:` find it too.
+//! A third-party backend: `steady:N`, a port that receives N frames. Wrappers such as `faulty:` support it too.
 use linerate_backends::REGISTRY;
 use linerate_burst::{Block, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use linerate_port::{Backend, Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec, Target};
@@ -11,14 +11,15 @@ const STEADY: Backend = Backend {
     rx_options: &[],
     tx_options: &[],
     open_rx: |spec, _, _| {
-        let frames: u64 = spec.target.parse().map_err(|_| PortError::wrong(spec.to_string(), "how many frames?"))?;
+        let frames: u64 =
+            spec.target.parse().map_err(|_| PortError::wrong(spec.to_string(), "expected a number of frames"))?;
         let mut block = Block::new(1 << 20, 1 << 10);
         let room = |time: &u64| block.push(&Desc::new(Nanos(*time), 0, 60), &[0; 60]);
         (0..frames).take_while(room).count();
         let interfaces = [Interface::new(spec.to_string(), LinkType::ETHERNET, StampSource::User)];
         Ok(RxPort::new(spec.to_string(), vec![Box::new(Steady { block, consumed: 0, interfaces })], Feed::Stored))
     },
-    open_tx: |spec, _, _| Err(PortError::wrong(spec.to_string(), "it only receives")),
+    open_tx: |spec, _, _| Err(PortError::wrong(spec.to_string(), "receives only")),
     leaves_when_sent: |_, _| true,
 };
 

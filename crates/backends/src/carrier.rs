@@ -1,4 +1,4 @@
-//! Whether the link of an interface is up, and stays so: what did not come while it was down nobody has lost.
+//! Link state of an interface: packets that did not arrive while the link was down are not lost.
 
 use crate::REGISTRY;
 use crate::inventory::find;
@@ -10,7 +10,7 @@ use linerate_port::Spec;
 const CARRIER: u16 = 33;
 const DOWN_COUNT: u16 = 48;
 
-/// Looks at the link of an interface, on after privileges are gone and from outside its network namespace.
+/// Queries the link of an interface, also after privileges are dropped and from outside its network namespace.
 #[derive(Debug)]
 pub struct Carrier {
     index: u32,
@@ -19,7 +19,7 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// Of the interface that a port uses; nothing where it uses none, or none of Ethernet.
+    /// Opens the interface that a port uses; `None` if it uses none, or not an Ethernet interface.
     pub fn of(spec: &Spec) -> Option<Self> {
         let at = REGISTRY.interface(spec)?;
         let open = || Ok((find(&at.target)?.index, Rtnetlink::new()?));
@@ -29,13 +29,13 @@ impl Carrier {
         Some(carrier)
     }
 
-    /// Whether it is up now.
+    /// Returns whether the link is up.
     pub fn is_up(&self) -> bool {
         let carrier = self.netlink.link(self.index).and_then(|link| Some(*rtnl::attribute(&link, CARRIER)?.first()?));
         carrier != Some(0) && self.netlink.flags(self.index).is_some_and(|flags| flags & IFF_UP != 0)
     }
 
-    /// Whether it was down since this was made, however shortly.
+    /// Returns whether the link was down since this was opened, however briefly.
     pub fn was_down(&self) -> bool {
         !self.is_up() || self.downs() != self.downs
     }

@@ -1,9 +1,9 @@
-//! The clocks of the host, and those of cards: how they differ, and how times of one are put onto the other.
+//! The clocks of the host and of cards: their difference, and the conversion of card times to host times.
 //!
-//! A card stamps frames by a clock of its own, which may be seconds away from the host's (it counts TAI, or from the start of the
-//! card) and runs faster or slower by some millionths. All else in a run has the time of the host, so stamps are put onto it: by a straight line that
-//! begins where the one before has ended and is drawn anew every second, so that times never jump and gaps between frames are right to a few
-//! millionths. Only a clock that was set jumps.
+//! A card stamps frames by its own clock, which may be seconds away from the host's (it counts TAI, or from the start
+//! of the card) and drifts by some parts per million. Everything else in a run uses host time, so stamps are converted:
+//! by a linear function that starts where the previous one ended and is updated every second, so that times never jump
+//! and gaps between frames are right to a few parts per million. Only setting a clock causes a jump.
 
 use crate::sys::clock;
 use linerate_burst::Nanos;
@@ -16,26 +16,26 @@ use std::time::Duration;
 
 /// `STA_UNSYNC` (linux/timex.h).
 const UNSYNC: i32 = 0x40;
-/// How often the clocks are compared.
+/// Interval at which the clocks are compared.
 const EVERY: Duration = Duration::from_secs(1);
-/// Of so many looks the one that took the shortest counts.
+/// Readings per comparison, of which the shortest counts.
 const LOOKS: usize = 5;
-/// Further apart than this, a clock was set.
+/// Difference above which a clock was set.
 const STEP_NS: i64 = 10_000_000;
-/// The steepest that a line is, in billionths: what drifts faster is no clock.
+/// Maximum slope, in parts per billion: a faster drift is not a clock's.
 const STEEPEST: i64 = 1_000_000;
 const BILLION: i128 = 1_000_000_000;
 
-/// Whether somebody keeps the clock of the host right, and how wrong it may be at the most, in microseconds.
+/// Synchronisation of the host's clock, and its maximum error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// As NTP or PTP says it.
+    /// True if NTP or PTP synchronises it.
     pub is_kept: bool,
-    /// As the kernel reckons, in microseconds.
+    /// Maximum error as estimated by the kernel, in microseconds.
     pub most_us: i64,
 }
 
-/// Asks the kernel.
+/// Queries the kernel.
 pub fn kept() -> io::Result<Kept> {
     let (_, status, most_us) = clock::adjusted()?;
     Ok(Kept { is_kept: status & UNSYNC == 0, most_us })
@@ -44,22 +44,22 @@ pub fn kept() -> io::Result<Kept> {
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The card's.
+    /// Time of the card.
     pub card: Nanos,
-    /// The host's.
+    /// Time of the host.
     pub host: Nanos,
 }
 
-/// A straight line from times of the card to those of the host.
+/// A linear function from card times to host times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     from: Pair,
-    /// By how much the host's clock is faster, in billionths.
+    /// Excess speed of the host's clock, in parts per billion.
     slope: i64,
 }
 
 impl Line {
-    /// A time of the card by the host's clock.
+    /// Converts a card time to host time.
     #[inline]
     pub fn to_host(self, card: Nanos) -> Nanos {
         let passed = i128::from(card.0) - i128::from(self.from.card.0);
@@ -68,28 +68,28 @@ impl Line {
     }
 }
 
-/// Follows two clocks by looking at both now and then.
+/// Tracks two clocks by repeated readings of both.
 #[derive(Clone, Copy, Debug)]
 pub struct Relation {
     line: Line,
     first: Pair,
     last: Pair,
-    /// How often one of them was set.
+    /// Number of times that one of them was set.
     steps: u64,
 }
 
 impl Relation {
-    /// Begins with a look.
+    /// Starts with a first reading.
     pub fn new(first: Pair) -> Self {
         Relation { line: Line { from: first, slope: 0 }, first, last: first, steps: 0 }
     }
 
-    /// The line that holds now.
+    /// Returns the current function.
     pub fn line(&self) -> Line {
         self.line
     }
 
-    /// Takes another look into account: the line goes on from where it is, so that it meets what is to be expected a second later.
+    /// Adds a reading: the new function starts at the current value, and meets the expected value a second later.
     pub fn look(&mut self, pair: Pair) {
         let passed = i128::from(pair.card.0) - i128::from(self.last.card.0);
         let at = self.line.to_host(pair.card);
@@ -104,25 +104,25 @@ impl Relation {
         self.line = Line { from: Pair { card: pair.card, host: at }, slope };
     }
 
-    /// By how much the host's clock has been faster since the first look, in billionths.
+    /// Returns the excess speed of the host's clock since the first reading, in parts per billion.
     pub fn drift(&self) -> i64 {
         let card = i128::from(self.last.card.0) - i128::from(self.first.card.0);
         let host = i128::from(self.last.host.0) - i128::from(self.first.host.0);
         if card > 0 { ((host - card) * BILLION / card) as i64 } else { 0 }
     }
 
-    /// How far the card's clock was ahead of the host's at the last look, in nanoseconds.
+    /// Returns the lead of the card's clock over the host's at the last reading, in nanoseconds.
     pub fn ahead(&self) -> i64 {
         (i128::from(self.last.card.0) - i128::from(self.last.host.0)) as i64
     }
 
-    /// How often one of the clocks was set since the first look.
+    /// Returns the number of times that one of the clocks was set since the first reading.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 }
 
-/// The clock of a card, compared with the host's as long as this is there.
+/// The clock of a card, tracked against the host's while this exists.
 #[derive(Debug)]
 pub struct CardClock {
     device: File,
@@ -130,7 +130,7 @@ pub struct CardClock {
 }
 
 impl CardClock {
-    /// The clock with this number, `/dev/ptpN`.
+    /// Opens the clock with this number, `/dev/ptpN`.
     pub fn open(number: u32) -> io::Result<Self> {
         let path = format!("/dev/ptp{number}");
         let device = File::open(&path).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
@@ -138,14 +138,14 @@ impl CardClock {
         Ok(CardClock { device, followed: Mutex::new((Relation::new(first), first.host)) })
     }
 
-    /// The line that holds at this time of the host; looks at the clocks once a second.
+    /// Returns the function at this host time; reads the clocks once a second.
     pub fn line(&self, now: Nanos) -> Line {
         let mut followed = self.followed();
         let (relation, looked) = &mut *followed;
-        // A clock that was set back is no reason to look the less.
+        // Read at once after the clock was set back.
         if now < *looked || now >= looked.after(EVERY) {
             *looked = now;
-            // A clock that cannot be read goes on as it did.
+            // If the clock cannot be read, the function stays as it is.
             if let Ok(pair) = both(&self.device) {
                 relation.look(pair);
             }
@@ -153,7 +153,7 @@ impl CardClock {
         relation.line()
     }
 
-    /// What is known of the two.
+    /// Returns the relation of the two clocks.
     pub fn relation(&self) -> Relation {
         self.followed().0
     }
@@ -163,7 +163,7 @@ impl CardClock {
     }
 }
 
-/// Reads the card's clock between two looks at the host's.
+/// Reads the card's clock between two readings of the host's.
 fn both(device: &File) -> io::Result<Pair> {
     let mut best: Option<(u64, Pair)> = None;
     for _ in 0..LOOKS {
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A card that is 37 s ahead and runs faster by so many billionths.
+    /// Readings of a card that is 37 s ahead and runs faster by some parts per billion.
     fn pair(host: u64, faster: i64, noise: i64) -> Pair {
         let card = 37_000_000_000 + host as i128 + host as i128 * i128::from(faster) / BILLION;
         Pair { card: Nanos(card as u64), host: Nanos((host as i64 + noise) as u64) }
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_of_the_card_become_those_of_the_host_and_never_go_back(
+        fn converted_times_match_the_host_and_never_go_back(
             faster in -100_000i64..100_000,
             noises in prop::collection::vec(-500i64..500, 30),
         ) {
@@ -206,12 +206,12 @@ mod tests {
             for (second, noise) in noises.iter().enumerate().skip(1) {
                 for part in 0..10 {
                     let host = start + (second as u64 - 1) * SECOND + part * SECOND / 10;
-                    let told = relation.line().to_host(pair(host, faster, 0).card);
-                    prop_assert!(told >= newest, "{told:?} after {newest:?}");
-                    newest = told;
-                    // The first second knows nothing of the drift, and the next ones make up for it.
+                    let converted = relation.line().to_host(pair(host, faster, 0).card);
+                    prop_assert!(converted >= newest, "{converted:?} after {newest:?}");
+                    newest = converted;
+                    // The first second has no drift yet, and the next ones compensate.
                     if second > 3 {
-                        prop_assert!(told.0.abs_diff(host) < 4_000, "second {second}: {} ns", told.0 as i64 - host as i64);
+                        prop_assert!(converted.0.abs_diff(host) < 4_000, "second {second}: {} ns", converted.0 as i64 - host as i64);
                     }
                 }
                 relation.look(pair(start + second as u64 * SECOND, faster, *noise));
@@ -244,13 +244,13 @@ mod tests {
             (relation.line().to_host(set.card), relation.steps(), relation.ahead()),
             (set.host, 1, 32_000_000_000)
         );
-        // And one that stands still, or goes back, is no division by nothing.
+        // A clock that stands still or goes back must not divide by zero.
         relation.look(set);
         assert_eq!(relation.steps(), 2);
     }
 
     #[test]
-    fn a_clock_that_is_not_there_is_named() {
+    fn a_missing_clock_is_named() {
         let error = CardClock::open(u32::MAX).unwrap_err().to_string();
         assert!(error.starts_with("/dev/ptp4294967295: "), "{error}");
     }

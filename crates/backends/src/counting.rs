@@ -8,19 +8,19 @@ use crate::sys::bpf_live::Bytes;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What becomes of the frames that were counted.
+/// Action on counted frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// They are dropped: the fastest receiver there is.
+    /// Drop: the fastest receiver.
     Drop,
-    /// All bytes of every other frame are overwritten and it is dropped, the host gets the rest: what receivers do to
-    /// memory, at its worst, and what the next frames in that memory look like.
+    /// Overwrite every other frame completely and drop it, and pass the rest to the host: the worst that receivers do
+    /// to memory, and the appearance of the next frames in that memory.
     OverwriteHalf,
-    /// The host gets them.
+    /// Pass to the host.
     Pass,
 }
 
-/// Counts the frames that an interface receives; detached when this is dropped.
+/// Counts the frames that an interface receives; detached on drop.
 #[derive(Debug)]
 pub struct Counting {
     _link: Link,
@@ -29,10 +29,10 @@ pub struct Counting {
     words: Words,
 }
 
-/// Processors that are counted apart, so that none waits for another; a cache line each.
+/// Processors counted separately, so that none waits for another; a cache line each.
 const PROCESSORS: usize = 1024;
 const LINE: usize = 8;
-/// The longest frame that is overwritten.
+/// Longest frame that is overwritten.
 const LONGEST: usize = 4096;
 /// Action numbers (linux/bpf.h).
 const DROP: i32 = 1;
@@ -44,13 +44,13 @@ impl Counting {
         let (words, mut garbage) = (Words::new(PROCESSORS * LINE)?, Bytes::new(LONGEST)?);
         garbage.write(0, &[0xee; LONGEST]);
         let insns = program(words.raw(), garbage.raw(), then).map_err(io::Error::other)?;
-        // With `frags` a veth takes frames of any MTU.
+        // With `frags` a veth accepts any MTU.
         let program = Program::load(&insns, Demands { frags: true, ..Demands::default() })?;
         let link = within(netns, || Link::attach(&program, find(interface)?.index, Mode::Native))?;
         Ok(Counting { _link: link, _program: program, _garbage: garbage, words })
     }
 
-    /// Frames so far.
+    /// Returns the number of frames so far.
     pub fn frames(&self) -> u64 {
         (0..PROCESSORS).map(|processor| self.words.word(processor * LINE).load(Relaxed)).sum()
     }

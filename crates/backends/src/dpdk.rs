@@ -1,23 +1,24 @@
-//! `dpdk:device,arguments`: what DPDK has a driver for, by a plugin.
+//! `dpdk:device,arguments`: devices with a DPDK driver, by a plugin.
 //!
-//! The plugin is a shared object in C (`c/dpdk`, `make dpdk`), compiled against the DPDK that is installed, since half of DPDK are
-//! inline functions of its headers. It is loaded when the first such port opens: nothing of DPDK is needed to build this program,
-//! nor to start it. A device is written as DPDK writes it, `net_pcap0,rx_pcap=in.pcap` or `0000:3b:00.0`, with queues and options
-//! behind: `@0-3?mtu=9000`.
+//! The plugin is a shared object in C (`c/dpdk`, `make dpdk`), compiled against the installed DPDK, since half of DPDK
+//! are inline functions of its headers. It is loaded when the first such port opens: DPDK is needed neither to build
+//! nor to start this program. A device is written as in DPDK, `net_pcap0,rx_pcap=in.pcap` or `0000:3b:00.0`, followed
+//! by queues and options: `@0-3?mtu=9000`.
 //!
-//! - **Frames lie where the driver put them**: in buffers of 2 KiB, scattered over a pool, which go back once they are consumed; the
-//!   plugin writes the descs. What comes in several buffers, had a tag that the card took out, or lies elsewhere, the plugin copies
-//!   to where frames lie one behind the other: joined, the tag back in its place.
-//! - **A device is opened once** a process, for both directions; whoever opens it again has queues of the same one. After `detach`
-//!   what the driver has is read and kept, and nothing more.
-//! - **DPDK starts once** a process, on a thread of its own, without huge pages (unless a card is opened and there are some), and
-//!   takes no card that nobody named. What it says in the meantime is the reason that an error has; what it says later goes to
-//!   standard error.
-//! - **Time** is when frames were read, for all frames of a look; a driver that knows better is believed where the unit is known:
+//! - **Frames stay in the driver's buffers**: of 2 KiB, scattered over a pool, returned after consumption; the plugin
+//!   writes the descs. Frames in several buffers, with a tag stripped by the card, or outside the pool, are copied by
+//!   the plugin to a contiguous area: joined, with the tag restored.
+//! - **A device is opened once** a process, for both directions; another port on it has queues of the same device.
+//!   After `detach` the driver's current frames are read and kept, and no later ones.
+//! - **DPDK starts once** a process, on its own thread, without huge pages (unless a card is opened and some are
+//!   available), and takes no card that no port names. Its log until then is the reason in an error; later messages go
+//!   to standard error.
+//! - **Time** is the read time, common to all frames of a poll; times of a driver are used if their unit is known:
 //!   `net_pcap` has UTC, cards have a clock that is compared with the host's (`?stamp=driver`).
-//! - **Sent** means taken by the driver: DPDK does not say what became of a frame. The card's own counters stand beside it.
+//! - **Sent** means taken by the driver: DPDK does not report the outcome of a frame. The card's own counters are
+//!   reported too.
 //!
-//! There is nothing to wait on: whoever waits looks again after a while.
+//! No descriptor to wait on exists: receivers poll.
 
 mod device;
 mod plugin;
@@ -38,11 +39,11 @@ use linerate_port::{
 };
 use std::sync::Arc;
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "dpdk",
     placeholder: "device",
-    sentence: "what DPDK has a driver for: a card by its PCI address, or net_NAME0,arguments; by a plugin (make dpdk)",
+    sentence: "a device with a DPDK driver: a card by PCI address, or net_NAME0,arguments; needs a plugin (make dpdk)",
     target: Target::Device,
     rx_options: &["mtu", "queue", "memory", "pool", "stamp"],
     tx_options: &["mtu", "queue", "memory", "pool"],
@@ -65,7 +66,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     for number in 0..wish.queues {
         let queue = device.receiving(number).ok_or_else(|| {
             let there = device.info.rx_queues;
-            PortError::broken(spec.to_string(), device::taken(number, there, "received from", "receive"))
+            PortError::broken(spec.to_string(), device::taken(number, there, "receiving", "receive"))
         })?;
         queues.push(Box::new(DpdkRx::new(subject(&wish, number), interface.clone(), queue, options.snap, lag)));
     }
@@ -86,7 +87,7 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
     for number in 0..wish.queues {
         let queue = device.sending(number).ok_or_else(|| {
             let there = device.info.tx_queues;
-            PortError::broken(spec.to_string(), device::taken(number, there, "sent to", "send"))
+            PortError::broken(spec.to_string(), device::taken(number, there, "sending", "send"))
         })?;
         queues.push(Box::new(DpdkTx::new(subject(&wish, number), queue)));
     }
@@ -94,8 +95,8 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
     Ok(TxPort { name: spec.to_string(), queues, monitor: Some(Box::new(monitor)) })
 }
 
-/// Bursts of these devices, with queue 0 each, merged by time and copied frame by frame from the driver's buffers into memory of
-/// so many bytes: what programs over DPDK do. To be measured beside the way that frames go here.
+/// The conventional way of DPDK programs, as a baseline for benchmarks: bursts of these devices, with queue 0 each, are
+/// merged by time and copied frame by frame from the driver's buffers into memory.
 #[derive(Debug)]
 pub struct Classic {
     queues: Vec<Receiving>,
@@ -103,35 +104,35 @@ pub struct Classic {
 }
 
 impl Classic {
-    /// Opens the devices.
+    /// Opens the devices, with a buffer of `bytes`.
     pub fn open(specs: &[Spec], bytes: usize) -> Result<Classic, PortError> {
         let open = |spec: &Spec| {
             let wish = Wish::read(spec, 1, false)?;
-            let taken = || PortError::broken(spec.to_string(), "is being received from already");
+            let taken = || PortError::broken(spec.to_string(), "already open for receiving");
             open(spec, &wish, true)?.receiving(0).ok_or_else(taken)
         };
         let queues = specs.iter().map(open).collect::<Result<_, _>>()?;
         Ok(Classic { queues, area: Area::new(bytes, bytes / 64) })
     }
 
-    /// Does it until so many frames were copied; how many that were.
+    /// Copies until `frames` were copied; returns their number.
     pub fn copy(&mut self, frames: u64) -> u64 {
         classic(&self.queues, frames, &mut self.area, Classically::Copied).0
     }
 
-    /// The same by three threads, of which one receives, one merges, and one copies into memory of a memfd; with the nanoseconds that
-    /// each used of a processor, but for those in which it waited for another one.
+    /// Copies by three threads, one to receive, one to merge, and one to copy into memory of a memfd; returns the CPU
+    /// time of each in nanoseconds too, without the time spent waiting for another thread.
     pub fn copy_by_steps(&mut self, frames: u64) -> (u64, [u64; 3]) {
         classic(&self.queues, frames, &mut self.area, Classically::BySteps)
     }
 
-    /// Only receives them.
+    /// Only receives frames.
     pub fn free(&mut self, frames: u64) -> u64 {
         classic(&self.queues, frames, &mut self.area, Classically::Freed).0
     }
 }
 
-/// Whose counters those of a queue are.
+/// Names the account of a queue.
 fn subject(wish: &Wish, queue: u16) -> String {
     format!("dpdk:{}@{queue}", wish.name())
 }
@@ -144,22 +145,22 @@ fn source(stamps: Stamps) -> StampSource {
     }
 }
 
-/// What was chosen.
+/// Describes the choices made.
 fn notes(device: &Device, options: &RxOptions) -> Vec<String> {
     let info = &device.info;
     let times = match info.stamps() {
-        Stamps::Poll => "frames have the time at which they are read",
-        Stamps::Driver => "frames have the times that the driver knows; it says of no end: -c or -t ends the run",
-        Stamps::ByCard => "frames have the times of the card's clock, put onto that of the host",
+        Stamps::Poll => "timestamps are read times",
+        Stamps::Driver => "timestamps are the driver's; it reports no end of input, so stop the run by -c or -t",
+        Stamps::ByCard => "timestamps are the card's, converted to host time",
     };
     let mut notes = vec![format!("{}, driver {}, {}", plugin::how(), info.driver(), times)];
     if options.promiscuous && info.promiscuous == 0 {
-        notes.push(format!("driver {} takes in all frames or its own as it likes", info.driver()));
+        notes.push(format!("driver {} does not support setting promiscuous mode", info.driver()));
     }
     notes
 }
 
-/// What the driver has counted since the port was opened.
+/// Counters of the driver since the port was opened.
 struct DpdkMonitor {
     subject: String,
     device: Arc<Device>,

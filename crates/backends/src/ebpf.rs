@@ -1,7 +1,7 @@
 //! eBPF instructions and an assembler for them (RFC 9669).
 //!
-//! The programs that linerate gives to the kernel are made here at run time, for the port and the frames at
-//! hand: nobody needs a compiler, and what is constant for a run is a constant in its program.
+//! The programs that linerate loads into the kernel are generated at run time, for the port and the frames at hand: no
+//! compiler is needed, and constants of a run are constants in its program.
 
 /// One instruction: opcode, registers, offset and immediate value, in the order of `struct bpf_insn`
 /// (linux/bpf.h).
@@ -45,7 +45,7 @@ pub enum Reg {
     Fp,
 }
 
-/// How many bytes are read or written.
+/// Width of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// One.
@@ -59,7 +59,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// Their number.
+    /// Returns the number of bytes.
     pub fn bytes(self) -> usize {
         match self {
             Size::B1 => 1,
@@ -79,7 +79,7 @@ pub enum Alu {
     Sub = 0x10,
     /// Product.
     Mul = 0x20,
-    /// Quotient, unsigned; 0 where the divisor is 0.
+    /// Quotient, unsigned; 0 if the divisor is 0.
     Div = 0x30,
     /// Or.
     Or = 0x40,
@@ -89,7 +89,7 @@ pub enum Alu {
     Lsh = 0x60,
     /// Shift right.
     Rsh = 0x70,
-    /// Remainder, unsigned; unchanged where the divisor is 0.
+    /// Remainder, unsigned; unchanged if the divisor is 0.
     Mod = 0x90,
     /// Exclusive or.
     Xor = 0xa0,
@@ -97,7 +97,7 @@ pub enum Alu {
     Mov = 0xb0,
 }
 
-/// When to jump; comparisons are unsigned.
+/// Jump conditions; comparisons are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Equal.
@@ -143,17 +143,17 @@ pub mod helper {
     pub const KTIME: i32 = 5;
     /// The processor that runs the program.
     pub const PROCESSOR: i32 = 8;
-    /// A number that the running thread alone has.
+    /// A number that identifies the running thread.
     pub const TASK: i32 = 35;
-    /// Sends the frame to what a map holds under a key.
+    /// Redirects the frame to the entry of a map under a key.
     pub const REDIRECT_MAP: i32 = 51;
     /// Moves the start of the metadata in front of a frame.
     pub const ADJUST_META: i32 = 54;
     /// Moves the end of a frame.
     pub const ADJUST_TAIL: i32 = 65;
-    /// Puts news into a ring buffer and wakes whoever waits.
+    /// Writes an event into a ring buffer and wakes its reader.
     pub const RING_OUTPUT: i32 = 130;
-    /// How long a frame is, its fragments counted.
+    /// Length of a frame, including its fragments.
     pub const BUFFER_LENGTH: i32 = 188;
     /// Copies bytes out of a frame, over its fragments too.
     pub const LOAD_BYTES: i32 = 189;
@@ -163,38 +163,38 @@ pub mod helper {
     pub const TAI: i32 = 208;
 }
 
-/// A place in the program that jumps lead to; made by [`Assembler::label`].
+/// A jump target in the program; created by [`Assembler::label`].
 #[derive(Clone, Copy, Debug)]
 pub struct Label(usize);
 
-/// Puts a program together.
+/// Assembles a program.
 #[derive(Clone, Debug, Default)]
 pub struct Assembler {
     insns: Vec<Insn>,
-    /// Where each label stands.
+    /// Position of each label.
     labels: Vec<Option<usize>>,
-    /// Jumps by instruction, and the label each leads to.
+    /// Jumps by instruction, and the label of each.
     jumps: Vec<(usize, Label)>,
 }
 
-/// A program that cannot be expressed.
+/// A jump that is too long to be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the program for the kernel is too long: a jump over {0} instructions")]
 pub struct TooFar(pub usize);
 
 impl Assembler {
-    /// An empty program.
+    /// Creates an empty program.
     pub fn new() -> Self {
         Assembler::default()
     }
 
-    /// A label that stands nowhere yet.
+    /// Creates a label without a position.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// Lets a label stand here.
+    /// Sets the position of a label to here.
     pub fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.insns.len());
     }
@@ -237,23 +237,23 @@ impl Assembler {
         }
     }
 
-    /// `*(u64 *)(dst + offset) += src`, whole even if several processors do it at a time.
+    /// `*(u64 *)(dst + offset) += src`, atomically.
     pub fn atomic_add(&mut self, dst: Reg, offset: i16, src: Reg) {
         self.push(0xdb, dst, src, offset, 0);
     }
 
-    /// `src = exchange(*(u64 *)(dst + offset), src)`: what was stored before is seen before.
+    /// `src = exchange(*(u64 *)(dst + offset), src)`: orders earlier stores before this one.
     pub fn exchange(&mut self, dst: Reg, offset: i16, src: Reg) {
         self.push(0xdb, dst, src, offset, 0xe1);
     }
 
-    /// Goes on at a label.
+    /// Jumps to a label.
     pub fn jump(&mut self, to: Label) {
         self.jumps.push((self.insns.len(), to));
         self.push(0x05, Reg::R0, Reg::R0, 0, 0);
     }
 
-    /// Goes on at a label if `dst` compares so with `value`, on 64 bits.
+    /// Jumps to a label if the comparison of `dst` with `value` holds, on 64 bits.
     pub fn jump_if(&mut self, when: When, dst: Reg, value: impl Into<Value>, to: Label) {
         self.jumps.push((self.insns.len(), to));
         self.operate(0x05 | when as u8, dst, value.into(), 0);
@@ -284,23 +284,23 @@ impl Assembler {
         self.push(0x95, Reg::R0, Reg::R0, 0, 0);
     }
 
-    /// Number of instructions so far.
+    /// Returns the number of instructions.
     pub fn len(&self) -> usize {
         self.insns.len()
     }
 
-    /// Whether there is no instruction yet.
+    /// Returns whether the program is empty.
     pub fn is_empty(&self) -> bool {
         self.insns.is_empty()
     }
 
-    /// The program, its jumps resolved.
+    /// Returns the program with its jumps resolved.
     ///
     /// # Panics
     /// If a jump leads to a label that was never placed.
     pub fn finish(mut self) -> Result<Vec<Insn>, TooFar> {
         for (at, label) in self.jumps {
-            let target = self.labels[label.0].expect("a label that jumps lead to is placed");
+            let target = self.labels[label.0].expect("every jump target has a position");
             let distance = target as i64 - at as i64 - 1;
             self.insns[at].offset = i16::try_from(distance).map_err(|_| TooFar(distance.unsigned_abs() as usize))?;
         }
@@ -314,7 +314,7 @@ impl Assembler {
         }
     }
 
-    /// The one instruction of two words: a 64-bit constant, whose kind stands where the source would.
+    /// Emits the only instruction of two words: a 64-bit constant, with its kind in place of the source.
     fn wide(&mut self, dst: Reg, kind: u8, low: i32, high: i32) {
         self.insns.push(Insn { opcode: 0x18, registers: dst as u8 | kind << 4, offset: 0, immediate: low });
         self.insns.push(Insn { opcode: 0, registers: 0, offset: 0, immediate: high });
@@ -329,9 +329,9 @@ impl Assembler {
 mod tests {
     use super::*;
 
-    /// The bytes of each instruction, as RFC 9669 gives them.
+    /// Encodings from RFC 9669.
     #[test]
-    fn instructions_are_encoded_as_the_standard_says() {
+    fn instructions_are_encoded_by_the_standard() {
         let mut asm = Assembler::new();
         let end = asm.label();
         asm.mov(Reg::R1, Reg::R2);

@@ -1,17 +1,16 @@
-//! `faulty:PORT?drop=0.1%&seed=7`: any port behind a wire that loses and damages by plan.
+//! `faulty:PORT?drop=0.1%&seed=7`: any port behind a wire with planned losses and damage.
 //!
-//! Options that [`Faults`] knows are its own, all others are the wrapped port's; `port.NAME=` hands an option to the
-//! wrapped port whatever it is called. In the order data takes: `plan` decides from seed, queue and number alone,
-//! `damage` changes bytes, `line` holds frames back, `pace` says when they leave, `fifo` keeps them until then;
-//! `receive` and `send` put the line behind or in front of a queue.
+//! Options of [`Faults`] are its own, all others are the wrapped port's; `port.NAME=` always passes an option to the
+//! wrapped port. In the order of the data path: `plan` decides from seed, queue and number only, `damage` changes
+//! bytes, `line` reorders frames, `pace` sets their departure times, `fifo` keeps them until then; `receive` and `send`
+//! put the line after or before a queue.
 //!
-//! - **Time.** A frame that is held up has its time moved by as much, as if it had arrived that much later: so a
-//!   merge orders frames as the bad wire would have. Times of other frames stay as they are. On receiving, a frame is
-//!   held up from its own time stamp on, so the wait for the wrapped port is part of the delay; on sending, from the
-//!   flush that follows.
-//! - **Counts.** What was asked for is *refused*, not lost. Copies count as received, and again by name.
-//! - **Memory.** Every frame is copied once. Frames that wait take at most 64 MiB a queue; then the wrapped port
-//!   waits, or the sender, and whose ring is full counts that.
+//! - **Time.** The time of a delayed frame is moved accordingly, as if it had arrived later: so a merge orders frames
+//!   as the bad wire would have. Times of other frames are unchanged. On receiving, a delay starts at the frame's
+//!   timestamp, so it includes the wait for the wrapped port; on sending, at the flush that follows.
+//! - **Counts.** Requested faults are *refused*, not lost. Copies count as received, and again by name.
+//! - **Memory.** Every frame is copied once. Waiting frames take at most 64 MiB per queue; above that the wrapped port
+//!   waits, or the sender, and counts frames for which its ring is full.
 
 mod chance;
 mod checksum;
@@ -37,11 +36,11 @@ use linerate_port::{
 /// In front of options that are the wrapped port's in any case.
 const FOR_PORT: &str = "port.";
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "faulty",
     placeholder: "port",
-    sentence: "any port behind a wire that drops, repeats, reorders, damages and delays by plan, from a seed",
+    sentence: "any port behind a wire that drops, repeats, reorders, damages and delays frames, from a seed",
     target: Target::Port(|spec| split(spec).map(|(_, inner)| inner)),
     rx_options: &[],
     tx_options: &[],
@@ -64,7 +63,7 @@ fn open_tx(spec: &Spec, options: &TxOptions, registry: &Registry) -> Result<TxPo
     Ok(send_through(registry.open_tx(&inner, options)?, &faults, spec.to_string()))
 }
 
-/// An open port behind a line with these faults, under a name of its own.
+/// Puts a line with these faults after an open port, under a new name.
 pub fn receive_through(port: RxPort, faults: &Faults, name: String) -> RxPort {
     let wrap =
         |(number, queue)| Box::new(FaultyRx::new(queue, Plan::new(faults.clone(), number as u64))) as Box<dyn RxQueue>;
@@ -72,7 +71,7 @@ pub fn receive_through(port: RxPort, faults: &Faults, name: String) -> RxPort {
     RxPort { name, queues, filter: String::new(), ..port }
 }
 
-/// An open port with such a line in front, under a name of its own.
+/// Puts a line with these faults before an open port, under a new name.
 pub fn send_through(port: TxPort, faults: &Faults, name: String) -> TxPort {
     let wrap =
         |(number, queue)| Box::new(FaultyTx::new(queue, Plan::new(faults.clone(), number as u64))) as Box<dyn TxQueue>;
@@ -80,7 +79,7 @@ pub fn send_through(port: TxPort, faults: &Faults, name: String) -> TxPort {
     TxPort { name, queues, ..port }
 }
 
-/// The faults, and the port behind them.
+/// Splits a port into the faults and the wrapped port.
 fn split(spec: &Spec) -> Result<(Faults, Spec), PortError> {
     let mut faults = Faults::default();
     let mut rest = Vec::new();
@@ -93,7 +92,10 @@ fn split(spec: &Spec) -> Result<(Faults, Spec), PortError> {
     }
     let inner = spec.wrapped(rest);
     if inner.target.is_empty() {
-        return Err(PortError::wrong(spec.to_string(), "which port? as in faulty:packet:eth0?drop=1%"));
+        return Err(PortError::wrong(
+            spec.to_string(),
+            "missing port; expected a form such as faulty:packet:eth0?drop=1%",
+        ));
     }
     Ok((faults, inner))
 }

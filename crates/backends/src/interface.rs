@@ -1,4 +1,4 @@
-//! All that the kernel and a driver say about one interface, at one moment: what decides whether frames get lost there.
+//! Properties of an interface reported by the kernel and its driver, as far as they decide about packet loss.
 
 use crate::inventory::{self, look};
 use crate::nic::names_a_loss;
@@ -13,88 +13,89 @@ use std::os::fd::{AsFd, OwnedFd};
 
 pub use crate::rtnl::{XDP_BASIC, XDP_SENDS, XDP_ZERO_COPY};
 
-/// Frames of several buffers may come to a program (`NETDEV_XDP_ACT_RX_SG`).
+/// The driver passes frames in several buffers to a program (`NETDEV_XDP_ACT_RX_SG`).
 pub const XDP_BUFFERS: u64 = 1 << 5;
-/// `RXH_L4_B_0_1`, `RXH_L4_B_2_3`: the ports.
+/// `RXH_L4_B_0_1`, `RXH_L4_B_2_3`: hash fields of the ports.
 pub const HASHES_PORTS: u64 = 1 << 6 | 1 << 7;
 
-/// Kinds of flows (linux/ethtool.h) whose hash is asked for, and what people call them.
+/// Flow types (linux/ethtool.h) whose hash is queried, and their names.
 const FLOWS: [(u32, &str); 4] = [(1, "tcp4"), (2, "udp4"), (5, "tcp6"), (6, "udp6")];
 
-/// One interface.
+/// Properties of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// What `linerate ports` shows.
+    /// Properties shown by `linerate ports`.
     pub found: Found,
-    /// The version of its firmware, as the driver says it.
+    /// Firmware version reported by the driver.
     pub firmware: String,
-    /// Where it is, as in `0000:3b:00.0`.
+    /// Bus address, such as `0000:3b:00.0`.
     pub bus: String,
-    /// How many queues there are and can be.
+    /// Current and maximum number of queues.
     pub channels: Option<Channels>,
-    /// Descriptors of a receive ring: now, and the most there can be.
+    /// Descriptors of a receive ring: current and maximum.
     pub rx_ring: Option<(u32, u32)>,
-    /// The same of a send ring.
+    /// Descriptors of a send ring: current and maximum.
     pub tx_ring: Option<(u32, u32)>,
-    /// Pause frames: negotiated, obeyed, sent.
+    /// Pause frames: negotiated, honoured, sent.
     pub pause: Option<[bool; 3]>,
-    /// How frames are spread over queues.
+    /// Receive-side scaling.
     pub spread: Option<Spread>,
-    /// Kinds of flows, and which fields the hash takes of them.
+    /// Flow types, and the fields that the hash covers.
     pub hashed: Vec<(&'static str, u64)>,
     /// Offloads that can be changed.
     pub changeable: Vec<String>,
-    /// The number of its clock, if it stamps all frames received and the driver says so.
+    /// Number of its clock, if it can stamp all received frames and the driver reports it.
     pub stamps_by: Option<u32>,
-    /// What its driver does with XDP, where the kernel says it.
+    /// XDP features of its driver, if the kernel reports them.
     pub xdp_features: Option<u64>,
-    /// The XDP program that is attached: its number, its name, and whether it runs in the driver.
+    /// Attached XDP program: its number, its name, and whether it runs in the driver.
     pub xdp_program: Option<(u32, String, bool)>,
-    /// Its queueing disciplines, and how many packets to send each has dropped.
+    /// Queueing disciplines, and the number of packets that each has dropped.
     pub disciplines: Vec<(String, u64)>,
-    /// The other end of a veth: its number, and its name if it is in this namespace.
+    /// Peer of a veth: its number, and its name if it is in this namespace.
     pub peer: Option<(u32, String)>,
-    /// Counters of frames that did not get through, above zero.
+    /// Counters of lost frames, above zero.
     pub losses: Vec<(String, u64)>,
-    /// Frames received since it is there.
+    /// Frames received since it was created.
     pub received: u64,
-    /// What the host uses it for.
+    /// Uses of the interface by the host.
     pub uses: Vec<String>,
 }
 
-/// Queues, of their own kind and combined.
+/// Receive queues, including combined ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Channels {
-    /// Receive queues.
+    /// Number of receive queues.
     pub rx: u32,
-    /// The most there can be.
+    /// Maximum number of receive queues.
     pub most_rx: u32,
-    /// Whether a queue receives and sends.
+    /// True if a queue receives and sends.
     pub combined: bool,
 }
 
 /// Receive-side scaling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// The queue of each remainder of the hash.
+    /// Queue for each remainder of the hash.
     pub table: Vec<u32>,
-    /// The key.
+    /// Hash key.
     pub key: Vec<u8>,
-    /// Whether it is Toeplitz's function.
+    /// True if the hash is Toeplitz.
     pub toeplitz: bool,
-    /// Whether the input is made symmetric before (`RXH_XFRM_SYM_XOR`, `RXH_XFRM_SYM_OR_XOR`).
+    /// True if the input is made symmetric before (`RXH_XFRM_SYM_XOR`, `RXH_XFRM_SYM_OR_XOR`).
     pub symmetric_input: bool,
 }
 
 impl Spread {
-    /// Whether both directions of a conversation come to one queue: by the input, or by a key that repeats every 16 bits.
+    /// Returns whether both directions of a conversation use one queue: by the input, or by a key that repeats every 16
+    /// bits.
     pub fn is_symmetric(&self) -> bool {
         let repeats = |key: &[u8]| key.len() > 2 && key.iter().skip(2).zip(key).all(|(one, other)| one == other);
         self.symmetric_input || self.toeplitz && repeats(&self.key)
     }
 }
 
-/// Looks at one interface of this thread's network namespace.
+/// Returns the properties of an interface of this thread's network namespace.
 pub fn facts(name: &str) -> io::Result<Facts> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let found = look(name, socket.as_fd());
@@ -109,7 +110,7 @@ pub fn facts(name: &str) -> io::Result<Facts> {
 }
 
 impl Facts {
-    /// By ethtool; what a driver does not say stays at its default.
+    /// Queries the driver by ethtool; missing values keep their defaults.
     fn ask_driver(&mut self, ask: &Ethtool<'_>) {
         if let Ok([_, firmware, bus]) = ask.driver_info() {
             (self.firmware, self.bus) = (firmware, bus);
@@ -134,7 +135,7 @@ impl Facts {
         self.losses = counters.into_iter().filter(|(name, value)| *value > 0 && names_a_loss(name)).collect();
     }
 
-    /// By netlink.
+    /// Queries the kernel by netlink.
     fn ask_kernel(&mut self, netlink: &Rtnetlink, index: u32) {
         let link = netlink.link(index).unwrap_or_default();
         let number = |within: &[u8], wanted| rtnl::number(rtnl::attribute(within, wanted)?);
@@ -143,7 +144,7 @@ impl Facts {
             self.xdp_program =
                 number(xdp, rtnl::XDP_PROGRAM).map(|id| (id, Program::name_of(id).unwrap_or_default(), in_driver));
         }
-        // Numbers of two namespaces may be the same.
+        // Interfaces of two namespaces may have the same number.
         let is_here = rtnl::attribute(&link, rtnl::LINK_NETNSID).is_none();
         self.peer = number(&link, rtnl::LINK).filter(|peer| *peer > 0 && !(is_here && *peer == index)).map(|peer| {
             let name = netlink.link(peer).filter(|_| is_here).and_then(|link| rtnl::name(&link)).unwrap_or_default();
@@ -165,7 +166,8 @@ impl Facts {
     }
 }
 
-/// Changes an interface; it stays in the network namespace it was made in, and changes no other that has the name by then.
+/// Changes an interface; works in the network namespace it was created in, and never on another interface that takes
+/// over the name.
 #[derive(Debug)]
 pub struct Changer {
     socket: OwnedFd,
@@ -174,7 +176,7 @@ pub struct Changer {
 }
 
 impl Changer {
-    /// Of an interface of this thread's network namespace, by its name and number.
+    /// Opens an interface of this thread's network namespace, by its name and number.
     pub fn new(name: &str, index: u32) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(Changer { socket, name: name.to_owned(), index })
@@ -183,38 +185,38 @@ impl Changer {
     fn ask(&self) -> io::Result<Ethtool<'_>> {
         let ask = Ethtool::new(self.socket.as_fd(), &self.name)?;
         if ask.index()? != self.index {
-            let reason = format!("{} is another interface by now", self.name);
+            let reason = format!("{} is now another interface", self.name);
             return Err(io::Error::new(io::ErrorKind::NotFound, reason));
         }
         Ok(ask)
     }
 
-    /// Whether an offload is on.
+    /// Returns whether an offload is on.
     pub fn has_feature(&self, feature: &str) -> io::Result<bool> {
         Ok(self.ask()?.features()?.iter().any(|one| one == feature))
     }
 
-    /// Turns an offload on or off, and says what it was; an error where the driver keeps it as it is.
+    /// Turns an offload on or off, and returns its previous state; an error if the driver does not change it.
     pub fn set_feature(&self, feature: &str, on: bool) -> io::Result<bool> {
         let ask = self.ask()?;
         let was = self.has_feature(feature)?;
         ask.set_feature(feature, on)?;
         let failure = match self.has_feature(feature) {
             Ok(is_on) if is_on == on => return Ok(was),
-            Ok(_) => io::Error::other("the driver keeps it as it is"),
+            Ok(_) => io::Error::other("the driver does not change it"),
             Err(error) => error,
         };
-        // The kernel would remember the wish, and have the driver grant it some day.
+        // The kernel would otherwise keep the request, and apply it at a later change.
         let _ = ask.set_feature(feature, was);
         Err(failure)
     }
 
-    /// How many descriptors the receive rings have.
+    /// Returns the descriptors of a receive ring.
     pub fn rx_ring(&self) -> io::Result<u32> {
         Ok(self.ask()?.rings()?[4])
     }
 
-    /// Gives the receive rings so many descriptors, and says how many they had.
+    /// Sets the descriptors of the receive rings, and returns the previous number.
     pub fn set_rx_ring(&self, descriptors: u32) -> io::Result<u32> {
         let was = self.rx_ring()?;
         self.ask()?.set_rx_ring(descriptors).map(|()| was)
@@ -230,11 +232,11 @@ mod tests {
         let facts = facts("lo").unwrap();
         assert_eq!((facts.found.index, &facts.peer, &facts.xdp_program), (1, &None, &None));
         assert!(!facts.changeable.is_empty() && facts.uses.iter().any(|one| one.contains("127.0.0.1")), "{facts:?}");
-        assert!(super::facts("no-such-one").unwrap_err().to_string().contains("no such interface"));
+        assert!(super::facts("no-such-interface").unwrap_err().to_string().contains("no such interface"));
     }
 
     #[test]
-    fn no_other_interface_of_the_name_is_changed() {
+    fn another_interface_of_the_name_is_not_changed() {
         assert!(Changer::new("lo", 1).unwrap().has_feature("rx-gro").is_ok());
         let other = Changer::new("lo", u32::MAX).unwrap();
         let refused = [other.set_feature("rx-gro", true).unwrap_err(), other.set_rx_ring(1).unwrap_err()];

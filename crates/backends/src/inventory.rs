@@ -1,4 +1,4 @@
-//! What interfaces there are, and what they can do.
+//! Interfaces and their capabilities.
 
 use crate::netns::{DIRECTORY as NETNS, within};
 use crate::rtnl::{self, IFF_RUNNING, IFF_UP, Rtnetlink};
@@ -11,10 +11,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::{fs, io};
 
-/// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK` (linux/if_arp.h): their frames begin with an Ethernet header.
+/// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK` (linux/if_arp.h): their frames start with an Ethernet header.
 pub const ETHERNET_HARDWARE: [u32; 2] = [1, 772];
 
-/// Every interface of a network namespace (this process's own where none is named), by number.
+/// Returns all interfaces of a network namespace (by default of this process), by number.
 pub fn interfaces(netns: Option<&str>) -> io::Result<Vec<Found>> {
     within(netns, || {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -32,13 +32,13 @@ pub fn interfaces(netns: Option<&str>) -> io::Result<Vec<Found>> {
     })
 }
 
-/// Whether this thread's network namespace has an interface of this name. (`/sys` may be of another one.)
+/// Returns whether this thread's network namespace has an interface of this name. (`/sys` may belong to another one.)
 pub fn is_here(name: &str) -> bool {
     fs::read_to_string("/proc/thread-self/net/dev").is_ok_and(|devices| names(&devices).iter().any(|one| one == name))
 }
 
-/// One interface of this thread's network namespace, asked through `socket`; what the kernel does not say
-/// stays at its default.
+/// Returns an interface of this thread's network namespace, queried through `socket`; missing values keep their
+/// defaults.
 pub(crate) fn look(name: &str, socket: BorrowedFd<'_>) -> Found {
     let mut found = Found { name: name.to_owned(), queues: (1, 1), ..Found::default() };
     let Ok(ask) = Ethtool::new(socket, name) else { return found };
@@ -60,7 +60,7 @@ pub(crate) fn look(name: &str, socket: BorrowedFd<'_>) -> Found {
     found
 }
 
-/// One interface of this thread's network namespace whose frames begin with an Ethernet header.
+/// Finds an interface of this thread's network namespace, if its frames start with an Ethernet header.
 pub(crate) fn find(name: &str) -> io::Result<Found> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let found = look(name, socket.as_fd());
@@ -74,34 +74,34 @@ pub(crate) fn find(name: &str) -> io::Result<Found> {
     Ok(found)
 }
 
-/// What to say when an interface is opened that is down: it may come up later.
+/// Returns a note on an interface that is down at open: it may come up later.
 pub(crate) fn note_if_down(found: &Found, netns: Option<&str>) -> Option<String> {
-    (!found.up).then(|| format!("it is down, and nothing comes before: {}", bring_up(&found.name, netns)))
+    (!found.up).then(|| format!("interface is down; bring it up with: {}", bring_up(&found.name, netns)))
 }
 
-/// The command that brings an interface up: of a network namespace, or of the one that the command is given in.
+/// Returns the command that brings an interface up: in a network namespace, or in the current one.
 pub(crate) fn bring_up(interface: &str, netns: Option<&str>) -> String {
     let within = netns.map_or_else(String::new, |netns| format!("-n {} ", quoted(netns)));
     format!("ip {within}link set {} up", quoted(interface))
 }
 
-/// What to say of an interface that is not in this thread's network namespace.
+/// Explains that an interface is not in this thread's network namespace.
 pub(crate) fn missing(name: &str) -> String {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let names = names(&devices);
     let meant = match nearest(name, &names.iter().map(String::as_str).collect::<Vec<_>>()) {
-        _ if name == "any" => "; a port is one interface: name them, as in eth0,eth1".to_owned(),
-        Some(meant) => format!("; did you mean {meant}?"),
+        _ if name == "any" => "; name each interface, as in eth0,eth1".to_owned(),
+        Some(meant) => format!(" (did you mean {meant}?)"),
         None if fs::read_dir(NETNS).is_ok_and(|mut names| names.next().is_some()) => {
-            format!("; in a network namespace it would be packet:{name}?netns=NAMESPACE")
+            format!("; run linerate ports, or use packet:{name}?netns=NAMESPACE for a network namespace")
         }
-        None => String::new(),
+        None => "; run linerate ports to list the interfaces".to_owned(),
     };
-    format!("there is no such interface (linerate ports lists them){meant}")
+    format!("no such interface{meant}")
 }
 
-/// What this thread's network namespace uses an interface for, a phrase each; empty where nothing would miss its
-/// frames. A link-local address alone is no use.
+/// Returns the uses of an interface in this thread's network namespace, a phrase each; empty if losing its frames has
+/// no effect. A link-local address does not count.
 pub(crate) fn uses(found: &Found) -> io::Result<Vec<String>> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let mut uses = Vec::new();
@@ -117,7 +117,7 @@ pub(crate) fn uses(found: &Found) -> io::Result<Vec<String>> {
     }
     // Columns: interface of the VLAN, its number, the interface below, with bars between.
     if has_row("vlan/config", 4, &found.name, |_| true) {
-        uses.push("a VLAN interface stands on it".into());
+        uses.push("a VLAN interface uses it".into());
     }
     let link = Rtnetlink::new()?.link(found.index).unwrap_or_default();
     if rtnl::attribute(&link, rtnl::MASTER).is_some() {
@@ -126,7 +126,7 @@ pub(crate) fn uses(found: &Found) -> io::Result<Vec<String>> {
     Ok(uses)
 }
 
-/// Whether the IPv4 or IPv6 default route of this thread's network namespace leaves through an interface.
+/// Returns whether the IPv4 or IPv6 default route of this thread's network namespace leaves through an interface.
 pub fn is_default_route(interface: &str) -> bool {
     // Columns: Iface Destination Gateway Flags RefCnt Use Metric Mask; and, for IPv6, destination, prefix length, ...
     has_row("route", 0, interface, |columns| columns[1] == "00000000" && columns.get(7) == Some(&"00000000"))
@@ -135,7 +135,7 @@ pub fn is_default_route(interface: &str) -> bool {
         })
 }
 
-/// Whether a table of /proc/net has a row of this interface, named in a column, for which `holds`.
+/// Returns whether a table of /proc/net has a row of this interface, named in a column, for which `holds`.
 fn has_row(table: &str, column: usize, interface: &str, holds: fn(&[&str]) -> bool) -> bool {
     fs::read_to_string(format!("/proc/thread-self/net/{table}")).is_ok_and(|table| {
         table.lines().any(|line| {
@@ -145,7 +145,7 @@ fn has_row(table: &str, column: usize, interface: &str, holds: fn(&[&str]) -> bo
     })
 }
 
-/// The name of the BPF program with a number, if there is one and this process may ask.
+/// Returns the name of the BPF program with a number, if it exists and this process may query it.
 pub fn program_name(id: u32) -> Option<String> {
     Program::name_of(id).ok()
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_that_brings_an_interface_up_can_be_pasted() {
+    fn the_command_to_bring_an_interface_up_can_be_pasted() {
         let down = Found { name: "a;$(x)&".into(), up: false, ..Found::default() };
         let note = note_if_down(&down, Some("b's")).expect("it is down");
         assert!(note.ends_with(r": ip -n 'b'\''s' link set 'a;$(x)&' up"), "{note}");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_is_not_there_is_named() {
+    fn a_missing_namespace_is_named() {
         let error = interfaces(Some("no-such-namespace")).unwrap_err().to_string();
         assert!(error.contains("no network namespace \"no-such-namespace\""), "{error}");
         assert!(interfaces(Some("../../etc")).is_err());

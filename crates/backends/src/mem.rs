@@ -1,9 +1,9 @@
-//! `mem:name`: what is sent to a name is received from it, within this process.
+//! `mem:name`: frames sent to a name are received from it, within this process.
 //!
-//! A real backend with blocks, back-pressure, horizons and counters, and so the fake of every test.
-//! Frames keep the time they were sent with, and the sender is believed to be in order; with `?stamp=now`
-//! they get the time of the flush that sends them. `@0-3` opens four queues, each its own lane. With `?chunk=2048` each frame
-//! lies in a chunk of its own, and can be held.
+//! A complete backend with blocks, back-pressure, horizons and counters, and so the fake of every test. Frames keep the
+//! time they were sent with, and are assumed to be in order; with `?stamp=now` they get the time of the flush that
+//! sends them. `@0-3` opens four queues, each its own lane. With `?chunk=2048` each frame has its own chunk, and can be
+//! held.
 
 mod chunks;
 
@@ -16,17 +16,17 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Blocks a queue holds before its sender has to wait, unless `?blocks=` says otherwise.
+/// Default number of blocks that a queue holds before its sender must wait.
 const BLOCKS: u64 = 8;
 const BLOCK_BYTES: usize = 512 << 10;
 const BLOCK_FRAMES: usize = 2048;
 const MAX_QUEUES: u32 = 64;
 const OPTIONS: &[&str] = &["stamp", "blocks", "chunk"];
 
-/// The wires that are open at one end or both.
+/// Wires that are open at one end or both.
 static WIRES: Mutex<Option<Wires>> = Mutex::new(None);
 
-/// By name and queue.
+/// Wires by name and queue.
 type Wires = HashMap<(String, u32), Weak<Wire>>;
 
 struct Wire {
@@ -35,15 +35,15 @@ struct Wire {
 }
 
 struct State {
-    /// Sent and not yet received, each with the oldest time in it.
+    /// Blocks sent and not yet received, each with its oldest time.
     full: VecDeque<(Block, Nanos)>,
     free: Vec<Block>,
-    /// Nothing older is still to come, so far as the sender has said.
+    /// Horizon announced by the sender.
     horizon: Nanos,
     senders: usize,
     had_sender: bool,
     receiver: bool,
-    /// The receiver takes no more: the wire is full until another one comes.
+    /// True if the receiver has detached: the wire is full until a new receiver opens it.
     detached: bool,
 }
 
@@ -53,11 +53,11 @@ impl Wire {
     }
 }
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "mem",
     placeholder: "name",
-    sentence: "memory of this process: what is sent to a name is received from it",
+    sentence: "memory of this process: frames sent to a name are received from it",
     target: Target::Memory,
     rx_options: OPTIONS,
     tx_options: OPTIONS,
@@ -66,7 +66,7 @@ pub const BACKEND: Backend = Backend {
     leaves_when_sent: |spec, options| restamps(spec, options).unwrap_or(true),
 };
 
-/// Opens the receiving end of a name; each queue can be received from once at a time.
+/// Opens the receiving end of a name; each queue can have one receiver at a time.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     if spec.option("chunk").is_some() {
         return chunks::open_rx(spec, options);
@@ -75,7 +75,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     for wire in wires(spec)? {
         let mut state = wire.state();
         if std::mem::replace(&mut state.receiver, true) {
-            return Err(PortError::broken(&wire.name, "is being received from already"));
+            return Err(PortError::broken(&wire.name, "already open for receiving"));
         }
         state.detached = false;
         drop(state);
@@ -110,13 +110,13 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
     Ok(TxPort { name: spec.to_string(), queues: queues.collect(), monitor: None })
 }
 
-/// Whether frames get the time of the flush that sends them.
+/// Returns whether frames get the time of the flush that sends them.
 fn restamps(spec: &Spec, options: &TxOptions) -> Result<bool, PortError> {
     match spec.option("stamp") {
         None => Ok(options.stamped),
         Some("keep") => Ok(false),
         Some("now") => Ok(true),
-        Some(other) => Err(PortError::wrong(spec.to_string(), format!("stamp={other}: it is keep or now"))),
+        Some(other) => Err(PortError::wrong(spec.to_string(), format!("stamp={other}: expected keep or now"))),
     }
 }
 
@@ -131,7 +131,7 @@ struct MemRx {
 }
 
 impl MemRx {
-    /// Hands an emptied head back and takes the next block.
+    /// Returns an empty head block and takes the next block.
     fn advance(&mut self) {
         let mut state = self.wire.state();
         if self.head.as_ref().is_none_or(|block| block.len() == self.consumed) {
@@ -202,7 +202,7 @@ struct MemTx {
 }
 
 impl MemTx {
-    /// Puts the block being filled on the wire; false when the wire is full.
+    /// Puts the block being filled on the wire; false if the wire is full.
     fn pass_on(filling: &mut Block, state: &mut State) -> bool {
         if filling.is_empty() {
             return true;
@@ -219,10 +219,10 @@ impl MemTx {
 }
 
 impl MemTx {
-    /// Copies a frame to the block being filled; false when that is full and cannot leave.
+    /// Copies a frame to the block being filled; false if that is full and cannot leave.
     fn take(&mut self, desc: &Desc, frame: &[u8]) -> bool {
         while !self.filling.push(&Desc { interface: 0, ..*desc }, frame) {
-            // A block that waits for its time stamp cannot leave before the flush that brings it.
+            // A block without time stamps cannot leave before the flush that sets them.
             if self.restamp || !Self::pass_on(&mut self.filling, &mut self.wire.state()) {
                 return false;
             }
@@ -243,7 +243,7 @@ impl TxQueue for MemTx {
     fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
         let mut state = self.wire.state();
         if self.restamp {
-            // Another sender of this name may have read its clock later and been here before.
+            // Another sender of this name may have read its clock later and flushed before.
             self.newest = now.max(state.horizon);
             self.filling.restamp(self.newest);
         }
@@ -279,7 +279,7 @@ impl Drop for MemTx {
 fn wires(spec: &Spec) -> Result<Vec<Arc<Wire>>, PortError> {
     let (first, last) = spec.queues.unwrap_or((0, 0));
     if last >= MAX_QUEUES {
-        return Err(PortError::wrong(spec.to_string(), format!("memory ports have at most {MAX_QUEUES} queues")));
+        return Err(PortError::wrong(spec.to_string(), format!("memory ports support at most {MAX_QUEUES} queues")));
     }
     let blocks = spec.number_in("blocks", BLOCKS, 1..=1024, "1 to 1024")? as usize;
     let mut open = WIRES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,38 +1,40 @@
-//! `memif:/path/to/socket`: frames in memory that another process has mapped too, as DPDK (`net_memif`), VPP, libmemif and Open vSwitch
-//! with DPDK speak it: whole Ethernet frames, no kernel between, no privilege needed.
+//! `memif:/path/to/socket`: frames in memory shared with another process, in the protocol of DPDK (`net_memif`), VPP,
+//! libmemif and Open vSwitch with DPDK: whole Ethernet frames, without the kernel and without privileges.
 //!
-//! One end listens (`?role=server`), the other connects; the one that connects makes the memory and lays rings and buffers out in
-//! it. Both directions are one connection: whoever opens the same socket, role and `id=` to receive and to send in one process has
-//! both. A ring is a queue: `rings-in=` and `rings-out=` say how many, of a server how many at most. Frames longer than a buffer go
-//! over several.
+//! One end listens (`?role=server`), the other connects; the client allocates the memory and lays out rings and buffers
+//! in it. Both directions are one connection: a receiving and a sending port of one process with the same socket, role
+//! and `id=` share it. A ring is a queue: `rings-in=` and `rings-out=` set their number (on a server the maximum). A
+//! frame longer than a buffer uses several.
 //!
-//! A target without a `/` is an abstract name of this network namespace; with `?abstract=yes` any is. A client that finds nobody
-//! tries again four times a second; a server takes the next client once the last has gone. Several ids of one socket are as many ports, and
-//! a client says by its first message which one it is for. Root, the user of this process and those
-//! of `?users=` may be at the other end. A secret goes over the socket as it is: it keeps mistakes out, and nobody else.
+//! A target without a `/` is an abstract name of this network namespace; with `?abstract=yes` any is. A client that
+//! cannot connect retries four times a second; a server accepts the next client after the last has disconnected.
+//! Several ids of one socket are several ports; the client's first message names its id. Peers may run as root, as the
+//! user of this process or as one of `?users=`. The secret is sent in clear: it prevents mistakes, not attacks.
 //!
 //! # What a peer can do
 //!
-//! It has all of the memory mapped and may write there at any time. So each number is loaded once and checked, in 64 bits, against
-//! what is mapped; bytes are copied to memory of this process before anybody looks at them; where the buffers of a client lie is its own
-//! knowledge, and not read back from the ring. Regions have to be sealed memfds in ordinary pages, since a file that its maker cuts
-//! off kills whoever touches it (`?trust=yes` takes others: hugetlbfs, DPDK's zero copy), and have 1 GiB together at most
-//! (`?memory=`). What is wrong with a frame loses that frame, by name; what is wrong with the connection ends it, with a reason that
-//! the other end is told.
+//! It has all of the memory mapped and may write there at any time. Each number is therefore loaded once and checked,
+//! in 64 bits, against the mapping; bytes are copied to memory of this process before they are parsed; a client
+//! computes the positions of its buffers and never reads them back from the ring. Regions must be sealed memfds in
+//! ordinary pages, since touching a truncated file kills the process (`?trust=yes` accepts others: hugetlbfs, DPDK's
+//! zero copy), and have at most 1 GiB together (`?memory=`). A bad frame is dropped and counted; a broken rule of the
+//! protocol closes the connection, and the reason is sent to the peer.
 //!
-//! Peers have faults of their own, most of all DPDK:
-//! - the mark that a frame goes on in the next buffer is left over from the frame before (up to 25.11). Those that copy fill each buffer
-//!   but the last, so a frame goes on behind full buffers alone (`stale_next` counts the others; `?chains=any` believes all);
-//! - a chain that uses the last free slot is written over frames that were not read. Positions further apart than the ring is
-//!   long are not believed: reading goes on where the peer is (`peer_overrun`);
-//! - memory is unmapped in one thread while another reads it: a DPDK process may die when its peer goes. Nothing here prevents that;
-//! - from 23.03 on buffers of 2048 bytes are taken for granted: others are for those who know their peer (`?buffer=`). Behind the last
-//!   one lie 64 KiB of nothing.
+//! Known faults of peers, mainly of DPDK:
+//! - the flag NEXT (the frame continues in the next buffer) is left over from an earlier frame (up to 25.11). Peers
+//!   that copy fill each buffer but the last, so NEXT is followed only after a full buffer (`stale_next` counts the
+//!   others; `?chains=any` follows all);
+//! - a chain that uses the last free slot is written over unread frames. Positions further apart than the ring is long
+//!   are invalid: reading continues at the peer's position (`peer_overrun`);
+//! - memory is unmapped in one thread while another reads it: a DPDK process may crash when its peer closes. Nothing
+//!   here prevents that;
+//! - from 23.03 on buffers of 2048 bytes are assumed: set `?buffer=` only for a peer that supports other sizes. 64 KiB
+//!   of guard memory follow the last buffer.
 //!
-//! # Waking
+//! # Wake-up
 //!
-//! A reader that is awake says so in the ring, and its peer writes no word of what comes. Before it sleeps it takes that back, looks once
-//! more, and waits on the ring's eventfd.
+//! A reader that is awake masks the ring's interrupt, and its peer sends no notification. Before it sleeps it unmasks
+//! the interrupt, checks the ring again, and waits on the ring's eventfd.
 
 mod device;
 mod lobby;
@@ -54,11 +56,11 @@ use linerate_port::{
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "memif",
     placeholder: "socket",
-    sentence: "memory shared with DPDK, VPP or Open vSwitch: frames without a kernel between",
+    sentence: "memory shared with DPDK, VPP or Open vSwitch: frames bypass the kernel",
     target: Target::Device,
     rx_options: OPTIONS,
     tx_options: OPTIONS,
@@ -67,7 +69,7 @@ pub const BACKEND: Backend = Backend {
     leaves_when_sent: |_, _| true,
 };
 
-/// Opens the rings that frames come by.
+/// Opens the receive rings.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let device = open(Wish::read(spec, (options.lanes, 0))?)?;
     let claim = claim(&device, false)?;
@@ -80,7 +82,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     Ok(RxPort { notes, ..RxPort::new(device.wish.name.clone(), queues, Feed::Clock) })
 }
 
-/// Opens the rings that frames go by.
+/// Opens the transmit rings.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let device = open(Wish::read(spec, (0, options.queues))?)?;
     let claim = claim(&device, true)?;
@@ -97,26 +99,26 @@ fn open(wish: Wish) -> Result<Arc<Device>, PortError> {
     Device::open(wish).map_err(|reason| PortError::broken(name, reason))
 }
 
-/// All rings of a direction, which are one user's.
+/// Claims all rings of a direction, which belong to one port.
 fn claim(device: &Arc<Device>, outward: bool) -> Result<Arc<Claim>, PortError> {
-    let reason = if outward { "is being sent to already" } else { "is being received from already" };
+    let reason = if outward { "already open for sending" } else { "already open for receiving" };
     device.claim(outward).ok_or_else(|| PortError::broken(&device.wish.name, reason))
 }
 
-/// Whether a port of this process connects again when its peer has gone: that takes a new socket.
+/// Returns whether a port of this process reconnects when its peer has gone, which takes a new socket.
 pub fn reconnects() -> bool {
     Device::all().iter().any(|device| !device.wish.is_server)
 }
 
-/// The folders of sockets that are removed in the end.
+/// Returns the folders of the sockets, whose files are removed on close.
 pub fn socket_folders() -> Vec<OwnedFd> {
     Device::all().iter().filter_map(|device| device.folder()).collect()
 }
 
-/// What to know of a port.
+/// Returns the note on a port.
 fn note(device: &Device) -> String {
     match device.wish.is_server {
-        true => "listens for a client, and takes the next one when it has gone".into(),
-        false => "connects to a server, and again when it has gone".into(),
+        true => "server: listening for a client, then for the next one".into(),
+        false => "client: reconnects when the server closes".into(),
     }
 }

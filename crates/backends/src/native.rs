@@ -1,4 +1,4 @@
-//! What this kernel and a driver do with XDP, as far as both say so before a program is tried.
+//! XDP features of this kernel and a driver, as far as they are reported before a program is loaded.
 
 use crate::inventory::uses;
 use crate::netns::within;
@@ -6,26 +6,26 @@ use crate::rtnl::{XDP_BASIC, XDP_SENDS, XdpFeatures};
 use linerate_port::Found;
 use std::{fs, io};
 
-/// Bits of a virtio device (`VIRTIO_NET_F_GUEST_CSUM`, ..., linux/virtio_net.h): the host may hand over packets without a checksum
-/// or larger than a frame.
+/// Features of a virtio device (`VIRTIO_NET_F_GUEST_CSUM`, ..., linux/virtio_net.h): the host may deliver packets
+/// without a checksum or larger than a frame.
 const HOST_OFFLOADS: [usize; 5] = [1, 7, 8, 9, 10];
 /// `VIRTIO_NET_F_CTRL_GUEST_OFFLOADS`: the driver can turn these off.
 const CONTROLS_OFFLOADS: usize = 2;
 
-/// Why the driver of an interface runs no XDP program, if that is known. Call it in the interface's network namespace.
+/// Explains why the driver of an interface runs no XDP program, if known. Call it in the interface's network namespace.
 pub(crate) fn no_program(found: &Found) -> Option<String> {
     if features(found).is_some_and(|has| has & XDP_BASIC == 0) {
-        return Some(format!("{} runs no XDP programs", driver(found)));
+        return Some(format!("{} does not support XDP programs", driver(found)));
     }
     // /sys shows the interfaces of the namespace that it was mounted in.
     let is_virtio = found.driver == "virtio_net" && found.netns.is_empty();
     let bits = is_virtio.then(|| fs::read(format!("/sys/class/net/{}/device/features", found.name)).ok())??;
     let reason =
-        "virtio_net runs no XDP programs on this host, whose receive offloads (GRO_HW, checksums) it cannot turn off";
+        "virtio_net cannot run XDP programs on this host: its receive offloads (GRO_HW, checksums) cannot be disabled";
     keeps_offloads(&bits).then(|| reason.to_owned())
 }
 
-/// Why the driver sends no redirected frames, if that is known.
+/// Explains why the driver sends no redirected frames, if known.
 pub(crate) fn no_sending(found: &Found) -> Option<String> {
     if features(found)? & XDP_SENDS != 0 {
         return None;
@@ -33,13 +33,18 @@ pub(crate) fn no_sending(found: &Found) -> Option<String> {
     let driver = driver(found);
     Some(match found.driver.as_str() {
         "veth" => {
-            format!("this veth takes no redirected frames: ethtool -K {} gro on, and the same on its peer", found.name)
+            format!(
+                "this veth rejects redirected frames; run ethtool -K {} gro on, and the same on its peer",
+                found.name
+            )
         }
-        _ => format!("{driver} takes no redirected frames now; some drivers do while an XDP program is attached"),
+        _ => format!(
+            "{driver} rejects redirected frames at present; some drivers accept them while an XDP program is attached"
+        ),
     })
 }
 
-/// Why each form of a program was refused, each reason once.
+/// Returns the reason why each form of a program was refused, without duplicates.
 pub(crate) fn reasons<'a>(refused: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
     for (form, error) in refused {
@@ -54,37 +59,38 @@ pub(crate) fn reasons<'a>(refused: impl Iterator<Item = (&'a str, &'a str)>) -> 
     reasons.join("; ")
 }
 
-/// What the driver is called, where there is one.
+/// Returns the name of the driver, or of the interface.
 pub(crate) fn driver(found: &Found) -> String {
     if found.driver.is_empty() { found.name.clone() } else { format!("the driver {}", found.driver) }
 }
 
-/// Why this kernel is too old, if it is older than `least`.
+/// Explains that this kernel is older than `least`, if it is.
 pub(crate) fn too_old(least: (u32, u32)) -> Option<String> {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy();
     (version(&release)? < least).then(|| format!("needs Linux {}.{} or later; this is {release}", least.0, least.1))
 }
 
-/// An error where this kernel is older than `least`.
+/// Returns an error if this kernel is older than `least`.
 pub(crate) fn check_kernel(least: (u32, u32)) -> io::Result<()> {
     too_old(least).map_or(Ok(()), |reason| Err(io::Error::new(io::ErrorKind::Unsupported, reason)))
 }
 
-/// What is found out inside the network namespace of an interface.
+/// Runs a check inside the network namespace of an interface.
 pub(crate) fn in_its_namespace<T: Send>(found: &Found, ask: fn(&Found) -> Result<T, String>) -> Result<T, String> {
     let netns = Some(found.netns.as_str()).filter(|name| !name.is_empty());
     within(netns, || Ok(ask(found))).unwrap_or_else(|error: io::Error| Err(error.to_string()))
 }
 
-/// Returns where an XDP program would run, and whether that leaves frames to a host that uses the interface: generic mode does not.
+/// Returns where an XDP program would run, and whether frames can be shared with a host that uses the interface:
+/// generic mode cannot.
 pub(crate) fn xdp_mode(found: &Found) -> Result<String, String> {
     let Some(reason) = no_program(found) else { return Ok(String::new()) };
     match uses(found) {
         Ok(uses) if uses.is_empty() => Ok(format!("in generic mode only, no faster than packet: ({reason})")),
         Ok(uses) => Err(format!(
-            "{reason}; generic mode would take the frames away from this host, which uses it ({}): packet:{} leaves them, \
-             --take takes them",
+            "{reason}; generic mode would take frames away from this host, which uses it ({}); use packet:{}, \
+             which shares them, or --take",
             uses.join("; "),
             found.name
         )),
@@ -92,7 +98,7 @@ pub(crate) fn xdp_mode(found: &Found) -> Result<String, String> {
     }
 }
 
-/// The driver's features where the kernel tells them (Linux 6.3 and later).
+/// Returns the driver's features if the kernel reports them (Linux 6.3 and later).
 fn features(found: &Found) -> Option<u64> {
     XdpFeatures::new()?.of(found.index)
 }
@@ -102,7 +108,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Whether a virtio device with these features, a digit each, keeps offloads that rule XDP out.
+/// Returns whether a virtio device with these features, a digit each, has offloads that prevent XDP.
 fn keeps_offloads(features: &[u8]) -> bool {
     let has = |bit: usize| features.get(bit) == Some(&b'1');
     !has(CONTROLS_OFFLOADS) && HOST_OFFLOADS.into_iter().any(has)

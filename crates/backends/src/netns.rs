@@ -1,4 +1,4 @@
-//! Doing something inside a network namespace, from a thread of its own.
+//! Runs code inside a network namespace, in its own thread.
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
@@ -6,15 +6,15 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Where `ip netns add` keeps its namespaces.
+/// Directory of the namespaces of `ip netns add`.
 pub(crate) const DIRECTORY: &str = "/run/netns";
 
-/// Runs `work` inside the namespace called `name`, or right here where there is no name. What it opens
-/// stays in that namespace for good; the calling thread never leaves its own.
+/// Runs `work` inside the namespace called `name`, or in the current one without a name. Whatever it opens stays in
+/// that namespace; the calling thread never leaves its own.
 pub fn within<T: Send>(name: Option<&str>, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let Some(name) = name else { return work() };
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is no name of a namespace")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid namespace name {name:?}")));
     }
     let path = format!("{DIRECTORY}/{name}");
     let namespace = rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -22,9 +22,7 @@ pub fn within<T: Send>(name: Option<&str>, work: impl FnOnce() -> io::Result<T> 
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|error| {
-                io::Error::other(format!(
-                    "cannot enter the network namespace {name:?} ({error}); it needs CAP_SYS_ADMIN"
-                ))
+                io::Error::other(format!("cannot enter network namespace {name:?}: {error}; needs CAP_SYS_ADMIN"))
             })?;
             work()
         });
@@ -32,8 +30,8 @@ pub fn within<T: Send>(name: Option<&str>, work: impl FnOnce() -> io::Result<T> 
     })
 }
 
-/// A /sys whose `class/net` has the interfaces of this thread's network namespace: the usual one may have those of another.
-/// Nobody else sees it, and it goes with its descriptor.
+/// Mounts a /sys whose `class/net` has the interfaces of this thread's network namespace: the usual one may belong to
+/// another. It is private, and unmounted with its descriptor.
 pub fn sysfs() -> io::Result<OwnedFd> {
     let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;

@@ -9,8 +9,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Counts what an interface has seen since it was made. Works on after the privileges are gone, and
-/// from outside the interface's network namespace: both sockets stay inside it.
+/// Counts the traffic of an interface since it was opened. Works after privileges are dropped, and from outside the
+/// interface's network namespace: both sockets stay inside it.
 pub(crate) struct NicMonitor {
     subject: String,
     interface: String,
@@ -22,7 +22,7 @@ pub(crate) struct NicMonitor {
     base_details: Vec<(String, u64)>,
 }
 
-/// What is used of `struct rtnl_link_stats64` (linux/if_link.h).
+/// Fields in use of `struct rtnl_link_stats64` (linux/if_link.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkCounts {
     pub rx_packets: u64,
@@ -53,7 +53,7 @@ impl NicMonitor {
         Ok(monitor)
     }
 
-    /// Asks for the link; `None` where it is gone.
+    /// Reads the statistics of the link; `None` if it is gone.
     fn read(&self) -> Option<LinkCounts> {
         parse(&self.netlink.link(self.index)?)
     }
@@ -87,14 +87,14 @@ impl Monitor for NicMonitor {
     }
 }
 
-/// Whether a driver's counter is about frames that did not get through.
+/// Returns whether a driver's counter counts lost frames.
 pub(crate) fn names_a_loss(name: &str) -> bool {
     ["drop", "miss", "err", "discard", "fail", "no_buf", "nobuf", "nodesc", "full", "overrun"]
         .iter()
         .any(|part| name.contains(part))
 }
 
-/// The statistics among the attributes of a link.
+/// Extracts the statistics from the attributes of a link.
 pub(crate) fn parse(attributes: &[u8]) -> Option<LinkCounts> {
     let stats = rtnl::attribute(attributes, rtnl::STATS64)?;
     let word = |index: usize| Some(u64::from_ne_bytes(stats.get(8 * index..8 * index + 8)?.try_into().ok()?));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_gone_has_no_counters() {
+    fn a_removed_interface_has_no_counters() {
         let monitor = NicMonitor::new("packet:x", "x", u32::MAX >> 1, false).unwrap();
         let mut ledger = Ledger::new();
         monitor.counters(&mut ledger);

@@ -1,5 +1,5 @@
-//! `null:name`: nothing ever comes from it, and what is sent to it is gone. To measure how fast frames are made, or as the end of
-//! a wire that leads nowhere.
+//! `null:name`: never receives a frame, and discards all frames sent. Measures the speed of senders, or ends a wire
+//! that leads nowhere.
 
 use linerate_burst::{Burst, Count, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use linerate_port::{
@@ -8,11 +8,11 @@ use linerate_port::{
 };
 use std::os::fd::BorrowedFd;
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "null",
     placeholder: "name",
-    sentence: "nothing comes from it, and what is sent to it is gone: to measure senders",
+    sentence: "never receives, discards all frames sent: for measuring senders",
     target: Target::Device,
     rx_options: &[],
     tx_options: &[],
@@ -21,10 +21,10 @@ pub const BACKEND: Backend = Backend {
     leaves_when_sent: |_, _| true,
 };
 
-/// Most queues of a port.
+/// Maximum number of queues of a port.
 const MAX_QUEUES: u32 = 64;
 
-/// Opens a port on which nothing happens.
+/// Opens a port that never receives a frame.
 fn open_rx(spec: &Spec, _: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let queue = |_| {
         let interfaces = [Interface::new(spec.target.clone(), LinkType::ETHERNET, StampSource::User)];
@@ -33,7 +33,7 @@ fn open_rx(spec: &Spec, _: &RxOptions, _: &Registry) -> Result<RxPort, PortError
     Ok(RxPort::new(spec.to_string(), numbers(spec, 1)?.map(queue).collect(), Feed::Clock))
 }
 
-/// Opens a port that takes everything.
+/// Opens a port that discards all frames.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let name = spec.to_string();
     let queue = |number| {
@@ -44,11 +44,11 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
     Ok(TxPort { name, queues, monitor: None })
 }
 
-/// The queues asked for, or so many.
+/// Returns the queues that the port names, or `count`.
 fn numbers(spec: &Spec, count: u32) -> Result<std::ops::RangeInclusive<u32>, PortError> {
     match spec.queues.unwrap_or((0, count - 1)) {
         (first, last) if last < MAX_QUEUES => Ok(first..=last),
-        _ => Err(PortError::wrong(spec.to_string(), format!("null ports have at most {MAX_QUEUES} queues"))),
+        _ => Err(PortError::wrong(spec.to_string(), format!("null ports support at most {MAX_QUEUES} queues"))),
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     use linerate_burst::{Block, Desc};
 
     #[test]
-    fn all_that_is_sent_is_counted_and_nothing_comes() {
+    fn sent_frames_are_counted_and_none_is_received() {
         let spec = Spec::parse("null:x").unwrap();
         let mut tx = open_tx(&spec, &TxOptions { queues: 2, ..TxOptions::default() }).unwrap();
         let mut rx = open_rx(&Spec::parse("null:x@0-2").unwrap(), &RxOptions::default()).unwrap();

@@ -1,8 +1,8 @@
-//! `packet:interface`: AF_PACKET, on every driver, taking nothing away from the host.
+//! `packet:interface`: AF_PACKET, for every driver, without taking frames away from the host.
 //!
-//! Receives through TPACKET_V3 rings whose blocks are bursts as they lie: nothing is copied. One socket a
-//! lane, joined in a fanout group by CPU, because each CPU stamps and stores its frames in order while two
-//! CPUs feeding one ring do not. Sends with `sendmmsg`, past the queueing discipline.
+//! Receives through TPACKET_V3 rings whose blocks are used as bursts in place: nothing is copied. One socket per lane,
+//! joined in a fanout group by CPU, because each CPU stamps and stores its frames in order while two CPUs feeding one
+//! ring do not. Sends with `sendmmsg`, bypassing the queueing discipline.
 
 mod direction;
 mod receive;
@@ -35,33 +35,33 @@ use std::time::Duration;
 
 const RX_OPTIONS: &[&str] = &["netns", "ring", "block", "timeout", "lanes", "direction", "stamp"];
 const TX_OPTIONS: &[&str] = &["netns"];
-/// Ring memory of a port, over all its lanes.
+/// Ring memory of a port, of all its lanes.
 const RING_BYTES: u64 = 128 << 20;
-/// What a desc's offset can reach, with a margin.
+/// Range of a desc's offset, with a margin.
 const MAX_RING_BYTES: u64 = 3 << 30;
 const MAX_LANES: u64 = 64;
 const RING_RANGE: RangeInclusive<u64> = 128 << 10..=MAX_RING_BYTES;
-/// Two of the largest fit in the largest ring for each of the most lanes.
+/// Two of the largest blocks fit in the largest ring for each of the most lanes.
 const BLOCK_RANGE: RangeInclusive<u64> = 64 << 10..=8 << 20;
-/// The least of it for each lane.
+/// Minimum ring memory per lane.
 const LANE_RING_BYTES: u64 = 16 << 20;
-/// Holds the longest classic super-frame. No more, because the kernel hands a block over at every timeout however
-/// little is in it: a ring of N blocks bears a reader that stalls for N milliseconds, and no longer.
+/// Holds the longest classic super-frame. No larger, because the kernel hands a block over at every timeout however
+/// little it contains: a ring of N blocks tolerates a reader that stalls for N milliseconds.
 const BLOCK_BYTES: u64 = 128 << 10;
 const BLOCK_TIMEOUT_MS: u64 = 1;
-/// Covers the block timeout, and a kernel that is late by as much again.
+/// Covers the block timeout, and a kernel that is late by the same time.
 const LAG: Duration = Duration::from_millis(2);
-/// How much earlier than the kernel a card stamps a frame: coalesced interrupts and a softirq are between them.
+/// Lead of a card's timestamp over the kernel's: interrupt coalescing and a softirq are between them.
 const CARD_LEAD: Duration = Duration::from_millis(5);
 const SEND_BUFFER: u32 = 4 << 20;
 /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` (linux/if_packet.h).
 const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "packet",
     placeholder: "interface",
-    sentence: "AF_PACKET: sees what the interface sees, takes nothing away; every Linux driver",
+    sentence: "AF_PACKET: captures copies, the host receives all frames too; every Linux driver",
     target: Target::Interface { works: on_interface, takes_away: false, only_sends: false },
     rx_options: RX_OPTIONS,
     tx_options: TX_OPTIONS,
@@ -70,7 +70,7 @@ pub const BACKEND: Backend = Backend {
     leaves_when_sent: |_, _| true,
 };
 
-/// Whether AF_PACKET can be used on an interface.
+/// Returns whether AF_PACKET can be used on an interface.
 fn on_interface(found: &Found) -> Result<String, String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
@@ -92,7 +92,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         if let Some((key, _)) =
             spec.options.iter().find(|(key, _)| key != "netns" && RX_OPTIONS.contains(&key.as_str()))
         {
-            let reason = format!("{key}= means nothing here: frames are read one by one, not from a ring");
+            let reason = format!("{key}= has no effect here: frames are read one at a time, without a ring");
             return Err(PortError::wrong(spec.to_string(), reason));
         }
         return open_scatter(spec, options, wanted);
@@ -133,7 +133,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     })
 }
 
-/// Opens an interface to read each frame from it to where it is wanted.
+/// Opens an interface to read each frame directly to its destination.
 fn open_scatter(spec: &Spec, options: &RxOptions, mut wanted: Wanted) -> Result<RxPort, PortError> {
     let opened = within(spec.option("netns"), || {
         let found = find(&spec.target)?;
@@ -154,13 +154,13 @@ fn open_scatter(spec: &Spec, options: &RxOptions, mut wanted: Wanted) -> Result<
     })
 }
 
-/// What is said of the interface: whose stamps its frames have.
+/// Returns the description of the interface, with the source of its timestamps.
 fn interface(spec: &Spec, stamping: Option<&Stamping>) -> Interface {
     let Some(stamping) = stamping else {
         return Interface::new(&spec.target, LinkType::ETHERNET, StampSource::Kernel);
     };
     Interface {
-        description: format!("{spec}; times of its clock ptp{}, put onto the clock of the host", stamping.number),
+        description: format!("{spec}; times of its clock ptp{}, converted to host time", stamping.number),
         ..Interface::new(&spec.target, LinkType::ETHERNET, StampSource::Hardware)
     }
 }
@@ -168,7 +168,7 @@ fn interface(spec: &Spec, stamping: Option<&Stamping>) -> Interface {
 /// Opens an interface to send to.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     if spec.queues.is_some() {
-        return Err(PortError::wrong(spec.to_string(), "AF_PACKET sends to an interface as a whole: leave the @ out"));
+        return Err(PortError::wrong(spec.to_string(), "AF_PACKET sends to an interface as a whole; omit the @"));
     }
     let opened = within(spec.option("netns"), || {
         let found = find(&spec.target)?;
@@ -183,23 +183,23 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
     Ok(TxPort { name: spec.to_string(), queues: queues.collect(), monitor: Some(Box::new(monitor)) })
 }
 
-/// What the user asked for, checked before anything is opened.
+/// Options of a port, checked before anything is opened.
 struct Wanted {
     lanes: u32,
     layout: Layout,
     timing: Timing,
     filter: FilterPlan,
     direction: Direction,
-    /// The card is to say when frames came.
+    /// True if the card stamps frames.
     by_card: bool,
 }
 
-/// What runs in the kernel.
+/// The filter in the kernel.
 #[derive(Default)]
 struct FilterPlan {
-    /// Cuts frames to the snap length too.
+    /// The program, which also truncates frames to the snap length.
     program: Option<Vec<Insn>>,
-    /// The filter text, if the program is all of it.
+    /// The filter text, if the program applies all of it.
     applied: String,
     notes: Vec<String>,
 }
@@ -218,17 +218,17 @@ impl Wanted {
             None | Some("software") => false,
             Some("hardware") => true,
             Some(other) => {
-                let reason = format!("stamp={other}: it is software (the kernel's) or hardware (the card's)");
+                let reason = format!("stamp={other}: expected software (kernel) or hardware (card)");
                 return Err(PortError::wrong(spec.to_string(), reason));
             }
         };
         if let Some((first, last)) = spec.queues {
-            let reason = format!("@{first}-{last}: AF_PACKET sees an interface as a whole; use ?lanes=N");
+            let reason = format!("@{first}-{last}: AF_PACKET captures an interface as a whole; use ?lanes=N");
             return Err(PortError::wrong(spec.to_string(), reason));
         }
         let mut filter = plan_filter(spec, options)?;
         if ring > asked {
-            filter.notes.push(format!("the rings take {} KiB: {lanes} lanes need two blocks each", ring >> 10));
+            filter.notes.push(format!("ring= raised to {} KiB: {lanes} lanes need two blocks each", ring >> 10));
         }
         Ok(Wanted {
             lanes: lanes as u32,
@@ -246,17 +246,18 @@ impl Wanted {
 }
 
 impl FilterPlan {
-    /// Filters that a queue has in the kernel: sockets do not count what these reject.
+    /// Returns the number of kernel filters of a queue: sockets do not count rejected packets.
     fn rejects_uncounted(&self) -> u64 {
         u64::from(!self.applied.is_empty())
     }
 
-    /// Lets a socket take in frames of a direction: those that pass, or all where the kernel has no room for the program.
+    /// Attaches the filter to a socket, for frames of a direction; without the program if it is too long for the
+    /// kernel.
     fn attach_to(&mut self, socket: &PacketSocket, direction: Direction) -> io::Result<()> {
         if let Some(program) = &self.program {
             match direction.attach(socket, program) {
                 Err(error) if is_too_long(&error) && !self.applied.is_empty() => {
-                    let note = "filter runs in this process: it is too long for the kernel (net.core.optmem_max)";
+                    let note = "filter runs in this process: too long for the kernel (net.core.optmem_max)";
                     *self = FilterPlan { notes: vec![note.into()], ..FilterPlan::default() };
                 }
                 result => return result,
@@ -265,8 +266,8 @@ impl FilterPlan {
         direction.attach(socket, &[Insn::ret(u32::MAX)])
     }
 
-    /// The same where nobody puts a tag back that the driver took out: of frames that had one, those that pass come as so many bytes
-    /// each, for their number.
+    /// Attaches the filter to a socket that cannot restore VLAN tags: of frames with a stripped tag, those that match
+    /// are truncated to `tagged` bytes, to be counted.
     fn attach_untagged_to(&mut self, socket: &PacketSocket, tagged: u32) -> io::Result<()> {
         let rest = match &self.program {
             Some(program) if program.starts_with(&REFUSE_TAGGED[..2]) => program[REFUSE_TAGGED.len()..].to_vec(),
@@ -276,7 +277,7 @@ impl FilterPlan {
         let is_short = rest.len() * 2 + 4 <= MAX_INSNS;
         let short =
             rest.iter().map(|insn| if insn.code == code::RET_K && insn.k > 0 { Insn::ret(tagged) } else { *insn });
-        // A is the tag's presence, and has to be 0 where a filter begins.
+        // A is the tag's presence, and must be 0 at the start of a filter.
         let [load, refuse @ ..] = REFUSE_TAGGED;
         let choose = [Insn::jump(code::JEQ_K, 0, 0, 1), Insn::new(code::JA, rest.len() as u32 + 1)];
         let cut = choose.into_iter().chain([Insn::new(code::LD_IMM, 0)]).chain(short);
@@ -286,27 +287,28 @@ impl FilterPlan {
     }
 }
 
-/// Whether the kernel has no room for a program: of memory, or of instructions.
+/// Returns whether a program exceeds the kernel's memory or instruction limit.
 fn is_too_long(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL))
 }
 
-/// One lane a processor: the softirq of any of them may bring frames, whatever processors this process is
-/// confined to.
+/// Returns the number of lanes, one per processor: the softirq of any of them may deliver frames, regardless of this
+/// process's affinity.
 fn cpus() -> u64 {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let last = online.trim().rsplit([',', '-']).next().and_then(|cpu| cpu.parse::<u64>().ok());
     last.map_or_else(|| std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64), |last| last + 1)
 }
 
-/// How long after its stamp a frame may come: as asked, but no less than the kernel needs.
+/// Returns the maximum time from a frame's timestamp until it is visible: as requested, but no less than the kernel
+/// needs.
 fn lag(asked: Option<Duration>, by_card: bool, block_timeout: Duration) -> Duration {
     let earlier = if asked.is_none() && by_card { CARD_LEAD } else { Duration::ZERO };
     asked.unwrap_or(LAG).max(block_timeout + Duration::from_millis(1)) + earlier
 }
 
-/// After how long the kernel really hands a block over. Since Linux 6.18 a high-resolution timer does that;
-/// before, the timer wheel, which rounds up to ticks and adds one.
+/// Returns the time after which the kernel really hands a block over. Since Linux 6.18 a high-resolution timer does
+/// that; before, the timer wheel, which rounds up to ticks and adds one.
 fn real_timeout(asked: Duration) -> Duration {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
@@ -338,7 +340,7 @@ fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<FilterPlan, PortError
     })
 }
 
-/// Whose counters those of a queue are; interfaces of one name in two namespaces are two.
+/// Names the account of a queue; interfaces of one name in two namespaces are distinct.
 fn subject(spec: &Spec, queue: usize) -> String {
     let netns = spec.option("netns").map(|netns| format!("?netns={netns}")).unwrap_or_default();
     format!("packet:{}@{queue}{netns}", spec.target)
@@ -350,7 +352,7 @@ fn open_lanes(wanted: &mut Wanted, found: &Found, promiscuous: bool) -> io::Resu
     for _ in 0..wanted.lanes {
         let socket = PacketSocket::open(found.index)?;
         let ring = PacketRing::new(&socket, wanted.layout)?;
-        // Nothing passes until every lane stands: a frame must not be seen by two of them.
+        // Drop all frames until every lane is open: no frame may be seen by two of them.
         socket.attach(&[Insn::ret(0)])?;
         if wanted.by_card {
             socket.set(libc::PACKET_TIMESTAMP, libc::SOF_TIMESTAMPING_RAW_HARDWARE)?;
@@ -363,7 +365,7 @@ fn open_lanes(wanted: &mut Wanted, found: &Found, promiscuous: bool) -> io::Resu
         }
         socket.bind(true)?;
         if wanted.lanes > 1 {
-            // A group has its own idea of outgoing frames; it does not ask its sockets.
+            // A fanout group has its own flag for outgoing frames, independent of its sockets.
             let ignore = if wanted.direction == Direction::In { FANOUT_IGNORE_OUTGOING } else { 0 };
             group = Some(socket.join_fanout(group, libc::PACKET_FANOUT_CPU | ignore)?);
         }
@@ -387,7 +389,7 @@ fn open_sender(found: &Found) -> io::Result<PacketSocket> {
 fn explain(spec: &Spec, error: &io::Error) -> PortError {
     let advice = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => crate::remedy("; AF_PACKET needs CAP_NET_RAW"),
-        Some(libc::ENOMEM) => "; the receive rings do not fit in memory: ask for less with ?ring=16MiB".to_owned(),
+        Some(libc::ENOMEM) => "; the receive rings exceed the memory; use smaller ones with ?ring=16MiB".to_owned(),
         _ => String::new(),
     };
     PortError::broken(spec.to_string(), format!("{error}{advice}"))

@@ -1,8 +1,8 @@
 //! `pcap:file`: a capture file as a port; `pcap:-` is standard input or output.
 //!
-//! Files and pipes take one path, compressed or not. Nothing here waits: a pipe is only read when there is something in it, a
-//! FIFO may have no writer yet, and what holds no frames is read a few MiB at a time. So a run can be stopped at any time, and
-//! other lanes get their turn.
+//! Files and pipes use the same code, compressed or not. No read blocks: a pipe is read only when it has data, a FIFO
+//! may have no writer yet, and data without frames is read a few MiB at a time. So a run can be stopped at any time,
+//! and other lanes get their turn.
 
 mod joined;
 
@@ -23,7 +23,7 @@ use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "pcap",
     placeholder: "file or -",
@@ -45,7 +45,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     Ok(port)
 }
 
-/// A capture file that can be read many times over, also when it could not be opened again.
+/// A capture file that can be read repeatedly, even if it could not be reopened.
 pub struct Recording {
     name: String,
     file: File,
@@ -59,10 +59,10 @@ impl Recording {
         Ok(Recording { name, file })
     }
 
-    /// The file as a port, from its beginning; a pipe from where it is. One port at a time.
+    /// Opens the file as a port, from its start; a pipe from its current position. One port at a time.
     pub fn port(&self) -> Result<RxPort, PortError> {
         let queue = self.queue()?;
-        // A regular file never makes its reader wait.
+        // Reading a regular file never blocks.
         let feed = if queue.wake.is_some() { Feed::others(&RxOptions::default()) } else { Feed::Stored };
         Ok(RxPort::new(self.name.clone(), vec![Box::new(queue)], feed))
     }
@@ -88,8 +88,7 @@ impl Recording {
     }
 }
 
-/// Opens a capture file to write to: pcap if it ends in `.pcap`, else pcapng; compressed if `.gz` or `.zst`
-/// follows.
+/// Opens a capture file to write to: pcap if it ends in `.pcap`, else pcapng; compressed if `.gz` or `.zst` follows.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let name = spec.to_string();
     let format = Format::of_path(&spec.target).map_err(|error| PortError::wrong(&name, error.to_string()))?;
@@ -113,21 +112,21 @@ fn open(path: &str) -> io::Result<File> {
     if path == "-" {
         return Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?));
     }
-    // Opening a FIFO would wait for its writer, and reading some files of the kernel for something to happen.
+    // Opening a FIFO would wait for its writer, and reading some kernel files for an event.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
     let is_socket = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let file = match opened {
-        Err(_) if is_socket() => return Err(io::Error::other("it is a socket: name a file, a FIFO or -")),
+        Err(_) if is_socket() => return Err(io::Error::other("is a socket; expected a file, a FIFO or -")),
         other => other?,
     };
     if file.metadata()?.is_dir() {
-        return Err(io::Error::other("it is a directory: name the files in it, each with an -r of its own"));
+        return Err(io::Error::other("is a directory; name its files, each with its own -r"));
     }
     Ok(file)
 }
 
-/// A file that says `WouldBlock` where reading would wait.
+/// A file that returns `WouldBlock` where reading would block.
 struct Input {
     file: File,
     waits: bool,
@@ -147,11 +146,11 @@ impl Read for Input {
 
 struct PcapRx {
     name: String,
-    /// Reads the file header with the first frames: that of a pipe may come later than the pipe.
+    /// Reads the file header with the first frames: that of a pipe may arrive later.
     reader: Reader,
-    /// Set where reading can wait.
+    /// Descriptor to wait on, if reading can block.
     wake: Option<OwnedFd>,
-    /// The greatest time shown.
+    /// Latest time shown.
     newest: Nanos,
     /// Frames shown and not consumed.
     shown: usize,
@@ -159,7 +158,7 @@ struct PcapRx {
     detached: bool,
 }
 
-/// The error names the file itself.
+/// Converts an error, which names the file itself.
 fn broken(error: ReadError) -> PortError {
     PortError::broken("pcap", error.to_string())
 }
@@ -221,7 +220,7 @@ impl RxQueue for PcapRx {
 
 impl Drop for PcapTx {
     fn drop(&mut self) {
-        // What was sent and not flushed is written all the same; there is nobody left to tell of a failure.
+        // Write frames that were not flushed too; errors cannot be reported any more.
         if !self.is_used {
             let _ = self.writer.finish_unused(&Ledger::new());
         } else if self.write().is_ok() {
@@ -237,7 +236,7 @@ struct PcapTx {
     interfaces: [Interface; 1],
     received: u64,
     sent: Sent,
-    /// Whether anything came, or the end of it. Else the run failed before, and what the file has stays.
+    /// True if a frame or the end arrived. Otherwise the run failed before, and the file's contents stay.
     is_used: bool,
 }
 

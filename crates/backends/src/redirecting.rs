@@ -1,4 +1,5 @@
-//! Forwarding by the kernel alone: an XDP program that redirects what one interface receives to another, for benchmarks of wires.
+//! Forwarding in the kernel: an XDP program that redirects frames from one interface to another, as a baseline for
+//! benchmarks.
 
 use crate::inventory::find;
 use crate::netns::within;
@@ -6,7 +7,7 @@ use crate::sys::bpf::{Demands, Link, Map, Mode, Program};
 use crate::xdp_live::{emit, machine};
 use std::io;
 
-/// Redirects until it is dropped.
+/// Redirects frames; detached on drop.
 #[derive(Debug)]
 pub struct Redirecting {
     _link: Link,
@@ -15,7 +16,8 @@ pub struct Redirecting {
 }
 
 impl Redirecting {
-    /// Between two interfaces of a network namespace, in the driver. A veth takes frames so if its other end has an XDP program.
+    /// Redirects between two interfaces of a network namespace, in the driver. The peer of a veth needs an XDP program
+    /// for this.
     pub fn attach(netns: Option<&str>, from: &str, to: &str) -> io::Result<Self> {
         within(netns, || {
             let devmap = machine::devmap(find(to)?.index)?;

@@ -1,5 +1,5 @@
-//! What the kernel says about a link, by rtnetlink (rtnetlink(7), linux/if_link.h) and the family "netdev" of generic netlink
-//! (linux/netdev.h, linux/genetlink.h).
+//! Link information of the kernel, by rtnetlink (rtnetlink(7), linux/if_link.h) and the family "netdev" of generic
+//! netlink (linux/netdev.h, linux/genetlink.h).
 
 use rustix::net::netlink::{GENERIC, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
@@ -9,21 +9,21 @@ use std::os::fd::OwnedFd;
 
 /// `struct rtnl_link_stats64`.
 pub(crate) const STATS64: u16 = 23;
-/// The interface this one is a part of: a bridge, a bond.
+/// Interface of which this one is a part: a bridge, a bond.
 pub(crate) const MASTER: u16 = 10;
-/// In the flags: somebody has set it up.
+/// Flag: administratively up.
 pub(crate) const IFF_UP: u32 = 1;
-/// In the flags: it has a carrier.
+/// Flag: has a carrier.
 pub(crate) const IFF_RUNNING: u32 = 0x40;
-/// The interface at the other end of a veth, and the number of its network namespace, if that is another one.
+/// Peer interface of a veth, and the number of its network namespace, if different.
 pub(crate) const LINK: u16 = 5;
-/// As said.
+/// As above.
 pub(crate) const LINK_NETNSID: u16 = 37;
-/// Nested: what XDP program is attached.
+/// Nested: attached XDP program.
 pub(crate) const XDP: u16 = 43;
-/// In [`XDP`]: where it runs (`enum` with `XDP_ATTACHED_SKB` = 2).
+/// In [`XDP`]: mode (`enum` with `XDP_ATTACHED_SKB` = 2).
 pub(crate) const XDP_ATTACHED: u16 = 2;
-/// In [`XDP`]: the number of the program.
+/// In [`XDP`]: number of the program.
 pub(crate) const XDP_PROGRAM: u16 = 4;
 
 const NLMSG_HEADER: usize = 16;
@@ -37,7 +37,7 @@ const QDISC_KIND: u16 = 1;
 /// `TCA_STATS2`, and in it `TCA_STATS_QUEUE` (linux/gen_stats.h).
 const QDISC_STATS2: u16 = 7;
 const STATS_QUEUE: u16 = 3;
-/// The parent of a discipline at ingress; that of the root is the next (`TC_H_ROOT`).
+/// Parent of a discipline at ingress; that of the root is the next (`TC_H_ROOT`).
 const TC_H_INGRESS: u32 = 0xffff_fff1;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
@@ -45,45 +45,44 @@ const NLM_F_ACK: u16 = 4;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 const RTM_NEWADDR: u16 = 20;
-/// `IFA_ADDRESS`, `IFA_LOCAL`; `IFA_F_NODAD`: nobody is asked whether it is taken.
+/// `IFA_ADDRESS`, `IFA_LOCAL`; `IFA_F_NODAD`: no duplicate address detection.
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 const NO_DETECTION: u8 = 2;
 const IFNAME: u16 = 3;
-/// The longest packet (`IFLA_MTU`).
+/// Maximum packet length (`IFLA_MTU`).
 pub(crate) const MTU: u16 = 4;
-/// How many frames its queue keeps (`IFLA_TXQLEN`).
+/// Queue length (`IFLA_TXQLEN`).
 pub(crate) const TX_QUEUE: u16 = 13;
 const LINKINFO: u16 = 18;
 /// In [`LINKINFO`]: `IFLA_INFO_KIND`, `IFLA_INFO_DATA`; in the latter `VETH_INFO_PEER` (linux/veth.h).
 const INFO_KIND: u16 = 1;
 const INFO_DATA: u16 = 2;
 const VETH_PEER: u16 = 1;
-/// Attributes that hold others say so in the top bit.
+/// The top bits of a type are flags, such as for nested attributes.
 const KIND: u16 = 0x3fff;
 
-/// A socket to ask through; it stays in the network namespace it was made in.
+/// A netlink socket; it stays in the network namespace it was created in.
 #[derive(Debug)]
 pub(crate) struct Rtnetlink(OwnedFd);
 
 impl Rtnetlink {
-    /// Opens a socket.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Rtnetlink(socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?))
     }
 
-    /// The attributes of a link; `None` where it is gone.
+    /// Returns the attributes of a link; `None` if it is gone.
     pub(crate) fn link(&self, index: u32) -> Option<Vec<u8>> {
         Some(self.ask(index)?.split_off(NLMSG_HEADER + IFINFOMSG))
     }
 
-    /// The `IFF_*` flags of a link (linux/if.h); `None` where it is gone.
+    /// Returns the `IFF_*` flags of a link (linux/if.h); `None` if it is gone.
     pub(crate) fn flags(&self, index: u32) -> Option<u32> {
         // struct ifinfomsg: family, type, index, flags, change.
         number(&self.ask(index)?[NLMSG_HEADER + 8..])
     }
 
-    /// Makes a pair of veth interfaces with these numbers, called `a` and `b`.
+    /// Creates a pair of veth interfaces with these numbers, called `a` and `b`.
     pub(crate) fn add_veth(&self, (a, b): (u32, u32)) -> io::Result<()> {
         let peer = [&ifinfomsg(b)[..], &pack(IFNAME, b"b\0")].concat();
         let info = [pack(INFO_KIND, b"veth\0"), pack(INFO_DATA, &pack(VETH_PEER, &peer))].concat();
@@ -91,7 +90,7 @@ impl Rtnetlink {
         self.order(RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE, &body)
     }
 
-    /// Has something done, and waits for the answer.
+    /// Sends a request, and waits for the acknowledgement.
     fn order(&self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         sendto(&self.0, &message(kind, flags, body), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         let mut answer = [0u8; 1024];
@@ -104,7 +103,7 @@ impl Rtnetlink {
         }
     }
 
-    /// Sets the MTU of a link and how many frames its queue keeps.
+    /// Sets the MTU of a link and its queue length.
     pub(crate) fn set_link(&self, index: u32, mtu: Option<u32>, queue: Option<u32>) -> io::Result<()> {
         let mut body = ifinfomsg(index).to_vec();
         for (kind, value) in [(MTU, mtu), (TX_QUEUE, queue)] {
@@ -113,16 +112,15 @@ impl Rtnetlink {
         self.order(RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK, &body)
     }
 
-    /// Sets a link up.
     pub(crate) fn set_up(&self, index: u32) -> io::Result<()> {
         let mut body = ifinfomsg(index);
-        // Flags, and which of them change.
+        // Flags, and the mask of changes.
         body[8..12].copy_from_slice(&IFF_UP.to_ne_bytes());
         body[12..16].copy_from_slice(&IFF_UP.to_ne_bytes());
         self.order(RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK, &body)
     }
 
-    /// Gives a link an address, which can be used at once.
+    /// Adds an address to a link, usable at once.
     pub(crate) fn add_address(&self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
         let (family, bytes) = match address {
             IpAddr::V4(address) => (AddressFamily::INET, address.octets().to_vec()),
@@ -134,8 +132,8 @@ impl Rtnetlink {
         self.order(RTM_NEWADDR, NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE, &body)
     }
 
-    /// Returns the kinds of the queueing disciplines of a link, each with its number of dropped packets: `ingress` and `clsact`
-    /// are where tc filters hang.
+    /// Returns the kinds of the queueing disciplines of a link, each with its number of dropped packets; `ingress` and
+    /// `clsact` hold tc filters.
     pub(crate) fn disciplines(&self, index: u32) -> Vec<(String, u64)> {
         // struct tcmsg: family, padding, ifindex, handle, parent, info.
         let mut body = [0; TCMSG];
@@ -146,7 +144,7 @@ impl Rtnetlink {
             return Vec::new();
         }
         let (mut kinds, mut answer) = (Vec::new(), vec![0u8; 64 << 10]);
-        // Some messages to an answer, and the last one says so.
+        // Several messages per answer; the last one has another type.
         while let Ok((length, _)) = recv(&self.0, &mut answer[..], RecvFlags::DONTWAIT) {
             let mut rest = &answer[..length.min(answer.len())];
             while let (Some(length), Some(kind)) = (number(rest), half(rest, 4)) {
@@ -159,7 +157,8 @@ impl Rtnetlink {
                 let is_of_it = number(one.get(NLMSG_HEADER + 4..).unwrap_or_default()) == Some(index);
                 let attributes = one.get(NLMSG_HEADER + TCMSG..).unwrap_or_default();
                 if let Some(name) = attribute(attributes, QDISC_KIND).filter(|_| is_of_it) {
-                    // A discipline at the root or at ingress counts for those below it. struct gnet_stats_queue: qlen, backlog, drops.
+                    // A discipline at the root or at ingress includes the counts of its children. struct
+                    // gnet_stats_queue: qlen, backlog, drops.
                     let is_top = number(&one[NLMSG_HEADER + 12..]).is_some_and(|parent| parent >= TC_H_INGRESS);
                     let queue = attribute(attributes, QDISC_STATS2).and_then(|stats| attribute(stats, STATS_QUEUE));
                     let drops = queue.filter(|_| is_top).and_then(|queue| number(queue.get(8..)?)).unwrap_or_default();
@@ -181,11 +180,11 @@ impl Rtnetlink {
     }
 }
 
-/// In the features: a program may run in the driver (`NETDEV_XDP_ACT_BASIC`).
+/// Feature: a program may run in the driver (`NETDEV_XDP_ACT_BASIC`).
 pub const XDP_BASIC: u64 = 1;
-/// In the features: the driver sends frames that were redirected to it (`NETDEV_XDP_ACT_NDO_XMIT`).
+/// Feature: the driver sends redirected frames (`NETDEV_XDP_ACT_NDO_XMIT`).
 pub const XDP_SENDS: u64 = 1 << 2;
-/// In the features: AF_XDP without copying (`NETDEV_XDP_ACT_XSK_ZEROCOPY`).
+/// Feature: AF_XDP with zero copy (`NETDEV_XDP_ACT_XSK_ZEROCOPY`).
 pub const XDP_ZERO_COPY: u64 = 1 << 3;
 
 /// `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_NAME`, `CTRL_ATTR_FAMILY_ID`.
@@ -200,7 +199,7 @@ const DEV_FEATURES: u16 = 3;
 /// `struct genlmsghdr`: command, version, reserved.
 const GENL_HEADER: usize = 4;
 
-/// Asks what drivers do with XDP; it stays in the network namespace it was made in.
+/// Queries the XDP features of drivers; stays in the network namespace it was created in.
 #[derive(Debug)]
 pub(crate) struct XdpFeatures {
     socket: OwnedFd,
@@ -208,7 +207,7 @@ pub(crate) struct XdpFeatures {
 }
 
 impl XdpFeatures {
-    /// `None` where the kernel does not tell (before Linux 6.3).
+    /// Opens a socket; `None` if the kernel does not report features (before Linux 6.3).
     pub(crate) fn new() -> Option<Self> {
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(GENERIC)).ok()?;
         let name = pack(FAMILY_NAME, b"netdev\0");
@@ -216,14 +215,14 @@ impl XdpFeatures {
         Some(XdpFeatures { socket, family })
     }
 
-    /// What the driver of a link can do now (`enum netdev_xdp_act`).
+    /// Returns the present features of a link's driver (`enum netdev_xdp_act`).
     pub(crate) fn of(&self, index: u32) -> Option<u64> {
         let answer = ask_family(&self.socket, self.family, DEV_GET, &pack(DEV_INDEX, &index.to_ne_bytes()))?;
         Some(u64::from_ne_bytes(attribute(&answer, DEV_FEATURES)?.get(..8)?.try_into().ok()?))
     }
 }
 
-/// The attributes that a family of generic netlink answers with.
+/// Returns the attributes of an answer of a generic netlink family.
 fn ask_family(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> Option<Vec<u8>> {
     let body = [&[command, 1, 0, 0][..], attributes].concat();
     let kernel = SocketAddrNetlink::new(0, 0);
@@ -235,7 +234,7 @@ fn ask_family(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> 
         .then(|| answer.split_off(NLMSG_HEADER + GENL_HEADER))
 }
 
-/// One attribute among others.
+/// Finds an attribute.
 pub(crate) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     while let (Some(length), Some(kind)) = (half(attributes, 0), half(attributes, 2)) {
         let value = attributes.get(4..usize::from(length))?;
@@ -247,12 +246,12 @@ pub(crate) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     None
 }
 
-/// The name of a link, among its attributes.
+/// Returns the name of a link from its attributes.
 pub(crate) fn name(attributes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(attribute(attributes, IFNAME)?).trim_end_matches('\0').to_owned())
 }
 
-/// An attribute's value as a number of 32 bits.
+/// Reads an attribute's value as a 32-bit number.
 pub(crate) fn number(value: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
 }
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_features_of_the_loopback_link_are_told_or_nothing_is() {
+    fn the_features_of_the_loopback_link_are_read_if_reported() {
         if let Some(ask) = XdpFeatures::new() {
             assert_eq!(ask.of(1).map(|features| features & XDP_ZERO_COPY), Some(0));
             assert_eq!(ask.of(u32::MAX >> 1), None);

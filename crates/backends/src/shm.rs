@@ -1,11 +1,12 @@
-//! `shm:name`: a block ring that another process fills, as `capture --share NAME` does; `shm:/path/to/socket` too.
+//! `shm:name`: a block ring that another process writes, as with `capture --share NAME`; also `shm:/path/to/socket`.
 //!
-//! One lane, which the writer has put in order already. Frames are shown as they lie in shared memory. With
-//! `?mode=lossless` the writer waits for this port, if it lets such readers in; otherwise it goes on without it and says
-//! how much was skipped; `?slots=` is how many blocks a lossy port may hold.
+//! One lane, already ordered by the writer. Frames are shown in place, in shared memory. With `?mode=lossless` the
+//! writer waits for this port, if it allows such readers; otherwise it does not wait and reports skipped frames;
+//! `?slots=` is the maximum number of blocks that a lossy port may hold.
 //!
-//! Sent to, it is a ring made here, of `?memory=` (64 MiB); with `?wait=N` nothing is sent before N readers have attached.
-//! Lossless readers come in with `?lossless=yes` alone, and hold the sender up for at most `?patience=` seconds (1) in one go.
+//! When sending, the ring is created here, with `?memory=` (64 MiB); with `?wait=N` nothing is sent before N readers
+//! have attached. Lossless readers are allowed only with `?lossless=yes`, and may stall the sender for at most
+//! `?patience=` seconds (1) at a time.
 
 mod send;
 
@@ -16,14 +17,14 @@ use linerate_port::{Backend, Feed, Head, PortError, Registry, RxOptions, RxPort,
 use linerate_share::{Attach, End, Error, Reader};
 use std::os::fd::BorrowedFd;
 
-/// Frames shown at a time.
+/// Maximum frames shown at a time.
 const MOST: usize = 1024;
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "shm",
     placeholder: "ring name or socket",
-    sentence: "shared memory: the ordered stream that another process captures and shares; or a ring to send into",
+    sentence: "shared memory: the ordered stream captured by another process; or a ring to send to",
     target: Target::Ring,
     rx_options: &["mode", "slots", "trust"],
     tx_options: &["memory", "wait", "lossless", "patience"],
@@ -40,15 +41,15 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         None => options.lossless,
         Some("lossless") => true,
         Some("lossy") => false,
-        Some(other) => return Err(wrong(format!("mode={other}: it is lossless or lossy"))),
+        Some(other) => return Err(wrong(format!("mode={other}: expected lossless or lossy"))),
     };
     let trust = match spec.option("trust") {
         None | Some("no") => false,
         Some("yes") => true,
-        Some(other) => return Err(wrong(format!("trust={other}: it is yes or no"))),
+        Some(other) => return Err(wrong(format!("trust={other}: expected yes or no"))),
     };
     if spec.queues.is_some() {
-        return Err(wrong("a ring has one queue: leave @ out".into()));
+        return Err(wrong("a ring has only one queue; omit the @".into()));
     }
     let quota = u32::try_from(spec.number("slots", 0)?).unwrap_or(u32::MAX);
     let attach = Attach { lossless, quota, trust, name: "linerate".into(), ..Attach::default() };
@@ -56,13 +57,13 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     let notes = vec![format!(
         "attached to pid {}, {}",
         reader.writer(),
-        if lossless { "which waits for this port" } else { "which skips what this port is too slow for" }
+        if lossless { "which waits for this port" } else { "which skips frames if this port is too slow" }
     )];
-    let queue = ShmRx { name: name.clone(), reader, told: false };
+    let queue = ShmRx { name: name.clone(), reader, reported: false };
     Ok(RxPort { notes, ..RxPort::new(name, vec![Box::new(queue)], Feed::others(options)) })
 }
 
-/// Why there is no ring: what was asked for cannot be, or something is in the way.
+/// Classifies an error: an invalid request, or a failure.
 fn refused(name: &str, error: Error) -> PortError {
     match error {
         Error::Invalid(reason) => PortError::wrong(name, reason),
@@ -73,22 +74,22 @@ fn refused(name: &str, error: Error) -> PortError {
 struct ShmRx {
     name: String,
     reader: Reader,
-    /// Whether an end that is a failure was told.
-    told: bool,
+    /// True if an abnormal end was reported.
+    reported: bool,
 }
 
 impl RxQueue for ShmRx {
     fn fill(&mut self, _now: Nanos) -> Result<Head<'_>, PortError> {
         self.reader.fill(MOST);
         if let Some(end) = self.reader.ended()
-            && !self.told
+            && !self.reported
         {
-            self.told = true;
+            self.reported = true;
             let writer = self.reader.writer();
             let reason = match end {
                 End::InOrder | End::Detached => None,
-                End::Died => Some(format!("its writer (pid {writer}) died; all that it had committed was read")),
-                End::Evicted => Some(format!("its writer (pid {writer}) put this reader out: too slow, or a defect")),
+                End::Died => Some(format!("its writer (pid {writer}) died; all committed frames were read")),
+                End::Evicted => Some(format!("reader was evicted by its writer (pid {writer}): too slow, or invalid")),
                 End::Broken(reason) => Some(format!("its writer (pid {writer}) broke the format: {reason}")),
             };
             if let Some(reason) = reason {

@@ -1,10 +1,10 @@
-//! Bytes sent through the kernel: streams by its TCP, datagrams by its UDP.
+//! Data sent through the kernel: streams by its TCP, datagrams by its UDP.
 //!
-//! It is the sender against which receivers are tried: how long a chunk takes until its last byte is acknowledged, whatever is
-//! behind the wire. That moment is the kernel's: it stamps the acknowledgement that covers the last byte (`SOF_TIMESTAMPING_TX_ACK`),
-//! and wakes whoever waits for it. So nothing spins, nothing is asked again and again, and a chunk's time is exact to the
-//! microsecond that its first byte was written and the acknowledgement was worked on, whenever this process has got the processor
-//! back. The next chunk begins once it has: that delay is in the throughput, not in the chunk's time.
+//! A baseline sender for testing receivers: it measures the time of a chunk until its last byte is acknowledged,
+//! whatever receives it. That moment is the kernel's: it stamps the acknowledgement that covers the last byte
+//! (`SOF_TIMESTAMPING_TX_ACK`), and wakes the waiting thread. So nothing spins or polls, and a chunk's time is exact to
+//! the microsecond between writing its first byte and processing the acknowledgement, whenever this process is
+//! scheduled again. The next chunk starts then: that delay is in the throughput, not in the chunk's time.
 
 mod connection;
 mod datagrams;
@@ -23,64 +23,64 @@ use std::time::{Duration, Instant};
 
 /// Bytes written at a time: they stay in a near cache between being made and being copied by the kernel.
 pub const PIECE: usize = 256 << 10;
-/// How long a call waits before it looks whether the run is to end.
+/// Interval at which a blocked call checks whether the run must end.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-/// Where to, and how.
+/// Addresses and options of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Way {
-    /// The network namespace that it is sent from; none is this process's own.
+    /// Network namespace to send from; `None` for this process's own.
     pub netns: Option<String>,
-    /// The address that it is sent from; none is the kernel's choice.
+    /// Source address; `None` for the kernel's choice.
     pub source: Option<IpAddr>,
-    /// The congestion control of the connections; none is the system's.
+    /// Congestion control; `None` for the system's default.
     pub congestion: Option<String>,
-    /// Send buffer in bytes; none is the kernel's choice, which grows.
+    /// Send buffer in bytes; `None` for the kernel's autotuning.
     pub buffer: Option<usize>,
-    /// How long to wait for an answer when connecting.
+    /// Connect timeout.
     pub patience: Duration,
-    /// How long to bear that nothing is acknowledged; none is without end.
+    /// Acknowledgement timeout; `None` for no limit.
     pub silence: Option<Duration>,
 }
 
-/// What is sent.
+/// Source of the data.
 pub trait Source: Send {
-    /// Puts what comes at this offset to the front of the buffer; 0 bytes are the end.
+    /// Writes the data at this offset to the front of the buffer; 0 bytes are the end.
     ///
     /// # Errors
-    /// If it cannot be read. `WouldBlock` where nothing is there yet: it is asked again, unless the run is to end, so it waits a
-    /// moment before it says so, and no longer.
+    /// If it cannot be read. `WouldBlock` if no data is available: it is called again, unless the run is to end, so it
+    /// should block for a moment before it returns that, and no longer.
     fn next(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
-/// How much is sent of a stream, one chunk after the other.
+/// Amount of data of a stream, one chunk after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Series {
-    /// Bytes of a chunk: the next one begins when the last byte of it was acknowledged. Without, nothing waits.
+    /// Bytes of a chunk: the next one starts when its last byte was acknowledged. Without it nothing waits.
     pub chunk: Option<u64>,
-    /// No more than so many bytes of each connection.
+    /// Maximum bytes of each connection.
     pub bytes: Option<u64>,
-    /// No longer than this. A chunk that was begun is ended.
+    /// Maximum duration. A chunk in progress is completed.
     pub duration: Option<Duration>,
 }
 
-/// What became of it.
+/// Result of a series.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Bytes that were acknowledged.
     pub bytes: u64,
-    /// From the first write to the last acknowledgement.
+    /// Time from the first write to the last acknowledgement.
     pub elapsed: Duration,
-    /// How long chunks took, from before their first byte was made to the acknowledgement of their last.
+    /// Times of chunks, from before their first byte was made to the acknowledgement of their last.
     pub chunks: Delays,
-    /// The source has no more.
+    /// True if the source is exhausted.
     pub is_over: bool,
 }
 
-/// What others see of a run, and how they end it.
+/// Progress and control of a run for other threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched<'a> {
-    /// Set by whoever ends it.
+    /// Set to stop the run.
     pub stop: &'a AtomicBool,
     /// Bytes handed to the kernel.
     pub written: &'a AtomicU64,
@@ -96,19 +96,20 @@ impl Watched<'_> {
     }
 }
 
-/// One connection and what it sends.
+/// A connection and its data.
 pub struct Stream<S> {
     /// The connection.
     pub connection: Connection,
-    /// What it sends.
+    /// Source of its data.
     pub source: S,
-    /// The processor its thread stays on.
+    /// Processor of its thread.
     pub cpu: Option<usize>,
-    /// Why it failed, if it did.
+    /// Error, if it failed.
     pub failure: Option<io::Error>,
 }
 
-/// Sends a series on all connections at once, a thread each. One that fails keeps its reason, and sends no more.
+/// Sends a series on all connections in parallel, a thread each. A connection that fails keeps its error, and sends no
+/// more.
 ///
 /// # Errors
 /// If a thread cannot be started.
@@ -142,8 +143,8 @@ pub fn send<S: Source>(streams: &mut [Stream<S>], series: Series, watched: Watch
     Ok(all)
 }
 
-/// Says on all connections that this was all, and then waits until that is acknowledged: for all of them together, so that those
-/// that do not answer cost no more time than one. Bytes that came from other ends, which nobody reads.
+/// Closes the sending side of all connections, and waits until that is acknowledged: for all of them together, so that
+/// several unresponsive peers cost no more time than one. Returns the bytes that peers sent, which are discarded.
 pub fn finish<S>(streams: &mut [Stream<S>], watched: Watched<'_>) -> u64 {
     let alive = streams.iter_mut().filter(|stream| stream.failure.is_none());
     let closed: Vec<_> = alive
@@ -194,7 +195,7 @@ impl<S: Source> Stream<S> {
             while sent < size && !(watched.is_stopped() || series.chunk.is_none() && is_late()) {
                 let room = usize::try_from(size - sent).map_or(PIECE, |room| room.min(PIECE));
                 let made = match source.next(connection.written(), &mut buffer[..room]) {
-                    // What a chunk still lacks may never come.
+                    // The rest of a chunk may never arrive.
                     Err(error) if is_passing(&error) && is_late() => break,
                     Err(error) if is_passing(&error) => continue,
                     made => made?,
@@ -205,7 +206,7 @@ impl<S: Source> Stream<S> {
                 }
                 let before = connection.written();
                 connection.write(&buffer[..made], sent + made as u64 == size, watched)?;
-                // Less than was made, where the run ended meanwhile: that is no whole chunk.
+                // Less than was made if the run ended in between: then the chunk is incomplete.
                 sent += connection.written() - before;
             }
             left -= sent;
@@ -218,33 +219,32 @@ impl<S: Source> Stream<S> {
     }
 }
 
-/// Keeps this thread on one processor.
+/// Pins this thread to a processor.
 pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::other(format!("there is no processor {cpu}")));
+        return Err(io::Error::other(format!("no such processor: {cpu}")));
     }
     set.set(cpu);
-    sched_setaffinity(None, &set).map_err(|error| io::Error::other(format!("cannot stay on processor {cpu}: {error}")))
+    sched_setaffinity(None, &set).map_err(|error| io::Error::other(format!("cannot pin to processor {cpu}: {error}")))
 }
 
-/// What an error means for whoever wanted to send there.
+/// Explains an error to a user that sends to this address.
 pub fn explain(error: &io::Error, to: SocketAddr) -> String {
     use io::ErrorKind::{
         AddrNotAvailable, BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
         NetworkUnreachable, TimedOut,
     };
     match error.kind() {
-        ConnectionRefused => format!("{to}: nobody listens there (connection refused): start the receiver first"),
-        NetworkUnreachable => format!("{to}: no way leads there (network unreachable): see ip route get {}", to.ip()),
-        HostUnreachable => format!("{to}: that host does not answer (no route to host)"),
-        AddrNotAvailable if error.raw_os_error().is_some() => format!("{to}: {error}: no port is free to send from"),
-        AddrNotAvailable => format!("{to}: {error}: name an address of this machine, which ip address shows"),
-        ConnectionReset | ConnectionAborted | BrokenPipe => format!("{to}: the other end has reset the connection"),
-        TimedOut => format!(
-            "{to}: {}",
-            if error.raw_os_error().is_some() { "no answer (timed out)".to_owned() } else { error.to_string() }
-        ),
+        ConnectionRefused => format!("{to}: connection refused; start the receiver first"),
+        NetworkUnreachable => format!("{to}: network unreachable; see ip route get {}", to.ip()),
+        HostUnreachable => format!("{to}: no route to host (the host does not answer)"),
+        AddrNotAvailable if error.raw_os_error().is_some() => format!("{to}: {error}: all source ports are in use"),
+        AddrNotAvailable => format!("{to}: {error}; choose an address of this host (see ip address)"),
+        ConnectionReset | ConnectionAborted | BrokenPipe => format!("{to}: connection reset by the peer"),
+        TimedOut => {
+            format!("{to}: {}", if error.raw_os_error().is_some() { "timed out".to_owned() } else { error.to_string() })
+        }
         _ => format!("{to}: {error}"),
     }
 }
@@ -264,9 +264,9 @@ mod tests {
         }
     }
 
-    /// Its only piece is cut off by the end of the run, and acknowledged a moment later.
+    /// The only piece is cut off by the end of the run, and acknowledged a moment later.
     #[test]
-    fn a_chunk_that_the_end_cuts_off_is_none() {
+    fn a_chunk_cut_off_by_the_end_is_not_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         set_socket_recv_buffer_size(&listener, 4 << 10).unwrap();
         let way = Way { buffer: Some(4 << 10), patience: Duration::from_secs(10), ..Way::default() };

@@ -1,17 +1,19 @@
-//! `tun:name`: an interface of this host whose other end is this process. What the host sends there is received, and what is sent is
-//! what the host receives: IP packets, without a link header.
+//! `tun:name`: an interface of this host, with this process at its other end. Packets that the host sends there are
+//! received; packets that are sent are received by the host: IP packets, without a link header.
 //!
-//! The interface is made by the run and goes with it, unless it was there before (`ip tuntap add`). Both directions are one
-//! descriptor a queue: whoever opens the same name to receive and to send in one process has both.
+//! The interface is created by the run and removed with it, unless it existed before (`ip tuntap add`). Both directions
+//! share one descriptor per queue: a receiving and a sending port of one process with the same name share the
+//! interface.
 //!
-//! What the host sends by TCP comes as super-frames of up to 64 KiB whose checksum is not finished, as between two processes of
-//! one host: it says so in the header that the kernel puts in front of each (`crate::virtio`), and frames are flagged so. Where
-//! they are wanted as on a wire, `?offloads=no` has the kernel cut and finish them. They can be read straight to where they
-//! are wanted (`RxOptions::scatter`): one copy in all, made by the kernel. What is sent needs its checksums.
+//! TCP packets of the host arrive as super-frames of up to 64 KiB with incomplete checksums, as between two processes
+//! of one host: the header that the kernel prepends to each (`crate::virtio`) marks them, and frames are flagged
+//! accordingly. For packets as on a wire, `?offloads=no` makes the kernel segment and complete them. They can be read
+//! directly to their destination (`RxOptions::scatter`): one copy in all, made by the kernel. Packets that are sent
+//! need complete checksums.
 //!
-//! The kernel keeps as many frames for us as the queue of the interface has room for (`?queue=`, 1,000) and counts what does not
-//! fit: it is lost by the name of `ring_full`. After `detach` no more than that many are read: all that had arrived, and not
-//! what comes without end. Frames have the time at which they are read.
+//! The kernel queues as many frames as the interface's queue holds (`?queue=`, 1,000) and counts the rest as dropped
+//! (`ring_full`). After `detach` at most that many are read: all that had arrived, but not an endless stream.
+//! Timestamps are read times.
 //!
 //! With `?mode=tap` the interface has Ethernet frames.
 
@@ -30,11 +32,11 @@ use std::io;
 
 const OPTIONS: &[&str] = &["netns", "address", "mtu", "queue", "offloads", "mode"];
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "tun",
     placeholder: "name",
-    sentence: "an interface of this host that the run makes: IP packets from it and to it",
+    sentence: "an interface that the run creates: IP packets exchanged with this host",
     target: Target::Tunnel,
     rx_options: OPTIONS,
     tx_options: OPTIONS,
@@ -43,7 +45,7 @@ pub const BACKEND: Backend = Backend {
     leaves_when_sent: |_, _| true,
 };
 
-/// Opens the interface to receive what the host sends there.
+/// Opens the interface to receive packets of the host.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let wish = Wish::read(spec, options.lanes)?;
     let device = Device::open(spec, &wish).map_err(|error| explain(spec, &wish, &error))?;
@@ -51,17 +53,16 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     for queue in device.queues(wish.queues).map_err(|reason| PortError::wrong(spec.to_string(), reason))? {
         let subject = format!("tun:{}@{}", spec.target, queue.number);
         let rx = TunRx::new(subject, device.clone(), queue, options);
-        queues.push(Box::new(rx.ok_or_else(|| PortError::broken(spec.to_string(), "is being received from already"))?));
+        queues.push(Box::new(rx.ok_or_else(|| PortError::broken(spec.to_string(), "already open for receiving"))?));
     }
     Ok(RxPort::new(spec.to_string(), queues, Feed::Clock))
 }
 
-/// Opens it to send what the host is to receive.
+/// Opens the interface to send packets to the host.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let wish = Wish::read(spec, options.queues)?;
     if wish.is_ethernet && options.link != LinkType::ETHERNET {
-        let reason =
-            format!("it takes ethernet frames, and these are of {}; without mode=tap it takes packets", options.link);
+        let reason = format!("mode=tap needs ethernet frames, not {}; omit mode=tap to send packets", options.link);
         return Err(PortError::wrong(spec.to_string(), reason));
     }
     let device = Device::open(spec, &wish).map_err(|error| explain(spec, &wish, &error))?;
@@ -74,20 +75,22 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
     Ok(TxPort { name: spec.to_string(), queues: queues.into_iter().map(open).collect(), monitor: None })
 }
 
-/// Why it cannot be opened, and what to do about it.
+/// Explains why it cannot be opened, with a remedy.
 fn explain(spec: &Spec, wish: &Wish, error: &io::Error) -> PortError {
     let reason = match error.raw_os_error() {
-        Some(libc::EACCES) => "/dev/net/tun may not be opened: this needs root, or rights to that file".to_owned(),
-        Some(libc::EPERM) => "it needs root, or CAP_NET_ADMIN, or an interface of that name that was made for you \
+        Some(libc::EACCES) => {
+            "cannot open /dev/net/tun: permission denied; run as root or grant access to that file".to_owned()
+        }
+        Some(libc::EPERM) => "needs root, CAP_NET_ADMIN, or an existing interface of that name that belongs to you \
                               (ip tuntap add ... user NAME)"
             .to_owned(),
-        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => "this kernel has no /dev/net/tun: modprobe tun".to_owned(),
-        Some(libc::EBUSY) => "another program is at its other end".to_owned(),
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => "/dev/net/tun is missing; run modprobe tun".to_owned(),
+        Some(libc::EBUSY) => "another program has opened it".to_owned(),
         Some(libc::EINVAL) if wish.queues > 1 => {
-            "an interface of that name is there that has another kind, or one queue (ip tuntap add ... multi_queue)"
+            "an interface of that name exists with another type, or with one queue (ip tuntap add ... multi_queue)"
                 .to_owned()
         }
-        Some(libc::EINVAL) => "an interface of that name is there that is none of this kind (ip tuntap)".to_owned(),
+        Some(libc::EINVAL) => "an interface of that name exists with another type (ip tuntap)".to_owned(),
         _ => error.to_string(),
     };
     PortError::broken(spec.to_string(), reason)

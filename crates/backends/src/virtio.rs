@@ -1,5 +1,5 @@
-//! The header in front of a frame that may be a super-frame, or lack its checksum (`struct virtio_net_hdr`, linux/virtio_net.h),
-//! as AF_PACKET (`PACKET_VNET_HDR`) and tun (`IFF_VNET_HDR`) hand it out.
+//! The header of a frame that may be a super-frame, or lack its checksum (`struct virtio_net_hdr`, linux/virtio_net.h),
+//! as AF_PACKET (`PACKET_VNET_HDR`) and tun (`IFF_VNET_HDR`) prepend it.
 
 use linerate_burst::Flags;
 use linerate_port::Scattered;
@@ -7,17 +7,17 @@ use rustix::io::{Errno, readv};
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
 
-/// Bytes of it.
+/// Bytes of the header.
 pub(crate) const LEN: usize = 10;
-/// The most pieces of a read, that of the header not counted.
+/// Maximum pieces of a read, without the header.
 const PIECES: usize = 7;
 
-/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the transport checksum is that of the pseudo-header alone.
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the transport checksum covers only the pseudo-header.
 const NEEDS_CHECKSUM: u8 = 1;
-/// `VIRTIO_NET_HDR_F_DATA_VALID`: it was verified.
+/// `VIRTIO_NET_HDR_F_DATA_VALID`: the checksum was verified.
 const DATA_VALID: u8 = 2;
 
-/// Reads the next frame of a descriptor that hands it out with such a header, into these pieces.
+/// Reads the next frame of a descriptor that prepends such a header, into these pieces.
 ///
 /// # Panics
 /// If there are more than [`PIECES`].
@@ -35,7 +35,7 @@ pub(crate) fn read_frame(fd: impl AsFd, pieces: &mut [IoSliceMut<'_>]) -> Result
     Ok(Scattered { len: read.saturating_sub(LEN), flags, segment })
 }
 
-/// What it says of its frame, and the payload bytes of each packet in a super-frame; 0 for others.
+/// Returns the flags of its frame, and the payload bytes of each packet in a super-frame; 0 for others.
 fn parse(header: &[u8; LEN]) -> (Flags, u16) {
     let [flags, gso, ..] = *header;
     let mut known = Flags::NONE;

@@ -1,9 +1,9 @@
-//! `xdp:interface`: frames taken from the driver by an XDP program, before the kernel makes packets of them.
+//! `xdp:interface`: an XDP program takes frames from the driver, before the kernel allocates an skb.
 //!
-//! What it takes, the host does not see; on an interface that the host uses itself it leaves the frames to it too, or
-//! wants `--take`. A program made at run time stamps each frame and writes it into this process's
-//! memory, or hands it to its queue's socket (AF_XDP), or counts it where nobody wants more. The program is attached by a link, which the kernel removes
-//! with the process however that ends, and never takes the place of another program.
+//! Frames that it takes are hidden from the host; on an interface that the host uses itself it passes them on too, or
+//! requires `--take`. A program generated at run time timestamps each frame and writes it into this process's memory,
+//! or hands it to its queue's socket (AF_XDP), or only counts it. The program is attached by a link, which the kernel
+//! removes with the process however that ends, and never replaces another program.
 
 mod attach;
 mod btf;
@@ -39,21 +39,21 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Chunks beyond the receive ring, for frames that are being read or that a card holds.
+/// Chunks in addition to the receive ring, for frames that are being read or that a card holds.
 const SPARE_CHUNKS: u32 = 2048;
-/// Frames under way of a sending queue.
+/// Frames in flight of a sending queue.
 const SEND_FRAMES: u32 = 2048;
-/// Where frames of several chunks are joined.
+/// Buffer for frames joined from several chunks.
 const JOINED_BYTES: usize = 8 << 20;
 /// The kernel frees a queue a moment after its last owner has closed it.
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
 const BUSY_NAP: Duration = Duration::from_millis(20);
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "xdp",
     placeholder: "interface",
-    sentence: "XDP: takes frames from the driver, before the host; the fastest way in",
+    sentence: "XDP: takes frames from the driver, before the host; the fastest receiver",
     target: Target::Interface { works: on_interface, takes_away: true, only_sends: false },
     rx_options: wanted::RX_OPTIONS,
     tx_options: wanted::TX_OPTIONS,
@@ -62,10 +62,10 @@ pub const BACKEND: Backend = Backend {
     leaves_when_sent: |_, _| true,
 };
 
-/// The first kernel with all that the programs call (`bpf_ktime_get_tai_ns`).
+/// First kernel with all helpers of the programs (`bpf_ktime_get_tai_ns`).
 const LEAST_KERNEL: (u32, u32) = (6, 1);
 
-/// Whether XDP can be used on an interface.
+/// Returns whether XDP can be used on an interface.
 fn on_interface(found: &Found) -> Result<String, String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
@@ -79,7 +79,7 @@ fn on_interface(found: &Found) -> Result<String, String> {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
             Err("needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON (root, setcap or the group linerate)".into())
         }
-        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Err("this kernel has no AF_XDP".into()),
+        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Err("this kernel lacks AF_XDP".into()),
         Err(error) => Err(error.to_string()),
         Ok(_) if !found.up => Err(format!("is down: {}", bring_up(&found.name, None))),
         Ok(_) => in_its_namespace(found, xdp_mode),
@@ -94,15 +94,18 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let found = find(&spec.target)?;
         let (wanted, shared) = wanted_of(&found, wanted, options)?;
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
-        // A card that writes into our memory itself leaves nothing for a program to copy.
+        // If the card writes into our memory itself, a program has nothing to copy.
         let features = XdpFeatures::new().and_then(|ask| ask.of(found.index));
         let wanted = if features.is_some_and(|has| has & XDP_ZERO_COPY != 0) { wanted.or_socket() } else { wanted };
         let attachment = Attachment::of(&found, &wanted, &options.filter)?;
         let is_filtered = !options.filter.is_empty() && attachment.filter == options.filter;
-        // Whoever filters wants all of a frame.
+        // A filter in this process needs whole frames.
         let wanted = if is_filtered || options.filter.is_empty() { wanted } else { wanted.whole() };
         let blind = (options.outgoing && !uses(&found)?.is_empty()).then(|| {
-            format!("packets that this host sends are not captured: XDP does not see them, packet:{} does", found.name)
+            format!(
+                "packets that this host sends are not captured (XDP sees only received ones); use packet:{}",
+                found.name
+            )
         });
         let notes = note_if_down(&found, spec.option("netns")).into_iter().chain(shared).chain(blind);
         let mut notes: Vec<String> = notes.chain(attachment.notes.clone()).collect();
@@ -153,7 +156,7 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
     .map_err(|error| explain(spec, &error))
 }
 
-/// The card's counters; holds the interface promiscuous.
+/// The card's counters; keeps the interface promiscuous.
 struct XdpMonitor {
     nic: NicMonitor,
     _promiscuous: Option<PacketSocket>,
@@ -171,28 +174,29 @@ fn hold_promiscuous(found: &Found) -> io::Result<PacketSocket> {
     Ok(socket)
 }
 
-/// Frames that are taken are gone for the host: not without its owner's word. What an interface is opened for that the host uses itself,
-/// and what is said about that.
+/// Adapts the options to an interface that the host uses itself: frames are taken away from the host only if the user
+/// asks for it. Returns a note on that.
 fn wanted_of(found: &Found, wanted: Wanted, options: &RxOptions) -> io::Result<(Wanted, Option<String>)> {
     let uses = if options.take || wanted.passes { Vec::new() } else { uses(found)? };
     if uses.is_empty() {
-        return Ok((wanted, wanted.passes.then(|| "the host gets the frames too".into())));
+        return Ok((wanted, wanted.passes.then(|| "the host receives the frames too".into())));
     }
     let uses = uses.join("; ");
     let passing = wanted.passing();
     if options.shared && passing.passes {
-        let note = format!("this host uses {} ({uses}): it gets the frames too; --take takes them away", found.name);
+        let note =
+            format!("this host uses {} ({uses}) and receives the frames too; use --take to take them away", found.name);
         return Ok((passing, Some(note)));
     }
     let reason = format!(
-        "this host uses {} ({uses}) and would not see the frames that are taken: packet:{} leaves them to it, \
-         --take takes them",
+        "this host uses {} ({uses}) and would lose the frames; use packet:{} to share them, \
+         or --take to take them",
         found.name, found.name
     );
     Err(io::Error::new(io::ErrorKind::ResourceBusy, reason))
 }
 
-/// Opens a queue to receive, and to send should anyone want that later.
+/// Opens a queue to receive, and prepares it for sending later.
 fn open_lane(
     spec: &Spec,
     wanted: &Wanted,
@@ -218,11 +222,12 @@ fn open_lane(
         return Ok((lane(own, intake), note));
     }
     let chunks = ring + SPARE_CHUNKS;
-    // The kernel says what it has taken from the fill ring only when it looks for more, so as many chunks may have come back meanwhile.
+    // The kernel updates the fill ring's consumer only when it looks for more, so as many chunks may have been returned
+    // since.
     let sizes =
         RingSizes { receive: ring, fill: (2 * chunks).next_power_of_two(), send: SEND_FRAMES, completion: SEND_FRAMES };
     let layout = Chunks { chunk: chunk_bytes(found), receive: chunks, sizes };
-    // What is copied or not depends on where the program has come to run.
+    // Zero copy depends on the program's mode.
     let mut wanted = *wanted;
     wanted.mode = Some(attachment.mode());
     let Bound { socket, rings, binding, refused } = bind(&wanted, found, queue, layout)?;
@@ -245,7 +250,7 @@ fn open_lane(
     Ok((lane(own, Box::new(intake)), note))
 }
 
-/// Opens a queue to send: the sending side of a lane that is open, or a socket of its own.
+/// Opens a queue to send: the sending side of an open lane, or a separate socket.
 fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::Result<XdpTx> {
     let subject = subject(spec, queue);
     if let Some(attachment) = Attachment::existing(found)? {
@@ -255,11 +260,11 @@ fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::R
         }
     }
     let wanted = &wanted.for_sending();
-    // No frame is received, but the kernel wants all four rings.
+    // No frame is received, but the kernel requires all four rings.
     let sizes = RingSizes { receive: 2, fill: 2, send: SEND_FRAMES, completion: SEND_FRAMES };
     let layout = Chunks { chunk: chunk_bytes(found), receive: 0, sizes };
     let Bound { socket, rings, binding, .. } = bind(wanted, found, queue, layout)?;
-    // Several drivers send without copying only while a program is attached.
+    // Several drivers support zero-copy sending only while a program is attached.
     let attachment = match Attachment::existing(found)? {
         None if binding.zero_copy => Some(Attachment::of(found, wanted, "")?),
         attachment => attachment,
@@ -277,7 +282,7 @@ struct Chunks {
     sizes: RingSizes,
 }
 
-/// A socket that is bound, and why it is not bound without copying.
+/// A bound socket, and the reason why it is not bound with zero copy.
 struct Bound {
     socket: Arc<XskSocket>,
     rings: Rings,
@@ -285,7 +290,7 @@ struct Bound {
     refused: Option<io::Error>,
 }
 
-/// Makes a socket and binds it: without copying where the driver can, and in the best form it can.
+/// Creates a socket and binds it in the best form that the driver supports, with zero copy if possible.
 fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Chunks) -> io::Result<Bound> {
     let joined = if layout.receive > 0 { JOINED_BYTES } else { 0 };
     let memory = Arc::new(Memory::new(layout.chunk, layout.receive + layout.sizes.send, joined)?);
@@ -306,7 +311,7 @@ fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Chunks) -> io::Resul
                 socket.set_send_budget(layout.sizes.send);
                 return Ok(Bound { socket: Arc::new(socket), rings, binding, refused });
             }
-            // Drivers refuse in many ways what they cannot do.
+            // Drivers use many error numbers for unsupported forms.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EPERM | libc::ENODEV)) => {
                 return Err(error);
             }
@@ -330,15 +335,15 @@ fn bind_patiently(socket: &XskSocket, interface: u32, queue: u32, binding: Bindi
 
 fn describe((binding, refused): &(Binding, Option<io::Error>), ring: u32) -> String {
     let copying = match (binding.zero_copy, refused) {
-        (true, _) => "no copy: the card writes into our memory".to_owned(),
-        (false, Some(error)) => format!("the kernel copies frames (without copying: {error})"),
+        (true, _) => "zero copy: the card writes into our memory".to_owned(),
+        (false, Some(error)) => format!("the kernel copies frames (zero copy: {error})"),
         (false, None) => "the kernel copies frames".to_owned(),
     };
     let several = if binding.multi_buffer { "" } else { "; frames longer than a buffer are dropped" };
     format!("AF_XDP: {copying}{several}; rings of {ring} frames")
 }
 
-/// Whose counters those of a queue are; interfaces of one name in two namespaces are two.
+/// Names the account of a queue; interfaces of one name in two namespaces are distinct.
 fn subject(spec: &Spec, queue: u32) -> String {
     let netns = spec.option("netns").map(|netns| format!("?netns={netns}")).unwrap_or_default();
     format!("xdp:{}@{queue}{netns}", spec.target)
@@ -347,19 +352,19 @@ fn subject(spec: &Spec, queue: u32) -> String {
 fn explain(spec: &Spec, error: &io::Error) -> PortError {
     let advice = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            &*crate::remedy("; xdp: needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON")
+            &*crate::remedy("; xdp needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON")
         }
         Some(libc::ENOMEM | libc::ENOBUFS) => {
-            "; the rings do not fit in memory, or in what may be locked there without CAP_IPC_LOCK (ulimit -l): \
-             give that right too, or ask for less with ?ring=4096"
+            "; the rings exceed the memory, or the limit of locked memory (ulimit -l) without CAP_IPC_LOCK; \
+             grant CAP_IPC_LOCK, or use smaller rings with ?ring=4096"
         }
         Some(libc::EBUSY) => {
-            "; the queue belongs to another AF_XDP socket (in one process, open the receiving side first)"
+            "; another AF_XDP socket uses the queue (within one process, open the receiving side first)"
         }
-        Some(libc::EOPNOTSUPP) => "; the driver cannot do that: try ?copy=auto&mode=auto",
+        Some(libc::EOPNOTSUPP) => "; the driver does not support that; try ?copy=auto&mode=auto",
         _ => "",
     };
-    // What the kernel calls invalid is no matter of what was written.
+    // An error number `EINVAL` from the kernel is not an invalid option.
     if error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none() {
         return PortError::wrong(spec.to_string(), error.to_string());
     }
@@ -370,9 +375,9 @@ fn explain(spec: &Spec, error: &io::Error) -> PortError {
 mod tests {
     use super::*;
 
-    /// The kernel says `ENOBUFS` where the memory may not be locked, which is no matter of rings alone.
+    /// The kernel returns `ENOBUFS` if memory may not be locked, not only for large rings.
     #[test]
-    fn memory_that_may_not_be_locked_is_explained() {
+    fn the_limit_of_locked_memory_is_explained() {
         let spec = Spec::parse("xdp:eth0").unwrap();
         let text = explain(&spec, &io::Error::from_raw_os_error(libc::ENOBUFS)).to_string();
         assert!(text.contains("ring=4096") && text.contains("CAP_IPC_LOCK"), "{text}");

@@ -1,18 +1,18 @@
-//! `xdp-live:interface`: sending by the kernel itself.
+//! `xdp-live:interface`: sending by an XDP program in the kernel.
 //!
 //! An XDP program is run on live frames (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`,
-//! Documentation/bpf/bpf_prog_run.rst): it writes a frame and redirects it to the interface, and no packet of the
-//! kernel's is ever made of it. Frames are copied from memory, or made in place by a program that was made from a
-//! [set of streams](linerate_port::live). What the driver took is counted where the kernel hands frames to it.
+//! Documentation/bpf/bpf_prog_run.rst): it writes a frame and redirects it to the interface, without an skb. Frames are
+//! copied from memory, or generated in place by a program that was compiled from a [set of
+//! streams](linerate_port::live). Tracepoints count the frames that the driver took.
 //!
 //! From the [plan](linerate_generate::plan) of streams to instructions:
-//! - `program`: whose turn it is and when; `write`: a frame; `index`: which index its fields have;
-//! - `emit`: what all programs have.
+//! - `program`: order and due times of frames; `write`: a frame; `index`: the indices of its fields;
+//! - `emit`: the parts that all programs share.
 //!
-//! Running them:
-//! - `ring`: frames copied from memory; `prepared`: streams that run; `send`: the queue;
-//! - `machine`: a program with what it needs to be run; `words`: what it shares with this process;
-//! - `told`: what is written there when streams are told something.
+//! Execution:
+//! - `ring`: frames copied from memory; `prepared`: running streams; `send`: the queue;
+//! - `machine`: a loaded program and its resources; `words`: the memory that it shares with this process;
+//! - `told`: commands that change running streams.
 
 pub(crate) mod emit;
 mod index;
@@ -44,11 +44,11 @@ use std::time::{Duration, Instant};
 
 const OPTIONS: &[&str] = &["netns"];
 
-/// The row of this backend.
+/// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "xdp-live",
     placeholder: "interface",
-    sentence: "sending by the kernel itself: frames made or copied by an XDP program; the fastest way out",
+    sentence: "sending only: an XDP program in the kernel generates or copies frames; the fastest sender",
     target: Target::Interface { works: on_interface, takes_away: false, only_sends: true },
     rx_options: OPTIONS,
     tx_options: OPTIONS,
@@ -57,10 +57,10 @@ pub const BACKEND: Backend = Backend {
     leaves_when_sent: |_, _| true,
 };
 
-/// The first kernel whose BPF_PROG_TEST_RUN sends frames.
+/// First kernel whose BPF_PROG_TEST_RUN sends frames.
 const LEAST_KERNEL: (u32, u32) = (5, 18);
 
-/// Whether the kernel can send into an interface. What its driver takes shows when it is tried.
+/// Returns whether the kernel can send to an interface. Whether its driver takes XDP frames shows on the first send.
 fn on_interface(found: &Found) -> Result<String, String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
@@ -74,7 +74,7 @@ fn on_interface(found: &Found) -> Result<String, String> {
     }
     match Map::new(MapKind::Devmap, 4, 1) {
         Err(error) => Err(error.to_string()),
-        Ok(_) if found.name == "lo" => Err("lo has no driver that takes XDP frames".into()),
+        Ok(_) if found.name == "lo" => Err("lo does not support XDP frames".into()),
         Ok(_) if !found.up => Err(format!("is down: {}", bring_up(&found.name, None))),
         Ok(_) => in_its_namespace(found, |found| no_sending(found).map_or(Ok(String::new()), Err)),
     }
@@ -89,7 +89,7 @@ fn open_rx(spec: &Spec, _: &RxOptions, _: &Registry) -> Result<RxPort, PortError
 /// Opens an interface to send to.
 fn open_tx(spec: &Spec, _: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     if spec.queues.is_some() {
-        let reason = "the kernel sends from the processor that the thread runs on; leave the @ out";
+        let reason = "queues cannot be chosen: the kernel sends from the thread's processor; omit the @";
         return Err(PortError::wrong(spec.to_string(), reason));
     }
     let opened = within(spec.option("netns"), || {
@@ -104,8 +104,8 @@ fn open_tx(spec: &Spec, _: &TxOptions, _: &Registry) -> Result<TxPort, PortError
     Ok(TxPort { name: spec.to_string(), queues: vec![Box::new(queue)], monitor: Some(Box::new(monitor)) })
 }
 
-/// Has the kernel send one frame many times by a program that only redirects it, and counts nothing: what this machine
-/// can do at most, for benchmarks to compare with. Returns how long the sending alone took.
+/// Sends one frame many times by a program that only redirects it and counts nothing: the upper bound of this machine,
+/// as a baseline for benchmarks. Returns the duration of the sending itself.
 pub fn send_unchanged(spec: &Spec, frame: &[u8], times: u32) -> Result<Duration, PortError> {
     let run = || {
         let devmap = within(spec.option("netns"), || machine::devmap(find(&spec.target)?.index))?;
@@ -117,28 +117,28 @@ pub fn send_unchanged(spec: &Spec, frame: &[u8], times: u32) -> Result<Duration,
     run().map_err(|error| explain(spec, &error))
 }
 
-/// Whose counters those of the queue are; interfaces of one name in two namespaces are two.
+/// Names the account of the queue; interfaces of one name in two namespaces are distinct.
 fn subject(spec: &Spec) -> String {
     let netns = spec.option("netns").map(|netns| format!("?netns={netns}")).unwrap_or_default();
     format!("xdp-live:{}{netns}", spec.target)
 }
 
 fn explain(spec: &Spec, error: &io::Error) -> PortError {
-    // The kernel refuses this or that call, or its verifier an instruction.
+    // The kernel refuses a system call, or its verifier an instruction.
     let is_refused = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput);
     let reason = match lacking() {
         lacking if is_refused && !lacking.is_empty() => {
-            format!("sending by the kernel needs {} too: run as root or with sudo", lacking.join(", "))
+            format!("xdp-live also needs {}; run as root or with sudo", lacking.join(", "))
         }
         _ if error.kind() == ErrorKind::PermissionDenied => {
-            format!("{error}; sending by the kernel needs the rights of the machine's root, not of a container's")
+            format!("{error}; xdp-live needs the host's root, not a container's")
         }
         _ => error.to_string(),
     };
     PortError::broken(spec.to_string(), reason)
 }
 
-/// What this process would need, and has not; CAP_SYS_ADMIN stands for the first two too (capabilities(7)).
+/// Returns the missing capabilities; CAP_SYS_ADMIN includes the first two (capabilities(7)).
 fn lacking() -> Vec<&'static str> {
     let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     let is_held = |set| held.contains(set);

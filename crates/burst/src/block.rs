@@ -1,8 +1,8 @@
 //! A block: memory that frames are copied into, back to back.
 //!
-//! The body is a run of nanosecond pcap records: `{ ts_sec u32, ts_nsec u32, caplen u32, len u32 }` in
-//! native byte order, then the frame. Behind a file header of 24 bytes it *is* a pcap file of one link type.
-//! A block in shared memory is filled like any other; [`Block::commit`] lets readers see what it holds so far.
+//! Its body is a run of nanosecond pcap records: `{ ts_sec u32, ts_nsec u32, caplen u32, len u32 }` in native byte
+//! order, then the frame. After a file header of 24 bytes it *is* a pcap file of one link type. A block in shared
+//! memory is filled like any other; [`Block::commit`] makes its frames so far visible to readers.
 
 pub use crate::slot::RECORD_HEADER;
 
@@ -12,80 +12,79 @@ use crate::slot::Layout;
 use crate::{Burst, Desc, Flags, Helper, Interface, LinkType, Nanos, Pick, TAIL};
 use std::ops::Range;
 
-/// Bytes of a block in which frames go to another thread or into a file.
+/// Bytes of a block that hands frames to another thread or to a file.
 pub const BLOCK_BYTES: usize = 1 << 20;
-/// Frames of it.
+/// Frames of such a block.
 pub const BLOCK_FRAMES: usize = 8192;
 
-/// Picks looked at to tell how many fit.
+/// Number of picks sampled to estimate how many fit.
 const SAMPLE: usize = 64;
 
-/// Frames with their descs, in memory that this process alone writes.
+/// Frames with their descs, in memory that only this process writes.
 #[derive(Debug)]
 pub struct Block {
     memory: Memory,
-    /// Where the next record goes.
+    /// Offset of the next record.
     next: usize,
     frames: usize,
 }
 
-/// What readers of a shared block are told beside the frames.
+/// State that is published with the committed frames of a shared block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Committed {
-    /// The greatest time of a frame.
+    /// Greatest time of a frame.
     pub last_time: Nanos,
-    /// No frame still to come is older than this, but for those flagged late.
+    /// Horizon: no later frame is older than this, except those flagged late.
     pub horizon: Nanos,
-    /// Frames lost on the way here since the stream began.
+    /// Frames lost upstream since the stream started.
     pub drops: u64,
     /// Frames of this block flagged late.
     pub late: u32,
-    /// Frames left out because they came a second time.
+    /// Duplicate frames removed.
     pub duplicates: u32,
-    /// Frames of this block that were cut.
+    /// Frames of this block that were truncated on request.
     pub sliced: u32,
-    /// Whether frames of more than one link type are there.
+    /// True if frames of more than one link type are present.
     pub mixed: bool,
 }
 
 impl Block {
-    /// Room for `bytes` of records (at least one frame of [`crate::MAX_FRAME`]) and `frames` descs.
+    /// Allocates a block for `bytes` of records (at least one frame of [`crate::MAX_FRAME`]) and `frames` descs.
     ///
     /// # Panics
-    /// If `bytes` is beyond the 4 GiB that a desc's offset can reach, or `frames` is 0.
+    /// If `bytes` exceeds the 4 GiB that a desc's offset can reach, or `frames` is 0.
     pub fn new(bytes: usize, frames: usize) -> Self {
         let layout = Layout::of(bytes, frames);
         Block::over(Memory::private(layout.unwrap_or_else(|| panic!("a block of {bytes} bytes, {frames} frames"))))
     }
 
-    /// An empty block in this memory.
+    /// Returns an empty block in this memory.
     pub fn over(memory: Memory) -> Self {
         let mut block = Block { next: memory.layout().body(), memory, frames: 0 };
         block.open(0, 0);
         block
     }
 
-    /// Copies one frame to the end, with `desc`'s fields but its new offset and length. Returns false,
-    /// and takes nothing, when the block has no room for it; an empty block takes any frame of
-    /// [`crate::MAX_FRAME`] bytes or less. An FCS is cut off.
+    /// Appends a copy of one frame, with `desc`'s fields except for the new offset and length. Returns false, without a
+    /// copy, if the block has no room for it; an empty block has room for any frame of up to [`crate::MAX_FRAME`]
+    /// bytes. An FCS is cut off.
     #[inline]
     pub fn push(&mut self, desc: &Desc, frame: &[u8]) -> bool {
         let flags = if desc.fcs() == 0 { desc.flags } else { desc.flags | Flags::FCS_CUT };
         self.append(&Desc { captured: frame.len() as u32, flags, ..*desc }, frame)
     }
 
-    /// Copies frame `index` of a burst with its FCS, as [`push`](Block::push) does without; `desc` may differ from that of the
-    /// burst in what does not concern lengths.
+    /// Appends frame `index` of a burst with its FCS, which [`push`](Block::push) cuts off; `desc` may differ from the
+    /// burst's desc in all but the lengths.
     ///
     /// # Panics
-    /// If there is no frame `index`.
+    /// If the burst has no frame `index`.
     pub fn push_stored(&mut self, desc: &Desc, burst: Burst<'_>, index: usize) -> bool {
         let (source, stored) = (&burst.descs()[index], burst.stored(index));
         let flags = desc.flags.without(Flags::FCS) | Flags(source.flags.0 & Flags::FCS.0);
         self.append(&Desc { captured: source.captured, wire: source.wire, flags, ..*desc }, stored)
     }
 
-    /// Copies what is stored of a frame to the end.
     #[inline]
     fn append(&mut self, desc: &Desc, stored: &[u8]) -> bool {
         let start = self.next + RECORD_HEADER;
@@ -101,12 +100,12 @@ impl Block {
         true
     }
 
-    /// Copies the frames that `picks` name, in that order, out of what `lanes` show. `finish` completes each
-    /// desc, or leaves its frame out. Returns how many picks are done
-    /// with; fewer than there are when the block has no room for the next frame.
+    /// Copies the frames that `picks` name, in that order, from the bursts that `lanes` present. `finish` completes
+    /// each desc, or omits its frame. Returns the number of picks handled: fewer than given if the block has no room
+    /// for the next frame.
     ///
     /// # Panics
-    /// If a pick names a frame that is not there.
+    /// If a pick names a frame that does not exist.
     #[inline]
     pub fn gather(&mut self, lanes: &[Burst<'_>], picks: &[Pick], finish: &mut impl Finish) -> usize {
         let mut stretch = self.memory.stretch(self.frames, self.next);
@@ -115,11 +114,11 @@ impl Block {
         copied.picks
     }
 
-    /// [`Block::gather`] by two threads: each copies a part of the picks to where they will have their place. `finish`
-    /// works in both threads and is to keep every frame whole; if it does not, less is done with.
+    /// [`Block::gather`] by two threads: each copies a part of the picks to their final position. `finish` runs in both
+    /// threads and should keep every frame whole; otherwise fewer picks are handled per call.
     ///
     /// # Panics
-    /// If a pick names a frame that is not there.
+    /// If a pick names a frame that does not exist.
     pub fn gather_beside(
         &mut self,
         helper: &mut Helper,
@@ -129,7 +128,7 @@ impl Block {
     ) -> usize {
         let stretch = self.memory.stretch(self.frames, self.next);
         let (frames, room) = stretch.room();
-        // Of what will fit, so far as a few of them tell.
+        // The number that is likely to fit, estimated from a sample.
         let (few, bytes) = copy::fit(lanes, &picks[..picks.len().min(SAMPLE)], usize::MAX);
         let likely = picks.len().min(room * few / bytes.max(1)).min(frames);
         let (count, bytes) = copy::fit(lanes, &picks[..helper.share(likely)], room);
@@ -137,12 +136,12 @@ impl Block {
         let (ahead, behind) = picks.split_at(count);
         let (mut finish, mut finish_behind) = (finish.clone(), finish.clone());
         let (mut here, mut there) = (Copied::default(), Copied::default());
-        helper.beside(|| here = copy::gather(&mut front, lanes, ahead, &mut finish), &mut || {
+        helper.join(|| here = copy::gather(&mut front, lanes, ahead, &mut finish), &mut || {
             there = copy::gather(&mut back, lanes, behind, &mut finish_behind)
         });
         let border = (self.frames + count, self.next + bytes);
         (self.frames, self.next) = (here.frames, here.next);
-        // The vectors of these would have reached over the border.
+        // Not copied above: whole vectors would have been written across the border.
         for pick in &ahead[here.picks..] {
             let lane = &lanes[pick.lane()];
             let (mut desc, frame) = (lane.descs()[pick.index()], lane.frame(pick.index()));
@@ -159,106 +158,106 @@ impl Block {
         count + there.picks
     }
 
-    /// Gives every frame the same time, in its desc and in its record.
+    /// Sets the time of every frame, in its desc and in its record.
     pub fn restamp(&mut self, time: Nanos) {
         for index in 0..self.frames {
             self.memory.restamp(index, time);
         }
     }
 
-    /// The frames, as a burst.
+    /// Returns the frames as a burst.
     #[inline]
     pub fn burst(&self) -> Burst<'_> {
         self.memory.burst(self.frames)
     }
 
-    /// The descs, in the order of the frames.
+    /// Returns the descs, in the order of the frames.
     #[inline]
     pub fn descs(&self) -> &[Desc] {
         self.memory.descs(self.frames)
     }
 
-    /// Number of frames.
+    /// Returns the number of frames.
     #[inline]
     pub fn len(&self) -> usize {
         self.frames
     }
 
-    /// Whether there is no frame.
+    /// Returns whether the block holds no frame.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.frames == 0
     }
 
-    /// Empties the block; its memory stays.
+    /// Empties the block and keeps its memory.
     pub fn clear(&mut self) {
         self.next = self.memory.layout().body();
         self.frames = 0;
     }
 
-    /// Empties the block and makes it number `sequence` of a stream in which its first frame will have the
-    /// index `first_index`. Nobody may be reading it.
+    /// Empties the block and makes it block `sequence` of a stream in which its first frame has index `first_index`. No
+    /// reader may hold it.
     pub fn open(&mut self, sequence: u64, first_index: u64) {
         self.clear();
         self.memory.open(sequence, first_index);
     }
 
-    /// Says of what link type the frames are, before the first commit.
+    /// Records the time of the first frame and the link type, before the first commit.
     pub fn begin(&mut self, link: LinkType) {
         let first = self.descs().first().map_or(Nanos::ZERO, |desc| desc.time);
         self.memory.begin(first, link);
     }
 
-    /// Lets readers of shared memory see all frames so far.
+    /// Makes all frames so far visible to readers of shared memory.
     pub fn commit(&mut self, state: &Committed) {
         let used = self.next - self.memory.layout().body();
         self.memory.commit(self.frames as u32, used as u32, state);
     }
 
-    /// Tells readers of shared memory that no more frames will come.
+    /// Marks the block as complete for readers of shared memory: no more frames will follow.
     pub fn close(&mut self) {
         self.memory.close();
     }
 
-    /// A view of the frames from `first` on, together with the interfaces their descs point to.
+    /// Returns a view of the frames from `first` on, with the interfaces that their descs refer to.
     ///
     /// # Panics
-    /// If there are fewer frames.
+    /// If the block has fewer frames.
     pub fn view<'a>(&'a self, first: usize, interfaces: &'a [Interface]) -> View<'a> {
         assert!(first <= self.frames, "frame {first} of {}", self.frames);
         View { block: self, first, end: self.frames, interfaces }
     }
 }
 
-/// Frames of a block as a sink sees them.
+/// A run of frames of a block, as passed to a sink.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     block: &'a Block,
     first: usize,
     end: usize,
-    /// The interfaces that the descs point to; grows from one view to the next, never changes.
+    /// The interfaces that the descs refer to; the list grows from one view to the next, entries never change.
     pub interfaces: &'a [Interface],
 }
 
 impl<'a> View<'a> {
-    /// The frames, as a burst.
+    /// Returns the frames as a burst.
     pub fn burst(&self) -> Burst<'a> {
         self.block.burst().slice(self.first..self.end)
     }
 
-    /// Some of the frames.
+    /// Returns a part of the frames.
     ///
     /// # Panics
-    /// If the range reaches beyond the view.
+    /// If the range exceeds the view.
     pub fn slice(&self, range: Range<usize>) -> View<'a> {
         assert!(range.start <= range.end && range.end <= self.end - self.first, "frames {range:?}");
         View { first: self.first + range.start, end: self.first + range.end, ..*self }
     }
 
-    /// The frames of `range` as nanosecond pcap records, back to back, in native byte order.
+    /// Returns the frames of `range` as nanosecond pcap records, back to back, in native byte order.
     ///
     /// # Panics
-    /// If the range reaches beyond the view.
+    /// If the range exceeds the view.
     pub fn records(&self, range: Range<usize>) -> &'a [u8] {
         let descs = &self.block.descs()[self.first..self.end][range];
         match (descs.first(), descs.last()) {
@@ -295,7 +294,7 @@ mod tests {
         assert_eq!((none.burst().len(), first.slice(1..1).burst().len()), (0, 0));
     }
 
-    /// The record and the next block have it, the frame itself has not; a frame that is cut loses it.
+    /// The record and the next block have the FCS, the frame itself does not; a truncated frame loses it.
     #[test]
     fn an_fcs_lies_between_frame_and_next_record() {
         let memory = [&b"frameFCS!next"[..], &[0; TAIL]].concat();

@@ -1,9 +1,8 @@
 //! A burst: a run of frames with their descs in one memory.
 //!
-//! The memory of a burst may belong to a kernel ring or to
-//! another process, which write elsewhere in it at the same time; a plain `&[u8]` over all of it would
-//! be undefined behaviour. So base and length are private and only the bytes of frames that the reader
-//! owns become slices.
+//! The memory of a burst may belong to a kernel ring or to another process, which write elsewhere in it at the same
+//! time; a plain `&[u8]` over all of it would be undefined behaviour. So base and length are private and only the bytes
+//! of frames that the reader owns become slices.
 #![allow(unsafe_code)]
 
 use crate::{Desc, Flags, TAIL};
@@ -11,12 +10,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// A run of frames with their descs, borrowed from whoever owns the memory.
+/// A run of frames with their descs, borrowed from the owner of the memory.
 ///
-/// Every frame lies inside the memory and [`TAIL`] mapped bytes lie behind it: checked once when the
-/// burst is made, never again. The bytes of frames belong to whoever holds the burst. Those behind a frame do not: the kernel
-/// or another process may be writing there, so nobody reads them, not even to throw them away. That they are mapped
-/// is for processors that ask for memory ahead, and for loads that leave bytes out under a mask.
+/// Every frame lies inside the memory and is followed by [`TAIL`] mapped bytes: checked once when the burst is made,
+/// never again. The bytes of frames belong to the holder of the burst. Those after a frame do not: the kernel or
+/// another process may be writing there, so they are never read, not even to discard them. They are mapped for the sake
+/// of prefetches, and for masked loads.
 #[derive(Clone, Copy)]
 pub struct Burst<'a> {
     base: *const u8,
@@ -24,8 +23,8 @@ pub struct Burst<'a> {
     memory: PhantomData<&'a [u8]>,
 }
 
-// SAFETY: a burst only reads the bytes of its frames, which nobody writes while it lives (the promise of
-// `from_raw`, or the shared borrow of `over`), so any thread may hold or share it.
+// SAFETY: a burst reads only the bytes of its frames, which are not written while it lives (the contract of `from_raw`,
+// or the shared borrow of `over`), so any thread may hold or share it.
 unsafe impl Send for Burst<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Burst<'_> {}
@@ -39,25 +38,29 @@ pub struct Misplaced {
 
 impl fmt::Display for Misplaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "desc {} points outside its memory (a frame needs {TAIL} mapped bytes behind it)", self.index)
+        write!(f, "desc {} points outside its memory; a frame must be followed by {TAIL} mapped bytes", self.index)
     }
 }
 
 impl std::error::Error for Misplaced {}
 
 impl<'a> Burst<'a> {
-    /// No frames.
+    /// A burst without frames.
     pub const EMPTY: Burst<'static> = Burst { base: std::ptr::null(), descs: &[], memory: PhantomData };
 
-    /// Frames in plain memory; checks that each lies inside with [`TAIL`] bytes behind it.
+    /// Returns a burst of frames in plain memory, after checking that each lies inside and is followed by [`TAIL`]
+    /// bytes.
+    ///
+    /// # Errors
+    /// The index of the first desc for which this does not hold.
     pub fn over(memory: &'a [u8], descs: &'a [Desc]) -> Result<Self, Misplaced> {
-        // One pass without branches: where the frame that reaches farthest ends, and whether any has an FCS.
+        // One pass without branches: the greatest end of a frame, and whether any has an FCS.
         let (mut end, mut flags) = (0, Flags::NONE);
         for desc in descs {
             end = end.max(u64::from(desc.offset) + u64::from(desc.captured));
             flags |= desc.flags;
         }
-        // An FCS lies behind its frame; and what does not fit is to be named.
+        // An FCS lies after its frame, which needs a closer look; so does the search for the desc that does not fit.
         let is_to_be_looked_at = flags.intersects(Flags::FCS) || end + TAIL as u64 > memory.len() as u64;
         if is_to_be_looked_at && let Some(index) = descs.iter().position(|desc| !fits(desc, memory.len())) {
             return Err(Misplaced { index });
@@ -65,74 +68,75 @@ impl<'a> Burst<'a> {
         Ok(Burst { base: memory.as_ptr(), descs, memory: PhantomData })
     }
 
-    /// Frames in memory that others may be writing outside these frames.
+    /// Returns a burst of frames in memory that others may be writing outside these frames.
     ///
     /// # Safety
-    /// For all of `'a`: each desc's `offset..offset + stored()` from `base` is initialised memory of one
-    /// allocation that nobody writes, and the [`TAIL`] bytes behind it are mapped.
+    /// For all of `'a`: each desc's `offset..offset + stored()` from `base` is initialised memory of one allocation
+    /// that is not written by anyone, and the [`TAIL`] bytes after it are mapped.
     pub unsafe fn from_raw(base: *const u8, descs: &'a [Desc]) -> Self {
         Burst { base, descs, memory: PhantomData }
     }
 
-    /// Number of frames.
+    /// Returns the number of frames.
     #[inline]
     pub fn len(&self) -> usize {
         self.descs.len()
     }
 
-    /// Whether there is no frame.
+    /// Returns whether the burst has no frame.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.descs.is_empty()
     }
 
-    /// The sum of the captured lengths.
+    /// Returns the sum of the captured lengths.
     pub fn bytes(&self) -> u64 {
         self.descs.iter().map(|desc| u64::from(desc.captured)).sum()
     }
 
-    /// The descs, in the order of the frames.
+    /// Returns the descs, in the order of the frames.
     #[inline]
     pub fn descs(&self) -> &'a [Desc] {
         self.descs
     }
 
-    /// The bytes of frame `index`.
+    /// Returns the bytes of frame `index`.
     ///
     /// # Panics
-    /// If there is no frame `index`.
+    /// If the burst has no frame `index`.
     #[inline]
     pub fn frame(&self, index: usize) -> &'a [u8] {
         self.bytes_of(&self.descs[index])
     }
 
-    /// The bytes of frame `index`, and those of its FCS where it has one.
+    /// Returns the bytes of frame `index`, with its FCS if it has one.
     ///
     /// # Panics
-    /// If there is no frame `index`.
+    /// If the burst has no frame `index`.
     #[inline]
     pub fn stored(&self, index: usize) -> &'a [u8] {
         let desc = &self.descs[index];
         self.bytes_of(&Desc { captured: desc.stored(), ..*desc })
     }
 
-    /// Each desc with its frame.
+    /// Iterates over the descs with their frames.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'a Desc, &'a [u8])> + use<'a> {
         let burst = *self;
         self.descs.iter().map(move |desc| (desc, burst.bytes_of(desc)))
     }
 
-    /// The frames of `range` alone.
+    /// Returns a burst of the frames of `range`.
     ///
     /// # Panics
-    /// If the range reaches beyond the burst.
+    /// If the range exceeds the burst.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Burst<'a> {
         Burst { descs: &self.descs[range], ..*self }
     }
 
-    /// The same frames with `offset` nanoseconds added to their times; `descs` is the room for that.
+    /// Returns the same frames with `offset` nanoseconds added to their times; `descs` is the buffer for the changed
+    /// descs.
     pub fn shifted<'b>(&self, offset: i64, descs: &'b mut Vec<Desc>) -> Burst<'b>
     where
         'a: 'b,
@@ -143,8 +147,8 @@ impl<'a> Burst<'a> {
         Burst { base: self.base, descs, memory: PhantomData }
     }
 
-    /// Whether frames lie one behind the other with little between, so far as a few samples tell: then the processor
-    /// finds the next one by itself.
+    /// Returns whether frames lie one after the other with little between, judged by a few samples: the hardware
+    /// prefetcher then finds the next one.
     pub fn is_dense(&self) -> bool {
         let step = (self.descs.len() / 8).max(1);
         let mut samples = self.descs.iter().step_by(step);
@@ -157,7 +161,7 @@ impl<'a> Burst<'a> {
         })
     }
 
-    /// Asks the processor for a desc, which will be read soon; harmless whatever `index` is.
+    /// Prefetches a desc that will be read soon; harmless for any `index`.
     #[inline(always)]
     pub fn prefetch_desc(&self, index: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -170,20 +174,20 @@ impl<'a> Burst<'a> {
         let _ = index;
     }
 
-    /// Asks the processor for the beginning of frame `index`, which will be read soon.
+    /// Prefetches the beginning of frame `index`, which will be read soon.
     ///
     /// # Panics
-    /// If there is no frame `index`.
+    /// If the burst has no frame `index`.
     #[inline(always)]
     pub fn prefetch(&self, index: usize) {
         self.prefetch_lines(index, 2);
     }
 
-    /// Asks the processor for frame `index`, which will be copied soon: up to 1,536 bytes, since what is done with each frame
-    /// is too much for a processor to come to the misses of the next one early enough by itself.
+    /// Prefetches frame `index`, which will be copied soon, up to 1,536 bytes: the work per frame is too long for the
+    /// processor to reach the misses of the next frame early enough by itself.
     ///
     /// # Panics
-    /// If there is no frame `index`.
+    /// If the burst has no frame `index`.
     #[inline(always)]
     pub fn prefetch_whole(&self, index: usize) {
         self.prefetch_lines(index, (self.descs[index].captured as usize).div_ceil(LINE).min(AHEAD_LINES));
@@ -204,8 +208,8 @@ impl<'a> Burst<'a> {
 
     #[inline]
     fn bytes_of(&self, desc: &Desc) -> &'a [u8] {
-        // SAFETY: `desc` has the range of one of `self.descs`, or its stored one; these lie inside readable memory that nobody
-        // writes for 'a: checked by `over`, promised to `from_raw`.
+        // SAFETY: `desc` has the range of one of `self.descs`, or its stored one; these lie inside readable memory that
+        // is not written for 'a: checked by `over`, promised to `from_raw`.
         unsafe { std::slice::from_raw_parts(self.base.add(desc.offset as usize), desc.captured as usize) }
     }
 }
@@ -216,11 +220,11 @@ impl fmt::Debug for Burst<'_> {
     }
 }
 
-/// Bytes of a cache line, and lines of a frame that are asked for ahead.
+/// Bytes of a cache line, and lines of a frame that are prefetched.
 const LINE: usize = 64;
 const AHEAD_LINES: usize = 24;
 
-/// Bytes between dense frames, headers of a kernel ring among them.
+/// Most bytes between dense frames, such as the headers of a kernel ring.
 const BETWEEN: usize = 192;
 
 fn fits(desc: &Desc, length: usize) -> bool {
@@ -233,7 +237,7 @@ mod tests {
     use crate::Nanos;
 
     #[test]
-    fn frames_come_back_as_they_lie() {
+    fn frames_are_returned_as_stored() {
         let mut memory = vec![0u8; 10 + TAIL];
         memory[2..6].copy_from_slice(b"abcd");
         let descs = [Desc::new(Nanos(1), 2, 3), Desc::new(Nanos(2), 4, 2), Desc::new(Nanos(3), 10, 0)];

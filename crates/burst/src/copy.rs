@@ -1,9 +1,9 @@
 //! Copying frames out of many lanes into one block, in the order of a merge.
 //!
-//! Unsafe because it copies whole vectors. They are *written* over the end of a frame: every block has [`TAIL`] bytes
-//! behind its end, and what is written behind a frame is written again by the next. Nothing is *read* over the end of one:
-//! the kernel, or another process, may be writing there (the next chunk of an AF_XDP memory, the next record of a
-//! shared block), which no read may race with even if nobody looks at what it brought.
+//! Unsafe because it copies whole vectors. They are *written* past the end of a frame: every block has [`TAIL`] bytes
+//! after its end, and bytes written after a frame are overwritten by the next frame. Nothing is *read* past the end of
+//! a frame: the kernel or another process may be writing there (the next chunk of an AF_XDP memory, the next record of
+//! a shared block), and a read that races with a write is undefined behaviour even if its result is discarded.
 #![allow(unsafe_code)]
 
 use crate::memory::Stretch;
@@ -12,8 +12,8 @@ use crate::{Burst, Desc, Flags, Nanos, Pick, TAIL};
 
 /// Completes descs while their frames are copied.
 pub trait Finish {
-    /// May change what a desc says, cut the frame by a smaller `captured`, or leave it out by returning false. For the
-    /// hottest loop there is: to be marked `#[inline(always)]`.
+    /// May change the desc, truncate the frame by a smaller `captured`, or omit it by returning false. Implementations
+    /// should be `#[inline(always)]`: this is the hottest loop.
     fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool;
 }
 
@@ -25,18 +25,18 @@ impl Finish for () {
     }
 }
 
-/// How far a copy went.
+/// Result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copied {
-    /// Picks dealt with, copied or left out.
+    /// Picks handled, copied or omitted.
     pub picks: usize,
     /// Frames in the block.
     pub frames: usize,
-    /// Where the next record goes.
+    /// Offset of the next record.
     pub next: usize,
 }
 
-/// The frames of `picks`, from the first on, that certainly fit into `room` bytes: how many, and the bytes of their records.
+/// Returns the number of leading `picks` whose frames certainly fit into `room` bytes, and the bytes of their records.
 pub(crate) fn fit(lanes: &[Burst<'_>], picks: &[Pick], room: usize) -> (usize, usize) {
     let mut bytes = 0;
     for (index, pick) in picks.iter().enumerate() {
@@ -49,8 +49,8 @@ pub(crate) fn fit(lanes: &[Burst<'_>], picks: &[Pick], room: usize) -> (usize, u
     (picks.len(), bytes)
 }
 
-/// Copies the frames that `picks` name into a stretch of a block, while there is room. `finish` may change a desc, cut
-/// the frame by a smaller `captured`, or leave the frame out.
+/// Copies the frames that `picks` name into a stretch of a block, while there is room. `finish` may change a desc,
+/// truncate the frame by a smaller `captured`, or omit it.
 #[inline]
 pub(crate) fn gather(
     stretch: &mut Stretch<'_>,
@@ -96,7 +96,7 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
 ) -> Copied {
     let base = stretch.base();
     let ((mut frames, most), (mut at, end)) = (stretch.frames(), stretch.records());
-    // Below this, records may be written over their end.
+    // Records that end before this may be written past their end.
     let end = end.saturating_sub(TAIL);
     let mut clock = Clock::default();
     for (index, pick) in picks.iter().enumerate() {
@@ -118,7 +118,7 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
         if !PREFETCH {
             prefetch((&raw const *source).wrapping_add(DENSE_AHEAD / size_of::<Desc>()).cast());
         }
-        // SAFETY: there is room for one more desc, which nobody looks at before it is committed.
+        // SAFETY: there is room for one more desc, which is not read before it is committed.
         let desc = unsafe {
             let place = base.add(Layout::DESCS).cast::<Desc>().add(frames);
             place.write(*source);
@@ -130,14 +130,14 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
         let captured = desc.captured.min(source.captured);
         (desc.captured, desc.offset) = (captured, (at + RECORD_HEADER) as u32);
         let (stored, wire) = match desc.flags.intersects(Flags::FCS) {
-            // No more than there is, whatever was done with the flags.
+            // Never more than is present, even if `finish` changed the flags.
             true => (desc.stored().min(present), desc.wire.saturating_add(desc.fcs())),
             false => (captured, desc.wire),
         };
         let header = clock.header(desc.time, stored, wire);
         let stored = stored as usize;
-        // SAFETY: there is room for a record with all of the frame and TAIL bytes behind it; the frame lies elsewhere, since
-        // what is handed out of this memory cannot live beside `&mut`.
+        // SAFETY: there is room for a record with all of the frame and TAIL bytes after it; the frame lies elsewhere,
+        // since slices of this memory cannot coexist with `&mut`.
         unsafe {
             let record = base.add(at);
             prefetch_to_write(record.wrapping_add(WRITE_AHEAD));
@@ -150,26 +150,26 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
     Copied { picks: picks.len(), frames, next: at }
 }
 
-/// How many picks ahead frames are asked for: enough to hide a miss, few enough to stay in the first cache.
+/// Prefetch distance in picks: enough to hide a miss, few enough to stay in the first-level cache.
 const AHEAD: usize = 16;
-/// How far ahead the block is asked for.
+/// Prefetch distance for writes to the block, in bytes.
 const WRITE_AHEAD: usize = 512;
-/// How far ahead dense frames and their descs are asked for, in bytes: the processor finds the next lines by itself, but
-/// not beyond a page.
+/// Prefetch distance for dense frames and their descs, in bytes: the hardware prefetcher finds the next lines, but does
+/// not cross a page.
 const DENSE_AHEAD: usize = 1024;
 /// Bytes copied at a time.
 const VECTOR: usize = 64;
 
-/// How the bytes of one frame are copied.
+/// A method of copying the bytes of one frame.
 trait Copying {
-    /// Copies `length` bytes. No byte behind them is read; up to 63 behind them are written.
+    /// Copies `length` bytes. No byte after them is read; up to 63 bytes after them are written.
     ///
     /// # Safety
-    /// `length` bytes are readable at `from`, they and [`TAIL`] more writable at `to`, and these do not overlap.
+    /// `length` bytes are readable at `from`, they and [`TAIL`] more are writable at `to`, and the two do not overlap.
     unsafe fn copy<const PREFETCH: bool>(from: *const u8, to: *mut u8, length: usize);
 }
 
-/// The last vector is loaded under a mask: what it leaves out is not accessed.
+/// Loads the last vector under a mask, which excludes bytes after the frame from the access.
 #[cfg(target_arch = "x86_64")]
 struct Masked;
 
@@ -187,8 +187,8 @@ impl Copying for Masked {
         use std::arch::x86_64::{_bzhi_u64, _mm512_loadu_epi8, _mm512_maskz_loadu_epi8, _mm512_storeu_epi8};
         const { assert!(TAIL >= VECTOR) };
         let mut done = 0;
-        // SAFETY: only called where the processor has these instructions. Whole vectors are read below `length`, of the last
-        // one only what the mask says; TAIL bytes may be written behind.
+        // SAFETY: only called if the processor has these instructions. Whole vectors are read below `length`, of the
+        // last one only the masked bytes; TAIL bytes may be written after them.
         unsafe {
             while length - done > VECTOR {
                 if !PREFETCH {
@@ -206,7 +206,7 @@ impl Copying for Masked {
     }
 }
 
-/// The last vector ends where the frame ends, over what was copied before.
+/// Lets the last vector end at the end of the frame, over bytes copied before.
 struct Overlapping;
 
 impl Copying for Overlapping {
@@ -215,7 +215,7 @@ impl Copying for Overlapping {
         /// Copies `N` bytes.
         #[inline(always)]
         unsafe fn some<const N: usize>(from: *const u8, to: *mut u8, at: usize) {
-            // SAFETY: the caller's promise.
+            // SAFETY: by the contract of `copy`.
             unsafe { to.add(at).cast::<[u8; N]>().write_unaligned(from.add(at).cast::<[u8; N]>().read_unaligned()) };
         }
         const HALF: usize = VECTOR / 2;
@@ -252,7 +252,7 @@ impl Copying for Overlapping {
     }
 }
 
-/// Asks for a cache line that will be read; harmless wherever it points.
+/// Prefetches a cache line that will be read; harmless for any pointer.
 #[inline(always)]
 fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -265,7 +265,7 @@ fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Asks for a cache line that will be written; harmless wherever it points.
+/// Prefetches a cache line that will be written; harmless for any pointer.
 #[inline(always)]
 fn prefetch_to_write(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -278,7 +278,7 @@ fn prefetch_to_write(at: *const u8) {
     let _ = at;
 }
 
-/// Splits times into seconds and nanoseconds: a division only where a second begins.
+/// Splits times into seconds and nanoseconds, with a division only when a new second begins.
 #[derive(Default)]
 struct Clock {
     second: u64,
@@ -286,7 +286,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// A record's header: seconds, nanoseconds, stored and wire length. Its 32-bit seconds end in 2106.
+    /// Returns a record's header: seconds, nanoseconds, stored and wire length. Its 32-bit seconds end in 2106.
     #[inline(always)]
     fn header(&mut self, time: Nanos, stored: u32, wire: u32) -> [u8; RECORD_HEADER] {
         const SECOND: u64 = 1_000_000_000;
@@ -295,7 +295,8 @@ impl Clock {
             let second = time.0 / SECOND;
             within = time.0 - second * SECOND;
             self.second = second.min(u32::MAX.into());
-            // In 2106 at the latest: the last second of all is a short one, which the difference to 0 would fall into.
+            // Capped at 2106: the last second of `u64` time is short, and the wrapping difference of time 0 to it would
+            // match.
             self.begins = self.second * SECOND;
         }
         crate::slot::record_header(self.second as u32, within as u32, stored, wire)
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-    /// A page with nothing mapped behind it: whoever reads over its end is stopped.
+    /// Returns a page with no mapping after it: a read past its end faults.
     fn page_at_the_edge() -> *mut u8 {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping of two pages, of which the second is given up.
@@ -332,19 +333,19 @@ mod tests {
                 std::slice::from_raw_parts(from, length)
             };
             assert!(to[..length] == *from, "{length} bytes differ");
-            assert!(to[length + TAIL..].iter().all(|byte| *byte == 0xee), "written too far behind {length} bytes");
+            assert!(to[length + TAIL..].iter().all(|byte| *byte == 0xee), "written too far after {length} bytes");
         }
     }
 
     #[test]
-    fn no_byte_behind_a_frame_is_read() {
+    fn no_byte_after_a_frame_is_read() {
         let page = page_at_the_edge();
         copies::<Overlapping>(page);
         #[cfg(target_arch = "x86_64")]
         if Masked::is_there() {
             copies::<Masked>(page);
         }
-        // SAFETY: mapped above, and nobody looks at it any more.
+        // SAFETY: mapped above, and no longer used.
         unsafe { munmap(page.cast(), PAGE).unwrap() };
     }
 }

@@ -1,9 +1,9 @@
-//! What processors do at once and the language has no words for.
+//! Prefetches and vector comparisons, which Rust has no portable functions for.
 //!
-//! Unsafe as all instructions named one by one are; nothing here reads or writes memory beyond its arguments.
+//! Unsafe because intrinsics are; nothing here reads or writes memory beyond its arguments.
 #![allow(unsafe_code)]
 
-/// Asks the processor for the cache line that `place` begins in, which will soon be read or written.
+/// Prefetches the cache line in which `place` starts and which will soon be read or written.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -16,8 +16,8 @@ pub fn prefetch<T>(place: &T) {
     let _ = place;
 }
 
-/// The same into the second-level cache, which takes many more requests at a time: where so many are made that
-/// they would hold up loads that cannot wait.
+/// [`prefetch`] into the second-level cache, which accepts many more requests at a time: for large numbers of
+/// prefetches that would delay urgent loads.
 #[inline(always)]
 pub fn prefetch_many<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -30,7 +30,7 @@ pub fn prefetch_many<T>(place: &T) {
     let _ = place;
 }
 
-/// Which of sixteen bytes are this one, a bit each, the lowest of the first.
+/// Returns a bit for each of sixteen bytes that equals `byte`, the lowest bit for the first.
 #[inline(always)]
 pub fn places_of(byte: u8, bytes: [u8; 16]) -> u16 {
     #[cfg(target_arch = "x86_64")]

@@ -1,37 +1,38 @@
-//! The descriptor: a fixed-size record about one frame.
+//! The desc: a fixed-size descriptor of one frame.
 
 use crate::Nanos;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
-/// What is known about one frame; 32 bytes, two to a cache line, the same in process and in shared
-/// memory. Descs lie in an array of their own, ascending and dense, apart from the frames, so that
-/// ordering, counting and filtering touch no frame.
+/// The properties of one frame: 32 bytes, two to a cache line, the same in process and in shared memory. Descs lie in
+/// an array of their own, dense and in the order of the frames, so that ordering, counting and filtering touch no
+/// frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Desc {
-    /// When the frame was seen, UTC.
+    /// Time at which the frame was seen, UTC.
     pub time: Nanos,
-    /// Where its first byte lies, from the base of the burst's memory.
+    /// Offset of its first byte from the base of the burst's memory.
     pub offset: u32,
-    /// Bytes of the frame that are there.
+    /// Bytes of the frame that were captured and are present.
     pub captured: u32,
-    /// Bytes the frame had on the wire, without FCS; at least `captured` unless the source said otherwise.
+    /// Length on the wire in bytes, without FCS; at least `captured`, unless the source claims otherwise.
     pub wire: u32,
-    /// Index into the interface table of whoever handed this desc out.
+    /// Index into the interface table of the port or block that presents this desc.
     pub interface: u16,
-    /// What happened to the frame.
+    /// Flags of the frame, set on its way through the receive path.
     pub flags: Flags,
-    /// Offset of the network header, or [`Desc::NO_LAYER`]: ports leave it so. A ring (`--share`, `inline`) fills in this, `l4` and
-    /// `hash`; elsewhere `linerate_wire::flow::locate_inner` finds them. In a tunnel the offsets are those of the outermost packet.
+    /// Offset of the network header, or [`Desc::NO_LAYER`], which ports set. A ring (`--share`, `inline`) fills in this
+    /// field, `l4` and `hash`; elsewhere `linerate_wire::flow::locate_inner` finds them. In a tunnel the offsets are
+    /// those of the outermost packet.
     pub l3: u8,
-    /// Offset of the transport header, or [`Desc::NO_LAYER`]; filled in as `l3` is.
+    /// Offset of the transport header, or [`Desc::NO_LAYER`]; filled in like `l3`.
     pub l4: u8,
-    /// Which note of its interface's origin is about this frame (a comment in a capture file, say), by a
-    /// number that means something to the origin alone; 0: none.
+    /// Number of the note about this frame at its interface's origin (for example a comment in a capture file); only
+    /// the origin can interpret it. 0: none.
     pub note: u16,
-    /// Symmetric flow hash: the same for both directions, in a tunnel of the innermost packet; 0 where none was computed.
-    /// Filled in as `l3` is.
+    /// Symmetric flow hash: the same for both directions, in a tunnel that of the innermost packet; 0 if not computed.
+    /// Filled in like `l3`.
     pub hash: u32,
 }
 
@@ -50,10 +51,10 @@ const _: () = {
 };
 
 impl Desc {
-    /// In `l3` and `l4`: no such header, not looked for, or beyond offset 254.
+    /// Value of `l3` and `l4` for a header that is absent, not looked for, or beyond offset 254.
     pub const NO_LAYER: u8 = 0xff;
 
-    /// A whole frame of `length` bytes at `offset`, with nothing else known.
+    /// Returns the desc of a whole frame of `length` bytes at `offset`, with nothing else known.
     #[inline]
     pub fn new(time: Nanos, offset: u32, length: u32) -> Self {
         Desc {
@@ -70,14 +71,14 @@ impl Desc {
         }
     }
 
-    /// Whether bytes of the frame are missing at its end.
+    /// Returns whether bytes are missing at the end of the frame.
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.captured < self.wire
     }
 
-    /// Takes an FCS of this length, which `captured` and `wire` count so far, off the frame. Frames with one of neither 2 nor
-    /// 4 bytes, and those shorter than it, stay as they are.
+    /// Excludes an FCS of this length from `captured` and `wire`, which include it so far. Lengths other than 2 and 4
+    /// bytes, and frames shorter than the FCS, change nothing.
     pub fn take_fcs_off(&mut self, length: u8) {
         let flag = match length {
             2 => Flags::FCS_2,
@@ -99,13 +100,13 @@ impl Desc {
         self.flags |= flag;
     }
 
-    /// Bytes of FCS that neither `captured` nor `wire` counts; 0 where the source has none.
+    /// Returns the length in bytes of the FCS, which neither `captured` nor `wire` includes; 0 if the source has none.
     #[inline]
     pub fn fcs(&self) -> u32 {
         u32::from(self.flags.0 & (Flags::FCS_2 | Flags::FCS_4).0) / u32::from(Flags::FCS_2.0) * 2
     }
 
-    /// Bytes that lie in memory: the frame, and its FCS directly after it unless either is cut.
+    /// Returns the number of bytes in memory: the frame, followed by its FCS unless either is truncated.
     #[inline]
     pub fn stored(&self) -> u32 {
         // Most frames have no FCS: test the flags first.
@@ -117,24 +118,24 @@ impl Desc {
     }
 }
 
-/// What happened to a frame before it got here: a set of bits.
+/// Flags of a frame, set on its way through the receive path: a set of bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// Nothing special.
+    /// No flag.
     pub const NONE: Flags = Flags(0);
-    /// The kernel had taken the VLAN tag out; it was put back in its place.
+    /// The kernel had removed the VLAN tag; it was restored in its place.
     pub const VLAN_RESTORED: Flags = Flags(1 << 0);
     /// The transport checksum holds only the pseudo-header sum: the sender left the rest to hardware
     /// (`TP_STATUS_CSUMNOTREADY`, linux/if_packet.h).
     pub const CHECKSUM_PARTIAL: Flags = Flags(1 << 1);
     /// The kernel has verified the transport checksum (`TP_STATUS_CSUM_VALID`).
     pub const CHECKSUM_VALID: Flags = Flags(1 << 2);
-    /// A super-frame that GRO or GSO put together: it never was on a wire like this.
+    /// A super-frame that GRO or GSO merged: it was never on a wire in this form.
     pub const SUPER_FRAME: Flags = Flags(1 << 3);
-    /// Older than what the merge had already emitted.
+    /// Older than a frame that the merge had already emitted.
     pub const LATE: Flags = Flags(1 << 4);
     /// The receive path was losing frames when this one was stored.
     pub const LOSING: Flags = Flags(1 << 5);
@@ -142,22 +143,22 @@ impl Flags {
     pub const OUTGOING: Flags = Flags(1 << 6);
     /// Several buffers of the receive path were joined into this frame.
     pub const JOINED: Flags = Flags(1 << 7);
-    /// Cut on request: `captured` was larger before slicing.
+    /// Truncated on request: `captured` was larger before slicing.
     pub const SLICED: Flags = Flags(1 << 8);
     /// The file or hardware marked the frame as damaged (bad FCS, symbol error).
     pub const DAMAGED: Flags = Flags(1 << 9);
-    /// An FCS of 2 bytes belongs to the frame; `captured` and `wire` do not count it. It lies after the bytes of a whole frame.
+    /// An FCS of 2 bytes belongs to the frame and follows its bytes if it is whole; `captured` and `wire` exclude it.
     pub const FCS_2: Flags = Flags(1 << 10);
-    /// The same with 4 bytes.
+    /// Like [`FCS_2`](Flags::FCS_2) with 4 bytes.
     pub const FCS_4: Flags = Flags(1 << 11);
     /// The frame is whole, but the capture ended before its FCS.
     pub const FCS_CUT: Flags = Flags(1 << 13);
     /// All flags about an FCS.
     pub const FCS: Flags = Flags(Flags::FCS_2.0 | Flags::FCS_4.0 | Flags::FCS_CUT.0);
-    /// The source says that the host received this frame.
+    /// The source reports that the host received this frame.
     pub const INCOMING: Flags = Flags(1 << 12);
 
-    /// Each flag with the name used in text and JSON.
+    /// The flags with their names in text and JSON.
     pub const NAMES: [(Flags, &'static str); 14] = [
         (Flags::VLAN_RESTORED, "vlan_restored"),
         (Flags::CHECKSUM_PARTIAL, "checksum_partial"),
@@ -175,19 +176,19 @@ impl Flags {
         (Flags::FCS_CUT, "fcs_cut"),
     ];
 
-    /// Whether every bit of `other` is set.
+    /// Returns whether every bit of `other` is set.
     #[inline]
     pub fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any bit of `other` is set.
+    /// Returns whether any bit of `other` is set.
     #[inline]
     pub fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// These flags without those of `other`.
+    /// Returns these flags without those of `other`.
     #[inline]
     pub fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)

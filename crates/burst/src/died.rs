@@ -1,11 +1,11 @@
-//! What remains of a run in which this program has a bug: a panic ends the run, not the account of it.
+//! Panics as errors: a panic (a bug of this program) ends a run, but its counters are still reported.
 
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// A panic, and where.
+/// A panic: its thread and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Died {
     thread: String,
@@ -15,22 +15,22 @@ pub struct Died {
 impl fmt::Display for Died {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Died { thread, reason } = self;
-        write!(f, "thread {thread} died: {reason}; this is a bug of this program, and what was done before is told")
+        write!(f, "thread {thread} panicked: {reason}; this is a bug in linerate, please report it")
     }
 }
 
 impl std::error::Error for Died {}
 
 impl Died {
-    /// Of a thread that was joined.
+    /// Returns the panic of a thread that was joined.
     pub fn of(thread: &str, panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-        Died { thread: thread.to_owned(), reason: text.unwrap_or("it gave no reason").to_owned() }
+        Died { thread: thread.to_owned(), reason: text.unwrap_or("no message").to_owned() }
     }
 }
 
-/// Does a piece of work of this thread; a panic in it is an error. What the work had in hand may be half done: it is only to
-/// be looked at, for what had been counted.
+/// Runs `work` in this thread and returns its panic as an error. Data that the work was changing may be half changed:
+/// only read it, for counters.
 pub fn survive<T>(work: impl FnOnce() -> T) -> Result<T, Died> {
     catch_unwind(AssertUnwindSafe(work))
         .map_err(|panic| Died::of(thread::current().name().unwrap_or("without a name"), &*panic))
@@ -45,7 +45,7 @@ mod tests {
         let dead = thread::Builder::new().name("one".into()).spawn(|| survive(|| panic!("at {}", 7))).unwrap();
         let died: Died = dead.join().unwrap().unwrap_err();
         let text = died.to_string();
-        assert!(text.starts_with("thread one died: at 7;"), "{text}");
+        assert!(text.starts_with("thread one panicked: at 7;"), "{text}");
         assert!(survive(|| 5) == Ok(5));
     }
 }

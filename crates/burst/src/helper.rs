@@ -1,10 +1,10 @@
-//! A second thread for a moment: it does one part of a piece of work while the caller does the other.
+//! A second thread for short tasks: it does one part of a piece of work while the caller does the other.
 //!
-//! Unsafe because the work borrows what its caller has, while the thread outlives all of it: a borrow that ends with each
-//! call cannot be written down for a thread that is started once. [`Helper::beside`] does not return, nor unwind, before
-//! nobody uses the work any more. Nothing is allocated, and nobody enters the kernel while one call follows the other.
+//! Unsafe because the work borrows from its caller, while the thread outlives the borrow: Rust cannot express a borrow
+//! that ends with each call for a thread that is started once. [`Helper::join`] does not return, nor unwind, before
+//! the work is no longer used. Nothing is allocated, and consecutive calls make no system call.
 //!
-//! `scripts/loom` has this very file made of loom's threads and atomics and tries every order of what both sides do.
+//! `scripts/loom` compiles this file with loom's threads and atomics and tries every interleaving of both sides.
 #![allow(unsafe_code)]
 
 use crate::threads::{Arc, AtomicU32, LOOKS, Lent, Mutex, PATIENCE, Thread, current, park, spin_loop, yield_now};
@@ -15,82 +15,81 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// The side that has work to be done.
+/// The caller's side, which has work to do.
 #[derive(Debug)]
 pub struct Helper {
     meeting: Arc<Meeting>,
-    /// How much of the work the caller does itself, in parts of [`WHOLE`].
+    /// Share of the work that the caller does itself, in parts of [`WHOLE`].
     here: usize,
 }
 
-/// The side that helps; a thread is to be started for [`Worker::work`].
+/// The helping side; start a thread that runs [`Worker::work`].
 #[derive(Debug)]
 pub struct Worker {
     meeting: Arc<Meeting>,
 }
 
-/// What both sides share.
+/// State shared by both sides.
 struct Meeting {
     state: AtomicU32,
     work: Lent<Option<*mut Work>>,
-    /// Who is to be woken; set before it sleeps.
+    /// The thread to wake; set before it sleeps.
     thread: Mutex<Option<Thread>>,
-    /// Why the worker panicked.
+    /// The worker's panic.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 type Work = dyn FnMut() + Send;
 
-// SAFETY: `work` is written while there is none to be taken, and read by the worker alone once it has taken it; what
-// it points to may be used by another thread, since it is `Send`.
+// SAFETY: `work` is written while no work can be taken, and read only by the worker after it has taken it; its target
+// may be used by another thread, since it is `Send`.
 unsafe impl Send for Meeting {}
 // SAFETY: as above.
 unsafe impl Sync for Meeting {}
 
-/// Nothing to do.
 const IDLE: u32 = 0;
-/// Nothing to do, and the worker is to be woken when there is.
+/// No work, and the worker must be woken for the next.
 const ASLEEP: u32 = 1;
-/// There is work; the worker may take it, or the caller take it back.
+/// Work is available; the worker may take it, or the caller take it back.
 const READY: u32 = 2;
-/// The worker is at it.
+/// The worker is running it.
 const TAKEN: u32 = 3;
-/// The worker has done it.
+/// The worker has finished it.
 const DONE: u32 = 4;
-/// The worker has panicked over it.
+/// The worker panicked in it.
 const FAILED: u32 = 5;
-/// There will be no more work.
+/// No more work will follow.
 const CLOSED: u32 = 6;
 
-/// Parts of a piece of work; the least and the most of them that the caller does.
+/// Parts of a piece of work; the fewest and the most of them that the caller does.
 const WHOLE: usize = 256;
 const LEAST: usize = WHOLE / 8;
 const MOST: usize = WHOLE * 3 / 4;
 
 impl Helper {
-    /// A helper, and what its thread is to run.
+    /// Returns a helper, and the worker to run in a thread.
     pub fn new() -> (Helper, Worker) {
         let (state, work) = (AtomicU32::new(IDLE), Lent::new(None));
         let meeting = Arc::new(Meeting { state, work, thread: Mutex::new(None), panic: Mutex::new(None) });
         (Helper { meeting: Arc::clone(&meeting), here: WHOLE / 2 }, Worker { meeting })
     }
 
-    /// Of so many pieces of work, those that the caller should do itself so that both sides end together, as far as the
-    /// last calls tell.
+    /// Returns how many of `pieces` the caller should do itself so that both sides finish together, judged by the last
+    /// calls.
     pub fn share(&self, pieces: usize) -> usize {
         pieces * self.here / WHOLE
     }
 
-    /// Runs `there` in the worker's thread and `here` in this one, and returns when both are done. What the worker has not
-    /// begun by the end of `here` runs in this thread too: it may be asleep, or gone.
+    /// Runs `there` in the worker's thread and `here` in this one, and returns when both are done. If the worker has
+    /// not started `there` by the end of `here`, it runs in this thread: the worker may be asleep, or gone.
     ///
     /// # Panics
-    /// If one of them does.
-    pub fn beside(&mut self, here: impl FnOnce(), there: &mut (dyn FnMut() + Send)) {
+    /// If either panics.
+    pub fn join(&mut self, here: impl FnOnce(), there: &mut (dyn FnMut() + Send)) {
         let work: *mut (dyn FnMut() + Send + '_) = &raw mut *there;
         // SAFETY: the same pointer. It is not used longer than `there` is borrowed: `Pending` waits for that.
         let work = unsafe { transmute::<*mut (dyn FnMut() + Send + '_), *mut Work>(work) };
-        // SAFETY: there is no work to be taken, so no worker looks.
+        // SAFETY: no work can be taken, so no worker reads it.
         self.meeting.work.with_mut(|place| unsafe { *place = Some(work) });
         if self.meeting.state.swap(READY, AcqRel) == ASLEEP {
             self.meeting.wake();
@@ -116,7 +115,7 @@ impl Drop for Helper {
 }
 
 impl Worker {
-    /// Does what there is to do until the helper is dropped.
+    /// Runs the caller's work until the helper is dropped.
     pub fn work(self) {
         let Worker { meeting } = self;
         *meeting.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(current());
@@ -125,8 +124,8 @@ impl Worker {
             match meeting.state.load(Acquire) {
                 CLOSED => return,
                 READY if meeting.change(READY, TAKEN) => {
-                    // SAFETY: the work was put there before it was READY, and stays until its end is told below; what
-                    // the pointer leads to is borrowed by the caller meanwhile, for the worker alone.
+                    // SAFETY: the work was stored before it was READY, and stays until its end is reported below; until
+                    // then the caller has it borrowed for the worker only.
                     let work = meeting.work.with(|place| unsafe { *place });
                     // SAFETY: as above.
                     let end = work.map(|work| catch_unwind(AssertUnwindSafe(|| unsafe { (*work)() })));
@@ -177,11 +176,12 @@ impl fmt::Debug for Meeting {
     }
 }
 
-/// Work that is lent out. It comes back in any case, also when the caller panics.
+/// Work that is lent out. It is returned in any case, even if the caller panics.
 struct Pending<'a>(&'a Meeting);
 
 impl Pending<'_> {
-    /// Takes back what the worker has not begun, or waits until it is done; how it ended. From then on nobody uses it.
+    /// Takes back the work if the worker has not started it, or waits until it is done; returns its final state. The
+    /// work is not used afterwards.
     fn settle(&self) -> u32 {
         let mut looks = 0;
         loop {

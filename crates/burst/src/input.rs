@@ -1,4 +1,4 @@
-//! Opening files that users name: a FIFO in their place is not waited for without end.
+//! Opening files that users name, without blocking for ever on a FIFO.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -8,27 +8,30 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Time for the writer of a FIFO to come.
+/// Timeout for the writer of a FIFO to open it.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Opens a file for reading, a pipe too (`<(command)` of a shell).
+/// Opens a file for reading; also a pipe (`<(command)` of a shell).
 ///
 /// # Errors
-/// Those of the system, and [`ErrorKind::TimedOut`] for a FIFO that no process has open for writing.
+/// Those of the system, and [`ErrorKind::TimedOut`] for a FIFO that no process has opened for writing.
 pub fn open(path: impl AsRef<Path>) -> Result<File> {
     let file = open_at_once(path.as_ref())?;
     if file.metadata()?.file_type().is_fifo() {
         let is_quiet = poll(&mut [PollFd::new(&file, PollFlags::IN)], Some(&PATIENCE))? == 0;
-        // A writer that is there and has written nothing yet is waited for.
+        // EAGAIN: a writer exists and has written nothing yet; wait for it.
         if is_quiet && read(&file, &mut [0]) != Err(Errno::AGAIN) {
-            return Err(Error::new(ErrorKind::TimedOut, "a FIFO that no process writes to"));
+            return Err(Error::new(ErrorKind::TimedOut, "FIFO without a writer"));
         }
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     }
     Ok(file)
 }
 
-/// Opens a regular file for reading, and refuses everything else.
+/// Opens a regular file for reading; anything else is an error.
+///
+/// # Errors
+/// Those of the system, and [`ErrorKind::InvalidInput`] for anything but a regular file.
 pub fn open_regular(path: impl AsRef<Path>) -> Result<File> {
     let file = open_at_once(path.as_ref())?;
     match file.metadata()?.is_file() {
@@ -49,11 +52,11 @@ mod tests {
     use std::thread::spawn;
 
     #[test]
-    fn a_fifo_is_read_where_something_writes_to_it() {
+    fn a_fifo_with_a_writer_is_read() {
         let path = std::env::temp_dir().join(format!("linerate-input-{}", std::process::id()));
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         assert_eq!(open(&path).unwrap_err().kind(), ErrorKind::TimedOut);
-        // It is there and writes after the patience is over.
+        // A writer that exists and writes only after the timeout.
         let (quiet, opened) = (open_at_once(&path).unwrap(), OpenOptions::new().write(true).open(&path));
         let mut file = open(&path).unwrap();
         drop(quiet);

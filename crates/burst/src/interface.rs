@@ -1,18 +1,18 @@
-//! Where a frame was seen: the interface, its link type and the source of its time stamps.
+//! Interfaces: name, link type and source of timestamps.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// What the first byte of a frame means: a number of the tcpdump.org link-layer header type registry
-/// (`LINKTYPE_*`), as capture files record it.
+/// The type of the first header of a frame: a number of the tcpdump.org link-layer header type registry (`LINKTYPE_*`),
+/// as capture files record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkType(pub u16);
 
 impl LinkType {
     /// Ethernet (`LINKTYPE_ETHERNET`).
     pub const ETHERNET: LinkType = LinkType(1);
-    /// An IPv4 or IPv6 packet with nothing in front (`LINKTYPE_RAW`).
+    /// An IPv4 or IPv6 packet without a link header (`LINKTYPE_RAW`).
     pub const RAW: LinkType = LinkType(101);
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for LinkType {
     }
 }
 
-/// Who took the time stamps of an interface.
+/// The clock that took the timestamps of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StampSource {
     /// The network card.
@@ -43,12 +43,12 @@ pub enum StampSource {
     Xdp,
     /// This process, when it first saw the frame.
     User,
-    /// A capture file: whoever wrote it knows.
+    /// Unknown: read from a capture file.
     File,
 }
 
 impl StampSource {
-    /// The name used in text and JSON.
+    /// Returns the name used in text and JSON.
     pub fn name(self) -> &'static str {
         match self {
             StampSource::Hardware => "hardware",
@@ -60,22 +60,22 @@ impl StampSource {
     }
 }
 
-/// One place where frames are seen: an interface of the machine, or one recorded in a file. Two are equal
-/// if all but their origin is.
+/// An interface on which frames are seen: one of this machine, or one recorded in a file. Comparison ignores the
+/// origin.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Name, as in `eth0`; empty where a file names none.
+    /// Name, such as `eth0`; empty if a file names none.
     pub name: String,
-    /// Free text; empty where there is none.
+    /// Free text; may be empty.
     pub description: String,
-    /// What the first byte of its frames means.
+    /// Link type of its frames.
     pub link: LinkType,
     /// Longest captured length, in bytes; 0 for no limit.
     pub snap: u32,
-    /// Who took its time stamps.
+    /// Source of its timestamps.
     pub stamp: StampSource,
-    /// What its source knows beyond this, for a sink that understands that source: the options, comments
-    /// and statistics of a capture file. Nobody else looks inside.
+    /// Further data of its source, for a sink that understands that source: the options, comments and statistics of a
+    /// capture file. Opaque to everything else.
     pub origin: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -89,7 +89,7 @@ impl PartialEq for Interface {
 impl Eq for Interface {}
 
 impl Interface {
-    /// An interface with a name and a link type and no other limits.
+    /// Returns an interface with this name, link type and stamp source, and without a snap length.
     pub fn new(name: impl Into<String>, link: LinkType, stamp: StampSource) -> Self {
         Interface { name: name.into(), description: String::new(), link, snap: 0, stamp, origin: None }
     }

@@ -1,8 +1,7 @@
-//! The ledger: what every stage has counted, and the identity that must hold.
+//! The ledger: the counters of every stage, and the identity that they must satisfy.
 //!
-//! For each account (one stage of one subject, say the receive ring of `packet:eth0@0`),
-//! `received = delivered + sum(drops)` is exact once the stage is quiesced; what one stage delivers, the
-//! next one receives.
+//! For each account (one stage of one subject, for example the receive ring of `packet:eth0@0`), `received = delivered
+//! + refused + lost` is exact once the stage is quiesced; what one stage delivers, the next one receives.
 
 use crate::counters::{Count, Kind, Stage, Unit};
 use std::collections::BTreeMap;
@@ -13,43 +12,44 @@ use std::fmt;
 pub struct Account {
     /// The owner stage.
     pub stage: Stage,
-    /// Which of several consumers of the same frames it belongs to; empty of what all share, and where there is only one.
+    /// The consumer that it belongs to, if several receive the same frames; empty for shared stages, and for a single
+    /// consumer.
     pub branch: String,
-    /// Whose counters these are: a port, a queue, a file.
+    /// The owner of the counters: a port, a queue, a file.
     pub subject: String,
     counts: BTreeMap<Count, u64>,
 }
 
 impl Account {
-    /// Adds to a counter. Zero is kept too: it says that the counter was looked at.
+    /// Adds to a counter. A zero is kept too: it shows that the counter was read.
     ///
     /// # Panics
     /// If the counter belongs to another stage: a programming error.
     pub fn add(&mut self, count: Count, frames: u64) -> &mut Self {
         assert_eq!(count.stage(), self.stage, "{count:?} belongs to another stage");
         let sum = self.counts.entry(count).or_default();
-        // Files may claim any number.
+        // Saturating: a capture file may claim any number.
         *sum = sum.saturating_add(frames);
         self
     }
 
-    /// What a counter holds; 0 where it was never written.
+    /// Returns the value of a counter; 0 if it was never written.
     pub fn get(&self, count: Count) -> u64 {
         self.counts.get(&count).copied().unwrap_or(0)
     }
 
-    /// Each counter that was written, with its value.
+    /// Iterates over the counters that were written, with their values.
     pub fn counts(&self) -> impl Iterator<Item = (Count, u64)> + '_ {
         self.counts.iter().map(|(count, frames)| (*count, *frames))
     }
 
-    /// The sum of all counters of one kind.
+    /// Returns the sum of all counters of one kind.
     pub fn sum(&self, kind: Kind) -> u64 {
         self.counts().filter(|(count, _)| count.kind() == kind).map(|(_, frames)| frames).sum()
     }
 
-    /// Frames that came in and are accounted for nowhere: 0 once the stage is quiesced, the number in
-    /// flight before that. An account without a received counter has no identity and gives 0.
+    /// Returns the frames received that are neither delivered nor dropped: 0 once the stage is quiesced, the number in
+    /// flight before that. An account without a received counter has no identity and returns 0.
     pub fn unaccounted(&self) -> i128 {
         if !self.counts().any(|(count, _)| count.kind() == Kind::Received) {
             return 0;
@@ -59,14 +59,14 @@ impl Account {
     }
 }
 
-/// A counter that only one driver knows, by the name it goes by there.
+/// A counter of a driver, with the driver's own name for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// Whose counter: a port.
+    /// The owner of the counter: a port.
     pub subject: String,
     /// The driver's own name, as `ethtool -S` prints it.
     pub name: String,
-    /// How much it grew while the port was open.
+    /// Growth while the port was open.
     pub value: u64,
 }
 
@@ -75,31 +75,31 @@ pub struct Detail {
 pub struct Ledger {
     accounts: Vec<Account>,
     details: Vec<Detail>,
-    /// Which branch accounts are opened of.
+    /// The branch of accounts opened from now on.
     branch: String,
 }
 
-/// A place where the ledger does not add up.
+/// A violation of the identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Imbalance {
-    /// One account received something else than it delivered and dropped.
+    /// One account received a different number than it delivered and dropped.
     Within {
-        /// Which stage.
+        /// Stage of the account.
         stage: Stage,
-        /// Whose account.
+        /// Subject of the account.
         subject: String,
-        /// Frames, or what else the stage counts, missing (positive) or surplus (negative).
+        /// Frames, or other units of the stage, missing (positive) or surplus (negative).
         frames: i128,
     },
-    /// A stage received something else than the stage before it delivered.
+    /// A stage received a different number than the stage before it delivered.
     Between {
         /// The stage before.
         from: Stage,
         /// The stage after.
         to: Stage,
-        /// Frames delivered by the one.
+        /// Frames delivered by `from`.
         delivered: u64,
-        /// Frames received by the other.
+        /// Frames received by `to`.
         received: u64,
     },
 }
@@ -119,17 +119,17 @@ impl fmt::Display for Imbalance {
 }
 
 impl Ledger {
-    /// A ledger without accounts.
+    /// Returns a ledger without accounts.
     pub const fn new() -> Self {
         Ledger { accounts: Vec::new(), details: Vec::new(), branch: String::new() }
     }
 
-    /// From now on accounts are those of this consumer, until another is named; of an empty name they are of what all share.
+    /// Makes accounts opened from now on belong to this consumer; an empty name stands for stages shared by all.
     pub fn set_branch(&mut self, branch: &str) {
         branch.clone_into(&mut self.branch);
     }
 
-    /// The account of a stage of a subject, opened where there is none yet.
+    /// Returns the account of a stage of a subject; opens it if it does not exist.
     pub fn account(&mut self, stage: Stage, subject: &str) -> &mut Account {
         let Ledger { accounts, branch, .. } = self;
         let is_it =
@@ -142,12 +142,12 @@ impl Ledger {
         &mut self.accounts[index]
     }
 
-    /// All accounts, in the order they were opened.
+    /// Returns all accounts, in the order in which they were opened.
     pub fn accounts(&self) -> &[Account] {
         &self.accounts
     }
 
-    /// Adds all that another ledger holds.
+    /// Adds all accounts and details of another ledger.
     pub fn add_all(&mut self, other: &Ledger) {
         let branch = self.branch.clone();
         for account in &other.accounts {
@@ -163,8 +163,8 @@ impl Ledger {
         self.details.extend_from_slice(&other.details);
     }
 
-    /// Counts an event of a whole port once where each of its queues has counted it: `counted` are those that earlier queues have
-    /// counted.
+    /// Counts an event of a whole port only once although each of its queues counts it: `counted` is the number that
+    /// earlier queues have counted.
     pub fn count_once(&mut self, count: Count, counted: &mut u64) {
         for own in self.accounts.iter_mut().filter_map(|account| account.counts.get_mut(&count)) {
             let all = (*own).max(*counted);
@@ -173,7 +173,7 @@ impl Ledger {
         }
     }
 
-    /// What was counted since an earlier look at the same run.
+    /// Returns the counts since an earlier snapshot of the same run.
     #[must_use]
     pub fn since(&self, earlier: &Ledger) -> Ledger {
         let mut since = self.clone();
@@ -189,32 +189,32 @@ impl Ledger {
         since
     }
 
-    /// Adds a driver's own counter: evidence for people, no part of any identity.
+    /// Adds a driver's own counter: for diagnosis, outside any identity.
     pub fn add_detail(&mut self, subject: &str, name: &str, value: u64) {
         self.details.push(Detail { subject: subject.to_owned(), name: name.to_owned(), value });
     }
 
-    /// The drivers' own counters.
+    /// Returns the drivers' own counters.
     pub fn details(&self) -> &[Detail] {
         &self.details
     }
 
-    /// The sum of one kind over the accounts of one stage.
+    /// Returns the sum of one kind over the accounts of one stage.
     pub fn sum(&self, stage: Stage, kind: Kind) -> u64 {
         self.accounts.iter().filter(|account| account.stage == stage).map(|account| account.sum(kind)).sum()
     }
 
-    /// The sum of one counter over all accounts.
+    /// Returns the sum of one counter over all accounts.
     pub fn total(&self, count: Count) -> u64 {
         self.accounts.iter().map(|account| account.get(count)).sum()
     }
 
-    /// Frames lost, over all stages that count frames: what should have been delivered and was not.
+    /// Returns the frames lost, over all stages that count frames.
     pub fn lost(&self) -> u64 {
         self.accounts.iter().filter(|account| account.stage.unit() == Unit::Frames).map(|of| of.sum(Kind::Lost)).sum()
     }
 
-    /// Every loss with its cause, greatest first, whatever its stage counts.
+    /// Returns every loss with its cause, greatest first, in any unit.
     pub fn losses(&self) -> Vec<(Count, u64)> {
         let mut losses: Vec<(Count, u64)> = Count::ALL
             .iter()
@@ -226,8 +226,9 @@ impl Ledger {
         losses
     }
 
-    /// Where the identity does not hold: within accounts, and between a stage and the next one that has accounts. Each
-    /// consumer receives all that was ordered, and each of its outputs all that it selected. Exact once the run has quiesced.
+    /// Returns the violations of the identity: within accounts, and between a stage and the next one that has accounts.
+    /// Each consumer receives all frames that were ordered, and each of its outputs all that the consumer selected.
+    /// Exact once the run has quiesced.
     pub fn imbalances(&self) -> Vec<Imbalance> {
         let within = self.accounts.iter().filter(|account| account.unaccounted() != 0).map(|account| {
             Imbalance::Within { stage: account.stage, subject: account.subject.clone(), frames: account.unaccounted() }
@@ -256,7 +257,7 @@ impl Ledger {
         for end in [Stage::Share, Stage::Write, Stage::Meter, Stage::Check].into_iter().flat_map(of) {
             let select = of(Stage::Select).find(|select| select.branch == end.branch);
             let before = select.map(|select| (Stage::Select, select.sum(Kind::Delivered))).or(last);
-            // Of a switch they are what some rules have inspected: below.
+            // For a switch, frames of the ring are those that some rules send for inspection: compared below.
             let is_all = end.stage != Stage::Share || of(Stage::Switch).next().is_none();
             if let Some((from, delivered)) = before.filter(|_| is_all) {
                 compare(from, delivered, end.stage, end.sum(Kind::Received));
@@ -268,7 +269,7 @@ impl Ledger {
             let (mut from, mut delivered) = (Stage::Receive, sum(Stage::Receive, Kind::Delivered));
             let (decides, switches) = (of(Stage::Verdict).next().is_some(), of(Stage::Switch).next().is_some());
             if decides && switches {
-                // Frames go from the switch to who decides, and come back.
+                // Frames go from the switch to the engine for a verdict, and return.
                 let inspected = self.total(Count::SwitchInspected);
                 let shared = inspected.saturating_sub(self.total(Count::InlineNoBlock));
                 compare(Stage::Switch, inspected, Stage::Verdict, sum(Stage::Verdict, Kind::Received));

@@ -1,30 +1,27 @@
-//! The words everything shares: time, descriptors, bursts, blocks, sinks and the ledger.
+//! The vocabulary that all crates share: time, descs, bursts, blocks, picks, sinks and the ledger.
 //!
-//! Packets lie back to back in blocks of memory, each with a small descriptor ([`Desc`]); a run of
-//! them is a [`Burst`]. Every other crate is a source or a sink of bursts. In the order data takes:
+//! Packets lie back to back in memory, each with a small descriptor. The terms, each defined once:
 //!
-//! - [`time`]: UTC nanoseconds ([`Nanos`]) and how far an input is complete ([`Horizon`]);
-//! - [`interface`]: where a frame was seen, and what its first byte means ([`LinkType`]);
-//! - [`desc`]: the fixed-size record about one frame;
-//! - [`burst`]: frames with their descs in one memory;
-//! - [`pick`]: one entry of an order: which frame of which lane comes next;
-//! - [`block`]: memory that frames are copied into, back to back, as a nanosecond pcap body; [`slot`] is how it
-//!   lies in memory, private or shared, [`memory`] and `copy` are what writes there;
-//! - [`pool`]: memory cut into chunks that are owned one by one;
-//! - [`helper`]: a second thread to copy with;
-//! - [`sink`]: what takes bursts;
-//! - [`counters`]: every counter and drop reason, declared once;
-//! - [`ledger`]: what every stage has counted, and the identity that must hold;
-//! - [`input`]: opening files that users name;
-//! - [`died`]: what remains of a thread in which this program has a bug;
-//! - [`text`]: which characters of a text are not what they seem.
+//! - a *frame* is the bytes of one packet from its link header on, as captured;
+//! - a *desc* ([`Desc`]) is the fixed-size descriptor of one frame: time, position, lengths, interface, flags;
+//! - a *burst* ([`Burst`]) is a run of frames with their descs in one memory, borrowed from its owner;
+//! - a *lane* is one ordered input of the merge, such as a queue of a port or a file; it presents one burst at a time;
+//! - a *pick* ([`Pick`]) names one frame by lane and index; a list of picks is an order of frames;
+//! - a *block* ([`Block`]) is memory that picked frames are copied into, as a nanosecond pcap body; a *slot* is the
+//!   memory of one block in a shared ring, laid out like any block ([`slot`]);
+//! - a *horizon* ([`Horizon`]) is the watermark of an input: it has no more frames older than this time;
+//! - a *sink* ([`Sink`]) receives blocks; a *stage* owns [`counters`], which the [`ledger`] adds up and checks.
+//!
+//! Further modules: [`memory`] and `copy` write blocks, [`pool`] cuts memory into chunks with one owner each,
+//! [`helper`] is a second thread to copy with, [`input`] opens files that users name, [`died`] turns panics into
+//! errors, [`text`] finds characters that terminals do not show.
 //!
 //! # Time
 //!
-//! A desc's time is UTC nanoseconds in a `u64`, which reaches the year 2554; times before 1970 read as 0. `packet` gives
-//! `CLOCK_REALTIME` stamps that the kernel takes when the frame enters the stack. Each interface says who took its stamps
-//! (`hardware`, `kernel`, `xdp`, `user`, `file`), and pcapng files record it. Nothing here reads a clock: `now` is an argument,
-//! so that every stage replays exactly from a seed or a capture.
+//! A desc's time is UTC nanoseconds in a `u64`, which reaches the year 2554; times before 1970 read as 0. `packet`
+//! delivers `CLOCK_REALTIME` stamps that the kernel takes when the frame enters the stack. Each interface names the
+//! source of its stamps (`hardware`, `kernel`, `xdp`, `user`, `file`), and pcapng files record it. No code here reads a
+//! clock: `now` is an argument, so that every stage replays exactly from a seed or a capture.
 //!
 //! # Desc
 //!
@@ -36,54 +33,59 @@
 //!  u64      u32     u32       u32    u16        u16    u8  u8  u16   u32
 //! ```
 //!
-//! `l3` and `l4` are where headers begin (0xff: none), `note` is a number that the capture file knows, `hash` is the same for both
-//! directions of a flow. Descs lie in an array of their own, ascending and dense, apart from the frames, so that ordering and
-//! counting touch no frame. A captured length has 32 bits because GSO frames have 65,549 bytes and capture files allow 262,144.
+//! `l3` and `l4` are the offsets of headers (0xff: none), `note` is a number defined by the capture file, `hash` is the
+//! same for both directions of a flow. Descs lie in an array of their own, dense and in the order of the frames, so
+//! that ordering and counting touch no frame. A captured length has 32 bits because GSO frames have 65,549 bytes and
+//! capture files allow 262,144.
 //!
-//! The field is the *interface*, not the lane. A port with four queues is four lanes and one interface; a pcapng file with three
-//! interfaces is one lane. The merge knows lanes by their position, and a file must record interfaces.
+//! The field is the *interface*, not the lane. A port with four queues is four lanes and one interface; a pcapng file
+//! with three interfaces is one lane. The merge identifies lanes by their position, and a file must record interfaces.
 //!
 //! # Memory
 //!
-//! A [`Burst`] holds its base privately and hands out `frame(i) -> &[u8]` for frames that its reader owns: a plain `&[u8]` over
-//! memory that the kernel or another process is writing would be undefined behaviour. Bounds are checked once, when a burst is
-//! made ([`Burst::over`]), or promised by the few unsafe files that make one from a kernel ring. 64 mapped bytes lie behind each
-//! frame (the packet ring maps a page of zeros behind itself). Nobody reads them, since the kernel or another process may be
-//! writing there: the copy loads its last vector under a mask, or lets it end where the frame ends. Where the parts of a block lie
-//! only [`slot`]'s layout says, which nobody else can make up.
+//! A [`Burst`] keeps its base private and returns `frame(i) -> &[u8]` for frames that its reader owns: a plain `&[u8]`
+//! over memory that the kernel or another process is writing would be undefined behaviour. Bounds are checked once,
+//! when a burst is made ([`Burst::over`]), or promised by the few unsafe files that make one from a kernel ring. Each
+//! frame is followed by 64 mapped bytes (the packet ring maps a page of zeros after itself). They are never read, since
+//! the kernel or another process may be writing there: the copy loads its last vector under a mask, or lets it end at
+//! the end of the frame. The parts of a block lie where [`slot`]'s layout puts them, which only its checked
+//! constructors can make.
 //!
-//! A [`Block`] is the memory that frames are copied into: a header, the descs, then nanosecond pcap records back to back. So with a
-//! 24-byte header in front the records are a pcap file, and the pcap writer writes them as they lie. Private and shared memory have
-//! one layout, so there is one copy loop, and sharing costs no second copy.
+//! A [`Block`] is the memory that frames are copied into: a header, the descs, then nanosecond pcap records back to
+//! back. With a 24-byte header in front the records are a pcap file, and the pcap writer writes them unchanged. Private
+//! and shared memory have one layout, so there is one copy loop, and sharing costs no second copy.
 //!
 //! # The copy
 //!
-//! `copy` takes an order ([`Pick`]: lane, index, late, in four bytes) and copies a frame as whole vectors, over its end. The time
-//! is divided by a second only where a second begins. What completes a desc (interface, headers, flow hash, selection) is a trait
-//! ([`Finish`]) and not a closure: a closure was not inlined into the function made for 64-byte vectors, which cost a third.
-//! Frames that lie dense are asked for a fixed distance ahead, which carries over the end of a page; for scattered ones the loop
-//! looks 16 picks ahead. (Looking ahead for dense ones too cost a seventh.) Totals are added up in a loop of their own behind it.
+//! `copy` takes an order ([`Pick`]: lane, index, late, in four bytes) and copies a frame as whole vectors, past its
+//! end. It divides a time by a second only when a new second begins. The completion of a desc (interface, headers, flow
+//! hash, selection) is a trait ([`Finish`]) and not a closure: a closure was not inlined into the function compiled for
+//! 64-byte vectors, which cost a third. Dense frames are prefetched a fixed distance ahead, across the end of a page;
+//! scattered ones 16 picks ahead. (Looking ahead for dense frames too cost a seventh.) Totals are added up in a
+//! separate loop afterwards.
 //!
-//! Tried and dropped: copying 64 frames first and completing their descs after (as fast, more code); asking for lines of block and
-//! descs to write them (`prefetchw`, as fast); asking for the frames of a round before it is ordered (slower); smaller rounds
-//! (slower). Property tests compare with pushing frames one by one. Who measures a limit with one port must read as many bytes:
-//! 32 MiB lie half in the last cache and are read a quarter faster.
+//! Tried and dropped: copying 64 frames first and completing their descs after (as fast, more code); prefetching lines
+//! of block and descs for writing (`prefetchw`, as fast); prefetching the frames of a batch before it is ordered
+//! (slower); smaller batches (slower). Property tests compare with pushing frames one by one. When benchmarking one
+//! port against the limit, read the same number of bytes: 32 MiB lie half in the last-level cache and are read a
+//! quarter faster.
 //!
-//! A second thread copies on request ([`helper`]). The lengths of the frames ahead of a cut say where the frame behind it will lie,
-//! so both threads fill the same block, each its own stretch, and nothing is published before both are done: order, blocks and
-//! readers know nothing of it. Frames that end within a vector of the cut are copied exactly, after that. The cut moves until both
-//! end together. It takes rounds of 512 frames, and selections that keep every frame whole, since otherwise nobody knows the
-//! places. The hand-over is two atomic words and no allocation; work that the helper has not begun is taken back, so that one
-//! which sleeps costs a wake-up and nothing else. It is off unless asked for: with its processor taken by others, it holds up the
-//! round it is in. Tried on top: ordering the next 512 frames of each lane while the last ones are copied. That gained a tenth at
-//! random and lost a fifth in runs; it was left out.
+//! A second thread copies on request ([`helper`]). The lengths of the frames before a cut give the position of the
+//! frame after it, so both threads fill the same block, each its own stretch, and nothing is published before both are
+//! done: order, blocks and readers are unaffected. Frames that end within a vector of the cut are copied exactly, after
+//! that. The cut moves until both threads finish together. It takes batches of 512 frames, and selections that keep
+//! every frame whole, since otherwise positions are unknown. The hand-over is two atomic words and no allocation; work
+//! that the helper has not started is taken back, so that a sleeping helper costs only a wake-up. It is off by default:
+//! when other work takes its processor, it delays the current batch. Tried on top and dropped: ordering the next 512
+//! frames of each lane while the last ones are copied (a tenth faster for random order, a fifth slower for runs).
 //!
 //! # The ledger
 //!
-//! [`counters`] declares every counter with stage, kind, name and one sentence; `docs/counters.md` is made from it. For each account
-//! `received = delivered + refused + lost`, and what one stage delivers the next one receives; both are checked on every run and
-//! said. Where several consumers take the same frames each has a branch of its own. `rx_dropped` of an interface is a note and no
-//! loss: the network stack counts there also the frames that nothing but the capture wanted (on veth, every VLAN frame of a replay).
+//! [`counters`] declares every counter with stage, kind, name and description; `docs/counters.md` is generated from it.
+//! For each account `received = delivered + refused + lost`, and what one stage delivers the next one receives; both
+//! are checked on every run and reported. If several consumers receive the same frames, each has a branch of its own.
+//! `rx_dropped` of an interface is a note and not a loss: the network stack also counts there the frames that only the
+//! capture wanted (on veth, every VLAN frame of a replay).
 #![deny(unsafe_code)]
 
 pub mod block;
@@ -124,10 +126,10 @@ pub use sizes::Sizes;
 pub use slot::Layout;
 pub use time::{Horizon, Nanos};
 
-/// Bytes behind each frame of any burst that are mapped. They are not to be read: they belong to others, who may be writing
-/// there. Blocks keep as many behind their end, which are written, so that copy kernels may store whole vectors.
+/// Mapped bytes after each frame of any burst. They must not be read: they belong to others, who may be writing there.
+/// Blocks also keep this many after their end, which may be written, so that copy loops can store whole vectors.
 pub const TAIL: usize = 64;
 
-/// The longest frame any part of linerate handles, in bytes: libpcap's `MAXIMUM_SNAPLEN`
-/// (pcap-int.h), above the 65,549 bytes of the longest classic GSO frame.
+/// Longest frame that any part of linerate handles, in bytes: libpcap's `MAXIMUM_SNAPLEN` (pcap-int.h), above the
+/// 65,549 bytes of the longest classic GSO frame.
 pub const MAX_FRAME: usize = 262_144;

@@ -1,45 +1,45 @@
-//! One entry of an order: which frame of which lane comes next.
+//! A pick: one entry of an order of frames.
 
-/// Names one frame among those that lanes show: the output of a merge, the input of a copy.
+/// The name of one frame among the bursts that lanes present: the output of a merge, the input of a copy.
 ///
-/// Four bytes, because a pick is written and read once a frame on the hottest path: the lane in bits 24 to
-/// 30, the index of the frame in what the lane shows in the low 24 bits, and in bit 31 whether it is late.
+/// Four bytes, because a pick is written and read once per frame on the hottest path: the lane in bits 24 to 30, the
+/// index of the frame in the lane's burst in the low 24 bits, and the late flag in bit 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Pick(u32);
 
 impl Pick {
-    /// Most lanes an order can name.
+    /// Maximum number of lanes.
     pub const MAX_LANES: usize = 1 << 7;
-    /// Most frames of one lane an order can name.
+    /// Maximum number of frames of one lane's burst.
     pub const MAX_FRAMES: usize = 1 << INDEX_BITS;
 
-    /// Frame `index` of `lane`; both below their limits.
+    /// Returns the pick of frame `index` of `lane`; both below their limits.
     #[inline]
     pub fn new(lane: usize, index: usize) -> Self {
         debug_assert!(lane < Pick::MAX_LANES && index < Pick::MAX_FRAMES, "lane {lane}, frame {index}");
         Pick((lane as u32) << INDEX_BITS | index as u32)
     }
 
-    /// The same frame, older than what was emitted before it.
+    /// Returns the same pick, flagged late: older than a frame emitted before it.
     #[inline]
     pub fn late(self) -> Self {
         Pick(self.0 | LATE)
     }
 
-    /// Which lane.
+    /// Returns the lane.
     #[inline]
     pub fn lane(self) -> usize {
         ((self.0 & !LATE) >> INDEX_BITS) as usize
     }
 
-    /// Which of the frames that the lane shows.
+    /// Returns the index of the frame in the lane's burst.
     #[inline]
     pub fn index(self) -> usize {
         (self.0 & (Pick::MAX_FRAMES as u32 - 1)) as usize
     }
 
-    /// Whether the frame is older than what was emitted before it.
+    /// Returns whether the frame is older than one emitted before it.
     #[inline]
     pub fn is_late(self) -> bool {
         self.0 & LATE != 0
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_three_parts_come_back() {
+    fn lane_index_and_late_round_trip() {
         for lane in [0, 1, Pick::MAX_LANES - 1] {
             for index in [0, 1, Pick::MAX_FRAMES - 1] {
                 let pick = Pick::new(lane, index);

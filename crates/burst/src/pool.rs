@@ -1,8 +1,8 @@
-//! A memory cut into chunks that are owned one by one; and pieces of memory that are owned by themselves.
+//! Memory cut into chunks with one owner each; and pieces of memory that own themselves.
 //!
-//! Unsafe because several owners reach into one allocation. What makes it sound: there is one [`Chunk`] for each chunk, it cannot be
-//! copied, and bytes are reached with it alone, to be read by whoever borrows it, to be written by whoever borrows it as its only one.
-//! The same holds of a [`Piece`], which knows what it is a part of.
+//! Unsafe because several owners access one allocation. It is sound because there is exactly one [`Chunk`] for each
+//! chunk, which cannot be copied, and bytes are reached only through it: read through a shared borrow of it, written
+//! through an exclusive one. The same holds for a [`Piece`], which keeps its memory alive.
 #![allow(unsafe_code)]
 
 use crate::{Burst, Desc, TAIL};
@@ -15,22 +15,22 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The memory.
+/// One allocation, divided into chunks of equal size.
 #[derive(Debug)]
 pub struct Pool {
     base: NonNull<u8>,
     chunk: usize,
     chunks: usize,
-    /// That no other pool of this process has.
+    /// Unique within this process.
     id: u64,
 }
 
-// SAFETY: the allocation belongs to this value; its bytes are reached through chunks alone, by the rules of borrowing.
+// SAFETY: the allocation belongs to this value; its bytes are reached only through chunks, by the rules of borrowing.
 unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
 
-/// The ownership of one chunk of a pool. Without it the chunk is out of use.
+/// The ownership of one chunk of a pool. A chunk whose `Chunk` is dropped is never used again.
 #[derive(Debug)]
 pub struct Chunk {
     index: usize,
@@ -38,55 +38,55 @@ pub struct Chunk {
 }
 
 impl Pool {
-    /// `chunks` chunks of `chunk` bytes, all zero, and those who own them.
+    /// Allocates `chunks` zeroed chunks of `chunk` bytes; returns the pool and the ownership of each chunk.
     ///
     /// # Panics
-    /// If there are none, or more than 32-bit offsets reach.
+    /// If the total is 0 bytes, or more than 32-bit offsets can reach.
     pub fn new(chunk: usize, chunks: usize) -> (Pool, Vec<Chunk>) {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let bytes = chunk.checked_mul(chunks).and_then(|bytes| u32::try_from(bytes).ok());
         assert!(bytes.is_some_and(|bytes| bytes > 0), "a pool of {chunks} chunks of {chunk} bytes");
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let layout = Pool::layout(chunk, chunks);
-        // SAFETY: the layout has more than no bytes.
+        // SAFETY: the layout is never empty.
         let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
         (Pool { base, chunk, chunks, id }, (0..chunks).map(|index| Chunk { index, pool: id }).collect())
     }
 
-    /// Bytes of a chunk.
+    /// Returns the size of a chunk in bytes.
     pub fn chunk_bytes(&self) -> usize {
         self.chunk
     }
 
-    /// Where a chunk begins, from the base of the memory.
+    /// Returns the offset of a chunk from the base of the memory.
     pub fn offset(&self, chunk: &Chunk) -> u32 {
         self.start(chunk) as u32
     }
 
-    /// The bytes of a chunk.
+    /// Returns the bytes of a chunk.
     ///
     /// # Panics
-    /// If it is one of another pool.
+    /// If the chunk belongs to another pool.
     pub fn bytes<'a>(&'a self, chunk: &'a Chunk) -> &'a [u8] {
         let start = self.start(chunk);
-        // SAFETY: inside the allocation, initialised, and written by nobody as long as the chunk is borrowed.
+        // SAFETY: inside the allocation, initialised, and not written as long as the chunk is borrowed.
         unsafe { slice::from_raw_parts(self.base.as_ptr().add(start), self.chunk) }
     }
 
-    /// The bytes of a chunk, to be written.
+    /// Returns the bytes of a chunk for writing.
     ///
     /// # Panics
-    /// If it is one of another pool.
+    /// If the chunk belongs to another pool.
     pub fn bytes_mut<'a>(&'a self, chunk: &'a mut Chunk) -> &'a mut [u8] {
         let start = self.start(chunk);
-        // SAFETY: inside the allocation, and reached by nobody else as long as the chunk is borrowed as its only one.
+        // SAFETY: inside the allocation, and not accessed otherwise while the chunk is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(self.base.as_ptr().add(start), self.chunk) }
     }
 
-    /// Frames, the first in the first of these chunks and so on.
+    /// Returns a burst of frames, the first in the first of these chunks and so on.
     ///
     /// # Panics
-    /// If there are fewer chunks, or a frame does not lie in its own.
+    /// If there are fewer chunks, or a frame exceeds its chunk.
     pub fn burst<'a>(&'a self, chunks: &'a [Chunk], descs: &'a [Desc]) -> Burst<'a> {
         assert!(descs.len() <= chunks.len(), "{} frames in {} chunks", descs.len(), chunks.len());
         for (chunk, desc) in chunks.iter().zip(descs) {
@@ -94,8 +94,8 @@ impl Pool {
             let fits = within.is_some_and(|within| within + desc.stored() as usize <= self.chunk);
             assert!(fits, "a frame lies outside its chunk");
         }
-        // SAFETY: each frame lies inside a chunk that is borrowed as long as the burst lives, so nobody writes it; the allocation goes
-        // on behind the last chunk.
+        // SAFETY: each frame lies inside a chunk that is borrowed as long as the burst lives, so it is not written; the
+        // allocation extends TAIL bytes past the last chunk.
         unsafe { Burst::from_raw(self.base.as_ptr(), descs) }
     }
 
@@ -111,21 +111,21 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new` with this layout; what borrowed from it is gone.
+        // SAFETY: allocated by `new` with this layout; all borrows from it have ended.
         unsafe { dealloc(self.base.as_ptr(), Pool::layout(self.chunk, self.chunks)) };
     }
 }
 
-/// Bytes that have one owner: a part of a memory that stays as long as they do. None to begin with.
+/// Bytes with one owner: a part of a memory that lives as long as the piece. Empty by default.
 pub struct Piece {
     base: NonNull<u8>,
     bytes: usize,
-    /// How many of them may be written: all, or none.
+    /// Bytes that may be written: all, or 0.
     writable: usize,
     owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-// SAFETY: bytes are reached by the rules of borrowing; what they are a part of is `Send + Sync`.
+// SAFETY: bytes are accessed by the rules of borrowing; their owner is `Send + Sync`.
 unsafe impl Send for Piece {}
 // SAFETY: as above.
 unsafe impl Sync for Piece {}
@@ -137,10 +137,10 @@ impl Default for Piece {
 }
 
 impl Piece {
-    /// A part of a vector.
+    /// Returns a part of a vector.
     ///
     /// # Panics
-    /// If the vector has not as much.
+    /// If the part exceeds the vector.
     pub fn of(mut room: Vec<u8>, part: Range<usize>) -> Self {
         let bytes = room[part.clone()].len();
         let start = room[part].as_mut_ptr();
@@ -148,44 +148,44 @@ impl Piece {
         Piece { base, bytes, writable: bytes, owner: Some(Arc::new(room)) }
     }
 
-    /// A part of a memory that others may see.
+    /// Wraps a part of a memory that others may read.
     ///
     /// # Safety
-    /// `bytes` bytes from `base` on are mapped, readable, and writable if that is said, as long as `owner` lives. While this value
-    /// lives nobody but it writes there.
+    /// `bytes` bytes from `base` on are mapped, readable, and writable if `writable`, as long as `owner` lives. While
+    /// this value lives nothing else writes there.
     pub unsafe fn shared(base: NonNull<u8>, bytes: usize, writable: bool, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Piece { base, bytes, writable: if writable { bytes } else { 0 }, owner: Some(owner) }
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there are none.
+    /// Returns whether the piece is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// They themselves.
+    /// Returns the bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: readable as long as the owner lives, and written through `&mut self` alone.
+        // SAFETY: readable as long as the owner lives, and written only through `&mut self`.
         unsafe { slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
     }
 
-    /// The same to be written; none of a piece that is only to be read.
+    /// Returns the bytes for writing; none if the piece is read-only.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: writable as long as the owner lives, and reached by nobody else meanwhile.
+        // SAFETY: writable as long as the owner lives, and not accessed otherwise during the borrow.
         unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.writable) }
     }
 }
 
 impl fmt::Debug for Piece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = if self.owner.is_some() { "owned" } else { "nobody's" };
+        let owner = if self.owner.is_some() { "owned" } else { "unowned" };
         write!(f, "{} bytes, {owner}", self.bytes)
     }
 }
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!((piece.len(), piece.bytes()[0], piece.bytes()[19]), (20, 7, 1));
         let owner: Arc<Vec<u8>> = Arc::new(vec![5; 8]);
         let base = NonNull::from(&owner[0]);
-        // SAFETY: the vector lives as long as its owner, and nobody writes it.
+        // SAFETY: the vector lives as long as its owner, and is not written.
         let mut piece = unsafe { Piece::shared(base, 8, false, Arc::clone(&owner) as _) };
         assert_eq!((piece.bytes_mut().len(), Arc::strong_count(&owner)), (0, 2));
         assert_eq!(piece.bytes(), [5; 8]);

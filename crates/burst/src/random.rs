@@ -1,13 +1,13 @@
-//! Numbers by chance that a seed makes the same for ever: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+//! Pseudorandom numbers that depend only on a seed: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
 //! Generators, 2014).
 
-/// How far the state goes from one output to the next: 2^64 divided by the golden ratio, odd.
+/// Increment of the state per output: 2^64 divided by the golden ratio, odd.
 pub const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The factors by which a state is mixed.
+/// The factors that mix a state.
 pub const FACTORS: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
 
-/// The output of a state.
+/// Returns the output for a state.
 #[inline]
 pub fn mix(mut state: u64) -> u64 {
     state = (state ^ state >> 30).wrapping_mul(FACTORS[0]);
@@ -15,13 +15,13 @@ pub fn mix(mut state: u64) -> u64 {
     state ^ state >> 31
 }
 
-/// Output `n` from a seed: it depends on nothing else.
+/// Returns output `n` of a seed.
 #[inline]
 pub fn draw(seed: u64, n: u64) -> u64 {
     mix(seed.wrapping_add(n.wrapping_add(1).wrapping_mul(GAMMA)))
 }
 
-/// The next output.
+/// Advances the state and returns the next output.
 #[inline]
 pub fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(GAMMA);

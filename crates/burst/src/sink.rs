@@ -1,18 +1,18 @@
-//! What takes bursts.
+//! Sinks: the receivers of blocks.
 
 use crate::Nanos;
 use crate::block::View;
 use crate::ledger::Ledger;
 use std::fmt;
 
-/// Why a sink could not take frames.
+/// The failure of a sink to write frames.
 #[derive(Debug)]
 pub struct SinkError {
-    /// What the sink writes to, as the user named it.
+    /// The output, as the user named it.
     pub target: String,
-    /// What failed.
+    /// The cause.
     pub reason: std::io::Error,
-    /// What to do about it; empty where nothing better is known than the reason.
+    /// The remedy; empty if none is known.
     pub advice: String,
 }
 
@@ -32,33 +32,40 @@ impl std::error::Error for SinkError {
     }
 }
 
-/// Takes blocks of frames, in order.
+/// A receiver of blocks of frames, in order.
 ///
-/// A sink accounts for every frame it is handed: it is delivered or dropped with a reason, also when
-/// `accept` fails.
+/// A sink accounts for every frame that it is handed: as delivered, or as dropped with a reason, even if `accept`
+/// fails.
 pub trait Sink: Send {
     /// Takes the frames of one block.
-    fn accept(&mut self, view: View<'_>) -> Result<(), SinkError>;
-
-    /// Makes what was taken visible to whoever reads the other end; called when the input pauses.
-    fn flush(&mut self) -> Result<(), SinkError>;
-
-    /// Ends what was written so far, as [`finish`](Sink::finish) does, and goes on in a new output of that name. `run` is the
-    /// ledger up to here. Says what became of both, for people; `None` where nothing can be opened anew.
     ///
     /// # Errors
-    /// There is no new one: what is open goes on.
+    /// Those of writing.
+    fn accept(&mut self, view: View<'_>) -> Result<(), SinkError>;
+
+    /// Makes the frames so far visible to the reader of the output; called when the input pauses.
+    ///
+    /// # Errors
+    /// Those of writing.
+    fn flush(&mut self) -> Result<(), SinkError>;
+
+    /// Finishes the output, as [`finish`](Sink::finish) does, and continues in a new output of the same name. `run` is
+    /// the ledger so far. Returns a message about both for users; `None` if the sink cannot reopen.
+    ///
+    /// # Errors
+    /// If the new output cannot be opened; the current one continues.
     fn reopen(&mut self, run: &Ledger) -> Result<Option<String>, SinkError> {
         let _ = run;
         Ok(None)
     }
 
-    /// Whether it is to be told how the run goes, by [`look`](Sink::look).
+    /// Returns whether the sink wants progress calls of [`look`](Sink::look).
     fn follows(&self) -> bool {
         false
     }
 
-    /// Some ten times a second: the ledger up to here, and a time that no frame still to come is older than, but late ones.
+    /// Reports progress, about ten times per second: the ledger so far, and the horizon (no later frame is older,
+    /// except late ones).
     ///
     /// # Errors
     /// Those of writing.
@@ -67,16 +74,18 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// What people should know of it, once it has finished.
+    /// Returns messages for users, once it has finished.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Ends the output; nothing is accepted afterwards. The ledger of the whole run goes in, for sinks
-    /// that record it.
+    /// Finishes the output; nothing is accepted afterwards. Sinks that record the ledger of the whole run get it here.
+    ///
+    /// # Errors
+    /// Those of writing.
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError>;
 
-    /// Ends the output of a run that failed before there was a frame for it: a file that was there before stays as it was.
+    /// Finishes the output of a run that failed before its first frame: a file that existed before stays unchanged.
     ///
     /// # Errors
     /// Those of [`finish`](Sink::finish).
@@ -84,6 +93,6 @@ pub trait Sink: Send {
         self.finish(run)
     }
 
-    /// Adds this sink's counters.
+    /// Adds this sink's counters to `ledger`.
     fn counters(&self, ledger: &mut Ledger);
 }

@@ -1,8 +1,8 @@
-//! How a block lies in memory: header, descs, records. The same bytes in private and in shared memory.
+//! The memory layout of a block: header, descs, records; the same in private and in shared memory.
 //!
 //! ```text
 //! 0       header, 128 bytes: line 0 is written once, line 1 grows
-//! 128     descs, ascending: room for as many as the block may hold frames
+//! 128     descs, ascending: one per frame that the block may hold
 //! body    at a multiple of 4096: nanosecond pcap records back to back
 //! ```
 
@@ -12,7 +12,7 @@ use crate::{MAX_FRAME, TAIL};
 /// Bytes of the record header in front of each frame.
 pub const RECORD_HEADER: usize = 16;
 
-/// The header of a record, as a nanosecond pcap file has it: seconds, nanoseconds, captured and wire length.
+/// Returns the header of a nanosecond pcap record: seconds, nanoseconds, captured and wire length.
 #[inline(always)]
 pub(crate) fn record_header(seconds: u32, nanos: u32, captured: u32, wire: u32) -> [u8; RECORD_HEADER] {
     let words = [seconds, nanos, captured, wire].map(u32::to_ne_bytes);
@@ -23,7 +23,7 @@ pub(crate) fn record_header(seconds: u32, nanos: u32, captured: u32, wire: u32) 
     header
 }
 
-/// What a block begins with; all numbers in native byte order.
+/// The header of a block; all numbers in native byte order.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Header {
@@ -39,41 +39,41 @@ pub struct Header {
     pub first_time: u64,
     /// Index of the first frame in the stream.
     pub first_index: u64,
-    /// Where the descs begin.
+    /// Offset of the descs.
     pub descs: u32,
-    /// Where the records begin.
+    /// Offset of the records.
     pub body: u32,
     /// Link type of the first frame (`LINKTYPE_*`).
     pub link: u16,
     /// [`MIXED`].
     pub flags: u16,
-    /// Not used: 0.
+    /// Reserved: 0.
     pub reserved: [u32; 5],
 
-    /// Frames that readers may look at; stored last, with release.
+    /// Frames visible to readers; stored last, with release ordering.
     pub committed: u32,
     /// Bytes of records.
     pub used: u32,
-    /// The greatest time of a frame.
+    /// Greatest time of a frame.
     pub last_time: u64,
-    /// No frame behind the committed ones is older than this, but for those flagged late.
+    /// Horizon: no frame after the committed ones is older than this, except those flagged late.
     pub horizon: u64,
-    /// Frames lost on the way here since the stream began.
+    /// Frames lost upstream since the stream started.
     pub drops: u64,
     /// Frames of this block flagged late.
     pub late: u32,
-    /// Frames left out because they came a second time.
+    /// Duplicate frames removed.
     pub duplicates: u32,
-    /// Frames of this block that were cut.
+    /// Frames of this block that were truncated on request.
     pub sliced: u32,
-    /// 1 once no more frames will come; stored with release.
+    /// 1 once no more frames will follow; stored with release ordering.
     pub closed: u32,
-    /// Not used: 0.
+    /// Reserved: 0.
     pub reserved_line: [u32; 4],
 }
 
 impl Header {
-    /// Of a block without frames.
+    /// Returns the header of a block without frames.
     pub fn of(layout: &Layout, sequence: u64, first_index: u64) -> Header {
         Header {
             magic: MAGIC,
@@ -103,9 +103,9 @@ impl Header {
 
 /// `LRB1`, in the byte order of the machine.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"LRB1");
-/// Of this layout.
+/// Version of this layout.
 pub const VERSION: u16 = 1;
-/// In the header's flags: frames of more than one link type; the interface of each says which.
+/// Header flag: the block has frames of more than one link type; each frame's interface gives its own.
 pub const MIXED: u16 = 1;
 
 const _: () = {
@@ -118,8 +118,8 @@ const _: () = {
     assert!(std::mem::offset_of!(Header, closed) == 108);
 };
 
-/// Where the parts of a block lie. Blocks are written where this says, so nobody makes one up: there are the checked ways
-/// below alone.
+/// The positions of the parts of a block. Blocks are written at these positions, so only the checked constructors below
+/// can make a layout.
 ///
 /// ```compile_fail,E0451
 /// linerate_burst::Layout { bytes: 64, frames: 1 << 20, body: 0 };
@@ -132,15 +132,15 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Where the descs begin.
+    /// Offset of the descs.
     pub const DESCS: usize = size_of::<Header>();
-    /// The records begin at a multiple of this.
+    /// Alignment of the records.
     pub const ALIGN: usize = 4096;
-    /// The smallest block that frames of any length fit in.
+    /// Bytes of the smallest block that fits frames of any length.
     pub const LEAST: usize = 512 << 10;
 
-    /// A block for at least `records` bytes of records and `frames` frames, and for at least one frame of
-    /// [`MAX_FRAME`]; `None` when offsets of 32 bits cannot reach all of it, or for no frames at all.
+    /// Returns the layout of a block for at least `records` bytes of records and `frames` frames, and for at least one
+    /// frame of [`MAX_FRAME`]; `None` if 32-bit offsets cannot reach all of it, or if `frames` is 0.
     pub fn of(records: usize, frames: usize) -> Option<Layout> {
         let descs = frames.checked_mul(size_of::<Desc>())?;
         let body = Layout::DESCS.checked_add(descs)?.checked_next_multiple_of(Layout::ALIGN)?;
@@ -149,9 +149,9 @@ impl Layout {
         (frames > 0 && u32::try_from(bytes).is_ok()).then_some(Layout { bytes, frames, body })
     }
 
-    /// A block as another process says that it is laid out; `None` if its parts overlap, do not lie where they may, or have no
-    /// room for a frame of [`MAX_FRAME`].
-    pub fn told(bytes: usize, frames: usize, body: usize) -> Option<Layout> {
+    /// Returns a layout that another process declared; `None` if its parts overlap, are misaligned, or have no room for
+    /// a frame of [`MAX_FRAME`].
+    pub fn declared(bytes: usize, frames: usize, body: usize) -> Option<Layout> {
         let descs = frames.checked_mul(size_of::<Desc>())?.checked_add(Layout::DESCS)?;
         let end = body.checked_add(RECORD_HEADER + MAX_FRAME + TAIL)?;
         let lie_apart = frames > 0 && descs <= body && end <= bytes && u32::try_from(bytes).is_ok();
@@ -159,26 +159,26 @@ impl Layout {
         (lie_apart && aligned).then_some(Layout { bytes, frames, body })
     }
 
-    /// Bytes of the whole block.
+    /// Returns the bytes of the whole block.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Most frames.
+    /// Returns the maximum number of frames.
     #[inline]
     pub fn frames(&self) -> usize {
         self.frames
     }
 
-    /// Where the records begin.
+    /// Returns the offset of the records.
     #[inline]
     pub fn body(&self) -> usize {
         self.body
     }
 
-    /// A block of exactly `bytes` with as many descs as frames of 60 bytes fit; `None` unless that is a
-    /// multiple of 4096, at least [`Layout::LEAST`], and within the reach of offsets of 32 bits.
+    /// Returns the layout of a block of exactly `bytes` with enough descs for frames of 60 bytes; `None` unless that is
+    /// a multiple of 4096, at least [`Layout::LEAST`], and within the reach of 32-bit offsets.
     pub fn slot(bytes: usize) -> Option<Layout> {
         if bytes < Layout::LEAST || !bytes.is_multiple_of(Layout::ALIGN) || u32::try_from(bytes).is_err() {
             return None;
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_layout_that_cannot_be_is_none() {
         let Layout { bytes, frames, body } = Layout::slot(1 << 20).unwrap();
-        assert_eq!(Layout::told(bytes, frames, body), Layout::slot(1 << 20));
+        assert_eq!(Layout::declared(bytes, frames, body), Layout::slot(1 << 20));
         let least = body + RECORD_HEADER + MAX_FRAME + TAIL;
         for (bytes, frames, body) in [
             (64, 1 << 20, 0),
@@ -221,12 +221,12 @@ mod tests {
             (least / Layout::ALIGN * Layout::ALIGN, frames, body),
             (1 << 32, frames, body),
         ] {
-            assert_eq!(Layout::told(bytes, frames, body), None, "{bytes} {frames} {body}");
+            assert_eq!(Layout::declared(bytes, frames, body), None, "{bytes} {frames} {body}");
         }
     }
 
     #[test]
-    fn a_block_holds_what_was_asked_for() {
+    fn a_block_holds_what_was_requested() {
         let layout = Layout::of(1 << 20, 100).unwrap();
         assert!(layout.bytes - layout.body >= (1 << 20) + TAIL && layout.body >= Layout::DESCS + 3200);
         assert_eq!((Layout::of(5, 0), Layout::of(usize::MAX, 1), Layout::of(1, usize::MAX)), (None, None, None));

@@ -1,8 +1,8 @@
-//! Characters that are not what they seem where people read them.
+//! Text that is safe to show: quoting for shells, and characters that terminals do not display.
 
 use std::borrow::Cow;
 
-/// A word that a shell takes as it is.
+/// Quotes a word for a shell, if necessary.
 ///
 /// ```
 /// use linerate_burst::text::quoted;
@@ -16,9 +16,9 @@ pub fn quoted(word: &str) -> Cow<'_, str> {
     format!("'{}'", word.replace('\'', "'\\''")).into()
 }
 
-/// Whether a terminal would obey a character instead of showing it, or show what lies around it otherwise than it is:
-/// control characters (C0, DEL, C1), ends of lines and paragraphs, and those of the category Cf of Unicode 16, which
-/// among other things turn the direction of text.
+/// Returns whether a terminal would interpret a character instead of displaying it, or display its neighbours
+/// differently: control characters (C0, DEL, C1), line and paragraph separators, and category Cf of Unicode 16, which
+/// includes those that change the direction of text.
 pub fn is_unseen(character: char) -> bool {
     const FORMAT: [(u32, u32); 21] = [
         (0xad, 0xad),

@@ -1,4 +1,4 @@
-//! What [`helper`](crate::helper) is made of; `crates/burst/loom` has loom's in its place.
+//! Threads and atomics for [`helper`](crate::helper); `crates/burst/loom` replaces them by loom's.
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::AtomicU32;
@@ -7,12 +7,12 @@ pub(crate) use std::thread::{Thread, current, park, yield_now};
 
 use std::cell::UnsafeCell;
 
-/// How often the worker looks for work before it sleeps: some 50 us.
+/// Number of looks for work before the worker sleeps: about 50 us.
 pub(crate) const LOOKS: u32 = 2000;
-/// How often the caller looks for the end before it lets others run on its processor: the worker may be one of them.
+/// Number of looks for the end before the caller yields its processor, which the worker may be waiting for.
 pub(crate) const PATIENCE: u32 = 10_000;
 
-/// Memory that one side writes and the other reads, as they have agreed; loom's sees whether they keep to that.
+/// Memory that one side writes and the other reads, by agreement; loom's version verifies the agreement.
 pub(crate) struct Lent<T>(UnsafeCell<T>);
 
 impl<T> Lent<T> {
@@ -20,12 +20,12 @@ impl<T> Lent<T> {
         Lent(UnsafeCell::new(value))
     }
 
-    /// To be read.
+    /// Passes a pointer for reading.
     pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
-    /// To be written.
+    /// Passes a pointer for writing.
     pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         write(self.0.get())
     }

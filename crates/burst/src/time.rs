@@ -1,60 +1,59 @@
-//! UTC time in nanoseconds, and how far an input is complete.
+//! UTC time in nanoseconds, and the horizon of an input.
 
 use std::fmt;
 use std::time::Duration;
 
 /// A point in time: nanoseconds since 1970-01-01 00:00:00 UTC (the epoch of `CLOCK_REALTIME`).
 ///
-/// An unsigned 64-bit count reaches the year 2554. Times before the epoch cannot be represented;
-/// files that hold them are read as 0. Ports and pure stages never read a clock: they are given
-/// `now` as an argument.
+/// An unsigned 64-bit count reaches the year 2554. Times before the epoch cannot be represented; files that hold them
+/// are read as 0. Ports and pure stages never read a clock: `now` is an argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// The epoch itself; also "no time known".
+    /// The epoch; also "time unknown".
     pub const ZERO: Nanos = Nanos(0);
     /// Later than any frame.
     pub const MAX: Nanos = Nanos(u64::MAX);
 
-    /// From whole seconds and nanoseconds; saturates instead of wrapping.
+    /// Converts whole seconds and nanoseconds; saturates instead of wrapping.
     #[inline]
     pub fn from_parts(seconds: u64, nanos: u64) -> Self {
         Nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
     }
 
-    /// Whole seconds since the epoch.
+    /// Returns the whole seconds since the epoch.
     #[inline]
     pub fn seconds(self) -> u64 {
         self.0 / 1_000_000_000
     }
 
-    /// Nanoseconds within the second, 0 to 999,999,999.
+    /// Returns the nanoseconds within the second, 0 to 999,999,999.
     #[inline]
     pub fn subsec(self) -> u32 {
         (self.0 % 1_000_000_000) as u32
     }
 
-    /// This time moved forward, at most to [`Nanos::MAX`].
+    /// Returns this time plus `span`, at most [`Nanos::MAX`].
     #[inline]
     pub fn after(self, span: Duration) -> Self {
         Nanos(self.0.saturating_add(span_nanos(span)))
     }
 
-    /// This time moved back, at least to [`Nanos::ZERO`].
+    /// Returns this time minus `span`, at least [`Nanos::ZERO`].
     #[inline]
     pub fn before(self, span: Duration) -> Self {
         Nanos(self.0.saturating_sub(span_nanos(span)))
     }
 
-    /// This time moved by so many nanoseconds, within the range there is.
+    /// Returns this time plus a signed number of nanoseconds, saturating.
     #[inline]
     pub fn shifted(self, nanos: i64) -> Self {
         Nanos(self.0.saturating_add_signed(nanos))
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Returns the time elapsed since `earlier`; zero if `earlier` is later.
     #[inline]
     pub fn since(self, earlier: Nanos) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -66,23 +65,23 @@ fn span_nanos(span: Duration) -> u64 {
 }
 
 impl fmt::Display for Nanos {
-    /// Seconds with nine decimals, as `tshark -T fields -e frame.time_epoch` prints them.
+    /// Prints seconds with nine decimals, like `tshark -T fields -e frame.time_epoch`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}", self.seconds(), self.subsec())
     }
 }
 
-/// How far an input is complete, as said together with the frames it has ready.
+/// The watermark of an input, which it reports together with the frames that it has ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Horizon {
-    /// No frame still to come is older than this (one may be exactly as old).
+    /// No later frame of the input is older than this (one may be exactly as old).
     At(Nanos),
-    /// No frame is still to come.
+    /// The input has ended.
     Ended,
 }
 
 impl Horizon {
-    /// The time before which the input is complete; [`Nanos::MAX`] once it has ended.
+    /// Returns the time before which the input is complete; [`Nanos::MAX`] once it has ended.
     #[inline]
     pub fn time(self) -> Nanos {
         match self {

@@ -1,9 +1,9 @@
-//! Frames gathered from many lanes lie as if each had been pushed alone.
+//! Frames gathered from many lanes are laid out as if each had been pushed.
 
 use linerate_burst::{Block, Burst, Desc, Finish, Flags, Layout, Memory, Nanos, Pick, RECORD_HEADER, TAIL};
 use proptest::prelude::*;
 
-/// A frame as it is to be made: everything but its length and its time comes from `seed`.
+/// The recipe of a frame: everything but its length and its time comes from `seed`.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     length: usize,
@@ -19,7 +19,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// The memory of the lane, which ends with the [`TAIL`] bytes that have to be there, and its descs.
+    /// Returns the memory of the lane, which ends with the required [`TAIL`] bytes, and its descs.
     fn lay(&self) -> (Vec<u8>, Vec<Desc>) {
         let mut order: Vec<usize> = (0..self.frames.len()).collect();
         if self.scattered {
@@ -74,7 +74,7 @@ fn lane() -> impl Strategy<Value = Lane> {
     (frames, any::<bool>()).prop_map(|(frames, scattered)| Lane { frames, scattered })
 }
 
-/// Changes some frames, cuts some, leaves some out; what it says about a frame depends on the frame and its pick alone.
+/// Changes some frames, truncates some, omits some, depending only on the frame and its pick.
 struct Change;
 
 impl Finish for Change {
@@ -97,7 +97,7 @@ impl Finish for Change {
     }
 }
 
-/// What is left of a frame, by the same `finish`.
+/// Returns the part of a frame that the same `finish` keeps.
 fn finished<'a>(lanes: &[Burst<'a>], pick: Pick, finish: &mut impl Finish) -> Option<(Desc, &'a [u8])> {
     let lane = &lanes[pick.lane()];
     let (mut desc, frame) = (lane.descs()[pick.index()], lane.frame(pick.index()));
@@ -105,12 +105,12 @@ fn finished<'a>(lanes: &[Burst<'a>], pick: Pick, finish: &mut impl Finish) -> Op
     kept.then(|| (desc, &frame[..frame.len().min(desc.captured as usize)]))
 }
 
-/// What the first block is, and all that follow it.
+/// The sizes of the first block, and of all that follow it.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     /// Descs.
     frames: usize,
-    /// So many of the next picks fit, and so many bytes more or less.
+    /// Room for this many of the next picks, plus or minus some bytes.
     picks: usize,
     more: isize,
 }

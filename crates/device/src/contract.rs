@@ -1,8 +1,8 @@
-//! What a device does for frames, whatever it is.
+//! The interface of devices that hold frames.
 //!
-//! A device has memory that the host does not reach, and a queue. Work is put into the queue, done in order, some time later; each
-//! piece of work has a [`Ticket`], and once a ticket is reached all work up to it is done. What the device reads belongs to it
-//! meanwhile: a [`Batch`] is handed over, and comes back ([`Device::returned`]).
+//! A device has memory that the host does not reach, and a queue. Work is queued and done in order, some time later;
+//! each piece of work has a [`Ticket`], and once a ticket is reached all work up to it is done. Memory that the device
+//! reads belongs to it until then: a [`Batch`] is handed over, and returned ([`Device::returned`]).
 
 use crate::form::Form;
 use crate::list::BadList;
@@ -11,23 +11,23 @@ use linerate_receive::frames::Batch;
 use std::fmt;
 use std::ops::Range;
 
-/// How bytes come to frames of a device.
+/// The route of bytes to the frames of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Route {
-    /// The processor puts them to their place in frames of the host, and finished frames are copied.
+    /// The CPU places bytes in frames of the host, and finished frames are copied.
     Copy,
-    /// Blocks are copied as they lie, and the device puts bytes to their place by a list.
+    /// Whole blocks are copied, and the device places their bytes by a list.
     Place,
-    /// The device reads them where they lie in memory of the host, by a list, and puts them to their place; blocks in memory that it
-    /// cannot read as for [`Route::Place`].
+    /// The device reads bytes from host memory, by a list, and places them; blocks in memory that it cannot read are
+    /// handled as by [`Route::Place`].
     Gather,
 }
 
 impl Route {
-    /// All of them.
+    /// All routes.
     pub const ALL: [Route; 3] = [Route::Copy, Route::Place, Route::Gather];
 
-    /// As users write it.
+    /// Returns the name in options.
     pub fn name(self) -> &'static str {
         match self {
             Route::Copy => "copy",
@@ -36,7 +36,7 @@ impl Route {
         }
     }
 
-    /// The one of this name.
+    /// Returns the route of this name.
     pub fn named(name: &str) -> Option<Route> {
         Route::ALL.into_iter().find(|route| route.name() == name)
     }
@@ -48,63 +48,65 @@ impl fmt::Display for Route {
     }
 }
 
-/// A piece of work, by the order in which they were queued, from 1 on.
+/// A piece of work, numbered in the order of queueing, from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// What a device is.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// As users write it: `cpu`, `cuda:0`.
+    /// Name in options: `cpu`, `cuda:0`.
     pub name: String,
-    /// What it calls itself.
+    /// Model name reported by the device.
     pub model: String,
-    /// Bytes of memory it has.
+    /// Bytes of memory.
     pub memory: u64,
-    /// Its number as DLPack counts devices of its kind.
+    /// Device number in DLPack.
     pub number: i32,
-    /// Whether it is a GPU of CUDA.
+    /// True for a CUDA GPU.
     pub is_cuda: bool,
 }
 
-/// The frames of a device.
+/// Number, size and format of the frames of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How many.
+    /// Number of frames.
     pub frames: u32,
-    /// Bytes of a stream in each.
+    /// Bytes of a stream per frame.
     pub bytes: usize,
-    /// What they become there.
+    /// Format of the bytes on the device.
     pub form: Form,
-    /// Bytes of a stream to a bit of the bitmap.
+    /// Bytes of a stream per bit of the bitmap.
     pub granule: usize,
 }
 
 impl Shape {
-    /// Bytes of device memory from one frame to the next.
+    /// Returns the bytes of device memory from one frame to the next.
     pub fn stride(&self) -> usize {
         self.form.bytes(self.bytes).next_multiple_of(4096)
     }
 
-    /// Bits of the bitmap of a frame.
+    /// Returns the number of bits in the bitmap of a frame.
     pub fn granules(&self) -> usize {
         self.bytes.div_ceil(self.granule)
     }
 
-    /// Bytes of device memory for all frames, and for what is counted beside them.
+    /// Returns the bytes of device memory for all frames, including their counts.
     pub fn memory(&self) -> usize {
         (self.stride() + self.granules() * 4) * self.frames as usize
     }
 
-    /// Whether there can be such frames.
+    /// Checks that such frames are possible.
     ///
     /// # Errors
-    /// If they are none, too many, or cut samples.
+    /// If there are none, too many, or if they would split samples.
     pub fn check(&self) -> Result<(), DeviceError> {
         let most = 1 << 44;
         let fits = (1..=64 << 30).contains(&self.bytes) && self.granule > 0 && self.granule <= u32::MAX as usize;
         if !fits || self.frames == 0 || self.bytes.saturating_mul(4).saturating_mul(self.frames as usize) > most {
-            return Err(DeviceError::Shape("frames of 1 byte to 64 GiB, at least one, and at most 4 TiB in all"));
+            return Err(DeviceError::Shape(
+                "invalid frames; expected at least one, of 1 byte to 64 GiB, and at most 4 TiB in total",
+            ));
         }
         match self.bytes.is_multiple_of(self.form.sample()) {
             true => Ok(()),
@@ -113,160 +115,162 @@ impl Shape {
     }
 }
 
-/// What a device found in a frame.
+/// Result of examining a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Examined {
-    /// Which frame.
+    /// The frame.
     pub frame: u32,
-    /// The CRC-32C of its bytes as they lie in device memory.
+    /// The CRC-32C of its bytes in device memory.
     pub crc32c: u32,
-    /// Which parts of it came, a bit for each, as [`Presence`](linerate_receive::frames::Presence) has them.
+    /// A bit for each of its parts that is complete, as in [`Presence`](linerate_receive::frames::Presence).
     pub presence: Vec<u64>,
 }
 
-/// Where a frame lies, for others.
+/// Location of a frame, for other users of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// What another process opens by `cuIpcOpenMemHandle`: the memory of all frames. `None` of a device that has no such thing.
+    /// Handle of the memory of all frames, which another process opens with `cuIpcOpenMemHandle`; `None` if the device
+    /// has no such handles.
     pub handle: Option<[u8; 64]>,
-    /// Where in that memory the frame begins.
+    /// Offset of the frame in that memory.
     pub offset: u64,
-    /// Its address on the device, in this process. Nothing of the host's.
+    /// Its address on the device, in this process. It is not a host address.
     pub address: u64,
-    /// Bytes of it.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// A device does not do what it is to.
+/// A failure of a device, or an operation that it rejects.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// No driver.
-    #[error("no CUDA device: {0}; --to device:cpu does the same on the processor, to try it")]
+    /// The driver is missing or too old.
+    #[error("no CUDA device: {0}; use --to device:cpu to try it on the CPU")]
     NoDriver(String),
-    /// No device of this number.
-    #[error("no CUDA device {0}: this machine has {1} (from 0 on)")]
+    /// The device number does not exist.
+    #[error("no CUDA device {0}: this machine has {1}, numbered from 0")]
     NoDevice(u32, u32),
-    /// Frames that cannot be.
+    /// The frames are impossible.
     #[error("{0}")]
     Shape(&'static str),
-    /// Less memory than asked for.
-    #[error("{name}: {wanted} bytes of frames, and {free} are free there: take fewer frames, or smaller ones")]
+    /// There is too little memory.
+    #[error("{name}: frames need {wanted} bytes and {free} are free; use fewer or smaller frames")]
     Memory {
-        /// Of which device.
+        /// The device.
         name: String,
-        /// Bytes asked for.
+        /// Bytes requested.
         wanted: u64,
-        /// Bytes there.
+        /// Bytes free.
         free: u64,
     },
-    /// A list that would write elsewhere. Nothing of it was done.
-    #[error("a list of places was refused: {0}")]
+    /// The list would write outside of frames. Nothing of it was done.
+    #[error("invalid placement list: {0}")]
     List(#[from] BadList),
-    /// The device failed; nothing it holds can be relied on.
+    /// The device failed; its contents are unreliable.
     #[error("{name}: {what}: {why}")]
     Failed {
-        /// Which device.
+        /// The device.
         name: String,
-        /// What it was to do.
+        /// The failed operation.
         what: &'static str,
-        /// What it said.
+        /// The driver's message.
         why: String,
     },
-    /// What lies on the device is not what was sent there.
-    #[error(
-        "{name}: frame {id} has {found} there, not {wanted}: the memory of the device or the way to it is not sound"
-    )]
+    /// The contents of the device differ from those sent.
+    #[error("{name}: frame {id} has {found} instead of {wanted}: the device memory or the path to it is faulty")]
     Differs {
-        /// Which device.
+        /// The device.
         name: String,
-        /// The running number of the frame.
+        /// Sequence number of the frame.
         id: u64,
-        /// What is there.
+        /// Contents found.
         found: String,
-        /// What is to be there.
+        /// Contents expected.
         wanted: String,
     },
-    /// This device cannot do that.
+    /// The device does not support the operation.
     #[error("{0}")]
     Cannot(&'static str),
 }
 
-/// A device. Errors are for good: after one it does nothing more, but gives back what it was handed.
+/// A device. Errors are permanent: after one it does no more work, but returns the batches that it holds.
 pub trait Device: Send {
-    /// What it is.
+    /// Returns its properties.
     fn facts(&self) -> &Facts;
 
-    /// Takes memory for frames, all bytes zero. Once.
+    /// Allocates memory for frames, all zero. May be called once.
     ///
     /// # Errors
-    /// If there can be no such frames, or there is not as much memory.
+    /// If the frames are impossible, or there is too little memory.
     fn allocate(&mut self, shape: Shape) -> Result<(), DeviceError>;
 
-    /// Memory of the host that the device reads fastest, from a multiple of 4096 on.
+    /// Allocates the kind of host memory that the device reads fastest, aligned to 4096.
     ///
     /// # Errors
-    /// If there is no such memory.
+    /// If there is too little memory.
     fn block(&mut self, bytes: usize) -> Result<Piece, DeviceError>;
 
-    /// Memory that is there already, such as a block of a ring or the region of a port: the same piece, which the device reads as fast
-    /// as a [block](Device::block) of its own as long as it lives. Its pages stay in memory meanwhile.
+    /// Registers existing memory, such as a block of a ring or the region of a port. Returns the same piece, which the
+    /// device reads as fast as its own [block](Device::block)s while it lives. Its pages are locked in memory until
+    /// then.
     ///
     /// # Errors
-    /// If the driver does not take it: pages of some devices, memory that is only to be read where the GPU can write alone, or that
-    /// was registered before.
+    /// If the driver rejects it: pages of some devices, read-only memory if the GPU only takes writable memory, or
+    /// memory that was registered before.
     fn register(&mut self, piece: Piece) -> Result<Piece, DeviceError>;
 
-    /// Makes bytes of a frame zero.
+    /// Zeroes bytes of a frame.
     ///
     /// # Errors
-    /// If the range is outside the frame.
+    /// If the range exceeds the frame.
     fn clear(&mut self, frame: u32, range: Range<usize>) -> Result<Ticket, DeviceError>;
 
-    /// Copies bytes to a frame as they are; returns once `from` is needed no more. They count as there only when [marked](Device::mark).
+    /// Copies bytes to a frame unchanged; returns once `from` may be reused. They count as present only when
+    /// [marked](Device::mark).
     ///
     /// # Errors
-    /// If they end outside the frame, or bytes are to be converted.
+    /// If they exceed the frame, or bytes must be converted.
     fn copy(&mut self, from: &[u8], frame: u32, at: usize) -> Result<Ticket, DeviceError>;
 
-    /// Counts bytes as there: ranges that do not overlap with each other or others.
+    /// Marks bytes as present: ranges that overlap neither each other nor marked ones.
     ///
     /// # Errors
-    /// If they are outside the frame.
+    /// If they exceed the frame.
     fn mark(&mut self, frame: u32, ranges: &[Range<u64>]) -> Result<Ticket, DeviceError>;
 
-    /// Puts the bytes of a block to their places, which it then counts as there; [`Route::Copy`] does as [`Route::Place`]. The
-    /// batch comes back by [`Device::returned`], also after an error. Overlaps are looked for by who makes lists
+    /// Places the bytes of a block and marks them as present; [`Route::Copy`] acts like [`Route::Place`].
+    /// [`Device::returned`] returns the batch, even after an error. The maker of a list prevents overlaps
     /// ([`Guard`](crate::list::Guard)).
     ///
     /// # Errors
-    /// If a place is outside its frame, or bytes are outside the block: nothing is done then.
+    /// If an entry exceeds its frame or the block: then nothing is done.
     fn place(&mut self, batch: Batch, route: Route) -> Result<Ticket, DeviceError>;
 
-    /// Forgets what came of a frame: it is used for another one, unexamined. Numbers are zero again.
+    /// Resets a frame that is reused without having been examined: converted numbers are zeroed.
     ///
     /// # Errors
-    /// If there is no such frame.
+    /// If the frame does not exist.
     fn forget(&mut self, frame: u32) -> Result<Ticket, DeviceError>;
 
-    /// Finds out the CRC-32C of a frame that ends with byte `len` of a stream, and which parts of it came, and forgets the latter.
+    /// Computes the CRC-32C of a frame that ends with byte `len` of a stream, and determines its complete parts; resets
+    /// the latter.
     ///
     /// # Errors
-    /// If it is longer than its memory.
+    /// If it exceeds the frame's memory.
     fn examine(&mut self, frame: u32, len: usize) -> Result<Ticket, DeviceError>;
 
-    /// What was found, in the order in which it was asked for.
+    /// Returns the next result, in the order of the requests.
     fn examined(&mut self) -> Option<Examined>;
 
-    /// Copies bytes of a frame back, from `at` on, once all work before is done. Waits.
+    /// Copies bytes of a frame to the host, from `at` on, after all previous work. Blocks.
     ///
     /// # Errors
-    /// If they are outside the frame.
+    /// If they exceed the frame.
     fn fetch(&mut self, frame: u32, at: usize, to: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// The same, to memory of their own.
+    /// Copies bytes of a frame to a new vector. Blocks.
     ///
     /// # Errors
-    /// If they are outside the frame, of which nobody has more than [`Exported::bytes`].
+    /// If they exceed [`Exported::bytes`].
     fn read(&mut self, frame: u32, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
         if range.end as u64 > self.export(frame)?.bytes || range.start > range.end {
             return Err(DeviceError::List(BadList::Place(0)));
@@ -275,24 +279,24 @@ pub trait Device: Send {
         self.fetch(frame, range.start, &mut bytes).map(|()| bytes)
     }
 
-    /// How far it is.
+    /// Returns the last ticket whose work is done.
     ///
     /// # Errors
-    /// If it failed.
+    /// If the device failed.
     fn reached(&mut self) -> Result<Ticket, DeviceError>;
 
-    /// Waits until it is as far.
+    /// Waits until the work of a ticket is done.
     ///
     /// # Errors
-    /// If it failed.
+    /// If the device failed.
     fn wait(&mut self, ticket: Ticket) -> Result<(), DeviceError>;
 
-    /// A batch that it needs no more.
+    /// Returns a batch that the device no longer needs.
     fn returned(&mut self) -> Option<Batch>;
 
-    /// Where a frame lies.
+    /// Returns the location of a frame.
     ///
     /// # Errors
-    /// If there is no such frame.
+    /// If the frame does not exist.
     fn export(&mut self, frame: u32) -> Result<Exported, DeviceError>;
 }

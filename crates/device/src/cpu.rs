@@ -1,8 +1,8 @@
-//! The device that is a processor: what kernels have to agree with, and what everything can be tried on.
+//! A CPU thread as a device: the reference for the GPU kernels, and a device for tests on any machine.
 //!
-//! It behaves as a GPU does. Its memory belongs to a thread, and nobody else has a reference to it; work waits in a queue and is done
-//! some time after it was asked for; batches come back when they are done with; it fails when its seed says so, and stays failed.
-//! The thread begins with the first work: it has the rights that the program has then.
+//! It behaves like a GPU. Its memory belongs to a thread and is not accessible to others; work waits in a queue and is
+//! done some time after it was requested; batches are returned when they are done; it fails when its seed determines
+//! so, and stays failed. The thread starts with the first work: it has the privileges that the program has then.
 
 mod core;
 
@@ -20,16 +20,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How it behaves.
+/// Configuration of a CPU device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuConfig {
-    /// Bytes of frames it has room for.
+    /// Bytes of memory for frames.
     pub memory: u64,
-    /// What is drawn is drawn from this.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// One piece of work of so many fails.
+    /// Fails one piece of work in this many, at random.
     pub fail_one_in: Option<u64>,
-    /// Each piece of work waits as long as this at most.
+    /// Maximum random delay of each piece of work.
     pub delay: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Default for CpuConfig {
     }
 }
 
-/// A device whose work a thread does.
+/// A device whose work is done by a thread.
 #[derive(Debug)]
 pub struct Cpu {
     facts: Facts,
@@ -57,7 +57,7 @@ struct Shared {
     news: Condvar,
 }
 
-/// What the thread has done.
+/// Results of the thread.
 #[derive(Debug, Default)]
 struct Done {
     reached: u64,
@@ -65,7 +65,7 @@ struct Done {
     is_over: bool,
     returned: VecDeque<Batch>,
     examined: VecDeque<Examined>,
-    /// Memory of copies that were done.
+    /// Buffers of finished copies.
     spare: Vec<Vec<u8>>,
 }
 
@@ -83,11 +83,11 @@ enum Work {
 const NAME: &str = "cpu";
 
 impl Cpu {
-    /// One without frames.
+    /// Opens a device, without frames.
     pub fn open(config: CpuConfig) -> Cpu {
         let facts = Facts {
             name: NAME.to_owned(),
-            model: "a thread of this program".to_owned(),
+            model: "CPU thread".to_owned(),
             memory: config.memory,
             number: 0,
             is_cuda: false,
@@ -101,7 +101,7 @@ impl Cpu {
         let thread = Builder::new()
             .name("device".to_owned())
             .spawn(move || Core::new(config, shape).run(&work, &shared))
-            .map_err(|error| failed("its thread", error))?;
+            .map_err(|error| failed("thread", error))?;
         (self.queue, self.thread) = (Some(queue), Some(thread));
         Ok(())
     }
@@ -123,10 +123,10 @@ impl Cpu {
     }
 
     fn shape(&self) -> Result<Shape, DeviceError> {
-        self.shape.ok_or(DeviceError::Cannot("frames are asked for before anything is done with them"))
+        self.shape.ok_or(DeviceError::Cannot("no frames allocated; allocate frames first"))
     }
 
-    /// Refuses what is outside a frame, in bytes of device memory.
+    /// Checks that a range is inside a frame, in bytes of device memory.
     fn inside(&self, frame: u32, range: &Range<usize>) -> Result<Shape, DeviceError> {
         let shape = self.shape()?;
         let raw = Shape { bytes: shape.form.bytes(shape.bytes), ..shape };
@@ -143,23 +143,23 @@ impl Device for Cpu {
     fn allocate(&mut self, shape: Shape) -> Result<(), DeviceError> {
         shape.check()?;
         if self.shape.is_some() {
-            return Err(DeviceError::Cannot("a device has frames once"));
+            return Err(DeviceError::Cannot("frames are already allocated"));
         }
-        let none = DeviceError::Memory {
+        let too_little = DeviceError::Memory {
             name: self.facts.name.clone(),
             wanted: shape.memory() as u64,
             free: self.config.memory,
         };
         if shape.memory() as u64 > self.config.memory || Vec::<u8>::new().try_reserve_exact(shape.memory()).is_err() {
-            return Err(none);
+            return Err(too_little);
         }
         self.shape = Some(shape);
         Ok(())
     }
 
     fn block(&mut self, bytes: usize) -> Result<Piece, DeviceError> {
-        let none = || DeviceError::Memory { name: "the host".to_owned(), wanted: bytes as u64, free: 0 };
-        Vec::<u8>::new().try_reserve_exact(bytes + 4096).map_err(|_| none())?;
+        let too_little = || DeviceError::Memory { name: "the host".to_owned(), wanted: bytes as u64, free: 0 };
+        Vec::<u8>::new().try_reserve_exact(bytes + 4096).map_err(|_| too_little())?;
         let mut room = resident(bytes + 4096);
         room.resize(bytes + 4096, 0);
         let start = room.as_ptr().align_offset(4096).min(4096);
@@ -178,9 +178,7 @@ impl Device for Cpu {
     fn copy(&mut self, from: &[u8], frame: u32, at: usize) -> Result<Ticket, DeviceError> {
         let shape = self.inside(frame, &(at..at.saturating_add(from.len())))?;
         if shape.form != Form::Raw {
-            return Err(DeviceError::Cannot(
-                "bytes that are copied as they are become no numbers: place them by a list",
-            ));
+            return Err(DeviceError::Cannot("copied bytes cannot be converted; place them by a list"));
         }
         let mut bytes = self.shared.lock().spare.pop().unwrap_or_default();
         bytes.clear();
@@ -223,7 +221,7 @@ impl Device for Cpu {
         let (back, bytes) = mpsc::channel();
         let ticket = self.put(Work::Read(frame, range, back))?;
         self.wait(ticket)?;
-        to.copy_from_slice(&bytes.recv().map_err(|_| failed("reading", "nothing came back"))?);
+        to.copy_from_slice(&bytes.recv().map_err(|_| failed("reading", "no data returned"))?);
         Ok(())
     }
 
@@ -258,7 +256,7 @@ impl Device for Cpu {
 impl Drop for Cpu {
     fn drop(&mut self) {
         self.queue = None;
-        // What it died of was said by what it did not do.
+        // A panic of the thread was reported by the work that failed.
         self.thread.take().map(JoinHandle::join);
     }
 }
@@ -274,5 +272,5 @@ fn failed(what: &'static str, why: impl ToString) -> DeviceError {
 }
 
 fn gone() -> DeviceError {
-    failed("its queue", "nobody works on it any more")
+    failed("queue", "the thread has ended")
 }

@@ -1,10 +1,10 @@
-//! GPUs of NVIDIA.
+//! NVIDIA GPUs.
 //!
-//! There are two queues: blocks are copied in one, everything else is done in the other, which waits for a block before it places its
-//! bytes. So the next block is on the bus while the one before is placed. A block that finds nothing under way is copied in the second,
-//! since one queue waiting for the other takes time. Lists and results are memory of the host that kernels reach over the bus: a copy of a
-//! few KiB is as long under way as one of 100. Each piece of work has an event; what it needs of the host is kept beside it until the
-//! event was seen.
+//! There are two queues: blocks are copied in one, everything else is done in the other, which waits for a block before
+//! it places its bytes. So the next block is on the bus while the one before is placed. A block that finds no pending
+//! work is copied in the second queue, since one queue waiting for the other takes time. Lists and results are host
+//! memory that kernels access over the bus: a copy of a few KiB takes as long as one of 100. Each piece of work has an
+//! event; the host data that it needs is kept with it until the event was seen.
 //!
 //! Unsafe because work reads and writes memory after the call that queued it.
 #![allow(unsafe_code)]
@@ -27,20 +27,21 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The kernels, ended by 0.
+/// The kernels, terminated by 0.
 const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
 
-/// Bytes that a warp places: 16 words for each of its threads. A block of 2 MiB that came in order is work for a thousand warps.
+/// Bytes that a warp places: 16 words for each of its threads. A block of 2 MiB that arrived in order is work for a
+/// thousand warps.
 const PIECE: u32 = 2048;
 
-/// A GPU. Fields are dropped in their order: queues first, which are waited for.
+/// A GPU. Fields are dropped in order: queues first, which wait for their work.
 #[derive(Debug)]
 pub struct Cuda {
     blocks: Stream,
     work: Stream,
     pending: VecDeque<Pending>,
     frames: Option<Frames>,
-    /// Rooms for lists and blocks that no work needs.
+    /// Buffers for lists and blocks that are not in use.
     rooms: Vec<Room>,
     events: Vec<Event>,
     kernels: Kernels,
@@ -54,15 +55,15 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Starts to use the GPU of this number; loads the driver.
+    /// Opens the GPU of this number; loads the driver.
     ///
     /// # Errors
-    /// If there is no driver, or no such GPU.
+    /// If no usable driver is found, or the GPU does not exist.
     pub fn open(number: u32) -> Result<Cuda, DeviceError> {
         let context = Context::open(number)?;
         context.bind()?;
-        let ptx =
-            CStr::from_bytes_with_nul(PTX.as_bytes()).map_err(|_| DeviceError::Cannot("the kernels are no text"))?;
+        let ptx = CStr::from_bytes_with_nul(PTX.as_bytes())
+            .map_err(|_| DeviceError::Cannot("the kernels are not a NUL-terminated text"))?;
         let names = [c"linerate_place", c"linerate_examine", c"linerate_report"];
         let [place, examine, report] = kernels(&context, ptx, names)?;
         let facts = Facts {
@@ -90,17 +91,17 @@ impl Cuda {
         })
     }
 
-    /// Before any work: not after a failure, and for this GPU.
+    /// Prepares for work: checks for an earlier failure, and selects this GPU.
     fn ready(&self) -> Result<(), DeviceError> {
         self.failed.clone().map_or(Ok(()), Err)?;
         self.context.bind()
     }
 
     fn frames(&self) -> Result<&Frames, DeviceError> {
-        self.frames.as_ref().ok_or(DeviceError::Cannot("frames are asked for before anything is done with them"))
+        self.frames.as_ref().ok_or(DeviceError::Cannot("no frames allocated; allocate frames first"))
     }
 
-    /// Refuses what is outside a frame, in bytes of device memory; where in that its first byte is.
+    /// Checks that a range is inside a frame, in bytes of device memory; returns the offset of its first byte.
     fn inside(&self, frame: u32, range: &Range<usize>) -> Result<usize, DeviceError> {
         let shape = self.frames()?.shape;
         let raw = Shape { bytes: shape.form.bytes(shape.bytes), ..shape };
@@ -118,7 +119,7 @@ impl Device for Cuda {
         shape.check()?;
         self.ready()?;
         if self.frames.is_some() {
-            return Err(DeviceError::Cannot("a device has frames once"));
+            return Err(DeviceError::Cannot("frames are already allocated"));
         }
         let free = self.context.free()?;
         if shape.memory() as u64 > free {
@@ -128,7 +129,7 @@ impl Device for Cuda {
         let words = |words: &[u32]| {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let there = memory(bytes.len())?;
-            // SAFETY: waited for in the next line.
+            // SAFETY: completed in the next line.
             unsafe { self.work.send(&bytes, &there, 0) }?;
             self.work.finish().map(|()| there)
         };
@@ -172,11 +173,9 @@ impl Device for Cuda {
         self.ready()?;
         let to = self.inside(frame, &(at..at.saturating_add(from.len())))?;
         if self.frames()?.shape.form != Form::Raw {
-            return Err(DeviceError::Cannot(
-                "bytes that are copied as they are become no numbers: place them by a list",
-            ));
+            return Err(DeviceError::Cannot("copied bytes cannot be converted; place them by a list"));
         }
-        // SAFETY: waited for below, whatever happens in between.
+        // SAFETY: completed below in any case.
         let result = unsafe { self.work.send(from, &self.frames()?.memory, to) };
         let ticket = self.plain(result);
         let through = self.work.finish();
@@ -187,7 +186,7 @@ impl Device for Cuda {
     fn mark(&mut self, frame: u32, ranges: &[Range<u64>]) -> Result<Ticket, DeviceError> {
         self.ready()?;
         check_ranges(frame, ranges, &self.frames()?.shape)?;
-        // A range may be longer than an entry can be.
+        // A range may exceed the maximum length of an entry.
         let longest = 1 << 31;
         let pieces = ranges.iter().flat_map(|range| {
             let starts = (range.start..range.end).step_by(longest as usize);
@@ -223,7 +222,7 @@ impl Device for Cuda {
     fn examine(&mut self, frame: u32, len: usize) -> Result<Ticket, DeviceError> {
         self.ready()?;
         check_ranges(frame, std::slice::from_ref(&(0..len as u64)), &self.frames()?.shape)?;
-        // What is found of a frame has one place.
+        // A frame has room for one result.
         if let Some(before) = self.pending.iter().rfind(|one| one.examines.is_some_and(|(other, _)| other == frame)) {
             let before = Ticket(before.ticket);
             self.wait(before)?;
@@ -242,7 +241,7 @@ impl Device for Cuda {
     fn fetch(&mut self, frame: u32, at: usize, to: &mut [u8]) -> Result<(), DeviceError> {
         self.ready()?;
         let at = self.inside(frame, &(at..at.saturating_add(to.len())))?;
-        // SAFETY: waited for below, whatever happens in between.
+        // SAFETY: completed below in any case.
         let fetched = unsafe { self.work.fetch(&self.frames()?.memory, at, to) };
         let through = self.work.finish();
         self.sticky(fetched.and(through))
@@ -258,7 +257,7 @@ impl Device for Cuda {
         self.ready()?;
         while self.reached < ticket.0 {
             let Some(first) = self.pending.front() else {
-                return Err(DeviceError::Cannot("nothing was queued that has this ticket"));
+                return Err(DeviceError::Cannot("no queued work has this ticket"));
             };
             let done = first.event.wait();
             self.sticky(done)?;
@@ -268,7 +267,7 @@ impl Device for Cuda {
     }
 
     fn returned(&mut self) -> Option<Batch> {
-        // A failure is said by who waits; then nothing is done any more, and all of it comes back.
+        // The waiting caller reports a failure; after it no work is done, and all batches are returned.
         if self.ready().and_then(|()| self.poll()).is_err() && self.failed.is_some() {
             let _ = self.context.bind().and_then(|()| self.blocks.finish()).and(self.work.finish());
             self.returned.extend(self.pending.drain(..).filter_map(|pending| pending.batch));

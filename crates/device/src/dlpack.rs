@@ -1,11 +1,11 @@
-//! Frames as tensors of PyTorch, CuPy, JAX and others, without a copy: DLPack's `DLManagedTensor` (dmlc/dlpack, `dlpack.h`, ABI
-//! version 0, which all of them take).
+//! Frames as tensors of PyTorch, CuPy, JAX and others, without a copy: DLPack's `DLManagedTensor` (dmlc/dlpack,
+//! `dlpack.h`, ABI version 0, which all of them accept).
 //!
-//! The frame stays as it is from [`tensor`] until the tensor is deleted by whoever took it: its stream waits meanwhile. The tensor has
-//! to be deleted before the device is closed. In Python, `torch.from_dlpack` takes a `PyCapsule` of the name `dltensor` around the
-//! pointer that [`Tensor::into_raw`] gives.
+//! The frame does not change from [`tensor`] until the consumer deletes the tensor: its stream waits until then. The
+//! tensor must be deleted before the device is closed. In Python, `torch.from_dlpack` takes a `PyCapsule` with the name
+//! `dltensor` around the pointer that [`Tensor::into_raw`] returns.
 //!
-//! Unsafe because others call back to delete it.
+//! Unsafe because consumers call back to delete it.
 #![allow(unsafe_code)]
 
 use crate::contract::DeviceError;
@@ -15,25 +15,25 @@ use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-/// Which device (`DLDevice`).
+/// A device (`DLDevice`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DlDevice {
     /// 2 for CUDA (`kDLCUDA`).
     pub kind: i32,
-    /// Which of these.
+    /// Number of the device.
     pub number: i32,
 }
 
-/// What an element is (`DLDataType`).
+/// Type of an element (`DLDataType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DlType {
-    /// 1 for unsigned numbers, 2 for floating point.
+    /// 1 for unsigned integers, 2 for floating point.
     pub code: u8,
-    /// Bits of one.
+    /// Bits per element.
     pub bits: u8,
-    /// 1.
+    /// Always 1.
     pub lanes: u16,
 }
 
@@ -41,42 +41,42 @@ pub struct DlType {
 #[derive(Debug)]
 #[repr(C)]
 pub struct DlTensor {
-    /// Their address on the device.
+    /// Address of the elements on the device.
     pub data: *mut c_void,
-    /// Which one.
+    /// The device.
     pub device: DlDevice,
-    /// Dimensions: 1.
+    /// Number of dimensions: 1.
     pub dimensions: i32,
-    /// What an element is.
+    /// Type of the elements.
     pub element: DlType,
-    /// How many there are.
+    /// Number of elements.
     pub shape: *mut i64,
-    /// None: they lie one behind the other.
+    /// Null: elements are contiguous.
     pub strides: *mut i64,
-    /// From `data` to the first: 0.
+    /// Offset from `data` to the first element: 0.
     pub byte_offset: u64,
 }
 
-/// A tensor that somebody takes over (`DLManagedTensor`).
+/// A tensor to hand over (`DLManagedTensor`).
 #[derive(Debug)]
 #[repr(C)]
 pub struct DlManagedTensor {
     /// The elements.
     pub tensor: DlTensor,
-    /// Ours.
+    /// Private data of this module.
     pub context: *mut c_void,
-    /// Called once by whoever took it, with a pointer to this.
+    /// Called once by the consumer, with a pointer to this.
     pub deleter: Option<unsafe extern "C" fn(*mut DlManagedTensor)>,
 }
 
-/// What a tensor is freed with.
+/// The allocation of a tensor.
 struct Whole {
     managed: DlManagedTensor,
     shape: [i64; 1],
     _hold: Arc<()>,
 }
 
-/// A frame as a tensor that nobody has taken over yet.
+/// A frame as a tensor that was not handed over yet.
 #[derive(Debug)]
 pub struct Tensor(NonNull<DlManagedTensor>);
 
@@ -85,13 +85,13 @@ const CUDA: i32 = 2;
 const UINT: u8 = 1;
 const FLOAT: u8 = 2;
 
-/// A frame as a tensor: bytes, or numbers if they were converted.
+/// Returns a frame as a tensor: of bytes, or of numbers if they were converted.
 ///
 /// # Errors
-/// If the frame is on a device that others do not reach.
+/// If other programs cannot access the memory of the device.
 pub fn tensor(placed: &Placed<'_>, form: Form) -> Result<Tensor, DeviceError> {
     if !placed.facts.is_cuda {
-        return Err(DeviceError::Cannot("memory of this device is reached by nobody: tensors are for GPUs"));
+        return Err(DeviceError::Cannot("memory of this device is not accessible; tensors need a GPU"));
     }
     let device = DlDevice { kind: CUDA, number: placed.facts.number };
     Ok(Tensor::of(placed.at.address, placed.bytes, device, form, Arc::clone(&placed.hold)))
@@ -101,7 +101,7 @@ impl Tensor {
     fn of(address: u64, bytes: u64, device: DlDevice, form: Form, hold: Arc<()>) -> Tensor {
         let (code, size) = if form == Form::Raw { (UINT, 1) } else { (FLOAT, 4) };
         let tensor = DlTensor {
-            // An address of the device: nobody here goes there.
+            // An address of the device, never dereferenced here.
             data: std::ptr::without_provenance_mut(address as usize),
             device,
             dimensions: 1,
@@ -113,7 +113,7 @@ impl Tensor {
         let managed = DlManagedTensor { tensor, context: null_mut(), deleter: Some(delete) };
         let whole = Box::new(Whole { managed, shape: [(bytes / u64::from(size)) as i64], _hold: hold });
         let whole = Box::into_raw(whole);
-        // SAFETY: the box was just made and has one owner; its parts stay where they are until `delete`.
+        // SAFETY: the box was just made and has one owner; its parts do not move until `delete`.
         unsafe {
             (*whole).managed.tensor.shape = (&raw mut (*whole).shape).cast();
             (*whole).managed.context = whole.cast();
@@ -121,13 +121,13 @@ impl Tensor {
         }
     }
 
-    /// What it says.
+    /// Returns the contents of the tensor.
     pub fn about(&self) -> &DlTensor {
-        // SAFETY: it lives until this value is dropped or given away.
+        // SAFETY: it lives until this value is dropped or handed over.
         unsafe { &self.0.as_ref().tensor }
     }
 
-    /// Gives it away: whoever takes it calls its deleter once.
+    /// Hands the tensor over: the consumer calls its deleter once.
     pub fn into_raw(self) -> *mut DlManagedTensor {
         let raw = self.0.as_ptr();
         std::mem::forget(self);
@@ -137,21 +137,21 @@ impl Tensor {
 
 impl Drop for Tensor {
     fn drop(&mut self) {
-        // SAFETY: it was given to nobody else, so it is deleted once.
+        // SAFETY: it was not handed over, so it is deleted once.
         unsafe { delete(self.0.as_ptr()) };
     }
 }
 
-/// The deleter.
+/// Frees a tensor: the deleter that consumers call.
 ///
 /// # Safety
-/// `managed` came from [`Tensor::into_raw`], and is used no more.
+/// `managed` comes from [`Tensor::into_raw`], and is not used afterwards.
 unsafe extern "C" fn delete(managed: *mut DlManagedTensor) {
     // SAFETY: the context is the box that the tensor is a part of, and this is called once.
     drop(unsafe { Box::from_raw((*managed).context.cast::<Whole>()) });
 }
 
-// SAFETY: the box is reached by its owner alone, and what it points to is the device's.
+// SAFETY: only its owner accesses the box, and its pointers refer to device memory.
 unsafe impl Send for Tensor {}
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tensor_says_where_a_frame_is_and_holds_it_until_it_is_deleted() {
+    fn a_tensor_describes_a_frame_and_holds_it_until_it_is_deleted() {
         assert_eq!((size_of::<DlTensor>(), size_of::<DlManagedTensor>()), (48, 64), "as in dlpack.h, on 64 bits");
         let hold = Arc::new(());
         let device = DlDevice { kind: CUDA, number: 3 };
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!((unsafe { *about.shape }, Arc::strong_count(&hold)), (1024, 2));
         let raw = tensor.into_raw();
         assert_eq!(Arc::strong_count(&hold), 2);
-        // SAFETY: as whoever takes it does.
+        // SAFETY: as a consumer does.
         unsafe { (*raw).deleter.unwrap()(raw) };
         assert_eq!(Arc::strong_count(&hold), 1);
         drop(Tensor::of(1, 7, device, Form::Raw, Arc::clone(&hold)));

@@ -1,24 +1,24 @@
-//! What bytes of a stream become on a device: themselves, or numbers that mathematics there works with.
+//! The format of stream bytes on a device: unchanged, or converted to numbers for computation.
 
-/// What bytes become. Numbers are IEEE 754 binary32, little-endian, one for each sample.
+/// Conversion of stream bytes. Numbers are IEEE 754 binary32, little-endian, one for each sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Themselves.
+    /// Unchanged.
     #[default]
     Raw,
-    /// Signed samples of one byte become numbers.
+    /// Signed one-byte samples, converted to numbers.
     Int8,
-    /// Signed samples of two bytes, the lower one first, become numbers.
+    /// Signed two-byte samples, little-endian, converted to numbers.
     Int16,
-    /// The same, the higher one first, as networks have it.
+    /// Signed two-byte samples, big-endian (network byte order), converted to numbers.
     Int16Big,
 }
 
 impl Form {
-    /// All of them.
+    /// All forms.
     pub const ALL: [Form; 4] = [Form::Raw, Form::Int8, Form::Int16, Form::Int16Big];
 
-    /// As users write it.
+    /// Returns the name in options.
     pub fn name(self) -> &'static str {
         match self {
             Form::Raw => "no",
@@ -28,22 +28,24 @@ impl Form {
         }
     }
 
-    /// The one of this name.
+    /// Returns the form of this name.
     pub fn named(name: &str) -> Option<Form> {
         Form::ALL.into_iter().find(|form| form.name() == name)
     }
 
-    /// Bytes of a sample.
+    /// Returns the bytes per sample.
     pub fn sample(self) -> usize {
         if matches!(self, Form::Int16 | Form::Int16Big) { 2 } else { 1 }
     }
 
-    /// Bytes on the device for so many of a stream. A sample that is cut counts as one, its other byte as zero.
+    /// Returns the bytes on the device for `len` bytes of a stream. An incomplete sample counts as one, with its other
+    /// byte zero.
     pub fn bytes(self, len: usize) -> usize {
         if self == Form::Raw { len } else { len.div_ceil(self.sample()) * 4 }
     }
 
-    /// What a byte of a stream adds to its number, by its offset. Numbers are sums of these: a sample may come in two pieces.
+    /// Returns the part of a number that a byte at this stream offset contributes. Numbers are sums of these: a sample
+    /// may arrive in two pieces.
     pub fn part(self, offset: u64, byte: u8) -> f32 {
         match (self, offset % 2) {
             (Form::Int8, _) => f32::from(byte as i8),
@@ -52,7 +54,7 @@ impl Form {
         }
     }
 
-    /// What a whole frame becomes, from its first byte on.
+    /// Converts a whole frame, from its first byte on.
     pub fn convert(self, bytes: &[u8]) -> Vec<u8> {
         let one = |sample: &[u8]| match (self, sample) {
             (Form::Int16, [low, high]) => f32::from(i16::from_le_bytes([*low, *high])),
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_the_sums_of_what_their_bytes_add() {
+    fn numbers_are_the_sums_of_their_bytes_parts() {
         let bytes: Vec<u8> =
             (0..=255).flat_map(|high| [0, 1, 127, 128, 255].map(|low| [low, high])).flatten().collect();
         for form in [Form::Int8, Form::Int16, Form::Int16Big] {
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_and_said() {
+    fn names_round_trip() {
         Form::ALL.into_iter().for_each(|form| assert_eq!(Form::named(form.name()), Some(form)));
     }
 }

@@ -1,10 +1,11 @@
-//! Frames of received streams on a device: what fills them, and where they go when they are finished.
+//! Frames of received streams on a device: how they are filled, and their destination when finished.
 //!
-//! [`open`] gives the two ends. One goes into [`Frames`](linerate_receive::frames::Frames) or
-//! [`Datagrams`](linerate_receive::datagrams::Datagrams): memory of the host that frames are filled in and copied from
-//! ([`Route::Copy`]), or what takes blocks and has them placed. The other is a [`Destination`]. Both use the same device, in any
-//! threads. A frame has the same number on both sides, and is used again once the destination is through with it: as long as it is
-//! not there is less room, and senders wait as they do for the host.
+//! [`open`] returns the two ends. One goes into [`Frames`](linerate_receive::frames::Frames) or
+//! [`Datagrams`](linerate_receive::datagrams::Datagrams): host memory in which frames are filled and from which they
+//! are copied ([`Route::Copy`]), or a receiver of blocks that are then placed on the device. The other is a
+//! [`Destination`]. Both use the same device, in any threads. A frame has the same number on both sides, and is reused
+//! once the destination has finished with it: until then there is less room, and senders are slowed down as on the
+//! host.
 
 mod shared;
 
@@ -22,74 +23,79 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// How frames come to a device.
+/// Options of frames on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How they are.
+    /// Configuration of the frames.
     pub frames: Config,
-    /// What bytes become there.
+    /// Format of the bytes on the device.
     pub form: Form,
-    /// By which way they come there.
+    /// Route of the bytes to the device.
     pub route: Route,
-    /// Bytes of a block that goes there at a time.
+    /// Bytes per block handed to the device.
     pub block: usize,
-    /// How many blocks there are.
+    /// Number of blocks.
     pub blocks: usize,
-    /// What streams have to be: each frame is verified.
+    /// Expected contents of streams: each frame is verified.
     pub pattern: Option<Pattern>,
 }
 
 impl Options {
-    /// What frames are like on the device.
+    /// Returns the shape of the frames on the device.
     pub fn shape(&self) -> Shape {
         let Config { size, frames, granule, .. } = self.frames;
         Shape { frames: frames as u32, bytes: size, form: self.form, granule }
     }
 }
 
-/// What frames are filled in.
+/// The memory in which frames are filled.
 #[derive(Debug)]
 pub enum Memory {
-    /// Memory of the host, for [`Frames::over`](linerate_receive::frames::Frames::over).
+    /// Host memory, for [`Frames::over`](linerate_receive::frames::Frames::over).
     Here(Vec<Piece>),
-    /// That of the device, for [`Frames::beyond`](linerate_receive::frames::Frames::beyond).
+    /// Device memory, for [`Frames::beyond`](linerate_receive::frames::Frames::beyond).
     Beyond(Box<dyn Beyond>),
 }
 
-/// A frame on the device, for who uses it there.
+/// A frame on the device, for its user there.
 #[derive(Debug)]
 pub struct Placed<'a> {
-    /// What is known of it; it has bytes of its own only on [`Route::Copy`].
+    /// Metadata of the frame; it has bytes on the host only with [`Route::Copy`].
     pub frame: &'a Frame,
-    /// The CRC-32C of its bytes as they lie on the device.
+    /// The CRC-32C of its bytes on the device.
     pub crc32c: u32,
-    /// Where it lies. Bytes behind those of the stream are of no meaning.
+    /// Its location. Bytes after those of the stream are undefined.
     pub at: Exported,
-    /// Bytes of it there.
+    /// Its size in bytes on the device.
     pub bytes: u64,
-    /// Of which device.
+    /// The device.
     pub facts: &'a Facts,
-    /// While this or a clone of it lives the frame stays as it is, also after the taker has returned; the stream waits meanwhile.
+    /// While this or a clone of it lives the frame does not change, even after the taker has returned; the stream waits
+    /// until then.
     pub hold: Arc<()>,
 }
 
-/// Uses frames where they lie. What it started on the device has to be done when it returns, or a clone of [`Placed::hold`] kept.
+/// Uses frames on the device. Work that it starts there must be done when it returns, or a clone of [`Placed::hold`]
+/// kept.
 pub type Taker = Box<dyn FnMut(&Placed<'_>) -> Result<(), DeviceError> + Send>;
 
-/// Both ends of frames on a device.
+/// Returns both ends of frames on a device.
+///
+/// # Errors
+/// If the options contradict each other, or the device fails.
 pub fn open(mut device: Box<dyn Device>, options: Options) -> Result<(Memory, OnDevice), DeviceError> {
     let shape = options.shape();
     let is_many = options.frames.frames > u32::MAX as usize || options.blocks == 0;
     if is_many || !(1..=1 << 30).contains(&options.block) {
-        return Err(DeviceError::Shape("blocks of 1 byte to 1 GiB, at least one"));
+        return Err(DeviceError::Shape("invalid blocks; expected at least one, of 1 byte to 1 GiB"));
     }
     if options.route == Route::Copy && options.form != Form::Raw {
         return Err(DeviceError::Cannot(
-            "bytes become numbers where they are placed on the device: take another route than copy",
+            "bytes are converted on the device, when they are placed: use another route than copy",
         ));
     }
     if options.form != Form::Raw && options.frames.missing == Missing::Left {
-        return Err(DeviceError::Cannot("numbers are sums that begin with zero: gaps cannot be left"));
+        return Err(DeviceError::Cannot("converted numbers start at zero, so gaps cannot be left"));
     }
     device.allocate(shape)?;
     let facts = device.facts().clone();
@@ -121,7 +127,7 @@ pub fn open(mut device: Box<dyn Device>, options: Options) -> Result<(Memory, On
     Ok((memory, OnDevice { both, options, facts, taker: None, stored: Stored::default() }))
 }
 
-/// Takes finished frames that are on the device, or has them copied there.
+/// Receives finished frames that are on the device, or copies them there.
 pub struct OnDevice {
     both: Both,
     options: Options,
@@ -130,13 +136,13 @@ pub struct OnDevice {
     stored: Stored,
 }
 
-/// A copy is of so many bytes at a time.
+/// Bytes per copy.
 const PIECE: usize = 4 << 20;
-/// How often it is looked whether the device is as far, before this thread sleeps in between, and for how long then.
+/// Number of polls of the device before this thread sleeps between polls, and the time that it sleeps.
 const LOOKS: usize = 2000;
 const NAP: Duration = Duration::from_micros(20);
 
-/// Why a frame was not taken.
+/// The reason why a frame was not accepted.
 enum Refused {
     Device(DeviceError),
     Wrong(DestinationError),
@@ -149,18 +155,18 @@ impl From<DeviceError> for Refused {
 }
 
 impl OnDevice {
-    /// Hands each frame to this.
+    /// Sets the taker, which gets each frame.
     #[must_use]
     pub fn taker(mut self, taker: Taker) -> Self {
         self.taker = Some(taker);
         self
     }
 
-    /// Hands over a block of which bytes were only noted ([`Frames::lend`](linerate_receive::frames::Frames::lend)), with what was
-    /// noted; before frames are finished that wait for it. [`OnDevice::returned`] gives it back.
+    /// Hands over a block of which bytes were only noted ([`Frames::lend`](linerate_receive::frames::Frames::lend)),
+    /// with the noted list; before the frames are finished that need it. [`OnDevice::returned`] returns it.
     ///
     /// # Errors
-    /// If the list was refused, or the device has failed.
+    /// If the list is invalid, or the device has failed.
     pub fn place(&self, batch: Batch) -> Result<Ticket, DeviceError> {
         let mut state = self.both.lock();
         if let Some(failed) = &state.failed {
@@ -170,22 +176,22 @@ impl OnDevice {
         state.place(batch, Whose::Lent)
     }
 
-    /// A block that the device needs no more, of those that have no part in filling frames.
+    /// Returns a block that the device no longer needs, among those handed over by [`OnDevice::place`].
     pub fn returned(&self) -> Option<Batch> {
         let mut state = self.both.lock();
         state.collect();
         state.back.pop_front()
     }
 
-    /// Memory of the host for blocks that are to be handed over.
+    /// Allocates host memory for blocks to hand over.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is too little memory.
     pub fn block(&self, bytes: usize) -> Result<Piece, DeviceError> {
         self.both.lock().device.block(bytes)
     }
 
-    /// What the device is.
+    /// Returns the properties of the device.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -198,11 +204,11 @@ impl OnDevice {
             let mut state = self.both.lock();
             (state.device.examined(), state.device.export(place)?)
         };
-        let lost = |what: &str| self.differs(frame, what.to_owned(), "what was examined".to_owned());
-        let found = found.filter(|found| found.frame == place).ok_or_else(|| lost("nothing"))?;
+        let lost = |what: &str| self.differs(frame, what.to_owned(), "its results".to_owned());
+        let found = found.filter(|found| found.frame == place).ok_or_else(|| lost("no results"))?;
         if found.presence != frame.presence().words() {
             let ones = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum::<u32>();
-            let parts = |words| format!("{} whole parts", ones(words));
+            let parts = |words| format!("{} complete parts", ones(words));
             return Err(self.differs(frame, parts(&found.presence), parts(frame.presence().words())).into());
         }
         self.verify(frame, place, found.crc32c)?;
@@ -218,14 +224,14 @@ impl OnDevice {
         }
         let mut state = self.both.lock();
         if form != Form::Raw {
-            // Numbers are sums, which begin with nothing.
+            // Numbers are sums, which start at zero.
             state.device.clear(place, 0..form.bytes(self.options.frames.size))?;
         }
         state.guard.release(place);
         Ok(())
     }
 
-    /// Has what is still missing of a frame done, and the frame looked at.
+    /// Completes a frame on the device, and queues its examination.
     fn complete(&self, frame: &Frame, place: u32) -> Result<Ticket, DeviceError> {
         let Options { route, form, frames, .. } = self.options;
         let mut state = self.both.lock();
@@ -245,7 +251,7 @@ impl OnDevice {
         state.device.examine(place, frame.meta.len)
     }
 
-    /// Waits without keeping the other end from the device.
+    /// Waits without blocking the other end's access to the device.
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
         for look in 0_usize.. {
             if self.both.lock().device.reached()? >= ticket {
@@ -256,7 +262,7 @@ impl OnDevice {
         Ok(())
     }
 
-    /// Compares what lies on the device with what the host knows of it.
+    /// Compares the frame on the device with the host's knowledge of it.
     fn verify(&self, frame: &Frame, place: u32, found: u32) -> Result<(), Refused> {
         let wanted = Wanted { form: self.options.form, missing: self.options.frames.missing };
         let Some(crc) = wanted.crc32c(frame, self.options.pattern.as_ref()) else { return Ok(()) };
@@ -269,7 +275,7 @@ impl OnDevice {
                 Refused::Wrong(DestinationError::Mismatch { stream: frame.meta.stream, mismatch })
             })?;
         }
-        Err(self.differs(frame, format!("the CRC-32C {found:08x}"), format!("{crc:08x}")).into())
+        Err(self.differs(frame, format!("CRC-32C {found:08x}"), format!("{crc:08x}")).into())
     }
 
     fn differs(&self, frame: &Frame, found: String, wanted: String) -> DeviceError {
@@ -279,7 +285,7 @@ impl OnDevice {
 
 impl Destination for OnDevice {
     fn accept(&mut self, frame: &Frame) -> Result<(), DestinationError> {
-        // The news of an end has no memory.
+        // The notice of an end has no memory.
         if let Some(place) = frame.place() {
             self.take(frame, place).map_err(|refused| match refused {
                 Refused::Device(error) => DestinationError::Elsewhere(Box::new(error)),

@@ -1,13 +1,13 @@
-/* What a GPU does for frames. Each of these does what `cpu.rs` does, byte for byte, and is compared with it.
+/* GPU kernels for frames. Each has the same results as `cpu.rs`, byte for byte, and is compared with it.
  *
- * `scripts/kernels` compiles this by NVRTC into kernels.ptx, which is part of the program. The test `kernels` compiles it as C++ and
- * runs each thread of a grid in turn, so nothing here waits for other threads: no barrier, no shuffle, no shared memory. */
+ * `scripts/kernels` compiles this with NVRTC into kernels.ptx, which is part of the program. The test `kernels` compiles it as C++ and
+ * runs the threads of a grid one after another, so no thread waits for others: no barrier, no shuffle, no shared memory. */
 
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-/* Where bytes of a block are to go: `Entry` of crates/receive/src/frames/beyond.rs. */
+/* The destination of bytes of a block: `Entry` of crates/receive/src/frames/beyond.rs. */
 struct entry {
     u64 at;
     u32 from;
@@ -15,14 +15,14 @@ struct entry {
     u32 frame;
 };
 
-/* What becomes of bytes: `Form`; NOTHING counts them as there and leaves them alone. */
+/* Conversion of bytes: `Form`; NOTHING only counts them as present. */
 enum { RAW = 0, INT8 = 1, INT16 = 2, INT16_BIG = 3, NOTHING = 4 };
 
 #define LANES 32u
 #define POLYNOMIAL 0x82f63b78u
 
-/* Copies by words of the destination: those of the source are read where they are aligned, and shifted. Up to three bytes before and
- * behind the source are read with it, of the same words. */
+/* Copies by words of the destination: source words are read aligned, and shifted. Up to three bytes before and after the source are
+ * read too, from the same words. */
 static __device__ void copy(u8 *to, const u8 *from, u32 len, u32 lane) {
     u32 head = (4u - ((u32)(u64)to & 3u)) & 3u;
     if (head > len)
@@ -44,7 +44,7 @@ static __device__ void copy(u8 *to, const u8 *from, u32 len, u32 lane) {
         to[done + lane] = from[done + lane];
 }
 
-/* What a byte adds to its number: `Form::part`. */
+/* The part of a number that a byte contributes: `Form::part`. */
 static __device__ float part(u32 form, u64 at, u8 byte) {
     const int is_low = form == INT8 || (at & 1u) == (form == INT16_BIG ? 1u : 0u);
     if (form == INT8)
@@ -52,7 +52,7 @@ static __device__ float part(u32 form, u64 at, u8 byte) {
     return is_low ? (float)byte : (float)(signed char)byte * 256.0f;
 }
 
-/* Samples of two bytes: the two that a piece has are one store, one alone is added to what the other piece brings. */
+/* Samples of two bytes: two bytes of one piece are one store, a single byte is added to the part from the other piece. */
 static __device__ void convert(float *to, const u8 *from, u32 form, u64 at, u32 len, u32 lane) {
     for (u32 index = lane; index < len; index += LANES) {
         const u64 place = at + index;
@@ -66,7 +66,7 @@ static __device__ void convert(float *to, const u8 *from, u32 form, u64 at, u32 
     }
 }
 
-/* Puts bytes of a block to their places, and counts them for each part of their frame; a warp for an entry. */
+/* Places bytes of a block, and counts them for each part of their frame; a warp per entry. */
 extern "C" __global__ void linerate_place(
     u8 *frames, u64 stride, u32 *counts, u32 granules, u32 granule, const u8 *block, const struct entry *list, u32 entries, u32 form) {
     const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, lane = thread % LANES;
@@ -89,7 +89,7 @@ extern "C" __global__ void linerate_place(
     }
 }
 
-/* Which parts of a frame of `len` bytes are there, a bit for each in words that are zero before; and forgets what was counted. */
+/* Sets a bit for each complete part of a frame of `len` bytes, in words that must be zero before; resets the counts. */
 static __device__ void presence(u32 *counts, u32 granules, u32 granule, u64 len, u32 *words, u32 thread, u32 threads) {
     for (u32 which = thread; which < granules; which += threads) {
         const u64 begin = (u64)which * granule;
@@ -101,7 +101,7 @@ static __device__ void presence(u32 *counts, u32 granules, u32 granule, u64 len,
     }
 }
 
-/* The product of two polynomials, bits reversed, modulo that of CRC-32C (as zlib's crc32_combine has it). */
+/* The product of two polynomials, bits reversed, modulo that of CRC-32C (like zlib's crc32_combine). */
 static __device__ u32 times(u32 one, u32 other) {
     u32 product = 0;
     for (u32 bit = 0x80000000u; bit; bit >>= 1) {
@@ -120,8 +120,8 @@ static __device__ u32 further(const u32 *powers, u64 bytes, u32 one) {
     return one;
 }
 
-/* The remainder of `bytes` bytes, from nothing on, into *sum, which is zero before: a warp for `rows` lines of 128 bytes, a word of each
- * line to a lane; what is less than a line is for the last warp. tables[k][b] is byte k of a word, 128 bytes further on. */
+/* The remainder of `bytes` bytes, with initial value 0, into *sum, which must be zero before: a warp per `rows` lines of 128 bytes, a word
+ * of each line per lane; the last warp does the rest below a line. tables[k][b] is byte k of a word, 128 bytes later. */
 static __device__ void remainder(
     const u8 *data, u64 bytes, u32 rows, const u32 *tables, const u32 *powers, u32 *sum, u32 thread, u32 threads) {
     const u64 lines = bytes / 128u, first = (u64)(thread / LANES) * rows;
@@ -141,12 +141,12 @@ static __device__ void remainder(
         own = tables[own & 255u] ^ tables[256u + (own >> 8 & 255u)] ^ tables[512u + (own >> 16 & 255u)] ^ tables[768u + (own >> 24)];
         own ^= words[line * LANES];
     }
-    /* From the end of this lane's last word to the end of all, and the four bytes of the word itself. */
+    /* From the end of this lane's last word to the end of the frame, plus the four bytes of the word itself. */
     atomicXor(sum, further(powers, bytes - last * 128u + 128u - 4u * (thread % LANES), own));
 }
 
-/* What is found of a frame, into results that are zero before: its remainder, and from the third word on which parts are there. Numbers of
- * `len` bytes of a stream lie there as `bytes`. */
+/* The results of a frame, into words that must be zero before: its remainder, and from the third word on the bitmap of its parts. `len`
+ * bytes of a stream are `bytes` bytes on the device. */
 extern "C" __global__ void linerate_examine(
     u32 *counts, u32 granules, u32 granule, u64 len, const u8 *data, u64 bytes, u32 rows, const u32 *tables, const u32 *powers, u32 *results) {
     const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
@@ -154,7 +154,7 @@ extern "C" __global__ void linerate_examine(
     remainder(data, bytes, rows, tables, powers, results, thread, threads);
 }
 
-/* Hands results to memory of the host, and forgets them. */
+/* Copies results to host memory, and zeroes them. */
 extern "C" __global__ void linerate_report(u32 *results, u32 words, u32 *host) {
     for (u32 word = blockIdx.x * blockDim.x + threadIdx.x; word < words; word += gridDim.x * blockDim.x) {
         host[word] = results[word];

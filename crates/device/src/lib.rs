@@ -1,26 +1,28 @@
-//! Frames of memory on a device: a GPU, or a processor that stands in for one.
+//! Frames of memory on a device: a GPU, or a CPU thread that stands in for one.
 //!
-//! Streams are received by the host: sequence numbers, acknowledgements, gaps. Their bytes end in frames of device memory, each at
-//! its place once, by one of three ways ([`Route`]):
+//! The host receives streams: sequence numbers, acknowledgements, gaps. Their bytes are stored once in frames of device
+//! memory, by one of three routes ([`Route`]):
 //!
-//! - *copy*: the processor puts payload into frames of the host, a finished frame is copied. Where a port reads payload straight to
-//!   its place, nothing else touches it;
-//! - *place*: blocks go over as they lie, by one copy a block, and the device puts their bytes into place by a list {offset, place,
-//!   length}. That is what contiguous blocks buy: scattered buffers are a copy command each;
-//! - *gather*: the device reads them from memory of the host over the bus, by the same list.
+//! - *copy*: the CPU places payload in frames of the host, and finished frames are copied. If a port reads payload
+//!   directly into place, nothing else touches it;
+//! - *place*: whole blocks are copied, with one copy per block, and the device places their bytes by a list {offset,
+//!   place, length}. This is the benefit of contiguous blocks: scattered buffers need a copy command each;
+//! - *gather*: the device reads the bytes from host memory over the bus, by the same list.
 //!
-//! Lists are looked at on the host first ([`list`]): nothing goes outside a frame, and no byte is written twice, whatever senders
-//! repeat. The device counts what came and sums it (CRC-32C), and both are compared with what the host knows before anybody gets a
-//! frame. Samples of one or two bytes can become `f32` on the way ([`Form`]).
+//! The host checks lists first ([`list`]): nothing is written outside a frame, and no byte is written twice, whatever
+//! senders retransmit. The device counts the bytes and computes the CRC-32C, and both are compared with the host's
+//! values before a frame is used. Samples of one or two bytes can be converted to `f32` on the way ([`Form`]).
 //!
-//! - [`contract`]: what a device does; [`cpu`]: one that is a thread, the oracle of the others; [`cuda`](mod@cuda): GPUs of NVIDIA;
-//! - [`frames`]: both ends of frames there; [`routes`]: which way is the fastest; [`dlpack`]: frames as tensors of others.
+//! - [`contract`]: the device interface; [`cpu`]: a thread as a device, the reference for others; [`cuda`](mod@cuda):
+//!   NVIDIA GPUs;
+//! - [`frames`]: both ends of frames on a device; [`routes`]: finds the fastest route; [`dlpack`]: frames as tensors.
 //!
 //! # CUDA
-//! The driver (`libcuda.so.1`) is loaded when a GPU is asked for; without one there is an error and nothing else happens. Kernels are
-//! `kernels.cu`; their PTX is part of the program (`kernels.ptx`, made by `scripts/kernels`), and the driver makes code for its GPU of
-//! it. `cudarc` brings the declarations of the driver's functions, checked against NVIDIA's headers by its maker, and loads them; it
-//! panics where the library is missing, so that is looked for first.
+//! The driver (`libcuda.so.1`) is loaded when a GPU is requested; without it opening one is an error, without further
+//! effects. The source of the kernels is `kernels.cu`; their PTX is part of the program (`kernels.ptx`, made by
+//! `scripts/kernels`), which the driver compiles for its GPU. `cudarc` declares the driver's functions, verified
+//! against NVIDIA's headers by its maker, and loads them; it panics if the library is missing, so its presence is
+//! checked first.
 #![deny(unsafe_code)]
 
 pub mod contract;

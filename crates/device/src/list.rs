@@ -1,34 +1,34 @@
-//! Lists of places, looked at on the host before a device gets them.
+//! Placement lists, checked on the host before a device gets them.
 //!
-//! A device writes where it is told to. So nothing goes there that ends outside its frame or its block, and no byte of a frame is
-//! written twice: what a sender repeats, or forges, never gets so far.
+//! A device writes wherever a list directs it. So entries that exceed their frame or their block are rejected, and no
+//! byte of a frame is written twice: retransmitted or forged bytes never get this far.
 
 use crate::contract::Shape;
 use linerate_receive::frames::Entry;
 use linerate_receive::ranges::Ranges;
 use std::ops::Range;
 
-/// What is wrong with a list.
+/// The fault of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadList {
-    /// Bytes that are not in the block.
-    #[error("entry {0} is of bytes outside its block")]
+    /// Bytes outside the block.
+    #[error("entry {0} exceeds its block")]
     Block(usize),
-    /// A frame that there is not.
-    #[error("entry {0} is for a frame that there is not")]
+    /// The frame does not exist.
+    #[error("entry {0} is for an unknown frame")]
     Frame(usize),
-    /// A place that is not in the frame.
-    #[error("entry {0} ends outside its frame")]
+    /// The place exceeds the frame.
+    #[error("entry {0} exceeds its frame")]
     Place(usize),
-    /// Bytes that are there already.
-    #[error("entry {0} is for bytes that were placed before")]
+    /// The bytes are already present.
+    #[error("entry {0} places bytes a second time")]
     Twice(usize),
 }
 
-/// Whether all places are in their frames, and all bytes among the first `used` of their block.
+/// Checks that all places are in their frames, and all bytes among the first `used` of their block.
 ///
 /// # Errors
-/// The first entry that is not.
+/// The first invalid entry.
 pub fn check(list: &[Entry], used: usize, shape: &Shape) -> Result<(), BadList> {
     for (index, entry) in list.iter().enumerate() {
         if u64::from(entry.from) + u64::from(entry.len) > used as u64 {
@@ -44,10 +44,10 @@ pub fn check(list: &[Entry], used: usize, shape: &Shape) -> Result<(), BadList> 
     Ok(())
 }
 
-/// Whether ranges are inside a frame.
+/// Checks that ranges are inside a frame.
 ///
 /// # Errors
-/// The first that is not.
+/// The first invalid range.
 pub fn check_ranges(frame: u32, ranges: &[Range<u64>], shape: &Shape) -> Result<(), BadList> {
     if frame >= shape.frames {
         return Err(BadList::Frame(0));
@@ -56,9 +56,11 @@ pub fn check_ranges(frame: u32, ranges: &[Range<u64>], shape: &Shape) -> Result<
     ranges.iter().position(outside).map_or(Ok(()), |index| Err(BadList::Place(index)))
 }
 
-/// The same bytes at the same places, in entries of at most `most` bytes; what is longer is cut where places are multiples of that.
+/// Splits entries into ones of at most `most` bytes, with the same effect; longer ones are split where places are
+/// multiples of that.
 ///
-/// Who does an entry at a time has then as much to do of each: bytes that came in order are one entry, however many they are.
+/// This balances the work of threads that handle one entry each: bytes that arrived in order are a single entry,
+/// however long.
 pub fn split(list: &[Entry], most: u32) -> Vec<Entry> {
     let most = most.max(1);
     let mut pieces = Vec::with_capacity(list.len());
@@ -74,7 +76,7 @@ pub fn split(list: &[Entry], most: u32) -> Vec<Entry> {
     pieces
 }
 
-/// Knows what was placed in each frame, so that nothing is placed twice.
+/// Records the bytes placed in each frame, so that none is placed twice.
 #[derive(Debug)]
 pub struct Guard {
     shape: Shape,
@@ -82,15 +84,15 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// For frames of a device, of which nothing is there.
+    /// Returns the guard of a device's frames, all empty.
     pub fn new(shape: Shape) -> Guard {
         Guard { shape, placed: vec![Ranges::default(); shape.frames as usize] }
     }
 
-    /// Takes a list, or refuses all of it.
+    /// Accepts a list, or rejects all of it.
     ///
     /// # Errors
-    /// The first entry that is wrong. What came before it counts as placed: the frames are lost then.
+    /// The first invalid entry. Bytes before it count as placed: the frames are then lost.
     pub fn take(&mut self, list: &[Entry], used: usize) -> Result<(), BadList> {
         check(list, used, &self.shape)?;
         for (index, entry) in list.iter().enumerate() {
@@ -105,7 +107,7 @@ impl Guard {
         Ok(())
     }
 
-    /// A frame is used again: nothing of it is there.
+    /// Clears the record of a frame, which is reused.
     pub fn release(&mut self, frame: u32) {
         if let Some(placed) = self.placed.get_mut(frame as usize) {
             *placed = Ranges::default();
@@ -130,7 +132,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// In order, and put together again they are what was there.
+        /// Pieces are in order, and together they are the entry.
         #[test]
         fn pieces_are_the_entry(at in 0_u64..1 << 40, from in 0_u32..1 << 30, len in 0_u32..100_000, most in 0_u32..5000) {
             let most = most.max(len / 1000);
@@ -146,9 +148,9 @@ mod tests {
             prop_assert_eq!(then, whole);
         }
 
-        /// Against a map of bytes.
+        /// Compared with a map of bytes.
         #[test]
-        fn nothing_goes_outside_a_frame_or_comes_twice(
+        fn no_byte_is_placed_outside_a_frame_or_twice(
             lists in prop::collection::vec((prop::collection::vec(entry(), 0..6), 0_usize..260), 0..12), freed in 0_u32..4,
         ) {
             let mut guard = Guard::new(SHAPE);
@@ -156,7 +158,7 @@ mod tests {
             for (number, (list, used)) in lists.into_iter().enumerate() {
                 let mut after = there;
                 let mut wanted = Ok(());
-                // What is outside is found before what comes twice.
+                // Bounds are checked before duplicates.
                 for (index, one) in list.iter().enumerate() {
                     let outside = match () {
                         () if one.from as usize + one.len as usize > used => Some(BadList::Block(index)),

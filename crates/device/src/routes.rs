@@ -1,4 +1,4 @@
-//! Which way to a device is the fastest here, found out by a short measurement.
+//! Determines the fastest route to a device by a short measurement.
 
 use crate::contract::{Device, DeviceError, Route, Shape};
 use crate::form::Form;
@@ -6,26 +6,27 @@ use linerate_burst::pool::Piece;
 use linerate_receive::copy::Kernel;
 use linerate_receive::frames::{Batch, Entry};
 
-/// How fast a way is.
+/// Measured rate of a route.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteRate {
-    /// Which.
+    /// The route.
     pub route: Route,
-    /// Bytes of payload a second.
+    /// Payload in bytes per second.
     pub rate: u64,
 }
 
-/// Bytes that go at a time, and how long a way is tried.
+/// Bytes per block, and the duration of a trial in nanoseconds.
 const BLOCK: usize = 1 << 20;
 const SPAN: u64 = 20_000_000;
-/// How many blocks are on their way.
+/// Number of blocks in flight.
 const BLOCKS: usize = 2;
-/// Another way is taken if it is so many percent of [`Route::Copy`], of which the processor's part and the device's go on at once in a
-/// run, and not here.
+/// Threshold for another route, in percent of [`Route::Copy`]: for that one CPU and device work in parallel in a run,
+/// but not here.
 const BETTER: u64 = 110;
 
-/// Tries the ways to a device, for segments of so many bytes, in about 60 ms; the fastest first. `is_straight`: a port reads payload to its
-/// place in frames of the host by itself. `clock` tells nanoseconds. Takes the device's frames: for before anything else is done with it.
+/// Measures the routes to a device, for segments of `segment` bytes, in about 60 ms; returns them fastest first.
+/// `is_straight`: a port reads payload directly into frames of the host. `clock` returns nanoseconds. Allocates the
+/// device's frames: call it before any other use of the device.
 ///
 /// # Errors
 /// If the device fails.
@@ -46,7 +47,7 @@ pub fn measure(
         for _ in 0..BLOCKS {
             blocks.push(device.block(bytes)?);
         }
-        // Once for what is only slow the first time.
+        // A first run, without its start-up costs in the result.
         trial.run(device, route, &mut blocks, &|| u64::MAX)?;
         let began = clock();
         trial.sent = 0;
@@ -58,7 +59,7 @@ pub fn measure(
     Ok(rates)
 }
 
-/// The way to take.
+/// Returns the route to use.
 pub fn choose(rates: &[RouteRate]) -> Route {
     let copy = rates.iter().find(|one| one.route == Route::Copy).map_or(0, |one| one.rate);
     match rates.first() {
@@ -115,7 +116,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Each segment to another place than it has in the block: nothing can be taken together.
+    /// Places each segment elsewhere than in the block, so that none can be merged.
     fn list(&self) -> Vec<Entry> {
         let starts = (0..self.source.len()).step_by(self.segment);
         let entry = |start: usize| {
@@ -133,7 +134,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn every_way_is_tried_and_the_fastest_taken() {
+    fn every_route_is_tried_and_the_fastest_taken() {
         let began = Instant::now();
         let mut device = Cpu::open(CpuConfig::default());
         let rates = measure(&mut device, 300_000, 1448, false, &|| began.elapsed().as_nanos() as u64).unwrap();

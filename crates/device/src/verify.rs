@@ -1,4 +1,4 @@
-//! What frames on a device have to be, as far as the host knows.
+//! Verification of frames on a device, as far as the host knows their contents.
 
 use crate::form::Form;
 use linerate_receive::copy::Crc;
@@ -6,17 +6,18 @@ use linerate_receive::frames::{Frame, Missing};
 use linerate_receive::pattern::{Mismatch, Pattern};
 use std::ops::Range;
 
-/// What is to lie on the device.
+/// Expected contents of the device.
 pub(crate) struct Wanted {
     pub form: Form,
     pub missing: Missing,
 }
 
-/// Bytes that are made at a time: of whole samples.
+/// Bytes generated at a time: whole samples.
 const STEP: usize = 256 << 10;
 
 impl Wanted {
-    /// The CRC-32C of a frame, by the pattern of its stream or by its bytes on the host; none where nobody can know it.
+    /// Returns the expected CRC-32C of a frame, from the pattern of its stream or from its bytes on the host; `None` if
+    /// it is unknown.
     pub(crate) fn crc32c(&self, frame: &Frame, pattern: Option<&Pattern>) -> Option<u32> {
         match pattern {
             Some(_) if self.missing == Missing::Left && !frame.is_complete() => None,
@@ -42,13 +43,13 @@ impl Wanted {
     }
 }
 
-/// The part of a range that is in `start..end`, counted from `start`.
+/// Returns the part of a range in `start..end`, relative to `start`.
 fn within(range: &Range<u64>, start: usize, end: usize) -> Range<usize> {
     let clamp = |at: u64| (at as usize).clamp(start, end) - start;
     clamp(range.start)..clamp(range.end)
 }
 
-/// Whether bytes that came are of this pattern.
+/// Checks the received bytes against the pattern.
 pub(crate) fn is_right(frame: &Frame, bytes: &[u8], pattern: &Pattern) -> Result<(), Mismatch> {
     frame.there().try_for_each(|there| {
         pattern.check(frame.meta.offset + there.start, &bytes[there.start as usize..there.end as usize])

@@ -1,4 +1,4 @@
-//! What devices do, against a map of bytes.
+//! Devices compared with a map of bytes.
 
 use crate::support;
 use linerate_burst::pool::Piece;
@@ -15,7 +15,7 @@ enum Step {
     Clear(u32, usize, usize),
     Copy(u32, usize, usize),
     Mark(u32, u64, u64),
-    /// Pieces of a block: to which frame, behind how many bytes that are there, and how long; and in which order.
+    /// Pieces of a block: frame, distance after the bytes present, and length; and whether in reverse order.
     Place(Vec<(u32, usize, usize)>, bool, Route),
     Examine(u32, usize),
     Forget(u32),
@@ -39,10 +39,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..40)
 }
 
-/// A frame as it has to be.
+/// Expected contents of a frame.
 #[derive(Clone)]
 struct Frame {
-    /// Bytes of the stream that came, by their place; those of the device as they are if nothing is converted.
+    /// Stream bytes by position; equal to the device's bytes without conversion.
     raw: Vec<u8>,
     there: Vec<bool>,
 }
@@ -54,7 +54,7 @@ struct Model {
     next: u8,
     blocks: Vec<Piece>,
     last: Ticket,
-    /// What is to be found: which frame, its bytes on the device, its bitmap.
+    /// Expected results: frame, its bytes on the device, its bitmap.
     examined: Vec<(u32, Vec<u8>, Vec<u64>)>,
 }
 
@@ -62,7 +62,7 @@ impl Model {
     fn new(mut device: Box<dyn Device>, shape: Shape) -> Model {
         device.allocate(shape).unwrap();
         let frame = Frame { raw: vec![0; shape.bytes], there: vec![false; shape.bytes] };
-        // Memory of the device's making, and somebody else's.
+        // Memory allocated by the device, and registered memory.
         let others = device.register(Piece::of(vec![0; 500], 0..500)).unwrap();
         let blocks = vec![device.block(500).unwrap(), others];
         let frames = vec![frame; shape.frames as usize];
@@ -99,7 +99,7 @@ impl Model {
                 let range = *at..at + len;
                 let fits = range.end <= size as u64;
                 let there = &mut self.frames[*frame as usize].there;
-                // Nobody marks what is there.
+                // Bytes already present are never marked.
                 if fits && !there[*at as usize..range.end as usize].contains(&true) {
                     there[*at as usize..range.end as usize].fill(true);
                     let done = self.device.mark(*frame, &[range]).unwrap();
@@ -153,13 +153,13 @@ impl Model {
         }
     }
 
-    /// Bytes to places that are free, each once.
+    /// Places bytes at free positions, each once.
     fn place(&mut self, pieces: &[(u32, usize, usize)], back: bool, route: Route) {
         let mut block = self.blocks.pop().unwrap_or_else(|| self.device.block(500).unwrap());
         let (mut list, mut used) = (Vec::new(), 3);
         for (frame, skip, len) in pieces {
             let there = &self.frames[*frame as usize].there;
-            // Numbers add up: what was cleared under them would count twice.
+            // Numbers add up: bytes placed twice would count twice.
             let Some(free) = there.iter().position(|there| !there).map(|free| free + skip) else { continue };
             let Some(behind) = there.get(free..) else { continue };
             let run = behind.iter().take_while(|there| !**there).count();
@@ -192,10 +192,10 @@ impl Model {
         let there = &mut self.frames[frame as usize].there;
         let mut words = vec![0_u64; len.div_ceil(self.shape.granule).div_ceil(64)];
         for (part, start) in (0..len).step_by(self.shape.granule).enumerate() {
-            // What came behind the end counts for nothing, but where the last part holds more than the frame.
-            let came =
+            // Bytes after the end do not count, except in the last part of a frame.
+            let present =
                 there[start..(start + self.shape.granule).min(there.len())].iter().filter(|there| **there).count();
-            if came == self.shape.granule.min(len - start) {
+            if present == self.shape.granule.min(len - start) {
                 words[part / 64] |= 1 << (part % 64);
             }
         }
@@ -224,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn devices_do_what_a_map_of_bytes_does(
+    fn devices_match_a_map_of_bytes(
         steps in steps(), half in 1_usize..75, granule in 1_usize..40, form in 0_usize..4, seed in any::<u64>(),
     ) {
         let shape = Shape { frames: 3, bytes: half * 2, form: Form::ALL[form], granule };
@@ -232,7 +232,7 @@ proptest! {
             let mut model = Model::new(device, shape);
             let mut has_forgotten = [false; 3];
             for step in &steps {
-                // A number that is placed again without being cleared before is the sum of both.
+                // A number placed again without being cleared is the sum of both.
                 match step {
                     Step::Examine(frame, _) => has_forgotten[*frame as usize] = true,
                     Step::Clear(frame, ..) | Step::Forget(frame) => has_forgotten[*frame as usize] = false,
@@ -249,7 +249,7 @@ proptest! {
 }
 
 #[test]
-fn frames_that_cannot_be_are_refused() {
+fn impossible_frames_are_refused() {
     let good = Shape { frames: 2, bytes: 100, form: Form::Raw, granule: 10 };
     for bad in [
         Shape { frames: 0, ..good },
@@ -270,7 +270,7 @@ fn frames_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_bad_list_is_refused_as_a_whole_and_its_block_comes_back() {
+fn a_bad_list_is_refused_as_a_whole_and_its_block_is_returned() {
     for mut device in support::devices(1) {
         device.allocate(Shape { frames: 2, bytes: 100, form: Form::Raw, granule: 10 }).unwrap();
         let good = Entry { at: 0, from: 0, len: 10, frame: 0 };
@@ -280,7 +280,7 @@ fn a_bad_list_is_refused_as_a_whole_and_its_block_comes_back() {
             (Entry { frame: 2, ..good }, BadList::Frame(1)),
             (Entry { at: 91, ..good }, BadList::Place(1)),
             (Entry { at: u64::MAX, ..good }, BadList::Place(1)),
-            // As a sequence number behind the one before, taken for an unsigned distance.
+            // A sequence number before the previous one, as an unsigned distance.
             (Entry { at: (1 << 32) - 1448, ..good }, BadList::Place(1)),
         ] {
             let mut block = device.block(100).unwrap();
@@ -310,7 +310,7 @@ fn work_is_done_some_time_later_and_in_order() {
 }
 
 #[test]
-fn a_device_that_failed_stays_so_and_gives_back_what_it_has() {
+fn a_failed_device_stays_failed_and_returns_its_batches() {
     for seed in 1..50 {
         let mut device = Cpu::open(CpuConfig { seed, fail_one_in: Some(5), ..CpuConfig::default() });
         let _ = device.allocate(Shape { frames: 1, bytes: 64, form: Form::Raw, granule: 64 });

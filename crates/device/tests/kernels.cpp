@@ -1,5 +1,5 @@
-/* Runs kernels.cu on the processor, a thread of the grid after the other, for src/kernels/tests.rs: jobs come on standard input, what is left in
- * memory goes to standard output. Buffers have bytes behind them that nothing may touch. */
+/* Runs kernels.cu on the CPU, one thread of the grid after another, for src/kernels/tests.rs: jobs are read from standard input, and the
+ * resulting memory is written to standard output. Buffers are followed by guard bytes that must not be accessed. */
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -36,7 +36,7 @@ static u64 number() {
     return value;
 }
 
-/* From a multiple of 256 on, as memory of a GPU. */
+/* Aligned to 256, like GPU memory. */
 struct buffer {
     size_t bytes;
     u8 *base;

@@ -1,4 +1,4 @@
-//! Tests of the crate by its public interface, one executable.
+//! Tests of the crate through its public interface, one executable.
 
 mod contract;
 mod ptx;

@@ -1,4 +1,4 @@
-//! The kernels that are part of the program are those of the source.
+//! Checks that the kernels in the program match their source.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
 }
 
-/// Where NVRTC is at hand (`scripts/kernels` fetches it, 50 MB); elsewhere it is said that nobody looked.
+/// Needs NVRTC (`scripts/kernels` fetches it, 50 MB); prints a note without it.
 #[test]
 fn kernels_are_compiled_from_their_source() {
     let root = root();
@@ -22,7 +22,7 @@ fn kernels_are_compiled_from_their_source() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Drivers take no newer text than they know, and run that of older GPUs.
+/// Drivers accept only PTX versions that they know, and run code for older GPUs.
 #[test]
 fn kernels_are_for_the_gpus_that_the_page_names() {
     let text = std::fs::read_to_string(root().join("crates/device/src/kernels.ptx")).unwrap();

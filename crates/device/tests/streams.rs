@@ -1,4 +1,4 @@
-//! Streams into frames on a device, by every way: what lies there is what was sent.
+//! Streams into frames on a device, by every route: the contents match the stream.
 
 mod damaging;
 
@@ -48,7 +48,7 @@ fn filled(options: &Options, memory: Memory) -> Frames {
     }
 }
 
-/// Of a stream, so far behind its edge, so many bytes; or the end of one, or a look at what is finished.
+/// A stream, a distance after its edge, and a length; or the end of a stream, or a fetch of finished frames.
 #[derive(Clone, Debug)]
 enum Step {
     Segment(usize, u64, u64),
@@ -68,7 +68,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..100)
 }
 
-/// Streams, and what they fill.
+/// Streams, and the frames that they fill.
 struct Run {
     frames: Frames,
     device: OnDevice,
@@ -82,7 +82,7 @@ impl Run {
     fn step(&mut self, step: &Step) -> Result<(), DestinationError> {
         match step {
             Step::Segment(stream, behind, len) => self.segment(*stream, *behind, *len),
-            // Bytes of a block that somebody else hands over are noted alone.
+            // Bytes of a lent block are only noted.
             Step::Lent(stream, behind, len) if self.is_lending => {
                 let mut block = Piece::of(vec![0; 200], 0..200);
                 let Some(range) = self.range(*stream, *behind, *len) else { return Ok(()) };
@@ -92,7 +92,7 @@ impl Run {
                 self.put(*stream, range.clone(), &block.bytes()[5..]);
                 let list = self.frames.lent();
                 assert!(list.iter().all(|entry| entry.from >= 5 && u64::from(entry.len) <= range.end - range.start));
-                // Whoever has the block would hand it over; here its bytes go by hand.
+                // The owner of the block would hand it over; here the test does.
                 let noted: u64 = list.iter().map(|entry| u64::from(entry.len)).sum();
                 assert!(noted <= range.end - range.start);
                 self.by_hand(block, list)?;
@@ -151,7 +151,7 @@ impl Run {
     }
 }
 
-/// What a taker was told of a frame.
+/// Frames passed to the taker: id and bytes.
 type Seen = Arc<Mutex<Vec<(u64, u64)>>>;
 
 fn run(
@@ -179,14 +179,14 @@ fn run(
     run.device.finish()?;
     let (counts, size) = (run.frames.counts(), options.frames.frames);
     assert_eq!((run.frames.state(), counts.beyond), ((size, 0), 0));
-    assert_eq!(run.device.stored().bytes - counts.missing, run.sent, "bytes that were sent lie there");
+    assert_eq!(run.device.stored().bytes - counts.missing, run.sent, "the bytes sent are on the device");
     Ok((run.device.stored(), run.sent))
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// By the CRC-32C of what has to be there, gaps and all, and by the bitmap.
+    /// Checked by the CRC-32C of the expected contents, including gaps, and by the bitmap.
     #[test]
     fn frames_on_a_device_are_the_streams(
         steps in steps(), half in 10_usize..80, frames in 3_usize..7, form in 0_usize..4, seed in any::<u64>(),
@@ -203,7 +203,7 @@ proptest! {
         }
     }
 
-    /// It ends, with an error and no panic, whatever piece of work fails.
+    /// The run ends with an error and without a panic, whatever piece of work fails.
     #[test]
     fn a_device_that_fails_ends_the_run(steps in steps(), one in 1_u64..60, seed in 1_u64..1000) {
         for route in Route::ALL {
@@ -218,7 +218,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_damaged_on_the_way_is_found_and_said() {
+fn damage_in_transit_is_detected_and_reported() {
     let steps = [Step::Segment(0, 0, 64), Step::Fetch];
     for route in Route::ALL {
         let damaged = |leaves_out, options| {
@@ -226,22 +226,22 @@ fn what_is_damaged_on_the_way_is_found_and_said() {
             run(device, options, &steps, &Seen::default()).unwrap_err().to_string()
         };
         let options = options(64, 3, route, Form::Raw);
-        let said = damaged(false, options);
-        assert!(said.contains("byte 20 of the stream is 0x"), "{route}: {said}");
-        let said = damaged(true, options);
-        assert!(said.contains("frame 0 has 0 whole parts there, not 4 whole parts"), "{route}: {said}");
+        let error = damaged(false, options);
+        assert!(error.contains("byte 20 of the stream is 0x"), "{route}: {error}");
+        let error = damaged(true, options);
+        assert!(error.contains("frame 0 has 0 complete parts instead of 4 complete parts"), "{route}: {error}");
         if route == Route::Copy {
-            let said = damaged(false, Options { pattern: None, ..options });
-            assert!(said.contains("frame 0 has the CRC-32C"), "by the sum of the host's: {said}");
+            let error = damaged(false, Options { pattern: None, ..options });
+            assert!(error.contains("frame 0 has CRC-32C"), "by the host's checksum: {error}");
         } else {
-            let said = damaged(false, Options { form: Form::Int16Big, ..options });
-            assert!(said.contains("frame 0 has the CRC-32C"), "{route}, converted: {said}");
+            let error = damaged(false, Options { form: Form::Int16Big, ..options });
+            assert!(error.contains("frame 0 has CRC-32C"), "{route}, converted: {error}");
         }
     }
 }
 
 #[test]
-fn what_comes_twice_is_refused_on_the_host() {
+fn duplicates_are_refused_on_the_host() {
     for route in [Route::Place, Route::Gather] {
         let (memory, mut device) = open(support::cpu(1), options(64, 3, route, Form::Raw)).unwrap();
         let Memory::Beyond(mut beyond) = memory else { panic!("no memory of the device") };
@@ -249,9 +249,9 @@ fn what_comes_twice_is_refused_on_the_host() {
         batch.used = 32;
         batch.list = vec![Entry { at: 0, from: 0, len: 16, frame: 1 }, Entry { at: 15, from: 16, len: 16, frame: 1 }];
         let next = beyond.exchange(batch);
-        assert_eq!((next.used, next.list.len(), next.block.len()), (0, 0, 100), "blocks go on");
-        let said = device.finish().unwrap_err().to_string();
-        assert_eq!(said, format!("a list of places was refused: {}", BadList::Twice(1)));
+        assert_eq!((next.used, next.list.len(), next.block.len()), (0, 0, 100), "blocks are still exchanged");
+        let error = device.finish().unwrap_err().to_string();
+        assert_eq!(error, format!("invalid placement list: {}", BadList::Twice(1)));
     }
 }
 
@@ -277,7 +277,7 @@ fn datagrams_become_frames_on_a_device() {
         let options = options(120, 4, route, form);
         let (memory, mut device) = open(support::cpu(4), options).unwrap();
         let mut datagrams = datagrams(options, memory, WhenFull::DropNewest);
-        // Of 37 bytes each, so that samples are cut; every fifth is lost, every third comes twice, neighbors change places.
+        // 37 bytes each, so that samples are split; every fifth is lost, every third duplicated, neighbours swapped.
         for number in (0_u64..300).map(|number| number ^ 1).filter(|number| number % 5 != 4) {
             let mut datagram = [0; 8 + 37];
             datagram[..8].copy_from_slice(&(number * 37).to_be_bytes());
@@ -295,9 +295,9 @@ fn datagrams_become_frames_on_a_device() {
     }
 }
 
-/// A frame that gave way, and was never taken, is as good as new.
+/// A frame dropped before it was taken can be reused.
 #[test]
-fn the_oldest_frames_give_way_on_a_device() {
+fn the_oldest_frames_are_dropped_on_a_device() {
     for (route, form) in [(Route::Copy, Form::Raw), (Route::Place, Form::Raw), (Route::Gather, Form::Int16)] {
         let options = options(120, 4, route, form);
         let (memory, mut device) = open(support::cpu(3), options).unwrap();
@@ -307,7 +307,7 @@ fn the_oldest_frames_give_way_on_a_device() {
             datagram[..8].copy_from_slice(&(number * 30).to_be_bytes());
             Pattern::new(KEY).fill(number * 30, &mut datagram[8..]);
             datagrams.receive(&ends(StreamId(1)), &datagram, Nanos(1));
-            // Now and then somebody takes what there is.
+            // Fetch the finished frames from time to time.
             if number % 50 == 49 {
                 datagrams.flush();
                 while let Some(frame) = datagrams.full() {
@@ -323,7 +323,7 @@ fn the_oldest_frames_give_way_on_a_device() {
 }
 
 #[test]
-fn a_frame_stays_as_long_as_somebody_holds_it() {
+fn a_frame_stays_while_it_is_held() {
     let (memory, device) = open(support::cpu(1), options(64, 3, Route::Place, Form::Raw)).unwrap();
     let held = Arc::new(Mutex::new(None));
     let theirs = Arc::clone(&held);
@@ -340,7 +340,7 @@ fn a_frame_stays_as_long_as_somebody_holds_it() {
     frames.flush();
     let frame = frames.full().unwrap();
     let waiting = std::thread::spawn(move || device.accept(&frame).map(|()| frame));
-    // It cannot be through as long as this is not given up.
+    // The thread cannot finish while this is held.
     let hold = loop {
         match held.lock().unwrap().take() {
             Some(hold) => break hold,

@@ -1,4 +1,4 @@
-//! The thread in which readers of shared memory come in.
+//! Thread that admits readers of shared memory.
 
 use crate::clock;
 use crate::died::{Died, survive};
@@ -9,15 +9,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What it is called.
+/// Thread name.
 const ACCEPTOR: &str = "linerate-accept";
-/// How long the acceptor waits for somebody before it looks whether it should close.
+/// Time that the acceptor waits for a client before it checks whether to close.
 const ACCEPT_NAP: Duration = Duration::from_millis(20);
-/// How long those wait who come while more knock than the acceptor deals with at once, so that strangers do not decide how much of
-/// a processor it takes.
+/// Delay for clients beyond those that the acceptor handles at once, so that unknown processes cannot decide how much
+/// CPU time it takes.
 const CROWD_NAP: Duration = Duration::from_micros(200);
 
-/// An acceptor at work; it closes when this is dropped.
+/// A running acceptor; it closes when this is dropped.
 pub(crate) struct AcceptorThread {
     close: Arc<AtomicBool>,
     refused: Arc<AtomicU64>,
@@ -25,7 +25,7 @@ pub(crate) struct AcceptorThread {
 }
 
 impl AcceptorThread {
-    /// Lets readers in from now on; they come out of what is returned too.
+    /// Starts admitting readers; they are also sent to the returned channel.
     pub(crate) fn start(mut acceptor: Acceptor) -> std::io::Result<(AcceptorThread, Receiver<Client>)> {
         let (let_in, clients) = channel();
         let (close, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -34,7 +34,7 @@ impl AcceptorThread {
             while !closed.load(Ordering::Relaxed) {
                 acceptor.wait(ACCEPT_NAP);
                 for client in acceptor.step(clock::now()) {
-                    // At the end of the run nobody is admitted any more.
+                    // At the end of the run the receiver is gone.
                     let _ = let_in.send(client);
                 }
                 counted.store(acceptor.refused(), Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl AcceptorThread {
         Ok((AcceptorThread { close, refused, thread: Some(thread) }, clients))
     }
 
-    /// One that has died of a bug.
+    /// Returns one that has panicked.
     #[cfg(test)]
     pub(crate) fn dead() -> AcceptorThread {
         let thread = std::thread::Builder::new().name(ACCEPTOR.into()).spawn(|| survive(|| panic!("a bug")));
@@ -58,17 +58,17 @@ impl AcceptorThread {
         AcceptorThread { close: Arc::default(), refused: Arc::default(), thread: Some(thread) }
     }
 
-    /// Whether the thread is gone, though nobody closed the acceptor.
+    /// Returns whether the thread has ended without being closed.
     pub(crate) fn is_dead(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Readers that were not let in.
+    /// Returns the number of rejected readers.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Nobody comes in any more; of what the thread had died, if it had.
+    /// Stops admitting readers; returns the panic of the thread, if any.
     pub(crate) fn close(&mut self) -> Option<Died> {
         self.close.store(true, Ordering::Relaxed);
         self.thread.take()?.join().unwrap_or_else(|panic| Err(Died::of(ACCEPTOR, &*panic))).err()

@@ -1,7 +1,8 @@
-//! Answering on an interface while it sends: port -> answers -> port, in a thread of its own.
+//! Answering ARP, NDP and ping on an interface during a send: port -> answers -> port, in a separate thread.
 //!
-//! A sender whose addresses nobody answers for gets no traffic through a router or to a host that looks its source up. The
-//! frames for this come by a port of their own, which takes nothing away from anybody: `packet`, with a filter in the kernel.
+//! A sender whose addresses are not answered for gets no traffic through a router or to a host that resolves its
+//! source. The frames for this arrive by a separate port, which takes nothing away from others: `packet`, with a filter
+//! in the kernel.
 
 use crate::clock;
 use crate::consumer::{Consumer, Demand, End, Order, Round};
@@ -19,65 +20,66 @@ use std::net::IpAddr;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long what is to be sent may stay at the end.
+/// Longest time at the end for frames to leave.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
-/// Answers on one interface: a receiving and a sending port of it; or for whoever receives there, which has them in its own run.
+/// Answers on one interface: a receiving and a sending port of it; or for a receiver on that interface, which answers
+/// in its own run.
 pub struct Answering {
     receiver: Receiver,
     answers: Answers,
     stop: Stop,
 }
 
-/// What comes is looked at, and what is to be sent is sent.
+/// Consumer that reads requests and sends replies.
 pub struct Answers {
     to: Outlet,
     done: Done,
     answerer: Answerer,
 }
 
-/// Answers that are given in a thread until they are finished.
+/// Answers in a thread until they are finished.
 #[derive(Debug)]
 pub struct Running {
     thread: JoinHandle<AnsweringReport>,
     stop: Stop,
 }
 
-/// What was answered.
+/// Result of answering.
 #[derive(Debug, Default)]
 pub struct AnsweringReport {
-    /// Every frame accounted for; the subjects say that they are those of answering.
+    /// Packet accounting; the subjects are marked as those of answering.
     pub ledger: Ledger,
-    /// What was noteworthy, in order.
+    /// Noteworthy events, in order.
     pub events: Vec<String>,
-    /// What went wrong, if anything.
+    /// Failure, if any.
     pub failure: Option<ReceiveError>,
 }
 
-/// Why the MAC address of a next hop is not known.
+/// Reason why the MAC address of a next hop is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum Unresolved {
-    /// It does not answer.
+    /// It does not reply.
     #[error(
-        "nobody answers for {} on {port}: {TRIES} {hop} in {} s; is it up, in the network of that port, and willing \
-         to answer this source?", .hop.target(), RETRY.as_secs() * u64::from(TRIES)
+        "{port}: no reply from {} ({TRIES} {hop} in {} s); check that it is up, on this network, and accepts \
+         this source", .hop.target(), RETRY.as_secs() * u64::from(TRIES)
     )]
     Silent {
-        /// Which next hop.
+        /// Next hop.
         hop: Hop,
-        /// Where it was asked for.
+        /// Port of the requests.
         port: String,
     },
-    /// The run is to end.
+    /// The run was stopped.
     #[error("stopped while waiting for the MAC address of {0}")]
     Stopped(IpAddr),
-    /// A port does not work.
+    /// A port failed.
     #[error(transparent)]
     Port(ReceiveError),
 }
 
 impl Answering {
-    /// Answers what comes from `from`, through the first queue of `to`.
+    /// Answers requests from `from`, through the first queue of `to`.
     pub fn new(from: RxPort, to: TxPort, answerer: Answerer) -> Self {
         let mut answers = Answers::new(to, answerer);
         let stop = Stop::new();
@@ -85,8 +87,8 @@ impl Answering {
         Answering { receiver: Receiver::new(receive, &mut [&mut answers]), answers, stop }
     }
 
-    /// Asks for the MAC addresses of all these next hops at once, in this thread, and waits for them, at most
-    /// [`TRIES`] times [`RETRY`]; answers others meanwhile.
+    /// Resolves the MAC addresses of all these next hops in parallel, in this thread, within at most [`TRIES`] times
+    /// [`RETRY`]; answers other requests during the wait.
     pub fn resolve(&mut self, hops: &[Hop], stop: &Stop) -> Result<Vec<MacAddr>, Unresolved> {
         let now = clock::now();
         hops.iter().for_each(|hop| self.answers.answerer.resolve(*hop, now));
@@ -115,11 +117,11 @@ impl Answering {
         }
     }
 
-    /// Asks whether any station has one of these addresses ([`Hop::probe`]), in this thread, until one answers or all had the time to;
-    /// says who.
+    /// Probes whether any station has one of these addresses ([`Hop::probe`]), in this thread, until one replies or the
+    /// time of all is over; returns that one.
     ///
     /// # Errors
-    /// What is wrong with a port.
+    /// If a port fails.
     pub fn probe(&mut self, hops: &[Hop]) -> Result<Option<(IpAddr, MacAddr)>, ReceiveError> {
         let now = clock::now();
         hops.iter().for_each(|hop| self.answers.answerer.resolve(*hop, now));
@@ -142,17 +144,17 @@ impl Answering {
         }
     }
 
-    /// Goes on in a thread of its own, which has the privileges that the caller has now.
+    /// Continues in a separate thread, which has the current privileges of the caller.
     ///
     /// # Errors
-    /// If the system starts no more threads.
+    /// If the thread cannot be started.
     pub fn start(self) -> std::io::Result<Running> {
         let stop = self.stop.clone();
         let thread = std::thread::Builder::new().name("answer".into()).spawn(move || self.run())?;
         Ok(Running { thread, stop })
     }
 
-    /// For a run of its own that has the questions: nothing more is received here.
+    /// Converts to a consumer for a run that receives the requests: this port receives nothing more.
     pub(crate) fn into_answers(self) -> Answers {
         self.answers
     }
@@ -166,13 +168,13 @@ impl Answering {
     }
 }
 
-/// The frames sent meanwhile have accounts of the same names.
+/// Renames the accounts, since the frames sent have accounts of the same names.
 fn of_answers(received: &Ledger) -> Ledger {
     let mut ledger = Ledger::new();
     for account in received.accounts() {
         let subject = match account.stage {
             Stage::Answer => account.subject.clone(),
-            // Cards are asked by whoever sends.
+            // Card counters are read by the sender.
             Stage::Nic => continue,
             _ => format!("{} (answering)", account.subject),
         };
@@ -190,34 +192,34 @@ impl Answers {
         Answers { to: Outlet::new(to), done: Done::default(), answerer }
     }
 
-    /// Others are answered for from now on, and nobody is known any more; what waits is not sent.
+    /// Replaces the addresses to answer for, and clears the table of next hops; queued frames are dropped.
     pub fn renew(&mut self, answerer: Answerer) {
         self.done.give_up(self.answerer.frames());
         self.answerer = answerer;
     }
 
-    /// Tells who is here, without being asked.
+    /// Announces the addresses without a request.
     pub fn announce(&mut self) {
         self.answerer.announce(clock::now());
     }
 
-    /// Asks for a next hop, again if it is known.
+    /// Requests a next hop, again if it is known.
     pub fn ask(&mut self, hop: Hop) {
         self.answerer.resolve(hop, clock::now());
     }
 
-    /// What is known of a next hop; nothing of one that was never asked for.
+    /// Returns the state of a next hop; `None` if it was never requested.
     pub fn resolution(&self, hop: &Hop) -> Option<Resolution> {
         self.answerer.resolution(hop)
     }
 
-    /// Answers these frames, which came in a round.
+    /// Answers these frames, which arrived in a round.
     pub fn answer(&mut self, questions: impl Iterator<Item = Vec<u8>>, round: &mut Round<'_>) {
         questions.for_each(|frame| self.answerer.receive(&frame, round.now));
         self.go_on(round);
     }
 
-    /// Everything accounted for.
+    /// Returns the result.
     pub fn done(mut self) -> AnsweringReport {
         let mut ledger = Ledger::new();
         self.account(&mut ledger);
@@ -232,7 +234,7 @@ impl Answers {
         }
     }
 
-    /// Whatever is still to be sent is not any more.
+    /// Accounts for frames that are still queued as unsent.
     fn account(&mut self, ledger: &mut Ledger) {
         let unsent = self.done.give_up(self.answerer.frames());
         self.answerer.clear(unsent);
@@ -240,7 +242,7 @@ impl Answers {
         self.answerer.counters(ledger.account(Stage::Answer, self.to.name()));
     }
 
-    /// Hands on what is to be sent; true if nothing is left in hand.
+    /// Sends queued frames; returns true if none is left.
     fn send(&mut self, now: Nanos) -> bool {
         match self.to.send(&mut self.done, self.answerer.frames(), now) {
             Sent::Done { unsent, flushed } => {
@@ -295,7 +297,7 @@ impl Consumer for Answers {
 }
 
 impl Running {
-    /// Ends the answers; what has arrived is answered first.
+    /// Ends the answers; requests that have arrived are answered first.
     pub fn finish(self) -> AnsweringReport {
         self.stop.request();
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

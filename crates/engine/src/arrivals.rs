@@ -1,25 +1,26 @@
-//! How far packet time may go while no frame comes.
+//! Bound of packet time while no frame arrives.
 
 use crate::consumer::Round;
 use linerate_burst::{Nanos, Pick};
 use std::time::Duration;
 
-/// Frames whose times are compared with when they came.
+/// Number of frames whose times are compared with their arrival.
 const FRAMES: usize = 16;
 
-/// When the last frames came, by a clock that nobody sets.
+/// Arrival times of the last frames, by the steady clock.
 ///
-/// Where no frame comes a port says which time is over. Of an interface that is the clock; of a pipe it is the newest time that a frame
-/// had, which may be any. So it counts as far as time has passed since frames came, by the median of the last sixteen.
+/// While no frame arrives a port reports its horizon. For an interface that is the clock; for a pipe it is the newest
+/// time of a frame, which may be any. So it advances only as far as time has passed since frames arrived, by the median
+/// of the last sixteen.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// By how much their times are beyond the time of the run then, in nanoseconds.
+    /// Differences between their times and the time of the run at arrival, in nanoseconds.
     ahead: [i64; FRAMES],
     frames: usize,
 }
 
 impl Arrivals {
-    /// Frames have come in a round.
+    /// Records the frames of a round.
     pub(crate) fn see(&mut self, round: &Round<'_>) {
         if let [burst] = round.bursts {
             self.note(burst.descs().iter().rev().map(|desc| desc.time), round.elapsed);
@@ -29,7 +30,7 @@ impl Arrivals {
         }
     }
 
-    /// Frames have come, the last one first; the run lasts for `elapsed`.
+    /// Records frames, the last one first; `elapsed` is the time since the start of the run.
     fn note(&mut self, times: impl Iterator<Item = Nanos>, elapsed: Duration) {
         for time in times.take(FRAMES) {
             self.ahead[self.frames % FRAMES] = signed(time.0).saturating_sub(signed_of(elapsed));
@@ -37,7 +38,7 @@ impl Arrivals {
         }
     }
 
-    /// The time that has come by now, if the port says that it is `complete`.
+    /// Returns the current packet time, given the horizon `complete` of the port.
     pub(crate) fn bound(&self, complete: Nanos, elapsed: Duration) -> Nanos {
         let mut ahead = self.ahead;
         let ahead = &mut ahead[..self.frames.min(FRAMES)];
@@ -68,13 +69,13 @@ mod tests {
         assert_eq!(arrivals.bound(Nanos(start), span(9)), Nanos::ZERO, "there was no frame");
         arrivals.note([Nanos(start)].into_iter(), span(1));
         assert_eq!(arrivals.bound(Nanos(start + 99 * SECOND), span(6)), Nanos(start + 5 * SECOND));
-        assert_eq!(arrivals.bound(Nanos(start + SECOND), span(6)), Nanos(start + SECOND), "as the port says");
+        assert_eq!(arrivals.bound(Nanos(start + SECOND), span(6)), Nanos(start + SECOND), "as the port reports");
         for wrong in [u64::MAX, 0, start + 400 * 86_400 * SECOND, start - 86_400 * SECOND] {
             arrivals.note((0..15).map(|_| Nanos(start)), span(1));
             arrivals.note([Nanos(wrong)].into_iter(), span(1));
             assert_eq!(arrivals.bound(Nanos(u64::MAX - 1), span(6)), Nanos(start + 5 * SECOND), "{wrong}");
         }
-        // Many at a time: the last ones count.
+        // Only the last of many count.
         arrivals.note((0..1000).map(|back| Nanos(start + (1000 - back) * SECOND)), span(2));
         assert_eq!(arrivals.bound(Nanos(u64::MAX - 1), span(2)), Nanos(start + 992 * SECOND));
     }

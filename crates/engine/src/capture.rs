@@ -1,14 +1,14 @@
 //! Frames in the order of time, copied once into blocks: for files, and for other processes.
 //!
 //! ```text
-//!            ┌─ Block ──> sinks (a thread)      nobody shares
+//!            ┌─ Block ──> sinks (a thread)      not shared
 //!  picks ──> copy: complete, select
 //!            └─ ring of blocks ──> readers      shared; sinks see the same memory
 //! ```
 //!
-//! `complete`: what is done with each desc while its frame is copied; `copier`: a second thread that copies; `output`: the
-//! block being filled; `sinks`: files and the like that see it; [`share`]: the ring that other processes read;
-//! [`trigger`]: a sink that keeps frames until something happens.
+//! `complete`: completion of each desc while its frame is copied; `copier`: a second copying thread; `output`: the
+//! block being filled; `sinks`: its consumers, such as files; [`share`]: the ring that other processes read;
+//! [`trigger`]: a sink that keeps frames until an event.
 
 mod complete;
 mod copier;
@@ -29,42 +29,42 @@ use linerate_burst::{Ledger, Nanos, Sink, Stage};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Copies what is selected into blocks, in order, and hands these on.
+/// Copies selected frames into blocks, in order, and passes these on.
 pub struct Capture {
     name: &'static str,
-    /// What is wanted once the run begins.
+    /// Requested ring, before the run.
     share: Option<Sharing>,
     copy_by_two: bool,
     note: Option<String>,
     selector: Selector,
-    /// Finds headers and flows, for whoever reads the ring.
+    /// Finds headers and flows for readers of the ring.
     locator: Option<Locator>,
     output: Output,
     copier: Option<Copier>,
     progress: Arc<Progress>,
     reopen: Option<Reopen>,
-    /// No frame that comes is older than this, but late ones.
+    /// Watermark: later frames are not older than this, except late ones.
     complete: Nanos,
     done: Captured,
 }
 
-/// What was captured.
+/// Totals of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Captured {
-    /// Frames handed to the outputs.
+    /// Frames passed to the outputs.
     pub frames: u64,
-    /// Their captured bytes.
+    /// Captured bytes of those frames.
     pub bytes: u64,
-    /// The bytes they had on the wire, without FCS.
+    /// Bytes on the wire, without FCS.
     pub wire_bytes: u64,
-    /// Frames of each shard that the traffic was divided into, whichever of them was kept; none without a shard.
+    /// Frames of each shard of the traffic, including those not selected; empty without a shard.
     pub shards: Vec<u64>,
-    /// The least and the greatest time among the frames handed to the outputs.
+    /// Smallest and greatest time of the frames passed to the outputs.
     pub span: Option<(Nanos, Nanos)>,
 }
 
 impl Capture {
-    /// All frames that are selected go to each of the sinks.
+    /// Captures all selected frames to each of the sinks.
     pub fn new(selection: Selection, sinks: Vec<Box<dyn Sink>>) -> Self {
         let progress = Progress::new();
         Capture {
@@ -83,44 +83,44 @@ impl Capture {
         }
     }
 
-    /// What its accounts belong to, where there is another capture in the run.
+    /// Sets the branch of its accounts, if there is another capture in the run.
     pub fn name(mut self, name: &'static str) -> Self {
         self.name = name;
         self
     }
 
-    /// Other processes read them too, from this ring.
+    /// Shares the frames with other processes in this ring.
     pub fn share(mut self, sharing: Option<Sharing>) -> Self {
         self.share = sharing;
         self
     }
 
-    /// A second thread copies, where every frame is kept as it is: up to twice as fast, for a processor that does nothing
-    /// else meanwhile.
+    /// Copies with a second thread if every frame is kept unchanged: up to twice as fast, for the full time of a
+    /// processor.
     pub fn copy_by_two(mut self, by_two: bool) -> Self {
         self.copy_by_two = by_two;
         self
     }
 
-    /// Says there what it has done so far.
+    /// Publishes the totals in `progress`.
     pub fn progress(mut self, progress: Arc<Progress>) -> Self {
         self.output.set_progress(Arc::clone(&progress));
         self.progress = progress;
         self
     }
 
-    /// Has the sinks begin new outputs when it is asked for.
+    /// Starts new outputs when `reopen` is requested.
     pub fn reopen(mut self, reopen: Reopen) -> Self {
         self.reopen = Some(reopen);
         self
     }
 
-    /// What was captured, once the run is over.
+    /// Returns the totals after the run.
     pub fn done(self) -> Captured {
         self.done
     }
 
-    /// Copies what is selected of a round.
+    /// Copies the selected frames of a round.
     fn copy(&mut self, round: &Round<'_>) {
         let Capture { selector, locator, output, copier, .. } = self;
         let Round { picks, bursts, maps, filters, .. } = *round;
@@ -159,7 +159,7 @@ impl Consumer for Capture {
         if self.copy_by_two {
             match Copier::start() {
                 Ok(copier) => self.copier = Some(copier),
-                Err(error) => self.note = Some(format!("one thread copies: no other can be started: {error}")),
+                Err(error) => self.note = Some(format!("copying with one thread: cannot start another: {error}")),
             }
         }
         let open = |sharing| Shared::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Acceptor);

@@ -1,4 +1,4 @@
-//! The account of streams with trailers: what came of them, out of what was sent. Nothing is copied.
+//! Accounting for streams with trailers: received frames compared with sent ones. Nothing is copied.
 
 use crate::answer::{Answering, AnsweringReport, Answers};
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
@@ -20,72 +20,72 @@ pub struct Checking {
     selector: Selector,
     watch: CheckWatch,
     picks: Vec<Pick>,
-    /// When what is missing gets older, by the time of the run.
+    /// Time of the run at which missing frames are aged next.
     turn_at: Duration,
     answers: Option<Answers>,
 }
 
-/// What came of a check in a thread of its own.
+/// Result of a check in a separate thread.
 #[derive(Debug)]
 pub struct CheckReport {
-    /// The account of streams.
+    /// Accounts of streams.
     pub check: Check,
-    /// The rest; what its ports lost themselves was not lost on the way.
+    /// The rest; frames lost by its own ports were not lost on the path.
     pub run: Received,
-    /// What was answered on the port that was checked.
+    /// Replies sent on the checked port.
     pub answers: AnsweringReport,
 }
 
-/// A look at a run.
+/// Counters of a run at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckLook {
-    /// How long the run had taken then.
+    /// Time since the start of the run.
     pub elapsed: Duration,
-    /// What was counted.
+    /// Totals.
     pub totals: Totals,
-    /// Streams with trailers.
+    /// Number of streams with trailers.
     pub streams: u64,
-    /// Frames that the ports lost.
+    /// Frames lost by the ports.
     pub lost_by_port: u64,
 }
 
-/// What came of all streams so far, and of each.
+/// Accounts of all streams so far, and of each.
 #[derive(Clone, Debug)]
 pub struct SoFar {
-    /// All together.
+    /// Sum of all streams.
     pub summary: Summary,
-    /// Each stream, by their numbers.
+    /// Each stream, by number.
     pub rows: Vec<StreamRow>,
 }
 
-/// Lets another thread see a run, as it was at most about a tenth of a second ago. The run never waits for a reader.
+/// Lets another thread read the counters of a run, at most about a tenth of a second old. The run never waits for a
+/// reader.
 #[derive(Clone, Debug, Default)]
 pub struct CheckWatch(Arc<Watched>);
 
-/// What somebody wants to know.
 #[derive(Debug)]
 enum Asked {
-    /// The account, where so many frames were sent of each stream, and had been sent some time ago, if that is known.
+    /// The accounts, given the frames sent of each stream, now and some time ago, if known.
     SoFar(Option<Sent>, Sender<SoFar>),
-    /// What came, and what is lost by now.
+    /// Received frames, and those lost by now.
     Live(Option<Vec<u64>>, Sender<Live>),
 }
 
-/// Frames of each stream, by their numbers.
+/// Frames of each stream, by number.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
     /// Sent by now.
     pub now: Vec<u64>,
-    /// Sent [`AGE`](linerate_generate::check::AGE) ago: what of it did not come is lost.
+    /// Sent [`AGE`](linerate_generate::check::AGE) ago: those not received by now are lost.
     pub aged: Vec<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Watched {
     look: Mutex<CheckLook>,
-    /// Frames with trailers, and of streams without, at the end of the last round.
+    /// Number of frames with trailers, including those of streams without, at the end of the last round.
     ours: AtomicU64,
-    /// Nothing once nobody answers any more.
+    /// Pending requests; closed at the end of the run.
     asked: Mutex<Questions>,
 }
 
@@ -95,32 +95,33 @@ struct Questions {
     are_over: bool,
 }
 
-/// How long the account of a run is waited for: it looks up whether one is wanted some ten times a second.
+/// Longest wait for the account of a run, which checks for requests about ten times a second.
 const ASK_LIMIT: Duration = Duration::from_secs(2);
 
 impl CheckWatch {
-    /// Nothing counted yet.
+    /// Creates a watch without counters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn look(&self) -> CheckLook {
         *self.0.look.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many frames were ours, at the end of the last round.
+    /// Returns the number of our frames, at the end of the last round.
     pub fn ours(&self) -> u64 {
         self.0.ours.load(Ordering::Relaxed)
     }
 
-    /// What came of the streams, out of what was `sent` of each, where that is known; looked up by the run. Nothing once that is over.
+    /// Returns the accounts of streams, compared with `sent` if that is known; answered by the run, and `None` once it
+    /// is over.
     pub fn so_far(&self, sent: Option<Sent>) -> Option<SoFar> {
         self.ask(|answer| Asked::SoFar(sent, answer))
     }
 
-    /// What came of the streams, and what is lost of it, where it is known what had been sent of each
-    /// [`AGE`](linerate_generate::check::AGE) ago; looked up by the run. Nothing once that is over.
+    /// Returns the received frames of streams, and those lost if the frames sent of each
+    /// [`AGE`](linerate_generate::check::AGE) ago are known; answered by the run, and `None` once it is over.
     pub fn live(&self, aged: Option<Vec<u64>>) -> Option<Live> {
         self.ask(|answer| Asked::Live(aged, answer))
     }
@@ -138,7 +139,7 @@ impl CheckWatch {
 
     fn answer(&self, check: &mut Check) {
         let asked = std::mem::take(&mut self.questions().asked);
-        // Who asked may be gone.
+        // The requesting thread may be gone.
         for question in asked {
             match question {
                 Asked::Live(aged, answer) => drop(answer.send(check.live(aged.as_deref()))),
@@ -147,7 +148,7 @@ impl CheckWatch {
         }
     }
 
-    /// Nobody is answered any more.
+    /// Rejects all further requests.
     fn close(&self) {
         *self.questions() = Questions { asked: Vec::new(), are_over: true };
     }
@@ -164,7 +165,7 @@ impl CheckWatch {
 }
 
 impl SoFar {
-    /// Frames are lost by their age.
+    /// Creates the accounts, with lost frames by age.
     fn new(check: &mut Check, sent: Option<&Sent>) -> Self {
         let live = check.live(sent.map(|sent| &*sent.aged));
         let report = check.report(sent.map(|sent| &*sent.now));
@@ -180,7 +181,7 @@ impl SoFar {
 }
 
 impl Checking {
-    /// Goes on with an account, empty or not, by frames that are selected; the slice means nothing here.
+    /// Continues an account, empty or not, with selected frames; the slice is ignored.
     pub fn new(check: Check, selection: Selection) -> Self {
         Checking {
             check,
@@ -192,7 +193,7 @@ impl Checking {
         }
     }
 
-    /// Answers what is asked on the port that is checked, whose frames go nowhere else.
+    /// Answers ARP, NDP and ping on the checked port, whose frames are used for nothing else.
     pub fn answer(mut self, answering: Option<Answering>) -> Self {
         if let Some(answering) = answering {
             self.check.keep_questions();
@@ -201,18 +202,18 @@ impl Checking {
         self
     }
 
-    /// Says there what was counted so far.
+    /// Publishes the counters in `watch`.
     pub fn watch(mut self, watch: CheckWatch) -> Self {
         self.watch = watch;
         self
     }
 
-    /// The account of streams.
+    /// Returns the account of streams.
     pub fn done(self) -> Check {
         self.check
     }
 
-    /// Checks what these ports bring.
+    /// Checks the frames of these ports.
     pub fn run(mut self, receive: Receive) -> CheckReport {
         let run = receive.run(&mut [&mut self]);
         let answers = self.answers.map(Answers::done).unwrap_or_default();
@@ -234,7 +235,7 @@ impl Consumer for Checking {
         "check"
     }
 
-    /// The order in which several lanes are looked at would pass for reordering on the way.
+    /// The order in which several lanes are polled would be counted as reordering on the path.
     fn order(&self) -> Order {
         Order::Merged
     }
@@ -282,7 +283,7 @@ impl Consumer for Checking {
     }
 }
 
-/// A check in a thread of its own, beside whoever sends.
+/// A check in a separate thread, in parallel with a sender.
 #[derive(Debug)]
 pub struct Checker {
     stop: Stop,
@@ -290,27 +291,28 @@ pub struct Checker {
     thread: JoinHandle<CheckReport>,
 }
 
-/// How often a checker that is to end looks whether frames still come.
+/// Interval at which an ending checker looks for further frames.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Checker {
-    /// Starts the thread. Frames are taken from now on, so the sender may begin.
+    /// Starts the thread. Frames are taken from now on, so the sender may start.
     ///
     /// # Errors
-    /// If there can be no more threads.
+    /// If the thread cannot be started.
     pub fn start(checking: Checking, receive: Receive) -> std::io::Result<Self> {
         let (stop, watch) = (receive.stop.clone(), checking.watch.clone());
         let thread = thread::Builder::new().name("check".into()).spawn(move || checking.run(receive))?;
         Ok(Checker { stop, watch, thread })
     }
 
-    /// To see what was counted so far.
+    /// Returns the counters so far.
     pub fn watch(&self) -> &CheckWatch {
         &self.watch
     }
 
-    /// Ends the check once so long nothing of ours came, or `sent` frames did, and at the latest after `limit`: to be called
-    /// when the sender has ended; at once if that is in a hurry. Whatever came by then is in the report.
+    /// Ends the check once none of our frames arrived for `silence`, or `sent` of them did, and at the latest after
+    /// `limit`: call it when the sender has ended; at once if that must hurry. Frames received by then are in the
+    /// report.
     pub fn finish(self, sent: Option<u64>, silence: Duration, limit: Duration, sender: &Stop) -> CheckReport {
         let started = Instant::now();
         let (mut ours, mut changed) = (self.watch.ours(), started);
@@ -326,7 +328,7 @@ impl Checker {
             }
         }
         self.stop.request();
-        // What can panic there is survived there.
+        // Panics in that thread are caught there.
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }

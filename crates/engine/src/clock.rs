@@ -1,12 +1,12 @@
-//! The time that runs go by: one place reads it and hands it down as `now`, which decides about order.
+//! Clock of runs: read in one place and passed down as `now`, which decides about order.
 //!
-//! Backends read clocks of their own devices, to say when a frame came or when one is due; they order nothing by them.
+//! Backends read the clocks of their own devices, for time stamps and due times; they do not order frames by them.
 
 use linerate_burst::Nanos;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// UTC now (`CLOCK_REALTIME`, the clock of AF_PACKET's stamps); a time before 1970 reads as 0.
+/// Returns UTC now (`CLOCK_REALTIME`, the clock of AF_PACKET's stamps); a time before 1970 reads as 0.
 #[inline]
 pub fn now() -> Nanos {
     read(ClockId::Realtime)
@@ -17,15 +17,14 @@ fn read(clock: ClockId) -> Nanos {
     Nanos::from_parts(u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Where a run has its time from.
+/// Clock source of a run.
 pub(crate) trait Clock: Send {
-    /// UTC, which somebody may set.
+    /// Returns UTC, which may be stepped.
     fn utc(&self) -> Nanos;
-    /// Time that only goes on, from any beginning, as UTC does while nobody sets it.
+    /// Returns a monotonic time with any origin, at the rate of UTC.
     fn steady(&self) -> Nanos;
 }
 
-/// The clocks of this machine.
 pub(crate) struct System;
 
 impl Clock for System {
@@ -34,27 +33,27 @@ impl Clock for System {
         now()
     }
 
-    /// Time since boot goes on while the machine sleeps, as UTC does.
+    /// Time since boot, which continues while the machine is suspended, as UTC does.
     #[inline]
     fn steady(&self) -> Nanos {
         read(ClockId::Boottime)
     }
 }
 
-/// A step of the clock that is worth a word. Slewing comes to less between two looks, and rings bear as much.
+/// Smallest step of the clock that is reported. Slewing amounts to less between two reads, and rings buffer as much.
 pub(crate) const STEP: Duration = Duration::from_millis(10);
-/// How close the two clocks are to be read for a step to be believed, and how often that is tried.
+/// Longest time between reads of the two clocks for a step to be accepted, and the number of attempts.
 const CLOSE: Duration = Duration::from_millis(1);
 const TRIES: u32 = 4;
 
-/// What time it is for a run, and whether somebody set the clock meanwhile.
+/// Time of a run, with detection of clock steps.
 pub(crate) struct Time {
     clock: Box<dyn Clock>,
-    /// How far UTC was beyond the steady clock at the last look, in nanoseconds.
+    /// Difference between UTC and the steady clock at the last read, in nanoseconds.
     beyond: i64,
-    /// The steady clock when the run began, or somebody set UTC last.
+    /// Steady time of the start of the run or of the last step.
     set: Nanos,
-    /// How long ago that was, at the last look.
+    /// Time since then, at the last read.
     settled: Duration,
     steps: u64,
 }
@@ -65,7 +64,7 @@ impl Time {
         Time { clock, beyond, set, settled: Duration::ZERO, steps: 0 }
     }
 
-    /// UTC now, and by how many nanoseconds it was set since the last look, where that is worth a word.
+    /// Returns UTC now, and the step in nanoseconds since the last read, if it is large enough to be reported.
     #[inline]
     pub(crate) fn look(&mut self) -> (Nanos, Option<i64>) {
         let (utc, steady) = (self.clock.utc(), self.clock.steady());
@@ -78,7 +77,7 @@ impl Time {
         self.look_closely()
     }
 
-    /// This process may have been put aside between the looks at the two clocks.
+    /// Repeats the reads, since this process may have been preempted between the two clocks.
     #[cold]
     fn look_closely(&mut self) -> (Nanos, Option<i64>) {
         for _ in 0..TRIES {
@@ -97,36 +96,34 @@ impl Time {
         (self.clock.utc(), None)
     }
 
-    /// UTC now.
     #[inline]
     pub(crate) fn utc(&self) -> Nanos {
         self.clock.utc()
     }
 
-    /// For how long nobody has set the clock, up to the last look.
+    /// Returns the time since the last step, up to the last read.
     pub(crate) fn settled(&self) -> Duration {
         self.settled
     }
 
-    /// How often it was set.
     pub(crate) fn steps(&self) -> u64 {
         self.steps
     }
 }
 
-/// The difference goes round where it must, and so do differences of it.
+/// Returns the difference, with wrap-around, as in further differences of it.
 fn beyond(utc: Nanos, steady: Nanos) -> i64 {
     utc.0.wrapping_sub(steady.0) as i64
 }
 
-/// A step, for people.
+/// Describes a step for the user.
 pub(crate) fn said(step: i64) -> String {
     let way = if step < 0 { "back" } else { "forward" };
     let seconds = step.unsigned_abs() as f64 / 1e9;
     if seconds < 1.0 {
-        format!("the clock went {way} by {:.0} ms", seconds * 1e3)
+        format!("the clock was set {way} by {:.0} ms", seconds * 1e3)
     } else {
-        format!("the clock went {way} by {seconds:.1} s")
+        format!("the clock was set {way} by {seconds:.1} s")
     }
 }
 
@@ -135,7 +132,7 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    /// A clock that a test sets; its copies are the same clock.
+    /// A clock set by a test; its copies are the same clock.
     #[derive(Clone, Default)]
     pub(crate) struct Fake(Arc<Mutex<(Nanos, Nanos)>>);
 
@@ -144,14 +141,14 @@ pub(crate) mod tests {
             Fake(Arc::new(Mutex::new((Nanos(utc), Nanos(77)))))
         }
 
-        /// Time goes on.
+        /// Advances both clocks.
         pub(crate) fn pass(&self, span: u64) {
             let mut clocks = self.0.lock().unwrap();
             clocks.0.0 += span;
             clocks.1.0 += span;
         }
 
-        /// Somebody sets the clock.
+        /// Steps UTC.
         pub(crate) fn set(&self, step: i64) {
             let mut clocks = self.0.lock().unwrap();
             clocks.0 = clocks.0.shifted(step);
@@ -193,20 +190,20 @@ pub(crate) mod tests {
 
     #[test]
     fn steps_are_said_in_the_words_of_people() {
-        assert_eq!(said(-100_000 * MS as i64), "the clock went back by 100.0 s");
-        assert_eq!(said(3_600_250 * MS as i64), "the clock went forward by 3600.2 s");
-        assert_eq!(said(-20 * MS as i64), "the clock went back by 20 ms");
+        assert_eq!(said(-100_000 * MS as i64), "the clock was set back by 100.0 s");
+        assert_eq!(said(3_600_250 * MS as i64), "the clock was set forward by 3600.2 s");
+        assert_eq!(said(-20 * MS as i64), "the clock was set back by 20 ms");
     }
 
-    /// The process is put aside between the looks at the two clocks.
+    /// The process is preempted between the reads of the two clocks.
     #[test]
-    fn a_pause_between_two_looks_is_no_step() {
+    fn a_pause_between_two_reads_is_not_a_step() {
         struct Slow(Fake, Mutex<u32>);
         impl Clock for Slow {
             fn utc(&self) -> Nanos {
                 let mut looks = self.1.lock().unwrap();
                 *looks += 1;
-                // Behind one look at UTC, and before the next.
+                // After one read of UTC, and before the next.
                 if *looks % 10 == 1 {
                     self.0.pass(50 * MS);
                 }

@@ -1,4 +1,4 @@
-//! Who takes the frames of a receive loop: a file, a meter, another port.
+//! Consumers of the frames of a receive loop: a file, a meter, another port.
 
 use crate::control::Stop;
 use crate::died::Died;
@@ -10,152 +10,154 @@ use linerate_wire::Link;
 use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
-/// Takes the frames of a run, a round at a time, in the thread of the run. Several take the same frames, each for itself.
+/// Takes the frames of a run, one round at a time, in the thread of the run. Several consumers take the same frames
+/// independently.
 ///
-/// Whoever selects, copies or counts does it here; the loop itself looks at descs alone, and puts lanes in order only if a
+/// Selection, copies and counting are up to the consumer; the loop itself reads only descs, and orders lanes only if a
 /// consumer needs that.
 pub trait Consumer {
-    /// What its accounts in the ledger belong to, where it is not alone.
+    /// Returns the branch of its accounts in the ledger, used if there are several consumers.
     fn name(&self) -> &'static str;
 
-    /// How far frames have to be put in order for it.
+    /// Returns the order that it needs.
     fn order(&self) -> Order;
 
-    /// The ports are open, the run begins.
+    /// Starts the consumer, after the ports are open.
     ///
     /// # Errors
-    /// The run ends before it takes a frame.
+    /// Ends the run before any frame is taken.
     fn begin(&mut self, _start: &Start) -> Result<(), ReceiveError> {
         Ok(())
     }
 
-    /// Takes the frames of a round, once every round, also if there is none: then the input pauses, and what is held back in
-    /// buffers is to be passed on.
+    /// Takes the frames of a round. Called every round, even without frames: then the input pauses, and buffers must be
+    /// flushed.
     ///
-    /// Descs are as ports show them, without offsets of headers and without a flow hash ([`Round::bursts`]).
+    /// Descs are as ports return them, without offsets of headers and without a flow hash ([`Round::bursts`]).
     ///
     /// # Errors
-    /// The run ends; until its lanes are dry there are further rounds, to be taken as before.
+    /// Ends the run; until its lanes are drained there are further rounds, to be taken as before.
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError>;
 
-    /// Whether it is to be the only one of a run: because it [leaves](Round::leave) frames for later, which others would get again, or
-    /// [holds](Round::hold) them.
+    /// Returns whether it must be the only consumer of a run: because it [leaves](Round::leave) frames for later, which
+    /// others would receive again, or [holds](Round::hold) them.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// Whether numbers and sizes are all that it needs of frames, so that a queue may count them and show none
+    /// Returns whether it needs only counts and sizes of frames, so that a queue may count them and return none
     /// ([`RxQueue::tallied`](linerate_port::RxQueue::tallied)).
     fn takes_tallies(&self) -> bool {
         false
     }
 
-    /// The frames that it asked for ([`Round::hold`]) are its own now, and those that it needs no more can be given back. Once every
-    /// round, of a consumer that [is alone](Consumer::is_alone).
+    /// Receives the frames that it requested ([`Round::hold`]), and releases those no longer needed. Called every round
+    /// if the consumer [is sole](Consumer::is_alone).
     fn hold(&mut self, _holds: &mut Holds<'_>) {}
 
-    /// Reads what has come from queues that bring each frame straight to where it is wanted. Once every round, of a consumer that
-    /// [is alone](Consumer::is_alone); to return once they are dry, or after some time.
+    /// Reads from queues that deliver frames straight to their destination. Called every round if the consumer [is
+    /// sole](Consumer::is_alone); must return once the queues are drained, or after some time.
     ///
     /// # Errors
-    /// As those of [`Consumer::take`].
+    /// Those of [`Consumer::take`].
     fn read(&mut self, _reads: &mut Reads<'_>) -> Result<(), ReceiveError> {
         Ok(())
     }
 
-    /// Some ten times a second: what the ports have counted.
+    /// Receives the counters of the ports, about ten times a second.
     fn look(&mut self, _look: &Look<'_>) {}
 
-    /// What it has counted so far, as its accounts will say at the end, for whoever asks while the run lasts; frames that it has in hand
-    /// may be in none of them yet.
+    /// Adds its counters so far, as its accounts will be at the end, for metrics during the run; frames that it still
+    /// buffers may be missing in all of them.
     fn counters(&self, _ledger: &mut Ledger) {}
 
-    /// Whether each frame is to come at once, even where waiting for several would bring more of them.
+    /// Returns whether each frame must be delivered at once, even if waiting for several would be more efficient.
     fn is_prompt(&self) -> bool {
         false
     }
 
-    /// Whether it wants frames. The run ends once none does, or one has failed.
+    /// Returns whether it needs more frames. The run ends once no consumer does, or one has failed.
     fn demand(&self) -> Demand {
         Demand::More
     }
 
-    /// The run is over: passes on what it holds, and accounts for every frame that it was given.
+    /// Ends the consumer: flushes its buffers, and accounts for every frame that it was given.
     fn finish(&mut self, end: &mut End<'_>);
 }
 
-/// How far frames have to be put in order.
+/// Order of frames that a consumer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Order {
-    /// Not at all: lane by lane.
+    /// None: lane by lane.
     Any,
-    /// Where there are several lanes these are merged by time.
+    /// Several lanes are merged by time.
     Merged,
-    /// Those of a single lane are looked at too: frames that are older than what was before them are flagged and counted as late.
+    /// A single lane is checked too: frames older than earlier ones are flagged and counted as late.
     Checked,
 }
 
-/// Whether more frames are wanted.
+/// Demand for frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// Yes.
+    /// More frames are needed.
     More,
-    /// No: all that was asked for is there.
+    /// The consumer is complete.
     Enough,
-    /// They could go nowhere any more; why is told at the end.
+    /// The consumer has failed; the error is reported at the end.
     Failed,
 }
 
-/// How a run begins.
+/// Parameters of a run that starts.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// How many ports there are.
+    /// Number of ports.
     pub ports: usize,
-    /// Where each lane belongs: its port, and which queue of that port it is.
+    /// Port of each lane, and index of the queue in that port.
     pub lanes: Vec<(usize, usize)>,
-    /// Ends the run when requested.
+    /// Stops the run when requested.
     pub stop: Stop,
-    /// After how long the run ends.
+    /// Duration of the run, if limited.
     pub duration: Option<Duration>,
 }
 
-/// What the lanes show in one round, as far as its turn has come.
+/// Frames of all lanes in one round, as far as they are in order.
 #[derive(Debug)]
 pub struct Round<'a> {
-    /// UTC.
+    /// Time of the round, UTC.
     pub now: Nanos,
-    /// How long the run has taken.
+    /// Time since the start of the run.
     pub elapsed: Duration,
-    /// How long nothing has come from lanes that take in nothing any more; `None` before the end.
+    /// Time since frames last arrived from the detached lanes; `None` before the end.
     pub draining: Option<Duration>,
-    /// Frames of each lane. Ports leave `l3`, `l4` and `hash` of a desc empty: [`locate`](linerate_wire::flow::locate) finds them,
-    /// given the link type ([`links`](Round::links)).
+    /// Frames of each lane. Ports leave `l3`, `l4` and `hash` of a desc empty: [`locate`](linerate_wire::flow::locate)
+    /// finds them, given the link type ([`links`](Round::links)).
     pub bursts: &'a [Burst<'a>],
-    /// Their order: all frames of all bursts. Empty of a single lane whose frames nobody wants [checked](Order::Checked), and where
-    /// nobody needs an order.
+    /// Order of all frames of all bursts. Empty for a single lane if no consumer needs it [checked](Order::Checked),
+    /// and if no consumer needs an order.
     pub picks: &'a [Pick],
-    /// No frame that comes later is older than this, but late ones.
+    /// Watermark: later frames are not older than this, except late ones.
     pub complete: Nanos,
     /// All interfaces so far.
     pub interfaces: &'a [Interface],
-    /// For each lane, the place in `interfaces` of each interface that its descs name.
+    /// For each lane, the index in `interfaces` of each interface in its descs.
     pub maps: &'a [&'a [u16]],
-    /// For each lane, what frames of each interface that its descs name begin with.
+    /// For each lane, the link type of each interface in its descs.
     pub links: &'a [&'a [Option<Link>]],
-    /// For each lane, the filter that its port has applied ([`RxPort::filter`](linerate_port::RxPort::filter)); empty if none.
+    /// For each lane, the filter that its port has applied ([`RxPort::filter`](linerate_port::RxPort::filter)); empty
+    /// if none.
     pub filters: &'a [&'a str],
-    /// Frames so far that came late.
+    /// Number of late frames so far.
     pub late: u64,
     pub(crate) left: &'a mut [usize],
-    /// For each lane, frames to be held.
+    /// For each lane, frames to hold.
     pub(crate) wanted: &'a mut [Vec<u32>],
     pub(crate) is_busy: bool,
-    /// Whether its consumer is the only one, and says so.
+    /// True if its consumer is the only one and [is sole](Consumer::is_alone).
     pub(crate) is_alone: bool,
 }
 
 impl Round<'_> {
-    /// How many frames there are.
+    /// Returns the number of frames.
     pub fn frames(&self) -> usize {
         self.bursts.iter().map(|burst| burst.len()).sum()
     }
@@ -163,41 +165,41 @@ impl Round<'_> {
     /// Leaves the last `frames` of a lane for a later round. For a consumer that needs no order.
     ///
     /// # Panics
-    /// If it does not say that it [is alone](Consumer::is_alone).
+    /// If the consumer does not declare that it [is sole](Consumer::is_alone).
     pub fn leave(&mut self, lane: usize, frames: usize) {
-        assert!(self.is_alone, "others would get the frames again");
+        assert!(self.is_alone, "other consumers would receive the frames again");
         self.left[lane] = frames;
     }
 
-    /// Asks for frames of a lane, by ascending index and below what is [left](Round::leave): they are not given back, and come to
-    /// [`Consumer::hold`]. Where the queue can spare no more, that one and those behind it are left for a later round. Of queues whose
-    /// frames can be held.
+    /// Requests frames of a lane, by ascending index and below those [left](Round::leave): they are not released, but
+    /// passed to [`Consumer::hold`]. If the queue can hold no more, that frame and later ones are left for another
+    /// round. Only for queues whose frames can be held.
     ///
     /// # Panics
-    /// If the consumer does not say that it [is alone](Consumer::is_alone).
+    /// If the consumer does not declare that it [is sole](Consumer::is_alone).
     pub fn hold(&mut self, lane: usize, indices: impl IntoIterator<Item = u32>) {
-        assert!(self.is_alone, "others would not get the frames");
+        assert!(self.is_alone, "other consumers would miss the frames");
         self.wanted[lane].extend(indices);
     }
 
-    /// Whether frames were left.
+    /// Returns whether frames were left for a later round.
     pub fn has_left(&self) -> bool {
         self.left.iter().any(|frames| *frames > 0)
     }
 
-    /// The consumer has something in hand: the run is not over yet, and goes on soon.
+    /// Declares that the consumer has pending work: the run is not over and continues soon.
     pub fn keep_busy(&mut self) {
         self.is_busy = true;
     }
 
-    /// A desc of a lane, with its interface's place in the list of all.
+    /// Returns a desc of a lane, with its interface's index in `interfaces`.
     #[inline]
     pub(crate) fn placed(&self, lane: usize, desc: &Desc) -> Desc {
         let interface = self.maps[lane].get(usize::from(desc.interface)).copied();
         Desc { interface: interface.unwrap_or_default(), ..*desc }
     }
 
-    /// The order of all frames, made in `own` where nobody needed one so far.
+    /// Returns the order of all frames, built in `own` if no consumer declared to need it.
     pub(crate) fn order<'p>(&'p self, own: &'p mut Vec<Pick>) -> &'p [Pick] {
         if !self.picks.is_empty() {
             return self.picks;
@@ -210,7 +212,7 @@ impl Round<'_> {
     }
 }
 
-/// Frames that a consumer holds.
+/// Frames held by a consumer.
 pub struct Holds<'a> {
     pub(crate) lanes: &'a mut Lanes,
     pub(crate) held: &'a mut Vec<Held>,
@@ -220,34 +222,34 @@ pub struct Holds<'a> {
 }
 
 impl Holds<'_> {
-    /// UTC.
+    /// Returns the time of the round, UTC.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// As [`Round::draining`].
+    /// Returns [`Round::draining`].
     pub fn draining(&self) -> Option<Duration> {
         self.draining
     }
 
-    /// Takes those that were asked for in this round, in the order of each lane.
+    /// Takes the frames requested in this round, in the order of each lane.
     pub fn take(&mut self) -> std::vec::Drain<'_, Held> {
         self.held.drain(..)
     }
 
-    /// The bytes of a frame, to be looked at or changed.
+    /// Returns the bytes of a frame for reading or modification.
     pub fn bytes_mut<'b>(&'b mut self, held: &'b mut Held) -> &'b mut [u8] {
         self.lanes.holding(held.lane as usize).map_or(&mut [], |queue| queue.bytes_mut(held))
     }
 
-    /// Says that a frame will be held for longer ([`keep`](linerate_port::Holding::keep)).
+    /// Announces that a frame will be held for longer ([`keep`](linerate_port::Holding::keep)).
     pub fn keep(&mut self, held: &mut Held) {
         if let Some(queue) = self.lanes.holding(held.lane as usize) {
             queue.keep(held);
         }
     }
 
-    /// Gives frames back to where they came from; the list is empty then.
+    /// Releases frames to their queues and empties the list.
     pub fn release(&mut self, done: &mut Vec<Held>) {
         while let Some(lane) = done.last().map(|held| held.lane) {
             let run = done.iter().rev().take_while(|held| held.lane == lane).count();
@@ -256,7 +258,7 @@ impl Holds<'_> {
                 queue.release(&mut part);
             }
             if done.is_empty() {
-                // Its memory is used again.
+                // Its allocation is reused.
                 part.clear();
                 *done = part;
                 return;
@@ -264,13 +266,13 @@ impl Holds<'_> {
         }
     }
 
-    /// The consumer has something in hand: the run is not over yet, and goes on soon.
+    /// Declares that the consumer has pending work: the run is not over and continues soon.
     pub fn keep_busy(&mut self) {
         self.is_busy = true;
     }
 }
 
-/// Queues that bring each frame straight to where it is wanted ([`RxOptions::scatter`](linerate_port::RxOptions::scatter)).
+/// Queues that read frames straight to their destination ([`RxOptions::scatter`](linerate_port::RxOptions::scatter)).
 pub struct Reads<'a> {
     pub(crate) lanes: &'a mut Lanes,
     pub(crate) frames: u64,
@@ -279,55 +281,57 @@ pub struct Reads<'a> {
 }
 
 impl Reads<'_> {
-    /// How many lanes there are.
+    /// Returns the number of lanes.
     pub fn lanes(&self) -> usize {
         self.lanes.len()
     }
 
-    /// What time it is, UTC.
+    /// Returns the time now, UTC.
     pub fn now(&self) -> Nanos {
         self.lanes.now()
     }
 
-    /// As [`Round::draining`].
+    /// Returns [`Round::draining`].
     pub fn draining(&self) -> Option<Duration> {
         self.draining
     }
 
-    /// What frames of a lane begin with.
+    /// Returns the link type of a lane, if it is known.
     pub fn link(&self, lane: usize) -> Option<Link> {
         self.lanes.link(lane)
     }
 
-    /// Reads the next frame of a lane into these pieces, one after another; none where there is none now, or the lane is down.
+    /// Reads the next frame of a lane into these buffers, one after another; `None` if no frame is ready or the lane is
+    /// down.
     pub fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<Scattered> {
         let read = self.lanes.read(lane, pieces);
         self.frames += u64::from(read.is_some());
         read
     }
 
-    /// The consumer has something in hand: the run is not over yet, and goes on soon.
+    /// Declares that the consumer has pending work: the run is not over and continues soon.
     pub fn keep_busy(&mut self) {
         self.is_busy = true;
     }
 }
 
-/// What the ports of a run have counted so far.
+/// Counters of the ports of a run so far.
 pub struct Look<'a> {
     pub(crate) lanes: &'a Lanes,
-    /// How long the run has taken.
+    /// Time since the start of the run.
     pub elapsed: Duration,
 }
 
 impl Look<'_> {
-    /// Counters of all queues; those of network cards, which take milliseconds to ask, come at the end.
+    /// Returns the counters of all queues, without those of network cards, which take milliseconds to read and are
+    /// added at the end.
     pub fn queues(&self) -> Ledger {
         let mut ledger = Ledger::new();
         self.lanes.queue_counters(&mut ledger);
         ledger
     }
 
-    /// Counters of ports and queues, those of network cards among them.
+    /// Returns the counters of ports and queues, including network cards.
     pub(crate) fn ports(&self) -> Ledger {
         let mut ledger = Ledger::new();
         self.lanes.counters(&mut ledger);
@@ -338,17 +342,17 @@ impl Look<'_> {
         self.lanes.interfaces()
     }
 
-    /// Whether a port has failed for good: nothing comes from it any more.
+    /// Returns whether a port has failed permanently.
     pub fn has_failed(&self) -> bool {
         self.lanes.failure.is_some()
     }
 
-    /// What one lane's queue has counted itself, of frames that it does not show, and at which time of UTC.
+    /// Returns the totals of frames that one lane's queue counted without returning them, and their time, UTC.
     pub fn tallied(&self, lane: usize) -> Option<(&Tallied, Nanos)> {
         self.lanes.tallied(lane)
     }
 
-    /// Counters of one lane's queue.
+    /// Returns the counters of one lane's queue.
     pub fn queue(&self, lane: usize) -> Ledger {
         let mut ledger = Ledger::new();
         self.lanes.lane_counters(lane, &mut ledger);
@@ -356,38 +360,38 @@ impl Look<'_> {
     }
 }
 
-/// The end of a run.
+/// State at the end of a run.
 pub struct End<'a> {
-    /// Counters of all before the consumer; its own go here.
+    /// Counters of the stages before the consumer, which adds its own.
     pub ledger: &'a mut Ledger,
-    /// All interfaces there were.
+    /// All interfaces of the run.
     pub interfaces: &'a [Interface],
-    /// What was noteworthy.
+    /// Noteworthy events.
     pub events: &'a mut Vec<String>,
-    /// What went wrong first, if anything.
+    /// First failure, if any.
     pub failure: &'a mut Option<ReceiveError>,
-    /// Whether something went wrong before the consumers ended, in the run or at a port.
+    /// True if the run or a port failed before the consumers ended.
     pub has_failed: bool,
-    /// Whether this consumer, or the thread of the run, panicked: what it had in hand may be half done.
+    /// Panic of this consumer or of the thread of the run, if any: work in progress may be incomplete.
     pub died: Option<Died>,
-    /// Frames there were for it.
+    /// Number of frames given to the consumer.
     pub given: u64,
     pub(crate) started: Instant,
     pub(crate) look: Look<'a>,
 }
 
 impl End<'_> {
-    /// Something went wrong.
+    /// Records a failure, unless there is an earlier one.
     pub fn fail(&mut self, error: impl Into<ReceiveError>) {
         self.failure.get_or_insert(error.into());
     }
 
-    /// How long the run has taken by now.
+    /// Returns the duration of the run.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// What the ports have counted.
+    /// Returns the counters of the ports.
     pub fn look(&self) -> &Look<'_> {
         &self.look
     }

@@ -4,7 +4,7 @@ use linerate_burst::SinkError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-/// A request to stop, shared between a run and whoever may end it (a signal handler, a timer, a test).
+/// A request to stop, shared between a run and its controllers (a signal handler, a timer, a test).
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     requested: Arc<AtomicBool>,
@@ -12,86 +12,87 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Not requested yet.
+    /// Creates a request that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks the run to stop: it drains what has arrived, then ends.
+    /// Requests the run to stop: it drains what has arrived, then ends.
     pub fn request(&self) {
         self.requested.store(true, Ordering::Relaxed);
     }
 
-    /// Asks it to stop, and to wait for nobody on the way: frames that are still to come, readers that are slow. What was
-    /// begun, files among it, is finished all the same.
+    /// Requests the run to stop without waiting for frames that are still to arrive or slow readers. Work in progress,
+    /// such as files, is still finished.
     pub fn hurry(&self) {
         self.hurried.store(true, Ordering::Relaxed);
         self.request();
     }
 
-    /// Whether stopping was asked for.
+    /// Returns whether stopping was requested.
     #[inline]
     pub fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
     }
 
-    /// Whether it is to wait for nobody any more.
+    /// Returns whether the run must stop without waiting.
     pub fn is_hurried(&self) -> bool {
         self.hurried.load(Ordering::Relaxed)
     }
 
-    /// The flag of the request, for a signal handler to set.
+    /// Returns the flag of the request, for a signal handler to set.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.requested)
     }
 }
 
-/// A request to end what is written and to go on in new files, shared between a run and whoever asks for it.
+/// A request to close output files and continue in new ones, shared between a run and its controllers.
 #[derive(Clone)]
 pub struct Reopen {
     requested: Arc<AtomicBool>,
-    told: Arc<dyn Fn(Result<String, SinkError>) + Send + Sync>,
+    report: Arc<dyn Fn(Result<String, SinkError>) + Send + Sync>,
 }
 
 impl Reopen {
-    /// Not requested yet. `told` is called with what became of each output, by the thread that writes it.
-    pub fn new(told: impl Fn(Result<String, SinkError>) + Send + Sync + 'static) -> Self {
-        Reopen { requested: Arc::default(), told: Arc::new(told) }
+    /// Creates a request that is not set. The thread that writes an output calls `report` with
+    /// its outcome.
+    pub fn new(report: impl Fn(Result<String, SinkError>) + Send + Sync + 'static) -> Self {
+        Reopen { requested: Arc::default(), report: Arc::new(report) }
     }
 
-    /// Asks for it: within about a tenth of a second.
+    /// Requests new files, within about a tenth of a second.
     pub fn request(&self) {
         self.requested.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked for since the last time.
+    /// Returns whether it was requested since the last call.
     pub(crate) fn take(&self) -> bool {
         self.requested.load(Ordering::Relaxed) && self.requested.swap(false, Ordering::Relaxed)
     }
 
-    pub(crate) fn tell(&self, became: Result<String, SinkError>) {
-        (self.told)(became);
+    pub(crate) fn tell(&self, outcome: Result<String, SinkError>) {
+        (self.report)(outcome);
     }
 }
 
-/// What a run has done so far. The run writes it now and then and never waits for a reader, so that a slow
-/// screen cannot slow the data path.
+/// Progress of a run. The run updates it periodically and never waits for a reader, so that a slow screen cannot slow
+/// the data path.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Frames handed to the outputs, or sent.
+    /// Frames passed to the outputs, or sent.
     pub frames: AtomicU64,
     /// Captured bytes of those frames.
     pub bytes: AtomicU64,
-    /// Bytes those frames had on the wire, without FCS.
+    /// Bytes of those frames on the wire, without FCS.
     pub wire_bytes: AtomicU64,
     /// Frames emitted late.
     pub late: AtomicU64,
-    /// Frames lost, over all stages; looked up about ten times a second.
+    /// Frames lost, over all stages; updated about ten times a second.
     pub lost: AtomicU64,
 }
 
 impl Progress {
-    /// Nothing done yet.
+    /// Creates the progress of a run before its start.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -103,8 +104,8 @@ impl Progress {
     }
 }
 
-/// What a run shows to others, to be changed, unless somebody looks at it right now: a run waits for nobody. Whoever died over
-/// it has changed nothing.
+/// Locks shared state for an update, unless a reader holds it: a run never waits for readers. A reader that panics has
+/// changed nothing.
 pub(crate) fn unwatched<T>(shown: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match shown.try_lock() {
         Ok(shown) => Some(shown),
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_waits_for_nobody_and_outlives_whoever_looked() {
+    fn shared_state_never_blocks_and_survives_a_panicking_reader() {
         let shown = Mutex::new(1);
         let looking = shown.lock().unwrap();
         assert!(unwatched(&shown).is_none());
@@ -127,12 +128,12 @@ mod tests {
             scope
                 .spawn(|| {
                     let _looking = shown.lock();
-                    panic!("over what is shown");
+                    panic!("reader");
                 })
                 .join()
         });
         assert!(died.is_err() && shown.is_poisoned());
-        *unwatched(&shown).expect("nobody looks any more") = 2;
+        *unwatched(&shown).expect("no reader holds it") = 2;
         assert_eq!(unwatched(&shown).as_deref(), Some(&2));
     }
 }

@@ -1,7 +1,8 @@
 //! Counts of frames, sizes and protocols.
 //!
-//! Nothing is ordered (unless the busiest windows of several lanes are asked for), and no frame is copied or, without a filter, looked
-//! at: one pass over the descs of each burst as the port shows it, or not even that, where a queue counts itself ([`RxQueue::tallied`]).
+//! Nothing is ordered (unless the busiest windows of several lanes are requested), and no frame is copied or, without a
+//! filter, read: one pass over the descs of each burst as the port returns it, or not even that, if a queue counts
+//! itself ([`RxQueue::tallied`]).
 //!
 //! [`RxQueue::tallied`]: linerate_port::RxQueue::tallied
 
@@ -25,46 +26,46 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Counts what is selected.
+/// Counts selected frames.
 pub struct Counting {
     selector: Selector,
-    /// For taking frames apart, if that is asked for.
+    /// Dissector, if protocols are requested.
     layers: Option<Layers>,
     watch: Watch,
     counts: Counts,
     finds_bursts: bool,
     progress: Option<Arc<Progress>>,
-    /// What each queue had counted itself when it was looked at last, and when that was.
+    /// Totals of each queue that counts itself at the last look, and their time.
     tallied: Vec<(Tallied, Nanos)>,
-    /// The descs that were selected of a burst, and those of several lanes in order.
+    /// The selected descs of a burst, and those of several lanes in order.
     chosen: Vec<Desc>,
     merged: Vec<Desc>,
 }
 
-/// Everything counted up to one moment.
+/// Counters at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// How long the run had taken then.
+    /// Time since the start of the run.
     pub elapsed: Duration,
-    /// Of all ports together.
+    /// Sum of all ports.
     pub all: Counted,
-    /// Of each port.
+    /// Counters of each port.
     pub ports: Vec<Counted>,
-    /// Of each queue of each port.
+    /// Counters of each queue of each port.
     pub queues: Vec<Counted>,
-    /// Where each of `queues` belongs: its port, and which queue of the port it is.
+    /// Port of each of `queues`, and index of the queue in that port.
     pub places: Vec<(usize, usize)>,
-    /// The busiest windows of all together, where they were asked for.
+    /// Busiest windows of all ports, if requested.
     pub windows: Option<Windows>,
 }
 
 impl Counts {
-    /// The same ports and queues before anything was counted.
+    /// Returns the same ports and queues with counters at zero.
     pub fn beginning(&self) -> Counts {
         Counts::of(self.ports.len(), self.places.clone())
     }
 
-    /// Adds the protocols of the queues up, which are counted by queue alone.
+    /// Sums up the protocols, which are counted only by queue.
     pub fn sum_protocols(&mut self) {
         let Counts { all, ports, queues, places, .. } = self;
         for (queue, (port, _)) in queues.iter().zip(places) {
@@ -79,36 +80,36 @@ impl Counts {
     }
 }
 
-/// What was counted of one queue, of one port, or of all.
+/// Counters of a queue, of a port, or of all.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    /// The frames that were selected.
+    /// The selected frames.
     pub traffic: Traffic,
-    /// Their protocols, if these were asked for.
+    /// Their protocols, if requested.
     pub mix: Mix,
-    /// Frames that reached the queues, lost ones included.
+    /// Frames that reached the queues, including lost ones.
     pub received: u64,
-    /// Frames lost there, by cause; only causes that happened.
+    /// Frames lost there, by cause; only causes that occurred.
     pub lost: Vec<(Count, u64)>,
 }
 
-/// Lets another thread see the counts of a run, as they were at most about a tenth of a second ago. The run
-/// never waits for a reader.
+/// Lets another thread read the counters of a run, at most about a tenth of a second old. The run never waits for a
+/// reader.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<Mutex<Counts>>);
 
 impl Watch {
-    /// Nothing counted yet.
+    /// Creates a watch without counters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The counts; protocols only of each queue, see [`Counts::sum_protocols`].
+    /// Returns the counters; protocols only of each queue, see [`Counts::sum_protocols`].
     pub fn counts(&self) -> Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shows these counts, unless somebody is looking at the last ones right now.
+    /// Publishes counters, unless a reader holds the lock.
     fn show(&self, counts: &Counts) {
         if let Some(mut shown) = unwatched(&self.0) {
             shown.clone_from(counts);
@@ -117,7 +118,7 @@ impl Watch {
 }
 
 impl Counting {
-    /// Counts frames, of which the slice means nothing, and looks into them if `protocols` are to be counted too.
+    /// Counts selected frames, without the slice, and dissects them if `protocols` are requested.
     pub fn new(selection: Selection, protocols: bool) -> Self {
         Counting {
             selector: Selector::new(Selection { slice: None, ..selection }),
@@ -132,30 +133,30 @@ impl Counting {
         }
     }
 
-    /// Finds the busiest windows too, for which several lanes are put in order.
+    /// Finds the busiest windows too, for which several lanes are merged.
     pub fn find_bursts(mut self, find: bool) -> Self {
         self.finds_bursts = find;
         self
     }
 
-    /// Says there what was counted so far.
+    /// Publishes the counters in `watch`.
     pub fn watch(mut self, watch: Watch) -> Self {
         self.watch = watch;
         self
     }
 
-    /// The same as other consumers say it.
+    /// Publishes the totals in `progress`, as other consumers do.
     pub fn progress(mut self, progress: Arc<Progress>) -> Self {
         self.progress = Some(progress);
         self
     }
 
-    /// What was counted, once the run is over.
+    /// Returns the counters after the run.
     pub fn done(self) -> Counts {
         self.counts
     }
 
-    /// Brings what the queues themselves count up to date.
+    /// Updates the totals of queues that count themselves.
     fn look_at_queues(&mut self, look: &Look<'_>, elapsed: Duration) {
         for (lane, before) in self.tallied.iter_mut().enumerate() {
             let Some((tallied, time)) = look.tallied(lane) else { continue };
@@ -164,7 +165,7 @@ impl Counting {
                 sum.traffic.add_tallied(before, &now);
             }
             let all_are_wanted = self.selector.take_all((tallied.frames - before.0.frames) as usize);
-            debug_assert!(all_are_wanted, "who selects frames wants to see them");
+            debug_assert!(all_are_wanted, "a selection needs the frames");
             *before = now;
         }
         let Counts { elapsed: known, all, ports, queues, places, .. } = &mut self.counts;
@@ -263,7 +264,7 @@ impl Consumer for Counting {
     }
 }
 
-/// The descs of the frames of a lane that count, which `mix` gets to see.
+/// Returns the descs of the selected frames of a lane, which are also added to `mix`.
 fn choose<'a>(
     selector: &mut Selector,
     round: &Round<'a>,

@@ -1,73 +1,73 @@
-//! Why a run that receives failed.
+//! Errors of runs that receive.
 
 use crate::died::Died;
 use linerate_burst::{Pick, SinkError};
 use linerate_port::PortError;
 
-/// Why a run that receives failed.
+/// Error of a run that receives.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
-    /// An input.
+    /// Input port.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// An output.
+    /// Output.
     #[error(transparent)]
     Sink(#[from] SinkError),
-    /// Where frames of streams go.
+    /// Destination of frames of streams.
     #[error(transparent)]
     Destination(#[from] linerate_receive::destination::DestinationError),
     /// More lanes than can be merged.
-    #[error("{found} lanes: at most {most} can be merged; name fewer files, or open fewer queues of each port (as in @0-3, or lanes=4)", most = Pick::MAX_LANES)]
+    #[error("{found} lanes, at most {most} supported; name fewer files or open fewer queues (@0-3 or lanes=4)", most = Pick::MAX_LANES)]
     Lanes {
-        /// How many there are.
+        /// Number of lanes.
         found: usize,
     },
-    /// Two in one run that do not bear others.
-    #[error("{name} takes frames away, or in its own time: it is to be the only consumer of a run")]
+    /// A consumer that must be the only one has others.
+    #[error("{name} must be the only consumer of a run")]
     Alone {
-        /// What it is called.
+        /// Name of the consumer.
         name: &'static str,
     },
-    /// The port was opened to count frames in the kernel, and a consumer needs the frames.
-    #[error("{port} counts frames in the kernel and shows none, but {name} needs them: open the port without tally")]
+    /// The port was opened to count frames in the kernel, but a consumer needs the frames.
+    #[error("{port}: opened to count frames in the kernel, but {name} needs the frames; open it without tally")]
     Tallied {
-        /// The port.
+        /// Port name.
         port: String,
         /// The consumer that needs the frames.
         name: &'static str,
     },
-    /// What joins two ports.
-    #[error("{name} joins two ports, and the run receives from {found}")]
+    /// A consumer that needs two ports has another number.
+    #[error("{name} needs two ports, got {found}")]
     Ends {
-        /// What it is called.
+        /// Name of the consumer.
         name: &'static str,
-        /// How many ports there are.
+        /// Number of ports.
         found: usize,
     },
-    /// The ring.
+    /// Shared ring.
     #[error("sharing: {0}")]
     Share(#[from] linerate_share::Error),
-    /// The thread that lets readers in.
-    #[error("sharing: no thread can be started: {0}")]
+    /// Thread that admits readers.
+    #[error("sharing: cannot start a thread: {0}")]
     Acceptor(std::io::Error),
-    /// A bug of this program.
+    /// Panic, a bug of this program.
     #[error(transparent)]
     Died(#[from] Died),
-    /// A thread of a worker.
-    #[error("no thread can be started for a worker: {0}; ask for fewer workers")]
+    /// Thread of a worker.
+    #[error("cannot start a worker thread: {0}; use fewer workers")]
     Worker(std::io::Error),
     /// The filter text does not fit the link type of an interface.
     #[error("interface {interface:?}: {reason}; none of its frames was selected")]
     Filter {
-        /// Which interface.
+        /// Interface name.
         interface: String,
-        /// What is wrong.
+        /// Cause.
         reason: String,
     },
 }
 
 impl ReceiveError {
-    /// Of what a thread died, if it is that.
+    /// Returns the panic, if that is the error.
     pub(crate) fn died(&self) -> Option<Died> {
         match self {
             ReceiveError::Died(died) => Some(died.clone()),

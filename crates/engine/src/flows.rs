@@ -1,13 +1,13 @@
 //! Flow records.
 //!
-//! One lane and one worker: each burst goes to the meter as its queue shows it, and nothing is copied. Several lanes are put in
-//! order first, since the packets of a flow may come over all of them. Several workers have a meter and a thread each and share
-//! nothing: this thread copies frames, as a rule their headers, into blocks, whole flows to one worker
-//! ([`Spread`](linerate_meter::Spread)). A single worker stays in this thread beside other consumers too: handing frames to another
-//! thread costs as much as metering them.
+//! One lane and one worker: each burst is passed to the meter as its queue returns it, and nothing is copied. Several
+//! lanes are ordered first, since the packets of a flow may arrive on all of them. Several workers have a meter and a
+//! thread each and share nothing: this thread copies frames, usually their headers, into blocks, whole flows to one
+//! worker ([`Spread`](linerate_meter::Spread)). A single worker stays in this thread even with other consumers: passing
+//! frames to another thread costs as much as metering them.
 //!
-//! `worker`: a meter at work; `dispatch`: all of them, and the block that is filled for each; `time`: how far
-//! time goes while no frame comes; `meters`: made before ports open.
+//! `worker`: a meter at work; `dispatch`: all of them, and the block that is filled for each; `meters`: allocated
+//! before ports open; `watch`: reading open flows from another thread.
 
 mod dispatch;
 mod meters;
@@ -32,16 +32,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Meters what is selected.
+/// Meters selected frames.
 pub struct Metering<R: Records + Send + 'static> {
     selector: Selector,
-    /// Before the run.
+    /// Meters before the run.
     meters: Option<Meters>,
     work: Work<R>,
     records: Shared<R>,
-    /// When frames came.
+    /// Arrival times of frames.
     arrivals: Arrivals,
-    /// Frames handed to the meters, and their bytes.
+    /// Frames passed to the meters, and their bytes.
     handed: (u64, u64),
     progress: Arc<Progress>,
     observed: Arc<Observed>,
@@ -49,49 +49,49 @@ pub struct Metering<R: Records + Send + 'static> {
     done: Metered,
 }
 
-/// Frames that no record tells of, as far as they are counted by now: for whoever tells others.
+/// Counts so far of frames that are in no record, for exporters.
 #[derive(Debug, Default)]
 pub struct Observed {
-    /// They were lost at the ports.
+    /// Frames lost at the ports.
     pub lost: AtomicU64,
-    /// They are no packets that can be metered.
+    /// Frames that are not packets that can be metered.
     pub ignored: AtomicU64,
 }
 
-/// Who meters.
+/// Metering threads.
 enum Work<R: Records + Send + 'static> {
-    /// Nobody, before and after the run.
+    /// None, before and after the run.
     None,
-    /// This thread, the frames of one lane where they lie.
+    /// This thread, for the frames of one lane in place.
     InPlace(Box<worker::Metering<R>>),
-    /// Workers with blocks, of frames in order.
+    /// Workers with blocks, for ordered frames.
     Dispatch(Box<Dispatch<R>>),
 }
 
-/// What was metered.
+/// Result of metering.
 #[derive(Clone, Debug, Default)]
 pub struct Metered {
-    /// What was counted beside the flows.
+    /// Counters in addition to the flows.
     pub counts: Counts,
-    /// Numbers of the link types that are not known, of the interfaces there were
-    /// ([registry](https://www.tcpdump.org/linktypes.html)); their frames are counted apart.
+    /// Unknown link type numbers of the interfaces ([registry](https://www.tcpdump.org/linktypes.html)); their frames
+    /// are counted separately.
     pub unknown_links: Vec<u16>,
-    /// Frames whose time was 16 hours and more from what time it was by all others.
+    /// Frames whose time was 16 hours or more from that of all others.
     pub far_frames: u64,
-    /// How often most frames were suddenly of such a time, and all flows of before ended.
+    /// Number of jumps of most frames to such a time, at which all open flows ended.
     pub time_jumps: u64,
-    /// Bytes of memory for each flow, plain and wide ([`bytes_per_flow`](linerate_meter::Config::bytes_per_flow)).
+    /// Memory for each flow in bytes, plain and wide ([`bytes_per_flow`](linerate_meter::Config::bytes_per_flow)).
     pub bytes_per_flow: [usize; 2],
-    /// The most bytes of memory that all meters may take.
+    /// Upper bound of the memory of all meters, in bytes.
     pub most_bytes: usize,
-    /// What each worker has done.
+    /// Work of each worker.
     pub workers: Vec<Load>,
-    /// How long it took, up to the last record.
+    /// Duration, up to the last record.
     pub elapsed: Duration,
 }
 
 impl<R: Records + Send + 'static> Metering<R> {
-    /// Meters frames that are selected, whole ones, with a worker for each meter; `records` takes finished flows.
+    /// Meters selected frames, without the slice, with a worker for each meter; `records` takes finished flows.
     pub fn new(meters: Meters, selection: Selection, records: R) -> Self {
         let done = Metered {
             bytes_per_flow: meters.config.bytes_per_flow(),
@@ -112,33 +112,34 @@ impl<R: Records + Send + 'static> Metering<R> {
         }
     }
 
-    /// Says there what it has done so far.
+    /// Publishes the totals in `progress`.
     pub fn progress(mut self, progress: Arc<Progress>) -> Self {
         self.progress = progress;
         self
     }
 
-    /// Says there what no record tells of.
+    /// Publishes the counts of frames without a record in `observed`.
     pub fn observed(mut self, observed: Arc<Observed>) -> Self {
         self.observed = observed;
         self
     }
 
-    /// What takes the records: to look at it while the run lasts. It is to be gone before [`done`](Metering::done).
+    /// Returns the receiver of the records, for reading during the run. It must be dropped before
+    /// [`done`](Metering::done).
     pub fn records(&self) -> Arc<Mutex<R>> {
         Arc::clone(&self.records)
     }
 
-    /// What was metered, once the run is over, and what took the records.
+    /// Returns the result after the run, and the receiver of the records.
     ///
     /// # Panics
-    /// If a worker is still there: the run is not over.
+    /// If a worker still exists: the run is not over.
     pub fn done(self) -> (Metered, R) {
         let records = Arc::into_inner(self.records).expect("all workers have ended");
         (self.done, records.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What was counted so far; of workers as they have said last.
+    /// Returns the counters so far; of workers as last published.
     fn counts(&self) -> Counts {
         match &self.work {
             Work::InPlace(metering) => *metering.meter.counts(),
@@ -156,7 +157,7 @@ impl<R: Records + Send + 'static> Metering<R> {
                 selector.take_all(frames);
                 metering.take(round.bursts[0], round.links[0]);
             }
-            // As many at a time as lie behind one another.
+            // Adjacent frames are passed together.
             Work::InPlace(metering) => {
                 for run in selector.choose(round, picks).chunk_by(|one, next| one.index() + 1 == next.index()) {
                     let first = run[0].index();
@@ -175,7 +176,7 @@ impl<R: Records + Send + 'static> Metering<R> {
         }
     }
 
-    /// No frame is there, and none that comes is older than `complete`.
+    /// Handles a round without frames; later frames are not older than `complete`.
     fn pause(&mut self, complete: Nanos, elapsed: Duration) {
         if complete == Nanos::MAX {
             return;
@@ -277,7 +278,7 @@ impl<R: Records + Send + 'static> Consumer for Metering<R> {
     }
 }
 
-/// What became of the selected frames; how many of them were metered.
+/// Accounts for the selected frames; returns how many were metered.
 fn account_for(counts: &Counts, selected: u64, account: &mut Account) -> u64 {
     let frames = counts.frames.min(selected);
     account.add(Count::MeterReceived, selected).add(Count::Metered, frames - counts.in_no_record().0.min(frames));
@@ -286,7 +287,7 @@ fn account_for(counts: &Counts, selected: u64, account: &mut Account) -> u64 {
     frames
 }
 
-/// Numbers of the link types that are not known, each once.
+/// Returns the unknown link type numbers, each once.
 fn unknown_links(interfaces: &[Interface]) -> Vec<u16> {
     let numbers = interfaces.iter().map(|interface| interface.link.0);
     let unknown: BTreeSet<u16> = numbers.filter(|number| Link::from_linktype(*number).is_none()).collect();

@@ -1,8 +1,8 @@
-//! The streams of captured TCP traffic, rebuilt by looking on.
+//! Streams of captured TCP traffic, reassembled passively.
 //!
-//! Frames of several lanes are put in order first, then each goes to [`Follow`] where it lies. What it hands on goes to an [`Outlet`]:
-//! `files`, a file for each direction with an index beside them; `records`, all streams in one pipe; `conversation`, both directions of one
-//! connection as they came.
+//! Frames of several lanes are ordered first, then each is passed to [`Follow`] in place. Its output is written by an
+//! [`Outlet`]: `files`, a file for each direction with an index; `records`, all streams in one pipe; `conversation`,
+//! both directions of one connection as they arrived.
 
 mod conversation;
 mod disk;
@@ -27,35 +27,35 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Streams that are told of in the end, those with most bytes.
+/// Number of streams with most bytes in the report.
 const LONGEST: usize = 10;
 
-/// Where streams go.
+/// Output of streams.
 pub trait Outlet: Output + Send {
-    /// Nothing comes at the moment: what is held back is to be seen.
+    /// Flushes buffers, because no packets arrive at the moment.
     fn flush(&mut self);
 
-    /// Why nothing more can be written.
+    /// Returns the reason why nothing more can be written, if any.
     fn failure(&self) -> Option<&SinkError>;
 
-    /// All streams are over.
+    /// Finishes after the end of all streams.
     ///
     /// # Errors
-    /// What failed first.
+    /// The first failure.
     fn finish(&mut self) -> Result<(), SinkError>;
 
-    /// Files there are.
+    /// Returns the number of files.
     fn files(&self) -> u64 {
         0
     }
 
-    /// What people should know, once it has finished.
+    /// Returns notes for the user, after the end.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// For those who want to know what streams there are.
+/// Discards the data, for a report of streams only.
 #[derive(Debug, Default)]
 pub struct Nowhere;
 
@@ -83,7 +83,7 @@ impl Outlet for Nowhere {
     }
 }
 
-/// Follows the streams of what is selected.
+/// Follows the selected streams.
 pub struct Following {
     selector: Selector,
     follow: Follow,
@@ -96,7 +96,7 @@ pub struct Following {
     notes: Vec<String>,
 }
 
-/// What became of frames.
+/// Counters of frames.
 #[derive(Clone, Copy, Debug, Default)]
 struct Frames {
     followed: u64,
@@ -108,20 +108,20 @@ struct Frames {
     unknown_link: u64,
 }
 
-/// What was followed.
+/// Result of following.
 #[derive(Clone, Debug)]
 pub struct Followed {
-    /// What was counted.
+    /// Counters.
     pub counts: Counts,
-    /// The streams with most bytes, these first, without their gaps.
+    /// Streams with most bytes, in descending order, without their gaps.
     pub longest: Vec<Summary>,
-    /// Files that were made.
+    /// Number of files created.
     pub files: u64,
-    /// What people should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// An outlet, and the longest streams that it got.
+/// An outlet, and the longest streams written to it.
 struct Watched {
     out: Box<dyn Outlet>,
     longest: Vec<Summary>,
@@ -155,7 +155,7 @@ impl Output for Watched {
 }
 
 impl Following {
-    /// Follows frames that are selected, whole ones; `out` takes what comes of it.
+    /// Follows selected frames, without the slice; `out` receives the streams.
     pub fn new(config: Config, selection: Selection, out: Box<dyn Outlet>) -> Self {
         Following {
             selector: Selector::new(Selection { slice: None, ..selection }),
@@ -170,13 +170,13 @@ impl Following {
         }
     }
 
-    /// Says there what it has done so far.
+    /// Publishes the totals in `progress`.
     pub fn progress(mut self, progress: Arc<Progress>) -> Self {
         self.progress = progress;
         self
     }
 
-    /// What was followed, once the run is over.
+    /// Returns the result after the run.
     pub fn done(self) -> Followed {
         let (counts, files) = (self.follow.counts(), self.out.out.files());
         Followed { counts, longest: self.out.longest, files, notes: self.notes }
@@ -200,7 +200,7 @@ impl Following {
         self.picks = picks;
     }
 
-    /// Whether whoever read the output has gone.
+    /// Returns whether the reader of the output has disconnected.
     fn is_unread(&self) -> bool {
         self.out.out.failure().is_some_and(|failure| failure.reason.kind() == ErrorKind::BrokenPipe)
     }
@@ -239,7 +239,7 @@ impl Consumer for Following {
         self.follow(round);
         if round.frames() == 0 {
             if round.complete != Nanos::MAX {
-                // Of a pipe that is the newest time of a frame, which may be wrong.
+                // For a pipe that is the newest time of a frame, which may be wrong.
                 let now = self.arrivals.bound(round.complete.min(round.now), round.elapsed);
                 self.follow.pause(now, &mut self.out);
             }

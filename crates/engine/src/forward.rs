@@ -1,8 +1,9 @@
 //! One port -> another port: half of a wire.
 //!
-//! Nothing is copied or ordered here: what a queue shows is handed to the other port as it lies, queue after queue. So
-//! a frame waits for no more than the burst in front of it. Where one port's frames can be held and the other sends from where
-//! they lie, nobody else copies them either:
+//! Nothing is copied or ordered here: frames of a queue are passed to the other port in place, queue after queue. So a
+//! frame waits only for the burst before it. If one port's frames can be held and the other port sends in place, no
+//! port copies them either:
+//!
 //!
 //! ```text
 //!  hold ──> verdicts ──> pending ── submit ──> port ── completed ──> release
@@ -20,27 +21,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long the other port may take nothing after the end; what is left then is given up, and counted.
+/// Longest time at the end for which the other port may take nothing; the rest is dropped and counted.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
-/// Frames that are held while they pass are no more than this, so that those to come have room.
+/// Maximum number of held frames, so that there is space for new ones.
 const MOST_HELD: usize = 2048;
 
-/// Sends on what comes, through the first queue of a port. It takes frames in its own time, and so is to be alone.
+/// Forwards frames through the first queue of a port. It holds frames, so it must be the only consumer.
 pub struct Forward {
-    /// Whose frames go where.
+    /// Names of both ports.
     name: String,
     to: TxPort,
-    /// How frames are sent from where they lie, if they are.
+    /// State for sending in place, if supported.
     in_place: Option<InPlace>,
     progress: Arc<Progress>,
     counts: Counts,
-    /// What the progress knows.
-    told: Counts,
+    /// Part of the counters that is in the progress.
+    reported: Counts,
     errors: Errors,
 }
 
-/// What the other port has said.
+/// Errors of the other port.
 #[derive(Default)]
 pub(crate) struct Errors {
     pub is_down: bool,
@@ -48,15 +49,13 @@ pub(crate) struct Errors {
     pub failure: Option<PortError>,
 }
 
-/// Frames on their way from one port to the other.
+/// Frames in transit from one port to the other.
 #[derive(Default)]
 struct InPlace {
     verdicts: Option<Verdicts>,
-    /// Of this round; empty between two.
+    /// Frames of this round; empty between two.
     arrived: Vec<Held>,
-    /// To be submitted.
     pending: VecDeque<Held>,
-    /// To be released.
     done: Vec<Held>,
 }
 
@@ -72,18 +71,18 @@ struct Counts {
 }
 
 impl Forward {
-    /// Sends on what comes from a port; without a copy where the two can do that. Needs the privileges that opening needed.
+    /// Forwards frames of a port; without a copy if both ports support it. Needs the privileges that opening needed.
     pub fn new(from: &mut RxPort, mut to: TxPort, progress: Arc<Progress>) -> Self {
         let name = format!("{} -> {}", from.name, to.name);
-        let (counts, told) = <(Counts, Counts)>::default();
+        let (counts, reported) = <(Counts, Counts)>::default();
         let in_place = joins(from, to.queues[0].as_mut()).then(InPlace::default);
-        Forward { name, to, in_place, progress, counts, told, errors: Errors::default() }
+        Forward { name, to, in_place, progress, counts, reported, errors: Errors::default() }
     }
 
-    /// The same with verdicts on each frame.
+    /// Does the same with verdicts on each frame.
     ///
     /// # Errors
-    /// The two ports cannot send on frames from where they lie.
+    /// If the two ports cannot forward frames in place.
     pub fn inspected(
         from: &mut RxPort,
         to: TxPort,
@@ -92,29 +91,29 @@ impl Forward {
     ) -> Result<Self, PortError> {
         let mut forward = Forward::new(from, to, progress);
         let Some(in_place) = &mut forward.in_place else {
-            let reason = format!("its frames cannot be held, changed and sent on to {}", forward.to.name);
+            let reason = format!("cannot hold, change and forward frames to {}", forward.to.name);
             return Err(PortError::broken(&from.name, reason));
         };
         in_place.verdicts = Some(Verdicts::new(inspector, policy));
         Ok(forward)
     }
 
-    /// Whether frames are sent from where they lie.
+    /// Returns whether frames are sent in place.
     pub fn is_in_place(&self) -> bool {
         self.in_place.is_some()
     }
 
-    /// What was sent.
+    /// Returns the totals sent.
     pub fn sent(&self) -> Sent {
         self.counts.sent
     }
 
-    /// Whether what the other port does not take is given up: it failed, or is too slow at the end.
+    /// Returns whether frames that the other port does not take are dropped: it failed, or is too slow at the end.
     fn gives_up(&self, draining: Option<Duration>) -> bool {
         self.errors.failure.is_some() || draining.is_some_and(|since| since > STOP_LIMIT)
     }
 
-    /// Hands on what one lane shows; how many frames are done with.
+    /// Passes on the frames of one lane; returns how many are done with.
     fn send(&mut self, burst: Burst<'_>, give_up: bool) -> usize {
         let mut done = 0;
         while done < burst.len() {
@@ -138,7 +137,7 @@ impl Forward {
         done
     }
 
-    /// Hands what passed to the port.
+    /// Passes frames with a positive verdict to the port.
     fn submit(&mut self, give_up: bool) {
         let Some(InPlace { pending, done, .. }) = &mut self.in_place else { return };
         let Some(queue) = self.to.queues[0].submitting() else { return };
@@ -159,7 +158,7 @@ impl Forward {
         done.extend(pending.drain(..));
     }
 
-    /// Gets frames on their way; whether the port has still some in hand.
+    /// Flushes the port; returns whether it has frames queued.
     fn flush(&mut self, now: Nanos) -> bool {
         match self.to.queues[0].flush(now) {
             Ok(flushed) => !flushed,
@@ -168,15 +167,15 @@ impl Forward {
         }
     }
 
-    /// Adds to the progress what was done since the last time.
+    /// Adds to the progress what was done since the last call.
     fn tell(&mut self) {
         let sent = self.to.queues[0].sent();
         self.errors.is_down &= sent == self.counts.sent;
         self.counts.sent = sent;
-        let (frames, bytes) = (sent.frames - self.told.sent.frames, sent.bytes - self.told.sent.bytes);
+        let (frames, bytes) = (sent.frames - self.reported.sent.frames, sent.bytes - self.reported.sent.bytes);
         self.progress.add(frames, bytes, bytes);
-        self.progress.lost.fetch_add(self.counts.lost.saturating_sub(self.told.lost), Ordering::Relaxed);
-        self.told = Counts { lost: self.counts.lost.max(self.told.lost), ..self.counts };
+        self.progress.lost.fetch_add(self.counts.lost.saturating_sub(self.reported.lost), Ordering::Relaxed);
+        self.reported = Counts { lost: self.counts.lost.max(self.reported.lost), ..self.counts };
     }
 }
 
@@ -264,7 +263,7 @@ impl Consumer for Forward {
             monitor.counters(end.ledger);
         }
         if end.died.is_some() {
-            // Of a bug: what was in hand, and what was not looked at any more.
+            // After a panic: frames in progress, and those not processed.
             let verdicts = self.in_place.as_mut().and_then(|in_place| in_place.verdicts.as_mut());
             let counts = &mut self.counts;
             counts.received = verdicts.map_or(end.given, |verdicts| verdicts.give_up(end.given));
@@ -280,7 +279,8 @@ impl Consumer for Forward {
 }
 
 impl Errors {
-    /// Notes an error of sending; whether frames are put into the port all the same: a wire that leads nowhere swallows them.
+    /// Records an error of sending; returns whether frames are still passed to the port, which drops them like an
+    /// unplugged cable.
     pub(crate) fn take(&mut self, error: PortError) -> bool {
         if !matches!(error, PortError::Down { .. }) {
             self.failure.get_or_insert(error);
@@ -294,7 +294,7 @@ impl Errors {
 }
 
 impl InPlace {
-    /// What becomes of the frames of this round, and of those that waited for a verdict.
+    /// Decides about the frames of this round, and those that waited for a verdict.
     fn judge(&mut self, holds: &mut Holds<'_>, counts: &mut Counts, give_up: bool) {
         let InPlace { verdicts, arrived, pending, done } = self;
         arrived.extend(holds.take());
@@ -321,20 +321,20 @@ impl InPlace {
         verdicts.settle(now, give_up, &mut sort);
     }
 
-    /// Frames that are held.
+    /// Returns the number of held frames.
     fn len(&self) -> usize {
         self.pending.len() + self.verdicts.as_ref().map_or(0, Verdicts::waiting)
     }
 }
 
-/// Whether a port sends on what lies in the memory of another.
+/// Returns whether a port can send from the memory of another.
 fn joins(from: &mut RxPort, to: &mut dyn TxQueue) -> bool {
     let Some(to) = to.submitting() else { return false };
     let mut regions = from.queues.iter_mut().map(|queue| queue.holding().map(|queue| queue.region()));
     regions.all(|region| region.is_some_and(|region| to.attach(&region)))
 }
 
-/// Hands frames from the front of `burst` to a queue and returns how many are done with.
+/// Passes frames from the front of `burst` to a queue and returns how many are done with.
 fn hand_on(queue: &mut dyn TxQueue, burst: Burst<'_>, counts: &mut Counts) -> Result<usize, PortError> {
     let whole = burst.descs().iter().take_while(|desc| !desc.is_truncated()).count();
     if whole == 0 {

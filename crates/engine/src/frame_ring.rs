@@ -1,8 +1,8 @@
-//! Frames of memory for another process, and from there.
+//! Frames passed to another process in shared memory, and received from one.
 //!
 //! ```text
 //!  endpoint ──> frames ──> offer ──> linerate_share::frame_ring ──> take ──> a destination
-//!     ^ window opens          <── given back, one by one ──            in another process
+//!     ^ window opens          <── returned, one by one ──            in another process
 //! ```
 
 mod offer;
@@ -16,7 +16,7 @@ use linerate_receive::frames::{Frame, Meta, NoFrame};
 use linerate_receive::place::{self, Ends, StreamId};
 use linerate_share::frame_ring::{About, Ending, Taken};
 
-/// What the table of a ring says of a frame.
+/// Returns a frame's entry in the table of a ring.
 fn about(frame: &Frame) -> About {
     let meta = &frame.meta;
     About {
@@ -44,7 +44,7 @@ fn about(frame: &Frame) -> About {
     }
 }
 
-/// A frame that was taken from a ring, as destinations want it. It goes back when it is dropped.
+/// Converts a frame taken from a ring to one for destinations. It is returned when dropped.
 fn frame(taken: Taken) -> Result<Frame, NoFrame> {
     let About {
         id, stream, from, to, number, offset, len, missing, crc32c, first, last, repeated, late, ending, ..

@@ -1,15 +1,16 @@
-//! Two ports joined while another process decides about each frame: it reads them from a block ring and says what becomes of them.
+//! Two joined ports, with another process that decides about each frame: it reads frames from a block ring and returns
+//! verdicts.
 //!
 //! ```text
 //!  port ──copy──> block of the ring ──commit──> engine (another process)
-//!                   │   bytes of frames            │ a byte a frame, two counts a block
+//!                   │   bytes of frames            │ a byte per frame, two counts per block
 //!                   └──> other port <── decide <───┘
 //! ```
 //!
-//! A frame is copied once, and sent from its block, which the engine can only read. What was sent or dropped is known in private memory
-//! alone (`decide`, pure), so that nothing that the engine writes has a frame sent twice. No block is filled again before each frame
-//! of it has gone. A port that takes nothing holds blocks; where none is free frames wait in the receiving port, which counts what it
-//! loses.
+//! A frame is copied once, and sent from its block, which the engine can only read. The state of each frame is kept
+//! only in private memory (`decide`, pure), so that nothing the engine writes can cause a frame to be sent twice. No
+//! block is reused before each frame of it was sent or dropped. A port that takes nothing keeps blocks in use; without
+//! a free block frames wait in the receiving port, which counts its losses.
 
 pub(crate) mod asking;
 pub(crate) mod decide;
@@ -38,23 +39,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long ports may take nothing after the end, and the engine may say nothing; what is left then is given up, and counted.
+/// Longest time at the end for which ports may take nothing, and the engine may return no verdict; the rest is dropped
+/// and counted.
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(1);
 
-/// Sends on what comes at either of two ports, by any lane of it, as a reader of the ring says. It takes frames in its own time, and so
-/// is to be alone.
+/// Forwards frames between two ports, over any lane, as decided by a reader of the ring. It holds frames, so it must be
+/// the only consumer.
 pub struct Inline {
     asking: Asking<[Outgoing; 2]>,
-    /// Of each lane, the port that it belongs to, which is the way of its frames.
+    /// Port of each lane, which is the direction of its frames.
     ways: Vec<u16>,
     picks: Vec<Pick>,
     progress: Arc<Progress>,
-    /// A port has failed: two ports are joined, or none.
+    /// True if a port has failed: then neither direction is served.
     is_apart: bool,
 }
 
 impl Inline {
-    /// Joins these two ports, by the ring that the engine reads.
+    /// Joins these two ports by the ring that the engine reads.
     pub fn new(from: [&str; 2], to: [TxPort; 2], sharing: Sharing, policy: Policy, progress: Arc<Progress>) -> Self {
         let [one, other] = to;
         let ways = [Outgoing::new(from[0], one), Outgoing::new(from[1], other)];
@@ -67,12 +69,12 @@ impl Inline {
         }
     }
 
-    /// What was sent on each way.
+    /// Returns the totals sent in each direction.
     pub fn sent(&self) -> [Sent; 2] {
         [0, 1].map(|way| self.asking.onward.exits[way].sent())
     }
 
-    /// Copies what the lanes show into the ring, and says what is known of each frame before the engine is asked.
+    /// Copies the frames of the lanes into the ring, and records decisions that need no engine.
     fn copy(&mut self, round: &mut Round<'_>) {
         for lane in 0..round.bursts.len() {
             let burst = round.bursts[lane];
@@ -90,7 +92,8 @@ impl Inline {
         self.asking.commit(round.now);
     }
 
-    /// Copies frames of a lane, from one on, into one block; how many before it was full. None where no block is free.
+    /// Copies frames of a lane, from index `from` on, into one block; returns the number copied, or `None` without a
+    /// free block.
     fn fill(&mut self, round: &Round<'_>, lane: usize, from: usize) -> Option<usize> {
         let newest = self.asking.newest;
         let (block, _) = self.asking.block()?;
@@ -105,7 +108,7 @@ impl Inline {
         Some(copied)
     }
 
-    /// Hands frames to the ports; whether something is in hand.
+    /// Passes frames to the ports; returns whether some are pending.
     fn send(&mut self, now: Nanos, give_up: bool) -> bool {
         let progress = &self.progress;
         let is_sending = self.asking.send(|ways, burst_of, done| {
@@ -195,7 +198,7 @@ impl Consumer for Inline {
 
 /// Completes descs while their frames are copied.
 struct Complete<'a> {
-    /// The place of each of the lane's interfaces in the list of all, and what its frames begin with.
+    /// Index of each of the lane's interfaces in the list of all, and their link types.
     map: &'a [u16],
     links: &'a [Option<Link>],
     newest: Nanos,

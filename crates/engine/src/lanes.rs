@@ -1,6 +1,6 @@
-//! The lanes of a run: the queues of all its ports, and the interfaces they bring.
+//! Lanes of a run: the queues of all its ports, and their interfaces.
 //!
-//! `feed`: how long live ports wait for lanes that others feed; `table`: the interfaces as they become known.
+//! `feed`: the time that live ports wait for externally fed lanes; `table`: the interfaces as they become known.
 
 mod feed;
 mod port;
@@ -18,28 +18,27 @@ use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Said of a port whose interface was down.
-/// How often steps of the clock are said; all are counted.
+/// Maximum number of clock steps reported; all are counted.
 const MOST_SAID: u64 = 100;
 
 /// All queues of all ports, in the order of the merge.
 pub(crate) struct Lanes {
     queues: Vec<Lane>,
     ports: Vec<Port>,
-    /// The interfaces of all ports.
+    /// Interfaces of all ports.
     interfaces: Vec<Interface>,
     time: Time,
-    /// Whether they are merged by time.
+    /// True if lanes are merged by time.
     is_merged: bool,
-    /// Whether frames of this machine's clock are among theirs, if they are merged.
+    /// True if they are merged and some frames are stamped by this machine's clock.
     is_live: bool,
-    /// Something may happen to ports while the run lasts.
+    /// True if events at ports are reported during the run.
     has_news: bool,
-    /// How far above the clock frames may be, because somebody set theirs forward (`offset=`), in nanoseconds.
+    /// Maximum by which frames may be ahead of the clock, because of a positive `offset=`, in nanoseconds.
     above: u64,
-    /// What was noteworthy, in order: ports that went down, came back, failed.
+    /// Noteworthy events in order: ports that went down, up, or failed.
     pub events: Vec<String>,
-    /// The first failure that is more than an end.
+    /// First failure other than a regular end.
     pub failure: Option<PortError>,
 }
 
@@ -47,10 +46,10 @@ struct Lane {
     queue: Box<dyn RxQueue>,
     port: usize,
     state: State,
-    /// How often it has reported that its port went down.
+    /// Number of times it has reported that its port went down.
     downs: u64,
     source: Source,
-    /// What is added to the times of its frames, in nanoseconds, and the room for their descs then.
+    /// Clock correction added to the times of its frames, in nanoseconds, and the buffer for the shifted descs.
     offset: i64,
     shifted: Vec<Desc>,
 }
@@ -58,11 +57,11 @@ struct Lane {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// Nothing comes from it any more.
+    /// No more frames will arrive.
     Ended,
 }
 
-/// What one lane shows in a round.
+/// Frames of one lane in a round.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'a> {
     pub burst: Burst<'a>,
@@ -76,7 +75,7 @@ impl<'a> Shown<'a> {
         Input { descs: self.burst.descs(), horizon: self.horizon }
     }
 
-    /// No frame behind the first `taken` is older than this.
+    /// Returns a lower bound of the times of frames after the first `taken`.
     pub(crate) fn bound(&self, taken: usize) -> Nanos {
         self.burst.descs().get(taken).map_or(self.horizon.time(), |desc| desc.time)
     }
@@ -87,7 +86,6 @@ impl<'a> Shown<'a> {
 }
 
 impl Lanes {
-    /// The lanes of these ports, which have their time from `clock`.
     pub(crate) fn new(ports: Vec<RxPort>, is_merged: bool, clock: Box<dyn Clock>) -> Self {
         let mut lanes = Lanes {
             queues: Vec::new(),
@@ -120,12 +118,12 @@ impl Lanes {
         self.queues.len()
     }
 
-    /// Leaves out all lanes but the first `most`.
+    /// Drops all lanes but the first `most`.
     pub(crate) fn keep(&mut self, most: usize) {
         self.queues.truncate(most);
     }
 
-    /// What time it is for a round. If somebody has set the clock, that is said.
+    /// Returns the time for a round. A step of the clock is reported.
     pub(crate) fn look_at_clock(&mut self) -> Nanos {
         let (now, step) = self.time.look();
         if let Some(step) = step
@@ -136,7 +134,7 @@ impl Lanes {
         now
     }
 
-    /// Fills every lane. What is shown borrows the queues alone, so that the rest stays usable.
+    /// Fills every lane. The result borrows only the queues, so that the rest stays usable.
     pub(crate) fn fill<'a>(&'a mut self, now: Nanos, shown: &mut Vec<Shown<'a>>) -> Table<'a> {
         let Lanes { queues, ports, interfaces, time, is_merged, is_live, has_news, above, events, failure } = self;
         let present = Present { now, above: *above, settled: time.settled(), is_live: *is_live };
@@ -148,7 +146,7 @@ impl Lanes {
             shown.push(Shown { burst, horizon, interfaces, port });
         }
         for (port, event) in happened {
-            // The failure of the last port that is open ends the run, which reports it.
+            // The failure of the last open port ends the run, which reports it.
             let goes_on = shown.iter().any(|one| one.port != port && one.horizon != Horizon::Ended);
             let is_news = goes_on || failure.as_ref().is_none_or(|failure| failure.to_string() != event);
             note(events, event, *has_news && is_news);
@@ -156,20 +154,20 @@ impl Lanes {
         Table { ports, interfaces, failure, time, is_merged: *is_merged, is_live, above: *above }
     }
 
-    /// Gives the first frames of a lane back.
+    /// Releases the first frames of a lane.
     fn consume(&mut self, lane: usize, frames: usize) {
         if frames > 0 {
             self.queues[lane].queue.consume(frames);
         }
     }
 
-    /// A lane as one whose frames can be held.
+    /// Returns a lane's interface to hold frames.
     pub(crate) fn holding(&mut self, lane: usize) -> Option<&mut dyn Holding> {
         self.queues.get_mut(lane)?.queue.holding()
     }
 
-    /// Gives the first frames of a lane back, but for those that are `wanted`, as far as its queue can spare them: these go to `held`.
-    /// How many it is done with.
+    /// Releases the first frames of a lane, but moves those in `wanted` to `held`, as far as its queue allows. Returns
+    /// the number of frames done with.
     pub(crate) fn give_back(
         &mut self,
         lane: usize,
@@ -182,24 +180,23 @@ impl Lanes {
             return frames;
         }
         let before = held.len();
-        let queue = self.holding(lane).expect("frames are held of queues that can");
+        let queue = self.holding(lane).expect("frames are only held of queues that support it");
         let done = queue.hold(frames, wanted, held);
         held[before..].iter_mut().for_each(|held| held.lane = lane as u32);
         wanted.clear();
         done
     }
 
-    /// What time it is.
     pub(crate) fn now(&self) -> Nanos {
         self.time.utc()
     }
 
-    /// What frames of a lane of one interface begin with; not known before its first fill.
+    /// Returns the link type of a lane with one interface; unknown before its first fill.
     pub(crate) fn link(&self, lane: usize) -> Option<Link> {
         self.ports[self.queues[lane].port].links.first().copied().flatten()
     }
 
-    /// Reads the next frame of a lane to where it is wanted, if it does that and has one.
+    /// Reads the next frame of a lane straight to its destination, if it supports that and has one.
     pub(crate) fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<Scattered> {
         let Lanes { queues, ports, events, failure, has_news, .. } = self;
         let lane = &mut queues[lane];
@@ -222,24 +219,24 @@ impl Lanes {
         }
     }
 
-    /// No lane takes in anything more.
+    /// Detaches all lanes.
     pub(crate) fn detach(&mut self) {
         for lane in &mut self.queues {
             lane.queue.detach();
         }
     }
 
-    /// What to wait on; `None` if a lane has nothing to wait on.
+    /// Returns the descriptors to poll; `None` if a lane has none.
     pub(crate) fn wakes(&self) -> Option<Vec<BorrowedFd<'_>>> {
         self.queues.iter().filter(|lane| lane.state != State::Ended).map(|lane| lane.queue.wake()).collect()
     }
 
-    /// How long to wait before the next look, where a lane wants that.
+    /// Returns the shortest time to wait before the next poll that a lane asks for.
     pub(crate) fn nap(&self) -> Option<Duration> {
         self.queues.iter().filter(|lane| lane.state != State::Ended).filter_map(|lane| lane.queue.nap()).min()
     }
 
-    /// Whether a lane goes on with the next fill, so that nothing is to be waited for.
+    /// Returns whether a lane continues its work with the next fill, so that the caller must not wait.
     pub(crate) fn are_at_work(&self) -> bool {
         self.queues.iter().any(|lane| lane.state != State::Ended && lane.queue.is_at_work())
     }
@@ -248,7 +245,7 @@ impl Lanes {
         &self.interfaces
     }
 
-    /// Counters of queues and network cards.
+    /// Adds the counters of queues and network cards.
     pub(crate) fn counters(&self, ledger: &mut Ledger) {
         for port in &self.ports {
             if let Some(monitor) = &port.monitor {
@@ -258,7 +255,7 @@ impl Lanes {
         self.queue_counters(ledger);
     }
 
-    /// What a merge of these lanes has counted.
+    /// Adds the counters of a merge of these lanes.
     pub(crate) fn merge_counters(&self, merge: &Merge, ledger: &mut Ledger) {
         let account = ledger.account(Stage::Merge, "");
         account.add(Count::MergeReceived, merge.frames()).add(Count::MergeDelivered, merge.frames());
@@ -267,24 +264,24 @@ impl Lanes {
         account.add(Count::ClockSteps, self.time.steps());
     }
 
-    /// What a lane's queue has counted itself, and what time it is.
+    /// Returns the totals that a lane's queue counted itself, and the time now.
     pub(crate) fn tallied(&self, lane: usize) -> Option<(&Tallied, Nanos)> {
         let Lane { queue, offset, .. } = &self.queues[lane];
         queue.tallied().map(|tallied| (tallied, self.time.utc().shifted(*offset)))
     }
 
-    /// The first port of which a queue counts frames that it does not show.
+    /// Returns the first port with a queue that counts frames without returning them.
     pub(crate) fn tallying(&self) -> Option<String> {
         let lane = self.queues.iter().find(|lane| lane.queue.tallied().is_some())?;
         Some(self.ports[lane.port].name.clone())
     }
 
-    /// Counters of one lane's queue alone.
+    /// Adds the counters of one lane's queue.
     pub(crate) fn lane_counters(&self, lane: usize, ledger: &mut Ledger) {
         self.queues[lane].queue.counters(ledger);
     }
 
-    /// Where each lane belongs: its port, and which queue of that port it is.
+    /// Returns the port of each lane, and the index of the queue in that port.
     pub(crate) fn places(&self) -> Vec<(usize, usize)> {
         let mut places: Vec<(usize, usize)> = Vec::with_capacity(self.queues.len());
         for lane in &self.queues {
@@ -294,7 +291,7 @@ impl Lanes {
         places
     }
 
-    /// Counters of the queues alone: asking a network card can take milliseconds.
+    /// Adds only the counters of the queues: reading a network card can take milliseconds.
     pub(crate) fn queue_counters(&self, ledger: &mut Ledger) {
         let mut downs = vec![0; self.ports.len()];
         for lane in &self.queues {
@@ -307,7 +304,7 @@ impl Lanes {
 }
 
 impl Lane {
-    /// What the queue has; a lane that is down or gone has nothing and holds nobody up.
+    /// Returns the frames of the queue; a lane that is down or gone has none and delays no other.
     fn fill(
         &mut self,
         port: &mut Port,
@@ -340,7 +337,7 @@ impl Lane {
     }
 }
 
-/// Something happened that is told at the end; of live ports to those who watch at once.
+/// Records an event for the report at the end; those of live ports are shown at once too.
 fn note(events: &mut Vec<String>, event: String, has_news: bool) {
     if has_news {
         news::say(event.clone());
@@ -348,7 +345,7 @@ fn note(events: &mut Vec<String>, event: String, has_news: bool) {
     events.push(event);
 }
 
-/// An empty vector of another lifetime in the memory of this one.
+/// Reuses the allocation of a vector for another lifetime.
 pub(crate) fn recycle<A, B>(mut used: Vec<A>) -> Vec<B> {
     used.clear();
     used.into_iter().map(|_| unreachable!("the vector is empty")).collect()

@@ -1,4 +1,4 @@
-//! Watching a port that makes frames itself.
+//! Watching a port that generates frames itself.
 
 use crate::died::Died;
 use linerate_port::{LiveControl, PortError, Sent, TxQueue};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often the streams are looked after: so soon it stops.
+/// Interval of `look`, which bounds the delay of a stop.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Has a queue make its frames, in a thread of its own because that is one long system call, until they have ended or
-/// `is_over`; tells `show` what was sent so far.
+/// Runs a queue that generates frames, in a separate thread because that is one long system call, until the streams
+/// have ended or `is_over`; passes the totals sent to `show`.
 pub(crate) fn run(
     queue: &mut dyn TxQueue,
     control: &dyn LiveControl,
@@ -29,11 +29,11 @@ pub(crate) fn run(
         let mut pause = LOOK;
         while !ended.load(Ordering::Acquire) && !sender.is_finished() {
             thread::park_timeout(pause);
-            // First what streams are told, then whether they are to do it.
+            // Commands are applied before the check for the end.
             show(control.progress().sent);
             pause = control.look().min(LOOK);
             if is_over() {
-                // Again and again: the first time the call may not have begun yet.
+                // Repeated, because the first time the call may not have started yet.
                 control.stop();
             }
         }

@@ -1,57 +1,57 @@
-//! What runs have counted so far, for another thread that asks while they last: a scrape of Prometheus, say.
+//! Counters of running runs, for another thread: a Prometheus scrape, for example.
 //!
-//! Nothing is counted for it. Whoever asks leaves a number; a run finds it when it looks after its ports anyway, some ten times a
-//! second, and answers with what its ledger would say now. Nobody who asks holds a run up, and a run that nobody asks does one load
-//! of a word in each look. Counters of network cards, which take milliseconds to ask, come with the end of a run.
+//! Nothing is counted for it. A request increments a number; a run sees it when it reads its ports' counters anyway,
+//! about ten times a second, and answers with its current ledger. Requests never block a run, and a run without
+//! requests does one load per check. Counters of network cards, which take milliseconds to read, are added at the end
+//! of a run.
 
 use linerate_burst::Ledger;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is not counted by a run itself, but behind it: it is asked where it is.
+/// Counters of a stage after the runs, which is queried directly.
 type Stage = Arc<dyn Fn(&mut Ledger) + Send + Sync>;
 
-/// Whether anybody will ask.
+/// True if metrics will be requested.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
-/// The runs of this process.
+/// Runs of this process.
 static RUNS: Mutex<Runs> = Mutex::new(Runs { open: Vec::new(), over: Ledger::new() });
 
-/// Stages behind them.
+/// Stages after the runs.
 static STAGES: Mutex<Vec<Stage>> = Mutex::new(Vec::new());
 
-/// Runs that can be asked, and the sum of those that are over.
+/// Runs that can be queried, and the sum of those that have ended.
 struct Runs {
     open: Vec<Arc<Run>>,
     over: Ledger,
 }
 
-/// One of them.
 #[derive(Default)]
 struct Run {
-    /// How often it was asked.
+    /// Number of requests.
     asked: AtomicU64,
     answer: Mutex<Answer>,
     is_answered: Condvar,
 }
 
-/// To which of the questions it is, and what it says.
+/// Number of the request that is answered, and the counters.
 #[derive(Default)]
 struct Answer {
     to: u64,
     ledger: Ledger,
 }
 
-/// Runs that begin from now on can be asked.
+/// Enables requests for runs that start later.
 pub fn want() {
     IS_WANTED.store(true, Ordering::Relaxed);
 }
 
-/// A stage behind the runs, which can be asked until this is dropped.
-#[must_use = "it is asked as long as this is there"]
+/// A stage after the runs, which can be queried until this is dropped.
+#[must_use = "the stage is removed when this is dropped"]
 pub struct Source(Stage);
 
-/// Has `count` called by whoever asks: it adds what its stage has counted so far, and waits for nobody.
+/// Registers a stage: `count` adds its counters so far, and must not block.
 pub fn source(count: impl Fn(&mut Ledger) + Send + Sync + 'static) -> Source {
     let stage: Stage = Arc::new(count);
     lock(&STAGES).push(Arc::clone(&stage));
@@ -64,8 +64,8 @@ impl Drop for Source {
     }
 }
 
-/// What all runs have counted so far, those among them that are over. A run that does not answer within `patience` (it waits for a
-/// disk, say) is there with its last answer.
+/// Returns the counters so far of all runs, including those that have ended. A run that does not answer within
+/// `patience` (because it waits for a disk, for example) is included with its last answer.
 pub fn ask(patience: Duration) -> Ledger {
     let began = Instant::now();
     let (open, mut sum) = {
@@ -83,21 +83,21 @@ pub fn ask(patience: Duration) -> Ledger {
     sum
 }
 
-/// The side of a run.
+/// A run's side of the requests.
 pub(crate) struct Metrics {
     run: Option<Arc<Run>>,
     answered: u64,
 }
 
 impl Metrics {
-    /// A run begins.
+    /// Registers a run.
     pub(crate) fn new() -> Self {
         let run = IS_WANTED.load(Ordering::Relaxed).then(Arc::<Run>::default);
         lock(&RUNS).open.extend(run.clone());
         Metrics { run, answered: 0 }
     }
 
-    /// Answers, if somebody asks.
+    /// Answers a pending request.
     pub(crate) fn answer(&mut self, count: impl FnOnce(&mut Ledger)) {
         let Some(run) = &self.run else { return };
         let asked = run.asked.load(Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Metrics {
         run.is_answered.notify_all();
     }
 
-    /// The run is over, and this is what it has counted.
+    /// Ends the run with its final counters.
     pub(crate) fn close(&mut self, ledger: &Ledger) {
         let Some(run) = self.run.take() else { return };
         let mut runs = lock(&RUNS);
@@ -124,7 +124,7 @@ impl Metrics {
 }
 
 impl Drop for Metrics {
-    /// Of a run that died.
+    /// Removes a run that panicked.
     fn drop(&mut self) {
         self.close(&Ledger::new());
     }

@@ -1,8 +1,8 @@
-//! Frames for people: in order, to a thread that writes them as text.
+//! Frames as text: in order, to a thread that writes them.
 //!
-//! They are copied into blocks; how they look, and where they go, is up to [`Lines`]. A block goes there once it is full, the input
-//! pauses, or it is old: nobody waits for a line. Its writer is waited for, so that nothing is missing, or, where other consumers must
-//! not lose frames because somebody reads slowly, frames that find no room are counted.
+//! They are copied into blocks; format and destination are up to [`Lines`]. A block is passed on once it is full, the
+//! input pauses, or it is old: lines are not delayed. The run waits for the writer, so that nothing is missing, or, if
+//! other consumers must not lose frames because of a slow reader, frames without space are counted.
 
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::Progress;
@@ -15,24 +15,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The thread.
+/// Thread name.
 const NAME: &str = "linerate-print";
-/// So many blocks may be on their way.
+/// Maximum number of queued blocks.
 const BLOCKS: usize = 16;
-/// After how long a frame is handed on, whether or not others follow it.
+/// Age at which a block is passed on even if it is not full.
 const OLD: Duration = Duration::from_millis(20);
 
-/// How long the last lines are waited for where other consumers are not to wait.
+/// Longest wait for the last lines if other consumers must not wait.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Writes frames as text.
 pub trait Lines: Send + 'static {
-    /// Writes these, and has whoever reads it see them. How many have been written: fewer than there are where nothing can be
-    /// written any more, nor ever after.
+    /// Writes these frames and flushes. Returns the number written: less than all if nothing can be written any more,
+    /// now or later.
     fn write(&mut self, burst: Burst<'_>, interfaces: &[Interface]) -> usize;
 }
 
-/// Has what is selected written as text.
+/// Prints selected frames.
 pub struct Printing<L: Lines> {
     selector: Selector,
     lines: Option<L>,
@@ -40,18 +40,17 @@ pub struct Printing<L: Lines> {
     worker: Option<Worker<Writing<L>>>,
     block: Block,
     interfaces: Arc<[Interface]>,
-    /// When the oldest frame of the block came.
+    /// Time of the oldest frame in the block.
     since: Duration,
     slow: u64,
     frames: u64,
     bytes: u64,
     progress: Option<Arc<Progress>>,
     own: Vec<Pick>,
-    /// By the other thread.
+    /// Number printed by the other thread.
     printed: Arc<AtomicU64>,
 }
 
-/// The other thread.
 struct Writing<L> {
     lines: L,
     printed: Arc<AtomicU64>,
@@ -59,7 +58,8 @@ struct Writing<L> {
 }
 
 impl<L: Lines> Printing<L> {
-    /// Writes there; frames that come faster than they are written are waited for, or lost if it `is_lossy`.
+    /// Prints frames with `lines`; frames that arrive faster than they are written make the run wait, or are lost if it
+    /// `is_lossy`.
     pub fn new(selection: Selection, lines: L, is_lossy: bool) -> Self {
         Printing {
             selector: Selector::new(selection),
@@ -78,13 +78,13 @@ impl<L: Lines> Printing<L> {
         }
     }
 
-    /// Says there what was selected so far.
+    /// Publishes the totals in `progress`.
     pub fn progress(mut self, progress: Arc<Progress>) -> Self {
         self.progress = Some(progress);
         self
     }
 
-    /// How many frames were written, once the run is over.
+    /// Returns the number of frames written, after the run.
     pub fn done(self) -> u64 {
         self.printed.load(Ordering::Relaxed)
     }
@@ -125,7 +125,7 @@ impl<L: Lines> Printing<L> {
         }
     }
 
-    /// Hands on what is in the block, if that can be had without waiting, or may be waited for.
+    /// Passes the block on, if that is possible without waiting, or waiting is allowed.
     fn pass_on(&mut self, interfaces: &[Interface]) {
         if self.interfaces.len() != interfaces.len() {
             self.interfaces = interfaces.into();
@@ -173,7 +173,7 @@ impl<L: Lines> Consumer for Printing<L> {
         progress.lost.store(look.queues().lost() + self.slow, Ordering::Relaxed);
     }
 
-    /// Who read it and has gone had enough.
+    /// A reader that has disconnected needs no more.
     fn demand(&self) -> Demand {
         let is_over = self.worker.as_ref().is_some_and(Worker::has_failed);
         if is_over || self.selector.is_full() { Demand::Enough } else { Demand::More }
@@ -181,7 +181,7 @@ impl<L: Lines> Consumer for Printing<L> {
 
     fn finish(&mut self, end: &mut End<'_>) {
         let mut died = end.died.take();
-        // A reader that has stopped is not waited for by those who also write files.
+        // Without waiting for a stalled reader if files are written too.
         let (began, limit) = (Instant::now(), if self.is_lossy { LAST_LINES } else { Duration::MAX });
         self.pass_on(end.interfaces);
         while !self.block.is_empty() && began.elapsed() < limit {

@@ -1,19 +1,20 @@
-//! The one loop that receives: ports -> lanes -> order -> consumers.
+//! Receive loop: ports -> lanes -> order -> consumers.
 //!
 //! ```text
-//!  fill ──> order ──> take ──> consume ──> wait
-//!  lanes    merge     each     lanes       until frames come, time passes, or the run is to end
-//!  show     picks     consumer give back
+//! fill ──> order ──> take ──> consume ──> wait
+//! lanes    merge     each     lanes       until frames arrive, time passes, or the run ends
+//! return   picks     consumer release
 //! ```
 //!
-//! `hand`: how consumers are called, any of which may die; `pace`: when to stop, and when to look at counters; `wait`: what to do while nothing is ready.
+//! `hand`: calls of consumers, any of which may panic; `pace`: when to stop, and when to read counters; `wait`: waiting
+//! while nothing is ready.
 
 mod hand;
 pub(crate) mod pace;
 pub(crate) mod wait;
 
 use self::hand::{account_for_rest, offer, serve};
-use self::pace::{Came, Pace};
+use self::pace::{Pace, Polled};
 use self::wait::Waiting;
 use crate::clock::{Clock, System};
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
@@ -28,43 +29,43 @@ use linerate_port::{Held, RxPort};
 use linerate_wire::Link;
 use std::time::Duration;
 
-/// Where to receive from, and for how long.
+/// Ports to receive from, and limits.
 pub struct Receive {
-    /// Where frames come from; their queues are the lanes of the run.
+    /// Ports to receive from; their queues are the lanes of the run.
     pub ports: Vec<RxPort>,
     /// How to wait for frames.
     pub waiting: Waiting,
-    /// After how long to stop.
+    /// Duration of the run, if limited.
     pub duration: Option<Duration>,
-    /// Ends the run when requested.
+    /// Stops the run when requested.
     pub stop: Stop,
 }
 
-/// What came of a run, whoever took its frames.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// Every frame accounted for.
+    /// Packet accounting.
     pub ledger: Ledger,
-    /// Whether all lanes ran dry, so that the ledger is exact.
+    /// True if all lanes were drained, so that the ledger is exact.
     pub quiesced: bool,
-    /// The interfaces frames came from.
+    /// Interfaces that frames arrived from.
     pub interfaces: Vec<Interface>,
-    /// How long the run took, up to the last frame that it waited for.
+    /// Duration of the run, up to the last frame that it waited for.
     pub elapsed: Duration,
-    /// What was noteworthy, in order.
+    /// Noteworthy events, in order.
     pub events: Vec<String>,
-    /// What went wrong, if anything; what was received before is complete.
+    /// Failure, if any; frames received before it are complete.
     pub failure: Option<ReceiveError>,
 }
 
 impl Receive {
-    /// From these ports until they have ended.
+    /// Creates a run that receives from these ports until they have ended.
     pub fn all(ports: Vec<RxPort>) -> Self {
         Receive { ports, waiting: Waiting::default(), duration: None, stop: Stop::new() }
     }
 
-    /// Receives until every port has ended, all consumers have enough, or stopping is requested. What each consumer has to
-    /// tell it is to be asked for afterwards.
+    /// Receives until every port has ended, all consumers have enough, or stopping is requested. Each consumer holds
+    /// its own result afterwards.
     pub fn run(self, consumers: &mut [&mut dyn Consumer]) -> Received {
         let mut receiver = Receiver::new(self, consumers);
         let died = survive(|| while receiver.round(consumers) {}).err();
@@ -72,31 +73,30 @@ impl Receive {
     }
 }
 
-/// A run.
 pub(crate) struct Receiver {
     lanes: Lanes,
-    /// Where somebody needs an order.
+    /// Present if a consumer needs an order.
     merge: Option<Merge>,
     pace: Pace,
     failure: Option<ReceiveError>,
-    /// Of what each consumer died.
+    /// Panic of each consumer, if any.
     died: Vec<Option<Died>>,
-    /// Frames for each of them.
+    /// Number of frames given to each of them.
     given: u64,
     picks: Vec<Pick>,
-    /// Frames of each lane that the round has taken.
+    /// Number of frames of each lane taken in the round.
     taken: Vec<usize>,
     left: Vec<usize>,
-    /// Frames of each lane that a consumer wants to hold, and those it got.
+    /// Frames of each lane that a consumer requested to hold, and those it received.
     wanted: Vec<Vec<u32>>,
     held: Vec<Held>,
-    /// Whether there is one consumer, which may leave and hold frames.
+    /// True if there is one consumer, which may leave and hold frames.
     is_alone: bool,
     kept: Kept,
     metrics: Metrics,
 }
 
-/// Memory that is kept between rounds; empty then.
+/// Allocations kept between rounds.
 #[derive(Default)]
 struct Kept {
     shown: Vec<Shown<'static>>,
@@ -112,7 +112,7 @@ impl Receiver {
         Receiver::with(receive, consumers, Box::new(System))
     }
 
-    /// A run that has its time from there.
+    /// Creates a run with this clock.
     pub(crate) fn with(receive: Receive, consumers: &mut [&mut dyn Consumer], clock: Box<dyn Clock>) -> Self {
         let Receive { ports, waiting, duration, stop } = receive;
         let order = consumers.iter().map(|consumer| consumer.order()).max().unwrap_or(Order::Any);
@@ -123,9 +123,9 @@ impl Receiver {
             failure = Some(ReceiveError::Lanes { found: lanes.len() });
             lanes.keep(Pick::MAX_LANES);
         }
-        let alone = consumers.iter().find(|consumer| consumer.is_alone());
-        let is_alone = alone.is_some() && consumers.len() == 1;
-        if let Some(name) = alone.filter(|_| !is_alone).map(|consumer| consumer.name()) {
+        let sole = consumers.iter().find(|consumer| consumer.is_alone());
+        let is_alone = sole.is_some() && consumers.len() == 1;
+        if let Some(name) = sole.filter(|_| !is_alone).map(|consumer| consumer.name()) {
             failure = Some(ReceiveError::Alone { name });
             lanes.keep(0);
         }
@@ -159,16 +159,16 @@ impl Receiver {
         }
     }
 
-    /// Takes what is ready; false when there is nothing more to come.
+    /// Takes the frames that are ready; returns false at the end.
     pub(crate) fn round(&mut self, consumers: &mut [&mut dyn Consumer]) -> bool {
         let demands = || consumers.iter().map(|consumer| consumer.demand());
-        // One that has died is not asked.
+        // Consumers that have panicked are not asked.
         let is_enough = self.failure.is_some()
             || demands().all(|demand| demand != Demand::More)
             || demands().any(|demand| demand == Demand::Failed);
         self.pace.detach_if(is_enough, &mut self.lanes);
         let now = self.lanes.look_at_clock();
-        let came = self.take(now, consumers);
+        let polled = self.take(now, consumers);
         if self.pace.is_time_to_look() {
             let look = Look { lanes: &self.lanes, elapsed: self.pace.elapsed() };
             for (consumer, _) in consumers.iter_mut().zip(&self.died).filter(|(_, died)| died.is_none()) {
@@ -176,10 +176,10 @@ impl Receiver {
             }
             self.answer(consumers);
         }
-        self.pace.go_on(came, now, &self.lanes)
+        self.pace.go_on(polled, now, &self.lanes)
     }
 
-    /// Says what was counted so far, if somebody asks.
+    /// Reports the counters so far, if metrics are requested.
     fn answer(&mut self, consumers: &[&mut dyn Consumer]) {
         let Receiver { metrics, lanes, merge, died, .. } = self;
         metrics.answer(|ledger| {
@@ -194,13 +194,13 @@ impl Receiver {
         });
     }
 
-    /// What went wrong so far.
+    /// Returns the failure so far.
     pub(crate) fn take_failure(&mut self) -> Option<ReceiveError> {
         self.failure.take().or(self.lanes.failure.take().map(ReceiveError::Port))
     }
 
-    /// One round of fill, order, take, consume.
-    fn take(&mut self, now: Nanos, consumers: &mut [&mut dyn Consumer]) -> Came {
+    /// Runs one round of fill, order, take, consume.
+    fn take(&mut self, now: Nanos, consumers: &mut [&mut dyn Consumer]) -> Polled {
         let Receiver {
             lanes, merge, pace, failure, died, picks, taken, left, wanted, held, kept, given, is_alone, ..
         } = self;
@@ -259,11 +259,11 @@ impl Receiver {
             }
         }
         match () {
-            () if frames > 0 => Came::Frames,
-            () if is_busy => Came::Busy,
-            () if is_over => Came::End,
-            () if is_held => Came::Held,
-            () => Came::Nothing,
+            () if frames > 0 => Polled::Frames,
+            () if is_busy => Polled::Busy,
+            () if is_over => Polled::End,
+            () if is_held => Polled::Held,
+            () => Polled::Nothing,
         }
     }
 
@@ -316,7 +316,7 @@ impl Receiver {
     }
 }
 
-/// How many frames of each lane come next, and in which order if that is known.
+/// Determines how many frames of each lane come next, and their order if there is a merge.
 fn order(
     merge: Option<&mut Merge>,
     ceiling: Nanos,

@@ -1,13 +1,14 @@
-//! Streams received: ports -> endpoint -> frames of memory -> whoever takes those; and acknowledgements back.
+//! Received streams: ports -> endpoint -> frames in memory -> a destination; and acknowledgements back.
 //!
 //! ```text
-//!  a round's bursts ─┐             ┌─> frames ──> delivery ──> a destination, in a thread of its own
-//!  or frames read ───┴> endpoint ──┤     ^            │
-//!  where they belong               └─> outlet         └── given back: the window opens
+//! a round's bursts ─┐             ┌─> frames ──> delivery ──> a destination, in a separate thread
+//! or frames read ───┴> endpoint ──┤     ^            │
+//! in place                        └─> outlet         └── returned: the window opens
 //! ```
 //!
-//! Frames come in bursts, as for any consumer, and their payload is copied once; or a queue reads each straight to where the next
-//! bytes of the stream are expected ([`Scatter`](linerate_port::Scatter)), and the kernel's copy is the only one.
+//! Frames arrive in bursts, as for any consumer, and their payload is copied once; or a queue reads each straight to
+//! where the next bytes of the stream are expected ([`Scatter`](linerate_port::Scatter)), and the kernel's copy is the
+//! only one.
 
 mod delivery;
 mod protocol;
@@ -31,20 +32,20 @@ use linerate_receive::tcp::{Arrival, Checksum, Endpoint, Heard};
 use linerate_wire::{Link, Sum};
 use std::time::{Duration, Instant};
 
-/// How many frames are read of a lane before others get their turn.
+/// Number of frames read from a lane before others get their turn.
 const READS: usize = 256;
-/// Where nothing is known of the next frame so much of it is asked for in front of the payload: Ethernet, IPv4 and TCP with timestamps.
+/// Bytes read before the payload if the next frame is unknown: Ethernet, IPv4 and TCP with timestamps.
 const HEADERS: usize = 14 + 20 + 32;
-/// How far ahead the headers of frames in a burst are asked for.
+/// Prefetch distance for the headers of frames in a burst.
 const AHEAD: usize = 8;
-/// How long to wait before looking again whether the port takes more.
+/// Wait before checking again whether the port takes more.
 const BUSY_NAP: Duration = Duration::from_micros(50);
-/// How long what is to be sent may stay at the end.
+/// Longest time at the end for frames to leave.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
-/// Time for peers to acknowledge the ends of their streams, once as many have ended as were asked for.
+/// Time for peers to acknowledge the ends of their streams, once the requested number has ended.
 const CLOSING_LIMIT: Duration = Duration::from_secs(10);
 
-/// Receives streams, as a consumer that is alone.
+/// Receives streams, as the only consumer of a run.
 pub struct Reception {
     protocol: Protocol,
     answerer: Answerer,
@@ -53,19 +54,20 @@ pub struct Reception {
     answers: Done,
     delivery: Delivery,
     watch: ReceptionWatch,
-    /// Ends the run once so many streams have ended.
+    /// Number of ended streams after which the run ends.
     streams: Option<u64>,
     /// Time when that many streams had ended.
     ended_at: Option<Nanos>,
-    /// Whether the peers have acknowledged these ends, or the time for that is over.
+    /// True if the peers have acknowledged these ends, or the time for that is over.
     is_over: bool,
-    /// What is read in front of the payload, and frames brought into one piece.
+    /// Buffer for bytes before the payload, and for linearised frames.
     headers: Vec<u8>,
     whole: Vec<u8>,
 }
 
 impl Reception {
-    /// Receives by this protocol; its frames of memory go to `destination`, answers and acknowledgements to `to`.
+    /// Receives by this protocol; its frames in memory are passed to `destination`, answers and acknowledgements to
+    /// `to`.
     pub fn new(protocol: Protocol, answerer: Answerer, to: TxPort, destination: Box<dyn Destination>) -> Reception {
         Reception {
             protocol,
@@ -83,45 +85,45 @@ impl Reception {
         }
     }
 
-    /// Has the destination at work in a thread of its own.
+    /// Runs the destination in a separate thread.
     ///
     /// # Errors
-    /// If the system starts no more threads.
+    /// If the thread cannot be started.
     pub fn apart(mut self) -> Result<Self, ReceiveError> {
         self.delivery = self.delivery.apart().map_err(ReceiveError::Worker)?;
         Ok(self)
     }
 
-    /// Hands frames to another process instead of the destination: those that were made of this memory. `stop` is that of the run;
-    /// `watch` lets others see who has them.
+    /// Passes frames to another process instead of the destination: those in this memory. `stop` is that of the run;
+    /// `watch` publishes their state.
     ///
     /// # Errors
-    /// If the system starts no more threads.
+    /// If the thread cannot be started.
     pub fn shared(mut self, frames: FrameSharing, stop: Stop, watch: FrameSharingWatch) -> Result<Self, ReceiveError> {
         self.delivery = Delivery::shared(frames.open(stop, watch).map_err(ReceiveError::Acceptor)?);
         Ok(self)
     }
 
-    /// Ends once so many streams have ended.
+    /// Ends the run after this number of streams has ended.
     #[must_use]
     pub fn streams(mut self, streams: Option<u64>) -> Self {
         self.streams = streams;
         self
     }
 
-    /// Lets others see how far it is.
+    /// Publishes the progress in `watch`.
     #[must_use]
     pub fn watch(mut self, watch: ReceptionWatch) -> Self {
         self.watch = watch;
         self
     }
 
-    /// The destination, once the run is over.
+    /// Returns the destination after the run.
     pub fn done(self) -> Option<Box<dyn Destination>> {
         self.delivery.into_destination()
     }
 
-    /// Looks at a frame that lies in one piece.
+    /// Processes a contiguous frame.
     fn hear(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) {
         match link {
             _ if self.protocol.hear(link, frame, flags, now) => {}
@@ -131,7 +133,7 @@ impl Reception {
         }
     }
 
-    /// Reads what a lane has; whether it is dry.
+    /// Reads the frames of a lane; returns whether it is drained.
     fn read_lane(&mut self, lane: usize, link: Link, reads: &mut Reads<'_>) -> bool {
         for _ in 0..READS {
             let Protocol::Tcp { endpoint, frames } = &mut self.protocol else { return true };
@@ -162,7 +164,8 @@ impl Reception {
         false
     }
 
-    /// Hands on what is ready: frames to the destination, acknowledgements and answers to their senders. Whether nothing is left.
+    /// Passes on finished frames to the destination, acknowledgements and answers to their senders. Returns whether
+    /// none is left.
     fn hand_on(&mut self, now: Nanos) -> bool {
         self.protocol.flush();
         let mut opens = false;
@@ -170,7 +173,7 @@ impl Reception {
             self.protocol.give_back(frame);
             opens = true;
         }
-        // The others wait where newer ones may take their place.
+        // The others wait where newer ones may replace them.
         while self.delivery.has_room()
             && let Some(frame) = self.protocol.full()
         {
@@ -182,7 +185,7 @@ impl Reception {
         self.send(now)
     }
 
-    /// Hands a frame over; whether it came back at once.
+    /// Passes a frame on; returns whether it was returned at once.
     fn deliver(&mut self, frame: Frame) -> bool {
         self.watch.finished(&frame);
         let returned = self.delivery.hand_over(frame);
@@ -219,7 +222,7 @@ impl Reception {
         is_done
     }
 
-    /// What is due at the end of a burst, and by time.
+    /// Does the work that is due at the end of a burst, and by time.
     fn settle(&mut self, is_dry: bool, now: Nanos) -> bool {
         self.protocol.settle(is_dry, now);
         self.answerer.tick(now);
@@ -235,7 +238,7 @@ impl Reception {
     }
 }
 
-/// Looks at a frame whose first bytes are in `headers`, the others where they were read to; how many these are.
+/// Processes a frame whose first bytes are in `headers`, and `len` others at their destination.
 fn hear_read(
     endpoint: &mut Endpoint,
     frames: &mut Frames,
@@ -278,14 +281,14 @@ impl Consumer for Reception {
                 if index + AHEAD < burst.len() {
                     burst.prefetch(index + AHEAD);
                 }
-                // Ports bring frames of Ethernet or IP. What is cut says so by its own lengths, and counts as that.
+                // Ports deliver Ethernet or IP frames. A truncated one is detected by its own lengths, and counted.
                 let link = round.links[lane].get(usize::from(desc.interface)).copied().flatten();
                 self.hear(link.unwrap_or(Link::Ethernet), frame, desc.flags, round.now);
             }
         }
         let is_done = self.settle(true, round.now);
         let may_wait = round.draining.is_none_or(|since| since < STOP_LIMIT);
-        // What comes back from the destination opens a window, and nobody wakes us then.
+        // Frames returned by the destination open a window, but do not wake this thread.
         let awaits = round.draining.is_none() && self.delivery.out() > 0 && self.protocol.lacks_frames();
         if !is_done && may_wait || awaits {
             round.keep_busy();
@@ -349,7 +352,7 @@ impl Consumer for Reception {
     }
 }
 
-/// The one's complement sum of bytes in pieces; behind one of odd length the others stand the other way round (RFC 1071 section 2).
+/// Returns the one's complement sum of bytes in pieces; after one of odd length bytes are swapped (RFC 1071 section 2).
 fn sum<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> u16 {
     let mut sum = Sum::ZERO;
     let mut is_odd = false;

@@ -1,10 +1,10 @@
 //! Recording -> rules -> schedule -> the queues of one port, or of two.
 //!
-//! One thread sends, by one clock: frames leave in the order of the recording, whichever queue of whichever port each
-//! leaves by. A recording that fits into memory is read and made ready before the first frame leaves; of any other, and
-//! where each pass has addresses of its own, another thread makes frames ready and stays ahead.
+//! One thread sends, by one clock: frames leave in the order of the recording, by whichever queue of whichever port. A
+//! recording that fits into memory is read and prepared before the first frame leaves; for any other, and if each pass
+//! has its own addresses, another thread prepares frames ahead.
 //!
-//! - `prepare`: what is done to each frame; `feed`: where they come from then; `session`: when each leaves.
+//! - `prepare`: changes to each frame; `feed`: source of prepared frames; `session`: schedule.
 
 mod feed;
 mod prepare;
@@ -25,40 +25,40 @@ use session::Session;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A recording of at most this many bytes in memory is held there unasked.
+/// Size up to which a recording is held in memory by default, in bytes.
 pub const SMALL: u64 = 256 << 20;
 
-/// Opens the recording from its beginning.
+/// Opens the recording from its start.
 pub type Open = Box<dyn FnMut() -> Result<RxPort, PortError> + Send>;
 
 /// A recording to be sent.
 pub struct Replay {
-    /// Opens it from the beginning.
+    /// Opens it from the start.
     pub open: Open,
-    /// Where it is while frames leave.
+    /// Location while frames are sent.
     pub memory: Memory,
-    /// How often to send it; 0: without end.
+    /// Number of passes; 0: without end.
     pub loops: u64,
-    /// Time from the last frame of a pass to the first of the next; else the mean gap of a pass.
+    /// Time from the last frame of a pass to the first of the next; by default the mean gap of a pass.
     pub loop_gap: Option<Duration>,
-    /// What is done to frames.
+    /// Changes to frames.
     pub edits: Edits,
-    /// Where they go: one port, or the client's and the server's; all of their queues are used.
+    /// Destination: one port, or the client's and the server's; all of their queues are used.
     pub ports: Vec<TxPort>,
-    /// When each is due.
+    /// Schedule.
     pub pacing: Pacing,
-    /// Nobody waits for frames to be due: for ports that frames do not leave from when they are sent. They get the times they
-    /// are due at, counted from that of the first one, and the run is as long as those say.
+    /// Does not wait for frames to be due: for ports that store frames with their times. Frames get their due times,
+    /// counted from that of the first one, and the duration of the run is that of these times.
     pub at_once: bool,
-    /// After how long to stop.
+    /// Duration of the run, if limited.
     pub duration: Option<Duration>,
-    /// Ends the run when requested.
+    /// Stops the run when requested.
     pub stop: Stop,
-    /// What the run has done so far.
+    /// Totals of the run so far.
     pub progress: Arc<Progress>,
 }
 
-/// Where a recording is while its frames leave.
+/// Location of a recording while its frames are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
     /// In memory if it takes at most [`SMALL`] bytes there, else read ahead.
@@ -66,20 +66,20 @@ pub enum Memory {
     IfSmall,
     /// In memory; an error if it would take more than half of what the system has available.
     Whole,
-    /// Read ahead in bounded memory, anew in each pass.
+    /// Read ahead in bounded memory, again in each pass.
     Ahead,
 }
 
-/// What is done to frames.
+/// Changes to frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edits {
-    /// Which of them are sent at all.
+    /// Selection of the frames to send.
     pub split: Split,
-    /// Frames of which bytes are missing get zeros there; else they are left out, and counted.
+    /// Pads truncated frames with zeros; otherwise they are dropped and counted.
     pub pad: bool,
-    /// What is to be other than it was recorded.
+    /// Changes to the recorded packets.
     pub rewriting: Rewriting,
-    /// Which frames leave by the second port; decided by what was recorded, before rewriting.
+    /// Selection of frames for the second port, by their recorded content, before rewriting.
     pub split_by: Option<SplitBy>,
 }
 
@@ -89,38 +89,38 @@ impl Default for Edits {
     }
 }
 
-/// What a replay did.
+/// Result of a replay.
 #[derive(Debug)]
 pub struct ReplayReport {
-    /// Every frame accounted for.
+    /// Packet accounting.
     pub ledger: Ledger,
-    /// What was sent and not dropped.
+    /// Totals sent and not dropped.
     pub sent: Sent,
-    /// By port.
+    /// Totals by port.
     pub ports: Vec<(String, Sent)>,
-    /// From the first frame to the last; by their times where nobody waited for them.
+    /// Time from the first frame to the last; by their times with `at_once`.
     pub elapsed: Duration,
-    /// Whether nobody waited.
+    /// True if frames were sent without waiting.
     pub at_once: bool,
-    /// How far from the schedule frames left.
+    /// Deviation from the schedule.
     pub timing: Timing,
-    /// Passes over the recording that were finished.
+    /// Number of completed passes over the recording.
     pub passes: u64,
-    /// Frames that were padded because bytes of them were missing.
+    /// Number of truncated frames that were padded.
     pub padded: u64,
-    /// How often nothing was there to be sent because reading was too slow.
+    /// Number of times that no frame was ready because reading was too slow.
     pub starved: u64,
-    /// What went wrong, if anything.
+    /// Failure, if any.
     pub failure: Option<PortError>,
 }
 
 impl Replay {
-    /// Sends until the recording has ended as often as asked for, the time is over, or stopping is requested.
+    /// Sends until all passes are complete, the time is over, or stopping is requested.
     pub fn run(self) -> ReplayReport {
         self.run_by(Box::new(System))
     }
 
-    /// The same by another clock.
+    /// Does the same with another clock.
     fn run_by(mut self, clock: Box<dyn Clock>) -> ReplayReport {
         let (feed, failure) = match self.feed() {
             Ok(feed) => (feed, None),
@@ -146,7 +146,7 @@ impl Replay {
             None if self.memory == Memory::Whole => Err(PortError::broken(
                 "replay",
                 format!(
-                    "the recording takes more than {} MiB, half of the memory available: leave it to be read ahead",
+                    "the recording needs more than {} MiB, half of the available memory; read it ahead instead",
                     most >> 20
                 ),
             )),
@@ -155,16 +155,16 @@ impl Replay {
     }
 
     fn take_open(&mut self) -> Open {
-        std::mem::replace(&mut self.open, Box::new(|| Err(PortError::broken("replay", "is open already"))))
+        std::mem::replace(&mut self.open, Box::new(|| Err(PortError::broken("replay", "already open"))))
     }
 }
 
-/// A feed that has a thread of its own.
+/// Converts the error of a feed with a thread of its own.
 fn begin(feed: std::io::Result<Feed>) -> Result<Feed, PortError> {
-    feed.map_err(|error| PortError::broken("replay", format!("no thread can be started to read ahead: {error}")))
+    feed.map_err(|error| PortError::broken("replay", format!("cannot start the read-ahead thread: {error}")))
 }
 
-/// Memory that can be used without pushing others out (`MemAvailable` of proc_meminfo(5)); all there is where nothing says.
+/// Returns memory available without swapping (`MemAvailable` of proc_meminfo(5)); unlimited if it is unknown.
 fn available_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

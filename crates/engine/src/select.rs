@@ -1,7 +1,7 @@
-//! Which frames to keep, and how much of them: applied to each frame after the merge.
+//! Selection of frames, and truncation: applied to each frame after the merge.
 //!
-//! A frame passes the filter, then the [`Shard`], then the search for duplicates, then the limit; what is left of it
-//! is cut.
+//! A frame is checked by the filter, then the [`Shard`], then for duplicates, then against the limit; what remains is
+//! truncated.
 
 mod dedup;
 mod shard;
@@ -20,26 +20,26 @@ use linerate_wire::{Layers, Link};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which frames to keep, and how much of them.
+/// Selection of frames, and truncation.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// pcap-filter text; empty selects everything. It is skipped for ports that have applied this very text
+    /// pcap-filter text; empty selects everything. It is skipped for ports that have applied this same text
     /// ([`RxPort::filter`](linerate_port::RxPort::filter)).
     pub filter: String,
-    /// Another one, of this selection alone: ports do not know it.
+    /// A second filter, only of this selection: ports do not apply it.
     pub also: String,
-    /// Which part of the traffic to keep; `None` for all.
+    /// Part of the traffic to keep; `None` for all.
     pub shard: Option<Shard>,
-    /// For how long a frame is remembered, so that it is not kept twice; `None` keeps duplicates.
+    /// Deduplication window; `None` keeps duplicates.
     pub dedup: Option<Duration>,
-    /// Most frames to keep; `None` for no limit.
+    /// Maximum number of frames; `None` for no limit.
     pub frames: Option<u64>,
-    /// How much of a frame to keep; `None` for all.
+    /// Part of a frame to keep; `None` for all.
     pub slice: Option<Slice>,
 }
 
 impl Selection {
-    /// Most bytes of a frame that a port needs to hand over; 0 for all.
+    /// Returns the snapshot length that ports must deliver; 0 for all.
     pub fn snap(&self) -> u32 {
         match (self.shard, self.dedup, self.slice) {
             (None, None, Some(Slice::Bytes(bytes))) if self.also.is_empty() => bytes,
@@ -48,10 +48,10 @@ impl Selection {
     }
 }
 
-/// A selection at work.
+/// A selection in use.
 pub(crate) struct Selector {
     selection: Selection,
-    /// Of each interface: what its frames have to pass, and begin with.
+    /// Filter and link type of each interface.
     interfaces: Vec<(Filtering, Option<Link>)>,
     /// The filter as compiled for each link type so far.
     filters: Vec<(u16, Filtering)>,
@@ -59,7 +59,7 @@ pub(crate) struct Selector {
     applied: Vec<bool>,
     dedup: Option<Dedup>,
     layers: Layers,
-    /// Frames of each part that the traffic is divided into.
+    /// Number of frames of each shard.
     shards: Vec<u64>,
     received: u64,
     delivered: u64,
@@ -69,17 +69,17 @@ pub(crate) struct Selector {
     sliced: u64,
 }
 
-/// What frames of an interface have to pass.
+/// Filter of an interface.
 #[derive(Clone)]
 enum Filtering {
     All,
     /// Compiled for the link type of the interface.
     Matching {
         whole: Arc<Filter>,
-        /// What is left of it where the port has applied its part.
+        /// The rest, if the port has applied its part.
         rest: Option<Arc<Filter>>,
     },
-    /// The filter text makes no sense for the link type.
+    /// The filter text is invalid for the link type.
     None,
 }
 
@@ -102,10 +102,10 @@ impl Selector {
         }
     }
 
-    /// Gets ready for frames of interfaces that are new among these.
+    /// Prepares for frames of new interfaces.
     ///
     /// # Errors
-    /// The filter text does not fit one of them: none of its frames is selected.
+    /// If the filter text does not fit one of them: none of its frames is selected.
     #[inline]
     pub(crate) fn learn(&mut self, interfaces: &[Interface]) -> Result<(), ReceiveError> {
         if interfaces.len() == self.interfaces.len() { Ok(()) } else { self.learn_all(interfaces) }
@@ -123,7 +123,7 @@ impl Selector {
         result
     }
 
-    /// Gets ready for frames of one more interface. After an error none of them is selected.
+    /// Prepares for frames of one more interface. After an error none of them is selected.
     fn add_interface(&mut self, interface: &Interface) -> Result<(), FilterError> {
         let (filtering, result) = match self.filtering(interface.link.0) {
             Ok(filtering) => (filtering, Ok(())),
@@ -133,7 +133,7 @@ impl Selector {
         result
     }
 
-    /// The filters for a link type; the same serve all interfaces of it.
+    /// Returns the filters for a link type, shared by all interfaces of it.
     fn filtering(&mut self, link: u16) -> Result<Filtering, FilterError> {
         if let Some((_, filtering)) = self.filters.iter().find(|(of, _)| *of == link) {
             return Ok(filtering.clone());
@@ -148,7 +148,7 @@ impl Selector {
                 Filtering::Matching { rest: Some(Arc::clone(&whole)), whole }
             }
             (text, also) => {
-                // Each by itself first: brackets do not make sense of what makes none.
+                // Each separately first: parentheses could make invalid texts valid.
                 compile(text)?;
                 let rest = compile(also)?;
                 Filtering::Matching { whole: compile(&format!("({text}) and ({also})"))?, rest: Some(rest) }
@@ -158,24 +158,24 @@ impl Selector {
         Ok(filtering)
     }
 
-    /// Whether no more frames are wanted.
+    /// Returns whether the limit is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.selection.frames.is_some_and(|limit| self.delivered >= limit)
     }
 
-    /// Whether all frames are wanted whole.
+    /// Returns whether all frames are kept whole.
     pub(crate) fn is_everything(&self) -> bool {
         self.is_room_for(usize::MAX)
     }
 
-    /// Whether frames are wanted whole whatever they are, and so many more of them.
+    /// Returns whether all frames are kept whole, and `more` of them are within the limit.
     fn is_room_for(&self, more: usize) -> bool {
         let Selection { filter, also, shard, dedup, frames, slice } = &self.selection;
         let is_room = frames.is_none_or(|limit| self.delivered.saturating_add(more as u64) <= limit);
         is_room && filter.is_empty() && also.is_empty() && shard.is_none() && dedup.is_none() && slice.is_none()
     }
 
-    /// Takes `frames` frames without looking at any, if all of them are wanted whole; else false.
+    /// Takes `frames` frames without reading any, if all of them are kept whole; otherwise returns false.
     #[inline]
     pub(crate) fn take_all(&mut self, frames: usize) -> bool {
         let all = self.is_room_for(frames);
@@ -193,7 +193,7 @@ impl Selector {
         applied.extend(filters.iter().map(|filter| *filter == selection.filter));
     }
 
-    /// Decides on a frame of a lane of the round: `None` if it is not wanted, else how many bytes of it to keep and its flags.
+    /// Selects a frame of a lane of the round: returns `None`, or the number of bytes to keep and its flags.
     #[inline]
     pub(crate) fn select(&mut self, lane: usize, desc: &Desc, frame: &[u8]) -> Option<(usize, Flags)> {
         self.received += 1;
@@ -229,7 +229,7 @@ impl Selector {
         self.delivered += 1;
         let Some(slice) = self.selection.slice else { return Some((frame.len(), desc.flags)) };
         let length = slice.length(*link, frame, &mut self.layers);
-        // A frame that comes as long as the slice, and was longer, was cut by the backend.
+        // A frame of exactly the slice's length, originally longer, was truncated by the backend.
         let is_cut = slice == Slice::Bytes(length as u32) && desc.wire as usize > length;
         if length == frame.len() && !is_cut {
             return Some((length, desc.flags));
@@ -238,7 +238,8 @@ impl Selector {
         Some((length, desc.flags | Flags::SLICED))
     }
 
-    /// The frames of a round that are wanted, in order; the order is made in `own` where there is none, or not all are wanted.
+    /// Returns the selected frames of a round, in order; the order is built in `own` if there is none, or not all are
+    /// selected.
     pub(crate) fn choose<'p>(&mut self, round: &'p Round<'_>, own: &'p mut Vec<Pick>) -> &'p [Pick] {
         if self.take_all(round.frames()) {
             return round.order(own);
@@ -258,12 +259,12 @@ impl Selector {
         own
     }
 
-    /// Frames of each part that the traffic was divided into, whichever of them was kept; none without a shard.
+    /// Returns the frames of each shard of the traffic, including those not selected; empty without a shard.
     pub(crate) fn shards(&self) -> &[u64] {
         &self.shards
     }
 
-    /// Frames left out so far because they came a second time.
+    /// Returns the number of duplicates dropped so far.
     pub(crate) fn duplicates(&self) -> u64 {
         self.duplicates
     }

@@ -1,5 +1,5 @@
-//! What every sender does beside making frames: waiting until one is due, queues that are full, interfaces that go down, the
-//! end of a run, and the account of it.
+//! Common part of all senders: waiting until a frame is due, full queues, interfaces that go down, the end of a run,
+//! and its accounting.
 
 use crate::clock::{self, Clock, System, Time};
 use crate::control::{Progress, Stop};
@@ -14,40 +14,40 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Sleeping is trusted to wake up within the first, and within half as much again as it was late lately, but no more than the second;
-/// the rest of a gap is spun away. A virtual machine whose host has other work wakes late now and then.
+/// Sleep is used up to this margin before a frame is due, increased to 1.5 times the recent oversleep, at most the
+/// second; the rest of a gap is spun. A virtual machine on a busy host wakes late now and then.
 const SLEEP_ERROR: (Duration, Duration) = (Duration::from_micros(150), Duration::from_millis(1));
-/// After so many sleeps in time the worst one is half forgotten.
+/// Number of timely sleeps after which the worst oversleep is halved.
 const REMEMBERED: u32 = 1024;
-/// With so much time left, other work does not make a frame late.
+/// Remaining time that allows other work without making a frame late.
 const SPARE_TIME: Duration = Duration::from_micros(60);
-/// The longest sleep, so that stop requests are seen.
+/// Longest sleep, which bounds the delay of stop requests.
 const NAP_LIMIT: Duration = Duration::from_millis(10);
-/// The longest sleep of whoever may be told something.
+/// Longest sleep of a sender that accepts commands.
 const OFTEN: Duration = Duration::from_millis(1);
-/// How long a full queue, or a slow reader, is waited for before looking again.
+/// Wait for a full queue or a slow reader before a retry.
 const SHORT_NAP: Duration = Duration::from_micros(50);
-/// How long to wait before asking again whether an interface is up.
+/// Wait before checking again whether an interface is up.
 const DOWN_NAP: Duration = Duration::from_millis(10);
-/// Whatever is due, what was taken gets on its way so often.
+/// Longest time between flushes of the frames taken.
 const FLUSH_EVERY: Duration = Duration::from_millis(1);
-/// How far time goes where nobody waits for it and a port takes nothing: it may hold frames until then.
+/// Step of the time with `at_once` if a port takes nothing: it may hold frames until then.
 pub(crate) const FULL_STEP: Duration = Duration::from_millis(1);
-/// A queue that takes nothing for so long is given up.
+/// Time after which a queue that takes nothing fails.
 const STUCK_LIMIT: Duration = Duration::from_secs(10);
-/// How long what was taken may take to leave once stopping is requested.
+/// Longest time for queued frames to leave once stopping is requested.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
-/// When and whether to go on.
+/// Limits and observers of a sender.
 #[derive(Clone)]
 pub(crate) struct Limits {
-    /// After how long to stop.
+    /// Duration of the run, if limited.
     pub duration: Option<Duration>,
-    /// Ends the run when requested.
+    /// Stops the run when requested.
     pub stop: Stop,
-    /// What the run has done so far.
+    /// Totals of the run so far.
     pub progress: Arc<Progress>,
-    /// Nobody waits for frames to be due: the time is the one that whoever sends says.
+    /// Does not wait for frames to be due: the caller provides the time.
     pub at_once: bool,
 }
 
@@ -57,32 +57,31 @@ impl Limits {
     }
 }
 
-/// One thread that sends.
 pub(crate) struct Sender {
     queues: TxQueues,
     limits: Limits,
     time: Time,
     started: Instant,
     timing: Timing,
-    /// Since when a queue has taken nothing.
+    /// Time since which a queue has taken nothing.
     stuck: Option<Instant>,
     flushed: Nanos,
-    /// How late sleeping woke up, at worst, lately.
+    /// Recent maximum oversleep.
     overslept: Duration,
-    /// The longest sleep.
+    /// Longest sleep.
     nap_limit: Duration,
-    /// Interfaces may be down before anything was sent.
+    /// True if interfaces may be down before the first frame.
     stays: bool,
     shown: Sent,
-    /// Times that an interface went down, and the frames that had been sent when it was last found down.
+    /// Number of times that an interface went down, and the frames sent when it was last found down.
     downs: u64,
     sent_when_down: Option<u64>,
     metrics: Metrics,
-    /// What went wrong after frames were taken: reported by the next call.
+    /// Error after frames were taken, returned by the next call.
     failed: Option<PortError>,
 }
 
-/// What one sender did.
+/// Result of one sender.
 pub(crate) struct Account {
     pub ledger: Ledger,
     pub ports: Vec<(String, Sent)>,
@@ -95,7 +94,7 @@ impl Sender {
         Sender::with(ports, limits, Box::new(System))
     }
 
-    /// A sender that has its time from there.
+    /// Creates a sender with this clock.
     pub(crate) fn with(ports: Vec<TxPort>, limits: Limits, clock: Box<dyn Clock>) -> Self {
         Sender {
             time: Time::new(clock),
@@ -116,15 +115,15 @@ impl Sender {
         }
     }
 
-    /// Goes on with `step`, which says false at the end, until the run is over; then waits until what was taken has left.
-    /// `put_off` learns for how long an interface was down.
+    /// Calls `step`, which returns false at the end, until the run is over; then waits until queued frames have left.
+    /// `put_off` receives the duration of interface outages.
     pub(crate) fn run<T>(
         &mut self,
         source: &mut T,
         mut step: impl FnMut(&mut Self, &mut T) -> Result<bool, PortError>,
         mut put_off: impl FnMut(&mut T, Duration),
     ) -> Result<(), PortError> {
-        // Sleeping is 50 us less exact without this (prctl(2), PR_SET_TIMERSLACK).
+        // Sleep is 50 us less exact without this (prctl(2), PR_SET_TIMERSLACK).
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         self.started = Instant::now();
         let mut result = Ok(true);
@@ -139,7 +138,7 @@ impl Sender {
         result
     }
 
-    /// Lets the first queue make frames itself, again where it is not done because the interface went down. `look` is called
+    /// Runs the first queue's own generator, repeatedly if it stopped because the interface went down. `look` is called
     /// several times a second.
     pub(crate) fn run_live(&mut self, control: &dyn LiveControl, mut look: impl FnMut()) -> Result<(), PortError> {
         self.started = Instant::now();
@@ -168,35 +167,36 @@ impl Sender {
         self.limits.are_reached(self.started)
     }
 
-    /// What time it is, and by how many nanoseconds somebody has set the clock since this was last asked: schedules follow it, so
-    /// that frames keep their gaps and nothing waits until the clock is there again.
+    /// Returns the time now, and the clock steps since the last call, in nanoseconds: schedules follow them, so that
+    /// frames keep their gaps and nothing waits until the clock has caught up.
     #[inline]
     pub(crate) fn look_at_clock(&mut self) -> (Nanos, i64) {
         let (now, step) = self.time.look();
         (now, step.unwrap_or(0))
     }
 
-    /// No sleep is longer than a millisecond from now on: what is due may change.
+    /// Limits sleeps to a millisecond from now on, since commands may change what is due.
     pub(crate) fn look_often(&mut self) {
         self.nap_limit = OFTEN;
     }
 
-    /// An interface that is down is waited for, whether anything was sent or not.
+    /// Waits for interfaces that are down even before the first frame.
     pub(crate) fn stay(&mut self) {
         self.stays = true;
     }
 
-    /// For how long its queues have taken nothing, as far as they were asked.
+    /// Returns the time since a queue last accepted a frame, if one is stuck.
     pub(crate) fn stuck_for(&self) -> Duration {
         self.stuck.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// How far from the schedule frames left.
+    /// Returns the deviation from the schedule.
     pub(crate) fn timing(&mut self) -> &mut Timing {
         &mut self.timing
     }
 
-    /// Hands frames to a queue; returns how many it took. Where it takes none, waits a little for it. After an error it has taken none.
+    /// Passes frames to a queue and returns how many it took. If it takes none, waits a little. After an error it has
+    /// taken none.
     pub(crate) fn send(&mut self, queue: usize, burst: Burst<'_>, now: Nanos) -> Result<usize, PortError> {
         self.failed.take().map_or(Ok(()), Err)?;
         let done = self.queues.send(queue, burst)?;
@@ -212,10 +212,10 @@ impl Sender {
         Ok(done)
     }
 
-    /// Waits until a frame is due, or for so long that it is time to look whether the run is over.
+    /// Waits until a frame is due, or until it is time to check whether the run is over.
     pub(crate) fn wait(&mut self, due: Nanos, now: Nanos) -> Result<(), PortError> {
         if due.since(now) > SPARE_TIME {
-            // An idle sender still says how far it is complete.
+            // An idle sender still updates its horizon.
             self.flush(now)?;
         }
         let left = due.since(self.time.utc());
@@ -234,9 +234,9 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits a little for whoever is to bring or take frames.
+    /// Waits a little for the source or a queue.
     pub(crate) fn nap(&mut self, now: Nanos) -> Result<(), PortError> {
-        // A file is begun by its first packet: what is to bring that may fail yet.
+        // A file is created by its first packet: the source may still fail before.
         if !self.limits.at_once || self.queues.sent().frames > 0 {
             self.flush(now)?;
         }
@@ -244,7 +244,7 @@ impl Sender {
         Ok(())
     }
 
-    /// What was done. `truncated` frames were left out because bytes of them were missing.
+    /// Ends the sender. `truncated` frames were not sent because they were recorded incompletely.
     pub(crate) fn finish(mut self, truncated: u64) -> Account {
         let elapsed = self.started.elapsed();
         let mut ledger = Ledger::new();
@@ -270,12 +270,12 @@ impl Sender {
             match self.flush(now) {
                 Ok(true) => break,
                 Ok(false) => {}
-                // What was taken leaves when the interface is up again.
+                // Queued frames leave when the interface is up again.
                 Err(error) => {
                     self.wait_until_up(error)?;
                 }
             }
-            // What a port holds back goes when it is told that its time has come.
+            // A port releases held frames when their time is reported as reached.
             (then, step) = (then.after(step), step.saturating_mul(2));
             self.give_up_if_stuck(0)?;
             let since = self.stuck.unwrap_or_else(Instant::now);
@@ -288,7 +288,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Gets what was taken on its way; false while some of it still is not.
+    /// Flushes all queues; returns false while some frames are still queued.
     pub(crate) fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
         self.failed.take().map_or(Ok(()), Err)?;
         let flushed = self.queues.flush(now);
@@ -299,12 +299,13 @@ impl Sender {
         flushed
     }
 
-    /// Waits where a port that has sent is down: it may come back. Says for how long.
+    /// Waits until a port that has sent is up again. Returns the duration.
     fn wait_until_up(&mut self, error: PortError) -> Result<Duration, PortError> {
         if !matches!(error, PortError::Down { .. }) || self.queues.sent().frames == 0 && !self.stays {
             return Err(error);
         }
-        // A queue can accept frames while the link is still down and fail when it sends them; only sent frames start a new event.
+        // A queue can accept frames while the link is still down and fail when it sends them; only sent frames start a
+        // new event.
         let sent = self.queues.sent().frames;
         self.downs += u64::from(self.sent_when_down.is_none_or(|before| sent > before));
         self.sent_when_down = Some(sent);
@@ -318,12 +319,12 @@ impl Sender {
         if since.elapsed() < STUCK_LIMIT || self.limits.stop.is_requested() {
             return Ok(());
         }
-        let reason = format!("took no frame for {} s: nobody takes them at the other end", STUCK_LIMIT.as_secs());
+        let reason = format!("accepted no frame for {} s; check the receiving end", STUCK_LIMIT.as_secs());
         Err(PortError::broken(self.queues.name(queue), reason))
     }
 }
 
-/// Tells watchers what was sent. A queue may find later that a frame was not: what they know never shrinks.
+/// Updates the progress. A queue may find later that a frame was not sent: the progress never decreases.
 fn show(progress: &Progress, shown: &mut Sent, sent: Sent) {
     let (frames, bytes) = (sent.frames.max(shown.frames), sent.bytes.max(shown.bytes));
     progress.add(frames - shown.frames, bytes - shown.bytes, bytes - shown.bytes);

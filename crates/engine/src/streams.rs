@@ -1,4 +1,4 @@
-//! Streams -> timeline -> frames -> the queues of a port, a thread each; or a port that makes the frames itself.
+//! Streams -> timeline -> frames -> the queues of a port, one thread each; or a port that generates the frames itself.
 
 use crate::clock;
 mod book;
@@ -25,16 +25,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use work::Work;
 
-/// Frames with the time in them are made so many at a time at most: the last one leaves soon behind the first.
+/// Maximum batch of frames that contain the time: the last one leaves soon after the first.
 const MARKED_ROOM: usize = 32;
-/// How long a sender that is behind its schedule goes on when the time is over.
+/// Time that a sender behind its schedule continues after the end.
 const OVERTIME: Duration = Duration::from_millis(100);
-/// All threads begin at one time, when the last of them surely runs.
+/// Lead before the common start of all threads, by which the last of them runs.
 const HEAD_START: Duration = Duration::from_millis(2);
-/// The same of several ports.
+/// The same for several ports.
 const TOGETHER: Duration = Duration::from_millis(10);
 
-/// A time for several ports to begin at: a little ahead, so that all their threads run by then.
+/// Returns a start time for several ports: a little ahead, so that all their threads run by then.
 pub fn soon() -> Nanos {
     clock::now().after(TOGETHER)
 }
@@ -48,76 +48,76 @@ pub struct Streams {
     control: Option<Control>,
 }
 
-/// Who makes the frames.
+/// Origin of the frames.
 enum Way {
-    /// The port.
+    /// The port generates them.
     Live(Arc<dyn LiveControl>),
-    /// This process, a part of them for each queue.
+    /// This process generates them, one part for each queue.
     Made(Vec<Traffic>),
 }
 
-/// What to look at while streams are sent, and when to stop.
+/// Limits and observers of a run.
 #[derive(Clone, Default)]
 pub struct Run {
-    /// After how long to stop.
+    /// Duration of the run, if limited.
     pub duration: Option<Duration>,
-    /// Ends the run when requested.
+    /// Stops the run when requested.
     pub stop: Stop,
-    /// What the run has done so far.
+    /// Totals of the run so far.
     pub progress: Arc<Progress>,
-    /// And each stream.
+    /// Totals of each stream.
     pub watch: StreamWatch,
-    /// Nobody waits for frames to be due: for ports that frames do not leave from when they are sent. They are sent as fast
-    /// as they are taken, and the run is as long as their times say.
+    /// Does not wait for frames to be due: for ports that store frames with their times. They are sent as fast as they
+    /// are taken, and the duration of the run is that of their times.
     pub at_once: bool,
 }
 
-/// What became of streams.
+/// Result of sending streams.
 #[derive(Debug)]
 pub struct StreamsReport {
-    /// Every frame accounted for.
+    /// Packet accounting.
     pub ledger: Ledger,
-    /// What was sent and not dropped.
+    /// Totals sent and not dropped.
     pub sent: Sent,
-    /// Frames that each stream handed to the port, in the order of the set.
+    /// Frames that each stream passed to the port, in the order of the set.
     pub per_stream: Vec<u64>,
-    /// From the first frame to the last; by their times where nobody waited for them.
+    /// Time from the first frame to the last; by their times with `at_once`.
     pub elapsed: Duration,
-    /// How far from the schedule frames left, where this process made them.
+    /// Deviation from the schedule, if this process generated the frames.
     pub timing: Timing,
-    /// The greatest and the mean time by which frames left later than they were due.
+    /// Maximum and mean delay after the due time.
     pub behind: (Duration, Duration),
     /// Frames that left more than [`LATE`] after they were due.
     pub late: u64,
-    /// What went wrong, if anything.
+    /// Failure, if any.
     pub failure: Option<PortError>,
 }
 
-/// Why streams cannot be sent.
+/// Reason why streams cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Unsendable {
-    /// They are wrong themselves.
+    /// The streams are invalid.
     #[error(transparent)]
     Wrong(#[from] Wrong),
-    /// The port does not send them.
+    /// The port cannot send them.
     #[error(transparent)]
     Port(#[from] PortError),
 }
 
 impl Streams {
-    /// Gets ready to send through a port, by as many threads as it has queues. Call it with the privileges that opening
-    /// the port needed.
+    /// Prepares to send through a port, with one thread for each of its queues. Call it with the privileges that
+    /// opening the port needed.
     pub fn new(set: &StreamSet, port: TxPort) -> Result<Self, Unsendable> {
         Streams::open(set, port, None, false)
     }
 
-    /// The same of streams that `control` may tell something while they run.
+    /// Does the same for streams that are controlled by `control`.
     pub fn controlled(set: &StreamSet, port: TxPort, control: &Control) -> Result<Self, Unsendable> {
         Streams::open(set, port, Some(control), false)
     }
 
-    /// The same where each of several streams may be told something alone: a port that makes the frames of several at once has one
-    /// clock for all of them, so that this process makes them.
+    /// Does the same if each of several streams is controlled separately: a port that generates the frames of several
+    /// at once has one clock for all of them, so this process generates them.
     pub fn controlled_each(set: &StreamSet, port: TxPort, control: &Control) -> Result<Self, Unsendable> {
         Streams::open(set, port, Some(control), set.order == Order::Interleaved && set.streams.len() > 1)
     }
@@ -127,10 +127,7 @@ impl Streams {
         let mut note = None;
         let live = port.queues.first_mut().and_then(|queue| queue.live());
         if apart && live.is_some() {
-            note = Some(format!(
-                "{}: each of several streams may be told something alone; this process makes the frames",
-                port.name
-            ));
+            note = Some(format!("{}: streams are controlled one by one; this process generates the frames", port.name));
         } else if let Some(live) = live {
             let prepared = if control.is_some() { live.prepare_told(set) } else { live.prepare(set) };
             match prepared {
@@ -141,7 +138,7 @@ impl Streams {
                     return Ok(Streams { port, way, names, note, control: control.cloned() });
                 }
                 Err(PortError::Unable { reason: Unable::Make(reason), .. }) => {
-                    note = Some(format!("{}: {reason}; this process makes the frames instead", port.name));
+                    note = Some(format!("{}: {reason}; this process generates the frames instead", port.name));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -157,18 +154,18 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Of streams that come and go, sent by the first queue of a port.
+    /// Creates a sender for streams that are added and removed, through the first queue of a port.
     pub(crate) fn coming(port: TxPort, control: &Control) -> Self {
         let way = Way::Made(vec![Traffic::coming(MARKED_ROOM)]);
         Streams { port, way, names: 0, note: None, control: Some(control.clone()) }
     }
 
-    /// The same with frames made once, so many of each stream, and sent again and again.
+    /// Does the same with frames generated once, `frames` of each stream, and sent repeatedly.
     pub fn kept(set: &StreamSet, port: TxPort, frames: u64) -> Result<Self, Unsendable> {
         Streams::keep(set, port, frames, None)
     }
 
-    /// [`Streams::kept`] of streams that `control` may tell something while they run.
+    /// Does the same as [`Streams::kept`] for streams that are controlled by `control`.
     pub fn controlled_kept(set: &StreamSet, port: TxPort, frames: u64, control: &Control) -> Result<Self, Unsendable> {
         Streams::keep(set, port, frames, Some(control.clone()))
     }
@@ -180,12 +177,12 @@ impl Streams {
         Ok(Streams { port, way: Way::Made(parts), names: set.streams.len(), note: None, control })
     }
 
-    /// What the user should know about the way frames are made.
+    /// Returns a note for the user about how frames are generated.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// Whether the port makes the frames.
+    /// Returns whether the port generates the frames.
     pub fn is_live(&self) -> bool {
         matches!(self.way, Way::Live(_))
     }
@@ -200,7 +197,7 @@ impl Streams {
         }
     }
 
-    /// The same from a time on, see [`soon`]: several ports begin together, whichever thread runs first.
+    /// Does the same from a time on, see [`soon`]: several ports start together, whichever thread runs first.
     pub fn run_from(self, start: Nanos, run: &Run) -> StreamsReport {
         match self.way {
             Way::Live(live) => {
@@ -225,14 +222,14 @@ impl Run {
     }
 }
 
-/// Each queue as a port of its own; the counters of the whole stay with the first.
+/// Splits a port by its queues; the port's own counters stay with the first.
 fn by_queue(port: TxPort) -> Vec<TxPort> {
     let TxPort { name, queues, mut monitor } = port;
     let one = |queue| TxPort { name: name.clone(), queues: vec![queue], monitor: monitor.take() };
     queues.into_iter().map(one).collect()
 }
 
-/// Who hears for each sender what streams are told.
+/// Returns a listener for each sender.
 fn listeners(control: Option<&Control>, senders: usize) -> Vec<Option<Listener>> {
     match control {
         Some(control) => control.listen(senders).into_iter().map(Some).collect(),
@@ -286,7 +283,7 @@ fn run_made(
         let sending = || sender.run(&mut work, |sender, work| work.step(sender), |work, span| work.stand(span));
         let result = survive(sending).unwrap_or_else(|died| Err(PortError::broken("generate", died.to_string())));
         if result.is_err() {
-            // The others would go on alone.
+            // The others would continue without it.
             run.stop.request();
         }
         work.showing.show_surely(work.traffic.sent_per_stream());
@@ -309,7 +306,7 @@ fn run_made(
     report
 }
 
-/// Does all of this, each in a thread of its own.
+/// Runs each item in a thread of its own.
 fn in_threads<W: Send, T: Send>(work: impl Iterator<Item = W>, send: impl Fn(W) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let send = &send;

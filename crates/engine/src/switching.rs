@@ -1,14 +1,14 @@
 //! Many ports -> rules -> many ports.
 //!
 //! ```text
-//!  lanes ──> switch ──> as it came: a run of frames where they lie ──> port
-//!                ├────> changed, or out of turn: block of the port ──────^
-//!                └────> to be decided about: ring, and back for the rest of the actions (`engines`)
+//!  lanes ──> switch ──> unchanged: a run of frames in place ──> port
+//!                ├────> changed, or out of order: block of the port ─^
+//!                └────> needs a verdict: ring, and back for the rest of the actions (`engines`)
 //! ```
 //!
-//! What leaves a port as it came, one frame behind the other, is handed over where it lies. All else is copied into blocks of that port, one frame
-//! behind the other, and so is what the port does not take at once. A port whose blocks are full loses frames by name, or, where that was asked
-//! for, the lanes wait for it. Rules change between two bursts, so that no frame is lost over it.
+//! Adjacent frames that leave a port unchanged are passed on in place. All others are copied into blocks of that port,
+//! as are frames that the port does not take at once. A port whose blocks are full drops frames with a counter, or, on
+//! request, the lanes wait for it. Rules change between two bursts, so that no frame is lost by it.
 
 mod counts;
 mod engines;
@@ -32,41 +32,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long ports may take nothing after the end; what is left then is given up, and counted.
+/// Longest time at the end for which ports may take nothing; the rest is dropped and counted.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
-/// Frames that are looked at before ports are asked whether they have room, where lanes wait.
+/// Number of frames processed before ports are checked for space, if lanes wait.
 const CHUNK: usize = 256;
 
-/// What is done to a switch while it runs, between two bursts.
+/// A task for a running switch, executed between two bursts.
 pub type Task = Box<dyn FnOnce(&mut AtWork<'_>) + Send>;
 
-/// A switch while it runs.
+/// A running switch.
 pub struct AtWork<'a> {
     /// The switch.
     pub switch: &'a mut Switch,
-    /// UTC.
+    /// Time, UTC.
     pub now: Nanos,
-    /// Its ports, from port 1 on.
+    /// Counters of its ports, from port 1 on.
     pub ports: Vec<PortCounts>,
 }
 
-/// What went through a port.
+/// Counters of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortCounts {
-    /// As the user named it.
+    /// Port name as the user wrote it.
     pub name: String,
-    /// What came by it.
+    /// Totals received.
     pub received: Sent,
-    /// What left by it.
+    /// Totals sent.
     pub sent: Sent,
-    /// Frames that could not leave by it, with room for none.
+    /// Frames dropped because its buffers were full.
     pub full: u64,
-    /// Frames that could not leave by it, since it was down.
+    /// Frames dropped because it was down.
     pub down: u64,
 }
 
-/// What others ask of a running switch.
+/// Queue of tasks for a running switch.
 #[derive(Clone, Default)]
 pub struct Tasks {
     tasks: Arc<Mutex<VecDeque<Task>>>,
@@ -74,7 +74,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Has this done soon, by the thread of the run.
+    /// Adds a task, which the thread of the run executes soon.
     pub fn push(&self, task: Task) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push_back(task);
         self.are_there.store(true, Ordering::Release);
@@ -88,45 +88,45 @@ impl Tasks {
     }
 }
 
-/// A switch and its ports. It takes frames in its own time, and so is to be alone.
+/// A switch and its ports. It holds frames, so it must be the only consumer.
 pub struct Switching {
     switch: Switch,
     ports: Ports,
-    /// Rings whose readers decide about frames, as rules number them.
+    /// Rings whose readers decide about frames, by their numbers in rules.
     engines: Vec<Engine>,
-    /// Of each lane, its port.
+    /// Port of each lane.
     lanes: Vec<PortNo>,
-    /// By which port each receiving port is known.
+    /// Port number of each receiving port.
     numbers: Vec<PortNo>,
-    /// Lanes wait for ports that are full.
+    /// True if lanes wait for full ports.
     waits: bool,
     tasks: Tasks,
     progress: Arc<Progress>,
     now: Nanos,
 }
 
-/// Where copies go, and what became of frames.
+/// Outputs for copies, and counters of frames.
 struct Ports {
     outlets: Vec<Outlet>,
     received: Vec<Sent>,
     counts: Counts,
 }
 
-/// A burst while its frames are looked at.
+/// A burst being processed.
 struct Turn<'a, 'b> {
     outlets: &'a mut [Outlet],
     counts: &'a mut Counts,
     engines: Others<'a>,
     burst: Burst<'b>,
-    /// The place of each interface of the burst in the list of all, if it is another one.
+    /// Index of each interface of the burst in the list of all, if it differs.
     map: Option<&'b [u16]>,
     waits: bool,
     now: Nanos,
 }
 
 impl Switching {
-    /// A switch; `to` are its ports from 1 on, `from` says which of them each receiving port is. `waits`: lanes wait for ports that
-    /// are full, which lose nothing then.
+    /// Creates a switch; `to` are its ports from 1 on, `from` is the number of each receiving port. With `waits` lanes
+    /// wait for full ports, which then drop nothing.
     pub fn new(switch: Switch, to: Vec<TxPort>, from: Vec<PortNo>, waits: bool, progress: Arc<Progress>) -> Self {
         let received = vec![Sent::default(); to.len()];
         let outlets = to.into_iter().map(Outlet::new).collect();
@@ -135,28 +135,28 @@ impl Switching {
         Switching { switch, ports, engines, lanes, numbers: from, waits, tasks, progress, now: Nanos::ZERO }
     }
 
-    /// With these rings, as rules number them.
+    /// Adds these rings, in the order of their numbers in rules.
     pub fn with_engines(mut self, rings: Vec<EngineRing>) -> Self {
         self.engines = rings.into_iter().map(Engine::new).collect();
         self
     }
 
-    /// For others to ask things of it while it runs.
+    /// Returns the queue of tasks, for use while it runs.
     pub fn tasks(&self) -> Tasks {
         self.tasks.clone()
     }
 
-    /// The switch.
+    /// Returns the switch.
     pub fn switch(&self) -> &Switch {
         &self.switch
     }
 
-    /// The time of the last burst.
+    /// Returns the time of the last burst.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// What went through each port.
+    /// Returns the counters of each port.
     pub fn ports(&self) -> Vec<PortCounts> {
         self.ports.counts()
     }
@@ -167,7 +167,7 @@ impl Switching {
         }
     }
 
-    /// Takes frames of a lane; how many are done with.
+    /// Processes frames of a lane; returns how many are done with.
     fn take_lane(&mut self, in_port: PortNo, burst: Burst<'_>, map: &[u16]) -> usize {
         let mut done = 0;
         while done < burst.len() {
@@ -176,7 +176,7 @@ impl Switching {
             }
             let end = burst.len().min(done + CHUNK);
             let part = burst.slice(done..end);
-            // Frames that are cut go nowhere; those between them are looked at together.
+            // Truncated frames are dropped; those between them are processed together.
             let mut from = 0;
             for (index, desc) in part.descs().iter().enumerate() {
                 if desc.is_truncated() {
@@ -201,7 +201,7 @@ impl Switching {
         outlets.iter_mut().for_each(|outlet| outlet.end_burst(burst, *waits));
     }
 
-    /// Does what is left to be done with frames that came back.
+    /// Applies the remaining actions to frames returned by engines.
     fn take_back(&mut self, give_up: bool) {
         let Switching { switch, ports: Ports { outlets, .. }, engines, waits, now, .. } = self;
         let (now, waits) = (*now, *waits && !give_up);
@@ -214,7 +214,7 @@ impl Switching {
         }
     }
 
-    /// Shows engines what was copied for them.
+    /// Shows the copied frames to engines.
     fn commit(&mut self) {
         self.engines.iter_mut().for_each(|engine| engine.asking.commit(self.now));
     }
@@ -261,7 +261,7 @@ impl Outputs for Turn<'_, '_> {
 }
 
 impl Ports {
-    /// A frame came of which only the beginning is there.
+    /// Counts a truncated frame.
     fn cut(&mut self, in_port: PortNo, desc: &Desc) {
         self.counts.received += 1;
         self.counts.truncated += 1;

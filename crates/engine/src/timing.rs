@@ -1,24 +1,24 @@
-//! How far from its schedule a sender is, and how much of it a sender that was held up catches up with.
+//! Deviation of a sender from its schedule, and the limit for catching up after a delay.
 
 use linerate_burst::Nanos;
 use linerate_generate::Delays;
 pub use linerate_port::{CATCH_UP, LATE};
 use std::time::Duration;
 
-/// How far from the schedule frames were handed to their queues, by the clock of the sender.
+/// Deviation from the schedule of frames submitted to their queues, by the clock of the sender.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
-    /// How much later the end of the schedule became, because the sender was held up for longer than [`CATCH_UP`].
+    /// Shift of the end of the schedule, caused by delays longer than [`CATCH_UP`].
     pub shifted: Duration,
-    /// How much later than due; nothing leaves before it is due.
+    /// Delay after the due time; nothing leaves before it is due.
     pub behind: Delays,
-    /// By how much the gap to the frame before was longer or shorter than in the schedule.
+    /// Deviation of the gap to the previous frame from the schedule.
     pub gap_error: Delays,
     last: Option<u64>,
 }
 
 impl Timing {
-    /// A frame left so many nanoseconds later than it was due.
+    /// Records a frame that left this many nanoseconds after it was due.
     pub(crate) fn add(&mut self, late: u64) {
         self.behind.add(late);
         if let Some(last) = self.last.replace(late) {
@@ -26,14 +26,14 @@ impl Timing {
         }
     }
 
-    /// How much later all that is left of the schedule has to be due, where the next packet was due at this time.
+    /// Returns by how much the rest of the schedule must be shifted, given that the next packet was due at `due`.
     pub(crate) fn shift(&mut self, due: Nanos, now: Nanos) -> Option<Duration> {
         let shift = now.since(due).checked_sub(CATCH_UP).filter(|shift| !shift.is_zero())?;
         self.shifted += shift;
         Some(shift)
     }
 
-    /// What another sender did beside this one.
+    /// Adds the deviations of another sender.
     pub(crate) fn merge(&mut self, other: &Timing) {
         self.shifted = self.shifted.max(other.shifted);
         self.behind.merge(&other.behind);

@@ -1,8 +1,8 @@
-//! Streams that come and go one by one, while the others of the port are sent.
+//! Streams that are added and removed one by one while the others of the port are sent.
 //!
-//! A port with a schedule of its own ([`streams`](crate::streams)) whose streams are told to begin, hold on, go on and end, each as
-//! [`Control`] tells streams something: at a time of the schedule, behind the same frame. So what one is told touches no other,
-//! and no number of its own frames is left out.
+//! The port has its own schedule ([`streams`](crate::streams)), whose streams are started, paused, resumed and ended by
+//! [`Control`] commands: at a time of the schedule, after the same frame. So commands to one stream do not affect any
+//! other, and its own sequence numbers stay gapless.
 
 use crate::control::{Progress, Stop};
 use crate::streams::{Control, Run, Streams};
@@ -17,37 +17,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How long it is waited for that streams do what they are told: a port that takes nothing for so long is given up before.
+/// Longest wait for a command to be applied: a port that takes nothing fails before.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a stream is doing.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Doing {
-    /// Nothing: it has not begun, or has ended and its last frame has left.
+    /// Not started yet, or ended and its last frame has left.
     Stopped,
-    /// It sends.
+    /// Sending.
     Started,
-    /// It holds on.
+    /// Paused.
     Paused,
 }
 
-/// A stream from its beginning to its end: what it has sent, to be read at any time.
+/// Totals of a stream over its lifetime, readable at any time.
 #[derive(Debug, Default)]
 pub struct Sending {
     frames: AtomicU64,
     bytes: AtomicU64,
     late: AtomicU64,
-    /// After how many nanoseconds a packet is late.
+    /// Delay after which a packet is late, in nanoseconds.
     late_after: u64,
-    /// When its first frames and its latest were handed to the port, UTC nanoseconds; 0 before.
+    /// Times at which its first and its latest frames were passed to the port, UTC nanoseconds; 0 before.
     times: [AtomicU64; 2],
     doing: AtomicU8,
-    /// Its place among the streams of its port, as long as it is sent.
+    /// Index among the streams of its port while it is sent.
     place: u32,
 }
 
-/// A port whose streams are commanded. Dropped, it ends.
+/// A port whose streams are controlled. It stops when dropped.
 pub struct Transmitter {
     control: Control,
     places: Arc<Places>,
@@ -57,7 +57,7 @@ pub struct Transmitter {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The streams that are sent, each at a place.
+/// Streams that are sent, by their indices.
 #[derive(Debug, Default)]
 pub(crate) struct Places(Mutex<Table>);
 
@@ -68,28 +68,28 @@ struct Table {
 }
 
 impl Sending {
-    /// Frames that were handed to the port.
+    /// Returns the number of frames passed to the port.
     pub fn frames(&self) -> u64 {
         self.frames.load(Ordering::Acquire)
     }
 
-    /// Their bytes, without FCS.
+    /// Returns their bytes, without FCS.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Packets that were handed to the port late.
+    /// Returns the number of packets passed to the port late.
     pub fn late(&self) -> u64 {
         self.late.load(Ordering::Acquire)
     }
 
-    /// When its first frames and its latest were handed to the port, in UTC nanoseconds.
+    /// Returns the times at which its first and its latest frames were passed to the port, in UTC nanoseconds.
     pub fn times(&self) -> Option<(u64, u64)> {
         let [first, last] = [&self.times[0], &self.times[1]].map(|time| time.load(Ordering::Acquire));
         (first > 0).then_some((first, last))
     }
 
-    /// What it is doing.
+    /// Returns its state.
     pub fn doing(&self) -> Doing {
         match self.doing.load(Ordering::Acquire) {
             1 => Doing::Started,
@@ -98,7 +98,8 @@ impl Sending {
         }
     }
 
-    /// These were handed to the port, by the one thread that does, each so many nanoseconds after it was due.
+    /// Records frames passed to the port, by the sending thread; `late` returns the delay after the due time in
+    /// nanoseconds.
     pub(crate) fn add(&self, frames: &[Desc], late: impl Fn(&Desc) -> u64) {
         let late = frames.iter().filter(|desc| late(desc) > self.late_after).count() as u64;
         if late > 0 {
@@ -114,19 +115,19 @@ impl Sending {
         self.frames.fetch_add(frames.len() as u64, Ordering::Release);
     }
 
-    /// Unless it has ended meanwhile.
+    /// Changes the state, unless the stream has ended.
     fn turn(&self, from: Doing, to: Doing) {
         let _ = self.doing.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
 impl Places {
-    /// The stream at a place.
+    /// Returns the stream at an index.
     pub(crate) fn at(&self, place: u32) -> Option<Arc<Sending>> {
         self.table().taken.get(place as usize).cloned().flatten()
     }
 
-    /// These have ended, and their last frames have left.
+    /// Removes streams that have ended and whose last frames have left.
     pub(crate) fn leave(&self, places: impl Iterator<Item = u32>) {
         let mut table = self.table();
         for place in places {
@@ -143,7 +144,7 @@ impl Places {
 }
 
 impl Table {
-    /// Gives a new stream a place.
+    /// Adds a stream at a free index.
     fn enter(&mut self, late_after: Duration) -> Arc<Sending> {
         let place = self.free.pop().unwrap_or(self.taken.len() as u32);
         let doing = AtomicU8::new(Doing::Started as u8);
@@ -156,7 +157,7 @@ impl Table {
         sending
     }
 
-    /// Whether a stream has a place: it may be another's by now.
+    /// Returns whether a stream still has its index, which may be reused.
     fn has(&self, sending: &Arc<Sending>) -> bool {
         let at = self.taken.get(sending.place as usize).and_then(Option::as_ref);
         at.is_some_and(|at| Arc::ptr_eq(at, sending))
@@ -164,37 +165,38 @@ impl Table {
 }
 
 impl Transmitter {
-    /// Starts the thread that has the port.
+    /// Starts the sending thread of the port.
     ///
     /// # Errors
-    /// If there can be no more threads.
+    /// If the thread cannot be started.
     pub fn start(port: TxPort) -> std::io::Result<Self> {
         let (places, run) = (Arc::<Places>::default(), Run::default());
         let control = Control::coming(Arc::clone(&places));
         let (progress, stop) = (Arc::clone(&run.progress), run.stop.clone());
         let failure = Arc::new(Mutex::new(None));
-        let (streams, told, all) = (Streams::coming(port, &control), Arc::clone(&failure), Arc::clone(&places));
+        let (streams, reported, all) = (Streams::coming(port, &control), Arc::clone(&failure), Arc::clone(&places));
         let thread = Builder::new().name("transmit".into()).spawn(move || {
             let failed = streams.run(&run).failure.map(|failure| failure.to_string());
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+            *reported.lock().unwrap_or_else(PoisonError::into_inner) = failed;
             let places = all.table().taken.len() as u32;
             all.leave(0..places);
         })?;
         Ok(Transmitter { control, places, progress, stop, failure, thread: Some(thread) })
     }
 
-    /// Has streams begin, together, and says in the same order what to call them by. From then on trailers of all have this key.
+    /// Starts streams together, and returns a handle for each in the same order. The trailers of all streams use this
+    /// key from then on.
     ///
     /// # Errors
-    /// A stream that is wrong; then none begins.
+    /// If a stream is invalid; then none is started.
     pub fn begin(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
         self.begin_batch(streams, key, LATE, Batch::new)
     }
 
-    /// The same of streams whose packets count as late after another time than [`LATE`].
+    /// Does the same for streams with another limit than [`LATE`] for late packets.
     ///
     /// # Errors
-    /// A stream that is wrong; then none begins.
+    /// If a stream is invalid; then none is started.
     pub fn begin_late_after(
         &self,
         streams: Vec<Stream>,
@@ -204,10 +206,11 @@ impl Transmitter {
         self.begin_batch(streams, key, late_after, Batch::new)
     }
 
-    /// The same of streams that follow one another as each says; they end together, and are told all together what they are told.
+    /// Does the same for a sequence of streams, in the order that each defines; they end together and are controlled
+    /// together.
     ///
     /// # Errors
-    /// A stream that is wrong; then none begins.
+    /// If a stream is invalid; then none is started.
     pub fn begin_sequence(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
         self.begin_batch(streams, key, LATE, Batch::sequence)
     }
@@ -220,66 +223,66 @@ impl Transmitter {
         batch: impl FnOnce(Vec<Stream>, Key) -> Result<Batch, Wrong>,
     ) -> Result<Vec<Arc<Sending>>, Wrong> {
         if let Some((index, top)) = streams.iter().enumerate().find(|(_, stream)| stream.rate == Rate::Top) {
-            let what = "at top speed it would keep the others waiting: give it a rate".to_owned();
+            let what = "without a rate it would block the other streams; set a rate".to_owned();
             return Err(Wrong::Stream { index, name: top.name.clone(), what });
         }
         let count = streams.len();
         let batch = Arc::new(batch(streams, key)?);
         let mut table = self.places.table();
         let mut all: Vec<Arc<Sending>> = (0..count).map(|_| table.enter(late_after)).collect();
-        // Commands name places in ascending order.
+        // Commands contain indices in ascending order.
         all.sort_unstable_by_key(|sending| sending.place);
         let which = Which::Some(all.iter().map(|sending| sending.place).collect());
         let refused = self.control.tell_which(&which, Action::Begin(batch)).is_err();
         drop(table);
         if refused {
-            // The port sends no more, and has left its failure.
+            // The sender has ended and stored its failure.
             self.places.leave(all.iter().map(|sending| sending.place));
         }
         Ok(all)
     }
 
-    /// Ends streams; their counts are final when this returns.
+    /// Ends streams; their totals are final when this returns.
     pub fn end<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<Sending>>) {
         self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Stop);
     }
 
-    /// Has streams hold on.
+    /// Pauses streams.
     pub fn hold<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<Sending>>) {
         for held in self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Pause) {
             held.turn(Doing::Started, Doing::Paused);
         }
     }
 
-    /// Has streams go on that hold on.
+    /// Resumes paused streams.
     pub fn go_on<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<Sending>>) {
         for held in self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Resume) {
             held.turn(Doing::Paused, Doing::Started);
         }
     }
 
-    /// Has streams go each at another rate.
+    /// Changes the rate of each stream.
     pub fn pace<'a>(&self, streams: impl IntoIterator<Item = (&'a Arc<Sending>, Rate)>) {
         self.tell(streams, |rates| Action::Rates(rates.into()));
     }
 
-    /// How many streams are sent, or hold on.
+    /// Returns the number of streams that are sent or paused.
     pub fn active(&self) -> usize {
         let table = self.places.table();
         table.taken.len() - table.free.len()
     }
 
-    /// What the port has sent: frames, and their bytes without FCS.
+    /// Returns the totals of the port: frames, and their bytes without FCS.
     pub fn sent(&self) -> (u64, u64) {
         (self.progress.frames.load(Ordering::Acquire), self.progress.bytes.load(Ordering::Acquire))
     }
 
-    /// Why the port sends no more, if it does not.
+    /// Returns the failure of the port, if any.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells those that are sent something, and waits until they do it; says who that is.
+    /// Sends a command to those of the streams that still exist, and waits until it is applied; returns them.
     fn tell<'a, T>(
         &self,
         streams: impl IntoIterator<Item = (&'a Arc<Sending>, T)>,
@@ -287,16 +290,16 @@ impl Transmitter {
     ) -> Vec<Arc<Sending>> {
         let table = self.places.table();
         let mut all: Vec<_> = streams.into_iter().filter(|(sending, _)| table.has(sending)).collect();
-        // Commands name each place once, in ascending order.
+        // Commands contain each index once, in ascending order.
         all.sort_by_key(|(sending, _)| sending.place);
         all.dedup_by_key(|(sending, _)| sending.place);
         let (all, values): (Vec<Arc<Sending>>, Vec<T>) =
             all.into_iter().map(|(sending, value)| (Arc::clone(sending), value)).unzip();
         let which = Which::Some(all.iter().map(|sending| sending.place).collect());
-        let told = if all.is_empty() { None } else { self.control.tell_which(&which, action(values)).ok() };
+        let change = if all.is_empty() { None } else { self.control.tell_which(&which, action(values)).ok() };
         drop(table);
-        if let Some(told) = told {
-            self.control.wait(told, PATIENCE);
+        if let Some(change) = change {
+            self.control.wait(change, PATIENCE);
         }
         all
     }

@@ -1,12 +1,12 @@
-//! All queues of all ports as one list, in which each frame names its place.
+//! All queues of all ports as one list, indexed by each frame.
 
 use linerate_burst::{Burst, Ledger, Nanos};
 use linerate_port::{PortError, Sent, TxPort, TxQueue};
 
-/// The queues that a run sends into.
+/// Queues of a run that sends.
 pub(crate) struct TxQueues {
     ports: Vec<TxPort>,
-    /// Port and queue of each.
+    /// Port and queue of each entry.
     places: Vec<(usize, usize)>,
 }
 
@@ -21,13 +21,12 @@ impl TxQueues {
         self.queue(index).send(burst)
     }
 
-    /// A queue.
     pub(crate) fn queue(&mut self, index: usize) -> &mut dyn TxQueue {
         let (port, queue) = self.places[index];
         &mut *self.ports[port].queues[queue]
     }
 
-    /// Gets what was taken on its way; false while some of it still is not.
+    /// Flushes all queues; returns false while some frames are still queued.
     pub(crate) fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
         let mut all = true;
         for queue in self.ports.iter_mut().flat_map(|port| &mut port.queues) {
@@ -36,7 +35,7 @@ impl TxQueues {
         Ok(all)
     }
 
-    /// What all of them have sent.
+    /// Returns the totals of all queues.
     pub(crate) fn sent(&self) -> Sent {
         let mut all = Sent::default();
         for (_, sent) in self.by_port() {
@@ -45,7 +44,7 @@ impl TxQueues {
         all
     }
 
-    /// What each port has sent.
+    /// Returns the totals of each port.
     pub(crate) fn by_port(&self) -> impl Iterator<Item = (&str, Sent)> {
         self.ports.iter().map(|port| {
             let mut all = Sent::default();
@@ -56,7 +55,7 @@ impl TxQueues {
         })
     }
 
-    /// The name of the port of a queue.
+    /// Returns the name of the port of a queue.
     pub(crate) fn name(&self, index: usize) -> &str {
         &self.ports[self.places[index].0].name
     }
@@ -68,7 +67,7 @@ impl TxQueues {
         self.queue_counters(ledger);
     }
 
-    /// Counters of the queues alone: asking a network card can take milliseconds.
+    /// Adds only the counters of the queues: reading a network card can take milliseconds.
     pub(crate) fn queue_counters(&self, ledger: &mut Ledger) {
         for queue in self.ports.iter().flat_map(|port| &port.queues) {
             queue.counters(ledger);

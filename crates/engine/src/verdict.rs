@@ -1,12 +1,12 @@
-//! Verdicts: what becomes of each frame on its way from one port to another.
+//! Verdicts: the fate of each frame between two ports.
 //!
-//! An inspector looks at every frame, may change it, and says at once or later whether it passes. Frames of a flow keep their order:
-//! behind one that waits for its verdict wait those that come later, whatever was said of them. Nobody waits longer than the policy
-//! allows; what happens then was said before the run.
+//! An inspector examines every frame, may change it, and returns a verdict at once or later. Frames of a flow keep
+//! their order: later frames wait for one without a verdict, whatever their own verdicts. No frame waits longer than
+//! the policy allows, which also defines its fate then.
 //!
 //! ```text
-//!  frame ── inspect ──> pass, drop ──> gone on, unless one of its flow waits
-//!              └──────> hold ──> waits ── verdict, or the time is up ──> gone on, and what waited behind it
+//!  frame ── inspect ──> pass, drop ──> done, unless one of its flow waits
+//!              └──────> hold ──> waits ── verdict or timeout ──> done, with the frames that waited for it
 //! ```
 
 use linerate_burst::{Count, Desc, Ledger, Nanos, Stage};
@@ -14,77 +14,77 @@ use linerate_port::Held;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// What an inspector says of a frame.
+/// Verdict of an inspector on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// Forward it.
     Pass,
-    /// It goes on with other bytes than it came with.
+    /// Forward it with changed bytes.
     Changed,
-    /// It does not.
+    /// Drop it.
     Drop,
-    /// That will be said later.
+    /// Hold it; a later verdict follows.
     Hold,
 }
 
-/// Looks at frames.
+/// Inspects frames.
 pub trait Inspect: Send {
-    /// Looks at a frame, which it may change in place. `ticket` is what a later verdict names it by.
+    /// Inspects a frame, which it may change in place. A later verdict refers to it by `ticket`.
     fn inspect(&mut self, ticket: u64, desc: &Desc, frame: &mut [u8]) -> Verdict;
 
-    /// What flow a frame belongs to: those of one keep their order. All are of one flow unless it is told.
+    /// Returns the flow of a frame: frames of a flow keep their order. By default all are of one flow.
     fn flow(&mut self, _frame: &[u8]) -> u64 {
         0
     }
 
-    /// Later verdicts, of frames that it has held; called once every round.
+    /// Returns later verdicts on held frames; called once per round.
     fn later(&mut self, _verdicts: &mut Vec<(u64, Verdict)>) {}
 }
 
-/// What becomes of frames whose verdict does not come.
+/// Policy for frames without a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// They pass (fail open), or are dropped (fail closed).
+    /// True to pass them (fail-open), false to drop them (fail-closed).
     pub fail_open: bool,
-    /// How long a frame may wait.
+    /// Longest time that a frame may wait.
     pub deadline: Duration,
-    /// How many may wait at a time; beyond that the policy holds at once.
+    /// Maximum number of waiting frames; the policy applies at once to those beyond.
     pub most: usize,
 }
 
 impl Default for Policy {
-    /// Fail closed, after a tenth of a second, 1,024 frames.
+    /// Returns fail-closed, after a tenth of a second, 1,024 frames.
     fn default() -> Self {
         Policy { fail_open: false, deadline: Duration::from_millis(100), most: 1024 }
     }
 }
 
-/// What the inspector said of a frame at once.
+/// Immediate verdict on a frame.
 pub(crate) struct Looked {
     ticket: u64,
     verdict: Verdict,
     flow: u64,
 }
 
-/// Where a frame goes.
+/// Fate of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
     Dropped,
 }
 
-/// Frames that wait, and the account of all.
+/// Waiting frames, and the accounts of all.
 pub(crate) struct Verdicts {
     inspector: Box<dyn Inspect>,
     policy: Policy,
-    /// Frames of each flow that has one without a verdict, in their order.
+    /// Frames of each flow with a frame without a verdict, in their order.
     flows: HashMap<u64, VecDeque<Waiting>>,
-    /// Ticket, flow, and when its time is up, of frames without a verdict; some have one by now.
+    /// Ticket, flow and deadline of frames without a verdict; some have one by now.
     deadlines: VecDeque<(u64, u64, Nanos)>,
     waiting: usize,
     tickets: u64,
     said: Vec<(u64, Verdict)>,
-    /// The flow of each ticket without a verdict.
+    /// Flow of each ticket without a verdict.
     open: HashMap<u64, u64>,
     counts: Counts,
 }
@@ -95,11 +95,11 @@ struct Waiting {
     decision: Option<Decision>,
 }
 
-/// What is to be done with a frame.
+/// Decision about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
     Said(Verdict),
-    /// Nobody has said anything in time: as the policy has it.
+    /// No verdict in time: the policy applies.
     Unsaid,
 }
 
@@ -112,7 +112,7 @@ struct Counts {
     held: u64,
     failed_open: u64,
     failed_closed: u64,
-    /// Verdicts for frames that wait for none.
+    /// Number of verdicts on frames that do not wait for one.
     unknown: u64,
 }
 
@@ -131,12 +131,11 @@ impl Verdicts {
         }
     }
 
-    /// Frames that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Has the inspector look at the bytes of a frame that has come.
+    /// Passes the bytes of a frame to the inspector.
     pub(crate) fn look(&mut self, desc: &Desc, frame: &mut [u8]) -> Looked {
         self.counts.received += 1;
         let ticket = self.tickets;
@@ -146,12 +145,12 @@ impl Verdicts {
         Looked { ticket, verdict, flow }
     }
 
-    /// Whether that frame will wait.
+    /// Returns whether that frame will wait.
     pub(crate) fn waits(&self, looked: &Looked) -> bool {
         looked.verdict == Verdict::Hold || self.waiting > 0 && self.flows.contains_key(&looked.flow)
     }
 
-    /// That frame goes on or away (`out` takes it then), or waits.
+    /// Passes that frame to `out`, or lets it wait.
     pub(crate) fn enter(&mut self, now: Nanos, held: Held, looked: Looked, out: &mut impl FnMut(Held, Outcome)) {
         let Looked { ticket, verdict, flow } = looked;
         let decision = match verdict {
@@ -172,7 +171,7 @@ impl Verdicts {
         self.waiting += 1;
     }
 
-    /// Takes later verdicts, and applies the policy to whom nobody has given one in time, or to all at the end.
+    /// Applies later verdicts, and the policy to frames after their deadline, or to all at the end.
     pub(crate) fn settle(&mut self, now: Nanos, is_over: bool, out: &mut impl FnMut(Held, Outcome)) {
         let mut said = std::mem::take(&mut self.said);
         self.inspector.later(&mut said);
@@ -191,7 +190,7 @@ impl Verdicts {
         }
     }
 
-    /// Notes a verdict, and lets go of the flow's frames as far as theirs are known.
+    /// Records a verdict, and outputs the flow's frames as far as theirs are known.
     fn decide(&mut self, ticket: u64, flow: u64, decision: Decision, out: &mut impl FnMut(Held, Outcome)) {
         self.open.remove(&ticket);
         let Some(queue) = self.flows.get_mut(&flow) else { return };
@@ -208,7 +207,7 @@ impl Verdicts {
         }
     }
 
-    /// Of so many frames nobody is asked about those left any more; how many had passed.
+    /// Counts the rest of `given` frames as dropped without a verdict; returns the number that passed.
     pub(crate) fn give_up(&mut self, given: u64) -> u64 {
         let counts = &mut self.counts;
         counts.received = given;
@@ -216,7 +215,7 @@ impl Verdicts {
         counts.passed
     }
 
-    /// Adds to the account of the way with this name.
+    /// Adds to the account of the direction with this name.
     pub(crate) fn counters(&self, name: &str, ledger: &mut Ledger) {
         let Counts { received, passed, dropped, changed, held, failed_open, failed_closed, unknown } = self.counts;
         let account = ledger.account(Stage::Verdict, name);

@@ -1,8 +1,8 @@
-//! Work on blocks of frames: in the thread that fills them, or in one of its own.
+//! Work on blocks of frames: in the thread that fills them, or in a separate one.
 //!
-//! Blocks travel to the thread and come back empty; there is a bounded number of them, so whoever fills them waits for a
-//! thread that is slower, and the ports count what they lose meanwhile. A panic in the work ends it, not the account: what
-//! is handed over afterwards is not looked at.
+//! Blocks travel to the thread and return empty; their number is bounded, so the producer waits for a slower thread,
+//! and the ports count what they lose during the wait. A panic in the work ends it, but not the accounting: later
+//! blocks are skipped.
 
 use crate::died::{Died, survive};
 use linerate_burst::Block;
@@ -12,29 +12,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What is done with blocks.
+/// Work done on blocks.
 pub(crate) trait Work: Send + 'static {
-    /// What a block goes with.
+    /// Data passed with a block.
     type With: Send;
-    /// What the last one goes with.
+    /// Data passed with the end.
     type Last: Send;
 
     fn take(&mut self, block: &Block, with: Self::With);
 
-    /// There are no more.
+    /// Ends the work.
     fn end(&mut self, last: Self::Last);
 
-    /// Whether what it takes goes nowhere any more.
+    /// Returns whether its output has failed.
     fn has_failed(&self) -> bool {
         false
     }
 }
 
-/// Whoever does it.
+/// Executor of the work.
 pub(crate) enum Worker<W: Work> {
-    /// The thread that hands over.
+    /// The calling thread.
     Here(Guarded<W>),
-    /// A thread of its own.
+    /// A separate thread.
     Apart(Apart<W>),
 }
 
@@ -44,15 +44,15 @@ pub(crate) struct Guarded<W> {
     pub died: Option<Died>,
 }
 
-/// The other end of a thread.
+/// Handle of a separate thread.
 pub(crate) struct Apart<W: Work> {
     jobs: Sender<Job<W>>,
     empty: Receiver<Block>,
     thread: JoinHandle<Guarded<W>>,
-    /// Blocks there are, and the most there may be.
+    /// Number of blocks allocated, and its maximum.
     made: usize,
     most: usize,
-    /// How often and how long the work was waited for.
+    /// Number and duration of waits for the work.
     waits: u64,
     waited: Duration,
     failed: Arc<AtomicBool>,
@@ -68,19 +68,19 @@ impl<W: Work> Worker<W> {
         Worker::Here(Guarded { work, died: None })
     }
 
-    /// Starts a thread that at most so many blocks go round with.
+    /// Starts a thread, with at most `most` blocks in circulation.
     ///
     /// # Errors
-    /// There can be no more threads: the work comes back.
+    /// If the thread cannot be started: returns the work.
     pub(crate) fn apart(name: &str, work: W, most: usize) -> Result<Self, (W, std::io::Error)> {
         let (jobs, taken) = channel::<Job<W>>();
         let (back, empty) = channel();
         let failed = Arc::new(AtomicBool::new(false));
         let has_failed = Arc::clone(&failed);
-        // Where no thread can be had the work must not go down with the closure.
-        let place = Arc::new(Mutex::new(Some(work)));
-        let own = Arc::clone(&place);
-        let take = |place: &Mutex<Option<W>>| place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // If the thread cannot be started, the work must not be dropped with the closure.
+        let slot = Arc::new(Mutex::new(Some(work)));
+        let own = Arc::clone(&slot);
+        let take = |slot: &Mutex<Option<W>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         let run = move || {
             let mut guarded = Guarded { work: take(&own).expect("it is taken once"), died: None };
             for job in taken {
@@ -89,7 +89,7 @@ impl<W: Work> Worker<W> {
                         guarded.take(&block, with);
                         has_failed.fetch_or(guarded.has_failed(), Ordering::Relaxed);
                         block.clear();
-                        // At the end nobody wants it back.
+                        // At the end the receiver is gone.
                         let _ = back.send(block);
                     }
                     Job::End(last) => {
@@ -111,11 +111,10 @@ impl<W: Work> Worker<W> {
                 waited: Duration::ZERO,
                 failed,
             })),
-            Err(error) => Err((take(&place).expect("no thread took it"), error)),
+            Err(error) => Err((take(&slot).expect("no thread took it"), error)),
         }
     }
 
-    /// Whether what is handed over goes nowhere any more.
     pub(crate) fn has_failed(&self) -> bool {
         match self {
             Worker::Here(guarded) => guarded.has_failed(),
@@ -123,7 +122,7 @@ impl<W: Work> Worker<W> {
         }
     }
 
-    /// Hands a block over and leaves an empty one in its place, made by `make` or used before.
+    /// Passes a block on and replaces it by an empty one, created by `make` or recycled.
     pub(crate) fn hand_over(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) {
         match self {
             Worker::Here(guarded) => {
@@ -134,7 +133,8 @@ impl<W: Work> Worker<W> {
         }
     }
 
-    /// Hands a block over as [`Worker::hand_over`] does, unless that would have to wait: then nothing happens, and it is false.
+    /// Does the same as [`Worker::hand_over`] without waiting; returns false, and does nothing, if it would have to
+    /// wait.
     pub(crate) fn offer(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) -> bool {
         match self {
             Worker::Here(_) => self.hand_over(block, with, make),
@@ -147,7 +147,7 @@ impl<W: Work> Worker<W> {
         true
     }
 
-    /// How often whoever hands over has waited for the work, and how long in all.
+    /// Returns the number and total duration of waits for the work.
     pub(crate) fn waited(&self) -> (u64, Duration) {
         match self {
             Worker::Here(_) => (0, Duration::ZERO),
@@ -155,16 +155,16 @@ impl<W: Work> Worker<W> {
         }
     }
 
-    /// There are no more blocks; the thread may take its time.
+    /// Ends the work without waiting for the thread.
     pub(crate) fn end(&mut self, last: W::Last) {
         match self {
             Worker::Here(guarded) => guarded.end(last),
-            // Where the thread is gone joining it tells why.
+            // If the thread has ended, `join` reports why.
             Worker::Apart(apart) => drop(apart.jobs.send(Job::End(last))),
         }
     }
 
-    /// Waits for all that was handed over, and gives the work back; nothing but the reason if its thread died outside of it.
+    /// Waits for all blocks and returns the work, or the panic if its thread died outside of it.
     pub(crate) fn join(self) -> Result<Guarded<W>, Died> {
         match self {
             Worker::Here(guarded) => Ok(guarded),
@@ -176,7 +176,7 @@ impl<W: Work> Worker<W> {
         }
     }
 
-    /// Waits so long at most; `None` where that is not enough: then the thread is left to itself.
+    /// Waits at most for `limit`; returns `None` if that is exceeded: then the thread is detached.
     pub(crate) fn join_within(self, limit: Duration) -> Option<Result<Guarded<W>, Died>> {
         let began = Instant::now();
         while let Worker::Apart(apart) = &self
@@ -212,7 +212,7 @@ impl<W: Work> Guarded<W> {
 impl<W: Work> Apart<W> {
     fn hand_over(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) {
         let empty = self.empty(make).or_else(|_| {
-            // All are on their way: the work is slower than the lanes.
+            // All are in use: the work is slower than the lanes.
             let since = Instant::now();
             let empty = self.empty.recv();
             self.waits += 1;
@@ -225,7 +225,7 @@ impl<W: Work> Apart<W> {
         }
     }
 
-    /// A block that came back, or a new one, as long as there may be more.
+    /// Returns a recycled block, or a new one within the limit.
     fn empty(&mut self, make: impl FnOnce() -> Block) -> Result<Block, TryRecvError> {
         match self.empty.try_recv() {
             Err(_) if self.made < self.most => {
@@ -241,7 +241,7 @@ impl<W: Work> Apart<W> {
         let _ = self.jobs.send(Job::Block(full, with));
     }
 
-    /// The thread is gone.
+    /// Handles the end of the thread.
     fn give_up(&mut self, block: &mut Block) {
         self.failed.store(true, Ordering::Relaxed);
         block.clear();

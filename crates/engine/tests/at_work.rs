@@ -1,5 +1,5 @@
-//! Ports unlike most: one that comes back from a look with nothing, in the middle of its work, is asked again at once;
-//! more interfaces than can be told apart are a failure.
+//! Special ports: one that returns early without frames must be polled again at once; more interfaces than can be
+//! distinguished are a failure.
 
 use linerate_backends::open_tx;
 use linerate_burst::{Burst, Horizon, Interface, Ledger, LinkType, Nanos, StampSource};
@@ -9,10 +9,10 @@ use linerate_port::{Feed, Head, PortError, RxPort, RxQueue, Spec, TxOptions};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// Looks until the end: with the shortest wait for each, a 10,000th of a second, 6 s or more.
+/// Number of polls: with the shortest wait for each, a 10,000th of a second, 6 s or more.
 const LOOKS: usize = 60_000;
 
-/// Looks for frames and finds none.
+/// Polls for frames and finds none.
 struct Busy {
     left: usize,
     interfaces: Vec<Interface>,
@@ -53,7 +53,7 @@ impl RxQueue for Busy {
     fn counters(&self, _: &mut Ledger) {}
 }
 
-/// Far less than the waits for all looks together.
+/// Far less than the waits for all polls together.
 fn is_soon(started: Instant) {
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
 }
@@ -71,7 +71,7 @@ fn a_capture_does_not_wait_for_a_port_at_work() {
 }
 
 #[test]
-fn counting_ends_in_time_beside_a_port_that_finds_nothing() {
+fn counting_ends_in_time_with_a_port_that_finds_nothing() {
     let counting = |duration, ports| {
         let started = Instant::now();
         let mut counting = Counting::new(Selection::default(), false);

@@ -1,4 +1,4 @@
-//! A capture in which two threads copy hands its sinks what one copies.
+//! A capture copied by two threads delivers the same to its sinks as one copied by one thread.
 
 use linerate_burst::block::View;
 use linerate_burst::{Block, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Sink, SinkError, StampSource};
@@ -8,11 +8,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 const PORTS: usize = 4;
-/// Frames that each port shows at a time, and all of them: rounds of thousands, which a second thread is called for.
+/// Number of frames that each port returns at a time, and of all: rounds of thousands, for which the second thread is
+/// used.
 const SHOWN: usize = 1500;
 const FRAMES: usize = 6 * SHOWN;
 
-/// A port that shows its frames once.
+/// A port that returns its frames once.
 struct Prepared {
     block: Block,
     interfaces: [Interface; 1],
@@ -64,7 +65,7 @@ impl RxQueue for Prepared {
     fn counters(&self, _: &mut Ledger) {}
 }
 
-/// Keeps all descs, without their places, and all records.
+/// Keeps all descs, without their offsets, and all records.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<(Vec<Desc>, Vec<u8>)>>);
 

@@ -1,4 +1,4 @@
-//! A bug that ends a thread ends the run: with a report of what was done before, and every frame accounted for.
+//! A panic in a thread ends the run: with a report of what was done before, and every frame accounted for.
 
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::block::View;
@@ -12,17 +12,17 @@ use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec, TxO
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// A port that never ends: only a stop does, or a failure.
+/// A port that ends only by a stop or a failure.
 struct Endless {
     block: Block,
     interfaces: [Interface; 1],
     taken: u64,
     detached: bool,
-    /// It panics once so many frames were taken.
+    /// Panics once this many frames were taken.
     most: u64,
 }
 
-/// Frames that it shows at a time.
+/// Number of frames returned at a time.
 const SHOWN: usize = 600;
 
 impl Endless {
@@ -31,7 +31,7 @@ impl Endless {
         for index in 0..SHOWN {
             let udp = [0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 9, 0, 26, 0, 0];
             let mut frame = [&[2; 12][..], &[8, 0], &udp, &[0; 18]].concat();
-            // Flows of their own, for all workers.
+            // One flow per frame, for all workers.
             frame[28..30].copy_from_slice(&(index as u16).to_be_bytes());
             assert!(block.push(&Desc::new(Nanos(1_700_000_000_000_000_000), 0, frame.len() as u32), &frame));
         }
@@ -61,7 +61,7 @@ impl RxQueue for Endless {
 
     fn consume(&mut self, frames: usize) {
         self.taken += frames as u64;
-        // Its next frames are a second younger.
+        // Its next frames are a second later.
         self.block.restamp(Nanos(1_700_000_000_000_000_000 + self.taken / SHOWN as u64 * 1_000_000_000));
     }
 
@@ -79,7 +79,7 @@ impl RxQueue for Endless {
     }
 }
 
-/// Counts frames, and panics over the block in which its patience ends.
+/// Counts frames, and panics at the block in which `most` is reached.
 struct Patient {
     name: &'static str,
     received: u64,
@@ -111,12 +111,12 @@ impl Sink for Patient {
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A run that nobody stops.
+/// A run without a stop.
 fn capture(ports: Vec<RxPort>, sinks: Vec<Box<dyn Sink>>, copy_by_two: bool) -> (Received, Captured) {
     let began = Instant::now();
     let mut capture = Capture::new(Selection::default(), sinks).copy_by_two(copy_by_two);
     let run = Receive { duration: Some(LIMIT), ..Receive::all(ports) }.run(&mut [&mut capture]);
-    assert!(began.elapsed() < LIMIT, "the run went on blind");
+    assert!(began.elapsed() < LIMIT, "the run did not end");
     (run, capture.done())
 }
 
@@ -135,7 +135,11 @@ fn a_sink_that_dies_ends_the_run_and_its_frames_are_lost_by_name() {
     let (dying, living) = (account(&report.ledger, "dying"), account(&report.ledger, "living"));
     assert!(captured.frames >= 50_000 && dying.get(Count::Written) < 50_000, "{:?}", report.ledger);
     assert_eq!(dying.get(Count::OutputDied), captured.frames - dying.get(Count::Written));
-    assert_eq!((living.get(Count::Written), living.get(Count::OutputDied)), (captured.frames, 0), "the other goes on");
+    assert_eq!(
+        (living.get(Count::Written), living.get(Count::OutputDied)),
+        (captured.frames, 0),
+        "the other continues"
+    );
     assert_eq!((report.ledger.imbalances(), report.quiesced), (vec![], true));
 }
 
@@ -151,7 +155,7 @@ fn a_port_that_dies_ends_the_run_with_a_report() {
     }
 }
 
-/// Takes records until its patience ends.
+/// Takes records until the counter reaches zero.
 struct Reader(u64);
 
 impl Records for Reader {
@@ -165,12 +169,12 @@ fn a_worker_that_dies_ends_the_run_and_its_frames_are_lost_by_name() {
     for workers in [1, 3] {
         let began = Instant::now();
         let mut config = Config { max_flows: 4096, ..Config::default() };
-        // There are records while frames come.
+        // There are records while frames arrive.
         config.timeouts.iter_mut().for_each(|timeouts| timeouts.active = Nanos(10_000_000_000));
         let mut metering = Metering::new(Meters::new(&config, workers), Selection::default(), Reader(2000));
         let receive = Receive { duration: Some(LIMIT), ..Receive::all(vec![Endless::port(u64::MAX)]) };
         let report = receive.run(&mut [&mut metering]);
-        assert!(began.elapsed() < LIMIT, "the run went on blind");
+        assert!(began.elapsed() < LIMIT, "the run did not end");
         let failure = report.failure.unwrap().to_string();
         assert!(failure.contains("the reader of records has a bug"), "{failure}");
         assert!(workers == 1 || failure.contains("thread linerate-meter"), "{failure}");
@@ -201,5 +205,5 @@ fn a_recording_whose_reader_dies_ends_the_replay_with_a_failure() {
         progress: Progress::new(),
     };
     let failure = replay.run().failure.unwrap().to_string();
-    assert!(failure.contains("thread linerate-ahead died: the port has a bug"), "{failure}");
+    assert!(failure.contains("thread linerate-ahead panicked: the port has a bug"), "{failure}");
 }

@@ -1,4 +1,4 @@
-//! Several workers, several lanes and rounds of any size give the records that one meter gives.
+//! Several workers, several lanes and rounds of any size give the same records as one meter.
 
 use linerate_backends::open_rx;
 use linerate_burst::{Block, Burst, Desc, Horizon, Interface, Ledger, LinkType, Nanos, StampSource, TAIL};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_700_000_000 * SECOND;
 
-/// A port that shows its frames once, so many at a time.
+/// A port that returns its frames once, in rounds of bounded size.
 struct Prepared {
     block: Block,
     interfaces: Vec<Interface>,
@@ -26,17 +26,17 @@ struct Prepared {
     manner: Manner,
 }
 
-/// When frames are shown.
+/// Timing of the frames.
 enum Manner {
     Always,
-    /// In each round; before the last quarter, until this is so, no round ends, for some seconds.
+    /// In each round; before the last quarter, no round ends until the flag is set, for some seconds.
     Busy(Arc<AtomicBool>, Instant),
-    /// In every other round; then none are, until this is so, for some seconds.
+    /// In every other round; then none until the flag is set, for some seconds.
     Slow(Arc<AtomicBool>, Instant, bool),
 }
 
 impl Prepared {
-    /// Of two interfaces, one of which brings what begins with nothing that anybody knows; which one, is different in each lane.
+    /// Two interfaces, one of which has an unknown link type; which one, differs by lane.
     fn port(lane: usize, frames: &[(u64, Vec<u8>)], shown: usize) -> RxPort {
         let bytes = frames.iter().map(|(_, frame)| frame.len() + 16).sum();
         let mut block = Block::new(bytes, frames.len().max(1));
@@ -66,7 +66,7 @@ impl Prepared {
     }
 }
 
-/// Whether the frame of a lane has an Ethernet header.
+/// Returns whether the frame of a lane has an Ethernet header.
 fn is_known(index: usize) -> bool {
     index % 16 != 3
 }
@@ -91,7 +91,7 @@ impl RxQueue for Prepared {
         let end = if pauses { self.next } else { (self.next + self.shown).min(self.block.len()) };
         let time = |index: usize| self.block.descs()[index].time;
         let horizon = match end {
-            // As of a pipe: the newest time there was, right or wrong.
+            // As for a pipe: the newest time so far, right or wrong.
             _ if pauses => Horizon::At((0..end.max(1)).map(time).max().unwrap()),
             end if end < self.block.len() => Horizon::At(time(end)),
             _ => Horizon::Ended,
@@ -112,7 +112,7 @@ impl RxQueue for Prepared {
     fn counters(&self, _: &mut Ledger) {}
 }
 
-/// One packet: hosts, ports, bytes behind the headers, whether IPv6, whether in a tunnel.
+/// One packet: hosts, ports, bytes after the headers, whether IPv6, whether in a tunnel.
 type Sent = ((u8, u8), (u16, u16), usize, bool, bool);
 
 fn frame(((from, to), (source_port, destination_port), payload, v6, tunnel): Sent) -> Vec<u8> {
@@ -129,7 +129,7 @@ fn frame(((from, to), (source_port, destination_port), payload, v6, tunnel): Sen
     let ports = udp::Header { source_port, destination_port };
     let (outer_ports, network) = (udp::Header { source_port: 9, destination_port: vxlan::PORT }, vxlan::Header::new(7));
     let mut headers: Vec<&dyn Header> = vec![&link];
-    // Headers reach beyond what is kept of plain frames.
+    // Headers exceed the kept part of plain frames.
     for _ in 0..if tunnel { 3 } else { 0 } {
         headers.extend([&outer as &dyn Header, &outer_ports, &network, &link]);
     }
@@ -153,7 +153,7 @@ fn metered(ports: Vec<RxPort>, config: &Config, workers: usize, selection: Selec
     (sorted(kept.0), metered)
 }
 
-/// All records.
+/// Keeps all records.
 #[derive(Default)]
 struct Kept(Vec<Flow>);
 
@@ -168,7 +168,7 @@ fn sorted(mut flows: Vec<Flow>) -> Vec<Flow> {
     flows
 }
 
-/// One meter, all frames at once; those of the first interface are not known.
+/// Meters all frames at once with one meter; those of the first interface are unknown.
 fn expected(frames: &[(u64, Vec<u8>)], known: impl Fn(usize) -> bool, config: &Config) -> Vec<Flow> {
     let (mut memory, mut descs, mut flows) = (Vec::new(), Vec::new(), Vec::new());
     for (index, (time, frame)) in frames.iter().enumerate() {
@@ -202,7 +202,7 @@ proptest! {
         let config = Config { tunnels, ..config() };
         let frames: Vec<(u64, Vec<u8>)> =
             sent.iter().enumerate().map(|(index, one)| (START + index as u64 * gap, frame(*one))).collect();
-        // The packets of a flow are divided over the lanes at random.
+        // The packets of a flow are distributed over the lanes at random.
         let of = |lane| -> Vec<(u64, Vec<u8>)> {
             frames.iter().enumerate().filter(|(at, _)| at * 7919 / 13 % lanes == lane).map(|(_, one)| one.clone()).collect()
         };
@@ -228,16 +228,16 @@ proptest! {
     }
 }
 
-/// Two flows at different workers: one goes quiet, and its record comes while the other goes on.
+/// Two flows at different workers: one is idle, and its record is exported while the other continues.
 #[test]
 fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
     let sent = |host, index: u64| (START + index * SECOND / 100, frame(((host, 1), (5, 6), 9, false, false)));
     for workers in [1, 2, 8] {
         for slow in [false, true] {
             let mut frames: Vec<_> = (2..40).map(|host| sent(host, 0)).collect();
-            // A horizon says that time has passed, or more frames than are looked at before they count.
+            // A horizon shows that time has passed, or more frames than are read before they count.
             if slow {
-                // As many as it takes to be believed without a clock.
+                // Enough to be believed without a clock.
                 frames.extend((0..16).map(|_| sent(100, 6000)));
             } else {
                 frames.extend((1..=12_000).map(|index| sent(100, index)));
@@ -255,12 +255,12 @@ fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
             let receive = Receive { waiting: Waiting::Sleep, ..Receive::all(vec![queue.into_port()]) };
             let report = receive.run(&mut [&mut metering]);
             assert!(report.failure.is_none() && report.quiesced);
-            assert!(Instant::now() < limit, "{workers} workers, {slow}: the records came at the end alone");
+            assert!(Instant::now() < limit, "{workers} workers, {slow}: the records were only exported at the end");
         }
     }
 }
 
-/// A frame of the far future, in front of flows that go quiet: they end all the same while the port is open.
+/// A frame of the far future, before flows that become idle: they still time out while the port is open.
 #[test]
 fn a_flow_ends_at_its_time_whatever_time_another_frame_has() {
     let sent = |host, index: u64| (START + index * SECOND / 100, frame(((host, 1), (5, 6), 9, false, false)));
@@ -282,7 +282,7 @@ fn a_flow_ends_at_its_time_whatever_time_another_frame_has() {
             let report = receive.run(&mut [&mut metering]);
             let metered = metering.done().0;
             assert!(report.failure.is_none() && report.quiesced);
-            assert!(Instant::now() < limit, "{workers} workers, {wrong}: the records came at the end alone");
+            assert!(Instant::now() < limit, "{workers} workers, {wrong}: the records were only exported at the end");
             assert_eq!((metered.counts.begun, metered.time_jumps), (41, 0));
         }
     }
@@ -297,7 +297,7 @@ fn prepared(frames: &[(u64, Vec<u8>)], shown: usize) -> Prepared {
     Prepared { block, interfaces, next: 0, shown, manner: Manner::Always }
 }
 
-/// Filter text and limit leave the same frames, whoever meters them.
+/// Filter text and limit select the same frames for any number of workers.
 #[test]
 fn what_is_selected_is_the_same_for_any_number_of_workers() {
     let frames: Vec<_> = (0..3000u64)
@@ -322,7 +322,7 @@ fn what_is_selected_is_the_same_for_any_number_of_workers() {
     }
 }
 
-/// Every capture of a corpus, if there is one.
+/// Every capture of a corpus, if available.
 #[test]
 fn captures_have_the_same_records_for_any_number_of_workers() {
     let Some(root) = std::env::var_os("LINERATE_CORPUS") else {

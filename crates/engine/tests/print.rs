@@ -1,4 +1,5 @@
-//! Frames for people: none is missing while they are waited for, each is accounted for where they are not, have gone, or died.
+//! Printed frames: with a waiting run none is missing; otherwise each is accounted for, even if the reader has
+//! disconnected or the writer has panicked.
 
 use linerate_burst::{
     Block, Burst, Count, Desc, Horizon, Interface, Kind, Ledger, LinkType, Nanos, Stage, StampSource,
@@ -9,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A port that shows the same frames so many times.
+/// A port that returns the same frames `times` times.
 struct Again {
     block: Block,
     interfaces: [Interface; 1],
@@ -17,7 +18,7 @@ struct Again {
     shown: u64,
 }
 
-/// Frames that it shows at a time, and more of them than may be on their way to a writer.
+/// Number of frames returned at a time, more than can be queued for a writer.
 const SHOWN: u64 = 4096;
 const MANY: u64 = SHOWN * 100;
 
@@ -67,12 +68,12 @@ impl RxQueue for Again {
     }
 }
 
-/// Counts what it writes, as long as `most` lets it.
+/// Counts what it writes, up to `most`.
 struct Counted {
     written: Arc<Mutex<u64>>,
     most: u64,
     dies: bool,
-    /// How long each block takes.
+    /// Time per block.
     pause: Duration,
 }
 
@@ -110,15 +111,15 @@ fn a_writer_is_waited_for_and_gets_every_frame() {
     assert_eq!(printing.done(), MANY);
 }
 
-/// Nothing is written before the frames are over.
+/// Nothing is written before the frames have ended.
 #[test]
-fn who_may_not_be_waited_for_misses_what_finds_no_room() {
+fn a_lossy_writer_misses_frames_without_space() {
     let (mut printing, written) = printing(u64::MAX, false, true);
     let mut counting = Counting::new(Selection::default(), false);
     let blocked = written.lock().unwrap();
     let run = std::thread::scope(|scope| {
         let run = scope.spawn(|| Receive::all(vec![Again::port(100)]).run(&mut [&mut printing, &mut counting]));
-        // A run that waits would not end; one that does not ends soon, but for the writer.
+        // A run that waits would not end; one that does not ends soon, except for the writer.
         std::thread::sleep(Duration::from_millis(500));
         drop(blocked);
         run.join().unwrap()
@@ -129,9 +130,9 @@ fn who_may_not_be_waited_for_misses_what_finds_no_room() {
     assert_eq!(counting.done().all.traffic.frames, MANY);
 }
 
-/// Files are complete all the same, and soon.
+/// Files are complete anyway, and soon.
 #[test]
-fn who_stands_still_holds_up_no_end_but_of_those_that_wait() {
+fn a_stalled_writer_only_delays_runs_that_wait_for_it() {
     let (mut printing, written) = printing(u64::MAX, false, true);
     let mut counting = Counting::new(Selection::default(), false);
     let blocked = written.lock().unwrap();
@@ -142,14 +143,14 @@ fn who_stands_still_holds_up_no_end_but_of_those_that_wait() {
 }
 
 #[test]
-fn a_reader_that_has_gone_had_enough_and_ends_nothing_else() {
-    let (mut alone, _) = printing(5000, false, false);
-    let run = Receive::all(vec![Again::port(u64::MAX / SHOWN)]).run(&mut [&mut alone]);
+fn a_disconnected_reader_ends_nothing_else() {
+    let (mut sole, _) = printing(5000, false, false);
+    let run = Receive::all(vec![Again::port(u64::MAX / SHOWN)]).run(&mut [&mut sole]);
     assert_eq!((count(&run, Count::Printed), run.ledger.lost(), run.failure.is_none()), (5000, 0, true));
     assert!(count(&run, Count::PrintUnread) > 0);
-    let (mut beside, _) = printing(5000, false, false);
+    let (mut lossy, _) = printing(5000, false, false);
     let mut counting = Counting::new(Selection::default(), false);
-    let run = Receive::all(vec![Again::port(100)]).run(&mut [&mut beside, &mut counting]);
+    let run = Receive::all(vec![Again::port(100)]).run(&mut [&mut lossy, &mut counting]);
     assert_eq!((count(&run, Count::PrintUnread), counting.done().all.traffic.frames), (MANY - 5000, MANY));
 }
 

@@ -1,4 +1,5 @@
-//! Several consumers of the same frames: each does what it does alone, with its own selection, and none suffers from another.
+//! Several consumers of the same frames: each gives the same result as in a run of its own, with its own selection, and
+//! none affects another.
 
 use linerate_burst::block::View;
 use linerate_burst::{
@@ -17,10 +18,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 const FRAMES: usize = 6000;
-/// Frames that a port shows at a time.
+/// Number of frames that a port returns at a time.
 const SHOWN: usize = 700;
 
-/// A port that shows its part of the frames once.
+/// A port that returns its part of the frames once.
 struct Part {
     name: String,
     block: Block,
@@ -110,7 +111,7 @@ impl Sink for Kept {
     fn counters(&self, _: &mut Ledger) {}
 }
 
-/// All records.
+/// Keeps all records.
 #[derive(Default)]
 struct Flows(Vec<Flow>);
 
@@ -151,7 +152,7 @@ fn counted(counting: Counting) -> String {
 }
 
 #[test]
-fn together_they_do_what_each_does_alone() {
+fn together_they_give_the_same_results_as_separately() {
     for ports in [1, 3] {
         let (mut capture_alone, kept_alone) = capture();
         run(ports, &mut [&mut capture_alone]);
@@ -178,7 +179,7 @@ fn together_they_do_what_each_does_alone() {
     }
 }
 
-/// Dies over its third round.
+/// Panics in its third round.
 struct Mortal(u32);
 
 impl Consumer for Mortal {
@@ -197,7 +198,7 @@ impl Consumer for Mortal {
     }
 
     fn finish(&mut self, end: &mut End<'_>) {
-        assert!(end.died.is_some() && self.0 == 3, "it was given rounds after its death");
+        assert!(end.died.is_some() && self.0 == 3, "it was given rounds after its panic");
         end.ledger.account(Stage::Select, "").add(Count::SelectReceived, 7).add(Count::SelectDelivered, 7);
     }
 }
@@ -210,12 +211,12 @@ fn one_that_dies_ends_the_run_and_the_others_lose_nothing() {
     assert!(failure.contains("the consumer has a bug"), "{failure}");
     assert_eq!(report.ledger.imbalances(), []);
     assert_eq!(report.ledger.total(Count::SelectDied), FRAMES as u64 - 7);
-    let (mut alone, expected) = self::capture();
-    run(2, &mut [&mut alone]);
-    assert!(*kept.0.lock().unwrap() == *expected.0.lock().unwrap() && capture.done().frames == alone.done().frames);
+    let (mut sole, expected) = self::capture();
+    run(2, &mut [&mut sole]);
+    assert!(*kept.0.lock().unwrap() == *expected.0.lock().unwrap() && capture.done().frames == sole.done().frames);
 }
 
-/// Leaves half of what it is shown for later.
+/// Leaves half of its frames for later.
 struct Hesitant(u64);
 
 impl Consumer for Hesitant {
@@ -244,7 +245,7 @@ impl Consumer for Hesitant {
 }
 
 #[test]
-fn one_that_takes_frames_in_its_own_time_is_alone_or_nothing_is_taken() {
+fn a_consumer_that_leaves_frames_must_be_the_only_one() {
     let mut hesitant = Hesitant(0);
     assert!(run(2, &mut [&mut hesitant]).failure.is_none());
     assert_eq!(hesitant.0, FRAMES as u64);
@@ -254,7 +255,7 @@ fn one_that_takes_frames_in_its_own_time_is_alone_or_nothing_is_taken() {
     assert_eq!((capture.done().frames, hesitant.0), (0, FRAMES as u64));
 }
 
-/// A port that has applied "ip", and shows one of every ten frames less.
+/// A port that has applied "ip", and returns nine of every ten frames.
 fn filtering_port() -> RxPort {
     let mut block = Block::new(FRAMES * 128, FRAMES);
     for (index, frame) in (0..FRAMES).map(|index| (index, frame(index))).filter(|(index, _)| index % 10 != 0) {
@@ -281,12 +282,12 @@ fn a_filter_that_a_port_has_applied_stands_for_no_other() {
     let (mut one, mut other) = (capture, Counting::new(select("ip"), false));
     Receive::all(vec![filtering_port()]).run(&mut [&mut one, &mut other]);
     assert_eq!((one.done().frames, other.done().all.traffic.frames), (of_port, ip));
-    let (mut alone, expected) = self::capture();
-    run(1, &mut [&mut alone]);
+    let (mut sole, expected) = self::capture();
+    run(1, &mut [&mut sole]);
     assert_eq!(*kept.0.lock().unwrap(), *expected.0.lock().unwrap());
 }
 
-/// Shows no frame, and has counted some.
+/// Returns no frame, and has counted some.
 struct Tallying(Tallied);
 
 impl RxQueue for Tallying {
@@ -324,6 +325,6 @@ fn a_port_that_only_counts_serves_no_consumer_that_needs_frames() {
     let runs: [&mut [&mut dyn Consumer]; 3] = [&mut [&mut filters], &mut [&mut looks], &mut [&mut all, &mut captures]];
     for consumers in runs {
         let failure = Receive::all(vec![port()]).run(consumers).failure.expect("it would see nothing");
-        assert!(failure.to_string().contains("tallying counts frames in the kernel"), "{failure}");
+        assert!(failure.to_string().contains("tallying: opened to count frames in the kernel"), "{failure}");
     }
 }

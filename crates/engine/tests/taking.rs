@@ -10,7 +10,7 @@ use linerate_share::frame_ring::{About, Ending, Options, Reader, Writer};
 use linerate_share::{Acceptor, Access, Attach};
 use std::io;
 
-/// Takes so many frames, and no more.
+/// Takes a limited number of frames.
 struct Full(u64, Vec<u64>);
 
 impl Destination for Full {

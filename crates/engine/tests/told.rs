@@ -1,5 +1,5 @@
-//! Streams that are told something by other threads while they run, in memory: whatever it is, every frame that was sent comes once, and
-//! whoever stands sends nothing.
+//! Streams controlled by other threads while they run, in memory: for any commands, every frame that was sent arrives
+//! once, and paused streams send nothing.
 
 use linerate_backends::{open_rx, open_tx};
 use linerate_engine::check::{Checker, Checking};
@@ -12,7 +12,7 @@ use linerate_port::{RxOptions, Spec, TxOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Nobody waits longer than this.
+/// Longest wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn set(rates: &[&str]) -> StreamSet {
@@ -25,7 +25,8 @@ fn set(rates: &[&str]) -> StreamSet {
     set
 }
 
-/// Runs a set that is told something first, and while it runs by `what`; in the end every frame came once, and says how many each stream has sent.
+/// Runs a set with a first command, and `what` while it runs; checks that every frame arrived once, and returns the
+/// totals of each stream.
 fn run(name: &str, set: &StreamSet, first: Option<Action>, what: impl FnOnce(&Control, &Run)) -> Vec<u64> {
     let spec = Spec::parse(&format!("mem:{name}")).unwrap();
     let check = Check::new(set.key, Options { streams: 5000, verify: true });
@@ -50,16 +51,16 @@ fn run(name: &str, set: &StreamSet, first: Option<Action>, what: impl FnOnce(&Co
     let by_number = control.by_number(&sent.per_stream);
     assert_eq!(by_number.iter().sum::<u64>(), sent.sent.frames);
     let counts = report.check.report(Some(&by_number)).summary().counts;
-    // Two senders may be far apart: what comes later than can be told apart is stale, and all the same there.
+    // Two senders may be far apart: frames too late to be identified are stale, and not lost.
     let lost = counts.lost - counts.stale;
     assert_eq!((counts.received, lost, counts.duplicated), (sent.sent.frames, 0, 0), "{counts:?}");
     sent.per_stream
 }
 
-/// Tells, and waits until it is done.
+/// Sends a command, and waits until it is applied.
 fn tell(control: &Control, pattern: &str, action: Action) {
-    let told = control.tell(pattern, action).unwrap();
-    assert!(control.wait(told, PATIENCE), "{pattern}");
+    let change = control.tell(pattern, action).unwrap();
+    assert!(control.wait(change, PATIENCE), "{pattern}");
 }
 
 fn start() -> Action {
@@ -67,8 +68,8 @@ fn start() -> Action {
 }
 
 #[test]
-fn whatever_streams_are_told_every_frame_comes_once() {
-    for port in ["told1", "told2@0-1"] {
+fn every_frame_arrives_once_under_any_commands() {
+    for port in ["controlled1", "controlled2@0-1"] {
         let set = set(&["20kpps", "7kpps", "1kpps", "30kpps"]);
         run(port, &set, None, |control, run| {
             let mut dice = 7u64;
@@ -83,9 +84,9 @@ fn whatever_streams_are_told_every_frame_comes_once() {
                     5 => Action::Stop,
                     _ => start(),
                 };
-                let told = control.tell(which, action).unwrap();
+                let change = control.tell(which, action).unwrap();
                 if dice >> 45 & 3 == 0 {
-                    assert!(control.wait(told, PATIENCE));
+                    assert!(control.wait(change, PATIENCE));
                 }
             }
             tell(control, "*", Action::Stop);

@@ -1,4 +1,4 @@
-//! Streams that begin, hold on, go on and end one by one: no frame is left out, none comes twice, counts are final.
+//! Streams that are started, paused, resumed and ended one by one: no frame is missing or duplicated, totals are final.
 
 use linerate_burst::{Burst, Ledger, Nanos};
 use linerate_engine::transmit::{Doing, Sending, Transmitter};
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What a port has sent: stream and number of each frame.
+/// Frames sent by a port: stream and number of each.
 type Log = Arc<Mutex<Vec<(u32, u64)>>>;
 
-/// Takes up to seven frames at a time, and nothing every third time; nothing at all, or down, while it is closed.
+/// Takes up to seven frames at a time, and none every third time; none at all, or reports down, while it is closed.
 #[derive(Default)]
 struct Kept {
     log: Log,
@@ -100,7 +100,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The numbers of a stream, which follow one another from 0 on.
+/// Checks that the numbers of a stream are consecutive from 0.
 fn assert_whole(log: &Log, stream: u32, sent: u64) {
     let numbers: Vec<u64> = log.lock().unwrap().iter().filter(|row| row.0 == stream).map(|row| row.1).collect();
     assert_eq!(numbers, (0..sent).collect::<Vec<_>>(), "of stream {stream}");
@@ -125,7 +125,7 @@ fn commands_leave_no_frame_out_and_touch_no_other_stream() {
     let held = sending[1].frames();
     assert_eq!((sending[1].doing(), sending[4].doing()), (Doing::Paused, Doing::Started));
     let other = sending[4].frames();
-    wait_until("the other goes on", || sending[4].frames() > other + 100);
+    wait_until("the other continues", || sending[4].frames() > other + 100);
     assert_eq!(sending[1].frames(), held);
     transmitter.end(&sending);
     let sent: Vec<u64> = sending.iter().map(|sending| sending.frames()).collect();
@@ -140,7 +140,7 @@ fn commands_leave_no_frame_out_and_touch_no_other_stream() {
 }
 
 #[test]
-fn streams_end_by_themselves_with_their_last_frame_and_begin_anew_from_the_first() {
+fn streams_end_with_their_last_frame_and_restart_from_the_first() {
     let (transmitter, log) = start();
     for _ in 0..3 {
         let sending = begin(&transmitter, stream(1, 1e6, Some(1000)));
@@ -152,9 +152,9 @@ fn streams_end_by_themselves_with_their_last_frame_and_begin_anew_from_the_first
     wait_until("it is counted", || transmitter.sent() == (3000, 180_000));
 }
 
-/// By chance streams of all lengths come and go: whatever had a place before, each has its own frames, all of them.
+/// Random streams of all lengths are added and removed: whatever used an index before, each has all of its own frames.
 #[test]
-fn whoever_comes_has_its_own_frames_whoever_was_there_before() {
+fn a_new_stream_has_its_own_frames_at_a_reused_index() {
     let (transmitter, log) = start();
     let (mut dice, mut all) = (5u64, Vec::<(u32, Arc<Sending>)>::new());
     for round in 0..150u32 {
@@ -163,7 +163,7 @@ fn whoever_comes_has_its_own_frames_whoever_was_there_before() {
         let streams = (0..many as u32).map(|index| {
             let mut stream = stream(round * 100 + index, 1e5, [None, Some(1 + roll as u64 % 50)][roll / 7 % 2]);
             let end = stream.variants[0].frame.len();
-            // Longer ones make more room necessary.
+            // Longer ones require more space.
             let mut variant = stream.variants[0].clone();
             variant.frame.resize(end + [0, 1000, 9000][roll / 3 % 3], 0);
             (variant.trailer, variant.checksums) = (Some(variant.frame.len() - 16), Vec::new());
@@ -222,9 +222,10 @@ fn a_stream_that_is_wrong_begins_nothing() {
     assert_eq!(log.lock().unwrap().len(), 1);
 }
 
-/// Whoever takes nothing, or has gone down, keeps nobody from ending: what was sent by then is final, and others go on when it is back.
+/// A port that takes nothing, or is down, does not block the end of streams: totals are final, and others continue when
+/// it is up.
 #[test]
-fn streams_do_what_they_are_told_while_their_port_takes_nothing() {
+fn commands_are_applied_while_the_port_takes_nothing() {
     for is_down in [false, true] {
         let (log, closed) = (Log::default(), Arc::new(AtomicBool::new(false)));
         let queue = Kept { log: Arc::clone(&log), closed: Arc::clone(&closed), is_down, ..Kept::default() };
@@ -236,7 +237,7 @@ fn streams_do_what_they_are_told_while_their_port_takes_nothing() {
         std::thread::sleep(Duration::from_millis(30));
         let began = Instant::now();
         for _ in 0..20 {
-            // Time stands still, and each is done all the same when it returns.
+            // The schedule stands still, but each command is applied when the call returns.
             transmitter.hold([&sending[0]]);
             transmitter.go_on([&sending[0]]);
         }
@@ -252,7 +253,7 @@ fn streams_do_what_they_are_told_while_their_port_takes_nothing() {
         wait_until("the last one is sent", || late.doing() == Doing::Stopped);
         transmitter.go_on([&sending[1]]);
         let second = sending[1].frames();
-        wait_until("it goes on", || sending[1].frames() > second + 100);
+        wait_until("it continues", || sending[1].frames() > second + 100);
         transmitter.end([&sending[1]]);
         for (id, sent) in [(1, first), (2, sending[1].frames()), (3, third), (4, 10)] {
             assert_whole(&log, id, sent);
@@ -262,14 +263,14 @@ fn streams_do_what_they_are_told_while_their_port_takes_nothing() {
 }
 
 #[test]
-fn whoever_looks_after_a_port_that_broke_is_told_so() {
+fn a_broken_port_is_reported() {
     let broken = Arc::new(AtomicBool::new(false));
     let transmitter = start_with(Kept { broken: Arc::clone(&broken), ..Kept::default() });
     let sending = begin(&transmitter, stream(1, 10_000.0, None));
     wait_until("it is sent", || sending.frames() > 10);
     broken.store(true, Ordering::Relaxed);
     wait_until("it has failed", || sending.doing() == Doing::Stopped);
-    wait_until("it says so", || transmitter.failure().is_some_and(|failure| failure.contains("on fire")));
+    wait_until("it is reported", || transmitter.failure().is_some_and(|failure| failure.contains("on fire")));
     let late = begin(&transmitter, stream(1, 10_000.0, None));
     assert_eq!((late.doing(), late.frames()), (Doing::Stopped, 0));
     transmitter.hold([&late, &sending]);

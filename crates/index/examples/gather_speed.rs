@@ -1,4 +1,5 @@
-//! What indexing costs a frame: one flow, a thousand, and as many as there are frames; or a capture file.
+//! Measures the cost of indexing per frame: with one flow, a thousand, and as many flows as frames; or for a capture
+//! file.
 //!
 //! `cargo run --release -p linerate-index --example gather_speed [FILE]`
 
@@ -57,10 +58,10 @@ fn measure(name: &str, blocks: &mut [Block], interfaces: &[Interface]) {
         best = best.min(began.elapsed().as_nanos() as f64 / frames as f64);
     }
     let share = 100.0 * index as f64 / data as f64;
-    println!("{name:>12}: {best:5.1} ns a frame, {share:.2} % of the data ({} bytes an entry)", entry.len());
+    println!("{name:>12}: {best:5.1} ns per frame, {share:.2} % of the data ({} bytes per entry)", entry.len());
 }
 
-/// Frames of 64 bytes with FCS, of so many flows in turn; each of its own where there is no end of them.
+/// Returns frames of 64 bytes with FCS, of `flows` flows in turn; `u64::MAX` for a flow per frame.
 fn block(flows: u64, number: u64) -> Block {
     let mut block = Block::new(1 << 20, FRAMES);
     for n in 0..FRAMES as u64 {

@@ -1,4 +1,4 @@
-//! An entry of an index, and what may be asked of it.
+//! Entries of an index, and the queries that they answer.
 
 use crate::bloom;
 use crate::layout::{
@@ -7,37 +7,37 @@ use crate::layout::{
 use linerate_burst::Nanos;
 use std::ops::Range;
 
-/// What is said of a part of a capture file, whoever said it: its bytes were as they were written, and no more is believed.
+/// The description of a part of a capture file. Its checksum was correct, but its contents are not trusted.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
-    /// The part, in bytes of the file.
+    /// The part, as a range of bytes of the file.
     pub part: Range<u64>,
-    /// Frames in it.
+    /// Number of frames in it.
     pub frames: u64,
-    /// The least time of a frame, and the greatest.
+    /// Least and greatest time of a frame.
     pub times: (Nanos, Nanos),
-    /// What lies where the time of the first record does.
+    /// The 8 bytes of the file at the position of the first record's time.
     pub mark: [u8; 8],
-    /// [`DESCRIBED`](crate::layout::DESCRIBED) and the like.
+    /// Flags, such as [`DESCRIBED`](crate::layout::DESCRIBED).
     pub flags: u32,
     sets: [Option<(Form, &'a [u8])>; Kind::Addresses as usize + 1],
 }
 
-/// What a frame must have: one of the values `v` of a set for which `v & mask` is in a range.
+/// A condition on a frame: a set has a value `v` for which `v & mask` is in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Query {
-    /// Of values of 32 bits or less.
+    /// Values of 32 bits or less.
     Value {
-        /// Which set.
+        /// The set.
         kind: Kind,
-        /// Bits that count.
+        /// Relevant bits.
         mask: u32,
-        /// The least value.
+        /// Least value.
         least: u32,
-        /// The greatest value.
+        /// Greatest value.
         greatest: u32,
     },
-    /// An IPv6 address, of which these words are known.
+    /// An IPv6 address, with these words known.
     Ipv6([Option<u32>; 4]),
 }
 
@@ -47,7 +47,7 @@ impl std::hash::Hash for Kind {
     }
 }
 
-/// How many bytes an entry has that begins like this; `None` if it is none.
+/// Returns the length in bytes of the entry that begins like this; `None` if it is not an entry.
 pub fn length(begin: &[u8]) -> Option<usize> {
     let length = u32_at(begin, 4) as usize;
     let fits = (ENTRY_HEADER + CHECKSUM..=LONGEST_ENTRY).contains(&length) && length.is_multiple_of(8);
@@ -55,7 +55,7 @@ pub fn length(begin: &[u8]) -> Option<usize> {
 }
 
 impl<'a> Entry<'a> {
-    /// The entry in all of these bytes; `None` if they are not as they were written.
+    /// Parses the entry in all of these bytes; `None` if their length or checksum is wrong.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         if length(bytes)? != bytes.len() {
             return None;
@@ -79,7 +79,7 @@ impl<'a> Entry<'a> {
             let head = rest.get(..SET_HEADER)?;
             let length = u32_at(head, 4) as usize;
             let values = rest.get(SET_HEADER..)?.get(..length)?;
-            // What later versions add is passed over.
+            // Additions of later versions are skipped.
             if let (Some(kind), Some(form)) = (Kind::of(head[0]), Form::of(head[1]))
                 && holds(kind, form, values)
             {
@@ -90,18 +90,18 @@ impl<'a> Entry<'a> {
         (entry.part.start <= entry.part.end).then_some(entry)
     }
 
-    /// Whether a flag is set.
+    /// Returns whether a flag is set.
     pub fn is(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
-    /// Link types of its frames; `None` if they may be any.
+    /// Returns the link types of its frames; `None` if they may be any.
     pub fn links(&self) -> Option<impl Iterator<Item = u16> + use<'a>> {
         let (_, values) = self.sets[Kind::Links as usize].filter(|(form, _)| *form == Form::List)?;
         Some(values.chunks_exact(2).map(|value| u16_at(value, 0)))
     }
 
-    /// Whether a frame of it may have what is asked for: yes where nobody knows.
+    /// Returns whether a frame of the part may satisfy the query: true if unknown.
     pub fn may_have(&self, query: Query) -> bool {
         let set = |kind: Kind| self.sets[kind as usize];
         match query {
@@ -119,7 +119,7 @@ impl<'a> Entry<'a> {
             },
             Query::Ipv6(words) => match (set(Kind::Ipv6), set(Kind::Addresses)) {
                 (Some((Form::List, values)), _) => values.chunks_exact(16).any(|value| {
-                    // The most significant word comes last.
+                    // The most significant word is last.
                     words.iter().zip([12, 8, 4, 0]).all(|(word, at)| word.is_none_or(|word| u32_at(value, at) == word))
                 }),
                 (_, Some((Form::Bloom, bits))) => match words {
@@ -135,11 +135,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Whether values of this length can be those of such a set.
+/// Returns whether values of this length are valid for such a set.
 fn holds(kind: Kind, form: Form, values: &[u8]) -> bool {
     match form {
         Form::List => values.len().is_multiple_of(kind.width()) && kind != Kind::Addresses,
-        // A bit for each value there is: less would say no of what is not looked at.
+        // One bit per possible value: with fewer, values beyond them would wrongly be answered with no.
         Form::Bits => match kind {
             Kind::Protocols => values.len() == 32,
             Kind::Vlans => values.len() == 512,
@@ -164,7 +164,8 @@ fn is_between(value: u32, least: u32, greatest: u32) -> bool {
     value.wrapping_sub(least) <= greatest - least
 }
 
-/// Looks at some at a time, without a way out in between: so the compiler can look at several at once.
+/// Returns whether any value matches. Checks 256 at a time without an early exit, so that the compiler can vectorise
+/// it.
 #[inline]
 fn any<const N: usize>(values: &[[u8; N]], is_it: impl Fn(&[u8; N]) -> bool) -> bool {
     values.chunks(256).any(|some| some.iter().fold(false, |found, value| found | is_it(value)))

@@ -1,4 +1,4 @@
-//! Gathering what the frames of a part have, in memory that is used again for each part.
+//! Gathers the values in the frames of a part, in memory that is reused for each part.
 
 mod distinct;
 mod fields;
@@ -12,10 +12,10 @@ use distinct::DistinctValues;
 use linerate_burst::{Burst, Interface, Nanos};
 use std::ops::Range;
 
-/// Flows that are known at a time: what comes of them again is not looked into.
+/// Number of recent flows remembered: further frames of them are skipped.
 const KNOWN: usize = 4096;
 
-/// The sets of a part, as they grow.
+/// The sets of a part, while they grow.
 pub struct Gather {
     known: Box<[(u64, u64); KNOWN]>,
     links: Vec<u16>,
@@ -24,9 +24,9 @@ pub struct Gather {
     protocols: [u64; 4],
     ports: Bits<1024>,
     addresses: Addresses,
-    /// How many there were.
+    /// Number of frames.
     pub frames: u64,
-    /// The least and the greatest time.
+    /// Least and greatest time.
     pub times: (Nanos, Nanos),
 }
 
@@ -36,24 +36,24 @@ impl Default for Gather {
     }
 }
 
-/// Addresses: all of them, or a filter.
+/// Addresses: all of them, or a Bloom filter.
 struct Addresses {
     ipv4: DistinctValues<u32>,
     ipv6: DistinctValues<u128>,
     bloom: Box<[u64; ADDRESS_BYTES / 8]>,
     is_bloom: bool,
-    /// One of them could not be told.
+    /// An address could not be determined.
     is_any: bool,
 }
 
-/// A bit for each of `64 * N` values, and those that are set, in the order they came.
+/// One bit for each of `64 * N` values, and the values set, in order of arrival.
 struct Bits<const N: usize> {
     words: Box<[u64; N]>,
     set: Vec<u16>,
 }
 
 impl Gather {
-    /// Nothing.
+    /// Returns an empty gatherer.
     pub fn new() -> Self {
         let mut gather = Gather {
             known: Box::new([(0, 0); KNOWN]),
@@ -76,7 +76,7 @@ impl Gather {
         gather
     }
 
-    /// Forgets all of it.
+    /// Clears all sets.
     pub fn clear(&mut self) {
         self.known.fill((0, 0));
         self.links.clear();
@@ -95,10 +95,10 @@ impl Gather {
         self.times = (Nanos::MAX, Nanos::ZERO);
     }
 
-    /// Takes up the frames of a burst.
+    /// Adds the frames of a burst.
     pub fn add(&mut self, burst: Burst<'_>, interfaces: &[Interface]) {
         let (mut least, mut greatest) = self.times;
-        // Frames of one interface come in a row.
+        // Frames of one interface are usually consecutive.
         let (mut interface, mut link) = (None, None);
         for (desc, frame) in burst.iter() {
             least = least.min(desc.time);
@@ -129,7 +129,8 @@ impl Gather {
         }
     }
 
-    /// Appends the entry that says all this of a part of a file; `mark` are the 8 bytes where the time of its first record is.
+    /// Appends the entry that describes this part of a file; `mark` is the 8 bytes at the position of its first
+    /// record's time.
     pub fn entry(&self, part: Range<u64>, mark: Option<[u8; 8]>, flags: u32, to: &mut Vec<u8>) {
         let start = to.len();
         to.extend(ENTRY_MAGIC.to_le_bytes());
@@ -149,7 +150,7 @@ impl Gather {
         to.extend(sum.to_le_bytes());
     }
 
-    /// Appends the sets, each with its header; how many they are. A set that is not there may hold anything.
+    /// Appends the sets, each with its header; returns their number. A missing set may hold any value.
     fn encode(&self, to: &mut Vec<u8>) -> u32 {
         let before = to.len();
         let mut sets = 0;
@@ -191,7 +192,7 @@ impl Gather {
     }
 }
 
-/// Appends the bytes of values, all in one go.
+/// Appends the bytes of values, all at once.
 fn append<T: Copy, const N: usize>(to: &mut Vec<u8>, values: &[T], bytes_of: impl Fn(T) -> [u8; N]) {
     let start = to.len();
     to.resize(start + values.len() * N, 0);

@@ -1,38 +1,38 @@
-//! What parts of a capture file may hold, so that a search reads the others not at all.
+//! Indexes of capture files, with which a search skips the parts that cannot match.
 //!
-//! An index is a file beside a capture file, `FILE.idx`: for each MiB of it the times, and what its frames have in the
-//! places where filters look. It is appended to while the capture is written, is right up to its last whole entry whatever
-//! happens, and what lies behind that is read in full. In the order data takes:
+//! An index is a file next to a capture file, `FILE.idx`: for each MiB of it the times, and the values of its frames at
+//! the positions that filters read. It is appended to while the capture is written, is valid up to its last whole entry
+//! whatever happens, and data after that is read in full. In the order data takes:
 //!
-//! - `link`: what both sides agree on: which places of a frame there are;
-//! - `gather`: what the frames of a part have there, as sets;
-//! - [`layout`], `bloom`: how they lie in the file (`docs/index-format.md`);
-//! - [`Indexed`]: a capture file that is indexed while it is written; [`make()`]: one that was written without;
-//! - [`entry`]: an entry read back, and the questions it answers;
-//! - [`plan`]: which questions a filter asks, found by following its program;
-//! - [`parts`]: which parts of a file are to be read, and the file without the others;
-//! - [`search`]: several files, in order of time.
+//! - `link`: the positions in a frame that both sides agree on;
+//! - `gather`: the values of a part's frames at these positions, as sets;
+//! - [`layout`], `bloom`: the encoding of the sets (`docs/index-format.md`);
+//! - [`Indexed`]: a capture file that is indexed while it is written; [`make()`]: indexes an existing file;
+//! - [`entry`]: an entry read back, and the queries that it answers;
+//! - [`plan`]: the queries that a filter makes, found by following its program;
+//! - [`parts`]: the parts of a file that must be read, and a reader of only these;
+//! - [`search`]: a search over several files, in time order.
 //!
-//! # Why a search misses nothing
+//! # Completeness
 //!
-//! A part is left out only if every way through the filter's program needs a value that no frame of the part has in that place.
-//! Both sides take the place from `link`, and a frame that is cut off in front of it is refused by the program as well. Sets
-//! are exact or, many addresses, a filter that knows each of them; one that is not there may hold anything. Parts
-//! with interfaces, names or secrets are read whatever they hold, since frames behind need them. And what remains goes through the
-//! filter itself, so a set that says too much costs time alone.
+//! A part is skipped only if every path through the filter's program needs a value that no frame of the part has at
+//! that position. Both sides take the positions from `link`, and a frame that is truncated before a position is
+//! rejected by the program as well. Sets are exact or, for many addresses, a Bloom filter that contains each of them; a
+//! missing set may hold any value. Parts with interfaces, names or secrets are always read, since later frames need
+//! them. And everything read goes through the filter itself, so a set with too many values only costs time.
 //!
-//! # What is believed
+//! # Trust
 //!
-//! Neither index nor file is. Lengths are bounded before memory is taken (64 KiB an entry), entries are checked, in order, and
-//! inside of the file. Of the parts that would be left out, the first and one of 16 are looked at (of compressed files one of 64):
-//! the time of their first record, in nanoseconds, is in the index. Where the file has something else there, the index is of
-//! another file, is not used, and that is said.
+//! Neither index nor file is trusted. Lengths are bounded before memory is allocated (64 KiB per entry); entries are
+//! checked, in order, and within the file. Of the parts that would be skipped, the first and one of 16 are verified (of
+//! compressed files one of 64): the index holds the time of their first record, in nanoseconds. If the file differs
+//! there, the index belongs to another file, is not used, and this is reported.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! While recording, in the thread of the sinks: frames of a flow that was seen in this MiB are told by 14 bytes and passed over;
-//! others put two addresses, two ports and a protocol into sets (`examples/gather_speed.rs`). At most 2 % of the capture in size:
-//! addresses and ports have room for 19 KiB, whatever comes.
+//! While recording, in the thread of the sinks: frames of a flow already seen in this MiB are recognised by 14 bytes
+//! and skipped; others add two addresses, two ports and a protocol to sets (`examples/gather_speed.rs`). The index
+//! takes at most 2 % of the capture's size: addresses and ports have room for 19 KiB in any case.
 #![forbid(unsafe_code)]
 
 mod bloom;
@@ -54,5 +54,5 @@ pub use make::{NotMade, make};
 pub use search::Search;
 pub use writer::Indexed;
 
-/// What the name of an index ends with, behind that of its capture file.
+/// File name suffix of an index, after the name of its capture file.
 pub const ENDING: &str = ".idx";

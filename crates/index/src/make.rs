@@ -1,4 +1,4 @@
-//! An index of a file that was written without.
+//! Indexes an existing capture file.
 
 use crate::gather::Gather;
 use crate::layout::{DESCRIBED, LAST, PART_BYTES};
@@ -10,27 +10,25 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Why no index was made.
+/// The reason why no index was made.
 #[derive(Debug, thiserror::Error)]
 pub enum NotMade {
-    /// The file is one stream from its first byte on.
-    #[error(
-        "it is compressed, and cannot be read from its middle: copy it by linerate capture -r FILE -w NEW.pcapng.zst --index"
-    )]
+    /// The file is compressed as a single stream.
+    #[error("compressed as one stream; copy it with linerate capture -r FILE -w NEW.pcapng.zst --index")]
     Compressed,
-    /// The file cannot be read.
+    /// Reading the file failed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The system could not read or write.
+    /// A system call failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
-/// Reads a capture file and writes its index; how many frames it has, and why it could not be read to its end, if so: what is
-/// behind has no entry.
+/// Reads a capture file and writes its index; returns the number of frames, and the error that ended reading early, if
+/// any: data after it has no entry.
 ///
 /// # Errors
-/// There is none: what was written is to be thrown away.
+/// If no index can be made: then discard the output.
 pub fn make(file: &Arc<File>, name: &str, out: impl Write) -> Result<(u64, Option<ReadError>), NotMade> {
     let length = file.metadata()?.len();
     let mut reader = Reader::new(Box::new(RangesReader::new(file, Some(0..length))), name)?;
@@ -58,7 +56,7 @@ pub fn make(file: &Arc<File>, name: &str, out: impl Write) -> Result<(u64, Optio
             (start, described) = (reader.offset(), reader.described());
         }
     };
-    // Of a file that was cut off, the last record is not in its place.
+    // The last record of a truncated file is incomplete.
     if failure.is_none() {
         let flags = if reader.described() == described { 0 } else { DESCRIBED };
         entries.push(start..length, mark(file, start)?, flags | LAST, &gather)?;
@@ -70,7 +68,7 @@ pub fn make(file: &Arc<File>, name: &str, out: impl Write) -> Result<(u64, Optio
     Ok((frames, failure))
 }
 
-/// The bytes where the time of the record there lies, if it has one.
+/// Returns the bytes at the position of the time of the record at `start`, if there is one.
 fn mark(file: &File, start: u64) -> io::Result<Option<[u8; 8]>> {
     let (mut magic, mut found) = ([0; 4], [0; 8]);
     file.read_exact_at(&mut magic, 0)?;

@@ -1,4 +1,4 @@
-//! Which parts of a capture file are to be read, by its index; and reading them as if the others were not there.
+//! The parts of a capture file that must be read, according to its index; and a reader of only these.
 
 use crate::entry::{self, Entry};
 use crate::layout::{DESCRIBED, HEADER, LAST, MAGIC, MARKED, VERSION, header, u32_at};
@@ -10,76 +10,77 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Entries about fewer bytes than this each are not written, but for some at the end.
+/// Minimum bytes of a part, and the number of entries that may have less.
 const LEAST_PART: u64 = 4096;
 const ODD_PARTS: u64 = 64;
 
-/// Of the parts that are left out, the first ones and one of so many are looked at to see whether the file is the one that the index tells of: that of
-/// a file that is not in memory takes a seek each. In compressed files their first block is decompressed for it.
+/// Sampling of skipped parts, to verify that the index belongs to the file: the first ones and one of this many are
+/// checked. Each check takes a seek if the file is not cached. In compressed files it decompresses the part's first
+/// block.
 const SAMPLED: u64 = 16;
 const SAMPLED_COMPRESSED: u64 = 64;
 const FIRST: u64 = 3;
 
-/// Why an index is not used.
+/// The reason why an index is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// It does not begin like one.
-    #[error("it is damaged, or no index")]
+    /// The header or an entry is damaged.
+    #[error("it is damaged, or not an index")]
     Damaged,
-    /// It was written by another version.
-    #[error("it is of version {0}, and this program knows {VERSION}")]
+    /// The index has another version.
+    #[error("it has version {0}; this program supports {VERSION}")]
     Version(u32),
-    /// It says what the file does not hold.
-    #[error("it is of another file, or the file was changed since: at byte {0} it has something else")]
+    /// The file does not match the index.
+    #[error("it is of another file, or the file was changed since: the contents at byte {0} differ")]
     Changed(u64),
-    /// The system could not read.
+    /// Reading failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Nobody can tell what the filter text needs.
+    /// The filter text cannot be evaluated.
     #[error(transparent)]
     Filter(#[from] linerate_filter::FilterError),
 }
 
-/// What is to be read of a file.
+/// The parts of a file to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// In order, apart from each other.
+    /// Ascending, disjoint ranges of bytes.
     pub ranges: Vec<Range<u64>>,
-    /// Frames between these that are not read: how many come before each.
+    /// For each range, the number of frames skipped before it.
     pub skipped: Vec<u64>,
-    /// Entries of the index, and those whose parts may hold what is asked for.
+    /// Number of entries of the index.
     pub entries: u64,
-    /// Of these.
+    /// Number of entries whose parts may match.
     pub chosen: u64,
-    /// No frame that is asked for is older, if that is known.
+    /// No matching frame is older, if this is known.
     pub earliest: Option<Nanos>,
-    /// Bytes behind the last entry, of which nothing is known.
+    /// Bytes after the last entry, which are not indexed.
     pub rest: u64,
 }
 
 impl Parts {
-    /// All of a file.
+    /// Returns all of a file as one part.
     pub fn all(length: u64) -> Self {
         let ranges = std::iter::once(0..length).collect();
         Parts { ranges, skipped: vec![0], entries: 0, chosen: 0, earliest: None, rest: length }
     }
 
-    /// Bytes to read.
+    /// Returns the number of bytes to read.
     pub fn bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Whether there is nothing to be found.
+    /// Returns whether nothing can be found.
     pub fn is_empty(&self) -> bool {
         self.chosen == 0 && self.rest == 0
     }
 }
 
-/// Goes through an index: the parts that `may_hold` what is asked for, those that whoever reads them needs, and what the index
-/// says nothing of.
+/// Processes an index: returns the parts that `may_hold` a match, those needed to read others, and those that the index
+/// does not cover.
 ///
 /// # Errors
-/// The index is not to be used: the file is to be read in full.
+/// If the index cannot be used: then read the file in full.
 pub fn choose(
     mut index: impl Read,
     file: &Arc<File>,
@@ -103,10 +104,10 @@ pub fn choose(
         number += 1;
         last_start = start;
         if next_end > check.length()? {
-            // It came to the disk before what it is about: what is there of that is read.
+            // The entry reached the disk before its part: read what is there of the part.
             break;
         }
-        // The first and the last time that there are stand for others too: whoever reads the part is told of these.
+        // The least and the greatest possible time may stand for others, which the reader of the part reports.
         let is_beyond = entry.frames > 0 && (entry.times.0 == Nanos::ZERO || entry.times.1 == Nanos::MAX);
         let is_chosen = may_hold(&entry)? || is_beyond;
         let is_end = entry.frames == 0 && entry.is(LAST);
@@ -115,7 +116,7 @@ pub fn choose(
             parts.chosen += 1;
             parts.earliest = parts.earliest.min(Some(entry.times.0));
         }
-        // What lies between two entries is of none.
+        // Data between two entries belongs to neither.
         push(&mut parts, end..start, left_out);
         if is_chosen || !is_skipped {
             push(&mut parts, start..next_end, left_out);
@@ -126,7 +127,7 @@ pub fn choose(
             check.left_out(&entry)?;
             is_behind_gap = true;
         } else if std::mem::take(&mut is_behind_gap) && entry.is(MARKED) && entry.frames > 0 {
-            // It is read anyway.
+            // Checked because it is read anyway.
             check.mark(&entry)?;
         }
         parts.entries += u64::from(entry.frames > 0);
@@ -168,7 +169,7 @@ fn check_header(index: &mut impl Read) -> Result<(), Unusable> {
     }
 }
 
-/// The next entry; `None` where there is none that is whole, as behind a run that was killed.
+/// Returns the next entry; `None` if no complete one follows, as after a run that was killed.
 fn next<'a>(index: &mut impl Read, bytes: &'a mut Vec<u8>) -> io::Result<Option<Entry<'a>>> {
     let mut begin = [0; 8];
     if fill(index, &mut begin)? < begin.len() {
@@ -183,7 +184,7 @@ fn next<'a>(index: &mut impl Read, bytes: &'a mut Vec<u8>) -> io::Result<Option<
     Ok(Entry::parse(bytes))
 }
 
-/// Reads as much as there is.
+/// Reads as much as is available, up to the length of `into`.
 fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut count = 0;
     while count < into.len() {
@@ -197,19 +198,19 @@ fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
-/// What a frame of LZ4 begins with, how long its head is without the size of what is inside, and its end.
+/// Magic number of an LZ4 frame, length of its header without the content size, and its end mark.
 const LZ4: [u8; 4] = 0x184d_2204u32.to_le_bytes();
 const LZ4_HEAD: u64 = 7;
 const LZ4_END: u64 = 4;
 
-/// Looks whether a file holds what its index says.
+/// Verifies that a file matches its index.
 struct Check<'a> {
     file: &'a Arc<File>,
     is_compressed: bool,
     is_lz4: bool,
-    /// Where the time lies in a record.
+    /// Offset of the time in a record.
     time: usize,
-    /// Parts that were left out.
+    /// Number of skipped parts.
     left_out: u64,
 }
 
@@ -218,25 +219,25 @@ impl<'a> Check<'a> {
         let (mut outer, mut inner) = ([0; 4], [0; 4]);
         fill(&mut RangesReader::new(file, Some(0..4)), &mut outer)?;
         let length = file.metadata()?.len();
-        // What cannot be decompressed is found when it is read.
+        // Errors of decompression are reported when the file is read.
         let _ = fill(&mut plain(Box::new(RangesReader::new(file, Some(0..length))))?, &mut inner);
         let is_pcapng = inner == [0x0a, 0x0d, 0x0d, 0x0a];
         let (is_compressed, is_lz4) = (inner != outer, outer == LZ4);
         Ok(Check { file, is_compressed, is_lz4, time: if is_pcapng { 12 } else { 0 }, left_out: 0 })
     }
 
-    /// Whether a place is inside a frame of LZ4, whose blocks can be read behind its head.
+    /// Returns whether a position is inside an LZ4 frame, whose blocks can be decompressed after its header.
     fn is_inside_lz4(&self, place: u64) -> bool {
         let mut begin = [0; 4];
         self.is_lz4 && self.file.read_exact_at(&mut begin, place).is_ok() && begin != LZ4
     }
 
-    /// Of the file, which may be growing: entries are written behind what they are about.
+    /// Returns the length of the file, which may be growing: entries are written after their parts.
     fn length(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Looks at some of those that are left out.
+    /// Verifies some of the skipped parts.
     fn left_out(&mut self, entry: &Entry<'_>) -> Result<(), Unusable> {
         let number = self.left_out;
         self.left_out += 1;
@@ -244,7 +245,7 @@ impl<'a> Check<'a> {
         if number < FIRST || number.is_multiple_of(sampled) { self.mark(entry) } else { Ok(()) }
     }
 
-    /// Whether the time of its first record is there.
+    /// Verifies the time of its first record.
     fn mark(&self, entry: &Entry<'_>) -> Result<(), Unusable> {
         let mut found = [0; 20];
         let behind = self.time + 8;
@@ -264,7 +265,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Parts of a file, read one behind the other.
+/// Reads parts of a file one after another.
 pub struct RangesReader {
     file: Arc<File>,
     ranges: std::vec::IntoIter<Range<u64>>,
@@ -272,7 +273,7 @@ pub struct RangesReader {
 }
 
 impl RangesReader {
-    /// Of an open file, whoever else reads it.
+    /// Returns a reader of these ranges of an open file, independent of other readers.
     pub fn new(file: &Arc<File>, ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
         RangesReader { file: Arc::clone(file), ranges: ranges.into_iter().collect::<Vec<_>>().into_iter(), at: 0..0 }
     }
@@ -293,7 +294,7 @@ impl Read for RangesReader {
             if count > 0 || most == 0 {
                 return Ok(count);
             }
-            // The file was cut meanwhile: nothing more will come of this part.
+            // The file was truncated: this part has no more data.
             self.at = 0..0;
         }
     }

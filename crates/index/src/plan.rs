@@ -1,12 +1,12 @@
-//! What frames must have to pass a filter, found by following its program.
+//! Conditions that frames must meet to pass a filter, found by following its program.
 //!
-//! libpcap compiles filter text into a program that loads fields from fixed places of a frame and compares them. Followed here
-//! without a frame, every way through it that ends with yes is a chain of such comparisons, and a frame that passes
-//! meets all of one chain. Where a place is one that an index has a set for (`link`), a comparison becomes a
-//! [`Query`]; any other may go either way. A part can be left out if on each chain there is a query that it answers with no.
+//! libpcap compiles filter text into a program that loads fields from fixed positions of a frame and compares them.
+//! Followed here without a frame, every path through it that accepts is a chain of such comparisons, and a frame that
+//! passes meets all of one chain. If an index has a set for a position (`link`), a comparison becomes a [`Query`]; any
+//! other may go either way. A part can be skipped if on each chain there is a query that it answers with no.
 //!
-//! So all that libpcap understands is understood here, names of hosts and services among it, and what is not means
-//! "may be": `ether host`, `len`, what lies behind MPLS, a comparison that was not foreseen.
+//! So everything that libpcap understands works here, including names of hosts and services, and unsupported
+//! comparisons mean "maybe": `ether host`, `len`, fields after MPLS, any unexpected comparison.
 
 mod state;
 
@@ -17,43 +17,44 @@ use linerate_filter::{Filter, FilterError, Program};
 use state::{State, Value};
 use std::collections::HashMap;
 
-/// Places in a program, with what is known there, that are followed; a program that has more may pass anything.
+/// Maximum number of nodes (positions in a program with known values) that are followed; a program with more may pass
+/// anything.
 const MOST_NODES: usize = 20_000;
 
-/// What the frames of one link type must have.
+/// Conditions on the frames of one link type.
 #[derive(Clone, Debug)]
 enum Needs {
     /// Anything may pass.
     Anything,
     /// No frame passes: the text does not fit the link type.
     Nothing(FilterError),
-    /// The first place is where it begins.
+    /// Chains of queries; the first node is the start.
     Chains(Vec<Node>),
 }
 
-/// A place in a program from which it goes on by what a frame has.
+/// A position in a program that branches on a field of the frame.
 #[derive(Clone, Debug, Default)]
 struct Node {
     passes: bool,
     ways: Vec<(Option<usize>, usize)>,
 }
 
-/// What frames must have to pass a filter, for each link type.
+/// Conditions that frames must meet to pass a filter, for each link type.
 pub struct Plan {
     text: String,
     links: HashMap<u16, Needs>,
-    /// Link types of the parts that were looked at which the text does not fit, and why, since they were asked for.
+    /// Link types in examined parts that the text does not fit, with the error, since the last [`Plan::take_unfit`].
     unfit: Vec<(u16, FilterError)>,
     queries: Vec<Query>,
     numbers: HashMap<Query, usize>,
-    /// What the entry at hand answered.
+    /// Answers of the current entry.
     answers: Vec<Option<bool>>,
     reached: Vec<bool>,
     waiting: Vec<usize>,
 }
 
 impl Plan {
-    /// For filter text that libpcap takes for some link type; blank text passes everything.
+    /// Returns the plan for filter text that libpcap accepts for some link type; blank text passes everything.
     pub fn new(text: &str) -> Self {
         Plan {
             text: text.to_owned(),
@@ -67,7 +68,7 @@ impl Plan {
         }
     }
 
-    /// For a program instead of a text, of frames of one link type; those of others may pass.
+    /// Returns the plan for a program instead of a text, on frames of one link type; those of others may pass.
     pub fn of_program(program: &Program, link: u16) -> Self {
         let mut plan = Plan::new("");
         let needs = Link::of(link).and_then(|of| plan.follow(program.ops(), of));
@@ -75,10 +76,10 @@ impl Plan {
         plan
     }
 
-    /// Whether a frame of that part may pass.
+    /// Returns whether a frame of that part may pass.
     ///
     /// # Errors
-    /// There is no libpcap, or it made no program that can be read.
+    /// If libpcap is missing, or returned an invalid program.
     pub fn may_pass(&mut self, entry: &Entry<'_>) -> Result<bool, FilterError> {
         if entry.frames == 0 {
             return Ok(false);
@@ -100,7 +101,7 @@ impl Plan {
         Ok(entry.links().into_iter().flatten().any(|link| self.may_pass_as(link, entry)))
     }
 
-    /// Link types that the text does not fit, and why, of the parts that were looked at since the last time.
+    /// Returns the link types that the text does not fit, with the error, in the parts examined since the last call.
     pub fn take_unfit(&mut self) -> Vec<(u16, FilterError)> {
         std::mem::take(&mut self.unfit)
     }
@@ -137,7 +138,7 @@ impl Plan {
     fn needs(&mut self, link: u16) -> Result<Needs, FilterError> {
         let program = match Filter::compile(&self.text, link) {
             Ok(filter) => filter,
-            // It fits other link types, as was found before: no frame of this one passes.
+            // The text fits other link types, as checked before: no frame of this one passes.
             Err(refused @ FilterError::Refused { .. }) => return Ok(Needs::Nothing(refused)),
             Err(other) => return Err(other),
         };
@@ -145,7 +146,7 @@ impl Plan {
         Ok(self.follow(program.ops(), of).map_or(Needs::Anything, Needs::Chains))
     }
 
-    /// All ways through a program; `None` where they cannot be followed.
+    /// Follows all paths through a program; `None` if it cannot be followed.
     fn follow(&mut self, ops: &[Op], link: Link) -> Option<Vec<Node>> {
         let mut nodes: Vec<Node> = Vec::new();
         let mut numbers: HashMap<State, usize> = HashMap::new();
@@ -185,24 +186,24 @@ impl Plan {
     }
 }
 
-/// How a stretch of a program without alternatives ends.
+/// The end of a stretch of a program without branches.
 enum End {
-    /// Whether a frame passes.
+    /// Accepts or rejects the frame.
     Returns(bool),
-    /// By the comparison at hand.
+    /// Branches on a comparison.
     Jumps(Jump, Op),
 }
 
-/// Follows a program up to the next alternative; `None` where it cannot be followed.
+/// Follows a program up to the next branch; `None` if it cannot be followed.
 fn end(state: &mut State, ops: &[Op]) -> Option<End> {
     loop {
         let at = usize::from(state.at);
-        // What runs out of its end refuses.
+        // Running past the end rejects.
         let Some(op) = ops.get(at) else { return Some(End::Returns(false)) };
         state.at += 1;
         match *op {
             Op::JumpK(_, _, jump) | Op::JumpX(_, jump) => {
-                // Programs jump forwards; what jumps back walks chains of headers.
+                // Jumps go forwards, except in loops over chains of headers.
                 let is_forward = usize::from(jump.yes.min(jump.no)) > at;
                 return is_forward.then_some(End::Jumps(jump, *op));
             }

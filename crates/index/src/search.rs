@@ -1,7 +1,7 @@
-//! Frames of several files that pass a filter, in order of time.
+//! Searches several files for frames that pass a filter, in time order.
 //!
-//! The order is that of the merge: by the greatest time so far in a file, then by the file. A file is open from its first frame
-//! that may be asked for to its last one, so that a folder of thousands has few open at a time.
+//! The order is that of the merge: by the greatest time so far in a file, then by the file. A file is open from its
+//! first frame that may match to its last one, so that a folder of thousands has few open at a time.
 
 mod source;
 
@@ -16,67 +16,67 @@ use std::collections::{BinaryHeap, HashSet};
 use std::io;
 use std::ops::RangeInclusive;
 
-/// What became of a search so far.
+/// Progress of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Files that were looked at, and their bytes.
+    /// Files examined.
     pub files: u64,
-    /// Of these, read in full for want of an index.
+    /// Number of them read in full because they have no usable index.
     pub without_index: u64,
-    /// Of these, with frames of a link type that the filter text does not fit.
+    /// Number of them with frames of a link type that the filter text does not fit.
     pub left_out: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
-    /// Bytes that were, or will be, read of them.
+    /// Bytes read, or still to be read, of them.
     pub read_bytes: u64,
-    /// Parts that indexes tell of, and those that may hold what is asked for.
+    /// Parts described by indexes.
     pub parts: u64,
-    /// Of these.
+    /// Number of parts that may match.
     pub parts_read: u64,
-    /// Frames that went through the filter.
+    /// Frames examined by the filter.
     pub looked_at: u64,
-    /// Frames found, and their captured bytes.
+    /// Frames found.
     pub frames: u64,
-    /// Bytes of these.
+    /// Captured bytes of the frames found.
     pub bytes: u64,
-    /// Times of the first and the last one.
+    /// Times of the first and the last frame found.
     pub span: Option<(Nanos, Nanos)>,
 }
 
-/// What is worth saying of a file.
+/// A note about a file.
 #[derive(Debug)]
 pub struct Note {
     /// The file.
     pub path: String,
-    /// What about it.
+    /// The note.
     pub what: What,
 }
 
-/// What there is to say.
+/// The types of notes.
 #[derive(Debug)]
 pub enum What {
-    /// It has no index.
+    /// The file has no index.
     NoIndex,
-    /// Its index is not used.
+    /// The index is not used.
     Unused(Unusable),
-    /// It went away before anything of it was read.
+    /// The file disappeared before it was read.
     Gone,
-    /// It ends inside a record, and is being written.
+    /// The file ends inside a record, and is being written.
     CutOff(ReadError),
-    /// So many things that it says beside packets are not kept.
+    /// This many items of the file other than packets are not kept.
     LeftOut(u64),
-    /// So many packets have another time than the file says, which cannot be told.
+    /// This many packets have a different time than in the file, which cannot be represented.
     TimeChanged(u64),
-    /// It cannot be read, or not to its end.
+    /// The file cannot be read, or not to its end.
     Unread(ReadError),
-    /// It cannot be opened.
+    /// The file cannot be opened.
     Unopened(io::Error),
     /// The filter text does not fit frames of a link type that the file has: none of them passes.
     Unfit(LinkType, FilterError),
 }
 
 impl What {
-    /// Whether frames that were asked for may be missing.
+    /// Returns whether matching frames may be missing.
     pub fn is_failure(&self) -> bool {
         matches!(self, What::Unread(_) | What::Unopened(_) | What::Unfit(..))
     }
@@ -88,21 +88,22 @@ pub struct Search {
     span: RangeInclusive<Nanos>,
     plan: Plan,
     sources: Vec<Source>,
-    /// All files that were added.
+    /// Identities of all files added.
     seen: HashSet<Id>,
-    /// Which source is next: by time, then by number.
+    /// The next source: by time, then by number.
     order: BinaryHeap<Reverse<(Nanos, usize)>>,
     filters: Vec<(u16, Result<Filter, FilterError>)>,
-    /// All interfaces of frames that were found.
+    /// Interfaces of the frames found.
     interfaces: Vec<Interface>,
     totals: Totals,
-    /// As many as that.
+    /// Limit on `totals.frames`.
     wanted: u64,
     notes: Vec<Note>,
 }
 
 impl Search {
-    /// For frames that pass a filter text (libpcap is asked whether it is one when frames come) and are of that time.
+    /// Returns a search for frames that pass a filter text (libpcap compiles it when frames are read) and are in the
+    /// time span.
     pub fn new(text: &str, span: RangeInclusive<Nanos>) -> Self {
         Search {
             text: text.to_owned(),
@@ -119,8 +120,8 @@ impl Search {
         }
     }
 
-    /// Adds a file, with its index if it has one: what may be in it is found now. One that was added under another name is not
-    /// searched twice.
+    /// Adds a file, with its index if it has one: its matching parts are determined now. A file already added under
+    /// another name is not searched twice.
     pub fn add(&mut self, path: &str) {
         let Search { span, seen, plan, totals, notes, .. } = self;
         let source = Source::find(path, seen, span, plan, totals, notes);
@@ -135,11 +136,12 @@ impl Search {
         self.sources.push(source);
     }
 
-    /// Puts the next frames that are found into a block, which is empty, `most` of them; false once there are none. What they
-    /// are of is in [`interfaces`](Search::interfaces). Comes back now and then with none, so that its caller can look up.
+    /// Puts the next matching frames into an empty block, at most `most` of them; returns false once there are none
+    /// left. [`interfaces`](Search::interfaces) has their interfaces. May return true with an empty block, so that the
+    /// caller can do other work.
     ///
     /// # Errors
-    /// There is no libpcap; there are more interfaces than a capture has.
+    /// If libpcap is missing, or there are more interfaces than a capture can have.
     pub fn fill(&mut self, block: &mut Block, most: u64) -> Result<bool, FilterError> {
         self.wanted = self.totals.frames.saturating_add(most);
         while let Some(Reverse((_, number))) = self.order.pop() {
@@ -156,27 +158,27 @@ impl Search {
         Ok(!block.is_empty())
     }
 
-    /// The interfaces that frames in blocks point to; grows, never changes otherwise.
+    /// Returns the interfaces that the frames' descs refer to. The list grows, entries never change.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// What became of it so far.
+    /// Returns the progress so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// What there is to say since the last time.
+    /// Returns the notes since the last call.
     pub fn notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Whether frames of one file alone are found: what it says of its interfaces then stays with them.
+    /// Returns whether only one file is searched: then its data about interfaces stays with them.
     fn is_of_one(&self) -> bool {
         self.sources.len() == 1
     }
 
-    /// The number of the filter for a link type.
+    /// Returns the number of the filter for a link type.
     fn filter(&mut self, link: LinkType) -> Result<usize, FilterError> {
         if let Some(number) = self.filters.iter().position(|(of, _)| *of == link.0) {
             return Ok(number);

@@ -1,4 +1,4 @@
-//! A search misses nothing: whatever the frames, the filter, and the index.
+//! A search misses nothing, for any frames, filter, and index.
 
 mod files;
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 const ETHERNET: u16 = 1;
 const LINKS: [u16; 4] = [ETHERNET, 101, 113, 276];
 
-/// An entry about frames of one link type.
+/// Encodes an entry about frames of one link type.
 fn entry(link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
     let mut block = Block::new(8 << 20, frames.len() + 1);
     for (number, frame) in frames.iter().enumerate() {
@@ -31,7 +31,7 @@ fn entry(link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Headers in front of an EtherType, and that.
+/// Returns the headers before an EtherType, and the EtherType.
 fn link_header(link: u16, tags: &[(u16, u16)], ethertype: u16) -> Vec<u8> {
     let mut bytes = match link {
         113 => vec![0; 14],
@@ -47,7 +47,7 @@ fn link_header(link: u16, tags: &[(u16, u16)], ethertype: u16) -> Vec<u8> {
     bytes
 }
 
-/// Few, so that filters meet frames.
+/// Few addresses, so that filters match frames.
 fn address() -> impl Strategy<Value = [u8; 4]> {
     select(vec![[10, 0, 0, 1], [10, 0, 0, 2], [192, 168, 1, 9], [172, 16, 0, 3]])
 }
@@ -56,7 +56,7 @@ fn port() -> impl Strategy<Value = u16> {
     select(vec![53u16, 80, 443, 8000, 8005])
 }
 
-/// Frames of a few hosts, whole or cut, and some that are nonsense.
+/// Frames of a few hosts, whole or truncated, and some malformed.
 fn frame(link: u16) -> impl Strategy<Value = Vec<u8>> {
     let tags = vec((select(vec![0x8100u16, 0x88a8, 0x9100]), select(vec![3u16, 5, 0x2003, 0xe005])), 0..5);
     let protocol = select(vec![6u8, 17, 132, 1, 58, 44]);
@@ -97,7 +97,7 @@ fn frame(link: u16) -> impl Strategy<Value = Vec<u8>> {
                     *place = byte;
                 }
             }
-            // Most are whole.
+            // Most stay whole.
             if cut < bytes.len() && cut % 3 == 0 {
                 bytes.truncate(cut);
             }
@@ -106,7 +106,7 @@ fn frame(link: u16) -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Filter texts, as people write them and worse.
+/// Filter texts, usual and unusual ones.
 fn text() -> impl Strategy<Value = String> {
     let host = address().prop_map(|[a, b, c, d]| format!("{a}.{b}.{c}.{d}"));
     let side = select(vec!["", "src ", "dst "]);
@@ -157,7 +157,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn a_part_with_a_frame_that_passes_is_not_left_out((link, frames) in link_and_frames(4), text in text()) {
+    fn a_part_with_a_matching_frame_is_not_skipped((link, frames) in link_and_frames(4), text in text()) {
         let Ok(filter) = Filter::compile(&text, link) else { return Ok(()) };
         let bytes = entry(link, &frames);
         let entry = Entry::parse(&bytes).expect("as it was written");
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn so_it_is_with_programs_that_nobody_would_write(
+    fn a_part_is_not_skipped_by_random_programs(
         (link, frames) in link_and_frames(3),
         words in vec((0..14usize, 0..30usize, 0..4u8, 0..4u8), 1..12),
         begin in 0..4usize,
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_of_an_index_are_believed(changes in vec((0..400usize, any::<u8>()), 1..6), cut in 0..2000usize) {
+    fn damaged_indexes_are_detected(changes in vec((0..400usize, any::<u8>()), 1..6), cut in 0..2000usize) {
         let mut index = header().to_vec();
         let frames = [vec![8; 60], vec![9; 60]];
         index.extend(entry(ETHERNET, &frames));
@@ -192,13 +192,13 @@ proptest! {
         let file = Arc::new(File::open("/proc/self/exe").unwrap());
         let length = file.metadata().unwrap().len();
         if let Ok(parts) = choose(&index[..], &file, |_| Ok(false)) {
-            // What was changed is found out: nothing is left out.
+            // The change is detected: nothing is skipped.
             prop_assert!(parts.bytes() == length, "{parts:?} of {length}");
         }
     }
 }
 
-/// Instructions over places and values that mean something, in any order; behind some that are usual.
+/// Returns instructions with meaningful positions and values, in any order, after some usual ones.
 fn program(begin: usize, words: &[(usize, usize, u8, u8)]) -> Vec<Insn> {
     const PLACES: [u32; 15] = [0, 2, 6, 9, 12, 14, 16, 18, 20, 22, 23, 26, 30, 38, 54];
     const VALUES: [u32; 15] =
@@ -212,14 +212,14 @@ fn program(begin: usize, words: &[(usize, usize, u8, u8)]) -> Vec<Insn> {
     ];
     let mut insns: Vec<Insn> = match begin {
         0 => Vec::new(),
-        // Their jumps lead to the end.
+        // Their jumps go to the end.
         1 => vec![usual[0], Insn::jump(code::JEQ_K, 0x800, 0, rest + 1)],
         2 => vec![usual[0], Insn::jump(code::JEQ_K, 0x800, 0, rest + 2), Insn::new(code::LD_W_ABS, 26)],
         _ => usual.to_vec(),
     };
     for (number, (kind, value, yes, no)) in words.iter().enumerate() {
         let (place, k) = (PLACES[value % 15], VALUES[value % 15]);
-        // No further than to the last one.
+        // No further than the last one.
         let room = (words.len() - number).min(3) as u8;
         let (yes, no) = (yes % room.max(1), no % room.max(1));
         insns.push(match kind {
@@ -241,9 +241,9 @@ fn program(begin: usize, words: &[(usize, usize, u8, u8)]) -> Vec<Insn> {
     insns
 }
 
-/// What is left out, so that the rest proves something.
+/// Parts are skipped, so that the property above is not trivially true.
 #[test]
-fn parts_without_what_is_asked_for_are_left_out() {
+fn parts_without_matches_are_skipped() {
     let host = |last: u8, port: u16| {
         let mut bytes = link_header(ETHERNET, &[], 0x0800);
         bytes.extend([0x45, 0, 0, 60, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, last]);
@@ -280,7 +280,7 @@ fn parts_without_what_is_asked_for_are_left_out() {
 }
 
 #[test]
-fn what_a_register_gives_to_the_other_is_known_there() {
+fn values_are_tracked_between_registers() {
     let mut frame = link_header(ETHERNET, &[], 0x0800);
     frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     let bytes = entry(ETHERNET, &[frame]);
@@ -301,9 +301,9 @@ fn what_a_register_gives_to_the_other_is_known_there() {
     }
 }
 
-/// A filter for a network needs no more of an address than its first word.
+/// A filter for a network needs only the first word of an address.
 #[test]
-fn an_address_that_was_cut_off_may_be_any() {
+fn a_truncated_address_may_be_any() {
     let mut frame = link_header(ETHERNET, &[], 0x86dd);
     frame.extend([0x60, 0, 0, 0, 0, 20, 6, 64, 0x20, 1, 0x0d, 0xb8, 1, 2, 3]);
     let text = "ip6 net 2001:db8::/32";
@@ -312,7 +312,7 @@ fn an_address_that_was_cut_off_may_be_any() {
     assert!(Plan::new(text).may_pass(&Entry::parse(&bytes).unwrap()).unwrap());
 }
 
-/// Whatever comes, an entry stays small, and knows what it was told.
+/// For any input, an entry stays small, and contains all values added.
 #[test]
 fn random_addresses_do_not_make_entries_grow() {
     let random = |n: u64, salt: u64| ((n * 2 + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
@@ -339,5 +339,5 @@ fn random_addresses_do_not_make_entries_grow() {
         assert!(may(random(n, 0)) && may(random(n, 1)), "frame {n}");
     }
     let wrong = (0..3000).filter(|n| may(random(n + 1_000_000, 7))).count();
-    assert!(wrong < 1500, "{wrong} of 3000 that are not there");
+    assert!(wrong < 1500, "{wrong} false positives of 3000");
 }

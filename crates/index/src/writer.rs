@@ -1,4 +1,4 @@
-//! A capture file that is indexed while it is written.
+//! Capture files that are indexed while they are written.
 
 use crate::ENDING;
 use crate::gather::Gather;
@@ -9,10 +9,10 @@ use linerate_record::{Format, Output, Place, Writer};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
 
-/// Bytes that a record takes beside its frame, about.
+/// Approximate bytes of a record in addition to its frame.
 const RECORD: u64 = 16;
 
-/// Writes the entries of an index, in memory that is used again.
+/// Writes the entries of an index, in memory that is reused.
 pub(crate) struct Entries<W> {
     out: W,
     entry: Vec<u8>,
@@ -20,12 +20,12 @@ pub(crate) struct Entries<W> {
 }
 
 impl<W: Write> Entries<W> {
-    /// An index that nothing is written of yet.
+    /// Returns a writer for an empty index.
     pub(crate) fn new(out: W) -> Self {
         Entries { out, entry: Vec::new(), is_begun: false }
     }
 
-    /// Writes what an index begins with, unless that was done.
+    /// Writes the header of the index, unless already written.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.out.write_all(&header())?;
@@ -33,12 +33,12 @@ impl<W: Write> Entries<W> {
         Ok(())
     }
 
-    /// What it writes to.
+    /// Returns the output.
     pub(crate) fn into_inner(self) -> W {
         self.out
     }
 
-    /// Appends an entry in one piece.
+    /// Appends an entry with one write.
     pub(crate) fn push(
         &mut self,
         part: Range<u64>,
@@ -53,17 +53,17 @@ impl<W: Write> Entries<W> {
     }
 }
 
-/// A [`Writer`] with an index beside its file, `FILE.idx`: an entry for each MiB, appended when that was handed to
-/// the file. Where the file holds blocks back, and after a power cut, the index may be ahead of it: whoever reads it stops at
-/// the first entry beyond the end. It opens a new index where the writer begins a new file. Where the index cannot be
-/// written the file goes on without, and [`finish`](Sink::finish) says so.
+/// A [`Writer`] with an index next to its file, `FILE.idx`: an entry for each MiB, appended after that MiB was passed
+/// to the file. If the file buffers blocks, and after a power cut, the index may be ahead of it: readers stop at the
+/// first entry beyond the end. A new index is opened when the writer starts a new file. If the index cannot be written
+/// the capture continues without it, and [`finish`](Sink::finish) reports that.
 pub struct Indexed {
     writer: Writer,
     keeping: Option<Entries<Box<dyn Write + Send>>>,
-    /// What the index is called, for people.
+    /// Name of the index, for messages.
     name: String,
     gather: Gather,
-    /// Where the part under way begins.
+    /// Start of the current part.
     start: Place,
     mark: Option<[u8; 8]>,
     bytes: u64,
@@ -72,23 +72,23 @@ pub struct Indexed {
 }
 
 impl Indexed {
-    /// Begins an index beside what `writer` writes.
+    /// Starts an index next to the file of `writer`.
     ///
     /// # Errors
-    /// It is no regular file; the index cannot be created.
+    /// If the file is not a regular file, or the index cannot be created.
     pub fn new(writer: Writer) -> Result<Self, SinkError> {
         let indexed = Indexed::of(writer, Indexed::open)?;
         match indexed.failure {
-            Some(_) => Err(indexed.error("nothing was written")),
+            Some(_) => Err(indexed.error("no packets were written")),
             None => Ok(indexed),
         }
     }
 
-    /// Begins an index in `output`, which is called `name`, beside what `writer` writes. Whoever made both sees to it that they
-    /// stay together. Where the index cannot be begun the file goes on without, and [`finish`](Sink::finish) says so.
+    /// Starts an index in `output`, which is called `name`, for the file of `writer`. The caller keeps both together.
+    /// If the index cannot be started the capture continues without it, and [`finish`](Sink::finish) reports that.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// If the file cannot be written.
     pub fn with(writer: Writer, name: String, output: io::Result<Output>) -> Result<Self, SinkError> {
         Indexed::of(writer, |indexed| {
             indexed.name = name;
@@ -115,7 +115,7 @@ impl Indexed {
         Ok(indexed)
     }
 
-    /// Begins an index for the file that is written now.
+    /// Starts an index for the current file.
     fn open(&mut self) {
         let opened = match self.writer.beside(ENDING) {
             Ok(Some((file, name))) => {
@@ -152,23 +152,21 @@ impl Indexed {
         let (kind, code) = self.failure.unwrap_or((ErrorKind::Other, None));
         let reason = code.map_or_else(|| kind.into(), io::Error::from_raw_os_error);
         let advice = match kind {
-            ErrorKind::Unsupported => {
-                "an index lies beside a regular file: leave --index out, or write to a file".into()
-            }
-            _ => format!("{frames}; linerate find --make-index makes the index later"),
+            ErrorKind::Unsupported => "an index needs a regular file; omit --index, or write to a file".into(),
+            _ => format!("{frames}; make the index later with linerate find --make-index"),
         };
         SinkError { target: self.name.clone(), reason, advice }
     }
 
-    /// Takes up frames that were written from `before` on.
+    /// Adds frames that were written from `before` on.
     fn take(&mut self, view: View<'_>, before: Place) -> Result<(), SinkError> {
         let after = self.writer.place();
         if after.file != self.start.file {
-            // Nobody knows which of these frames went where: both files are read in full there.
+            // It is unknown which frames are in which file: both are read in full there.
             self.open();
             return Ok(());
         }
-        // An old index goes with the file that it was of.
+        // An old index is overwritten only now, together with its file.
         if let Some(Err(error)) = self.keeping.as_mut().map(Entries::begin) {
             self.fail(&error);
         }
@@ -183,7 +181,7 @@ impl Indexed {
         if self.bytes >= PART_BYTES { self.end_part() } else { Ok(()) }
     }
 
-    /// Writes the entry of the part under way.
+    /// Writes the entry of the current part.
     fn end_part(&mut self) -> Result<(), SinkError> {
         if self.gather.frames == 0 {
             return Ok(());
@@ -237,7 +235,7 @@ impl Sink for Indexed {
             self.push(LAST);
         }
         match self.failure {
-            Some(_) => Err(self.error("the capture file is complete, its index is not")),
+            Some(_) => Err(self.error("the capture file is complete, but not its index")),
             None => Ok(()),
         }
     }
@@ -251,7 +249,7 @@ impl Sink for Indexed {
     }
 }
 
-/// The 8 bytes that a file has where the time of its next record lies, if the first of these frames is in it.
+/// Returns the 8 bytes of the file at the position of the next record's time, if that is the first of these frames.
 fn mark(format: Format, view: View<'_>) -> Option<[u8; 8]> {
     let burst: Burst<'_> = view.burst();
     let time = burst.descs().first()?.time;

@@ -1,4 +1,4 @@
-//! An interface's address with the length of its network prefix.
+//! Interface addresses with prefix length.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,32 +17,32 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// An address that an interface can have: not unspecified, multicast or broadcast; `prefix` is
-    /// 1 to 32 bits for IPv4, 1 to 128 for IPv6.
+    /// Returns an address valid for an interface: not unspecified, multicast or broadcast; `prefix` is 1 to 32 bits
+    /// for IPv4, 1 to 128 for IPv6.
     pub fn new(address: IpAddr, prefix: u8) -> Result<Self, PlanError> {
         let longest = if address.is_ipv4() { 32 } else { 128 };
         let refuse = |problem: String| PlanError::Value { place: "address".into(), problem };
         if !(1..=longest).contains(&prefix) {
-            return Err(refuse(format!("/{prefix} of {address}: the prefix length is 1 to {longest}")));
+            return Err(refuse(format!("/{prefix} of {address}: invalid prefix length; expected 1 to {longest}")));
         }
         let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
         if address.is_unspecified() || address.is_multicast() || broadcast {
-            return Err(refuse(format!("{address} cannot be the address of one interface")));
+            return Err(refuse(format!("{address}: not a unicast interface address")));
         }
         Ok(Self { address, prefix })
     }
 
-    /// The address alone.
+    /// Returns the address without the prefix length.
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The prefix length in bits.
+    /// Returns the prefix length in bits.
     pub fn prefix(&self) -> u8 {
         self.prefix
     }
 
-    /// Is it an IPv6 address?
+    /// Returns whether it is an IPv6 address.
     pub fn is_ipv6(&self) -> bool {
         self.address.is_ipv6()
     }
@@ -64,7 +64,7 @@ impl FromStr for Cidr {
         });
         let (address, prefix) = parts.ok_or_else(|| PlanError::Value {
             place: "address".into(),
-            problem: format!("{text:?} is not ADDRESS/PREFIX, as in 10.0.0.1/24 or fd00::1/64"),
+            problem: format!("invalid address {text:?}; expected ADDRESS/PREFIX, such as 10.0.0.1/24 or fd00::1/64"),
         })?;
         Self::new(address, prefix)
     }

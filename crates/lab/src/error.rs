@@ -1,95 +1,95 @@
-//! What can go wrong, and what to do about it.
+//! Errors, with their remedies.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// A plan that cannot be read or made.
+/// A plan that cannot be read or built.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The TOML text does not say a plan; the message names the line, the field and what is legal.
+    /// The TOML text is not a plan; the message has the line, the field and valid values.
     #[error("{0}")]
     Toml(String),
-    /// A link given as text is not one.
+    /// A link given as text is invalid.
     #[error(
-        "link {text:?}: {problem}; a link is HOST:INTERFACE[=ADDRESS/PREFIX[+...]],HOST:INTERFACE[=...][,queues=N][,mtu=N][,offloads=on|off]"
+        "link {text:?}: {problem}; expected HOST:INTERFACE[=ADDRESS/PREFIX[+...]],HOST:INTERFACE[=...][,queues=N][,mtu=N][,offloads=on|off]"
     )]
     Link {
-        /// The text as given.
+        /// Text as given.
         text: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// A value is outside its limits, or contradicts another.
+    /// A value is out of range, or contradicts another.
     #[error("{place}: {problem}")]
     Value {
-        /// The field, as in `links[2].ends[0].interface`.
+        /// Field, as in `links[2].ends[0].interface`.
         place: String,
-        /// What is wrong, and what is legal.
+        /// Description of the problem, with valid values.
         problem: String,
     },
 }
 
-/// A lab that could not be made, found or taken down.
+/// A lab that could not be created, found or removed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The plan itself is wrong.
+    /// The plan is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Namespaces can only be made by root.
-    #[error("labs are made of network namespaces, which need root: run it with sudo")]
+    /// Only root can create namespaces.
+    #[error("labs need root, for network namespaces; run with sudo")]
     NotRoot,
-    /// A program of the system is needed and is not installed.
-    #[error("{program} is not installed: on Debian and Ubuntu, `apt-get install {package}`")]
+    /// A required program of the system is not installed.
+    #[error("{program}: not installed; on Debian and Ubuntu run `apt-get install {package}`")]
     ProgramMissing {
-        /// The program's name.
+        /// Program name.
         program: &'static str,
-        /// The Debian package that holds it.
+        /// Debian package that contains it.
         package: &'static str,
     },
     /// `ip` or `ethtool` failed.
     #[error("{doing}: `{command}` failed: {message}")]
     Command {
-        /// What was being done, and to which lab or namespace.
+        /// Attempted action, with the lab or namespace.
         doing: String,
-        /// The command.
+        /// Command line.
         command: String,
-        /// What it said on standard error.
+        /// Its standard error.
         message: String,
     },
-    /// A namespace of that name exists and this lab did not make it.
-    #[error("the namespace {namespace} exists and {holder}: choose another lab name, or remove it with {remedy}")]
+    /// A namespace of that name exists that this lab did not create.
+    #[error("namespace {namespace} exists and {holder}; use another lab name, or remove it with {remedy}")]
     ForeignNamespace {
         /// Its name.
         namespace: String,
-        /// Who has it.
+        /// Owner, as a clause.
         holder: String,
-        /// The command that removes it.
+        /// Command that removes it.
         remedy: String,
     },
-    /// A lab of that name is up, with another plan.
-    #[error("lab {name} exists with another plan: run `linerate lab down {name}` first")]
+    /// A lab of that name exists, with another plan.
+    #[error("lab {name} exists with another plan; run `linerate lab down --name {name}` first")]
     DifferentPlan {
-        /// The lab.
+        /// Lab name.
         name: String,
     },
-    /// No lab has that name.
-    #[error("there is no lab {name:?}: `linerate lab list` shows those there are")]
+    /// The lab does not exist.
+    #[error("{name:?}: no such lab; `linerate lab list` lists all labs")]
     NoSuchLab {
-        /// The name that was asked for.
+        /// Requested name.
         name: String,
     },
     /// The lab has no host of that name.
-    #[error("lab {lab} has no host {host:?}; its hosts are {hosts}")]
+    #[error("lab {lab}: no such host {host:?}; expected one of {hosts}")]
     NoSuchHost {
-        /// The lab.
+        /// Lab name.
         lab: String,
-        /// The name that was asked for.
+        /// Requested name.
         host: String,
-        /// The hosts there are.
+        /// Existing hosts.
         hosts: String,
     },
     /// A namespace could not be entered.
@@ -97,49 +97,49 @@ pub enum LabError {
     Enter {
         /// Its name.
         namespace: String,
-        /// The system's reason.
+        /// Cause.
         source: io::Error,
     },
     /// An interface did not come up in time.
     #[error("{namespace}: {interfaces} did not come up within {seconds} s")]
     NotUp {
-        /// The namespace.
+        /// Namespace.
         namespace: String,
-        /// The interfaces that are not up.
+        /// Interfaces that are not up.
         interfaces: String,
-        /// How long was waited.
+        /// Timeout in seconds.
         seconds: u64,
     },
     /// A file or directory could not be used.
     #[error("cannot {doing} {}: {source}", path.display())]
     File {
-        /// What was being done.
+        /// Attempted action.
         doing: &'static str,
-        /// The file.
+        /// Path.
         path: PathBuf,
-        /// The system's reason.
+        /// Cause.
         source: io::Error,
     },
-    /// A state file or its directory is not what this program wrote.
+    /// A state file or its directory was not written by this program.
     #[error("{}: {problem}", path.display())]
     State {
-        /// The file.
+        /// Path.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// Description of the problem, with remedy.
         problem: String,
     },
-    /// Another process is making or removing labs and does not finish.
-    #[error("another process has been making or removing labs for {seconds} s (it holds {}): wait, or end it", path.display())]
+    /// Another process has held the lock for too long.
+    #[error("locked by another process for {seconds} s (lock file {}); wait, or stop that process", path.display())]
     Busy {
-        /// The lock file.
+        /// Lock file.
         path: PathBuf,
-        /// How long was waited.
+        /// Timeout in seconds.
         seconds: u64,
     },
 }
 
 impl LabError {
-    /// For `map_err` after a file operation.
+    /// Returns a function for `map_err` after a file operation.
     pub(crate) fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> LabError {
         let path = path.into();
         move |source| LabError::File { doing, path, source }

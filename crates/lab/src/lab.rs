@@ -1,4 +1,4 @@
-//! The verbs: up, open, exec, down, list.
+//! Operations on labs: up, open, exec, down, list.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use crate::program;
 use crate::state::{State, Store};
 use crate::temporary;
 
-/// A lab that is up. Dropping it changes nothing: see [`crate::TemporaryLab`] for one that goes.
+/// A lab that is up. Dropping it changes nothing: see [`crate::TemporaryLab`] for one that is removed on drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lab {
     plan: Plan,
@@ -20,69 +20,69 @@ pub struct Lab {
     outcome: Outcome,
 }
 
-/// What [`Lab::up`] or [`Lab::open`] had to do.
+/// Action taken by [`Lab::up`] or [`Lab::open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// There was none, it was made.
+    /// The lab did not exist and was created.
     Made,
-    /// It was there as planned, nothing was changed.
+    /// The lab existed as planned.
     Unchanged,
-    /// Interfaces were down or lacked addresses, which was mended; nothing was taken away.
+    /// Interfaces that were down or lacked addresses were repaired; nothing was removed.
     Mended,
-    /// A part was missing; what was left was taken down and all of it made anew.
+    /// A part was missing; the rest was removed and the lab created again.
     Remade,
 }
 
-/// What [`Lab::down`] did.
+/// Result of [`Lab::down`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Down {
-    /// The lab.
+    /// Lab name.
     pub name: String,
-    /// Namespaces in which processes still run. Their names and links are gone; the namespaces
-    /// themselves go when these processes end.
+    /// Namespaces in which processes still run. Their names and links are removed; the namespaces themselves are
+    /// removed when these processes end.
     pub occupied: Vec<Occupied>,
 }
 
 /// A namespace that outlives its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupied {
-    /// The name it had.
+    /// Former name.
     pub namespace: String,
-    /// The processes that have a thread in it.
+    /// Processes that have a thread in it.
     pub processes: BTreeSet<u32>,
 }
 
-/// One line of [`list`].
+/// An entry of [`list`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// The lab's name.
+    /// Lab name.
     pub name: String,
-    /// How many hosts it has.
+    /// Number of hosts.
     pub hosts: usize,
-    /// How many links it has.
+    /// Number of links.
     pub links: usize,
-    /// Was it made to the end, and are all its namespaces there?
+    /// True if it was created completely, and all its namespaces exist.
     pub alive: bool,
-    /// Does it go when its creator has ended?
+    /// True if it is removed after its creator has ended.
     pub temporary: bool,
-    /// Does the process that made it still run?
+    /// True if the process that created it is still running.
     pub creator_alive: bool,
-    /// Why its state cannot be read; the other fields are then empty.
+    /// Reason why its state cannot be read; the other fields are empty in that case.
     pub problem: Option<String>,
 }
 
 impl Lab {
-    /// Makes the lab, or mends it; [`Lab::outcome`] tells which. Needs root and `ip`.
+    /// Creates the lab, or repairs it, see [`Lab::outcome`]. Needs root and `ip`.
     ///
-    /// A lab of that name with another plan is an error, as is a namespace that it would need and did not
-    /// make. If a step fails, what was made by then is removed.
+    /// Fails if a lab of that name exists with another plan, or a required namespace exists that it did not create. If
+    /// a step fails, what was created before is removed.
     pub fn up(plan: &Plan) -> Result<Self, LabError> {
         Self::raise(plan, false)
     }
 
-    /// Finds a lab that is up.
+    /// Opens a lab that is up.
     pub fn open(name: &str) -> Result<Self, LabError> {
         let missing = || LabError::NoSuchLab { name: name.to_owned() };
         let state = State::load(name)?.filter(|state| state.complete).ok_or_else(missing)?;
@@ -92,9 +92,9 @@ impl Lab {
         Ok(Self::of(&state.plan, Outcome::Unchanged))
     }
 
-    /// Takes a lab down, whatever a crash has left of it. Needs root and `ip`.
+    /// Removes a lab, even if it is incomplete after a crash. Needs root and `ip`.
     ///
-    /// Removes only namespaces that the lab made. Processes in them are not ended, they are told.
+    /// Removes only namespaces that the lab created. Processes in them are not ended but reported.
     pub fn down(name: &str) -> Result<Down, LabError> {
         require_root()?;
         let store = Store::lock()?;
@@ -102,22 +102,22 @@ impl Lab {
         Down::of(&store, &state)
     }
 
-    /// What it was made from.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The lab's name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.plan.name
     }
 
-    /// What had to be done to have it.
+    /// Returns the action taken to create or open it.
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// The namespace of a host.
+    /// Returns the namespace of a host.
     pub fn host(&self, host: &str) -> Result<&str, LabError> {
         let at = self.plan.hosts.iter().position(|h| h.name == host);
         at.and_then(|at| self.namespaces.get(at)).map(String::as_str).ok_or_else(|| {
@@ -126,8 +126,8 @@ impl Lab {
         })
     }
 
-    /// A command that runs `program` in a host: `ip netns exec NAMESPACE PROGRAM`, which gives it that
-    /// host's `/sys` too. Add arguments and start it.
+    /// Returns a command that runs `program` in a host: `ip netns exec NAMESPACE PROGRAM`, which also gives it that
+    /// host's `/sys`. Add arguments and start it.
     pub fn exec(&self, host: &str, program: impl AsRef<OsStr>) -> Result<Command, LabError> {
         let namespace = self.host(host)?;
         let mut command = Command::new(program::find_ip()?);
@@ -141,7 +141,7 @@ impl Lab {
         program::find_ip()?;
         let store = Store::lock()?;
         if temporary {
-            // What cannot be removed is no reason not to make another; `list` and `sweep` tell of it.
+            // Failing to remove an old lab must not prevent a new one; `list` and `sweep` report it.
             let _ = temporary::sweep_locked(&store);
         }
         let build = || make::build(&store, State::intent(plan, temporary));
@@ -169,7 +169,7 @@ impl Lab {
 }
 
 impl Down {
-    /// Takes the lab of `state` down.
+    /// Removes the lab of `state`.
     pub(crate) fn of(store: &Store, state: &State) -> Result<Self, LabError> {
         let occupied = make::take_down(store, state)?.into_iter();
         let occupied = occupied.map(|(namespace, processes)| Occupied { namespace, processes }).collect();
@@ -177,12 +177,12 @@ impl Down {
     }
 }
 
-/// All labs that have a state, whole or not, in alphabetic order.
+/// Lists all labs that have a state, complete or not, in alphabetic order.
 pub fn list() -> Result<Vec<Summary>, LabError> {
     let mut labs = Vec::new();
     for name in State::names()? {
         let summary = match State::load(&name) {
-            // Taken down while we looked.
+            // Removed in the meantime.
             Ok(None) => continue,
             Ok(Some(state)) => summary_of(name, &state),
             Err(e) => Summary { problem: Some(e.to_string()), ..Summary::unknown(name) },

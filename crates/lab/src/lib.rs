@@ -1,8 +1,8 @@
 //! Test hosts on one machine: network namespaces joined by veth pairs.
 //!
-//! A [`Plan`] says which hosts there are and which links join them; [`Lab::up`] makes it so, and
-//! [`Lab::down`] takes it away. The hosts of lab `demo` are the namespaces `demo-left`, `demo-right`
-//! ..., made by `ip netns add`, so everything that knows namespaces can use them.
+//! A [`Plan`] has the hosts and the links between them; [`Lab::up`] creates them, and [`Lab::down`] removes them. The
+//! hosts of lab `demo` are the namespaces `demo-left`, `demo-right` ..., created by `ip netns add`, so every tool for
+//! namespaces works with them.
 //!
 //! ```no_run
 //! use linerate_lab::{Lab, Plan};
@@ -14,17 +14,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a lab keeps:
-//! - **Silence.** An interface has the addresses that were asked for and no other; without one, the
-//!   kernel sends nothing on it (no IPv6, no ARP, no multicast), so that "sent = captured" can hold.
-//! - **Only its own.** Every namespace is recorded with its identity (device and inode) before and
-//!   after it is made. What is not recorded, or is another namespace under the same name, is not touched.
-//! - **No remains.** A crash at any instant leaves a state from which [`Lab::down`] cleans up;
-//!   a [`TemporaryLab`] whose process died is removed by the next one ([`sweep`]).
+//! Guarantees:
+//! - **Silence.** An interface has only the requested addresses; without one, the kernel sends nothing on it (no IPv6,
+//!   ARP or multicast), so that "sent = captured" can hold.
+//! - **Isolation.** The identity of every namespace (device and inode) is recorded before and after its creation.
+//!   Namespaces that are not recorded, or were replaced under the same name, are not touched.
+//! - **No leftovers.** After a crash at any time [`Lab::down`] can clean up; a [`TemporaryLab`] whose process died is
+//!   removed by the next one ([`sweep`]).
 //!
-//! The modules, outside in: [`plan`] (what is wanted; text in [`text`]), [`lab`] and [`temporary`]
-//! (the verbs), `make` (the steps), `state` (what was made), `namespace`, `program` and `process`
-//! (the kernel, `ip`, and who made it).
+//! Modules, outside in: [`plan`] (requested configuration; text in [`text`]), [`lab`] and [`temporary`] (operations),
+//! `make` (steps), `state` (what was created), `namespace`, `program` and `process` (the kernel, `ip`, and the
+//! creator).
 #![forbid(unsafe_code)]
 
 pub mod address;

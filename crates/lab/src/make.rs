@@ -1,4 +1,4 @@
-//! The steps: namespaces, silence, links, interfaces, and taking them away again.
+//! Steps: namespaces, silence, links, interfaces, and their removal.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,30 +8,30 @@ use std::time::{Duration, Instant};
 
 use crate::address::Cidr;
 use crate::error::LabError;
-use crate::namespace::{Identity, Presence, inhabitants, presence, within};
+use crate::namespace::{Identity, Presence, presence, processes_in, within};
 use crate::plan::{End, Link, Plan};
 use crate::program::{self, Shown};
 use crate::state::{State, Store};
 
-/// How long the interfaces may take to come up.
+/// Timeout for interfaces to come up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the multicast reports of a new IPv6 address take with the intervals of [`QUIET`]: two of up to
-/// three kernel ticks each, so 60 ms at 100 Hz.
+/// Duration of the multicast reports of a new IPv6 address with the intervals of [`QUIET`]: two of up to three kernel
+/// ticks each, so 60 ms at 100 Hz.
 const REPORTS: Duration = Duration::from_millis(100);
 
-/// The interface group of all that a lab makes, by which it is deleted whatever it was renamed to.
+/// Interface group of all interfaces of labs, by which they are deleted even if renamed.
 const GROUP: u32 = 0x6c72;
 
-/// The first interface index of a lab; 1 is the loopback.
+/// First interface index of a lab; 1 is the loopback.
 const FIRST_INDEX: usize = 2;
 
-/// Where the sysctls of IPv6 interfaces are.
+/// Directory of the sysctls of IPv6 interfaces.
 const IPV6: &str = "/proc/sys/net/ipv6/conf";
 
-/// What keeps IPv6 silent on interfaces that are made from now on (networking/ip-sysctl): no router
-/// solicitation or advertisement, no duplicate address detection, no link-local address. The report
-/// interval makes the multicast reports that an address brings with it (RFC 3810) come at once.
+/// Settings that keep IPv6 silent on interfaces created later (networking/ip-sysctl): no router solicitation or
+/// advertisement, no duplicate address detection, no link-local address. The report interval makes the kernel send the
+/// multicast reports of a new address (RFC 3810) at once.
 const QUIET: [(&str, &str); 8] = [
     ("accept_ra", "0"),
     ("autoconf", "0"),
@@ -43,31 +43,30 @@ const QUIET: [(&str, &str); 8] = [
     ("mldv2_unsolicited_report_interval", "1"),
 ];
 
-/// How a lab that has a state looks.
+/// Condition of an existing lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Condition {
-    /// As it was made.
     Sound,
-    /// All is there, but an interface is down or lacks an address.
+    /// Complete, but an interface is down or lacks an address.
     Unsettled,
-    /// A namespace or an interface is missing.
+    /// A namespace or interface is missing.
     Broken,
 }
 
-/// Makes the lab of `state`, whose intent is written first. What was made is removed if a step fails.
+/// Creates the lab of `state`, which is saved first. Removes what was created if a step fails.
 pub(crate) fn build(store: &Store, mut state: State) -> Result<(), LabError> {
     refuse_foreign(&state.plan)?;
     store.save(&state)?;
     let built = build_steps(store, &mut state);
     if built.is_err() {
-        // Only what is known to be ours: a namespace without identity may be what made the step fail.
-        // The first error is the one to tell, and the state remains if this fails too.
+        // Only namespaces known to be ours: one without identity may be the cause of the failure. The first error is
+        // reported, and the state remains if this fails too.
         let _ = clear(store, &state, |recorded, _| recorded.is_some());
     }
     built
 }
 
-/// Looks how much of a lab is there.
+/// Determines the condition of a lab.
 pub(crate) fn inspect(state: &State) -> Result<Condition, LabError> {
     if !state.complete || !all_present(state)? {
         return Ok(Condition::Broken);
@@ -86,7 +85,7 @@ pub(crate) fn inspect(state: &State) -> Result<Condition, LabError> {
     Ok(condition)
 }
 
-/// Does every namespace of the lab exist, and is it the one that was made?
+/// Returns whether every namespace of the lab exists, and is the one that was created.
 pub(crate) fn all_present(state: &State) -> Result<bool, LabError> {
     for (namespace, recorded) in state.namespaces() {
         if recorded.is_none() || recorded != identity(presence(&namespace)?) {
@@ -96,8 +95,8 @@ pub(crate) fn all_present(state: &State) -> Result<bool, LabError> {
     Ok(true)
 }
 
-/// Sets all interfaces up with their addresses; doing it again changes nothing. Waits until frames
-/// pass and the kernel has nothing more to say.
+/// Sets all interfaces up with their addresses; idempotent. Waits until frames pass and the kernel sends no more on
+/// its own.
 pub(crate) fn settle(store: &Store, plan: &Plan) -> Result<(), LabError> {
     let done: Vec<Result<(), LabError>> = thread::scope(|scope| {
         let started: Vec<_> = plan
@@ -115,16 +114,16 @@ pub(crate) fn settle(store: &Store, plan: &Plan) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Removes what was made for `state`, and the state. Tells which namespaces processes still live in.
+/// Removes what was created for `state`, and the state. Returns the namespaces in which processes still run.
 ///
-/// A namespace whose identity was never recorded is removed if it is there: it was meant to be made.
+/// A namespace whose identity was never recorded is removed if it exists: its creation was planned.
 pub(crate) fn take_down(store: &Store, state: &State) -> Result<Vec<(String, BTreeSet<u32>)>, LabError> {
     clear(store, state, |recorded, found| recorded.is_none() || recorded == found)
 }
 
 fn build_steps(store: &Store, state: &mut State) -> Result<(), LabError> {
     let plan = state.plan.clone();
-    let doing = format!("making lab {}", plan.name);
+    let doing = format!("creating lab {}", plan.name);
     for (h, host) in plan.hosts.iter().enumerate() {
         let namespace = plan.namespace(&host.name);
         program::ip(store, &doing, &["netns", "add", &namespace])?;
@@ -143,29 +142,29 @@ fn build_steps(store: &Store, state: &mut State) -> Result<(), LabError> {
     store.save(state)
 }
 
-/// Nobody else may have a namespace of these names, nor be about to.
+/// Checks that namespaces of these names neither exist nor are planned by another lab.
 fn refuse_foreign(plan: &Plan) -> Result<(), LabError> {
     let foreign = |namespace: &str, holder: String, remedy: String| {
         Err(LabError::ForeignNamespace { namespace: namespace.to_owned(), holder, remedy })
     };
     let wanted: Vec<String> = plan.hosts.iter().map(|host| plan.namespace(&host.name)).collect();
     for name in State::names()?.iter().filter(|&name| *name != plan.name) {
-        // A state that cannot be read claims nothing that is not there to be seen below.
+        // An unreadable state reserves no names; existing namespaces are checked below.
         let Ok(Some(other)) = State::load(name) else { continue };
         if let Some((namespace, _)) = other.namespaces().find(|(namespace, _)| wanted.contains(namespace)) {
-            return foreign(&namespace, format!("belongs to lab {name}"), format!("`linerate lab down {name}`"));
+            return foreign(&namespace, format!("belongs to lab {name}"), format!("`linerate lab down --name {name}`"));
         }
     }
     for namespace in &wanted {
         if presence(namespace)? != Presence::Absent {
-            let holder = format!("was not made by lab {}", plan.name);
+            let holder = format!("was not created by lab {}", plan.name);
             return foreign(namespace, holder, format!("`ip netns delete {namespace}`"));
         }
     }
     Ok(())
 }
 
-/// Keeps the kernel's IPv6 quiet on every interface of the namespace, present and future.
+/// Keeps IPv6 silent on every interface of the namespace, present and future.
 fn silence() -> Result<(), LabError> {
     if !Path::new(IPV6).exists() {
         return Ok(());
@@ -180,13 +179,13 @@ fn sysctl(interface: &str, key: &str, value: &str) -> Result<(), LabError> {
     fs::write(&path, value).map_err(LabError::file("write", path))
 }
 
-/// Returns the command that makes a veth pair, to be run in the namespace of its first end.
+/// Returns the command that creates a veth pair, to be run in the namespace of its first end.
 ///
-/// Kernels before 6.15 look an index up in the caller's namespace (`__rtnl_newlink`, net/core/rtnetlink.c), where the
+/// Kernels before 6.15 look up an index in the caller's namespace (`__rtnl_newlink`, net/core/rtnetlink.c), where the
 /// host's own interfaces have these numbers.
 ///
-/// Every end of the lab has its own index: where both ends have the same one, the kernel takes the pair for
-/// a single device and reports the carrier up to a second late (`linkwatch_urgent_event`, net/core).
+/// Every end of the lab has its own index: if both ends have the same one, the kernel treats the pair as a single
+/// device and reports the carrier up to a second late (`linkwatch_urgent_event`, net/core).
 fn add_link(plan: &Plan, number: usize, link: &Link) -> String {
     let (queues, mtu) = (link.queues, link.mtu);
     let end = |e: usize| {
@@ -197,7 +196,7 @@ fn add_link(plan: &Plan, number: usize, link: &Link) -> String {
     format!("link add {} type veth peer {} netns {peer}", end(0), end(1))
 }
 
-/// Sets up the interfaces of one host, from inside its namespace.
+/// Configures the interfaces of one host, from inside its namespace.
 fn settle_host(store: &Store, plan: &Plan, host: &str) -> Result<(), LabError> {
     let doing = format!("setting up host {host} of lab {}", plan.name);
     let own = || plan.ends().filter(|(_, _, end)| end.host == host);
@@ -213,7 +212,7 @@ fn settle_host(store: &Store, plan: &Plan, host: &str) -> Result<(), LabError> {
     let mut commands = vec!["link set dev lo up".to_owned()];
     for (_, _, end) in own() {
         let interface = &end.interface;
-        // Without ARP there is no IPv6 neighbour discovery either, so an address of any family needs it.
+        // Without ARP IPv6 neighbour discovery is off too, so addresses of either family need it.
         let arp = if end.addresses.is_empty() { "off" } else { "on" };
         commands.push(format!("link set dev {interface} arp {arp} multicast off up"));
         for cidr in &end.addresses {
@@ -242,7 +241,7 @@ fn wait_until_up(plan: &Plan, host: &str) -> Result<(), LabError> {
     }
 }
 
-/// Is the interface up, with the addresses of this end?
+/// Returns whether the interface is up, with the addresses of this end.
 fn is_settled(end: &End, shown: &Shown) -> bool {
     let has = |cidr: &Cidr| {
         let same = |text: &str| text.parse().ok() == Some(cidr.address());
@@ -251,13 +250,13 @@ fn is_settled(end: &End, shown: &Shown) -> bool {
     shown.flags.iter().any(|flag| flag == "UP") && end.addresses.iter().all(has)
 }
 
-/// Removes the namespaces for which `ours(recorded identity, identity found)` holds, then the state.
+/// Removes the namespaces for which `ours(recorded identity, identity found)` is true, then the state.
 fn clear(
     store: &Store,
     state: &State,
     ours: impl Fn(Option<Identity>, Option<Identity>) -> bool,
 ) -> Result<Vec<(String, BTreeSet<u32>)>, LabError> {
-    let doing = format!("taking down lab {}", state.plan.name);
+    let doing = format!("removing lab {}", state.plan.name);
     let (mut doomed, mut leftovers) = (Vec::new(), Vec::new());
     for (namespace, recorded) in state.namespaces() {
         match presence(&namespace)? {
@@ -270,22 +269,22 @@ fn clear(
         delete_links(store, &doing, namespace)?;
     }
     let identities: Vec<Identity> = doomed.iter().map(|(_, identity)| *identity).collect();
-    let inhabitants = inhabitants(&identities);
+    let processes = processes_in(&identities);
     for namespace in doomed.iter().map(|(namespace, _)| namespace).chain(&leftovers) {
         program::ip(store, &doing, &["netns", "delete", namespace])?;
     }
     store.remove(&state.plan.name)?;
     let names = doomed.into_iter().map(|(namespace, _)| namespace);
-    Ok(names.zip(inhabitants).filter(|(_, pids)| !pids.is_empty()).collect())
+    Ok(names.zip(processes).filter(|(_, pids)| !pids.is_empty()).collect())
 }
 
-/// Deletes the lab's interfaces in one namespace, and with each its other end.
+/// Deletes the lab's interfaces in one namespace, and thereby their peers.
 ///
-/// Not left to the end of the namespace: a process that still lives there would keep the links.
+/// Deleting the namespace is not sufficient: a process that still runs in it would keep the links.
 fn delete_links(store: &Store, doing: &str, namespace: &str) -> Result<(), LabError> {
     let group = GROUP.to_string();
     match program::ip(store, doing, &["-n", namespace, "link", "delete", "group", &group]) {
-        // ENODEV: no interface of the group is left, for the other ends went before.
+        // ENODEV: no interface of the group is left, since their peers were deleted before.
         Err(LabError::Command { message, .. }) if message.contains("No such device") => Ok(()),
         other => other,
     }
@@ -302,7 +301,7 @@ fn identity(presence: Presence) -> Option<Identity> {
 mod tests {
     use super::*;
 
-    /// An index is looked up in the namespace of the caller before Linux 6.15, where it may be taken.
+    /// Before Linux 6.15 an index is looked up in the namespace of the caller, where it may be used.
     #[test]
     fn a_link_is_made_from_inside_its_first_namespace() {
         let plan = Plan::from_toml(

@@ -1,25 +1,25 @@
-//! Which names are legal. They become file names, sysctl paths and words of `ip -batch`, so the rules
-//! are narrower than the kernel's and everything that enters (flags, TOML, state files) passes here.
+//! Validates names. They become file names, sysctl paths and words of `ip -batch`, so the rules are narrower than the
+//! kernel's, and all input (options, TOML, state files) is checked here.
 
-/// The most letters of a lab or host name: two of them and a dash fit any file name.
+/// Maximum length of a lab or host name: two of them and a dash fit a file name.
 const LONGEST_NAME: usize = 24;
 
-/// The most letters of an interface name: `IFNAMSIZ` - 1 (linux/if.h).
+/// Maximum length of an interface name: `IFNAMSIZ` - 1 (linux/if.h).
 const LONGEST_INTERFACE: usize = 15;
 
-/// Is it a legal name of a lab or host? The error says what is legal.
+/// Checks the name of a lab or host. The error has the valid form.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     if (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(legal) && !name.starts_with('-') {
         return Ok(());
     }
-    Err(format!("{name:?} is not a name: 1 to {LONGEST_NAME} of a-z, 0-9 and '-', not beginning with '-'"))
+    Err(format!("invalid name {name:?}; expected 1 to {LONGEST_NAME} of a-z, 0-9 and '-', not starting with '-'"))
 }
 
-/// Is it a legal name of a lab's interface? The error says what is legal.
+/// Checks the name of an interface in a lab. The error has the valid form.
 ///
-/// The kernel takes nearly any byte (`dev_valid_name`, net/core/dev.c); `lo`, `all` and `default` are
-/// taken by every namespace or by its sysctl tree.
+/// The kernel accepts nearly any byte (`dev_valid_name`, net/core/dev.c); `lo`, `all` and `default` exist in every
+/// namespace or in its sysctl tree.
 pub(crate) fn check_interface(name: &str) -> Result<(), String> {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
     let letter_first = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic());
@@ -30,15 +30,15 @@ pub(crate) fn check_interface(name: &str) -> Result<(), String> {
         ));
     }
     if matches!(name, "lo" | "all" | "default") {
-        return Err(format!("{name:?} cannot be an interface name: every namespace has one already"));
+        return Err(format!("interface name {name:?} is reserved; use another one"));
     }
     Ok(())
 }
 
-/// Is it a name that `/run/netns` can hold? Wider than [`check_name`]: it may be anybody's namespace.
+/// Checks a name in `/run/netns`. Wider than [`check_name`]: it may be any namespace.
 pub(crate) fn check_namespace(name: &str) -> Result<(), String> {
     let legal = !name.is_empty() && name.len() <= 255 && !name.contains(['/', '\0']) && name != "." && name != "..";
-    if legal { Ok(()) } else { Err(format!("{name:?} is not a namespace name: 1 to 255 bytes without '/'")) }
+    if legal { Ok(()) } else { Err(format!("invalid namespace name {name:?}; expected 1 to 255 bytes without '/'")) }
 }
 
 #[cfg(test)]

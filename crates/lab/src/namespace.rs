@@ -1,4 +1,4 @@
-//! Network namespaces by name: entering them, telling them apart, seeing who lives there.
+//! Network namespaces by name: enters and identifies them, and lists their processes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,17 +15,16 @@ use serde::{Deserialize, Serialize};
 use crate::error::LabError;
 use crate::names;
 
-/// Where `ip netns add` puts names (ip-netns(8)).
+/// Directory in which `ip netns add` creates names (ip-netns(8)).
 const DIRECTORY: &str = "/run/netns";
 
-/// The file system type of a namespace's file: `NSFS_MAGIC` (linux/magic.h).
+/// File system type of a namespace's file: `NSFS_MAGIC` (linux/magic.h).
 const NSFS_MAGIC: u64 = 0x6e73_6673;
 
-/// Runs `work` inside the network namespace `namespace`, in a thread of its own, and waits for it.
+/// Runs `work` inside the network namespace `namespace`, in its own thread, and waits for it.
 ///
-/// Sockets and processes that `work` makes stay in that namespace; `/proc/sys/net` and
-/// `/proc/thread-self/net` are that namespace's, `/sys/class/net` is **not** (use `ip netns exec`).
-/// A panic of `work` is passed on.
+/// Sockets and processes created by `work` stay in that namespace; `/proc/sys/net` and `/proc/thread-self/net` are
+/// that namespace's, `/sys/class/net` is **not** (use `ip netns exec`). A panic of `work` is propagated.
 pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
     let cannot = |source| LabError::Enter { namespace: namespace.to_owned(), source };
     names::check_namespace(namespace).map_err(|e| cannot(io::Error::new(io::ErrorKind::InvalidInput, e)))?;
@@ -40,7 +39,7 @@ pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Resu
     entered.map_err(cannot)
 }
 
-/// What tells one namespace from another of the same name, as long as it lives.
+/// Identity of a namespace while it exists, to distinguish it from another one of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
@@ -48,21 +47,20 @@ pub(crate) struct Identity {
     inode: u64,
 }
 
-/// What a name in `/run/netns` stands for.
+/// Object behind a name in `/run/netns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// There is no such name.
+    /// The name does not exist.
     Absent,
-    /// A namespace.
     Namespace(Identity),
-    /// An empty file without a namespace: `ip netns add` was killed halfway, or the machine restarted
-    /// with a `/run` that lasts.
+    /// An empty file without a namespace: `ip netns add` was killed halfway, or the machine was restarted with a
+    /// persistent `/run`.
     Leftover,
-    /// Something that `ip netns add` does not make.
+    /// An object that `ip netns add` does not create.
     Other,
 }
 
-/// Looks at a name.
+/// Examines a name.
 pub(crate) fn presence(namespace: &str) -> Result<Presence, LabError> {
     let path = path(namespace);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -81,10 +79,10 @@ pub(crate) fn presence(namespace: &str) -> Result<Presence, LabError> {
     })
 }
 
-/// The processes with a thread in each of the namespaces, in the same order.
+/// Returns the processes with a thread in each of the namespaces, in the same order.
 ///
-/// Processes come and go while this looks; what ends meanwhile is left out.
-pub(crate) fn inhabitants(namespaces: &[Identity]) -> Vec<BTreeSet<u32>> {
+/// Not a consistent snapshot: processes that end during the scan are omitted.
+pub(crate) fn processes_in(namespaces: &[Identity]) -> Vec<BTreeSet<u32>> {
     let mut found = vec![BTreeSet::new(); namespaces.len()];
     for (pid, process) in numbered("/proc".into()) {
         for (_, thread) in numbered(process.join("task")) {
@@ -102,7 +100,7 @@ fn path(namespace: &str) -> PathBuf {
     PathBuf::from(DIRECTORY).join(namespace)
 }
 
-/// The entries of a directory whose names are numbers.
+/// Returns the entries of a directory whose names are numbers.
 fn numbered(directory: PathBuf) -> impl Iterator<Item = (u32, PathBuf)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
@@ -125,7 +123,7 @@ mod tests {
         let metadata = fs::metadata("/proc/self/ns/net").unwrap();
         let own = Identity { device: metadata.dev(), inode: metadata.ino() };
         let other = Identity { inode: own.inode + 1_000_000, ..own };
-        let found = inhabitants(&[other, own]);
+        let found = processes_in(&[other, own]);
         assert!(found[0].is_empty());
         assert!(found[1].contains(&std::process::id()));
     }

@@ -1,4 +1,4 @@
-//! What is wanted: hosts, and the links that join them.
+//! Requested configuration: hosts, and the links between them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,32 +6,32 @@ use crate::address::Cidr;
 use crate::error::PlanError;
 use crate::names;
 
-/// The most hosts of a lab.
+/// Maximum number of hosts in a lab.
 pub const MAX_HOSTS: usize = 64;
-/// The most links of a lab.
+/// Maximum number of links in a lab.
 pub const MAX_LINKS: usize = 256;
-/// The most queues of an interface, each way.
+/// Maximum number of queues of an interface, per direction.
 pub const MAX_QUEUES: u32 = 64;
-/// The most addresses of an interface.
+/// Maximum number of addresses of an interface.
 pub const MAX_ADDRESSES: usize = 16;
-/// The smallest MTU in bytes: `ETH_MIN_MTU` (linux/if_ether.h).
+/// Minimum MTU in bytes: `ETH_MIN_MTU` (linux/if_ether.h).
 pub const MIN_MTU: u32 = 68;
-/// The greatest MTU in bytes: `ETH_MAX_MTU` (linux/if_ether.h). Captures made behind GRO need 22,000.
+/// Maximum MTU in bytes: `ETH_MAX_MTU` (linux/if_ether.h). Captures taken after GRO need 22,000.
 pub const MAX_MTU: u32 = 65_535;
-/// The smallest MTU in bytes of an interface with an IPv6 address (RFC 8200 section 5).
+/// Minimum MTU in bytes of an interface with an IPv6 address (RFC 8200 section 5).
 pub const MIN_MTU_IPV6: u32 = 1280;
 
-/// A lab as it shall be.
+/// Configuration of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// The lab's name: 1 to 24 of a-z, 0-9 and '-'.
+    /// Lab name: 1 to 24 of a-z, 0-9 and '-'.
     #[serde(deserialize_with = "crate::text::name")]
     pub name: String,
-    /// The hosts, each a network namespace. A host that only links name is added by [`Plan::complete`].
+    /// Hosts, each a network namespace. Hosts named only by links are added by [`Plan::complete`].
     #[serde(default)]
     pub hosts: Vec<Host>,
-    /// The links, each a veth pair.
+    /// Links, each a veth pair.
     #[serde(default)]
     pub links: Vec<Link>,
 }
@@ -40,7 +40,7 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Its name: 1 to 24 of a-z, 0-9 and '-'. The namespace is `{lab}-{host}`.
+    /// Host name: 1 to 24 of a-z, 0-9 and '-'. The namespace is `{lab}-{host}`.
     #[serde(deserialize_with = "crate::text::name")]
     pub name: String,
 }
@@ -49,16 +49,16 @@ pub struct Host {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// The two ends: on two hosts, or two interfaces of one.
+    /// Ends: on two hosts, or two interfaces of one.
     pub ends: [End; 2],
-    /// Receive queues and transmit queues of either end: 1 to 64. veth needs equal counts for XDP.
+    /// Receive queues and transmit queues of each end: 1 to 64. veth needs equal numbers for XDP.
     #[serde(default = "default_queues", deserialize_with = "crate::text::queues")]
     pub queues: u32,
-    /// The MTU of both ends in bytes: 68 to 65,535.
+    /// MTU of both ends in bytes: 68 to 65,535.
     #[serde(default = "default_mtu", deserialize_with = "crate::text::mtu")]
     pub mtu: u32,
-    /// `true` leaves the offloads as the kernel sets them; `false` turns checksum, TSO, GSO and GRO off at
-    /// both ends, so that the frames of the kernel's own stack look as they would on a wire.
+    /// `true` keeps the kernel's default offloads; `false` turns checksum, TSO, GSO and GRO off at both ends, so that
+    /// frames of the kernel's stack look as on a wire.
     #[serde(default = "default_offloads")]
     pub offloads: bool,
 }
@@ -67,19 +67,19 @@ pub struct Link {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
-    /// The host it is in.
+    /// Host.
     #[serde(deserialize_with = "crate::text::name")]
     pub host: String,
-    /// The interface's name in that host.
+    /// Interface name in that host.
     #[serde(deserialize_with = "crate::text::interface")]
     pub interface: String,
-    /// Its addresses; with none, the kernel sends nothing on it of its own accord.
+    /// Addresses; without any, the kernel sends nothing on it unsolicited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Cidr>,
 }
 
 impl Plan {
-    /// A plan of these links and the hosts they name.
+    /// Returns a plan of these links and the hosts they name.
     pub fn from_links(name: &str, links: Vec<Link>) -> Result<Self, PlanError> {
         let mut plan = Self { name: name.to_owned(), hosts: Vec::new(), links };
         plan.complete();
@@ -87,7 +87,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds the hosts that links name and [`Plan::hosts`] lacks, in the order of the links.
+    /// Adds hosts that links name and [`Plan::hosts`] lacks, in the order of the links.
     pub fn complete(&mut self) {
         for end in self.links.iter().flat_map(|link| &link.ends) {
             if !self.hosts.iter().any(|host| host.name == end.host) {
@@ -96,12 +96,12 @@ impl Plan {
         }
     }
 
-    /// The name of the namespace of `host`.
+    /// Returns the namespace name of `host`.
     pub fn namespace(&self, host: &str) -> String {
         format!("{}-{host}", self.name)
     }
 
-    /// Can it be made? The error names the field and what is legal.
+    /// Checks the plan. The error has the field and valid values.
     pub fn validate(&self) -> Result<(), PlanError> {
         at("name", names::check_name(&self.name))?;
         at("hosts", count_within(self.hosts.len(), 1, MAX_HOSTS, "hosts"))?;
@@ -110,7 +110,7 @@ impl Plan {
             let place = format!("hosts[{h}].name");
             at(&place, names::check_name(&host.name))?;
             if self.hosts[..h].contains(host) {
-                return Err(value(&place, format!("{:?} is there twice: each host needs its own name", host.name)));
+                return Err(value(&place, format!("duplicate host name {:?}; host names must differ", host.name)));
             }
         }
         for (l, link) in self.links.iter().enumerate() {
@@ -119,30 +119,30 @@ impl Plan {
         self.validate_ends()
     }
 
-    /// The two ends of every link, with the link's number, in order.
+    /// Returns the two ends of every link, with the link's index, in order.
     pub(crate) fn ends(&self) -> impl Iterator<Item = (usize, &Link, &End)> {
         self.links.iter().enumerate().flat_map(|(l, link)| link.ends.iter().map(move |end| (l, link, end)))
     }
 
-    /// What can only be seen over all links: hosts exist, interfaces and addresses of a host differ.
+    /// Checks that all hosts exist, and that interfaces and addresses of a host differ.
     fn validate_ends(&self) -> Result<(), PlanError> {
         let ends: Vec<&End> = self.ends().map(|(_, _, end)| end).collect();
         for (e, end) in ends.iter().enumerate() {
             let place = format!("links[{}].ends[{}]", e / 2, e % 2);
             if !self.hosts.iter().any(|host| host.name == end.host) {
                 let known: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
-                let problem = format!("{:?} is not among the hosts ({})", end.host, known.join(", "));
+                let problem = format!("unknown host {:?}; expected one of {}", end.host, known.join(", "));
                 return Err(value(&format!("{place}.host"), problem));
             }
             let neighbours = || ends[..e].iter().filter(|other| other.host == end.host);
             if neighbours().any(|other| other.interface == end.interface) {
-                let problem = format!("{}:{} is an end of two links", end.host, end.interface);
+                let problem = format!("{}:{} is used by two links", end.host, end.interface);
                 return Err(value(&format!("{place}.interface"), problem));
             }
             let earlier = |a: usize| end.addresses[..a].iter().chain(neighbours().flat_map(|o| &o.addresses));
             for (a, cidr) in end.addresses.iter().enumerate() {
                 if earlier(a).any(|other| other.address() == cidr.address()) {
-                    let problem = format!("host {} has {} twice", end.host, cidr.address());
+                    let problem = format!("host {}: duplicate address {}", end.host, cidr.address());
                     return Err(value(&format!("{place}.addresses[{a}]"), problem));
                 }
             }
@@ -152,12 +152,12 @@ impl Plan {
 }
 
 impl Link {
-    /// A link with one queue each way, an MTU of 1500 and the kernel's offloads.
+    /// Returns a link with one queue per direction, an MTU of 1500 and the kernel's offloads.
     pub fn new(left: End, right: End) -> Self {
         Self { ends: [left, right], queues: default_queues(), mtu: default_mtu(), offloads: default_offloads() }
     }
 
-    /// What can be seen in one link alone.
+    /// Checks a single link.
     pub(crate) fn validate(&self, place: &str) -> Result<(), PlanError> {
         for (e, end) in self.ends.iter().enumerate() {
             let place = format!("{place}.ends[{e}]");
@@ -182,22 +182,22 @@ impl Link {
 }
 
 impl End {
-    /// An end without addresses.
+    /// Returns an end without addresses.
     pub fn new(host: &str, interface: &str) -> Self {
         Self { host: host.to_owned(), interface: interface.to_owned(), addresses: Vec::new() }
     }
 }
 
-/// Is it a legal number of queues? The error says what is.
+/// Checks a number of queues. The error has the valid range.
 pub(crate) fn check_queues(queues: u32) -> Result<(), String> {
     let legal = (1..=MAX_QUEUES).contains(&queues);
-    if legal { Ok(()) } else { Err(format!("{queues} queues; legal are 1 to {MAX_QUEUES}")) }
+    if legal { Ok(()) } else { Err(format!("{queues} queues: out of range; expected 1 to {MAX_QUEUES}")) }
 }
 
-/// Is it a legal MTU? The error says what is.
+/// Checks an MTU. The error has the valid range.
 pub(crate) fn check_mtu(mtu: u32) -> Result<(), String> {
     let legal = (MIN_MTU..=MAX_MTU).contains(&mtu);
-    if legal { Ok(()) } else { Err(format!("an MTU of {mtu} bytes; legal are {MIN_MTU} to {MAX_MTU}")) }
+    if legal { Ok(()) } else { Err(format!("MTU of {mtu} bytes: out of range; expected {MIN_MTU} to {MAX_MTU}")) }
 }
 
 pub(crate) fn default_queues() -> u32 {
@@ -214,7 +214,7 @@ fn default_offloads() -> bool {
 
 fn count_within(count: usize, least: usize, most: usize, what: &str) -> Result<(), String> {
     let legal = (least..=most).contains(&count);
-    if legal { Ok(()) } else { Err(format!("{count} {what}; legal are {least} to {most}")) }
+    if legal { Ok(()) } else { Err(format!("{count} {what}: out of range; expected {least} to {most}")) }
 }
 
 fn at(place: &str, checked: Result<(), String>) -> Result<(), PlanError> {

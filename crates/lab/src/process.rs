@@ -1,38 +1,38 @@
-//! Who made a lab, and whether that process still lives.
+//! Creator of a lab, and whether that process is still running.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// A process: its number alone could be another's by now, with its start time it cannot.
+/// Identity of a process: its id may be reused, but not with the same start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Process {
-    /// The process id.
+    /// Process id.
     pid: u32,
-    /// When it started, in clock ticks since boot: field 22 of `/proc/PID/stat` (proc(5)).
+    /// Start time in clock ticks since boot: field 22 of `/proc/PID/stat` (proc(5)).
     start: u64,
 }
 
 impl Process {
-    /// The calling process. A start time that cannot be read is 0, which no living process has.
+    /// Returns the calling process. A start time that cannot be read is 0, which no running process has.
     pub(crate) fn this() -> Self {
         let pid = std::process::id();
         Self { pid, start: start_of(pid).unwrap_or(0) }
     }
 
-    /// Does it still run? A zombie does not.
+    /// Returns whether it is still running. A zombie is not.
     pub(crate) fn is_alive(&self) -> bool {
         start_of(self.pid) == Some(self.start)
     }
 }
 
-/// When a living process started.
+/// Returns the start time of a running process.
 fn start_of(pid: u32) -> Option<u64> {
     parse_start(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The name (field 2) may hold spaces and brackets, so fields are counted from the last ')'.
+/// The name (field 2) may contain spaces and parentheses, so fields are counted from the last ')'.
 fn parse_start(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let status = fields.next()?;
@@ -53,7 +53,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("100").stdout(Stdio::null()).spawn().unwrap();
         let process = Process { pid: child.id(), start: start_of(child.id()).unwrap() };
         assert!(process.is_alive());
-        assert!(!Process { start: process.start + 1, ..process }.is_alive(), "another process of the same number");
+        assert!(!Process { start: process.start + 1, ..process }.is_alive(), "another process with the same id");
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!process.is_alive());

@@ -1,4 +1,4 @@
-//! Running `ip` (iproute2) and `ethtool`.
+//! Runs `ip` (iproute2) and `ethtool`.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,20 +11,20 @@ use serde::Deserialize;
 use crate::error::LabError;
 use crate::state::Store;
 
-/// Runs `ip` with these arguments, which change something.
+/// Runs `ip` with arguments that change something.
 ///
-/// The child's standard output is the lock of `store`: should this process be killed, the lock is held
-/// until the child has ended too, so that nobody cleans up while it is still at work.
+/// The child's standard output is the lock of `store`: if this process is killed, the lock is held until the child has
+/// ended too, so that no other process cleans up while it is still working.
 pub(crate) fn ip(store: &Store, doing: &str, arguments: &[&str]) -> Result<(), LabError> {
     run(store, doing, &find_ip()?, arguments)
 }
 
-/// Runs `ethtool` as [`ip`] runs `ip`.
+/// Runs `ethtool` like [`ip`].
 pub(crate) fn ethtool(store: &Store, doing: &str, arguments: &[&str]) -> Result<(), LabError> {
     run(store, doing, &find("ethtool", "ethtool")?, arguments)
 }
 
-/// Runs `commands`, one a line, in one `ip -batch`; it ends at the first that fails.
+/// Runs `commands`, one per line, in one `ip -batch`; stops at the first failure.
 pub(crate) fn ip_batch(store: &Store, doing: &str, commands: &[String]) -> Result<(), LabError> {
     if commands.is_empty() {
         return Ok(());
@@ -38,7 +38,7 @@ pub(crate) fn ip_batch(store: &Store, doing: &str, commands: &[String]) -> Resul
             .stderr(Stdio::piped())
             .spawn()?;
         if let Some(mut input) = child.stdin.take() {
-            // A batch that ended early closes the pipe; what it said on standard error tells why.
+            // A batch that ended early closes the pipe; its standard error has the reason.
             let _ = input.write_all((commands.join("\n") + "\n").as_bytes());
         }
         child.wait_with_output()
@@ -47,42 +47,42 @@ pub(crate) fn ip_batch(store: &Store, doing: &str, commands: &[String]) -> Resul
     if output.status.success() {
         return Ok(());
     }
-    let message = said(&output);
+    let message = failure_text(&output);
     let line = message.rsplit_once("Command failed -:").and_then(|(_, line)| line.trim().parse::<usize>().ok());
     let command = line.and_then(|line| commands.get(line.checked_sub(1)?)).map_or("-batch -", String::as_str);
     let reason = message.split("\nCommand failed -:").next().unwrap_or_default();
     Err(failure(doing, format!("ip {command}"), reason.to_owned()))
 }
 
-/// An interface as `ip -json address show` tells it.
+/// An interface in the output of `ip -json address show`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Shown {
-    /// Its name.
+    /// Interface name.
     #[serde(default)]
     pub(crate) ifname: String,
-    /// `UP` among others when it was set up.
+    /// Contains `UP` if it was set up.
     #[serde(default)]
     pub(crate) flags: Vec<String>,
     /// `UP` once frames can pass (RFC 2863 section 3.1.14).
     #[serde(default)]
     pub(crate) operstate: String,
-    /// Its addresses.
+    /// Addresses.
     #[serde(default)]
     pub(crate) addr_info: Vec<ShownAddress>,
 }
 
-/// An address as `ip -json address show` tells it.
+/// An address in the output of `ip -json address show`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ShownAddress {
-    /// The address.
+    /// Address.
     #[serde(default)]
     pub(crate) local: String,
-    /// Its prefix length in bits.
+    /// Prefix length in bits.
     #[serde(default)]
     pub(crate) prefixlen: u8,
 }
 
-/// The interfaces of a namespace.
+/// Returns the interfaces of a namespace.
 pub(crate) fn show(namespace: &str) -> Result<Vec<Shown>, LabError> {
     let arguments = ["-n", namespace, "-json", "address", "show"];
     let doing = format!("reading the interfaces of {namespace}");
@@ -90,17 +90,16 @@ pub(crate) fn show(namespace: &str) -> Result<Vec<Shown>, LabError> {
     let output = Command::new(find_ip()?).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|e| failed(e.to_string()))?;
     if !output.status.success() {
-        return Err(failed(said(&output)));
+        return Err(failed(failure_text(&output)));
     }
-    serde_json::from_slice(&output.stdout).map_err(|e| failed(format!("its JSON is not understood: {e}")))
+    serde_json::from_slice(&output.stdout).map_err(|e| failed(format!("invalid JSON output: {e}")))
 }
 
-/// Finds `ip`.
 pub(crate) fn find_ip() -> Result<PathBuf, LabError> {
     find("ip", "iproute2")
 }
 
-/// Finds a program on PATH, and where PATH of an ordinary user does not lead.
+/// Finds a program in PATH, and in system directories that PATH of an ordinary user may lack.
 fn find(program: &'static str, package: &'static str) -> Result<PathBuf, LabError> {
     let path = env::var_os("PATH").unwrap_or_default();
     find_in(program, &path).ok_or(LabError::ProgramMissing { program, package })
@@ -119,15 +118,15 @@ fn run(store: &Store, doing: &str, program: &Path, arguments: &[&str]) -> Result
     let lock = store.lock_handle().map_err(|e| failed(e.to_string()))?;
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(lock).output();
     let output = output.map_err(|e| failed(e.to_string()))?;
-    if output.status.success() { Ok(()) } else { Err(failed(said(&output))) }
+    if output.status.success() { Ok(()) } else { Err(failed(failure_text(&output))) }
 }
 
 fn failure(doing: &str, command: String, message: String) -> LabError {
     LabError::Command { doing: doing.to_owned(), command, message }
 }
 
-/// What a program that failed said on standard error, or how it ended.
-fn said(output: &Output) -> String {
+/// Returns the standard error of a failed program, or its exit status.
+fn failure_text(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     if text.trim().is_empty() { output.status.to_string() } else { text.trim().to_owned() }
 }

@@ -1,7 +1,7 @@
-//! What was made, on file, and the lock that makers and removers take.
+//! State files of labs, and the lock for creating and removing labs.
 //!
-//! A state is written before anything is made and after every step that matters, by renaming a whole new
-//! file over the old one, so that there is no instant at which a crash leaves something unknown behind.
+//! A state is written before anything is created and after every relevant step, by renaming a complete new file over
+//! the old one, so that a crash at any time leaves nothing unrecorded.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read};
@@ -20,40 +20,40 @@ use crate::namespace::Identity;
 use crate::plan::Plan;
 use crate::process::Process;
 
-/// Where states lie; gone with the namespaces when the machine restarts.
+/// Directory of states; it disappears with the namespaces on restart.
 const DIRECTORY: &str = "/run/linerate/lab";
 
-/// The file that becomes a state by renaming; only the holder of the lock writes it.
+/// File that becomes a state by renaming; written only by the holder of the lock.
 const NEW: &str = ".new";
 
-/// The format of a state file.
+/// Format of a state file.
 const SCHEMA: &str = "linerate/lab/1";
 
-/// The longest state file that is read, in bytes: far above the largest plan.
+/// Maximum size of a state file in bytes: far above the largest plan.
 const LONGEST_STATE: u64 = 1 << 20;
 
-/// How long another maker or remover may take before this one gives up.
+/// Timeout for the lock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One lab as far as it was made.
+/// Recorded progress of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct State {
     schema: String,
-    /// What is wanted.
+    /// Requested configuration.
     pub(crate) plan: Plan,
-    /// The namespaces, in the order of the plan's hosts; none: meant to be made, perhaps made.
+    /// Namespaces, in the order of the plan's hosts; `None`: planned, perhaps created.
     pub(crate) namespaces: Vec<Option<Identity>>,
-    /// Was every step done?
+    /// True once every step is done.
     pub(crate) complete: bool,
-    /// Shall it go when its creator has ended?
+    /// True to remove it after its creator has ended.
     pub(crate) temporary: bool,
-    /// Who made it.
+    /// Process that created it.
     pub(crate) creator: Process,
 }
 
 impl State {
-    /// A lab that this process is about to make.
+    /// Returns the state of a lab that this process is about to create.
     pub(crate) fn intent(plan: &Plan, temporary: bool) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
@@ -65,17 +65,17 @@ impl State {
         }
     }
 
-    /// The hosts' namespaces: name, and identity where it is known.
+    /// Returns the hosts' namespaces: name, and identity if known.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = (String, Option<Identity>)> {
         self.plan.hosts.iter().zip(&self.namespaces).map(|(host, &id)| (self.plan.namespace(&host.name), id))
     }
 
-    /// Reads and checks the state of lab `name`; none if there is none.
+    /// Reads and checks the state of lab `name`; `None` if it does not exist.
     pub(crate) fn load(name: &str) -> Result<Option<Self>, LabError> {
         Self::load_from(Path::new(DIRECTORY), name)
     }
 
-    /// The names of all labs that have a state, in alphabetic order.
+    /// Returns the names of all labs that have a state, in alphabetic order.
     pub(crate) fn names() -> Result<Vec<String>, LabError> {
         let entries = match fs::read_dir(DIRECTORY) {
             Ok(entries) => entries,
@@ -105,13 +105,13 @@ impl State {
     }
 
     fn parse(name: &str, text: &[u8]) -> Result<Self, String> {
-        let state: Self = serde_json::from_slice(text).map_err(|e| format!("not a lab's state: {e}"))?;
+        let state: Self = serde_json::from_slice(text).map_err(|e| format!("invalid lab state: {e}"))?;
         if state.schema != SCHEMA {
-            return Err(format!("its schema is {:?}, this program writes {SCHEMA:?}", state.schema));
+            return Err(format!("unsupported schema {:?}; expected {SCHEMA:?}", state.schema));
         }
         state.plan.validate().map_err(|e| e.to_string())?;
         if state.plan.name != name {
-            return Err(format!("it is about lab {:?}", state.plan.name));
+            return Err(format!("belongs to lab {:?}", state.plan.name));
         }
         if state.namespaces.len() != state.plan.hosts.len() {
             return Err(format!("{} namespaces for {} hosts", state.namespaces.len(), state.plan.hosts.len()));
@@ -120,7 +120,7 @@ impl State {
     }
 }
 
-/// The states of all labs, locked: nobody else makes or removes a lab while it lives.
+/// States of all labs, locked: no other process creates or removes a lab while it exists.
 #[derive(Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
@@ -128,7 +128,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Makes the directory if need be, and waits for the lock.
+    /// Creates the directory if needed, and waits for the lock.
     pub(crate) fn lock() -> Result<Self, LabError> {
         let directory = PathBuf::from(DIRECTORY);
         make_private(Path::new("/run/linerate"))?;
@@ -138,7 +138,7 @@ impl Store {
 
     fn lock_in(directory: PathBuf, patience: Duration) -> Result<Self, LabError> {
         let path = directory.join(".lock");
-        // Read-only for us, and closed to others: who can open it could hold it.
+        // Read-only for us, and no access for others: a process that can open it could hold the lock.
         let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
         let lock = File::from(opened.map_err(|e| LabError::file("open", &path)(e.into()))?);
@@ -146,7 +146,7 @@ impl Store {
         loop {
             match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
-                    // Of a writer that was killed before it could rename it.
+                    // Left by a writer that was killed before it could rename it.
                     let _ = fs::remove_file(directory.join(NEW));
                     return Ok(Self { directory, lock });
                 }
@@ -159,12 +159,12 @@ impl Store {
         }
     }
 
-    /// The lock for a child to hold too, in place of its standard output.
+    /// Returns the lock as the standard output of a child, which then holds it too.
     pub(crate) fn lock_handle(&self) -> io::Result<Stdio> {
         self.lock.try_clone().map(Stdio::from)
     }
 
-    /// Writes a lab's state, all or nothing.
+    /// Writes a lab's state atomically.
     pub(crate) fn save(&self, state: &State) -> Result<(), LabError> {
         let path = file_in(&self.directory, &state.plan.name)?;
         let new = self.directory.join(NEW);
@@ -173,7 +173,7 @@ impl Store {
         fs::rename(&new, &path).map_err(LabError::file("write", path))
     }
 
-    /// Forgets a lab.
+    /// Removes a lab's state.
     pub(crate) fn remove(&self, name: &str) -> Result<(), LabError> {
         let path = file_in(&self.directory, name)?;
         match fs::remove_file(&path) {
@@ -183,25 +183,26 @@ impl Store {
     }
 }
 
-/// The state file of a lab; the name is checked, for it becomes part of a path.
+/// Returns the path of a state file; the name is checked, as it becomes part of a path.
 fn file_in(directory: &Path, name: &str) -> Result<PathBuf, LabError> {
     names::check_name(name).map_err(|_| LabError::NoSuchLab { name: name.to_owned() })?;
     Ok(directory.join(format!("{name}.json")))
 }
 
-/// Makes a directory that only root writes, or checks that it is one.
+/// Creates a directory that only root can write, or checks that it is one.
 fn make_private(path: &Path) -> Result<(), LabError> {
     match DirBuilder::new().mode(0o755).create(path) {
-        // The umask may have taken bits away.
+        // The umask may have cleared bits.
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(LabError::file("set up", path))?,
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(e) => return Err(LabError::file("make", path)(e)),
+        Err(e) => return Err(LabError::file("create", path)(e)),
     }
     let metadata = fs::symlink_metadata(path).map_err(LabError::file("examine", path))?;
     if metadata.is_dir() && metadata.uid() == 0 && metadata.mode() & 0o022 == 0 {
         return Ok(());
     }
-    let problem = "not a directory that only root can write: remove it, or `chown root` and `chmod 755` it".to_owned();
+    let problem =
+        "must be a directory that only root can write; remove it, or `chown root` and `chmod 755` it".to_owned();
     Err(LabError::State { path: path.to_owned(), problem })
 }
 
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// A directory of its own, removed at the end.
+    /// A temporary directory, removed at the end.
     struct Scratch(PathBuf);
 
     impl Scratch {

@@ -1,4 +1,4 @@
-//! Labs that go when they are no longer used, as tests and demonstrations want them.
+//! Labs that are removed when no longer used, for tests and demonstrations.
 
 use std::ops::Deref;
 use std::process;
@@ -9,12 +9,12 @@ use crate::lab::{Down, Lab, require_root};
 use crate::plan::Plan;
 use crate::state::{State, Store};
 
-/// How many this process has made: a part of their names.
+/// Number of labs created by this process: a part of their names.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// A lab with a name of its own, taken down when this is dropped.
+/// A lab with a unique name, removed when this is dropped.
 ///
-/// Should the process be killed before, the next temporary lab (or [`sweep`]) removes it.
+/// If the process is killed before, the next temporary lab (or [`sweep`]) removes it.
 #[derive(Debug)]
 pub struct TemporaryLab {
     lab: Lab,
@@ -22,15 +22,15 @@ pub struct TemporaryLab {
 }
 
 impl TemporaryLab {
-    /// Makes the plan under a name that nobody else has: `t{process id}-{number}`, in place of the plan's
-    /// own. Removes temporary labs whose creators are gone first.
+    /// Creates the plan under a unique name, `t{process id}-{number}`, in place of the plan's own. First removes
+    /// temporary labs whose creators have ended.
     pub fn up(plan: &Plan) -> Result<Self, LabError> {
         let name = format!("t{}-{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let lab = Lab::raise(&Plan { name, ..plan.clone() }, true)?;
         Ok(Self { lab, is_down: false })
     }
 
-    /// Takes it down now and tells how that went, which dropping it cannot.
+    /// Removes it now and returns the result, which dropping cannot.
     pub fn down(mut self) -> Result<Down, LabError> {
         self.is_down = true;
         Lab::down(self.lab.name())
@@ -48,7 +48,7 @@ impl Deref for TemporaryLab {
 impl Drop for TemporaryLab {
     fn drop(&mut self) {
         if !self.is_down {
-            // Nobody to tell; what is left is swept once this process has ended.
+            // The result cannot be returned; leftovers are swept once this process has ended.
             let _ = Lab::down(self.lab.name());
         }
     }
@@ -60,7 +60,7 @@ pub fn sweep() -> Result<Vec<Down>, LabError> {
     sweep_locked(&Store::lock()?)
 }
 
-/// A state that cannot be read is left alone: [`crate::list`] tells of it.
+/// Removes abandoned labs. Ignores a state that cannot be read: [`crate::list`] reports it.
 pub(crate) fn sweep_locked(store: &Store) -> Result<Vec<Down>, LabError> {
     let states = State::names()?.into_iter().filter_map(|name| State::load(&name).ok().flatten());
     let abandoned = states.filter(|state| state.temporary && !state.creator.is_alive());

@@ -28,9 +28,9 @@ use crate::names;
 use crate::plan::{self, End, Link, Plan};
 
 impl Plan {
-    /// Reads a plan from TOML: `name`, `[[hosts]]` with `name` (hosts that links name may be left out),
-    /// `[[links]]` with `ends` (two of `host`, `interface`, `addresses`), `queues`, `mtu`, `offloads`.
-    /// An unknown field is an error.
+    /// Reads a plan from TOML: `name`, `[[hosts]]` with `name` (hosts that links name may be omitted), `[[links]]`
+    /// with `ends` (two of `host`, `interface`, `addresses`), `queues`, `mtu`, `offloads`. An unknown field is an
+    /// error.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         let mut plan: Self = toml::from_str(text).map_err(|error| {
             let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
@@ -43,7 +43,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Reads a link of the command line; the same as [`Link::from_str`].
+    /// Parses a link of the command line, like [`Link::from_str`].
     pub fn parse_link(text: &str) -> Result<Link, PlanError> {
         text.parse()
     }
@@ -112,7 +112,8 @@ pub(crate) fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 
 fn read_link(text: &str) -> Result<Link, String> {
     let mut parts = text.split(',');
-    let mut next_end = || parts.next().ok_or_else(|| "it has one end and needs two".to_owned()).and_then(read_end);
+    let mut next_end =
+        || parts.next().ok_or_else(|| "second end is missing; a link needs two".to_owned()).and_then(read_end);
     let mut link = Link::new(next_end()?, next_end()?);
     for option in parts {
         match option.split_once('=') {
@@ -120,8 +121,8 @@ fn read_link(text: &str) -> Result<Link, String> {
             Some(("mtu", n)) => link.mtu = read_number("mtu", n)?,
             Some(("offloads", "on")) => link.offloads = true,
             Some(("offloads", "off")) => link.offloads = false,
-            Some(("offloads", other)) => return Err(format!("offloads={other:?}; legal are on and off")),
-            _ => return Err(format!("{option:?} is no option; there are queues=N, mtu=N and offloads=on|off")),
+            Some(("offloads", other)) => return Err(format!("offloads={other:?}: invalid value; expected on or off")),
+            _ => return Err(format!("unknown option {option:?}; expected queues=N, mtu=N or offloads=on|off")),
         }
     }
     link.validate("link").map_err(|e| e.to_string())?;
@@ -134,7 +135,7 @@ fn read_end(text: &str) -> Result<End, String> {
         None => (text, None),
     };
     let (host, interface) =
-        place.split_once(':').ok_or_else(|| format!("{place:?} is no end: HOST:INTERFACE is expected"))?;
+        place.split_once(':').ok_or_else(|| format!("invalid end {place:?}; expected HOST:INTERFACE"))?;
     let mut end = End::new(host, interface);
     for cidr in addresses.iter().flat_map(|list| list.split('+')) {
         end.addresses.push(cidr.parse().map_err(|e: PlanError| e.to_string())?);
@@ -143,5 +144,5 @@ fn read_end(text: &str) -> Result<End, String> {
 }
 
 fn read_number(what: &str, text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("{what}={text:?} is not a number"))
+    text.parse().map_err(|_| format!("{what}={text:?}: not a number"))
 }

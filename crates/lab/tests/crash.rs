@@ -1,4 +1,4 @@
-//! SIGKILL at any instant of `up`, and after it.
+//! SIGKILL at any time during `up`, and after it.
 
 use std::env;
 use std::process::{Child, Command, Stdio};
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use crate::common::{Cleanup, is_root, pair, remains};
 use linerate_lab::{Lab, LabError, Outcome, Plan, TemporaryLab, list, sweep};
 
-/// Tells the child which lab to make.
+/// Name of the lab that the child creates.
 const NAME: &str = "LINERATE_LAB_TEST_NAME";
 
-/// How many times a child is killed.
+/// Number of times a child is killed.
 const ROUNDS: u32 = 40;
 
-/// Four hosts, with interfaces whose names nobody else has.
+/// Four hosts, with unique interface names.
 fn plan(name: &str) -> Plan {
     let link = |l: usize| format!("a:krash{l}=10.9.{l}.1/24,h{l}:krash{l},queues=2").parse().unwrap();
     Plan::from_links(name, (0..3).map(link).collect()).unwrap()
 }
 
-/// The body of the process that is killed.
+/// Body of the process that is killed.
 #[test]
 #[ignore = "run by the tests of this file, in a process of its own"]
 fn child() {
@@ -45,7 +45,7 @@ fn start(name: &str) -> Child {
         .unwrap()
 }
 
-/// The state as far as it can be seen from outside: none, a part, or all of the lab.
+/// Returns the progress visible from outside: none, a part, or all of the lab.
 fn progress(name: &str) -> usize {
     list().unwrap().iter().find(|summary| summary.name == name).map_or(0, |lab| if lab.alive { 2 } else { 1 })
 }
@@ -70,7 +70,7 @@ fn killed_at_any_instant_of_up_it_can_be_taken_down() {
         child.wait().unwrap();
         seen[progress(name)] += 1;
         if round % 4 == 3 {
-            // What is left is no obstacle to the same lab either.
+            // Leftovers do not prevent creating the same lab.
             let outcome = Lab::up(&plan(name)).unwrap().outcome();
             assert!(matches!(outcome, Outcome::Made | Outcome::Remade | Outcome::Unchanged), "{outcome:?}");
         }
@@ -80,7 +80,7 @@ fn killed_at_any_instant_of_up_it_can_be_taken_down() {
         }
         assert_eq!(remains(name, "krash"), [""; 0], "round {round}, after {:?}", whole * round / ROUNDS);
     }
-    // A child of the killed process may have been at work: it must not make anything later.
+    // A child of the killed process may still have been running: it must not create anything later.
     thread::sleep(Duration::from_millis(100));
     assert_eq!(remains(name, "krash"), [""; 0]);
     eprintln!("killed within {whole:?}: {} before, {} amid, {} after the work", seen[0], seen[1], seen[2]);

@@ -1,4 +1,4 @@
-//! Labs on the real kernel: made, mended, refused and taken down.
+//! Labs on the real kernel: created, repaired, refused and removed.
 
 use std::net::{IpAddr, UdpSocket};
 use std::process::Stdio;
@@ -28,7 +28,7 @@ fn up_makes_what_the_plan_says_and_down_leaves_nothing() {
         let number = |field: &str| shown[0][field].as_u64().unwrap();
         assert_eq!((number("num_rx_queues"), number("num_tx_queues"), number("mtu")), (4, 4, 22_000));
         assert_eq!(shown[0]["operstate"], "UP");
-        assert_ne!(number("ifindex"), number("link_index"), "equal ones would come up late");
+        assert_ne!(number("ifindex"), number("link_index"), "equal indexes would come up late");
     }
     let summary = list().unwrap().into_iter().find(|summary| summary.name == name).unwrap();
     assert!(summary.alive && summary.creator_alive && !summary.temporary, "{summary:?}");
@@ -42,7 +42,7 @@ fn up_makes_what_the_plan_says_and_down_leaves_nothing() {
 }
 
 #[test]
-fn up_again_changes_nothing_and_mends_what_is_missing() {
+fn up_again_changes_nothing_or_repairs_what_is_missing() {
     if !is_root("up again") {
         return;
     }
@@ -61,7 +61,7 @@ fn up_again_changes_nothing_and_mends_what_is_missing() {
     ip(&["-n", left, "address", "flush", "dev", "eth0"]).unwrap();
     assert_eq!(Lab::up(&plan).unwrap().outcome(), Outcome::Mended);
     assert_eq!(Lab::up(&plan).unwrap().outcome(), Outcome::Unchanged);
-    assert_eq!(namespaces.clone().map(|namespace| identity(&namespace)), made, "mending keeps the namespaces");
+    assert_eq!(namespaces.clone().map(|namespace| identity(&namespace)), made, "a repair keeps the namespaces");
 
     ip(&["-n", left, "link", "delete", "dev", "eth0"]).unwrap();
     assert_eq!(Lab::up(&plan).unwrap().outcome(), Outcome::Remade);
@@ -73,7 +73,7 @@ fn up_again_changes_nothing_and_mends_what_is_missing() {
     let other = pair(name);
     let before = namespaces.clone().map(|namespace| identity(&namespace));
     let error = Lab::up(&other).unwrap_err();
-    assert!(error.to_string().contains(&format!("linerate lab down {name}")), "{error}");
+    assert!(error.to_string().contains(&format!("linerate lab down --name {name}")), "{error}");
     assert_eq!(namespaces.map(|namespace| identity(&namespace)), before, "a refused plan changes nothing");
 }
 
@@ -91,7 +91,7 @@ fn what_it_did_not_make_is_refused_and_not_touched() {
     assert_eq!(identity(&foreign.0), Some(before));
     assert_eq!(remains(name, "no-interface"), [foreign.0.as_str()]);
 
-    // Another namespace under a name that the lab once had.
+    // Another namespace under a name that the lab had before.
     drop(foreign);
     Lab::up(&pair(name)).unwrap();
     ip(&["netns", "delete", &format!("{name}-left")]).unwrap();
@@ -141,10 +141,10 @@ fn hosts_with_addresses_reach_each_other_and_are_silent_otherwise() {
     }
     let link = "left:eth0=10.9.1.1/24+fd09::1/64,right:eth0=10.9.1.2/24+fd09::2/64".parse().unwrap();
     let lab = TemporaryLab::up(&Plan::from_links("addresses", vec![link]).unwrap()).unwrap();
-    // The multicast reports that an IPv6 address brings with it have passed.
+    // The multicast reports of new IPv6 addresses have passed.
     let before = frames(lab.host("right").unwrap(), "eth0");
     thread::sleep(Duration::from_millis(1500));
-    assert_eq!(frames(lab.host("right").unwrap(), "eth0"), before, "frames of their own accord");
+    assert_eq!(frames(lab.host("right").unwrap(), "eth0"), before, "unsolicited frames");
 
     for (left, right) in [("10.9.1.1", "10.9.1.2"), ("fd09::1", "fd09::2")] {
         let bind = |host: &str, address: &str| {
@@ -220,7 +220,7 @@ fn four_hosts_are_up_soon_and_many_at_once_do_not_collide() {
     let started = Instant::now();
     drop(lab);
     eprintln!("4 hosts, 3 links: up in {up:?}, down in {:?}", started.elapsed());
-    // Far above what it takes alone: tests beside this one take the lock in turn.
+    // Far above the usual time: concurrent tests take the lock in turn.
     assert!(up < Duration::from_secs(20), "up took {up:?}");
 
     let labs: Vec<TemporaryLab> = thread::scope(|scope| {

@@ -1,13 +1,13 @@
-//! Reads the frames that another process shares, where they lie, with a consumer of its own: while
+//! Reads the shared frames of another process in place, with a custom consumer: while
 //! `linerate capture eth0 --share feed` runs, `cargo run --example attach -- feed`.
 
 use linerate::engine::{Consumer, End, Order, Receive, ReceiveError, Round};
 use linerate::port::{RxOptions, Spec, open_rx};
 use std::error::Error;
 
-/// Counts bytes by the third octet of destinations, and copies nothing.
+/// Counts bytes by the third octet of the destination address, without copying.
 pub(crate) struct Networks {
-    /// All.
+    /// Number of frames.
     pub frames: u64,
     /// Bytes on the wire.
     pub bytes: [u64; 256],
@@ -25,7 +25,7 @@ impl Consumer for Networks {
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         for (desc, frame) in round.bursts.iter().flat_map(|burst| burst.iter()) {
             self.frames += 1;
-            // IPv4 behind Ethernet: `linerate::wire` knows the rest.
+            // IPv4 over Ethernet; `linerate::wire` parses everything else.
             if let ([8, 0], Some(octet)) = (frame.get(12..14).unwrap_or(&[0; 2]), frame.get(32)) {
                 self.bytes[usize::from(*octet)] += u64::from(desc.wire);
             }
@@ -36,7 +36,7 @@ impl Consumer for Networks {
     fn finish(&mut self, _: &mut End<'_>) {}
 }
 
-/// Reads until whoever shares ends.
+/// Reads until the writer ends.
 pub(crate) fn run(ring: &str) -> Result<Networks, Box<dyn Error>> {
     let port = open_rx(&Spec::parse(&format!("shm:{ring}?mode=lossless"))?, &RxOptions::default())?;
     let mut networks = Networks { frames: 0, bytes: [0; 256] };

@@ -1,4 +1,4 @@
-//! Captures what a port brings to a file, until it ends or 10 s are over:
+//! Captures frames of a port to a file, until the port ends or for 10 s:
 //! `cargo run --example capture -- packet:eth0 dns.pcapng 'udp port 53'`.
 
 use linerate::engine::{Capture, Receive, Selection};
@@ -7,7 +7,7 @@ use linerate::record::{Format, Output, Writer};
 use std::error::Error;
 use std::time::Duration;
 
-/// How many frames were captured.
+/// Returns the number of frames captured.
 pub(crate) fn run(port: &str, file: &str, filter: &str) -> Result<u64, Box<dyn Error>> {
     let options = RxOptions { filter: filter.into(), promiscuous: true, ..RxOptions::default() };
     let port = open_rx(&Spec::parse(port)?, &options)?;
@@ -21,7 +21,7 @@ pub(crate) fn run(port: &str, file: &str, filter: &str) -> Result<u64, Box<dyn E
     }
     let captured = capture.done();
     println!("{} frames, {} bytes, {} lost", captured.frames, captured.bytes, run.ledger.lost());
-    // Where frames went that are not in the file: each has a reason.
+    // Accounts of frames that are not in the file, by cause.
     for account in run.ledger.accounts() {
         println!("  {} {}: {:?}", account.stage.name(), account.subject, account.counts().collect::<Vec<_>>());
     }

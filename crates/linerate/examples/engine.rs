@@ -1,4 +1,4 @@
-//! An engine for `linerate inline`: blocks DNS queries for names below `example.com`, and lets all else pass.
+//! Engine for `linerate inline`: blocks DNS queries for names below `example.com`, and passes everything else.
 //!
 //!     linerate inline eth1 eth2 --share ids &
 //!     cargo run --example engine -- ids
@@ -7,7 +7,7 @@ use linerate::share::{Attach, Decide, Engine, Verdict};
 use std::error::Error;
 use std::time::Duration;
 
-/// As it stands in a query: each label behind its length.
+/// Name in wire format: each label with a length prefix.
 const NAME: &[u8] = b"\x07example\x03com\0";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Decides until whoever shares ends; how many frames were blocked.
+/// Decides until the writer ends. Returns the number of blocked packets.
 pub(crate) fn run(mut engine: Engine) -> u64 {
     let mut blocked = 0;
     while engine.ended().is_none() {

@@ -1,4 +1,4 @@
-//! Records of the flows of a port, as JSON lines in a file or on standard output:
+//! Records the flows of a port as JSON lines, in a file or on standard output:
 //! `cargo run --example flows -- pcap:trace.pcap flows.jsonl`.
 
 use linerate::burst::Count;
@@ -8,7 +8,7 @@ use linerate::port::{RxOptions, Spec, open_rx};
 use linerate::records::{Exports, Options, open};
 use std::error::Error;
 
-/// How many records there were.
+/// Returns the number of records.
 pub(crate) fn run(port: &str, target: &str) -> Result<u64, Box<dyn Error>> {
     let config = Config { max_flows: 1 << 16, level: Level::Tcp, ..Config::default() };
     let exports = Exports::start(open(&[target], &Options::default())?, || ())?;

@@ -1,4 +1,4 @@
-//! Streams as memory: received here (`frames PORT ADDRESS`), or taken from whoever shares them (`frames NAME`).
+//! Streams in memory: received here (`frames PORT ADDRESS`), or read from a process that shares them (`frames NAME`).
 
 use linerate::engine::{Receive, Reception};
 use linerate::generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Own};
@@ -10,7 +10,7 @@ use linerate::share::Attach;
 use std::error::Error;
 use std::time::Duration;
 
-/// Adds up every byte.
+/// Sums all bytes.
 #[derive(Default)]
 struct Sum(u64, Stored);
 
@@ -32,7 +32,7 @@ impl Destination for Sum {
     }
 }
 
-/// Receives one stream to this address, which no host has: ports 5001 to 5016.
+/// Receives one stream at this address, which no host must have: ports 5001 to 5016.
 fn receive(port: &str, ip: &str) -> Result<(), Box<dyn Error>> {
     let (spec, ip, mac) = (Spec::parse(port)?, ip.parse()?, "02:6c:00:00:00:09".parse()?);
     let listen = vec![Local { ip, ports: 5001..=5016 }];
@@ -46,7 +46,7 @@ fn receive(port: &str, ip: &str) -> Result<(), Box<dyn Error>> {
     Receive::all(vec![from]).run(&mut [&mut reception]).failure.map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-/// Takes frames of `linerate receive PORT --tcp A:P --share NAME`; each goes back when it is dropped.
+/// Reads the frames of `linerate receive PORT --tcp A:P --share NAME`; dropping a frame returns it.
 fn take(name: &str) -> Result<(), Box<dyn Error>> {
     let mut reader = Attach { name: "example".into(), ..Attach::default() }.frames(name)?;
     let (mut frames, mut bytes, mut sum) = (0u64, 0u64, 0u64);
@@ -68,6 +68,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     match &words[..] {
         [name] => take(name),
         [port, address] => receive(port, address),
-        _ => Err("frames NAME, or frames PORT ADDRESS".into()),
+        _ => Err("usage: frames NAME, or frames PORT ADDRESS".into()),
     }
 }

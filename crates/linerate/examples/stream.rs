@@ -1,5 +1,5 @@
-//! Sends a stream, and accounts for every frame of it where it arrives: `cargo run --example stream -- mem:a mem:a`.
-//! Instead of memory, `packet:eth1 packet:eth2` with a cable between them.
+//! Sends a stream, and accounts for every received frame: `cargo run --example stream -- mem:a mem:a`.
+//! Instead of memory it works with `packet:eth1 packet:eth2` and a cable between them.
 
 use linerate::engine::streams::{Run, Streams};
 use linerate::engine::{Checker, Checking, Progress, Receive, Selection, Stop, StreamWatch};
@@ -19,7 +19,7 @@ count = 5000
 check = "trailer"
 "#;
 
-/// How many frames arrived.
+/// Returns the number of frames received.
 pub(crate) fn run(to: &str, from: &str) -> Result<u64, Box<dyn Error>> {
     let set = file::streams("the example", STREAM, &file::Setup::default())?;
     let from = open_rx(&Spec::parse(from)?, &RxOptions::default())?;

@@ -1,6 +1,6 @@
 //! linerate as one library: each crate under its short name. The program is in the crate `linerate-cli`.
 //!
-//! Frames come from ports, one loop receives them, and consumers take its rounds:
+//! Frames are received from ports by one loop, and consumers process its rounds:
 //!
 //! ```no_run
 //! use linerate::engine::{Capture, Receive, Selection};
@@ -12,9 +12,9 @@
 //! println!("{} frames, {} lost", capture.done().frames, run.ledger.lost());
 //! ```
 //!
-//! `examples/` has whole programs: `capture` (to a file, with a filter), `flows` (of a port, as JSON lines), `stream` (sent, and
-//! each frame of it accounted for), `attach` (to a ring that another process shares), and, in the crate `backends`,
-//! `own_backend`: a port of your own.
+//! `examples/` has complete programs: `capture` (to a file, with a filter), `flows` (as JSON lines), `stream` (sends
+//! one and accounts for each frame), `attach` (reads a ring of another process), and, in the crate `backends`,
+//! `own_backend`: a custom port.
 #![forbid(unsafe_code)]
 
 #[doc(inline)]
@@ -54,7 +54,7 @@ pub use linerate_switch as switch;
 #[doc(inline)]
 pub use linerate_wire as wire;
 
-/// The port contract, and opening ports by the registry of the backends.
+/// Port contract, and opening of ports through the registry of backends.
 pub mod port {
     #[doc(inline)]
     pub use linerate_backends as backends;

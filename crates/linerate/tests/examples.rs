@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! Runs the examples.
 
 #[allow(dead_code)]
 #[path = "../examples/attach.rs"]
@@ -24,7 +24,7 @@ use linerate::share::{Access, Attach, Options};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A folder, and in it a capture of 90 datagrams of three flows, and ten frames that are no IP.
+/// Creates a directory with a capture of 90 datagrams of three flows and ten non-IP frames.
 fn recording(name: &str) -> (PathBuf, String) {
     let folder = std::env::temp_dir().join(format!("linerate-examples-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -94,7 +94,7 @@ fn a_ring_is_read_where_it_lies() {
 }
 
 #[test]
-fn an_engine_says_what_passes() {
+fn an_engine_decides_what_passes() {
     let name = format!("engine-{}", std::process::id());
     let pipe = |number: u32| {
         let spec = Spec::parse(&format!("mem:{name}-{number}")).unwrap();
@@ -114,7 +114,7 @@ fn an_engine_says_what_passes() {
     });
     let engine = Attach::default().engine(&name).unwrap();
     let deciding = std::thread::spawn(move || engine::run(engine));
-    // Until it is admitted.
+    // Waits until the engine is admitted.
     std::thread::sleep(Duration::from_millis(50));
     let mut block = Block::new(1 << 16, 16);
     for index in 0..16 {

@@ -1,24 +1,25 @@
-//! The longest burst at minimal gaps that a device takes without loss, and the buffer that it tells of: RFC 9004, which replaces
-//! section 26.4 of RFC 2544.
+//! Longest burst at minimum gaps that a device forwards without loss, and the buffer size derived from it: RFC 9004,
+//! which replaces section 26.4 of RFC 2544.
 
-/// A search for one longest burst. Whoever repeats it takes [`Spread`](crate::spread::Spread) of what was found.
+/// Search for one longest burst. Summarise repetitions by [`Spread`](crate::spread::Spread).
 #[derive(Clone, Debug)]
 pub struct LongestBurst {
-    /// The longest that came whole.
+    /// The longest that was received completely.
     whole: u64,
-    /// The shortest that did not.
+    /// The shortest that was not.
     lossy: Option<u64>,
     limit: u64,
     step: u64,
 }
 
 impl LongestBurst {
-    /// Between nothing and so many frames, to within `step` of them.
+    /// Searches from 0 to `limit` frames, to within `step` of them.
     pub fn new(limit: u64, step: u64) -> Self {
         LongestBurst { whole: 0, lossy: None, limit: limit.max(1), step: step.max(1) }
     }
 
-    /// Frames of the next burst; nothing once it is done. The longest is tried first: where that comes whole the limit was too small.
+    /// Returns the frames of the next burst; `None` when done. The limit is tried first: if it passes, it was too
+    /// small.
     pub fn next_burst(&self) -> Option<u64> {
         match self.lossy {
             None => (self.whole < self.limit).then_some(self.limit),
@@ -26,7 +27,7 @@ impl LongestBurst {
         }
     }
 
-    /// Whether all of it came.
+    /// Adds the result of the burst: true if it was received completely.
     pub fn add(&mut self, is_whole: bool) {
         match self.next_burst() {
             Some(frames) if is_whole => self.whole = frames,
@@ -35,28 +36,28 @@ impl LongestBurst {
         }
     }
 
-    /// The longest burst that came whole.
+    /// Returns the longest burst that was received completely.
     pub fn found(&self) -> u64 {
         self.whole
     }
 
-    /// Whether the longest burst there may be came whole: what the device takes is not known.
+    /// Returns whether the burst of the limit passed: the capacity of the device is unknown then.
     pub fn is_limited(&self) -> bool {
         self.lossy.is_none() && self.whole == self.limit
     }
 }
 
-/// What a burst tells of a buffer, in seconds of frames at the greatest rate (RFC 9004, section 6.3).
+/// Buffer size derived from a burst, in seconds of frames at the maximum rate (RFC 9004, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Buffer {
-    /// As if nothing left it while the burst came.
+    /// Assuming that nothing left it during the burst.
     pub implied: f64,
-    /// Less what left it meanwhile, at the throughput of the device.
+    /// Corrected for frames that left it during the burst, at the throughput of the device.
     pub corrected: f64,
 }
 
-/// The buffer, from the mean of longest bursts, the rate within them and the throughput; nothing where that is no less than the rate:
-/// no burst fills a buffer then.
+/// Returns the buffer size, from the mean of longest bursts, the rate within them and the throughput; `None` if the
+/// throughput is not less than the rate: no burst fills a buffer then.
 pub fn buffer(burst: f64, greatest: f64, throughput: f64) -> Option<Buffer> {
     let implied = burst / greatest;
     (throughput < greatest && greatest > 0.0)
@@ -69,7 +70,7 @@ mod tests {
 
     /// A queue of 1,000 frames, drained at a tenth of the rate.
     #[test]
-    fn the_queue_of_a_device_is_found() {
+    fn the_queue_of_a_device_is_measured() {
         let (greatest, throughput, queue) = (1e6, 1e5, 1000.0);
         let whole = |frames: u64| frames as f64 * (1.0 - throughput / greatest) <= queue;
         let mut search = LongestBurst::new(1_000_000, 1);

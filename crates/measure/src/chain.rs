@@ -1,25 +1,25 @@
-//! A goal approached by targets that are wider and shorter: what is far from the result is not measured for long.
+//! Intermediate targets of a goal, which are wider and shorter: loads far from the result are not measured for long.
 
 use crate::classify::Rule;
 use crate::goal::Goal;
 use crate::grid::Grid;
 
-/// Targets in front of the final one.
+/// Targets before the final one.
 const PRECEDING: usize = 2;
 
-/// A goal, or a step on the way to it.
+/// A goal, or an intermediate target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
-    /// What loads are judged by.
+    /// Rule for judging loads.
     pub rule: Rule,
-    /// How far apart its bounds may lie, in steps of the grid.
+    /// Maximum distance of its bounds, in steps of the grid.
     pub width: usize,
-    /// How long its trials take.
+    /// Duration of its trials.
     pub duration: f64,
 }
 
-/// The targets of a goal, the final one last: each with half the width of the one before, and durations that grow by equal ratios from
-/// the initial one to the sum of the goal.
+/// Returns the targets of a goal, the final one last: each with half the width of the previous one, and durations that
+/// grow by equal ratios from the initial one to the sum of the goal.
 pub fn chain(goal: &Goal, grid: &Grid) -> Vec<Target> {
     let last = Target { rule: Rule::from(goal), width: grid.steps(goal.width), duration: goal.final_duration };
     let first = goal.initial_duration.min(goal.final_duration);

@@ -1,39 +1,39 @@
-//! What the trials of one load say of it (RFC 9971, "Load Classification Code" and "Conditional Throughput Code").
+//! Classification of a load by its trials (RFC 9971, "Load Classification Code" and "Conditional Throughput Code").
 //!
-//! A trial is *low-loss* if it lost no more than the goal allows, and *full* if it was to be as long as a final one, else *short*.
-//! Short trials that are good prove nothing; short ones that are bad count as far as the good ones beside them do not excuse them.
+//! A trial is *low-loss* if its loss is within the goal's ratio, and *full* if its duration is that of a final one,
+//! else *short*. Good short trials prove nothing; bad short ones count as far as good short ones do not excuse them.
 
 use crate::goal::Goal;
 use crate::trial::Trial;
 
-/// Good trials that are to come make up for durations that are fractions; sums of them differ by less than this part.
+/// Tolerance for sums of durations that are fractions, relative.
 const ROUNDING: f64 = 1e-9;
 
-/// What a load is judged by: a goal, or a target on the way to it.
+/// Rule for judging a load: a goal, or an intermediate target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// A trial that loses more is a bad one.
+    /// A trial with a greater loss ratio is bad.
     pub loss_ratio: f64,
-    /// So much of the time may be of bad ones.
+    /// Maximum share of time of bad trials.
     pub exceed_ratio: f64,
-    /// Trials as long as this are full ones.
+    /// Minimum duration of a full trial.
     pub full: f64,
-    /// A load is decided after so many seconds.
+    /// Sum of durations in seconds after which a load is decided.
     pub sum: f64,
 }
 
-/// What a load is.
+/// Class of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It holds, whatever else comes.
+    /// Lower bound: further trials cannot change it.
     Lower,
-    /// It does not.
+    /// Upper bound.
     Upper,
     /// More trials are needed.
     Undecided,
 }
 
-/// Seconds of trials of one load.
+/// Sums of trial durations of one load in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
     full_low: f64,
@@ -50,7 +50,7 @@ impl From<&Goal> for Rule {
 }
 
 impl Rule {
-    /// What a load is by its trials.
+    /// Returns the class of a load by its trials.
     pub fn class<'a>(&self, trials: impl IntoIterator<Item = &'a Trial>) -> Class {
         let sums = Sums::of(self, trials);
         if sums == Sums::default() {
@@ -61,7 +61,7 @@ impl Rule {
         let high = sums.full_high + (sums.short_high - excused).max(0.0);
         let whole = (sums.full_low + high).max(self.sum);
         let most = exceed * whole + whole * ROUNDING;
-        // All that is missing could still be good; or bad.
+        // All missing trials could still be good; or bad.
         match (high <= most, whole - sums.full_low <= most) {
             (true, true) => Class::Lower,
             (false, false) => Class::Upper,
@@ -90,7 +90,7 @@ impl Sums {
     }
 }
 
-/// The rate that a lower bound forwards, by its full trials: what was forwarded in the worst of those that the goal does not excuse.
+/// Returns the rate that a lower bound forwards in the worst of its full trials that the goal does not excuse.
 pub fn conditional_throughput(rule: &Rule, load: f64, trials: &[Trial]) -> f64 {
     let mut full: Vec<&Trial> = trials.iter().filter(|trial| rule.is_full(trial)).collect();
     full.sort_by(|one, other| one.loss.total_cmp(&other.loss));
@@ -138,11 +138,11 @@ mod tests {
         of.iter().flat_map(one).collect()
     }
 
-    /// The example of RFC 9971: six groups of trials, one behind the other, and what four goals make of them. Its tables call the
-    /// load a lower bound for the last goal from the fifth group on, at an exceed ratio of 42.9 % where 20 % are allowed: what its
-    /// logic and its code say, an upper bound, is what stands here.
+    /// The example of RFC 9971: six groups of trials in sequence, and the class for four goals. Its tables call the
+    /// load a lower bound for the last goal from the fifth group on, at an exceed ratio of 42.9 % where 20 % are
+    /// allowed. This test has an upper bound, according to its logic and its code.
     #[test]
-    fn the_example_of_the_specification_comes_out() {
+    fn the_example_of_the_specification_is_reproduced() {
         let groups = [(59, 1.0, 0.0), (1, 1.0, 0.01), (59, 1.0, 0.01), (1, 1.0, 0.0), (1, 60.0, 0.001), (1, 60.0, 0.0)];
         let expected = [
             [Undecided; 4],
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(throughputs[1..], [1e6, 1e6, 0.999e6]);
     }
 
-    /// The text of the specification, read sentence by sentence.
+    /// The text of the specification, sentence by sentence.
     fn naive(rule: &Rule, trials: &[Trial]) -> Class {
         let sum = |full: bool, low: bool| -> f64 {
             let is = |trial: &&Trial| (trial.duration >= rule.full) == full && (trial.loss <= rule.loss_ratio) == low;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn any_rule() -> impl Strategy<Value = Rule> {
-        // Halves and quarters: sums of them are exact, so that both readings may be compared.
+        // Halves and quarters: their sums are exact, so that both implementations can be compared.
         (prop::sample::select(vec![0.0, 0.005]), prop::sample::select(vec![0.0, 0.25, 0.5]), 0usize..4).prop_map(
             |(loss, exceed, place)| {
                 let (full, sum) = [(1.0, 1.0), (1.0, 21.0), (60.0, 60.0), (60.0, 120.0)][place];
@@ -233,7 +233,7 @@ mod tests {
             }
         }
 
-        /// Why every search ends: full trials of the sum decide a load.
+        /// Termination of every search: full trials of the sum decide a load.
         #[test]
         fn full_trials_of_the_sum_decide_a_load(rule in any_rule(), bad in prop::collection::vec(any::<bool>(), 130)) {
             let full = (rule.sum / rule.full).ceil() as usize;

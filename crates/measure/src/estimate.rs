@@ -1,29 +1,30 @@
-//! How long a search takes, said before it begins: it is run against devices that are simulated, with their limits all over the range.
+//! Estimate of a search's duration, before it starts: it is run against simulated devices with limits over the whole
+//! range.
 
 use crate::goal::{Goal, Wrong};
 use crate::grid::Limits;
 use crate::search::Search;
 use crate::trial::Trial;
 
-/// Devices that are tried: their limits lie at equal ratios.
+/// Simulated devices: their limits are at equal ratios.
 const DEVICES: usize = 16;
-/// A search of more trials is not looked through to its end.
+/// A search with more trials is not simulated to its end.
 const MANY: u64 = 100_000;
 
-/// Trials and seconds of a search.
+/// Estimated trials and duration of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// How many trials on most devices.
+    /// Number of trials on most devices.
     pub trials: u64,
-    /// How long, in seconds, without interruptions between trials.
+    /// Duration in seconds, without pauses between trials.
     pub seconds: f64,
-    /// The same on the device that takes longest, of those without noise.
+    /// Number of trials on the slowest device without noise.
     pub most_trials: u64,
-    /// And how long there.
+    /// Duration there in seconds.
     pub most_seconds: f64,
 }
 
-/// How long a search for these goals takes, where each trial takes so many seconds more than its duration.
+/// Estimates a search for these goals, if each trial takes `between` seconds more than its duration.
 pub fn estimate(limits: Limits, goals: &[Goal], between: f64) -> Result<Estimate, Wrong> {
     let mut runs = Vec::new();
     for device in 0..DEVICES {

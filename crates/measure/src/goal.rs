@@ -1,34 +1,34 @@
-//! What a search looks for.
+//! Goals of a search.
 
-/// A rate that is looked for, and how sure one wants to be of it.
+/// A rate to search for, and the required confidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// As users know it.
+    /// Name for users.
     pub name: &'static str,
-    /// A trial that loses more than this part of its frames is a bad one.
+    /// A trial with a greater loss ratio is bad.
     pub loss_ratio: f64,
-    /// So much of the time may be of bad trials at a lower bound: below 1.
+    /// Maximum share of time of bad trials at a lower bound: below 1.
     pub exceed_ratio: f64,
-    /// How far the upper bound may lie above the lower one, as a part of the upper one.
+    /// Maximum distance of the bounds, relative to the upper one.
     pub width: f64,
-    /// How long the first trials take, in seconds; the search begins with such.
+    /// Duration of the first trials, in seconds.
     pub initial_duration: f64,
-    /// How long those take that count in full.
+    /// Duration of full trials, in seconds.
     pub final_duration: f64,
-    /// The sum of durations after which a load is decided.
+    /// Sum of durations after which a load is decided.
     pub duration_sum: f64,
 }
 
-/// What is wrong with goals or limits.
+/// Error in goals or limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Wrong(pub String);
 
-/// The names of goals, for whoever lists them.
+/// Names of all goals.
 pub const NAMES: [&str; 5] = ["rfc2544", "rfc2544-short", "tst009", "ndr", "pdr"];
 
 impl Goal {
-    /// One by its name; see [`NAMES`].
+    /// Returns a goal by its name; see [`NAMES`].
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "rfc2544" => Goal::rfc2544(),
@@ -40,12 +40,14 @@ impl Goal {
         })
     }
 
-    /// Throughput of RFC 2544, section 26.1, each trial as long as the final one has to be (section 24).
+    /// Returns the goal of throughput according to RFC 2544, section 26.1, each trial with the final duration (section
+    /// 24).
     pub fn rfc2544() -> Self {
         Goal { name: "rfc2544", initial_duration: 60.0, ..Goal::rfc2544_short() }
     }
 
-    /// The same, approached by shorter trials, as section 24 allows; what is reported rests on trials of 60 s.
+    /// Returns the same goal, approached by shorter trials, as section 24 allows; the result is based on trials of 60
+    /// s.
     pub fn rfc2544_short() -> Self {
         Goal {
             name: "rfc2544-short",
@@ -58,13 +60,13 @@ impl Goal {
         }
     }
 
-    /// A load holds if one of two trials of 60 s loses nothing: what the binary search with loss verification of ETSI GS NFV-TST 009
-    /// tells apart.
+    /// Returns a goal for which a load passes if one of two trials of 60 s has no loss: as in the binary search with
+    /// loss verification of ETSI GS NFV-TST 009.
     pub fn tst009() -> Self {
         Goal { name: "tst009", exceed_ratio: 0.5, duration_sum: 120.0, ..Goal::rfc2544_short() }
     }
 
-    /// The rate without loss as FD.io CSIT has it: 21 trials of 1 s, of which half may be bad.
+    /// Returns the non-drop rate as in FD.io CSIT: 21 trials of 1 s, of which half may be bad.
     pub fn ndr() -> Self {
         Goal {
             name: "ndr",
@@ -77,34 +79,36 @@ impl Goal {
         }
     }
 
-    /// The rate with a loss of 0.5 %.
+    /// Returns the partial drop rate, with a loss of 0.5 %.
     pub fn pdr() -> Self {
         Goal { name: "pdr", loss_ratio: 0.005, ..Goal::ndr() }
     }
 
-    /// Says what is wrong first.
+    /// Returns the first error, if any.
     pub fn check(&self) -> Result<(), Wrong> {
         let Goal { name, loss_ratio, exceed_ratio, width, initial_duration, final_duration, duration_sum } = self;
         let wrong = |what: String| Err(Wrong(format!("goal {name}: {what}")));
         for (what, ratio) in [("loss ratio", loss_ratio), ("exceed ratio", exceed_ratio)] {
             if !(0.0..1.0).contains(ratio) {
-                return wrong(format!("{what} {ratio} is not between 0 and 1"));
+                return wrong(format!("invalid {what} {ratio}; expected 0 to 1"));
             }
         }
         if !(1e-6..1.0).contains(width) {
-            return wrong(format!("width {width} is not between 0.000001 and 1"));
+            return wrong(format!("invalid width {width}; expected 0.000001 to 1"));
         }
         for (what, span) in [("initial duration", initial_duration), ("final duration", final_duration)] {
             if !(span.is_finite() && *span >= 1e-3) {
-                return wrong(format!("{what} {span} s is shorter than a millisecond"));
+                return wrong(format!("{what} {span} s is too short; at least 0.001 s"));
             }
         }
         if !duration_sum.is_finite() || duration_sum < final_duration {
-            return wrong(format!("duration sum {duration_sum} s is shorter than a final trial, {final_duration} s"));
+            return wrong(format!(
+                "duration sum {duration_sum} s is shorter than the final duration, {final_duration} s"
+            ));
         }
-        // Counts of trials stay countable.
+        // Keeps the number of trials bounded.
         if duration_sum / final_duration.min(*initial_duration) > 1e6 {
-            return wrong(format!("{duration_sum} s are more than a million trials"));
+            return wrong(format!("duration sum {duration_sum} s needs more than a million trials"));
         }
         Ok(())
     }

@@ -1,25 +1,25 @@
-//! The loads that are tried: equal ratios between the least and the greatest, so fine that the width of each goal is a whole number
-//! of steps.
+//! Grid of loads: equal ratios between minimum and maximum, so fine that the width of each goal is an integer number of
+//! steps.
 
 use crate::goal::{Goal, Wrong};
 
-/// No step is wider than a width, and a whole number of them makes at least this part of it.
+/// Steps are not wider than a width, and an integer number of them makes at least this part of it.
 const EXACT: f64 = 0.99;
-/// More points are not looked for: widths that fit none of the grids are made a little smaller.
+/// Maximum subdivision: widths that fit none of the grids are made a little smaller.
 const FINEST: usize = 64;
-/// More points than these no search needs.
+/// Maximum number of points.
 const MOST: f64 = 1e8;
 
-/// The loads to search between, in frames a second.
+/// Limits of the search, in frames per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// The least: at least some frames in the shortest trial.
+    /// Minimum load: at least some frames in the shortest trial.
     pub least: f64,
-    /// The greatest: what the tester can offer.
+    /// Maximum load that the tester can offer.
     pub greatest: f64,
 }
 
-/// Loads, from 0 to [`Grid::top`].
+/// Loads, indexed from 0 to [`Grid::top`].
 #[derive(Clone, Debug)]
 pub struct Grid {
     limits: Limits,
@@ -27,23 +27,23 @@ pub struct Grid {
 }
 
 impl Limits {
-    /// Says what is wrong first.
+    /// Returns the first error, if any.
     pub fn check(&self) -> Result<(), Wrong> {
         let Limits { least, greatest } = *self;
         if !(least.is_finite() && greatest.is_finite() && least > 0.0 && greatest > least) {
-            return Err(Wrong(format!("no load lies between {least} and {greatest} frames/s")));
+            return Err(Wrong(format!("invalid load limits: {least} to {greatest} frames/s")));
         }
         Ok(())
     }
 }
 
-/// How far apart the bounds of a width lie, as a logarithm.
+/// Returns the distance of the bounds of a width, as a logarithm.
 fn logarithm(width: f64) -> f64 {
     -(1.0 - width).ln()
 }
 
 impl Grid {
-    /// The coarsest for these goals.
+    /// Creates the coarsest grid for these goals.
     pub fn new(limits: Limits, goals: &[Goal]) -> Result<Self, Wrong> {
         limits.check()?;
         let span = (limits.greatest / limits.least).ln();
@@ -51,7 +51,7 @@ impl Grid {
         let narrowest = widths.iter().copied().fold(f64::INFINITY, f64::min);
         let coarsest = (span / narrowest).ceil().max(1.0);
         if coarsest * FINEST as f64 > MOST {
-            return Err(Wrong("the widths of these goals are too small for these limits".to_owned()));
+            return Err(Wrong("widths too small for the load limits".to_owned()));
         }
         let fits = |top: usize| {
             let step = span / top as f64;
@@ -62,12 +62,12 @@ impl Grid {
         Ok(Grid { limits, top: top.unwrap_or(coarsest * FINEST) })
     }
 
-    /// The place of the greatest load.
+    /// Returns the index of the maximum load.
     pub fn top(&self) -> usize {
         self.top
     }
 
-    /// The load at a place.
+    /// Returns the load at an index.
     pub fn load(&self, place: usize) -> f64 {
         let Limits { least, greatest } = self.limits;
         match place {
@@ -77,7 +77,7 @@ impl Grid {
         }
     }
 
-    /// The greatest place whose load is no greater; 0 for loads below all.
+    /// Returns the greatest index whose load is at most `load`; 0 for loads below all.
     pub fn below(&self, load: f64) -> usize {
         let Limits { least, greatest } = self.limits;
         if load <= least || !load.is_finite() {
@@ -87,7 +87,7 @@ impl Grid {
         ((place + 1e-9).floor() as usize).min(self.top)
     }
 
-    /// How many steps make this width, at least one.
+    /// Returns the number of steps of this width, at least one.
     pub fn steps(&self, width: f64) -> usize {
         let step = (self.limits.greatest / self.limits.least).ln() / self.top as f64;
         ((logarithm(width) / step * (1.0 + 1e-12)).floor() as usize).max(1)

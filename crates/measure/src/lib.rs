@@ -1,27 +1,28 @@
-//! What to try next, and what trials say of a device. No frame is sent here, and no clock is read: trials come in, the next one to
-//! run goes out.
+//! Search and analysis of device tests: which trial to run next, and the result of trials. No frame is sent here, and
+//! no clock is read: the input is trials, the output the next trial to run.
 //!
-//! - [`trial`]: what was offered and lost; [`goal`]: what is looked for, RFC 2544, NDR, PDR and others by their names;
-//! - [`classify`]: what the trials of one load say of it for a goal, and the conditional throughput;
-//! - [`grid`]: the loads that are tried; [`chain`]: a goal approached by shorter and wider ones;
-//! - [`search`]: one search for several goals; [`outcome`]: what it found;
-//! - [`estimate`](mod@estimate): how long that takes, by devices that are simulated;
-//! - methods that search for no rate: [`rate`], [`burst`], [`recovery`], [`service`], [`soak`]; [`spread`] of what is repeated.
+//! - [`trial`]: offered load and loss; [`goal`]: search goals, RFC 2544, NDR, PDR and others by name;
+//! - [`classify`]: class of a load for a goal, and the conditional throughput;
+//! - [`grid`]: the loads; [`chain`]: intermediate targets of a goal;
+//! - [`search`]: one search for several goals; [`outcome`]: its results;
+//! - [`estimate`](mod@estimate): its duration, by simulated devices;
+//! - methods without a search for a rate: [`rate`], [`burst`], [`recovery`], [`service`], [`soak`]; [`spread`] of
+//!   repeated values.
 //!
 //! # The search
 //!
 //! The classification of loads and the conditional throughput are those of MLRsearch (RFC 9971): a load is an upper
-//! bound for a goal once the trials that are still missing could not make it a lower one, and the other way round. Few bad trials
-//! among many good ones do not make an upper bound where the goal allows them: so a result repeats on a machine that now and then
-//! loses a frame for reasons of its own.
+//! bound for a goal once the missing trials could not make it a lower one, and vice versa. A few bad trials among many
+//! good ones do not make an upper bound if the goal allows them: so results are repeatable on a machine that
+//! occasionally loses a frame itself.
 //!
-//! Loads lie on a grid of equal ratios, of which each goal's width is a whole number of steps: what is halved and widened hits the
-//! same loads again, and what one goal has measured counts for the others. Each goal is approached by targets that are wider and
-//! shorter ([`chain`]). Of the loads that goals ask for the lowest is tried first, since an upper bound found there makes what lies
-//! above worthless.
+//! Loads are on a grid of equal ratios, of which each goal's width is an integer number of steps: halving and widening
+//! hits the same loads again, and trials for one goal count for the others. Each goal is approached by targets that are
+//! wider and shorter ([`chain`]). The lowest load requested by a goal is tried first, since an upper bound found there
+//! makes higher loads irrelevant.
 //!
-//! It always ends. A load is tried only while it is undecided for the target that asks for it, and each such trial adds to the
-//! duration after which it is decided: [`search::Search::most_trials`] says after how many at the latest.
+//! It always terminates. A load is tried only while it is undecided for the target that requests it, and each such
+//! trial adds to the duration after which it is decided: [`search::Search::most_trials`] is the maximum number.
 #![forbid(unsafe_code)]
 
 pub mod burst;

@@ -1,4 +1,4 @@
-//! What a search has found for a goal.
+//! Result of a search for a goal.
 
 use crate::chain::Target;
 use crate::classify::{Class, conditional_throughput};
@@ -8,38 +8,38 @@ use crate::search::bounds;
 use crate::trial::Trial;
 use std::collections::BTreeMap;
 
-/// What is known of a goal.
+/// Result for a goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The goal.
     pub goal: Goal,
-    /// The relevant lower bound, in frames a second: the result.
+    /// The relevant lower bound, in frames per second: the result.
     pub lower: Option<f64>,
     /// The relevant upper bound.
     pub upper: Option<f64>,
-    /// What the lower bound forwards, by the trials that the goal does not excuse.
+    /// Rate that the lower bound forwards, by the trials that the goal does not excuse.
     pub throughput: Option<f64>,
-    /// Whether that is a result.
+    /// Validity of the result.
     pub verdict: Verdict,
 }
 
-/// Whether bounds are a result.
+/// Validity of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Both bounds are there, and near enough.
+    /// Both bounds were found, and are close enough.
     Regular,
-    /// The greatest load holds: the device may do more than was offered.
+    /// The maximum load passed: the device may forward more than was offered.
     NoUpper,
-    /// The least load does not hold.
+    /// The minimum load failed.
     NoLower,
-    /// A bound rests on trials in which the tester was at fault.
+    /// A bound is based on trials in which the tester was at fault.
     Tester,
-    /// The search was ended before.
+    /// The search was stopped before.
     Unfinished,
 }
 
 impl Verdict {
-    /// For documents.
+    /// Returns the name used in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Regular => "regular",
@@ -50,21 +50,21 @@ impl Verdict {
         }
     }
 
-    /// For people.
+    /// Returns a description for users.
     pub fn sentence(self) -> &'static str {
         match self {
             Verdict::Regular => "both bounds were found",
-            Verdict::NoUpper => "the greatest load held: the device may do more than was offered",
-            Verdict::NoLower => "the least load did not hold: there is no such rate within the limits",
+            Verdict::NoUpper => "the maximum load passed: the device may forward more than was offered",
+            Verdict::NoLower => "the minimum load failed: the rate is below the limits",
             Verdict::Tester => {
-                "the tester sent too little or too late, or lost packets itself: what the device does is not known"
+                "the tester sent too little or too late, or lost packets itself: the rate of the device is unknown"
             }
-            Verdict::Unfinished => "the search ended before its bounds were near enough",
+            Verdict::Unfinished => "the search ended before its bounds were close enough",
         }
     }
 }
 
-/// What the trials say for the final target.
+/// Evaluates the trials for the final target.
 pub(crate) fn found(goal: &Goal, targets: &[Target], grid: &Grid, trials: &BTreeMap<usize, Vec<Trial>>) -> Found {
     let Some(last) = targets.last() else { unreachable!("a chain has a final target") };
     let now = bounds(&last.rule, trials);
@@ -81,7 +81,7 @@ pub(crate) fn found(goal: &Goal, targets: &[Target], grid: &Grid, trials: &BTree
     Found { goal: goal.clone(), lower: now.lower.map(load), upper: now.upper.map(load), throughput, verdict }
 }
 
-/// Whether a load is such a bound only by trials in which the tester was at fault.
+/// Returns whether a load is such a bound only by trials in which the tester was at fault.
 fn is_testers(target: &Target, trials: &[Trial], class: Class) -> bool {
     let sound = trials.iter().filter(|trial| !trial.is_limited);
     trials.iter().any(|trial| trial.is_limited) && target.rule.class(sound) != class

@@ -1,28 +1,28 @@
-//! How much is lost at which load: RFC 2544, section 26.3. From the greatest load down, in equal steps, until two trials in a row lose
-//! nothing.
+//! Frame loss rate by load: RFC 2544, section 26.3. From the maximum load down, in equal steps, until two consecutive
+//! trials have no loss.
 
 use crate::trial::Ask;
 
-/// Trials in a row without loss that end it.
+/// Consecutive trials without loss that end it.
 const CLEAN: usize = 2;
 
-/// A run down from the greatest load.
+/// A series from the maximum load down.
 #[derive(Clone, Debug)]
 pub struct LossRate {
     greatest: f64,
     duration: f64,
     steps: u32,
-    /// Load as a part of the greatest one, and what was lost of it.
+    /// Load relative to the maximum, and its loss ratio.
     rows: Vec<(f64, f64)>,
 }
 
 impl LossRate {
-    /// In so many steps from all to nothing: 10 at least, as the section has it.
+    /// Creates a series of `steps` steps from the maximum to 0: at least 10, as in the section.
     pub fn new(greatest: f64, duration: f64, steps: u32) -> Self {
         LossRate { greatest, duration, steps: steps.max(10), rows: Vec::new() }
     }
 
-    /// The next trial; nothing once it is done.
+    /// Returns the next trial; `None` when done.
     pub fn next_trial(&self) -> Option<Ask> {
         let is_clean = self.rows.len() >= CLEAN && self.rows.iter().rev().take(CLEAN).all(|(_, loss)| *loss == 0.0);
         let left = self.steps.saturating_sub(self.rows.len() as u32);
@@ -30,14 +30,14 @@ impl LossRate {
             .then(|| Ask { load: self.greatest * f64::from(left) / f64::from(self.steps), duration: self.duration })
     }
 
-    /// What part of it was lost.
+    /// Adds the loss ratio of the trial.
     pub fn add(&mut self, loss: f64) {
         if let Some(ask) = self.next_trial() {
             self.rows.push((ask.load / self.greatest, loss));
         }
     }
 
-    /// What was found, the greatest load first.
+    /// Returns the results, the maximum load first.
     pub fn rows(&self) -> &[(f64, f64)] {
         &self.rows
     }

@@ -1,4 +1,4 @@
-//! One search for several goals: which load to try next.
+//! One search for several goals: selects the next load.
 
 use crate::chain::{Target, chain};
 use crate::classify::{Class, Rule};
@@ -8,30 +8,30 @@ use crate::outcome::{Found, found};
 use crate::trial::{Ask, Trial};
 use std::collections::BTreeMap;
 
-/// A search: ask it for the next trial, tell it what came of that, until there is none.
+/// A search: request the next trial, add its result, until no trial is left.
 #[derive(Clone, Debug)]
 pub struct Search {
     grid: Grid,
     aims: Vec<Aim>,
     trials: BTreeMap<usize, Vec<Trial>>,
-    /// Trials that the search begins with, and what came of them.
+    /// Initial trials, and their results.
     begun: Vec<Trial>,
-    /// Where the trial that was asked for last is.
+    /// Index of the load that was requested last.
     asked: Option<usize>,
 }
 
-/// A goal on its way.
+/// Progress towards a goal.
 #[derive(Clone, Debug)]
 struct Aim {
     goal: Goal,
     targets: Vec<Target>,
-    /// Which of them it is at. The last one is never left behind: trials for another goal may say otherwise of what it has found.
+    /// Current target. The last one is never completed: trials for another goal may contradict its result.
     at: usize,
-    /// How far the last steps outwards went, down and up, and to where, until those loads are decided.
+    /// Size of the last steps outwards, down and up, and their loads, until these are decided.
     reach: [Option<(usize, usize)>; 2],
 }
 
-/// The place of the relevant lower bound, and of the upper one.
+/// Indices of the relevant lower and upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// The greatest lower bound below the upper one.
@@ -40,21 +40,21 @@ pub struct Bounds {
     pub upper: Option<usize>,
 }
 
-/// What a goal wants.
+/// A trial requested by a goal.
 struct Wanted {
     place: usize,
     duration: f64,
     width: usize,
 }
 
-/// How many trials a search begins with, outside of what its goals want.
+/// Number of initial trials, besides those requested by goals.
 const BEGINNING: usize = 3;
 
 impl Search {
-    /// A search for these goals between these loads.
+    /// Creates a search for these goals between these loads.
     pub fn new(limits: Limits, goals: &[Goal]) -> Result<Self, Wrong> {
         if goals.is_empty() {
-            return Err(Wrong("no goal: at least one".to_owned()));
+            return Err(Wrong("no goal; at least one is required".to_owned()));
         }
         goals.iter().try_for_each(Goal::check)?;
         let grid = Grid::new(limits, goals)?;
@@ -63,14 +63,16 @@ impl Search {
         Ok(Search { grid, aims, trials: BTreeMap::new(), begun: Vec::new(), asked: None })
     }
 
-    /// The next trial; nothing once all goals are done. Asked again before [`Search::add`] it is the same one.
+    /// Returns the next trial; `None` once all goals are done. Repeated calls before [`Search::add`] return the same
+    /// one.
     pub fn next_trial(&mut self) -> Option<Ask> {
         let (place, duration) = match self.beginning() {
             Some(begin) => begin,
             None => {
                 let Search { grid, aims, trials, .. } = self;
                 let wanted = aims.iter_mut().filter_map(|aim| aim.wants(grid, trials));
-                // What is found below may make what lies above worthless; of one load the longer trial counts for both.
+                // An upper bound at a low load makes higher ones irrelevant; at the same load the longer trial counts
+                // for both.
                 let key = |wanted: &Wanted| {
                     (wanted.place, std::cmp::Reverse((wanted.duration * 1e6) as u64), std::cmp::Reverse(wanted.width))
                 };
@@ -82,12 +84,12 @@ impl Search {
         Some(Ask { load: self.grid.load(place), duration })
     }
 
-    /// What came of the trial that was asked for last.
+    /// Adds the result of the trial that was requested last.
     pub fn add(&mut self, trial: Trial) {
         let Some(place) = self.asked.take() else { return };
         let mut trial = trial;
         if !(0.0..=1.0).contains(&trial.loss) {
-            // Whatever was counted is not known: it proves nothing good.
+            // An invalid loss ratio is counted as total loss.
             trial.loss = 1.0;
         }
         if !(trial.effective.is_finite() && trial.effective > 0.0) {
@@ -99,17 +101,17 @@ impl Search {
         self.trials.entry(place).or_default().push(trial);
     }
 
-    /// What is known of each goal, in their order; at any time.
+    /// Returns the current result of each goal, in their order.
     pub fn found(&self) -> Vec<Found> {
         self.aims.iter().map(|aim| found(&aim.goal, &aim.targets, &self.grid, &self.trials)).collect()
     }
 
-    /// Whether nothing is left to be tried.
+    /// Returns whether no trial is left.
     pub fn is_done(&self) -> bool {
         !self.is_beginning() && self.aims.iter().all(|aim| aim.is_done(self.grid.top(), &self.trials))
     }
 
-    /// How many trials there can be at most, whatever comes of them.
+    /// Returns the maximum number of trials, for any results.
     pub fn most_trials(&self) -> u64 {
         let loads = self.grid.top() as u64 + 1;
         let targets = self.aims.iter().flat_map(|aim| &aim.targets);
@@ -125,7 +127,8 @@ impl Search {
         self.aims.iter().map(|aim| aim.goal.loss_ratio).fold(f64::INFINITY, f64::min)
     }
 
-    /// What the search begins with: the greatest load, then what it forwards, then what that forwards, or a width above.
+    /// Returns the initial trial: the maximum load, then the rate that it forwards, then the rate that this forwards,
+    /// or a width above.
     fn beginning(&self) -> Option<(usize, f64)> {
         if !self.is_beginning() {
             return None;
@@ -145,7 +148,7 @@ impl Search {
     }
 }
 
-/// The bounds that the trials give for a rule.
+/// Returns the bounds for a rule, from the trials.
 pub(crate) fn bounds(rule: &Rule, trials: &BTreeMap<usize, Vec<Trial>>) -> Bounds {
     let mut bounds = Bounds::default();
     for (place, trials) in trials {
@@ -162,7 +165,7 @@ pub(crate) fn bounds(rule: &Rule, trials: &BTreeMap<usize, Vec<Trial>>) -> Bound
 }
 
 impl Aim {
-    /// What it wants to be tried, if it is not done.
+    /// Returns the trial that it needs, if it is not done.
     fn wants(&mut self, grid: &Grid, trials: &BTreeMap<usize, Vec<Trial>>) -> Option<Wanted> {
         loop {
             let target = *self.targets.get(self.at)?;
@@ -187,7 +190,8 @@ impl Aim {
         self.at + 1 == self.targets.len() && is_met(target, bounds(&target.rule, trials), top)
     }
 
-    /// Where: between what the target before has found, then there, then outwards from what is known, then in the middle of it.
+    /// Returns the next load: between the bounds of the previous target, then at them, then outwards from the known
+    /// bound, then bisecting.
     fn place(&mut self, target: &Target, now: Bounds, before: Option<(usize, Bounds)>, top: usize) -> usize {
         let is_between =
             |place: usize| now.lower.is_none_or(|lower| lower < place) && now.upper.is_none_or(|upper| place < upper);
@@ -210,7 +214,7 @@ impl Aim {
         }
     }
 
-    /// Outwards from a bound, twice as far each time; the same load until it is decided, which moves the bound.
+    /// Steps outwards from a bound, twice as far each time; the same load until it is decided, which moves the bound.
     fn reach(&mut self, way: usize, target: &Target, from: usize, top: usize) -> usize {
         let step = match self.reach[way] {
             Some((bound, step)) if bound == from => step,
@@ -218,7 +222,7 @@ impl Aim {
             None => target.width,
         };
         self.reach[way] = Some((from, step));
-        // Never nearer to a limit than a width.
+        // Keeps at least a width from the limits.
         match way {
             0 => Some(from.saturating_sub(step)).filter(|place| *place >= target.width).unwrap_or(0),
             _ => Some(from.saturating_add(step)).filter(|place| place + target.width <= top).unwrap_or(top),
@@ -226,7 +230,7 @@ impl Aim {
     }
 }
 
-/// Whether a target has what it wants, or cannot get it.
+/// Returns whether a target has its bounds, or cannot get them.
 fn is_met(target: &Target, bounds: Bounds, top: usize) -> bool {
     match bounds {
         Bounds { lower: Some(lower), upper: Some(upper) } => upper - lower <= target.width,
@@ -236,7 +240,7 @@ fn is_met(target: &Target, bounds: Bounds, top: usize) -> bool {
     }
 }
 
-/// How far above the lower bound to try: so that what is left on one side is a power of two of widths.
+/// Returns the distance from the lower bound to try: so that one of the remaining sides is a power of two of widths.
 fn part(distance: usize, width: usize) -> usize {
     let mut power = width;
     while power.saturating_mul(2) < distance {

@@ -1,57 +1,57 @@
-//! Whether a service keeps what was agreed: the steps of ITU-T Y.1564, of one service.
+//! Service activation test of ITU-T Y.1564 for one service.
 
-/// What was agreed; rates in bits a second of the information rate (layer 2, with FCS).
+/// Service acceptance criteria; rates in bits per second of the information rate (layer 2, with FCS).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
-    /// Committed rate.
+    /// Committed information rate.
     pub committed: f64,
-    /// Rate above it that may be forwarded.
+    /// Excess information rate that may be forwarded.
     pub excess: f64,
-    /// The part of frames that may be lost.
+    /// Maximum frame loss ratio.
     pub loss_ratio: f64,
-    /// The greatest delay, in seconds.
+    /// Maximum delay, in seconds.
     pub delay: f64,
-    /// The greatest variation of it.
+    /// Maximum delay variation, in seconds.
     pub variation: f64,
-    /// How much more than the rates a policer may let through, as a part of them: its buckets are not empty.
+    /// Tolerance above the rates that a policer may forward, relative to them: its token buckets are not empty.
     pub margin: f64,
 }
 
-/// A step of the configuration test.
+/// Type of a step of the configuration test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// So many percent of the committed rate: everything agreed has to hold.
+    /// Percentage of the committed rate: all criteria must be met.
     Committed(u32),
     /// The committed and the excess rate.
     Excess,
-    /// More than both: the rest has to be dropped.
+    /// Above both: the excess must be dropped.
     Policing,
 }
 
-/// What is offered in a step.
+/// Offered load of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Which it is.
+    /// Its type.
     pub kind: Kind,
-    /// Bits a second.
+    /// Rate in bits per second.
     pub rate: f64,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// Bits a second that came.
+    /// Received bits per second.
     pub rate: f64,
-    /// The part of frames that was lost.
+    /// Frame loss ratio.
     pub loss_ratio: f64,
-    /// The greatest delay, in seconds.
+    /// Maximum delay, in seconds.
     pub delay: f64,
-    /// Its variation.
+    /// Delay variation, in seconds.
     pub variation: f64,
 }
 
 impl Service {
-    /// The steps of the configuration test, one after the other.
+    /// Returns the steps of the configuration test, in order.
     pub fn steps(&self) -> Vec<Step> {
         let Service { committed, excess, .. } = *self;
         let share =
@@ -65,7 +65,7 @@ impl Service {
         steps
     }
 
-    /// Whether a step passes.
+    /// Returns whether a step passes.
     pub fn passes(&self, kind: Kind, seen: &Seen) -> bool {
         let least = self.committed * (1.0 - self.loss_ratio);
         let most = (self.committed + self.excess) * (1.0 + self.margin);
@@ -85,7 +85,7 @@ mod tests {
     const SERVICE: Service =
         Service { committed: 10e6, excess: 5e6, loss_ratio: 1e-3, delay: 0.01, variation: 0.002, margin: 0.01 };
 
-    /// A policer that lets so many bits a second through.
+    /// A policer that forwards up to `limit` bits per second.
     fn policed(step: &Step, limit: f64) -> Seen {
         let rate = step.rate.min(limit);
         Seen { rate, loss_ratio: 1.0 - rate / step.rate, delay: 0.001, variation: 0.0001 }
@@ -98,7 +98,7 @@ mod tests {
         };
         assert_eq!(verdicts(15e6), [true; 6]);
         assert_eq!(verdicts(9.8e6), [true, true, true, false, false, false], "less than committed");
-        assert_eq!(verdicts(1e9), [true, true, true, true, true, false], "nobody polices");
+        assert_eq!(verdicts(1e9), [true, true, true, true, true, false], "no policer");
         assert_eq!(SERVICE.steps()[5].rate, 16.25e6);
         assert_eq!(Service { excess: 0.0, ..SERVICE }.steps()[4].rate, 12.5e6);
         let slow = Seen { delay: 0.02, ..policed(&SERVICE.steps()[0], 15e6) };

@@ -1,72 +1,74 @@
-//! A fixed load for days: seconds in, events of loss, sums of minutes and unavailable time out. Seconds without loss are not kept.
+//! A fixed load for days: the input is seconds, the output loss events, sums of minutes and unavailable time. Seconds
+//! without loss are not kept.
 
-/// Second by second.
+/// Accumulates results second by second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Soak {
     seconds: u64,
     all: Passed,
-    /// The last second, and what was known before it came.
+    /// The last second, and the state before it.
     last: Passed,
     before: Judged,
     now: Judged,
     lossy: Vec<(u64, Passed)>,
     minutes: Vec<Passed>,
     events: Vec<Event>,
-    /// Seconds with loss that there was no room for.
+    /// Number of seconds with loss beyond the limit.
     more: u64,
 }
 
-/// What a time has brought.
+/// Counters of a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Frames that were sent.
+    /// Frames sent.
     pub sent: u64,
-    /// Those that came.
+    /// Frames received.
     pub received: u64,
-    /// Those that are lost.
+    /// Frames lost.
     pub lost: u64,
 }
 
-/// What is found from second to second.
+/// State derived from second to second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Judged {
     worst: Option<(u64, u64)>,
-    /// Seconds in a row that were severely errored, or were not while time was unavailable.
+    /// Consecutive seconds that were severely errored, or, during unavailable time, were not.
     row: u64,
     is_unavailable: bool,
     unavailable: u64,
 }
 
-/// Seconds in a row in which frames were lost.
+/// Consecutive seconds with frame loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The first of them, from 0.
     pub second: u64,
-    /// How many.
+    /// Number of seconds.
     pub seconds: u64,
-    /// Frames that were lost.
+    /// Frames lost.
     pub lost: u64,
 }
 
-/// More events, and more seconds with loss, are counted and not kept.
+/// Maximum number of events, and of seconds with loss; more are only counted.
 const MOST_EVENTS: usize = 10_000;
-/// More minutes are sums of the last: two years.
+/// Maximum number of minutes, two years; later ones are added to the last.
 const MOST_MINUTES: usize = 1_000_000;
 const MINUTE: u64 = 60;
-/// A second that loses more than this part is severely errored.
+/// A second with a greater loss ratio is severely errored.
 const SEVERE: f64 = 0.5;
-/// So many of these in a row make time unavailable from the first of them on, and so many others end it.
+/// Number of consecutive severely errored seconds that start unavailable time, from the first of them on, and of others
+/// that end it.
 const IN_A_ROW: u64 = 10;
 
 impl Passed {
-    /// This, and what else there was.
+    /// Returns the sum of both.
     pub fn plus(self, other: Passed) -> Passed {
         Passed { sent: self.sent + other.sent, received: self.received + other.received, lost: self.lost + other.lost }
     }
 }
 
 impl Soak {
-    /// A second has passed.
+    /// Adds a second.
     pub fn add(&mut self, passed: Passed) {
         if self.seconds.is_multiple_of(MINUTE) && self.minutes.len() < MOST_MINUTES {
             self.minutes.push(Passed::default());
@@ -76,7 +78,7 @@ impl Soak {
         self.amend(passed);
     }
 
-    /// The last second has brought that too.
+    /// Adds late counters to the last second.
     pub fn amend(&mut self, rest: Passed) {
         let Some(second) = self.seconds.checked_sub(1) else { return self.add(rest) };
         let was = self.last;
@@ -93,47 +95,47 @@ impl Soak {
         self.now.judge(second, self.last);
     }
 
-    /// How many seconds have passed.
+    /// Returns the number of seconds.
     pub fn seconds(&self) -> u64 {
         self.seconds
     }
 
-    /// All that they brought.
+    /// Returns the counters of all seconds.
     pub fn all(&self) -> Passed {
         self.all
     }
 
-    /// What the last one brought.
+    /// Returns the counters of the last second.
     pub fn last(&self) -> Passed {
         self.last
     }
 
-    /// Seconds in which frames were lost: the first 10,000, by their numbers from 0.
+    /// Returns the seconds with frame loss: the first 10,000, by their numbers from 0.
     pub fn lossy(&self) -> &[(u64, Passed)] {
         &self.lossy
     }
 
-    /// What each minute brought, the last one as far as it has passed.
+    /// Returns the counters of each minute, including the current one.
     pub fn minutes(&self) -> &[Passed] {
         &self.minutes
     }
 
-    /// The second that lost most, and how much.
+    /// Returns the second with most loss, and its lost frames.
     pub fn worst(&self) -> Option<(u64, u64)> {
         self.now.worst
     }
 
-    /// When frames were lost: the first 10,000 times; how many seconds more there were says [`Soak::more`].
+    /// Returns the loss events: the first 10,000; [`Soak::more`] has the number of further seconds.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// Seconds with loss beyond the events that are kept.
+    /// Returns the number of seconds with loss after the kept events.
     pub fn more(&self) -> u64 {
         self.more
     }
 
-    /// The part of time that was available.
+    /// Returns the share of available time.
     pub fn availability(&self) -> f64 {
         1.0 - self.now.unavailable as f64 / self.seconds.max(1) as f64
     }
@@ -170,7 +172,7 @@ impl Judged {
         self.unavailable += u64::from(self.is_unavailable);
         self.row = if is_severe != self.is_unavailable { self.row + 1 } else { 0 };
         if self.row == IN_A_ROW {
-            // The seconds in a row belong to what begins with them.
+            // The consecutive seconds belong to the state that they start.
             self.unavailable = if is_severe { self.unavailable + IN_A_ROW } else { self.unavailable - IN_A_ROW };
             (self.is_unavailable, self.row) = (is_severe, 0);
         }
@@ -196,11 +198,11 @@ mod tests {
         let events: Vec<(u64, u64, u64)> = soak.events().iter().map(|e| (e.second, e.seconds, e.lost)).collect();
         assert_eq!(events, [(5, 1, 1), (20, 3, 30), (40, 13, 11_700), (70, 9, 8_100)]);
         assert_eq!((soak.worst(), soak.all().lost, soak.seconds(), soak.more()), (Some((40, 900)), 19_831, 100, 0));
-        // Thirteen severe seconds in a row are unavailable, nine are not.
+        // Thirteen consecutive severely errored seconds are unavailable, nine are not.
         assert!((soak.availability() - 0.87).abs() < 1e-9, "{}", soak.availability());
     }
 
-    /// A second, and how much of it is known only later.
+    /// A second, and the part of it that is known only later.
     fn second() -> impl Strategy<Value = (Passed, Option<Passed>)> {
         let lost = prop_oneof![3 => Just(0u64), 1 => 1u64..2000];
         let passed = |sent: u64, lost: u64| Passed { sent, received: sent.saturating_sub(lost), lost };
@@ -232,9 +234,9 @@ mod tests {
         }
     }
 
-    /// A week, in which every third second loses something.
+    /// A week, in which every third second has loss.
     #[test]
-    fn a_week_takes_little_memory() {
+    fn a_week_needs_little_memory() {
         let mut soak = Soak::default();
         (0..7 * 24 * 3600u64).for_each(|second| {
             soak.add(Passed { sent: 1000, received: 1000, lost: u64::from(second % 3 == 0) });

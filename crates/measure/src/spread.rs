@@ -1,22 +1,22 @@
-//! Values that were measured again and again: of MRR (ten trials at the greatest load), of latencies and bursts that are repeated.
+//! Statistics of repeated measurements: of MRR (ten trials at the maximum load), of latencies and bursts.
 
-/// How far values lie apart.
+/// Statistics of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// How many there were.
+    /// Number of values.
     pub count: usize,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// The least.
+    /// Minimum.
     pub least: f64,
-    /// The greatest.
+    /// Maximum.
     pub greatest: f64,
-    /// The standard deviation of the sample; 0 of one.
+    /// Standard deviation of the sample; 0 for a single value.
     pub deviation: f64,
 }
 
 impl Spread {
-    /// Of these; nothing of none.
+    /// Returns the statistics of these values; `None` if empty.
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len();
         if count == 0 {

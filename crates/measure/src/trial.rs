@@ -1,43 +1,43 @@
-//! One trial: what was to be offered, and what came of it.
+//! One trial: its offered load, and its result.
 
 /// A trial to run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask {
-    /// Frames a second, in each direction.
+    /// Frames per second, in each direction.
     pub load: f64,
-    /// For so many seconds.
+    /// Duration in seconds.
     pub duration: f64,
 }
 
-/// A trial that has run.
+/// Result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
-    /// The load that was asked for.
+    /// Requested load.
     pub load: f64,
-    /// The duration that was asked for, in seconds: it decides whether the trial is a full one.
+    /// Requested duration in seconds: it decides if the trial is a full one.
     pub duration: f64,
-    /// The duration that counts in sums.
+    /// Duration that counts in sums.
     pub effective: f64,
-    /// The part of the frames that were to be sent which did not come, over all directions together: 0 to 1.
+    /// Loss ratio relative to the frames to be sent, over all directions: 0 to 1.
     pub loss: f64,
-    /// The tester was at fault: it sent too little or too late, or lost packets itself.
+    /// True if the tester was at fault: it sent too little or too late, or lost packets itself.
     pub is_limited: bool,
 }
 
 impl Trial {
-    /// A trial that went as it was asked for.
+    /// Returns the result of a trial that ran as requested.
     pub fn new(ask: Ask, loss: f64) -> Self {
         let Ask { load, duration } = ask;
         Trial { load, duration, effective: duration, loss, is_limited: false }
     }
 
-    /// Frames a second that came through.
+    /// Returns the frames per second that were forwarded.
     pub fn forwarded(&self) -> f64 {
         self.load * (1.0 - self.loss)
     }
 }
 
-/// The part of `expected` frames that is lost where so many distinct ones came.
+/// Returns the loss ratio if `received` distinct frames of `expected` arrived.
 pub fn loss_ratio(expected: u64, received: u64) -> f64 {
     if expected == 0 { 0.0 } else { expected.saturating_sub(received) as f64 / expected as f64 }
 }

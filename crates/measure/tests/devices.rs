@@ -5,10 +5,10 @@ use linerate_measure::{Found, Goal, Limits, Search, Trial, Verdict, estimate};
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { least: 10_000.0, greatest: 10_000_000.0 };
-/// What most of the devices do.
+/// Limit of most of the devices.
 const LIMIT: f64 = 1_000_000.0;
 
-/// Draws as SplitMix64 does.
+/// Random numbers by SplitMix64.
 struct Dice(u64);
 
 impl Dice {
@@ -20,19 +20,19 @@ impl Dice {
     }
 }
 
-/// What a search took and found.
+/// Cost and result of a search.
 struct Run {
     trials: u64,
     seconds: f64,
     found: Vec<Found>,
 }
 
-/// Searches; `device` says which part of a load for so long is lost.
+/// Runs a search; `device` returns the loss ratio for a load and a duration.
 fn search(goals: &[Goal], mut device: impl FnMut(f64, f64) -> f64) -> Run {
     let mut search = Search::new(LIMITS, goals).unwrap();
     let (mut trials, mut seconds) = (0, 0.0);
     while let Some(ask) = search.next_trial() {
-        assert_eq!(search.next_trial(), Some(ask), "asked again it is the same");
+        assert_eq!(search.next_trial(), Some(ask), "a repeated call returns the same trial");
         assert!((LIMITS.least..=LIMITS.greatest).contains(&ask.load), "{ask:?}");
         search.add(Trial::new(ask, device(ask.load, ask.duration)));
         trials += 1;
@@ -58,10 +58,10 @@ fn regular(found: &Found) -> f64 {
     lower
 }
 
-/// Devices without chance: what the two goals of CSIT take and find, beside what the library `MLRsearch` took (its trials, in the
-/// second place).
+/// Deterministic devices: cost and results of the two CSIT goals, compared with the library `MLRsearch` (its number of
+/// trials is the second column).
 #[test]
-fn devices_without_chance_are_found_in_so_many_trials() {
+fn deterministic_devices_need_about_as_many_trials_as_with_the_library() {
     type Device = fn(f64, f64) -> f64;
     let devices: [(&str, u64, Device, f64, f64); 4] = [
         ("hard limit", 35, |load, _| hard(load), 998_332.0, 1_000_000.0),
@@ -85,7 +85,7 @@ fn devices_without_chance_are_found_in_so_many_trials() {
     let short = search(&[Goal::rfc2544_short()], |load, _| hard(load));
     eprintln!("60 s: {} trials, {} s", short.trials, short.seconds);
     assert!(short.seconds <= 1.25 * 138.0 && (regular(&short.found[0]) / LIMIT - 1.0).abs() <= 0.006);
-    // What is buffered does not pass for a rate where trials are long.
+    // A buffer is not mistaken for a rate if trials are long.
     let buffer =
         search(&[Goal::rfc2544_short()], |load, time| ((load - LIMIT) * time - 100_000.0).max(0.0) / (load * time));
     eprintln!("60 s, buffer: {} trials, {} s", buffer.trials, buffer.seconds);
@@ -110,7 +110,7 @@ fn what_has_no_bounds_is_said_to_have_none() {
     assert!(lossy.trials <= 62, "the library takes 50");
 }
 
-/// One trial in five loses 2 % for reasons of its own: results repeat.
+/// One trial in five loses 2 % at random: results repeat.
 #[test]
 fn results_repeat_where_one_trial_in_five_is_bad() {
     for (chance, most) in [(0.05, 45.0), (0.2, 54.0)] {
@@ -130,9 +130,9 @@ fn results_repeat_where_one_trial_in_five_is_bad() {
     }
 }
 
-/// Bad trials are bad luck with one goal, and proof with another.
+/// Bad trials are tolerated by one goal, and proof for another.
 #[test]
-fn a_goal_without_patience_finds_less() {
+fn a_strict_goal_has_a_lower_result() {
     let noisy = |seed| {
         let mut dice = Dice(seed);
         search(&[Goal::rfc2544_short()], |load, _| hard(load).max(if dice.roll() < 0.2 { 0.02 } else { 0.0 }))
@@ -170,7 +170,7 @@ fn the_time_a_search_takes_is_known_beforehand() {
     assert!(seconds <= guess.most_seconds && seconds >= guess.seconds / 2.0, "{seconds} of {guess:?}");
 }
 
-/// What comes of a load: `noise` of the trials lose whatever falls, `lucky` of them nothing.
+/// Result of a load: `noise` of the trials have a random loss, `lucky` of them none.
 #[derive(Clone, Copy, Debug)]
 struct Erratic {
     seed: u64,
@@ -179,7 +179,7 @@ struct Erratic {
     lucky: f64,
 }
 
-/// A search for the goal at this place of the names, and for another, to its end.
+/// Runs a search for the goal with this index, and for another, to its end.
 fn ends(device: Erratic, place: usize, limits: Limits) -> Result<(), TestCaseError> {
     let goals = [Goal::named(NAMES[place]).unwrap(), Goal { width: 0.03, ..Goal::pdr() }];
     let (mut search, mut dice) = (Search::new(limits, &goals).unwrap(), Dice(device.seed));
@@ -203,13 +203,13 @@ fn ends(device: Erratic, place: usize, limits: Limits) -> Result<(), TestCaseErr
         let of: Vec<&Trial> = trials.iter().filter(|trial| trial.load == lower).collect();
         let bad: f64 = of.iter().filter(|t| t.loss > found.goal.loss_ratio).map(|t| t.effective).sum();
         let all: f64 = of.iter().map(|trial| trial.effective).sum();
-        // Good short trials excuse as many bad ones, and no more than the goal's part of all is bad.
+        // Good short trials excuse as many bad ones, and the share of bad ones is within the goal's ratio.
         prop_assert!(bad <= found.goal.exceed_ratio * all.max(found.goal.duration_sum) * (1.0 + 1e-6));
     }
     Ok(())
 }
 
-/// Short trials for the second goal say otherwise of a load that the first one had been content with.
+/// Short trials for the second goal contradict the first one's result for a load.
 #[test]
 fn trials_for_another_goal_open_a_search_again() {
     let device = Erratic {
@@ -223,9 +223,9 @@ fn trials_for_another_goal_open_a_search_again() {
 }
 
 proptest! {
-    /// Whatever a device does, with chance or against the search: it ends, within limits, and its bounds are what its trials say.
+    /// For any device, random or adversarial, the search terminates within limits, and its bounds match its trials.
     #[test]
-    fn it_ends_whatever_comes(
+    fn it_terminates_for_any_device(
         seed: u64, limit in 5e3f64..2e7, noise in 0.0f64..1.0, lucky in 0.0f64..1.0, place in 0usize..5,
         least in 1.0f64..1e5, factor in 1.01f64..1e4,
     ) {

@@ -1,4 +1,4 @@
-//! The search beside the library `MLRsearch` 1.2.1 of FD.io CSIT, trial by trial, on simulated devices.
+//! The search compared with the library `MLRsearch` 1.2.1 of FD.io CSIT, trial by trial, on simulated devices.
 
 use linerate_measure::grid::Grid;
 use linerate_measure::{Class, Goal, Limits, Rule, Search, Trial, Verdict, conditional_throughput};
@@ -10,19 +10,19 @@ const PACKAGE: &str = "MLRsearch==1.2.1";
 const LIMITS: Limits = Limits { least: 10_000.0, greatest: 10_000_000.0 };
 const LIMIT: f64 = 1e6;
 
-/// What the library did with a device.
+/// Run of the library on a device.
 #[derive(Debug, Default)]
 struct Run {
     device: String,
     goals: Vec<Goal>,
-    /// The number of the greatest load on its grid.
+    /// Index of the greatest load on its grid.
     top: Option<usize>,
     trials: Vec<(f64, f64, f64)>,
     /// Lower and upper bound, conditional throughput.
     found: Vec<[Option<f64>; 3]>,
 }
 
-/// A Python with the library: that which was made before, or a new one. Nothing where it cannot be had.
+/// A Python with the library: the existing one, or a new one. `None` if it cannot be installed.
 fn python() -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/mlrsearch");
     let python = target.join("bin/python");
@@ -42,7 +42,7 @@ fn python() -> Option<PathBuf> {
     is_there().then_some(python)
 }
 
-/// What the library does with every device.
+/// Runs the library on every device.
 fn runs(python: &Path) -> Vec<Run> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/library/searches.py");
     let output = Command::new(python).arg(script).output().unwrap();
@@ -74,7 +74,7 @@ fn goal(name: &str) -> Goal {
     }
 }
 
-/// The same devices as in the script: what is lost of a load for so long, in the n-th trial.
+/// The same devices as in the script: loss ratio for a load and a duration, in the n-th trial.
 fn loss(device: &str, load: f64, time: f64, trial: u64) -> f64 {
     let hard = (1.0 - LIMIT / load).max(0.0);
     let bad = |chance: f64| if draw(trial) < chance { 0.02 } else { 0.0 };
@@ -105,7 +105,7 @@ fn draw(n: u64) -> f64 {
     ((word ^ word >> 31) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// What the trials of the library say by our classification.
+/// Our classification of the library's trials.
 fn judged(run: &Run, goal: &Goal) -> [Option<f64>; 3] {
     let mut loads: BTreeMap<u64, Vec<Trial>> = BTreeMap::new();
     for (load, duration, loss) in &run.trials {
@@ -114,7 +114,7 @@ fn judged(run: &Run, goal: &Goal) -> [Option<f64>; 3] {
     }
     let rule = Rule::from(goal);
     let (mut lower, mut upper) = (None, None);
-    // The bits of loads above 0 are in their order.
+    // The bits of loads above 0 compare like the loads.
     for (load, trials) in &loads {
         match rule.class(trials) {
             Class::Lower => lower = Some(*load),
@@ -136,17 +136,17 @@ fn is_near(one: Option<f64>, other: Option<f64>, part: f64) -> bool {
     }
 }
 
-/// What was found of a device, and in how many trials, ours and those of the library.
+/// Compares the results for a device, and returns the numbers of trials, ours and the library's.
 fn compare(run: &Run) -> (usize, usize) {
     let name = format!("{} {}", run.device, run.goals.iter().map(|goal| goal.name).collect::<Vec<_>>().join(","));
-    // The normative part: out of the library's own trials come the library's own bounds and throughputs.
+    // The normative part: the library's own trials give the library's own bounds and throughputs.
     for (goal, found) in run.goals.iter().zip(&run.found) {
         for (ours, library) in judged(run, goal).into_iter().zip(found) {
             assert!(is_near(ours, *library, 1e-6), "{name} {}: {ours:?} of {library:?}", goal.name);
         }
     }
     let grid = Grid::new(LIMITS, &run.goals).unwrap();
-    assert_eq!(Some(grid.top()), run.top, "{name}: loads lie on the same grid");
+    assert_eq!(Some(grid.top()), run.top, "{name}: loads are on the same grid");
     let mut search = Search::new(LIMITS, &run.goals).unwrap();
     let (mut trials, mut seconds) = (Vec::new(), 0.0);
     while let Some(ask) = search.next_trial() {
@@ -156,7 +156,7 @@ fn compare(run: &Run) -> (usize, usize) {
     }
     let is_same = |one: f64, other: f64| (one / other - 1.0).abs() < 1e-9;
     let same = trials.iter().zip(&run.trials).take_while(|(ours, other)| is_same(**ours, other.0)).count();
-    assert!(same >= 1, "{name}: both begin with the greatest load");
+    assert!(same >= 1, "{name}: both start with the maximum load");
     let shared = trials.iter().filter(|load| run.trials.iter().any(|(other, ..)| is_same(**load, *other))).count();
     let theirs: f64 = run.trials.iter().map(|trial| trial.1).sum();
     println!(
@@ -164,8 +164,8 @@ fn compare(run: &Run) -> (usize, usize) {
         trials.len(),
         run.trials.len()
     );
-    // With chance the order of trials decides which of them are bad; and of two widths the finer one is reached from other loads: a
-    // width apart then.
+    // With noise the order of trials decides which of them are bad; and of two widths the finer one is reached from
+    // other loads: a width apart then.
     let has_chance = ["rare", "noisy", "edge", "scatter"].contains(&run.device.as_str());
     let has_widths = run.goals.iter().any(|goal| goal.width != run.goals[0].width);
     for (found, library) in search.found().iter().zip(&run.found) {
@@ -178,15 +178,18 @@ fn compare(run: &Run) -> (usize, usize) {
     (trials.len(), run.trials.len())
 }
 
-/// The same bounds as the library's on every device, on the same grid of loads, in about as many trials. Which loads are tried differs
-/// once goals search outwards: the library has one width for all goals, doubled by whichever did so last, and asks no further down
-/// than that; here each goal has its own, so that a device that loses half of everything takes six trials more.
+/// The same bounds as the library's on every device, on the same grid of loads, in about as many trials. The loads
+/// differ once goals search outwards: the library has one width for all goals, doubled by the goal that did so last,
+/// and requests no lower load than that; here each goal has its own, so a device that loses half of everything takes
+/// six trials more.
 #[test]
-fn it_finds_what_the_library_finds() {
+fn results_equal_those_of_the_library() {
     let Some(python) = python() else {
         let must = std::env::var_os("LINERATE_PEERS").is_some();
-        assert!(!must, "nothing may be left out here: {PACKAGE} cannot be installed");
-        return eprintln!("SKIPPED: {PACKAGE} cannot be had from PyPI; python3 with venv and a network are needed");
+        assert!(!must, "no test may be skipped here: {PACKAGE} cannot be installed");
+        return eprintln!(
+            "SKIPPED: {PACKAGE} cannot be installed from PyPI; python3 with venv and a network are required"
+        );
     };
     let runs = runs(&python);
     assert_eq!(runs.len(), 48);

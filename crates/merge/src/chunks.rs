@@ -1,4 +1,4 @@
-//! Chunks: what the lanes show, as keys, merged as far as it is complete.
+//! Chunks: the frames that lanes present, as keys, merged up to the point where they are complete.
 
 use crate::kernel::Kernel;
 use crate::keys::{self, PADDING};
@@ -7,57 +7,56 @@ use linerate_burst::{Horizon, Nanos, Pick};
 use std::mem;
 use std::ops::Range;
 
-/// Most keys held of a lane.
+/// Maximum number of keys held per lane.
 const HELD: usize = 512;
-/// Keys held of a lane in rounds that emit few frames and leave many, as while a horizon moves on slowly.
+/// Number of keys held per lane in rounds that emit few frames and leave many, as while a horizon advances slowly.
 const FEW: usize = 64;
-/// Room for them in a row of keys.
+/// Keys of a lane in a row, with padding.
 const LANE: usize = HELD + PADDING;
-/// What the lanes of a merge hold as keys, and the room to merge them in.
+/// The lanes' keys, and buffers to merge them in.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunks {
     kernel: Kernel,
     lanes: Vec<Held>,
-    /// Those of each lane, with padding behind them.
+    /// Keys of all lanes, each followed by padding.
     keys: Vec<u64>,
     merged: Vec<u64>,
     room: Vec<u64>,
-    /// Which keys of a row are to be merged, ascending each.
+    /// Ranges of keys to merge; each ascends.
     parts: Vec<Range<usize>>,
-    /// The time that keys count from.
+    /// Time that keys are relative to.
     base: u64,
-    /// A lane is filled up to so many keys once it holds less than half of them.
+    /// Number of keys that a lane is filled up to once it holds less than half of them.
     level: usize,
 }
 
-/// One lane's keys.
 #[derive(Clone, Debug, Default)]
 struct Held {
-    /// Which of [`Chunks::keys`] are not emitted yet.
+    /// The range of [`Chunks::keys`] not emitted yet.
     keys: Range<usize>,
-    /// Frames of the input that became keys.
+    /// Frames of the input converted to keys.
     read: usize,
-    /// The greatest time of the lane in frames that became keys.
+    /// Greatest time of the lane in frames converted to keys.
     newest: u64,
-    /// Whether some of the keys may be of late frames.
+    /// True if some of the keys may be of late frames.
     late: bool,
 }
 
-/// How a chunk ended.
+/// The reason why a chunk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// There is more.
+    /// More can be emitted.
     More,
-    /// Nothing else can be emitted in this round.
+    /// Nothing more can be emitted in this round.
     Round,
-    /// What comes next, if anything, is too far away in time for keys.
+    /// The next frame, if any, is beyond the time span of keys.
     Span,
-    /// A lane comes to a frame above the ceiling.
+    /// The next frame of a lane is above the ceiling.
     Ahead,
 }
 
 impl Held {
-    /// Whether there are frames and yet no keys: the first is above the ceiling.
+    /// Returns whether there are frames and yet no keys: the first frame is above the ceiling.
     #[inline]
     fn is_stuck(&self, input: &Input<'_>) -> bool {
         self.keys.is_empty() && self.read < input.descs.len()
@@ -80,26 +79,27 @@ impl Chunks {
 }
 
 impl Merge {
-    /// Holds no keys; the next chunk begins with the frames after those emitted. False if their time is nothing that keys can count.
+    /// Discards all keys; the next chunk starts with the frames after those emitted. Returns false if keys cannot
+    /// represent their time.
     pub(crate) fn start_chunks(&mut self) -> bool {
         let Chunks { lanes: held, keys, merged, room, base, .. } = &mut self.chunks;
         let least = self.lanes.iter().filter(|lane| lane.is_head).map(|lane| lane.key).min().unwrap_or(0);
-        // A horizon before all frames has the key 0, which is that of no frame.
+        // A horizon before all frames has the key 0, which no frame has.
         *base = least.saturating_sub(1);
         for (number, (held, lane)) in held.iter_mut().zip(&self.lanes).enumerate() {
             *held = Held { keys: number * LANE..number * LANE, read: lane.done, newest: lane.newest.0, late: false };
         }
         for row in [keys, merged, room] {
-            // Each merge writes whole steps, of as many keys as the padding has.
+            // Each merge writes whole steps of PADDING keys.
             row.resize(self.lanes.len() * (LANE + PADDING), 0);
         }
         *base < u64::MAX - (1 << 33)
     }
 
-    /// Emits all frames that are complete in what can be held as keys.
+    /// Emits all complete frames among those held as keys.
     pub(crate) fn chunk(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) -> End {
         let chunks = &mut self.chunks;
-        // Up to here the keys held, and the horizons, are complete.
+        // Limits up to which the held keys, and the horizons, are complete.
         let (mut held, mut horizon) = (keys::NONE, keys::NONE);
         let mut late = false;
         for (lane, input) in inputs.iter().enumerate() {
@@ -144,7 +144,7 @@ impl Merge {
 }
 
 impl Chunks {
-    /// Makes keys of more frames of a lane that holds few; whether some of what it holds may be late.
+    /// Converts more frames of a lane that holds few keys; returns whether some of its keys may be late.
     fn fill(&mut self, lane: usize, input: &Input<'_>, (emitted, ceiling): (u64, u64)) -> bool {
         let held = &mut self.lanes[lane];
         if held.keys.len() >= self.level / 2 || held.read == input.descs.len() {
@@ -175,13 +175,14 @@ impl Chunks {
         held.late
     }
 
-    /// The last key held of a lane that shows more.
+    /// Returns the last key of a lane that presents more frames.
     fn more(&self, lane: usize, input: &Input<'_>) -> Option<u64> {
         let held = &self.lanes[lane];
         if held.read < input.descs.len() { Some(self.keys[held.keys.end - 1]) } else { None }
     }
 
-    /// The greatest key that nothing of a lane still to come can go before; it shows nothing that is not a key yet.
+    /// Returns the greatest key that no later frame of a lane can precede; all frames that it presents must be keys
+    /// already.
     fn horizon(&self, lane: usize, input: &Input<'_>) -> u64 {
         match input.horizon {
             Horizon::Ended => keys::NONE,
@@ -192,7 +193,7 @@ impl Chunks {
         }
     }
 
-    /// Merges the parts, and forgets them.
+    /// Merges the parts, and clears them.
     fn merge(&mut self) -> &[u64] {
         let mut is_merged = false;
         while self.parts.len() > 1 {

@@ -1,31 +1,32 @@
-//! The order rule at speed: whole runs where lanes bring runs, chunks where they alternate.
+//! The order rule at speed: whole runs if lanes bring runs, chunks if they alternate.
 
 use crate::chunks::End;
 use crate::{Input, Merge};
 use linerate_burst::Pick;
 
-/// What the last frames looked like, and so how the next are ordered.
+/// The choice between runs and chunks, based on the last frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// Whether lanes bring runs, not frames in turn.
+    /// True if lanes bring runs rather than alternate.
     runs: bool,
-    /// Frames emitted since this was judged last.
+    /// Frames emitted since the last decision.
     frames: usize,
-    /// How often the lane changed within them.
+    /// Number of lane changes within them.
     changes: usize,
 }
 
-/// Frames to judge by.
+/// Number of frames per decision.
 const SAMPLE: usize = 256;
-/// Runs of fewer frames on average are better ordered by chunks (measured with 2 to 64 lanes); one more for every 16 lanes.
+/// Below this average length, runs are ordered faster by chunks (measured with 2 to 64 lanes); plus one for every 16
+/// lanes.
 const SHORT: usize = 3;
-/// Runs of more are better emitted whole.
+/// Above this average length, runs are emitted faster whole.
 const LONG: usize = 5;
-/// A round that shows fewer frames a lane is over before a chunk would pay.
+/// A round with fewer frames per lane ends before a chunk would pay.
 const ROUND: usize = 4;
 
 impl Pace {
-    /// Takes so many frames of so many runs; what is better may change with it.
+    /// Counts `frames` in `changes` runs, and decides again after enough of them.
     fn take(&mut self, frames: usize, changes: usize, lanes: usize) {
         self.frames += frames;
         self.changes += changes;
@@ -55,7 +56,7 @@ impl Merge {
         }
     }
 
-    /// Emits until lanes seem to alternate; whether nothing is left.
+    /// Emits until lanes seem to alternate; returns whether nothing is left.
     fn by_runs(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) -> bool {
         while let Some((winner, limit)) = self.next(inputs, picks) {
             let before = picks.len();
@@ -68,7 +69,7 @@ impl Merge {
         true
     }
 
-    /// Emits until lanes seem to bring runs; whether nothing is left.
+    /// Emits until lanes seem to bring runs; returns whether nothing is left.
     fn by_chunks(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) -> bool {
         if self.ahead_waits {
             self.emit_ahead(inputs, picks);
@@ -85,7 +86,7 @@ impl Merge {
             return true;
         }
         if end != End::Ahead {
-            // Too far apart for keys, or too much alike: the rule goes on, for a while at least.
+            // Times too far apart for keys, or lanes bring runs: continue with the rule for at least one sample.
             self.pace = Pace { runs: true, ..Pace::default() };
         }
         self.look(inputs);

@@ -1,33 +1,33 @@
-//! Keys made and merged by vectors, where the processor has AVX-512.
+//! Keys made and merged by vectors, if the processor has AVX-512.
 //!
-//! Unsafe because loads and stores of vectors take pointers, and because the instructions may be used only where they
-//! were found. Each function is equal to the one of the same name in `keys`.
+//! Unsafe because vector loads and stores take pointers, and because the instructions may be used only if the processor
+//! has them. Each function equals the one of the same name in `keys`.
 #![allow(unsafe_code)]
 
 use crate::keys;
 use linerate_burst::{Desc, Pick};
 
-/// The fastest way this processor has.
+/// The fastest implementation for this processor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
-    /// Only ever true where AVX-512 was found.
+    /// True only if AVX-512 was detected.
     vectors: bool,
 }
 
 impl Kernel {
-    /// Asks the processor.
+    /// Detects the processor's features.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn detect() -> Self {
         Kernel { vectors: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") }
     }
 
-    /// Asks nobody: there are no vectors for this kind of processor.
+    /// Returns the portable kernel: this kind of processor has no vector implementation.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn detect() -> Self {
         Kernel::PORTABLE
     }
 
-    /// As on any processor.
+    /// The portable implementation.
     #[cfg(any(test, not(target_arch = "x86_64")))]
     pub(crate) const PORTABLE: Kernel = Kernel { vectors: false };
 
@@ -43,7 +43,7 @@ impl Kernel {
         keys::ascending(descs, base, floor, tag, keys)
     }
 
-    /// [`keys::merge`]; both rows end with as much padding as said there.
+    /// [`keys::merge`]; both rows end with the padding described there.
     #[inline]
     pub(crate) fn merge(self, a: &[u64], b: &[u64], out: &mut [u64]) {
         assert!(
@@ -52,7 +52,7 @@ impl Kernel {
         );
         #[cfg(target_arch = "x86_64")]
         if self.vectors {
-            // SAFETY: the processor has the instructions, and the lengths are as promised.
+            // SAFETY: the processor has the instructions, and the lengths are asserted above.
             return unsafe { avx512::merge(a, b, out) };
         }
         keys::merge(a, b, out);
@@ -79,7 +79,7 @@ mod avx512 {
 
     /// Keys in one vector.
     const WIDE: usize = 8;
-    /// Keys merged in one step: two vectors, so that there is work while the first one's results are waited for.
+    /// Keys merged in one step: two vectors, to hide the latency of the first one's results.
     const STEP: usize = 2 * WIDE;
     const _: () = assert!(STEP == keys::PADDING);
 
@@ -91,14 +91,14 @@ mod avx512 {
     pub(super) unsafe fn ascending(descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
         let whole = descs.len() / WIDE * WIDE;
         let (bases, most) = (splat(base), splat(u32::MAX.into()));
-        // Each vector of memory holds two descs; times are numbers 0 and 4 of it.
+        // Each vector of memory holds two descs; times are their elements 0 and 4.
         let low = _mm512_set_epi64(0, 0, 0, 0, 12, 8, 4, 0);
         let high = _mm512_set_epi64(12, 8, 4, 0, 0, 0, 0, 0);
         let mut tags = _mm512_add_epi64(splat(tag), _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0));
         let mut before = splat(floor);
         let mut back = 0;
         for at in (0..whole).step_by(WIDE) {
-            // SAFETY: descs `at` to `at + 8` are 4 vectors of memory and keys of the same numbers one; a desc has no padding.
+            // SAFETY: descs `at` to `at + 8` are 4 vectors of memory, their keys are one; a desc has no padding.
             let times = unsafe {
                 let memory = descs.as_ptr().add(at).cast::<__m512i>();
                 _mm_prefetch::<_MM_HINT_T0>(memory.wrapping_add(AHEAD).cast());
@@ -124,14 +124,14 @@ mod avx512 {
         back == 0 && keys::ascending(&descs[whole..], base, floor, tag + 2 * whole as u64, &mut keys[whole..])
     }
 
-    /// Vectors of memory between what is read and what is fetched.
+    /// Prefetch distance in vectors.
     const AHEAD: usize = 64;
 
     /// # Safety
     /// The processor has these features; `a` and `b` have 16 keys at least, `out` a multiple of that.
     #[target_feature(enable = "avx512f,avx512vl")]
     pub(super) unsafe fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
-        // Behind these ends there is nothing but padding.
+        // Only padding follows these ends.
         let (a_end, b_end) = (a.len() - STEP, b.len() - STEP);
         let (mut i, mut j) = (STEP.min(a_end), STEP.min(b_end));
         // SAFETY: `i` and `j` leave 16 keys to read in their rows, and `out` is written in whole steps.
@@ -142,7 +142,7 @@ mod avx512 {
                 let (lower, rest) = halves(next, greater);
                 greater = rest;
                 store(lower, out.as_mut_ptr());
-                // All that was read and not written is in `greater`, so the row with the lower head is read next.
+                // Keys read and not yet written are in `greater`, so the row with the lower head is read next.
                 let (x, y) = (a.as_ptr().add(i), b.as_ptr().add(j));
                 let first = *x <= *y;
                 next = load(select_unpredictable(first, x, y));
@@ -159,8 +159,8 @@ mod avx512 {
         keys::append(keys, picks);
     }
 
-    /// The lower half of an ascending and a descending pair, ascending, and the greater half, descending: a bitonic merge (Batcher, Sorting networks and
-    /// their applications, 1968).
+    /// Splits an ascending and a descending pair into the lower half, ascending, and the greater half, descending: a
+    /// bitonic merge (Batcher, Sorting networks and their applications, 1968).
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     fn halves(up: Pair, down: Pair) -> (Pair, Pair) {
@@ -172,8 +172,8 @@ mod avx512 {
         )
     }
 
-    /// 16 keys that go up and then down, sorted, but at other places: keys 0 2 8 10 4 6 12 14, then 1 3 9 11 5 7 13 15.
-    /// Between two comparisons keys move as little as brings partners to the same place.
+    /// Sorts 16 keys that go up and then down, in permuted positions: keys 0 2 8 10 4 6 12 14, then 1 3 9 11 5 7 13 15.
+    /// Between two comparisons keys move as little as is needed to align partners.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     fn bitonic(row: Pair) -> Pair {
@@ -186,7 +186,7 @@ mod avx512 {
         [_mm512_min_epu64(a, b), _mm512_max_epu64(a, b)]
     }
 
-    /// The keys at these places, 8 to 15 being those of the second vector.
+    /// Permutes the keys to these positions; 8 to 15 refer to the second vector.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     fn turned(pair: Pair, places: [[i64; 8]; 2]) -> Pair {
@@ -200,7 +200,7 @@ mod avx512 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     unsafe fn load(from: *const u64) -> Pair {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the contract of this function.
         unsafe { [_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(WIDE).cast())] }
     }
 
@@ -209,7 +209,7 @@ mod avx512 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     unsafe fn store(pair: Pair, to: *mut u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the contract of this function.
         unsafe {
             _mm512_storeu_si512(to.cast(), pair[0]);
             _mm512_storeu_si512(to.add(WIDE).cast(), pair[1]);
@@ -259,7 +259,7 @@ mod tests {
                     let (a, b) = (row(a), row(b));
                     let mut expected = [&a[..], &b[..]].concat();
                     expected.sort_unstable();
-                    // Behind what counts come keys above all of it, or none.
+                    // The valid keys are followed by greater keys, or by none.
                     let pad =
                         |row: Vec<u64>| [row, vec![most; most as usize % 2], vec![keys::NONE; keys::PADDING]].concat();
                     let mut out = vec![7; expected.len().next_multiple_of(keys::PADDING)];
@@ -271,11 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn keys_by_vectors_are_those_made_one_by_one() {
+    fn vector_keys_equal_portable_keys() {
         let Some(kernel) = vectors() else { return };
         let base = 1 << 60;
         for count in 0..40usize {
-            // Each place in turn goes back, or stays where it is, or is the first beyond the span of keys.
+            // Each time in turn goes back, or stays, or is the first beyond the span of keys.
             for place in 0..=count {
                 for (step, far) in [(0, 0), (5, 0), (5, 1 << 33)] {
                     let mut time = base + 100;

@@ -1,29 +1,29 @@
-//! Keys: the rank of a frame and which frame it is, in one number that sorts as the rule does.
+//! Keys: the rank and the index of a frame in one number that sorts by the order rule.
 //!
-//! From the top: 32 bits of time since a base, 7 of lane, 24 of index, and whether the frame is late. The low half is
-//! thus a [`Pick`] turned left by one bit, and comes below the time so that frames of equal time stay in
-//! the order of lanes, and those of one lane in their own.
+//! From the top: 32 bits of time since a base, 7 of lane, 24 of index, and the late flag. The low half is thus a
+//! [`Pick`] rotated left by one bit; it is below the time so that frames of equal time stay in the order of lanes, and
+//! those of one lane in their own.
 //!
-//! This is the portable form of what `kernel` does by vectors, and its oracle.
+//! This is the portable form of the vector code in `kernel`, and its oracle.
 
 use linerate_burst::{Desc, Pick};
 
 /// Above every key.
 pub(crate) const NONE: u64 = u64::MAX;
-/// The greatest key of a frame that may be emitted: a span of 4.29 s. What is later has greater ones that may be equal.
+/// Greatest key of a frame that may be emitted: a span of 4.29 s. Later frames have greater keys, which may be equal.
 pub(crate) const LAST: u64 = NONE - (1 << TIME_SHIFT);
 
 const TIME_SHIFT: u32 = 32;
 const LANE_SHIFT: u32 = 25;
 const MAX_SPAN: u64 = (1 << TIME_SHIFT) - 1;
 
-/// The low half of the key of frame `index` of `lane`; the next frame's is greater by 2.
+/// Returns the low half of the key of frame `index` of `lane`; the next frame's is greater by 2.
 #[inline]
 pub(crate) fn tag(lane: usize, index: usize) -> u64 {
     (lane as u64) << LANE_SHIFT | (index as u64) << 1
 }
 
-/// The greatest key of `lane` at time `rank`, not below `base`; [`NONE`] if that is beyond the span of keys.
+/// Returns the greatest key of `lane` at time `rank`, not below `base`; [`NONE`] if that is beyond the span of keys.
 #[inline]
 pub(crate) fn bound(rank: u64, base: u64, lane: usize) -> u64 {
     match rank - base {
@@ -32,13 +32,13 @@ pub(crate) fn bound(rank: u64, base: u64, lane: usize) -> u64 {
     }
 }
 
-/// The rank of the frame with `key`, which is not above [`LAST`].
+/// Returns the rank of the frame with `key`, which is not above [`LAST`].
 #[inline]
 pub(crate) fn rank(key: u64, base: u64) -> u64 {
     base + (key >> TIME_SHIFT)
 }
 
-/// What a key says beside the time.
+/// Returns the pick in a key.
 #[inline]
 pub(crate) fn pick(key: u64) -> Pick {
     let (lane, index) = (key as u32 >> LANE_SHIFT, key as u32 >> 1 & (Pick::MAX_FRAMES as u32 - 1));
@@ -46,8 +46,8 @@ pub(crate) fn pick(key: u64) -> Pick {
     if key & 1 == 1 { pick.late() } else { pick }
 }
 
-/// Keys of frames that do not go back from `floor`, the first with `tag`; false, and keys of no
-/// meaning, if one does. `base` is not above `floor`.
+/// Makes keys of frames whose times do not go back from `floor`, the first with `tag`; returns false, and invalid keys,
+/// if one does. `base` is not above `floor`.
 #[inline]
 pub(crate) fn ascending(descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
     let (mut latest, mut in_order) = (floor, true);
@@ -59,8 +59,8 @@ pub(crate) fn ascending(descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &
     in_order
 }
 
-/// Keys of any frames up to the first above `ceiling`; how many. `newest` is the greatest time of the lane so far, and is
-/// kept so; frames below it or below `emitted` are late.
+/// Makes keys of any frames up to the first above `ceiling`; returns their number. `newest` is the greatest time of the
+/// lane so far, and is updated; frames below it or below `emitted` are late.
 pub(crate) fn any(
     descs: &[Desc],
     base: u64,
@@ -80,10 +80,10 @@ pub(crate) fn any(
     descs.len()
 }
 
-/// Keys are merged in steps of so many. As many of [`NONE`], or keys above all that are wanted, end each row.
+/// Keys per merge step. Each row ends with this many of [`NONE`], or of keys above all that are wanted.
 pub(crate) const PADDING: usize = 16;
 
-/// The lowest keys of two ascending rows, as many as there is room for: whole steps.
+/// Merges the lowest keys of two ascending rows, as many as `out` has room for: whole steps.
 pub(crate) fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
     let (mut i, mut j) = (0, 0);
     for key in out {
@@ -94,7 +94,7 @@ pub(crate) fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
     }
 }
 
-/// Appends what keys say beside the time.
+/// Appends the picks in keys.
 #[inline]
 pub(crate) fn append(keys: &[u64], picks: &mut Vec<Pick>) {
     let start = picks.len();
@@ -110,20 +110,20 @@ mod tests {
     use linerate_burst::Nanos;
 
     #[test]
-    fn a_key_says_rank_lane_index_and_late() {
+    fn a_key_holds_rank_lane_index_and_late() {
         let descs = [20, 10, 30].map(|time| Desc::new(Nanos(time), 0, 0));
         let (mut keys, mut newest) = ([0; 3], 15);
         assert_eq!(any(&descs, 5, (12, 29), &mut newest, tag(127, Pick::MAX_FRAMES - 3), &mut keys), 2);
         newest = 15;
         assert_eq!(any(&descs, 5, (12, 30), &mut newest, tag(127, Pick::MAX_FRAMES - 3), &mut keys), 3);
         assert_eq!(newest, 30);
-        let said = keys.map(|key| (rank(key, 5), pick(key).lane(), pick(key).index(), pick(key).is_late()));
+        let fields = keys.map(|key| (rank(key, 5), pick(key).lane(), pick(key).index(), pick(key).is_late()));
         let last = Pick::MAX_FRAMES - 1;
-        assert_eq!(said, [(20, 127, last - 2, false), (20, 127, last - 1, true), (30, 127, last, false)]);
+        assert_eq!(fields, [(20, 127, last - 2, false), (20, 127, last - 1, true), (30, 127, last, false)]);
     }
 
     #[test]
-    fn a_bound_is_behind_its_own_lane_and_before_the_next() {
+    fn a_bound_is_after_its_own_lane_and_before_the_next() {
         let key = |time: u64, lane, index| (time - 5) << TIME_SHIFT | tag(lane, index);
         let bound = bound(9, 5, 3);
         assert!(key(9, 3, Pick::MAX_FRAMES - 1) < bound && bound < key(9, 4, 0));

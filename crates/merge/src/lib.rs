@@ -1,38 +1,37 @@
-//! Many lanes, one stream in time order.
+//! Merges many lanes into one stream in time order.
 //!
 //! # The order rule
 //!
-//! A lane is one input of the merge: one queue of one port. The *rank* of a frame is (time, lane), where
-//! time is the greatest time its lane has shown so far: a frame that is older than one before it in the
-//! same lane stays behind that one. The head of a lane is emitted only if it ranks below (bound, lane) of
-//! every other lane, where bound is that lane's head or, if it has none, the time before which the lane is
-//! complete (its horizon). So an idle lane never holds the others up for longer than its horizon lags, and
-//! frames of equal time come out in the order of the lanes.
+//! A lane is one input of the merge: one queue of one port. The *rank* of a frame is (time, lane), where time is the
+//! greatest time its lane has shown so far: a frame that is older than one before it in the same lane stays after that
+//! one. The head of a lane is emitted only if it ranks below (bound, lane) of every other lane, where bound is that
+//! lane's head or, if it has none, the lane's horizon (the time before which it is complete). So an idle lane never
+//! delays the others for longer than its horizon lags, and frames of equal time are emitted in the order of the lanes.
 //!
-//! A frame older than what was already emitted is *late*: it is emitted at once, flagged and counted, and
-//! its time is never rewritten. Output times do not go back except in frames flagged late. The output
-//! equals a stable sort of all frames by rank.
+//! A frame older than one already emitted is *late*: it is emitted at once, flagged and counted, and its time is never
+//! rewritten. Output times do not go back except in frames flagged late. The output equals a stable sort of all frames
+//! by rank.
 //!
-//! # A clock above it
+//! # The ceiling
 //!
-//! Where lanes bring frames of now, whoever merges has a clock, and no honest frame is later than that: the *ceiling*
-//! ([`Merge::set_ceiling`]). A frame above it is *ahead*: its time says nothing about its place. It is emitted as soon
-//! as it is the head of its lane, the oldest first where there are several, flagged late and counted; neither its lane
-//! nor what was emitted goes by its time. So one frame of a wrong time holds up nobody.
+//! If lanes bring live frames, the caller has a clock, and no correct timestamp is later than it: the *ceiling*
+//! ([`Merge::set_ceiling`]). A frame above it is *ahead*: its time does not determine its position. It is emitted as
+//! soon as it is the head of its lane, the oldest first if there are several, flagged late and counted; its time
+//! affects neither its lane nor the emitted time. So one frame with a wrong time delays no others.
 //!
-//! When the ceiling sinks below what lanes have shown, the clock was set back, and the merge is *rebased*: it forgets what was
-//! above, since frames of the new time would otherwise rank behind it until the clock is there again. So output times go
-//! back once where the clock did. Without a ceiling (files) nothing of this happens.
+//! When the ceiling drops below times that lanes have shown, the clock was set back, and the merge is *rebased*: it
+//! forgets those times, since frames of the new time would otherwise rank after them until the clock has caught up. So
+//! output times go back once when the clock does. Without a ceiling (files) none of this happens.
 //!
-//! # How
+//! # Implementation
 //!
-//! `rule` is the rule as it is read, a run of one lane at a time. Where lanes alternate, [`Merge::order`] takes
-//! `chunks` instead: what a lane shows becomes ascending numbers (`keys`: time, lane and index in one), which are merged
-//! without a branch a frame, by vectors where the processor has them (`kernel`, the one unsafe file).
+//! `rule` implements the rule literally, a run of one lane at a time. If lanes alternate, [`Merge::order`] uses
+//! `chunks` instead: the frames of a lane become ascending numbers (`keys`: time, lane and index in one), which are
+//! merged without a branch per frame, by vectors if the processor has them (`kernel`, the only unsafe file).
 //!
-//! A round works on whole bursts and yields runs of one lane, so that virtual calls are paid per round; or picks, a frame each.
-//! Picks come faster. Where lanes bring runs, the rule emits them whole. Where they alternate, up to 512 frames of each lane become
-//! ascending numbers (time since a base, lane, index, late bit: one `u64`):
+//! A round works on whole bursts and yields runs of one lane, so that virtual calls are paid per round; or picks, one
+//! per frame, which is faster. If lanes bring runs, the rule emits them whole. If they alternate, up to 512 frames of
+//! each lane become ascending numbers (time since a base, lane, index, late bit: one `u64`):
 //!
 //! ```text
 //!  lane 0   shows 1 3 4 8   ┐                      ┐ merged in pairs by a bitonic
@@ -40,10 +39,11 @@
 //!  lane 2   is complete to 6┘
 //! ```
 //!
-//! There is no branch a frame. Which way is taken depends on how often the lane changed lately. Whether a frame is late is known
-//! before the merge: it is older than the greatest time before it in its lane, or than what was emitted. The portable form is the
-//! oracle of the vectors, the rule that of both. The tests are 100,000 seeded schedules, and planted bugs that the same check must
-//! catch. A file that is out of order within itself stays so but for what the rule says.
+//! The merge does not branch per frame. The choice depends on how often the lane changed recently. Lateness is known
+//! before the merge: a late frame is older than the greatest time before it in its lane, or than the emitted time. The
+//! portable form is the oracle of the vectors, the rule that of both. The tests are 100,000 seeded schedules, and
+//! planted bugs that the same check must catch. A file that is out of order within itself stays so except as the rule
+//! prescribes.
 #![deny(unsafe_code)]
 
 mod chunks;
@@ -57,17 +57,17 @@ use crate::fast::Pace;
 use crate::rule::Lane;
 use linerate_burst::{Desc, Horizon, Nanos, Pick};
 
-/// What one lane has ready.
+/// The frames that one lane has ready.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// Frames not emitted yet, as the lane showed them.
+    /// Frames not emitted yet, as presented by the lane.
     pub descs: &'a [Desc],
-    /// How far the lane is complete behind them.
+    /// Horizon of the lane after them.
     pub horizon: Horizon,
 }
 
 impl<'a> Input<'a> {
-    /// The part of it that an order can name; the horizon of that part is the first frame left out.
+    /// Returns the part that an order can name; its horizon is then the first frame omitted.
     #[inline]
     fn shown(&self) -> Input<'a> {
         match self.descs.get(Pick::MAX_FRAMES) {
@@ -77,16 +77,16 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Frames of one lane that follow each other in the output.
+/// Consecutive frames of one lane in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Which lane.
+    /// Lane of the frames.
     pub lane: usize,
     /// Index of the first frame in the lane's input.
     pub first: usize,
-    /// How many frames.
+    /// Number of frames.
     pub count: usize,
-    /// Whether these frames are older than what was emitted before them.
+    /// True if the frames are older than one emitted before them.
     pub late: bool,
 }
 
@@ -94,11 +94,11 @@ pub struct Run {
 #[derive(Clone, Debug)]
 pub struct Merge {
     lanes: Vec<Lane>,
-    /// The greatest time emitted so far.
+    /// Greatest time emitted so far.
     emitted: Nanos,
-    /// Above every time that can be right.
+    /// Greatest time that can be correct.
     ceiling: Nanos,
-    /// Whether a head may be above it.
+    /// True if a head may be above it.
     ahead_waits: bool,
     late: u64,
     ahead: u64,
@@ -108,12 +108,12 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// A merge of `lanes` inputs.
+    /// Returns a merge of `lanes` inputs.
     ///
     /// # Panics
     /// If there are more than [`Pick::MAX_LANES`].
     pub fn new(lanes: usize) -> Self {
-        assert!(lanes <= Pick::MAX_LANES, "{lanes} lanes, a merge takes {} at most", Pick::MAX_LANES);
+        assert!(lanes <= Pick::MAX_LANES, "{lanes} lanes exceed the limit of {}", Pick::MAX_LANES);
         Merge {
             lanes: vec![Lane::default(); lanes],
             emitted: Nanos::ZERO,
@@ -127,22 +127,21 @@ impl Merge {
         }
     }
 
-    /// From now on no frame that is later than `ceiling` is of a right time; [`Nanos::MAX`] for any. What was above it is
-    /// forgotten.
+    /// Sets the time after which no timestamp is correct; [`Nanos::MAX`] for none. Times above it are forgotten.
     pub fn set_ceiling(&mut self, ceiling: Nanos) {
         self.ceiling = ceiling;
-        // It is never below what any lane has shown.
+        // `emitted` is never below a time that any lane has shown.
         if self.emitted > ceiling {
             self.rebase();
         }
     }
 
-    /// Appends to `runs` everything the rule allows to be emitted now, in order. The caller consumes from
-    /// each lane as many frames as its runs hold before the next round. This is the rule as it is read;
-    /// [`Merge::order`] does the same faster.
+    /// Appends to `runs` all frames that the rule allows to be emitted now, in order. The caller consumes from each
+    /// lane as many frames as its runs hold before the next round. This implements the rule literally; [`Merge::order`]
+    /// does the same faster.
     ///
     /// # Panics
-    /// If the number of inputs is not that of the lanes.
+    /// If the number of inputs differs from the number of lanes.
     pub fn round(&mut self, inputs: &[Input<'_>], runs: &mut Vec<Run>) {
         self.start(inputs);
         while let Some((winner, limit)) = self.next(inputs, runs) {
@@ -150,36 +149,36 @@ impl Merge {
         }
     }
 
-    /// Appends to `picks` everything the rule allows to be emitted now, in order: what [`Merge::round`] would, a frame at a
-    /// time. The caller consumes [`Merge::taken`] frames from each lane before the next round. Of a lane
-    /// that shows more than [`Pick::MAX_FRAMES`] frames, only as many are looked at.
+    /// Appends to `picks` all frames that the rule allows to be emitted now, in order: those of [`Merge::round`], one
+    /// by one. The caller consumes [`Merge::taken`] frames from each lane before the next round. At most
+    /// [`Pick::MAX_FRAMES`] frames per lane are considered.
     ///
     /// # Panics
-    /// If the number of inputs is not that of the lanes.
+    /// If the number of inputs differs from the number of lanes.
     pub fn order(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) {
         self.start(inputs);
         self.fast(inputs, picks);
     }
 
-    /// Frames of `lane` emitted in the last round.
+    /// Returns the number of frames of `lane` emitted in the last round.
     ///
     /// # Panics
-    /// If there is no such lane.
+    /// If the lane does not exist.
     pub fn taken(&self, lane: usize) -> usize {
         self.lanes[lane].done
     }
 
-    /// Frames emitted so far.
+    /// Returns the number of frames emitted so far.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// How many of them were late.
+    /// Returns the number of late ones among them.
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// How many of those were ahead of the ceiling.
+    /// Returns the number of those that were ahead of the ceiling.
     pub fn ahead(&self) -> u64 {
         self.ahead
     }
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_lane_holds_back_what_it_could_still_precede() {
+    fn an_idle_lane_delays_frames_that_it_could_still_precede() {
         // Lane 0 may still bring a frame of time 5, which would go before lane 1's.
         let out = order(&[(&[], Horizon::At(Nanos(5))), (&[4, 5, 6], Horizon::Ended)]);
         assert_eq!(out, [(1, 0, false)]);
@@ -218,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_older_than_its_predecessor_stays_behind_it_and_is_late() {
+    fn a_frame_older_than_its_predecessor_stays_after_it_and_is_late() {
         let out = order(&[(&[3, 1, 4], Horizon::Ended), (&[2, 3], Horizon::Ended)]);
         assert_eq!(out, [(1, 0, false), (0, 0, false), (0, 1, true), (1, 1, false), (0, 2, false)]);
     }
 
     #[test]
-    fn the_end_of_time_comes_out_too() {
+    fn the_greatest_time_is_emitted_too() {
         let out = order(&[(&[u64::MAX], Horizon::Ended), (&[u64::MAX], Horizon::Ended)]);
         assert_eq!(out, [(0, 0, false), (1, 0, false)]);
     }
@@ -237,7 +236,7 @@ mod tests {
         let mut runs = Vec::new();
         merge.round(&[idle(9), Input { descs: &held, horizon: Horizon::At(Nanos(5)) }], &mut runs);
         assert_eq!(runs.iter().map(|run| run.count).sum::<usize>(), 2);
-        // Lane 0 breaks its promise; lane 1 is complete up to 7 whatever its horizon says.
+        // Lane 0 violates its horizon; lane 1 is complete up to 7 despite its lower horizon.
         runs.clear();
         merge.round(&[Input { descs: &promised, horizon: Horizon::Ended }, idle(5)], &mut runs);
         assert_eq!(runs, [Run { lane: 0, first: 0, count: 1, late: false }]);

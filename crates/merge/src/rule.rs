@@ -1,28 +1,28 @@
-//! The order rule, a run at a time: what every faster way must equal.
+//! The order rule, a run at a time: the reference for every faster implementation.
 
 use crate::{Input, Merge, Run};
 use linerate_burst::{Desc, Horizon, Nanos, Pick};
 
-/// Above every time a frame can rank with.
+/// Above every time of a rank.
 pub(crate) const ENDED: u64 = u64::MAX;
 
-/// One lane between rounds, and within one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lane {
-    /// The greatest time this lane has shown in frames that were emitted.
+    /// Greatest time of the lane's emitted frames.
     pub newest: Nanos,
-    /// How many frames of the round's input are emitted.
+    /// Number of frames of the round's input that are emitted.
     pub done: usize,
-    /// Time of the lane's head or bound, [`ENDED`] where nothing can come.
+    /// Time of the lane's head or bound, [`ENDED`] if no frame can follow.
     pub key: u64,
-    /// Whether `key` is that of a frame that is there.
+    /// True if `key` belongs to a frame that is present.
     pub is_head: bool,
-    /// Whether that frame is above the ceiling; its key means nothing then.
+    /// True if that frame is above the ceiling; then its key is meaningless.
     pub is_ahead: bool,
 }
 
 impl Lane {
-    /// Sets the key to that of the next frame, or of the horizon where there is none. Whether that frame is ahead.
+    /// Sets the key to that of the next frame, or of the horizon if no frame is left. Returns whether that frame is
+    /// ahead.
     #[inline]
     pub(crate) fn look(&mut self, input: &Input<'_>, ceiling: Nanos) -> bool {
         let (time, is_head) = match input.descs.get(self.done) {
@@ -32,14 +32,14 @@ impl Lane {
         (self.is_head, self.is_ahead) = (is_head, is_head && time > ceiling);
         self.key = match input.horizon {
             Horizon::Ended if !is_head => ENDED,
-            // A frame stamped with the very end of time must still come out.
+            // A frame with the greatest possible time must still be emitted.
             _ => time.max(self.newest).0.min(ENDED - 1),
         };
         self.is_ahead
     }
 }
 
-/// What takes frames in their order.
+/// A receiver of frames in their order.
 pub(crate) trait Output {
     fn run(&mut self, run: Run);
 }
@@ -60,7 +60,7 @@ impl Output for Vec<Pick> {
 }
 
 impl Merge {
-    /// Looks at the heads of a new round.
+    /// Examines the heads of a new round.
     pub(crate) fn start(&mut self, inputs: &[Input<'_>]) {
         assert_eq!(inputs.len(), self.lanes.len(), "one input a lane");
         for lane in &mut self.lanes {
@@ -69,7 +69,7 @@ impl Merge {
         self.look(inputs);
     }
 
-    /// Looks at the heads again.
+    /// Examines the heads again.
     pub(crate) fn look(&mut self, inputs: &[Input<'_>]) {
         self.ahead_waits = false;
         for (lane, input) in self.lanes.iter_mut().zip(inputs) {
@@ -77,7 +77,7 @@ impl Merge {
         }
     }
 
-    /// What comes next, as [`Merge::winner`] says it, once all heads that are ahead are emitted.
+    /// Returns the next lane, like [`Merge::winner`], after emitting all heads that are ahead.
     #[inline]
     pub(crate) fn next(&mut self, inputs: &[Input<'_>], output: &mut impl Output) -> Option<(usize, u64)> {
         if self.ahead_waits {
@@ -86,7 +86,7 @@ impl Merge {
         self.winner()
     }
 
-    /// Emits heads that are above the ceiling until there are none.
+    /// Emits heads that are above the ceiling until none is left.
     #[cold]
     pub(crate) fn emit_ahead(&mut self, inputs: &[Input<'_>], output: &mut impl Output) {
         let time = |lane: usize, done: usize| inputs[lane].descs[done].time;
@@ -117,8 +117,8 @@ impl Merge {
         self.emitted = self.lanes.iter().map(|lane| lane.newest).max().unwrap_or_default();
     }
 
-    /// The lane whose head ranks lowest, and the greatest key it may emit up to; `None` when the lowest
-    /// rank belongs to no frame that is there.
+    /// Returns the lane whose head ranks lowest, and the greatest key it may emit up to; `None` if the lowest rank
+    /// belongs to no frame that is present.
     #[inline]
     pub(crate) fn winner(&self) -> Option<(usize, u64)> {
         let (mut winner, mut least, mut second, mut second_lane) = (0, ENDED, ENDED, 0);
@@ -162,7 +162,7 @@ impl Merge {
     }
 }
 
-/// How many times at the start of `descs` do not go back, from `least` to `most`; and the last of them.
+/// Returns the number of leading times of `descs` that do not go back, from `least` to `most`; and the last of them.
 #[inline]
 fn ascending(descs: &[Desc], least: u64, most: u64) -> (usize, u64) {
     let mut latest = least;

@@ -1,4 +1,4 @@
-//! Lanes of a machine whose clock is set: nothing waits until the clock is there again.
+//! Lanes of a machine whose clock is set: nothing waits for the clock to catch up.
 
 use linerate_burst::{Desc, Horizon, Nanos, Pick};
 use linerate_merge::{Input, Merge, Run};
@@ -7,21 +7,21 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
 const START: u64 = 1_700_000_000 * S;
 const LAG: u64 = 2 * MS;
-/// How far above the clock a time may be.
+/// Allowed distance of a time above the clock.
 const SLACK: u64 = 10 * MS;
 
 fn desc(time: u64) -> Desc {
     Desc::new(Nanos(time), 0, 0)
 }
 
-/// One of two ways to merge, with a clock above it.
+/// One of the two implementations, with a clock.
 struct Merger {
     merge: Merge,
     fast: bool,
 }
 
 impl Merger {
-    /// Frames that come out at `now`: which lane, which time, whether late.
+    /// Returns the frames emitted at `now`: lane, time, and late flag.
     fn round(&mut self, lanes: &mut [Vec<Desc>], now: u64) -> Vec<(usize, u64, bool)> {
         let horizon = Horizon::At(Nanos(now - LAG));
         let inputs: Vec<_> = lanes.iter().map(|descs| Input { descs, horizon }).collect();
@@ -47,9 +47,9 @@ fn both() -> [Merger; 2] {
     [false, true].map(|fast| Merger { merge: Merge::new(3), fast })
 }
 
-/// Two busy lanes and an idle one, as a port with a ring for each processor has them. The clock goes back by 100 s.
+/// Two busy lanes and an idle one, like a port with a ring per processor. The clock goes back by 100 s.
 #[test]
-fn a_clock_that_goes_back_holds_nobody_up() {
+fn a_clock_that_goes_back_delays_no_frames() {
     for mut merger in both() {
         let (mut lanes, mut now, mut most, mut frames) = (vec![Vec::new(); 3], START, 0, 0);
         for ms in 0..3000u64 {
@@ -70,9 +70,9 @@ fn a_clock_that_goes_back_holds_nobody_up() {
     }
 }
 
-/// What lay in the lanes when the clock went back comes out at once, in its order, and flagged.
+/// Frames in the lanes when the clock goes back are emitted at once, in order, and flagged.
 #[test]
-fn frames_of_the_old_time_come_out_first() {
+fn frames_of_the_old_time_are_emitted_first() {
     for mut merger in both() {
         let mut lanes = vec![vec![desc(START), desc(START + 5)], vec![desc(START + 3)], vec![]];
         assert_eq!(merger.round(&mut lanes, START + 7), []);
@@ -88,7 +88,7 @@ fn frames_of_the_old_time_come_out_first() {
 }
 
 #[test]
-fn a_frame_of_the_far_future_holds_up_neither_its_lane_nor_others() {
+fn a_frame_of_the_far_future_delays_neither_its_lane_nor_others() {
     for mut merger in both() {
         let far = START + 400 * 86_400 * S;
         let mut lanes = vec![vec![], vec![], vec![]];
@@ -100,16 +100,16 @@ fn a_frame_of_the_far_future_holds_up_neither_its_lane_nor_others() {
         assert_eq!(out.len(), 402);
         let ahead: Vec<usize> = (0..out.len()).filter(|at| out[*at].1 >= far).collect();
         assert_eq!(ahead.iter().map(|at| out[*at].2).collect::<Vec<_>>(), [true, true]);
-        assert_eq!(ahead, [0, 200], "the one behind frame 99 of its lane comes right behind that");
+        assert_eq!(ahead, [0, 200], "the one after frame 99 of its lane is emitted right after that");
         let others: Vec<_> = out.iter().filter(|one| one.1 < far).collect();
         assert!(others.windows(2).all(|pair| pair[0].1 < pair[1].1) && others.iter().all(|one| !one.2));
         assert_eq!((merger.merge.late(), merger.merge.ahead()), (2, 2));
     }
 }
 
-/// The clock steps to and fro between two looks: what is shown together has both times.
+/// The clock steps back and forth between two rounds: frames presented together have both times.
 #[test]
-fn a_step_that_nobody_saw_holds_nobody_up() {
+fn an_unnoticed_step_delays_no_frames() {
     for mut merger in both() {
         for step in [-100 * S as i64, 100 * S as i64] {
             let mut lanes = vec![vec![], vec![], vec![]];

@@ -1,19 +1,19 @@
-//! Frame by frame against run by run: the same frames in the same order, whatever lanes show and promise.
+//! Frame by frame compared with run by run: the same frames in the same order, for any lanes and horizons.
 
 use linerate_burst::{Desc, Horizon, Nanos, Pick};
 use linerate_merge::{Input, Merge};
 use proptest::prelude::*;
 
-/// What frames of one lane look like.
+/// Properties of the frames of one lane.
 #[derive(Clone, Debug)]
 struct Shape {
     frames: usize,
-    /// Most nanoseconds between frames of a run; 0: all at once.
+    /// Maximum nanoseconds between frames of a run; 0: all at once.
     step: u64,
-    /// Frames that follow each other closely, and the nanoseconds behind them.
+    /// Number of consecutive frames in a run, and the nanoseconds after it.
     run: usize,
     pause: u64,
-    /// One frame in so many goes back, by up to so many nanoseconds; 0: none.
+    /// One frame in this many goes back, by up to this many nanoseconds; 0: none.
     back: (u64, u64),
 }
 
@@ -32,7 +32,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Small lanes in number, or a few of any size.
+/// Generates many small lanes, or a few of any size.
 fn shapes() -> impl Strategy<Value = Vec<Shape>> {
     prop_oneof![
         4 => prop::collection::vec(shape(), 1..9),
@@ -56,7 +56,7 @@ fn descs(shape: &Shape, start: u64, random: &mut Random) -> Vec<Desc> {
         .collect()
 }
 
-/// What a lane promises: the truth, less, or more.
+/// Returns a lane's horizon: exact, too early, or too late.
 fn horizon(to_come: &[Desc], kind: u64, random: &mut Random) -> Horizon {
     let oldest = to_come.iter().map(|desc| desc.time.0).min();
     match (oldest, kind) {
@@ -94,7 +94,7 @@ proptest! {
                 descs: &descs[taken[lane]..shown[lane]],
                 horizon: horizon(&descs[shown[lane]..], kind, &mut random),
             }).collect();
-            // A clock that stands anywhere among the times, now and then elsewhere.
+            // A ceiling anywhere among the times, sometimes elsewhere.
             if clock > 0 && random.below(clock / 20 + 1) == 0 {
                 let lane = random.below(lanes.len() as u64) as usize;
                 let near = lanes[lane].get(random.below(lanes[lane].len() as u64) as usize);
@@ -135,7 +135,7 @@ proptest! {
 }
 
 #[test]
-fn a_lane_is_looked_at_as_far_as_picks_can_name_frames() {
+fn a_lane_is_considered_as_far_as_picks_can_name_frames() {
     let long: Vec<Desc> = (0..Pick::MAX_FRAMES as u64 + 2).map(|time| Desc::new(Nanos(time), 0, 0)).collect();
     let end = [Desc::new(Nanos(long.len() as u64 + 5), 0, 0)];
     let inputs = [Input { descs: &long, horizon: Horizon::Ended }, Input { descs: &end, horizon: Horizon::Ended }];
@@ -150,12 +150,12 @@ fn a_lane_is_looked_at_as_far_as_picks_can_name_frames() {
 }
 
 #[test]
-#[should_panic(expected = "a merge takes 128 at most")]
+#[should_panic(expected = "exceed the limit of 128")]
 fn more_lanes_than_picks_can_name_are_refused() {
     Merge::new(Pick::MAX_LANES + 1);
 }
 
-/// A small generator, so that a seed means the same lanes for ever (splitmix64, Steele et al. 2014).
+/// A small generator, reproducible from a seed (splitmix64, Steele et al. 2014).
 struct Random(u64);
 
 impl Random {

@@ -1,24 +1,23 @@
-//! The merge against its oracle over seeded random schedules, and planted bugs that the same check must
-//! catch.
+//! The merge compared with its oracle over seeded random schedules, and planted bugs that the same check must catch.
 
 use linerate_burst::{Desc, Horizon, Nanos, Pick};
 use linerate_merge::{Input, Merge, Run};
 
 const SCHEDULES: u64 = 100_000;
 
-/// One lane of a schedule: which frames it will show, and how many at a time.
+/// One lane of a schedule: its frames, and the number presented at a time.
 struct Lane {
     descs: Vec<Desc>,
     /// Frames up to here have arrived.
     arrived: usize,
     /// Frames up to here are consumed.
     consumed: usize,
-    /// How much the lane's promises lag behind the time of its next frame.
+    /// Lag of the lane's horizon behind the time of its next frame.
     lag: u64,
 }
 
 impl Lane {
-    /// Shows part of what has arrived, and promises that nothing to come is older than the oldest of it.
+    /// Presents part of the arrived frames, with a horizon no later than the oldest frame to come.
     fn input(&self) -> Input<'_> {
         let to_come = self.descs[self.arrived..].iter().map(|desc| desc.time.0).min();
         let horizon = match to_come {
@@ -29,7 +28,7 @@ impl Lane {
     }
 }
 
-/// Anything that merges by rounds.
+/// Any implementation of rounds.
 trait Merger {
     fn round(&mut self, inputs: &[Input<'_>], runs: &mut Vec<Run>);
 }
@@ -55,7 +54,7 @@ impl Merger for Ordered {
     }
 }
 
-/// Runs one schedule, about `scale` frames a lane and round; says what is wrong with the output, if anything.
+/// Runs one schedule, about `scale` frames per lane and round; returns the fault of the output, if any.
 fn check(seed: u64, scale: u64, merger: &mut dyn Merger, lanes: &mut [Lane]) -> Result<(), String> {
     let mut random = Random(seed ^ 0x5eed);
     let mut output: Vec<(usize, u64, bool)> = Vec::new();
@@ -94,7 +93,7 @@ fn compare(lanes: &[Lane], output: &[(usize, u64, bool)]) -> Result<(), String> 
             return Err(format!("frame {index} is {:?}, should be {expected:?}", (lane, time)));
         }
         if *late != (*time < newest) {
-            return Err(format!("frame {index} of time {time} after {newest} says late = {late}"));
+            return Err(format!("frame {index} of time {time} after {newest} has late = {late}"));
         }
         newest = newest.max(*time);
     }
@@ -115,7 +114,7 @@ fn oracle(lanes: &[Lane]) -> Vec<(usize, u64)> {
     ranked.into_iter().map(|(_, lane, time)| (lane, time)).collect()
 }
 
-/// Lanes with idle times, equal times within and between lanes, frames out of order, and skewed promises.
+/// Generates lanes with idle times, equal times within and between lanes, frames out of order, and lagging horizons.
 fn schedule(seed: u64, scale: u64) -> Vec<Lane> {
     let mut random = Random(seed);
     let count = 1 + random.below(6);
@@ -137,7 +136,7 @@ fn schedule(seed: u64, scale: u64) -> Vec<Lane> {
 }
 
 #[test]
-fn every_schedule_comes_out_as_the_oracle_sorts_it() {
+fn every_schedule_is_ordered_as_by_the_oracle() {
     let mut frames = 0;
     for seed in 0..SCHEDULES {
         let mut lanes = schedule(seed, 1);
@@ -151,7 +150,7 @@ fn every_schedule_comes_out_as_the_oracle_sorts_it() {
 }
 
 #[test]
-fn every_schedule_comes_out_frame_by_frame_too() {
+fn every_schedule_is_ordered_frame_by_frame_too() {
     // Rounds of few frames, and rounds of many in a tenth of the schedules.
     for (seed, scale) in (0..SCHEDULES).map(|seed| (seed, if seed % 10 == 0 { 20 } else { 1 })) {
         let mut lanes = schedule(seed, scale);
@@ -178,7 +177,7 @@ fn each_planted_bug_is_caught() {
 }
 
 #[test]
-fn frames_that_break_a_promise_come_out_at_once_and_flagged() {
+fn frames_that_violate_a_horizon_are_emitted_at_once_and_flagged() {
     let mut merge = Merge::new(2);
     let first = [Desc::new(Nanos(50), 0, 0)];
     let mut runs = Vec::new();
@@ -193,7 +192,7 @@ fn frames_that_break_a_promise_come_out_at_once_and_flagged() {
     assert_eq!((merge.frames(), merge.late()), (2, 1));
 }
 
-/// The rule read aloud, one frame at a time, with a bug on request.
+/// A literal implementation of the rule, one frame at a time, with a bug on request.
 struct Naive {
     bug: Bug,
     newest: Vec<u64>,
@@ -247,7 +246,7 @@ impl Naive {
     }
 }
 
-/// A small generator, so that a seed means the same schedule for ever (splitmix64, Steele et al. 2014).
+/// A small generator, reproducible from a seed (splitmix64, Steele et al. 2014).
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! Packets that are not like most: not of the guessed flow, or the first of their kind in it.
+//! Slow path: packets that are not of the guessed flow, or are the first of their kind in it.
 
 use crate::facts::Facts;
 use crate::flow::{Direction, EndReason, Records};
@@ -16,7 +16,7 @@ impl Meter {
         }
     }
 
-    /// Counts any packet, of the flow that was found for it; returns its record.
+    /// Counts any packet in the flow that was found for it; returns its record.
     #[inline(never)]
     pub(crate) fn account(
         &mut self,

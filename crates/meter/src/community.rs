@@ -1,4 +1,4 @@
-//! Community ID v1: the name of a flow that Zeek, Suricata, Wireshark and others give it too
+//! Community ID v1: a flow hash shared with Zeek, Suricata, Wireshark and others
 //! (github.com/corelight/community-id-spec).
 
 use crate::flow::{Flow, Quality};
@@ -13,12 +13,12 @@ use std::net::IpAddr;
 const TEXT: usize = 30;
 
 impl Flow {
-    /// The Community ID: `1:` and the SHA-1 of `seed`, addresses, protocol and ports, in base64; the seed is 0 unless all who are to
-    /// understand each other agree on another.
+    /// Returns the Community ID: `1:` and the base64 SHA-1 of `seed`, addresses, protocol and ports. The seed is 0
+    /// unless all tools that exchange IDs are configured with another.
     ///
-    /// Both directions have the same one. ICMP has its type and that of the answer in place of ports; types without an answer
-    /// have type and code, and the ends are not sorted. Protocols but TCP, UDP, SCTP
-    /// and ICMP have no ports, nor have fragments without their first (the specification leaves fragments open).
+    /// Both directions have the same ID. ICMP uses its type and that of the reply in place of ports; types without a
+    /// reply use type and code, and the ends are not sorted. Protocols other than TCP, UDP, SCTP and ICMP have no
+    /// ports, nor have later fragments whose first fragment was not seen (the specification leaves fragments open).
     pub fn community_id(&self, seed: u16) -> String {
         let [originator, responder] = self.ends;
         let (mut ports, mut is_one_way) = ([originator.port, responder.port], false);
@@ -44,7 +44,7 @@ impl Flow {
     }
 }
 
-/// Of all that is hashed, put together first: it is one block of SHA-1.
+/// Returns the SHA-1 of all input, assembled first: it fits one SHA-1 block.
 fn digest(seed: u16, protocol: u8, ends: &[(IpAddr, u16); 2], has_ports: bool) -> [u8; 20] {
     let (mut bytes, mut used) = ([0; 2 + 2 * 16 + 2 + 4], 0);
     let mut add = |more: &[u8]| {

@@ -1,58 +1,60 @@
-//! What can be chosen.
+//! Configuration of a meter.
 
 use linerate_burst::Nanos;
 use linerate_names::Protocols;
 use linerate_wire::registry;
 
-/// What a meter is to do.
+/// Configuration of a [`Meter`](crate::Meter).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The most flows at a time, up to [`Config::MOST_FLOWS`]; memory for all of them is taken at the start.
+    /// Maximum number of concurrent flows, up to [`Config::MOST_FLOWS`]; memory for all of them is allocated at the
+    /// start.
     pub max_flows: usize,
-    /// How much is recorded of each flow.
+    /// Level of detail of each record.
     pub level: Level,
-    /// Whether MAC addresses are recorded, in [`Config::MAC_BYTES`] more.
+    /// True if MAC addresses are recorded, in [`Config::MAC_BYTES`] more per flow.
     pub macs: bool,
-    /// Whose names are read, in [`Config::NAME_BYTES`] more.
+    /// Protocols from which names are read, in [`Config::NAME_BYTES`] more per flow.
     pub names: Protocols,
-    /// How many of a flow's first packets level `stats` records, up to [`Config::MOST_PACKETS`], 8 bytes each.
+    /// Number of first packets per flow that level `stats` records, up to [`Config::MOST_PACKETS`], 8 bytes each.
     pub packets: usize,
-    /// Timeouts of TCP, UDP, ICMP and all others.
+    /// Timeouts of TCP, UDP, ICMP and all other protocols.
     pub timeouts: [Timeouts; CLASSES],
-    /// How long a TCP flow that has ended (FIN both ways, or RST) waits for stragglers.
+    /// Time for which a closed TCP flow (FIN both ways, or RST) stays open for late packets.
     pub linger: Nanos,
-    /// Whether packets of different VLANs are of different flows. If not, a record has the VLAN of its first packet.
+    /// True if the VLAN is part of the flow key. If not, a record has the VLAN of its first packet.
     pub vlans: bool,
     /// Which packet of a tunnel is metered.
     pub tunnels: Tunnels,
-    /// Whether to verify checksums, which costs a look at every byte.
+    /// True if checksums are verified, which reads every byte.
     pub checksums: bool,
-    /// Whether one-packet flows that give way when the table is full are exported by target, together.
+    /// True if one-packet flows that are evicted when the table is full are exported aggregated by target.
     pub aggregate: bool,
-    /// The secret of the hash: random, wherever strangers send what is metered.
+    /// Secret of the hash; must be random where untrusted senders choose the traffic.
     pub seed: [u64; 2],
-    /// The secret of ids. Random, or [made of a text](Config::id_seed_of) that several sensors share, whose ids are then the same.
+    /// Secret of flow ids. Random, or [derived from a text](Config::id_seed_of) that several sensors share so that
+    /// their ids agree.
     pub id_seed: [u64; 2],
 }
 
-/// How much is recorded of each flow.
+/// Level of detail of each record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Packets, bytes, times, flags, TTL, DSCP, ECN.
     #[default]
     Counters,
-    /// And of TCP its state, round-trip times, retransmissions, disorder, gaps, windows, options.
+    /// `Counters`, and for TCP its state, round-trip times, retransmissions, disorder, gaps, windows, options.
     Tcp,
-    /// And lengths, gaps and the first packets.
+    /// `Tcp`, and packet lengths, inter-arrival gaps and the first packets.
     Stats,
 }
 
-/// When a flow ends that goes quiet, or on and on; at most [`Timeouts::MOST`] each.
+/// Idle and active timeout, at most [`Timeouts::MOST`] each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// A packet later than this after the last one begins a new record.
+    /// Idle timeout: a packet later than this after the last one starts a new record.
     pub idle: Nanos,
-    /// A packet this much later than the first one begins a new record.
+    /// Active timeout: a packet this much later than the first one starts a new record.
     pub active: Nanos,
 }
 
@@ -61,23 +63,23 @@ impl Timeouts {
     pub const MOST: Nanos = Nanos(12 * 3600 * 1_000_000_000);
 }
 
-/// Which packet of a tunnel is metered.
+/// Packet of a tunnel that is metered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tunnels {
-    /// The outermost alone.
+    /// Only the outermost packet.
     Outer,
-    /// The innermost alone, with the tunnel in its key.
+    /// Only the innermost packet, with the tunnel in its key.
     Inner,
-    /// Both, each in a record of its own; that of the inner one names the outer flow as its parent.
+    /// Both, each in its own record; the inner record names the outer flow as its parent.
     #[default]
     Both,
 }
 
-/// TCP, UDP, ICMP, others.
+/// Timeout classes: TCP, UDP, ICMP, others.
 pub(crate) const CLASSES: usize = 4;
 pub(crate) const TCP_CLASS: u8 = 0;
 
-/// Which of the timeouts are those of an IP protocol.
+/// Returns the timeout class of an IP protocol.
 #[inline(always)]
 pub(crate) fn class_of(protocol: u8) -> u8 {
     match protocol {
@@ -112,25 +114,25 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The most flows that one meter can have, 16.7 million.
+    /// Maximum number of flows of one meter, 16.7 million.
     pub const MOST_FLOWS: usize = crate::table::NONE as usize;
 
-    /// The most first packets that level `stats` records.
+    /// Maximum number of first packets that level `stats` records.
     pub const MOST_PACKETS: usize = 255;
 
-    /// The same idle and active timeout for all protocols.
+    /// Sets the same idle and active timeout for all protocols.
     pub fn with_timeouts(self, idle: Nanos, active: Nanos) -> Self {
         Config { timeouts: [Timeouts { idle, active }; CLASSES], ..self }
     }
 
-    /// Bytes more of each flow where MAC addresses are recorded.
+    /// Additional bytes per flow if MAC addresses are recorded.
     pub const MAC_BYTES: usize = crate::encapsulation::MAC_BYTES;
 
-    /// Bytes more of each flow where names are read.
+    /// Additional bytes per flow if names are read.
     pub const NAME_BYTES: usize = crate::flow_names::FLOW_BYTES;
 
-    /// Bytes of memory for each flow of the table, its part of the buckets included: of plain IPv4, and of IPv6 or
-    /// in a tunnel. Flows that saw trouble have [`Config::TROUBLE_BYTES`] more.
+    /// Returns the bytes of memory per flow, including its part of the buckets: for plain IPv4, and for IPv6 or a
+    /// tunnel. Flows with loss or reordering have [`Config::TROUBLE_BYTES`] more.
     pub fn bytes_per_flow(&self) -> [usize; 2] {
         let counters = crate::record::BYTES + crate::table::BUCKET_BYTES / crate::table::FLOWS_PER_BUCKET;
         let packets = self.packets.min(Config::MOST_PACKETS);
@@ -147,8 +149,8 @@ impl Config {
         [narrow, narrow + crate::record::WIDE_BYTES]
     }
 
-    /// The most bytes of memory that a meter may take, whatever it is sent: for each flow all that few of them have, and what there is a
-    /// limited number of.
+    /// Returns the maximum number of bytes that a meter can allocate, whatever traffic it receives: per flow including
+    /// all optional parts, plus the structures of bounded size.
     pub fn most_bytes(&self) -> usize {
         let each: usize = [
             (true, self.bytes_per_flow()[1] + crate::record::SPILL_BYTES + crate::encapsulation::RARE_BYTES + 1),
@@ -159,15 +161,15 @@ impl Config {
         .filter_map(|(is_there, bytes)| is_there.then_some(bytes))
         .sum();
         let names = if self.names.is_empty() { 0 } else { crate::flow_names::BYTES };
-        // What there is in pages and chunks is there for so many flows at least.
+        // Pages and chunks are allocated for at least this many flows.
         each * self.max_flows.max(1).next_multiple_of(1024) + crate::fragments::BYTES + crate::flood::BYTES + names
     }
 
-    /// A seed of ids that is the same wherever the text is.
+    /// Returns an id seed that depends only on the text.
     pub fn id_seed_of(text: &str) -> [u64; 2] {
         [1, 2].map(|number| crate::hash::mixed([number, text.len() as u64], crate::hash::words_of(text.as_bytes())))
     }
 
-    /// Bytes more of a TCP flow in which something was lost, late, or sent again, from level `tcp` on.
+    /// Additional bytes per TCP flow with loss, reordering or retransmissions, from level `tcp` on.
     pub const TROUBLE_BYTES: usize = crate::tcp::TROUBLE_BYTES;
 }

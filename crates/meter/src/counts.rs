@@ -1,15 +1,16 @@
-//! What a meter has counted beside its flows.
+//! Counters of a meter besides its flows.
 
 use crate::flow::EndReason;
 
-/// Every frame is in exactly one outermost record, or here as of an unknown link, not IP or malformed.
+/// Counters of a meter. Every frame is in exactly one outermost record, or counted here as unknown link, not IP or
+/// malformed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames taken, and their bytes as they were on the wire without FCS.
+    /// Frames metered.
     pub frames: u64,
-    /// Bytes of these frames.
+    /// Bytes of these frames on the wire, without FCS.
     pub bytes: u64,
-    /// Frames of interfaces whose link type is not known ([`Link`](linerate_wire::Link)), so that nobody can say what is in them.
+    /// Frames of interfaces with an unknown link type ([`Link`](linerate_wire::Link)), which cannot be decoded.
     pub unknown_link: u64,
     /// Bytes of these frames.
     pub unknown_link_bytes: u64,
@@ -17,34 +18,34 @@ pub struct Counts {
     pub not_ip: u64,
     /// Bytes of these frames.
     pub not_ip_bytes: u64,
-    /// Frames that announce an IP packet whose header is cut off or contradicts itself.
+    /// Frames that announce an IP packet whose header is truncated or inconsistent.
     pub malformed: u64,
     /// Bytes of these frames.
     pub malformed_bytes: u64,
-    /// Records begun.
+    /// Records started.
     pub begun: u64,
-    /// Records ended, by the number of the reason.
+    /// Records ended, by the number of the [`EndReason`].
     pub ended: [u64; 6],
-    /// One-packet flows that were put together for want of room; they are among those `ended` as evicted.
+    /// One-packet flows that were aggregated because the table was full; they are also in `ended` as evicted.
     pub aggregated: u64,
-    /// The most flows there were at a time.
+    /// Maximum number of concurrent flows.
     pub most_flows: u64,
-    /// Later fragments that came before their first one and were held.
+    /// Later fragments that arrived before their first fragment and were held.
     pub fragments_held: u64,
-    /// Later fragments that have the ports of their first one.
+    /// Later fragments that were assigned the ports of their first fragment.
     pub fragments_joined: u64,
-    /// Later fragments whose first one was not seen.
+    /// Later fragments whose first fragment was not seen.
     pub fragments_orphaned: u64,
-    /// Later fragments that were not held, or not for long, because too many were: they are among those without their first one.
+    /// Later fragments not held, or released early, because the buffer was full; also in `fragments_orphaned`.
     pub fragments_no_room: u64,
-    /// Flows whose names, or a part of them, had no room.
+    /// Flows whose names, or a part of them, were discarded because the name table was full.
     pub names_full: u64,
-    /// Beginnings of conversations that gave way to others before they were whole.
+    /// Partial first messages that were evicted from the buffer before they were complete.
     pub name_buffer_full: u64,
 }
 
 impl Counts {
-    /// Frames that are in no record, and their bytes.
+    /// Returns the frames that are in no record, and their bytes.
     pub fn in_no_record(&self) -> (u64, u64) {
         (
             self.unknown_link + self.not_ip + self.malformed,
@@ -52,12 +53,12 @@ impl Counts {
         )
     }
 
-    /// Records that ended for this reason.
+    /// Returns the number of records that ended for this reason.
     pub fn ended_by(&self, reason: EndReason) -> u64 {
         self.ended[reason as usize]
     }
 
-    /// The sums of both; the most flows are added too, as tables are apart.
+    /// Returns the sums of both; `most_flows` is added too, as each meter has its own table.
     pub fn plus(mut self, other: &Counts) -> Counts {
         self.frames += other.frames;
         self.bytes += other.bytes;

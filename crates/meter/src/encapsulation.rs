@@ -1,7 +1,8 @@
-//! What few records say of the headers in front of their packets: MAC addresses, the inner VLAN, MPLS labels, TEIDs.
+//! Optional parts of records about the headers in front of their packets: MAC addresses, the inner VLAN, MPLS labels,
+//! TEIDs.
 //!
-//! Nothing of it is part of a key. It is noted of first packets alone, and lies beside the records: MAC addresses in an array,
-//! if they are asked for, the rest in pages that are made where flows have such packets.
+//! None of them is part of a key. They are recorded for first packets only and stored outside the records: MAC
+//! addresses in an array, if configured, the rest in pages that are allocated when a flow has such packets.
 
 use crate::config::Config;
 use crate::facts::Facts;
@@ -12,23 +13,22 @@ use crate::record::Hot;
 use linerate_burst::resident;
 use linerate_wire::MacAddr;
 
-/// Of one packet.
+/// Encapsulation of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Encapsulation {
-    /// Source and destination.
     pub macs: Option<[MacAddr; 2]>,
-    /// The second tag.
+    /// VLAN ID of the second tag.
     pub inner_vlan: u16,
-    /// Outermost first.
+    /// MPLS labels, outermost first.
     pub labels: [u32; MPLS_LABELS],
-    /// Of the GTP-U tunnel that it came through.
+    /// TEID of the GTP-U tunnel that carried the packet.
     pub teid: Option<u32>,
-    /// Of a packet in a tunnel the id of the outer flow.
+    /// For a packet in a tunnel, the id of the outer flow.
     pub parent: u64,
 }
 
 impl Encapsulation {
-    /// Of a frame behind Ethernet: its addresses.
+    /// Returns the addresses of an Ethernet frame.
     #[inline(always)]
     pub(crate) fn of_ethernet(frame: &[u8]) -> Self {
         let addresses = frame.first_chunk().map(|[a, b, c, d, e, f, g, h, i, j, k, l]: &[u8; 12]| {
@@ -42,14 +42,14 @@ impl Encapsulation {
     }
 }
 
-/// Of all records.
+/// Encapsulations of all records.
 pub(crate) struct Encapsulations {
-    /// Room for all, if MAC addresses are asked for.
+    /// Allocated for all records if MAC addresses are configured.
     macs: Option<Vec<Macs>>,
     rare: Pages<Rare>,
 }
 
-/// Those of the lower and the higher end.
+/// MAC addresses of the lower and the higher end.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(4))]
 struct Macs {
@@ -57,14 +57,14 @@ struct Macs {
     are_known: bool,
 }
 
-/// Bytes more of each flow where MAC addresses are asked for.
+/// Additional bytes per flow if MAC addresses are recorded.
 pub(crate) const MAC_BYTES: usize = size_of::<Macs>();
 const _: () = assert!(MAC_BYTES == 16);
 
-/// The most bytes that the rest takes for each record.
+/// Maximum number of bytes of the rest per record.
 pub(crate) const RARE_BYTES: usize = pages::bytes::<Rare>();
 
-/// By end: what packets from the lower one had, and from the higher one.
+/// Encapsulation by end: of packets from the lower one, and from the higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
     pub inner_vlan: u16,
@@ -82,7 +82,7 @@ impl Encapsulations {
         self.macs.is_some()
     }
 
-    /// Notes what is to be noted of a packet that has just been counted.
+    /// Records the encapsulation of a packet that has just been counted.
     pub(crate) fn note(&mut self, record: u32, hot: &Hot, side: usize, found: &Encapsulation) {
         let place = record as usize;
         let begins = hot.is_one_packet();
@@ -101,7 +101,7 @@ impl Encapsulations {
         }
     }
 
-    /// What is known of a flow that ends; nothing of it stays. MAC addresses are those of the lower and the higher end.
+    /// Removes and returns the data of a flow that ends. MAC addresses are those of the lower and the higher end.
     pub(crate) fn take(&mut self, record: u32) -> (Option<[MacAddr; 2]>, Rare) {
         let macs = self.macs.as_mut().and_then(|list| list.get_mut(record as usize)).map(std::mem::take);
         (macs.filter(|macs| macs.are_known).map(|macs| macs.ends), self.rare.take(record))
@@ -109,7 +109,7 @@ impl Encapsulations {
 }
 
 impl Meter {
-    /// Notes what is in front of a packet that was counted, if it is the first one of its direction.
+    /// Records the encapsulation of a packet that was counted, if it is the first one of its direction.
     pub(crate) fn note_encapsulation(&mut self, record: u32, facts: &Facts, found: &Encapsulation) {
         if !facts.is_encapsulated {
             return;

@@ -1,11 +1,11 @@
-//! Which flows have ended, by packet time.
+//! Expiry of flows, by packet time.
 //!
-//! Whether a packet still belongs to a flow is decided by its own time, when it comes: that is exact, and needs no timer. A
-//! hand that goes round all records about once a second of packet time exports those that no packet can belong to any more;
-//! it decides when a record is handed out, never what it says. So nothing is written for timers while packets are counted.
+//! A packet's own time decides, on arrival, if it still belongs to a flow: that is exact and needs no timer. A sweep
+//! over all records, about once per second of packet time, exports those that no packet can belong to any more; it
+//! decides when a record is exported, never its content. So no timer state is written while packets are counted.
 //!
-//! What the hand costs follows packets: it passes over stretches without flows, looks at so many records for each frame, and
-//! a jump of the time ends every flow that it looks at, or finds it where the time is.
+//! The cost of the sweep follows packets: it skips stretches without flows, visits a bounded number of records per
+//! frame, and after a time jump ends every flow that it visits, or is moved to the new time.
 
 use crate::config::Timeouts;
 use crate::facts::{Facts, Hint};
@@ -16,56 +16,56 @@ use crate::time::{FAR, Moved, PacketTime, TICK};
 use linerate_burst::{Desc, Nanos};
 use std::ops::Range;
 
-/// The hand goes round in so many nanoseconds (a bit more than a second).
+/// A sweep over all records takes 2^30 ns (a bit more than a second).
 const ROUND: u32 = 30;
-/// The hand looks at so many records at a time, or more: one after another they come fast.
+/// Minimum number of records per sweep step: consecutive records are fast.
 const AT_LEAST: u64 = 256;
-/// Records of a stretch, of which all are looked at before any of them ends: what that needs is asked for meanwhile. The
-/// bits of a word.
+/// Records of a stretch, all of which are examined before any of them ends, so that the memory needed is prefetched.
+/// The number of bits of a word.
 pub(crate) const STRETCH: usize = 64;
-/// Records that the hand looks at each time at most, beside a part of all that there are: 64 for each frame of a tick, or, where
-/// the time was told, which happens often where frames are rare, a few.
+/// Maximum number of records per sweep step, besides a share of all records: 64 for each frame of a tick, or, where the
+/// time was set from outside, which is frequent where frames are rare, a few.
 pub(crate) const AT_TICK: usize = 64 * TICK;
 pub(crate) const WHEN_TOLD: usize = 4096;
 const PART: usize = 64;
-/// How much older than its predecessors a frame may be and still find its flow: a second.
+/// Maximum age of a frame compared with the packet time at which it still finds its flow: a second.
 const TOLERANCE: u64 = 1_000_000_000;
-/// How often floods are exported: a minute.
+/// Interval at which floods are exported: a minute.
 const FLOODS: u64 = 60_000_000_000;
-/// For how many rounds of the hand after the time went back flows are looked for that are of later: a whole one at least.
+/// Number of sweeps after packet time went back that search for flows of later times: at least one complete sweep.
 const SETTLE: u8 = 2;
 
-/// Packet time, and the hand.
+/// Packet time, and the position of the sweep.
 #[derive(Debug)]
 pub(crate) struct Clock {
     pub time: PacketTime,
-    /// Whether time goes by what is told alone.
+    /// True if time follows only [`Clock::tell`], not frames.
     pub follows: bool,
-    /// How many bits make a coarse unit, of which all timeouts have less than 126.
+    /// Bits of a coarse unit, in which all timeouts are less than 126.
     shift: u32,
-    /// Time of the last sweep, what it left over, where it stopped, when it was at the beginning; time of the last flood exported.
+    /// Time of the last sweep, records left over by it, its position, its start; time of the last flood export.
     swept: u64,
     left: u64,
     hand: usize,
     round: u64,
     flooded: u64,
-    /// For how many more rounds flows of later times end.
+    /// Number of remaining sweeps that end flows of later times.
     settling: u8,
-    /// Records that were looked at.
+    /// Records examined.
     pub looked: u64,
 }
 
-/// When flows of a protocol end.
+/// Timeouts of a protocol.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limit {
     pub idle: u64,
     pub active: u64,
     pub linger: u64,
-    /// A packet that is older than the latest one by more than this is not of its flow.
+    /// A packet that is older than the latest one by more than this does not belong to its flow.
     pub oldest: u64,
-    /// As record times are compared.
+    /// Idle timeout in the unit of record times (2^-16 ns).
     pub idle_shifted: u64,
-    /// The least coarse age that may be as long.
+    /// Smallest coarse age that may have reached the active timeout.
     pub active_coarse: u8,
 }
 
@@ -73,7 +73,8 @@ impl Limit {
     pub(crate) fn new(timeouts: &Timeouts, linger: Nanos, clock: &Clock) -> Self {
         let (idle, active) = (timeouts.idle.0, timeouts.active.0);
         let active_coarse = (active >> clock.shift) as u8;
-        // Within both timeouts coarse ages are less than 126, and with another idle timeout less than what they go round after.
+        // Within both timeouts coarse ages are less than 126, and with another idle timeout less than their
+        // wrap-around.
         let oldest = (idle + active).min(FAR);
         Limit { idle, active, linger: linger.0.min(idle), oldest, idle_shifted: idle << 16, active_coarse }
     }
@@ -97,19 +98,19 @@ impl Clock {
         }
     }
 
-    /// A time in coarse units, which go round.
+    /// Returns a time in coarse units, which wrap around.
     #[inline(always)]
     pub(crate) fn coarse(&self, time: u64) -> u8 {
         (time >> self.shift) as u8
     }
 
-    /// Whether the lower 48 bits of this time say all.
+    /// Returns whether the lower 48 bits of this time identify it.
     #[inline(always)]
     pub(crate) fn is_near(&self, time: u64) -> bool {
         self.time.place(time) < 2 * FAR
     }
 
-    /// The first frame of all says what time it is until more is known, unless that is told.
+    /// Uses the time of the first frame as packet time until more is known, unless time is set by [`Clock::tell`].
     #[inline(always)]
     pub(crate) fn begin(&mut self, first: Nanos) {
         if !self.follows {
@@ -117,7 +118,7 @@ impl Clock {
         }
     }
 
-    /// It is `now`; false if that is no news, or all that is known.
+    /// Sets the time to `now`; false if that changes nothing.
     pub(crate) fn tell(&mut self, now: Nanos) -> bool {
         if self.follows {
             self.set_out(now);
@@ -125,7 +126,7 @@ impl Clock {
         self.time.tell(now)
     }
 
-    /// Takes the times of frames, of which `ends` are the least and the greatest place.
+    /// Adds the times of frames; `ends` are their least and greatest place.
     #[inline(always)]
     pub(crate) fn see(&mut self, descs: &[Desc], ends: (u64, u64)) {
         if !self.follows {
@@ -133,12 +134,12 @@ impl Clock {
         }
     }
 
-    /// How many more frames there are before the time moves on.
+    /// Returns the number of frames until the time is updated next.
     pub(crate) fn frames_to_tick(&self) -> usize {
         self.time.frames_to_tick()
     }
 
-    /// Counts frames; true if the time may have moved on.
+    /// Counts frames; true if the time may have advanced.
     pub(crate) fn tick(&mut self, frames: usize) -> bool {
         !self.follows && self.time.tick(frames)
     }
@@ -159,7 +160,7 @@ impl Clock {
         (self.swept, self.flooded, self.round) = (now, now, now);
     }
 
-    /// Takes up that the time moved on or back; true if it jumped.
+    /// Applies a change of packet time to the sweep; true if it jumped.
     fn settle(&mut self) -> bool {
         let (now, moved) = (self.time.now().0, self.time.moved());
         if moved != Moved::On {
@@ -169,11 +170,11 @@ impl Clock {
         moved == Moved::Far
     }
 
-    /// How many of so many records the hand passes: all, or whole stretches.
+    /// Returns the number of records to sweep now: all, or whole stretches.
     fn share(&mut self, records: usize) -> usize {
         let now = self.time.now().0;
         let passed = now.saturating_sub(self.swept).min(1 << ROUND);
-        // What the first frame said may have been too late.
+        // The time of the first frame may have been too late.
         self.start_at_most(now);
         self.swept = now;
         self.left = (self.left + passed * records as u64).min((records as u64) << ROUND);
@@ -186,14 +187,14 @@ impl Clock {
         share as usize
     }
 
-    /// So many records were passed by after all.
+    /// Returns records to the budget that were not swept.
     fn owe(&mut self, records: usize) {
         self.left += (records as u64) << ROUND;
     }
 }
 
 impl Meter {
-    /// Why this packet does not belong to the flow any more, if so.
+    /// Returns the reason if this packet does not belong to the flow any more.
     pub(crate) fn is_over(&self, record: u32, facts: &Facts) -> Option<EndReason> {
         let (hot, cold) = (&self.hot[record as usize], &self.cold[record as usize]);
         let limit = &self.limits[usize::from(facts.words.protocol())];
@@ -209,7 +210,7 @@ impl Meter {
         (facts.time.saturating_sub(cold.began()) >= limit.active).then_some(EndReason::Active)
     }
 
-    /// Why a flow has ended, if no packet comes until `now`.
+    /// Returns the reason for which a flow has ended if no packet arrives until `now`.
     pub(crate) fn reason_at(&self, record: u32, now: u64) -> Option<EndReason> {
         let (hot, cold) = (&self.hot[record as usize], &self.cold[record as usize]);
         let idle = self.limits[usize::from(hot.words().protocol())].idle;
@@ -217,7 +218,7 @@ impl Meter {
         if hot.has_ended() { Some(EndReason::End) } else { is_idle.then_some(EndReason::Idle) }
     }
 
-    /// Moves the hand on, as far as time has passed, but looks at no more than about `most` records.
+    /// Advances the sweep to the current time, but examines no more than about `most` records.
     pub(crate) fn sweep(&mut self, most: usize, records: &mut dyn Records) {
         let time = self.clock.time.now().0;
         if self.clock.settle() {
@@ -229,10 +230,10 @@ impl Meter {
         let now = time.min(self.fragments.held_since(time)).saturating_sub(TOLERANCE);
         let count = self.hot.len();
         let mut left = self.clock.share(count);
-        // Before times are so old that their lower bits do not tell, the hand has to have been everywhere.
+        // A complete sweep is needed before times are so old that their lower bits are ambiguous.
         let mut most = if time.saturating_sub(self.clock.round) > FAR { count } else { most + count / PART };
         while left > 0 && most > 0 {
-            // To the end of the records at the most.
+            // Up to the end of the records.
             let stretch = self.clock.hand..count.min(self.clock.hand + STRETCH);
             left = left.saturating_sub(stretch.len());
             self.clock.hand = stretch.end;
@@ -277,7 +278,7 @@ impl Meter {
         self.end(record as u32, reason, records);
     }
 
-    /// Whether there is a flow in this record to which no packet can belong any more.
+    /// Returns whether this record holds a flow to which no packet can belong any more.
     fn is_quiet(&self, record: usize, now: u64) -> bool {
         let hot = &self.hot[record];
         let limit = &self.limits[usize::from(hot.words().protocol())];
@@ -286,7 +287,7 @@ impl Meter {
         quiet > (patience << 16) as i64 && !hot.is_free() && now.saturating_sub(self.cold[record].ended(hot)) > patience
     }
 
-    /// Whether there is a flow of so much later that no packet of now belongs to it.
+    /// Returns whether this record holds a flow so far ahead that no packet of `now` belongs to it.
     fn is_ahead(&self, record: usize, now: u64) -> bool {
         let hot = &self.hot[record];
         let limit = &self.limits[usize::from(hot.words().protocol())];
@@ -294,7 +295,7 @@ impl Meter {
         !hot.is_free() && ahead() > limit.oldest
     }
 
-    /// Ends all flows that are not of about `now`: their times are not comparable any more.
+    /// Ends all flows that are far from `now`: their times are not comparable any more.
     fn end_far(&mut self, now: u64, records: &mut dyn Records) {
         for stretch in 0..self.crowd.len() {
             if self.crowd[stretch] == 0 {

@@ -1,7 +1,7 @@
-//! What counts of a frame, found once.
+//! Properties of a frame that metering needs, extracted once.
 //!
-//! Spelled out for TCP and UDP in IPv4 or IPv6 behind Ethernet and at most one tag; `general` for anything else. Both agree,
-//! which a property tests.
+//! A fast path for TCP and UDP in IPv4 or IPv6 over Ethernet with at most one tag; `general` for anything else. Both
+//! agree, which a property test checks.
 
 mod checksums;
 mod front;
@@ -18,32 +18,32 @@ use linerate_burst::{Desc, Flags};
 use linerate_wire::registry::{self, may_be_tunnel};
 use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
 
-/// What counts of a packet. What every level wants lies in the first cache line.
+/// Properties of a packet. Those that every level needs are in the first cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Facts {
-    /// The key, with the VLAN of the packet; of a wide key a part.
+    /// The key, with the VLAN of the packet; for a wide key a part of it.
     pub words: Words,
     pub hash: u64,
-    /// Nanoseconds.
+    /// Capture time in nanoseconds.
     pub time: u64,
-    /// Bytes of the frame on the wire, of the packet, and behind the transport header.
+    /// Bytes of the frame on the wire, of the packet, and after the transport header.
     pub frame: u32,
     pub packet: u32,
     pub payload: u32,
     pub tos: u8,
     pub ttl: u8,
-    /// Which end sent it: 0 the lower, 1 the higher.
+    /// End that sent it: 0 the lower, 1 the higher.
     pub side: u8,
-    /// Of TCP.
+    /// TCP flags.
     pub flags: u8,
-    /// Of TCP, if the header is there.
+    /// True for TCP whose header was captured.
     pub has_segment: bool,
-    /// Nothing to note but numbers.
+    /// True if only numbers have to be recorded.
     pub is_usual: bool,
-    /// There is something to say of what is in front of it.
+    /// True if `Encapsulation` has something to record.
     pub is_encapsulated: bool,
-    /// What a message of ICMP says of who is the originator.
+    /// Originator as inferred from an ICMP message.
     pub message: Hint,
     /// Bits of [`Quality`](crate::Quality).
     pub quality: u16,
@@ -52,11 +52,11 @@ pub(crate) struct Facts {
     /// IPv6 extension headers, as [`Flow::extensions`](crate::Flow::extensions) has them.
     pub extensions: u8,
     pub segment: Segment,
-    /// Kinds of TCP options, a bit each, if they are asked for.
+    /// Kinds of TCP options, a bit each, if configured.
     pub kinds: u64,
 }
 
-/// What a packet says of who is the originator.
+/// Originator as inferred from a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
     Nothing,
@@ -93,7 +93,7 @@ impl Facts {
         kinds: 0,
     };
 
-    /// What it says of who is the originator.
+    /// Returns the originator as inferred from the packet.
     pub(crate) fn hint(&self) -> Hint {
         match self.flags & (SYN | ACK) {
             _ if !self.has_segment => self.message,
@@ -103,7 +103,7 @@ impl Facts {
         }
     }
 
-    /// The originator that the packet names, and how.
+    /// Returns the originator that the packet identifies, and by which evidence.
     pub(crate) fn direction(&self) -> Option<(usize, Direction)> {
         let [side, other] = self.sides();
         match self.hint() {
@@ -115,7 +115,7 @@ impl Facts {
         }
     }
 
-    /// The end that sent it, and the other: places in an array of two.
+    /// Returns the end that sent it and the other, as indices of an array of two.
     #[inline(always)]
     pub(crate) fn sides(&self) -> [usize; 2] {
         let side = usize::from(self.side & 1);
@@ -123,14 +123,14 @@ impl Facts {
     }
 }
 
-/// Flags of a desc that a record must know of.
+/// Descriptor flags that are recorded in [`Quality`](crate::Quality).
 const NOTED: u16 = Flags::LOSING.0 | Flags::DAMAGED.0 | Flags::SUPER_FRAME.0;
-/// The least frame that is looked at here: an Ethernet header, a tag, IPv4, TCP.
+/// Minimum length of a frame for the fast path: an Ethernet header, a tag, IPv4, TCP.
 const LEAST: usize = ethernet::LEN + vlan::LEN + ipv4::LEN + tcp::LEN;
 
-/// Of a frame behind Ethernet whose packet is plain and whole; false, and facts of no meaning, for any other. UDP with a
-/// tunnel's port is not plain unless `outer` alone counts. Options of TCP are not read; what levels beyond `counters` want
-/// only if there is `DETAIL`. Facts are made where they are to lie: they are long.
+/// Extracts the facts of an Ethernet frame whose packet is plain and complete; false, and undefined facts, for any
+/// other. UDP to a tunnel's port is plain only if `outer` is set. Options of TCP are not read; the fields that levels
+/// above `counters` need only with `DETAIL`. Facts are written in place: they are large.
 #[inline(always)]
 pub(crate) fn usual<const DETAIL: bool>(
     desc: &Desc,
@@ -184,7 +184,7 @@ fn usual_ipv4<const DETAIL: bool>(
     true
 }
 
-/// Not inlined: what both have in common would be shared at the expense of either.
+/// Not inlined: code common to both would be shared at the expense of either.
 #[inline(never)]
 fn usual_ipv6<const DETAIL: bool>(
     (desc, room): (&Desc, u32),
@@ -216,7 +216,7 @@ fn usual_ipv6<const DETAIL: bool>(
     true
 }
 
-/// Length of a TCP or UDP header; of TCP `offset` says it. `ports` are those of source and destination.
+/// Returns the length of a TCP or UDP header, for TCP from `offset`. `ports` are those of source and destination.
 #[inline(always)]
 fn transport(protocol: u8, offset: u8, ports: u32, outer: bool) -> Option<u32> {
     match protocol {
@@ -245,13 +245,13 @@ fn segment(protocol: u8, head: [u8; tcp::LEN], identification: u16) -> Segment {
     if protocol == registry::TCP { Segment::of(&head, identification) } else { Segment::NONE }
 }
 
-/// Kinds of TCP options in a frame that is `usual`.
+/// Returns the kinds of TCP options in a frame that is `usual`.
 #[inline(always)]
 pub(crate) fn usual_kinds(frame: &[u8]) -> u64 {
     frame.get(usual_headers(frame).1..).map_or(0, kinds_of)
 }
 
-/// Where the headers of IP and of what it carries are in a frame that is `usual`.
+/// Returns the offsets of the IP header and of the transport header in a frame that is `usual`.
 #[inline(always)]
 pub(crate) fn usual_headers(frame: &[u8]) -> (usize, usize) {
     let is_tagged = frame.get(12..14) == Some(&vlan::CUSTOMER.to_be_bytes());
@@ -270,7 +270,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(part(bytes, at))
 }
 
-/// Bytes in the middle of others: where places and lengths are constants, one load.
+/// Returns bytes in the middle of others: where offsets and lengths are constants, one load.
 #[inline(always)]
 fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
@@ -286,7 +286,7 @@ mod tests {
     use linerate_wire::Link;
     use proptest::prelude::*;
 
-    /// Bytes that are headers more often than not: of IPv4 or IPv6, tagged or not, TCP or UDP, some of them changed.
+    /// Bytes that are mostly headers: IPv4 or IPv6, tagged or not, TCP or UDP, some of them changed.
     fn likely_frame() -> impl Strategy<Value = Vec<u8>> {
         let changes = prop::collection::vec((0usize..100, any::<u8>()), 0..3);
         (any::<[bool; 3]>(), prop::collection::vec(any::<u8>(), 60..120), 0u8..100, changes).prop_map(
@@ -349,9 +349,9 @@ mod tests {
         }
     }
 
-    /// That frames as they should be go the short way.
+    /// Well-formed frames take the fast path.
     #[test]
-    fn plain_frames_go_the_short_way() {
+    fn plain_frames_take_the_fast_path() {
         let mut frame = [0; 60];
         frame[12..15].copy_from_slice(&[8, 0, 0x45]);
         (frame[17], frame[23], frame[46]) = (46, registry::TCP, 0x50);

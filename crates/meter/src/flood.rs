@@ -1,28 +1,28 @@
-//! What becomes of one-packet flows when there is no room for them: one record for each target.
+//! Aggregation of one-packet flows when the table is full: one record per target.
 //!
-//! A flood from made-up addresses fills any table. Its flows have one packet each and give way first; those to one
-//! address, port and protocol become one record that counts them. Targets are limited too: beyond them, the target is
-//! left open.
+//! A flood from spoofed addresses fills any table. Its flows have one packet each and are evicted first; those to one
+//! address, port and protocol are aggregated in one record that counts them. The number of targets is limited too:
+//! above the limit the target is left unspecified.
 
 use crate::flow::{Direction, EndReason, Flow, Quality, Records, Side};
 use crate::key::End;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Targets with a record of their own.
+/// Targets with their own record.
 const TARGETS: usize = 256;
 
-/// The most memory for them: a tree has nodes that are half full at least.
+/// Maximum memory for them: nodes of the tree are at least half full.
 pub(crate) const BYTES: usize = TARGETS * 2 * size_of::<((End, u8), Flow)>();
 
-/// Floods that go on.
+/// Records of floods in progress.
 #[derive(Default)]
 pub(crate) struct Flood(BTreeMap<(End, u8), Flow>);
 
 impl Flood {
     /// Adds a flow of one packet, outside of tunnels.
     pub(crate) fn add(&mut self, flow: &Flow) {
-        // Whoever sent nothing is the target.
+        // The end that sent nothing is the target.
         let sender = usize::from(flow.sides[0].packets == 0);
         let (side, anyone) = (flow.sides[sender], open(flow.ends[0].address));
         let mut target = flow.ends[1 - sender];
@@ -60,7 +60,7 @@ impl Flood {
     }
 }
 
-/// Any address and port.
+/// Returns the unspecified address and port.
 fn open(like: IpAddr) -> End {
     let address = match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

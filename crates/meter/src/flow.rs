@@ -1,4 +1,4 @@
-//! The finished record.
+//! Finished flow records.
 
 use crate::key::{End, Tunnel};
 use crate::record::SYN;
@@ -10,9 +10,9 @@ use linerate_wire::MacAddr;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Takes finished flows.
+/// Receives finished flows.
 pub trait Records {
-    /// Takes one; called in the order in which flows end.
+    /// Receives one flow; called in the order in which flows end.
     fn take(&mut self, flow: &Flow);
 }
 
@@ -25,88 +25,88 @@ impl<F: FnMut(&Flow)> Records for F {
 /// Both directions of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Made of the key and a secret ([`Config::id_seed`](crate::Config::id_seed)): the same for all records of a conversation,
-    /// wherever that is the same.
+    /// Flow id, derived from the key and a secret ([`Config::id_seed`](crate::Config::id_seed)): the same for all
+    /// records of a conversation if the secret is the same.
     pub id: u64,
     /// The originator and the responder.
     pub ends: [End; 2],
-    /// IP protocol number; of IPv6 that behind the extension headers.
+    /// IP protocol number; for IPv6 that after the extension headers.
     pub protocol: u8,
-    /// The outer two tags directly in front of the first packet, 0 where there is none.
+    /// The outer two tags directly in front of the first packet, 0 if absent.
     pub vlans: [u16; 2],
-    /// What an inner flow travelled in.
+    /// Tunnel of an inner flow.
     pub tunnel: Option<Tunnel>,
-    /// Of the packets from the originator, and from the responder.
+    /// Packets from the originator, and from the responder.
     pub sides: [Side; 2],
     /// Why the record ended.
     pub end: EndReason,
-    /// How the originator is known.
+    /// Evidence for the originator.
     pub direction: Direction,
-    /// What to know before relying on it.
+    /// Limits of the record's reliability.
     pub quality: Quality,
     /// IPv6 extension headers seen, a bit each: hop-by-hop 1, routing 2, fragment 4, destination 8, AH 16, mobility 32,
     /// HIP 64, shim6 128.
     pub extensions: u8,
-    /// Flows in this record: more than 1 where one-packet flows were put together.
+    /// Flows in this record: more than 1 if one-packet flows were aggregated.
     pub flows: u64,
-    /// Of the originator and of the responder, in the Ethernet header next to the first packet; if MAC addresses are asked
-    /// for and the link has them.
+    /// MAC addresses of the originator and of the responder, in the Ethernet header next to the first packet; if they
+    /// are configured and the link has them.
     pub macs: Option<[MacAddr; 2]>,
-    /// The uppermost MPLS labels directly in front of the first packet of each direction, outermost first and without explicit
-    /// null; 0 where there is none.
+    /// The uppermost MPLS labels directly in front of the first packet of each direction, outermost first and without
+    /// explicit null; 0 if absent.
     pub mpls: [[u32; MPLS_LABELS]; 2],
-    /// GTP-U: the tunnel endpoint identifier that the first packet of each direction came with.
+    /// GTP-U tunnel endpoint identifier of the first packet of each direction.
     pub teids: [Option<u32>; 2],
-    /// From level `tcp` on, of TCP whose header was seen.
+    /// TCP analysis, from level `tcp` on, if a TCP header was seen.
     pub tcp: Option<Tcp>,
-    /// At level `stats`.
+    /// Packet statistics, at level `stats`.
     pub stats: Option<Stats>,
-    /// What it said of itself, if that was asked for.
+    /// Names found in the payload, if configured.
     pub names: Option<Arc<Names>>,
-    /// Who has metered it, of what others have sent.
+    /// Exporter of a flow that was received from another meter.
     pub exporter: Option<Arc<ExportedBy>>,
 }
 
-/// Who has metered a flow that came from elsewhere.
+/// Exporter of a flow that was received from another meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportedBy {
-    /// Its address; of a file it is not known.
+    /// Its address; `None` for a file.
     pub address: Option<IpAddr>,
     /// Its observation domain, the source id of NetFlow v9.
     pub domain: u32,
-    /// The interfaces that packets came in and went out by, by its numbers; 0 where that is not told.
+    /// Its input and output interface numbers; 0 if not exported.
     pub interfaces: [u32; 2],
 }
 
-/// Labels that are kept of an MPLS stack.
+/// Maximum number of labels recorded of an MPLS stack.
 pub const MPLS_LABELS: usize = 4;
 
 impl Flow {
-    /// Time of the earliest packet.
+    /// Returns the time of the earliest packet.
     pub fn first(&self) -> Nanos {
-        let told = self.sides.iter().filter(|side| side.has_time());
-        told.map(|side| side.first).min().unwrap_or(Nanos(0))
+        let known = self.sides.iter().filter(|side| side.has_time());
+        known.map(|side| side.first).min().unwrap_or(Nanos(0))
     }
 
-    /// Time of the latest packet.
+    /// Returns the time of the latest packet.
     pub fn last(&self) -> Nanos {
         self.sides[0].last.max(self.sides[1].last)
     }
 
-    /// Packets of both directions.
+    /// Returns the packets of both directions.
     pub fn packets(&self) -> u64 {
         self.sides.iter().fold(0, |sum: u64, side| sum.saturating_add(side.packets))
     }
 
-    /// Bytes of both directions, whole frames without FCS.
+    /// Returns the bytes of both directions, whole frames without FCS.
     pub fn frame_bytes(&self) -> u64 {
         self.sides.iter().fold(0, |sum: u64, side| sum.saturating_add(side.frame_bytes))
     }
 
-    /// Adds the record that goes on ([`Quality::CONTINUED`]) where this one ended by the active timeout. What levels beyond
-    /// `counters` say is of each record alone, and left out of the sum.
+    /// Adds the following record ([`Quality::CONTINUED`]) if this one ended by the active timeout. Fields of levels
+    /// above `counters` belong to each record and are removed from the sum.
     pub fn join(&mut self, next: &Flow) {
-        // Who the originator is may have been found out later.
+        // The originator may have been identified later.
         if self.ends[0] != next.ends[0] {
             self.sides.swap(0, 1);
         }
@@ -123,7 +123,7 @@ impl Flow {
         (self.ends, self.direction, self.end) = (next.ends, next.direction, next.end);
         self.extensions |= next.extensions;
         (self.tcp, self.stats) = (None, None);
-        // A record that goes on has what was known before.
+        // A continued record has all names known before.
         self.names = next.names.clone().or(self.names.take());
     }
 }
@@ -137,7 +137,7 @@ pub struct Side {
     pub frame_bytes: u64,
     /// Bytes of the IP packets, by their length fields; padding does not count.
     pub packet_bytes: u64,
-    /// Bytes behind the transport headers.
+    /// Bytes after the transport headers.
     pub payload_bytes: u64,
     /// Time of the earliest packet.
     pub first: Nanos,
@@ -149,21 +149,21 @@ pub struct Side {
     pub ttl: [u8; 2],
     /// Type of service or traffic class of the first packet: DSCP in the upper six bits, ECN in the lower two.
     pub tos: u8,
-    /// Whether the DSCP changed.
+    /// True if the DSCP changed.
     pub dscp_changed: bool,
-    /// Whether a packet had ECT(0) or ECT(1).
+    /// True if a packet had ECT(0) or ECT(1).
     pub ect: bool,
-    /// Whether a packet had CE.
+    /// True if a packet had CE.
     pub ce: bool,
 }
 
 impl Side {
-    /// Whether its times are known: packets were metered, or an exporter that counts none has told them.
+    /// Returns whether its times are known: packets were metered, or reported by an exporter that counts none.
     pub fn has_time(&self) -> bool {
         self.packets > 0 || self.last > Nanos(0)
     }
 
-    /// Adds packets that came later, or of another flow.
+    /// Adds packets that arrived later, or of another flow.
     pub(crate) fn add(&mut self, other: &Side) {
         if !self.has_time() || !other.has_time() {
             if !self.has_time() {
@@ -189,24 +189,24 @@ impl Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EndReason {
-    /// No packet for the idle timeout.
+    /// Idle timeout: no packet for its duration.
     Idle = 1,
-    /// The active timeout: the next record goes on.
+    /// Active timeout: the next record continues the flow.
     Active = 2,
     /// FIN in both directions, or RST, and then silence or a new SYN.
     End = 3,
-    /// The metering ended.
+    /// End of metering.
     Forced = 4,
     /// The table was full.
     Evicted = 5,
 }
 
 impl EndReason {
-    /// All there are.
+    /// All reasons.
     pub const ALL: [EndReason; 5] =
         [EndReason::Idle, EndReason::Active, EndReason::End, EndReason::Forced, EndReason::Evicted];
 
-    /// The name used in text and JSON.
+    /// Returns the name used in text and JSON.
     pub fn name(self) -> &'static str {
         match self {
             EndReason::Idle => "idle",
@@ -218,7 +218,7 @@ impl EndReason {
     }
 }
 
-/// How the originator is known.
+/// Evidence for the originator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Direction {
@@ -226,14 +226,14 @@ pub enum Direction {
     FirstPacket = 0,
     /// It sent a SYN without ACK.
     Syn = 1,
-    /// It was sent a SYN with ACK.
+    /// It received a SYN with ACK.
     SynAck = 2,
-    /// It sent ICMP requests, or was sent replies.
+    /// It sent ICMP requests, or received replies.
     IcmpType = 3,
 }
 
 impl Direction {
-    /// The name used in text and JSON.
+    /// Returns the name used in text and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Direction::FirstPacket => "first-packet",
@@ -253,36 +253,36 @@ impl Direction {
     }
 }
 
-/// What to know before relying on a record: a set of bits.
+/// Limits of a record's reliability: a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Quality(pub u16);
 
 impl Quality {
-    /// A header was cut off or malformed, so that ports, flags or payload bytes are not complete.
+    /// A header was truncated or malformed, so that ports, flags or payload bytes are not complete.
     pub const TRUNCATED: Quality = Quality(1 << 0);
     /// A checksum was wrong, or the frame was marked as damaged.
     pub const BAD_CHECKSUM: Quality = Quality(1 << 1);
-    /// The sensor was losing frames meanwhile.
+    /// The sensor lost frames during the record.
     pub const SENSOR_LOSS: Quality = Quality(1 << 2);
     /// Fragments are among the packets.
     pub const FRAGMENTS: Quality = Quality(1 << 3);
-    /// Later fragments whose first one was not seen: a record without ports.
+    /// Later fragments whose first fragment was not seen: a record without ports.
     pub const ORPHAN_FRAGMENTS: Quality = Quality(1 << 4);
     /// A packet was older than one before it in its direction.
     pub const OUT_OF_TIME: Quality = Quality(1 << 5);
-    /// A super-frame, put together by GRO or GSO, is among the packets, so that these are fewer than on the wire.
+    /// A super-frame, merged by GRO or GSO, is among the packets, so that there were more packets on the wire.
     pub const SUPER_FRAMES: Quality = Quality(1 << 6);
-    /// TCP without a SYN, of a flow that did not go on from a record before.
+    /// TCP without a SYN, in a flow that was not continued from an earlier record.
     pub const MIDSTREAM: Quality = Quality(1 << 7);
-    /// No packet went back.
+    /// Only one direction was seen.
     pub const ONE_WAY: Quality = Quality(1 << 8);
-    /// The record before ended by the active timeout.
+    /// The previous record ended by the active timeout.
     pub const CONTINUED: Quality = Quality(1 << 9);
-    /// The table was full: the record ended early, or stands for several flows.
+    /// The table was full: the record ended early, or aggregates several flows.
     pub const EVICTED: Quality = Quality(1 << 10);
-    /// From level `tcp` on: a FIN or RST had a sequence number nowhere near what its side sends, or a wrong checksum, and ended nothing.
+    /// From level `tcp` on: a FIN or RST had an implausible sequence number or a wrong checksum, and ended nothing.
     pub const DOUBTFUL_END: Quality = Quality(1 << 11);
-    /// Headers followed that were not read: more than a frame is taken apart into. The packet is the innermost one that was reached.
+    /// More headers followed than are decoded per frame. The packet is the innermost one that was reached.
     pub const TOO_DEEP: Quality = Quality(1 << 12);
 
     /// Each bit with its name in text and JSON.
@@ -302,13 +302,13 @@ impl Quality {
         (Quality::TOO_DEEP, "too_deep"),
     ];
 
-    /// Whether every bit of `other` is set.
+    /// Returns whether every bit of `other` is set.
     #[inline]
     pub fn contains(self, other: Quality) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The names of the bits that are set.
+    /// Returns the names of the bits that are set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Quality::NAMES.into_iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| name)
     }

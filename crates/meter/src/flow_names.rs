@@ -1,9 +1,9 @@
-//! What flows say of themselves: first bytes on their way to the parsers, and what these found.
+//! Names found in flows: first payload bytes are passed to the parsers, and their results are kept.
 //!
-//! Only packets with payload are looked at, and only while a bit in the flow's own line says that something is still wanted: until both
-//! directions have said what they are, or after [`MOST_SEGMENTS`] or [`MOST_DATAGRAMS`]. What is whole in one packet is read where it
-//! lies. Of what is not, a buffer is kept (`pool`); what was found is kept once for all flows that say the same (`book`). 16 bytes a
-//! flow beside say where.
+//! Only packets with payload are examined, and only while a bit in the flow's own line requests it: until both
+//! directions are identified, or after [`MOST_SEGMENTS`] or [`MOST_DATAGRAMS`]. A message that is complete in one
+//! packet is parsed in place. An incomplete one is buffered (`pool`); results are stored once for all flows with the
+//! same names (`book`). 16 bytes per flow refer to both.
 
 mod book;
 mod pool;
@@ -24,50 +24,50 @@ use linerate_names::{Found, Names, Protocol, Protocols, Read, Stream, first};
 use linerate_wire::registry::{TCP, UDP};
 use std::sync::Arc;
 
-/// Packets with payload that are looked at of a flow at the most: of TCP, and of UDP.
+/// Maximum number of packets with payload that are examined per flow: for TCP, and for UDP.
 const MOST_SEGMENTS: u8 = 40;
 const MOST_DATAGRAMS: u8 = 8;
-/// Ports by which a protocol is known.
+/// Ports that identify a protocol.
 const DNS: u16 = 53;
 const SSH: u16 = 22;
 
-/// Bytes more of each flow where names are asked for.
-pub(crate) const FLOW_BYTES: usize = size_of::<Beside>();
+/// Additional bytes per flow if names are configured.
+pub(crate) const FLOW_BYTES: usize = size_of::<FlowState>();
 const _: () = assert!(FLOW_BYTES == 16);
-/// The most memory for buffers, and for what was found.
+/// Maximum memory for buffers and results.
 pub(crate) const BYTES: usize = pool::MOST_BYTES + book::MOST_BYTES + crate::resolved::BYTES;
 
-/// Of all flows.
+/// Names of all flows.
 pub(crate) struct FlowNames {
     wanted: Protocols,
-    beside: Vec<Beside>,
+    flows: Vec<FlowState>,
     book: Book,
     pool: Pool,
     resolved: Resolved,
 }
 
-/// Of one flow.
+/// Name state of one flow.
 #[derive(Clone, Copy, Default)]
-struct Beside {
-    /// Where in the book; 0: nothing was found.
+struct FlowState {
+    /// Index into the book; 0 if nothing was found.
     names: u32,
-    /// Of TCP the sequence numbers of the first bytes, from the lower end and from the higher one. Of DNS over UDP the question's id,
-    /// once there is one.
+    /// For TCP the sequence numbers of the first bytes, from the lower end and from the higher one. For DNS over UDP
+    /// the id of the question, once there is one.
     begins: [u32; 2],
-    /// What it is, once that is known.
+    /// Protocol, once it is identified.
     protocol: Option<Protocol>,
-    /// Packets looked at.
+    /// Packets examined.
     looked: u8,
     /// `BEGUN`, `DONE`, `HELD`, shifted by the direction.
     state: u8,
 }
 
-/// It is known where the stream begins; nothing more is wanted of it; there is a buffer of it.
+/// The start of the stream is known; the direction is finished; it has a buffer.
 const BEGUN: u8 = 1;
 const DONE: u8 = 1 << 2;
 const HELD: u8 = 1 << 4;
 
-/// Where a packet is while it is on its way: in which frame of the burst, and whether that is [`usual`](crate::facts::usual).
+/// Position of a packet in the pipeline: its frame in the burst, and whether that is [`usual`](crate::facts::usual).
 #[derive(Clone, Copy)]
 pub(crate) struct Place(u32);
 
@@ -75,22 +75,22 @@ pub(crate) struct Place(u32);
 const OTHER: u32 = 1 << 31;
 
 impl Place {
-    /// Its frame is gone, or it is one of several fragments.
+    /// The frame is not available any more, or the packet is one of several fragments.
     pub(crate) const NOWHERE: Place = Place(u32::MAX);
 
-    /// In a frame that is usual.
+    /// Position in a frame that is usual.
     #[inline(always)]
     pub(crate) fn usual(frame: usize) -> Place {
         Place(frame as u32)
     }
 
-    /// In any frame.
+    /// Position in any frame.
     pub(crate) fn other(frame: usize) -> Place {
         Place(frame as u32 | OTHER)
     }
 
-    /// The payload, as far as it is there, and the sequence number of its first byte; `network` is where the IP header is in a frame
-    /// that is not usual.
+    /// Returns the captured payload and the sequence number of its first byte; `network` is the offset of the IP header
+    /// in a frame that is not usual.
     fn payload<'a>(self, burst: Burst<'a>, facts: &Facts, network: u32) -> (&'a [u8], u32) {
         let frame = (self.0 & !OTHER) as usize;
         let bytes = if frame < burst.len() { burst.frame(frame) } else { &[] };
@@ -108,11 +108,11 @@ impl Place {
 }
 
 impl FlowNames {
-    /// With memory for so many flows; `None` if nothing is wanted.
+    /// Allocates memory for `max_flows` flows; `None` if no protocol is wanted.
     pub(crate) fn new(wanted: Protocols, max_flows: usize, key: [u64; 2]) -> Option<Self> {
         let names = || FlowNames {
             wanted,
-            beside: resident(max_flows),
+            flows: resident(max_flows),
             book: Book::default(),
             pool: Pool::default(),
             resolved: Resolved::new(key),
@@ -120,21 +120,22 @@ impl FlowNames {
         (!wanted.is_empty()).then(names)
     }
 
-    /// How often what was found had no room, and buffers gave way to others.
+    /// Returns how often results were discarded for lack of room, and how often buffers were evicted.
     pub(crate) fn full(&self) -> [u64; 2] {
         [self.book.full, self.pool.full]
     }
 
-    /// A flow begins with a packet; `before` is what the record before found. Whether something is wanted of it.
+    /// Starts a flow with a packet; `before` has the names of the previous record. Returns whether payload is to be
+    /// examined.
     pub(crate) fn begin(&mut self, record: u32, facts: &Facts, wide: &Wide, before: Option<Arc<Names>>) -> bool {
         let place = record as usize;
-        if place >= self.beside.len() {
-            self.beside.resize(place + 1, Beside::default());
+        if place >= self.flows.len() {
+            self.flows.resize(place + 1, FlowState::default());
         }
         let is_known = before.is_some();
         let before = before.or_else(|| self.resolve(facts, wide).map(Arc::new));
         let names = before.map_or(0, |names| self.book.insert(names));
-        self.beside[place] = Beside { names, ..Beside::default() };
+        self.flows[place] = FlowState { names, ..FlowState::default() };
         let has = |protocol| self.wanted.has(protocol);
         !is_known
             && match facts.words.protocol() {
@@ -144,22 +145,22 @@ impl FlowNames {
             }
     }
 
-    /// What was found of a flow so far.
+    /// Returns the names found in a flow so far.
     pub(crate) fn of(&self, record: u32) -> Option<Arc<Names>> {
-        self.book.get(self.beside.get(record as usize)?.names)
+        self.book.get(self.flows.get(record as usize)?.names)
     }
 
-    /// A flow ends: nothing is kept of it.
+    /// Ends a flow: returns its names and drops its buffers.
     pub(crate) fn end(&mut self, record: u32) -> Option<Arc<Names>> {
-        self.beside.get(record as usize)?;
-        [0, 1].into_iter().for_each(|side| self.let_go(record, side));
-        let beside = std::mem::take(self.beside.get_mut(record as usize)?);
-        let names = self.book.get(beside.names);
-        self.book.release(beside.names);
+        self.flows.get(record as usize)?;
+        [0, 1].into_iter().for_each(|side| self.drop_buffer(record, side));
+        let flow = std::mem::take(self.flows.get_mut(record as usize)?);
+        let names = self.book.get(flow.names);
+        self.book.release(flow.names);
         names
     }
 
-    /// Looks at a packet of a flow of which something is wanted; whether more is.
+    /// Examines a packet of a flow; returns whether more packets are to be examined.
     #[inline(never)]
     pub(crate) fn take(
         &mut self,
@@ -170,20 +171,20 @@ impl FlowNames {
     ) -> bool {
         let is_tcp = facts.words.protocol() == TCP;
         if is_tcp && !facts.has_segment {
-            // Its header is cut off.
+            // The header is truncated.
             return true;
         }
         let (bytes, sequence) = place.payload(burst, facts, network);
-        let Some(beside) = self.beside.get_mut(record as usize) else { return false };
+        let Some(flow) = self.flows.get_mut(record as usize) else { return false };
         if facts.payload > 0 {
-            beside.looked = beside.looked.saturating_add(1);
+            flow.looked = flow.looked.saturating_add(1);
         }
         let ports = [facts.words.rest as u16, (facts.words.rest >> 16) as u16];
         let is_wanted = if is_tcp {
-            let is_over = beside.looked >= MOST_SEGMENTS;
+            let is_over = flow.looked >= MOST_SEGMENTS;
             self.take_segment(record, facts, ports, (bytes, sequence)) && !is_over
         } else {
-            let is_over = beside.looked >= MOST_DATAGRAMS;
+            let is_over = flow.looked >= MOST_DATAGRAMS;
             let is_wanted = if ports.contains(&DNS) {
                 self.take_dns(record, bytes)
             } else {
@@ -192,7 +193,7 @@ impl FlowNames {
             is_wanted && !is_over
         };
         if !is_wanted {
-            [0, 1].into_iter().for_each(|side| self.let_go(record, side));
+            [0, 1].into_iter().for_each(|side| self.drop_buffer(record, side));
         }
         is_wanted
     }
@@ -205,27 +206,27 @@ impl FlowNames {
         (bytes, mut sequence): (&[u8], u32),
     ) -> bool {
         let [side, other] = facts.sides();
-        let beside = &mut self.beside[record as usize];
+        let flow = &mut self.flows[record as usize];
         if facts.flags & SYN != 0 {
             sequence = sequence.wrapping_add(1);
-            // Another number is another attempt; nothing of the first one was taken.
-            if beside.state & (HELD | DONE) << side == 0 {
-                beside.begins[side] = sequence;
-                beside.state |= BEGUN << side;
+            // Another number is another attempt; nothing was read from the first one.
+            if flow.state & (HELD | DONE) << side == 0 {
+                flow.begins[side] = sequence;
+                flow.state |= BEGUN << side;
             }
         }
-        if bytes.is_empty() || beside.state & DONE << side != 0 {
+        if bytes.is_empty() || flow.state & DONE << side != 0 {
             return true;
         }
-        if beside.state & BEGUN << side == 0 {
-            beside.begins[side] = sequence;
-            beside.state |= BEGUN << side;
+        if flow.state & BEGUN << side == 0 {
+            flow.begins[side] = sequence;
+            flow.state |= BEGUN << side;
         }
-        let offset = sequence.wrapping_sub(beside.begins[side]) as i32;
-        // What is in front of the first byte is a probe, or sent again.
+        let offset = sequence.wrapping_sub(flow.begins[side]) as i32;
+        // Bytes before the first one are a probe or a retransmission.
         let Some(bytes) = bytes.get(offset.min(0).unsigned_abs() as usize..) else { return true };
-        let (offset, known, mut first) = (offset.max(0) as usize, known(beside, ports), Reads::default());
-        let held = if beside.state & HELD << side == 0 { None } else { self.pool.put(record, side, offset, bytes) };
+        let (offset, known, mut first) = (offset.max(0) as usize, known(flow, ports), Reads::default());
+        let held = if flow.state & HELD << side == 0 { None } else { self.pool.put(record, side, offset, bytes) };
         let (stream, reads) = held.unwrap_or((if offset == 0 { bytes } else { &[] }, &mut first));
         let read = match reads.is_due(stream, known) {
             _ if offset >= Stream::MOST => Read::Never,
@@ -234,43 +235,42 @@ impl FlowNames {
         };
         let is_more = matches!(read, Read::More | Read::Part(_));
         if let Read::Done(found) | Read::Part(found) = read {
-            self.beside[record as usize].protocol = Some(found.protocol());
+            self.flows[record as usize].protocol = Some(found.protocol());
             self.add(record, |names| names.add(found, side));
         }
         if is_more {
             self.hold(record, side, (offset, bytes), Source::Tcp(ports, first));
         } else {
-            self.let_go(record, side);
-            self.beside[record as usize].state |= DONE << side;
+            self.drop_buffer(record, side);
+            self.flows[record as usize].state |= DONE << side;
         }
-        self.beside[record as usize].state & DONE << side == 0
-            || self.beside[record as usize].state & DONE << other == 0
+        self.flows[record as usize].state & DONE << side == 0 || self.flows[record as usize].state & DONE << other == 0
     }
 
-    /// The first question and its answer, by its id.
+    /// Reads the first question and its answer, matched by id.
     fn take_dns(&mut self, record: u32, bytes: &[u8]) -> bool {
         if !self.wanted.has(Protocol::Dns) {
             return false;
         }
         let Some(message) = Message::parse(bytes) else { return true };
-        let [question, is_known] = self.beside[record as usize].begins;
+        let [question, is_known] = self.flows[record as usize].begins;
         let (id, is_answer) = (u32::from(message.id), message.is_answer);
         if is_known != 0 && (!is_answer || question != id) {
             return true;
         }
-        self.beside[record as usize].begins = [id, 1];
+        self.flows[record as usize].begins = [id, 1];
         self.add(record, |names| names.add(Found::Dns(message), 0));
         !is_answer
     }
 
-    /// Initials of a client, as far as one can be opened.
+    /// Reads Initial packets of a client, as far as they can be decrypted.
     fn take_quic(&mut self, record: u32, side: usize, bytes: &[u8]) -> bool {
         if !self.wanted.has(Protocol::Quic) {
             return false;
         }
         let Some((version, own)) = quic::initial(bytes).filter(|_| bytes.len() >= LEAST_DATAGRAM) else { return true };
-        // The keys stay those of the first one, but after a Retry.
-        let is_held = self.beside[record as usize].state & HELD << side != 0;
+        // The keys stay those of the first packet, except after a Retry.
+        let is_held = self.flows[record as usize].state & HELD << side != 0;
         let first = if is_held { self.pool.id(record, side) } else { None };
         let mut stream = Stream::default();
         let opened = [first, Some(own)].into_iter().flatten().find(|id| {
@@ -292,13 +292,13 @@ impl FlowNames {
         }
         if is_more && !is_held {
             self.pool.keep(record, side, stream, Source::Quic(id));
-            self.beside[record as usize].state |= HELD << side;
-            self.give_way();
+            self.flows[record as usize].state |= HELD << side;
+            self.evict();
         }
         is_more
     }
 
-    /// Whether somebody was told the name of the other end's address. Who began may only be known later.
+    /// Returns the name by which either end resolved the other's address. The originator may be identified later.
     fn resolve(&mut self, facts: &Facts, wide: &Wide) -> Option<Names> {
         if !self.wanted.has(Protocol::Dns) || !matches!(facts.words.protocol(), TCP | UDP) {
             return None;
@@ -308,49 +308,49 @@ impl FlowNames {
         resolved.iter().any(Option::is_some).then(|| Names { resolved, ..Names::default() })
     }
 
-    /// An answer of DNS came, in a frame before those that are taken next.
+    /// Adds a DNS answer that arrived in a frame before those that are taken next.
     pub(crate) fn hear(&mut self, heard: Heard) {
         self.resolved.hear(heard);
     }
 
-    /// Keeps what is known of a flow.
+    /// Stores names of a flow.
     fn add(&mut self, record: u32, add: impl FnOnce(&mut Names)) {
-        let place = self.beside[record as usize].names;
+        let place = self.flows[record as usize].names;
         let mut names = self.book.get(place).map_or_else(Names::default, |names| (*names).clone());
         add(&mut names);
-        self.beside[record as usize].names = self.book.replace(place, names);
+        self.flows[record as usize].names = self.book.replace(place, names);
     }
 
-    /// Keeps bytes until there are more.
+    /// Buffers bytes until more arrive.
     fn hold(&mut self, record: u32, side: usize, (offset, bytes): (usize, &[u8]), source: Source) {
-        if self.beside[record as usize].state & HELD << side == 0 {
+        if self.flows[record as usize].state & HELD << side == 0 {
             let mut stream = Stream::default();
             stream.put(offset, bytes);
             self.pool.keep(record, side, stream, source);
-            self.beside[record as usize].state |= HELD << side;
+            self.flows[record as usize].state |= HELD << side;
         }
-        self.give_way();
+        self.evict();
     }
 
-    /// Buffers that were held for longest, until there is room.
-    fn give_way(&mut self) {
-        while let Some((record, side)) = self.pool.give_way() {
-            self.let_go(record, side);
-            self.beside[record as usize].state |= DONE << side;
+    /// Evicts the oldest buffers until there is room.
+    fn evict(&mut self) {
+        while let Some((record, side)) = self.pool.evict() {
+            self.drop_buffer(record, side);
+            self.flows[record as usize].state |= DONE << side;
         }
     }
 
-    /// Drops the buffer of a direction, after a last read of what was not read yet.
-    fn let_go(&mut self, record: u32, side: usize) {
-        let beside = &mut self.beside[record as usize];
-        if beside.state & HELD << side == 0 {
+    /// Drops the buffer of a direction, after a last attempt to read bytes that were not read yet.
+    fn drop_buffer(&mut self, record: u32, side: usize) {
+        let flow = &mut self.flows[record as usize];
+        if flow.state & HELD << side == 0 {
             return;
         }
-        beside.state &= !(HELD << side);
+        flow.state &= !(HELD << side);
         let unread = self.pool.tcp(record, side).filter(|(stream, _, reads)| reads.is_unread(stream));
-        let last = unread.map(|(stream, ports, _)| read(stream, known(beside, ports), ports, self.wanted));
+        let last = unread.map(|(stream, ports, _)| read(stream, known(flow, ports), ports, self.wanted));
         if let Some(Read::Done(found) | Read::Part(found)) = last {
-            beside.protocol = Some(found.protocol());
+            flow.protocol = Some(found.protocol());
             self.add(record, |names| names.add(found, side));
         }
         self.pool.drop(record, side);
@@ -370,12 +370,12 @@ impl Meter {
     }
 }
 
-/// The protocol of a flow, as far as it is known.
-fn known(beside: &Beside, ports: [u16; 2]) -> Option<Protocol> {
-    beside.protocol.or(ports.contains(&DNS).then_some(Protocol::Dns))
+/// Returns the protocol of a flow, if it is known.
+fn known(flow: &FlowState, ports: [u16; 2]) -> Option<Protocol> {
+    flow.protocol.or(ports.contains(&DNS).then_some(Protocol::Dns))
 }
 
-/// What the beginning of a direction says; servers of SSH may greet first, at its port.
+/// Reads the start of a direction; SSH servers may send a banner first, at the SSH port.
 fn read(stream: &[u8], known: Option<Protocol>, ports: [u16; 2], wanted: Protocols) -> Read<Found> {
     match first::read(stream, known, wanted) {
         Read::Never if known.is_none() && ports.contains(&SSH) => first::read(stream, Some(Protocol::Ssh), wanted),

@@ -1,45 +1,46 @@
-//! The ports of fragments, which only the first one of a packet has.
+//! Ports of fragments, which only the first fragment of a packet carries.
 //!
-//! A first fragment is remembered by addresses and identification, and later ones get its ports. Later ones that come before it are held, a
-//! limited number for a limited time; if it does not come they count for a flow without ports.
+//! A first fragment is remembered by addresses and identification, and later ones are assigned its ports. Later
+//! fragments that arrive before it are held, a limited number for a limited time; if it does not arrive they count for
+//! a flow without ports.
 
 use crate::facts::Packet;
 use crate::record::HELD as WAS_HELD;
 use crate::time::FAR;
 use std::collections::{HashMap, VecDeque};
 
-/// Packets of which fragments are remembered or held, fragments held of each, and of all together.
+/// Limits: packets with fragments remembered or held, fragments held of each, and of all together.
 const PACKETS: usize = 4096;
 const OF_EACH: usize = 64;
 const HELD: usize = 4096;
-/// How long, in nanoseconds of packet time: what RFC 8200 section 4.5 gives a packet to be put together, halved.
+/// Timeout in nanoseconds of packet time: half the reassembly timeout of RFC 8200 section 4.5.
 const PATIENCE: u64 = 30_000_000_000;
 /// No fragment.
 const NONE: u32 = u32::MAX;
 
-/// The most memory there is for all of it: a hash table has room for up to 16 of 7, and half as much more while it grows; a list that is
-/// handed on doubles.
+/// Maximum memory: a hash table has room for up to 16 of 7, and half as much more while it grows; a list that is
+/// returned doubles.
 pub(crate) const BYTES: usize = PACKETS * 4 * (size_of::<(Key, Entry)>() + 1)
     + PACKETS * 2 * size_of::<(u64, u64, Key)>()
     + HELD * (size_of::<Held>() + 2 * size_of::<Packet>());
 
-/// What all fragments of a packet share.
+/// Key common to all fragments of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: u128,
     destination: u128,
     scope: u64,
     identification: u32,
-    /// Of IPv4; fragments of IPv6 may name different ones.
+    /// For IPv4; fragments of IPv6 may name different protocols.
     protocol: u8,
     version: u8,
 }
 
-/// What is known of a packet.
+/// State of a packet.
 struct Entry {
-    /// Of the fragment that came first.
+    /// Time of the fragment that arrived first.
     time: u64,
-    /// Tells it from an earlier one that was forgotten before its turn.
+    /// Distinguishes it from an earlier packet that was removed before its turn.
     number: u64,
     state: State,
 }
@@ -47,28 +48,28 @@ struct Entry {
 enum State {
     /// The first fragment was seen: the ports, and the protocol.
     Known([u16; 2], u8),
-    /// It was not, and these wait: the first and the last of them, and how many.
+    /// The first fragment was not seen, and these are held: the first and the last of them, and their number.
     Waiting { first: u32, last: u32, count: u32 },
 }
 
-/// A place for a fragment, and the one behind it.
+/// Slot of a fragment, and the next slot of its packet.
 struct Held {
     packet: Packet,
     next: u32,
 }
 
-/// What is known of packets in fragments.
+/// State of fragmented packets.
 pub(crate) struct Fragments {
     packets: HashMap<Key, Entry>,
-    /// In the order in which they came, with the time and number; one that was forgotten before its turn is still here.
+    /// In order of arrival, with the time and number; a packet that was removed before its turn is still here.
     order: VecDeque<(u64, u64, Key)>,
     held: Vec<Held>,
-    /// The first place that is free and was used before.
+    /// The first slot that is free and was used before.
     free: u32,
-    /// Fragments that wait, and how many packets began so far.
+    /// Fragments held, and packets started so far.
     waiting: usize,
     begun: u64,
-    /// Later fragments that went on without ports because there was no room.
+    /// Later fragments released without ports for lack of room.
     pub no_room: u64,
 }
 
@@ -87,17 +88,17 @@ impl Default for Fragments {
 }
 
 impl Fragments {
-    /// Takes a fragment, and says whether it is held. What can be accounted now is appended to `ready`, as whole as it
-    /// will get.
+    /// Takes a fragment, and returns whether it is held. Packets that can be accounted now are appended to `ready`, as
+    /// complete as they will be.
     pub(crate) fn take(&mut self, packet: Packet, ready: &mut Vec<Packet>) -> bool {
         let Some(key) = key_of(&packet) else {
             ready.push(packet);
             return false;
         };
         let is_first = packet.fragment.is_some_and(|fragment| fragment.is_first);
-        // By its own time, and not by when it is looked for what has expired: that depends on other packets.
+        // Decided by its own time, not by the time of the next expiry, which depends on other packets.
         if self.packets.get(&key).is_some_and(|entry| packet.facts.time.abs_diff(entry.time) > PATIENCE) {
-            // With those that came before it, since all are to count in their order.
+            // Together with those that arrived before it, since all must be counted in order.
             self.expire(packet.facts.time, ready);
             self.forget(&key, ready);
         }
@@ -113,7 +114,7 @@ impl Fragments {
                 let before = self.packets.get_mut(&key);
                 let before = before.map(|entry| std::mem::replace(&mut entry.state, State::Known(ports, protocol)));
                 let freed = ready.len();
-                self.let_go(before, ready);
+                self.release(before, ready);
                 ready[freed..].iter_mut().for_each(|held| *held = with(*held, ports, protocol));
             }
             None => return self.begin(key, packet, ready),
@@ -121,9 +122,9 @@ impl Fragments {
         false
     }
 
-    /// Gives up packets that began long before `now`: what was held is appended to `ready`.
+    /// Expires packets that began long before `now`: held fragments are appended to `ready`.
     pub(crate) fn expire(&mut self, now: u64, ready: &mut Vec<Packet>) {
-        // They came in order of time, unless the first one has a wrong time, which keeps no others.
+        // They arrived in order of time, unless the first one has a wrong time, which delays no others.
         if self.order.front().is_some_and(|(time, ..)| time.saturating_sub(now) > PATIENCE) {
             self.give_up(|time| now.saturating_sub(time) > PATIENCE, ready);
         }
@@ -135,12 +136,12 @@ impl Fragments {
         }
     }
 
-    /// Packet time jumped to `now`: gives up packets of another time. What came since the clock of the frames jumped waits on.
+    /// Handles a jump of packet time to `now`: expires packets of another time. Those that arrived after the jump stay.
     pub(crate) fn jump(&mut self, now: u64, ready: &mut Vec<Packet>) {
         self.give_up(|time| time.abs_diff(now) > FAR / 2, ready);
     }
 
-    /// Gives up packets that began at such times.
+    /// Expires packets whose start matches `is_over`.
     fn give_up(&mut self, is_over: impl Fn(u64) -> bool, ready: &mut Vec<Packet>) {
         for _ in 0..self.order.len() {
             match self.order.front() {
@@ -150,22 +151,22 @@ impl Fragments {
         }
     }
 
-    /// No fragment that is held is older than this: the flow that it may belong to is not over for want of packets since. It is
-    /// `now`.
+    /// Returns a time that no held fragment is older than, at most `now`: a flow that one may belong to is not idle
+    /// since then.
     pub(crate) fn held_since(&self, now: u64) -> u64 {
         let Some((first, ..)) = self.order.front().filter(|_| self.waiting > 0) else { return u64::MAX };
-        // They came in order of time, unless the first one has a wrong time.
+        // They arrived in order of time, unless the first one has a wrong time.
         if *first <= now { *first } else { self.order.iter().map(|(time, ..)| *time).min().unwrap_or(*first) }
     }
 
-    /// Gives up all.
+    /// Expires all packets.
     pub(crate) fn finish(&mut self, ready: &mut Vec<Packet>) {
         while !self.order.is_empty() {
             self.forget_first(ready);
         }
     }
 
-    /// The first fragment that came of a packet; true if it is held.
+    /// Takes the fragment of a packet that arrived first; true if it is held.
     fn begin(&mut self, key: Key, packet: Packet, ready: &mut Vec<Packet>) -> bool {
         if self.order.len() >= PACKETS {
             let before = ready.len();
@@ -191,7 +192,7 @@ impl Fragments {
         is_held
     }
 
-    /// One more fragment behind the place `before`, where there are so many; false if there is no room.
+    /// Holds one more fragment after slot `before`, where `count` are held; false if the buffer is full.
     fn hold_more(&mut self, key: Key, (before, count): (u32, u32), packet: Packet, ready: &mut Vec<Packet>) -> bool {
         let place = if (count as usize) < OF_EACH { self.place(packet) } else { None };
         let Some(place) = place else {
@@ -206,7 +207,7 @@ impl Fragments {
         true
     }
 
-    /// A place for a fragment, if there is room.
+    /// Returns a slot for a fragment, if there is room.
     fn place(&mut self, packet: Packet) -> Option<u32> {
         let held = Held { packet, next: NONE };
         if self.free != NONE {
@@ -226,8 +227,8 @@ impl Fragments {
         Some(self.held.len() as u32 - 1)
     }
 
-    /// What waited, in the order in which it came, is appended to `ready`.
-    fn let_go(&mut self, state: Option<State>, ready: &mut Vec<Packet>) {
+    /// Appends held fragments to `ready` in order of arrival.
+    fn release(&mut self, state: Option<State>, ready: &mut Vec<Packet>) {
         let Some(State::Waiting { first, last, count }) = state else { return };
         let mut place = first;
         for _ in 0..count {
@@ -245,7 +246,7 @@ impl Fragments {
 
     fn forget(&mut self, key: &Key, ready: &mut Vec<Packet>) {
         let forgotten = self.packets.remove(key);
-        self.let_go(forgotten.map(|entry| entry.state), ready);
+        self.release(forgotten.map(|entry| entry.state), ready);
     }
 
     fn forget_first(&mut self, ready: &mut Vec<Packet>) {
@@ -256,7 +257,7 @@ impl Fragments {
     }
 }
 
-/// Later fragments without ports are orphans.
+/// Returns whether it is a later fragment without ports.
 pub(crate) fn is_orphan(packet: &Packet) -> bool {
     packet.fragment.is_some_and(|fragment| !fragment.is_first)
 }
@@ -273,7 +274,7 @@ fn key_of(packet: &Packet) -> Option<Key> {
     })
 }
 
-/// A later fragment with what its first one says.
+/// Returns a later fragment with ports and protocol of its first one.
 fn with(mut packet: Packet, ports: [u16; 2], protocol: u8) -> Packet {
     (packet.source.1, packet.destination.1) = (ports[0], ports[1]);
     packet.protocol = protocol;

@@ -1,6 +1,7 @@
-//! Records that go on, as far as they were counted: for whoever looks while a meter works.
+//! Snapshots of open records while a meter runs.
 //!
-//! Nothing is kept for it and nothing is written: a glance reads one line of each record, and the other of those that had a packet lately.
+//! They need no state and write nothing: a glance reads one line of each record, and the other of those that had a
+//! packet recently.
 
 use crate::expire::STRETCH;
 use crate::flow::Flow;
@@ -11,18 +12,18 @@ use linerate_burst::Nanos;
 use linerate_names::Names;
 use std::sync::Arc;
 
-/// A record, as far as it was counted when somebody looked.
+/// Snapshot of an open record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Glance {
-    /// As [`Flow::id`]; of several records of a conversation the same, but not [`first`](Glance::first).
+    /// As [`Flow::id`]; the same for several records of a conversation, which differ in [`first`](Glance::first).
     pub id: u64,
     /// The originator and the responder.
     pub ends: [End; 2],
     /// IP protocol number.
     pub protocol: u8,
-    /// The outer tag directly in front of the first packet; 0 where there is none.
+    /// The outer tag directly in front of the first packet; 0 if absent.
     pub vlan: u16,
-    /// What an inner flow travels in.
+    /// Tunnel of an inner flow.
     pub tunnel: Option<Tunnel>,
     /// Flows in this record, as [`Flow::flows`].
     pub flows: u64,
@@ -30,7 +31,7 @@ pub struct Glance {
     pub packets: [u64; 2],
     /// Bytes of these, whole frames without FCS.
     pub frame_bytes: [u64; 2],
-    /// Segments of TCP sent again, from level `tcp` on.
+    /// TCP retransmissions, from level `tcp` on.
     pub retransmitted: [u64; 2],
     /// TCP flags seen of each side.
     pub tcp_flags: [u8; 2],
@@ -38,12 +39,12 @@ pub struct Glance {
     pub first: Nanos,
     /// Time of the latest packet.
     pub last: Nanos,
-    /// What it said of itself so far, if that was asked for.
+    /// Names found so far, if configured.
     pub names: Option<Arc<Names>>,
 }
 
 impl Glance {
-    /// Of a record that has ended.
+    /// Returns the snapshot of a record that has ended.
     pub fn of(flow: &Flow) -> Self {
         let sides = &flow.sides;
         let again = |side: usize| flow.tcp.as_ref().map_or(0, |tcp| tcp.sides[side].retransmitted.segments());
@@ -66,9 +67,9 @@ impl Glance {
 }
 
 impl Meter {
-    /// Shows records that had a packet at `since` or later, by their times, to `show`: of those at places from `from` on, as many as
-    /// lie in the next `most` places. Each comes with its packets so far, and is made up if it is wanted. Where to go on, `None` behind
-    /// the last one.
+    /// Calls `show` for each record at places `from..from + most` that had a packet at `since` or later. `show`
+    /// receives its packets so far and a function that builds the snapshot on demand. Returns the place to continue
+    /// from, `None` after the last one.
     pub fn glance(
         &self,
         from: usize,
@@ -77,7 +78,7 @@ impl Meter {
         mut show: impl FnMut(u64, &dyn Fn() -> Glance),
     ) -> Option<usize> {
         let end = self.hot.len().min(from.saturating_add(most));
-        // A line of a record says how long ago its packets were, of times that are near; else the other is needed too.
+        // A record's line has the age of its packets, if their times are near; else the other line is needed too.
         let is_near = self.clock.is_near(since.0);
         let is_late = |hot: &Hot, place: usize| match is_near {
             true => hot.ways.iter().any(|way| age(since.0, way.seen) <= 0),
@@ -85,7 +86,7 @@ impl Meter {
         };
         let mut place = from;
         while place < end {
-            // Stretches without flows are passed over, as the sweep does it.
+            // Stretches without flows are skipped, as in the sweep.
             if self.crowd[place / STRETCH] == 0 {
                 place = (place / STRETCH + 1) * STRETCH;
                 continue;
@@ -99,7 +100,7 @@ impl Meter {
         (place < self.hot.len()).then_some(place)
     }
 
-    /// How many records there are that go on.
+    /// Returns the number of open records.
     pub fn open_flows(&self) -> u64 {
         self.flows
     }

@@ -1,13 +1,14 @@
-//! The hash of keys: with a secret, so that nobody can choose addresses that meet in one bucket.
+//! Keyed hash of flow keys: without the secret, addresses that collide in one bucket cannot be constructed.
 //!
 //! Two words at a time are added to secret words and multiplied to 128 bits; the products are summed (NH, of which
-//! Black, Halevi, Krawczyk, Krovetz and Rogaway proved in "UMAC", 1999, that two different keys meet with a probability of 2^-64 over the
-//! secrets). The halves of the sum go through one more such product, whose halves are folded.
+//! Black, Halevi, Krawczyk, Krovetz and Rogaway proved in "UMAC", 1999, that two different keys collide with a
+//! probability of 2^-64 over the secrets). The halves of the sum go through one more such product, whose halves are
+//! folded.
 
 use crate::key::{Wide, Words};
 use linerate_burst::random::next as random;
 
-/// The secrets, and what of a key counts.
+/// Secrets, and the mask of the key.
 #[derive(Clone, Debug)]
 pub(crate) struct Keyed {
     secrets: [u64; SECRETS],
@@ -16,7 +17,7 @@ pub(crate) struct Keyed {
 const SECRETS: usize = 12;
 
 impl Keyed {
-    /// Secrets made of `seed`, which is to be random wherever strangers choose what is hashed.
+    /// Derives secrets from `seed`, which must be random where untrusted senders choose the traffic.
     pub(crate) fn new(seed: [u64; 2]) -> Self {
         let mut state = seed[0];
         let mut secrets = [0; SECRETS];
@@ -27,14 +28,14 @@ impl Keyed {
         Keyed { secrets }
     }
 
-    /// Of a key that lies in two words.
+    /// Returns the hash of a key in two words.
     #[inline(always)]
     pub(crate) fn narrow(&self, words: Words) -> u64 {
         let [a, b, c, d, ..] = self.secrets;
         finish(multiply(words.ends, a, words.rest, b), [c, d])
     }
 
-    /// Of a key that has more.
+    /// Returns the hash of a wide key.
     pub(crate) fn wide(&self, words: Words, wide: &Wide) -> u64 {
         let [_, _, c, d, a, b, e, f, g, h, i, j] = self.secrets;
         let [one, two, three, four, five, six] = wide.words();
@@ -44,7 +45,7 @@ impl Keyed {
     }
 }
 
-/// Mixes words under a key so that nobody who does not know it finds two lists of words with the same result: SipHash-1-3
+/// Mixes words under a key, so that without it no two lists of words with the same result can be found: SipHash-1-3
 /// (Aumasson, Bernstein 2012) of the words' bytes.
 pub(crate) fn mixed(key: [u64; 2], words: impl IntoIterator<Item = u64>) -> u64 {
     let mut state = [
@@ -64,7 +65,7 @@ pub(crate) fn mixed(key: [u64; 2], words: impl IntoIterator<Item = u64>) -> u64 
     state[0] ^ state[1] ^ state[2] ^ state[3]
 }
 
-/// Bytes as words, the last one filled up with zeros.
+/// Returns bytes as words, the last one padded with zeros.
 pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
 }
@@ -104,7 +105,7 @@ fn finish(sum: u128, secrets: [u64; 2]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Keys whose addresses count up in step, or differ in few bits, fall into buckets as by chance.
+    /// Keys whose addresses are consecutive, or differ in few bits, are distributed over buckets as if random.
     #[test]
     fn chosen_keys_spread_evenly() {
         const BUCKETS: usize = 4096;
@@ -122,7 +123,7 @@ mod tests {
                     let upper = keyed.narrow(pattern(number)) >> 32;
                     loads[((upper * BUCKETS as u64) >> 32) as usize] += 1;
                 }
-                // By chance the fullest of 4,096 has about 20 where the mean is 8, and hardly ever 30.
+                // By chance the fullest of 4,096 has about 20 where the mean is 8, and rarely 30.
                 assert!(*loads.iter().max().unwrap() < 30, "seed {seed}: {:?}", loads.iter().max());
             }
         }

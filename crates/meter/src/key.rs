@@ -1,9 +1,9 @@
-//! What makes a flow: addresses, ports, protocol and, as configured, VLAN and tunnel; both ways the same.
+//! Flow key: addresses, ports, protocol and, as configured, VLAN and tunnel; the same for both directions.
 //!
-//! The two ends are sorted, by address and then port, so that both directions have one key. ICMP has no ports: in their place
-//! whoever asks has the type of the request and whoever answers that of the reply, both with the code. So two hosts that ping each
-//! other have two flows, and messages without an answer are of one direction. The key of an IPv4 packet outside of
-//! tunnels lies in two words; any other has a `Wide` part.
+//! The two ends are sorted, by address and then port, so that both directions have one key. ICMP has no ports: the
+//! requester's is the type of the request and the responder's that of the reply, both with the code. So two hosts that
+//! ping each other have two flows, and messages without a reply have one direction. The key of an IPv4 packet outside
+//! of tunnels fits in two words; any other has a `Wide` part.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,27 +12,27 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct End {
     /// Its address.
     pub address: IpAddr,
-    /// Its port; of ICMP the originator's is the type and the responder's the code; 0 where there is none.
+    /// Its port; for ICMP the originator's is the type and the responder's the code; 0 if absent.
     pub port: u16,
 }
 
-/// What a packet travelled in.
+/// Tunnel that carried a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tunnel {
-    /// The name of the tunnel's protocol: `vxlan`, `gre`, `ip`, ...
+    /// Tunnel protocol: `vxlan`, `gre`, `ip`, ...
     pub kind: TunnelKind,
-    /// VNI, key or label as the protocol has it; 0 where it has none, or where each direction has its own (GTP-U).
+    /// VNI, key or label, depending on the protocol; 0 if it has none, or a different one per direction (GTP-U).
     pub id: u32,
-    /// The [`Flow::id`](crate::Flow::id) of the outer flow of the first packet. VXLAN, Geneve and GTP-U have one outer flow
-    /// in each direction or more, because their source port says nothing of the ends.
+    /// The [`Flow::id`](crate::Flow::id) of the outer flow of the first packet. VXLAN, Geneve and GTP-U have at least
+    /// one outer flow per direction, because their source port does not identify the ends.
     pub parent: u64,
 }
 
-/// Protocols that carry packets in packets.
+/// Tunnel protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum TunnelKind {
-    /// IP in IP, nothing between.
+    /// IP in IP without a header in between.
     Ip = 1,
     /// GRE, NVGRE, ERSPAN.
     Gre = 2,
@@ -49,7 +49,7 @@ pub enum TunnelKind {
 }
 
 impl TunnelKind {
-    /// The name used in text and JSON.
+    /// Returns the name used in text and JSON.
     pub fn name(self) -> &'static str {
         match self {
             TunnelKind::Ip => "ip",
@@ -68,47 +68,45 @@ impl TunnelKind {
     }
 }
 
-/// A key that lies in two words, or the part of any key that does.
+/// A key that fits in two words, or the part of any key that does.
 ///
 /// `rest`, from bit 0: port of the lower end, port of the higher end, protocol (8 bits), VLAN (12 bits), form (4 bits). The
 /// uppermost byte is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Words {
-    /// The lower IPv4 address, in the upper half, and the higher one; 0 of a wide key.
+    /// The lower IPv4 address, in the upper half, and the higher one; 0 for a wide key.
     pub ends: u64,
     pub rest: u64,
 }
 
-/// Where parts of `Words::rest` lie.
+/// Positions in `Words::rest`.
 pub(crate) const PROTOCOL: u32 = 32;
 pub(crate) const VLAN: u32 = 40;
 pub(crate) const FORM: u32 = 52;
-/// What of `rest` may be part of a key.
+/// Bits of `rest` that can be part of a key.
 pub(crate) const KEY_BITS: u64 = (1 << 56) - 1;
 /// The bits of the VLAN.
 pub(crate) const VLAN_BITS: u64 = 0xfff << VLAN;
-/// An IPv4 packet outside of tunnels.
 pub(crate) const NARROW: u64 = 1 << FORM;
-/// Any other.
 pub(crate) const WIDE: u64 = 2 << FORM;
 
-/// What of a key does not lie in two words.
+/// Part of a key that does not fit in two words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wide {
-    /// The lower and the higher address; IPv4 as `::ffff:a.b.c.d`, which IPv6 packets do not have on a wire.
+    /// The lower and the higher address; IPv4 as `::ffff:a.b.c.d`, which does not occur in IPv6 packets on a wire.
     pub ends: [u128; 2],
-    /// Of a packet in a tunnel: the id of the outer flow, as far as both directions have the same one.
+    /// For a packet in a tunnel: the id of the outer flow, if both directions have the same one.
     pub scope: u64,
     pub tunnel_id: u32,
     pub tunnel: u8,
-    /// 4 or 6.
+    /// IP version, 4 or 6.
     pub version: u8,
-    /// The second tag, if VLANs count.
+    /// VLAN ID of the second tag, if VLANs are part of the key.
     pub inner_vlan: u16,
 }
 
 impl Wide {
-    /// All there is, for the hash.
+    /// Returns all of it as input of the hash.
     pub(crate) fn words(&self) -> [u64; 6] {
         let [low, high] = self.ends;
         let rest = u64::from(self.tunnel_id)
@@ -125,8 +123,8 @@ impl Wide {
 }
 
 impl Words {
-    /// Of an IPv4 packet: its addresses and ports as they stand in the headers, those of the source in the upper halves. And which
-    /// end the source is: 0 the lower, 1 the higher.
+    /// Returns the key of an IPv4 packet from its addresses and ports as they are in the headers, those of the source
+    /// in the upper halves, and the end of the source: 0 the lower, 1 the higher.
     #[inline(always)]
     pub(crate) fn of_ipv4(addresses: u64, ports: u32, protocol: u8, vlan: u16) -> (Words, u8) {
         let other_way = addresses.rotate_left(32);
@@ -154,7 +152,7 @@ impl Words {
         (self.rest >> VLAN) as u16 & 0xfff
     }
 
-    /// The lower and the higher end.
+    /// Returns the lower and the higher end.
     pub(crate) fn both_ends(self, wide: &Wide) -> [End; 2] {
         let addresses: [IpAddr; 2] = if self.is_wide() {
             wide.ends.map(|address| match wide.version {
@@ -171,10 +169,11 @@ impl Words {
     }
 }
 
-/// In the place of a port: nobody answers such messages.
+/// In place of a port: such messages have no reply.
 const NO_ANSWER: u16 = u16::MAX;
 
-/// What stands in the place of ports of whoever sends an ICMP message and of whoever receives it: type and code of what it sends.
+/// Returns the values in place of ports of the sender of an ICMP message and of its receiver: type and code from the
+/// sender's view.
 pub(crate) fn icmp_ports(protocol: u8, kind: u8, code: u8) -> [u16; 2] {
     let port = |kind| u16::from_be_bytes([kind, code]);
     match icmp_pair(protocol, kind) {
@@ -183,13 +182,13 @@ pub(crate) fn icmp_ports(protocol: u8, kind: u8, code: u8) -> [u16; 2] {
     }
 }
 
-/// The protocols whose ports are type and code.
+/// Returns whether type and code take the place of ports.
 pub(crate) fn is_icmp(protocol: u8) -> bool {
     use linerate_wire::registry;
     protocol == registry::ICMP || protocol == registry::ICMPV6
 }
 
-/// Request and reply, where a type of ICMP or ICMPv6 is one of them: those that Community ID v1 pairs.
+/// Returns request and reply, if a type of ICMP or ICMPv6 is one of them: those that Community ID v1 pairs.
 pub(crate) fn icmp_pair(protocol: u8, kind: u8) -> Option<[u8; 2]> {
     const V4: [[u8; 2]; 5] = [[8, 0], [10, 9], [13, 14], [15, 16], [17, 18]];
     const V6: [[u8; 2]; 6] = [[128, 129], [130, 131], [133, 134], [135, 136], [139, 140], [144, 145]];

@@ -1,74 +1,81 @@
-//! Flow records: what every conversation was, exactly.
+//! Flow records: exact accounting of every conversation.
 //!
-//! Bursts go in, finished [`Flow`]s come out. Nothing here reads a clock or starts a thread: time is that of the frames, so
-//! that a file gives the same records as the wire did, in bursts of any size. One [`Meter`] belongs to one thread; several
+//! The input is bursts of frames, the output finished [`Flow`]s. The crate reads no clock and starts no thread: time is
+//! that of the frames, so a file gives the same records as live capture did, in bursts of any size. One [`Meter`]
+//! belongs to one thread; several share nothing.
 //! share nothing.
 //!
-//! In the order data takes:
+//! In data-flow order:
 //!
-//! - `facts`: what counts of a frame, found once; `fragments` finds the ports of those that have none;
-//! - [`key`]: what makes a flow; `hash`: where it lies;
-//! - `table`: from key to record; `record`: what a flow occupies in memory;
-//! - [`meter`]: the whole; `pipeline`: packets whose memory is on its way; `account`: packets that are not like most; `lifetime`: how records begin and end; `expire`: which flows have ended, by `time`; `flood`: what becomes of one-packet flows when there is no room;
-//! - `flow_names`: what flows say of themselves, if that is asked for (the parsers are the crate `names`); `resolved`: the names by
-//!   which clients came to know addresses;
-//! - `pages`: what few records have; `encapsulation`: what few records say of the headers in front of their packets;
-//! - [`flow`]: the finished record, for whoever takes it ([`Records`]); `community`: its Community ID;
-//! - `glance`: records that go on, for whoever looks meanwhile;
-//! - [`tcp`], [`stats`]: what a record says beyond counters;
-//! - `spread`: which of several meters a frame belongs to;
-//! - [`config`]: what can be chosen.
+//! - `facts`: properties of a frame, extracted once; `fragments` finds the ports of those that have none;
+//! - [`key`]: the flow key; `hash`: its hash;
+//! - `table`: from key to record; `record`: memory layout of a flow;
+//! - [`meter`]: the entry point; `pipeline`: packets with outstanding memory loads; `account`: the slow path;
+//!   `lifetime`: start and end of records; `expire`: timeouts, by `time`; `flood`: aggregation of one-packet flows when
+//!   the table is full;
+//! - `flow_names`: names found in flows, if configured (the parsers are the crate `names`); `resolved`: the DNS names
+//!   by which clients resolved addresses;
+//! - `pages`: storage of optional parts; `encapsulation`: headers in front of packets;
+//! - [`flow`]: the finished record, passed to [`Records`]; `community`: its Community ID;
+//! - `glance`: snapshots of open records;
+//! - [`tcp`], [`stats`]: fields beyond counters;
+//! - `spread`: assignment of frames to meters;
+//! - [`config`]: the configuration.
 //!
-//! What each field means is told in `docs/flows.md`.
+//! Each field is defined in `docs/flows.md`.
 //!
-//! # Two cache lines a packet
+//! # Two cache lines per packet
 //!
 //! ```text
-//!  bucket (64 bytes)                    record (64 bytes)         beside it
+//!  bucket (64 bytes)                    record (64 bytes)         side data
 //!  12 flows: 2 bytes of hash, a number ──> key, counters, times ──> 24 bytes for what is rare
 //!                                                                   level tcp: 2 lines; level stats: a line each way
 //! ```
 //!
-//! Whatever is rare (the first packet of a direction, another TTL, a SYN, a counter that is full) goes another way, which may touch
-//! the second part. Packets go through four stages (`pipeline`) in groups of 16, each stage a loop of its own: facts found and
-//! hashed, the record looked up in its bucket, what lies beside it asked for, counted. All that a group asks for stands close
-//! together, because a request for memory waits for the page tables first: one request among 400 other instructions waits alone,
-//! sixteen in a row overlap. They ask for the second-level cache (`prefetcht1`), which has room for more of them: into the first
-//! level, groups of 16 were a quarter slower than groups of 8 at 1 M flows, since parsing had to wait for the same few places.
-//! Measured in one run at 1 M flows: rounds of one packet 21, groups of 8, 16, 32 into the first level 28, 24, 21, groups of 16 into
-//! the second 30 M packets/s. Facts of a packet lie in one line of their own, its wide key and encapsulation elsewhere, and buckets
-//! are searched sixteen bytes at a time. One byte of hash a flow was not enough: 1.4 % wrong guesses, each with several cache misses,
-//! cost a fifth at 1 M flows.
+//! Rare cases (the first packet of a direction, another TTL, a SYN, a full counter) take the slow path, which may touch
+//! the side data. Packets go through four stages (`pipeline`) in groups of 16, each stage its own loop: extract and
+//! hash facts, look up the record in its bucket, prefetch its side data, count. All prefetches of a group are issued
+//! close together, because a load has to walk the page tables first: one load among 400 other instructions waits on its
+//! own, sixteen in a row overlap. They prefetch into the second-level cache (`prefetcht1`), which has room for more of
+//! them: into the first level, groups of 16 were a quarter slower than groups of 8 at 1 M flows, since parsing had to
+//! wait for the same few fill buffers. Measured in one run at 1 M flows: single packets 21, groups of 8, 16, 32 into
+//! the first level 28, 24, 21, groups of 16 into the second 30 M packets/s. Facts of a packet are in one line, its wide
+//! key and encapsulation elsewhere, and buckets are searched sixteen bytes at a time. One byte of hash per flow was not
+//! enough: 1.4 % wrong guesses, each with several cache misses, cost a fifth at 1 M flows.
 //!
-//! # When a flow ends
+//! # End of a flow
 //!
-//! Whether a packet belongs to a flow is decided by its own time when it comes, which is exact and needs no timer. A sweep over all
-//! records, about once a second of packet time, exports what is over; it decides when a record is handed out, never what it says. So
-//! results do not depend on bursts or workers, and nothing is written for timers while packets are counted. The sweep passes over
-//! stretches of 64 records without a flow, and looks at no more than 64 records for each frame, so cost follows frames and not time.
+//! A packet's own time decides, on arrival, if it belongs to a flow, which is exact and needs no timer. A sweep over
+//! all records, about once per second of packet time, exports those that are over; it decides when a record is
+//! exported, never its content. So results do not depend on bursts or workers, and no timer state is written while
+//! packets are counted. The sweep skips stretches of 64 records without a flow, and examines at most 64 records per
+//! frame, so its cost follows frames and not time.
 //!
-//! What time it is goes by what most frames of the last ticks agree on (`time`): one wrong stamp moves nothing (`far_frames`), 512 net
-//! frames that agree make it jump (`time_jumps`). What a port says while no frame comes counts as far as time has passed since the
-//! last sixteen frames came. The time compared is 48 bits; the first one, whole, is in the second part.
+//! Packet time is the time that most frames of the last ticks agree on (`time`): one wrong timestamp changes nothing
+//! (`far_frames`), 512 net frames that agree make it jump (`time_jumps`). The time that a port reports while no frame
+//! arrives counts as far as time has passed since the last sixteen frames arrived. Times are compared in 48 bits; the
+//! first one, complete, is in the side data.
 //!
 //! # Levels
 //!
-//! Level `stats` has one line of 64 bytes for each direction: bins of two bytes, of which the first of the gaps is not stored but
-//! follows from the others, the sum of squares, least and greatest in 48 bits each, and a bit that says that timestamps are known as
-//! an option, so that the usual segment looks at nothing else. The list of first packets has a word each with 40 bits of absolute
-//! time, so that a packet needs no other time to be listed; how many there are is a byte of the record's own line.
+//! Level `stats` has one line of 64 bytes per direction: bins of two bytes, of which the first gap bin is not stored
+//! but derived from the others, the sum of squares, minimum and maximum in 48 bits each, and a bit that records that
+//! the timestamp option was seen, so that the usual segment touches nothing else. The list of first packets has a word
+//! each with 40 bits of absolute time, so that a packet needs no other time to be listed; their number is a byte of the
+//! record's own line.
 //!
-//! At level `tcp` a flow has two more lines: one that each packet touches (where either side is, what is acknowledged, what is timed),
-//! one for sums of round trips. A packet that goes on where its side was and acknowledges what was sent takes a straight path through
-//! both. Any other goes another way, and holes, repeated acknowledgements and counters of what went wrong lie in 272 bytes that a
-//! flow gets when it needs them.
+//! At level `tcp` a flow has two more lines: one that each packet touches (position of either side, acknowledged, timed
+//! segment), one for sums of round trips. A packet that continues its side in sequence and acknowledges data that was
+//! sent takes a fast path through both. Any other takes the slow path, and holes, duplicate acknowledgements and error
+//! counters are in 272 bytes that are allocated when a flow needs them.
 //!
 //! # Hostile traffic
 //!
-//! The hash is keyed (NH with secret words, then one more product): whoever chooses addresses cannot make them meet. What the table
-//! cannot hold gives way by age, one-packet flows first, and those become one record for each target. What few flows have (round
-//! trips, holes, histograms, wide keys) lies in pages by record, so the most memory is known, and said, before the first packet. Ids
-//! of records are SipHash-1-3 under a secret of the run, or of `--id-seed`, by which several sensors agree.
+//! The hash is keyed (NH with secret words, then one more product): a sender cannot construct addresses that collide.
+//! When the table is full, flows are evicted by age, one-packet flows first, and those are aggregated in one record per
+//! target. Optional parts (round trips, holes, histograms, wide keys) are in pages by record, so the maximum memory is
+//! known, and reported, before the first packet. Record ids are SipHash-1-3 under a secret of the run, or of
+//! `--id-seed`, by which several sensors agree.
 #![forbid(unsafe_code)]
 
 mod account;

@@ -1,4 +1,4 @@
-//! How a record begins, ends, or gives way to another.
+//! Start, end and eviction of records.
 
 use crate::expire::STRETCH;
 use crate::facts::Facts;
@@ -12,22 +12,22 @@ use linerate_names::Names;
 use linerate_wire::registry;
 use std::sync::Arc;
 
-/// Records looked at for one that gives way.
+/// Number of records examined to find one to evict.
 const CANDIDATES: usize = 32;
 
-/// What goes on from the record that the active timeout ended.
+/// State carried over from a record that the active timeout ended.
 #[derive(Clone)]
 pub(crate) struct Before {
     originator: usize,
     direction: u8,
-    /// FIN and RST, as bits of the state: what closed the connection then has closed it still.
+    /// FIN and RST, as bits of the state: a connection closed in that record is still closed.
     ends: u8,
     tcp: Option<tcp::Record>,
     names: Option<Arc<Names>>,
 }
 
 impl Meter {
-    /// What goes on when this record ends before its flow does.
+    /// Returns the state to carry over when this record ends before its flow does.
     pub(crate) fn before(&self, record: u32) -> Before {
         let hot = &self.hot[record as usize];
         let originator = hot.originator();
@@ -36,7 +36,7 @@ impl Meter {
         Before { originator, direction, ends, tcp: self.tcp.carried(record, originator), names }
     }
 
-    /// A record for the flow of this packet, which is not counted in it yet.
+    /// Creates a record for the flow of this packet, which is not counted in it yet.
     pub(crate) fn begin(
         &mut self,
         facts: &Facts,
@@ -64,7 +64,7 @@ impl Meter {
             record
         };
         if facts.words.is_wide() {
-            // Memory comes as records do: all of it at once would hold up a live port.
+            // Memory is allocated as records are created: all of it at once would stall a live port.
             if self.wide.is_empty() {
                 self.wide.reserve_exact(self.max_flows);
             }
@@ -88,7 +88,7 @@ impl Meter {
         record
     }
 
-    /// Ends a flow: its record is exported and free again.
+    /// Ends a flow: its record is exported and freed.
     pub(crate) fn end(&mut self, record: u32, reason: EndReason, records: &mut dyn Records) {
         let flow = self.flow_of(record, reason);
         let is_flood = reason == EndReason::Evicted && self.aggregate && flow.packets() == 1 && flow.tunnel.is_none();
@@ -110,7 +110,7 @@ impl Meter {
         self.crowd[record as usize / STRETCH] -= 1;
     }
 
-    /// Ends one flow for want of room: one of a single packet if there is one nearby, the one that is quiet for longest.
+    /// Evicts one flow: a one-packet flow if there is one nearby, of these the one that is idle for longest.
     fn evict(&mut self, records: &mut dyn Records) {
         let count = self.hot.len();
         let candidates = (self.victim..self.victim + CANDIDATES.min(count)).map(|place| place % count);
@@ -123,7 +123,7 @@ impl Meter {
     fn flow_of(&mut self, record: u32, end: EndReason) -> Flow {
         let (hot, cold) = (&self.hot[record as usize], &self.cold[record as usize]);
         let words = hot.words();
-        // Without a whole header there is no segment to tell of.
+        // Without a complete header no segment can be reported.
         let has_header = hot.ways.iter().any(|way| way.flags != 0) || cold.qualities() & Quality::TRUNCATED.0 == 0;
         let is_tcp = words.protocol() == registry::TCP && has_header;
         let tcp = self.tcp.end(record, hot.originator()).filter(|_| is_tcp);

@@ -1,9 +1,9 @@
-//! From bursts to flows.
+//! The meter: from bursts to flows.
 //!
-//! Each packet takes four steps, and others take theirs between them (`pipeline`), so that the processor fetches what many
-//! packets need at the same time instead of waiting for each.
+//! Each packet takes four steps, interleaved with those of others (`pipeline`), so that the processor fetches the
+//! memory of many packets at the same time instead of waiting for each.
 
-mod told;
+mod state;
 mod unusual;
 
 use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
@@ -25,59 +25,59 @@ use crate::tcp::Connections;
 use linerate_burst::{Burst, Desc, Nanos, prefetch_many, resident};
 use linerate_wire::Link;
 
-/// Meters what one thread sees.
+/// Meters the frames of one thread.
 pub struct Meter {
     pub(crate) hot: Vec<Hot>,
     pub(crate) cold: Vec<Cold>,
     /// Up to the last record that needs it.
     pub(crate) wide: Vec<WideRecord>,
-    /// How many flows there are in each stretch of records.
+    /// Number of flows in each stretch of records.
     pub(crate) crowd: Vec<u8>,
     pub(crate) tcp: Connections,
     /// At level `stats`.
     pub(crate) stats: Option<StatsRecords>,
     pub(crate) table: Table,
     pub(crate) max_flows: usize,
-    /// The first free record, which knows the next.
+    /// The first free record, which links to the next.
     pub(crate) free: u32,
     pub(crate) flows: u64,
     pub(crate) spills: Spills,
     pub(crate) keyed: Keyed,
-    /// What of a key counts.
+    /// Mask of the key bits in use.
     pub(crate) mask: u64,
     pub(crate) limits: Box<[Limit; 256]>,
     pub(crate) clock: Clock,
     pub(crate) general: General,
     pub(crate) encapsulations: Encapsulations,
-    /// If they are asked for.
+    /// If configured.
     pub(crate) names: Option<FlowNames>,
     outer: bool,
     plain: bool,
     pub(crate) fragments: Fragments,
     pub(crate) flood: Flood,
     pub(crate) aggregate: bool,
-    /// Where to look for a flow that gives way.
+    /// Place to search for a flow to evict.
     pub(crate) victim: usize,
     pub(crate) counts: Counts,
-    /// None while it is in use.
+    /// `None` while it is in use.
     pipeline: Option<Pipeline>,
     ready: Vec<Packet>,
 }
 
-/// What became of a packet.
+/// Result of counting a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {
     Done,
-    /// It is of this flow, but not like most.
+    /// The packet is of this flow, but needs the slow path.
     Rare,
     OtherFlow,
 }
 
-/// How many records ahead of one that ends the next are looked for.
+/// Prefetch distance in records when all flows end.
 const AHEAD: usize = 16;
 
 impl Meter {
-    /// Without flows; takes its memory now.
+    /// Creates a meter without flows; allocates its memory now.
     pub fn new(config: &Config) -> Self {
         let max_flows = config.max_flows.clamp(1, Config::MOST_FLOWS);
         let checked = |time: Nanos| Nanos(time.0.min(Timeouts::MOST.0));
@@ -116,7 +116,7 @@ impl Meter {
         }
     }
 
-    /// Takes frames; `links` says what those of each interface begin with, as far as that is known.
+    /// Takes frames; `links` has the link type of each interface, if known.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
         let mut pipeline = self.pipeline.take().unwrap_or_default();
         let has_detail = !self.tcp.is_off() || self.stats.is_some() || self.encapsulations.has_macs();
@@ -130,7 +130,7 @@ impl Meter {
             } else {
                 self.take_frames::<false>(&mut pipeline, frames, links, records);
             }
-            // What a sweep finds may not depend on where a burst ends, and packets count by the time before it.
+            // The result of a sweep must not depend on the end of a burst, and packets count by the time before it.
             self.drain(&mut pipeline, frames, records);
             if self.clock.tick(end - next) {
                 self.sweep(AT_TICK, records);
@@ -143,27 +143,27 @@ impl Meter {
         }
     }
 
-    /// An answer of DNS came, in a frame before those that are taken next: [`Heard::of`](crate::Heard::of).
+    /// Adds a DNS answer that arrived in a frame before those that are taken next: [`Heard::of`](crate::Heard::of).
     pub fn hear(&mut self, heard: crate::Heard) {
         if let Some(names) = &mut self.names {
             names.hear(heard);
         }
     }
 
-    /// It is `now`, as somebody knows who sees more than the frames of this meter, or a clock: ends flows that have been quiet
-    /// for long. It may be earlier than before.
+    /// Sets the time to `now`, from a source that sees more than the frames of this meter, or a clock: ends flows that
+    /// are idle. It may be earlier than before.
     pub fn expire(&mut self, now: Nanos, records: &mut dyn Records) {
         if self.clock.tell(now) {
             self.sweep(WHEN_TOLD, records);
         }
     }
 
-    /// From now on time is what [`Meter::expire`] says, whatever the frames of this meter have.
+    /// Makes time follow only [`Meter::expire`] from now on, not the frames of this meter.
     pub fn follow(&mut self) {
         self.clock.follows = true;
     }
 
-    /// Ends all flows: `now` is the time of the last frame there is, of all meters of a run.
+    /// Ends all flows: `now` is the time of the last frame of all meters of a run.
     pub fn finish(&mut self, now: Nanos, records: &mut dyn Records) {
         let mut ready = std::mem::take(&mut self.ready);
         self.fragments.finish(&mut ready);
@@ -178,7 +178,7 @@ impl Meter {
         self.flood.flush(records);
     }
 
-    /// Asks for the bucket of a record that will end.
+    /// Prefetches the bucket of a record that will end.
     pub(crate) fn prefetch_bucket(&self, record: usize) {
         if let Some(hot) = self.hot.get(record) {
             let wide = self.wide.get(record).map(|wide| wide.key).unwrap_or_default();
@@ -186,7 +186,7 @@ impl Meter {
         }
     }
 
-    /// The first step of each frame's packets, and the others of those before them.
+    /// Runs the first step of each frame's packets, and the later steps of earlier packets.
     fn take_frames<const DETAIL: bool>(
         &mut self,
         pipeline: &mut Pipeline,
@@ -195,7 +195,7 @@ impl Meter {
         records: &mut dyn Records,
     ) {
         if let Some(desc) = burst.descs().first() {
-            // Counting wants to know roughly what time it is.
+            // Counting needs an approximate time.
             self.clock.begin(desc.time);
         }
         let (mut bytes, mut least, mut most) = (0, u64::MAX, 0);
@@ -222,7 +222,8 @@ impl Meter {
         self.clock.see(burst.descs(), (least, most));
     }
 
-    /// Puts the packets of frames into a group until it is full, there are no more, or one is not like most, which is returned.
+    /// Puts the packets of frames into a group until it is full, no frames are left, or a packet needs the slow path,
+    /// which is returned.
     #[inline(never)]
     fn fill<'a, const DETAIL: bool>(
         &self,
@@ -239,7 +240,7 @@ impl Meter {
             let is_usual = self.plain
                 && is_ethernet
                 && facts::usual::<DETAIL>(desc, frame, self.outer, facts, wide)
-                // The options of a SYN are read there.
+                // The slow path reads the options of a SYN.
                 && (!DETAIL || self.tcp.is_off() || facts.flags & SYN == 0);
             if !is_usual {
                 unusual = Some(desc);
@@ -268,7 +269,7 @@ impl Meter {
         if words.is_wide() { self.keyed.wide(words, wide) } else { self.keyed.narrow(words) }
     }
 
-    /// Every packet takes its next step.
+    /// Advances every packet to its next step.
     #[inline(never)]
     pub(crate) fn turn<const DETAIL: bool>(
         &mut self,
@@ -286,7 +287,7 @@ impl Meter {
         pipeline.turn();
     }
 
-    /// All steps of all packets.
+    /// Runs all steps of all packets.
     #[inline(never)]
     fn drain(&mut self, pipeline: &mut Pipeline, burst: Burst<'_>, records: &mut dyn Records) {
         while !pipeline.is_empty() {
@@ -294,7 +295,7 @@ impl Meter {
         }
     }
 
-    /// Looks up the records of packets whose buckets have come, and asks for what every packet touches of them.
+    /// Looks up the records of packets whose buckets are loaded, and prefetches the lines that every packet touches.
     #[inline(never)]
     fn guess(&self, slots: &mut [Slot]) {
         for slot in &mut *slots {
@@ -312,8 +313,8 @@ impl Meter {
         }
     }
 
-    /// Asks for what is beside records that have come: of first packets what seldom is needed, and what levels beyond
-    /// `counters` want.
+    /// Prefetches the side data of loaded records: for first packets the rarely used parts, and those of levels above
+    /// `counters`.
     #[inline(never)]
     fn prefetch_beside<const DETAIL: bool>(&self, slots: &[Slot]) {
         for Slot { facts, guess, .. } in slots {
@@ -332,7 +333,7 @@ impl Meter {
         }
     }
 
-    /// Counts packets whose memory has come.
+    /// Counts packets whose memory is loaded.
     #[inline(never)]
     fn count_all<const DETAIL: bool>(
         &mut self,
@@ -357,8 +358,8 @@ impl Meter {
         }
     }
 
-    /// Counts a packet if it is like most, and of the flow that it was guessed to be of; `DETAIL` is what levels beyond
-    /// `counters` want.
+    /// Counts a packet if it qualifies for the fast path and is of the guessed flow; `DETAIL` enables the levels above
+    /// `counters`.
     #[inline(always)]
     pub(crate) fn count<const DETAIL: bool>(&mut self, guess: u32, facts: &Facts, wide: &Wide) -> Counted {
         let Some(hot) = self.hot.get_mut(guess as usize) else { return Counted::OtherFlow };

@@ -1,16 +1,16 @@
-//! What few records have beside: in pages of as many records as lie together, each made when one of them needs it and used again.
+//! Optional parts of records, in pages of consecutive records, each allocated when one of them needs it and reused.
 //!
-//! So what lists like these can take is bounded by the number of records, and said before the first packet comes.
+//! So the memory of such a list is bounded by the number of records, and known before the first packet.
 
 /// Records of a page.
 const RECORDS: usize = 64;
 
-/// A `T` for each record, most of which are never made.
+/// A `T` for each record, most of which are never allocated.
 pub(crate) struct Pages<T>(Vec<Option<Box<[T]>>>);
 
-/// The most bytes of memory that such a list takes for each record.
+/// Returns the maximum number of bytes of such a list per record.
 pub(crate) const fn bytes<T>() -> usize {
-    // A list of pages while it grows, and what the allocator adds to each page.
+    // A list of pages while it grows, and the allocator's overhead per page.
     size_of::<T>() + (3 * size_of::<Option<Box<[T]>>>() + 16).div_ceil(RECORDS)
 }
 
@@ -21,7 +21,7 @@ impl<T> Default for Pages<T> {
 }
 
 impl<T: Clone + Default> Pages<T> {
-    /// What this record has, nothing at first.
+    /// Returns the part of this record, initially the default.
     pub(crate) fn at(&mut self, record: u32) -> &mut T {
         let (page, place) = (record as usize / RECORDS, record as usize % RECORDS);
         if page >= self.0.len() {
@@ -31,13 +31,13 @@ impl<T: Clone + Default> Pages<T> {
         &mut page[place]
     }
 
-    /// What a record has, if its page was made.
+    /// Returns the part of a record, if its page was allocated.
     #[inline]
     pub(crate) fn get(&self, record: u32) -> Option<&T> {
         self.0.get(record as usize / RECORDS)?.as_ref().map(|page| &page[record as usize % RECORDS])
     }
 
-    /// What a record has, which it has no more.
+    /// Removes and returns the part of a record.
     #[inline]
     pub(crate) fn take(&mut self, record: u32) -> T {
         let page = self.0.get_mut(record as usize / RECORDS).and_then(Option::as_mut);

@@ -1,9 +1,9 @@
-//! Packets whose memory is on its way.
+//! Packets with outstanding memory loads.
 //!
-//! What a packet needs lies anywhere in memory, so it is asked for and meanwhile others are looked at. Packets go in groups
-//! through four stages: their keys are hashed and the buckets asked for; their records are found in the buckets and asked for;
-//! what lies beside the records is asked for; they are counted. The requests of a group stand close together, so that the
-//! processor works on many of them at a time, above all where it has to walk page tables first.
+//! The memory of a packet is anywhere, so it is prefetched while other packets are processed. Packets go in groups
+//! through four stages: their keys are hashed and the buckets prefetched; their records are found in the buckets and
+//! prefetched; the side data of the records is prefetched; they are counted. The prefetches of a group are issued close
+//! together, so that the processor works on many of them at a time, above all where it has to walk page tables first.
 
 use crate::encapsulation::Encapsulation;
 use crate::facts::Facts;
@@ -11,7 +11,6 @@ use crate::flow_names::Place;
 use crate::key::Wide;
 use crate::table::NONE;
 
-/// Packets of a group.
 const GROUP: usize = 16;
 const STAGES: usize = 4;
 
@@ -19,24 +18,24 @@ const STAGES: usize = 4;
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     pub facts: Facts,
-    /// Its record, as far as its bucket says.
+    /// Its record according to its bucket.
     pub guess: u32,
-    /// Where it is, if names are read.
+    /// Its position, if names are read.
     pub place: Place,
 }
 
-/// What few packets have, apart so that it takes no room in the fastest memory.
+/// Rarely used parts of packets, separate so that they take no room in the first-level cache.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Extra {
-    /// The other part of a wide key; of any other anything.
+    /// The other part of a wide key; undefined for any other key.
     pub wide: Wide,
-    /// What is in front of it; anything unless the facts say that there is something.
+    /// Headers in front of it; undefined unless the facts have `is_encapsulated`.
     pub encapsulation: Encapsulation,
-    /// Where its IP header is in the frame, unless it is usual.
+    /// Offset of its IP header in the frame, unless it is usual.
     pub network: u32,
 }
 
-/// Packets that go on together.
+/// Packets that go through the stages together.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
     slots: [Slot; GROUP],
@@ -45,30 +44,30 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Where the next packets will be.
+    /// Returns the slots of the next packets.
     #[inline(always)]
     pub(crate) fn room(&mut self) -> impl Iterator<Item = (&mut Slot, &mut Extra)> {
         let slots = self.slots[self.length.min(GROUP)..].iter_mut();
         slots.zip(&mut self.extras[self.length.min(GROUP)..])
     }
 
-    /// There are packets in so many more places.
+    /// Adds `packets` slots that have been filled.
     #[inline(always)]
     pub(crate) fn grow(&mut self, packets: usize) {
         self.length += packets;
     }
 
-    /// Whether it has to go on before there is room.
+    /// Returns whether it has to be processed before there is room.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
         self.length >= GROUP
     }
 }
 
-/// Groups of packets in the order in which they came.
+/// Groups of packets in order of arrival.
 pub(crate) struct Pipeline {
     groups: Box<[Group; STAGES]>,
-    /// The one that packets are put into; those after it are older, the oldest first.
+    /// The one that packets are added to; those after it are older, the oldest first.
     newest: usize,
 }
 
@@ -81,13 +80,13 @@ impl Default for Pipeline {
 }
 
 impl Pipeline {
-    /// The group that packets are put into.
+    /// Returns the group that packets are added to.
     #[inline(always)]
     pub(crate) fn newest(&mut self) -> &mut Group {
         &mut self.groups[self.newest % STAGES]
     }
 
-    /// The packets of a stage: 0 those that have just come.
+    /// Returns the packets of a stage: 0 those that have just arrived.
     #[inline(always)]
     pub(crate) fn stage(&mut self, stage: usize) -> (&mut [Slot], &[Extra]) {
         let group = &mut self.groups[(self.newest + STAGES - stage) % STAGES];
@@ -95,7 +94,7 @@ impl Pipeline {
         (&mut group.slots[..length], &group.extras[..length])
     }
 
-    /// Every group goes to its next stage; those of the last one are done.
+    /// Advances every group to its next stage; those of the last one are finished.
     #[inline(always)]
     pub(crate) fn turn(&mut self) {
         self.newest = (self.newest + 1) % STAGES;

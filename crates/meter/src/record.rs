@@ -1,7 +1,7 @@
-//! What a flow occupies in memory: one cache line that every packet touches, and a part that it seldom does.
+//! Memory layout of a flow: one cache line that every packet touches, and a rarely used part.
 //!
-//! Counters are narrow; what does not fit any more is carried to [`Spills`], once in 4 GiB or so. Times are the lower 48
-//! bits of nanoseconds, 78 hours: a flow lasts at most for two timeouts of twelve hours.
+//! Counters are narrow; overflow is carried to [`Spills`], once in 4 GiB or so. Times are the lower 48 bits of
+//! nanoseconds, 78 hours: a flow lasts at most for two timeouts of twelve hours.
 
 mod state;
 
@@ -16,21 +16,21 @@ use linerate_burst::Nanos;
 
 /// Bytes of a record.
 pub(crate) const BYTES: usize = size_of::<Hot>() + size_of::<Cold>();
-/// Bytes more of one with a wide key.
+/// Additional bytes of a record with a wide key.
 pub(crate) const WIDE_BYTES: usize = size_of::<WideRecord>();
 
 const _: () = assert!(size_of::<Hot>() == 64 && BYTES + 8 <= 96 && WIDE_BYTES == 64);
 
-/// The part of a wide key, and what only such packets have.
+/// The wide part of a key, and data that only such packets have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WideRecord {
     pub key: crate::key::Wide,
-    /// Of the first packet.
+    /// Id of the outer flow of the first packet.
     pub parent: u64,
     pub extensions: u8,
 }
 
-/// What every packet touches.
+/// Line that every packet touches.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Hot {
@@ -40,7 +40,7 @@ pub(crate) struct Hot {
     pub ways: [Way; 2],
 }
 
-/// Packets from the lower end, or from the higher one.
+/// Counters of packets from the lower end, or from the higher one.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Way {
@@ -50,16 +50,16 @@ pub(crate) struct Way {
     /// Bytes of the frames beyond those of the packets and of an Ethernet header each.
     excess: i16,
     pub flags: u8,
-    /// Of the lower end's way: when the record began, coarsely. Of the higher end's: how many of its first packets are listed.
+    /// In the lower end's `Way`: start of the record, coarsely. In the higher end's: number of first packets listed.
     coarse: u8,
     /// Time of the latest packet (48 bits), then time to live and type of service of the last one.
     pub seen: u64,
 }
 
-/// What few packets touch.
+/// Part that few packets touch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cold {
-    /// Time of the earliest packet of each way.
+    /// Time of the earliest packet of each direction.
     first: [u64; 2],
     ttl_least: [u8; 2],
     ttl_most: [u8; 2],
@@ -67,7 +67,7 @@ pub(crate) struct Cold {
     marks: u16,
 }
 
-/// In `Cold::marks`: qualities that have another bit here; shifted by the way, bits that are not qualities.
+/// In `Cold::marks`: qualities that have another bit here; shifted by the direction, bits that are not qualities.
 const DOUBTFUL_END: u16 = 1 << 7;
 const TOO_DEEP: u16 = 1 << 8;
 const DSCP_CHANGED: u16 = 1 << 10;
@@ -75,21 +75,21 @@ const ECT: u16 = 1 << 12;
 const CE: u16 = 1 << 14;
 /// Qualities that marks can hold.
 const QUALITIES: u16 = 0x7f;
-/// Beside qualities of a packet: it was held until a later one came, so its place among others says nothing of its time.
+/// Besides qualities of a packet: it was held until a later one arrived, so its order does not indicate its time.
 pub(crate) const HELD: u16 = 1 << 15;
 
-/// The lowest bits of `seen`: what was seen last.
+/// The lowest bits of `seen`: TTL and TOS of the last packet.
 const LOOK: u64 = 0xffff;
-/// An Ethernet header.
+/// Length of an Ethernet header.
 const LINK: i64 = 14;
 
 impl Hot {
-    /// A free record, which knows another one.
+    /// Returns a free record that links to `next`.
     pub(crate) fn free(next: u32) -> Hot {
         Hot { ends: next.into(), rest: 0, ways: [Way::NONE; 2] }
     }
 
-    /// Of a flow's first packet.
+    /// Returns the record of a flow's first packet.
     pub(crate) fn new(facts: &Facts, state: u8, coarse: u8) -> Hot {
         let seen = facts.time << 16;
         let way = Way { seen, ..Way::NONE };
@@ -107,19 +107,19 @@ impl Hot {
         Words { ends: self.ends, rest: self.rest & KEY_BITS }
     }
 
-    /// Whether the two words of a key are these, as far as `mask` says that they count.
+    /// Returns whether the two words of a key are these, in the bits of `mask`.
     #[inline(always)]
     pub(crate) fn has(&self, words: Words, mask: u64) -> bool {
         (self.ends ^ words.ends) | ((self.rest ^ words.rest) & mask) == 0
     }
 
-    /// Whether no packet has gone this way.
+    /// Returns whether no packet of this direction was counted.
     #[inline(always)]
     pub(crate) fn is_first(&self, side: usize) -> bool {
         self.ways[side & 1].packets == 0
     }
 
-    /// How many of its first packets are listed.
+    /// Returns the number of first packets listed.
     #[inline(always)]
     pub(crate) fn listed(&self) -> u8 {
         self.ways[1].coarse
@@ -130,7 +130,7 @@ impl Hot {
         self.ways[1].coarse = listed;
     }
 
-    /// Whether one packet has gone this way.
+    /// Returns whether one packet of this direction was counted.
     pub(crate) fn is_one_packet_of(&self, side: usize) -> bool {
         self.ways[side & 1].packets == 1
     }
@@ -139,8 +139,9 @@ impl Hot {
         u64::from(self.ways[0].packets) + u64::from(self.ways[1].packets) == 1
     }
 
-    /// Counts a packet as most are: the newest of its direction, which has seen such before, neither idle for longer
-    /// than `idle` nor perhaps older than `active` in coarse units. Else nothing is changed, and false.
+    /// Counts a packet on the fast path: the newest of its direction, with known flags, TTL and TOS, neither idle for
+    /// longer than `idle` nor possibly older than `active` in coarse units. Otherwise changes nothing and returns
+    /// false.
     #[inline(always)]
     pub(crate) fn count(&mut self, facts: &Facts, idle: u64, coarse: u8, active: u8) -> bool {
         let ended = self.has_ended();
@@ -186,28 +187,28 @@ impl Way {
     const NONE: Way = Way { packets: 0, packet_bytes: 0, payload_bytes: 0, excess: 0, flags: 0, coarse: 0, seen: 0 };
 }
 
-/// What did not fit into counters, by record and way: packets, packet bytes, payload bytes, excess.
+/// Overflow of counters, by record and direction: packets, packet bytes, payload bytes, excess.
 #[derive(Default)]
 pub(crate) struct Spills(Pages<[[i64; 4]; 2]>);
 
-/// The most bytes that spills take for each record.
+/// Maximum number of bytes of spills per record.
 pub(crate) const SPILL_BYTES: usize = pages::bytes::<[[i64; 4]; 2]>();
 
 impl Cold {
     pub(crate) const NONE: Cold =
         Cold { first: [u64::MAX; 2], ttl_least: [u8::MAX; 2], ttl_most: [0; 2], tos: [0; 2], marks: 0 };
 
-    /// Time of the earliest packet.
+    /// Returns the time of the earliest packet.
     pub(crate) fn began(&self) -> u64 {
         self.first[0].min(self.first[1])
     }
 
-    /// Time of the latest packet.
+    /// Returns the time of the latest packet.
     pub(crate) fn ended(&self, hot: &Hot) -> u64 {
         self.last(hot, 0).max(self.last(hot, 1))
     }
 
-    /// Time of the latest packet of a way; 0 where there was none.
+    /// Returns the time of the latest packet of a direction; 0 if there was none.
     fn last(&self, hot: &Hot, side: usize) -> u64 {
         let first = self.first[side];
         if first == u64::MAX {
@@ -216,7 +217,8 @@ impl Cold {
         first.wrapping_add((hot.ways[side].seen & !LOOK).wrapping_sub(first << 16) >> 16)
     }
 
-    /// How much later a packet came than all before it that way, or earlier, ns; `None` for the first one.
+    /// Returns the ns by which a packet is later than all earlier ones of its direction, or older; `None` for the first
+    /// one.
     pub(crate) fn gap(&self, hot: &Hot, facts: &Facts) -> Option<u64> {
         let [side, _] = facts.sides();
         let first = self.first[side];
@@ -230,12 +232,12 @@ impl Cold {
         set.fold(self.marks & QUALITIES, |all, (_, quality)| all | quality.0)
     }
 
-    /// Notes a FIN or RST that ends nothing.
+    /// Records a FIN or RST that ends nothing.
     pub(crate) fn note_doubt(&mut self) {
         self.marks |= DOUBTFUL_END;
     }
 
-    /// Counts any packet of the flow; `coarse` is what the beginning is in coarse units.
+    /// Counts any packet of the flow; `coarse` is the start in coarse units.
     pub(crate) fn count(
         &mut self,
         hot: &mut Hot,
@@ -286,7 +288,7 @@ impl Cold {
         way.excess = kept[3] as i16;
     }
 
-    /// What the record says of a way.
+    /// Returns the record of a direction.
     pub(crate) fn side(&self, hot: &Hot, side: usize, spills: &Spills, record: u32) -> Side {
         let way = &hot.ways[side];
         let spilt = spills.of(record, side);
@@ -314,14 +316,14 @@ impl Cold {
 }
 
 impl Hot {
-    /// The packets of both sides.
+    /// Returns the packets of both directions.
     pub(crate) fn packets(&self, spills: &Spills, record: u32) -> u64 {
         [0, 1].map(|side| i64::from(self.ways[side].packets) + spills.of(record, side)[0]).iter().sum::<i64>() as u64
     }
 }
 
 impl Spills {
-    /// Takes all of it but two packets at most: what stays in the record shows that there were some, or more than one.
+    /// Carries all but at most two packets: the rest shows that there were some, or more than one.
     fn carry(&mut self, record: u32, side: usize, sums: [i64; 4]) -> [i64; 4] {
         let kept = [sums[0].min(2), 0, 0, 0];
         let spilt = &mut self.0.at(record)[side & 1];
@@ -333,27 +335,27 @@ impl Spills {
         self.0.get(record).map_or([0; 4], |spilt| spilt[side & 1])
     }
 
-    /// A record has ended.
+    /// Clears the spills of a record that has ended.
     pub(crate) fn forget(&mut self, record: u32) {
         self.0.take(record);
     }
 }
 
 impl Facts {
-    /// Bytes of the frame beyond its packet and an Ethernet header.
+    /// Returns the bytes of the frame beyond its packet and an Ethernet header.
     #[inline(always)]
     pub(crate) fn excess(&self) -> i64 {
         i64::from(self.frame) - i64::from(self.packet) - LINK
     }
 
-    /// What is seen last of a way: time to live and type of service.
+    /// Returns the fields of which the last value is kept: time to live and type of service.
     #[inline(always)]
     pub(crate) fn look(&self) -> u64 {
         u64::from(self.ttl) << 8 | u64::from(self.tos)
     }
 }
 
-/// How long ago, in units of 2^-16 ns, a time of 48 bits was; below 0 what is to come.
+/// Returns the age of a time of 48 bits in units of 2^-16 ns; negative if it is in the future.
 #[inline(always)]
 pub(crate) fn age(now: u64, seen: u64) -> i64 {
     (now << 16).wrapping_sub(seen & !LOOK) as i64

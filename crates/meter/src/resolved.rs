@@ -1,8 +1,9 @@
-//! By which name a client came to know an address: from the answers of DNS that it was sent.
+//! DNS names by which clients resolved addresses: from the DNS answers that they received.
 //!
-//! Answers are [heard](Heard::of) by whoever sees all frames in their order, and told to each meter, since the flow that follows an
-//! answer may be another meter's. A flow asks once, when it begins, for the newest answer that was earlier than its first packet; so
-//! what it finds does not depend on how many meters there are, nor on how far ahead the answers are heard.
+//! Answers are [parsed](Heard::of) by the thread that sees all frames in order, and passed to each meter, since the
+//! flow after an answer may belong to another meter. A flow looks up once, when it starts, the newest answer that is
+//! older than its first packet; so the result depends neither on the number of meters, nor on how far ahead the answers
+//! are parsed.
 
 use crate::hash::mixed;
 use linerate_burst::Nanos;
@@ -14,38 +15,40 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The port of servers.
+/// Port of DNS servers.
 const DNS: u16 = 53;
-/// How long an answer counts: as long as it says, but no less and no longer than this. Programs keep addresses beyond what they may.
+/// Bounds of the lifetime of an answer in seconds: its TTL is clamped to them. Programs cache addresses longer than the
+/// TTL.
 const LEAST: u64 = 60;
 const MOST: u64 = 24 * 3600;
-/// Pairs of client and address that are kept, by sets; the oldest of a set gives way.
+/// Pairs of client and address that are kept, by sets; the oldest of a set is evicted.
 const SETS: usize = 1 << 14;
 const WAYS: usize = 4;
-/// The most bytes of a name.
+/// Maximum length of a name.
 const NAME: usize = 255;
-/// Answers whose time has not come; beyond them it has.
+/// Maximum number of answers waiting for packet time to reach them; more are applied at once.
 const AHEAD: usize = 4096;
-/// The most memory, and what an entry takes beside its name.
+/// Maximum memory, including the overhead of an entry besides its name.
 pub(crate) const BYTES: usize = SETS * WAYS * (size_of::<Option<Entry>>() + 1 + NAME + 32) + AHEAD * 256;
 
-/// An answer with addresses, to the client that asked.
+/// A DNS answer with addresses, sent to the client that asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// When.
+    /// Time of the answer.
     pub time: Nanos,
-    /// Who asked.
+    /// Client that asked.
     pub client: IpAddr,
-    /// For which name.
+    /// Name that it asked for.
     pub name: Arc<str>,
-    /// Its addresses.
+    /// Addresses in the answer.
     pub addresses: Arc<[IpAddr]>,
-    /// How long they may be used, in seconds.
+    /// TTL in seconds.
     pub seconds: u32,
 }
 
 impl Heard {
-    /// Of a frame, if it is a whole answer over UDP behind Ethernet, at most one tag, and IP without more headers.
+    /// Returns the answer in a frame, if it is complete, over UDP and Ethernet with at most one tag, and IP without
+    /// further headers.
     #[inline]
     pub fn of(link: Option<Link>, time: Nanos, frame: &[u8]) -> Option<Heard> {
         let kind = |at: usize| frame.get(at..at + 2).map(|kind| u16::from_be_bytes([kind[0], kind[1]]));
@@ -53,7 +56,7 @@ impl Heard {
             vlan::CUSTOMER => (kind(16)?, ethernet::LEN + vlan::LEN),
             kind => (kind, ethernet::LEN),
         };
-        // Where the protocol and the source's port are, if there is nothing between.
+        // Offsets of the protocol and the source port without headers in between.
         let (protocol, port) = match kind {
             ethernet::IPV4 => (9, 20),
             ethernet::IPV6 => (6, 40),
@@ -84,15 +87,16 @@ impl Heard {
     }
 }
 
-/// What a meter knows of it.
+/// Resolved names known to a meter.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     key: [u64; 2],
-    /// A byte of the hash of each entry: most flows are of addresses that nobody asked for, and this much stays in the cache.
+    /// A byte of the hash of each entry: most flows are to addresses that were not resolved, and this much stays in the
+    /// cache.
     tags: Vec<[u8; WAYS]>,
-    /// None until there is an answer. Both orders of a pair are in the same set.
+    /// Empty until there is an answer. Both orders of a pair are in the same set.
     sets: Vec<[Option<Entry>; WAYS]>,
-    /// Heard, but later than any flow that has asked.
+    /// Answers later than the start of any flow so far.
     ahead: VecDeque<Heard>,
 }
 
@@ -106,12 +110,12 @@ struct Entry {
 }
 
 impl Resolved {
-    /// `key` is to be random wherever strangers choose who is asked.
+    /// Creates an empty table; `key` must be random where untrusted senders choose the names.
     pub(crate) fn new(key: [u64; 2]) -> Self {
         Resolved { key, tags: Vec::new(), sets: Vec::new(), ahead: VecDeque::new() }
     }
 
-    /// In the order of the frames.
+    /// Adds an answer; answers must be added in the order of the frames.
     pub(crate) fn hear(&mut self, heard: Heard) {
         self.ahead.push_back(heard);
         if self.ahead.len() > AHEAD
@@ -121,7 +125,7 @@ impl Resolved {
         }
     }
 
-    /// The name by which each of two knew the other at this time.
+    /// Returns the name by which each of two addresses had resolved the other at this time.
     pub(crate) fn names(&mut self, pair: [IpAddr; 2], now: Nanos) -> [Option<Arc<str>>; 2] {
         while let Some(heard) = self.ahead.pop_front_if(|heard| heard.time < now) {
             self.keep(&heard);
@@ -159,7 +163,7 @@ impl Resolved {
         }
     }
 
-    /// The set of a pair in any order, and the byte that stands for it.
+    /// Returns the set of a pair in any order, and its tag byte.
     fn place(&self, pair: [IpAddr; 2]) -> (usize, u8) {
         let [one, other] = pair.map(|address| match address {
             IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -201,13 +205,13 @@ mod tests {
         assert_eq!(ask("10.0.0.1", "192.0.2.1", 101).as_deref(), Some("a.example"));
         assert_eq!(ask("10.0.0.2", "192.0.2.1", 101), None, "another client");
         assert_eq!(ask("10.0.0.1", "192.0.2.1", 230).as_deref(), Some("b.example"));
-        assert_eq!(ask("10.0.0.1", "192.0.2.1", 261), None, "a minute is what counts of a second");
+        assert_eq!(ask("10.0.0.1", "192.0.2.1", 261), None, "a TTL of a second lasts a minute");
         assert_eq!(ask("10.0.0.1", "2001:db8::1", 261).as_deref(), Some("a.example"));
         assert_eq!(ask("10.0.0.1", "192.0.2.2", 300 + MOST).as_deref(), Some("c.example"));
         assert_eq!(ask("10.0.0.1", "192.0.2.2", 301 + MOST), None, "a day at most");
     }
 
-    /// Beside a list of all answers, as long as there is room.
+    /// Compares with a list of all answers, as long as there is room.
     #[test]
     fn many_answers_are_those_of_a_list() {
         let mut state = 7;

@@ -1,8 +1,9 @@
-//! Which of several meters a frame belongs to.
+//! Assignment of frames to meters.
 //!
-//! By the addresses of the outermost IP packet, sorted: so both directions of a flow meet at one meter, as do the fragments
-//! of a packet, which have no ports, and what travels in a tunnel with the packets that carry it, whose flow is in its key. A pair of hosts
-//! is never divided. The hash is keyed like that of the table: nobody can choose addresses that all fall to one meter.
+//! By the sorted addresses of the outermost IP packet: so one meter gets both directions of a flow, the fragments of a
+//! packet, which have no ports, and the contents of a tunnel with the packets that carry it, whose flow is in its key.
+//! A pair of hosts is never divided. The hash is keyed like that of the table: a sender cannot construct addresses that
+//! all go to one meter.
 
 use crate::config::{Config, Tunnels};
 use crate::hash::Keyed;
@@ -10,33 +11,33 @@ use crate::key::{Wide, Words};
 use linerate_wire::registry::{self, may_be_tunnel};
 use linerate_wire::{Layer, Layers, Link, Protocol, Role, dissect, ethernet, ipv4, ipv6, udp, vlan};
 
-/// Spreads frames over meters.
+/// Distributes frames over meters.
 #[derive(Debug)]
 pub struct Spread {
     keyed: Keyed,
     meters: u64,
-    /// Inner packets count alone, so that tunnels may be divided by them.
+    /// Only inner packets are metered, so tunnels may be divided by their addresses.
     inner: bool,
     layers: Layers,
 }
 
-/// Sets the secrets apart from those of the table.
+/// Separates the secrets from those of the table.
 const OTHER: u64 = 0x7370_7265_6164;
-/// Header of a frame in which both addresses of an IPv4 packet are, and the ports behind it.
+/// Part of an IPv4 frame with both addresses, and the ports after them.
 const IPV4_HEAD: usize = ipv4::LEN + udp::LEN;
 const IPV6_HEAD: usize = ipv6::LEN + udp::LEN;
 
 impl Spread {
-    /// The most meters there can be.
+    /// Maximum number of meters.
     pub const MOST: usize = 64;
-    /// Bytes of a [plain](Spread::is_plain) frame that a meter looks at, at most, unless it verifies checksums: a tag, IPv6, and TCP with
-    /// all options.
+    /// Maximum number of bytes of a [plain](Spread::is_plain) frame that a meter reads, unless it verifies checksums: a
+    /// tag, IPv6, and TCP with all options.
     pub const HEADERS: usize = 256;
 
-    /// Over so many meters, each of which is made with `config`.
+    /// Creates an assignment to `meters` meters, each of which is created with `config`.
     ///
     /// # Panics
-    /// If there are none, or more than [`Spread::MOST`].
+    /// If `meters` is 0, or more than [`Spread::MOST`].
     pub fn new(config: &Config, meters: usize) -> Self {
         assert!((1..=Spread::MOST).contains(&meters), "{meters} meters");
         let [one, other] = config.seed;
@@ -48,8 +49,8 @@ impl Spread {
         }
     }
 
-    /// The meter of a frame, from 0; what is not IP is the first one's. With [`Tunnels::Inner`] the innermost addresses
-    /// count instead of the outermost.
+    /// Returns the meter of a frame, from 0; frames without IP go to the first one. With [`Tunnels::Inner`] the
+    /// innermost addresses are used instead of the outermost.
     #[inline(always)]
     pub fn meter_of(&mut self, link: Option<Link>, frame: &[u8]) -> usize {
         let pair = if link == Some(Link::Ethernet) { usual(frame, self.inner) } else { None };
@@ -60,13 +61,14 @@ impl Spread {
         }
     }
 
-    /// Whether a meter looks at no more than [`Spread::HEADERS`] bytes: TCP or UDP behind Ethernet that is no tunnel.
+    /// Returns whether a meter reads no more than [`Spread::HEADERS`] bytes: TCP or UDP over Ethernet that is not a
+    /// tunnel.
     #[inline]
     pub fn is_plain(link: Option<Link>, frame: &[u8]) -> bool {
         link == Some(Link::Ethernet) && usual(frame, true).is_some()
     }
 
-    /// By the upper bits, without a division.
+    /// Selects by the upper bits, without a division.
     #[inline(always)]
     fn pick(&self, hash: u64) -> usize {
         (((hash >> 32) * self.meters) >> 32) as usize
@@ -76,7 +78,7 @@ impl Spread {
         self.keyed.wide(Words::default(), &Wide { ends, ..Wide::default() })
     }
 
-    /// Any frame.
+    /// Returns the meter of any frame.
     #[inline(never)]
     fn look(&mut self, link: Option<Link>, frame: &[u8]) -> usize {
         let Some(link) = link else { return 0 };
@@ -99,7 +101,8 @@ enum Pair {
     V6([u128; 2]),
 }
 
-/// Of IP behind Ethernet and at most one tag. With `plain`, of TCP and UDP that carry no packet alone.
+/// Returns the addresses of IP over Ethernet and at most one tag. With `plain`, only of TCP and UDP that carry no
+/// packet.
 #[inline(always)]
 fn usual(frame: &[u8], plain: bool) -> Option<Pair> {
     let ether_type: [u8; 2] = part(frame, 12)?;
@@ -132,7 +135,7 @@ fn usual_ipv6(head: [u8; IPV6_HEAD], plain: bool) -> Option<Pair> {
     Some(v6(u128::from_be_bytes(part(&head, 8)?), u128::from_be_bytes(part(&head, 24)?)))
 }
 
-/// Whether this transport carries no packet.
+/// Returns whether this transport carries no packet.
 #[inline(always)]
 fn is_plain(protocol: u8, transport: &[u8]) -> bool {
     let port = |at: usize| u16::from_be_bytes([transport[at], transport[at + 1]]);
@@ -147,7 +150,7 @@ fn v6(one: u128, other: u128) -> Pair {
     Pair::V6([one.min(other), one.max(other)])
 }
 
-/// The addresses of the packet whose IP header is this layer.
+/// Returns the addresses of the packet whose IP header is this layer.
 fn ends_of(frame: &[u8], layer: &Layer) -> Option<Pair> {
     let bytes = frame.get(layer.offset as usize..)?;
     if layer.protocol == Protocol::Ipv4 {
@@ -159,7 +162,7 @@ fn ends_of(frame: &[u8], layer: &Layer) -> Option<Pair> {
     }
 }
 
-/// Bytes in the middle of others, as far as they are there.
+/// Returns bytes in the middle of others, if they are there.
 #[inline(always)]
 fn part<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()

@@ -1,16 +1,16 @@
-//! From key to record: buckets of one cache line, with two bytes of hash for each flow.
+//! Hash table from key to record: buckets of one cache line, with two bytes of hash per flow.
 //!
-//! A bucket has room for twelve flows, eight on average when the table is full. A flow that finds its bucket full goes to the
-//! next one, and each bucket counts the flows that passed it, so that most searches end in the first.
+//! A bucket has room for twelve flows, eight on average when the table is full. A flow that finds its bucket full goes
+//! to the next one, and each bucket counts the flows that passed it, so that most searches end in the first.
 
 use linerate_burst::{places_of, prefetch_many, resident};
 
 /// Flows for each bucket when the table is full.
 pub(crate) const FLOWS_PER_BUCKET: usize = 8;
 pub(crate) const BUCKET_BYTES: usize = size_of::<Bucket>();
-/// No flow; all numbers of records are less.
+/// No record; all record numbers are less.
 pub(crate) const NONE: u32 = (1 << NUMBER) - 1;
-/// Bits of the number of a record.
+/// Bits of a record number.
 const NUMBER: u32 = 24;
 
 /// Room for flows in one bucket.
@@ -19,11 +19,11 @@ const WAYS: usize = 12;
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// A byte of the hash of each flow; 0 of a free place.
+    /// A byte of the hash of each flow; 0 for a free slot.
     tags: [u8; WAYS],
-    /// Flows whose place is behind this bucket because it was full.
+    /// Flows stored after this bucket because it was full.
     passed: u32,
-    /// Which record it is (24 bits), and another byte of its hash.
+    /// Record number (24 bits), and another byte of its hash.
     records: [u32; WAYS],
 }
 
@@ -32,7 +32,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 impl Bucket {
     const EMPTY: Bucket = Bucket { tags: [0; WAYS], passed: 0, records: [NONE; WAYS] };
 
-    /// The places with this tag, a bit each.
+    /// Returns the slots with this tag, a bit each.
     #[inline(always)]
     fn places(&self, tag: u8) -> u16 {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
@@ -40,7 +40,7 @@ impl Bucket {
         places_of(tag, [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]) & ((1 << WAYS) - 1)
     }
 
-    /// The first record with both bytes of this hash.
+    /// Returns the first record with both bytes of this hash.
     #[inline(always)]
     fn first(&self, hash: u64) -> u32 {
         let mut places = self.places(tag(hash));
@@ -55,7 +55,6 @@ impl Bucket {
     }
 }
 
-/// The buckets of all flows.
 pub(crate) struct Table {
     buckets: Vec<Bucket>,
 }
@@ -68,13 +67,13 @@ impl Table {
         Table { buckets }
     }
 
-    /// Asks for the bucket that a hash leads to.
+    /// Prefetches the bucket of a hash.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         prefetch_many(&self.buckets[self.place(hash)]);
     }
 
-    /// A record in the bucket, or in the next one if flows passed it, that may be the one; there may be none, and others.
+    /// Returns a candidate in the bucket, or in the next one if flows passed it; there may be none, or others.
     #[inline(always)]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
         let place = self.place(hash);
@@ -85,7 +84,7 @@ impl Table {
         }
     }
 
-    /// The record for which `is_it` holds.
+    /// Returns the record for which `is_it` holds.
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let (tag, second) = (tag(hash), second_tag(hash));
         let first = self.place(hash);
@@ -105,7 +104,7 @@ impl Table {
         }
     }
 
-    /// Puts a record in; there must be fewer than the table was made for.
+    /// Inserts a record; there must be fewer than the table was created for.
     pub(crate) fn insert(&mut self, hash: u64, record: u32) {
         let mut place = self.place(hash);
         loop {
@@ -120,7 +119,7 @@ impl Table {
         }
     }
 
-    /// Takes a record out that was put in with this hash.
+    /// Removes a record that was inserted with this hash.
     pub(crate) fn remove(&mut self, hash: u64, record: u32) {
         let mut place = self.place(hash);
         loop {
@@ -145,13 +144,13 @@ impl Table {
     }
 }
 
-/// Another byte.
+/// Returns another byte.
 #[inline(always)]
 fn second_tag(hash: u64) -> u32 {
     (hash >> 8) as u8 as u32
 }
 
-/// A byte of the hash that says nothing about the bucket, and is not 0.
+/// Returns a byte of the hash that is independent of the bucket, and not 0.
 #[inline(always)]
 fn tag(hash: u64) -> u8 {
     (hash as u8).max(1)
@@ -162,9 +161,9 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Full, and with hashes that all lead to a few buckets.
+    /// Full, and with hashes that all map to a few buckets.
     #[test]
-    fn what_was_put_in_is_found_until_it_is_taken_out() {
+    fn records_are_found_until_they_are_removed() {
         for spread in [u64::MAX, 0x0fff_ffff_ffff_ffff, 7] {
             let flows = 500;
             let (mut table, mut state) = (Table::new(flows), 1u64);
@@ -195,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Of a few buckets each may have been full at a time when another had room.
+    /// Each of a few buckets may have been full at a time when another had room.
     #[test]
     fn a_search_ends_where_flows_passed_every_bucket() {
         let mut table = Table::new(16);

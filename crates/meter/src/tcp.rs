@@ -1,7 +1,7 @@
-//! What a record says of TCP, from level `tcp` on; the definitions are in `docs/flows.md`.
+//! TCP analysis of a record, from level `tcp` on; the definitions are in `docs/flows.md`.
 //!
-//! `segment` is what counts of a header; `connections` all flows, of which each has a `record`, whose usual packets it takes, `rare`
-//! all others; `trouble` what few flows have; `history`, `state` what is told at the end.
+//! `segment` has the header fields in use; `connections` all flows, each with a `record`, which handles usual packets,
+//! and `rare` all others; `trouble` has the optional part of few flows; `history`, `state` the results at the end.
 
 mod connections;
 mod history;
@@ -15,18 +15,18 @@ pub(crate) use connections::{BYTES, Connections, RARE_BYTES, TROUBLE_BYTES};
 pub(crate) use record::Record;
 pub(crate) use segment::{Options, Segment};
 
-/// Of a TCP flow.
+/// TCP analysis of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
-    /// How far the connection got.
+    /// State of the connection.
     pub state: ConnState,
-    /// What happened, a letter each, upper case from the originator: see [`History`].
+    /// Events, a letter each, upper case from the originator: see [`History`].
     pub history: History,
-    /// From the first SYN to the first SYN with ACK, ns: the way from the sensor to the responder and back.
+    /// Time from the first SYN to the first SYN with ACK, ns: the round trip between sensor and responder.
     pub syn_to_syn_ack: Option<u64>,
-    /// From the first SYN with ACK to the ACK that answers it, ns: the way from the sensor to the originator and back.
+    /// Time from the first SYN with ACK to the ACK that answers it, ns: the round trip between sensor and originator.
     pub syn_ack_to_ack: Option<u64>,
-    /// Of the segments from the originator, and from the responder.
+    /// Segments from the originator, and from the responder.
     pub sides: [TcpSide; 2],
 }
 
@@ -43,73 +43,73 @@ pub struct TcpSide {
     pub sack_permitted: bool,
     /// Its SYN had timestamps (RFC 7323, 3).
     pub timestamps: bool,
-    /// The least and the greatest window announced, in bytes (scaled if both ends agreed to), of segments but SYN and RST;
-    /// zeros where there was none.
+    /// The smallest and the largest window announced, in bytes (scaled if both ends agreed to), except by SYN and RST;
+    /// zeros if there was none.
     pub window: [u32; 2],
-    /// Segments that announced a window of 0, but SYN, FIN and RST.
+    /// Segments that announced a window of 0, except SYN, FIN and RST.
     pub zero_windows: u64,
-    /// Times from data to its acknowledgement: one segment at a time, never one that was sent again.
+    /// Times from data to its acknowledgement: one segment at a time, never a retransmission.
     pub rtt: Rtt,
-    /// Segments sent again, by why; they are disjoint.
+    /// Retransmitted segments, by cause; the classes are disjoint.
     pub retransmitted: Retransmitted,
     /// Bytes of payload that had been seen before.
     pub retransmitted_bytes: u64,
-    /// Segments of bytes not seen before that came behind later ones.
+    /// Segments of new bytes that arrived after later ones.
     pub out_of_order: u64,
-    /// Copies of one packet, which the network or a mirror made: the IPv4 identification of the one before.
+    /// Copies of one packet, made by the network or a mirror port: same IPv4 identification as the previous packet.
     pub copies: u64,
-    /// Acknowledgements that repeat the one before while data is outstanding.
+    /// Acknowledgements that repeat the previous one while data is outstanding.
     pub duplicate_acks: u64,
-    /// Keep-alives: at most one byte, right below what comes next.
+    /// Keep-alives: at most one byte, just below the next sequence number.
     pub keep_alives: u64,
     /// Segments of one byte into a window of 0.
     pub window_probes: u64,
-    /// Times a segment began beyond what came next.
+    /// Number of times that a segment began above the next sequence number.
     pub gaps: u64,
     /// Bytes never seen, though later ones were.
     pub gap_bytes: u64,
 }
 
-/// Segments sent again.
+/// Retransmitted segments by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retransmitted {
-    /// After a silence: neither of the others.
+    /// After a timeout: none of the other classes.
     pub timeout: u64,
     /// After duplicate acknowledgements.
     pub fast: u64,
-    /// Although acknowledged already.
+    /// Although already acknowledged.
     pub spurious: u64,
-    /// Never seen here, but long after later ones: lost before the sensor.
+    /// Not seen before, but long after later ones: lost before the sensor.
     pub unseen: u64,
 }
 
 impl Retransmitted {
-    /// All of them.
+    /// Returns their sum.
     pub fn segments(&self) -> u64 {
         self.timeout + self.fast + self.spurious + self.unseen
     }
 }
 
-/// Round-trip times, of one side of the sensor; in units of 1,024 ns, given as ns.
+/// Round-trip times, of one side of the sensor; measured in units of 1,024 ns, reported as ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rtt {
-    /// How many were measured.
+    /// Number of measurements.
     pub count: u64,
-    /// The least, ns.
+    /// Minimum, ns.
     pub min: u64,
-    /// The greatest, ns.
+    /// Maximum, ns.
     pub max: u64,
-    /// Their mean, ns.
+    /// Mean, ns.
     pub mean: f64,
-    /// Their standard deviation, ns.
+    /// Standard deviation, ns.
     pub deviation: f64,
 }
 
-/// How far a connection got, in Zeek's words (conn.log, `conn_state`).
+/// State of a connection, as in Zeek (conn.log, `conn_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ConnState {
-    /// A SYN, and no answer.
+    /// A SYN without an answer.
     S0,
     /// Established, not ended.
     S1,
@@ -117,9 +117,9 @@ pub enum ConnState {
     Sf,
     /// The SYN was answered by RST.
     Rej,
-    /// Established, FIN from the originator alone.
+    /// Established, FIN only from the originator.
     S2,
-    /// Established, FIN from the responder alone.
+    /// Established, FIN only from the responder.
     S3,
     /// Established, the first RST from the originator.
     Rsto,
@@ -133,18 +133,18 @@ pub enum ConnState {
     Sh,
     /// SYN with ACK and then FIN from the responder, and no SYN seen.
     Shr,
-    /// No SYN: joined mid-stream, or none of the others.
+    /// No SYN: joined mid-stream, or none of the other states.
     Oth,
 }
 
 impl ConnState {
-    /// All there are.
+    /// All states.
     pub const ALL: [ConnState; 13] = {
         use ConnState::*;
         [S0, S1, Sf, Rej, S2, S3, Rsto, Rstr, Rstos0, Rstrh, Sh, Shr, Oth]
     };
 
-    /// Zeek's name, which text and JSON use.
+    /// Returns Zeek's name, which text and JSON use.
     pub fn name(self) -> &'static str {
         match self {
             ConnState::S0 => "S0",
@@ -164,8 +164,9 @@ impl ConnState {
     }
 }
 
-/// Letters of what happened, in the order in which each first did in each direction: `s` SYN, `h` SYN with ACK, `a` ACK
-/// alone, `d` payload, `f` FIN, `r` RST, `c` wrong checksum, `g` gap, `t` payload sent again, `w` zero window, `i` FIN with RST, `q` SYN with
-/// FIN or RST. Those of `c`, `g`, `t` and `w` stand again at the 10th, 100th, 1,000th ... time.
+/// Letters of events, in the order in which each first occurred in each direction: `s` SYN, `h` SYN with ACK, `a` pure
+/// ACK, `d` payload, `f` FIN, `r` RST, `c` wrong checksum, `g` gap, `t` payload retransmitted, `w` zero window, `i` FIN
+/// with RST, `q` SYN with FIN or RST. Those of `c`, `g`, `t` and `w` are repeated at the 10th, 100th, 1,000th ...
+/// occurrence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History(pub String);

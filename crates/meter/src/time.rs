@@ -1,39 +1,40 @@
-//! What time it is by frames.
+//! Packet time.
 //!
-//! A frame may have any time: one that a card stamped wrongly, or of a clock that was set meanwhile. So packet time goes by what many agree on.
-//! It is as late as *all* frames of the last two thousand or so that are near it, and one that is far from it (16 hours) counts
-//! for nothing alone: only when most frames have been of about the same other time, packet time jumps there.
+//! A frame may have any time: its hardware timestamp may be wrong, or the clock may have been set. So packet time
+//! follows the majority. It is the minimum time of *all* of the last two thousand or so frames that are near it. A
+//! single frame that is far from it (16 hours) is ignored: packet time jumps only when most frames have had about the
+//! same other time.
 
 use linerate_burst::{Desc, Nanos};
 
-/// Frames of which the earliest counts.
+/// Frames between updates of packet time.
 pub(crate) const TICK: usize = 1024;
-/// Times further apart than this, 16 hours, have nothing to do with each other: they are told apart by whole times, not their
-/// lower 48 bits.
+/// Times further apart than this, 16 hours, are unrelated: they are distinguished by complete times, not their lower 48
+/// bits.
 pub(crate) const FAR: u64 = 16 * 3600 * 1_000_000_000;
-/// So many more frames of another time than of this one make packet time jump there.
+/// Majority of frames of another time over those of the current one that makes packet time jump there.
 const MANY: usize = TICK / 2;
-/// By how much packet time goes back when all frames of a tick are older than it; by less it does not. A minute.
+/// Packet time goes back when all frames of a tick are older than it by more than this, a minute.
 const BACK: u64 = 60_000_000_000;
 
-/// What time it is by the frames that were seen.
+/// Current time as derived from frames.
 #[derive(Clone, Debug)]
 pub struct PacketTime {
     now: u64,
-    /// Where the times begin that are near: [`FAR`] before now.
+    /// Start of the times that are near: [`FAR`] before now.
     near: u64,
-    /// The greatest time of a frame.
+    /// Maximum time of a frame.
     latest: u64,
     is_set: bool,
-    /// Whether there were ticks.
+    /// True after the first tick.
     is_sure: bool,
-    /// Frames since the last tick, and the least and the greatest of their times that are near.
+    /// Frames since the last tick, and the minimum and maximum of their times that are near.
     frames: usize,
     least: u64,
     most: u64,
-    /// The least of the tick before.
+    /// Minimum of the previous tick.
     least_before: u64,
-    /// The far time that most votes are for, how many more these are than those against it, and the least time near it.
+    /// The far time with most votes, its majority over those against it, and the minimum time near it.
     rival: u64,
     votes: usize,
     rival_least: u64,
@@ -42,15 +43,15 @@ pub struct PacketTime {
     moved: Moved,
 }
 
-/// What has become of packet time.
+/// Change of packet time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moved {
-    /// It went on, or stayed.
+    /// It advanced, or stayed.
     #[default]
     On,
-    /// It went back, not far.
+    /// It went back, but not far.
     Back,
-    /// It is far from what it was.
+    /// It jumped far away.
     Far,
 }
 
@@ -77,28 +78,28 @@ impl Default for PacketTime {
 }
 
 impl PacketTime {
-    /// The time that has come.
+    /// Returns the current packet time.
     #[inline(always)]
     pub fn now(&self) -> Nanos {
         Nanos(self.now)
     }
 
-    /// The greatest time of a frame.
+    /// Returns the maximum time of a frame.
     pub fn latest(&self) -> Nanos {
         Nanos(self.latest)
     }
 
-    /// How often most frames were suddenly of another time, 16 hours and more away.
+    /// Returns the number of jumps of the majority to a time 16 hours or more away.
     pub fn jumps(&self) -> u64 {
         self.jumps
     }
 
-    /// Frames of a time that was 16 hours and more away.
+    /// Returns the number of frames whose time was 16 hours or more away.
     pub fn far_frames(&self) -> u64 {
         self.far_frames
     }
 
-    /// A frame came; true if that may have moved the time on.
+    /// Adds a frame; true if that may have advanced the time.
     #[inline(always)]
     pub fn see(&mut self, time: Nanos) -> bool {
         self.begin(time);
@@ -114,7 +115,7 @@ impl PacketTime {
         self.tick(1)
     }
 
-    /// The first frame says what time it is until more is known.
+    /// Uses the time of the first frame until more is known.
     #[inline(always)]
     pub(crate) fn begin(&mut self, time: Nanos) {
         if !self.is_set {
@@ -127,13 +128,13 @@ impl PacketTime {
         self.is_set
     }
 
-    /// How far a time is from the beginning of those that are near: less than two times [`FAR`] if it is.
+    /// Returns the distance of a time from the start of the near times: less than two times [`FAR`] if it is near.
     #[inline(always)]
     pub(crate) fn place(&self, time: u64) -> u64 {
         time.wrapping_sub(self.near)
     }
 
-    /// Takes frames that do not go beyond a tick, of which `least` and `most` are the least and the greatest [`PacketTime::place`].
+    /// Adds frames up to at most the next tick; `least` and `most` are the minimum and maximum [`PacketTime::place`].
     #[inline(always)]
     pub(crate) fn see_all(&mut self, descs: &[Desc], (least, most): (u64, u64)) {
         if most >= 2 * FAR || self.votes > 0 {
@@ -149,7 +150,7 @@ impl PacketTime {
         TICK - self.frames
     }
 
-    /// Counts frames that were seen; at every tick true, and the time moves.
+    /// Counts frames that were added; at every tick true, and the time is updated.
     #[inline(always)]
     pub(crate) fn tick(&mut self, frames: usize) -> bool {
         self.frames += frames;
@@ -161,7 +162,7 @@ impl PacketTime {
         true
     }
 
-    /// It is `now`, as somebody knows who sees more than these frames; false if that is no news.
+    /// Sets the time to `now`, from a source that sees more than these frames; false if that changes nothing.
     pub fn tell(&mut self, now: Nanos) -> bool {
         let is_news = self.is_set && now.0 != self.now;
         if is_news && self.place(now.0) >= 2 * FAR {
@@ -176,7 +177,7 @@ impl PacketTime {
         true
     }
 
-    /// What has become of it since this was asked last.
+    /// Returns the change since the last call.
     pub fn moved(&mut self) -> Moved {
         std::mem::take(&mut self.moved)
     }
@@ -197,7 +198,7 @@ impl PacketTime {
         }
     }
 
-    /// Frames of which some are far, or after such.
+    /// Adds frames of which some are far, or that follow such frames.
     #[cold]
     #[inline(never)]
     fn see_each(&mut self, descs: &[Desc]) {
@@ -212,7 +213,8 @@ impl PacketTime {
         }
     }
 
-    /// For which other time most frames are: the vote of Boyer and Moore (1981), where frames near the time that it is are against all others.
+    /// Finds the majority among other times: the vote of Boyer and Moore (1981), where frames near the current time
+    /// vote against all others.
     #[cold]
     #[inline(never)]
     fn vote(&mut self, time: u64) {
@@ -259,7 +261,7 @@ mod tests {
     const HOUR: u64 = 3600 * 1_000_000_000;
     const START: u64 = 1000 * 24 * HOUR;
 
-    /// Frames a nanosecond apart, but for those of other times.
+    /// Adds frames a nanosecond apart, except those of other times.
     fn seen(time: &mut PacketTime, frames: usize, from: u64, other: impl Fn(usize) -> Option<u64>) {
         for frame in 0..frames {
             time.see(Nanos(other(frame).unwrap_or(from + frame as u64)));
@@ -275,7 +277,11 @@ mod tests {
                 seen(&mut time, 4 * TICK, START + HOUR, |_| None);
                 let late = START + HOUR + 2 * TICK as u64;
                 assert_eq!(time.now().0, late, "{wrong} at {place}: the earliest of the last two ticks");
-                assert_eq!(time.jumps(), u64::from(place == 0 && wrong.abs_diff(START) > FAR), "but as the first");
+                assert_eq!(
+                    time.jumps(),
+                    u64::from(place == 0 && wrong.abs_diff(START) > FAR),
+                    "except as the first frame"
+                );
             }
         }
     }
@@ -285,24 +291,24 @@ mod tests {
         let mut time = PacketTime::default();
         seen(&mut time, 2 * TICK, START, |_| None);
         let far = START + 400 * 24 * HOUR;
-        // A third of the frames, in any order of blocks, is not most of them.
+        // A third of the frames, in any order of blocks, is a minority.
         seen(&mut time, 9 * TICK, START, |frame| (frame / 100 % 3 == 0).then_some(far));
         assert_eq!((time.jumps(), time.moved()), (0, Moved::On));
         seen(&mut time, 2 * TICK, far, |_| None);
         assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (1, Moved::Far, far / HOUR));
         seen(&mut time, 2 * TICK, START, |_| None);
         assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (2, Moved::Far, START / HOUR));
-        // By an hour, as a clock that is set.
+        // By an hour, like a clock that is set.
         seen(&mut time, 2 * TICK, START + HOUR, |_| None);
         seen(&mut time, 3 * TICK, START, |_| None);
         assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (2, Moved::Back, START / HOUR));
-        // Some seconds are nothing.
+        // Some seconds are ignored.
         let now = time.now();
         seen(&mut time, 3 * TICK, START - 10_000_000_000, |_| None);
         assert_eq!((time.moved(), time.now()), (Moved::On, now));
     }
 
-    /// However the frames are handed over.
+    /// The result does not depend on the batches of frames.
     #[test]
     fn frames_count_alike_one_by_one_and_together() {
         let mut state = 1u64;
@@ -337,10 +343,10 @@ mod tests {
     #[test]
     fn who_sees_more_is_believed() {
         let mut time = PacketTime::default();
-        assert!(!time.tell(Nanos(7)), "there is no frame");
+        assert!(!time.tell(Nanos(7)), "no frame yet");
         time.see(Nanos(START));
         assert!(time.tell(Nanos(START - 1)) && time.tell(Nanos(START + HOUR)));
-        assert!(!time.tell(Nanos(START + HOUR)), "no news");
+        assert!(!time.tell(Nanos(START + HOUR)), "unchanged");
         assert_eq!(time.moved(), Moved::On);
         assert!(time.tell(Nanos(START + 20 * HOUR)));
         assert_eq!((time.moved(), time.jumps()), (Moved::Far, 1));

@@ -1,4 +1,4 @@
-//! Community IDs, beside published ones and beside those of tshark.
+//! Community IDs, compared with published ones and with those of tshark.
 
 use crate::support::captures::{Described, captures, load};
 use crate::support::{Sent, metered, metered_frames};
@@ -7,16 +7,17 @@ use linerate_wire::Link;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The ID of a record with these ends: of ICMP the ports are type and code.
+/// The ID of a record with these ends: for ICMP the ports are type and code.
 fn id([source, destination]: [&str; 2], [one, other]: [u16; 2], protocol: u8, seed: u16) -> String {
     let end = |address: &str, port| End { address: address.parse().unwrap(), port };
     let flow = metered(&[Sent::udp(1)], &Config::default(), &[1]).remove(0);
     Flow { ends: [end(source, one), end(destination, other)], protocol, ..flow }.community_id(seed)
 }
 
-/// The vectors of the specification's own implementation (corelight/pycommunityid) and of Zeek's tests (community_id_v1).
+/// The vectors of the specification's own implementation (corelight/pycommunityid) and of Zeek's tests
+/// (community_id_v1).
 #[test]
-fn published_ids_are_met() {
+fn ids_match_published_ones() {
     let (corelight, google) = (["128.232.110.120", "66.35.250.204"], ["192.168.1.52", "8.8.8.8"]);
     let (zeek, [hosts, neighbours]) = (
         ["1.2.3.4", "5.6.7.8"],
@@ -47,13 +48,13 @@ fn published_ids_are_met() {
         if !matches!(protocol, 1 | 58) {
             assert_eq!(id([other, one], [ports[1], ports[0]], protocol, seed), published);
         } else if matches!(ports[0], 3 | 11 | 20) {
-            assert_ne!(id([other, one], ports, protocol, seed), published, "one way alone");
+            assert_ne!(id([other, one], ports, protocol, seed), published, "one-way");
         }
     }
 }
 
-/// What tshark says of each frame: its innermost packet's ID, nothing where it has none.
-fn told(frames: &[Described]) -> Option<Vec<String>> {
+/// Returns tshark's fields of each frame: its innermost packet's ID, empty if it has none, and protocols.
+fn tshark_lines(frames: &[Described]) -> Option<Vec<String>> {
     let path = std::env::temp_dir().join(format!("linerate-community-{}.pcap", std::process::id()));
     // The header of a pcap file with nanoseconds, Ethernet.
     let mut file: Vec<u8> =
@@ -73,42 +74,43 @@ fn told(frames: &[Described]) -> Option<Vec<String>> {
     Some(String::from_utf8_lossy(&output.ok()?.stdout).lines().map(str::to_owned).collect())
 }
 
-/// The records of a frame alone, of the outermost packet and of the innermost one.
-fn alone(frame: &Described) -> Vec<Flow> {
+/// Returns the records of a single frame, of the outermost packet and of the innermost one.
+fn records_of(frame: &Described) -> Vec<Flow> {
     let config = Config { max_flows: 2, ..Config::default() };
     metered_frames(std::slice::from_ref(frame), Link::Ethernet, &config, &[1]).0
 }
 
-/// Whether tshark speaks of a packet that is none here: inside a protocol that is no tunnel (NetBIOS: of WCCP); or with the addresses of an inner
-/// packet without ports and the protocol of the outer one (OSPF and PIM in GRE); or of UDP whose length it refuses (a super-frame's).
+/// Returns whether tshark decodes another packet: inside a protocol that we do not decapsulate (NetBIOS: of WCCP); or
+/// with the addresses of an inner packet without ports and the protocol of the outer one (OSPF and PIM in GRE); or of
+/// UDP whose length it rejects (a super-frame's).
 fn is_elsewhere(protocols: &str) -> bool {
     let carriers = [":pim:", ":openflow:", ":lwapp:", ":sflow:", ":nsh:", ":udp:mpls:", ":nhrp:", ":cmd:", ":nbss:"];
     let without_ports = protocols.contains(":gre:") && (protocols.ends_with(":ospf") || protocols.ends_with(":pim"));
     carriers.iter().any(|carrier| protocols.contains(carrier)) || without_ports || protocols.ends_with(":ip:udp")
 }
 
-/// Of each frame alone.
+/// Each frame in a meter of its own.
 #[test]
 fn ids_of_the_packets_of_a_corpus_are_those_of_tshark() {
     let files: Vec<_> = ["zeek", "flowtest", "ipfixprobe", "ndpi", "tcpdump"].into_iter().flat_map(captures).collect();
     let of_ethernet = |path: &PathBuf| load(path).filter(|(_, link)| *link == Some(Link::Ethernet));
     let frames: Vec<_> = files.iter().filter_map(of_ethernet).flat_map(|(frames, _)| frames).collect();
-    let Some(told) = told(&frames) else {
+    let Some(lines) = tshark_lines(&frames) else {
         eprintln!("SKIPPED: tshark is not installed");
         return;
     };
-    assert_eq!(told.len(), frames.len());
+    assert_eq!(lines.len(), frames.len());
     let (mut compared, mut elsewhere, mut without) = (0, 0, 0);
-    for (frame, told) in frames.iter().zip(&told) {
-        let flows = alone(frame);
-        let (told, protocols) = told.split_once('\t').unwrap();
+    for (frame, line) in frames.iter().zip(&lines) {
+        let flows = records_of(frame);
+        let (id, protocols) = line.split_once('\t').unwrap();
         let has = |bit| flows.iter().any(|flow| flow.quality.contains(bit));
-        if told.is_empty() || flows.is_empty() || has(Quality::FRAGMENTS) || has(Quality::TRUNCATED) {
+        if id.is_empty() || flows.is_empty() || has(Quality::FRAGMENTS) || has(Quality::TRUNCATED) {
             without += 1;
-        } else if flows.iter().any(|flow| flow.community_id(0) == *told) {
+        } else if flows.iter().any(|flow| flow.community_id(0) == *id) {
             compared += 1;
         } else {
-            assert!(is_elsewhere(protocols), "{protocols} {told} {flows:?}");
+            assert!(is_elsewhere(protocols), "{protocols} {id} {flows:?}");
             elsewhere += 1;
         }
     }

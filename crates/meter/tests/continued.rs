@@ -1,4 +1,4 @@
-//! What a record that goes on after the active timeout knows of the one before.
+//! State carried from a record to the next one after the active timeout.
 
 use crate::support::segments::{ACK, FIN, RST, SYN, Segment, config, flows};
 use linerate_burst::Nanos;
@@ -14,7 +14,7 @@ fn back(millis: u64, sequence: u32, acknowledgement: u32) -> Segment {
     Segment::at(millis, 1, sequence, acknowledgement)
 }
 
-/// With an active timeout of one second.
+/// Meters with an active timeout of one second.
 fn metered(segments: &[Segment], level: Level) -> Vec<Flow> {
     let config = Config { level, ..config() }.with_timeouts(Nanos(100 * SECOND), Nanos(SECOND));
     flows(segments, &config, &[32], false)
@@ -37,13 +37,13 @@ fn a_closed_connection_does_not_swallow_the_next() {
             // A new connection, within the 5 s.
             let syn = there(3000, 50_000, 0).flags(SYN);
             let found = metered(&[&handshake()[..], close, &[straggler.clone(), syn.clone()]].concat(), level);
-            let told: Vec<_> = found.iter().map(|flow| (flow.end, flow.quality.contains(Quality::CONTINUED))).collect();
-            assert_eq!(told, [(EndReason::Active, false), (EndReason::End, true), (EndReason::Forced, false)]);
+            let ends: Vec<_> = found.iter().map(|flow| (flow.end, flow.quality.contains(Quality::CONTINUED))).collect();
+            assert_eq!(ends, [(EndReason::Active, false), (EndReason::End, true), (EndReason::Forced, false)]);
             if level == Level::Tcp {
                 let states: Vec<_> = found.iter().map(|flow| flow.tcp.as_ref().unwrap().state).collect();
                 assert_eq!(states, [state, state, ConnState::S0]);
             }
-            // Long behind: 5 s of silence end it, but not one that is half open.
+            // Long after: 5 s of silence end it, but not a half-open one.
             let late = there(50_000, 102, 502);
             let found = metered(&[&handshake()[..], close, &[straggler, late]].concat(), level);
             let expected = if is_closed { EndReason::End } else { EndReason::Active };
@@ -65,7 +65,7 @@ fn both_ends_may_be_of_two_records() {
 #[test]
 fn the_number_of_a_syn_that_was_not_seen_is_not_told() {
     let data = |millis, sequence| there(millis, sequence, 501).payload(10);
-    // The responder's SYN with ACK alone was seen.
+    // Only the responder's SYN with ACK was seen.
     let opened = [
         back(0, 500, 101).flags(SYN | ACK),
         data(2, 101),
@@ -80,7 +80,7 @@ fn the_number_of_a_syn_that_was_not_seen_is_not_told() {
     let found = metered(&opened, Level::Tcp);
     assert_eq!(isns(&found), [[None, Some(500)]; 4]);
     assert!(found.iter().all(|flow| flow.tcp.as_ref().unwrap().state == ConnState::S1));
-    // A SYN of the number 0 is seen like any other.
+    // A SYN with sequence number 0 is seen like any other.
     let options = [2, 4, 5, 180];
     let late = [&opened[..], &[there(3400, 0, 0).flags(SYN).options(&options)]].concat();
     let found = metered(&late, Level::Tcp);

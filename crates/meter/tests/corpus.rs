@@ -1,4 +1,5 @@
-//! Every capture of a corpus (`LINERATE_CORPUS`): records and what is not IP are all there is, in bursts of any size.
+//! Every capture of a corpus (`LINERATE_CORPUS`): records and frames without IP add up to all frames, in bursts of any
+//! size.
 
 use crate::support::captures::{captures, load};
 use crate::support::{accounted, metered_frames, sorted};

@@ -1,10 +1,10 @@
-//! Edges of the definitions in `docs/flows.md`.
+//! Edge cases of the definitions in `docs/flows.md`.
 
-use crate::support::segments::{ACK, FIN, RST, START, SYN, Segment, config, flows, told};
+use crate::support::segments::{ACK, FIN, RST, START, SYN, Segment, analysis, config, flows};
 use linerate_burst::Nanos;
 use linerate_meter::{Config, Direction, EndReason, Level};
 
-/// From the client, from the server, nanoseconds behind the start.
+/// Segments from the client, from the server, nanoseconds after the start.
 fn there(nanos: u64, sequence: u32, acknowledgement: u32) -> Segment {
     Segment { time: START + nanos, ..Segment::at(0, 0, sequence, acknowledgement) }
 }
@@ -13,7 +13,7 @@ fn back(nanos: u64, sequence: u32, acknowledgement: u32) -> Segment {
     Segment { time: START + nanos, ..Segment::at(0, 1, sequence, acknowledgement) }
 }
 
-/// Times are cut to units: a handshake within one took 0 of them, and was seen.
+/// Times are truncated to units: a handshake within one took 0 of them, and was measured.
 #[test]
 fn a_handshake_shorter_than_a_unit_counts() {
     let opened = [there(0, 100, 0).flags(SYN), back(100, 500, 101).flags(SYN | ACK), there(215, 101, 501)];
@@ -21,7 +21,7 @@ fn a_handshake_shorter_than_a_unit_counts() {
     for (since, filled, is_prompt) in [(2048, 2048 + 185, true), (2048, 2048 + 1023, true), (2048, 2048 + 1024, false)]
     {
         let rest = [data(2000, 101), data(since, 121), data(filled, 111)];
-        let tcp = told(&[&opened[..], &rest].concat());
+        let tcp = analysis(&[&opened[..], &rest].concat());
         assert_eq!((tcp.syn_to_syn_ack, tcp.syn_ack_to_ack), (Some(0), Some(0)));
         let client = tcp.sides[0];
         let found = (client.out_of_order, client.retransmitted.unseen);
@@ -29,7 +29,7 @@ fn a_handshake_shorter_than_a_unit_counts() {
     }
 }
 
-/// What tells of the originator first decides.
+/// The first packet with evidence determines the originator.
 #[test]
 fn a_handshake_in_the_wrong_order_is_known_by_its_answer() {
     let found = flows(
@@ -41,7 +41,7 @@ fn a_handshake_in_the_wrong_order_is_known_by_its_answer() {
     assert_eq!((found.len(), found[0].direction, found[0].ends[0].port), (1, Direction::SynAck, 1000));
 }
 
-/// Also where the run ends within the 5 s.
+/// Also if the run ends within the linger time of 5 s.
 #[test]
 fn a_closed_connection_has_ended_when_the_run_does() {
     let opened = [there(0, 100, 0).flags(SYN), back(100, 500, 101).flags(SYN | ACK), there(215, 101, 501)];
@@ -55,7 +55,7 @@ fn a_closed_connection_has_ended_when_the_run_does() {
     }
 }
 
-/// Where no packet went, times to live and windows are 0.
+/// Without packets in a direction, TTLs and windows are 0.
 #[test]
 fn a_direction_without_packets_is_all_zero() {
     let config = config().with_timeouts(Nanos(1_000_000_000), Nanos(1_000_000_000));

@@ -1,4 +1,4 @@
-//! What records say of the headers in front of their packets: MAC addresses, VLANs, MPLS labels, TEIDs.
+//! Headers in front of packets in records: MAC addresses, VLANs, MPLS labels, TEIDs.
 
 use crate::support::{Sent, metered, metered_frames, sorted};
 use linerate_burst::{Desc, Nanos};
@@ -12,7 +12,7 @@ const ONE: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const INNER: MacAddr = MacAddr([4, 0, 0, 0, 0, 1]);
 const INNER_OTHER: MacAddr = MacAddr([4, 0, 0, 0, 0, 2]);
-/// MAC addresses are asked for.
+/// Configures MAC addresses.
 fn with_macs() -> Config {
     Config { macs: true, ..Config::default() }
 }
@@ -68,7 +68,7 @@ fn mac_addresses_are_those_of_originator_and_responder() {
     assert_eq!(records(&[raw], Link::RawIp, &with_macs())[0].macs, None, "no link");
 }
 
-/// A record that is used again has none of the flow before.
+/// A reused record has nothing of the previous flow.
 #[test]
 fn nothing_stays_of_a_flow_that_ended() {
     let config = Config { max_flows: 1, aggregate: false, ..with_macs() };
@@ -123,7 +123,8 @@ fn labels_are_those_of_the_first_packet_of_each_direction() {
     assert_eq!(flows[0].mpls, [[0; 4], [16, 17, 0, 0]], "the first one has none");
 }
 
-/// The source port of VXLAN is made of the inner packet, each way another: still one inner flow, with what is directly around it.
+/// The source port of VXLAN is derived from the inner packet and differs per direction: still one inner flow, with the
+/// headers directly around it.
 #[test]
 fn both_ways_through_vxlan_are_one_inner_flow() {
     let (outside, inside, network) = (link(ONE, OTHER), link(INNER, INNER_OTHER), vxlan::Header::new(42));
@@ -192,8 +193,8 @@ fn labels_inside_a_tunnel_are_of_the_inner_flow() {
         &ports(5, 6),
     ];
     let flows = records(&[frame], Link::Ethernet, &with_macs());
-    let told: Vec<_> = flows.iter().map(|flow| (flow.tunnel.is_some(), flow.mpls[0][0])).collect();
-    assert!(told.contains(&(false, 5)) && told.contains(&(true, 100)), "{told:?}");
+    let labels: Vec<_> = flows.iter().map(|flow| (flow.tunnel.is_some(), flow.mpls[0][0])).collect();
+    assert!(labels.contains(&(false, 5)) && labels.contains(&(true, 100)), "{labels:?}");
 }
 
 #[test]
@@ -209,14 +210,14 @@ fn hosts_that_ping_each_other_have_two_flows() {
         &[&there, &ip(2, 1), &echo(3)],
     ];
     let flows = records(&frames, Link::Ethernet, &Config::default());
-    let told: Vec<_> = flows
+    let labels: Vec<_> = flows
         .iter()
         .map(|flow| (flow.ends.map(|end| (end.address.to_string(), end.port)), flow.sides.map(|side| side.packets)))
         .collect();
     let [one, two] = ["10.0.0.1", "10.0.0.2"].map(str::to_owned);
     let from = |a: &String, b: &String, kind, packets| ([(a.clone(), kind), (b.clone(), 0)], packets);
     assert_eq!(
-        told,
+        labels,
         [
             from(&one, &two, 8, [1, 1]),
             from(&two, &one, 8, [1, 1]),

@@ -1,4 +1,4 @@
-//! Ends of TCP that nobody would believe.
+//! TCP ends that an endpoint would not accept.
 
 use crate::support::segments::{ACK, FIN, RST, SYN, Segment, config, flows};
 use linerate_meter::{Config, ConnState, EndReason, Flow, Level, Quality};
@@ -11,7 +11,7 @@ fn back(millis: u64, sequence: u32, acknowledgement: u32) -> Segment {
     Segment::at(millis, 1, sequence, acknowledgement)
 }
 
-/// A connection, in its middle these segments; it goes on for 20 s and ends well.
+/// A connection with these segments in its middle; it continues for 20 s and ends normally.
 fn around(middle: &[Segment]) -> Vec<Segment> {
     let scale = [3, 3, 4, 1];
     let begin = [
@@ -63,7 +63,7 @@ fn an_end_within_a_window_ends_the_record() {
         there(9, 201u32.wrapping_sub(60_000), 501).flags(RST | ACK),
     ] {
         let found = metered(&around(std::slice::from_ref(&real)), Level::Tcp);
-        assert!(found.len() > 1, "{real:?}: stragglers come after 5 s of silence");
+        assert!(found.len() > 1, "{real:?}: late packets arrive after the linger time of 5 s");
         assert_eq!(found[0].tcp.as_ref().unwrap().state, ConnState::Rsto, "{real:?}");
         assert!(!found[0].quality.contains(Quality::DOUBTFUL_END));
     }
@@ -71,7 +71,7 @@ fn an_end_within_a_window_ends_the_record() {
     assert_eq!(metered(&around(&[beyond]), Level::Tcp).len(), 1);
 }
 
-/// Who answers a SYN says which by what it acknowledges.
+/// The acknowledgement number identifies a reply to a SYN.
 #[test]
 fn a_first_packet_is_known_by_what_it_acknowledges() {
     let refused = |number| [there(0, 100, 0).flags(SYN), back(1, 0, number).flags(RST | ACK)];

@@ -1,4 +1,4 @@
-//! IPv6 extension headers: those that are cut, and checksums behind them.
+//! IPv6 extension headers: truncated ones, and checksums after them.
 
 use crate::support::metered_frames;
 use linerate_burst::{Desc, Nanos};
@@ -7,7 +7,7 @@ use linerate_wire::build::{Extension, Frame, Header};
 use linerate_wire::{Link, MacAddr, ethernet, icmpv6, ipv6, ipv6_extension, ipv6_fragment, tcp, udp};
 use std::net::Ipv6Addr;
 
-/// Where the IP header and what is behind it begin.
+/// Start of the IP header and of its payload.
 const IP: usize = ethernet::LEN;
 const BEHIND: usize = IP + ipv6::LEN;
 
@@ -15,7 +15,7 @@ fn address(host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host)
 }
 
-/// With these extension headers between IP and what follows.
+/// Frame with these extension headers between IP and the transport header.
 fn frame(extensions: &[&dyn Header], transport: &dyn Header) -> Vec<u8> {
     let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
     let ip = ipv6::Header { source: address(1), destination: address(2), ..ipv6::Header::new(0) };
@@ -33,7 +33,7 @@ fn record(frame: &[u8], captured: usize) -> Flow {
     flows.into_iter().next().unwrap()
 }
 
-/// Type, segments left, and the addresses of these hosts.
+/// Routing header: type, segments left, and the addresses of these hosts.
 fn routing(kind: u8, left: u8, hosts: &[u16]) -> Vec<u8> {
     let addresses = hosts.iter().flat_map(|host| address(*host).octets());
     [kind, left, 0, 0, 0, 0].into_iter().chain(addresses).collect()
@@ -43,7 +43,7 @@ fn header(data: &[u8]) -> ipv6_extension::Header<'_> {
     ipv6_extension::Header { next_header: 0, data }
 }
 
-/// Whether the checksum is taken for wrong, as it is and with a bit of the payload changed.
+/// Returns whether the checksum is considered wrong, unchanged and with a bit of the payload changed.
 fn judged(frame: &[u8]) -> [bool; 2] {
     let mut changed = frame.to_vec();
     *changed.last_mut().unwrap() ^= 1;
@@ -65,12 +65,12 @@ fn checksums_behind_extension_headers_are_looked_at() {
             let found = judged(&frame(&[&Extension::Routing(header(&data))], transport));
             assert_eq!(found, [false, true], "type {kind}, {left} left");
         }
-        // Where the packet is for in the end is not known: not looked at.
+        // The final destination is not known: not verified.
         for kind in [3, 4, 77] {
             let data = routing(kind, 1, &[3]);
             assert_eq!(judged(&frame(&[&Extension::Routing(header(&data))], transport)), [false, false], "{kind}");
         }
-        // The sender's home address stands for its own.
+        // The sender's home address takes the place of its own.
         let data = [&[1, 2, 0, 0, 0xc9, 16][..], &address(9).octets()].concat();
         let mut moved = frame(&[&Extension::Destination(header(&data))], transport);
         let option = BEHIND + 8;
@@ -90,7 +90,7 @@ fn an_extension_header_that_is_cut_is_told() {
         frame(&[&Extension::HopByHop(header(&[1, 4, 0, 0, 0, 0])), &Extension::Routing(header(&data))], &ports);
     let fragment = frame(&[&first], &ports);
     for (frame, captured, protocol, extensions) in [
-        // Within the routing header, right in front of it, within the header before.
+        // Within the routing header, directly before it, within the previous header.
         (&routed, BEHIND + 8 + 20, 43, 3),
         (&routed, BEHIND + 8, 43, 3),
         (&routed, BEHIND + 3, 0, 1),
@@ -102,7 +102,7 @@ fn an_extension_header_that_is_cut_is_told() {
     }
     let whole = record(&routed, routed.len());
     assert_eq!((whole.protocol, whole.extensions, whole.quality.contains(Quality::TRUNCATED)), (17, 3, false));
-    // Longer than its packet, though the frame goes on.
+    // Longer than its packet, although the frame continues.
     let mut long = routed.clone();
     long[BEHIND + 8 + 1] = 200;
     long.resize(3000, 0);
@@ -110,9 +110,9 @@ fn an_extension_header_that_is_cut_is_told() {
     assert_eq!((flow.protocol, flow.extensions, flow.quality.contains(Quality::TRUNCATED)), (43, 3, true));
 }
 
-/// Beyond what is read of a frame, the record of what was reached says so.
+/// If there are more headers than are decoded, the record of the last one reached is marked.
 #[test]
-fn headers_beyond_the_last_that_is_read_are_told() {
+fn headers_beyond_the_decoded_ones_are_marked() {
     let data = [1, 4, 0, 0, 0, 0];
     let options = Extension::Destination(header(&data));
     let ports = udp::Header { source_port: 1, destination_port: 2 };
@@ -126,9 +126,9 @@ fn headers_beyond_the_last_that_is_read_are_told() {
     }
 }
 
-/// Tunnels in each other: the outer record is what it is, that of the innermost packet that was reached is marked.
+/// Nested tunnels: the outer record is unaffected, that of the innermost packet reached is marked.
 #[test]
-fn tunnels_beyond_the_last_that_is_read_are_told() {
+fn tunnels_beyond_the_decoded_ones_are_marked() {
     let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
     let ip = ipv6::Header { source: address(1), destination: address(2), ..ipv6::Header::new(0) };
     let ports = udp::Header { source_port: 9, destination_port: 4789 };

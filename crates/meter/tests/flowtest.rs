@@ -1,7 +1,8 @@
-//! What the validation tests of CESNET's FlowTest expect of a flow probe, field by field (`LINERATE_CORPUS`, folder `flowtest`).
+//! Expectations of the validation tests of CESNET's FlowTest of a flow probe, field by field (`LINERATE_CORPUS`, folder
+//! `flowtest`).
 //!
-//! An annotation is about two directions: forward is from its `src_ip`, and `@rev` the other. Its flow is found by the fields of its
-//! key. Some of the fields that say what an application said are not ours: [`OF_APPLICATIONS`].
+//! An annotation covers two directions: forward is from its `src_ip`, and `@rev` the other. Its flow is found by the
+//! fields of its key. Some of the application fields are not exported by us: [`OF_APPLICATIONS`].
 
 use crate::support::captures::load;
 use crate::support::{Sent, metered, metered_frames};
@@ -11,7 +12,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Fields that are not compared: what records, headers, certificates and sessions of applications say.
+/// Fields that are not compared: contents of application records, headers, certificates and sessions.
 const OF_APPLICATIONS: [&str; 22] = [
     "dns_flags",
     "dns_id",
@@ -37,13 +38,13 @@ const OF_APPLICATIONS: [&str; 22] = [
     "wg_src_peer",
 ];
 
-/// Annotations that part a conversation by what the application says are compared by the sums of their packets and bytes. `wireguard`
-/// has a flow for each handshake (frames 1, 90 and 163, where the receiver index changes); `tshark -z conv,udp` has one conversation of
-/// 204 and 238 packets, between whose packets no more than 8.02 s pass.
+/// Annotations that divide a conversation by application data are compared by the sums of their packets and bytes.
+/// `wireguard` has a flow for each handshake (frames 1, 90 and 163, where the receiver index changes); `tshark -z
+/// conv,udp` has one conversation of 204 and 238 packets, with gaps of at most 8.02 s.
 const PARTED_BY_APPLICATION: [&str; 1] = ["wireguard"];
 
-/// What we tell otherwise: the file, the field, and what is told. The status of an upgrade is 101, and that behind it is of HTTP/2; a version
-/// in a record of alerts is no server's choice; 0xeaea is GREASE; hellos of SSL 2 are not read.
+/// Known differences: the file, the field, and our value. The status of an upgrade is 101, and the one after it is of
+/// HTTP/2; a version in an alert record is not a server's choice; 0xeaea is GREASE; hellos of SSL 2 are not read.
 const OTHERWISE: [(&str, &str, &str); 7] = [
     ("http2_switch", "http_status_code", "101"),
     ("tls_cipher_error", "tls_server_version", ""),
@@ -54,7 +55,7 @@ const OTHERWISE: [(&str, &str, &str); 7] = [
     ("tls_version_error", "tls_server_version", ""),
 ];
 
-/// A field of an annotation with all values that will do; numbers are decimal.
+/// A field of an annotation with all accepted values; numbers are decimal.
 struct Expected {
     name: String,
     values: Vec<String>,
@@ -96,7 +97,7 @@ fn annotation(path: &Path, folder: &Path) -> Annotation {
     Annotation { file, capture: folder.join("pcap").join(document["pcap"].as_str().unwrap()), key, flows }
 }
 
-/// Flows of one key as one.
+/// Merges flows of one key.
 fn summed(flows: Vec<Vec<Expected>>) -> Vec<Expected> {
     let mut flows = flows.into_iter();
     let mut sum = flows.next().unwrap();
@@ -108,7 +109,7 @@ fn summed(flows: Vec<Vec<Expected>>) -> Vec<Expected> {
     sum
 }
 
-/// The fields of a flow; those of a list of records are named once, with a dot.
+/// Returns the fields of a flow; those of a list of records once, with a dot in the name.
 fn fields(flow: &Yaml<'_>) -> Vec<Expected> {
     let mut fields = Vec::new();
     for (name, value) in flow.as_mapping().unwrap() {
@@ -137,8 +138,8 @@ fn values(value: &Yaml<'_>) -> Vec<String> {
     }
 }
 
-/// What a record says of a field, one of its sides being forward; `None` of a field that is not ours.
-fn told(flow: &Flow, all: &[Flow], forward: usize, field: &str) -> Option<String> {
+/// Returns the value of a field, one side of the record being forward; `None` for a field that is not exported.
+fn value_of(flow: &Flow, all: &[Flow], forward: usize, field: &str) -> Option<String> {
     let (field, side) = match field.strip_suffix("@rev") {
         Some(field) => (field, 1 - forward),
         None => (field, forward),
@@ -176,7 +177,7 @@ fn told(flow: &Flow, all: &[Flow], forward: usize, field: &str) -> Option<String
     })
 }
 
-/// The same of what the conversation said of itself; empty where it did not.
+/// Returns the value of a name field; empty where no name was found.
 fn said(flow: &Flow, field: &str) -> Option<String> {
     let names = flow.names.as_deref().cloned().unwrap_or_default();
     let (dns, http, tls) =
@@ -202,7 +203,7 @@ fn said(flow: &Flow, field: &str) -> Option<String> {
     })
 }
 
-/// The type of the messages of a side: a record has that of requests.
+/// Returns the type of a side's messages: a record has that of requests.
 fn icmp_type(flow: &Flow, side: usize) -> u16 {
     match (side, flow.ends[0].port) {
         (0, kind) => kind,
@@ -212,7 +213,8 @@ fn icmp_type(flow: &Flow, side: usize) -> u16 {
     }
 }
 
-/// Annotations have entries of stacks as IPFIX has them (70): label, traffic class (0 in these captures), bottom of the stack.
+/// Formats a label as in annotations, which follow IPFIX (70): label, traffic class (0 in these captures), bottom of
+/// the stack.
 fn stack_entry(labels: [u32; MPLS_LABELS], index: usize) -> u32 {
     labels[index] << 4 | u32::from(labels.get(index + 1).is_none_or(|label| *label == 0))
 }
@@ -222,7 +224,8 @@ fn octets_turned(options: u64) -> u64 {
     u64::from_le_bytes(options.to_le_bytes().map(u8::reverse_bits))
 }
 
-/// Bytes of the outer packets, whose flow is the parent; of a tunnel that has a flow each way (VXLAN) also that of the other.
+/// Returns the bytes of the outer packets, whose flow is the parent; for a tunnel with a flow per direction (VXLAN)
+/// also those of the other.
 fn outer_bytes(flow: &Flow, all: &[Flow], side: usize) -> u64 {
     let Some(parent) = all.iter().find(|outer| flow.tunnel.is_some_and(|tunnel| tunnel.parent == outer.id)) else {
         return 0;
@@ -232,18 +235,18 @@ fn outer_bytes(flow: &Flow, all: &[Flow], side: usize) -> u64 {
     sides.filter(|(from, _)| *from == parent.ends[side].address).map(|(_, bytes)| bytes).sum()
 }
 
-/// The fields that a side of a record does not meet, with what is told.
+/// Returns the fields that a side of a record does not match, with its values.
 fn unmet(flow: &Flow, all: &[Flow], forward: usize, fields: &[Expected]) -> Vec<(String, String)> {
     let mut unmet = Vec::new();
     for field in fields {
-        if let Some(told) = told(flow, all, forward, &field.name).filter(|told| !field.values.contains(told)) {
-            unmet.push((field.name.clone(), told));
+        if let Some(value) = value_of(flow, all, forward, &field.name).filter(|value| !field.values.contains(value)) {
+            unmet.push((field.name.clone(), value));
         }
     }
     unmet
 }
 
-/// The annotated flows of a file beside the records of its capture: where they differ.
+/// Returns the differences between the annotated flows of a file and the records of its capture.
 fn compare(annotation: &Annotation) -> BTreeSet<(usize, String, String)> {
     let (frames, link) = load(&annotation.capture).unwrap();
     let config =
@@ -258,7 +261,7 @@ fn compare(annotation: &Annotation) -> BTreeSet<(usize, String, String)> {
         let sides = (0..records.len()).flat_map(|record| [(record, 0), (record, 1)]);
         match sides.filter(is_candidate).min_by_key(|candidate| unmet_of(*candidate).len()) {
             Some(nearest) => {
-                differences.extend(unmet_of(nearest).into_iter().map(|(field, told)| (number, field, told)));
+                differences.extend(unmet_of(nearest).into_iter().map(|(field, value)| (number, field, value)));
                 used.insert(nearest);
             }
             None => {
@@ -272,15 +275,15 @@ fn compare(annotation: &Annotation) -> BTreeSet<(usize, String, String)> {
 #[test]
 fn annotations_of_flowtest_are_met() {
     let any = metered(&[Sent::udp(1)], &Config::default(), &[1]);
-    let is_foreign = |field: &&Expected| told(&any[0], &any, 0, &field.name).is_none();
+    let is_foreign = |field: &&Expected| value_of(&any[0], &any, 0, &field.name).is_none();
     let (mut foreign, mut partly, mut otherwise) = (BTreeSet::new(), 0, 0);
     let annotations = annotations();
     for annotation in &annotations {
-        let is_known = |field: &str, told: &str| OTHERWISE.contains(&(&*annotation.file, field, told));
+        let is_known = |field: &str, value: &str| OTHERWISE.contains(&(&*annotation.file, field, value));
         let (known, differences): (Vec<_>, Vec<_>) =
-            compare(annotation).into_iter().partition(|(_, field, told)| is_known(field, told));
+            compare(annotation).into_iter().partition(|(_, field, value)| is_known(field, value));
         otherwise += known.len();
-        assert!(differences.is_empty(), "{}: flow, field, what is told instead: {differences:?}", annotation.file);
+        assert!(differences.is_empty(), "{}: flow, field, our value: {differences:?}", annotation.file);
         let fields = annotation.flows.iter().flatten();
         let others: BTreeSet<String> = fields.filter(is_foreign).map(|field| field.name.clone()).collect();
         println!("{}: met, {} fields of applications", annotation.file, others.len());

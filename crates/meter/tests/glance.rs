@@ -1,4 +1,4 @@
-//! Looking at a meter that works: what is seen is what comes out of it in the end.
+//! Snapshots of a running meter have the values of the records that it exports in the end.
 
 use crate::support::Sent;
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
@@ -16,7 +16,7 @@ fn take(meter: &mut Meter, one: &Sent, flows: &mut Vec<Flow>) {
     meter.take(burst, &[Some(Link::Ethernet)], &mut |flow: &Flow| flows.push(flow.clone()));
 }
 
-/// All that had a packet at `since` or later, so many places at a time.
+/// Returns all records with a packet at `since` or later, `most` places at a time.
 fn seen(meter: &Meter, since: Nanos, most: usize) -> Vec<Glance> {
     let (mut glances, mut place) = (Vec::new(), Some(0));
     while let Some(from) = place {
@@ -24,7 +24,7 @@ fn seen(meter: &Meter, since: Nanos, most: usize) -> Vec<Glance> {
             glances.push(glance());
             assert_eq!(glances.last().map(|glance| glance.packets.iter().sum()), Some(packets));
         });
-        assert!(place.is_none_or(|place| place > from), "it goes on");
+        assert!(place.is_none_or(|place| place > from), "the next place is later");
     }
     glances.sort_by_key(|glance| (glance.id, glance.first));
     glances

@@ -1,9 +1,9 @@
-//! The rows that ipfixprobe's own tests expect, made of records under its definitions (`LINERATE_CORPUS`): all are met.
+//! Rows expected by ipfixprobe's own tests, computed from records under its definitions (`LINERATE_CORPUS`): all match.
 //!
-//! Its definitions, as far as they differ: a flow ends 30 s after its last packet and is cut after 300 s; its source is
-//! who sent the first packet; ICMP has no ports, so that all types between two hosts are one flow, and its header
-//! is payload; lists hold 30 packets with payload, or 15 bursts of at least three of them less than a second apart. Bits of
-//! TCP options stand in the other order in each byte. Flows of few packets have no row in some files.
+//! Its definitions, where they differ: a flow ends 30 s after its last packet and is cut after 300 s; its source is the
+//! sender of the first packet; ICMP has no ports, so that all types between two hosts are one flow, and its header is
+//! payload; lists hold 30 packets with payload, or 15 bursts of at least three of them less than a second apart. Bits
+//! of TCP options are in reverse order in each byte. Flows of few packets have no row in some files.
 
 use crate::support::{self, captures::load};
 use linerate_burst::Nanos;
@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const SECOND: u64 = 1_000_000_000;
-/// Rows, and the capture they are of.
+/// Rows, and their capture.
 const FILES: [(&str, &str); 6] = [
     ("basic", "mixed.pcap"),
     ("basicplus", "http.pcap"),
@@ -22,9 +22,9 @@ const FILES: [(&str, &str); 6] = [
     ("pstats", "mixed.pcap"),
     ("vlan", "vlan.pcap"),
 ];
-/// Rows there are.
+/// Total number of rows.
 const ROWS: usize = 161;
-/// Its lists.
+/// Length of its lists.
 const LISTED: usize = 30;
 const BURSTS: usize = 15;
 const BURST_GAP: Nanos = Nanos(SECOND);
@@ -76,10 +76,10 @@ fn metered(capture: &Path) -> Vec<Flow> {
     support::metered_frames(&frames, Link::Ethernet, &config, &[32]).0
 }
 
-/// What is one flow there: one of ours, or all of ICMP between two hosts.
+/// One flow of ipfixprobe: one of ours, or all ICMP between two hosts.
 struct Conversation<'a> {
     flows: Vec<&'a Flow>,
-    /// Whether the originator of each sent to where the first packet went.
+    /// True for each whose originator sent in the direction of the first packet.
     forward: Vec<bool>,
 }
 
@@ -128,17 +128,17 @@ impl Conversation<'_> {
         self.flows.iter().map(|flow| flow.last()).max().unwrap()
     }
 
-    /// A sum over the sides that sent to the destination, or back.
+    /// Sums over the sides that sent to the destination, or in reverse.
     fn sum(&self, back: bool, of: impl Fn(&linerate_meter::Side) -> u64) -> u64 {
         self.flows.iter().zip(&self.forward).map(|(flow, forward)| of(&flow.sides[usize::from(*forward == back)])).sum()
     }
 
-    /// Of TCP or UDP, whose one flow has them.
+    /// Returns the statistics of a TCP or UDP conversation, which has one flow.
     fn stats(&self, back: bool) -> &StatsSide {
         &self.flows[0].stats.as_ref().unwrap().sides[usize::from(self.forward[0] == back)]
     }
 
-    /// Listed packets with whole microseconds since 1970, whether they go to the destination.
+    /// Returns listed packets with whole microseconds since 1970, and true for those to the destination.
     fn packets(&self) -> Vec<(u64, bool, PacketStats)> {
         let mut packets = Vec::new();
         for (flow, forward) in self.flows.iter().zip(&self.forward) {
@@ -155,7 +155,7 @@ impl Conversation<'_> {
         packets
     }
 
-    /// Of payload, or of gaps: our own, and of ICMP that of the listed packets.
+    /// Histogram of payload, or of gaps: our own, and for ICMP that of the listed packets.
     fn histogram(&self, back: bool, of_gaps: bool) -> [u64; 8] {
         if !is_icmp(self.flows[0]) {
             let stats = self.stats(back);
@@ -175,7 +175,7 @@ impl Conversation<'_> {
         bins
     }
 
-    /// Whether there is a row of this kind: flows of few packets have none of some.
+    /// Returns whether a row of this kind exists: some are missing for flows of few packets.
     fn has_row(&self, name: &str) -> bool {
         let packets = self.sum(false, |side| side.packets) + self.sum(true, |side| side.packets);
         let has_syn = self.flows[0].sides.iter().any(|side| side.tcp_flags & 2 != 0);
@@ -186,7 +186,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Bursts, as four lists.
+    /// Returns bursts, as four lists.
     fn bursts(&self, back: bool) -> [String; 4] {
         let stats = self.flows[0].stats.as_ref().unwrap();
         let mut bursts = stats.bursts(self.forward[0] != back, BURST_GAP, BURST_PACKETS);
@@ -215,7 +215,7 @@ impl Conversation<'_> {
             "DST_MAC" => flow.macs.unwrap_or_default()[destination].to_string(),
             "PROTOCOL" => flow.protocol.to_string(),
             "VLAN_ID" => flow.vlans[0].to_string(),
-            // Of the interface, which has none.
+            // Depend on the interface, which is not recorded.
             "LINK_BIT_FIELD" | "DIR_BIT_FIELD" => "0".into(),
             "BYTES" => self.sum(back, |side| side.packet_bytes).to_string(),
             "PACKETS" => self.sum(back, |side| side.packets).to_string(),
@@ -251,7 +251,7 @@ fn list<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", values.join("|"))
 }
 
-/// Microseconds since 1970 as a date and time of day.
+/// Formats microseconds since 1970 as a date and time of day.
 fn moment(time: u64) -> String {
     let (seconds, micros) = (time / 1_000_000, time % 1_000_000);
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);

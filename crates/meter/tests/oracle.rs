@@ -1,4 +1,4 @@
-//! Flows of frames made at random, beside a metering that keeps every packet in a list and knows no table.
+//! Flows of random frames, compared with a meter that keeps every packet in a list and has no table.
 
 use crate::support::{self, Sent, metered, metered_until, sorted};
 use linerate_burst::Nanos;
@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600 * SECOND;
 const START: u64 = 1_700_000_000 * SECOND;
 
-/// Timeouts short enough to happen often.
+/// Timeouts short enough to occur often.
 fn config() -> Config {
     let timeouts = |idle: u64, active: u64| Timeouts { idle: Nanos(idle * SECOND), active: Nanos(active * SECOND) };
     Config {
@@ -62,7 +62,7 @@ fn sent() -> impl Strategy<Value = Vec<Sent>> {
                         destination: (destination, other),
                         protocol,
                         flags: if protocol == 6 { flags } else { 0 },
-                        // An IPv6 packet of length 0 is one whose length is not said.
+                        // An IPv6 packet of length 0 has an unspecified length.
                         payload: if protocol == 47 { payload.max(1) } else { payload },
                         ttl,
                         tos,
@@ -76,17 +76,17 @@ fn sent() -> impl Strategy<Value = Vec<Sent>> {
     })
 }
 
-/// The packets of an open record, and what it goes on from.
+/// The packets of an open record, and the record that it continues.
 type Open<'a> = (Vec<&'a Sent>, Option<Before>);
 
-/// Of the record before: its originator and how it was known, and the ends that there were (FIN of each side, RST).
+/// State of the previous record: its originator and the evidence, and the TCP ends seen (FIN of each side, RST).
 #[derive(Clone, Copy)]
 struct Before {
     direction: (bool, Direction),
     ends: [bool; 3],
 }
 
-/// A metering that could not be simpler: for each key the packets of its open record.
+/// The simplest possible meter: for each key the packets of its open record.
 fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
     let mut open: BTreeMap<_, Open<'_>> = BTreeMap::new();
     let mut flows = Vec::new();
@@ -148,7 +148,7 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
     flows
 }
 
-/// And whether the originator is the higher end, and how that is known.
+/// Returns the record, true if the originator is the higher end, and the evidence for it.
 fn record(packets: &[&Sent], end: EndReason, before: &Option<Before>) -> (Flow, (bool, Direction)) {
     let continued = before.is_some();
     let mut direction = before.map_or((packets[0].is_higher(), Direction::FirstPacket), |before| before.direction);
@@ -215,13 +215,13 @@ proptest! {
         prop_assert_eq!(&found, &expected);
     }
 
-    /// Records that the active timeout divides are, joined, those that it leaves whole.
+    /// Records divided by the active timeout, joined, equal the undivided ones.
     #[test]
     fn joined_records_are_the_record_of_the_whole(sent in sent()) {
         let whole = Config { max_flows: 4096, ..Config::default() }.with_timeouts(Nanos(HOUR), Timeouts::MOST);
         let parts = whole.clone().with_timeouts(Nanos(HOUR), Nanos(20 * SECOND));
         let mut joined: Vec<Flow> = Vec::new();
-        // One connection of each key, as TCP never ends; who talks to itself has sides that nobody can tell apart.
+        // One connection per key, as TCP never ends; a host that talks to itself has indistinguishable sides.
         let apart = |one: &Sent| one.ends()[0] != one.ends()[1];
         let sent: Vec<Sent> =
             sent.into_iter().filter(apart).map(|one| Sent { flags: one.flags & !5, ..one }).collect();
@@ -238,9 +238,9 @@ proptest! {
         prop_assert_eq!(sorted(joined), sorted(metered(&sent, &whole, &[32])));
     }
 
-    /// Few enough that nothing is handed out before the end: what is handed out cannot take up what is older.
+    /// Few enough that nothing is exported before the end: an exported record cannot include older packets.
     #[test]
-    fn packets_that_are_late_by_hours_are_of_the_records_that_are_told(
+    fn packets_that_are_late_by_hours_belong_to_the_expected_records(
         sent in prop::collection::vec((any::<bool>(), prop::sample::select(vec![1, 60, 600, 4000]), 0..100u64, 0..40u64), 2..200),
         (idle, active) in prop::sample::select(vec![(300, 1800), (1, 10), (1800, 300), (12 * 3600, 12 * 3600), (10, 5 * 3600)]),
     ) {
@@ -250,7 +250,7 @@ proptest! {
             .into_iter()
             .map(|(is_back, step, gap, late)| {
                 time += gap * step * SECOND / 100;
-                // One in four is late, by as much as 16 hours.
+                // One in four is late, by up to 16 hours.
                 let late = late.saturating_sub(30) * step * SECOND * 3 / 2;
                 let one = Sent { payload: step as usize % 7, ..Sent::udp(time - late) };
                 if is_back { one.turned() } else { one }
@@ -260,9 +260,9 @@ proptest! {
         prop_assert_eq!(sorted(metered_until(&sent, &config, Nanos(now))), sorted(naive(&sent, &config)));
     }
 
-    /// Even with the hash gone bad, and the same with every frame turned round.
+    /// With source and destination of every frame swapped, only the sides of the records are swapped.
     #[test]
-    fn swapping_ends_swaps_the_sides_alone(sent in sent()) {
+    fn swapping_ends_swaps_only_the_sides(sent in sent()) {
         let config = config();
         let turned: Vec<Sent> = sent.iter().map(Sent::turned).collect();
         let swap = |flow: &Flow| {
@@ -277,7 +277,7 @@ proptest! {
         };
         let there = metered(&sent, &config, &[32]);
         let back = metered(&turned, &config, &[32]);
-        // Turned round, the originator is who was the responder, and the sides are the same.
+        // Swapped, the originator is the former responder, and the sides are the same.
         prop_assert_eq!(sorted(back), sorted(there.iter().map(swap).collect()));
     }
 
@@ -292,7 +292,7 @@ proptest! {
     }
 }
 
-/// A packet that is late by a bit more than what coarse ages go round after makes its record old, not young again.
+/// A packet later than the wrap-around of coarse ages makes its record old, not young again.
 #[test]
 fn a_packet_that_is_very_late_does_not_hide_the_active_timeout() {
     let config = config().with_timeouts(Nanos(300 * SECOND), Nanos(1800 * SECOND));

@@ -1,4 +1,4 @@
-//! What records say of connections, fragments, tunnels, floods, however the frames come.
+//! Records of connections, fragments, tunnels and floods, for frames in any order.
 
 use crate::support::{self, Sent, accounted, metered, metered_frames, sorted};
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
@@ -14,7 +14,7 @@ const SYN_ACK: u8 = 18;
 const ACK: u8 = 16;
 const FIN_ACK: u8 = 17;
 
-/// Packets of one TCP flow a millisecond apart: flags, and whether from the client.
+/// Packets of one TCP flow a millisecond apart: flags, and true for the client.
 fn connection(packets: &[(u8, bool)]) -> Vec<Sent> {
     let one = |(index, (flags, from_client)): (usize, &(u8, bool))| {
         let sent = Sent::tcp(START + index as u64 * 1_000_000, *flags);
@@ -59,7 +59,7 @@ fn frames_of_an_unknown_link_are_neither_ip_nor_not() {
         interface,
         ..Desc::new(Nanos(START), offset as u32, length as u32)
     };
-    // The third interface is one that nobody has told of.
+    // The third interface has no known link type.
     let (ip, other) = (frame.len(), arp.len());
     let descs = [at(0, 0, ip), at(0, ip, other), at(1, ip + other, ip), at(2, 2 * ip + other, ip)];
     memory.resize(memory.len() + TAIL, 0);
@@ -75,20 +75,20 @@ fn frames_of_an_unknown_link_are_neither_ip_nor_not() {
 
 #[test]
 fn counters_that_spill_lose_nothing() {
-    // Padding beyond an Ethernet header's share overflows the narrow counter again and again.
+    // Padding beyond an Ethernet header's share overflows the narrow counter repeatedly.
     let sent: Vec<Sent> = (0..20_000).map(|number| Sent { padding: 18, ..Sent::udp(START + number * 1000) }).collect();
     let flows = metered(&sent, &Config::default(), &[64]);
     assert_eq!((flows.len(), flows[0].sides[0].packets), (1, 20_000));
     assert_eq!(flows[0].sides[0].frame_bytes, 20_000 * (14 + 20 + 8 + 10 + 18));
 }
 
-/// A flow that begins while the table is full of others takes the place of one that has a single packet.
+/// A flow that starts while the table is full of others evicts one with a single packet.
 #[test]
 fn a_flood_leaves_established_flows_exact() {
     let config = Config { max_flows: 256, ..Config::default() };
     let mut sent = Vec::new();
     for round in 0..200u64 {
-        // Quieter than the flood, which fills the table many times between.
+        // Less active than the flood, which fills the table many times in between.
         for host in (0..4u8).filter(|_| round % 100 < 2) {
             let time = START + round * 10_000_000;
             sent.push(Sent { source: (host, 1000), destination: (200, 80), ..Sent::tcp(time, ACK) });
@@ -110,7 +110,7 @@ fn a_flood_leaves_established_flows_exact() {
     assert_eq!(together[0].flows + single, 200 * 50);
 }
 
-/// Frames on their way: whatever the number of workers that flows are spread over, the records are the same.
+/// The records are the same for any number of workers.
 #[test]
 fn workers_give_the_same_records() {
     let mut state = 1u64;
@@ -175,7 +175,7 @@ fn fragments_join_the_flow_of_their_first() {
     };
     let back = udp::Header { source_port: 53, destination_port: 4000 };
     let whole = Frame::new(&[&link(), &ip(2, 1), &back], &[0; 9]).to_vec().unwrap();
-    // In order, the later one first, without the first; and a packet back that is whole.
+    // In order, the later one first, without the first; and a complete packet in reverse.
     let frames = described(vec![
         fragment(1, 0, true),
         fragment(1, 32, false),

@@ -1,5 +1,5 @@
-//! Frames spread over several meters give the records that one meter gives, whatever they are: both directions,
-//! fragments in any order, tunnels, IPv6.
+//! Frames distributed over several meters give the records of one meter: both directions, fragments in any order,
+//! tunnels, IPv6.
 
 use crate::support::{accounted, metered_frames, sorted};
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const START: u64 = 1_700_000_000_000_000_000;
 
-/// A packet between two hosts, and what it travels in.
+/// A packet between two hosts, and its tunnel.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     hosts: (u8, u8),
@@ -19,7 +19,7 @@ struct Sent {
     kind: Kind,
     tag: Tag,
     tunnel: Tunnel,
-    /// Of the outer packet, if there is one.
+    /// Hosts of the outer packet, if there is one.
     outer: (u8, u8),
 }
 
@@ -28,7 +28,7 @@ enum Kind {
     Tcp,
     Udp,
     Icmp,
-    /// So many eights of bytes from the beginning, and which packet it is of; the last one of it, or not.
+    /// Offset in units of 8 bytes, and its packet; true for the last one.
     Fragment(u16, u16, bool),
 }
 
@@ -173,7 +173,7 @@ fn sent() -> impl Strategy<Value = Sent> {
         .prop_map(|(hosts, ports, v6, kind, tag, tunnel, outer)| Sent { hosts, ports, v6, kind, tag, tunnel, outer })
 }
 
-/// The records of so many meters, in bursts of these sizes, each of which ends with the time so far told to all.
+/// Returns the records of several meters, in bursts of these sizes, each followed by the current time for all of them.
 fn spread_over(
     meters: usize,
     frames: &[(Desc, Vec<u8>)],
@@ -244,7 +244,7 @@ proptest! {
         prop_assert_eq!(Counts { most_flows: 0, ..of_all }, Counts { most_flows: 0, ..counts });
     }
 
-    /// The spelled out way agrees with the walk through all headers, which is taken where a tag of another kind is in front.
+    /// The fast path agrees with the walk through all headers, which is taken for another kind of tag.
     #[test]
     fn what_is_in_front_of_a_packet_changes_nothing(sent in sent(), meters in 2usize..9, seed in any::<[u64; 2]>()) {
         for tunnels in [Tunnels::Both, Tunnels::Inner] {
@@ -257,9 +257,9 @@ proptest! {
         }
     }
 
-    /// A frame that is plain gives the same record when only its headers are there.
+    /// A plain frame gives the same record when truncated to its headers.
     #[test]
-    fn a_plain_frame_may_be_cut_behind_its_headers(sent in sent(), more in 0usize..1200) {
+    fn a_plain_frame_may_be_truncated_after_its_headers(sent in sent(), more in 0usize..1200) {
         let mut frame = sent.frame();
         frame.resize(frame.len() + Spread::HEADERS + more, 7);
         if Spread::is_plain(Some(Link::Ethernet), &frame) {
@@ -274,7 +274,7 @@ proptest! {
     }
 }
 
-/// Many pairs of hosts, whose addresses count up in step, are spread evenly.
+/// Many pairs of hosts with consecutive addresses are distributed evenly.
 #[test]
 fn pairs_are_spread_evenly() {
     let pairs = (0..80_000u32).map(|index| {

@@ -1,4 +1,4 @@
-//! Lengths, gaps and first packets, beside figures made of a list of all packets of each record.
+//! Lengths, gaps and first packets, compared with values computed from a list of all packets of each record.
 
 use crate::support::{self, Sent, metered_frames};
 use linerate_burst::{Desc, Nanos};
@@ -34,7 +34,7 @@ impl Shaped {
         if self.is_tcp() { &self.options } else { &[] }
     }
 
-    /// The frame of `sent`, with the rest put in.
+    /// The frame of `sent`, with the additional fields inserted.
     fn frame(&self) -> Vec<u8> {
         let mut frame = self.sent.frame();
         if !self.sent.v6 {
@@ -61,7 +61,8 @@ impl Shaped {
         (headers + self.sent.payload + if self.sent.v6 { 40 } else { 20 }) as u64
     }
 
-    /// Hosts, ports and protocol, of both directions the same; all ICMP here asks, and whoever asks is the originator.
+    /// Hosts, ports and protocol, the same for both directions; all ICMP here is requests, and the requester is the
+    /// originator.
     fn key(&self) -> (Vec<(IpAddr, u16)>, u8) {
         key(self.sent.ends().map(|end| (end.address, end.port)), self.sent.protocol_number())
     }
@@ -75,7 +76,7 @@ fn key(ends: [(IpAddr, u16); 2], protocol: u8) -> (Vec<(IpAddr, u16)>, u8) {
     (ends, protocol)
 }
 
-/// Each record with its packets: those of a key are cut one after another.
+/// Each record with its packets: those of a key are split in order.
 fn with_packets<'a>(flows: &'a [Flow], packets: &'a [Shaped]) -> Vec<(&'a Flow, Vec<&'a Shaped>)> {
     let mut by_key: BTreeMap<_, Vec<&Shaped>> = BTreeMap::new();
     packets.iter().for_each(|packet| by_key.entry(packet.key()).or_default().push(packet));
@@ -90,7 +91,7 @@ fn is_from_originator(flow: &Flow, packet: &Shaped) -> bool {
     packet.sent.ends()[0].address == flow.ends[0].address
 }
 
-/// What a record must say, from its packets.
+/// Expected statistics of a record, from its packets.
 fn naive(flow: &Flow, packets: &[&Shaped], most: usize) -> Stats {
     let micros = |time: u64| time / 1000;
     let began = packets.iter().map(|packet| packet.sent.time).min().unwrap();
@@ -135,7 +136,7 @@ fn side(packets: &[&Shaped]) -> StatsSide {
     }
 }
 
-/// Kinds of options that are all right.
+/// Kinds of well-formed options.
 fn kinds(options: &[u8]) -> Vec<u8> {
     match options {
         [] => Vec::new(),
@@ -162,7 +163,7 @@ fn histogram(numbers: impl Iterator<Item = u64>) -> [u64; 8] {
     bins
 }
 
-/// The same but for means and deviations, which are as good as the same.
+/// Compares for equality, with a tolerance for means and deviations.
 fn assert_alike(found: &Stats, expected: &Stats) {
     let rounded = |stats: &Stats| {
         let mut stats = stats.clone();
@@ -211,7 +212,7 @@ fn options() -> impl Strategy<Value = Vec<u8>> {
     ])
 }
 
-/// Few hosts, so that flows have many packets, and gaps of all bins; of a few records a timeout passes.
+/// Few hosts, so that flows have many packets, and gaps of all bins; some records exceed a timeout.
 fn packets() -> impl Strategy<Value = Vec<Shaped>> {
     let flags = prop_oneof![1 => prop::sample::select(vec![2u8, 18]), 9 => prop::sample::select(vec![16u8, 24])];
     let gap = prop_oneof![
@@ -232,7 +233,7 @@ fn packets() -> impl Strategy<Value = Vec<Shaped>> {
                     protocol,
                     v6,
                     flags: if protocol == 6 { flags } else { 0 },
-                    // An IPv6 packet of length 0 is one whose length is not said.
+                    // An IPv6 packet of length 0 has an unspecified length.
                     payload: if protocol == 47 { payload.max(1) } else { payload },
                     ..Sent::udp(time - back)
                 };
@@ -259,7 +260,7 @@ proptest! {
         }
     }
 
-    /// Nothing else of a record depends on the level.
+    /// No other field of a record depends on the level.
     #[test]
     fn counters_are_the_same_at_every_level(sent in packets()) {
         let counters = metered(&sent, &Config { level: Level::Counters, ..config(30) }, &[32]);
@@ -269,7 +270,7 @@ proptest! {
         prop_assert_eq!(without, counters);
     }
 
-    /// With every frame turned round, records say the same of the originator and of the responder.
+    /// With source and destination swapped in every frame, records have the same values for originator and responder.
     #[test]
     fn swapping_ends_changes_no_figure(sent in packets()) {
         let turned: Vec<Shaped> =
@@ -293,14 +294,14 @@ proptest! {
     }
 }
 
-/// A flow of so many packets with 100 bytes of payload, 20 ms apart.
+/// A flow of `packets` packets with 100 bytes of payload, 20 ms apart.
 fn steady(packets: u64) -> Vec<Shaped> {
     (0..packets)
         .map(|number| Shaped::plain(Sent { payload: 100, ..Sent::udp(START + number * 20 * MILLISECOND) }))
         .collect()
 }
 
-/// More than two bytes can count, three times over.
+/// Three times more than two bytes can count.
 #[test]
 fn bins_that_are_full_lose_nothing() {
     let packets = 3 * 65_536 + 7;
@@ -314,7 +315,7 @@ fn bins_that_are_full_lose_nothing() {
     assert_eq!(side.lengths, Summary { min: 128, max: 128, mean: 128.0, deviation: 0.0 });
     assert_eq!((side.gaps.min, side.gaps.max, side.gaps.mean), (20 * MILLISECOND, 20 * MILLISECOND, 2e7));
     assert!(side.gaps.deviation < 20.0, "{}", side.gaps.deviation);
-    // A record that begins in the place of that one knows nothing of it.
+    // A record that reuses its memory has none of its counts.
     let mut again = steady(packets);
     again.extend(steady(2).into_iter().map(|one| {
         let time = one.sent.time + 6 * 3600 * SECOND;
@@ -326,9 +327,9 @@ fn bins_that_are_full_lose_nothing() {
     assert_eq!(last.packets.len(), 2);
 }
 
-/// The record behind an active timeout is about its own packets.
+/// A record after an active timeout has only its own packets.
 #[test]
-fn figures_begin_anew_behind_the_active_timeout() {
+fn statistics_restart_after_the_active_timeout() {
     let flows = metered(&steady(4000), &config(30), &[32]);
     let found: Vec<_> = flows
         .iter()
@@ -359,7 +360,7 @@ fn bursts_are_runs_of_listed_packets() {
         last: last * MILLISECOND,
     };
     assert_eq!(bursts(30, true, 3), [burst(3, 33, 0, 2), burst(3, 47, 2002, 3998), burst(3, 57, 9000, 9002)]);
-    assert_eq!(bursts(30, true, 1)[1], burst(1, 13, 1002, 1002), "1,000 ms are too many");
+    assert_eq!(bursts(30, true, 1)[1], burst(1, 13, 1002, 1002), "1,000 ms exceed the gap");
     assert_eq!(bursts(30, false, 1), [burst(1, 15, 2500, 2500)]);
     assert_eq!(bursts(10, true, 3).len(), 2, "the last burst is not listed whole");
     assert_eq!(bursts(0, true, 1), []);

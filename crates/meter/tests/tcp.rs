@@ -1,14 +1,14 @@
-//! What records say of connections made by hand, row by row of the tables in `docs/flows.md`.
+//! Records of handmade connections, row by row of the tables in `docs/flows.md`.
 
 use crate::support::{
     self,
-    segments::{ACK, FIN, MS, RST, START, SYN, Segment, config, flows, flows_with, told},
+    segments::{ACK, FIN, MS, RST, START, SYN, Segment, analysis, config, flows, flows_with},
 };
 use linerate_burst::Nanos;
 use linerate_meter::{Config, ConnState, Level, Quality, TcpSide};
 use proptest::prelude::*;
 
-/// From the client, from the server, at a millisecond.
+/// Segments from the client, from the server, at a millisecond.
 fn there(millis: u64, sequence: u32, acknowledgement: u32) -> Segment {
     Segment::at(millis, 0, sequence, acknowledgement)
 }
@@ -17,7 +17,7 @@ fn back(millis: u64, sequence: u32, acknowledgement: u32) -> Segment {
     Segment::at(millis, 1, sequence, acknowledgement)
 }
 
-/// The client's 101 and the server's 501 come next; 4 ms from SYN to SYN with ACK, 2 from there.
+/// The next sequence numbers are the client's 101 and the server's 501; 4 ms from SYN to SYN with ACK, 2 from there.
 fn handshake() -> Vec<Segment> {
     let options = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
     vec![
@@ -31,20 +31,20 @@ fn opened(rest: &[Segment]) -> Vec<Segment> {
     [&handshake()[..], rest].concat()
 }
 
-/// What the client sent, after a handshake.
+/// Analysis of the client's side, after a handshake.
 fn client(rest: &[Segment]) -> TcpSide {
-    told(&opened(rest)).sides[0]
+    analysis(&opened(rest)).sides[0]
 }
 
 #[test]
 fn a_handshake_tells_times_and_options() {
-    let tcp = told(&opened(&[there(10, 101, 501).payload(10).window(500), back(17, 501, 111).window(3)]));
+    let tcp = analysis(&opened(&[there(10, 101, 501).payload(10).window(500), back(17, 501, 111).window(3)]));
     assert_eq!((tcp.syn_to_syn_ack, tcp.syn_ack_to_ack), (Some(3_999_744), Some(1_999_872)));
     assert_eq!((tcp.state, tcp.history.0.as_str()), (ConnState::S1, "ShADa"));
     let [client, server] = tcp.sides;
     assert_eq!((client.isn, client.mss, client.window_scale), (Some(100), Some(1460), Some(7)));
     assert!(client.sack_permitted && client.timestamps && !server.sack_permitted && !server.timestamps);
-    // More than 14 is 14.
+    // A scale above 14 is 14.
     assert_eq!((server.isn, server.mss, server.window_scale), (Some(500), Some(1380), Some(14)));
     assert_eq!((client.window, server.window), ([500 << 7, 1000 << 7], [3 << 14, 3 << 14]));
     assert_eq!((client.rtt.count, client.rtt.min, client.rtt.max), (1, 7_000_064, 7_000_064));
@@ -56,14 +56,15 @@ fn a_handshake_tells_times_and_options() {
 fn a_syn_sent_again_leaves_times_out() {
     let syn = |millis| there(millis, 100, 0).flags(SYN);
     let answer = |millis| back(millis, 500, 101).flags(SYN | ACK);
-    let tcp = told(&[syn(0), syn(1000), answer(1004), there(1006, 101, 501)]);
+    let tcp = analysis(&[syn(0), syn(1000), answer(1004), there(1006, 101, 501)]);
     assert_eq!((tcp.syn_to_syn_ack, tcp.syn_ack_to_ack), (None, Some(1_999_872)));
     assert_eq!(tcp.sides[0].retransmitted.timeout, 1);
-    let tcp = told(&[syn(0), answer(4), answer(1004), there(1006, 101, 501)]);
+    let tcp = analysis(&[syn(0), answer(4), answer(1004), there(1006, 101, 501)]);
     assert_eq!((tcp.syn_to_syn_ack, tcp.syn_ack_to_ack), (Some(3_999_744), None));
 }
 
-/// As two taps or two queues show it: the SYN, or the SYN with ACK, behind what follows it, also behind the end.
+/// As captured by two taps or two queues: the SYN, or the SYN with ACK, after the segments that follow it, also after
+/// the end.
 #[test]
 fn a_syn_captured_late_is_of_its_connection() {
     let rest = [
@@ -83,7 +84,7 @@ fn a_syn_captured_late_is_of_its_connection() {
         [&rest[..1], second, first, &rest[1..]].concat(),
     ];
     for segments in orders {
-        let tcp = told(&segments);
+        let tcp = analysis(&segments);
         let clean = TcpSide { retransmitted: Default::default(), copies: 0, gaps: 0, ..tcp.sides[0] };
         assert_eq!((tcp.state, tcp.sides[0]), (ConnState::Sf, clean), "{:?}", tcp.history);
         assert_eq!((tcp.sides[0].isn, tcp.sides[1].isn), (Some(100), Some(500)));
@@ -105,7 +106,7 @@ fn bytes_not_seen_before_are_no_copy() {
         (vec![data(10, 101), data(11, 121), data(12, 111)], 0),
         (vec![data(10, 101), data(11, 106)], 0),
         (vec![data(10, 101), data(11, 101), data(12, 101)], 2),
-        // It was that of another segment too, so it says nothing.
+        // Another segment had it too, so it is not evidence of a copy.
         (vec![data(10, 101), data(11, 111), data(300, 111)], 0),
         (vec![data(10, 101), data(11, 111), data(12, 121).identification(7), data(13, 121).identification(7)], 1),
     ] {
@@ -115,7 +116,7 @@ fn bytes_not_seen_before_are_no_copy() {
     assert_eq!(client(&[data(10, 101), data(11, 111), data(300, 111)]).retransmitted.timeout, 1);
 }
 
-/// Rows of the table of segments: what else the client sends, and what of its figures is not 0.
+/// Rows of the table of segments: further segments of the client, and its counters that are not 0.
 #[test]
 fn each_segment_is_of_one_class() {
     let data = |millis, sequence| there(millis, sequence, 501).payload(10);
@@ -232,11 +233,11 @@ fn each_segment_is_of_one_class() {
 fn acknowledgements_that_repeat_are_counted_where_they_come_from() {
     let data = |millis, sequence| there(millis, sequence, 501).payload(10);
     let tcp =
-        told(&opened(&[data(10, 101), data(10, 111), back(12, 501, 111), back(13, 501, 111), back(14, 501, 111)]));
+        analysis(&opened(&[data(10, 101), data(10, 111), back(12, 501, 111), back(13, 501, 111), back(14, 501, 111)]));
     assert_eq!((tcp.sides[0].duplicate_acks, tcp.sides[1].duplicate_acks), (0, 2));
-    // A window that changes, nothing outstanding, or payload: no duplicates.
+    // A window that changes, nothing outstanding, or payload: not a duplicate.
     for last in [back(13, 501, 111).window(9), back(13, 501, 111).payload(1), back(13, 501, 121)] {
-        let tcp = told(&opened(&[data(10, 101), data(10, 111), back(12, 501, 111), last]));
+        let tcp = analysis(&opened(&[data(10, 101), data(10, 111), back(12, 501, 111), last]));
         assert_eq!(tcp.sides[1].duplicate_acks, 0);
     }
 }
@@ -246,9 +247,9 @@ fn what_is_sent_again_is_not_timed() {
     let data = |millis, sequence| there(millis, sequence, 501).payload(10);
     assert_eq!(client(&[data(10, 101), data(15, 111), back(20, 501, 121)]).rtt.count, 1);
     assert_eq!(client(&[data(10, 101), data(15, 101), back(20, 501, 111)]).rtt.count, 0);
-    // Nor what waited for something else.
+    // Nor data that waited for other data.
     assert_eq!(client(&[data(10, 111), data(15, 101), back(20, 501, 121)]).rtt.count, 0);
-    // Nor by a packet of before, or by RST.
+    // Nor by an earlier packet, or by RST.
     assert_eq!(client(&[data(10, 101), back(9, 501, 111)]).rtt.count, 0);
     assert_eq!(client(&[data(10, 101), back(20, 501, 111).flags(RST | ACK)]).rtt.count, 0);
 }
@@ -265,7 +266,7 @@ fn many_round_trips_are_all_counted() {
     let rtt = client(&rest).rtt;
     assert_eq!((rtt.count, rtt.min >> 14, rtt.max >> 14), (u64::from(rounds), 61, 183));
     assert!((rtt.mean - 2e6).abs() < 1024.0 && (rtt.deviation - 1e6).abs() < 1024.0, "{rtt:?}");
-    // Long ones fill the sums.
+    // Long ones overflow the sums.
     let mut rest = Vec::new();
     for round in 0..8 {
         let time = 10 + 1_500_000 * u64::from(round);
@@ -279,7 +280,7 @@ fn many_round_trips_are_all_counted() {
     assert!((rtt.mean - 1.4e12).abs() < 1024.0);
 }
 
-/// Each state, by flags alone: who sends what.
+/// Each state, determined by flags only.
 #[test]
 fn states_are_those_of_the_table() {
     use ConnState::*;
@@ -311,7 +312,7 @@ fn states_are_those_of_the_table() {
         let segments: Vec<Segment> = (10..)
             .zip(packets.iter())
             .map(|(millis, (side, flags))| {
-                // A SYN again has the number of the first one.
+                // A repeated SYN has the number of the first one.
                 let is_again = flags & SYN != 0 && next[*side] % 100 == 1;
                 let sequence = next[*side] - u32::from(is_again);
                 next[*side] = sequence + u32::from(flags & (SYN | FIN) != 0);
@@ -337,10 +338,10 @@ fn letters_stand_again_at_powers_of_ten() {
         rest.push(Segment { is_bad: true, ..back(10, 501, 101) });
     }
     rest.push(there(100, 101, 501).payload(10));
-    let tcp = told(&opened(&rest));
+    let tcp = analysis(&opened(&rest));
     assert_eq!(tcp.history.0, "ShADawcGwcGT");
     assert_eq!((tcp.sides[0].gaps, tcp.sides[1].zero_windows), (11, 12));
-    // Of eleven holes four are known; all are counted.
+    // Four of eleven holes are kept; all are counted.
     assert_eq!(tcp.sides[0].gap_bytes, 110);
 }
 
@@ -373,9 +374,9 @@ fn a_record_that_goes_on_knows_where_the_connection_is() {
     assert_eq!(sum(|side| side.rtt.count), 51);
 }
 
-/// Holes further below than any segment can be are not taken for ones above.
+/// Holes further below than any segment can be are not mistaken for ones above.
 #[test]
-fn holes_stay_what_they_are_when_numbers_go_round() {
+fn holes_are_kept_apart_when_sequence_numbers_wrap() {
     let much = 8_000_000u32;
     let mut rest = vec![there(10, 201, 501).payload(100)];
     let mut next = 301u32;
@@ -391,9 +392,9 @@ fn holes_stay_what_they_are_when_numbers_go_round() {
     assert_eq!(side.gap_bytes, 100 + 1200 * u64::from(much - 60_000));
 }
 
-/// The same where packets between are like most, in super-frames that do not tell their length.
+/// The same with fast-path packets in between, in super-frames without a length.
 #[test]
-fn an_old_hole_is_not_met_again_after_a_turn() {
+fn an_old_hole_is_not_filled_after_a_wrap() {
     const MUCH: u32 = 8_013_000;
     let data = |millis, sequence, payload| there(millis, sequence, 501).payload(payload);
     let mut sent = opened(&[data(10, 101, 10), data(11, 211, 10), back(12, 501, 111)]);
@@ -428,9 +429,9 @@ fn other_flows_and_levels_say_nothing_of_tcp() {
     assert_eq!((less[0], more[0], Config::TROUBLE_BYTES), (96, 224, 272));
 }
 
-/// What went wrong in one flow is not told of the next one in its place.
+/// A record has no errors of the flow that used its memory before.
 #[test]
-fn records_begin_without_trouble() {
+fn records_start_without_errors() {
     let mut sent = Vec::new();
     for round in 0..3000u64 {
         let time = |segment: &Segment| Segment { time: segment.time + round * 10_000 * MS, ..segment.clone() };
@@ -449,7 +450,7 @@ fn records_begin_without_trouble() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Segments of one flow with any numbers at all; no panic, and in turned frames the same.
+    /// Segments of one flow with arbitrary numbers: no panic, and the same result with source and destination swapped.
     #[test]
     fn any_numbers_are_taken(
         all in prop::collection::vec((any::<(u32, u32, u8, u16, u16)>(), 0usize..90, 0usize..2, any::<[u8; 12]>(), 0u64..1 << 33), 1..120),
@@ -464,14 +465,14 @@ proptest! {
                 Segment { time, side, sequence, acknowledgement, flags, window, identification, payload, options, is_bad }
             })
             .collect();
-        let told = |bursts: &[usize], turned| {
-            let mut told: Vec<_> = flows(&segments, &config(), bursts, turned).into_iter().map(|flow| (flow.sides[0].first, flow.tcp)).collect();
-            told.sort_by_key(|(first, _)| *first);
-            told
+        let results = |bursts: &[usize], turned| {
+            let mut results: Vec<_> = flows(&segments, &config(), bursts, turned).into_iter().map(|flow| (flow.sides[0].first, flow.tcp)).collect();
+            results.sort_by_key(|(first, _)| *first);
+            results
         };
-        let once = format!("{:?}", told(&[32], false));
-        prop_assert_eq!(&once, &format!("{:?}", told(&bursts, false)));
-        prop_assert_eq!(&once, &format!("{:?}", told(&bursts, true)));
+        let once = format!("{:?}", results(&[32], false));
+        prop_assert_eq!(&once, &format!("{:?}", results(&bursts, false)));
+        prop_assert_eq!(&once, &format!("{:?}", results(&bursts, true)));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Connections made at random, beside figures that come straight from the definitions.
+//! Random connections, compared with values derived from the definitions.
 
 use crate::support::naive_tcp::Naive;
 use crate::support::segments::{ACK, CLIENT, FIN, MS, RST, START, SYN, Segment, config, flows};
 use linerate_meter::{Flow, Retransmitted, Tcp, TcpSide};
 use proptest::prelude::*;
 
-/// What one step does, and to which side; numbers are made of what was sent so far.
+/// Action of one step, and its side; numbers are derived from the segments sent so far.
 #[derive(Clone, Debug)]
 struct Step {
     side: usize,
@@ -37,7 +37,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(one, 1..80)
 }
 
-/// Segments that go on from each other, more or less.
+/// Segments mostly in sequence.
 fn segments(steps: &[Step], isns: [u32; 2], opens: bool) -> Vec<Segment> {
     let (mut next, mut acked) = (isns, [isns[1], isns[0]]);
     let mut identification = [1u16, 1];
@@ -66,7 +66,7 @@ fn segments(steps: &[Step], isns: [u32; 2], opens: bool) -> Vec<Segment> {
             30..=31 => payload = 1,
             32 => flags = ACK | FIN,
             33 if step.number < 2 => (flags, payload) = (RST | ACK, step.length % 2),
-            // Of somebody who guesses.
+            // From a blind attacker.
             33 if step.number < 6 => (sequence, flags, payload) = (step.number * 0x3000_0000, RST | ACK, 0),
             34 => (sequence, flags, payload) = (isns[side], SYN | (step.number as u8 % 2 * ACK), step.length % 2),
             35 if step.number < 3 => (sequence, flags) = (step.number.wrapping_mul(0x9000_0000), SYN | ACK),
@@ -74,7 +74,7 @@ fn segments(steps: &[Step], isns: [u32; 2], opens: bool) -> Vec<Segment> {
             37 if step.number < 4 => sequence = next[side].wrapping_add(0x5000_0000),
             38 => flags = 0,
             39 => {
-                // The other side asks for it, so many times.
+                // The other side requests it with duplicate acknowledgements.
                 sequence = acked[other];
                 for _ in 0..step.number % 5 {
                     sent.push(Segment { time, ..Segment::at(0, other, next[other], acked[other]) });
@@ -116,7 +116,7 @@ fn segments(steps: &[Step], isns: [u32; 2], opens: bool) -> Vec<Segment> {
     sent
 }
 
-/// What the definitions say, a record for each run of segments: a SYN after FIN or RST begins another, unless it is late.
+/// Expected results, a record for each run of segments: a SYN after FIN or RST starts another, unless it is late.
 fn naive(segments: &[Segment]) -> Vec<Naive> {
     let mut records = Vec::new();
     let (mut open, mut is_closing) = (Naive::default(), false);
@@ -134,7 +134,7 @@ fn naive(segments: &[Segment]) -> Vec<Naive> {
     records
 }
 
-/// Without what floating point blurs.
+/// Removes differences of floating point.
 fn rounded(tcp: &Tcp) -> Tcp {
     let mut tcp = tcp.clone();
     for side in &mut tcp.sides {

@@ -1,4 +1,4 @@
-//! Frames of wrong times, clocks that are set, and what they cost.
+//! Frames with wrong timestamps, clocks that are set, and their cost.
 
 use crate::support::Sent;
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
@@ -12,7 +12,6 @@ const HOUR: u64 = 3600 * SECOND;
 const DAY: u64 = 24 * HOUR;
 const START: u64 = 1_700_000_000 * SECOND;
 
-/// Bursts of one meter, and the records so far.
 struct Run {
     meter: Meter,
     flows: Vec<Flow>,
@@ -47,7 +46,7 @@ impl Run {
     }
 }
 
-/// A packet of a flow of its own.
+/// A packet of its own flow.
 fn packet(number: u32) -> Vec<u8> {
     let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
     let network = ipv4::Header {
@@ -68,7 +67,7 @@ fn apart(from: u32, count: u32) -> Vec<(u64, Vec<u8>)> {
     (from..from + count).map(|number| (START + u64::from(number) * SECOND, packet(number))).collect()
 }
 
-/// Wherever it stands, whatever it is.
+/// At any position, with any time.
 #[test]
 fn one_frame_of_a_wrong_time_ends_nothing() {
     let expected = {
@@ -84,7 +83,7 @@ fn one_frame_of_a_wrong_time_ends_nothing() {
             frames[place].0 = wrong;
             run.take(&frames);
             let found = run.flows.len();
-            // As the first one it is believed until more is known.
+            // As the first frame it sets the time until more is known.
             let late = if place == 0 { 2100 } else { 1100 };
             assert!(found + late > expected, "{wrong} at {place}: {found} records of {expected}");
             let flows = run.finish();
@@ -93,9 +92,9 @@ fn one_frame_of_a_wrong_time_ends_nothing() {
     }
 }
 
-/// What goes on is not divided by what a frame says, either way.
+/// An open flow is not divided by the time of another frame.
 #[test]
-fn a_flow_that_goes_on_is_not_divided_by_the_time_of_another() {
+fn an_open_flow_is_not_divided_by_the_time_of_another() {
     for wrong in [0, START - 400 * DAY, START - HOUR, START + HOUR, START + 400 * DAY] {
         let mut frames: Vec<_> = (0..6000).map(|at| (START + at * SECOND / 2, packet(at as u32 % 2))).collect();
         for place in (100..6000).step_by(700) {
@@ -124,7 +123,7 @@ fn after_the_clock_is_set_flows_end_again() {
         assert_eq!(run.meter.time().jumps(), u64::from(ahead > HOUR));
         assert_eq!(run.finish().len(), 9000);
     }
-    // Told alone.
+    // Time only from `expire`.
     let mut run = Run::new(&short());
     run.take(&apart(0, 10));
     run.expire(START + 400 * DAY);
@@ -135,7 +134,7 @@ fn after_the_clock_is_set_flows_end_again() {
     assert_eq!((run.meter.flows(), run.flows.len()), (0, 20));
 }
 
-/// How many records were looked at follows how many frames and flows there were.
+/// The number of records examined depends on the numbers of frames and flows.
 #[test]
 fn jumps_of_the_time_are_paid_for_by_frames() {
     const FLOWS: u32 = 196 * 1024;
@@ -150,10 +149,10 @@ fn jumps_of_the_time_are_paid_for_by_frames() {
     }
     let looked = run.meter.looked_at();
     assert!(run.meter.time().jumps() > 90, "{} jumps", run.meter.time().jumps());
-    assert!(looked < 2 * u64::from(FLOWS) + 100 * 1024, "{looked} records were looked at");
+    assert!(looked < 2 * u64::from(FLOWS) + 100 * 1024, "{looked} records examined");
 }
 
-/// Flows that stay for twelve hours, and a frame now and then.
+/// Flows that stay for twelve hours, and an occasional frame.
 #[test]
 fn time_that_passes_without_frames_is_cheap() {
     const FLOWS: u32 = 300_000;
@@ -166,13 +165,13 @@ fn time_that_passes_without_frames_is_cheap() {
         run.expire(START + second * SECOND);
     }
     let looked = run.meter.looked_at() - before;
-    assert!(looked < 1000 * 20_000, "{looked} records were looked at for 1,000 frames");
-    // And yet they end.
+    assert!(looked < 1000 * 20_000, "{looked} records examined for 1,000 frames");
+    // The flows still end.
     (0..200).for_each(|second| run.expire(START + 13 * HOUR + second * SECOND));
     assert_eq!(run.meter.flows(), 0);
 }
 
-/// A fragment of one packet, at so many times eight bytes.
+/// A fragment of one packet, at `offset` times eight bytes.
 fn fragment(offset: u16) -> Vec<u8> {
     let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
     let network = ipv4::Header {
@@ -189,7 +188,7 @@ fn fragment(offset: u16) -> Vec<u8> {
     if offset == 0 { first.unwrap() } else { Frame::new(&[&link, &network], &[7; 32]).to_vec().unwrap() }
 }
 
-/// A fragment waits for its first one through a frame of a wrong time.
+/// A fragment waits for its first one even after a frame with a wrong time.
 #[test]
 fn fragments_wait_whatever_time_another_frame_has() {
     for wrong in [0, START - HOUR, START + HOUR, START + 400 * DAY] {
@@ -205,7 +204,7 @@ fn fragments_wait_whatever_time_another_frame_has() {
     }
 }
 
-/// A pause changes no record of fragments, wherever it is and however many frames come until packet time follows.
+/// A pause changes no record of fragments, at any position and for any number of frames until packet time follows.
 #[test]
 fn a_pause_leaves_fragments_together() {
     for pause in [0, HOUR, 15 * HOUR, 17 * HOUR, 55 * HOUR, 400 * DAY] {
@@ -231,9 +230,9 @@ fn a_pause_leaves_fragments_together() {
     }
 }
 
-/// A fragment of a wrong time keeps others no longer.
+/// A fragment with a wrong time does not keep others longer.
 #[test]
-fn fragments_end_behind_one_of_the_future() {
+fn fragments_expire_after_one_of_the_future() {
     let mut run = Run::new(&short());
     let mut frames = apart(0, 12_000);
     frames.iter_mut().enumerate().for_each(|(at, frame)| frame.0 = START + at as u64 * 20_000_000);
@@ -246,7 +245,7 @@ fn fragments_end_behind_one_of_the_future() {
     assert!(run.meter.flows() < 6000, "{} flows wait for it", run.meter.flows());
 }
 
-/// More fragments without their first ones than there is room for.
+/// More fragments without their first ones than the limit.
 #[test]
 fn fragments_are_held_within_bounds() {
     let mut frames = Vec::new();
@@ -269,7 +268,7 @@ fn fragments_are_held_within_bounds() {
 
 /// A record of the far future ends as any other.
 #[test]
-fn reasons_are_told_by_time() {
+fn reasons_follow_from_time() {
     let mut run = Run::new(&short());
     let frames: Vec<_> = (0..20u64)
         .map(|at| {

@@ -1,4 +1,4 @@
-//! The work of each parser is at most a constant times the bytes that it gets, whatever they are.
+//! The work of each parser is bounded by a constant times the length of its input, whatever its content.
 
 use crate::cursor::work;
 use crate::dns::{Addresses, Message};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const PER_BYTE: usize = 24;
 const LEAST: usize = 64;
 
-/// A message of DNS with labels and pointers that lead anywhere, most of them to where names are.
+/// DNS messages with arbitrary labels and pointers, most of which point to names.
 fn dns() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         3 => (0u16..400).prop_map(|back| vec![0xff, 0xff, back as u8, (back >> 8) as u8]),
@@ -23,7 +23,7 @@ fn dns() -> impl Strategy<Value = Vec<u8>> {
         for piece in pieces {
             let at = bytes.len();
             match piece[..] {
-                // A pointer so many bytes back.
+                // A pointer this many bytes back.
                 [0xff, 0xff, low, high] => {
                     let back = usize::from(u16::from_le_bytes([low, high]));
                     bytes.extend((0xc000 | at.saturating_sub(back).max(12) as u16).to_be_bytes());
@@ -37,7 +37,7 @@ fn dns() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Chains of pointers that all answers end in: what costs most per byte.
+/// Chains of pointers in which all answers end: the worst case per byte.
 fn chain(pointers: usize, answers: usize) -> Vec<u8> {
     let mut bytes = vec![0x12, 0x34, 0x81, 0x80, 0, 1, 0, 64, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1];
     let data = bytes.len() + 12;
@@ -85,7 +85,7 @@ proptest! {
         bytes in prop_oneof![
             dns(),
             vec(any::<u8>(), 0..2000),
-            // Lines, records of one byte, short frames: many beginnings.
+            // Lines, records of one byte, short frames: many starts.
             (0..2000usize).prop_map(|count| [b"GET / HTTP/1.1\n".as_slice(), &b"a:\n b\n".repeat(count)].concat()),
             (0..2000usize).prop_map(|count| b"HTTP/1.1 100\n\n".repeat(count)),
             (0..2000usize).prop_map(|count| b"\n".repeat(count)),

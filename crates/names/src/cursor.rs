@@ -1,6 +1,6 @@
-//! Numbers and lengths out of bytes; `None` where there are not enough.
+//! Parses numbers and lengths; `None` if the input is too short.
 
-/// Counts the work of the parsers, in bytes or fields that they look at. Tests hold it against the bytes of the input.
+/// Counts the work of the parsers, in bytes or fields examined. Tests compare it with the length of the input.
 #[inline(always)]
 pub(crate) fn count(_steps: usize) {
     #[cfg(test)]
@@ -13,7 +13,7 @@ pub(crate) mod work {
 
     thread_local!(pub static STEPS: Cell<usize> = const { Cell::new(0) });
 
-    /// The steps that a function takes.
+    /// Returns the number of steps that a function takes.
     pub(crate) fn of<T>(run: impl FnOnce() -> T) -> usize {
         STEPS.set(0);
         drop(run());
@@ -21,7 +21,7 @@ pub(crate) mod work {
     }
 }
 
-/// What is left to be read.
+/// Remaining input.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a>(pub &'a [u8]);
 
@@ -45,26 +45,26 @@ impl<'a> Cursor<'a> {
         self.take(4).map(|bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// A length of one byte, and what has it.
+    /// Reads a length of one byte, and content of that length.
     pub(crate) fn vector8(&mut self) -> Option<Cursor<'a>> {
         let length = self.u8()?;
         self.take(length.into()).map(Cursor)
     }
 
-    /// A length of two bytes, and what has it.
+    /// Reads a length of two bytes, and content of that length.
     pub(crate) fn vector16(&mut self) -> Option<Cursor<'a>> {
         let length = self.u16()?;
         self.take(length.into()).map(Cursor)
     }
 
-    /// A number of QUIC's: its first two bits say how long it is (RFC 9000, 16).
+    /// Reads a QUIC integer: its first two bits give its length (RFC 9000, 16).
     pub(crate) fn varint(&mut self) -> Option<u64> {
         let first = self.0.first()?;
         let bytes = self.take(1 << (first >> 6))?;
         Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) & (u64::MAX >> (66 - 8 * bytes.len())))
     }
 
-    /// Goes to the next byte that is not zero.
+    /// Skips zero bytes.
     pub(crate) fn skip_zeros(&mut self) {
         let zeros = self.0.as_chunks::<16>().0.iter().take_while(|some| u128::from_ne_bytes(**some) == 0).count();
         let rest = &self.0[zeros * 16..];

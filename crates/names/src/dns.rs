@@ -1,4 +1,4 @@
-//! Messages of DNS (RFC 1035, 4).
+//! DNS messages (RFC 1035, 4).
 
 mod types;
 
@@ -10,40 +10,40 @@ use crate::value::MOST_TEXT;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a message says of its first question, and what it answers.
+/// First question of a message, and its answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Joins a question and its answer.
+    /// Identifies a question and its answer.
     pub id: u16,
-    /// Whether it is an answer.
+    /// True for an answer.
     pub is_answer: bool,
-    /// The first question's name, as [`Dns::name`](crate::value::Dns::name) has it; `None` of a message without questions.
+    /// Name of the first question, as in [`Dns::name`](crate::value::Dns::name); `None` without questions.
     pub name: Option<Box<str>>,
     /// Its type.
     pub kind: u16,
-    /// The response code, four bits.
+    /// Response code, four bits.
     pub rcode: u8,
-    /// How many answers the header says there are.
+    /// Number of answers, according to the header.
     pub answers: u16,
-    /// The addresses that an answer gives, as [`Dns::addresses`](crate::value::Dns::addresses) has them.
+    /// Addresses of an answer, as in [`Dns::addresses`](crate::value::Dns::addresses).
     pub addresses: Option<Box<str>>,
 }
 
-/// Bytes of a message's header.
+/// Length of a message header.
 const HEADER: usize = 12;
-/// The most bytes of a name, and labels of it (RFC 1035, 2.3.4).
+/// Maximum length of a name, and maximum number of its labels (RFC 1035, 2.3.4).
 const MOST_NAME: usize = 255;
-/// Of most names.
+/// Capacity sufficient for most names.
 const USUAL_NAME: usize = 64;
 const MOST_LABELS: usize = 127;
-/// Pointers of a name: one for each label is more than any sender needs.
+/// Maximum number of pointers in a name: one per label is more than any sender needs.
 const MOST_POINTERS: usize = 127;
-/// Bytes of names that are read per byte of a message. Answers repeat long names by pointers of two bytes: the longest name
+/// Bytes of names read per byte of a message. Answers repeat long names by pointers of two bytes: the longest name
 /// (255 bytes) as the owner of records of 16 bytes needs 16.
 const READ_PER_BYTE: usize = 16;
 
 impl Message {
-    /// Of a datagram, or of a message in a stream; `None` where it contradicts itself, or is of no kind that is known.
+    /// Parses a datagram, or a message in a stream; `None` if it is invalid or of an unknown kind.
     pub fn parse(bytes: &[u8]) -> Option<Message> {
         let (mut message, end) = Message::head(bytes)?;
         if let Some((addresses, _)) = addresses(bytes, &message, end) {
@@ -52,12 +52,12 @@ impl Message {
         Some(message)
     }
 
-    /// The bytes of a stream up to the end of its first message, as far as any can be kept; `None` without a length.
+    /// Returns the end of the first message in a stream, limited to the bytes kept; `None` without a length.
     pub(crate) fn end_in_stream(stream: &[u8]) -> Option<usize> {
         Cursor(stream).u16().map(|length| (2 + usize::from(length)).min(Stream::MOST))
     }
 
-    /// Without its answers, which begin at the place that is told.
+    /// Parses a message without its answers. Also returns the offset of these.
     fn head(bytes: &[u8]) -> Option<(Message, usize)> {
         let mut rest = Cursor(bytes);
         let (id, flags, questions, answers) = (rest.u16()?, rest.u16()?, rest.u16()?, rest.u16()?);
@@ -74,24 +74,24 @@ impl Message {
             let mut rest = Cursor(bytes.get(begin..)?);
             message.name = Some(name);
             message.kind = rest.u16()?;
-            // The class.
+            // Class.
             rest.u16()?;
             end = begin + 4;
         }
         Some((message, end))
     }
 
-    /// What is said in the stream of a TCP connection: a length, and a message (RFC 1035, 4.2.2).
+    /// Parses a message in a TCP stream: a length, and a message (RFC 1035, 4.2.2).
     pub(crate) fn in_stream(stream: &[u8]) -> crate::Read<Message> {
         let mut rest = Cursor(stream);
         let Some(length) = rest.u16() else { return crate::Read::More };
         if usize::from(length) < HEADER {
             return crate::Read::Never;
         }
-        // Of a question the first one is enough; the header and the longest name fit into any buffer.
+        // A question is complete with the first one; the header and the longest name fit any buffer.
         let message = rest.0.get(..rest.0.len().min(length.into())).and_then(Message::parse);
         match message {
-            Some(message) if message.may_tell() && rest.0.len() < length.into() => crate::Read::Part(message),
+            Some(message) if message.may_have_addresses() && rest.0.len() < length.into() => crate::Read::Part(message),
             Some(message) => crate::Read::Done(message),
             None if rest.0.len() < usize::from(length).min(HEADER + MOST_NAME + 1 + 4) => crate::Read::More,
             None => crate::Read::Never,
@@ -100,34 +100,34 @@ impl Message {
 }
 
 impl Message {
-    /// Whether it may give addresses.
-    fn may_tell(&self) -> bool {
+    /// Returns whether it may have addresses.
+    fn may_have_addresses(&self) -> bool {
         self.is_answer && self.rcode == 0 && self.answers > 0 && matches!(self.kind, A | AAAA)
     }
 }
 
-/// By which addresses a client came to know a name.
+/// Addresses that a client has resolved for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// The name that was asked for, whatever other names it led to.
+    /// Requested name, whatever aliases it led to.
     pub name: Box<str>,
-    /// Its addresses.
+    /// Addresses.
     pub addresses: Vec<IpAddr>,
-    /// How long they may be used, in seconds: the least of all records that led to them.
+    /// TTL in seconds: the minimum of all records that led to them.
     pub seconds: u32,
 }
 
-/// Answers that are gone through at the most.
+/// Maximum number of answers examined.
 const MOST_ANSWERS: usize = 64;
-/// Numbers of types and of the class of the Internet.
+/// Numbers of types, and of the Internet class.
 const A: u16 = 1;
 const CNAME: u16 = 5;
 const AAAA: u16 = 28;
 const INTERNET: u16 = 1;
 
 impl Addresses {
-    /// Of a datagram that answers a question for addresses with some: those of the name itself, or of names that it is an alias of
-    /// (RFC 1034, 3.6.2), in the order of the answers. Records of other names are nobody's answer.
+    /// Parses a datagram that answers a question for addresses: returns those of the name itself, or of its aliases
+    /// (RFC 1034, 3.6.2), in the order of the answers. Records of other names are ignored.
     pub fn parse(bytes: &[u8]) -> Option<Addresses> {
         let (message, end) = Message::head(bytes)?;
         let (addresses, seconds) = addresses(bytes, &message, end)?;
@@ -135,16 +135,16 @@ impl Addresses {
     }
 }
 
-/// The addresses that a message gives, and for how many seconds; its answers begin at a place.
+/// Returns the addresses of a message, and their TTL in seconds; its answers start at `at`.
 fn addresses(bytes: &[u8], message: &Message, mut at: usize) -> Option<(Vec<IpAddr>, u32)> {
     let operation = bytes.get(2)? >> 3 & 15;
-    if !message.may_tell() || operation != 0 {
+    if !message.may_have_addresses() || operation != 0 {
         return None;
     }
     let (mut wanted, mut names) = (message.name.clone()?, Names::of(bytes));
     let (mut found, mut seconds) = (Vec::new(), u32::MAX);
     for _ in 0..usize::from(message.answers).min(MOST_ANSWERS) {
-        // What is cut off behind some answers takes nothing from these.
+        // Answers before a truncation remain valid.
         let Some((owner, end)) = names.read(at) else { break };
         let Some(record) = bytes.get(end..).and_then(Record::parse) else { break };
         at = end + Record::HEAD + record.data.len();
@@ -167,12 +167,12 @@ fn addresses(bytes: &[u8], message: &Message, mut at: usize) -> Option<(Vec<IpAd
     (!found.is_empty()).then_some((found, seconds))
 }
 
-/// With commas between, as many as a text may have; `None` of none.
+/// Joins addresses with commas, as many as a text may have; `None` without any.
 fn listed(addresses: &[IpAddr]) -> Option<Box<str>> {
     let mut text = String::new();
     for address in addresses {
         let before = text.len();
-        // Memory takes whatever is written.
+        // Writing to memory cannot fail.
         let _ = write!(text, "{}{address}", if before > 0 { "," } else { "" });
         if text.len() > MOST_TEXT {
             text.truncate(before);
@@ -182,7 +182,7 @@ fn listed(addresses: &[IpAddr]) -> Option<Box<str>> {
     (!text.is_empty()).then(|| text.into_boxed_str())
 }
 
-/// A record behind its owner's name (RFC 1035, 4.1.3).
+/// A record after its owner's name (RFC 1035, 4.1.3).
 struct Record<'a> {
     kind: u16,
     class: u16,
@@ -191,7 +191,7 @@ struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Bytes in front of its data.
+    /// Length of the fields before its data.
     const HEAD: usize = 10;
 
     fn parse(bytes: &[u8]) -> Option<Record<'_>> {
@@ -203,7 +203,7 @@ impl Record<'_> {
     }
 }
 
-/// The names of a message. Reading them has a bound for each name and one for all.
+/// Names of a message. Reading them is limited per name and in total.
 struct Names<'a> {
     message: &'a [u8],
     /// Bytes that may still be read.
@@ -215,8 +215,8 @@ impl<'a> Names<'a> {
         Names { message, budget: message.len().saturating_mul(READ_PER_BYTE) }
     }
 
-    /// The name at a place, and where it ends. The first pointer leads to bytes before the name, each further one to bytes
-    /// before the last target: so there is no loop.
+    /// Reads the name at `begin`. Returns it and its end. The first pointer must lead to bytes before the name, each
+    /// further one to bytes before the last target: so loops are impossible.
     fn read(&mut self, begin: usize) -> Option<(Box<str>, usize)> {
         let (mut text, mut place, mut end, mut before) = (String::with_capacity(USUAL_NAME), begin, None, begin);
         let (mut labels, mut bytes, mut pointers) = (0, 1, 0);
@@ -257,7 +257,7 @@ impl<'a> Names<'a> {
         Some((text.into_boxed_str(), end.unwrap_or(place + 1)))
     }
 
-    /// Bytes at a place, charged to the budget.
+    /// Returns bytes at an offset, charged to the budget.
     fn take(&mut self, place: usize, length: usize) -> Option<&'a [u8]> {
         self.budget = self.budget.checked_sub(length)?;
         count(length);
@@ -269,13 +269,13 @@ fn is_plain(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~') && !matches!(byte, b'.' | b'\\')
 }
 
-/// As RFC 1035, 5.1 writes them.
+/// Appends a byte, escaped as in RFC 1035, 5.1.
 fn push(text: &mut String, byte: u8) {
     match byte {
         b'.' | b'\\' => text.extend(['\\', char::from(byte)]),
         byte if is_plain(byte) => text.push(char::from(byte)),
         _ => {
-            // Memory takes whatever is written.
+            // Writing to memory cannot fail.
             let _ = write!(text, "\\{byte:03}");
         }
     }
@@ -289,7 +289,7 @@ mod tests {
         Names::of(message).read(begin)
     }
 
-    /// A header with a question, then bytes.
+    /// Returns a header with a question, then bytes.
     fn message(question: &[u8]) -> Vec<u8> {
         [&[0x12, 0x34, 0x81, 0x83, 0, 1, 0, 2, 0, 0, 0, 0][..], question].concat()
     }
@@ -310,13 +310,13 @@ mod tests {
 
     #[test]
     fn pointers_lead_back_and_never_round() {
-        // The name is in the header's own bytes, or before itself.
+        // The name is in the header, or points to itself.
         for question in
             [&b"\xc0\x0c\x00\x01\x00\x01"[..], b"\xc0\x00\x00\x01\x00\x01", b"\x01a\xc0\x0c\x00\x01\x00\x01"]
         {
             assert_eq!(Message::parse(&message(question)), None, "{question:x?}");
         }
-        // From behind: to a name, to a pointer to itself, to one behind it.
+        // From the end: to a name, to a pointer to itself, to a later pointer.
         let bytes = message(b"\x01a\x01b\x00\x01c\xc0\x0e\xc0\x13\xc0\x17");
         assert_eq!(name(&bytes, 17), Some(("c.b".into(), 21)));
         assert_eq!(name(&bytes, 21), Some(("b".into(), 23)), "by two pointers");
@@ -334,7 +334,7 @@ mod tests {
         assert!(Message::parse(&labels(1, 64)).is_none(), "a label of a form that is not used");
     }
 
-    /// A record whose owner is at a place of the message.
+    /// Returns a record whose owner is a pointer to an offset of the message.
     fn record(owner: u8, kind: u16, seconds: u32, data: &[u8]) -> Vec<u8> {
         let head = [&[0xc0, owner][..], &kind.to_be_bytes(), &[0, 1], &seconds.to_be_bytes()].concat();
         [&head[..], &(data.len() as u16).to_be_bytes(), data].concat()
@@ -358,24 +358,24 @@ mod tests {
         let two =
             answer(&[alias.clone(), record(target, A, 60, &[192, 0, 2, 1]), record(target, A, 90, &[192, 0, 2, 2])]);
         assert_eq!(Addresses::parse(&two), found("WWW.a", &[[192, 0, 2, 1], [192, 0, 2, 2]], 60));
-        // Of another name, of no address, of the name itself behind its alias.
+        // Of another name, of no address, of the name itself after its alias.
         assert_eq!(Addresses::parse(&answer(&[record(16, A, 60, &[192, 0, 2, 1])])), None);
         assert_eq!(Addresses::parse(&answer(std::slice::from_ref(&alias))), None);
         assert_eq!(Addresses::parse(&answer(&[alias, record(12, A, 60, &[192, 0, 2, 1])])), None);
         let short = answer(&[record(12, A, 5, &[1, 2, 3, 4]), record(12, A, 5, &[1, 2, 3])]);
         assert_eq!(Addresses::parse(&short), found("WWW.a", &[[1, 2, 3, 4]], 5));
-        // Cut behind the first address, there is one.
+        // Truncated after the first address, one is found.
         (0..two.len()).for_each(|length| {
             let addresses = Addresses::parse(&two[..length]).map_or(0, |found| found.addresses.len());
             assert_eq!(addresses, usize::from(length >= two.len() - 16), "{length}");
         });
         assert_eq!(Message::parse(&two).unwrap().addresses.as_deref(), Some("192.0.2.1,192.0.2.2"));
-        // Over TCP: what is there of it, and all once that is.
+        // Over TCP: the part received, and everything once complete.
         let stream = [&(two.len() as u16).to_be_bytes()[..], &two].concat();
-        let told = |length: usize| Message::in_stream(&stream[..length]);
-        let cut = told(stream.len() - 1);
+        let read = |length: usize| Message::in_stream(&stream[..length]);
+        let cut = read(stream.len() - 1);
         assert!(matches!(&cut, crate::Read::Part(some) if some.addresses.as_deref() == Some("192.0.2.1")), "{cut:?}");
-        let all = told(stream.len());
+        let all = read(stream.len());
         assert!(matches!(&all, crate::Read::Done(all) if all.addresses.as_deref() == Some("192.0.2.1,192.0.2.2")));
         let mut question = two.clone();
         question[2] &= 0x7f;
@@ -387,7 +387,7 @@ mod tests {
         let one: IpAddr = "2001:db8:1111:1111:1111:1111:1111:1111".parse().unwrap();
         let text = listed(&[one; 64]).unwrap();
         assert_eq!((text.len(), text.split(',').count()), (6 * 38 + 5, 6));
-        assert!(text.split(',').all(|told| told.parse() == Ok(one)));
+        assert!(text.split(',').all(|read| read.parse() == Ok(one)));
         let most = listed(&[IpAddr::from([255; 4]); 64]).unwrap();
         assert_eq!((most.len(), most.split(',').count()), (MOST_TEXT, 16));
         assert_eq!(listed(&[]), None);

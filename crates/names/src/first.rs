@@ -1,4 +1,4 @@
-//! Which protocol the first bytes of a direction are of.
+//! Recognises the protocol of a direction by its first bytes.
 
 use crate::dns::Message;
 use crate::http::{self, Request};
@@ -7,7 +7,7 @@ use crate::{Read, ssh};
 use std::fmt;
 use std::str::FromStr;
 
-/// Protocols whose names are read.
+/// Protocols that are parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Protocol {
@@ -24,10 +24,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All there are.
+    /// All protocols.
     pub const ALL: [Protocol; 5] = [Protocol::Tls, Protocol::Quic, Protocol::Dns, Protocol::Http, Protocol::Ssh];
 
-    /// The name used in text and JSON.
+    /// Returns the name used in text and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Tls => "tls",
@@ -44,35 +44,35 @@ impl Protocol {
 pub struct Protocols(u8);
 
 impl Protocols {
-    /// No protocol.
+    /// The empty set.
     pub const NONE: Protocols = Protocols(0);
-    /// Every protocol.
+    /// All protocols.
     pub const ALL: Protocols = Protocols(31);
 
-    /// Whether this one is among them.
+    /// Returns whether this one is included.
     #[inline]
     pub fn has(self, protocol: Protocol) -> bool {
         self.0 & protocol as u8 != 0
     }
 
-    /// Whether there is none.
+    /// Returns whether it is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// All but this one.
+    /// Returns the set without this protocol.
     pub fn without(self, protocol: Protocol) -> Protocols {
         Protocols(self.0 & !(protocol as u8))
     }
 
-    /// This one and those.
+    /// Returns the set with this protocol.
     pub fn with(self, protocol: Protocol) -> Protocols {
         Protocols(self.0 | protocol as u8)
     }
 }
 
-/// `none`, `all`, or names with commas between.
+/// Parses `none`, `all`, or names separated by commas.
 impl FromStr for Protocols {
     type Err = String;
 
@@ -84,7 +84,9 @@ impl FromStr for Protocols {
         }
         text.split(',').try_fold(Protocols::NONE, |set, name| {
             let known = Protocol::ALL.into_iter().find(|protocol| protocol.name() == name);
-            let known = known.ok_or_else(|| format!("{name:?} is none of none, all, tls, quic, dns, http, ssh"))?;
+            let known = known.ok_or_else(|| {
+                format!("unknown protocol {name:?}; expected none, all, or names of tls, quic, dns, http, ssh")
+            })?;
             Ok(set.with(known))
         })
     }
@@ -98,25 +100,25 @@ impl fmt::Display for Protocols {
     }
 }
 
-/// What one direction said.
+/// Result of parsing one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// TLS: the client.
+    /// TLS client.
     ClientHello(ClientHello),
-    /// TLS: the server.
+    /// TLS server.
     ServerHello(ServerHello),
     /// DNS, either side.
     Dns(Message),
-    /// HTTP: the client.
+    /// HTTP client.
     Request(Request),
-    /// HTTP: the server.
+    /// HTTP server.
     Status(u16),
     /// SSH, either side.
     Line(Box<str>),
 }
 
 impl Found {
-    /// Which protocol it is of.
+    /// Returns the protocol.
     pub fn protocol(&self) -> Protocol {
         match self {
             Found::ClientHello(_) | Found::ServerHello(_) => Protocol::Tls,
@@ -127,20 +129,20 @@ impl Found {
     }
 }
 
-/// Reads the beginning of a direction of a TCP connection. `known` is what the ports or the other direction say it is; `Never` if
-/// it is none of the `wanted`.
+/// Parses the start of a direction of a TCP connection. `known` is the protocol according to the ports or the other
+/// direction; `Never` if it is none of the `wanted`.
 pub fn read(stream: &[u8], known: Option<Protocol>, wanted: Protocols) -> Read<Found> {
     let Some(first) = stream.first() else { return Read::More };
     let may_be = |protocol| wanted.has(protocol) && known.is_none_or(|known| known == protocol);
     match (known, first) {
         (Some(Protocol::Dns), _) if may_be(Protocol::Dns) => Message::in_stream(stream).map(Found::Dns),
-        // A server may greet with lines of its own.
+        // A server may send other lines before.
         (Some(Protocol::Ssh), _) if may_be(Protocol::Ssh) => ssh::line(stream, true).map(Found::Line),
         (_, 22) if may_be(Protocol::Tls) => match stream.get(5) {
             Some(&tls::CLIENT_HELLO) => tls::client_hello(stream).map(Found::ClientHello),
             Some(&tls::SERVER_HELLO) => tls::server_hello(stream).map(Found::ServerHello),
             Some(_) => Read::Never,
-            // Either kind says whether it may still be one.
+            // Either parser decides whether it may be one.
             None => tls::client_hello(stream).map(Found::ClientHello),
         },
         (_, b'S') if may_be(Protocol::Ssh) && is_begin(stream, b"SSH-") => ssh::line(stream, false).map(Found::Line),
@@ -150,22 +152,22 @@ pub fn read(stream: &[u8], known: Option<Protocol>, wanted: Protocols) -> Read<F
     }
 }
 
-/// When the beginning of a direction is read again as it grows. Each read starts at the first byte, so that all of them
-/// together are bounded by the bytes of the stream, not by the number of its segments.
+/// Decides when the growing start of a direction is parsed again. Each attempt starts at the first byte, so that all
+/// of them together are bounded by the bytes of the stream, not by the number of its segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reads {
-    /// Bytes that were there at the last read.
+    /// Length of the stream at the last attempt.
     seen: usize,
-    /// Bytes of all reads.
+    /// Total length of all attempts.
     spent: usize,
 }
 
-/// Bytes of all reads but the last one, per byte of the stream.
+/// Bytes of all attempts but the last one, per byte of the stream.
 const READS_PER_BYTE: usize = 8;
 
 impl Reads {
-    /// Whether to read these bytes now; if so, the read is counted. A stream without enough new bytes, or within a message of
-    /// DNS, is not worth a read; once it has ended, [`Reads::is_unread`] bytes are.
+    /// Returns whether to parse these bytes now; if so, the attempt is counted. Without enough new bytes, or within a
+    /// DNS message, an attempt is not worthwhile; once the stream has ended, [`Reads::is_unread`] decides.
     pub fn is_due(&mut self, stream: &[u8], known: Option<Protocol>) -> bool {
         let end = known.filter(|known| *known == Protocol::Dns).and_then(|_| Message::end_in_stream(stream));
         let is_worth = self.is_unread(stream) && (self.seen == 0 || end.is_none_or(|end| stream.len() >= end));
@@ -177,13 +179,13 @@ impl Reads {
         is_due
     }
 
-    /// Whether there are bytes that were not read.
+    /// Returns whether there are bytes that were not parsed.
     pub fn is_unread(&self, stream: &[u8]) -> bool {
         stream.len() > self.seen
     }
 }
 
-/// Whether these are the first bytes of a stream, as far as there are any.
+/// Returns whether the bytes available match the start `begin`.
 fn is_begin(stream: &[u8], begin: &[u8]) -> bool {
     stream.iter().zip(begin).all(|(one, other)| one == other)
 }
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_single_bytes_is_not_read_anew_for_each() {
+    fn a_stream_of_single_bytes_is_not_read_again_for_each() {
         let request = [b"GET / HTTP/1.1\r\n".as_slice(), &b"A: b\r\n".repeat(2000)].concat();
         let answer = [&b"\x3f\xff"[..], &[0; 0x3ffd]].concat();
         for (stream, known) in [(&request, None), (&answer, Some(Protocol::Dns))] {
@@ -213,9 +215,9 @@ mod tests {
                 }
             }
             assert!(bytes <= READS_PER_BYTE * stream.len() && times > 0, "{bytes} in {times}");
-            assert!(known.is_none() || times <= 2, "a message is read when it begins, then when it is whole: {times}");
+            assert!(known.is_none() || times <= 2, "a message is read at its start, then when complete: {times}");
         }
-        // Where segments are as long as most, each is read.
+        // With segments of the usual length, each is read.
         let mut reads = Reads::default();
         assert!((1..=10).all(|count| reads.is_due(&request[..count * 1000], None)));
         assert!(!reads.is_due(&request[..10_000], None) && !reads.is_unread(&request[..10_000]), "nothing new");

@@ -1,37 +1,37 @@
-//! The beginning of HTTP/1 (RFC 9112): the first request, and the status of its answer.
+//! Start of HTTP/1 (RFC 9112): the first request, and the status of its answer.
 //!
-//! Lines end in CR LF or LF alone, a line that begins with a space goes on with the one before. What is no HTTP/1, such as the preface of
-//! HTTP/2 (`PRI * HTTP/2.0`), is none.
+//! Lines end in CR LF or only LF; a line that starts with a space continues the one before. Anything else, such as the
+//! preface of HTTP/2 (`PRI * HTTP/2.0`), is not recognised.
 
 use crate::Read;
 use crate::cursor::count;
 use crate::text::{trimmed, visible};
 use crate::value::MOST_TEXT;
 
-/// What was asked.
+/// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// Its method (RFC 9110, 9).
+    /// Method (RFC 9110, 9).
     pub method: Box<str>,
-    /// What it is about, as it stands there (RFC 9112, 3.2).
+    /// Target, unchanged (RFC 9112, 3.2).
     pub target: Box<str>,
-    /// The header Host; without one, that in the target.
+    /// Host header; without one, the host in the target.
     pub host: Option<Box<str>>,
-    /// The header User-Agent.
+    /// User-Agent header.
     pub user_agent: Option<Box<str>>,
 }
 
-/// Bytes in which the headers have to be.
+/// Maximum length of the headers.
 pub const MOST_HEADERS: usize = 8 << 10;
-/// Characters of a method.
+/// Maximum length of a method.
 const MOST_METHOD: usize = 24;
-/// Headers, each with what its folded lines add.
+/// Maximum number of header lines, each with its folded lines.
 const MOST_LINES: usize = 256;
 
-/// The request at the beginning of a client's stream. `Part` while its headers are not whole.
+/// Parses the request at the start of a client's stream. `Part` while its headers are incomplete.
 pub fn request(stream: &[u8]) -> Read<Request> {
     let bytes = &stream[..stream.len().min(MOST_HEADERS)];
-    // Other protocols are told apart by their first byte, mostly.
+    // Most other protocols differ in the first byte.
     let method = bytes.iter().take_while(|byte| byte.is_ascii_uppercase() || b"-_".contains(byte)).count();
     match bytes.get(method) {
         _ if method > MOST_METHOD => return Read::Never,
@@ -63,7 +63,7 @@ pub fn request(stream: &[u8]) -> Read<Request> {
     if is_whole { Read::Done(request) } else { Read::Part(request) }
 }
 
-/// The status at the beginning of a server's stream; those that only announce another one (1xx but for 101) are passed over.
+/// Parses the status at the start of a server's stream; interim ones (1xx except 101) are skipped.
 pub fn status(stream: &[u8]) -> Read<u16> {
     let mut rest = &stream[..stream.len().min(MOST_HEADERS)];
     let mut found = Read::More;
@@ -93,7 +93,7 @@ fn done(found: Read<u16>) -> Read<u16> {
     if let Read::Part(status) = found { Read::Done(status) } else { found }
 }
 
-/// A line without its end, and what is behind it.
+/// Splits off a line. Returns it without its end, and the rest.
 fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     count(end.unwrap_or(bytes.len()));
@@ -102,7 +102,7 @@ fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((line.strip_suffix(b"\r").unwrap_or(line), &bytes[end + 1..]))
 }
 
-/// What is behind the blank line.
+/// Returns the bytes after the blank line.
 fn end_of_headers(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         let (first, behind) = line(rest)?;
@@ -113,7 +113,7 @@ fn end_of_headers(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Takes what is looked for; whether there is nothing more of it to come.
+/// Extracts the headers of interest. Returns whether they are complete.
 fn headers(mut rest: &[u8], request: &mut Request) -> bool {
     for _ in 0..MOST_LINES {
         let Some((first, behind)) = line(rest) else { return false };
@@ -142,7 +142,7 @@ fn headers(mut rest: &[u8], request: &mut Request) -> bool {
     true
 }
 
-/// The host in a target of the absolute form, or of CONNECT (RFC 9112, 3.2.2, 3.2.3).
+/// Returns the host in a target of the absolute form, or of CONNECT (RFC 9112, 3.2.2, 3.2.3).
 fn authority<'a>(method: &[u8], target: &'a [u8]) -> Option<&'a [u8]> {
     if method == b"CONNECT" {
         return Some(target);
@@ -159,7 +159,7 @@ fn authority<'a>(method: &[u8], target: &'a [u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
-    fn told(text: &[u8]) -> [String; 4] {
+    fn parsed(text: &[u8]) -> [String; 4] {
         let (Read::Done(found) | Read::Part(found)) = request(text) else { panic!("none: {text:?}") };
         let text = |text: Option<Box<str>>| text.map_or("-".to_owned(), String::from);
         [found.method.into(), found.target.into(), text(found.host), text(found.user_agent)]
@@ -168,16 +168,16 @@ mod tests {
     #[test]
     fn requests_as_they_come() {
         let whole = b"GET /a?b HTTP/1.1\r\nhost:  example.org \r\nX: y\r\nUser-Agent: curl\\1\r\n\r\nbody";
-        assert_eq!(told(whole), ["GET", "/a?b", "example.org", "curl\\x5c1"]);
+        assert_eq!(parsed(whole), ["GET", "/a?b", "example.org", "curl\\x5c1"]);
         assert!(matches!(request(whole), Read::Done(_)));
         assert!(matches!(request(&whole[..40]), Read::Part(_)) && request(&whole[..9]) == Read::More);
-        assert_eq!(told(b"GET http://u@a.b:8/c HTTP/1.0\n\n"), ["GET", "http://u@a.b:8/c", "a.b:8", "-"]);
-        assert_eq!(told(b"CONNECT a.b:443 HTTP/1.1\r\n\r\n"), ["CONNECT", "a.b:443", "a.b:443", "-"]);
+        assert_eq!(parsed(b"GET http://u@a.b:8/c HTTP/1.0\n\n"), ["GET", "http://u@a.b:8/c", "a.b:8", "-"]);
+        assert_eq!(parsed(b"CONNECT a.b:443 HTTP/1.1\r\n\r\n"), ["CONNECT", "a.b:443", "a.b:443", "-"]);
         assert_eq!(
-            told(b"M-SEARCH * HTTP/1.1\r\nHost: a\r\n b\r\n\tc\r\nHost: d\r\n\r\n"),
+            parsed(b"M-SEARCH * HTTP/1.1\r\nHost: a\r\n b\r\n\tc\r\nHost: d\r\n\r\n"),
             ["M-SEARCH", "*", "a b c", "-"]
         );
-        assert_eq!(told(b"GET /a b HTTP/1.1\r\nHost:\r\n\r\n"), ["GET", "/a b", "", "-"]);
+        assert_eq!(parsed(b"GET /a b HTTP/1.1\r\nHost:\r\n\r\n"), ["GET", "/a b", "", "-"]);
         for none in
             [&b"PRI * HTTP/2.0\r\n\r\n"[..], b"GET /\r\n", b" / HTTP/1.1\r\n", b"get / HTTP/1.1\r\n", b"\x16\x03\x01"]
         {
@@ -185,7 +185,7 @@ mod tests {
         }
         assert_eq!(request(&[b"GET /".as_slice(), &[b'x'; MOST_HEADERS]].concat()), Read::Never);
         let long = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'x'; MOST_HEADERS]].concat();
-        assert!(matches!(request(&long), Read::Done(_)), "what does not end is over there");
+        assert!(matches!(request(&long), Read::Done(_)), "headers end at the limit");
     }
 
     #[test]

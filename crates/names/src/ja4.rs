@@ -1,25 +1,25 @@
-//! JA4: which client it is, by what its hello offers (FoxIO, `technical_details/JA4.md`, BSD 3-clause).
+//! JA4 fingerprint of a client by its hello (FoxIO, `technical_details/JA4.md`, BSD 3-clause).
 //!
-//! Of FoxIO's fingerprints this one alone: the others of the family (JA4S, JA4H, ...) have a licence that is not free.
+//! Only this one of FoxIO's fingerprints: the others of the family (JA4S, JA4H, ...) have a licence that is not free.
 
 use sha2::{Digest, Sha256};
 
-/// What a hello says that counts.
+/// Fields of a hello that count.
 pub(crate) struct Offer<'a> {
     /// `t` for TCP, `q` for QUIC.
     pub over: char,
-    /// The highest one.
+    /// Highest version.
     pub version: u16,
     pub has_server_name: bool,
     /// All lists without GREASE.
     pub ciphers: Vec<u16>,
     pub extensions: Vec<u16>,
     pub algorithms: Vec<u16>,
-    /// The first value of the list.
+    /// First value of the list.
     pub protocol: &'a [u8],
 }
 
-/// Values that stand for nothing (RFC 8701).
+/// Returns whether a value is GREASE (RFC 8701).
 pub(crate) fn is_grease(value: u16) -> bool {
     let [one, other] = value.to_be_bytes();
     one == other && one & 15 == 10
@@ -58,7 +58,7 @@ pub(crate) fn fingerprint(offer: &Offer<'_>) -> Box<str> {
 }
 
 const NONE: [u8; HASH] = [b'0'; HASH];
-/// Digits of a hash.
+/// Number of digits of a hash.
 const HASH: usize = 12;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -74,7 +74,8 @@ fn version(version: u16) -> &'static str {
     }
 }
 
-/// The first and the last character; hexadecimal digits of a value that does not begin and end with a letter or digit.
+/// Returns the first and the last character; hexadecimal digits if the value does not start and end with a letter or
+/// digit.
 fn ends(value: &[u8]) -> [char; 2] {
     let ([first, ..], [.., last]) = (value, value) else { return ['0'; 2] };
     if first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() {
@@ -83,7 +84,7 @@ fn ends(value: &[u8]) -> [char; 2] {
     [first >> 4, last & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0'))
 }
 
-/// Lists one after the other: four digits a value, commas between these.
+/// Concatenates lists: four digits per value, separated by commas.
 fn list(lists: &[&[u16]]) -> Vec<u8> {
     let mut text = Vec::with_capacity(lists.iter().map(|list| list.len() * 5).sum());
     for list in lists {
@@ -91,7 +92,7 @@ fn list(lists: &[&[u16]]) -> Vec<u8> {
             text.extend([12, 8, 4, 0].map(|bits| DIGITS[usize::from(value >> bits & 15)]));
             text.push(b',');
         }
-        // Behind the last one stands what divides lists.
+        // The last one is followed by the separator of lists.
         if let Some(last) = text.last_mut() {
             *last = b'_';
         }
@@ -100,7 +101,7 @@ fn list(lists: &[&[u16]]) -> Vec<u8> {
     text
 }
 
-/// 12 digits of SHA-256.
+/// Returns 12 digits of SHA-256.
 fn hash(text: &[u8]) -> [u8; HASH] {
     let bytes = Sha256::digest(text);
     std::array::from_fn(|place| DIGITS[usize::from(bytes[place / 2] >> (4 - place % 2 * 4) & 15)])
@@ -110,7 +111,7 @@ fn hash(text: &[u8]) -> [u8; HASH] {
 mod tests {
     use super::*;
 
-    /// The example of JA4.md, whose hashes Python's hashlib gives too:
+    /// Example of JA4.md, with hashes confirmed by Python's hashlib:
     /// `hashlib.sha256(b"002f,0035,009c,...").hexdigest()[:12]`.
     #[test]
     fn the_example_of_the_definition() {
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(&*fingerprint(&none), "t00d000200_000000000000_000000000000");
     }
 
-    /// JA4.md, "ALPN extension value": its examples.
+    /// Examples of JA4.md, "ALPN extension value".
     #[test]
     fn ends_of_any_protocol() {
         for (value, two) in [

@@ -1,15 +1,15 @@
-//! Names that conversations say of themselves, in the clear: the site of a TLS or QUIC hello, the question of DNS, the host of
+//! Names that conversations carry in cleartext: the site of a TLS or QUIC hello, the question of DNS, the host of
 //! HTTP, the programs of SSH.
 //!
-//! Pure: bytes go in, values come out. In the order data takes:
+//! No I/O: bytes in, values out. In the order of the data path:
 //!
-//! - [`stream`]: the first bytes of one direction, in whatever order they come;
-//! - [`mod@first`]: which protocol these are, and who reads them;
-//! - [`tls`], [`quic`], [`dns`], [`http`], [`ssh`]: the parsers; `ja4`: a fingerprint of what a client offers;
-//! - [`value`]: what is told of a conversation ([`Names`]); `text`: bytes of strangers as visible ASCII.
+//! - [`stream`]: the first bytes of one direction, in any order of arrival;
+//! - [`mod@first`]: recognises the protocol, and calls its parser;
+//! - [`tls`], [`quic`], [`dns`], [`http`], [`ssh`]: the parsers; `ja4`: a fingerprint of clients;
+//! - [`value`]: the results for a conversation ([`Names`]); `text`: untrusted bytes as visible ASCII.
 //!
-//! Whatever the bytes are, nothing panics, the work is bounded by their number (`bounds`), and no length that they claim makes memory
-//! grow: a stream keeps [`Stream::MOST`] bytes, a text [`value::MOST_TEXT`].
+//! With any input, nothing panics, the work is bounded by the number of bytes (`bounds`), and no length field makes
+//! memory grow: a stream keeps [`Stream::MOST`] bytes, a text [`value::MOST_TEXT`].
 //!
 //! ```
 //! use linerate_names::{Names, Protocols, Read, first};
@@ -23,9 +23,10 @@
 //!
 //! # Dependencies
 //!
-//! `aes`, `aes-gcm`, `hkdf` and `sha2` of RustCrypto open QUIC's Initial packets (RFC 9001, 5.2: the keys follow from the packet itself,
-//! nothing is secret) and make JA4: all Rust, well kept, and of the same family as `sha1`, so half of what they need is here already.
-//! `ring` would bring C and assembly, a TLS library far more than a parser of hellos needs.
+//! `aes`, `aes-gcm`, `hkdf` and `sha2` of RustCrypto decrypt QUIC's Initial packets (RFC 9001, 5.2: the keys are
+//! derived from the packet itself, nothing is secret) and compute JA4: all Rust, well maintained, and of the same
+//! family as `sha1`, so half of their dependencies are used already. `ring` would add C and assembly; a TLS library is
+//! far more than a parser of hellos needs.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -46,21 +47,21 @@ pub use first::{Found, Protocol, Protocols};
 pub use stream::Stream;
 pub use value::Names;
 
-/// How far the beginning of a stream could be read.
+/// Result of parsing the start of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read<T> {
-    /// All that is looked for.
+    /// Complete.
     Done(T),
-    /// Some of it; more bytes may say more.
+    /// Partial; more bytes may add to it.
     Part(T),
-    /// Nothing yet: more bytes are needed.
+    /// More bytes are needed.
     More,
-    /// It is not there, and no more bytes will change that.
+    /// Not present, whatever bytes follow.
     Never,
 }
 
 impl<T> Read<T> {
-    /// The same of something made of it.
+    /// Converts the value.
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Read<U> {
         match self {
             Read::Done(found) => Read::Done(make(found)),

@@ -1,8 +1,8 @@
-//! Initial packets of QUIC (RFC 9000, 17.2.2; RFC 9001, 5): opened as anybody can who sees the first one, whose connection id the keys
-//! follow from.
+//! Initial packets of QUIC (RFC 9000, 17.2.2; RFC 9001, 5): any observer of the first one can decrypt them, as the
+//! keys are derived from its connection id.
 //!
-//! Versions 1, 2 (RFC 9369) and the drafts 23 to 32. What is opened is what the client sends; its hello is in CRYPTO frames, of any order
-//! and over several packets.
+//! Versions 1, 2 (RFC 9369) and the drafts 23 to 32. Only the client's packets are decrypted; its hello is in CRYPTO
+//! frames, in any order and over several packets.
 
 use crate::cursor::Cursor;
 use crate::stream::Stream;
@@ -15,7 +15,7 @@ use sha2::Sha256;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// What opens the packets that a client sends.
+/// Keys of the packets that a client sends.
 pub struct Keys {
     version: u32,
     packet: Aes128Gcm,
@@ -23,7 +23,7 @@ pub struct Keys {
     header: Aes128,
 }
 
-/// The bytes of a connection id, at most 20 (RFC 9000, 17.2).
+/// A connection id, at most 20 bytes (RFC 9000, 17.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionId {
     bytes: [u8; MOST_ID],
@@ -31,14 +31,14 @@ pub struct ConnectionId {
 }
 
 const MOST_ID: usize = 20;
-/// The least datagram in which a client sends an Initial (RFC 9000, 14.1).
+/// Minimum datagram in which a client sends an Initial (RFC 9000, 14.1).
 pub const LEAST_DATAGRAM: usize = 1200;
-/// The most bytes of a packet that is opened.
+/// Maximum length of a packet to decrypt.
 const MOST_PACKET: usize = 16 << 10;
 const TAG: usize = 16;
 /// RFC 9369, 3.1.
 const VERSION_2: u32 = 0x6b33_43cf;
-/// Packets of one datagram that are looked at.
+/// Maximum number of packets examined per datagram.
 const MOST_COALESCED: usize = 8;
 
 /// RFC 9001, 5.2; RFC 9369, 3.3.1; draft-ietf-quic-tls-29 and -23, 5.2.
@@ -48,42 +48,42 @@ const SALT_DRAFT: [u8; 20] = *b"\xaf\xbf\xec\x28\x99\x93\xd2\x4c\x9e\x97\x86\xf1
 
 const SALT_OLD_DRAFT: [u8; 20] = *b"\xc3\xee\xf7\x12\xc7\x2e\xbb\x5a\x11\xa7\xd2\x43\x2b\xb4\x63\x65\xbe\xf9\xf5\x02";
 
-/// Keys begin alike in all connections of a version.
+/// The first step of key derivation is the same for all connections of a version.
 type Extract = LazyLock<HkdfExtract<Sha256>>;
 static FROM_1: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_1)));
 static FROM_2: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_2)));
 static FROM_DRAFT: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_DRAFT)));
 static FROM_OLD_DRAFT: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_OLD_DRAFT)));
 
-/// Of the key, the vector, and the key of headers (RFC 9001, 5.1; RFC 9369, 3.3.2).
+/// Labels of the key, the vector, and the header key (RFC 9001, 5.1; RFC 9369, 3.3.2).
 const LABELS: [&str; 3] = ["quic key", "quic iv", "quic hp"];
 const LABELS_2: [&str; 3] = ["quicv2 key", "quicv2 iv", "quicv2 hp"];
 
-/// The header of an Initial, as far as it is not protected.
+/// Unprotected part of the header of an Initial.
 #[derive(Clone, Copy)]
 struct Header<'a> {
     version: u32,
     id: ConnectionId,
-    /// Up to the packet number.
+    /// Length up to the packet number.
     length: usize,
-    /// The packet, up to its end.
+    /// Packet, up to its end.
     bytes: &'a [u8],
 }
 
-/// The version and the client's connection id of a datagram that begins with an Initial, or has one behind another packet with a long
-/// header.
+/// Returns the version and the client's connection id of a datagram that starts with an Initial, or has one after
+/// another packet with a long header.
 pub fn initial(datagram: &[u8]) -> Option<(u32, ConnectionId)> {
     packets(datagram).next().map(|header| (header.version, header.id))
 }
 
-/// The packet of RFC 9001, A.2: to try this with, and to measure it.
+/// Returns the packet of RFC 9001, A.2, for tests and benchmarks.
 pub fn example() -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let digits: Vec<u8> = include_str!("quic/rfc9001-a2.hex").bytes().filter_map(digit).collect();
     digits.chunks_exact(2).map(|two| two[0] << 4 | two[1]).collect()
 }
 
-/// Opens the Initials of a datagram and puts what their CRYPTO frames have where it belongs. Whether one could be opened.
+/// Decrypts the Initials of a datagram and stores their CRYPTO frames. Returns whether one could be decrypted.
 pub fn open(datagram: &[u8], keys: &Keys, stream: &mut Stream) -> bool {
     let mut is_open = false;
     for header in packets(datagram).filter(|header| header.version == keys.version) {
@@ -95,7 +95,7 @@ pub fn open(datagram: &[u8], keys: &Keys, stream: &mut Stream) -> bool {
     is_open
 }
 
-/// The name of a version, such as `1`, `2` or `draft-29`.
+/// Returns the name of a version, such as `1`, `2` or `draft-29`.
 pub fn version_name(version: u32) -> Cow<'static, str> {
     match version {
         1 => "1".into(),
@@ -105,7 +105,7 @@ pub fn version_name(version: u32) -> Cow<'static, str> {
     }
 }
 
-/// The version of a name.
+/// Returns the version of a name.
 pub fn version_named(name: &str) -> Option<u32> {
     let drafts = 0xff00_0000..=0xff00_00ff;
     let known = [1, VERSION_2].into_iter().chain(drafts).find(|version| version_name(*version) == name);
@@ -113,7 +113,8 @@ pub fn version_named(name: &str) -> Option<u32> {
 }
 
 impl Keys {
-    /// Those of the client, of a connection whose first Initial had this destination; `None` of versions that are not known.
+    /// Derives the client's keys for a connection whose first Initial had this destination; `None` for unknown
+    /// versions.
     pub fn new(version: u32, id: &ConnectionId) -> Option<Keys> {
         let (from, labels) = match version {
             1 => (&FROM_1, &LABELS),
@@ -136,7 +137,7 @@ impl Keys {
         })
     }
 
-    /// The frames of a packet, if it is what the client sent (RFC 9001, 5.3 and 5.4).
+    /// Decrypts the frames of a packet, if the client sent it (RFC 9001, 5.3 and 5.4).
     fn open(&self, header: &Header<'_>) -> Option<Vec<u8>> {
         let sample: [u8; 16] = header.bytes.get(header.length + 4..)?.first_chunk().copied()?;
         let mut mask = sample.into();
@@ -147,7 +148,7 @@ impl Keys {
         clear[0] = first;
         let mut nonce = self.vector;
         let number = clear[header.length..].iter_mut().zip(&mask[1..]);
-        // Numbers of Initials are small: as long as they are in the packet they are whole.
+        // Packet numbers of Initials are small, so the truncated number is the full one.
         number.for_each(|(byte, mask)| *byte ^= mask);
         nonce[12 - size..].iter_mut().zip(&clear[header.length..]).for_each(|(byte, number)| *byte ^= number);
         let (sealed, tag) = header.bytes[header.length + size..].split_last_chunk::<TAG>()?;
@@ -165,7 +166,7 @@ impl AsRef<[u8]> for ConnectionId {
 }
 
 impl ConnectionId {
-    /// Of its bytes, if they are no more than 20.
+    /// Returns the id of these bytes, if at most 20.
     pub fn new(id: &[u8]) -> Option<ConnectionId> {
         let mut bytes = [0; MOST_ID];
         bytes.get_mut(..id.len())?.copy_from_slice(id);
@@ -181,11 +182,11 @@ fn is_known(version: u32) -> bool {
 fn expand<const N: usize>(secret: &Hkdf<Sha256>, label: &str) -> [u8; N] {
     let mut out = [0; N];
     let info = [&[0, N as u8, label.len() as u8 + 6][..], b"tls13 ", label.as_bytes(), &[0]];
-    // Fails beyond 8,160 bytes alone.
+    // Fails only above 8,160 bytes.
     secret.expand_multi_info(&info, &mut out).map_or([0; N], |()| out)
 }
 
-/// The Initials of a datagram.
+/// Iterates over the Initials of a datagram.
 fn packets(datagram: &[u8]) -> impl Iterator<Item = Header<'_>> {
     let mut rest = datagram;
     let packets = std::iter::from_fn(move || {
@@ -196,19 +197,19 @@ fn packets(datagram: &[u8]) -> impl Iterator<Item = Header<'_>> {
     packets.take(MOST_COALESCED).flatten()
 }
 
-/// A packet with a long header: if it is an Initial, what it says; and what is behind it.
+/// Parses a packet with a long header. Returns its header if it is an Initial, and the bytes after it.
 fn packet(bytes: &[u8]) -> Option<(Option<Header<'_>>, &[u8])> {
     let mut rest = Cursor(bytes);
     let first = rest.u8()?;
     let version = rest.u32()?;
-    // Long header, and the bit that is always set.
+    // Long header, and the fixed bit.
     if first & 0xc0 != 0xc0 || !is_known(version) {
         return None;
     }
     let id = ConnectionId::new(rest.vector8()?.0)?;
     rest.vector8().filter(|source| source.0.len() <= MOST_ID)?;
     let kind = first >> 4 & 3;
-    // RFC 9369, 3.2: all kinds have other numbers.
+    // RFC 9369, 3.2: all packet types have other numbers.
     let [initial, retry] = if version == VERSION_2 { [1, 0] } else { [0, 3] };
     if kind == retry {
         return None;
@@ -230,17 +231,17 @@ fn packet(bytes: &[u8]) -> Option<(Option<Header<'_>>, &[u8])> {
     Some((found, rest.0))
 }
 
-/// Puts what CRYPTO frames have where it belongs; those that may be in an Initial are known (RFC 9000, 12.4).
+/// Stores the data of CRYPTO frames; the frame types allowed in an Initial are known (RFC 9000, 12.4).
 pub(crate) fn crypto(frames: &[u8], stream: &mut Stream) {
     let mut rest = Cursor(frames);
     while next_frame(&mut rest, stream).is_some() {}
 }
 
 fn next_frame(rest: &mut Cursor<'_>, stream: &mut Stream) -> Option<()> {
-    // PADDING, a frame a byte, is most of an Initial.
+    // PADDING, one byte per frame, is most of an Initial.
     rest.skip_zeros();
     match rest.varint()? {
-        // PADDING in a longer form, PING.
+        // PADDING in a longer encoding, PING.
         0 | 1 => {}
         // ACK.
         kind @ (2 | 3) => {

@@ -1,16 +1,16 @@
-//! The line with which each side of SSH begins (RFC 4253, 4.2).
+//! Identification line of each side of SSH (RFC 4253, 4.2).
 
 use crate::Read;
 use crate::cursor::count;
 use crate::text;
 
-/// The most bytes of a line, its end included.
+/// Maximum length of a line, including its end.
 const MOST_LINE: usize = 255;
-/// Lines in front of it that a server may send, and their bytes in all.
+/// Maximum number of lines that a server may send before it, and their total length.
 const MOST_LINES: usize = 64;
 const MOST_BEFORE: usize = 4096;
 
-/// The line that begins with `SSH-`, without its end; `may_greet` says that others may stand in front of it.
+/// Returns the line that starts with `SSH-`, without its end; `may_greet`: others may precede it.
 pub fn line(stream: &[u8], may_greet: bool) -> Read<Box<str>> {
     let mut rest = stream;
     for _ in 0..MOST_LINES {

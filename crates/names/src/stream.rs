@@ -1,26 +1,27 @@
-//! The first bytes of one direction of a conversation, put together by offset: a buffer, and a bit for each byte that came.
+//! The first bytes of one direction of a conversation, reassembled by offset: a buffer, and a bit for each byte
+//! received.
 //!
-//! Segments come in any order, overlap and come twice; what came first stays. There is no list of them, so that neither their number nor
-//! their order costs more than their bytes.
+//! Segments arrive in any order, overlap and repeat; the first bytes received are kept. No list of segments is needed,
+//! so neither their number nor their order costs more than their bytes.
 
-/// The beginning of a stream.
+/// The start of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
     bytes: Vec<u8>,
-    /// Which bytes came, 64 a word.
-    came: Vec<u64>,
-    /// So many from the first one on are there.
+    /// Bitmap of received bytes.
+    received: Vec<u64>,
+    /// Length of the contiguous start.
     ready: usize,
 }
 
-/// Memory grows by so many bytes.
+/// Memory grows in steps of this many bytes.
 const STEP: usize = 4096;
 
 impl Stream {
-    /// Bytes that are kept of a stream at most.
+    /// Maximum number of bytes kept.
     pub const MOST: usize = 16 << 10;
 
-    /// Puts bytes where they belong, as far as that is within [`Stream::MOST`].
+    /// Stores bytes at their offset, as far as it is within [`Stream::MOST`].
     pub fn put(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset.saturating_add(bytes.len()).min(Stream::MOST);
         if offset >= end {
@@ -29,18 +30,18 @@ impl Stream {
         if end > self.bytes.len() {
             let room = end.next_multiple_of(STEP);
             self.bytes.reserve_exact(room - self.bytes.len());
-            self.came.reserve_exact(room / 64 - self.came.len());
+            self.received.reserve_exact(room / 64 - self.received.len());
             self.bytes.resize(end, 0);
-            self.came.resize(end.div_ceil(64), 0);
+            self.received.resize(end.div_ceil(64), 0);
         }
         let mut place = offset.max(self.ready);
         while place < end {
             let next = end.min((place / 64 + 1) * 64);
-            // Those of this word: the lowest bits are its first bytes.
+            // Bits of this word: the lowest bits are its first bytes.
             let asked = (u64::MAX >> (64 - (next - place))) << (place % 64);
-            let came = &mut self.came[place / 64];
-            let mut new = asked & !*came;
-            *came |= asked;
+            let received = &mut self.received[place / 64];
+            let mut new = asked & !*received;
+            *received |= asked;
             if new == asked {
                 self.bytes[place..next].copy_from_slice(&bytes[place - offset..next - offset]);
             } else {
@@ -54,7 +55,7 @@ impl Stream {
             place = next;
         }
         while self.ready < self.bytes.len() {
-            let there = (self.came[self.ready / 64] >> (self.ready % 64)).trailing_ones() as usize;
+            let there = (self.received[self.ready / 64] >> (self.ready % 64)).trailing_ones() as usize;
             self.ready += there;
             if there == 0 || !self.ready.is_multiple_of(64) {
                 break;
@@ -62,14 +63,14 @@ impl Stream {
         }
     }
 
-    /// The bytes from the first one on, up to the first one that has not come.
+    /// Returns the contiguous bytes from the start.
     pub fn ready(&self) -> &[u8] {
         &self.bytes[..self.ready]
     }
 
-    /// Bytes of memory that it takes, beside itself.
+    /// Returns the memory used, without the struct itself.
     pub fn memory(&self) -> usize {
-        self.bytes.capacity() + self.came.capacity() * 8
+        self.bytes.capacity() + self.received.capacity() * 8
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Against a byte at a time.
+        /// Compared with a byte at a time.
         #[test]
         fn what_came_first_stays_and_what_is_ready_has_no_hole(
             pieces in vec((0..300usize, vec(any::<u8>(), 0..200)), 0..12), far in prop::bool::ANY

@@ -1,9 +1,9 @@
-//! Bytes of strangers as text: visible ASCII, so that no terminal, file or database sees anything else.
+//! Untrusted bytes as text: visible ASCII, so that terminals, files and databases get nothing else.
 
 use std::fmt::Write;
 
-/// As Zeek writes them: visible ASCII and spaces as they are, any other byte, and a backslash, as `\x` and two digits. At most so
-/// many bytes.
+/// Escapes bytes as Zeek does: visible ASCII and spaces unchanged, any other byte, and a backslash, as `\x` and two
+/// digits. Uses at most `most` bytes.
 pub(crate) fn visible(bytes: &[u8], most: usize) -> Box<str> {
     let mut text = String::with_capacity(bytes.len().min(most));
     bytes[..bytes.len().min(most)].iter().for_each(|byte| push(&mut text, *byte));
@@ -14,12 +14,12 @@ pub(crate) fn push(text: &mut String, byte: u8) {
     if (b' '..=b'~').contains(&byte) && byte != b'\\' {
         text.push(char::from(byte));
     } else {
-        // Memory takes whatever is written.
+        // Writing to memory cannot fail.
         let _ = write!(text, "\\x{byte:02x}");
     }
 }
 
-/// Without spaces and tabs around it.
+/// Strips spaces and tabs at both ends.
 pub(crate) fn trimmed(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | b'\r', rest @ ..] = bytes {
         bytes = rest;

@@ -1,7 +1,7 @@
-//! Hellos of TLS (RFC 8446, 4.1; RFC 5246, 7.4.1) and SSL 3.
+//! TLS hellos (RFC 8446, 4.1; RFC 5246, 7.4.1) and SSL 3.
 //!
-//! A hello may be divided over several records (RFC 8446, 5.1) and over any number of segments. Nothing is encrypted yet, but for what
-//! ECH hides: there the name is the outer one, of the provider.
+//! A hello may span several records (RFC 8446, 5.1) and any number of segments. It is not encrypted, except for what
+//! ECH hides: in that case the name is the outer one, of the provider.
 
 use crate::Read;
 use crate::cursor::{Cursor, count};
@@ -11,41 +11,42 @@ use crate::text;
 use crate::value::MOST_TEXT;
 use std::borrow::Cow;
 
-/// What a client offers.
+/// Offer of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClientHello {
-    /// The first host name of the extension server_name (RFC 6066, 3).
+    /// First host name of the extension server_name (RFC 6066, 3).
     pub server_name: Option<Box<str>>,
-    /// Protocols (RFC 7301), with commas between.
+    /// Protocols (RFC 7301), separated by commas.
     pub alpn: Option<Box<str>>,
-    /// The highest version that is offered.
+    /// Highest version offered.
     pub version: u16,
     /// JA4, 36 characters.
     pub ja4: Box<str>,
-    /// Whether the extension of Encrypted Client Hello, or of the older ESNI, is there. Browsers send it also where it means nothing.
+    /// True with the extension of Encrypted Client Hello, or of the older ESNI. Browsers send it also without using
+    /// it.
     pub ech: bool,
 }
 
-/// What a server has chosen.
+/// Choice of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerHello {
-    /// The version.
+    /// Version.
     pub version: u16,
-    /// The cipher suite.
+    /// Cipher suite.
     pub cipher: u16,
-    /// The protocol (RFC 7301); from TLS 1.3 on it is encrypted.
+    /// Protocol (RFC 7301); encrypted from TLS 1.3 on.
     pub alpn: Option<Box<str>>,
 }
 
 const HANDSHAKE: u8 = 22;
 pub(crate) const CLIENT_HELLO: u8 = 1;
 pub(crate) const SERVER_HELLO: u8 = 2;
-/// Of a record, and of a message in it.
+/// Header lengths of a record, and of a message in it.
 const RECORD: usize = 5;
 const HEADER: usize = 4;
-/// The most of a record's content (RFC 5246, 6.2.3).
+/// Maximum length of a record's content (RFC 5246, 6.2.3).
 const MOST_RECORD: usize = (1 << 14) + 2048;
-/// Protocols that are listed.
+/// Maximum number of protocols listed.
 const MOST_PROTOCOLS: usize = 16;
 
 /// Extensions (IANA, "TLS ExtensionType Values").
@@ -56,17 +57,17 @@ const SUPPORTED_VERSIONS: u16 = 43;
 const ECH: u16 = 0xfe0d;
 const ESNI: u16 = 0xffce;
 
-/// The hello at the beginning of a client's stream.
+/// Parses the hello at the start of a client's stream.
 pub fn client_hello(stream: &[u8]) -> Read<ClientHello> {
     hello(stream, CLIENT_HELLO, |body| client_hello_body(body, 't'))
 }
 
-/// The hello at the beginning of a server's stream.
+/// Parses the hello at the start of a server's stream.
 pub fn server_hello(stream: &[u8]) -> Read<ServerHello> {
     hello(stream, SERVER_HELLO, server_hello_body)
 }
 
-/// A client's hello as it is in CRYPTO frames of QUIC, without records (RFC 9001, 4).
+/// Parses a client's hello from CRYPTO frames of QUIC, without records (RFC 9001, 4).
 pub fn quic_client_hello(stream: &[u8]) -> Read<ClientHello> {
     match message(stream, CLIENT_HELLO) {
         Read::Done(body) => client_hello_body(body, 'q').map_or(Read::Never, Read::Done),
@@ -74,7 +75,7 @@ pub fn quic_client_hello(stream: &[u8]) -> Read<ClientHello> {
     }
 }
 
-/// The name of a version, such as `TLSv1.3`; of any other its number in hexadecimal.
+/// Returns the name of a version, such as `TLSv1.3`; its number in hexadecimal if unknown.
 pub fn version_name(version: u16) -> Cow<'static, str> {
     Cow::Borrowed(match version {
         0x0304 => "TLSv1.3",
@@ -86,7 +87,7 @@ pub fn version_name(version: u16) -> Cow<'static, str> {
     })
 }
 
-/// The version of a name; 0 of what is none.
+/// Returns the version of a name; 0 if unknown.
 pub fn version_named(name: &str) -> u16 {
     let known = (0x0300..=0x0304).find(|version| version_name(*version) == name);
     known.or_else(|| u16::from_str_radix(name.strip_prefix("0x")?, 16).ok()).unwrap_or(0)
@@ -98,7 +99,7 @@ fn hello<T>(stream: &[u8], kind: u8, parse: impl FnOnce(&[u8]) -> Option<T>) -> 
             Read::More => joined(content, rest, kind),
             other => other.map(Cow::Borrowed),
         },
-        // What is there of the first record says whether it may be one.
+        // The available part of the first record shows whether it may be one.
         Read::Part(content) => match message(content.0, kind) {
             Read::Never => Read::Never,
             Read::Done(body) => Read::Done(Cow::Borrowed(body)),
@@ -113,7 +114,7 @@ fn hello<T>(stream: &[u8], kind: u8, parse: impl FnOnce(&[u8]) -> Option<T>) -> 
     }
 }
 
-/// The content of the first record, and what is behind it; `Part` of a record that is not whole.
+/// Splits off the content of the first record; `Part` if the record is incomplete.
 fn fragment(stream: &[u8]) -> Read<(&[u8], &[u8])> {
     let looks_right = |place: usize, is_right: fn(u8) -> bool| stream.get(place).is_none_or(|byte| is_right(*byte));
     if !looks_right(0, |kind| kind == HANDSHAKE)
@@ -133,7 +134,7 @@ fn fragment(stream: &[u8]) -> Read<(&[u8], &[u8])> {
     }
 }
 
-/// A message of several records.
+/// Reassembles a message of several records.
 fn joined(first: &[u8], mut rest: &[u8], kind: u8) -> Read<Cow<'static, [u8]>> {
     let mut content = first.to_vec();
     loop {
@@ -157,7 +158,7 @@ fn joined(first: &[u8], mut rest: &[u8], kind: u8) -> Read<Cow<'static, [u8]>> {
     }
 }
 
-/// The body of the first message, if it is of this kind.
+/// Returns the body of the first message, if it is of this kind.
 fn message(content: &[u8], kind: u8) -> Read<&[u8]> {
     if content.first().is_some_and(|first| *first != kind) {
         return Read::Never;
@@ -170,7 +171,7 @@ fn message(content: &[u8], kind: u8) -> Read<&[u8]> {
     rest.get(..length).map_or(Read::More, Read::Done)
 }
 
-/// Kind and content of each extension; `None` where there are fewer bytes than they say.
+/// Returns kind and content of each extension; `None` if the bytes are too short.
 fn extensions<'a>(mut rest: Cursor<'a>) -> Option<Vec<(u16, Cursor<'a>)>> {
     // A hello of SSL 3 or TLS 1.0 may have none.
     if rest.is_empty() {
@@ -187,7 +188,7 @@ fn extensions<'a>(mut rest: Cursor<'a>) -> Option<Vec<(u16, Cursor<'a>)>> {
 fn client_hello_body(body: &[u8], over: char) -> Option<ClientHello> {
     let mut body = Cursor(body);
     let legacy = body.u16()?;
-    // Random, session.
+    // Random, session id.
     body.take(32)?;
     body.vector8()?;
     let ciphers = body.vector16()?;
@@ -228,13 +229,13 @@ fn server_hello_body(body: &[u8]) -> Option<ServerHello> {
     Some(ServerHello { version, cipher, alpn: listed(&protocols(find(ALPN))) })
 }
 
-/// Numbers of 16 bits, without GREASE.
+/// Returns 16-bit numbers, without GREASE.
 fn numbers(list: Cursor<'_>) -> Vec<u16> {
     let numbers = list.0.chunks_exact(2).map(|two| u16::from_be_bytes([two[0], two[1]]));
     numbers.filter(|number| !is_grease(*number)).collect()
 }
 
-/// RFC 6066, 3: the first name of kind host_name (0).
+/// Returns the first name of type host_name (0) (RFC 6066, 3).
 fn host_name(mut content: Cursor<'_>) -> Option<&[u8]> {
     let mut list = content.vector16()?;
     while !list.is_empty() {
@@ -246,7 +247,7 @@ fn host_name(mut content: Cursor<'_>) -> Option<&[u8]> {
     None
 }
 
-/// Those of the extension, without GREASE.
+/// Returns the protocols of the extension, without GREASE.
 fn protocols(content: Option<Cursor<'_>>) -> Vec<&[u8]> {
     let mut list = content.and_then(|mut content| content.vector16()).unwrap_or(Cursor(&[]));
     let mut found = Vec::new();
@@ -259,7 +260,7 @@ fn protocols(content: Option<Cursor<'_>>) -> Vec<&[u8]> {
     found
 }
 
-/// With commas between; a comma in a name is written as a byte that is not visible.
+/// Joins protocols with commas; a comma in a name is escaped.
 fn listed(protocols: &[&[u8]]) -> Option<Box<str>> {
     let mut text = String::new();
     for (place, protocol) in protocols.iter().enumerate() {

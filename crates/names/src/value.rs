@@ -1,4 +1,4 @@
-//! What is told of a conversation.
+//! Results for a conversation.
 
 use crate::dns::{Message, type_name};
 use crate::first::{Found, Protocol};
@@ -8,62 +8,64 @@ use crate::tls::{ClientHello, ServerHello};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The most bytes that are kept of one text as it stood in the packets; what is no visible ASCII is longer when it is written.
+/// Maximum length of a text, as in the packets; escaped bytes make it longer in the output.
 pub const MOST_TEXT: usize = 255;
 
-/// What a conversation said of itself; the parts are those of the protocols that were seen in it, mostly one.
+/// Names in a conversation; one part per protocol seen in it, usually one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Names {
-    /// Of TLS, also that in QUIC.
+    /// TLS, also in QUIC.
     pub tls: Option<Tls>,
-    /// The version of QUIC (RFC 9000, 15).
+    /// Version of QUIC (RFC 9000, 15).
     pub quic: Option<u32>,
-    /// Of the first exchange of DNS.
+    /// First exchange of DNS.
     pub dns: Option<Dns>,
-    /// Of the first exchange of HTTP.
+    /// First exchange of HTTP.
     pub http: Option<Http>,
-    /// Of SSH: what the originator calls itself, and the responder.
+    /// SSH identification of the originator, and of the responder.
     pub ssh: Option<[Option<Box<str>>; 2]>,
-    /// Not of the conversation: by which name the originator was told the responder's address, and the other way round.
+    /// From other conversations: the name under which the originator resolved the responder's address, and the
+    /// reverse.
     pub resolved: [Option<Arc<str>>; 2],
 }
 
-/// The hellos of TLS.
+/// TLS hellos.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tls {
-    /// The client's.
+    /// Client hello.
     pub client: Option<ClientHello>,
-    /// The server's.
+    /// Server hello.
     pub server: Option<ServerHello>,
 }
 
-/// The first question of DNS, and its answer.
+/// First question of DNS, and its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dns {
-    /// The name that was asked for (RFC 1035, 5.1: dots between labels, `\DDD` for bytes that are not visible, `.` for the root).
+    /// Requested name (RFC 1035, 5.1: dots between labels, `\DDD` for bytes that are not visible, `.` for the root).
     pub name: Option<Box<str>>,
-    /// Its type (RFC 1035, 3.2.2).
+    /// Type (RFC 1035, 3.2.2).
     pub kind: u16,
-    /// The response code (RFC 1035, 4.1.1), once there is an answer.
+    /// Response code (RFC 1035, 4.1.1), once answered.
     pub rcode: Option<u8>,
-    /// Records in the section of answers, as the header says, once there is an answer.
+    /// Number of records in the answer section, according to the header, once answered.
     pub answers: Option<u16>,
-    /// The addresses of that name, or of names that it is an alias of, which the answer gives: in its order and with commas between, as
-    /// many as [`MOST_TEXT`] bytes hold.
+    /// Addresses of that name, or of its aliases, in the order of the answer and separated by commas, as many as fit
+    /// [`MOST_TEXT`] bytes.
     pub addresses: Option<Box<str>>,
 }
 
-/// The first request of HTTP/1, and its answer.
+/// First request of HTTP/1, and its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Http {
-    /// What was asked.
+    /// Request.
     pub request: Option<Request>,
-    /// The first status that is not 1xx, 101 apart (RFC 9110, 15).
+    /// First status that is not 1xx, except 101 (RFC 9110, 15).
     pub status: Option<u16>,
 }
 
 impl Names {
-    /// Takes what was found in a direction: 0 that of the lower end, or of the originator, as the caller counts them.
+    /// Adds the result of a direction: 0 is that of the lower endpoint, or of the originator, as the caller numbers
+    /// them.
     pub fn add(&mut self, found: Found, side: usize) {
         match found {
             Found::ClientHello(hello) => self.tls.get_or_insert_default().client = Some(hello),
@@ -82,18 +84,18 @@ impl Names {
         }
     }
 
-    /// The same with the directions turned round.
+    /// Swaps the directions.
     pub fn turn(&mut self) {
         self.ssh.iter_mut().for_each(|ssh| ssh.swap(0, 1));
         self.resolved.swap(0, 1);
     }
 
-    /// Whether something of it is of one direction.
+    /// Returns whether a part of it depends on the direction.
     pub fn has_directions(&self) -> bool {
         self.ssh.is_some() || self.resolved.iter().any(Option::is_some)
     }
 
-    /// Which protocol it is.
+    /// Returns the protocol.
     pub fn protocol(&self) -> Option<Protocol> {
         [
             (self.quic.is_some(), Protocol::Quic),
@@ -106,7 +108,7 @@ impl Names {
         .find_map(|(is_it, protocol)| is_it.then_some(protocol))
     }
 
-    /// The site behind the address: the server name of TLS, the host of HTTP, the name that DNS was asked for.
+    /// Returns the site of the address: the server name of TLS, the host of HTTP, the name requested by DNS.
     pub fn site(&self) -> Option<&str> {
         let tls = || self.tls.as_ref()?.client.as_ref()?.server_name.as_deref();
         let http = || self.http.as_ref()?.request.as_ref()?.host.as_deref();
@@ -114,7 +116,7 @@ impl Names {
         tls().or_else(http).or_else(dns)
     }
 
-    /// Bytes of memory that it takes, texts and all.
+    /// Returns the memory used, including texts.
     pub fn memory(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len() + ALLOCATED);
         let tls = self.tls.as_ref().map_or(0, |Tls { client, server }| {
@@ -129,16 +131,16 @@ impl Names {
         });
         let dns = self.dns.as_ref().map_or(0, |dns| text(&dns.name) + text(&dns.addresses));
         let ssh = self.ssh.as_ref().map_or(0, |[one, other]| text(one) + text(other));
-        // That is kept elsewhere too, but maybe no longer than here.
+        // Shared with others, but this may be the last reference.
         let resolved: usize = self.resolved.iter().flatten().map(|name| name.len() + ALLOCATED).sum();
         size_of::<Names>() + ALLOCATED + tls + http + dns + ssh + resolved
     }
 }
 
-/// What the allocator adds to a piece of memory, at the most.
+/// Maximum overhead of an allocation.
 const ALLOCATED: usize = 16;
 
-/// A text that somebody told: as it is where it is visible ASCII, else escaped as our own are; at most 1,024 bytes of it.
+/// Sanitises an untrusted text: unchanged if visible ASCII, else escaped like our own; at most 1,024 bytes of it.
 pub fn told(bytes: &[u8]) -> Box<str> {
     let bytes = &bytes[..bytes.len().min(4 * (MOST_TEXT + 1))];
     match std::str::from_utf8(bytes) {
@@ -148,7 +150,7 @@ pub fn told(bytes: &[u8]) -> Box<str> {
 }
 
 impl Dns {
-    /// The name of the type, such as `AAAA`, or `TYPE65280` (RFC 3597, 5).
+    /// Returns the name of the type, such as `AAAA`, or `TYPE65280` (RFC 3597, 5).
     pub fn kind_name(&self) -> Cow<'static, str> {
         type_name(self.kind)
     }

@@ -1,4 +1,4 @@
-//! Beginnings of streams, cut anywhere, in any order, overlapping and sent again: what is found is what the whole says.
+//! Starts of streams, cut anywhere, in any order, overlapping and repeated: the result is that of the whole.
 
 use linerate_names::tls::{ClientHello, ServerHello};
 use linerate_names::{Found, Names, Protocol, Protocols, Read, Stream, first};
@@ -17,13 +17,13 @@ fn numbers(numbers: &[u16]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
 }
 
-/// A message in records of so many bytes.
+/// Splits a message into records of `size` bytes.
 fn records(kind: u8, body: &[u8], size: usize) -> Vec<u8> {
     let message = [&[kind][..], &(body.len() as u32).to_be_bytes()[1..], body].concat();
     message.chunks(size).flat_map(|part| [vec![22, 3, 1], vector16(part)].concat()).collect()
 }
 
-/// With GREASE everywhere, a key share as long as ML-KEM's in front of the name, and ECH.
+/// With GREASE everywhere, a key share as long as ML-KEM's before the name, and ECH.
 fn client(size: usize) -> (Vec<u8>, Found) {
     let name = [vec![0], vector16(b"www.example.org")].concat();
     let extensions = [
@@ -57,7 +57,7 @@ fn server(size: usize) -> (Vec<u8>, Found) {
     (records(2, &body, size), Found::ServerHello(hello))
 }
 
-/// Streams with what is found in them, and what they are known to be.
+/// Returns streams with their expected results and protocol.
 fn streams() -> Vec<(Vec<u8>, Option<Protocol>, Found)> {
     let mut all: Vec<(Vec<u8>, Option<Protocol>, Found)> = [16384, 700, 1]
         .into_iter()
@@ -85,7 +85,7 @@ fn whole_hellos_say_what_was_put_in() {
     }
 }
 
-/// Cut after each byte: never another answer, nor that it is none.
+/// Cut after each byte: never another answer, and never `Never`.
 #[test]
 fn every_cut_is_the_whole_or_more_is_needed() {
     for (bytes, known, found) in streams() {
@@ -128,7 +128,7 @@ proptest! {
         prop_assert_eq!(last, Read::Done(found.clone()));
     }
 
-    /// A byte changed, or any bytes behind a beginning: an answer, whatever it is, whose texts are short and visible.
+    /// A byte changed, or any bytes after a start: any answer, whose texts are short and visible.
     #[test]
     fn hostile_bytes_are_survived(
         which in any::<prop::sample::Index>(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),

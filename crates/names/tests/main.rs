@@ -1,4 +1,4 @@
-//! Tests of the crate by its public interface, one executable.
+//! Tests of the crate's public interface, in one executable.
 
 mod beginnings;
 mod quic;

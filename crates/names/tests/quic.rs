@@ -1,9 +1,9 @@
-//! Initials as the RFCs have them, and others made from the same hello.
+//! Initials of the RFCs, and others with the same hello.
 //!
-//! The vectors are packets in hexadecimal, a blank line between: [`example`] and `rfc9369-a2` are those of RFC 9001, A.2 and RFC 9369, A.2;
-//! the others were sealed by Python's `cryptography` (HKDF, AES-GCM, AES-ECB), whose packets of the former two are those of the RFCs.
-//! `two-packets` has the hello in four CRYPTO frames that overlap, among PING, ACK and PADDING; the second packet has another
-//! destination, and the keys of the first.
+//! The vectors are packets in hexadecimal, separated by blank lines: [`example`] and `rfc9369-a2` are those of RFC
+//! 9001, A.2 and RFC 9369, A.2; the others were encrypted with Python's `cryptography` (HKDF, AES-GCM, AES-ECB), which
+//! reproduces the packets of the RFCs. `two-packets` has the hello in four overlapping CRYPTO frames, among PING, ACK
+//! and PADDING; the second packet has another destination, and the keys of the first.
 
 use linerate_names::quic::{ConnectionId, Keys, example, initial, open};
 use linerate_names::tls::{ClientHello, quic_client_hello};
@@ -59,7 +59,7 @@ fn the_hello_of_the_vectors_is_read() {
             }
             assert_eq!(quic_client_hello(stream.ready()), hello(), "version {version:x}");
         }
-        // One behind another in a datagram.
+        // Coalesced in one datagram.
         let mut stream = Stream::default();
         assert!(open(&packets.concat(), &keys, &mut stream));
         assert_eq!(quic_client_hello(stream.ready()), hello());
@@ -86,7 +86,7 @@ fn what_the_client_did_not_send_is_not_opened() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Lengths that lie, and frames of anything: nothing but an answer.
+    /// Invalid lengths and arbitrary frames: no panic.
     #[test]
     fn any_bytes_are_survived(head in prop::collection::vec(any::<u8>(), 0..80), which in 0..4usize, at in 0..1200usize) {
         let (version, packets) = vectors()[which].clone();

@@ -1,85 +1,85 @@
-//! Metrics as they are answered.
+//! Metrics in answers.
 
 use crate::flow::{Flow, Latency};
 use linerate_generate::stream::Mark;
 use serde_json::{Map, Value, json};
 
-/// What a port has done.
+/// Metrics of a port.
 #[derive(Clone, Debug, Default)]
 pub struct PortFigures {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// Where it is.
+    /// Location.
     pub location: String,
-    /// Whether its link is up.
+    /// True if its link is up.
     pub is_up: bool,
-    /// Whether frames are captured there.
+    /// True if frames are captured there.
     pub is_capturing: bool,
-    /// Whether anything is sent there.
+    /// True if anything is sent there.
     pub is_sending: bool,
-    /// Frames and bytes, FCS included, sent and received.
+    /// Frames and bytes, FCS included, sent.
     pub tx: Figures,
-    /// See there.
+    /// Frames and bytes, FCS included, received.
     pub rx: Figures,
-    /// Bits per second, where they are known.
+    /// Bits per second, if known.
     pub speed: Option<f64>,
 }
 
-/// Frames, and how fast they go.
+/// Frames, bytes and rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Their bytes, FCS included.
+    /// Bytes, FCS included.
     pub bytes: u64,
-    /// Frames a second, lately.
+    /// Recent frames per second.
     pub frame_rate: f64,
-    /// Bytes a second, lately.
+    /// Recent bytes per second.
     pub byte_rate: f64,
 }
 
-/// What a flow is doing.
+/// Transmit state of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transmit {
-    /// Nothing: it has not begun, or has ended, and its last frame has left.
+    /// Stopped: not started, or ended and its last frame sent.
     #[default]
     Stopped,
-    /// It sends.
+    /// Sending.
     Started,
-    /// It holds on.
+    /// Paused.
     Paused,
 }
 
-/// What a flow has done.
+/// Metrics of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowFigures {
-    /// What it is doing.
+    /// Transmit state.
     pub transmit: Transmit,
-    /// Sent.
+    /// Frames sent.
     pub tx: Figures,
-    /// Received at the ports where it should come to; frames that came twice count twice.
+    /// Frames received at the flow's receive ports; duplicates count twice.
     pub rx: Figures,
-    /// Distinct frames that came.
+    /// Distinct frames received.
     pub distinct: u64,
-    /// Frames that came after one with a greater number, that had a wrong checksum, and that are missing below the highest number.
+    /// Frames received after one with a greater number.
     pub reordered: u64,
-    /// See there.
+    /// Frames received with a wrong checksum.
     pub corrupted: u64,
-    /// See there.
+    /// Frames missing below the highest number.
     pub missing: u64,
-    /// Packets that were sent late.
+    /// Packets sent late.
     pub late: u64,
-    /// When the first and the last one came, UTC nanoseconds.
+    /// Receive times of the first and the last frame, UTC nanoseconds.
     pub span: Option<(u64, u64)>,
-    /// The least, the mean and the greatest latency, in nanoseconds.
+    /// Minimum, mean and maximum latency in nanoseconds.
     pub latency: Option<(i64, i64, i64)>,
-    /// What half of the frames, and 99 in 100, took at most, in nanoseconds.
+    /// Median and 99th percentile of the latency in nanoseconds.
     pub percentiles: Option<(i64, i64)>,
-    /// Bits per second of the line that it is sent on, where that is known.
+    /// Line rate of its transmit port in bits per second, if known.
     pub line: Option<f64>,
 }
 
-/// Columns of a port that there are.
+/// Columns of port metrics.
 pub const PORT_COLUMNS: &[&str] = &[
     "name",
     "location",
@@ -96,7 +96,7 @@ pub const PORT_COLUMNS: &[&str] = &[
     "bytes_rx_rate",
     "speed",
 ];
-/// Those of a flow.
+/// Columns of flow metrics.
 pub const FLOW_COLUMNS: &[&str] = &[
     "name",
     "port_tx",
@@ -130,12 +130,12 @@ pub const FLOW_COLUMNS: &[&str] = &[
 /// Preamble, start delimiter and gap of a frame, in bytes.
 const AROUND: f64 = 20.0;
 
-/// The rows of a port.
+/// Returns the row of a port.
 pub fn port(figures: &PortFigures, columns: &[String]) -> Value {
     let mut row = Map::new();
     row.insert("name".into(), figures.name.clone().into());
     let mut put = |name: &str, value: Value| {
-        // The newest only where it is asked for: older clients refuse what they do not know.
+        // The newest column only on request: older clients reject unknown ones.
         let is_new = name == "speed";
         if columns.iter().any(|column| column == name) || columns.is_empty() && !is_new {
             row.insert(name.to_owned(), value);
@@ -157,7 +157,7 @@ pub fn port(figures: &PortFigures, columns: &[String]) -> Value {
     Value::Object(row)
 }
 
-/// The row of a flow.
+/// Returns the row of a flow.
 pub fn flow(flow: &Flow, figures: &FlowFigures, columns: &[String]) -> Value {
     let mut row = Map::new();
     row.insert("name".into(), flow.name.clone().into());
@@ -201,8 +201,9 @@ pub fn flow(flow: &Flow, figures: &FlowFigures, columns: &[String]) -> Value {
     Value::Object(row)
 }
 
-/// Frames that should have come. While it is sent some are on the way: those up to the highest number that came. Where none came, or
-/// frames have no numbers, that is not known, and all that were sent are meant.
+/// Returns the number of frames expected so far. While a flow is sending, some frames are in flight: only those up to
+/// the highest number received are expected. If none was received, or frames have no numbers, all frames sent are
+/// expected.
 fn expected(flow: &Flow, figures: &FlowFigures) -> u64 {
     let is_known = flow.stream.mark == Mark::Trailer && figures.distinct > 0;
     match figures.transmit {
@@ -211,7 +212,7 @@ fn expected(flow: &Flow, figures: &FlowFigures) -> u64 {
     }
 }
 
-/// Without the time of a frame on the line, where that is wanted and known.
+/// Subtracts the serialization time of a frame for store-and-forward latency, if the line rate is known.
 fn less(all: (i64, i64, i64), mode: Latency, figures: &FlowFigures) -> (i64, i64, i64) {
     let nanos = match (mode, figures.line) {
         (Latency::StoreForward, Some(line)) if figures.rx.frames > 0 => {
@@ -223,10 +224,10 @@ fn less(all: (i64, i64, i64), mode: Latency, figures: &FlowFigures) -> (i64, i64
     (less(all.0), less(all.1), less(all.2))
 }
 
-/// What is missing of so many, in percent. Numbers of less than 0.0001 would be written with an exponent, which clients that read YAML
-/// take for text: what is not 0 is no less than that.
-fn percent(sent: u64, came: u64) -> f64 {
-    if sent == 0 { 0.0 } else { (1e6 * sent.saturating_sub(came) as f64 / sent as f64).ceil() / 1e4 }
+/// Returns the percentage of frames lost. Numbers below 0.0001 would be written with an exponent, which YAML clients
+/// parse as text: any loss is at least that.
+fn percent(sent: u64, received: u64) -> f64 {
+    if sent == 0 { 0.0 } else { (1e6 * sent.saturating_sub(received) as f64 / sent as f64).ceil() / 1e4 }
 }
 
 fn rounded(rate: f64) -> Value {
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_the_way_is_not_lost() {
+    fn frames_in_flight_are_not_lost() {
         let (flow, mut figures) = (flow_of(128), FlowFigures::default());
         figures.tx.frames = 1000;
         (figures.distinct, figures.missing) = (891, 9);
@@ -256,13 +257,13 @@ mod tests {
             figures.transmit = transmit;
             assert_eq!(super::flow(&flow, &figures, &[])["loss"], loss, "{transmit:?}");
         }
-        // Nothing came at all.
+        // No frame was received.
         (figures.transmit, figures.distinct, figures.missing) = (Transmit::Started, 0, 0);
         assert_eq!(super::flow(&flow, &figures, &[])["loss"], 100.0);
     }
 
     #[test]
-    fn columns_are_those_that_answers_have() {
+    fn columns_match_those_in_answers() {
         let columns = |row: Value| row.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let sorted = |known: &[&str]| {
             let mut known: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();

@@ -1,4 +1,4 @@
-//! A configuration: ports, what they capture, and flows.
+//! Configuration: ports, captures and flows.
 
 use crate::device::{self, Ethernet};
 use crate::flow::{Flow, MOST_BYTES, Setup};
@@ -7,77 +7,77 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A configuration that is right as far as can be said without a machine.
+/// Configuration, validated as far as possible without the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The ports, in order.
+    /// Ports, in order.
     pub ports: Vec<Port>,
-    /// The captures.
+    /// Captures.
     pub captures: Vec<Capture>,
-    /// The interfaces of devices, in order.
+    /// Interfaces of devices, in order.
     pub devices: Vec<Ethernet>,
-    /// The flows, in order.
+    /// Flows, in order.
     pub flows: Vec<Flow>,
-    /// What is not quite as was asked for.
+    /// Parts of the configuration that were approximated.
     pub warnings: Vec<String>,
-    /// Bytes of their frames, each size of each once.
+    /// Bytes of their frames, each size once.
     pub bytes: usize,
 }
 
-/// The text of a configuration: its flows are read one by one, since as a tree of values they would take thirty times the memory.
+/// Text of a configuration: its flows are parsed one by one, because a tree of values would take thirty times the
+/// memory.
 #[derive(Debug)]
 pub struct Text<'a> {
-    /// All of it but its flows.
+    /// Everything except the flows.
     pub frame: Value,
     flows: Vec<&'a RawValue>,
 }
 
-/// A port.
+/// Port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Port {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is, as whoever runs the server knows it; its name where nothing is said.
+    /// Location known to the server; the name if not given.
     pub location: String,
-    /// The rate of its line in bits per second, where the configuration says so.
+    /// Line rate in bits per second, if the configuration gives it.
     pub speed: Option<f64>,
 }
 
-/// What is captured at ports.
+/// Capture at ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
-    /// At which.
+    /// Names of the ports.
     pub ports: Vec<String>,
-    /// How it is to be handed out.
+    /// Format of the capture file.
     pub format: Format,
-    /// The oldest frames go when there is no room; else the newest.
+    /// True to drop the oldest frames when full; else the newest are dropped.
     pub overwrite: bool,
-    /// Bytes kept of each frame; all where nothing is said.
+    /// Bytes kept of each frame; all if not given.
     pub slice: Option<u64>,
 }
 
-/// A format of capture files.
+/// Format of capture files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// pcap, in nanoseconds.
+    /// pcap, with nanoseconds.
     Pcap,
     /// pcapng.
     Pcapng,
 }
 
-/// What clients send as the MTU where nobody has said anything.
+/// Default MTU, which clients always send.
 const USUAL_MTU: u64 = 1500;
-/// Flows at most.
 const MOST_FLOWS: usize = 1 << 16;
 
 impl<'a> Text<'a> {
-    /// Takes a text apart.
+    /// Splits a text into flows and the rest.
     ///
     /// # Errors
-    /// If it is no JSON.
+    /// If the text is not valid JSON.
     pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
         let Ok(mut fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) else {
-            // What is no object is told as such.
+            // Non-objects are reported later.
             return Ok(Text { frame: serde_json::from_str(text)?, flows: Vec::new() });
         };
         let flows = fields.get("flows").and_then(|flows| serde_json::from_str(flows.get()).ok());
@@ -91,18 +91,18 @@ impl<'a> Text<'a> {
 }
 
 impl Config {
-    /// Reads all of it.
+    /// Parses a configuration.
     ///
     /// # Errors
-    /// Everything that is wrong or not supported, each with its path.
+    /// Everything that is invalid or not supported, each with its path.
     pub fn read(document: &Value, setup: &Setup) -> Result<Config, Faults> {
         Config::of(document, &[], setup)
     }
 
-    /// The same of a text.
+    /// Like [`Config::read`], from a text.
     ///
     /// # Errors
-    /// As above.
+    /// Like [`Config::read`].
     pub fn read_text(text: &Text<'_>, setup: &Setup) -> Result<Config, Faults> {
         Config::of(&text.frame, &text.flows, setup)
     }
@@ -120,7 +120,7 @@ impl Config {
         let nodes = root.list("flows", &mut faults);
         let (here, apart) = (nodes.len(), flows.len());
         if here + apart > MOST_FLOWS {
-            faults.add("flows", format_args!("{} flows: at most {MOST_FLOWS}", here + apart));
+            faults.add("flows", format_args!("{} flows; expected at most {MOST_FLOWS}", here + apart));
         }
         let mut names = BTreeSet::new();
         for (index, node) in nodes.iter().take(MOST_FLOWS).enumerate() {
@@ -145,7 +145,7 @@ impl Config {
             let location = port.text("location", faults).filter(|location| !location.is_empty());
             let location = location.unwrap_or(&name).to_owned();
             if !names.insert(name.clone()) {
-                faults.add(&port.at("name"), format_args!("another port is called {name:?}"));
+                faults.add(&port.at("name"), format_args!("duplicate port name {name:?}"));
             }
             port.finish(faults);
             self.ports.push(Port { name, location, speed: None });
@@ -159,22 +159,25 @@ impl Config {
             let speed = layer.text("speed", faults);
             let bits = speed.map(|speed| speed_of(speed).ok_or(speed)).transpose();
             if let Err(other) = bits {
-                faults.add(&layer.at("speed"), format_args!("{other:?} is not known"));
+                faults.add(
+                    &layer.at("speed"),
+                    format_args!("unknown speed {other:?}; expected one such as speed_10_gbps"),
+                );
             }
-            // They have usual values that clients always send. Links are as they are: what else is asked for is told.
+            // Clients always send default values for these. Links are not changed: other values cause warnings.
             let mtu = layer.number("mtu", faults).filter(|mtu| *mtu != USUAL_MTU);
             let (media, promiscuous) = (layer.text("media", faults), layer.flag("promiscuous", faults));
-            let told = [
-                mtu.map(|mtu| format!("{}: {mtu} is not set", layer.at("mtu"))),
-                media.map(|media| format!("{}: {media} is not chosen", layer.at("media"))),
+            let unsupported = [
+                mtu.map(|mtu| format!("{}: {mtu} is not applied", layer.at("mtu"))),
+                media.map(|media| format!("{}: {media} is not applied", layer.at("media"))),
                 (promiscuous == Some(false)).then(|| format!("{}: all frames are received", layer.at("promiscuous"))),
             ];
-            self.warnings.extend(told.into_iter().flatten().map(|what| what + ": links are left as they are"));
+            self.warnings.extend(unsupported.into_iter().flatten().map(|what| what + "; links are not changed"));
             layer.ignore(&["name", "ieee_media_defaults", "auto_negotiate"]);
             for name in names {
                 match self.ports.iter_mut().find(|port| port.name == name) {
                     Some(port) => port.speed = bits.ok().flatten().or(port.speed),
-                    None => faults.add(&layer.at("port_names"), format_args!("no port is called {name:?}")),
+                    None => faults.add(&layer.at("port_names"), format_args!("no such port {name:?}")),
                 }
             }
             layer.finish(faults);
@@ -188,13 +191,13 @@ impl Config {
                 None | Some("pcap") => Format::Pcap,
                 Some("pcapng") => Format::Pcapng,
                 Some(other) => {
-                    faults.add(&capture.at("format"), format_args!("{other:?}: pcap or pcapng"));
+                    faults.add(&capture.at("format"), format_args!("invalid value {other:?}; expected pcap or pcapng"));
                     Format::Pcap
                 }
             };
             let ports = capture.texts("port_names", faults);
             for name in ports.iter().filter(|name| self.port(name).is_none()) {
-                faults.add(&capture.at("port_names"), format_args!("no port is called {name:?}"));
+                faults.add(&capture.at("port_names"), format_args!("no such port {name:?}"));
             }
             let (overwrite, slice) = (capture.flag("overwrite", faults), capture.number("packet_size", faults));
             capture.ignore(&["name"]);
@@ -221,37 +224,37 @@ impl Config {
         self.warnings.append(&mut warnings);
         let Some(flow) = flow else { return };
         self.bytes += flow.stream.variants.iter().map(|variant| variant.frame.len()).sum::<usize>();
-        // That of a device was told where it is.
+        // Unknown ports of devices are already reported there.
         let unknown = |name: &&String| self.port(name).is_none() && !self.devices.iter().any(|one| one.port == **name);
         for name in [&flow.tx].into_iter().chain(&flow.rx).filter(unknown) {
-            faults.add(&format!("{}.tx_rx.port", node.path), format_args!("no port is called {name:?}"));
+            faults.add(&format!("{}.tx_rx.port", node.path), format_args!("no such port {name:?}"));
         }
         if !names.insert(flow.name.clone()) {
-            faults.add(&format!("{}.name", node.path), format_args!("another flow is called {:?}", flow.name));
+            faults.add(&format!("{}.name", node.path), format_args!("duplicate flow name {:?}", flow.name));
         }
         self.flows.push(flow);
     }
 
-    /// A port by its name.
+    /// Returns a port by name.
     pub fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| port.name == name)
     }
 
-    /// What is captured at a port.
+    /// Returns the capture at a port.
     pub fn capture(&self, port: &str) -> Option<&Capture> {
         self.captures.iter().find(|capture| capture.ports.iter().any(|name| name == port))
     }
 }
 
-/// Options that clients always send, as long as they have their usual values.
+/// Parses options that clients always send; only default values are accepted.
 fn options(root: &mut Object<'_>, faults: &mut Faults) {
     let Some(mut options) = root.object("options", faults) else { return };
-    // Ports are taken from nobody: they were named when the server began.
+    // Ports are never taken over from others: the server is started with them.
     options.ignore(&["port_options"]);
     options.finish(faults);
 }
 
-/// Bits per second: `speed_10_gbps`, `speed_100_fd_mbps`.
+/// Parses a speed to bits per second: `speed_10_gbps`, `speed_100_fd_mbps`.
 fn speed_of(text: &str) -> Option<f64> {
     let (number, unit) = text.strip_prefix("speed_")?.split_once('_')?;
     let unit = match unit {

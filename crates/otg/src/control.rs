@@ -1,41 +1,41 @@
-//! What clients ask for beside a configuration: states, updates, metrics, captures.
+//! Requests besides configurations: states, updates, metrics, captures.
 
 use crate::answer::{FLOW_COLUMNS, PORT_COLUMNS};
 use crate::read::{Faults, Node, Object};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-/// A state that is to be taken up. An empty list of names means all.
+/// State to apply. An empty list of names means all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Of flows.
+    /// Transmit state of flows.
     Traffic(Traffic, Vec<String>),
-    /// Of captures at ports: to begin, or to end.
+    /// Captures at ports: true to start, false to stop.
     Capture(bool, Vec<String>),
-    /// Of links: up or down.
+    /// Links: true for up, false for down.
     Link(bool, Vec<String>),
-    /// Of devices: there or not.
+    /// Devices: true to start, false to stop.
     Protocols(bool),
 }
 
-/// What flows are to do.
+/// Transmit action of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// From the beginning, with counters at 0.
+    /// Starts from the beginning, with counters at 0.
     Start,
-    /// To end.
+    /// Stops.
     Stop,
-    /// To hold on.
+    /// Pauses.
     Pause,
-    /// To go on where they were.
+    /// Resumes.
     Resume,
 }
 
 impl State {
-    /// Reads one.
+    /// Parses a state.
     ///
     /// # Errors
-    /// Everything that is wrong or not supported.
+    /// Everything that is invalid or not supported.
     pub fn read(document: &Value) -> Result<State, Faults> {
         let mut faults = Faults::default();
         let mut root = Node::root(document).object(&mut faults);
@@ -50,7 +50,7 @@ impl State {
             Some(state) if faults.is_empty() => Ok(state),
             _ => {
                 if faults.is_empty() {
-                    faults.add("", "no state is asked for");
+                    faults.add("", "missing state");
                 }
                 Err(faults)
             }
@@ -62,11 +62,11 @@ fn names(object: &mut Object<'_>, name: &'static str, faults: &mut Faults) -> Ve
     object.texts(name, faults).into_iter().map(str::to_owned).collect()
 }
 
-/// Names of columns, which have to be some that there are.
+/// Parses names of columns, which must be known.
 fn columns(object: &mut Object<'_>, name: &'static str, known: &[&str], faults: &mut Faults) -> Vec<String> {
     let wanted = names(object, name, faults);
     for (index, other) in wanted.iter().enumerate().filter(|(_, name)| !known.contains(&name.as_str())) {
-        let what = format_args!("{other:?} is not supported; there is {}", known.join(", "));
+        let what = format_args!("{other:?} is not supported; expected one of {}", known.join(", "));
         faults.add(&format!("{}[{index}]", object.at(name)), what);
     }
     wanted
@@ -83,7 +83,10 @@ fn traffic(mut traffic: Object<'_>, faults: &mut Faults) -> Option<State> {
         "pause" => Traffic::Pause,
         "resume" => Traffic::Resume,
         other => {
-            faults.add(&transmit.at("state"), format_args!("{other:?}: start, stop, pause or resume"));
+            faults.add(
+                &transmit.at("state"),
+                format_args!("invalid value {other:?}; expected start, stop, pause or resume"),
+            );
             return None;
         }
     };
@@ -103,7 +106,7 @@ fn port(mut port: Object<'_>, faults: &mut Faults) -> Option<State> {
     let ports = names(&mut object, "port_names", faults);
     let state = object.needed("state", faults);
     if ![on, off].contains(&state) {
-        faults.add(&object.at("state"), format_args!("{state:?}: {on} or {off}"));
+        faults.add(&object.at("state"), format_args!("invalid value {state:?}; expected {on} or {off}"));
     }
     object.finish(faults);
     let is_on = state == on;
@@ -115,27 +118,27 @@ fn protocol(mut protocol: Object<'_>, faults: &mut Faults) -> Option<State> {
     let mut all = protocol.object("all", faults)?;
     let state = all.needed("state", faults);
     if !["start", "stop"].contains(&state) {
-        faults.add(&all.at("state"), format_args!("{state:?}: start or stop"));
+        faults.add(&all.at("state"), format_args!("invalid value {state:?}; expected start or stop"));
     }
     all.finish(faults);
     protocol.finish(faults);
     Some(State::Protocols(state == "start"))
 }
 
-/// Whose gateways are asked for.
+/// Request for the gateways of interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbors {
-    /// Those of IPv4, or else of IPv6.
+    /// True for IPv4, false for IPv6.
     pub is_v4: bool,
-    /// Of these interfaces; of all where the list is empty.
+    /// Names of the interfaces; all if empty.
     pub ethernets: Vec<String>,
 }
 
 impl Neighbors {
-    /// Reads what is wanted.
+    /// Parses a request for neighbors.
     ///
     /// # Errors
-    /// Everything that is wrong or not supported.
+    /// Everything that is invalid or not supported.
     pub fn read(document: &Value) -> Result<Neighbors, Faults> {
         let mut faults = Faults::default();
         let mut root = Node::root(document).object(&mut faults);
@@ -151,20 +154,20 @@ impl Neighbors {
     }
 }
 
-/// Metrics that are wanted.
+/// Request for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metrics {
-    /// Of these ports (all where the list is empty), these columns (all but the newest where that is empty).
+    /// Port names (all if empty) and columns (all except the newest if empty).
     Ports(Vec<String>, Vec<String>),
-    /// Of flows.
+    /// Flow names and columns, likewise.
     Flows(Vec<String>, Vec<String>),
 }
 
 impl Metrics {
-    /// Reads what is wanted.
+    /// Parses a request for metrics.
     ///
     /// # Errors
-    /// Everything that is wrong or not supported.
+    /// Everything that is invalid or not supported.
     pub fn read(document: &Value) -> Result<Metrics, Faults> {
         let mut faults = Faults::default();
         let mut root = Node::root(document).object(&mut faults);
@@ -193,7 +196,7 @@ impl Metrics {
                 }
                 let wanted = Metrics::Flows(some, all);
                 if let Some(mut flows) = flows {
-                    // Without tags there is nothing to include.
+                    // Without tags this makes no difference.
                     flows.ignore(&["tagged_metrics"]);
                     flows.finish(&mut faults);
                 }
@@ -205,10 +208,10 @@ impl Metrics {
     }
 }
 
-/// The port whose capture is wanted.
+/// Parses a request for a capture and returns the port name.
 ///
 /// # Errors
-/// Everything that is wrong or not supported.
+/// Everything that is invalid or not supported.
 pub fn capture(document: &Value) -> Result<String, Faults> {
     let mut faults = Faults::default();
     let mut root = Node::root(document).object(&mut faults);
@@ -221,10 +224,10 @@ pub fn capture(document: &Value) -> Result<String, Faults> {
     if faults.is_empty() { Ok(name) } else { Err(faults) }
 }
 
-/// Changes a configuration: flows of these names have their rate and size as in the update.
+/// Updates the rate and size of flows in a configuration; returns it with the names of the flows.
 ///
 /// # Errors
-/// Everything that is wrong or not supported.
+/// Everything that is invalid or not supported.
 pub fn update(document: &Value, update: &Value) -> Result<(Value, Vec<String>), Faults> {
     let mut faults = Faults::default();
     let mut changed = document.clone();
@@ -235,12 +238,12 @@ pub fn update(document: &Value, update: &Value) -> Result<(Value, Vec<String>), 
     if let Some(mut flows) = root.object("flows", &mut faults) {
         let properties = flows.texts("property_names", &mut faults);
         for other in properties.iter().filter(|name| !["rate", "size"].contains(*name)) {
-            faults.add(&flows.at("property_names"), format_args!("{other:?}: rate or size"));
+            faults.add(&flows.at("property_names"), format_args!("invalid value {other:?}; expected rate or size"));
         }
         for node in flows.list("flows", &mut faults) {
             let name = node.value.get("name").and_then(Value::as_str).unwrap_or_default();
             let Some(old) = places.get(name).map(|at| &mut changed["flows"][*at]) else {
-                faults.add(&node.path, format_args!("no flow is called {name:?}"));
+                faults.add(&node.path, format_args!("no such flow {name:?}"));
                 continue;
             };
             for property in &properties {
@@ -257,38 +260,38 @@ pub fn update(document: &Value, update: &Value) -> Result<(Value, Vec<String>), 
     if faults.is_empty() { Ok((changed, touched)) } else { Err(faults) }
 }
 
-/// Where each flow is, by its name.
+/// Returns the index of each flow, by name.
 fn places(document: &Value) -> HashMap<String, usize> {
     let flows = document.get("flows").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let named = flows.iter().enumerate().filter_map(|(at, flow)| Some((flow.get("name")?.as_str()?.to_owned(), at)));
-    // Of two with one name the first.
+    // For duplicate names the first one.
     named.rev().collect()
 }
 
 /// Adds flows to a configuration.
 ///
 /// # Errors
-/// Everything that is wrong or not supported.
+/// Everything that is invalid or not supported.
 pub fn append(document: &Value, request: &Value) -> Result<(Value, Vec<String>), Faults> {
     edit(document, request, "config_append_list", |flows, node, faults| {
         if !node.value.is_object() {
-            faults.add(&node.path, "an object belongs here");
+            faults.add(&node.path, "expected an object");
         }
         flows.push(node.value.clone());
         node.value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
     })
 }
 
-/// Takes flows away from a configuration.
+/// Removes flows from a configuration.
 ///
 /// # Errors
-/// Everything that is wrong or not supported.
+/// Everything that is invalid or not supported.
 pub fn delete(document: &Value, request: &Value) -> Result<(Value, Vec<String>), Faults> {
     let mut known: HashSet<String> = places(document).into_keys().collect();
     let (mut changed, touched) = edit(document, request, "config_delete_list", |_, node, faults| {
         let name = node.text(faults).unwrap_or_default();
         if !known.remove(name) {
-            faults.add(&node.path, format_args!("no flow is called {name:?}"));
+            faults.add(&node.path, format_args!("no such flow {name:?}"));
         }
         name.to_owned()
     })?;

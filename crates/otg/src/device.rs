@@ -1,4 +1,4 @@
-//! Devices: stations at ports, with addresses that are answered for and a gateway each, whose MAC address flows may take.
+//! Devices: stations at ports, with addresses to answer for and a gateway each, whose MAC address flows may use.
 
 use crate::pattern::Kind;
 use crate::read::{Faults, Node, Object};
@@ -8,59 +8,59 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses of all devices together: each is announced and answered for.
+/// Maximum number of addresses of all devices: each is announced and answered for.
 const MOST: usize = 4096;
-/// What clients send as the MTU where nobody has said anything.
+/// Default MTU, which clients always send.
 const USUAL_MTU: u64 = 1500;
 
-/// An interface of a device.
+/// Interface of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ethernet {
-    /// The name of its device.
+    /// Name of its device.
     pub device: String,
-    /// Its own.
+    /// Name of the interface.
     pub name: String,
-    /// The name of the port that it is at.
+    /// Name of its port.
     pub port: String,
-    /// Its station.
+    /// MAC address.
     pub mac: MacAddr,
-    /// The VLANs that it is in.
+    /// VLANs.
     pub vlans: Vlans,
-    /// Its addresses.
+    /// IP addresses.
     pub addresses: Vec<Address>,
 }
 
-/// An address of an interface.
+/// Address of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Its name.
+    /// Name of the address.
     pub name: String,
-    /// It.
+    /// IP address.
     pub ip: IpAddr,
-    /// Whom frames are sent to that go elsewhere.
+    /// Gateway for other destinations.
     pub gateway: Gateway,
 }
 
-/// A gateway: where it is asked for, by whom, and its MAC address where that is said.
+/// Gateway: the next hop to resolve, and its MAC address if given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gateway {
-    /// As it is asked for.
+    /// Next hop with its source.
     pub hop: Hop,
-    /// Where it is, if nobody has to ask.
+    /// MAC address, if given.
     pub mac: Option<MacAddr>,
 }
 
-/// Where flows of devices go from, or to.
+/// End of a flow between devices.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
-    /// The interface.
+    /// Interface.
     pub ethernet: &'a Ethernet,
-    /// The address, where one is meant.
+    /// Address, if one is named.
     pub address: Option<&'a Address>,
 }
 
 impl Ethernet {
-    /// What is answered for.
+    /// Returns the addresses to answer for.
     pub fn own(&self) -> impl Iterator<Item = Own> + '_ {
         self.addresses.iter().map(|address| Own { vlans: self.vlans, ..Own::one(address.ip, self.mac) })
     }
@@ -72,7 +72,7 @@ impl Ethernet {
             connection.finish(faults);
             return port;
         }
-        // Its name before there were other connections.
+        // Old name, from before there were other connections.
         ethernet.needed("port_name", faults).to_owned()
     }
 
@@ -82,12 +82,14 @@ impl Ethernet {
         let name = ethernet.needed("name", faults).to_owned();
         let port = Ethernet::port(&mut ethernet, faults);
         if !port.is_empty() && !ports.contains(&&*port) {
-            faults.add(&ethernet.at("connection.port_name"), format_args!("no port is called {port:?}"));
+            faults.add(&ethernet.at("connection.port_name"), format_args!("no such port {port:?}"));
         }
         let mac = station(&mut ethernet, "mac", faults);
         if ethernet.number("mtu", faults).is_some_and(|mtu| mtu != USUAL_MTU) {
-            faults
-                .add(&ethernet.at("mtu"), format_args!("not supported, but for {USUAL_MTU}: that of the port counts"));
+            faults.add(
+                &ethernet.at("mtu"),
+                format_args!("not supported, except {USUAL_MTU}; the MTU of the port applies"),
+            );
         }
         let vlans = vlans(&mut ethernet, faults);
         let mut made = Ethernet { device: device.to_owned(), name, port, mac, vlans, addresses: Vec::new() };
@@ -106,7 +108,7 @@ impl Ethernet {
         let name = address.needed("name", faults).to_owned();
         let [ip, gateway] = ["address", "gateway"].map(|field| {
             let Some(node) = address.take(field) else {
-                faults.add(&address.at(field), "it is missing");
+                faults.add(&address.at(field), "missing");
                 return None;
             };
             Some(match is_v4 {
@@ -115,9 +117,9 @@ impl Ethernet {
             })
         });
         let most = if is_v4 { 32 } else { 128 };
-        // Whoever is asked is the gateway, whatever else is in its network.
+        // The network does not matter: the gateway is always asked.
         if address.number("prefix", faults).is_some_and(|prefix| prefix > most) {
-            faults.add(&address.at("prefix"), format_args!("at most {most}"));
+            faults.add(&address.at("prefix"), format_args!("too large; expected at most {most}"));
         }
         let mac = address.object("gateway_mac", faults).and_then(|mut mac| {
             let choice = mac.choice(&["auto", "value"], faults);
@@ -130,7 +132,7 @@ impl Ethernet {
         let hop = match Hop::new(gateway?, ip?, self.mac, self.vlans) {
             Ok(hop) => hop,
             Err(wrong) => {
-                // That of the station was told.
+                // A wrong station address is already reported.
                 if faults.count() == before {
                     faults.add(&node.path, wrong);
                 }
@@ -141,18 +143,18 @@ impl Ethernet {
     }
 }
 
-/// The address of one station; nobody's where it is wrong, which is told.
+/// Parses the address of one station; a wrong one is reported and returned as zero.
 fn station(object: &mut Object<'_>, field: &'static str, faults: &mut Faults) -> MacAddr {
-    let nobody = MacAddr::default();
+    let unknown = MacAddr::default();
     let Some(node) = object.take(field) else {
-        faults.add(&object.at(field), "it is missing");
-        return nobody;
+        faults.add(&object.at(field), "missing");
+        return unknown;
     };
-    let Some(number) = Kind::Mac.read(&node, faults) else { return nobody };
+    let Some(number) = Kind::Mac.read(&node, faults) else { return unknown };
     let bytes = number.to_be_bytes();
-    let mac = bytes.last_chunk().map_or(nobody, |last| MacAddr(*last));
-    if mac == nobody || mac.is_multicast() {
-        faults.add(&node.path, format_args!("{mac} is not the MAC address of one station"));
+    let mac = bytes.last_chunk().map_or(unknown, |last| MacAddr(*last));
+    if mac == unknown || mac.is_multicast() {
+        faults.add(&node.path, format_args!("invalid MAC address {mac}; expected that of one station (unicast)"));
     }
     mac
 }
@@ -164,17 +166,16 @@ fn vlans(ethernet: &mut Object<'_>, faults: &mut Faults) -> Vlans {
         let mut vlan = node.object(faults);
         let id = vlan.number("id", faults).unwrap_or(1);
         ids.push(u16::try_from(id).unwrap_or(u16::MAX));
-        // What answers are tagged with is what questions were.
+        // Answers have the tags of their requests.
         vlan.ignore(&["name", "priority", "tpid"]);
         vlan.finish(faults);
     }
     Vlans::new(&ids).unwrap_or_else(|| {
-        faults.add(&path, "two tags at most, each 1 to 4094");
+        faults.add(&path, "invalid tags; expected at most two, each 1 to 4094");
         Vlans::NONE
     })
 }
 
-/// Reads all of them.
 pub(crate) fn read(root: &mut Object<'_>, ports: &[&str], faults: &mut Faults) -> Vec<Ethernet> {
     let (mut all, mut names) = (Vec::new(), BTreeSet::new());
     for node in root.list("devices", faults) {
@@ -188,11 +189,11 @@ pub(crate) fn read(root: &mut Object<'_>, ports: &[&str], faults: &mut Faults) -
     }
     for name in all.iter().flat_map(names_of) {
         if !names.insert(name.to_owned()) {
-            faults.add("devices", format_args!("two devices, interfaces or addresses are called {name:?}"));
+            faults.add("devices", format_args!("duplicate name {name:?} of devices, interfaces or addresses"));
         }
     }
     if all.iter().map(|one| one.addresses.len()).sum::<usize>() > MOST {
-        faults.add("devices", format_args!("{MOST} addresses at most"));
+        faults.add("devices", format_args!("too many addresses; expected at most {MOST}"));
     }
     for port in ports {
         let own = all.iter().filter(|one| one.port == *port).flat_map(Ethernet::own).collect();
@@ -207,7 +208,7 @@ fn names_of(ethernet: &Ethernet) -> impl Iterator<Item = &str> {
     [&*ethernet.name].into_iter().chain(ethernet.addresses.iter().map(|address| &*address.name))
 }
 
-/// All that have a name: that of a device, an interface, or an address.
+/// Returns all ends with a name: that of a device, an interface, or an address.
 pub(crate) fn called<'a>(all: &'a [Ethernet], name: &str) -> Vec<End<'a>> {
     let mut found = Vec::new();
     for ethernet in all {
@@ -221,7 +222,7 @@ pub(crate) fn called<'a>(all: &'a [Ethernet], name: &str) -> Vec<End<'a>> {
 }
 
 impl<'a> End<'a> {
-    /// The gateway that frames of a family go to.
+    /// Returns the gateway for frames of an address family.
     pub(crate) fn gateway(&self, is_v4: bool) -> Option<&'a Gateway> {
         let own = self.ethernet.addresses.iter().find(|address| address.ip.is_ipv4() == is_v4);
         self.address.or(own).map(|address| &address.gateway)

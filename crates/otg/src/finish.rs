@@ -1,15 +1,15 @@
-//! What is done to frames behind the packet language: checksums that are to be wrong, and room for the FCS of inner frames.
+//! Changes to frames that the packet language cannot express: wrong checksums, and room for the FCS of inner frames.
 
 use linerate_generate::packet::Frames;
 use linerate_generate::stream::{ChecksumKind, Variant};
 use linerate_wire::cover::{self, Coverage, Placed};
 use linerate_wire::{Layers, Link, Protocol, dissect};
 
-/// The FCS of an Ethernet frame inside a tunnel, which RFC 7348 (VXLAN) and RFC 2784 (GRE) leave out, and which Open Traffic Generators
-/// put in: its bytes are zeros, and the inner packet ends before them.
+/// Length of the FCS of an inner Ethernet frame. RFC 7348 (VXLAN) and RFC 2784 (GRE) omit it, but Open Traffic
+/// Generators include it: its bytes are zeros, and the inner packet ends before them.
 const INNER_FCS: usize = 4;
 
-/// Puts wrong checksums into all frames: `bad` says of each header, outermost first, whether that is wanted.
+/// Makes checksums wrong in all frames: `bad` is true for each header, outermost first, with a wrong checksum.
 pub(crate) fn spoil(frames: &mut Frames, bad: &[bool]) {
     for variant in &mut frames.variants {
         let placed = headers(&variant.frame);
@@ -26,7 +26,7 @@ pub(crate) fn spoil(frames: &mut Frames, bad: &[bool]) {
             if !is_wrong && !covers {
                 continue;
             }
-            // Of those that are computed for each frame the rule is changed, of all others the value.
+            // For checksums computed per frame the rule is changed, for all others the value.
             match variant.checksums.iter_mut().find(|known| known.offset == sum.offset) {
                 Some(known) if is_wrong => miss(known),
                 Some(_) => {}
@@ -37,7 +37,7 @@ pub(crate) fn spoil(frames: &mut Frames, bad: &[bool]) {
     }
 }
 
-/// One more than is there: one's complement sums that differ by 1 are never the same.
+/// Makes the sum wrong by one: one's complement sums that differ by 1 are never equal.
 fn miss(sum: &mut Coverage) {
     if let ChecksumKind::Internet { plus, .. } = &mut sum.kind {
         *plus = if *plus == u16::MAX { 1 } else { *plus + 1 };
@@ -48,7 +48,7 @@ fn covered(sum: &Coverage, offset: usize) -> bool {
     sum.offset != offset && sum.parts.iter().any(|(start, end)| (*start..*end).contains(&offset))
 }
 
-/// Where the checksum of a header lies.
+/// Returns the offset of the checksum of a header.
 fn field(at: &Placed) -> Option<usize> {
     let within = match at.protocol {
         Protocol::Ipv4 => 10,
@@ -67,8 +67,7 @@ fn headers(frame: &[u8]) -> Vec<Placed> {
     cover::placed(frame, &layers)
 }
 
-/// Shortens the packet of the inner Ethernet frame, if there is one, by the FCS of that frame. Frames that this is done to have no
-/// trailer.
+/// Shortens the packet of the inner Ethernet frame, if any, by the FCS of that frame. Such frames must have no trailer.
 pub(crate) fn leave_fcs(frames: &mut Frames) {
     frames.variants.iter_mut().for_each(shorten);
 }
@@ -85,7 +84,7 @@ fn shorten(variant: &mut Variant) {
             Protocol::Udp => at.offset + 4,
             _ => continue,
         };
-        // What is behind the packet is no part of it.
+        // Bytes after the packet are not part of it.
         if at.end != end || variant.changes.iter().any(|change| change.offset.abs_diff(field) < 2) {
             continue;
         }
@@ -95,11 +94,11 @@ fn shorten(variant: &mut Variant) {
         }
     }
     variant.frame[end - INNER_FCS..].fill(0);
-    let behind = cover::checksums(&variant.frame, &headers(&variant.frame));
+    let sums = cover::checksums(&variant.frame, &headers(&variant.frame));
     for sum in &mut variant.checksums {
-        if let Some(now) = behind.iter().find(|now| now.offset == sum.offset) {
+        if let Some(now) = sums.iter().find(|now| now.offset == sum.offset) {
             *sum = now.clone();
         }
     }
-    behind.iter().for_each(|sum| sum.fill(&mut variant.frame));
+    sums.iter().for_each(|sum| sum.fill(&mut variant.frame));
 }

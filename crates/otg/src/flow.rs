@@ -1,4 +1,4 @@
-//! A flow: what is sent, from where to where, and what is counted of it.
+//! Flow: frames, transmit and receive ports, and metrics.
 
 use crate::device::{Ethernet, Gateway};
 use crate::ends::{Ends, ends, gateway};
@@ -10,59 +10,60 @@ use linerate_generate::packet::{self, Frames, Sizes};
 use linerate_generate::stream::{Mark, Next, Stream};
 use linerate_wire::Link;
 
-/// Bytes that the frames of all flows of a configuration may have, each size of each once.
+/// Maximum bytes of the frames of all flows of a configuration, each size once.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// What there is to know beside the configuration.
+/// Options besides the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// Decides on what is drawn without a seed.
+    /// Seed of random values without their own.
     pub seed: u64,
-    /// Bits per second of the lines of ports, by their names in the configuration, where it does not say them itself.
+    /// Line rates of ports in bits per second, by name, for those that the configuration does not give.
     pub lines: Vec<(String, f64)>,
 }
 
-/// What latencies are to be.
+/// Definition of latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// From the first bit to the first bit.
+    /// From the first bit sent to the first bit received.
     CutThrough,
-    /// From the last bit to the first: less by the time that the frame takes on the line.
+    /// From the last bit sent to the first bit received: less by the serialization time of the frame.
     StoreForward,
 }
 
-/// A flow.
+/// Flow.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The name of the port that sends it.
+    /// Name of the transmit port.
     pub tx: String,
-    /// The names of the ports that it should come to.
+    /// Names of the receive ports.
     pub rx: Vec<String>,
-    /// Whose MAC address its frames are to have as destination, where that follows from the devices that send it.
+    /// Gateway whose MAC address is the destination of its frames, if that depends on the sending devices.
     pub gateway: Option<Gateway>,
-    /// Its frames, how fast and how many. Its number is not given yet.
+    /// Frames, rate and count. The stream number is assigned later.
     pub stream: Stream,
-    /// As one line of the packet language.
+    /// Frames as one line of the packet language.
     pub text: String,
-    /// Whether it is counted.
+    /// True if metrics are enabled.
     pub is_counted: bool,
-    /// Whether its loss is wanted.
+    /// True if loss is requested.
     pub loss: bool,
-    /// Whether the times of its first and last frame are wanted.
+    /// True if the times of the first and last frame are requested.
     pub timestamps: bool,
-    /// Whether its latency is wanted, and which.
+    /// Definition of the requested latency, if any.
     pub latency: Option<Latency>,
 }
 
-/// Headers of a packet at most.
+/// Maximum number of headers of a packet.
 const MOST_HEADERS: usize = 32;
-/// Bytes of a text at most: lists of values, mainly.
+/// Maximum length of a text in bytes, mainly of lists of values.
 const LONGEST_TEXT: usize = 16 << 20;
 
 impl Flow {
-    /// Reads one; `seed` decides on what is drawn without one, and `line` says how many bits per second the line of a port has.
+    /// Parses a flow; `seed` is for random values without their own, and `line` returns the line rate of a port in bits
+    /// per second.
     pub fn read(
         node: &Node<'_>,
         seed: u64,
@@ -112,7 +113,10 @@ impl Flow {
                 Some("cut_through") => Latency::CutThrough,
                 Some("store_forward") | None => Latency::StoreForward,
                 Some(other) => {
-                    faults.add(&latency.at("mode"), format_args!("{other:?}: cut_through or store_forward"));
+                    faults.add(
+                        &latency.at("mode"),
+                        format_args!("invalid value {other:?}; expected cut_through or store_forward"),
+                    );
                     Latency::CutThrough
                 }
             };
@@ -122,7 +126,7 @@ impl Flow {
         metrics.finish(faults);
     }
 
-    /// Makes its frames; false where that cannot be, which is told.
+    /// Makes its frames; returns false on errors, which are reported.
     fn make(
         &mut self,
         headers: &[Written],
@@ -151,11 +155,11 @@ impl Flow {
             _ => 0,
         };
         if bytes > room {
-            let what = "each size of it is a frame in memory, and so are those of the other flows";
+            let what = "its sizes need too much memory";
             let most = MOST_BYTES >> 20;
             faults.add(
                 &format!("{path}.size"),
-                format_args!("{what}: {bytes} bytes, {most} MiB in all at most; take steps"),
+                format_args!("{what}: {bytes} bytes of {most} MiB for all flows; use steps"),
             );
             return false;
         }
@@ -177,14 +181,11 @@ impl Flow {
         };
         if mark == Mark::Count && self.is_counted {
             if self.latency.is_some() {
-                let what =
-                    "there is no room for the 16 bytes that latency is measured by: larger frames, no inner Ethernet";
+                let what = "latency needs a trailer of 16 bytes; use larger frames, no inner Ethernet";
                 faults.add(&format!("{path}.metrics.latency"), what);
                 return false;
             }
-            warnings.push(format!(
-                "{path}: its frames have no room for a trailer, and are known by what is constant in them"
-            ));
+            warnings.push(format!("{path}: no room for a trailer; frames are identified by their constant bytes"));
         }
         let bad: Vec<bool> = headers.iter().map(|header| header.is_bad).collect();
         if nested > 1 {
@@ -232,20 +233,20 @@ fn headers(flow: &mut Object<'_>, seed: u64, faults: &mut Faults) -> Vec<Written
         }];
     }
     if nodes.len() > MOST_HEADERS {
-        faults.add(&flow.at("packet"), format_args!("{} headers: at most {MOST_HEADERS}", nodes.len()));
+        faults.add(&flow.at("packet"), format_args!("{} headers; expected at most {MOST_HEADERS}", nodes.len()));
         return Vec::new();
     }
     let last = nodes.len() - 1;
     let mut written: Vec<Written> = Vec::new();
     for (index, node) in nodes.iter().enumerate() {
-        // Fields of the same name draw apart in two headers.
+        // Fields of the same name in two headers need different seeds.
         let seed = seed.wrapping_add(index as u64);
         if let Some(header) = header(node, index == last, seed, faults) {
             written.push(header);
         }
     }
     if written.iter().map(|header| header.text.len()).sum::<usize>() > LONGEST_TEXT {
-        faults.add(&flow.at("packet"), "its lists of values are too long");
+        faults.add(&flow.at("packet"), "lists of values are too long");
     }
     written
 }
@@ -266,17 +267,17 @@ fn header(node: &Node<'_>, is_last: bool, seed: u64, faults: &mut Faults) -> Opt
     }
 }
 
-/// Bytes.
+/// Parses raw bytes.
 fn custom(node: &Node<'_>, is_last: bool, faults: &mut Faults) -> Option<Written> {
     let mut object = node.object(faults);
     let digits: String = object.needed("bytes", faults).replace("0x", "").replace([' ', ':', '\n', '\t', '\r'], "");
     object.finish(faults);
     if digits.is_empty() || digits.len() % 2 == 1 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        faults.add(&object_path(node), "bytes are pairs of hexadecimal digits");
+        faults.add(&object_path(node), "invalid bytes; expected pairs of hexadecimal digits");
         return None;
     }
     if !is_last {
-        faults.add(&node.path, "bytes are supported as the last header alone");
+        faults.add(&node.path, "raw bytes are supported only as the last header");
         return None;
     }
     Some(Written { text: format!("raw({digits})"), ..Written::default() })

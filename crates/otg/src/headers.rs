@@ -1,4 +1,4 @@
-//! Headers and their fields: what they are called there and here.
+//! Headers and fields, with their names in the model and in the packet language.
 
 mod table;
 
@@ -9,59 +9,59 @@ use crate::pattern::Pattern;
 use crate::read::{Faults, Node, Object};
 use table::set;
 
-/// A field of a header.
+/// Field of a header.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its name there.
+    /// Name in the model.
     pub otg: &'static str,
-    /// Its name in the packet language; empty where it can only have its usual value.
+    /// Name in the packet language; empty if only the default value is supported.
     pub name: &'static str,
-    /// Its values.
+    /// Kind of its values.
     pub kind: Kind,
-    /// What it is where nobody says; `None`: what follows from the rest.
+    /// Default value; `None` if it is computed.
     pub usual: Option<u128>,
 }
 
-/// A header.
+/// Header.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
-    /// Its name there.
+    /// Name in the model.
     pub otg: &'static str,
-    /// Its name in the packet language.
+    /// Name in the packet language.
     pub name: &'static str,
-    /// Its fields.
+    /// Fields.
     pub fields: &'static [Field],
-    /// Its field that is a checksum, and its name here.
+    /// Names of its checksum field in the model and in the packet language.
     pub checksum: Option<(&'static str, &'static str)>,
 }
 
-/// A header of a packet, as it is written and what is to be done to it behind.
+/// Header of a packet in the packet language, with later changes.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
-    /// In the packet language.
+    /// Text in the packet language.
     pub text: String,
-    /// Its row in [`HEADERS`]; `custom` has none.
+    /// Row in [`HEADERS`]; `None` for `custom`.
     pub header: Option<&'static Header>,
-    /// Its checksum is to be wrong.
+    /// True if its checksum shall be wrong.
     pub is_bad: bool,
-    /// Its destination is to be that of the gateway of who sends: nothing is said of it, or that it follows.
+    /// Destination; unless given, it is the gateway of the sending devices.
     pub destination: Destination,
 }
 
-/// What is said of the destination of an Ethernet header.
+/// Destination of an Ethernet header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Destination {
-    /// It is there; so it is in other headers.
+    /// Given; also of other headers.
     #[default]
     Given,
-    /// Nothing.
+    /// Not given.
     Open,
-    /// That it follows from the rest.
+    /// Automatic.
     Follows,
 }
 
 impl Header {
-    /// Writes one; `seed` is for what is drawn.
+    /// Writes a header; `seed` is for random values.
     pub fn write(&'static self, node: &Node<'_>, seed: u64, faults: &mut Faults) -> Written {
         let mut object = node.object(faults);
         let mut parts = Vec::new();
@@ -116,7 +116,7 @@ impl Header {
     }
 }
 
-/// What is said of the destination. Where it follows it is 0 until then.
+/// Returns the kind of destination. An automatic one is 0 until it is resolved.
 fn follows(object: &Object<'_>) -> Destination {
     let Some(value) = object.peek("dst") else { return Destination::Open };
     let fields = value.as_object();
@@ -145,7 +145,7 @@ impl Field {
         let written = match (pattern, self.usual) {
             (Pattern::Values(values), _) => values,
             (Pattern::Auto, Some(_)) => {
-                faults.add(&node.path, "nothing here says what it should be: \"auto\" is not supported");
+                faults.add(&node.path, "\"auto\" is not supported for this field");
                 return;
             }
             (Pattern::Usual, Some(usual)) => usual.to_string(),
@@ -154,7 +154,7 @@ impl Field {
         if self.name.is_empty() {
             let usual = self.usual.unwrap_or_default();
             if written != usual.to_string() {
-                faults.add(&node.path, format_args!("not supported, but for the value {usual}"));
+                faults.add(&node.path, format_args!("not supported, except the value {usual}"));
             }
             return;
         }
@@ -163,25 +163,25 @@ impl Field {
     }
 }
 
-/// Fields of one flow draw apart.
+/// Derives different seeds for the fields of a flow.
 fn draw(seed: u64, name: &str) -> u64 {
     name.bytes().fold(seed, |seed, byte| linerate_burst::random::mix(seed ^ u64::from(byte)))
 }
 
-/// What a tag is called whose protocol identifier this is.
+/// Returns the name of a tag with this protocol identifier.
 fn tag(parts: &mut Vec<String>, path: &str, faults: &mut Faults) -> &'static str {
     let Some(at) = parts.iter().position(|part| part.starts_with("tpid=")) else { return "vlan" };
     match parts.remove(at).as_str() {
         "tpid=33024" | "tpid=65535" => "vlan",
         "tpid=34984" => "qinq",
         _ => {
-            faults.add(path, "33024 (802.1Q) and 34984 (802.1ad) are supported");
+            faults.add(path, "not supported; expected 33024 (802.1Q) or 34984 (802.1ad)");
             "vlan"
         }
     }
 }
 
-/// Says whether it is to be wrong.
+/// Parses a checksum; returns true if it shall be wrong.
 fn checksum(
     object: &mut Object<'_>,
     otg: &'static str,
@@ -199,7 +199,9 @@ fn checksum(
         "generated" => match checksum.text("generated", faults) {
             None | Some("good") => {}
             Some("bad") => is_bad = true,
-            Some(other) => faults.add(&checksum.at("generated"), format_args!("{other:?}: good or bad")),
+            Some(other) => {
+                faults.add(&checksum.at("generated"), format_args!("invalid value {other:?}; expected good or bad"))
+            }
         },
         "custom" => {
             let value = checksum.take("custom").and_then(|node| Bits(16).read(&node, faults)).unwrap_or(0);
@@ -211,7 +213,7 @@ fn checksum(
     is_bad && is_there
 }
 
-/// The byte of an IPv4 header that has three forms.
+/// Parses the byte of an IPv4 header that has three forms.
 fn priority(object: &mut Object<'_>, seed: u64, parts: &mut Vec<String>, faults: &mut Faults) {
     let Some(mut priority) = object.object("priority", faults) else {
         parts.push("tos=0".to_owned());
@@ -258,20 +260,20 @@ fn fields(
     inner.finish(faults);
 }
 
-/// Whether a flag that decides on the form of a header is set: it is one number.
+/// Returns whether a flag is set that determines the form of a header: it must be a single value.
 fn flag(object: &mut Object<'_>, name: &'static str, faults: &mut Faults) -> bool {
     let Some(node) = object.take(name) else { return false };
     match Pattern::read(&node, Bits(1), 0, faults) {
         Pattern::Values(text) if text == "1" => true,
         Pattern::Values(text) if text != "0" => {
-            faults.add(&node.path, "the form of the header depends on it, so it is one value");
+            faults.add(&node.path, "expected a single value, because it determines the form of the header");
             false
         }
         _ => false,
     }
 }
 
-/// What is there in a GTPv1 header by its flags.
+/// Parses the fields of a GTPv1 header that depend on its flags.
 fn gtp(object: &mut Object<'_>, seed: u64, parts: &mut Vec<String>, faults: &mut Faults) {
     let rows =
         [("s_flag", set("squence_number", "seq", Bits(16), 0)), ("pn_flag", set("n_pdu_number", "npdu", Bits(8), 0))];
@@ -287,7 +289,8 @@ fn gtp(object: &mut Object<'_>, seed: u64, parts: &mut Vec<String>, faults: &mut
     let kind = object.take("message_type").map(|node| Pattern::read(&node, Bits(8), 0, faults));
     match kind {
         Some(Pattern::Values(text)) if text.parse::<u8>().is_ok() => parts.push(format!("type={text}")),
-        Some(Pattern::Values(_)) => faults.add(&object.at("message_type"), "the form depends on it: one value"),
+        Some(Pattern::Values(_)) => faults
+            .add(&object.at("message_type"), "expected a single value, because it determines the form of the header"),
         _ => {}
     }
 }

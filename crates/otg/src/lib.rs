@@ -1,22 +1,24 @@
-//! The Open Traffic Generator API as data: what clients send becomes streams, what happened becomes what they read.
+//! The Open Traffic Generator API as data: requests become streams, results become answers.
 //!
-//! <https://github.com/open-traffic-generator/models> is the definition, of which version 1.61 was read. JSON comes in as
-//! [`serde_json::Value`]; what it asks for and is not supported, or not known, is told with its path, all of it at once
+//! It follows the definition in <https://github.com/open-traffic-generator/models>, version 1.61. JSON is parsed to
+//! [`serde_json::Value`]; everything that is not supported or unknown is reported with its path, all of it at once
 //! ([`read::Faults`]), before anything is changed.
 //!
-//! - [`config`]: ports, captures, layer 1 and flows; [`flow`]: a flow as a stream; [`headers`]: which headers and fields there are;
-//!   [`device`]: stations with addresses; [`pattern`]: the values of a field; `finish`: what the packet language does not say, as wrong checksums;
-//! - [`control`]: states that are to be taken up, and what is asked for;
-//! - [`answer`]: metrics as they are answered.
+//! - [`config`]: ports, captures, layer 1 and flows; [`flow`]: a flow as a stream; [`device`]: stations with addresses;
+//! - [`headers`]: supported headers and fields; [`pattern`]: values of a field; `finish`: changes that the packet
+//!   language cannot express, such as wrong checksums;
+//! - [`control`]: states to apply, and requests;
+//! - [`answer`]: metrics in answers.
 //!
-//! A flow is first written as a line of the packet language (`docs/streams.md`), so that there is one way only by which frames are made.
+//! A flow is first written as a line of the packet language (`docs/streams.md`), so that there is only one way to make
+//! frames.
 //!
 //! ```
 //! use linerate_otg::{config::Config, flow::Setup};
 //! let text = r#"{"ports": [{"name": "p1", "location": "veth0"}], "flows": [{"name": "f1", "tx_rx": {"port": {"tx_name": "p1"}},
 //!   "packet": [{"choice": "ethernet", "ethernet": {"pfc_queue": {"value": 3}}}]}]}"#;
 //! let faults = Config::read(&serde_json::from_str(text)?, &Setup::default()).unwrap_err();
-//! assert_eq!(faults.list, ["flows[0].packet[0].ethernet.pfc_queue: not supported, but for the value 0"]);
+//! assert_eq!(faults.list, ["flows[0].packet[0].ethernet.pfc_queue: not supported, except the value 0"]);
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -37,7 +39,7 @@ pub use config::Config;
 pub use flow::Flow;
 pub use read::Faults;
 
-/// The version of the model that this follows.
+/// Version of the model.
 pub const MODEL: &str = "1.61.0";
-/// Versions of clients that are served: additions only have been made since 1.0.
+/// Range of compatible client versions: since 1.0 there have been only additions.
 pub const MODELS: &str = ">=1.0.0,<2.0.0";

@@ -1,14 +1,14 @@
-//! The values of a field: one, a list, counted up or down, drawn; as the packet language writes them.
+//! Values of a field, converted to the packet language: one, a list, a counter, random.
 
 use crate::read::{Faults, Node, Object};
 use linerate_burst::random::draw;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// How the values of a field are written in JSON.
+/// Notation of the values of a field in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Numbers of so many bits.
+    /// Numbers with this number of bits.
     Bits(u32),
     /// `00:11:22:33:44:55`.
     Mac,
@@ -18,22 +18,22 @@ pub enum Kind {
     Ipv6,
 }
 
-/// What a field is to be.
+/// Pattern of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// What is usual here.
+    /// The default value.
     Usual,
-    /// What follows from the rest of the packet.
+    /// A computed value.
     Auto,
-    /// As the packet language writes it.
+    /// Text in the packet language.
     Values(String),
 }
 
-/// Values of a list at most, and values that are drawn at most.
+/// Maximum number of values of a list, and of random values.
 const MOST_VALUES: usize = 1 << 16;
 
 impl Kind {
-    /// Bits of the field.
+    /// Returns the bits of the field.
     pub fn bits(self) -> u32 {
         match self {
             Kind::Bits(bits) => bits,
@@ -50,13 +50,13 @@ impl Kind {
     fn example(self) -> &'static str {
         match self {
             Kind::Bits(_) => "a whole number",
-            Kind::Mac => "a MAC address as 00:11:22:33:44:55",
-            Kind::Ipv4 => "an IPv4 address as 10.0.0.1",
-            Kind::Ipv6 => "an IPv6 address as 2001:2::1",
+            Kind::Mac => "a MAC address such as 00:11:22:33:44:55",
+            Kind::Ipv4 => "an IPv4 address such as 10.0.0.1",
+            Kind::Ipv6 => "an IPv6 address such as 2001:2::1",
         }
     }
 
-    /// One value.
+    /// Parses one value.
     pub fn read(self, node: &Node<'_>, faults: &mut Faults) -> Option<u128> {
         let text = node.value.as_str();
         let value = match self {
@@ -66,7 +66,7 @@ impl Kind {
             Kind::Ipv6 => text.and_then(|text| text.parse::<Ipv6Addr>().ok()).map(Ipv6Addr::to_bits),
         };
         if value.is_none() {
-            faults.add(&node.path, format_args!("{} belongs here", self.example()));
+            faults.add(&node.path, format_args!("expected {}", self.example()));
         }
         value
     }
@@ -74,13 +74,16 @@ impl Kind {
     fn fits(self, value: u128, node: &Node<'_>, faults: &mut Faults) -> Option<u128> {
         let most = self.most();
         if value > most {
-            faults.add(&node.path, format_args!("{value} does not fit into {} bits: at most {most}", self.bits()));
+            faults.add(
+                &node.path,
+                format_args!("{value} is too large for {} bits; expected at most {most}", self.bits()),
+            );
         }
         (value <= most).then_some(value)
     }
 }
 
-/// Six pairs of hexadecimal digits.
+/// Parses six pairs of hexadecimal digits.
 fn mac(text: &str) -> Option<u128> {
     let parts: Vec<&str> = text.split([':', '-']).collect();
     let all = parts.len() == 6 && parts.iter().all(|part| (1..=2).contains(&part.len()));
@@ -89,11 +92,11 @@ fn mac(text: &str) -> Option<u128> {
 }
 
 impl Pattern {
-    /// Of a field, whose values `seed` decides on where they are drawn and no seed is given.
+    /// Parses the pattern of a field; `seed` is for random values without their own.
     pub fn read(node: &Node<'_>, kind: Kind, seed: u64, faults: &mut Faults) -> Pattern {
         let mut object = node.object(faults);
         let choice = object.choice(&["value", "values", "increment", "decrement", "random", "auto"], faults);
-        // What else there is says nothing: clients leave what was chosen before.
+        // Other choices are ignored: clients leave earlier ones.
         object.ignore(&["value", "values", "increment", "decrement", "random", "auto"]);
         let values = match choice {
             "value" => match object.take("value") {
@@ -121,7 +124,7 @@ fn after(object: Object<'_>, pattern: Pattern, faults: &mut Faults) -> Pattern {
 
 fn list(nodes: &[Node<'_>], kind: Kind, path: &str, faults: &mut Faults) -> Option<String> {
     if nodes.is_empty() || nodes.len() > MOST_VALUES {
-        faults.add(path, format_args!("there are {} values: 1 to {MOST_VALUES}", nodes.len()));
+        faults.add(path, format_args!("{} values; expected 1 to {MOST_VALUES}", nodes.len()));
         return None;
     }
     let values: Vec<u128> = nodes.iter().filter_map(|node| kind.read(node, faults)).collect();
@@ -137,7 +140,7 @@ fn written(values: &[u128]) -> String {
     text + "]"
 }
 
-/// Value i is start plus or minus (i modulo count) steps, modulo the width of the field.
+/// Parses a counter: value i is start plus or minus (i modulo count) steps, modulo the width of the field.
 fn counter(object: &mut Object<'_>, name: &'static str, kind: Kind, faults: &mut Faults) -> Option<String> {
     let Some(mut counter) = object.object(name, faults) else { return Some("0".into()) };
     let mut one = |name, usual| counter.take(name).map_or(Some(usual), |node| kind.read(&node, faults));
@@ -158,7 +161,7 @@ fn counter(object: &mut Object<'_>, name: &'static str, kind: Kind, faults: &mut
         return Some(format!("{start}..{last}/{step}"));
     }
     if count as usize > MOST_VALUES {
-        faults.add(&path, format_args!("of values that go round the end of the field there may be {MOST_VALUES}"));
+        faults.add(&path, format_args!("too many values; a counter that wraps may have at most {MOST_VALUES}"));
         return None;
     }
     let step = if name == "increment" { step } else { step.wrapping_neg() };
@@ -166,7 +169,7 @@ fn counter(object: &mut Object<'_>, name: &'static str, kind: Kind, faults: &mut
     Some(written(&(0..count).map(value).collect::<Vec<_>>()))
 }
 
-/// So many values, drawn once, then in turn.
+/// Draws values once, which are then used in turn.
 fn drawn(object: &mut Object<'_>, kind: Kind, seed: u64, faults: &mut Faults) -> Option<String> {
     let mut random = object.object("random", faults)?;
     let mut one = |name, usual| random.take(name).map_or(Some(usual), |node| kind.read(&node, faults));
@@ -177,7 +180,7 @@ fn drawn(object: &mut Object<'_>, kind: Kind, seed: u64, faults: &mut Faults) ->
     random.finish(faults);
     let (least, most) = (least?, most?);
     if least > most || count == 0 || count as usize > MOST_VALUES {
-        faults.add(&path, format_args!("min to max, and a count of 1 to {MOST_VALUES}"));
+        faults.add(&path, format_args!("invalid range; expected min up to max, and a count of 1 to {MOST_VALUES}"));
         return None;
     }
     let seed = if own == 0 { seed } else { own };

@@ -4,30 +4,29 @@ use crate::read::{Faults, Object};
 use linerate_generate::stream::{Shape, Span};
 use linerate_generate::{Layer, Rate};
 
-/// How fast, how much, and when.
+/// Rate, shape, count and span of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Timing {
-    /// How fast.
+    /// Rate.
     pub rate: Rate,
     /// Even, or in bursts.
     pub shape: Shape,
-    /// Frames; `None` without end.
+    /// Number of frames; `None` if endless.
     pub count: Option<u64>,
-    /// When the first frame is due, and from when on none is.
+    /// Start and duration.
     pub span: Span,
 }
 
-/// What the model says where nobody does, in frames per second.
+/// Default rate of the model, in frames per second.
 const USUAL_RATE: f64 = 1000.0;
-/// The gap between frames that is always there, in bytes.
+/// Minimum gap between frames, in bytes.
 const GAP: u64 = 12;
-/// Sizes where nobody says.
 const USUAL_SIZE: &str = "64";
-/// The smallest frame, FCS included.
+/// Smallest frame, FCS included.
 const SMALLEST: f64 = 64.0;
 
 impl Timing {
-    /// From the fields `rate` and `duration` of a flow, on a line of so many bits per second where that is known.
+    /// Parses the fields `rate` and `duration` of a flow; `line` is the line rate in bits per second, if known.
     pub(crate) fn read(flow: &mut Object<'_>, line: Option<f64>, faults: &mut Faults) -> Timing {
         let rate = rate(flow, line, faults);
         let mut timing = Timing { rate, shape: Shape::Even, count: None, span: Span::ALWAYS };
@@ -38,7 +37,7 @@ impl Timing {
         let Some(mut how) = all.into_iter().find(|name| *name == choice).and_then(|name| duration.object(name, faults))
         else {
             duration.finish(faults);
-            // What stands alone has its usual values.
+            // A choice without its object has default values.
             (timing.count, timing.span.length) = match choice {
                 "fixed_packets" => (Some(1), None),
                 "fixed_seconds" => (None, Some(1_000_000_000)),
@@ -47,7 +46,7 @@ impl Timing {
             return timing;
         };
         if how.number("gap", faults).is_some_and(|gap| gap != GAP) {
-            faults.add(&how.at("gap"), format_args!("not supported, but for the value {GAP}: give a rate"));
+            faults.add(&how.at("gap"), format_args!("not supported, except the value {GAP}; set a rate"));
         }
         if choice != "burst" {
             timing.span.start = nanos(&mut how, "delay", line, faults);
@@ -72,7 +71,7 @@ impl Timing {
 
 fn some(number: u64, object: &Object<'_>, name: &str, faults: &mut Faults) -> Option<u64> {
     if number == 0 {
-        faults.add(&object.at(name), "1 or more");
+        faults.add(&object.at(name), "expected 1 or more");
     }
     (number > 0).then_some(number)
 }
@@ -95,20 +94,20 @@ fn rate(flow: &mut Object<'_>, line: Option<f64>, faults: &mut Faults) -> Rate {
         "percentage" => match line {
             Some(line) => Rate::Bits(line * value.unwrap_or(100.0) / 100.0, Layer::L1),
             None => {
-                faults.add(&path, "the rate of this line is not known: give layer1.speed, or a rate in pps or bps");
+                faults.add(&path, "the line rate is unknown; set layer1.speed, or a rate in pps or bps");
                 Rate::Frames(USUAL_RATE)
             }
         },
         _ => Rate::Frames(value.unwrap_or(USUAL_RATE)),
     };
     if matches!(rate, Rate::Frames(number) | Rate::Bits(number, _) if number <= 0.0) {
-        faults.add(&path, "a rate is above 0");
+        faults.add(&path, "expected a rate above 0");
         return Rate::Frames(USUAL_RATE);
     }
     rate
 }
 
-/// A span of time that may be said in bytes on the line.
+/// Parses a time, which may be given in bytes on the line.
 fn nanos(object: &mut Object<'_>, name: &'static str, line: Option<f64>, faults: &mut Faults) -> u64 {
     let Some(mut span) = object.object(name, faults) else { return 0 };
     let all = ["bytes", "nanoseconds", "microseconds"];
@@ -121,23 +120,23 @@ fn nanos(object: &mut Object<'_>, name: &'static str, line: Option<f64>, faults:
     let nanos = match (choice, line) {
         ("nanoseconds", _) => value.unwrap_or(0.0),
         ("microseconds", _) => value.unwrap_or(0.0) * 1e3,
-        // Less than a frame has around it anyway.
+        // At most the minimum gap.
         ("bytes", _) if value.unwrap_or(0.0) <= GAP as f64 => 0.0,
         ("bytes", Some(line)) => value.unwrap_or(0.0) * 8e9 / line,
         ("bytes", None) => {
-            faults.add(&path, "the rate of this line is not known: give layer1.speed, or a time");
+            faults.add(&path, "the line rate is unknown; set layer1.speed, or a time");
             0.0
         }
         _ => 0.0,
     };
     if nanos >= 1e18 {
-        faults.add(&path, "longer than thirty years");
+        faults.add(&path, "too long; expected at most thirty years");
         return 0;
     }
     nanos as u64
 }
 
-/// The sizes of a flow's frames, as the packet language writes them; FCS included.
+/// Parses the sizes of a flow's frames to the packet language; FCS included.
 pub(crate) fn sizes(flow: &mut Object<'_>, faults: &mut Faults, warnings: &mut Vec<String>) -> String {
     let Some(mut size) = flow.object("size", faults) else { return USUAL_SIZE.into() };
     let choice = size.choice(&["fixed", "increment", "random", "weight_pairs"], faults);
@@ -163,7 +162,7 @@ pub(crate) fn sizes(flow: &mut Object<'_>, faults: &mut Faults, warnings: &mut V
     text.unwrap_or_else(|| USUAL_SIZE.into())
 }
 
-/// Mixes by name: sizes and how often each is. Those below the smallest frame are raised to that.
+/// Predefined mixes: sizes and weights. Sizes below the smallest frame are raised to it.
 const MIXES: &[(&str, &[(f64, f64)])] = &[
     ("imix", &[(64.0, 7.0), (570.0, 4.0), (1518.0, 1.0)]),
     ("ipsec_imix", &[(90.0, 58.67), (92.0, 2.0), (594.0, 23.66), (1418.0, 15.67)]),
@@ -187,14 +186,14 @@ fn weights(mut pairs: Object<'_>, faults: &mut Faults, warnings: &mut Vec<String
         let name = pairs.text("predefined", faults).unwrap_or("imix");
         match MIXES.iter().find(|(known, _)| *known == name) {
             Some((_, mix)) => rows.extend_from_slice(mix),
-            None => faults.add(&pairs.at("predefined"), format_args!("{name:?} is not known")),
+            None => faults.add(&pairs.at("predefined"), format_args!("unknown mix {name:?}")),
         }
         if rows.iter().any(|(size, _)| *size < SMALLEST) {
             warnings.push(format!("{}: sizes below 64 bytes are raised to 64", pairs.path));
         }
     }
     if rows.is_empty() {
-        faults.add(&pairs.path, "no sizes");
+        faults.add(&pairs.path, "expected at least one size");
         return USUAL_SIZE.into();
     }
     pairs.finish(faults);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const A: &str = "02:00:00:00:00:0a";
 
-/// Two devices at p1, one at p2, and a flow.
+/// Returns a document with two devices at p1, one at p2, and a flow.
 fn document(flow: Value) -> Value {
     let device = |name: &str, port: &str, mac: &str, ip: &str, gateway: &str| {
         json!({"name": name, "ethernets": [{"name": format!("{name}.e"), "mac": mac, "connection": {"choice": "port_name", "port_name": port},
@@ -35,12 +35,12 @@ fn read(document: &Value) -> Config {
     Config::read(document, &Setup::default()).unwrap_or_else(|faults| panic!("{:#?}", faults.lines()))
 }
 
-fn told(document: &Value) -> String {
+fn errors(document: &Value) -> String {
     Config::read(document, &Setup::default()).expect_err("it is wrong").lines().join("\n")
 }
 
 #[test]
-fn flows_of_devices_go_to_the_gateway_of_who_sends() {
+fn flows_of_devices_use_the_gateway_of_the_sender() {
     let config = read(&document(flow(&["a"], &["c"], ipv4())));
     let places: Vec<(&str, &str, usize)> =
         config.devices.iter().map(|one| (&*one.name, &*one.port, one.addresses.len())).collect();
@@ -48,24 +48,24 @@ fn flows_of_devices_go_to_the_gateway_of_who_sends() {
     assert_eq!(config.devices[2].vlans.as_slice(), [7]);
     let flow_of = |tx: &[&str], rx: &[&str], packet| read(&document(flow(tx, rx, packet))).flows.remove(0);
     let gateway = |flow: &linerate_otg::Flow| flow.gateway.map(|gateway| gateway.to_string());
-    // By the names of a device, an interface, an address; several of them with one gateway.
+    // By the names of a device, an interface, an address; several with one gateway.
     for tx in [&["a"][..], &["b.e"], &["b.4"], &["a", "b.4"]] {
         let flow = flow_of(tx, &["c"], ipv4());
         assert_eq!((&*flow.tx, &flow.rx[..]), ("p1", &["p2".to_owned()][..]), "{tx:?}");
         assert_eq!(gateway(&flow).as_deref(), Some("10.0.0.9"), "{tx:?}");
     }
-    // Ports once, in order.
+    // Ports without duplicates, in order.
     assert_eq!(flow_of(&["c"], &["b", "a", "c.4"], ipv4()).rx, ["p1", "p2"]);
     let six = json!([{"choice": "ethernet", "ethernet": {"dst": {"choice": "auto", "auto": "00:00:00:00:00:00"}}}, {"choice": "ipv6", "ipv6": {}}]);
     assert_eq!(gateway(&flow_of(&["a"], &["c"], six)).as_deref(), Some("2001:2::99"));
-    // What is said counts, and stays in the frame.
+    // A given address is used, and stays in the frame.
     let given = json!([{"choice": "ethernet", "ethernet": {"dst": {"choice": "value", "value": A}}}, {"choice": "ipv4", "ipv4": {}}]);
     let flow = flow_of(&["a"], &["c"], given);
     assert_eq!((gateway(&flow), &flow.stream.variants[0].frame[..6]), (None, &[2, 0, 0, 0, 0, 10][..]));
 }
 
 #[test]
-fn a_gateway_may_be_said_to_be_somewhere() {
+fn the_mac_address_of_a_gateway_may_be_given() {
     let mut document = document(flow(&["a.4"], &["c"], ipv4()));
     let address = &mut document["devices"][0]["ethernets"][0]["ipv4_addresses"][0];
     address["gateway_mac"] = json!({"choice": "value", "value": "02:00:00:00:00:99"});
@@ -75,81 +75,79 @@ fn a_gateway_may_be_said_to_be_somewhere() {
 }
 
 #[test]
-fn what_is_wrong_with_devices_is_told_with_its_path() {
+fn errors_in_devices_have_paths() {
     type Change = fn(&mut Value);
     let ethernet: fn(&mut Value) -> &mut Value = |document| &mut document["devices"][0]["ethernets"][0];
     let cases: [(Change, &str); 14] = [
-        (
-            |one| one["mac"] = json!("01:00:00:00:00:01"),
-            "ethernets[0].mac: 01:00:00:00:00:01 is not the MAC address of one station",
-        ),
-        (|one| drop(one.as_object_mut().unwrap().remove("mac")), "ethernets[0].mac: it is missing"),
-        (|one| one["mtu"] = json!(9000), "ethernets[0].mtu: not supported, but for 1500"),
-        (
-            |one| one["connection"]["port_name"] = json!("p9"),
-            "ethernets[0].connection.port_name: no port is called \"p9\"",
-        ),
+        (|one| one["mac"] = json!("01:00:00:00:00:01"), "ethernets[0].mac: invalid MAC address 01:00:00:00:00:01"),
+        (|one| drop(one.as_object_mut().unwrap().remove("mac")), "ethernets[0].mac: missing"),
+        (|one| one["mtu"] = json!(9000), "ethernets[0].mtu: not supported, except 1500"),
+        (|one| one["connection"]["port_name"] = json!("p9"), "ethernets[0].connection.port_name: no such port \"p9\""),
         (|one| one["connection"] = json!({"choice": "lag_name", "lag_name": "l"}), "ethernets[0].connection.choice: "),
-        (|one| one["vlans"] = json!([{"id": 1}, {"id": 2}, {"id": 3}]), "ethernets[0].vlans: two tags at most"),
-        (|one| one["vlans"] = json!([{"id": 4095}]), "ethernets[0].vlans: two tags at most, each 1 to 4094"),
+        (|one| one["vlans"] = json!([{"id": 1}, {"id": 2}, {"id": 3}]), "ethernets[0].vlans: invalid tags"),
+        (
+            |one| one["vlans"] = json!([{"id": 4095}]),
+            "ethernets[0].vlans: invalid tags; expected at most two, each 1 to 4094",
+        ),
         (
             |one| one["ipv4_addresses"][0]["address"] = json!("224.0.0.1"),
-            "ipv4_addresses[0]: 224.0.0.1 is not the address of one host",
+            "ipv4_addresses[0]: invalid address 224.0.0.1",
         ),
         (
             |one| one["ipv4_addresses"][0]["gateway"] = json!("::1"),
-            "ipv4_addresses[0].gateway: an IPv4 address as 10.0.0.1 belongs here",
+            "ipv4_addresses[0].gateway: expected an IPv4 address such as 10.0.0.1",
         ),
-        (|one| one["ipv6_addresses"][0]["prefix"] = json!(129), "ipv6_addresses[0].prefix: at most 128"),
+        (
+            |one| one["ipv6_addresses"][0]["prefix"] = json!(129),
+            "ipv6_addresses[0].prefix: too large; expected at most 128",
+        ),
         (
             |one| drop(one["ipv4_addresses"][0].as_object_mut().unwrap().remove("gateway")),
-            "ipv4_addresses[0].gateway: it is missing",
+            "ipv4_addresses[0].gateway: missing",
         ),
-        (|one| one["ipv4_addresses"][0]["address"] = json!("10.0.0.2"), "devices: p1: 10.0.0.2 would be both at"),
-        (|one| one["name"] = json!("b.4"), "two devices, interfaces or addresses are called \"b.4\""),
+        (|one| one["ipv4_addresses"][0]["address"] = json!("10.0.0.2"), "devices: p1: 10.0.0.2 is assigned to both"),
+        (|one| one["name"] = json!("b.4"), "duplicate name \"b.4\""),
         (|one| one["dhcpv4_interfaces"] = json!([{"name": "x"}]), "ethernets[0].dhcpv4_interfaces: not supported"),
     ];
     for (change, what) in cases {
         let mut document = document(flow(&["b"], &["c"], ipv4()));
         change(ethernet(&mut document));
-        let told = told(&document);
-        assert!(told.contains(what), "{what} is not in\n{told}");
+        let errors = errors(&document);
+        assert!(errors.contains(what), "{what} is not in\n{errors}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_flows_of_devices_is_told_with_its_path() {
+fn errors_in_flows_of_devices_have_paths() {
     let auto = || json!({"choice": "auto"});
     let inner = json!([{"ethernet": {}}, {"ipv4": {}}, {"udp": {}}, {"vxlan": {}}, {"ethernet": {"dst": auto()}}]);
     let of_ports =
         json!({"name": "f", "tx_rx": {"port": {"tx_name": "p1"}}, "packet": [{"ethernet": {"dst": auto()}}]});
     for (flow, what) in [
-        (
-            flow(&["x"], &["c"], ipv4()),
-            "flows[0].tx_rx.device.tx_names[0]: no device, interface or address is called \"x\"",
-        ),
-        (
-            flow(&["a"], &["y"], ipv4()),
-            "flows[0].tx_rx.device.rx_names[0]: no device, interface or address is called \"y\"",
-        ),
-        (flow(&[], &["c"], ipv4()), "flows[0].tx_rx.device.tx_names: one at least"),
+        (flow(&["x"], &["c"], ipv4()), "flows[0].tx_rx.device.tx_names[0]: no such device, interface or address \"x\""),
+        (flow(&["a"], &["y"], ipv4()), "flows[0].tx_rx.device.rx_names[0]: no such device, interface or address \"y\""),
+        (flow(&[], &["c"], ipv4()), "flows[0].tx_rx.device.tx_names: expected at least one name"),
         (
             flow(&["a", "c"], &["b"], ipv4()),
-            "flows[0].tx_rx.device.tx_names: they are at p1, p2: a flow is sent at one port",
+            "flows[0].tx_rx.device.tx_names: several ports: p1, p2; a flow is sent at one port",
         ),
-        (flow(&["a.4"], &["c"], inner), "flows[0].packet[4].ethernet.dst: nothing here says what it should be"),
-        (of_ports, "flows[0].packet[0].ethernet.dst: nothing here says what it should be"),
+        (flow(&["a.4"], &["c"], inner), "flows[0].packet[4].ethernet.dst: \"auto\" is not supported for inner headers"),
+        (of_ports, "flows[0].packet[0].ethernet.dst: \"auto\" needs a flow between devices"),
     ] {
-        let told = told(&document(flow));
-        assert!(told.contains(what), "{what} is not in\n{told}");
+        let errors = errors(&document(flow));
+        assert!(errors.contains(what), "{what} is not in\n{errors}");
     }
     let mut document = document(flow(&["a", "b"], &["c"], ipv4()));
     document["flows"][0]["tx_rx"]["device"]["bidirectional"] = json!(true);
-    assert!(told(&document).contains("device.bidirectional: a flow goes one way"), "{}", told(&document));
+    assert!(errors(&document).contains("device.bidirectional: flows are unidirectional"), "{}", errors(&document));
     document["flows"][0]["tx_rx"]["device"]["bidirectional"] = json!(false);
     document["devices"][1]["ethernets"][0]["ipv4_addresses"][0]["gateway"] = json!("10.0.0.8");
-    assert!(told(&document).contains("have gateways 10.0.0.9, 10.0.0.8: a flow for each"), "{}", told(&document));
+    assert!(
+        errors(&document).contains("have different gateways 10.0.0.9, 10.0.0.8; use a flow for each"),
+        "{}",
+        errors(&document)
+    );
     document["devices"][1]["ethernets"][0]["ipv4_addresses"] = json!([]);
     document["flows"][0]["tx_rx"]["device"]["tx_names"] = json!(["b"]);
-    assert!(told(&document).contains("those that send have no IPv4 address"), "{}", told(&document));
+    assert!(errors(&document).contains("the sending devices have no IPv4 address"), "{}", errors(&document));
 }

@@ -1,4 +1,4 @@
-//! Flows become frames: compared with what the model says about them, naively.
+//! Frames of flows, compared with a naive implementation of the model.
 
 use linerate_generate::trailer::Key;
 use linerate_otg::config::Text;
@@ -33,7 +33,7 @@ fn frame(flow: &Flow, n: u64) -> Vec<u8> {
     flow.stream.frame(n, 0, &Key::default())
 }
 
-/// What stands around a header so that it can be there.
+/// Returns a packet with the headers that another header needs before it.
 fn around(name: &str, header: Value) -> Value {
     let below: &[&str] = match name {
         "ethernet" => &[],
@@ -47,7 +47,7 @@ fn around(name: &str, header: Value) -> Value {
     Value::Array(all)
 }
 
-/// A value of a field as JSON has it.
+/// Returns a value of a field in JSON.
 fn written(kind: Kind, value: u64) -> Value {
     match kind {
         Kind::Bits(_) => value.into(),
@@ -58,7 +58,7 @@ fn written(kind: Kind, value: u64) -> Value {
 }
 
 #[test]
-fn what_a_link_is_not_given_is_told_and_columns_that_there_are_not_are_refused() {
+fn unapplied_link_settings_cause_warnings_and_unknown_columns_are_refused() {
     let layer = json!({"port_names": ["p1"], "mtu": 9000, "media": "fiber", "promiscuous": false, "name": "ly"});
     let config =
         json!({"ports": [{"name": "p1"}], "layer1": [layer, {"port_names": ["p1"], "mtu": 1500, "promiscuous": true}]});
@@ -98,7 +98,7 @@ fn every_field_of_the_table_can_be_set_counted_and_listed() {
 }
 
 #[test]
-fn everything_that_is_not_supported_is_told_with_its_path_at_once() {
+fn everything_unsupported_is_reported_with_its_path_at_once() {
     let document = json!({
         "ports": [{"name": "p1", "speed": 1}], "lags": [{}], "devices": [{"name": "d1", "bgp": {}}], "stateful_flows": {"a": 1},
         "flows": [{
@@ -112,7 +112,7 @@ fn everything_that_is_not_supported_is_told_with_its_path_at_once() {
             "metrics": {"enable": true, "predefined_metric_tags": {"rx_name": true}}
         }]
     });
-    let told = Config::read(&document, &Setup::default()).unwrap_err().list.join("\n");
+    let errors = Config::read(&document, &Setup::default()).unwrap_err().list.join("\n");
     for path in [
         "ports[0].speed",
         "lags",
@@ -129,13 +129,13 @@ fn everything_that_is_not_supported_is_told_with_its_path_at_once() {
         "flows[0].duration.continuous.gap",
         "flows[0].metrics.predefined_metric_tags",
     ] {
-        assert!(told.contains(&format!("{path}: ")), "{path} is not in\n{told}");
+        assert!(errors.contains(&format!("{path}: ")), "{path} is not in\n{errors}");
     }
 }
 
-/// A text is read as its tree of values would be, flows one by one.
+/// A text is parsed like its tree of values, flows one by one.
 #[test]
-fn a_text_says_what_its_values_do() {
+fn a_text_is_parsed_like_its_values() {
     let good = config(&json!([{"choice": "ethernet", "ethernet": {}}]), 64);
     let wrong = json!({"flows": [{"name": 1}, 7], "ports": 3, "x": []});
     for document in [good, wrong, json!({"flows": {}}), json!({"flows": null}), json!([1]), json!({})] {
@@ -144,15 +144,15 @@ fn a_text_says_what_its_values_do() {
         assert_eq!(format!("{read:?}"), format!("{:?}", Config::read(&document, &Setup::default())), "{text}");
     }
     let deep = format!("{{\"flows\": [{}{}]}}", "[".repeat(100_000), "]".repeat(100_000));
-    let told = Config::read_text(&Text::parse(&deep).unwrap(), &Setup::default()).unwrap_err().list;
-    assert!(told[0].starts_with("flows[0]: recursion limit"), "{told:?}");
+    let errors = Config::read_text(&Text::parse(&deep).unwrap(), &Setup::default()).unwrap_err().list;
+    assert!(errors[0].starts_with("flows[0]: recursion limit"), "{errors:?}");
     for text in ["", "{", "{\"flows\": [}", "[1", "\u{0}"] {
         assert!(Text::parse(text).is_err(), "{text}");
     }
 }
 
 #[test]
-fn usual_values_are_those_of_the_model() {
+fn default_values_are_those_of_the_model() {
     let document = json!({"ports": [{"name": "p1"}], "flows": [{"name": "f1", "tx_rx": {"port": {"tx_name": "p1"}}}]});
     let config = Config::read(&document, &Setup::default()).unwrap();
     let flow = &config.flows[0];
@@ -169,7 +169,7 @@ fn udp(source: Value) -> Value {
 
 proptest! {
     #[test]
-    fn counters_are_what_the_model_says(up: bool, start: u16, step: u16, count in 1u64..300, n in 0u64..2000) {
+    fn counters_follow_the_model(up: bool, start: u16, step: u16, count in 1u64..300, n in 0u64..2000) {
         let (name, step) = (if up { "increment" } else { "decrement" }, u64::from(step));
         let flow = flow(&udp(json!({"choice": name, name: {"start": start, "step": step, "count": count}})), 128);
         let change = step.wrapping_mul(n % count) as u16;
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn drawn_values_are_so_many_within_their_bounds(a: u16, b: u16, count in 1usize..40, seed: u32) {
+    fn random_values_have_the_given_count_and_range(a: u16, b: u16, count in 1usize..40, seed: u32) {
         let (least, most) = (a.min(b), a.max(b));
         let random = json!({"choice": "random", "random": {"min": least, "max": most, "count": count, "seed": seed}});
         let flow = flow(&udp(random), 128);
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn checksums_are_right_or_wrong_as_asked(bad_ip: bool, bad_udp: bool, varies: bool, size in 64u64..300, n in 0u64..50) {
+    fn checksums_are_right_or_wrong_as_requested(bad_ip: bool, bad_udp: bool, varies: bool, size in 64u64..300, n in 0u64..50) {
         let generated = |bad| json!({"choice": "generated", "generated": if bad { "bad" } else { "good" }});
         let source = match varies {
             true => json!({"choice": "increment", "increment": {"start": 1, "count": 40}}),
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn no_document_makes_it_panic(document in document()) {
+    fn no_document_causes_a_panic(document in document()) {
         let text = document.to_string();
         let (read, text) = (Config::read(&document, &Setup::default()), Text::parse(&text).unwrap());
         prop_assert_eq!(format!("{read:?}"), format!("{:?}", Config::read_text(&text, &Setup::default())));
@@ -224,7 +224,7 @@ fn sum(bytes: &[u8]) -> u32 {
     words.fold(0, |sum, word| ((sum + word) & 0xffff) + ((sum + word) >> 16))
 }
 
-/// Words of the API at any place.
+/// Generates documents of words of the API.
 fn document() -> impl Strategy<Value = Value> {
     let words = [
         "ports",

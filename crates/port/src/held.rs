@@ -1,7 +1,8 @@
-//! Frames that are held, changed, and sent on where they lie.
+//! Frames that are held, changed, and sent in place.
 //!
-//! A queue gives its frames back in order (`consume`), copied or not. Whoever needs single ones for longer, wants to change them, or
-//! sends them on without a copy takes them out of that order: a held frame is owned, by one, until it is released or submitted.
+//! A queue releases its frames in order (`consume`), copied or not. A consumer that needs single frames for longer,
+//! changes them, or sends them on without a copy takes them out of that order: a held frame has one owner until it is
+//! released or submitted.
 //!
 //! ```text
 //!  RxQueue ── fill ──> frames shown ── consume ─────────────────────────────> given back
@@ -9,13 +10,13 @@
 //!                                        └── submit ──> TxQueue ── completed ────┘
 //! ```
 //!
-//! `mem` and `xdp` can do that. `packet` cannot: it gives memory back to the kernel by the block, of hundreds of frames, and the kernel
-//! copies what is sent from there all the same, so whoever needs single frames copies those at once. Neither can rings of shared
-//! memory (`shm`): others read the same bytes, which are mapped so that nobody changes them.
+//! `mem` and `xdp` support this. `packet` does not: it releases memory to the kernel in blocks of hundreds of frames,
+//! and the kernel copies what is sent from there anyway, so a consumer that needs single frames copies them at once.
+//! Neither do rings of shared memory (`shm`): other readers map the same bytes, which are read-only.
 //!
-//! A frame whose payload lies in the memory of a device is shown as one that was cut: `captured` bytes, the header part, lie on the
-//! host, `wire` is how long it is. Whoever knows the [`Region`]'s type finds the rest by the frame's number. So filters, meters and
-//! the merge need to know nothing of devices.
+//! A frame whose payload lies in device memory is shown as a truncated one: `captured` bytes, the headers, lie on the
+//! host, and `wire` is its full length. Code that knows the [`Region`]'s type finds the payload by the frame's number.
+//! So filters, meters and the merge need not know about devices.
 
 use crate::contract::PortError;
 use linerate_burst::Desc;
@@ -24,25 +25,25 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-/// A memory that frames lie in: one mapping, on the host or on a device. It belongs to a port, not to a queue: offsets in the descs
-/// of all its queues count within it. What it is, only those backends know that have to do with it.
+/// A memory region that contains frames: one mapping, on the host or on a device. It belongs to a port, not to a queue:
+/// offsets in the descs of all its queues count within it. Its type is known only to the backends that use it.
 #[derive(Clone)]
 pub struct Region(Arc<dyn Any + Send + Sync>);
 
 impl Region {
-    /// A region of this memory.
+    /// Creates a region of this memory.
     pub fn new(memory: Arc<dyn Any + Send + Sync>) -> Self {
         Region(memory)
     }
 
-    /// The memory, for whoever knows its type.
+    /// Returns the memory if it is of type `T`.
     pub fn memory<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         Arc::clone(&self.0).downcast().ok()
     }
 }
 
 impl PartialEq for Region {
-    /// Whether both are the same memory.
+    /// Returns whether both are the same memory.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -56,101 +57,105 @@ impl fmt::Debug for Region {
     }
 }
 
-/// A frame taken out of its queue's order. There is one of it, and it is to be given back to where it came from.
+/// A frame taken out of its queue's order. It cannot be copied and must be returned to its queue.
 #[derive(Debug)]
 #[must_use = "a held frame keeps its memory until it is given back"]
 pub struct Held {
-    /// Where it lies in its region, how long it is, when it was seen.
+    /// Position in its region, length and time stamp.
     pub desc: Desc,
-    /// For whoever holds frames of several queues: which one this is from.
+    /// Index of the queue that it is from, for consumers of several queues.
     pub lane: u32,
     number: u64,
     token: Option<Box<dyn Any + Send>>,
 }
 
 impl Held {
-    /// A frame that its queue knows by a number; for backends.
+    /// Creates a frame that its queue identifies by a number; for backends.
     pub fn new(desc: Desc, number: u64) -> Self {
         Held { desc, lane: 0, number, token: None }
     }
 
-    /// A frame that comes with the ownership of its memory; for backends.
+    /// Creates a frame that owns its memory; for backends.
     pub fn owning(desc: Desc, token: Box<dyn Any + Send>) -> Self {
         Held { desc, lane: 0, number: 0, token: Some(token) }
     }
 
-    /// It lies elsewhere now, under another number; for backends.
+    /// Moves the frame to another position and number; for backends.
     pub fn move_to(&mut self, desc: Desc, number: u64) {
         (self.desc, self.number) = (desc, number);
     }
 
-    /// By which its queue knows it.
+    /// Returns the number by which its queue identifies it.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// What it owns, where that is of this type.
+    /// Returns a reference to the owned memory, if it is of type `T`.
     pub fn token<T: Any>(&mut self) -> Option<&mut T> {
         self.token.as_mut()?.downcast_mut()
     }
 
-    /// What it owned, where that is of this type.
+    /// Returns the owned memory, if it is of type `T`.
     pub fn into_token<T: Any>(self) -> Option<T> {
         Some(*self.token?.downcast().ok()?)
     }
 }
 
-/// How much a frame can grow where it lies, in bytes.
+/// Space around a frame into which it can grow in place, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// In front of it.
+    /// Space before it.
     pub head: u32,
-    /// Behind it.
+    /// Space after it.
     pub tail: u32,
 }
 
 /// A receiving queue whose frames can be held.
 pub trait Holding {
-    /// Where its frames lie.
+    /// Returns the region that contains its frames.
     fn region(&self) -> Region;
 
-    /// How many more frames it can spare now. Those held keep others from coming in, so there is a bound.
+    /// Returns the number of further frames that can be held now. It is bounded because held frames keep others from
+    /// arriving.
     fn spare(&self) -> usize;
 
-    /// What every frame has around it.
+    /// Returns the space around every frame.
     fn room(&self) -> Room;
 
-    /// Consumes the first `frames` of what the last `fill` showed, but for those at `indices` (ascending): they are held. Stops before
-    /// the first that cannot be spared. Returns how many were consumed or held: those behind are still shown.
+    /// Consumes the first `frames` of those that the last `fill` returned, except those at `indices` (ascending), which
+    /// are held. Stops before the first that cannot be held. Returns the number consumed or held: the rest remains
+    /// available.
     ///
     /// # Panics
-    /// If that many were not shown, or an index is not below `frames`.
+    /// If `fill` returned fewer, or an index is not below `frames`.
     fn hold(&mut self, frames: usize, indices: &[u32], held: &mut Vec<Held>) -> usize;
 
-    /// Says that a frame will be held for longer than it takes to send it on. Where memory is used in turn, one frame that stays holds
-    /// up all that come: such a queue moves it aside. False where there is no room for that: it stays where it is.
+    /// Announces that a frame will be held for longer than it takes to send it. In a ring, one frame that stays blocks
+    /// all later ones: such a queue moves it to other memory. Returns false, without a move, if space is
+    /// missing.
     fn keep(&mut self, held: &mut Held) -> bool;
 
-    /// Gives held frames back, in any order; the list is empty then. One that is none of this queue's is passed over.
+    /// Releases held frames in any order and empties the list. A frame of another queue is skipped.
     fn release(&mut self, held: &mut Vec<Held>);
 
-    /// The bytes of a held frame, to be changed. Empty where it is none of this queue's.
+    /// Returns the bytes of a held frame for modification; empty if it is of another queue.
     fn bytes_mut<'a>(&'a mut self, held: &'a mut Held) -> &'a mut [u8];
 
-    /// Moves beginning and end of a held frame outward by so many bytes (negative: inward), within its room; false, and nothing is
-    /// changed, if there is not so much.
+    /// Moves the start and end of a held frame outward by that many bytes (negative: inward), within its room. Returns
+    /// false and changes nothing if the room is too small.
     fn resize(&mut self, held: &mut Held, head: i32, tail: i32) -> bool;
 }
 
-/// A sending queue that sends frames from where they lie.
+/// A sending queue that sends frames in place.
 pub trait Submitting {
-    /// Gets ready to send from a region; false where it can not. Needs the privileges that opening needed.
+    /// Prepares to send from a region; returns false if it cannot. Needs the privileges that opening needed.
     fn attach(&mut self, region: &Region) -> bool;
 
-    /// Takes frames of an attached region from the front of the list, in order, and returns how many; fewer where the queue is full
-    /// for now. A frame that cannot be sent is dropped with a reason, and completed as others are. They leave with the next `flush`.
+    /// Takes frames of an attached region from the front of the list, in order, and returns their number; fewer if the
+    /// queue is full for now. A frame that cannot be sent is dropped with a reason and completed like the others. They
+    /// leave with the next `flush`.
     fn submit(&mut self, frames: &mut VecDeque<Held>) -> Result<usize, PortError>;
 
-    /// Frames that were submitted and need their memory no more, to be released to where they came from.
+    /// Returns submitted frames whose memory is not needed any more, to be released to their queues.
     fn completed(&mut self, done: &mut Vec<Held>);
 }

@@ -1,8 +1,8 @@
-//! Ports that make frames themselves, from a description of what is to be sent.
+//! Ports that generate frames themselves, from a description of streams.
 //!
-//! How that is described is between whoever sends and the backend: this contract knows no streams. The program describes
-//! it by `linerate_generate::stream::StreamSet`, whose `Stream::frame` says what each frame is; what a port sends has to
-//! equal that. What streams are told while they run is a `linerate_generate::Command`.
+//! The description is between the sender and the backend: this contract does not know streams. The program describes
+//! them by `linerate_generate::stream::StreamSet`, whose `Stream::frame` defines each frame; what a port sends must
+//! equal that. Commands to running streams are `linerate_generate::Command`.
 
 use crate::contract::{PortError, Sent};
 use std::any::Any;
@@ -10,114 +10,114 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A packet that leaves more than this after it was due is late.
+/// A packet that leaves more than this after its due time is late.
 pub const LATE: Duration = Duration::from_millis(1);
-/// A sender that was held up catches up with this much of its schedule; the rest of the schedule is due later.
+/// A delayed sender catches up with this much of its schedule; the rest of the schedule is shifted.
 pub const CATCH_UP: Duration = Duration::from_millis(100);
 
-/// A sending queue that makes frames itself.
+/// A sending queue that generates frames itself.
 pub trait LiveSender: Send {
-    /// The longest frame that it sends, whoever makes it; without FCS.
+    /// Returns the longest frame that it sends, wherever it is generated, in bytes without FCS.
     fn longest(&self) -> usize;
 
-    /// Gets ready to send what `streams` describes; from then on the queue takes no other frames. Needs the privileges
-    /// that opening needed. After [`PortError::Unable`] the queue is as it was; so it is when it does not know the type.
+    /// Prepares to send what `streams` describes; from then on the queue takes no other frames. Needs the privileges
+    /// that opening needed. After [`PortError::Unable`] the queue is unchanged, as it is if it does not know the type.
     fn prepare(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError>;
 
-    /// The same of streams that may be [told](LiveControl::tell) something while they run.
+    /// Does the same for streams that may be [controlled](LiveControl::tell) while they run.
     fn prepare_told(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError>;
 
-    /// Sends until the streams end or are stopped. Called again it goes on where it was, its schedule beginning anew.
+    /// Sends until the streams end or are stopped. Another call continues where the last one stopped, with a new
+    /// schedule.
     fn run(&mut self) -> Result<(), PortError>;
 }
 
-/// What another thread may do with streams that run.
+/// Control of running streams by another thread.
 pub trait LiveControl: Debug + Send + Sync {
-    /// How far they are.
+    /// Returns the progress of the streams.
     fn progress(&self) -> LiveProgress;
 
-    /// How many frames of each stream were made, in the order of the set.
+    /// Returns the number of frames made per stream, in the order of the set.
     fn made(&self) -> Vec<u64>;
 
-    /// Has the running streams look at the world: a clock that was set, an interface that is gone, an end that came
-    /// early; and has them do what they are told. To be called several times a second, and again within the time returned.
+    /// Has the running streams check for external changes (a clock that was set, a removed interface, an early end) and
+    /// apply commands that are due. Must be called several times a second, and again within the time returned.
     fn look(&self) -> Duration;
 
-    /// Has [`LiveSender::run`] return, within milliseconds if it runs; until [`LiveControl::resume`] it will not
-    /// run again.
+    /// Stops [`LiveSender::run`] within milliseconds; it will not run again until [`LiveControl::resume`].
     fn stop(&self);
 
-    /// Lets the streams run again.
+    /// Allows the streams to run again.
     fn resume(&self);
 
-    /// For how long the streams have been running, since they first did: what times of commands are counted in.
+    /// Returns the time since the streams first ran, which times of commands count from.
     fn elapsed(&self) -> Duration;
 
-    /// Whether streams could be told that.
+    /// Checks whether the streams support a command.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason if they do not.
     fn check(&self, command: &dyn Any) -> Result<(), String>;
 
-    /// Tells streams something that they can be told: from its time on, or from now on where that is over.
+    /// Sends a supported command to the streams: it takes effect at its time, or at once if that has passed.
     fn tell(&self, command: &dyn Any);
 
-    /// What of it they have done. What has begun or ended is told once.
+    /// Returns the commands applied so far. Each start or end of a stream is reported once.
     fn done(&self) -> LiveDone;
 }
 
-/// What streams have done of what they were told.
+/// Commands that streams have applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveDone {
-    /// So many commands.
+    /// Number of commands.
     pub commands: u64,
     /// The time of the last of them, in nanoseconds from the start.
     pub until: Option<u64>,
-    /// Streams that began anew, in this order.
+    /// Streams that restarted, in this order.
     pub begun: Vec<LiveBegun>,
-    /// Streams that have made all of their frames since then, by their places.
+    /// Streams that have made all of their frames since then, by their indices.
     pub ended: Vec<u32>,
 }
 
-/// A stream that began anew.
+/// A stream that restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBegun {
-    /// Which, by its place in the set.
+    /// Index in the set.
     pub stream: u32,
-    /// Its number in trailers from then on, if that is another one.
+    /// New number in trailers, if it changed.
     pub number: Option<u32>,
-    /// Frames of it that were made before.
+    /// Frames made before the restart.
     pub made: u64,
 }
 
-/// How far streams are.
+/// Progress of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveProgress {
-    /// What was sent.
+    /// Totals sent.
     pub sent: Sent,
-    /// The longest time by which a frame was made later than it was due.
+    /// Longest delay of a frame after its due time.
     pub late_max: Duration,
-    /// The mean over all frames.
+    /// Mean delay over all frames.
     pub late_mean: Duration,
-    /// Frames made more than [`LATE`] after they were due.
+    /// Frames made more than [`LATE`] after their due time.
     pub late: u64,
-    /// How much later the end of the schedule became, because the sender was held up for longer than [`CATCH_UP`].
+    /// Shift of the end of the schedule, caused by delays longer than [`CATCH_UP`].
     pub shifted: Duration,
 }
 
-/// Why a port does not make the frames of streams itself.
+/// Reason why a port does not generate the frames of streams itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unable {
-    /// It cannot make such frames, or not in this order or at these times. It can send them when they are made by
-    /// this process.
+    /// It cannot generate such frames, or not in this order or at these times. It can send them if this process
+    /// generates them.
     #[error("{0}")]
     Make(String),
-    /// It sends no frames of that length, whoever makes them.
+    /// It sends no frames of that length, wherever they are generated.
     #[error("frames of {length} bytes: the kernel makes at most {most}; use packet: or xdp:")]
     TooLong {
-        /// What was asked for, without FCS.
+        /// Requested length, without FCS.
         length: usize,
-        /// The longest, without FCS.
+        /// Longest supported length, without FCS.
         most: usize,
     },
 }

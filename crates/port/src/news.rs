@@ -1,13 +1,13 @@
-//! News: what happens at a port, or to what works on its frames, while a run lasts, and somebody who watches should know at once: a peer
-//! that came or went, one that is waited for. Reports say at the end what came of it.
+//! Events of ports and frame consumers that should be shown at once during a run: a peer that connected or
+//! disconnected, or one that is awaited. Reports at the end contain their outcome.
 //!
-//! One of a process listens, or nobody does. Whoever has news never waits: where nobody reads them fast enough they are left out.
+//! A process has at most one listener. Reporting an event never blocks: events are dropped if the listener is too slow.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// News that wait for whoever listens, and those that are kept while nobody does.
+/// Capacity of the listener's channel, and of the events kept without a listener.
 const ROOM: usize = 256;
 const KEPT: usize = 16;
 
@@ -15,20 +15,20 @@ static NEWS: Mutex<News> = Mutex::new(News { listener: None, kept: VecDeque::new
 
 struct News {
     listener: Option<SyncSender<String>>,
-    /// The last ones that nobody has heard.
+    /// Last events without a listener.
     kept: VecDeque<String>,
 }
 
-/// The last of what was said while nobody listened, ports that open among it, and what is said from now on: a sentence each, without an
-/// end of the line. Who listened before hears no more.
+/// Starts listening: returns the last events reported without a listener, such as those of opening ports, and all later
+/// ones. Each is one sentence without a line break. A previous listener receives no more.
 ///
 /// ```
 /// use linerate_port::news;
-/// news::say("somebody waits");
+/// news::say("waiting for a peer");
 /// let heard = news::listen();
-/// news::say("somebody came");
+/// news::say("peer connected");
 /// news::silence();
-/// assert_eq!(heard.iter().collect::<Vec<_>>(), ["somebody waits", "somebody came"]);
+/// assert_eq!(heard.iter().collect::<Vec<_>>(), ["waiting for a peer", "peer connected"]);
 /// ```
 pub fn listen() -> Receiver<String> {
     let (to, from) = sync_channel(ROOM);
@@ -38,16 +38,16 @@ pub fn listen() -> Receiver<String> {
     from
 }
 
-/// Nobody listens any more: whoever did sees the end of its channel behind the last of what was said.
+/// Stops listening: the listener's channel ends after the events reported so far.
 pub fn silence() {
     news().listener = None;
 }
 
-/// Says something to whoever listens, if anybody does. It never waits for that.
+/// Reports an event to the listener, if any, without blocking.
 pub fn say(text: impl Into<String>) {
     let mut news = news();
     match &news.listener {
-        // Full, or nobody reads any more: there is nothing to be done about it.
+        // Full or closed: the event is dropped.
         Some(listener) => drop(listener.try_send(text.into())),
         None => {
             if news.kept.len() == KEPT {

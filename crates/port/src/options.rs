@@ -1,54 +1,56 @@
-//! What ports may be asked for, whatever their backend.
+//! Options that apply to ports of all backends.
 
 use linerate_burst::LinkType;
 
-/// What every receiving port may be asked for.
+/// Options of receiving ports.
 #[derive(Clone, Default)]
 pub struct RxOptions {
-    /// Most bytes of a frame to keep; 0 for all. Backends that cannot cut early keep more.
+    /// Snapshot length in bytes; 0 for all. Backends that cannot truncate early keep more.
     pub snap: u32,
-    /// Take in frames for other hosts too.
+    /// Receive frames for other hosts too.
     pub promiscuous: bool,
-    /// How long after its time stamp a frame may show up, and how long frames of live ports wait for one that others feed
-    /// ([`Feed::others`](crate::Feed::others)); `None` for the backend's own default.
+    /// Longest delay between a frame's time stamp and its arrival, and the time that frames of live ports wait for
+    /// externally fed ports ([`Feed::others`](crate::Feed::others)); `None` for the backend's default.
     pub lag: Option<std::time::Duration>,
-    /// How many lanes to open where the backend can choose; 0 for its own choice.
+    /// Number of lanes to open if the backend can choose; 0 for its own choice.
     pub lanes: usize,
-    /// Choose buffers so that nothing is lost, whatever memory that takes.
+    /// Size buffers so that nothing is lost, whatever memory that takes.
     pub lossless: bool,
-    /// Take nothing in until [`RxQueue::start`](crate::RxQueue::start), where that is to be had: so that several ports begin
-    /// together ([`Registry::open_all`](crate::Registry::open_all)).
+    /// Receive nothing until [`RxQueue::start`](crate::RxQueue::start), if the backend supports it, so that several
+    /// ports start together ([`Registry::open_all`](crate::Registry::open_all)).
     pub paused: bool,
-    /// Take frames away from the host even on an interface that it uses itself.
+    /// Take frames away from the host even on an interface that the host uses.
     pub take: bool,
-    /// Frames may go on to the host as well: who looks at them does not answer, nor send them on. Where the host uses the interface
-    /// itself they do, if the backend can do that.
+    /// Frames may be passed to the host as well, because the consumer neither answers nor forwards them. On an
+    /// interface that the host uses they are, if the backend supports it.
     pub shared: bool,
-    /// Take in the packets that the host sends through the interface too, as tcpdump does, if the backend can do that; an option of
-    /// the port (`direction=`) takes precedence. Without it only received frames come: a tester does not get those that it sends.
+    /// Receive the packets that the host sends through the interface too, as tcpdump does, if the backend supports it;
+    /// an option of the port (`direction=`) takes precedence. Without it only received frames are delivered: a tester
+    /// does not receive those that it sends.
     pub outgoing: bool,
-    /// How many frames come, and of which sizes, is all that is wanted: whoever can may count them where they arrive and show none
+    /// Only counts of frames and sizes are needed: a backend that can may count frames on arrival and return none
     /// ([`RxQueue::tallied`](crate::RxQueue::tallied)).
     pub tally: bool,
-    /// Each frame is to be read straight to where its reader wants it ([`RxQueue::scatter`](crate::RxQueue::scatter)): whoever can
-    /// opens for that, and shows no frames then.
+    /// Frames are read straight to their destination ([`RxQueue::scatter`](crate::RxQueue::scatter)): a backend that
+    /// can opens for that and returns no frames from `fill`.
     pub scatter: bool,
-    /// Filter text for the backend to apply early where that gives exactly the same result as applying it
-    /// to the frames handed out, but those whose VLAN tag was put back. The port reports the filter that it applies ([`RxPort::filter`](crate::RxPort::filter));
-    /// a consumer applies its own filter unless it is the same text.
+    /// Filter text for the backend to apply early if that gives exactly the same result as applying it to the returned
+    /// frames, except those whose VLAN tag was restored. The port reports the filter that it applies
+    /// ([`RxPort::filter`](crate::RxPort::filter)); a consumer applies its own filter unless it is the same text.
     pub filter: String,
 }
 
-/// What every sending port may be asked for.
+/// Options of sending ports.
 #[derive(Clone, Copy, Default)]
 pub struct TxOptions {
-    /// How many queues to open; 0 for one.
+    /// Number of queues to open; 0 for one.
     pub queues: usize,
-    /// Give frames the time at which they are sent where they would lie with those they came with, as in memory.
+    /// Stamp frames with the time at which they are sent, in ports that would keep their original time, such as memory.
     pub stamped: bool,
-    /// The user and group with whose rights what stays in the file system is made (sockets of rings), where this is root.
+    /// Owner (user and group) of files that outlive the port, such as sockets of rings, if the process is root.
     pub owner: Option<(u32, u32)>,
-    /// What its frames begin with. Other than Ethernet only files take ([`Target::File`](crate::Target::File)), and IP packets
-    /// alone also tunnels ([`Target::Tunnel`](crate::Target::Tunnel)): opening any other port fails.
+    /// Link type of the frames. Types other than Ethernet are supported by files
+    /// ([`Target::File`](crate::Target::File)), and bare IP packets also by tunnels
+    /// ([`Target::Tunnel`](crate::Target::Tunnel)): opening any other port fails.
     pub link: LinkType,
 }

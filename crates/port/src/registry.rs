@@ -14,7 +14,7 @@ use std::borrow::Cow;
 /// const ROW: Backend = Backend {
 ///     scheme: "closed",
 ///     placeholder: "name",
-///     sentence: "a port that nobody can open",
+///     sentence: "a port that is always closed",
 ///     target: Target::Device,
 ///     rx_options: &[],
 ///     tx_options: &[],
@@ -42,7 +42,7 @@ impl Registry {
     /// # Panics
     /// If its scheme is none that a port can be written with.
     pub fn with(mut self, backend: Backend) -> Self {
-        assert!(is_scheme(backend.scheme), "{:?} is no scheme: small letters and -", backend.scheme);
+        assert!(is_scheme(backend.scheme), "invalid scheme {:?}: expected lower-case letters and -", backend.scheme);
         let backends = self.backends.to_mut();
         backends.retain(|other| other.scheme != backend.scheme);
         backends.push(backend);
@@ -63,18 +63,17 @@ impl Registry {
         allow(&spec, backend, backend.rx_options)?;
         let Some(text) = offset else { return (backend.open_rx)(&spec, options, self) };
         let offset_ns = parse_offset(&text).ok_or_else(|| {
-            let reason =
-                format!("offset={text} is no span of time (as in 250, -1.5us, 3ms; nanoseconds where no unit is)");
+            let reason = format!("invalid offset '{text}'; expected nanoseconds or a unit, such as 250, -1.5us, 3ms");
             PortError::wrong(spec.to_string(), reason)
         })?;
         let mut port = (backend.open_rx)(&spec, options, self)?;
         port.offset_ns = offset_ns;
-        port.notes.push(format!("{offset_ns} ns are added to the times of its frames"));
+        port.notes.push(format!("time stamps are corrected by {offset_ns} ns"));
         Ok(port)
     }
 
-    /// Opens several ports to receive from. They begin together: opening one may take a second, in which nobody reads those
-    /// that are open, and their rings would run over.
+    /// Opens several ports to receive from. They start together: opening one may take a second, in which the rings of
+    /// those already open would overflow.
     pub fn open_all(&self, specs: &[Spec], options: &RxOptions) -> Result<Vec<RxPort>, PortError> {
         let options = RxOptions { paused: true, ..options.clone() };
         let mut ports = specs.iter().map(|spec| self.open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
@@ -92,18 +91,17 @@ impl Registry {
             _ => options.link == LinkType::ETHERNET,
         };
         if !takes {
-            let reason =
-                format!("it takes ethernet frames, and these are of {}; write those to pcap:FILE", options.link);
+            let reason = format!("expected Ethernet frames, got {}; write these to pcap:FILE", options.link);
             return Err(PortError::wrong(spec.to_string(), reason));
         }
         (backend.open_tx)(&spec, options, self)
     }
 
-    /// The backend of a port, and the port with the queues behind its target told apart.
+    /// Returns the backend of a port, and the port with the queues split from its target.
     pub fn find(&self, spec: &Spec) -> Result<(&Backend, Spec), PortError> {
         let Some(backend) = self.backends.iter().find(|backend| backend.scheme == spec.scheme) else {
             let known: Vec<&str> = self.backends.iter().map(|backend| backend.scheme).collect();
-            let reason = format!("no backend {:?}; there are {}", spec.scheme, known.join(", "));
+            let reason = format!("unknown backend {:?}; expected one of {}", spec.scheme, known.join(", "));
             return Err(PortError::wrong(spec.to_string(), reason));
         };
         match backend.target {
@@ -112,7 +110,7 @@ impl Registry {
         }
     }
 
-    /// The same of the port that is behind all wrappers: what frames really come from or go to.
+    /// Does the same for the port inside all wrappers, which frames are received from or sent to.
     pub fn innermost(&self, spec: &Spec) -> Result<(&Backend, Spec), PortError> {
         let (mut backend, mut spec) = self.find(spec)?;
         while let Target::Port(wrapped) = backend.target {
@@ -121,31 +119,32 @@ impl Registry {
         Ok((backend, spec))
     }
 
-    /// The port of an interface of this machine that frames come from or go to; `None` where there is none. What is wrong
-    /// with a port shows when it is opened.
+    /// Returns the port of an interface of this machine that frames are received from or sent to, if any. Errors in a
+    /// port are reported when it is opened.
     pub fn interface(&self, spec: &Spec) -> Option<Spec> {
         let (backend, spec) = self.innermost(spec).ok()?;
         matches!(backend.target, Target::Interface { .. }).then_some(spec)
     }
 
-    /// Whether nothing is received from a port.
+    /// Returns whether a port only sends.
     pub fn only_sends(&self, spec: &Spec) -> bool {
         let innermost = self.innermost(spec);
         innermost.is_ok_and(|(backend, _)| matches!(backend.target, Target::Interface { only_sends: true, .. }))
     }
 
-    /// The path of the file that frames come from or go to; `None` where there is none.
+    /// Returns the path of the file that frames are read from or written to, if any.
     pub fn file(&self, spec: &Spec) -> Option<String> {
         let (backend, spec) = self.innermost(spec).ok()?;
         matches!(backend.target, Target::File).then_some(spec.target)
     }
 
-    /// Whether frames sent to a port leave at that moment; those sent to a file or to memory lie there with their times.
+    /// Returns whether frames sent to a port leave at that moment; in a file or memory they are stored with their
+    /// times.
     pub fn leaves_when_sent(&self, spec: &Spec, options: &TxOptions) -> bool {
         self.innermost(spec).map_or(true, |(backend, spec)| (backend.leaves_when_sent)(&spec, options))
     }
 
-    /// A port that is received from as one to send to: without the options that only receiving knows.
+    /// Converts a receiving port to one to send to: drops the options that only apply to receiving.
     pub fn for_sending(&self, spec: &Spec) -> Result<Spec, PortError> {
         let (backend, _) = self.innermost(spec)?;
         let is_receiving = |key: &str| key == OFFSET || backend.rx_options.contains(&key);
@@ -154,7 +153,7 @@ impl Registry {
         Ok(spec)
     }
 
-    /// Each backend that has to do with interfaces: whether it works on this one, or the reason why not.
+    /// Returns, for each backend that uses interfaces, its limits on this one or the reason why it does not work.
     pub fn on_interface(&self, found: &Found) -> Vec<(&'static str, Result<String, String>)> {
         let judged = self.backends.iter().filter_map(|backend| match backend.target {
             Target::Interface { works, .. } => Some((backend.scheme, works(found))),
@@ -164,7 +163,7 @@ impl Registry {
     }
 }
 
-/// The option that every receiving port has.
+/// Option of all receiving ports.
 const OFFSET: &str = "offset";
 
 /// A wrapper hands on what it does not know.
@@ -180,7 +179,7 @@ mod tests {
     use std::cell::RefCell;
     use std::os::fd::BorrowedFd;
 
-    /// A backend that only says what it was asked for.
+    /// A backend whose errors report the request.
     const fn row(scheme: &'static str, target: Target) -> Backend {
         Backend {
             scheme,
@@ -223,12 +222,12 @@ mod tests {
             assert_eq!(refused(text), said);
         }
         for (text, part) in [
-            ("eth0@x", "queues are @N or @FIRST-LAST, not @x"),
-            ("eth0@3-1", "not @3-1"),
-            ("packet:@2", "nothing stands"),
-            ("eth0?speed=1", "no option \"speed\"; the packet backend has: ring, netns"),
-            ("nothing:x", "no backend \"nothing\"; there are packet, device, file, wrapper"),
-            ("eth0?offset=late", "offset=late is no span of time"),
+            ("eth0@x", "invalid queues '@x'; expected @N or @FIRST-LAST"),
+            ("eth0@3-1", "invalid queues '@3-1'"),
+            ("packet:@2", "empty target"),
+            ("eth0?speed=1", "unknown option \"speed\"; the packet backend has: ring, netns"),
+            ("nothing:x", "unknown backend \"nothing\"; expected one of packet, device, file, wrapper"),
+            ("eth0?offset=late", "invalid offset 'late'"),
         ] {
             assert!(refused(text).contains(part), "{text}: {}", refused(text));
         }
@@ -259,7 +258,7 @@ mod tests {
         }
         assert_eq!(said("file:x", LinkType(113)), "file:x: sends");
         for text in ["eth0", "device:x", "wrapper:file:x"] {
-            let reason = "it takes ethernet frames, and these are of link type 113; write those to pcap:FILE";
+            let reason = "expected Ethernet frames, got link type 113; write these to pcap:FILE";
             assert_eq!(said(text, LinkType(113)), format!("{}: {reason}", spec(text)));
         }
     }

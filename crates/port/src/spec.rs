@@ -1,34 +1,33 @@
-//! How users write ports: `scheme:target[@queues][?key=value&...]`.
+//! Syntax of ports: `scheme:target[@queues][?key=value&...]`.
 
 use crate::PortError;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Where nothing is named.
-const EMPTY: &str = "a port is scheme:target, and nothing stands behind the colon";
-/// What is in the name of an option whose value is not shown, and what is shown instead.
+const EMPTY: &str = "empty target; expected scheme:target";
+/// Part of the names of options whose values are not shown, and the text shown instead.
 const SECRET: &str = "secret";
 const HIDDEN: &str = "...";
 
-/// A port as the user wrote it, taken apart. It is shown without its secrets: values of options, and of arguments of a device, with
-/// `secret` in their names (`secret=`, `port.secret=`).
+/// A parsed port. It is displayed without its secrets: values of options, and of arguments of a device, with `secret`
+/// in their names (`secret=`, `port.secret=`).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Spec {
-    /// Which backend: `packet` for a bare name.
+    /// Backend: `packet` for a bare name.
     pub scheme: String,
-    /// Interface, file or name.
+    /// Interface, file or other name.
     pub target: String,
-    /// The queues asked for, first and last, as in `@0-3`; `None` for all, and as long as they stand in the target.
+    /// Requested queues, first and last, as in `@0-3`; `None` for all, and until they are split from the target.
     pub queues: Option<(u32, u32)>,
-    /// Options behind the `?`, in order.
+    /// Options after the `?`, in order.
     pub options: Vec<(String, String)>,
 }
 
 impl Spec {
-    /// Takes a port apart. A name without a scheme in front is an interface, opened passively with
-    /// `packet`. Queues stay with the target until a [registry](crate::Registry) tells them apart, which knows whose
-    /// targets may hold an `@`.
+    /// Parses a port. A name without a scheme is an interface, opened passively with `packet`. Queues stay in the
+    /// target until a [registry](crate::Registry) splits them off, because only it knows which targets may contain an
+    /// `@`.
     ///
     /// ```
     /// use linerate_port::Spec;
@@ -50,8 +49,8 @@ impl Spec {
         Ok(Spec { scheme: scheme.to_owned(), target: target.to_owned(), queues: None, options })
     }
 
-    /// The ports of a list that was taken apart at its commas: a comma joins ports, but what it has behind it as `key=value` are
-    /// arguments of the device in front.
+    /// Joins the ports of a list that was split at its commas: a comma separates ports, but pieces of the form
+    /// `key=value` are arguments of the device before them.
     ///
     /// ```
     /// use linerate_port::Spec;
@@ -72,18 +71,18 @@ impl Spec {
         ports
     }
 
-    /// A capture file as a port, whatever characters its path holds.
+    /// Returns a capture file as a port, whatever characters its path contains.
     pub fn file(path: &str) -> Spec {
         Spec { scheme: "pcap".into(), target: path.into(), queues: None, options: Vec::new() }
     }
 
-    /// The port that stands in place of the target, as in `faulty:packet:eth0`.
+    /// Returns the inner port that is the target, as in `faulty:packet:eth0`.
     pub fn wrapped(&self, options: Vec<(String, String)>) -> Spec {
         let (scheme, target) = split_scheme(&self.target);
         Spec { scheme: scheme.to_owned(), target: target.to_owned(), queues: None, options }
     }
 
-    /// The same with the queues behind the target told apart.
+    /// Splits the queues from the target.
     pub(crate) fn with_queues(&self) -> Result<Spec, PortError> {
         let Some((target, queues)) = self.target.rsplit_once('@') else { return Ok(self.clone()) };
         if target.is_empty() {
@@ -93,34 +92,35 @@ impl Spec {
         Ok(Spec { target: target.to_owned(), queues, ..self.clone() })
     }
 
-    /// The value of an option.
+    /// Returns the value of an option.
     pub fn option(&self, key: &str) -> Option<&str> {
         self.options.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Refuses options that the backend does not know, naming those it does.
+    /// Returns an error, with the known options, if there is an option that the backend does not know.
     pub fn allow_options(&self, known: &[&str]) -> Result<(), PortError> {
         match self.options.iter().find(|(key, _)| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some((key, _)) => {
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                let reason = format!("no option {key:?}; the {} backend has: {known}", self.scheme);
+                let reason = format!("unknown option {key:?}; the {} backend has: {known}", self.scheme);
                 Err(PortError::wrong(self.to_string(), reason))
             }
         }
     }
 
-    /// The value of an option as a number of bytes or a count, `default` where it is not given.
+    /// Returns the value of an option as a number of bytes or a count, or `default` if it is not given.
     pub fn number(&self, key: &str, default: u64) -> Result<u64, PortError> {
         self.option(key).map_or(Ok(default), |text| {
             parse_size(text).ok_or_else(|| {
-                let reason = format!("{key}={text} is not a number (as in 4096, 64KiB, 64MiB)");
+                let reason = format!("invalid {key} '{text}'; expected a number, such as 4096, 64KiB, 64MiB");
                 PortError::wrong(self.to_string(), reason)
             })
         })
     }
 
-    /// The value of a number option if it is in a range, which `words` name for people; `default` where it is not given.
+    /// Returns the value of a number option if it is in a range, which `words` describe to the user, or `default` if it
+    /// is not given.
     pub fn number_in(
         &self,
         key: &str,
@@ -162,8 +162,8 @@ impl fmt::Debug for Spec {
     }
 }
 
-/// A port, or the target of one, as it was written, but for secrets: in options behind `?` and `&`, and in arguments of a device
-/// behind commas.
+/// Returns a port, or its target, as written but without secrets: in options after `?` and `&`, and in arguments of a
+/// device after commas.
 ///
 /// ```
 /// use linerate_port::spec::without_secrets;
@@ -177,16 +177,16 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     loop {
         let end = rest.find(['?', '&', ',']).unwrap_or(rest.len());
-        let (part, behind) = rest.split_at(end);
+        let (part, after) = rest.split_at(end);
         match part.split_once('=').filter(|(key, _)| key.contains(SECRET)) {
             Some((key, _)) => {
                 shown.extend([key, "=", HIDDEN]);
                 let is_option = text[..text.len() - rest.len()].contains('?');
-                rest = if is_option { behind_value(behind) } else { behind };
+                rest = if is_option { skip_value(after) } else { after };
             }
             None => {
                 shown.push_str(part);
-                rest = behind;
+                rest = after;
             }
         }
         let Some(separator) = rest.chars().next() else { return Cow::Owned(shown) };
@@ -195,8 +195,8 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What stands behind the value of an option that is a secret: the next option. Nothing else ends it.
-fn behind_value(mut rest: &str) -> &str {
+/// Skips the value of a secret option, which only the next option ends.
+fn skip_value(mut rest: &str) -> &str {
     loop {
         rest = rest.trim_start_matches(|c| c != '&');
         let next = rest.get(1..).unwrap_or_default();
@@ -207,7 +207,7 @@ fn behind_value(mut rest: &str) -> &str {
     }
 }
 
-/// A span of time that may be negative, in nanoseconds: `250`, `-1.5us`, `3ms`, `1s`.
+/// Parses a duration in nanoseconds that may be negative: `250`, `-1.5us`, `3ms`, `1s`.
 pub(crate) fn parse_offset(text: &str) -> Option<i64> {
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let scale = match &text[unit..] {
@@ -218,12 +218,12 @@ pub(crate) fn parse_offset(text: &str) -> Option<i64> {
         _ => return None,
     };
     let nanos = text[..unit].parse::<f64>().ok()? * scale;
-    // Beyond a year something else is wrong than a clock.
+    // More than a year is not a clock error.
     (nanos.is_finite() && nanos.abs() < 365.0 * 86_400.0 * 1e9).then_some(nanos.round() as i64)
 }
 
-/// A size with an optional unit: `65536`, `64KiB`, `1.5GiB` in binary units (`K`, `M`, `G`, `T` mean the same), `64KB`, `1MB`
-/// in decimal ones.
+/// Parses a size with an optional unit: `65536`, `64KiB`, `1.5GiB` in binary units (`K`, `M`, `G`, `T` mean the same),
+/// `64KB`, `1MB` in decimal ones.
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let unit: u64 = match text[digits..].to_ascii_lowercase().as_str() {
@@ -243,13 +243,13 @@ pub fn parse_size(text: &str) -> Option<u64> {
     if fraction.is_empty() {
         return Some(bytes).filter(|_| whole.len() == digits);
     }
-    // To the byte below; nine digits are more than a unit has.
+    // Rounded down to a byte; more than nine digits exceed the precision of a unit.
     let parts: u64 = fraction.parse().ok().filter(|_| fraction.len() <= 9 && unit > 1)?;
     let more = u128::from(parts) * u128::from(unit) / 10u128.pow(fraction.len() as u32);
     bytes.checked_add(u64::try_from(more).ok()?)
 }
 
-/// A scheme and what it is of; without one, an interface.
+/// Splits a port into scheme and target; without a scheme it is an interface.
 fn split_scheme(text: &str) -> (&str, &str) {
     match text.split_once(':') {
         Some((scheme, rest)) if is_scheme(scheme) => (scheme, rest),
@@ -257,13 +257,13 @@ fn split_scheme(text: &str) -> (&str, &str) {
     }
 }
 
-/// Whether text has the form of `key=value`, and so is no port.
+/// Returns whether text has the form `key=value`, and so is not a port.
 fn is_argument(text: &str) -> bool {
     let is_word = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     text.split_once('=').is_some_and(|(key, _)| is_word(key))
 }
 
-/// Whether text in front of a colon is meant as a scheme; whether there is such a backend shows later.
+/// Returns whether text before a colon has the form of a scheme; whether such a backend exists is checked later.
 pub(crate) fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(|c| c.is_ascii_lowercase() || c == '-')
 }
@@ -272,11 +272,11 @@ fn parse_options(port: &str, text: &str) -> Result<Vec<(String, String)>, PortEr
     text.split('&')
         .map(|pair| match pair.split_once('=') {
             Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-            // It may be the rest of a secret.
+            // The pair may be the rest of a secret.
             _ if port.contains(SECRET) => {
-                Err(PortError::wrong(without_secrets(port), "a part behind & is not key=value"))
+                Err(PortError::wrong(without_secrets(port), "invalid option after &; expected key=value"))
             }
-            _ => Err(PortError::wrong(port, format!("{pair:?} is not key=value"))),
+            _ => Err(PortError::wrong(port, format!("invalid option {pair:?}; expected key=value"))),
         })
         .collect()
 }
@@ -285,7 +285,7 @@ fn parse_queues(port: &str, text: &str) -> Result<(u32, u32), PortError> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
-        _ => Err(PortError::wrong(port, format!("queues are @N or @FIRST-LAST, not @{text}"))),
+        _ => Err(PortError::wrong(port, format!("invalid queues '@{text}'; expected @N or @FIRST-LAST"))),
     }
 }
 
@@ -300,7 +300,7 @@ mod tests {
             assert_eq!(Spec::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(Spec::parse("eth0.100").unwrap().to_string(), "packet:eth0.100");
-        assert_eq!(Spec::parse("eth0:1").unwrap().to_string(), "packet:eth0:1", "an old alias is no scheme");
+        assert_eq!(Spec::parse("eth0:1").unwrap().to_string(), "packet:eth0:1", "an old alias is not a scheme");
     }
 
     #[test]
@@ -314,8 +314,8 @@ mod tests {
             ("pcap:/tmp/secret", "pcap:/tmp/secret"),
         ] {
             let spec = Spec::parse(text).unwrap();
-            let (told, all) = (spec.to_string(), format!("{spec:?}"));
-            assert_eq!((told.as_str(), without_secrets(text).as_ref()), (shown, shown));
+            let (shown_spec, all) = (spec.to_string(), format!("{spec:?}"));
+            assert_eq!((shown_spec.as_str(), without_secrets(text).as_ref()), (shown, shown));
             assert!(!all.contains("hush") && text.contains("hush") == shown.contains("..."), "{all}");
         }
         for text in ["memif:?secret=hush", "memif:x?secret=hush&hush", "memif:x?a=hush&hush&secret=hush"] {
@@ -339,13 +339,13 @@ mod tests {
     #[test]
     fn what_is_no_port_is_refused_with_a_reason() {
         for (text, part) in
-            [("packet:", "nothing stands behind"), ("mem:x?a=1&b", "not key=value"), ("mem:x?=1", "not key=value")]
+            [("packet:", "empty target"), ("mem:x?a=1&b", "expected key=value"), ("mem:x?=1", "expected key=value")]
         {
             let error = Spec::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
         let error = Spec::parse("mem:x?speed=1").unwrap().allow_options(&["stamp"]).unwrap_err().to_string();
-        assert!(error.contains("no option \"speed\"") && error.contains("stamp"), "{error}");
+        assert!(error.contains("unknown option \"speed\"") && error.contains("stamp"), "{error}");
     }
 
     #[test]

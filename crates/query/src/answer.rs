@@ -1,5 +1,5 @@
-//! What came of a question.
-#![cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "what only files are asked for"))]
+//! Evaluation and result of a question.
+#![cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "used only for files"))]
 
 use crate::ask::{Measure, Question, Slot};
 use crate::columns::{Batch, Id, Values, own};
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-/// What has been counted of a question so far, by one thread.
+/// Partial result of a question, of one thread.
 pub struct Asked {
     question: Arc<Question>,
     slots: Vec<Slot>,
@@ -20,37 +20,37 @@ pub struct Asked {
     totals: Vec<u64>,
     groups: Groups,
     memo: Memo,
-    /// Records that passed, and the best of them where records are told themselves.
+    /// Records that passed, and the best of them if records are listed.
     pub(crate) records: u64,
-    /// Those of them that are of packets in tunnels.
+    /// Records among them of packets in tunnels.
     in_tunnels: u64,
     pub(crate) best: Best,
 }
 
-/// The groups and sums of a question.
+/// Result of a question: groups and sums.
 #[derive(Clone, Debug)]
 pub struct Answer {
     slots: Vec<Slot>,
     /// Records that passed the filter.
     pub records: u64,
-    /// Those of them that are of packets in tunnels, which records of the tunnels count too.
+    /// Records among them of packets in tunnels, which records of the tunnels count too.
     pub in_tunnels: u64,
-    /// What all of them have together.
+    /// Sums over all of them.
     pub totals: Row,
-    /// The groups of which there is most; with steps of time, each of them at each time, in the order of time.
+    /// The largest groups; with time steps, each of them at each time, in order of time.
     pub rows: Vec<Row>,
-    /// How many groups there are, as far as they were kept apart.
+    /// Number of groups, as far as they were kept separate.
     pub groups: u64,
-    /// What groups have together that are not among the rows, and how many of them had to be let go for want of room.
+    /// Sums of groups that are not among the rows, including evicted ones.
     pub others: Option<Row>,
-    /// Groups that were let go: some may have come again and are counted again.
+    /// Number of evicted groups: some may have occurred again and are counted again.
     pub let_go: u64,
 }
 
-/// A group.
+/// One group.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The begin of its step of time, in ns since 1970.
+    /// Start of its time step, in ns since 1970.
     pub time: Option<u64>,
     /// Its keys.
     pub keys: Vec<Value>,
@@ -58,7 +58,8 @@ pub struct Row {
 }
 
 impl Asked {
-    /// Nothing yet, in one of so many threads. Up to [`WHOLE_THREADS`] each has room for all groups, so that they say what one would.
+    /// Creates an empty one for one of `threads` threads. Up to [`WHOLE_THREADS`] each has room for all groups, so that
+    /// the result is that of one thread.
     pub fn new(question: &Arc<Question>, threads: usize) -> Self {
         let slots = question.slots();
         Asked {
@@ -78,18 +79,18 @@ impl Asked {
         }
     }
 
-    /// The columns that it looks at.
+    /// Returns the columns that it reads.
     pub fn columns(&self) -> &[Id] {
         &self.columns
     }
 
-    /// Adds records as they are: those that the filter passes.
+    /// Adds records after applying the filter.
     pub fn take(&mut self, batch: &Batch) {
         let chosen = self.question.filter.choose(batch, &mut self.memo);
         self.add(batch, Some(&chosen));
     }
 
-    /// Adds records that have passed.
+    /// Adds records that passed the filter.
     pub(crate) fn add(&mut self, batch: &Batch, chosen: Option<&[bool]>) {
         let count = chosen.map_or(batch.rows, |chosen| chosen.iter().filter(|one| **one).count());
         if count == 0 {
@@ -106,7 +107,7 @@ impl Asked {
         }
     }
 
-    /// Adds what another thread has.
+    /// Adds the result of another thread.
     pub fn join(&mut self, other: Asked) {
         self.records += other.records;
         self.in_tunnels += other.in_tunnels;
@@ -117,11 +118,11 @@ impl Asked {
         other.best.heap.into_iter().for_each(|one| self.best.put(one.0));
     }
 
-    /// What came of it so far.
+    /// Returns the result so far.
     pub fn answer(&self) -> Answer {
         let Asked { question, slots, groups, .. } = self;
         let has_time = question.every > 0;
-        // By their keys alone, whatever the time.
+        // By keys only, over all times.
         let mut whole: HashMap<Vec<Value>, Vec<u64>> = HashMap::new();
         let (mut rows, mut count) = (Vec::new(), 0);
         for (mut keys, kept) in groups.each() {
@@ -178,7 +179,7 @@ impl Asked {
     }
 }
 
-/// How many of the chosen records have a value of this column.
+/// Returns how many of the chosen records have a value of this column.
 fn present(values: &Values, rows: usize, chosen: Option<&[bool]>) -> u64 {
     // Most recordings have no tunnels.
     if matches!(values, Values::Words(_, words) if words.is_empty()) {
@@ -187,33 +188,33 @@ fn present(values: &Values, rows: usize, chosen: Option<&[bool]>) -> u64 {
     (0..rows).filter(|row| chosen.is_none_or(|chosen| chosen[*row]) && !values.is_absent(*row)).count() as u64
 }
 
-/// So many threads have room for all groups each: some 200 MB of a thread where there are a million.
+/// Up to this many threads have room for all groups each: some 200 MB per thread with a million groups.
 pub const WHOLE_THREADS: usize = 4;
-/// Fewer groups than this make no sense for a thread.
+/// Minimum number of groups of a thread.
 const LEAST_GROUPS: usize = 1 << 16;
 
 impl Answer {
-    /// The value of a measure of a row.
+    /// Returns the value of a measure of a row.
     pub fn value(&self, row: &Row, measure: &Measure) -> f64 {
         measure.value(&self.slots, &row.kept)
     }
 
-    /// The same where it is a whole number.
+    /// Returns the value if it is an integer.
     pub fn whole(&self, row: &Row, measure: &Measure) -> Option<u64> {
         measure.whole(&self.slots, &row.kept)
     }
 
-    /// The part of all that a row has, from 0 to 1; of rates and times there is none.
+    /// Returns the share of the total of a row, from 0 to 1; `None` for rates and times.
     pub fn part(&self, row: &Row, measure: &Measure) -> Option<f64> {
         let (own, all) = (self.value(row, measure), self.value(&self.totals, measure));
         (measure.has_parts() && all > 0.0).then_some(own / all)
     }
 }
 
-/// Where a record is: in which file, row group of it, row of that.
+/// Position of a record: file, row group in it, row in that.
 pub(crate) type Place = (usize, usize, usize);
 
-/// The records that are told themselves: those of which there is most, or that came first.
+/// The records to list: the largest, or the first ones.
 pub(crate) struct Best {
     most: usize,
     quantity: Option<Quantity>,
@@ -227,7 +228,7 @@ impl Best {
         Best { most: question.top, quantity: None, heap: BinaryHeap::new() }
     }
 
-    /// By a measure of each record, not by time.
+    /// Orders by a measure of each record instead of time.
     pub(crate) fn by(&mut self, measure: &Measure) {
         self.quantity = match measure {
             Measure::Records => None,
@@ -248,10 +249,10 @@ impl Best {
         quantity.into_iter().chain([crate::columns::own("first_time")]).collect()
     }
 
-    /// Looks at records that passed.
+    /// Adds records that passed.
     pub(crate) fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, (file, group, first): Place) {
         let times = numbers(batch, crate::columns::own("first_time"));
-        // What is not negative has the order of its bits.
+        // Non-negative floats compare like their bits.
         let sizes = self.quantity.map(|quantity| quantity.reals(batch));
         for row in (0..batch.rows).filter(|row| chosen.is_none_or(|chosen| chosen[*row])) {
             let size = sizes.as_ref().map_or(0, |sizes| sizes[row].max(0.0).to_bits());
@@ -268,7 +269,7 @@ impl Best {
         }
     }
 
-    /// In their order.
+    /// Returns the positions in order.
     pub(crate) fn places(self) -> Vec<Place> {
         let mut all: Vec<Ranked> = self.heap.into_iter().map(|one| one.0).collect();
         all.sort_unstable_by_key(|one| Reverse(*one));

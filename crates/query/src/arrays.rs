@@ -1,4 +1,4 @@
-//! Arrays of Arrow as values of columns.
+//! Conversion of Arrow arrays to column values.
 
 use crate::columns::{Id, Kind, Values, Word, all, of_name};
 use arrow_array::cast::AsArray;
@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, StringArr
 use arrow_schema::{DataType, Field, TimeUnit};
 use std::sync::Arc;
 
-/// Texts of records as dictionaries: each is read once, however many rows have it.
+/// Reads texts of records as dictionaries: each is converted once for all its rows.
 pub(crate) fn coded(field: &Field) -> Field {
     let is_text = of_name(field.name()).is_some_and(|id| matches!(all()[id].kind(), Kind::Text | Kind::Address));
     if is_text && *field.data_type() == DataType::Utf8 {
@@ -30,13 +30,13 @@ pub(crate) fn is_of(data: &DataType, id: Id) -> bool {
     }
 }
 
-/// A dictionary as it came, which is kept so that another cannot lie where it lay, and its words.
+/// A dictionary array, which is kept so that another cannot have the same address, and its words.
 pub(crate) type Dictionary = (StringArray, Arc<Vec<Word>>);
 
-/// The values of a column as they came.
+/// Converts the values of a column.
 pub(crate) fn values(array: &ArrayRef, id: Id, known: &mut Option<Dictionary>) -> Result<Values, String> {
     let column = &all()[id];
-    let strange = || format!("column {} is of type {}", column.name, array.data_type());
+    let strange = || format!("column {}: unexpected type {}", column.name, array.data_type());
     Ok(match array.data_type() {
         DataType::UInt8 => numbers::<UInt8Type>(array, u64::from),
         DataType::UInt16 => numbers::<UInt16Type>(array, u64::from),
@@ -68,9 +68,9 @@ pub(crate) fn values(array: &ArrayRef, id: Id, known: &mut Option<Dictionary>) -
             };
             let none = words.len() as u32;
             let keys = coded.keys();
-            // What stands for nothing is a word too, to which no row may lead.
+            // An empty word is allowed, but no row may refer to it.
             if all()[id].kind() == Kind::Address && keys.iter().flatten().any(|key| is_empty(words.get(key as usize))) {
-                return Err(format!("column {}: \"\" is no address", all()[id].name));
+                return Err(format!("column {}: invalid address \"\"", all()[id].name));
             }
             let place = |row: usize| if keys.is_null(row) { none } else { (keys.value(row) as u32).min(none) };
             Values::Words((0..keys.len()).map(place).collect(), words)
@@ -94,7 +94,7 @@ fn absent(array: &ArrayRef) -> Vec<bool> {
     if array.null_count() == 0 { Vec::new() } else { (0..array.len()).map(|row| array.is_null(row)).collect() }
 }
 
-/// What is absent is 0.
+/// Absent values are 0.
 fn numbers<T: ArrowPrimitiveType>(array: &ArrayRef, wide: impl Fn(T::Native) -> u64) -> Values {
     let numbers: &PrimitiveArray<T> = array.as_primitive();
     let absent = absent(array);
@@ -121,7 +121,7 @@ fn words(texts: &StringArray, id: Id) -> Result<Vec<Word>, String> {
             return Ok(Word::Text(text.into()));
         }
         let address = text.parse().map(Word::Address);
-        address.map_err(|_| format!("column {}: {text:?} is no address", all()[id].name))
+        address.map_err(|_| format!("column {}: invalid address {text:?}", all()[id].name))
     };
     (0..texts.len()).map(word).collect()
 }

@@ -1,4 +1,4 @@
-//! What is asked: by which keys records are put together, and what is added up.
+//! Questions: keys to group by, and measures to sum.
 
 use crate::columns::{Batch, Id, Kind, all, own};
 use crate::filter::Filter;
@@ -11,44 +11,44 @@ use std::collections::BTreeSet;
 /// A question about records.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Which records.
+    /// Filter of the records.
     pub filter: Filter,
-    /// By which keys they are put together; none: all of them.
+    /// Keys to group by; empty for a single group.
     pub keys: Vec<Key>,
-    /// The length of a step of time in ns, by the first packet of a record; 0: none.
+    /// Length of a time step in ns, by the first packet of a record; 0 for none.
     pub every: u64,
-    /// What is told of each group, in this order.
+    /// Measures of each group, in this order.
     pub measures: Vec<Measure>,
-    /// By which of them groups are put in order, the greatest first: its place.
+    /// Index of the measure by which groups are sorted, in descending order.
     pub sort: usize,
-    /// How many groups, or records, are told.
+    /// Maximum number of groups, or records, in the result.
     pub top: usize,
-    /// How many groups are kept at a time. Beyond, half of them, those of which there is least so far, become others.
+    /// Maximum number of groups kept. Above it the smaller half of them is merged into `others`.
     pub most_groups: usize,
 }
 
-/// How many groups are kept at a time usually: some 200 bytes each.
+/// Default maximum number of groups: some 200 bytes each.
 pub const MOST_GROUPS: usize = 1 << 20;
 
-/// What records are put together by.
+/// A key to group by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
-    /// As the user wrote it.
+    /// Name as written by the user.
     pub name: String,
-    /// Its column, or of both ends one.
+    /// Its column, or one per end.
     pub of: Named,
-    /// Bits that are kept of an address of IPv4, and of IPv6.
+    /// Prefix lengths of IPv4 and of IPv6 addresses.
     pub prefix: Option<[u8; 2]>,
 }
 
-/// What is told of a group.
+/// A measure of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measure {
-    /// How many records there are.
+    /// Number of records.
     Records,
-    /// The sum of columns, by this name.
+    /// Sum of columns, with its name.
     Sum(String, Vec<Id>),
-    /// From the first packet to the last one, in ns.
+    /// Time from the first packet to the last one, in ns.
     Duration,
     /// Bits per second over that time.
     Bps,
@@ -58,7 +58,7 @@ pub enum Measure {
     Bpp,
 }
 
-/// What others call a field, and what it is called here.
+/// Aliases of fields from other tools.
 const USUAL: [(&str, &str); 12] = [
     ("sni", "tls_server_name"),
     ("server_name", "tls_server_name"),
@@ -75,15 +75,15 @@ const USUAL: [(&str, &str); 12] = [
 ];
 
 impl Key {
-    /// Keys as in `orig_address/24,port`.
+    /// Parses keys such as `orig_address/24,port`.
     ///
     /// # Errors
-    /// One is no field, or none that records are put together by.
+    /// A field is unknown, or cannot be a key.
     pub fn parse(text: &str) -> Result<Vec<Key>, String> {
         let keys: Vec<Key> = text.split(',').map(|one| Key::one(one.trim())).collect::<Result<_, _>>()?;
         match keys.iter().enumerate().find(|(place, key)| keys[..*place].contains(key)) {
-            Some((_, key)) => Err(format!("{} stands twice", key.name)),
-            None if keys.len() > MOST_KEYS => Err(format!("more than {MOST_KEYS} keys")),
+            Some((_, key)) => Err(format!("duplicate key {}", key.name)),
+            None if keys.len() > MOST_KEYS => Err(format!("too many keys; at most {MOST_KEYS}")),
             None => Ok(keys),
         }
     }
@@ -96,23 +96,25 @@ impl Key {
             let usual =
                 USUAL.iter().find(|(usual, _)| usual.eq_ignore_ascii_case(name)).map(|(_, field)| (*field).to_owned());
             let near = usual.or_else(|| nearest(name, known()));
-            let near = near.map_or(String::new(), |near| format!("; {near} is"));
-            format!("{name} is no field{near}; as in address, orig_address/24, resp_port, protocol")
+            let near = near.map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+            format!("{name}: no such field{near}; examples: address, orig_address/24, resp_port, protocol")
         })?;
         let id = match of {
             Named::One(id) | Named::Both([id, _]) => id,
         };
         let kind = all()[id].kind();
         if matches!(kind, Kind::List | Kind::Real) {
-            return Err(format!("{name}: records are not put together by lists, nor by numbers with a fraction"));
+            return Err(format!("{name}: cannot group by a list or float field"));
         }
         let bits = |text: &str| {
             let bits = text.parse::<u8>().ok().filter(|bits| *bits <= 128);
-            bits.ok_or_else(|| format!("{name}/{text}: a prefix has 0 to 128 bits, as in /24 (IPv4) and /48 (IPv6)"))
+            bits.ok_or_else(|| {
+                format!("{name}/{text}: invalid prefix; expected 0 to 128 bits, such as /24 (IPv4) or /48 (IPv6)")
+            })
         };
         let prefix = match lengths[..] {
             [] => None,
-            _ if kind != Kind::Address => return Err(format!("{name} is no address, and has no prefix")),
+            _ if kind != Kind::Address => return Err(format!("{name}: not an address field; remove the prefix")),
             [one] => {
                 let bits = bits(one)?;
                 Some(if bits <= 32 { [bits, WIDE_PREFIX] } else { [32, bits] })
@@ -120,16 +122,16 @@ impl Key {
             [narrow, wide] => {
                 let narrow = bits(narrow)?;
                 if narrow > 32 {
-                    return Err(format!("{text}: addresses of IPv4 have 32 bits"));
+                    return Err(format!("{text}: invalid prefix; IPv4 addresses have 32 bits"));
                 }
                 Some([narrow, bits(wide)?])
             }
-            _ => return Err(format!("{text}: a prefix is one number, or one for IPv4 and one for IPv6")),
+            _ => return Err(format!("{text}: invalid prefix; expected one number, or one for IPv4 and one for IPv6")),
         };
         Ok(Key { name: text.to_ascii_lowercase(), of, prefix })
     }
 
-    /// Its column of a direction.
+    /// Returns its column of a direction.
     pub fn id(&self, side: usize) -> Id {
         match self.of {
             Named::One(id) => id,
@@ -137,30 +139,30 @@ impl Key {
         }
     }
 
-    /// What its values are.
+    /// Returns the kind of its values.
     pub fn kind(&self) -> Kind {
         all()[self.id(0)].kind()
     }
 }
 
-/// Keys of a question at the most.
+/// Maximum number of keys of a question.
 const MOST_KEYS: usize = 8;
-/// Of addresses of IPv6 where a prefix of IPv4 alone is asked for: what a site has.
+/// Prefix length of IPv6 addresses if only that of IPv4 is given: a site.
 const WIDE_PREFIX: u8 = 48;
 
 impl Measure {
-    /// Measures as in `flows,packets,bytes,bps` and any field that can be added up.
+    /// Parses measures such as `flows,packets,bytes,bps` and any field that can be summed.
     ///
     /// # Errors
-    /// One is none.
+    /// A measure is unknown.
     pub fn parse(text: &str) -> Result<Vec<Measure>, String> {
         text.split(',').map(|one| Measure::one(one.trim())).collect()
     }
 
-    /// The measure of this name.
+    /// Returns the measure of this name.
     ///
     /// # Errors
-    /// There is none.
+    /// The measure is unknown.
     pub fn one(name: &str) -> Result<Measure, String> {
         let lower = name.to_ascii_lowercase();
         Ok(match lower.as_str() {
@@ -176,19 +178,19 @@ impl Measure {
                     None => {
                         let words = ["records", "flows", "packets", "bytes", "bps", "pps", "bpp", "duration"];
                         let near = nearest(name, words.map(str::to_owned).into_iter().chain(known()));
-                        let near = near.map_or(String::new(), |near| format!("; {near} is"));
-                        return Err(format!("{name} is no measure{near}; as in {}", words.join(", ")));
+                        let near = near.map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+                        return Err(format!("{name}: no such measure{near}; examples: {}", words.join(", ")));
                     }
                 };
                 if !all()[ids[0]].is_countable() {
-                    return Err(format!("{name} counts nothing that could be added up"));
+                    return Err(format!("{name}: cannot be summed; expected a count such as packets or bytes"));
                 }
                 Measure::Sum(lower, ids)
             }
         })
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         match self {
             Measure::Records => "records",
@@ -200,22 +202,22 @@ impl Measure {
         }
     }
 
-    /// Whether groups have parts of the sum of all of it.
+    /// Returns whether groups have a share of its total.
     pub fn has_parts(&self) -> bool {
         matches!(self, Measure::Records | Measure::Sum(..))
     }
 }
 
-/// What is kept of a group: a number each.
+/// Accumulator of a group: a number each.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Slot {
-    /// How many records.
+    /// Number of records.
     Count,
-    /// The sum of columns.
+    /// Sum of columns.
     Sum(Vec<Id>),
-    /// The time of the first packet.
+    /// Time of the first packet.
     First,
-    /// That of the last one.
+    /// Time of the last packet.
     Last,
 }
 
@@ -229,17 +231,17 @@ impl Slot {
         }
     }
 
-    /// Whether it is a sum of anything.
+    /// Returns whether it is a sum.
     pub(crate) fn is_count(&self) -> bool {
         matches!(self, Slot::Count | Slot::Sum(_))
     }
 
-    /// What it is of nothing.
+    /// Returns its initial value.
     pub(crate) fn none(&self) -> u64 {
         if *self == Slot::First { u64::MAX } else { 0 }
     }
 
-    /// Its value of each record.
+    /// Returns its value of each record.
     pub(crate) fn of<'a>(&self, batch: &'a Batch) -> Cow<'a, [u64]> {
         match self {
             Slot::Count => vec![1; batch.rows].into(),
@@ -253,7 +255,7 @@ impl Slot {
         }
     }
 
-    /// Those of all records that are chosen together.
+    /// Accumulates the values of all chosen records.
     pub(crate) fn total(&self, so_far: u64, values: &[u64], chosen: Option<&[bool]>) -> u64 {
         let join = |sum, value: &u64| self.join(sum, *value);
         match chosen {
@@ -262,7 +264,7 @@ impl Slot {
         }
     }
 
-    /// Two of them together.
+    /// Combines two values.
     #[inline]
     pub(crate) fn join(&self, one: u64, other: u64) -> u64 {
         match self {
@@ -286,7 +288,7 @@ impl Measure {
         }
     }
 
-    /// Its value, of what was kept.
+    /// Returns its value from accumulators.
     pub(crate) fn value(&self, slots: &[Slot], kept: &[u64]) -> f64 {
         let get = |place: usize| {
             let slot = &self.slots()[place];
@@ -302,7 +304,7 @@ impl Measure {
         }
     }
 
-    /// Its value of each of these records.
+    /// Returns its value for each of these records.
     pub fn of_flows(&self, flows: &[Flow]) -> Vec<f64> {
         let slots = self.slots();
         let columns: Vec<Id> = slots.iter().flat_map(Slot::columns).collect();
@@ -312,7 +314,7 @@ impl Measure {
         (0..flows.len()).map(|row| self.value(&slots, &of_row(row))).collect()
     }
 
-    /// The same where it is a whole number.
+    /// Returns its value if it is an integer.
     pub(crate) fn whole(&self, slots: &[Slot], kept: &[u64]) -> Option<u64> {
         let get = |slot: &Slot| slots.iter().position(|known| known == slot).map(|place| kept[place]);
         match self {
@@ -324,17 +326,17 @@ impl Measure {
 }
 
 impl Question {
-    /// All records, put together by nothing.
+    /// Creates a question about all records that pass the filter, in one group.
     pub fn new(filter: Filter) -> Self {
         let measures =
             ["flows", "packets", "bytes"].map(|name| Measure::one(name).unwrap_or(Measure::Records)).to_vec();
         Question { filter, keys: Vec::new(), every: 0, measures, sort: 2, top: 10, most_groups: MOST_GROUPS }
     }
 
-    /// What is told, and by what it is put in order, which is told too.
+    /// Sets the measures and the sort order; a measure to sort by is added if missing.
     ///
     /// # Errors
-    /// One is no measure.
+    /// A measure is unknown.
     pub fn measure(&mut self, sums: Option<&str>, sort: Option<&str>) -> Result<(), String> {
         if let Some(sums) = sums {
             self.measures = Measure::parse(sums)?;
@@ -353,12 +355,12 @@ impl Question {
         Ok(())
     }
 
-    /// Whether records are put together at all.
+    /// Returns whether records are grouped.
     pub fn is_of_groups(&self) -> bool {
         !self.keys.is_empty() || self.every > 0
     }
 
-    /// What is kept of each group; some count is among it, by which groups that are too many are told apart.
+    /// Returns the accumulators of each group; at least one is a count, by which groups to merge are selected.
     pub(crate) fn slots(&self) -> Vec<Slot> {
         let mut slots: Vec<Slot> = Vec::new();
         let sort = self.measures.get(self.sort);
@@ -373,7 +375,7 @@ impl Question {
         slots
     }
 
-    /// The columns that groups are made of, and the one of tunnels.
+    /// Returns the columns of keys and measures, and the tunnel column.
     pub(crate) fn group_columns(&self) -> BTreeSet<Id> {
         let keys = self.keys.iter().flat_map(|key| [key.id(0), key.id(1)]);
         let time = (self.every > 0).then(|| own("first_time"));
@@ -381,7 +383,7 @@ impl Question {
         keys.chain(time).chain(sums.iter().flat_map(Slot::columns)).chain([own("tunnel_kind")]).collect()
     }
 
-    /// All columns that are looked at, of records that come as they are.
+    /// Returns all columns that are read for unstored records.
     pub fn columns(&self) -> Vec<Id> {
         let mut ids = self.group_columns();
         ids.extend(self.filter.columns());

@@ -1,4 +1,5 @@
-//! Columns of records, whoever has them: the table of fields as numbers, and values of many records at a time.
+//! Columns of records, independent of their source: the table of fields as numbers, and values of many records at a
+//! time.
 
 use linerate_meter::{Flow, Level, Quality};
 use linerate_records::fields::{self, Absence, Field, Get};
@@ -8,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
-/// A column: its place in [`all`].
+/// A column: its index in [`all`].
 pub type Id = usize;
 
 /// One column of a record: a field of one direction, or a bit of its quality.
@@ -16,28 +17,28 @@ pub type Id = usize;
 pub struct Column {
     /// Its name in files.
     pub name: String,
-    /// What it is one of.
+    /// Its field.
     pub field: &'static Field,
-    /// Of which direction; 0 the originator's, and of what has none.
+    /// Direction; 0 for the originator, and for fields without one.
     pub side: usize,
-    /// Of bits with names: which.
+    /// Bit of a field with named bits.
     pub bit: Quality,
-    /// Whether it may be absent.
+    /// True if it may be absent.
     pub is_nullable: bool,
 }
 
-/// What its values are.
+/// Kind of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whole numbers.
+    /// Integers.
     Number,
     /// Nanoseconds since 1970.
     Time,
-    /// Yes or no, as 1 and 0.
+    /// Booleans, as 1 and 0.
     Flag,
-    /// Numbers with a fraction.
+    /// Floats.
     Real,
-    /// Addresses of IP.
+    /// IP addresses.
     Address,
     /// Words and texts.
     Text,
@@ -62,23 +63,23 @@ static ALL: LazyLock<Vec<Column>> = LazyLock::new(|| {
 static NAMES: LazyLock<HashMap<String, Id>> =
     LazyLock::new(|| ALL.iter().enumerate().map(|(id, column)| (column.name.clone(), id)).collect());
 
-/// All columns there are, in the order of files.
+/// Returns all columns, in the order of files.
 pub fn all() -> &'static [Column] {
     &ALL
 }
 
-/// The column of this name in files.
+/// Returns the column of this name in files.
 pub fn of_name(name: &str) -> Option<Id> {
     NAMES.get(name).copied()
 }
 
-/// A column that there is; its name is one of the program's own.
+/// Returns an existing column, by a name in the source code.
 pub(crate) fn own(name: &str) -> Id {
     NAMES[name]
 }
 
 impl Column {
-    /// What its values are.
+    /// Returns the kind of its values.
     pub fn kind(&self) -> Kind {
         match self.field.get {
             Get::U8(_) | Get::U16(_) | Get::U32(_) | Get::U64(_) | Get::Id(_) => Kind::Number,
@@ -91,18 +92,18 @@ impl Column {
         }
     }
 
-    /// Whether numbers only name something, as an id does.
+    /// Returns whether its numbers are identifiers, such as an id.
     pub fn is_id(&self) -> bool {
         matches!(self.field.get, Get::Id(_))
     }
 
-    /// Whether its numbers of several records can be added up.
+    /// Returns whether its numbers can be summed over records.
     pub fn is_countable(&self) -> bool {
         self.kind() == Kind::Number && !self.field.unit.is_empty()
     }
 }
 
-/// What a word of a dictionary is.
+/// A word of a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Word {
     /// An address.
@@ -111,7 +112,7 @@ pub enum Word {
     Text(Arc<str>),
 }
 
-/// An address is one number: a list has tens of thousands of them for each row group.
+/// An address is hashed as one number: a list has tens of thousands of them per row group.
 impl Hash for Word {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
@@ -125,18 +126,18 @@ impl Hash for Word {
 /// Values of one column, of many records.
 #[derive(Clone, Debug)]
 pub enum Values {
-    /// Numbers, times, flags; what is absent stands in the list beside, or none is.
+    /// Numbers, times, flags; the second list marks absent values, and is empty without any.
     Numbers(Vec<u64>, Vec<bool>),
-    /// Numbers with a fraction, likewise.
+    /// Floats, likewise.
     Reals(Vec<f64>, Vec<bool>),
-    /// Places in a list of words; the place behind its end stands for what is absent.
+    /// Indices into a list of words; the index after its end stands for an absent value.
     Words(Vec<u32>, Arc<Vec<Word>>),
     /// Lists; an empty one is absent.
     Lists(Vec<Vec<u64>>),
 }
 
 impl Values {
-    /// Whether there is none of a record.
+    /// Returns whether the value of a record is absent.
     #[inline]
     pub fn is_absent(&self, row: usize) -> bool {
         match self {
@@ -146,7 +147,7 @@ impl Values {
         }
     }
 
-    /// So many records that have none of it.
+    /// Returns absent values for `rows` records.
     pub fn none(kind: Kind, rows: usize) -> Values {
         match kind {
             Kind::Real => Values::Reals(vec![0.0; rows], vec![true; rows]),
@@ -157,31 +158,31 @@ impl Values {
     }
 }
 
-/// Many records, as columns; those that nobody asked for are not there.
+/// Many records, as columns; columns that were not requested are missing.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// How many records.
+    /// Number of records.
     pub rows: usize,
     columns: Vec<Option<Values>>,
 }
 
 impl Batch {
-    /// Of so many records, of which nothing is known yet.
+    /// Creates a batch without columns for `rows` records.
     pub fn new(rows: usize) -> Self {
         Batch { rows, columns: vec![None; ALL.len()] }
     }
 
-    /// Puts the values of a column in.
+    /// Adds the values of a column.
     pub fn put(&mut self, id: Id, values: Values) {
         self.columns[id] = Some(values);
     }
 
-    /// The values of a column, if it was asked for.
+    /// Returns the values of a column, if it was requested.
     pub fn get(&self, id: Id) -> Option<&Values> {
         self.columns.get(id)?.as_ref()
     }
 
-    /// These columns of records that come from the meter or a collector.
+    /// Returns these columns of records from a meter or collector.
     pub fn of_flows(flows: &[Flow], ids: &[Id]) -> Self {
         let mut batch = Batch::new(flows.len());
         ids.iter().for_each(|id| batch.put(*id, of_flows(&ALL[*id], flows)));
@@ -227,7 +228,7 @@ fn numbers(flows: &[Flow], get: impl Fn(&Flow) -> Option<u64>) -> Values {
     Values::Numbers(numbers, absent)
 }
 
-/// Those that repeat the one before have its place.
+/// Converts texts to words; a text equal to the previous one has the same index.
 fn words(flows: &[Flow], get: impl Fn(&Flow) -> Option<Word>) -> Values {
     let mut words: Vec<Word> = Vec::new();
     let found: Vec<Option<u32>> = flows

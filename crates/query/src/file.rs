@@ -1,6 +1,6 @@
-//! One file of Parquet: which row groups may have what is asked for, and their columns.
+//! One Parquet file: its row groups that may match, and their columns.
 //!
-//! Columns are taken by their names; one that a file does not have is absent, one of another type is an error.
+//! Columns are found by name; one that a file does not have is absent, one of another type is an error.
 
 use crate::arrays::{Dictionary, coded, is_of, values};
 use crate::columns::{Batch, Id, Values, all, of_name, own};
@@ -19,37 +19,37 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Records that are looked at together: their columns stay in the cache.
+/// Records per batch: their columns fit in the cache.
 const BATCH: usize = 8192;
-/// A row group of ours has 131,072 rows; more than this is no file of anybody.
+/// Maximum number of rows of a row group: ours have 131,072.
 const MOST_ROWS: i64 = 1 << 24;
-/// Where fewer than one part in so many is left of a row group, only that is read of further columns.
+/// If fewer than one in this many rows of a row group are left, only these are read of further columns.
 const SPARSE: usize = 8;
 
 /// An open file.
 pub(crate) struct File {
     file: Pieces,
     metadata: ArrowReaderMetadata,
-    /// Of each column its place in the file: among all columns, and among those with statistics.
+    /// Position of each column in the file: among all columns, and among those with statistics.
     places: Vec<Option<(usize, Option<usize>)>>,
 }
 
-/// What was done with a row group.
+/// Outcome of a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looked {
-    /// Its statistics say that it has nothing.
+    /// Its statistics exclude a match.
     Passed,
-    /// Some columns were read, and then nothing was left.
+    /// Some columns were read, and no row was left.
     Nothing,
-    /// Records of it were taken.
+    /// Matching records were read.
     Taken,
 }
 
-/// What batches are shown to: with a mark for each record that passes, and the row that they begin with.
+/// Callback for batches: with a mark for each record that passes, and the batch's first row.
 pub(crate) type Show<'a, R> = dyn FnMut(&Batch, Option<&[bool]>, usize) -> R + 'a;
 
 impl File {
-    /// Opens a file; `read` counts the bytes that are read of it.
+    /// Opens a file; `read` counts the bytes read from it.
     pub(crate) fn open(path: &Path, read: &Arc<AtomicU64>) -> Result<Self, String> {
         let file = open_regular(path).and_then(|file| Pieces::of(file, read));
         let file = file.map_err(|error| error.to_string())?;
@@ -63,7 +63,7 @@ impl File {
         for (place, field) in metadata.schema().fields().iter().enumerate() {
             let Some(id) = of_name(field.name()) else { continue };
             if !is_of(field.data_type(), id) {
-                let text = format!("column {} is of type {}, and no record has it so", field.name(), field.data_type());
+                let text = format!("column {}: unexpected type {}", field.name(), field.data_type());
                 return Err(text);
             }
             let schema = metadata.metadata().file_metadata().schema_descr();
@@ -74,7 +74,7 @@ impl File {
         }
         for name in ["first_time", "last_time", "orig_address", "resp_address", "protocol"] {
             if places[own(name)].is_none() {
-                return Err(format!("these are no records of flows: there is no column {name}"));
+                return Err(format!("not a file of flow records: column {name} is missing"));
             }
         }
         Ok(File { file, metadata, places })
@@ -89,10 +89,10 @@ impl File {
         usize::try_from(rows)
             .ok()
             .filter(|_| rows <= MOST_ROWS)
-            .ok_or_else(|| format!("row group {group} claims {rows} rows"))
+            .ok_or_else(|| format!("row group {group}: invalid row count {rows}"))
     }
 
-    /// The least and the greatest value of a column.
+    /// Returns the minimum and maximum of a column.
     fn range(&self, group: usize, id: Id) -> Option<Range> {
         let Some((_, leaf)) = self.places[id] else { return Some(Range::Nothing) };
         let group = self.metadata.metadata().row_group(group);
@@ -108,7 +108,7 @@ impl File {
         let numbers = |least: u64, most: u64| (least <= most).then_some(Range::Numbers(least, most, is_whole));
         match statistics {
             Statistics::Boolean(of) => numbers((*of.min_opt()?).into(), (*of.max_opt()?).into()),
-            // Of unsigned numbers, whose bits these are.
+            // The bits of unsigned numbers.
             Statistics::Int32(of) => numbers((*of.min_opt()? as u32).into(), (*of.max_opt()? as u32).into()),
             Statistics::Int64(of) => numbers(*of.min_opt()? as u64, *of.max_opt()? as u64),
             Statistics::ByteArray(of) => {
@@ -118,7 +118,7 @@ impl File {
         }
     }
 
-    /// Finds out what the pages of a column claim.
+    /// Checks the page headers of a column.
     fn check(&self, group: usize, place: usize) -> Result<(), String> {
         let schema = self.metadata.metadata().file_metadata().schema_descr();
         let group = self.metadata.metadata().row_group(group);
@@ -131,13 +131,14 @@ impl File {
         })
     }
 
-    /// Whether a row group may have a record that passes.
+    /// Returns whether a row group may have a matching record.
     pub(crate) fn may_have(&self, group: usize, filter: &Filter) -> bool {
         filter.outlook(&|id| self.range(group, id)).may
     }
 
-    /// Goes through the records of a row group that pass `parts`, one after the other of which leaves fewer, and shows `wanted` columns of
-    /// them: batches with a mark for each record that passes, and the row that each batch begins with. If `whole`, none is left out of batches.
+    /// Filters a row group by `parts`, each of which leaves fewer records, and shows the `wanted` columns of the rest:
+    /// batches with a mark for each record that passes, and the batch's first row. With `whole`, batches include all
+    /// records.
     pub(crate) fn look(
         &self,
         group: usize,
@@ -196,7 +197,7 @@ impl File {
     ) -> Result<(), String> {
         let mut left = vec![false; self.rows(group)?];
         for row in rows {
-            *left.get_mut(*row).ok_or_else(|| format!("row group {group} has no row {row} any more"))? = true;
+            *left.get_mut(*row).ok_or_else(|| format!("row group {group}: row {row} no longer exists"))? = true;
         }
         self.read(group, wanted, Some(&left), false, &mut |batch, marks, at| {
             match marks {
@@ -207,8 +208,8 @@ impl File {
         })
     }
 
-    /// Shows columns of a row group: of all rows, with the marks of those that are left; or of these alone, with their places, where they
-    /// are few.
+    /// Shows columns of a row group: of all rows, with marks for those that are left; or only of these, with their row
+    /// numbers, if they are few.
     fn read(
         &self,
         group: usize,
@@ -237,7 +238,7 @@ impl File {
         let (mut at, mut goes_on) = (0, true);
         let all_rows = few.as_ref().map_or(rows, Vec::len);
         if there.is_empty() {
-            // Nothing of the file is wanted but how many there are.
+            // Only the number of rows is needed.
             while at < all_rows && goes_on {
                 let count = BATCH.min(all_rows - at);
                 let mut batch = Batch::new(count);
@@ -251,7 +252,7 @@ impl File {
             let read = read.map_err(|error| error.to_string())?;
             let count = read.num_rows();
             if at + count > all_rows {
-                return Err(format!("row group {group} has more rows than it claims"));
+                return Err(format!("row group {group}: more rows than its metadata states"));
             }
             let mut batch = Batch::new(count);
             for (((_, id), array), dictionary) in there.iter().zip(read.columns()).zip(&mut dictionaries) {
@@ -264,15 +265,19 @@ impl File {
                 break;
             }
         }
-        if goes_on && at < all_rows { Err(format!("row group {group} has fewer rows than it claims")) } else { Ok(()) }
+        if goes_on && at < all_rows {
+            Err(format!("row group {group}: fewer rows than its metadata states"))
+        } else {
+            Ok(())
+        }
     }
 }
 
-/// Which rows of a batch are meant.
+/// Rows of a batch that are selected.
 enum Marks<'a> {
     /// All of it, which are these rows.
     Rows(&'a [usize]),
-    /// Those that are marked.
+    /// The marked ones.
     Of(Option<&'a [bool]>),
 }
 

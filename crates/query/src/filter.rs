@@ -1,4 +1,4 @@
-//! Which records are meant: conditions, and what is known of many records without looking at each.
+//! Filters: conditions on records, and their outcome for many records without reading each.
 
 use crate::columns::{Batch, Id, Word, own};
 use crate::networks::Networks;
@@ -9,17 +9,17 @@ use std::sync::Arc;
 /// A condition on records.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
-    /// Each of these; of none at all every record.
+    /// All of these; empty for every record.
     All(Vec<Filter>),
-    /// One of these.
+    /// At least one of these.
     Any(Vec<Filter>),
-    /// Not this.
+    /// Negation.
     Not(Box<Filter>),
-    /// A test of its own.
+    /// A single test.
     Is(Test),
 }
 
-/// A test of a record. What is absent passes none of them.
+/// A test of a record. An absent value passes none of them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
     /// A quantity compared with a number.
@@ -28,31 +28,31 @@ pub enum Test {
     Among(Id, BTreeSet<u64>),
     /// An address in one of these networks.
     Within(Id, Networks),
-    /// An address of IPv6 (true), or of IPv4.
+    /// An IPv6 address (true), or an IPv4 one.
     Version(bool),
-    /// A text that is one of these, or has one of these in it.
+    /// A text that equals one of these, or includes one of these.
     Text(Id, Match, BTreeSet<String>),
-    /// All of these bits are in one of the columns.
+    /// All of these bits are set in one of the columns.
     Bits(Vec<Id>, u64),
-    /// It is there; of flags: it is set.
+    /// The value is present; a flag is set.
     Is(Id),
 }
 
-/// What a text is compared by.
+/// Comparison of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// The whole.
+    /// The whole text.
     Whole,
     /// A part of it.
     Part,
 }
 
-/// What some of many records, and what all of them are.
+/// Possible outcomes of a filter for many records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlook {
-    /// One of them may pass.
+    /// At least one of them may pass.
     pub may: bool,
-    /// All of them do.
+    /// All of them pass.
     pub must: bool,
 }
 
@@ -61,29 +61,29 @@ impl Outlook {
     pub(crate) const OPEN: Outlook = Outlook { may: true, must: false };
 }
 
-/// The least and the greatest value of a column, of many records.
+/// Minimum and maximum of a column, of many records.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Range {
-    /// Of numbers; and whether none is absent.
+    /// Numbers; true if none is absent.
     Numbers(u64, u64, bool),
-    /// Of texts, by their bytes.
+    /// Texts, by their bytes.
     Texts(Vec<u8>, Vec<u8>),
-    /// Of none of them it is there.
+    /// The value is absent in all records.
     Nothing,
 }
 
 impl Filter {
-    /// Every record.
+    /// Returns a filter that every record passes.
     pub fn every() -> Self {
         Filter::All(Vec::new())
     }
 
-    /// This and another.
+    /// Combines this filter with another.
     pub fn and(self, other: Filter) -> Filter {
         Filter::All([self, other].into_iter().flat_map(Filter::parts).collect())
     }
 
-    /// What has to hold, each by itself.
+    /// Returns the conditions that must all hold.
     pub fn parts(self) -> Vec<Filter> {
         match self {
             Filter::All(parts) => parts.into_iter().flat_map(Filter::parts).collect(),
@@ -91,7 +91,7 @@ impl Filter {
         }
     }
 
-    /// A record that some packet was seen of from `since` on, and before `until`, in ns since 1970.
+    /// Returns a filter for records with a packet from `since` on, and before `until`, in ns since 1970.
     pub fn active(since: u64, until: u64) -> Filter {
         let compare =
             |name, order, time| Filter::Is(Test::Compare(Quantity::Column(own(name)), order, Number::Whole(time)));
@@ -101,7 +101,7 @@ impl Filter {
         Filter::All(parts)
     }
 
-    /// The columns that it looks at.
+    /// Returns the columns that it reads.
     pub fn columns(&self) -> BTreeSet<Id> {
         match self {
             Filter::All(parts) | Filter::Any(parts) => parts.iter().flat_map(Filter::columns).collect(),
@@ -110,7 +110,7 @@ impl Filter {
         }
     }
 
-    /// Which of these records pass.
+    /// Returns which of these records pass.
     pub fn choose(&self, batch: &Batch, memo: &mut Memo) -> Vec<bool> {
         match self {
             Filter::All(parts) => {
@@ -134,7 +134,7 @@ impl Filter {
         }
     }
 
-    /// What is known of records of whose columns no more is known than `range` says.
+    /// Returns the possible outcomes for records whose columns are only known by `range`.
     pub fn outlook(&self, range: &dyn Fn(Id) -> Option<Range>) -> Outlook {
         match self {
             Filter::All(parts) => parts.iter().fold(Outlook { may: true, must: true }, |all, part| {
@@ -154,17 +154,17 @@ impl Filter {
     }
 }
 
-/// A test, words, and what it says of each.
-type Told = (usize, Arc<Vec<Word>>, Arc<Vec<bool>>);
+/// A test, words, and its outcome for each.
+type Outcomes = (usize, Arc<Vec<Word>>, Arc<Vec<bool>>);
 
-/// What is known of the words of a dictionary already: a dictionary comes with many batches.
+/// Outcomes of tests for the words of a dictionary: a dictionary belongs to many batches.
 #[derive(Default)]
-pub struct Memo(Vec<Told>);
+pub struct Memo(Vec<Outcomes>);
 
 impl Memo {
-    /// What a test says of each word; of what is absent, no.
+    /// Returns the outcome of a test for each word, followed by false for an absent value.
     pub(crate) fn of(&mut self, test: &Test, words: &Arc<Vec<Word>>, passes: impl Fn(&Word) -> bool) -> Arc<Vec<bool>> {
-        // Where it lies is who it is, as long as the filter is asked.
+        // Its address identifies it, as long as the filter is in use.
         let own = std::ptr::from_ref(test) as usize;
         let place = self.0.iter().position(|(known, _, _)| *known == own);
         if let Some(place) = place {

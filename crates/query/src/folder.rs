@@ -1,4 +1,4 @@
-//! Which files there are: of one name, or all below a folder, which may say of which hour they are.
+//! Files of records: a single one, or all below a folder, whose names may give the hour.
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -6,29 +6,31 @@ use std::path::{Path, PathBuf};
 /// A file of records.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stored {
-    /// When the hour of its folders begins, in seconds since 1970: the first packets of its records are of that hour.
+    /// Start of the hour in its folder names, in seconds since 1970: the first packets of its records are from that
+    /// hour.
     pub hour: Option<u64>,
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
-/// Folders within folders.
+/// Maximum depth of folders.
 const DEEPEST: usize = 8;
-/// How such files end.
+/// Extension of such files.
 const ENDING: &str = "parquet";
-/// A record lasts as long as the active timeout, 30 minutes usually; by folders alone none is passed over that began less than this before.
+/// Maximum duration of a record in seconds: the active timeout, usually 30 minutes. Files are skipped by folder name
+/// only beyond it.
 const LONGEST_RECORD: u64 = 86_400;
 
-/// All files of records at a place, those of earlier hours first.
+/// Returns all files of records at a path, sorted by hour.
 ///
 /// # Errors
-/// It is not there, cannot be read, or has none.
+/// The path does not exist, cannot be read, or has no such files.
 pub fn stored(place: &Path) -> Result<Vec<Stored>> {
     let mut found = Vec::new();
     if place.is_dir() {
         walk(place, [None; 2], DEEPEST, &mut found)?;
         if found.is_empty() {
-            let text = format!("{}: there are no records below: no file ends in .{ENDING}", place.display());
+            let text = format!("{}: no records found; no file ends in .{ENDING}", place.display());
             return Err(Error::new(ErrorKind::NotFound, text));
         }
     } else {
@@ -57,7 +59,7 @@ fn walk(folder: &Path, [date, hour]: [Option<u64>; 2], depth: usize, found: &mut
     Ok(())
 }
 
-/// The begin of a day, in seconds since 1970.
+/// Returns the start of a day, in seconds since 1970.
 fn days(name: &str) -> Option<u64> {
     let is_date = name.len() == 10 && name.as_bytes()[4] == b'-';
     let time = is_date.then(|| linerate_record::when::parse(name, linerate_burst::Nanos::ZERO).ok()).flatten();
@@ -69,7 +71,7 @@ fn at(path: &Path, error: &Error) -> Error {
 }
 
 impl Stored {
-    /// Whether there may be a record that some packet was seen of from `since` on and before `until`, both in ns since 1970.
+    /// Returns whether a record may have a packet from `since` on and before `until`, both in ns since 1970.
     pub fn may_have(&self, since: u64, until: u64) -> bool {
         self.hour.is_none_or(|hour| {
             let begins = hour.saturating_mul(1_000_000_000) < until;

@@ -1,7 +1,8 @@
-//! Records put together by keys, in bounded memory.
+//! Groups of records by keys, in bounded memory.
 //!
-//! A group is its keys, a number each (of addresses and texts the place in a list of those there are), and what is kept of it. Beyond
-//! so many groups half of them, those of which there is least so far, become others: who has much of all is not among them.
+//! A group is its keys, a number each (for addresses and texts the index in a list of known ones), and its
+//! accumulators. Above the maximum number of groups the smaller half of them is merged into `others`: large groups are
+//! never among them.
 
 use crate::ask::{Key, Question, Slot};
 use crate::columns::{Batch, Kind, Values, Word, own};
@@ -11,33 +12,33 @@ use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// The groups so far.
+/// All groups.
 pub(crate) struct Groups {
     keys: Vec<Column>,
     slots: Vec<Slot>,
-    /// The slot that says how much there is of a group.
+    /// The accumulator that is the size of a group.
     weight: usize,
     most: usize,
-    /// Whether records count for both ends.
+    /// True if records count for both ends.
     is_twofold: bool,
-    /// Of each group its keys, and a bit for each that is absent.
+    /// Keys of each group, and a bit for each that is absent.
     codes: Vec<u64>,
-    /// Of each group what is kept.
+    /// Accumulators of each group.
     kept: Vec<u64>,
-    /// Groups by their hash, at most half full.
+    /// Hash table of groups, at most half full.
     table: Vec<u32>,
     seed: u64,
-    /// Of the last dictionary, if there is one key: which group each word is.
+    /// For the last dictionary, if there is only one key: the group of each word.
     shortcut: Option<(Arc<Vec<Word>>, Vec<u32>)>,
-    /// The group of each word of the key, if there is one.
+    /// The group of each word of the key, if there is only one.
     by_place: Vec<u32>,
-    /// What has become others, and how many groups that were.
+    /// Sums of merged groups, and their number.
     pub others: Vec<u64>,
     pub let_go: u64,
 }
 
 impl Groups {
-    /// None yet; at most so many at a time.
+    /// Creates an empty table of at most `most` groups.
     pub(crate) fn new(question: &Question, most: usize) -> Self {
         let slots = question.slots();
         let time = (question.every > 0).then(|| {
@@ -71,7 +72,7 @@ impl Groups {
         self.codes.len() / self.stride()
     }
 
-    /// Adds records, those that are chosen; `values` are those of the slots.
+    /// Adds the chosen records; `values` are those of the accumulators.
     pub(crate) fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, values: &[Cow<'_, [u64]>]) {
         let is_chosen = |row: usize| chosen.is_none_or(|chosen| chosen[row]);
         if let [column] = &self.keys[..]
@@ -89,7 +90,7 @@ impl Groups {
             let mut groups = vec![NONE; batch.rows];
             for row in (0..batch.rows).filter(|row| is_chosen(*row)) {
                 let code = |side: usize| &views[side][row * stride..(row + 1) * stride];
-                // What is the same for both ends counts once.
+                // A record with the same key at both ends counts once.
                 if side == 0 || code(0) != code(1) {
                     groups[row] = self.group(code(side)) as u32;
                 }
@@ -99,7 +100,7 @@ impl Groups {
         self.bound();
     }
 
-    /// The keys of each record from one end, one behind the other.
+    /// Returns the keys of each record from one end, concatenated.
     fn view(&mut self, batch: &Batch, chosen: Option<&[bool]>, side: usize) -> Vec<u64> {
         let mut absent = vec![0; batch.rows];
         let columns: Vec<Vec<u64>> = self
@@ -119,7 +120,7 @@ impl Groups {
         view
     }
 
-    /// The group of each record by one key of words, which stands beside each word of the dictionary.
+    /// Returns the group of each record by one key of words, which is cached per word of the dictionary.
     fn groups_of_words(&mut self, places: &[u32], words: &Arc<Vec<Word>>, chosen: Option<&[bool]>) -> Vec<u32> {
         let mut known = match self.shortcut.take() {
             Some((of, known)) if Arc::ptr_eq(&of, words) => known,
@@ -140,7 +141,7 @@ impl Groups {
         groups
     }
 
-    /// The group of a word that is the only key.
+    /// Returns the group of a word that is the only key.
     fn group_of_word(&mut self, word: &Word) -> u32 {
         let place = self.keys[0].place(word);
         let at = place as usize;
@@ -153,14 +154,14 @@ impl Groups {
         self.by_place[at]
     }
 
-    /// Lets groups go if there are too many, between one batch and the next.
+    /// Merges groups if there are too many, between two batches.
     fn bound(&mut self) {
         if self.len() >= self.most {
             self.let_go();
         }
     }
 
-    /// Adds what records have to their groups, slot after slot.
+    /// Adds the values of records to their groups, one accumulator after another.
     fn add(&mut self, groups: &[u32], values: &[Cow<'_, [u64]>]) {
         let width = self.slots.len();
         for (place, (slot, values)) in self.slots.iter().zip(values).enumerate() {
@@ -173,7 +174,7 @@ impl Groups {
         }
     }
 
-    /// The group with these keys, made if there is none.
+    /// Returns the group with these keys, created if missing.
     fn group(&mut self, code: &[u64]) -> usize {
         let stride = self.stride();
         let mask = self.table.len() - 1;
@@ -204,7 +205,7 @@ impl Groups {
         hash ^ hash >> 32
     }
 
-    /// Makes the table of groups anew.
+    /// Rebuilds the hash table.
     fn index(&mut self, size: usize) {
         let stride = self.stride();
         let mut table = vec![NONE; size];
@@ -218,7 +219,7 @@ impl Groups {
         self.table = table;
     }
 
-    /// Half of the groups, those of which there is least, become others.
+    /// Merges the smaller half of the groups into `others`.
     fn let_go(&mut self) {
         let (stride, width, count) = (self.stride(), self.slots.len(), self.len());
         let mut order: Vec<(Reverse<u64>, u32)> =
@@ -258,7 +259,7 @@ impl Groups {
         }
     }
 
-    /// Adds a group whose words stand in these lists.
+    /// Adds a group whose words are in these lists.
     fn put(&mut self, code: &[u64], kept: &[u64], words: &[Vec<Word>]) {
         let (absent, mut code) = (code[self.keys.len()], code.to_vec());
         for (place, column) in self.keys.iter_mut().enumerate() {
@@ -273,7 +274,7 @@ impl Groups {
         sums.iter_mut().zip(kept).zip(&self.slots).for_each(|((sum, one), slot)| *sum = slot.join(*sum, *one));
     }
 
-    /// Adds what another has of the same question.
+    /// Adds the groups of another table for the same question.
     pub(crate) fn join(&mut self, other: Groups) {
         let (stride, width) = (self.stride(), self.slots.len());
         let words: Vec<Vec<Word>> = other.keys.into_iter().map(|column| column.words).collect();
@@ -287,7 +288,7 @@ impl Groups {
         }
     }
 
-    /// Keys and what is kept, of each group.
+    /// Returns keys and accumulators of each group.
     pub(crate) fn each(&self) -> impl Iterator<Item = (Vec<Value>, &[u64])> {
         let (stride, width) = (self.stride(), self.slots.len());
         self.codes.chunks_exact(stride).zip(self.kept.chunks_exact(width)).map(move |(code, kept)| {
@@ -298,7 +299,7 @@ impl Groups {
     }
 }
 
-/// One of the numbers of each group, of records that have one.
+/// Adds one accumulator of each group, for records that have one.
 fn add_slot(
     kept: &mut [u64],
     width: usize,

@@ -11,9 +11,9 @@ use std::sync::Arc;
 /// A key of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Value {
-    /// It is absent.
+    /// The value is absent.
     None,
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
     /// A number.
     Number(u64),
@@ -25,22 +25,22 @@ pub enum Value {
     Text(Arc<str>),
 }
 
-/// Texts are told apart by so many bytes.
+/// Texts are distinguished by at most this many bytes.
 const LONGEST_TEXT: usize = 512;
-/// No group, or not known.
+/// No group, or unknown.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A dictionary, and the place of each of its words.
+/// A dictionary, and the index of each of its words.
 type Places = (Arc<Vec<Word>>, Vec<u32>);
 
-/// A key, and the words that it has.
+/// A key, and its known words.
 pub(crate) struct Column {
     pub key: Key,
-    /// The length of a step, where it is time.
+    /// Length of a time step, if it is time.
     step: u64,
     pub words: Vec<Word>,
     pub places: HashMap<Word, u32, RandomState>,
-    /// Of the last dictionary of each direction: which place of `words` each word has.
+    /// For the last dictionary of each direction: the index in `words` of each word.
     pub known: [Option<Places>; 2],
 }
 
@@ -67,7 +67,7 @@ impl Column {
         })
     }
 
-    /// The number of each record; those that are absent are marked by `bit`.
+    /// Returns the number of each record; absent values are marked by `bit`.
     pub(crate) fn codes(
         &mut self,
         batch: &Batch,

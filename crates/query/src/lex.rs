@@ -1,8 +1,8 @@
-//! Filter text as words, each with its place.
+//! Tokens of filter text, each with its position.
 
 use super::parse::Mistake;
 
-/// A piece of filter text.
+/// A token of filter text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
     /// A word, number, address.
@@ -16,7 +16,7 @@ pub(crate) enum Token {
 /// The longest first.
 const SIGNS: [&str; 17] = ["==", "!=", "<=", ">=", "&&", "||", "=", "<", ">", "~", "!", "(", ")", "[", "]", ",", ";"];
 
-/// All pieces, and where each begins, in bytes.
+/// Returns all tokens, and the offset of each in bytes.
 pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Mistake> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -25,8 +25,9 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Mistake> {
         if c.is_whitespace() {
             at += c.len_utf8();
         } else if c == '"' || c == '\'' {
-            let end =
-                rest[1..].find(c).ok_or_else(|| Mistake::new(at, format!("a text begins with {c} and has no end")))?;
+            let end = rest[1..]
+                .find(c)
+                .ok_or_else(|| Mistake::new(at, format!("unterminated string: closing {c} is missing")))?;
             tokens.push((at, Token::Quoted(rest[1..=end].to_owned())));
             at += end + 2;
         } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
@@ -37,7 +38,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Mistake> {
             tokens.push((at, Token::Word(rest[..end].to_owned())));
             at += end;
         } else {
-            return Err(Mistake::new(at, format!("{c:?} has no meaning here; texts stand in quotes")));
+            return Err(Mistake::new(at, format!("unexpected character {c:?}; put strings in quotes")));
         }
     }
     Ok(tokens)

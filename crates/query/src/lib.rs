@@ -1,4 +1,4 @@
-//! Flow records asked: which of them, put together by which keys, what of them added up.
+//! Queries of flow records: filter, group by keys, sum measures.
 //!
 //! ```text
 //!  text of a filter -> Filter --+
@@ -8,11 +8,11 @@
 //! ```
 //!
 //! - [`columns`]: the table of fields as numbers, and values of many records at a time ([`Batch`](columns::Batch));
-//! - [`Filter`]: conditions, what they say of many records, and what is known without reading any; its text is that of pcap-filter
-//!   and nfdump, and any field;
+//! - [`Filter`]: conditions, their outcome for many records, and for row groups without reading them; the syntax is
+//!   that of pcap-filter and nfdump, plus any field;
 //! - [`Question`], [`Asked`], [`Answer`]: groups in bounded memory;
-//! - [`Store`]: folders and files of Parquet. By the names of folders files are passed over, by their statistics row groups, and columns
-//!   of the filter are read first, those of words before others.
+//! - [`Store`]: folders and files of Parquet. Files are skipped by folder name, row groups by their statistics, and
+//!   columns of the filter are read first, those of words before others.
 //!
 //! ```
 //! use linerate_burst::Nanos;
@@ -29,14 +29,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Why it is so
+//! # Design
 //!
-//! No query engine is embedded: one that was tried takes eleven minutes to build, and sums by one key over a dictionary of addresses are
-//! as fast by a hundred lines (24 M rows/s of a core, with 5 columns; DuckDB 25). What stored records answer, those that come do too: both are
-//! columns of many records.
+//! No query engine is embedded: one that was tried takes eleven minutes to build, and a hundred lines are as fast for
+//! sums by one key over a dictionary of addresses (24 M rows/s per core, with 5 columns; DuckDB 25). The same code
+//! evaluates stored and live records: both are columns of many records.
 //!
-//! A million keys are what an attacker sends. Groups are bounded ([`MOST_GROUPS`]): beyond, half of them, those of which there is least, become
-//! "others", whose sums stay exact, so that what is much of all is told and totals are right.
+//! An attacker can cause a million keys. Groups are bounded ([`MOST_GROUPS`]): above the limit the smaller half is
+//! merged into "others", whose sums stay exact, so that large groups and totals are correct.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -1,17 +1,17 @@
-//! What users call columns.
+//! Column names for users.
 
 use crate::columns::{Id, all, of_name};
 
-/// What a name stands for.
+/// Column or columns of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// One column.
     One(Id),
-    /// That of the originator and that of the responder.
+    /// The originator's and the responder's.
     Both([Id; 2]),
 }
 
-/// Other names of nfdump's and our own.
+/// Aliases of nfdump and our own.
 const OTHERS: [(&str, &str); 16] = [
     ("ip", "address"),
     ("host", "address"),
@@ -31,7 +31,7 @@ const OTHERS: [(&str, &str); 16] = [
     ("last", "last_time"),
 ];
 
-/// What a name stands for: that of a column, a path of JSON, either without its direction or with `src_` and `dst_` as one.
+/// Resolves a name: of a column, a JSON path, either without its direction, or with `src_` and `dst_`.
 pub fn named(name: &str) -> Option<Named> {
     let name = name.to_ascii_lowercase().replace('.', "_");
     let name = OTHERS.iter().find(|(other, _)| *other == name).map_or(name.as_str(), |(_, own)| own);
@@ -43,7 +43,7 @@ pub fn named(name: &str) -> Option<Named> {
             .or_else(|| of_name(&format!("{name}_ns")))
             .or_else(|| of_name(name.strip_suffix("_ns").filter(|name| name.ends_with("_time"))?))
     };
-    // The bytes that a direction is usually asked for.
+    // The bytes that are usually meant for a direction.
     let name = match name {
         "orig_bytes" => "orig_frame_bytes",
         "resp_bytes" => "resp_frame_bytes",
@@ -56,21 +56,21 @@ pub fn named(name: &str) -> Option<Named> {
     find(name).map(Named::One).or_else(both)
 }
 
-/// The name that is nearest to what somebody wrote, if one is near.
+/// Returns the known name nearest to a misspelled one, if one is near.
 pub(crate) fn nearest(wrong: &str, known: impl Iterator<Item = String>) -> Option<String> {
     let wrong: Vec<char> = wrong.chars().take(64).collect();
     let (distance, name) = known.map(|name| (distance(&wrong, &name), name)).min()?;
     (distance <= 1 + wrong.len() / 4).then_some(name)
 }
 
-/// All names that fields are asked by.
+/// Returns all names of fields.
 pub(crate) fn known() -> impl Iterator<Item = String> {
     let short = |name: &str| name.strip_prefix("orig_").map(str::to_owned);
     let columns = all().iter().flat_map(move |column| [Some(column.name.clone()), short(&column.name)]);
     columns.flatten().chain(OTHERS.iter().map(|(other, _)| (*other).to_owned()))
 }
 
-/// How many letters have to be put in, taken out or changed (Levenshtein).
+/// Returns the Levenshtein distance.
 fn distance(one: &[char], other: &str) -> usize {
     let mut row: Vec<usize> = (0..=one.len()).collect();
     for (at, letter) in other.chars().enumerate() {
@@ -84,7 +84,7 @@ fn distance(one: &[char], other: &str) -> usize {
     row[one.len()]
 }
 
-/// Numbers of protocols of IP that have names in filters, as pcap-filter has them.
+/// IP protocol numbers with names in filters, as in pcap-filter.
 pub const PROTOCOLS: [(&str, u8); 16] = [
     ("icmp", 1),
     ("igmp", 2),
@@ -104,13 +104,13 @@ pub const PROTOCOLS: [(&str, u8); 16] = [
     ("sctp", 132),
 ];
 
-/// The name of a protocol, or its number.
+/// Returns the name of a protocol, or its number.
 pub fn protocol(number: u64) -> String {
     let known = PROTOCOLS.iter().find(|(_, known)| u64::from(*known) == number);
     known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
 }
 
-/// Ports that have names in filters.
+/// Ports with names in filters.
 pub(crate) const SERVICES: [(&str, u16); 18] = [
     ("ftp", 21),
     ("ssh", 22),

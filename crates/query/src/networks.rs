@@ -1,28 +1,28 @@
-//! Addresses and networks of them.
+//! Addresses and sets of networks.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
-/// Networks of any number, in which an address is found fast.
+/// A set of networks with fast lookup of an address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Networks(BTreeMap<(bool, u8), HashSet<u128>>);
 
-/// An address and so many bits of it.
+/// An address and its prefix length.
 pub type Network = (IpAddr, u8);
 
 impl Networks {
-    /// Adds one.
+    /// Adds a network.
     pub fn add(&mut self, (address, bits): Network) {
         self.0.entry((address.is_ipv6(), bits)).or_default().insert(masked(address, bits));
     }
 
-    /// Whether an address is in one of them.
+    /// Returns whether an address is in one of them.
     pub fn contains(&self, address: IpAddr) -> bool {
         let is_wide = address.is_ipv6();
         self.0.iter().any(|((wide, bits), all)| *wide == is_wide && all.contains(&masked(address, *bits)))
     }
 
-    /// The addresses, if these are all there is.
+    /// Returns the addresses, if all networks are single addresses.
     pub(crate) fn hosts(&self) -> Option<Vec<IpAddr>> {
         let is_whole = |(wide, bits): &(bool, u8)| *bits == if *wide { 128 } else { 32 };
         self.0.keys().all(is_whole).then(|| {
@@ -52,7 +52,7 @@ fn masked(address: IpAddr, bits: u8) -> u128 {
     number.checked_shr(low).and_then(|kept| kept.checked_shl(low)).unwrap_or(0)
 }
 
-/// An address without what is behind so many bits.
+/// Returns an address with the bits after its prefix cleared.
 pub(crate) fn network(of: IpAddr, bits: u8) -> IpAddr {
     address(of.is_ipv6(), masked(of, bits))
 }

@@ -1,25 +1,27 @@
-//! What pages of a column claim to unpack to, before any is: a few bytes of zstd can stand for gigabytes.
+//! Check of the uncompressed sizes of a column's pages, before any is decompressed: a few bytes of zstd can expand to
+//! gigabytes.
 //!
-//! A page begins with a header in Thrift's compact form (parquet.thrift, `PageHeader`): field 2 is its size unpacked, 3 the one as it is.
+//! A page begins with a header in Thrift's compact protocol (parquet.thrift, `PageHeader`): field 2 is its uncompressed
+//! size, 3 the compressed one.
 
 use crate::piece::Pieces;
 use parquet::file::reader::Length;
 
-/// Bytes of a page, unpacked: ours have 1 MiB, and a dictionary not much more.
+/// Maximum uncompressed bytes of a page: ours have 1 MiB, and a dictionary not much more.
 const MOST: u64 = 256 << 20;
-/// Bytes that a header has, and those that one may have.
+/// Usual bytes of a header, and the maximum.
 const USUAL: u64 = 512;
 const HEADER: u64 = 1 << 14;
-/// Structures within structures.
+/// Maximum nesting of structures.
 const DEEPEST: usize = 8;
 
-/// Goes through the headers of the pages of a column, of so many bytes from a place on.
+/// Checks the headers of the pages of a column, of `length` bytes from `start` on.
 pub(crate) fn check(file: &Pieces, start: i64, length: i64) -> Result<(), String> {
     let range = u64::try_from(start).ok().zip(u64::try_from(length).ok());
     let (start, end) = range
         .and_then(|(start, length)| Some((start, start.checked_add(length)?)))
         .filter(|(_, end)| *end <= file.len())
-        .ok_or("a column is said to lie behind the end of the file")?;
+        .ok_or("a column lies beyond the end of the file")?;
     let mut at = start;
     while at < end {
         let header = |most: u64| -> Result<_, String> {
@@ -31,23 +33,23 @@ pub(crate) fn check(file: &Pieces, start: i64, length: i64) -> Result<(), String
             None => header(HEADER)?,
             found => found,
         };
-        let ([unpacked, packed], length) = found.ok_or("the header of a page is damaged")?;
+        let ([unpacked, packed], length) = found.ok_or("damaged page header")?;
         if unpacked > MOST {
-            return Err(format!("a page claims {unpacked} bytes"));
+            return Err(format!("page too large: {unpacked} bytes uncompressed"));
         }
         at = at.saturating_add(length).saturating_add(packed);
     }
     Ok(())
 }
 
-/// Thrift's compact form.
+/// Reader of Thrift's compact protocol.
 struct Compact<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl Compact<'_> {
-    /// The two sizes of a page.
+    /// Returns the two sizes of a page.
     fn page(&mut self) -> Option<[u64; 2]> {
         let (mut sizes, mut last) = ([None; 2], 0);
         loop {
@@ -83,7 +85,7 @@ impl Compact<'_> {
         Some((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// The number of a field and its kind; 0: there is none any more.
+    /// Returns the number of a field and its kind; 0 at the end.
     fn field(&mut self, last: &mut i64) -> Option<(i64, u8)> {
         let byte = self.byte()?;
         let kind = byte & 15;
@@ -112,7 +114,7 @@ impl Compact<'_> {
                     }
                 }
             }
-            // No page header has lists or maps.
+            // Page headers have no lists or maps.
             _ => return None,
         }
         (self.at <= self.bytes.len()).then_some(())
@@ -144,7 +146,7 @@ mod tests {
         bytes
     }
 
-    /// A data page: type, both sizes, a structure with a text in it; then its bytes.
+    /// A data page: type, both sizes, a structure that includes a text; then its bytes.
     fn page(unpacked: u64, bytes: &[u8]) -> Vec<u8> {
         let sizes = [unpacked, bytes.len() as u64].map(|size| [vec![0x15], varint(2 * size)].concat());
         [&[0x15, 0][..], &sizes[0], &sizes[1], &[0x2c, 0x15, 2, 0x18, 3, b'a', b'b', b'c', 0, 0], bytes].concat()

@@ -1,7 +1,8 @@
-//! Filter text: pcap-filter's words for hosts, networks, ports and protocols, nfdump's for sizes and flags, and any field.
+//! Filter text: pcap-filter's keywords for hosts, networks, ports and protocols, nfdump's for sizes and flags, and any
+//! field.
 //!
 //! ```text
-//! filter    = term { "or" term } | term { "and" term }          a mixture stands in parentheses
+//! filter    = term { "or" term } | term { "and" term }          a mixture needs parentheses
 //! term      = [ "not" ] ( "(" filter ")" | primitive )
 //! primitive = [ protocol ] [ direction ] ( "host" | "net" | "port" | "portrange" ) value | value
 //!           | protocol | [ direction ] "flags" letters | [ direction ] field [ sign value | "in" "[" values "]" ]
@@ -17,12 +18,12 @@ use crate::quantity::{Number, Order, Quantity};
 use linerate_burst::Nanos;
 use std::fmt;
 
-/// What is wrong with a text, and where.
+/// A mistake in a text, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Bytes in front of it.
+    /// Offset in bytes.
     pub at: usize,
-    /// What is wrong, and what would be right.
+    /// The problem and a remedy.
     pub what: String,
 }
 
@@ -31,12 +32,12 @@ impl Mistake {
         Mistake { at, what: what.into() }
     }
 
-    /// The same for people who see the text: with what stands there.
+    /// Formats it for a user who sees the text: with a quotation.
     pub fn within(&self, text: &str) -> String {
         let rest: String = text.get(self.at..).unwrap_or_default().chars().take(24).collect();
         let place = text.get(..self.at).map_or(0, |before| before.chars().count()) + 1;
         if rest.is_empty() {
-            format!("at its end: {}", self.what)
+            format!("at the end: {}", self.what)
         } else {
             format!("at character {place}, {rest:?}: {}", self.what)
         }
@@ -51,17 +52,17 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// Parentheses within parentheses.
+/// Maximum depth of parentheses.
 const DEEPEST: usize = 64;
 
-/// What a primitive is about; it goes for further values behind `or`, too.
+/// Type and direction of a primitive; also used for further values after `or`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct About {
     direction: Direction,
     kind: Type,
 }
 
-/// Which of pcap-filter's types.
+/// Type keyword of pcap-filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Type {
     Host,
@@ -71,22 +72,22 @@ enum Type {
     Protocol,
 }
 
-/// Whose value is meant.
+/// Direction of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Direction {
-    /// That of one of both.
+    /// Either direction.
     Either,
-    /// Those of both.
+    /// Both directions.
     Both,
-    /// That of the originator (0), or of the responder.
+    /// The originator (0), or the responder (1).
     Of(usize),
 }
 
 impl Filter {
-    /// The filter that a text asks for; an empty one asks for every record. `now` is what `now` means in times.
+    /// Parses a filter; an empty text matches every record. `now` is the value of `now` in times.
     ///
     /// # Errors
-    /// Say where it is wrong, and what would be right.
+    /// The text is invalid; the error has the position and a remedy.
     pub fn parse(text: &str, now: Nanos) -> Result<Filter, Mistake> {
         let tokens = tokens(text)?;
         let mut parser = Parser { tokens, at: 0, end: text.len(), now, about: None, protocol: None, depth: 0 };
@@ -96,8 +97,8 @@ impl Filter {
         let filter = parser.filter()?;
         match parser.peek() {
             None => Ok(filter),
-            Some(Token::Sign(")")) => Err(parser.wrong("this parenthesis was not opened")),
-            Some(_) => Err(parser.wrong("between two conditions stands and, or or")),
+            Some(Token::Sign(")")) => Err(parser.wrong("unmatched closing parenthesis")),
+            Some(_) => Err(parser.wrong("expected and or or between two conditions")),
         }
     }
 }
@@ -108,7 +109,7 @@ struct Parser {
     end: usize,
     now: Nanos,
     about: Option<About>,
-    /// The protocol in front of that.
+    /// The protocol keyword before it.
     protocol: Option<Filter>,
     depth: usize,
 }
@@ -135,7 +136,7 @@ impl Parser {
         self.word(0).is_some_and(|word| words.contains(&word.as_str()))
     }
 
-    /// Takes the next piece if it is one of these.
+    /// Takes the next token if it is one of these.
     fn take(&mut self, words: &[&str], signs: &[&str]) -> bool {
         let is = self.is_word(words) || self.is_sign(signs);
         self.at += usize::from(is);
@@ -153,7 +154,7 @@ impl Parser {
     fn filter(&mut self) -> Parsed {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.wrong(format!("more than {DEEPEST} parentheses within each other")));
+            return Err(self.wrong(format!("parentheses nested deeper than {DEEPEST}")));
         }
         let mut parts = vec![self.term()?];
         let mut is_or = None;
@@ -166,7 +167,7 @@ impl Parser {
                 break;
             };
             if is_or.is_some_and(|before| before != or) {
-                return Err(self.wrong("and beside or is read in two ways; say which by parentheses: (a or b) and c"));
+                return Err(self.wrong("and mixed with or is ambiguous; add parentheses, such as (a or b) and c"));
             }
             is_or = Some(or);
             self.at += 1;
@@ -188,7 +189,7 @@ impl Parser {
         let found = if self.take(&[], &["("]) {
             let inner = self.filter()?;
             if !self.take(&[], &[")"]) {
-                return Err(self.wrong("a closing parenthesis is missing"));
+                return Err(self.wrong("missing closing parenthesis"));
             }
             inner
         } else {
@@ -200,8 +201,8 @@ impl Parser {
     fn primitive(&mut self) -> Parsed {
         let Some(word) = self.word(0) else {
             return Err(match self.peek() {
-                None => self.wrong("a condition is missing, as in host 10.0.0.1 or bytes > 1M"),
-                Some(_) => self.wrong("a condition begins with a word, as in host 10.0.0.1 or bytes > 1M"),
+                None => self.wrong("missing condition; examples: host 10.0.0.1, bytes > 1M"),
+                Some(_) => self.wrong("a condition must begin with a word; examples: host 10.0.0.1, bytes > 1M"),
             });
         };
         let is_value = word.starts_with(|c: char| c.is_ascii_digit()) || word.contains(':');
@@ -218,7 +219,7 @@ impl Parser {
                     let kind = if word.contains('/') { Type::Net } else { Type::Host };
                     About { direction: Direction::Either, kind }
                 }
-                None => return Err(self.wrong("a number of what? as in port 80, or bytes > 80")),
+                None => return Err(self.wrong("number without a field; examples: port 80, bytes > 80")),
             };
             return self.of(about);
         }
@@ -234,15 +235,15 @@ impl Parser {
         self.typed(direction)
     }
 
-    /// `=` or `in`, or nothing; whether it is `!=`.
+    /// Parses `=` or `in`, or nothing; true for `!=`.
     fn equals(&mut self) -> Result<bool, Mistake> {
         if self.is_sign(&["<", "<=", ">", ">=", "~"]) || self.is_word(&["lt", "le", "gt", "ge"]) {
-            return Err(self.wrong("here it is = or !=, or in and a list: in [ a b ]"));
+            return Err(self.wrong("expected =, != or a list such as in [ a b ]"));
         }
         Ok(self.order(&["=", "==", "!="]) == Some("!="))
     }
 
-    /// A sign of comparison, or nfdump's word for it.
+    /// Parses a comparison operator, or nfdump's word for it.
     fn order(&mut self, signs: &[&'static str]) -> Option<&'static str> {
         const WORDS: [(&str, &str); 6] =
             [("eq", "="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")];
@@ -258,7 +259,7 @@ impl Parser {
         Some(sign)
     }
 
-    /// A value, or `in` and several in brackets.
+    /// Parses a value, or `in` and several in brackets.
     fn values(&mut self) -> Result<Vec<(usize, String)>, Mistake> {
         if !self.take(&["in"], &[]) {
             return Ok(vec![self.value()?]);
@@ -268,17 +269,17 @@ impl Parser {
         } else if self.take(&[], &["("]) {
             ")"
         } else {
-            return Err(self.wrong("a list stands in brackets: in [ 10.0.0.1 10.0.0.2 ]"));
+            return Err(self.wrong("expected a list in brackets, such as in [ 10.0.0.1 10.0.0.2 ]"));
         };
         let mut values = Vec::new();
         while !self.take(&[], &[closing]) {
             if self.peek().is_none() {
-                return Err(self.wrong(format!("the list has no end: {closing} is missing")));
+                return Err(self.wrong(format!("unterminated list: {closing} is missing")));
             }
             values.push(self.value()?);
             self.take(&[], &[",", ";"]);
         }
-        if values.is_empty() { Err(self.wrong("the list is empty")) } else { Ok(values) }
+        if values.is_empty() { Err(self.wrong("empty list")) } else { Ok(values) }
     }
 
     fn value(&mut self) -> Result<(usize, String), Mistake> {
@@ -286,7 +287,7 @@ impl Parser {
         let text = match self.peek() {
             Some(Token::Word(word)) => word.clone(),
             Some(Token::Quoted(text)) => text.clone(),
-            _ => return Err(self.wrong("a value is missing")),
+            _ => return Err(self.wrong("missing value")),
         };
         self.at += 1;
         Ok((place, text))
@@ -309,7 +310,7 @@ fn among(id: Id, numbers: impl IntoIterator<Item = u64>) -> Filter {
     Filter::Is(Test::Among(id, numbers.into_iter().collect()))
 }
 
-/// What is absent passes none, whatever the sign.
+/// An absent value passes no comparison, whatever the operator.
 fn compare(quantity: Quantity, sign: &str, with: Number) -> Filter {
     let is = |order| Filter::Is(Test::Compare(quantity, order, with));
     match sign {

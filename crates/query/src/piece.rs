@@ -1,4 +1,4 @@
-//! Pieces of an open file, for several threads at a time: each names the place that it reads, and none moves where another is.
+//! Positioned reads of an open file, for several threads at a time: without a shared position.
 
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
@@ -9,31 +9,31 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that are read ahead: whoever reads on from a place wants the header of a page, and asks for the rest by its length.
+/// Read-ahead in bytes: a sequential reader needs the header of a page, and reads the rest by its length.
 const AHEAD: usize = 512;
 
-/// An open file of a size that is known.
+/// An open file of known size.
 #[derive(Clone, Debug)]
 pub(crate) struct Pieces {
     file: Arc<File>,
     size: u64,
-    /// Bytes that were read, of this file and others.
+    /// Bytes read, of this file and others.
     read: Arc<AtomicU64>,
 }
 
-/// Reads on from a place.
+/// Sequential reader from a position.
 pub(crate) struct From {
     of: Pieces,
     at: u64,
 }
 
 impl Pieces {
-    /// A file, of which `read` counts what is read.
+    /// Wraps a file; `read` counts the bytes read.
     pub(crate) fn of(file: File, read: &Arc<AtomicU64>) -> io::Result<Self> {
         Ok(Pieces { size: file.metadata()?.len(), file: Arc::new(file), read: Arc::clone(read) })
     }
 
-    /// So many bytes from a place on.
+    /// Reads `length` bytes from `start` on.
     pub(crate) fn piece(&self, start: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, start)?;
@@ -64,10 +64,10 @@ impl ChunkReader for Pieces {
         Ok(BufReader::with_capacity(AHEAD, From { of: self.clone(), at: start }))
     }
 
-    /// No more memory is taken than the file has bytes, whatever it claims.
+    /// Allocates at most the size of the file, whatever length it states.
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.size) {
-            return Err(ParquetError::EOF(format!("{length} bytes at {start} are behind the end of the file")));
+            return Err(ParquetError::EOF(format!("{length} bytes at {start} lie beyond the end of the file")));
         }
         Ok(self.piece(start, length)?.into())
     }

@@ -1,17 +1,17 @@
-//! What is compared, and how.
+//! Quantities and comparisons.
 
 use crate::columns::{Batch, Id, Values, own};
 use crate::filter::Outlook;
 use std::borrow::Cow;
 
-/// What is compared.
+/// A quantity to compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantity {
     /// A column of numbers.
     Column(Id),
     /// The sum of two.
     Sum(Id, Id),
-    /// Bits per second, of both directions, from the first to the last packet; 0 where that is no time.
+    /// Bits per second, of both directions, from the first to the last packet; 0 for a duration of 0.
     Bps,
     /// Packets per second, likewise.
     Pps,
@@ -19,7 +19,7 @@ pub enum Quantity {
     Bpp,
 }
 
-/// How two numbers are compared.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// `=`
@@ -30,17 +30,17 @@ pub enum Order {
     Greater,
 }
 
-/// The number of a comparison: whole where it can be, so that none is rounded.
+/// Operand of a comparison: an integer if possible, so that none is rounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A whole number.
+    /// An integer.
     Whole(u64),
-    /// Any.
+    /// A float.
     Real(f64),
 }
 
 impl Order {
-    /// Of numbers from the least to the most one.
+    /// Returns the possible outcomes for numbers from `least` to `most`.
     pub(crate) fn outlook(self, least: u64, most: u64, is_whole: bool, with: u64) -> Outlook {
         let (may, must) = match self {
             Order::Equal => (least <= with && with <= most, least == with && most == with),
@@ -52,7 +52,7 @@ impl Order {
 }
 
 impl Quantity {
-    /// The columns that it is made of.
+    /// Returns the columns that it is computed from.
     pub fn columns(self) -> Vec<Id> {
         let names: &[&str] = match self {
             Quantity::Column(id) => return vec![id],
@@ -98,7 +98,7 @@ impl Quantity {
         }
     }
 
-    /// Its value of each record; of what is absent 0.
+    /// Returns its value of each record; 0 if absent.
     pub fn reals(self, batch: &Batch) -> Vec<f64> {
         let sum = |one, other| sums(batch, own(one), own(other));
         let per = |counts: Vec<u64>, by: &[u64], scale: f64| -> Vec<f64> {
@@ -121,7 +121,7 @@ impl Quantity {
     }
 }
 
-/// The numbers of a column; of what is absent 0.
+/// Returns the numbers of a column; 0 if absent.
 pub(crate) fn numbers(batch: &Batch, id: Id) -> Cow<'_, [u64]> {
     match batch.get(id) {
         Some(Values::Numbers(numbers, _)) => numbers.as_slice().into(),
@@ -129,7 +129,7 @@ pub(crate) fn numbers(batch: &Batch, id: Id) -> Cow<'_, [u64]> {
     }
 }
 
-/// The numbers of two columns together.
+/// Returns the sums of two columns.
 pub(crate) fn sums(batch: &Batch, one: Id, other: Id) -> Vec<u64> {
     numbers(batch, one).iter().zip(&*numbers(batch, other)).map(|(one, other)| one.saturating_add(*other)).collect()
 }

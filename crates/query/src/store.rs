@@ -1,4 +1,4 @@
-//! Questions to files of Parquet: several threads, a row group each.
+//! Queries of Parquet files: several threads, a row group each.
 
 use crate::answer::{Asked, Place};
 use crate::ask::{Measure, Question};
@@ -14,38 +14,38 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 
-/// What was read to answer, and what was not.
+/// Statistics of a scan: files, row groups and records read and skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// Files that were opened, and those that their folders say are of another time.
+    /// Files opened.
     pub files: u64,
-    /// Files that were not opened for that.
+    /// Files skipped because their folders are of another time.
     pub files_passed: u64,
-    /// Row groups of the files that were opened.
+    /// Row groups of the opened files.
     pub groups: u64,
-    /// Row groups of which nothing was read, as their statistics say that they have nothing.
+    /// Row groups skipped by their statistics.
     pub groups_passed: u64,
     /// Row groups of which only columns of the filter were read.
     pub groups_empty: u64,
     /// Records in row groups that were read.
     pub rows: u64,
-    /// Why files were not read to their ends: the first of them.
+    /// The first errors of files that were not read completely.
     pub failures: Vec<String>,
-    /// How many such files there are.
+    /// Number of such files.
     pub failed: u64,
 }
 
-/// Failures that are told.
-const TOLD: usize = 5;
-/// Whether a run goes on.
+/// Maximum number of errors kept.
+const MOST_FAILURES: usize = 5;
+/// Returns false to stop a run.
 pub type GoesOn<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Files, and which time is meant.
+/// Files, filtered by time.
 #[derive(Clone, Debug)]
 pub struct Store {
     files: Vec<Stored>,
     passed: u64,
-    /// Bytes of all files, those that were passed over among them, and those that were read.
+    /// Bytes of all files, including skipped ones, and bytes read.
     bytes: u64,
     read: Arc<AtomicU64>,
 }
@@ -60,12 +60,12 @@ impl Scan {
         self.failed += other.failed;
         self.failures.extend(other.failures);
         self.failures.sort();
-        self.failures.truncate(TOLD);
+        self.failures.truncate(MOST_FAILURES);
     }
 
     fn fail(&mut self, file: &Stored, error: &str) {
         self.failed += 1;
-        if self.failures.len() < TOLD {
+        if self.failures.len() < MOST_FAILURES {
             self.failures.push(format!("{}: {error}", file.path.display()));
         }
     }
@@ -81,31 +81,32 @@ impl Scan {
     }
 }
 
-/// Work that waits for a thread.
+/// Work queue of the threads.
 struct Waiting {
     next_file: usize,
-    /// Threads that open files, and may bring more.
+    /// Threads that are opening files, and may add row groups.
     opening: usize,
     groups: VecDeque<(usize, Arc<File>, usize)>,
 }
 
 impl Store {
-    /// Of these files those that may have records of a time, in ns since 1970.
+    /// Selects the files that may have records of a time, in ns since 1970.
     pub fn new(files: Vec<Stored>, since: u64, until: u64) -> Self {
         let all = files.len();
-        // One that is not there any more is told of when it is opened.
+        // A missing file is reported when it is opened.
         let bytes = files.iter().filter_map(|file| std::fs::metadata(&file.path).ok()).map(|of| of.len()).sum();
         let files: Vec<Stored> = files.into_iter().filter(|file| file.may_have(since, until)).collect();
         Store { passed: (all - files.len()) as u64, files, bytes, read: Arc::default() }
     }
 
-    /// Bytes that were read so far, and those of all files.
+    /// Returns the bytes read so far, and those of all files.
     pub fn bytes_read(&self) -> [u64; 2] {
         [self.read.load(Ordering::Relaxed), self.bytes]
     }
 
-    /// Asks all of them, by so many threads. A file that cannot be read is told of, and what was read of it counts. Where no keys are asked
-    /// for, `list` says by which measure the records stand in order that [`Store::records`] then tells; the first ones otherwise.
+    /// Evaluates the question over all files with `threads` threads. A file that cannot be read is reported, and
+    /// records read before count. Without keys, `list` selects records for [`Store::records`], by a measure or the first
+    /// ones.
     pub fn ask(
         &self,
         question: &Arc<Question>,
@@ -158,7 +159,7 @@ impl Store {
         sum
     }
 
-    /// A row group to look at, of a file that is open or is opened for that.
+    /// Returns the next row group to read, of an open file or one that is opened for it.
     fn next(
         &self,
         waiting: &Mutex<Waiting>,
@@ -211,10 +212,10 @@ impl Store {
         }
     }
 
-    /// The records that were found to be those that are told, in their order.
+    /// Returns the selected records, in their order.
     ///
     /// # Errors
-    /// One cannot be read any more.
+    /// One of them can no longer be read.
     pub fn records(&self, asked: Asked) -> Result<Vec<Flow>, String> {
         let places = asked.best.places();
         let mut flows: Vec<Option<Flow>> = vec![None; places.len()];
@@ -223,9 +224,9 @@ impl Store {
         order.sort_unstable();
         for of_group in order.chunk_by(|one, other| (one.0.0, one.0.1) == (other.0.0, other.0.1)) {
             let (number, group, _) = of_group[0].0;
-            let told = |error| format!("{}: {error}", self.files[number].path.display());
+            let named = |error| format!("{}: {error}", self.files[number].path.display());
             let rows: Vec<usize> = of_group.iter().map(|((_, _, row), _)| *row).collect();
-            let file = survive(|| File::open(&self.files[number].path, &self.read)).map_err(told)?;
+            let file = survive(|| File::open(&self.files[number].path, &self.read)).map_err(named)?;
             let mut ranks = of_group.iter().map(|(_, rank)| *rank);
             let columns = every_column();
             let mut show = |batch: &Batch, chosen: Option<&[bool]>, _: usize| {
@@ -235,12 +236,12 @@ impl Store {
                     }
                 });
             };
-            survive(|| file.rows_of(group, &rows, &columns, &mut show)).map_err(told)?;
+            survive(|| file.rows_of(group, &rows, &columns, &mut show)).map_err(named)?;
         }
         Ok(flows.into_iter().flatten().collect())
     }
 
-    /// All records that pass, one after the other as they are stored, in one thread.
+    /// Passes all matching records in stored order, in one thread.
     pub fn each(&self, filter: &Filter, goes_on: GoesOn<'_>, out: &mut dyn FnMut(Flow)) -> Scan {
         let mut scan = Scan { files_passed: self.passed, ..Scan::default() };
         let (parts, columns, mut memo) = (ordered(filter), every_column(), Memo::default());
@@ -274,8 +275,8 @@ impl Store {
     }
 }
 
-/// What has to hold, each by itself: first what is told by words, as a dictionary says at once that none of them is there; the rest together,
-/// which is read in one go.
+/// Returns the conditions that must all hold: first those on words, since a dictionary may exclude all of them at once;
+/// the rest combined, which is read in one pass.
 fn ordered(filter: &Filter) -> Vec<Filter> {
     let is_of_words = |part: &Filter| {
         let columns = part.columns();
@@ -290,12 +291,12 @@ fn ordered(filter: &Filter) -> Vec<Filter> {
 }
 
 fn every_column() -> Vec<Id> {
-    // What is made of others need not be read.
+    // Derived columns need not be read.
     let is_put_back = |id: &Id| back::set(all()[*id].field.path).is_some();
     (0..all().len()).filter(is_put_back).collect()
 }
 
-/// The records of a batch as flows.
+/// Converts the records of a batch to flows.
 fn flows_of(batch: &Batch, chosen: Option<&[bool]>, out: &mut dyn FnMut(Flow)) {
     let setters: Vec<_> = all()
         .iter()
@@ -335,13 +336,13 @@ fn locked(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
 }
 
 thread_local! {
-    /// Whether a panic of this thread is of a damaged file, and caught.
+    /// True while a panic of this thread is caught as one of a damaged file.
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
 type Hook = Box<dyn Fn(&panic::PanicHookInfo<'_>) + Send + Sync>;
 
-/// The same hook, but for panics that are caught as those of damaged files.
+/// Wraps a hook to ignore panics that are caught as those of damaged files.
 fn quiet(hook: Hook) -> Hook {
     Box::new(move |panic| {
         if !IS_CAUGHT.get() {
@@ -350,15 +351,15 @@ fn quiet(hook: Hook) -> Hook {
     })
 }
 
-/// A damaged file may break an assumption of its reader; then the file is what is wrong. That is told by the error alone: without a hook
-/// the place and the stack would be printed in front of it.
+/// Catches panics: a damaged file may violate an assumption of its reader. Only the error is reported: without a hook
+/// the location and the backtrace would be printed before it.
 fn survive<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| panic::set_hook(quiet(panic::take_hook())));
     let outer = IS_CAUGHT.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     IS_CAUGHT.set(outer);
-    result.unwrap_or_else(|_| Err("damaged: its reader gave up".to_owned()))
+    result.unwrap_or_else(|_| Err("damaged: the Parquet reader failed".to_owned()))
 }
 
 #[cfg(test)]
@@ -366,9 +367,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_damaged_file_is_told_of_by_its_error_alone() {
+    fn a_damaged_file_is_reported_by_its_error_only() {
         static PRINTED: AtomicU64 = AtomicU64::new(0);
-        // The hook that is wrapped is set before this one is.
+        // The wrapped hook is installed before this one.
         let _ = survive(|| Ok(()));
         let wrapped = panic::take_hook();
         panic::set_hook(quiet(Box::new(|_| {
@@ -378,7 +379,7 @@ mod tests {
         let printed = PRINTED.load(Ordering::Relaxed);
         let others = catch_unwind(|| panic!("on purpose"));
         panic::set_hook(wrapped);
-        assert_eq!((survived, printed), (Err("damaged: its reader gave up".to_owned()), 0));
+        assert_eq!((survived, printed), (Err("damaged: the Parquet reader failed".to_owned()), 0));
         assert!(others.is_err() && PRINTED.load(Ordering::Relaxed) == 1, "a bug is printed");
     }
 }

@@ -1,4 +1,4 @@
-//! What one test says of many records, each or all together.
+//! Evaluation of one test for many records, individually or at once.
 
 use crate::columns::{Batch, Id, Kind, Values, Word, all, own};
 use crate::filter::{Match, Memo, Outlook, Range, Test};
@@ -6,7 +6,7 @@ use crate::quantity::{Number, Quantity};
 use std::net::IpAddr;
 
 impl Test {
-    /// The columns that it looks at.
+    /// Returns the columns that it reads.
     pub(crate) fn columns(&self) -> Vec<Id> {
         match self {
             Test::Compare(quantity, _, _) => quantity.columns(),

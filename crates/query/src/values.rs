@@ -1,10 +1,10 @@
-//! Values in filter text, and in the names of keys.
+//! Values in filter text, and in names of keys.
 
 use crate::networks::{Network, network as masked};
 use crate::quantity::Number;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A number, with a unit of thousands (`k`, `M`, `G`, `T`) or of 1,024 (`Ki`, ...).
+/// Parses a number, with a unit of thousands (`k`, `M`, `G`, `T`) or of 1,024 (`Ki`, ...).
 pub(crate) fn scaled(text: &str) -> Result<Number, String> {
     const UNITS: [(&str, u64); 8] = [
         ("k", 1_000),
@@ -21,10 +21,10 @@ pub(crate) fn scaled(text: &str) -> Result<Number, String> {
     let unit = unit.strip_suffix('b').unwrap_or(&unit);
     let scale = if unit.is_empty() { Some(1) } else { UNITS.iter().find(|(name, _)| *name == unit).map(|(_, by)| *by) };
     let found = scale.and_then(|scale| times(digits, scale));
-    found.ok_or_else(|| format!("{text} is no number; as in 10, 1.5k, 2M, 64Ki"))
+    found.ok_or_else(|| format!("{text}: invalid number; examples: 10, 1.5k, 2M, 64Ki"))
 }
 
-/// A span of time in nanoseconds: with a unit, or plain ns where a field says so.
+/// Parses a duration to nanoseconds: with a unit, or plain ns for fields that are in ns.
 pub(crate) fn span(text: &str, needs_unit: bool) -> Result<Number, String> {
     const UNITS: [(&str, u64); 8] = [
         ("ns", 1),
@@ -38,26 +38,26 @@ pub(crate) fn span(text: &str, needs_unit: bool) -> Result<Number, String> {
     ];
     let (digits, unit) = split(text);
     if unit.is_empty() && needs_unit && digits != "0" {
-        return Err(format!("say which unit: {text}s, {text}ms, {text}m"));
+        return Err(format!("{text}: missing unit; write {text}s, {text}ms or {text}m"));
     }
     let scale = if unit.is_empty() { Some(1) } else { UNITS.iter().find(|(name, _)| *name == unit).map(|(_, by)| *by) };
     let found = scale.and_then(|scale| times(digits, scale));
-    found.ok_or_else(|| format!("{text} is no span of time; as in 10s, 250ms, 5m, 1h"))
+    found.ok_or_else(|| format!("{text}: invalid duration; examples: 10s, 250ms, 5m, 1h"))
 }
 
-/// The number of an id: as JSON has it 16 digits, hexadecimal; or decimal.
+/// Parses an id: 16 hexadecimal digits as in JSON; or decimal.
 pub(crate) fn id(text: &str) -> Result<Number, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let is_hexadecimal = digits.len() == 16 || digits.len() < text.len();
     let number = if is_hexadecimal { u64::from_str_radix(digits, 16) } else { text.parse() };
-    number.map(Number::Whole).map_err(|_| format!("{text} is no id; as in 0123456789abcdef"))
+    number.map(Number::Whole).map_err(|_| format!("{text}: invalid id; expected one such as 0123456789abcdef"))
 }
 
 fn split(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()))
 }
 
-/// Exactly, where that is a whole number.
+/// Multiplies exactly, if the result is an integer.
 fn times(digits: &str, scale: u64) -> Option<Number> {
     if let Ok(number) = digits.parse::<u64>() {
         return number.checked_mul(scale).map(Number::Whole);
@@ -72,20 +72,20 @@ fn times(digits: &str, scale: u64) -> Option<Number> {
     exact().map(Number::Whole).or_else(real)
 }
 
-/// An address, whole.
+/// Parses an address without prefix.
 pub(crate) fn host(text: &str) -> Result<Network, String> {
     if text.contains('/') {
-        return Err(format!("{text} is a network: net {text}"));
+        return Err(format!("{text} is a network; write net {text}"));
     }
     let address: IpAddr = text
         .parse()
-        .map_err(|_| format!("{text} is no address; names are not looked up: give 10.0.0.1 or 2001:db8::1"))?;
+        .map_err(|_| format!("{text}: invalid address (names are not resolved); examples: 10.0.0.1, 2001:db8::1"))?;
     Ok((address, if address.is_ipv6() { 128 } else { 32 }))
 }
 
-/// A network: with its length, with a mask, or fewer than four numbers, as pcap-filter has it.
+/// Parses a network: with a prefix length, with a mask, or fewer than four numbers, as in pcap-filter.
 pub(crate) fn network(text: &str, mask: Option<&str>) -> Result<Network, String> {
-    let wrong = || format!("{text} is no network; as in 10.0.0.0/8, 192.168, 2001:db8::/32");
+    let wrong = || format!("{text}: invalid network; examples: 10.0.0.0/8, 192.168, 2001:db8::/32");
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let parts = address.split('.').count();
     let is_short = !address.contains(':') && parts < 4;
@@ -93,13 +93,14 @@ pub(crate) fn network(text: &str, mask: Option<&str>) -> Result<Network, String>
     let address: IpAddr = padded.parse().map_err(|_| wrong())?;
     let width = if address.is_ipv6() { 128 } else { 32 };
     let bits = match (length, mask) {
-        (Some(_), Some(_)) => return Err(format!("{text} has its length; leave mask out")),
+        (Some(_), Some(_)) => return Err(format!("{text} has a prefix length; remove mask")),
         (Some(length), None) => length.parse().map_err(|_| wrong())?,
         (None, Some(mask)) => {
-            let mask: Ipv4Addr = mask.parse().map_err(|_| format!("{mask} is no mask; as in 255.255.0.0"))?;
+            let mask: Ipv4Addr =
+                mask.parse().map_err(|_| format!("{mask}: invalid mask; expected one such as 255.255.0.0"))?;
             let ones = mask.to_bits().leading_ones();
             if address.is_ipv6() || mask.to_bits().count_ones() != ones {
-                return Err(format!("{mask} is no mask of a network of IPv4: write {text}/{ones}"));
+                return Err(format!("{mask}: not a contiguous IPv4 mask; write {text}/{ones}"));
             }
             ones as u8
         }
@@ -107,25 +108,23 @@ pub(crate) fn network(text: &str, mask: Option<&str>) -> Result<Network, String>
         (None, None) => width,
     };
     if bits > width {
-        return Err(format!("{text}: a network has at most {width} bits"));
+        return Err(format!("{text}: invalid prefix length; at most {width} bits"));
     }
     let network = masked(address, bits);
     if network == address {
         Ok((address, bits))
     } else {
-        Err(format!(
-            "{text} has bits behind its {bits} first: net {network}/{bits} is the network, host {address} the host"
-        ))
+        Err(format!("{text} has host bits set; write net {network}/{bits} or host {address}"))
     }
 }
 
-/// A step of time, in ns, as in `5m`, `1h`, `10s`.
+/// Parses a time step to ns, such as `5m`, `1h`, `10s`.
 ///
 /// # Errors
-/// It is none.
+/// The text is invalid.
 pub fn step(text: &str) -> Result<u64, String> {
     match span(text, true)? {
         Number::Whole(step) if step > 0 => Ok(step),
-        _ => Err(format!("{text} is no step of time; as in 10s, 5m, 1h")),
+        _ => Err(format!("{text}: invalid time step; examples: 10s, 5m, 1h")),
     }
 }

@@ -1,4 +1,4 @@
-//! How fast bytes come into frames: the copies alone, then with presence and CRC-32C.
+//! Throughput of copies into frames: the copy only, then with presence and CRC-32C.
 //!
 //! `cargo run --release -p linerate-receive --example copy_speed [MIB]`; rates are in GB/s, of the fastest stretch.
 
@@ -17,14 +17,11 @@ fn main() {
     run(std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(256_usize) << 20);
 }
 
-/// So many bytes of each length of pieces, with each way to copy.
+/// Copies `total` bytes for each length of pieces, with each kernel.
 pub(crate) fn run(total: usize) {
     let size = FRAME.min(total / 2).max(STRETCH);
-    println!("frames of {} MiB; GB/s, and part of the copy alone\n", size >> 20);
-    println!(
-        "{:>6}  {:<10} {:>6} {:>12} {:>12} {:>14}",
-        "piece", "kernel", "copy", "placed", "with crc", "crc in front"
-    );
+    println!("frames of {} MiB; GB/s, and share of the plain copy\n", size >> 20);
+    println!("{:>6}  {:<10} {:>6} {:>12} {:>12} {:>14}", "piece", "kernel", "copy", "placed", "with crc", "crc before");
     let mut memory = linerate_burst::resident(size);
     memory.resize(size, 0);
     for piece in [1448, 7960, 65_483] {
@@ -54,7 +51,7 @@ pub(crate) fn run(total: usize) {
     }
 }
 
-/// What is copied from: a burst that just came, in a cache.
+/// Source of copies: like a burst just received, it is in a cache.
 struct Pieces {
     bytes: Vec<u8>,
     piece: usize,
@@ -66,12 +63,12 @@ impl Pieces {
         Pieces { bytes: (0..count * piece).map(|at| (at * 31) as u8).collect(), piece }
     }
 
-    fn so_many(&self, bytes: usize) -> impl Iterator<Item = &[u8]> {
+    fn take(&self, bytes: usize) -> impl Iterator<Item = &[u8]> {
         self.bytes.chunks_exact(self.piece).cycle().take(bytes / self.piece)
     }
 }
 
-/// GB/s of the fastest of some stretches: what other programs do meanwhile only makes it slower.
+/// GB/s of the fastest stretch: other programs can only slow a stretch down.
 #[derive(Default)]
 struct Best(f64);
 
@@ -83,30 +80,30 @@ impl Best {
     }
 }
 
-/// Bytes between two looks at the clock.
+/// Bytes between two reads of the clock.
 const STRETCH: usize = 4 << 20;
 
-/// The copy and nothing else.
+/// Measures the copy only.
 fn copy(best: &mut Best, memory: &mut [u8], pieces: &Pieces, kernel: Kernel) {
     for to in memory.chunks_mut(STRETCH) {
         best.time(to.len() / pieces.piece * pieces.piece, || {
-            kernel.copy_all(to, pieces.so_many(to.len()));
+            kernel.copy_all(to, pieces.take(to.len()));
         });
     }
 }
 
-/// The copy, and a CRC-32C of each piece in front of it.
+/// Measures the copy, with a CRC-32C of each piece computed before.
 fn sum_apart(best: &mut Best, memory: &mut [u8], pieces: &Pieces, kernel: Kernel) {
     let mut crc = Crc::NEW;
     for to in memory.chunks_mut(STRETCH) {
         best.time(to.len() / pieces.piece * pieces.piece, || {
-            kernel.copy_all(to, pieces.so_many(to.len()).inspect(|piece| crc = crc.with(piece)));
+            kernel.copy_all(to, pieces.take(to.len()).inspect(|piece| crc = crc.with(piece)));
         });
     }
     std::hint::black_box(crc);
 }
 
-/// A stream in order: frames, which of their bytes are there, and the checksum if it is asked for.
+/// Stores a stream in order: frames, presence, and optionally the checksum.
 struct Placing {
     frames: Frames,
     offset: u64,
@@ -123,7 +120,7 @@ impl Placing {
     fn run(&mut self, best: &mut Best, pieces: &Pieces, total: usize) {
         for _ in 0..total / STRETCH {
             best.time(STRETCH / pieces.piece * pieces.piece, || {
-                for piece in pieces.so_many(STRETCH) {
+                for piece in pieces.take(STRETCH) {
                     let now = Nanos(self.offset);
                     self.frames.place(STREAM, self.offset, Payload::Bytes(piece), now);
                     self.offset += piece.len() as u64;

@@ -1,4 +1,4 @@
-//! How fast sequenced datagrams come into frames, beside the copy alone.
+//! Throughput of sequenced datagrams into frames, compared with the copy only.
 //!
 //! `cargo run --release -p linerate-receive --example datagram_speed [MIB]`; rates are in GB/s, of the fastest stretch.
 
@@ -9,12 +9,12 @@ use linerate_receive::frames;
 use linerate_receive::place::Ends;
 use std::time::{Duration, Instant};
 
-/// Bytes of data in a datagram, behind the byte offset that says where they belong.
+/// Bytes of data in a datagram, after the byte offset that gives their position.
 const DATA: usize = 8192;
 const HEADER: usize = 8;
-/// Datagrams of a burst that just came, in a cache.
+/// Datagrams per burst, in a cache.
 const BURST: usize = 32;
-/// Datagrams between two looks at the clock.
+/// Datagrams between two reads of the clock.
 const STRETCH: usize = 16 * BURST;
 const FRAME: usize = 64 << 20;
 const ROUNDS: usize = 4;
@@ -25,9 +25,9 @@ fn main() {
     run(FRAME, total / DATA);
 }
 
-/// So many datagrams into frames of this size, with each way to copy.
+/// Receives `datagrams` datagrams into frames of this size, with each kernel.
 pub(crate) fn run(size: usize, datagrams: usize) {
-    println!("datagrams of {DATA} bytes into frames of {} MiB; GB/s, and part of the copy alone\n", size >> 20);
+    println!("datagrams of {DATA} bytes into frames of {} MiB; GB/s, and share of the plain copy\n", size >> 20);
     println!("{:<10} {:>6} {:>12} {:>12}", "kernel", "copy", "placed", "with crc");
     let mut memory = linerate_burst::resident(size);
     memory.resize(size, 0);
@@ -49,7 +49,7 @@ pub(crate) fn run(size: usize, datagrams: usize) {
     }
 }
 
-/// GB/s of the fastest stretch of the copy and nothing else.
+/// Returns GB/s of the fastest stretch of the copy only.
 fn copy(memory: &mut [u8], kernel: Kernel) -> f64 {
     let from = vec![1; BURST * DATA];
     let time = |to: &mut [u8]| {
@@ -83,7 +83,7 @@ impl Placing {
         Placing { receiver: receiver.expect("a size"), ends, burst: vec![[1; HEADER + DATA]; BURST], offset: 0 }
     }
 
-    /// GB/s of the fastest stretch.
+    /// Returns GB/s of the fastest stretch.
     fn run(&mut self, datagrams: usize) -> f64 {
         let stretches = (0..datagrams.div_ceil(STRETCH)).map(|_| {
             let start = Instant::now();
@@ -99,7 +99,7 @@ impl Placing {
             (STRETCH * DATA) as f64 / start.elapsed().as_nanos() as f64
         });
         let best = stretches.fold(0.0, f64::max);
-        assert_eq!(self.receiver.counts().missing, 0, "every byte is there");
+        assert_eq!(self.receiver.counts().missing, 0, "no byte is missing");
         best
     }
 }

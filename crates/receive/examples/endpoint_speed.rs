@@ -1,9 +1,10 @@
-//! How many segments a second the endpoint takes on one core, from memory, with a place that does nothing.
+//! Segments per second that the endpoint processes on one core, from memory, with a place that does nothing.
 //!
 //! `cargo run --release -p linerate-receive --example endpoint_speed`
 //!
-//! Segments of one connection lie back to back, 64 a burst. Lost: one of a hundred comes 50 segments later, as a retransmission
-//! does, and one of a hundred is three places late. Each figure is the median of the rounds, with the slowest and the fastest.
+//! Segments of one connection are contiguous in memory, 64 per burst. In the lossy case one of a hundred arrives 50
+//! segments later, like a retransmission, and one of a hundred three places late. Each figure is the median of the
+//! rounds, with the slowest and the fastest.
 
 use linerate_burst::block::RECORD_HEADER;
 use linerate_burst::{Account, Block, Count, Desc, Ledger, Nanos, Stage, TAIL};
@@ -17,13 +18,13 @@ use std::time::Instant;
 
 const PAYLOAD: usize = 1460;
 const BURST: usize = 64;
-/// So many frames ahead are asked for, as a receive loop does.
+/// Prefetch distance in frames, as in the receive loop.
 const AHEAD: usize = 8;
 const FROM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const TO: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const ISN: u32 = 0xfff0_0000;
 
-/// Takes everything, and keeps nothing.
+/// Accepts everything and stores nothing.
 struct Nowhere(u64);
 
 impl Place for Nowhere {
@@ -74,7 +75,7 @@ fn frame(flags: Flags, seq: u32, ack: u32, options: &[u8], payload: &[u8]) -> Ve
     frame
 }
 
-/// In which order segments come.
+/// Returns the order in which segments arrive.
 fn order(count: usize, is_lossy: bool) -> Vec<usize> {
     let place = |at: usize| match at % 100 {
         7 if is_lossy => 2 * at + 101,
@@ -89,7 +90,7 @@ fn order(count: usize, is_lossy: bool) -> Vec<usize> {
 fn round(order: &[usize], checksum: Checksum) -> f64 {
     let config =
         Config { listen: vec![Local { ip: TO.into(), ports: 5001..=5001 }], secret: [1, 2], ..Config::default() };
-    let mut endpoint = Endpoint::new(config).expect("a sound configuration");
+    let mut endpoint = Endpoint::new(config).expect("a valid configuration");
     let mut place = Nowhere(0);
     let now = Nanos(1_700_000_000_000_000_000);
     let offer = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 7];
@@ -141,7 +142,7 @@ fn measure(name: &str, order: &[usize], checksum: Checksum, rounds: usize) {
     println!("{name}: {median:.1} M segments/s (min {slowest:.1}, max {fastest:.1})");
 }
 
-/// Everything once, with so many segments a round.
+/// Runs all cases, with this many segments per round.
 pub(crate) fn run(segments: usize, rounds: usize) {
     for (how, is_lossy) in [("in order", false), ("1 % lost, 1 % reordered", true)] {
         let order = order(segments, is_lossy);

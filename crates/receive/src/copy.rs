@@ -1,8 +1,9 @@
-//! Bytes to their final place, and their CRC-32C on the way.
+//! Copies bytes to their final place, optionally with their CRC-32C.
 //!
-//! Memory that is larger than the caches, and read later by somebody else, is best written past them: a store through the cache first
-//! reads the line that it overwrites. How much that gains, or loses, depends on the processor and on how long the pieces are, so it is
-//! measured where it runs ([`calibrate`]). Only whole lines go past the cache; the ends of a piece, and short pieces, go the usual way.
+//! Memory larger than the caches that another thread or device reads later is best written with non-temporal stores: a
+//! store through the cache first reads the line that it overwrites. The gain or loss depends on the processor and on
+//! the length of the pieces, so it is measured at run time ([`calibrate`]). Only whole cache lines bypass the cache;
+//! unaligned ends and short pieces are copied normally.
 
 mod calibrate;
 mod crc;
@@ -14,7 +15,7 @@ pub use self::crc::Crc;
 
 use std::fmt;
 
-/// How bytes are copied.
+/// A copy kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel(Kind);
 
@@ -26,17 +27,17 @@ enum Kind {
     Set(x86::Set),
 }
 
-/// Shorter pieces are copied in the usual way by all of them.
+/// Shorter pieces are copied by the C library with all kernels.
 const SHORT: usize = 256;
 
-/// Where copying and summing are two passes, so many bytes at a time: they stay in the nearest cache.
+/// Chunk size where copying and checksumming are two passes: a chunk stays in the L1 cache.
 const STEP: usize = 8192;
 
 impl Kernel {
-    /// As any program does, by the C library.
+    /// `memcpy` of the C library.
     pub const PLAIN: Kernel = Kernel(Kind::Plain);
 
-    /// All that the processor can run.
+    /// Returns all kernels that the processor supports.
     pub fn all() -> impl Iterator<Item = Kernel> {
         #[cfg(target_arch = "x86_64")]
         let sets = [x86::Set::Repeat, x86::Set::Avx2, x86::Set::Avx512]
@@ -48,7 +49,7 @@ impl Kernel {
         [Kernel::PLAIN].into_iter().chain(sets)
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self.0 {
             Kind::Plain => "plain",
@@ -61,15 +62,15 @@ impl Kernel {
         }
     }
 
-    /// The one of this name, if the processor can run it.
+    /// Returns the kernel of this name, if the processor supports it.
     pub fn named(name: &str) -> Option<Kernel> {
         Kernel::all().find(|kernel| kernel.name() == name)
     }
 
-    /// Copies pieces to `to`, one behind the other, and says how many bytes that were.
+    /// Copies pieces to `to`, one after the other. Returns the number of bytes.
     ///
     /// # Panics
-    /// If there is no room for them.
+    /// If `to` is too short.
     pub fn copy_all<'a>(self, to: &mut [u8], pieces: impl IntoIterator<Item = &'a [u8]>) -> usize {
         let mut at = 0;
         for piece in pieces {
@@ -80,7 +81,8 @@ impl Kernel {
         at
     }
 
-    /// Copies `from` to `to`, which is as long. Other threads may see it after the next [`fence`](Kernel::fence) alone.
+    /// Copies `from` to `to` of the same length. Other threads may read it only after the next
+    /// [`fence`](Kernel::fence).
     #[inline]
     pub(crate) fn copy(self, to: &mut [u8], from: &[u8]) {
         match self.0 {
@@ -90,7 +92,7 @@ impl Kernel {
         }
     }
 
-    /// The same, and goes on with a checksum.
+    /// Copies and updates a checksum.
     #[inline]
     pub(crate) fn copy_summed(self, to: &mut [u8], from: &[u8], crc: Crc) -> Crc {
         #[cfg(target_arch = "x86_64")]
@@ -100,7 +102,7 @@ impl Kernel {
         {
             return crc;
         }
-        // Steps end where lines of the place end.
+        // Chunks end at cache lines of the destination.
         let first = (to.as_ptr().align_offset(64) + STEP).min(to.len());
         let (to_first, to_rest) = to.split_at_mut(first);
         let (from_first, from_rest) = from.split_at(first);
@@ -112,7 +114,7 @@ impl Kernel {
         })
     }
 
-    /// What was copied is seen by whoever gets to know of it from here on.
+    /// Makes earlier copies visible to other threads before any later store.
     #[inline]
     pub(crate) fn fence(self) {
         #[cfg(target_arch = "x86_64")]

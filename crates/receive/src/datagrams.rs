@@ -1,21 +1,23 @@
-//! Sequenced datagrams in frames: each says where it belongs, none comes again.
+//! Reassembles sequenced datagrams into frames: each datagram carries its position, and is never retransmitted.
 //!
-//! A datagram has a *position*: what its [`Form`] finds in its header, made a 64-bit count of bytes. Frame `k` of its stream holds the
-//! positions from `k * size` on, as with [`frames`], and everything known of a frame is known here too: bytes that did
-//! not come are marked, and zero if that was asked for. There is nobody to tell how much room there is. So:
+//! The *position* of a datagram is the number that its [`Form`] finds in its header, as a 64-bit count of bytes. Frame
+//! `k` of its stream holds the positions from `k * size`, as with [`frames`], with the same metadata: missing bytes
+//! are marked, and zeroed if configured. Since the sender gets no flow control:
 //!
-//! - A stream has at most [`Config::window`] frames in the making. A datagram for a frame behind these finishes the oldest; one for
-//!   a frame that is finished is late: counted, and dropped.
-//! - Where no frame is free, the datagram is dropped, or the oldest finished frame that nobody has fetched is
+//! - A stream has at most [`Config::window`] frames in progress. A datagram for a frame after these finishes the
+//!   oldest; one for a finished frame is late: counted and dropped.
+//! - With no free frame, either the datagram or the oldest finished frame that was not fetched yet is dropped
 //!   ([`WhenFull`]).
-//! - A position further than [`Config::reach`] from the last one is out of line: counted and dropped. When eight datagrams in a row
-//!   are out of line, or late by more than the window, and in line with each other, the sender has begun anew: its stream ends, and
-//!   another one begins. So none of these moves the place from which lines are drawn.
-//! - A jump by more than the window ahead needs two datagrams that agree: the first is out of line, since one wrong number would
-//!   finish all frames in the making.
-//! - A frame to which nothing came for [`Config::timeout`] is finished; a stream to which nothing came for so long is over.
+//! - A position further than [`Config::reach`] from the last one is out of line: counted and dropped. After eight
+//!   consecutive datagrams that are out of line, or late by more than the window, and consistent with each other, the
+//!   sender is taken to have restarted: its stream ends and another one starts. Until then none of them moves the
+//!   reference position.
+//! - A jump ahead by more than the window needs two consistent datagrams: the first is out of line, since one wrong
+//!   number would finish all frames in progress.
+//! - A frame that received nothing for [`Config::timeout`] is finished; a stream that received nothing for as long
+//!   ends.
 //!
-//! A frame of which nothing came at all does not go out; the numbers of frames say so, and [`Counts::skipped`].
+//! A frame that received no bytes is not output; gaps in frame numbers and [`Counts::skipped`] show it.
 
 mod arrival;
 mod counts;
@@ -35,57 +37,56 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// How datagrams become frames.
+/// Configuration of datagram reassembly.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How frames are.
+    /// Frame configuration.
     pub frames: frames::Config,
-    /// What datagrams say of themselves.
+    /// Header format of datagrams.
     pub form: Form,
-    /// Frames of a stream that are in the making at a time.
+    /// Frames in progress per stream.
     pub window: usize,
-    /// The furthest that the next datagram is from the last, in bytes.
+    /// Maximum distance between consecutive positions, in bytes.
     pub reach: u64,
-    /// For how long a frame waits for what is missing.
+    /// Time that a frame waits for missing bytes.
     pub timeout: Duration,
-    /// What happens when no frame is free.
+    /// Policy when no frame is free.
     pub full: WhenFull,
-    /// How many streams there are at most.
+    /// Maximum number of streams.
     pub streams: usize,
 }
 
-/// What happens when no frame is free.
+/// Policy when no frame is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The datagram is dropped.
+    /// Drop the datagram.
     #[default]
     DropNewest,
-    /// The oldest finished frame that nobody has fetched is.
+    /// Drop the oldest finished frame that was not fetched yet.
     DropOldest,
 }
 
-/// So many gaps a frame has at most while it is filled: their list is memory beside that of the frame.
+/// Maximum number of gaps in a frame in progress; bounds the memory of the list of gaps.
 const GAPS: usize = 65_536;
 
-/// How a position is not where the next one is expected.
+/// Reasons why a position is unexpected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Astray {
-    /// Out of reach.
+    /// Further away than `reach`.
     Far,
-    /// Behind, by more than the window.
+    /// Behind by more than the window.
     Late,
-    /// All frames in the making, and more, would be finished.
+    /// Would finish all frames in progress, and more.
     Ahead,
 }
 
 impl Astray {
-    /// After so many in a row it is where the sender is now.
+    /// Returns the number of consecutive datagrams after which the new position is accepted.
     fn needed(self) -> u32 {
         if self == Astray::Ahead { 2 } else { 8 }
     }
 }
 
-/// What the streams share.
 struct Shared<'a> {
     config: &'a Config,
     pool: &'a mut Pool,
@@ -93,13 +94,13 @@ struct Shared<'a> {
 }
 
 impl Config {
-    /// Bytes of the frames in the making.
+    /// Returns the bytes covered by the frames in progress.
     fn span(&self) -> u64 {
         (self.frames.size as u64).saturating_mul(self.window.max(1) as u64)
     }
 }
 
-/// Datagrams become frames.
+/// Reassembles datagrams into frames.
 #[derive(Debug)]
 pub struct Datagrams {
     config: Config,
@@ -112,45 +113,45 @@ pub struct Datagrams {
 #[derive(Debug)]
 struct Stream {
     id: StreamId,
-    /// The number of the oldest frame in the making.
+    /// Number of the oldest frame in progress.
     first: u64,
-    /// It has had a frame: before that nobody is told that it is there.
+    /// True once it has had a frame; until then no end is reported for it.
     has_had: bool,
-    /// Those of which nothing came are none yet.
+    /// `None`: nothing received for this frame yet.
     held: VecDeque<Option<Filling>>,
-    /// The position of the last datagram.
+    /// Position of the last datagram.
     at: u64,
     last: Nanos,
-    /// The position of the last one that was out of line, and how many of these there were.
+    /// Last position out of line, and the number of consecutive ones.
     astray: (u64, u32),
 }
 
 impl Datagrams {
-    /// Takes memory for all frames.
+    /// Allocates memory for all frames.
     ///
     /// # Errors
-    /// If there can be no such frames.
+    /// If the configuration is invalid, or memory is insufficient.
     pub fn new(config: Config) -> Result<Self, FramesError> {
         Ok(Datagrams::of(Pool::new(&config.frames)?, config))
     }
 
-    /// The same over memory of somebody else, as [`Frames::over`](crate::frames::Frames::over) has it.
+    /// Creates it over external memory, see [`Frames::over`](crate::frames::Frames::over).
     ///
     /// # Errors
-    /// If there can be no such frames, or the pieces are others.
+    /// If the configuration is invalid, or the pieces do not match it.
     pub fn over(config: Config, pieces: Vec<Piece>) -> Result<Self, FramesError> {
         Ok(Datagrams::of(Pool::over(&config.frames, pieces)?, config))
     }
 
-    /// The same with no memory here, as [`Frames::beyond`](crate::frames::Frames::beyond) has it.
+    /// Creates it with frames elsewhere, see [`Frames::beyond`](crate::frames::Frames::beyond).
     ///
     /// # Errors
-    /// If there can be no such frames.
+    /// If the configuration is invalid.
     pub fn beyond(config: Config, beyond: Box<dyn Beyond>) -> Result<Self, FramesError> {
         Ok(Datagrams::of(Pool::beyond(&config.frames, beyond)?, config))
     }
 
-    /// Has bytes on their way that finished frames wait for, as [`Frames::flush`](crate::frames::Frames::flush) does.
+    /// Flushes bytes that finished frames wait for, see [`Frames::flush`](crate::frames::Frames::flush).
     pub fn flush(&mut self) {
         self.pool.way.flush(false);
     }
@@ -159,14 +160,14 @@ impl Datagrams {
         Datagrams { config, pool, streams: HashMap::new(), next: 0, counts: Counts::default() }
     }
 
-    /// Finds the fastest way to copy, as [`Frames::calibrate`](crate::frames::Frames::calibrate) does.
+    /// Selects the fastest copy kernel, see [`Frames::calibrate`](crate::frames::Frames::calibrate).
     pub fn calibrate(&mut self, piece: usize, clock: &dyn Fn() -> u64) -> Vec<Measured> {
         let found = self.pool.calibrate(piece, clock);
         self.config.frames.kernel = self.pool.config().kernel;
         found
     }
 
-    /// Takes the payload of a datagram.
+    /// Processes the payload of a datagram.
     pub fn receive(&mut self, ends: &Ends, payload: &[u8], now: Nanos) {
         self.counts.received += 1;
         let belongs = match self.config.form.find(payload) {
@@ -207,7 +208,7 @@ impl Datagrams {
         }
     }
 
-    /// Finishes what nothing came to for too long.
+    /// Finishes frames and streams whose timeout has expired.
     pub fn tick(&mut self, now: Nanos) {
         let old = |last: Nanos, timeout| now.since(last) >= timeout;
         let mut keys: Vec<_> = self.streams.iter().map(|(key, stream)| (stream.id, *key)).collect();
@@ -218,7 +219,7 @@ impl Datagrams {
                 self.end(key, Ending::Silent);
                 continue;
             }
-            // One of which nothing came waits for nothing, and nothing waits behind it.
+            // A frame without bytes has no timeout of its own, and must not block later ones.
             while let Some(oldest) = stream.held.iter().flatten().next()
                 && old(oldest.last(), self.config.timeout)
             {
@@ -227,29 +228,29 @@ impl Datagrams {
         }
     }
 
-    /// There are no more.
+    /// Ends all streams.
     pub fn finish(&mut self) {
         let mut keys: Vec<_> = self.streams.iter().map(|(key, stream)| (stream.id, *key)).collect();
         keys.sort_by_key(|(id, _)| *id);
         keys.into_iter().for_each(|(_, key)| self.end(key, Ending::Stopped));
     }
 
-    /// The next finished frame.
+    /// Returns the next finished frame.
     pub fn full(&mut self) -> Option<Frame> {
         self.pool.full()
     }
 
-    /// Takes back a frame that was fetched.
+    /// Returns a fetched frame to the pool.
     pub fn give_back(&mut self, frame: Frame) {
         self.pool.give_back(frame);
     }
 
-    /// How many streams there are now, and how many have begun.
+    /// Returns the number of streams now, and the number started so far.
     pub fn streams(&self) -> (usize, u64) {
         (self.streams.len(), self.next.into())
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         Counts { frames: self.pool.finished(), missing: self.pool.missing(), ..self.counts }
     }
@@ -268,7 +269,8 @@ impl Datagrams {
                 let len = filling.there().end() as usize;
                 self.pool.finish(filling, len, Some(ending));
             }
-            // The news would pile up where nobody fetches: it takes no frame, and anybody can make streams.
+            // Report no end: such reports take no frame, so a flood of new streams would let them pile up until
+            // fetched.
             None if !stream.has_had => {}
             None => self.pool.finish_without(stream.id, &key.0, stream.first, ending),
         }
@@ -282,7 +284,7 @@ impl Stream {
         Stream { id, first, has_had: false, held: VecDeque::new(), at: position, last: now, astray: (0, 0) }
     }
 
-    /// A datagram that is in line.
+    /// Stores a datagram whose position is plausible.
     fn take(&mut self, ends: &Ends, mut position: u64, mut data: &[u8], now: Nanos, shared: &mut Shared<'_>) {
         self.astray.1 = 0;
         (self.at, self.last) = (position, now);
@@ -317,7 +319,7 @@ impl Stream {
         }
     }
 
-    /// Whether a position is not where the next one is expected.
+    /// Returns the reason if a position is unexpected.
     fn astray(&self, position: u64, config: &Config) -> Option<Astray> {
         let (number, window) = (position / config.frames.size as u64, config.window.max(1) as u64);
         match () {
@@ -328,7 +330,7 @@ impl Stream {
         }
     }
 
-    /// How many in a row are astray with this one, and near each other.
+    /// Returns the number of consecutive unexpected positions near each other, this one included.
     fn strays(&mut self, position: u64, near: u64) -> u32 {
         let (before, count) = self.astray;
         let goes_on = count > 0 && position.abs_diff(before) <= near;
@@ -342,12 +344,12 @@ impl Stream {
         }
     }
 
-    /// Makes room for this frame within the window.
+    /// Moves the window to include this frame.
     fn slide_to(&mut self, number: u64, shared: &mut Shared<'_>) {
         let window = shared.config.window.max(1) as u64;
         while number - self.first >= window {
             if self.held.is_empty() {
-                // Nothing came to any of those between.
+                // Nothing was received for the frames between.
                 let first = number + 1 - window;
                 shared.counts.skipped += first - self.first;
                 self.first = first;
@@ -357,7 +359,7 @@ impl Stream {
         }
     }
 
-    /// The oldest frame is finished.
+    /// Finishes the oldest frame.
     fn slide(&mut self, pool: &mut Pool, counts: &mut Counts, size: usize) {
         match self.held.pop_front() {
             Some(Some(filling)) => pool.finish(filling, size, None),
@@ -366,7 +368,7 @@ impl Stream {
         self.first += 1;
     }
 
-    /// A frame within the window, begun if it is not.
+    /// Returns a frame within the window; takes a free one if needed.
     fn frame(&mut self, number: u64, ends: &Ends, shared: &mut Shared<'_>) -> Option<&mut Filling> {
         let index = (number - self.first) as usize;
         if self.held.len() <= index {

@@ -1,8 +1,8 @@
-//! Where finished frames go.
+//! Sinks for finished frames.
 //!
-//! A destination takes frames one by one, in the order in which they were finished, and gives each back. After an error it is asked
-//! for nothing more but to [`finish`](Destination::finish): what it has taken up to there is whole, and the rest is counted by who
-//! hands frames over.
+//! A destination accepts frames one by one, in the order in which they were finished, and returns each. After an error
+//! only [`finish`](Destination::finish) is called: everything accepted before is complete, and the caller counts the
+//! rest.
 
 mod files;
 mod index;
@@ -15,32 +15,32 @@ use crate::place::StreamId;
 use std::io;
 use std::path::PathBuf;
 
-/// Takes finished frames.
+/// Sink for finished frames.
 pub trait Destination: Send {
-    /// Takes what it needs of a frame; its memory is used again afterwards.
+    /// Stores a frame; its memory is reused afterwards.
     ///
     /// # Errors
-    /// If it can take no more frames; nothing of this one counts as taken.
+    /// If it cannot accept more frames; this one does not count as accepted.
     fn accept(&mut self, frame: &Frame) -> Result<(), DestinationError>;
 
-    /// There are no more.
+    /// Completes the output after the last frame.
     ///
     /// # Errors
-    /// If what was taken cannot be completed.
+    /// If accepted frames cannot be completed.
     fn finish(&mut self) -> Result<(), DestinationError>;
 
-    /// What it has taken.
+    /// Returns the totals accepted so far.
     fn stored(&self) -> Stored;
 }
 
-/// What a destination has taken.
+/// Totals of a destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Frames.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes in them.
     pub bytes: u64,
-    /// Files that were made for these.
+    /// Files created.
     pub files: u64,
 }
 
@@ -51,64 +51,64 @@ impl Stored {
     }
 }
 
-/// Frames go nowhere any more.
+/// Errors of a destination.
 #[derive(Debug, thiserror::Error)]
 pub enum DestinationError {
-    /// A byte is not what it has to be.
+    /// Wrong byte.
     #[error("stream {stream}: {mismatch}")]
     Mismatch {
-        /// Of which stream.
+        /// Stream.
         stream: StreamId,
-        /// Which byte.
+        /// Position and value of the byte.
         mismatch: Mismatch,
     },
-    /// There is no such folder, and it cannot be made.
+    /// The folder does not exist and cannot be created.
     #[error("{}: {error}", path.display())]
     Folder {
-        /// Which.
+        /// Path.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         error: io::Error,
     },
-    /// A list of frames is there, of another run.
-    #[error("{}: there is one already: name another folder, or move this one away", .0.display())]
+    /// The folder has the list of frames of another run.
+    #[error("{}: already exists; use another folder or move it away", .0.display())]
     Taken(PathBuf),
-    /// A file cannot be made.
-    #[error("{}: cannot be made: {error}", path.display())]
+    /// A file cannot be created.
+    #[error("{}: cannot create: {error}", path.display())]
     Make {
-        /// Which.
+        /// Path.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         error: io::Error,
     },
-    /// A file takes no more.
-    #[error("{}: {error}; {kept} bytes of it are whole: make room there or write elsewhere", path.display())]
+    /// A write failed.
+    #[error("{}: {error}; first {kept} bytes are complete; make room there or write elsewhere", path.display())]
     Write {
-        /// Which.
+        /// Path.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         error: io::Error,
-        /// How much was written before.
+        /// Bytes written before.
         kept: u64,
     },
-    /// Files are written in blocks that frames do not fill.
-    #[error("frames of {0} bytes cannot be written directly: take a multiple of 4096")]
+    /// The frame size is not a multiple of the block size of direct writes.
+    #[error("frames of {0} bytes: invalid size for direct writes; use a multiple of 4096")]
     Blocks(usize),
-    /// What they go to is no part of this crate, and says so.
+    /// Error of a destination outside this crate.
     #[error("{0}")]
     Elsewhere(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Keeps nothing, and may look whether every byte is right.
+/// Discards frames; optionally verifies every byte.
 #[derive(Debug, Default)]
 pub struct Discard {
-    /// What streams have to be. Bytes that did not come are left out.
+    /// Expected pattern. Missing bytes are skipped.
     pub verify: Option<Pattern>,
     stored: Stored,
 }
 
 impl Discard {
-    /// Keeps nothing, and fails at the first byte that is not of this pattern.
+    /// Discards frames, and fails at the first byte that does not match the pattern.
     pub fn verifying(pattern: Pattern) -> Self {
         Discard { verify: Some(pattern), stored: Stored::default() }
     }

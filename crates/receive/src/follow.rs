@@ -1,29 +1,32 @@
-//! The streams of captured TCP traffic, by looking on.
+//! Passive reassembly of TCP streams in captured traffic.
 //!
-//! Frames go in with their times, bytes come out in order, each once, and gaps by name. Nobody is asked to send anything again: what was
-//! not captured is a gap, given up when the receiver has acknowledged what lies behind it for a while, when memory says so, or in the
-//! end.
+//! Input is frames with timestamps; output is bytes in order, each once, and gaps. Nothing can be requested again:
+//! bytes that were not captured are a gap, given up after the receiver has acknowledged data beyond it for a while,
+//! under memory pressure, or at the end.
 //!
-//! - `segment`: what a frame says;
-//! - `table`: the connections, and which of them gives way;
-//! - `generations`: which connection of the same ends a segment belongs to;
-//! - `side`: one direction; `held`: what waits behind a gap; [`Overlap`]: which bytes count where two segments differ;
-//! - `clock`: the time by the frames.
+//! - `segment`: parses frames;
+//! - `table`: connections, and the order of their eviction;
+//! - `generations`: which of the connections between the same endpoints a segment belongs to;
+//! - `side`: one direction; `held`: bytes waiting beyond a gap; [`Overlap`]: policy for overlapping segments that
+//!   differ;
+//! - `clock`: packet time.
 //!
-//! # What is taken for what
+//! # Heuristics
 //!
-//! A connection begins with a SYN, or in its middle with whatever is seen of it first but a reset. A SYN of another sequence number begins
-//! another one. Such a SYN may be stale or forged, so the connection before stays, and each segment goes to the one of the two that its numbers
-//! fit: `generations`. A connection ends when both sides have said so or one has reset it (and goes on no
-//! more); what comes for it within a minute (repeats, as a rule) is still
-//! its own. An offset counts from the byte behind the SYN, or from the first one seen. A segment more than a window (1 GiB) away from all
-//! that is known is not believed in, until sixteen in a row are. Payload of a reset is no part of the stream, nor is what lies behind a FIN.
-//! Bytes that were handed on stay as they were: a policy of overlaps chooses among those that wait.
+//! A connection starts with a SYN, or midstream with the first segment seen, unless that is a RST. A SYN with another
+//! sequence number starts another connection. Such a SYN may be stale or forged, so the previous connection stays, and
+//! each segment goes to the one of the two that its numbers fit: `generations`. A connection ends when both sides have
+//! closed it, or when one has reset it and sends no more; segments within a minute afterwards (mostly retransmissions)
+//! still belong to it. Offsets count from the byte after the SYN, or from the first one seen. A segment more than a
+//! window (1 GiB) away from all that is known is ignored, until sixteen in a row are. Payload of a RST and bytes after
+//! a FIN are not part of the stream. Bytes already output are final: an overlap policy chooses only among those that
+//! wait.
 //!
 //! # Memory
 //!
-//! Connections are bounded by number, what waits by bytes, for each stream and in all. Where there are too many connections those that have
-//! ended go first, then those without a byte, then those that were quiet for longest. Where too much waits the oldest gap is given up.
+//! The number of connections is bounded, and the bytes that wait, per stream and in total. With too many connections
+//! the ended ones are evicted first, then those without data, then the least recently active. If too much waits, the
+//! oldest gap is given up.
 
 mod clock;
 mod contract;
@@ -48,14 +51,14 @@ use linerate_wire::{Layers, Link, tcp};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// For how long what comes belongs to a connection that has ended, and for how long one may be without a byte.
+/// Time that an ended connection is remembered, and that one may have no data.
 const LINGER: Duration = Duration::from_secs(60);
-/// Gaps and connections that are looked at, at a time.
+/// Gaps and connections examined at a time.
 const LOOKS: usize = 64;
-/// How many frames there are between two looks at the connections.
+/// Number of frames between checks of the connections.
 const EVERY: u32 = 64;
 
-/// Follows the streams of frames.
+/// Reassembles the streams of captured frames.
 #[derive(Debug)]
 pub struct Follow {
     config: Config,
@@ -63,27 +66,26 @@ pub struct Follow {
     clock: Clock,
     layers: Layers,
     memory: usize,
-    /// Of it, what lists of gaps take.
+    /// Part of `memory` used by lists of gaps.
     listed: usize,
     streams: u32,
     frames: u32,
-    /// Streams with gaps, by when these were looked at last.
+    /// Streams with gaps, by the time of the last check.
     waiting: VecDeque<Waiting>,
     counts: Counts,
 }
 
-/// A stream with a gap.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     place: u32,
     number: u64,
     side: usize,
     since: Nanos,
-    /// How far its receiver had all then.
+    /// Acknowledged edge at that time.
     acked: u64,
 }
 
-/// What handing on takes.
+/// State needed to output bytes.
 struct Context<'a, O> {
     out: &'a mut O,
     config: &'a Config,
@@ -98,7 +100,7 @@ struct Context<'a, O> {
 }
 
 impl<O: Output> Context<'_, O> {
-    /// The number of a stream, which begins if it has none.
+    /// Returns the number of a stream; starts it if it has none.
     #[inline]
     fn stream(&mut self, side: &mut Side) -> StreamId {
         side.stream.unwrap_or_else(|| {
@@ -113,7 +115,7 @@ impl<O: Output> Context<'_, O> {
 }
 
 impl Follow {
-    /// Nothing seen yet.
+    /// Returns an empty reassembler.
     pub fn new(config: Config) -> Self {
         Follow {
             config,
@@ -129,17 +131,17 @@ impl Follow {
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         Counts { connections: self.table.begun(), streams: self.streams.into(), ..self.counts }
     }
 
-    /// Memory that what waits takes now, lists of gaps among it.
+    /// Returns the memory used by waiting bytes, lists of gaps included.
     pub fn held(&self) -> usize {
         self.memory
     }
 
-    /// Takes a frame.
+    /// Processes a frame.
     pub fn take(&mut self, link: Link, desc: &Desc, frame: &[u8], out: &mut impl Output) -> Taken {
         if let Some(correction) = self.clock.advance(desc.time) {
             self.correct(correction);
@@ -162,16 +164,16 @@ impl Follow {
         taken
     }
 
-    /// No frame comes, and none that will is older than `now`.
+    /// Advances the time while no frames arrive: none older than `now` will follow.
     pub fn pause(&mut self, now: Nanos, out: &mut impl Output) {
         self.clock.pause(now);
         self.work_off_gaps(out);
         self.work_off_connections(out);
     }
 
-    /// There are no more frames.
+    /// Ends all streams.
     pub fn finish(&mut self, out: &mut impl Output) {
-        // The last frame says what time it is, though there are no others to agree.
+        // The last frame gives the time, even if no others confirm it.
         let now = self.clock.own();
         for place in self.table.all() {
             let is_silent = |connection: &table::Connection| now.since(connection.seen) > self.config.idle;
@@ -180,7 +182,7 @@ impl Follow {
         }
     }
 
-    /// Stamps of frames in doubt are corrected. State that was touched since stands at the ends of its lists.
+    /// Corrects unconfirmed timestamps. State touched since then is at the ends of its lists.
     #[cold]
     fn correct(&mut self, correction: Correction) {
         let Correction { above, most } = correction;
@@ -220,12 +222,12 @@ impl Follow {
         is_taken
     }
 
-    /// The connection of a segment, a new one if there is none; `None` if it is not worth one.
+    /// Returns the connection of a segment, a new one if needed; `None` if the segment does not justify one.
     fn place_of(&mut self, segment: &Segment<'_>, out: &mut impl Output) -> Option<u32> {
         if let Some(place) = self.table.choose(segment) {
             return Some(place);
         }
-        // A reset begins nothing, whatever else it says.
+        // A RST starts no connection, whatever its other flags.
         if segment.has(tcp::Flags::RST) {
             return None;
         }
@@ -244,7 +246,7 @@ impl Follow {
         Some(place)
     }
 
-    /// Gives up gaps, and ends connections, as time and memory say.
+    /// Gives up gaps and ends connections, by timeouts and memory limits.
     #[inline]
     fn work_off(&mut self, out: &mut impl Output) {
         while self.memory > self.config.memory
@@ -281,7 +283,7 @@ impl Follow {
         }
     }
 
-    /// Gives up the first gap of a stream, if its receiver has the bytes or there `is_need`.
+    /// Gives up the first gap of a stream, if its receiver has acknowledged it or `is_need`.
     fn look_at(&mut self, waiting: Waiting, is_need: bool, out: &mut impl Output) {
         let Waiting { place, number, side, acked, .. } = waiting;
         let Some(connection) = self.table.get_mut(place).filter(|connection| connection.number == number) else {
@@ -289,7 +291,7 @@ impl Follow {
         };
         let key = connection.key;
         let one = &mut connection.sides[side];
-        // Not by what is acknowledged now: that may have come just before.
+        // Use the acknowledgement of the last check: the current one may have just arrived.
         if is_need || one.gap_end().is_some_and(|end| acked >= end) {
             let mut context = Context {
                 out,
@@ -311,7 +313,7 @@ impl Follow {
         }
     }
 
-    /// A connection is over.
+    /// Ends a connection.
     fn end(&mut self, place: u32, ending: Ending, out: &mut impl Output) {
         let Some((mut connection, has_successor)) = self.table.remove(place) else { return };
         let is_replaced = has_successor && matches!(ending, Ending::Silent | Ending::Stopped);
@@ -358,7 +360,7 @@ impl Follow {
     }
 }
 
-/// What a segment does to a connection.
+/// Applies a segment to its connection.
 #[inline]
 fn apply(connection: &mut table::Connection, segment: &Segment<'_>, context: &mut Context<'_, impl Output>) {
     let [from, to] = [segment.side, 1 - segment.side];
@@ -368,7 +370,7 @@ fn apply(connection: &mut table::Connection, segment: &Segment<'_>, context: &mu
         connection.sides[from].begin(sequence);
         sequence = sequence.wrapping_add(1);
     }
-    // Firewalls and old stacks put anything there when they reset.
+    // Firewalls and old stacks send arbitrary values in a RST.
     if let Some(acknowledgement) = segment.acknowledgement.filter(|_| !segment.has(tcp::Flags::RST)) {
         let other = &mut connection.sides[to];
         if segment.has(tcp::Flags::SYN) {
@@ -382,7 +384,7 @@ fn apply(connection: &mut table::Connection, segment: &Segment<'_>, context: &mu
         }
         return;
     }
-    // Who goes on did not mean it: somebody else sent that reset.
+    // The sender continues, so that RST was not its own.
     connection.reset_by = connection.reset_by.filter(|by| *by != from);
     let side = &mut connection.sides[from];
     if segment.len() > 0 {

@@ -1,26 +1,29 @@
-//! Streams in frames: pieces of memory of one size, from a pool.
+//! Stores streams in frames: buffers of a fixed size from a pool.
 //!
-//! Each stream fills frames of its own: frame `k` holds its bytes from `k * size` on, each byte at its final address from the start. A
-//! frame is finished when the edge of its stream has passed its end, or when the stream is over, and goes out through one ring
-//! ([`Frames::full`]) in the order in which frames are finished. It is owned by whoever fetched it, in any thread, until it comes back
-//! through the other ([`Frames::give_back`]). As long as it does not, there is less room, which is what a sender is told.
+//! Each stream fills its own frames: frame `k` holds the bytes from `k * size`, each byte at its final address from
+//! the start. A frame is finished when the edge of its stream passes its end, or when the stream ends, and is output
+//! through one queue ([`Frames::full`]) in the order in which frames are finished. Its reader owns it, in any thread,
+//! until it returns it through the other ([`Frames::give_back`]). Until then there is less room, so the receive window
+//! shrinks.
 //!
-//! # Who gets a frame
-//! What a stream was promised ([`Place::room`]) is memory that it holds, so the promise is kept whatever others do.
+//! # Allocation of frames
+//! The room promised to a stream ([`Place::room`]) is memory that it holds, so the promise is kept whatever other
+//! streams do.
 //!
-//! - A stream begins only if a frame is free, so there are never more streams than frames.
-//! - A stream whose frames are all finished gets the next free one; if there are several of these, one frame each, in the order in
-//!   which they ran out.
-//! - A stream with less room than [`Config::ahead`] behind its edge, and than it has brought so far, gets one more if then more are free than it holds. One that is
-//!   alone does as long as one is left for a newcomer, or, in a pool of two, until a newcomer has been turned away.
+//! - A stream starts only if a frame is free, so there are never more streams than frames.
+//! - A stream whose frames are all finished gets the next free one; several such streams get one frame each, in the
+//!   order in which they ran out.
+//! - A stream with less room beyond its edge than [`Config::ahead`], and less than it has received so far, gets one
+//!   more frame if more frames are then free than it holds. A single stream gets one as long as one is left for a new
+//!   stream, or, in a pool of two, until a new stream was refused.
 //!
-//! So one stream may have the whole pool, counting those that it finished and whose reader has them; among many each goes on
-//! whatever the others do, as long as frames come back.
+//! So one stream may use the whole pool, counting finished frames that its reader holds; of many streams each makes
+//! progress, whatever the others do, as long as frames come back.
 //!
-//! # Reading straight to where bytes belong
-//! [`Frames::read`] gives a vectored read the place where the next bytes of a stream are expected, and behind it a buffer. Who then
-//! finds out from the headers what came hands it over as [`Payload::Read`]: at the expected place nothing is copied any more. What
-//! belongs elsewhere is moved. Only places whose bytes are not there are given away so.
+//! # Reading into place
+//! [`Frames::read`] gives a vectored read the memory where the next bytes of a stream are expected, and after it a
+//! buffer. The caller then parses the headers and passes the payload as [`Payload::Read`]: at the expected position
+//! nothing is copied. Payload that belongs elsewhere is moved. Only memory without received bytes is lent in this way.
 
 mod beyond;
 mod config;
@@ -45,46 +48,46 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::ops::Range;
 
-/// What happened so far.
+/// Counters of [`Frames`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Bytes below the edges of all streams there were.
+    /// Bytes below the edges of all streams so far.
     pub bytes: u64,
-    /// Frames that were finished.
+    /// Finished frames.
     pub frames: u64,
-    /// Bytes in these that did not come.
+    /// Bytes missing in finished frames.
     pub missing: u64,
-    /// Streams that could not begin, because no frame was free.
+    /// Streams refused because no frame was free.
     pub refused: u64,
-    /// Bytes that came behind the room of their stream, or to a stream that had not begun: nobody was promised room for them.
+    /// Bytes beyond the room of their stream, or of an unknown stream: no room was promised for them.
     pub beyond: u64,
-    /// Bytes that were read to where they were expected, and belonged elsewhere.
+    /// Bytes read into an expected place that belonged elsewhere.
     pub moved: u64,
 }
 
-/// Frames that streams fill.
+/// Memory for streams, in frames.
 #[derive(Debug)]
 pub struct Frames {
     pool: Pool,
-    /// By their number.
+    /// Sorted by id.
     streams: Vec<Stream>,
-    /// The index of the one that was asked for last.
+    /// Index of the stream looked up last.
     hint: usize,
-    /// Those without a frame, in the order in which they ran out.
+    /// Streams without a frame, in the order in which they ran out.
     without: VecDeque<StreamId>,
-    /// Those that want one more.
+    /// Streams that want one more frame.
     wanting: VecDeque<StreamId>,
-    /// Somebody was turned away since there were no streams.
+    /// A stream was refused since the number of streams was last 0.
     crowded: bool,
     read: Read,
     counts: Counts,
 }
 
 impl Frames {
-    /// Takes memory for all of them.
+    /// Allocates memory for all frames.
     ///
     /// # Errors
-    /// If there can be no such frames.
+    /// If the configuration is invalid, or memory is insufficient.
     pub fn new(config: &Config) -> Result<Self, FramesError> {
         Ok(Frames::of(Pool::new(config)?))
     }
@@ -102,41 +105,42 @@ impl Frames {
         }
     }
 
-    /// Finds the fastest way to copy pieces of so many bytes to free frames, in about 50 ms, and uses it from here on. `clock` tells
-    /// nanoseconds. What was found, the fastest first; nothing, and nothing is changed, if no frame is free.
+    /// Measures the copy kernels with pieces of `piece` bytes on free frames, for about 50 ms, and selects the
+    /// fastest. `clock` returns nanoseconds. Returns the results, fastest first; empty, with nothing changed, if no
+    /// frame is free.
     pub fn calibrate(&mut self, piece: usize, clock: &dyn Fn() -> u64) -> Vec<Measured> {
         self.pool.calibrate(piece, clock)
     }
 
-    /// The next finished frame.
+    /// Returns the next finished frame.
     #[inline]
     pub fn full(&mut self) -> Option<Frame> {
         self.pool.full()
     }
 
-    /// Takes back a frame that was fetched; there may be more room then.
+    /// Returns a fetched frame to the pool; there may be more room afterwards.
     pub fn give_back(&mut self, frame: Frame) {
         self.pool.give_back(frame);
         self.serve();
     }
 
-    /// How many frames are free, and how many are finished and have not been fetched.
+    /// Returns the number of free frames, and of finished frames not fetched yet.
     pub fn state(&self) -> (usize, usize) {
         (self.pool.free(), self.pool.waiting())
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         Counts { frames: self.pool.finished(), missing: self.pool.missing(), ..self.counts }
     }
 
-    /// Has the next packet read: its first bytes to `header`, those behind to where byte `offset` of a stream is expected to go, and
-    /// what there is no room for to a buffer of at least 256 KiB. `read` says how many bytes it read.
+    /// Reads the next packet: its first bytes to `header`, later ones to where byte `offset` of a stream is expected,
+    /// and what does not fit there to a buffer of at least 256 KiB. `read` returns the number of bytes it read.
     ///
-    /// A later [`Payload::Read`] counts from the first byte behind `header`.
+    /// A later [`Payload::Read`] counts from the first byte after `header`.
     ///
     /// # Errors
-    /// Those of `read`; nothing was read then.
+    /// Those of `read`; nothing was read in that case.
     pub fn read<E>(
         &mut self,
         expected: Option<(StreamId, u64)>,
@@ -155,14 +159,14 @@ impl Frames {
             [IoSliceMut::new(header), IoSliceMut::new(front), IoSliceMut::new(back), IoSliceMut::new(spill)];
         let result = read(&mut pieces);
         let len = result.as_ref().map_or(0, |len| len.saturating_sub(behind));
-        self.read.came(id, offset, ahead.min(len));
+        self.read.record(id, offset, ahead.min(len));
         result
     }
 
-    /// A part of what was read last, in the pieces in which it lies.
+    /// Returns a part of the last read, in the pieces in which it is stored.
     ///
     /// # Panics
-    /// If fewer bytes were asked to be read.
+    /// If the part is beyond the bytes requested.
     pub fn read_bytes(&self, part: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let (id, ahead, rest) = self.read.parts(part);
         let stream = self.index(id).filter(|_| !ahead.is_empty()).map(|index| &self.streams[index]);
@@ -170,10 +174,10 @@ impl Frames {
         ahead.chain([self.read.bytes(rest)])
     }
 
-    /// The same in one piece: what lies at the expected place is brought together with the rest first.
+    /// Returns it in one piece: bytes at the expected place are first copied to the buffer.
     ///
     /// # Panics
-    /// If fewer bytes were asked to be read.
+    /// If the part is beyond the bytes requested.
     pub fn read_whole(&mut self, part: Range<usize>) -> &[u8] {
         self.gather();
         self.read.bytes(part)
@@ -190,7 +194,7 @@ impl Place for Frames {
         let mut new = Stream::new(stream, ends);
         new.held.push_back(frame);
         let index = self.streams.partition_point(|there| there.id < stream);
-        debug_assert!(self.streams.get(index).is_none_or(|there| there.id != stream), "{stream} twice");
+        debug_assert!(self.streams.get(index).is_none_or(|there| there.id != stream), "duplicate {stream}");
         self.streams.insert(index, new);
         self.want(index);
         true
@@ -229,7 +233,7 @@ impl Place for Frames {
                     self.counts.moved += len as u64;
                     self.gather();
                 }
-                // Of what lies at the expected place a part may be taken: no more was promised.
+                // Only a part of the bytes at the expected place may be stored: the promise ended there.
                 match there < len {
                     true => {
                         let rest = self.read.bytes(from + there..from + len);
@@ -277,7 +281,7 @@ impl Place for Frames {
             self.gather();
         }
         let (size, mut stream) = (self.size(), self.streams.remove(index));
-        // The last frame is the one that holds the last byte; one behind it that is held already says that there is no more.
+        // The last frame is the one with the last byte; a held frame after it is not needed.
         let end = |filling: &filling::Filling| filling.there().end() as usize;
         let used = stream.held.iter().rposition(|filling| end(filling) > 0).map_or(0, |last| last + 1);
         let used = if used == 0 { stream.held.len().min(1) } else { used };
@@ -310,14 +314,14 @@ impl Frames {
         }
     }
 
-    /// Has what was read last in one piece, away from the frames.
+    /// Moves the last read to the buffer, out of the frames.
     #[cold]
     fn gather(&mut self) {
         let Some(index) = self.read.ahead().and_then(|id| self.index(id)) else { return };
         self.read.gather(&self.streams[index], self.size());
     }
 
-    /// The edge has passed the end of a frame.
+    /// Finishes the frames that the edge has passed.
     #[cold]
     fn finish(&mut self, index: usize) {
         if self.read.ahead() == Some(self.streams[index].id) {
@@ -326,7 +330,7 @@ impl Frames {
         let (size, stream) = (self.size(), &mut self.streams[index]);
         while (stream.first + 1) * size <= stream.edge {
             let Some(filling) = stream.held.pop_front() else {
-                // The stream went on without the bytes of frames that it never had.
+                // The stream went on past frames that it never had.
                 stream.first = stream.edge / size;
                 break;
             };
@@ -335,7 +339,7 @@ impl Frames {
         }
     }
 
-    /// Gives a stream what it needs, or has it wait.
+    /// Allocates the frames that a stream needs, or queues it.
     #[cold]
     fn want(&mut self, index: usize) {
         let (size, ahead) = (self.size(), self.pool.config().ahead);
@@ -353,7 +357,7 @@ impl Frames {
 
     fn may_have(&self, index: usize) -> bool {
         let (free, held) = (self.pool.free(), self.streams[index].held.len());
-        // Of two frames only one that is alone could have more than one.
+        // In a pool of two only a single stream can have more than one frame.
         let left = if self.pool.config().frames <= 2 && !self.crowded { 0 } else { 1 };
         let is_alone = self.streams.len() == 1;
         free > 0 && (held == 0 || self.without.is_empty() && (free > held || is_alone && free > left))
@@ -366,7 +370,7 @@ impl Frames {
         stream.held.push_back(filling);
     }
 
-    /// Frames have come back.
+    /// Serves the queues after frames have come back.
     fn serve(&mut self) {
         while self.pool.free() > 0 {
             let Some(stream) = self.without.pop_front() else { break };

@@ -1,16 +1,16 @@
-//! TCP and UDP data streams put back together in memory, bit for bit.
+//! TCP and UDP reassembly in memory, bit-exact.
 //!
-//! Segments and datagrams go in with the time, bytes come to their final place once, and what is to be sent back comes out. Nothing
-//! here opens a socket, reads a clock or starts a thread.
+//! Input is segments and datagrams with a timestamp; payload is copied once, to its final place; output is the
+//! segments to send. Nothing here opens a socket, reads a clock or starts a thread.
 //!
-//! - [`frames`]: memory for streams, in pieces of one size from a pool; [`copy`]: how bytes come there;
-//! - [`datagrams`]: sequenced datagrams in such frames; [`destination`]: where finished frames go;
-//! - [`place`]: the contract between who finds out where bytes belong and the memory that takes them;
-//! - [`ranges`]: which bytes of a stream are there;
+//! - [`frames`]: memory for streams, in frames of a fixed size from a pool; [`copy`]: the copy kernels;
+//! - [`datagrams`]: sequenced datagrams in such frames; [`destination`]: sinks for finished frames;
+//! - [`place`]: the contract between a protocol, which knows where bytes belong, and the memory that stores them;
+//! - [`ranges`]: which bytes of a stream have been received;
 //! - [`tcp`]: the receiving end of TCP connections;
-//! - [`follow`](mod@follow): streams of captured traffic, by looking on;
-//! - [`destination`]: where finished frames go;
-//! - [`pattern`]: bytes that say where they belong, for tests.
+//! - [`follow`](mod@follow): passive reassembly of streams in captured traffic;
+//! - [`destination`]: sinks for finished frames;
+//! - [`pattern`]: bytes that encode their own position, for tests.
 #![deny(unsafe_code)]
 
 pub mod copy;

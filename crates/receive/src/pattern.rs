@@ -1,37 +1,37 @@
-//! Bytes of which each says where in the stream it belongs: what a test sends, so that whoever receives can tell every wrong byte.
+//! Test pattern: each byte depends on its position in the stream, so a receiver can detect every wrong byte.
 //!
-//! The stream is words of eight bytes, little-endian. The word at position `n` is a one-to-one function of `n` and the key, in 64
-//! bits: no two words of a stream are equal, whatever the distance between them, and a word in a wrong place is always found. A
-//! single byte in a wrong place looks right once in 256 times, its neighbours then do not.
+//! The stream is words of eight bytes, little-endian. The word at position `n` is a bijective function of `n` and the
+//! key, in 64 bits: no two words of a stream are equal, at any distance, and a misplaced word is always detected. A
+//! single misplaced byte looks right once in 256 times, its neighbours then do not.
 
-/// What the bytes of a stream are, by their offset.
+/// Content of a test stream by offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// The word at position 0, before it is mixed.
+    /// Word at position 0, before mixing.
     start: u64,
-    /// What all words are combined with: streams of two keys are not one stream, displaced.
+    /// XOR mask of all words: the streams of two keys are not shifted copies of each other.
     mask: u64,
 }
 
-/// The first byte that is not what it has to be.
+/// First wrong byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset} of the stream is 0x{found:02x}, not 0x{expected:02x}")]
 pub struct Mismatch {
-    /// Where in the stream.
+    /// Offset in the stream.
     pub offset: u64,
-    /// What it has to be.
+    /// Expected value.
     pub expected: u8,
-    /// What it is.
+    /// Actual value.
     pub found: u8,
 }
 
 impl Pattern {
-    /// The pattern of a key.
+    /// Returns the pattern of a key.
     pub fn new(key: u64) -> Self {
         Pattern { start: scatter(key), mask: scatter(!key) }
     }
 
-    /// Makes the bytes from this offset on.
+    /// Fills `bytes` with the pattern from `offset`.
     pub fn fill(&self, offset: u64, bytes: &mut [u8]) {
         let (head, first) = self.head(offset, bytes.len());
         let (before, rest) = bytes.split_at_mut(head.len);
@@ -48,16 +48,16 @@ impl Pattern {
         }
     }
 
-    /// Whether these are the bytes from this offset on.
+    /// Verifies bytes from `offset`.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first wrong byte.
     pub fn check(&self, offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
         if self.holds(offset, bytes) { Ok(()) } else { self.find(offset, bytes) }
     }
 
-    /// Where in the stream of this key these eight bytes stand: the way from a wrong word to where it came from. What is not of
-    /// this stream stands anywhere.
+    /// Returns the stream offset of eight bytes: where a misplaced word belongs. For bytes that are not of this stream
+    /// the result is arbitrary.
     pub fn origin(&self, bytes: [u8; 8]) -> u64 {
         let position = unmix(u64::from_le_bytes(bytes) ^ self.mask).wrapping_sub(self.start).wrapping_mul(INVERSE);
         position.wrapping_mul(8)
@@ -70,7 +70,7 @@ impl Pattern {
         let mut same = before == &head.bytes[head.from..][..head.len];
         let (blocks, tail) = rest.as_chunks::<BLOCK>();
         let mut words = Words::new(self, first);
-        // Differences are looked at when a page is through: nothing branches in between.
+        // Accumulate differences over a page: no branches within it.
         for page in blocks.chunks(64) {
             let mut differences = [0; LANES];
             for block in page {
@@ -104,7 +104,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// What comes before the first whole word, and the position of that.
+    /// Returns the part before the first whole word, and the position of that word.
     #[inline]
     fn head(&self, offset: u64, len: usize) -> (Head, u64) {
         let (position, from) = (offset / 8, (offset % 8) as usize);
@@ -116,10 +116,10 @@ impl Pattern {
     }
 }
 
-/// Words that are made at a time, for processors that do several at once.
+/// Words per iteration, for SIMD.
 const LANES: usize = 8;
 const BLOCK: usize = 8 * LANES;
-/// Odd, so that positions are as far apart as 64 bits allow; and what undoes it.
+/// Odd, so that positions are spread over 64 bits; and its inverse.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const INVERSE: u64 = 0xf1de_83e1_9937_733d;
 const _: () = assert!(STEP.wrapping_mul(INVERSE) == 1);
@@ -130,7 +130,7 @@ struct Head {
     len: usize,
 }
 
-/// The words from a position on.
+/// Words from a position.
 struct Words {
     lanes: [u64; LANES],
     mask: u64,
@@ -143,7 +143,6 @@ impl Words {
         Words { lanes: std::array::from_fn(at), mask: pattern.mask }
     }
 
-    /// As many as there are lanes.
     #[inline]
     fn next(&mut self) -> [u64; LANES] {
         let words = self.lanes.map(|lane| mix(lane) ^ self.mask);
@@ -152,20 +151,20 @@ impl Words {
     }
 }
 
-/// One-to-one, and made of what every processor does to many words at a time: no product.
+/// Bijective, and only of operations that SIMD units have for 64-bit words: no multiplication.
 #[inline]
 fn mix(word: u64) -> u64 {
     let word = word ^ word >> 32;
     word ^ word << 21
 }
 
-/// What [`mix`] was made from.
+/// Inverts [`mix`].
 fn unmix(word: u64) -> u64 {
     let word = word ^ word << 21 ^ word << 42 ^ word << 63;
     word ^ word >> 32
 }
 
-/// A key as a number of which all bits look random (the last steps of SplitMix64).
+/// Scrambles a key (the final steps of SplitMix64).
 fn scatter(key: u64) -> u64 {
     let word = key.wrapping_add(STEP);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -178,14 +177,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition, a byte at a time.
+    /// Reference implementation, a byte at a time.
     fn plain(key: u64, offset: u64) -> u8 {
         let pattern = Pattern::new(key);
         let word = mix(pattern.start.wrapping_add((offset / 8).wrapping_mul(STEP))) ^ pattern.mask;
         word.to_le_bytes()[(offset % 8) as usize]
     }
 
-    /// Frozen: senders and receivers of two versions have to agree.
+    /// Frozen: senders and receivers of different versions must agree.
     #[test]
     fn these_are_its_first_bytes() {
         let mut bytes = [0; 16];
@@ -213,7 +212,7 @@ mod tests {
             }
         }
 
-        /// Whatever the distance, and above all powers of two.
+        /// At any distance, powers of two in particular.
         #[test]
         fn a_word_in_a_wrong_place_is_found_and_says_where_it_belongs(
             key: u64, at in 0_u64..1 << 40, distance in prop_oneof![(0_u32..60).prop_map(|power| 1_u64 << power), 1_u64..1 << 60],

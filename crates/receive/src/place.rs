@@ -1,14 +1,15 @@
-//! Where the bytes of streams go.
+//! Memory for the bytes of streams.
 //!
-//! Whoever understands a protocol finds out which bytes of a stream a packet brings, and hands them to a [`Place`] that takes them to
-//! their final address: each byte once, in any order. The place says how much room there is, which is what a TCP window promises.
+//! A protocol finds out which bytes of a stream a packet carries, and passes them to a [`Place`], which stores them at
+//! their final address: each byte once, in any order. The place reports its free room, which becomes the TCP receive
+//! window.
 
 use linerate_burst::Nanos;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-/// A stream of this run, by the order in which they began; never used again.
+/// Stream of this run, numbered in order of their start; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u32);
 
@@ -18,31 +19,31 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// Whose bytes a stream brings, and where to.
+/// Addresses of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ends {
-    /// Who sends.
+    /// Sender.
     pub from: SocketAddr,
-    /// Who receives.
+    /// Receiver.
     pub to: SocketAddr,
 }
 
-/// The payload of a packet, or a part of it.
+/// Payload of a packet, or a part of it.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Bytes in somebody's buffer, to be copied.
+    /// Bytes in a buffer, to be copied.
     Bytes(&'a [u8]),
-    /// Bytes that were read straight into the memory of the place, to where it expected them: a part of what was read last.
+    /// Bytes read straight into the memory of the place, where it expected them: a part of the last read.
     Read {
-        /// From which byte of it on.
+        /// Offset in the last read.
         from: usize,
-        /// How many bytes.
+        /// Number of bytes.
         len: usize,
     },
 }
 
 impl<'a> Payload<'a> {
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -51,15 +52,15 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A part of it.
+    /// Returns a part of it.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If the range is out of bounds.
     #[inline]
     pub fn part(&self, part: Range<usize>) -> Payload<'a> {
         match self {
@@ -72,45 +73,46 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// How a stream ended.
+/// Reason for the end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Its sender said that this is all (FIN), and all of it is there.
+    /// The sender closed it (FIN), and all data was received.
     Complete,
-    /// Its sender reset it.
+    /// The sender reset it.
     Reset,
-    /// Nothing came for too long.
+    /// Idle timeout.
     Silent,
-    /// The run ended first.
+    /// The run stopped.
     Stopped,
 }
 
-/// Memory that takes the bytes of streams.
+/// Memory that stores the bytes of streams.
 pub trait Place {
-    /// A stream begins; false if there is no room for one more, and then nothing of it comes.
+    /// Starts a stream; false if no room is left for another one, in which case nothing of it follows.
     fn begin(&mut self, stream: StreamId, ends: &Ends, now: Nanos) -> bool;
 
-    /// How much room a stream has when it begins. Its sender is told of no more before that.
+    /// Returns the room that a stream has at its start, which bounds its first window.
     fn first_room(&self) -> u64 {
         u64::MAX
     }
 
-    /// The first byte of a stream for which there is no room. Never moves back: it was promised to the sender.
+    /// Returns the first byte of a stream beyond its room. Never decreases: it was promised to the sender.
     fn room(&self, stream: StreamId) -> u64;
 
-    /// Takes bytes that were not there before, to their offset in the stream. They end at [`Place::room`] at most.
+    /// Stores new bytes at their offset in the stream. They end at [`Place::room`] at most.
     fn place(&mut self, stream: StreamId, offset: u64, payload: Payload<'_>, now: Nanos);
 
-    /// Puts a copy of bytes that are not to be taken yet behind `to`. Whoever has packets read straight to their place knows where.
+    /// Appends a copy of bytes that cannot be stored yet to `to`. A place that packets are read into knows where they
+    /// are.
     fn copy_out(&self, payload: Payload<'_>, to: &mut Vec<u8>) {
         if let Payload::Bytes(bytes) = payload {
             to.extend_from_slice(bytes);
         }
     }
 
-    /// All bytes below this offset are there. After each change of it, before the sender is told.
+    /// Reports that all bytes below this offset are stored. Called after each change, before the acknowledgement.
     fn advance(&mut self, stream: StreamId, edge: u64, now: Nanos);
 
-    /// The stream is over; bytes behind its edge that did not come will not come any more.
+    /// Ends a stream; missing bytes beyond its edge will not arrive.
     fn end(&mut self, stream: StreamId, ending: Ending, now: Nanos);
 }

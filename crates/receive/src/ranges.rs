@@ -1,10 +1,10 @@
-//! Which bytes of a stream are there: all below an edge, and ranges behind it.
+//! Received bytes of a stream: all below an edge, and ranges beyond it.
 //!
-//! What comes twice counts as it came first. Streams have 64-bit offsets; who speaks a protocol with fewer bits keeps the rest.
+//! Duplicates are ignored. Streams have 64-bit offsets; a protocol with shorter sequence numbers extends them.
 
 use std::ops::Range;
 
-/// The bytes of a stream that are there.
+/// Set of received bytes of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
     edge: u64,
@@ -12,44 +12,44 @@ pub struct Ranges {
     beyond: Vec<Range<u64>>,
 }
 
-/// There would be more gaps than are kept: nothing was taken.
+/// The maximum number of gaps would be exceeded: nothing was inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more gaps than are kept")]
+#[error("too many gaps")]
 pub struct TooManyGaps;
 
 impl Ranges {
-    /// Everything below `edge` is there, nothing else.
+    /// Returns a set with all bytes below `edge`.
     pub fn from(edge: u64) -> Self {
         Ranges { edge, beyond: Vec::new() }
     }
 
-    /// All bytes below are there; this one is not.
+    /// Returns the first missing byte.
     #[inline]
     pub fn edge(&self) -> u64 {
         self.edge
     }
 
-    /// What is there behind the edge, ascending; a gap is before each.
+    /// Returns the ranges beyond the edge, ascending; a gap precedes each.
     #[inline]
     pub fn beyond(&self) -> &[Range<u64>] {
         &self.beyond
     }
 
-    /// How far the first gap goes; `None` where nothing is there behind the edge.
+    /// Returns the end of the first gap; `None` without bytes beyond the edge.
     #[inline]
     pub fn gap_end(&self) -> Option<u64> {
         self.beyond.first().map(|range| range.start)
     }
 
-    /// One more than the last byte that is there.
+    /// Returns the offset after the last byte received.
     pub fn end(&self) -> u64 {
         self.beyond.last().map_or(self.edge, |range| range.end)
     }
 
-    /// Adds bytes, and tells which of them were not there before, ascending, in pieces.
+    /// Inserts bytes, and calls `new` for each piece that is new, ascending.
     ///
     /// # Errors
-    /// If there would be more than `most` ranges behind the edge.
+    /// If there would be more than `most` ranges beyond the edge.
     #[inline]
     pub fn insert(&mut self, range: Range<u64>, most: usize, new: impl FnMut(Range<u64>)) -> Result<(), TooManyGaps> {
         let mut new = new;
@@ -63,7 +63,7 @@ impl Ranges {
         self.insert_beyond(range, most, &mut new)
     }
 
-    /// Gives up what is missing up to this offset: all bytes below it count as there.
+    /// Gives up missing bytes: all bytes below this offset count as received.
     pub fn skip_to(&mut self, edge: u64) {
         self.edge = self.edge.max(edge);
         self.absorb();
@@ -80,7 +80,7 @@ impl Ranges {
         if at >= range.end {
             return Ok(());
         }
-        // Those that it touches become one with it.
+        // Merge the ranges that it touches.
         let first = self.beyond.partition_point(|there| there.end < at);
         let last = self.beyond.partition_point(|there| there.start <= range.end);
         if first == last && at > self.edge && self.beyond.len() >= most {
@@ -104,7 +104,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Ranges that the edge has reached become part of what is below it.
+    /// Merges ranges that the edge has reached.
     fn absorb(&mut self) {
         let reached = self.beyond.iter().take_while(|range| range.start <= self.edge).count();
         for range in self.beyond.drain(..reached) {
@@ -119,9 +119,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a map of bytes.
+        /// Compared with a map of bytes.
         #[test]
-        fn what_is_new_is_told_once(
+        fn new_bytes_are_reported_once(
             start in 0_u64..20, steps in prop::collection::vec((0_u64..120, 0_u64..30, any::<bool>()), 0..60), most in 1_usize..6,
         ) {
             let mut ranges = Ranges::from(start);
@@ -140,17 +140,17 @@ mod tests {
                     } else {
                         prop_assert_eq!(ranges.beyond().len(), most);
                     }
-                    let told: Vec<u64> = pieces.into_iter().flatten().collect();
+                    let reported: Vec<u64> = pieces.into_iter().flatten().collect();
                     let wanted: Vec<u64> = (0..200).filter(|at| there[*at as usize] && !before[*at as usize]).collect();
-                    prop_assert_eq!(told, wanted);
+                    prop_assert_eq!(reported, wanted);
                 }
                 let edge = there.iter().position(|there| !there).unwrap() as u64;
                 prop_assert_eq!(ranges.edge(), edge);
                 let listed: Vec<u64> = ranges.beyond().iter().flat_map(Clone::clone).collect();
                 let wanted: Vec<u64> = (edge..200).filter(|at| there[*at as usize]).collect();
                 prop_assert_eq!(listed, wanted);
-                let alone = ranges.beyond().windows(2).all(|pair| pair[0].end < pair[1].start);
-                prop_assert!(alone && ranges.gap_end().is_none_or(|gap| gap > edge), "{:?}", ranges);
+                let is_separate = ranges.beyond().windows(2).all(|pair| pair[0].end < pair[1].start);
+                prop_assert!(is_separate && ranges.gap_end().is_none_or(|gap| gap > edge), "{:?}", ranges);
                 prop_assert!(ranges.beyond().len() <= most);
             }
         }

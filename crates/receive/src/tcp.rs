@@ -1,20 +1,21 @@
 //! The receiving end of TCP connections, without I/O.
 //!
-//! [`Endpoint::receive`] is given frames and the time, and puts the bytes of streams to their [`Place`], each once, in order or not;
-//! [`Endpoint::frames`] are what to send: acknowledgements, beginnings and ends of connections. It sends no data, so that much of TCP
-//! is not needed: no congestion control, no round-trip times, and one number alone that the other end may acknowledge.
+//! [`Endpoint::receive`] takes frames and the time, and stores the bytes of streams in their [`Place`], each once, in
+//! order or not; [`Endpoint::frames`] are the segments to send: ACKs, SYNs, FINs and RSTs. It sends no data and
+//! therefore omits large parts of TCP: no congestion control, no round-trip times, and only one sequence number that
+//! the peer may acknowledge.
 //!
-//! What is done clause by clause of RFC 9293 (TCP), 7323 (windows beyond 64 KiB, timestamps), 2018 and 2883 (selective
-//! acknowledgements), 5681 (when to acknowledge), 5961 (what a stranger may not do), 6528 (sequence numbers) and 4987 (floods), and which test
-//! shows it, is in `docs/tcp.md`.
+//! `docs/tcp.md` lists, clause by clause, what is implemented of RFC 9293 (TCP), 7323 (window scale, timestamps), 2018
+//! and 2883 (SACK, D-SACK), 5681 (when to acknowledge), 5961 (blind attacks), 6528 (sequence numbers) and 4987 (SYN
+//! floods), and which test shows it.
 //!
-//! - `segment`: a frame as a segment; nothing behind it sees a length that lies, or a wrong checksum;
-//! - `fast`: the segment that was expected; `arrive`: all others of a connection; `stranger`: those of none;
-//! - `connection`: what is known of one, `table`: all of them, `timers`: when something is due;
-//! - `acks`: when something is said, `template` and `outbox`: how.
+//! - `segment`: parses a frame into a segment; later stages never see a wrong length or checksum;
+//! - `fast`: the expected segment; `arrive`: other segments of a connection; `unknown`: segments of no connection;
+//! - `connection`: state of a connection, `table`: all connections, `timers`: their deadlines;
+//! - `acks`: when to send, `template` and `outbox`: how.
 //!
-//! # What memory it takes
-//! At most `connections + backlog` times half a KiB, and 16 bytes a gap; half a MiB for what is to be sent.
+//! # Memory
+//! At most half a KiB per connection (`connections + backlog`), and 16 bytes per gap; half a MiB for segments to send.
 
 mod acks;
 mod arrive;
@@ -26,10 +27,10 @@ mod options;
 mod outbox;
 mod secret;
 mod segment;
-mod stranger;
 mod table;
 mod template;
 mod timers;
+mod unknown;
 
 pub use self::config::{AckPolicy, BadConfig, Config, Local, MOST_WINDOW};
 
@@ -43,59 +44,60 @@ use crate::place::{Place, StreamId};
 use linerate_burst::{Account, Burst, Count, Nanos};
 use linerate_wire::Link;
 
-/// A frame that has come.
+/// A received frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The frame from its link header on, as far as it lies here.
+    /// The frame from its link header, as far as it is in memory here.
     pub headers: &'a [u8],
-    /// So many bytes behind it were read elsewhere: [`Payload::Read`](crate::place::Payload::Read) from 0. If there are none, the
-    /// whole frame is in `headers`.
+    /// Number of bytes after `headers` that were read elsewhere: [`Payload::Read`](crate::place::Payload::Read) from
+    /// 0. With 0, the whole frame is in `headers`.
     pub rest: usize,
-    /// What it begins with: an Ethernet header with up to two VLAN tags, or an IP header. Frames of others are nobody's here.
+    /// The first header: Ethernet with up to two VLAN tags, or IP. Frames of other link types are not for this
+    /// endpoint.
     pub link: Link,
-    /// What is known of its checksum.
+    /// State of its checksum.
     pub checksum: Checksum,
-    /// When it came, or a little later. Time does not have to be exact, but to go on.
+    /// Time of arrival, or a little later. It does not have to be exact, but must not go backwards.
     pub now: Nanos,
 }
 
-/// What is known of the checksum of a segment.
+/// State of a segment's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// Nothing.
+    /// Unknown: verify it.
     Verify,
-    /// It was found right, or the host itself sent the segment and left the checksum to hardware.
+    /// Verified by the interface, or the host itself sent the segment and left the checksum to hardware.
     Trusted,
     /// The ones' complement sum (not inverted) of the bytes that were read elsewhere.
     Rest(u16),
 }
 
-/// What became of a frame.
+/// Result of [`Endpoint::receive`] for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It was for this endpoint, and is dealt with, taken or not.
+    /// The frame was for this endpoint and has been processed, accepted or not.
     Taken,
-    /// It is no TCP segment to one of the own addresses.
+    /// Not a TCP segment to a local address.
     NotMine,
-    /// Nothing was done yet: it is to come again in one piece. Its payload was read elsewhere, and does not begin there; or the bytes
-    /// are needed, as their checksum is not known.
+    /// Not processed: pass it again in one piece. Its payload was read elsewhere and does not begin there, or the
+    /// bytes are needed to verify the checksum.
     Gather,
 }
 
-/// Where the next segment will belong, if it is as the last one was.
+/// Prediction of where the next segment belongs, if it continues the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// The stream that brought data last.
+    /// The stream that received data last.
     pub stream: StreamId,
-    /// The offset of its next byte.
+    /// Offset of its next byte.
     pub next: u64,
-    /// Where the gap before it ends, if there is one.
+    /// End of the gap before it, if any.
     pub gap: Option<u64>,
-    /// Bytes in front of the payload in its last segment: link, IP and TCP headers.
+    /// Length of link, IP and TCP headers before the payload of its last segment.
     pub headers: usize,
 }
 
-/// The end of TCP connections that receives.
+/// Receiving end of TCP connections.
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
@@ -105,23 +107,23 @@ pub struct Endpoint {
     timers: Timers,
     outbox: Outbox,
     counts: Counts,
-    /// Connections that the burst has touched.
+    /// Connections touched by the current burst.
     touched: Vec<u32>,
     /// The connection of the last segment.
     last: u32,
-    /// That of the last data, and how long the headers in front of it were.
+    /// Connection of the last data, and the length of the headers before it.
     last_data: (u32, usize),
     streams: u32,
     half_open: usize,
-    /// When a cookie was sent last.
+    /// Time at which the last SYN cookie was sent.
     cookie_at: Option<Nanos>,
 }
 
 impl Endpoint {
-    /// An endpoint for these addresses.
+    /// Returns an endpoint for the addresses of `config`.
     ///
     /// # Errors
-    /// If the configuration makes no sense.
+    /// If the configuration is invalid.
     pub fn new(config: Config) -> Result<Endpoint, BadConfig> {
         config.check()?;
         let secret = Secret::new(config.secret);
@@ -142,16 +144,16 @@ impl Endpoint {
         })
     }
 
-    /// Takes a frame. What is in it is not trusted: every length and checksum is looked at.
+    /// Processes a frame. Its content is not trusted: every length and checksum is verified.
     #[inline]
     pub fn receive(&mut self, arrival: &Arrival<'_>, place: &mut impl Place) -> Heard {
         match segment::read(arrival, &self.own) {
             Ok(segment) => {
                 self.counts[Count::TcpReceived] += 1;
                 let outcome = match self.connection_of(&segment) {
-                    Some(slot) if self.expected_came(slot, &segment, arrival.now, place) => Count::TcpTaken,
+                    Some(slot) if self.receive_expected(slot, &segment, arrival.now, place) => Count::TcpTaken,
                     Some(slot) => self.arrive(slot, &segment, arrival.now, place),
-                    None => self.stranger(&segment, arrival.now, place),
+                    None => self.receive_unknown(&segment, arrival.now, place),
                 };
                 self.counts[outcome] += 1;
                 Heard::Taken
@@ -160,12 +162,13 @@ impl Endpoint {
         }
     }
 
-    /// What is to be sent, oldest first, until [`Endpoint::clear`]: whole frames, with link headers and checksums.
+    /// Returns the frames to send, oldest first, until [`Endpoint::clear`]: whole frames, with link headers and
+    /// checksums.
     pub fn frames(&self) -> Burst<'_> {
         self.outbox.frames()
     }
 
-    /// Forgets what was to be sent, of which the port did not take the last `unsent`: what these said is said again.
+    /// Removes the frames to send, of which the port did not accept the last `unsent`: their ACKs become due again.
     pub fn clear(&mut self, unsent: usize) {
         self.counts[Count::TcpUnsent] += unsent as u64;
         let Endpoint { outbox, table, touched, .. } = self;
@@ -177,7 +180,7 @@ impl Endpoint {
         }
     }
 
-    /// Where the next segment will belong, if it is as the last one was: for whoever has payload read straight to its place.
+    /// Predicts where the next segment belongs, for callers that read payload straight to its place.
     #[inline]
     pub fn expected(&self) -> Option<Expected> {
         let (slot, headers) = self.last_data;
@@ -187,28 +190,28 @@ impl Endpoint {
         Some(Expected { stream: connection.stream, next: ranges.edge(), gap: ranges.gap_end(), headers })
     }
 
-    /// How many connections there are, half open ones included.
+    /// Returns the number of connections, half-open ones included.
     pub fn connections(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether a connection waits for the acknowledgement of its FIN (LAST-ACK, RFC 9293 section 3.3.2).
+    /// Returns whether a connection waits for the acknowledgement of its FIN (LAST-ACK, RFC 9293 section 3.3.2).
     pub fn is_closing(&self) -> bool {
         let is_last = |slot| self.table.get(slot).is_some_and(|one| one.state == connection::State::LastAck);
         self.table.slots().into_iter().any(is_last)
     }
 
-    /// How many streams have begun.
+    /// Returns the number of streams started.
     pub fn streams(&self) -> u64 {
         self.streams.into()
     }
 
-    /// Whether there is none, and nothing to send.
+    /// Returns whether there are neither connections nor frames to send.
     pub fn is_idle(&self) -> bool {
         self.table.len() == 0 && self.outbox.frames().is_empty()
     }
 
-    /// Adds what was counted so far to an account of `Stage::Tcp`.
+    /// Adds the counters to an account of `Stage::Tcp`.
     pub fn counters(&self, account: &mut Account) {
         self.counts.add_to(account);
     }

@@ -1,4 +1,4 @@
-//! What destinations have afterwards is what frames held.
+//! Destinations contain afterwards what the frames held.
 
 use linerate_burst::Nanos;
 use linerate_receive::datagrams::{self, Datagrams, Field, Form, Unit, WhenFull};
@@ -19,13 +19,13 @@ fn ends(stream: StreamId) -> Ends {
     }
 }
 
-/// Two streams at the same time: one of frames and a bit, and one of which the first bytes are missing.
+/// Two streams at the same time: one of a little more than whole frames, and one whose first bytes are missing.
 fn send(to: &mut dyn Destination, pattern: &Pattern) -> Result<(), DestinationError> {
     let mut frames = Frames::new(&Config { size: SIZE, frames: 6, ..Config::default() }).unwrap();
     let mut bytes = vec![0; 2 * SIZE + 700];
     pattern.fill(0, &mut bytes);
     (0..2).map(StreamId).for_each(|stream| assert!(frames.begin(stream, &ends(stream), Nanos(1_000_000_001))));
-    // As far as there is room, which grows with what has come.
+    // As far as there is room, which grows as data is received.
     let mut at = 0;
     while at < bytes.len() {
         let end = bytes.len().min(frames.room(StreamId(0)) as usize);
@@ -58,13 +58,13 @@ fn what_is_discarded_is_counted_and_looked_at() {
     let mut any = Discard::default();
     send(&mut any, &Pattern::new(8)).unwrap();
     assert_eq!(any.stored(), Stored { frames: 4, bytes: 2 * SIZE as u64 + 700 + 900, files: 0 });
-    // Of the second stream 500 bytes did not come: they are none to be looked at.
+    // 500 bytes of the second stream are missing and must not be verified.
     send(&mut Discard::verifying(pattern()), &pattern()).unwrap();
     let error = send(&mut Discard::verifying(pattern()), &Pattern::new(8)).unwrap_err();
     assert!(matches!(error, DestinationError::Mismatch { stream: StreamId(0), .. }), "{error}");
 }
 
-/// A folder of its own, which goes with it.
+/// A temporary folder, deleted at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -95,8 +95,10 @@ fn a_file_holds_a_stream() {
         let config = FilesConfig { per_frame: false, direct };
         let mut files = Files::create(&folder.0, SIZE, config).unwrap();
         match send(&mut files, &pattern()) {
-            Err(DestinationError::Make { error, .. }) if direct && error.to_string().contains("no direct writes") => {
-                return eprintln!("SKIPPED: {} takes no direct writes", folder.0.display());
+            Err(DestinationError::Make { error, .. })
+                if direct && error.to_string().contains("not support direct writes") =>
+            {
+                return eprintln!("SKIPPED: {} does not support direct writes", folder.0.display());
             }
             sent => sent.unwrap(),
         }
@@ -122,7 +124,7 @@ fn a_file_holds_a_stream() {
 
 const LIST: &str = "frames.csv";
 
-/// What a datagram says of its place is no place in a file: it may be beyond all that file systems have.
+/// The position in a datagram is not a file offset: it may exceed what file systems support.
 #[test]
 fn a_file_begins_where_its_stream_does() {
     let folder = Folder::new("far");
@@ -146,7 +148,7 @@ fn a_file_begins_where_its_stream_does() {
     assert!(read(&folder.0, FIRST) == bytes);
 }
 
-/// More streams than a process may have files: each goes on in its own.
+/// More streams than a process may have open files: each continues in its own file.
 #[test]
 fn files_of_many_streams_are_closed_in_between() {
     let folder = Folder::new("many");
@@ -189,14 +191,14 @@ fn nothing_is_written_over() {
     let config = FilesConfig::default();
     drop(Files::create(&folder.0, SIZE, config).unwrap());
     let error = Files::create(&folder.0, SIZE, config).unwrap_err().to_string();
-    assert!(error.contains("frames.csv: there is one already"), "{error}");
+    assert!(error.contains("frames.csv: already exists"), "{error}");
     fs::remove_file(folder.0.join(LIST)).unwrap();
     fs::write(folder.0.join(SECOND), "mine").unwrap();
     let mut files = Files::create(&folder.0, SIZE, config).unwrap();
     let error = send(&mut files, &pattern()).unwrap_err();
     assert!(matches!(&error, DestinationError::Make { path, .. } if path.ends_with(SECOND)), "{error}");
     assert_eq!(read(&folder.0, SECOND), b"mine");
-    // What was taken before is whole, and in the list.
+    // Frames accepted before are complete and listed.
     assert_eq!(files.stored(), Stored { frames: 2, bytes: 2 * SIZE as u64, files: 1 });
     assert!(read(&folder.0, FIRST) == stream()[..2 * SIZE]);
     assert_eq!(read(&folder.0, LIST).iter().filter(|byte| **byte == b'\n').count(), 3);
@@ -216,7 +218,7 @@ fn what_cannot_be_is_refused() {
 
 const TINY: &str = "LINERATE_TINY_FOLDER";
 
-/// A file system of 16 KiB, in a mount namespace of its own: of the second frame half is written.
+/// A file system of 16 KiB, in its own mount namespace: half of the second frame is written.
 #[test]
 fn a_disk_that_is_full_loses_nothing_of_what_was_written() {
     let folder = Folder::new("full");
@@ -234,10 +236,10 @@ fn a_disk_that_is_full_loses_nothing_of_what_was_written() {
             assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "nothing ran");
         }
         Ok(output) if output.status.code() == Some(77) || !rustix::process::geteuid().is_root() => {
-            eprintln!("SKIPPED: a tmpfs can only be mounted by root; writing to a full disk was not tried");
+            eprintln!("SKIPPED: a tmpfs can only be mounted by root; writing to a full disk was not tested");
         }
         Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stdout)),
-        Err(error) => eprintln!("SKIPPED: unshare: {error}; writing to a full disk was not tried"),
+        Err(error) => eprintln!("SKIPPED: unshare: {error}; writing to a full disk was not tested"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Streams of captured traffic: against naive models, and case by case.
+//! Streams of captured traffic: compared with naive models, and case by case.
 
 mod cases;
 mod cut;

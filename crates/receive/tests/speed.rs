@@ -1,4 +1,4 @@
-//! The benchmarks run small, so that they do not rot: all bytes arrive.
+//! Runs the benchmarks with small sizes, so that they stay working: all bytes arrive.
 
 #[path = "../examples/copy_speed.rs"]
 mod copy_speed;

@@ -1,4 +1,4 @@
-//! The TCP endpoint against peers, faulty wires and attackers, in time that is made up.
+//! The TCP endpoint against peers, faulty wires and attackers, in virtual time.
 
 mod attacks;
 mod clauses;

@@ -1,4 +1,4 @@
-//! `docs/tcp.md` names tests: they exist, and each test of a clause is named there.
+//! Checks the tests named in `docs/tcp.md`: they exist, and each test of a clause is named there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,12 +13,12 @@ fn the_page_of_clauses_names_the_tests_that_there_are() {
     let named: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
     let there = tests_in(&root.join("tests/tcp"));
     let there: BTreeSet<&str> = there.iter().map(String::as_str).collect();
-    // End to end, and against the kernel.
+    // End to end, and compared with the kernel.
     let elsewhere = ["../../tests/receive", "../../tests/oracle", "../generate/src/answer", "src/datagrams"];
     let elsewhere: BTreeSet<String> = elsewhere.iter().flat_map(|folder| tests_in(&root.join(folder))).collect();
     let missing: Vec<_> = named.iter().filter(|name| !there.contains(**name) && !elsewhere.contains(**name)).collect();
-    assert!(missing.is_empty(), "docs/tcp.md names tests that are not there: {missing:?}");
-    // Those that are about the interface of the endpoint, not about a rule.
+    assert!(missing.is_empty(), "docs/tcp.md names tests that do not exist: {missing:?}");
+    // Tests of the interface of the endpoint, not of a rule.
     let others = BTreeSet::from([
         "data_may_come_with_the_end_of_the_handshake_or_before_it",
         "packets_without_a_link_header",
@@ -29,7 +29,7 @@ fn the_page_of_clauses_names_the_tests_that_there_are() {
     assert!(named.len() > 50);
 }
 
-/// The names of the tests in the files of a folder, and of those in it.
+/// Returns the names of the tests in the files of a folder, and of its subfolders.
 fn tests_in(folder: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(folder).unwrap() {

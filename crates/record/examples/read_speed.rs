@@ -1,6 +1,6 @@
-//! How fast capture files are read from the page cache, beside plain `read(2)` of the same file.
+//! Throughput of reading capture files from the page cache, compared with plain `read(2)` of the same file.
 //!
-//! `cargo run --release -p linerate-record --example read_speed [FILE]`; without a file it makes them itself.
+//! `cargo run --release -p linerate-record --example read_speed [FILE]`; without a file it creates files itself.
 
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_record::{Format, Output, Reader, Writer};
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 const ROUNDS: usize = 7;
 const FILE_BYTES: usize = 512 << 20;
-/// As large as the reader's own pieces.
+/// Same size as the reader's pieces.
 const PIECE: usize = 256 << 10;
 const PAGE: usize = 4096;
 
@@ -76,7 +76,7 @@ fn median(values: &mut [f64]) -> f64 {
 fn plain(path: &str) -> std::io::Result<usize> {
     let mut file = File::open(path)?;
     let mut memory = vec![0; PIECE + PAGE];
-    // On a page, as the reader's: the kernel copies up to twice as fast to there.
+    // Page aligned, like the reader's buffer: the kernel copies up to twice as fast.
     let start = memory.as_ptr().align_offset(PAGE);
     let mut bytes = 0;
     loop {
@@ -87,7 +87,7 @@ fn plain(path: &str) -> std::io::Result<usize> {
     }
 }
 
-/// Reads all frames; what is summed up keeps the compiler from leaving the work out.
+/// Reads all frames; the sum prevents the compiler from removing the work.
 fn read(path: &str) -> Result<usize, Box<dyn Error>> {
     let mut reader = Reader::open(path)?;
     let (mut records, mut sum) = (0, 0);

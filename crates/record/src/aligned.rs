@@ -1,11 +1,11 @@
-//! Memory that a disk can be written from without a copy.
+//! Memory that can be written to a disk without a copy.
 
 use std::ops::{Deref, DerefMut};
 
-/// What `O_DIRECT` wants addresses, lengths and places to be multiples of; disks of 512 bytes want less.
+/// Alignment of addresses, lengths and offsets for `O_DIRECT`; disks with 512-byte sectors need less.
 pub const ALIGNMENT: usize = 4096;
 
-/// Bytes at an address that is a multiple of [`ALIGNMENT`].
+/// Bytes at an address aligned to [`ALIGNMENT`].
 pub struct Aligned {
     memory: Vec<u8>,
     start: usize,
@@ -13,7 +13,7 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// So many of them, all 0.
+    /// Returns `bytes` zeroed bytes.
     pub fn new(bytes: usize) -> Self {
         let memory = vec![0; bytes + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);

@@ -1,7 +1,7 @@
 //! gzip, zstd and LZ4 around a capture file, read and written as a stream.
 //!
-//! Reading goes by the first bytes, writing by the name of the file. Both hold a bounded part of the stream,
-//! whatever it claims to hold.
+//! Reading goes by the first bytes, writing by the file name. Both hold a bounded part of the stream in memory,
+//! whatever its headers claim.
 
 mod decode;
 mod encode;
@@ -13,22 +13,22 @@ pub(crate) use encode::Encoder;
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 
-/// Endings of what is compressed in ways that are not written here.
+/// Extensions of compressions that are not supported for writing.
 const OTHERS: [&str; 8] = ["xz", "bz2", "lzma", "lz", "br", "zip", "7z", "z"];
 
-/// How a capture file is compressed.
+/// Compression of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// RFC 1952, one or more members.
     Gzip,
-    /// RFC 8878, one or more frames, skippable ones among them.
+    /// RFC 8878, one or more frames, including skippable ones.
     Zstd,
-    /// LZ4 Frame Format Description 1.6.4, one or more frames, skippable ones behind the first.
+    /// LZ4 Frame Format Description 1.6.4, one or more frames; after the first also skippable ones.
     Lz4,
 }
 
 impl Compression {
-    /// What a path asks for by its ending, `.gz`, `.zst` or `.lz4`, and the path without that ending.
+    /// Returns the compression for the extension of a path, `.gz`, `.zst` or `.lz4`, and the path without it.
     pub fn of_path(path: &str) -> (Option<Self>, &str) {
         let (rest, ending) = path.rsplit_once('.').unwrap_or((path, ""));
         match ending.to_ascii_lowercase().as_str() {
@@ -39,23 +39,23 @@ impl Compression {
         }
     }
 
-    /// The same of a file that is to be written.
+    /// Returns the same for a file to be written.
     ///
     /// # Errors
-    /// Its ending is that of another compression: nobody would find what the name says.
+    /// If its extension is that of another compression: the file would not be what its name promises.
     pub fn to_write(path: &str) -> Result<(Option<Self>, &str)> {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
         if OTHERS.contains(&ending.as_str()) {
-            let text = format!("{path}: nothing is written as .{ending} here; there are .gz, .zst and .lz4");
+            let text = format!("{path}: unsupported compression .{ending}; use .gz, .zst or .lz4");
             return Err(Error::new(ErrorKind::InvalidInput, text));
         }
         Ok(Compression::of_path(path))
     }
 
-    /// What a file that begins like this is compressed with.
+    /// Recognises a compression by the first bytes.
     pub(crate) fn of_magic(bytes: &[u8]) -> Option<Self> {
         match bytes {
-            // No other method than deflate was ever defined.
+            // Only the method deflate was ever defined.
             [0x1f, 0x8b, 8, ..] => Some(Compression::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Compression::Zstd),
             _ if bytes.starts_with(&lz4::MAGIC) => Some(Compression::Lz4),
@@ -63,7 +63,7 @@ impl Compression {
         }
     }
 
-    /// The name of the format.
+    /// Returns the name of the format.
     pub fn name(self) -> &'static str {
         match self {
             Compression::Gzip => "gzip",
@@ -73,10 +73,10 @@ impl Compression {
     }
 }
 
-/// What is inside of a compressed source, in bounded memory; one that is not compressed as it is.
+/// Returns the decompressed content of a source, in bounded memory; an uncompressed one unchanged.
 ///
 /// # Errors
-/// Those of reading its first bytes; no memory for a decompressor.
+/// If its first bytes cannot be read, or memory for a decompressor is insufficient.
 pub fn plain(mut source: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     let mut begin = Vec::new();
     source.by_ref().take(4).read_to_end(&mut begin)?;
@@ -86,17 +86,17 @@ pub fn plain(mut source: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     })
 }
 
-/// Compresses whatever is written, each piece whole in itself: a reader finds all of it up to the last one.
+/// Compresses everything written; each write can be decompressed to its end on its own.
 pub struct Compressed {
     out: Box<dyn Write + Send>,
     encoder: Encoder,
 }
 
 impl Compressed {
-    /// Over what takes the bytes.
+    /// Wraps a writer.
     ///
     /// # Errors
-    /// No memory for a compressor.
+    /// If memory for a compressor is insufficient.
     pub fn new(compression: Compression, out: Box<dyn Write + Send>) -> Result<Self> {
         Ok(Compressed { out, encoder: Encoder::new(compression)? })
     }
@@ -110,8 +110,8 @@ impl Compressed {
         self.out.flush()
     }
 
-    /// Ends the stream as if the last piece had never been written, of which nothing may be left in what it is written to:
-    /// nothing may be written afterwards.
+    /// Ends the stream as if the last piece had not been written; the caller must have removed it from the output.
+    /// Nothing may be written afterwards.
     ///
     /// # Errors
     /// Those of writing.

@@ -1,8 +1,8 @@
-//! Dates of the calendar.
+//! Calendar dates.
 
-/// Year, month and day of a time in seconds since 1970, UTC.
+/// Returns year, month and day of a time in seconds since 1970, UTC.
 pub fn date(seconds: u64) -> [u64; 3] {
-    // Years from March on, in eras of 400 of them: a leap day is then the last of its year.
+    // Years start in March, in eras of 400 of them: a leap day is then the last day of its year.
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -1,99 +1,103 @@
-//! Why a capture file cannot be read, or not to its end.
+//! Errors of reading capture files.
 
 use crate::compression::CUT_OFF;
 use linerate_burst::MAX_FRAME;
 use std::io;
 
-/// Why reading stopped, in classes that say what the user can do. All complete frames before the place
-/// named were handed out first.
+fn packets(number: u64) -> String {
+    if number == 1 { "1 packet".to_owned() } else { format!("{number} packets") }
+}
+
+/// Errors of reading, in classes by remedy. All complete frames before the offset were returned first.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The first bytes are those of no capture file.
-    #[error("{name}: not a pcap or pcapng file: {found}; editcap -F pcapng converts other capture formats")]
+    /// The first bytes are not those of a capture file.
+    #[error("{name}: not a pcap or pcapng file: {found}; convert other capture formats with editcap -F pcapng")]
     NotACapture {
-        /// The file, as the user named it.
+        /// File name as given by the user.
         name: String,
-        /// What is there instead.
+        /// Description of the actual content.
         found: String,
     },
-    /// The file is compressed in a way that is not read here.
-    #[error("{name}: compressed: decompress it first ({tool} -dc {name} | linerate ... -r -)")]
+    /// The compression is not supported.
+    #[error("{name}: unsupported compression; decompress it first ({tool} -dc {name} | linerate ... -r -)")]
     Compressed {
-        /// The file, as the user named it.
+        /// File name as given by the user.
         name: String,
-        /// The program that decompresses it.
+        /// Program that decompresses it.
         tool: &'static str,
     },
-    /// The file is compressed, and what is compressed is cut off or damaged.
-    #[error("{name}: {method} data is damaged at byte {offset}: {what}; the {frames} frames before it were read")]
+    /// The compressed data is truncated or damaged.
+    #[error("{name}: {method} data is damaged at byte {offset}: {what}; {} before it", packets(*.frames))]
     Decompression {
-        /// The file, as the user named it.
+        /// File name as given by the user.
         name: String,
         /// gzip, zstd or lz4.
         method: &'static str,
-        /// Where, in bytes from the beginning of the compressed file, to within a block.
+        /// Offset from the start of the compressed file in bytes, to within a block.
         offset: u64,
-        /// What is wrong.
+        /// Description of the problem.
         what: String,
         /// Complete frames before it.
         frames: u64,
     },
     /// The file ends inside a record.
     #[error(
-        "{name}: cut off in the middle of the record at byte {offset}: {needed} bytes belong there, {present} are \
-         left; the {frames} frames before it are complete"
+        "{name}: cut off in the middle of the record at byte {offset} ({present} of {needed} bytes \
+         present); {} before it",
+        packets(*.frames)
     )]
     CutOff {
-        /// The file, as the user named it.
+        /// File name as given by the user.
         name: String,
-        /// Where the record begins, in bytes from the beginning of the file.
+        /// Start of the record, in bytes from the start of the file.
         offset: u64,
-        /// Bytes the record needs, as far as it can be told.
+        /// Bytes that the record needs, as far as known.
         needed: u64,
-        /// Bytes of it that are there.
+        /// Bytes of it that are present.
         present: u64,
         /// Complete frames before it.
         frames: u64,
     },
-    /// A record contradicts itself, so that nothing behind it can be found.
-    #[error("{name}: damaged at byte {offset}: {what}; the {frames} frames before it were read")]
+    /// A record contradicts itself, so later ones cannot be found.
+    #[error("{name}: damaged at byte {offset}: {what}; {} before it", packets(*.frames))]
     Damaged {
-        /// The file, as the user named it.
+        /// File name as given by the user.
         name: String,
-        /// Where the record begins, in bytes from the beginning of the file.
+        /// Start of the record, in bytes from the start of the file.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the problem.
         what: String,
         /// Complete frames before it.
         frames: u64,
     },
-    /// The file is sound as far as can be told, but beyond what is read here.
-    #[error("{name}: unsupported at byte {offset}: {what}; the {frames} frames before it were read")]
+    /// The file seems valid, but uses an unsupported feature.
+    #[error("{name}: unsupported at byte {offset}: {what}; {} before it", packets(*.frames))]
     Unsupported {
-        /// The file, as the user named it.
+        /// File name as given by the user.
         name: String,
-        /// Where it is, in bytes from the beginning of the file.
+        /// Offset from the start of the file in bytes.
         offset: u64,
-        /// What it is.
+        /// Description of the feature.
         what: String,
         /// Complete frames before it.
         frames: u64,
     },
-    /// The system could not read.
-    #[error("{name}: cannot read on from byte {offset}: {reason}")]
+    /// A system call failed.
+    #[error("{name}: cannot read at byte {offset}: {reason}")]
     Io {
-        /// The file, as the user named it.
+        /// File name as given by the user.
         name: String,
-        /// How far the file was read, in bytes.
+        /// Bytes read so far.
         offset: u64,
-        /// What the system says.
+        /// Cause.
         #[source]
         reason: io::Error,
     },
 }
 
 impl ReadError {
-    /// Whether the file ends in the middle of something, as one does that is being written; what there is of it is sound.
+    /// Returns whether the file ends inside a record, as one that is still being written; complete records are valid.
     pub fn is_cut_off(&self) -> bool {
         match self {
             ReadError::CutOff { .. } => true,
@@ -103,7 +107,7 @@ impl ReadError {
     }
 }
 
-/// What a parser found wrong with the record under its cursor.
+/// Problem of the record at the cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Damaged(String),
@@ -111,28 +115,28 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// A frame beyond [`MAX_FRAME`].
+    /// Returns the fault of a frame beyond [`MAX_FRAME`].
     #[cold]
     pub(crate) fn too_long(length: u32) -> Self {
-        Fault::Damaged(format!("a frame of {length} bytes, and none may be longer than {MAX_FRAME}"))
+        Fault::Damaged(format!("packet length {length} exceeds the maximum of {MAX_FRAME} bytes"))
     }
 
-    /// A record that contradicts itself.
+    /// Returns the fault of a record that contradicts itself.
     #[cold]
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
         Fault::Damaged(what.into())
     }
 }
 
-/// Why a parser stopped.
+/// Reasons why a parser stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// There is no room for another desc.
+    /// `descs` is full.
     Full,
-    /// The record under the cursor is not all there: this many bytes are needed from the cursor on.
+    /// The record at the cursor is incomplete: this many bytes are needed from the cursor.
     Need(usize),
-    /// The cursor has this many bytes of no interest before it.
+    /// This many bytes at the cursor can be skipped.
     Skip(u64),
-    /// Nothing behind the cursor can be read.
+    /// Nothing after the cursor can be read.
     Stop(Fault),
 }

@@ -1,11 +1,11 @@
-//! What an output may do to the thing the user named.
+//! Output files, and what may be done to existing ones.
 //!
-//! A regular file is locked, truncated before the first write, and cut back to its last complete record when
-//! writing fails. Anything else (device, FIFO, pipe, socket) is only ever written to. What is compressed is
-//! written in pieces, each whole in itself; the file is cut back to the last one and ended there.
+//! A regular file is locked, truncated before the first write, and cut back to its last complete record if writing
+//! fails. Anything else (device, FIFO, pipe, socket) is only written to. Compressed data is written in independent
+//! pieces; the file is cut back to the last one and ended there.
 //!
-//! A regular file can be opened anew under its name, in the folder that it was opened in: whoever moved it away finds it
-//! complete there. Nothing is written over then: where the name is still taken the new file has a number.
+//! A regular file can be reopened under its name, in the folder it was opened in, as after log rotation: the file
+//! moved away is complete. Nothing is overwritten: if the name is still taken, the new file gets a number.
 
 mod opened;
 mod parts;
@@ -21,36 +21,35 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes that are put together before they are written; more where several threads are to have enough of them.
+/// Bytes collected before a write; more with several threads, so that each has enough work.
 const PIECE: usize = 256 << 10;
 const PIECE_OF_SEVERAL: usize = 1 << 20;
-/// Of new files.
 const MODE: u32 = 0o600;
 
-/// Where the bytes go, whatever it is.
+/// Destination of the bytes.
 pub(crate) trait Target: Send {
-    /// Writes some of `bytes`; waits until it can.
+    /// Writes some of `bytes`; blocks until it can.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Brings what is held back to where it can be read.
+    /// Makes buffered data readable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// The same at the end.
+    /// Makes buffered data readable at the end.
     fn finish(&mut self) -> io::Result<()> {
         self.flush()
     }
 
-    /// Takes the last `bytes` written back; returns false where that cannot be done.
+    /// Removes the last `bytes` written; returns false if that is impossible.
     fn take_back(&mut self, bytes: u64) -> io::Result<bool>;
 
-    /// Whether nobody can open any more what was written.
+    /// Returns whether the file was unlinked.
     fn is_removed(&self) -> bool {
         false
     }
 
-    /// Whether it still has what was there before.
+    /// Returns whether the previous content is still unchanged.
     fn is_older(&self) -> bool {
         false
     }
@@ -61,44 +60,44 @@ pub struct Output {
     name: String,
     target: Box<dyn Target>,
     encoder: Option<Box<Encoder>>,
-    /// Compressed bytes of a piece that could not be written whole.
+    /// Compressed bytes of a piece that was written only in part.
     torn: usize,
     piece: usize,
-    /// Where a regular file is.
+    /// Location of a regular file.
     place: Option<Arc<Place>>,
-    /// What it is called there, where that is not the name it was opened by.
+    /// Name there, if it differs from that by which it was opened.
     called: Option<String>,
-    /// What the names of files beside it end with.
-    beside: Option<String>,
-    /// Whether it, and the file beside it, was made when it was opened.
+    /// Extension of the companion file (index).
+    companion: Option<String>,
+    /// True if the file, and its companion, were created by opening it.
     is_new: bool,
-    is_beside_new: bool,
-    /// Bytes in it, as far as all went well.
+    is_companion_new: bool,
+    /// Bytes written, if all went well.
     written: u64,
 }
 
-/// Where a file is: the folder, whatever its path leads to later, and its name there.
+/// Location of a file: the folder, wherever its path leads later, and its name in it.
 struct Place {
     folder: OwnedFd,
     name: String,
 }
 
-/// Writing failed in the middle.
+/// A write failed after a part.
 #[derive(Debug)]
 pub(crate) struct Partial {
-    /// Bytes that were written before.
+    /// Bytes written before.
     pub written: usize,
     pub reason: io::Error,
 }
 
 impl Output {
-    /// Opens `path` for writing, with the rights that this process has now; `-` is standard output. A file that did not
-    /// exist is created for its owner alone, since captures hold what others said; one that existed keeps its mode. An
-    /// existing regular file is emptied by the first write; anything else is left as it is and written to. A regular file is
-    /// locked (`flock(2)`) as long as it is open.
+    /// Opens `path` for writing, with the current privileges of the process; `-` is standard output. A new file is
+    /// created with mode 0600, since captures are confidential; an existing one keeps its mode. An existing regular
+    /// file is emptied by the first write; anything else is written to unchanged. A regular file is locked
+    /// (`flock(2)`) while it is open.
     ///
     /// # Errors
-    /// Those of `open(2)` and `fstat(2)`; another output has the file. A FIFO waits for its reader.
+    /// Those of `open(2)` and `fstat(2)`; if another output has the file. A FIFO waits for its reader.
     pub fn open(path: &str) -> io::Result<Self> {
         if path == "-" {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -114,23 +113,23 @@ impl Output {
         }
     }
 
-    /// An output to anything that takes bytes, of which errors speak as `name`.
+    /// Returns an output to a writer, with `name` in errors.
     pub fn to(sink: Box<dyn Write + Send>, name: impl Into<String>) -> Self {
         Output::over(Box::new(Stream(sink)), name)
     }
 
-    /// The same output, compressed.
+    /// Adds compression.
     ///
     /// # Errors
-    /// No memory for a compressor.
+    /// If memory for a compressor is insufficient.
     pub fn compressed(self, compression: Compression) -> io::Result<Self> {
         Ok(Output { encoder: Some(Box::new(Encoder::new(compression)?)), ..self })
     }
 
-    /// The same, compressed by so many threads where it is by zstd: others take one.
+    /// Sets the number of compression threads for zstd; other compressions use one.
     ///
     /// # Errors
-    /// No memory for compressors.
+    /// If memory for compressors is insufficient.
     pub fn threads(self, threads: usize) -> io::Result<Self> {
         match &self.encoder {
             Some(encoder) if encoder.threads() != threads => {
@@ -142,32 +141,32 @@ impl Output {
         }
     }
 
-    /// Whether nothing was written over what a file had before.
+    /// Returns whether the previous content is still unchanged.
     pub(crate) fn is_older(&self) -> bool {
         self.target.is_older()
     }
 
-    /// As the user named it.
+    /// Returns the name as given by the user.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The folder that a file is in, where it can be opened anew.
+    /// Returns the folder of a file that can be reopened.
     pub fn folder(&self) -> Option<&OwnedFd> {
         self.place.as_ref().map(|place| &place.folder)
     }
 
-    /// A new file of the same name in the same folder, and what it is called; `None` of what is no regular file.
+    /// Opens a new file of the same name in the same folder, and returns its actual name; `None` if not a regular file.
     ///
     /// # Errors
-    /// Those of `openat(2)`; no memory for a compressor.
-    pub(crate) fn anew(&self) -> io::Result<Option<(Self, String)>> {
+    /// Those of `openat(2)`; if memory for a compressor is insufficient.
+    pub(crate) fn next_file(&self) -> io::Result<Option<(Self, String)>> {
         let Some(place) = &self.place else { return Ok(None) };
-        let (file, name) = place.open(self.beside.as_deref())?;
+        let (file, name) = place.open(self.companion.as_deref())?;
         let mut output = Output {
             place: Some(Arc::clone(place)),
             called: Some(name.clone()),
-            beside: self.beside.clone(),
+            companion: self.companion.clone(),
             ..Output::over(Box::new(Opened::new(file)?), &*self.name)
         };
         if let Some(encoder) = &self.encoder {
@@ -185,15 +184,15 @@ impl Output {
             piece: PIECE,
             place: None,
             called: None,
-            beside: None,
+            companion: None,
             is_new: false,
-            is_beside_new: false,
+            is_companion_new: false,
             written: 0,
         }
     }
 
-    /// Writes all of `bytes`, however few the target takes at a time. What is compressed is written as one
-    /// piece, which readers can decompress to its end at once; if that fails, none of it counts as written.
+    /// Writes all of `bytes`, in as many calls as needed. Compressed data is written as one piece, which readers can
+    /// decompress to its end at once; if that fails, none of it counts as written.
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), Partial> {
         let Some(encoder) = &mut self.encoder else {
             write_all(&mut *self.target, bytes)?;
@@ -209,13 +208,13 @@ impl Output {
         Ok(())
     }
 
-    /// Brings what is held back to where it can be read.
+    /// Makes buffered data readable.
     pub(crate) fn flush(&mut self) -> Result<(), Partial> {
         self.target.flush().map_err(|reason| Partial { written: 0, reason })
     }
 
-    /// Takes the last `bytes` written back, and what there is of a torn piece, where the output is a regular
-    /// file; says whether the output now ends with something whole.
+    /// Removes the last `bytes` written and the rest of a torn piece, if the output is a regular file. Returns whether
+    /// the output now ends with a complete piece.
     pub(crate) fn take_back(&mut self, bytes: u64) -> io::Result<bool> {
         let surplus = bytes + std::mem::take(&mut self.torn) as u64;
         if surplus > 0 && !self.target.take_back(surplus)? {
@@ -227,8 +226,8 @@ impl Output {
         }
     }
 
-    /// Ends a compressed stream; nothing may be written afterwards. A file that somebody has removed meanwhile is gone with
-    /// all that was written.
+    /// Ends a compressed stream; nothing may be written afterwards. Fails if the file was unlinked in the meantime,
+    /// since its content is then lost.
     pub(crate) fn finish(&mut self) -> Result<(), Partial> {
         if let Some(encoder) = &self.encoder {
             write_all(&mut *self.target, encoder.tail())?;
@@ -242,7 +241,7 @@ impl Output {
     }
 }
 
-/// All of what is written at once, or nothing that counts: as one piece, where it is compressed.
+/// Each write is all or nothing; compressed, it is one piece.
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Output::write_all(self, bytes).map(|()| bytes.len()).map_err(|partial| partial.reason)
@@ -253,7 +252,7 @@ impl Write for Output {
     }
 }
 
-/// The same name with a number in it, before its ending: `all.2.pcapng.zst`.
+/// Inserts a number into a file name, before its extensions: `all.2.pcapng.zst`.
 pub fn numbered(name: &str, number: u32) -> String {
     let (_, plain) = Compression::of_path(name);
     let at = plain.rfind('.').filter(|at| *at > 0).unwrap_or(plain.len());
@@ -261,9 +260,9 @@ pub fn numbered(name: &str, number: u32) -> String {
 }
 
 impl Place {
-    /// Of a file that is open; none where it cannot be found again.
+    /// Returns the location of an open file; `None` if it cannot be found again.
     fn of(path: &str) -> Option<Self> {
-        // A link stays one: what it leads to is what is written.
+        // A symbolic link is kept: its target is written.
         let path = Path::new(path).canonicalize().ok()?;
         let folder = openat(CWD, path.parent()?, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         Some(Place {
@@ -272,9 +271,9 @@ impl Place {
         })
     }
 
-    /// A file of that name, or of the first number that is free; what is there already is taken where it is empty, as
-    /// logrotate(8) leaves it. Where something is `beside` it that belongs to the file which was called so, the name is taken.
-    fn open(&self, beside: Option<&str>) -> io::Result<(File, String)> {
+    /// Opens a file of that name, or with the first free number; an existing file is used if it is empty, as
+    /// logrotate(8) leaves it. The name is taken if its companion file has content, which belongs to the earlier file.
+    fn open(&self, companion: Option<&str>) -> io::Result<(File, String)> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY;
         let mut name = self.name.clone();
         for number in 2.. {
@@ -282,7 +281,7 @@ impl Place {
                 let data = statat(&self.folder, format!("{name}{ending}"), AtFlags::SYMLINK_NOFOLLOW);
                 data.is_ok_and(|data| data.st_size > 0)
             };
-            if beside.is_some_and(is_taken) {
+            if companion.is_some_and(is_taken) {
                 name = numbered(&self.name, number);
                 continue;
             }
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_mode() {
+    fn a_new_file_is_private_and_an_old_one_keeps_its_mode() {
         let folder = scratch("mode");
         let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let path = folder.join("a.pcap");

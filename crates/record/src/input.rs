@@ -1,21 +1,20 @@
-//! The bytes of a file or pipe, read in large pieces into one buffer.
+//! Reads a file or pipe in large pieces into one buffer.
 
 use linerate_burst::TAIL;
 use std::io::{ErrorKind, Read, Result};
 
-/// Bytes asked for at a time: large enough that the system call does not count, small enough that what was
-/// read is still in the second-level cache when it is parsed.
+/// Bytes read at a time: large enough to amortise the system call, small enough that the data is still in the L2 cache
+/// when parsed.
 const PIECE: usize = 256 << 10;
 
-/// The longest record that can be held, in bytes: a frame of the greatest length with as much again for
-/// the options of a pcapng block.
+/// Maximum record length in bytes: a frame of the maximum length, and as much again for the options of a pcapng block.
 pub(crate) const LONGEST_RECORD: usize = 2 * linerate_burst::MAX_FRAME;
 
-/// Pieces begin on a page, which the kernel copies to fastest.
+/// Pieces are page aligned, which the kernel copies to fastest.
 const PAGE: usize = 4096;
 
-/// A buffer over a source. Bytes between the cursor and the end of what was read are at hand; reading on
-/// moves the few that are left in front of a fixed place, so that each piece lands on the same pages.
+/// A buffer over a source. Bytes between the cursor and the end of the data are available; reading moves the few
+/// remaining ones before a fixed position, so that each piece is read to the same pages.
 pub(crate) struct Input {
     source: Box<dyn Read + Send>,
     memory: Vec<u8>,
@@ -42,46 +41,46 @@ impl Input {
         }
     }
 
-    /// What was read and not passed over, and the source, which goes on behind it.
+    /// Returns the bytes not consumed, and the source, which continues after them.
     pub(crate) fn into_parts(self) -> (Vec<u8>, Box<dyn Read + Send>) {
         (self.memory[self.start..self.end].to_vec(), self.source)
     }
 
-    /// The whole buffer, with at least [`TAIL`] bytes behind all that was read.
+    /// Returns the whole buffer, with at least [`TAIL`] bytes after the data.
     pub(crate) fn memory(&self) -> &[u8] {
         &self.memory
     }
 
-    /// The buffer up to the end of what was read, and where in it the cursor stands.
+    /// Returns the buffer up to the end of the data, and the position of the cursor.
     pub(crate) fn read_so_far(&self) -> (&[u8], usize) {
         (&self.memory[..self.end], self.start)
     }
 
-    /// The bytes at hand.
+    /// Returns the available bytes.
     pub(crate) fn at_hand(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
-    /// Where the cursor stands, in bytes from the beginning of the source.
+    /// Returns the position of the cursor, in bytes from the start of the source.
     pub(crate) fn offset(&self) -> u64 {
         self.base.wrapping_add(self.start as u64)
     }
 
-    /// Moves the cursor to a place in the buffer, at most to the end of what was read.
+    /// Moves the cursor to a position in the buffer, at most to the end of the data.
     pub(crate) fn move_to(&mut self, at: usize) {
         self.start = at.min(self.end);
     }
 
-    /// Moves the cursor over bytes at hand, at most `bytes`; returns how many.
+    /// Skips at most `bytes` of the available bytes. Returns how many.
     pub(crate) fn skip(&mut self, bytes: u64) -> u64 {
         let skipped = bytes.min(self.at_hand().len() as u64);
         self.start += skipped as usize;
         skipped
     }
 
-    /// Reads on, once; returns false at the end of the source. A source that is interrupted has brought nothing,
-    /// and may be asked again. Bytes at hand stay at hand, but may move: nothing may point into the buffer. At
-    /// most [`LONGEST_RECORD`] may be at hand.
+    /// Reads once; returns false at the end of the source. An interrupted read has returned nothing, and may be
+    /// repeated. Available bytes stay available but may move, so no references into the buffer may be kept. At most
+    /// [`LONGEST_RECORD`] may be available.
     pub(crate) fn read_on(&mut self) -> Result<bool> {
         if self.exhausted {
             return Ok(false);
@@ -99,7 +98,7 @@ impl Input {
         Ok(count > 0)
     }
 
-    /// Puts the bytes at hand right in front of where the next piece will land.
+    /// Moves the available bytes directly before the next piece.
     fn make_room(&mut self) {
         let start = self.front - self.at_hand().len();
         self.memory.copy_within(self.start..self.end, start);

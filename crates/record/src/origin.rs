@@ -1,37 +1,36 @@
-//! What a pcapng file says beyond frames and the fields of an [`Interface`], on its way to another file.
+//! Metadata of a pcapng file beyond frames and the fields of an [`Interface`], carried to another file.
 //!
-//! It travels as [`Interface::origin`], so that whatever stands between reader and writer (merge, filter,
-//! memory) need not know of it. Options lie ready to be written: encoded, in native byte order. Interface
-//! statistics come behind the frames and notes with them, hence the locks; both are taken for the frames
-//! that have a note and at the end, not for others.
+//! It is carried in [`Interface::origin`], so that the stages between reader and writer (merge, filter, memory) need
+//! not know about it. Options are kept encoded, in native byte order. Interface statistics follow the frames, and
+//! notes arrive with them, hence the locks; both are taken for frames with a note and at the end, not for others.
 
 use crate::pcapng::{IF_FCSLEN, push};
 use linerate_burst::{Desc, Interface, Nanos};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The most notes of a file that are kept at a time; their numbers go round. Far more than the frames on
-/// their way between reader and writer.
+/// Maximum number of notes of a file kept at a time; their numbers wrap. Far more than the frames in flight between
+/// reader and writer.
 const MOST_NOTES: usize = u16::MAX as usize;
 
-/// The most bytes of notes that are kept at a time.
+/// Maximum size of the notes kept at a time.
 const MOST_NOTE_BYTES: usize = 64 << 20;
 
-/// What a file says about one of its interfaces.
+/// Metadata of an interface of a file.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    /// The options of the section header.
+    /// Options of the section header.
     pub section: Arc<Vec<u8>>,
-    /// The options of the interface description, but for those that say how to read times.
+    /// Options of the interface description, except those on the resolution of times.
     pub options: Vec<u8>,
-    /// Bytes of FCS at the end of each frame, unless the frame says otherwise.
+    /// Bytes of FCS at the end of each frame, unless the frame gives another length.
     pub fcs: u8,
-    /// What is said of frames and of the file, the same for all its interfaces.
+    /// Metadata of frames and of the file, shared by all its interfaces.
     pub notes: Arc<Notes>,
     statistics: Mutex<Option<Statistics>>,
 }
 
-/// What an interface statistics block says; `None` where it does not.
+/// Content of an interface statistics block; `None` for missing options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
     pub first: Option<Nanos>,
@@ -41,54 +40,54 @@ pub(crate) struct Statistics {
     pub accepted: Option<u64>,
     pub dropped_by_system: Option<u64>,
     pub delivered: Option<u64>,
-    /// Its comments, encoded.
+    /// Comments, encoded.
     pub comments: Vec<u8>,
 }
 
 impl Origin {
-    /// An interface of a section, with options of its own.
+    /// Returns the metadata of an interface of a section.
     pub(crate) fn new(section: &Arc<Vec<u8>>, options: Vec<u8>, notes: &Arc<Notes>, fcs: u8) -> Self {
         let (section, notes) = (Arc::clone(section), Arc::clone(notes));
         Origin { section, options, fcs, notes, statistics: Mutex::default() }
     }
 
-    /// The origin of an interface, if it came from a pcapng file, or a pcap file with FCS.
+    /// Returns the metadata of an interface from a pcapng file, or a pcap file with FCS.
     pub(crate) fn of(interface: &Interface) -> Option<Arc<Origin>> {
         interface.origin.clone().and_then(|origin| origin.downcast().ok())
     }
 
-    /// The origin of an interface about which a file says no more than how long the FCS of its frames is.
+    /// Returns the metadata of an interface for which only the FCS length is known.
     pub(crate) fn of_fcs(fcs: u8) -> Self {
         let mut options = Vec::new();
         push(&mut options, IF_FCSLEN, &[fcs]);
         Origin::new(&Arc::default(), options, &Arc::default(), fcs)
     }
 
-    /// Takes statistics up; those of a later block count further, and stand for the earlier ones.
+    /// Sets the statistics; those of a later block are cumulative and replace earlier ones.
     pub(crate) fn set_statistics(&self, statistics: Statistics) {
         *lock(&self.statistics) = Some(statistics);
     }
 
-    /// Gives away the statistics that were read before.
+    /// Takes the statistics read before.
     pub(crate) fn take_statistics(&self) -> Option<Statistics> {
         lock(&self.statistics).take()
     }
 
-    /// Frames received, and dropped by interface and system, as far as the statistics say so.
+    /// Returns frames received, and dropped by interface and system, if the statistics have them.
     pub(crate) fn seen_and_dropped(&self) -> [Option<u64>; 3] {
         let statistics = lock(&self.statistics);
         let of = |count: fn(&Statistics) -> Option<u64>| statistics.as_ref().and_then(count);
         [of(|found| found.received), of(|found| found.dropped_by_interface), of(|found| found.dropped_by_system)]
     }
 
-    /// The last statistics that were read.
+    /// Returns the latest statistics.
     pub(crate) fn statistics(&self) -> Option<Statistics> {
         lock(&self.statistics).clone()
     }
 }
 
-/// The options of frames, by number: the oldest go when there are too many of them. And the blocks about the
-/// whole file, names and secrets, ready to be written, in order.
+/// Options of frames by number, of which the oldest are dropped above a limit; and blocks about the whole file, names
+/// and secrets, encoded, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     ring: Mutex<Ring>,
@@ -98,20 +97,20 @@ pub(crate) struct Notes {
 #[derive(Debug, Default)]
 struct Ring {
     notes: VecDeque<Note>,
-    /// Notes that went before the first of `notes`.
+    /// Number of notes dropped before the first of `notes`.
     gone: u64,
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct Note {
-    /// The time of its frame, by which a note with the same number a round later is told apart.
+    /// Time of its frame, which distinguishes it from a note with the same number a round later.
     time: Nanos,
     options: Box<[u8]>,
 }
 
 impl Notes {
-    /// Keeps the options of a frame; returns their number for [`Desc::note`].
+    /// Stores the options of a frame. Returns their number for [`Desc::note`].
     pub(crate) fn push(&self, time: Nanos, options: &[u8]) -> u16 {
         let mut ring = lock(&self.ring);
         while ring.notes.len() >= MOST_NOTES || ring.bytes + options.len() > MOST_NOTE_BYTES {
@@ -125,7 +124,7 @@ impl Notes {
         (serial % MOST_NOTES as u64) as u16 + 1
     }
 
-    /// Appends the options of a frame, if it has any; false if they are kept no longer.
+    /// Appends the options of a frame, if it has any; false if they were dropped.
     #[must_use]
     pub(crate) fn append(&self, desc: &Desc, to: &mut Vec<u8>) -> bool {
         let Some(place) = desc.note.checked_sub(1) else { return true };
@@ -138,18 +137,18 @@ impl Notes {
 }
 
 impl Notes {
-    /// Keeps a block.
+    /// Stores a block.
     pub(crate) fn push_table(&self, block: Vec<u8>) {
         lock(&self.tables).push(block.into());
     }
 
-    /// The blocks behind the first `known`.
+    /// Returns the blocks after the first `known`.
     pub(crate) fn tables(&self, known: usize) -> Vec<Arc<[u8]>> {
         lock(&self.tables).get(known..).unwrap_or_default().to_vec()
     }
 }
 
-/// What a lock holds, also after a panic elsewhere: nothing here is ever left half done.
+/// Locks, ignoring poison from a panic elsewhere: the data is never left inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,47 +16,47 @@ pub const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 /// Times in microseconds, records with 8 bytes more: Alexey Kuznetsov's patched libpcap.
 pub const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 
-/// Bits of the link type field that mean nothing yet. Programs refuse files that set them.
+/// Undefined bits of the link type field. Programs refuse files that set them.
 const RESERVED: u32 = 0x03ff_0000;
 
-/// The bit of the link type field that says that the uppermost four count 16-bit words of FCS.
+/// Bit of the link type field: the uppermost four bits are the FCS length in 16-bit words.
 const HAS_FCS: u32 = 1 << 26;
 const FCS_SHIFT: u32 = 28;
 
 const SHORT_RECORD: usize = 16;
 const LONG_RECORD: usize = 24;
 
-/// `sll_pkttype` of a frame the host sent (`PACKET_OUTGOING`, linux/if_packet.h).
+/// `sll_pkttype` of a frame that the host sent (`PACKET_OUTGOING`, linux/if_packet.h).
 const PACKET_OUTGOING: u8 = 4;
 
-/// Which of the two lengths of a record comes first.
+/// Order of the two lengths of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
     /// Captured, then on the wire.
     InOrder,
     /// On the wire, then captured: before version 2.3, and DG/UX ("version 543.0").
     Swapped,
-    /// Version 2.3, written either way: the smaller one was captured.
+    /// Version 2.3, written either way: the smaller one is the captured length.
     Unknown,
 }
 
-/// What a file header says, which is all that is needed to read the records.
+/// File header: all that is needed to parse the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     swapped: bool,
     modified: bool,
-    /// Nanoseconds in the unit of the second word of a time.
+    /// Nanoseconds per unit of the second word of a time.
     unit: u32,
     lengths: Lengths,
     pub snap: u32,
     pub link: LinkType,
-    /// Bytes of FCS at the end of each frame; 0 where the file does not say.
+    /// Bytes of FCS at the end of each frame; 0 if not given.
     pub fcs: u8,
     /// Frames whose fraction of a second was out of range.
     pub times_changed: u64,
 }
 
-/// The link type that a file says: raw IP has the numbers 12 and 14 too, which are those of some systems.
+/// Returns the link type for its number in a file: raw IP also has the numbers 12 and 14, used by some systems.
 pub(crate) fn link_type(number: u16) -> LinkType {
     match number {
         12 | 14 => LinkType::RAW,
@@ -65,7 +65,7 @@ pub(crate) fn link_type(number: u16) -> LinkType {
 }
 
 impl FileHeader {
-    /// Whether a file that begins like this is a pcap file.
+    /// Returns whether a file with these first bytes is a pcap file.
     pub(crate) fn is_magic(start: [u8; 4]) -> bool {
         magic(start).is_some()
     }
@@ -73,7 +73,7 @@ impl FileHeader {
     pub(crate) fn parse(bytes: &[u8; FILE_HEADER]) -> Result<Self, Fault> {
         let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let Some((magic, swapped)) = magic(word(0)) else {
-            return Err(Fault::damaged("no pcap file header"));
+            return Err(Fault::damaged("missing pcap file header"));
         };
         let u16_at = |at: usize| {
             let half = u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
@@ -83,7 +83,7 @@ impl FileHeader {
             (2, 0..=2) | (543, 0) => Lengths::Swapped,
             (2, 3) => Lengths::Unknown,
             (2, _) => Lengths::InOrder,
-            (major, minor) => return Err(Fault::Unsupported(format!("pcap version {major}.{minor}, not 2"))),
+            (major, minor) => return Err(Fault::Unsupported(format!("pcap version {major}.{minor}; expected 2"))),
         };
         let network = order(word(20), swapped);
         if network & RESERVED != 0 {
@@ -101,7 +101,7 @@ impl FileHeader {
         })
     }
 
-    /// Appends a desc for each record from `at` on that is all there, until `descs` is at its capacity.
+    /// Appends a desc for each complete record from `at`, until `descs` is at its capacity.
     pub(crate) fn parse_records(&mut self, bytes: &[u8], at: &mut usize, descs: &mut Vec<Desc>) -> Step {
         match (self.swapped, self.modified) {
             (false, false) => self.walk::<false, false>(bytes, at, descs),
@@ -159,7 +159,7 @@ impl FileHeader {
         step
     }
 
-    /// The two lengths of a record as (captured, wire), whichever way they were written.
+    /// Returns the lengths of a record as (captured, wire), in whichever order they were written.
     #[inline]
     fn lengths(&self, first: u32, second: u32) -> (u32, u32) {
         match self.lengths {
@@ -170,21 +170,21 @@ impl FileHeader {
     }
 }
 
-/// The time of a frame whose fraction of a second is out of range. It is a signed number in C (`tv_usec`, `tv_nsec`), which some
-/// programs write below zero or above a second: it is added with its sign, down to 1970.
+/// Returns the time of a frame whose fraction of a second is out of range. In C it is signed (`tv_usec`, `tv_nsec`),
+/// and some programs write values below zero or above a second: it is added with its sign, down to 1970.
 #[cold]
 fn carried(seconds: u64, fraction: u32, unit: u64) -> u64 {
     seconds.saturating_add_signed(i64::from(fraction.cast_signed()) * unit.cast_signed())
 }
 
-/// Whether programs can be expected to open a pcap file of this link type: those that are registered, with room for
-/// some to come, and what systems number for themselves.
+/// Returns whether programs can be expected to open pcap files of this link type: registered ones, with room for
+/// future ones, and those reserved for private use.
 pub fn holds(link: LinkType) -> bool {
     matches!(link.0, 0..=19 | 32 | 50..=51 | 99..=511)
 }
 
-/// The header of a nanosecond file in native byte order, which is what the records of a block need in
-/// front of them; `fcs` is how many bytes at the end of each frame are its FCS, an even number up to 30.
+/// Returns the header of a nanosecond file in native byte order, which matches the records of a block; `fcs` is the
+/// number of FCS bytes at the end of each frame, an even number up to 30.
 pub fn file_header(link: LinkType, fcs: u8) -> [u8; FILE_HEADER] {
     let mut header = [0; FILE_HEADER];
     header[0..4].copy_from_slice(&MAGIC_NANOS.to_ne_bytes());
@@ -196,7 +196,7 @@ pub fn file_header(link: LinkType, fcs: u8) -> [u8; FILE_HEADER] {
     header
 }
 
-/// The magic, and whether the file is in the other byte order.
+/// Returns the magic, and whether the file has the other byte order.
 fn magic(start: [u8; 4]) -> Option<(u32, bool)> {
     [false, true]
         .into_iter()
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(lengths((543, 0), 9, 5), Some((5, 9)));
         assert_eq!((lengths((2, 3), 9, 5), lengths((2, 3), 5, 9)), (Some((5, 9)), Some((5, 9))));
         let fault = FileHeader::parse(&header(MAGIC_MICROS, (1, 0), 1)).unwrap_err();
-        assert_eq!(fault, Fault::Unsupported("pcap version 1.0, not 2".into()));
+        assert_eq!(fault, Fault::Unsupported("pcap version 1.0; expected 2".into()));
     }
 
     #[test]

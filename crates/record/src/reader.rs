@@ -1,4 +1,4 @@
-//! Reading a capture file as bursts.
+//! Reads capture files as bursts.
 
 mod recognise;
 
@@ -15,59 +15,58 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Frames parsed at a time. Few enough that showing them again after a part was consumed is cheap: each
-/// [`Reader::fill`] checks all that it shows.
+/// Frames parsed at a time. Few enough that returning them again after a part was consumed is cheap: each
+/// [`Reader::fill`] validates all of them.
 const MOST_FRAMES: usize = 512;
 
-/// With fewer frames than this at hand, `fill` parses on.
+/// With fewer frames available, `fill` parses more.
 const FEW_FRAMES: usize = 64;
 
-/// Pieces of input without a frame after which [`Reader::look`] comes back: 4 MiB, some milliseconds.
+/// Pieces of input without a frame after which [`Reader::look`] returns: 4 MiB, some milliseconds.
 const PATIENCE: usize = 16;
 
-/// Reads a capture file, pcap or pcapng, from any source of bytes. Shaped like `std::io::BufRead`:
-/// [`fill`](Reader::fill) shows frames, [`consume`](Reader::consume) gives the first of them back.
+/// Reads a capture file, pcap or pcapng, from any source of bytes. Similar to `std::io::BufRead`:
+/// [`fill`](Reader::fill) returns frames, [`consume`](Reader::consume) releases the first of them.
 ///
-/// gzip, zstd and LZ4 are recognised by their first bytes and decompressed as the frames are read, with bounded
-/// memory: zstd windows above 128 MiB are refused. Errors then give the place in the decompressed data, but
-/// for [`ReadError::Decompression`].
+/// gzip, zstd and LZ4 are recognised by their first bytes and decompressed while reading, with bounded memory: zstd
+/// windows above 128 MiB are refused. Errors then give offsets in the decompressed data, except
+/// [`ReadError::Decompression`].
 ///
-/// Frames keep what the file says, such as a captured length beyond the wire length. Where the file says that the last bytes
-/// of frames are their FCS these lie after the frame ([`Desc::stored`]). A frame without a time of its own (simple packet
-/// block) has that of the frame before it. Times before 1970 and after 2554 become the first and the last one
+/// Frames keep the values of the file, such as a captured length beyond the wire length. If the file marks the last
+/// bytes of frames as their FCS, these are stored after the frame ([`Desc::stored`]). A frame without a time (simple
+/// packet block) gets that of the frame before it. Times before 1970 and after 2554 become the first and the last one
 /// ([`times_changed`](Reader::times_changed)).
 ///
-/// What a pcapng file says in options and interface statistics travels in
-/// [`Interface::origin`](linerate_burst::Interface::origin), comments on frames there and in
-/// [`Desc::note`]; a [`Writer`](crate::Writer) puts it into the file it writes. Up to 16 MiB are kept of options of
-/// interfaces and sections, names of interfaces (1,024 bytes each), names of addresses, secrets and comments on
-/// statistics, counted as what they take in memory; [`left_out`](Reader::left_out) counts what found no more room. Of
-/// comments on frames the last 65,535 are kept, or 64 MiB of them. A file may have 8,192 interfaces; the next one ends
-/// it with [`ReadError::Unsupported`].
+/// Metadata in options and interface statistics of a pcapng file is carried in
+/// [`Interface::origin`](linerate_burst::Interface::origin), frame comments there and in [`Desc::note`]; a
+/// [`Writer`](crate::Writer) writes it to its file. Up to 16 MiB are kept of options of interfaces and sections,
+/// interface names (1,024 bytes each), name resolution, secrets and comments on statistics, counted by their size in
+/// memory; [`left_out`](Reader::left_out) counts what exceeds it. Of frame comments the last 65,535 are kept, or 64
+/// MiB of them. A file may have 8,192 interfaces; the next one ends it with [`ReadError::Unsupported`].
 pub struct Reader {
     name: String,
     input: Input,
     format: Format,
     compression: Option<Compression>,
-    /// Bytes still to be passed over before the next record.
+    /// Bytes to skip before the next record.
     skipping: u64,
     descs: Vec<Desc>,
     consumed: usize,
     /// Frames parsed so far.
     frames: u64,
-    /// Nothing more can be read; the reason, until it was told.
+    /// End of reading; the inner value is an error not reported yet.
     over: Option<Option<ReadError>>,
-    /// The last look came back before it had found a frame or the end.
+    /// The last `look` returned before it found a frame or the end.
     at_work: bool,
 }
 
-/// What came of reading on.
+/// Result of a read.
 enum More {
     /// Perhaps some bytes.
     Bytes,
-    /// The end of the source.
+    /// End of the source.
     End,
-    /// It was read on often enough for now.
+    /// Limit of reads reached; continue later.
     Later,
 }
 
@@ -89,7 +88,7 @@ impl Reader {
         Reader::new(Box::new(File::open(path).map_err(failed)?), path)
     }
 
-    /// Begins to read `source`, of which errors speak as `name`; waits for the file header.
+    /// Starts reading `source`, with `name` in errors; waits for the file header.
     pub fn new(source: Box<dyn Read + Send>, name: impl Into<String>) -> Result<Self, ReadError> {
         let mut reader = Reader::lazy(source, name);
         while matches!(reader.format, Format::Unread) {
@@ -99,7 +98,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// As [`new`](Reader::new), but the header is read with the first frames: for sources that do not block.
+    /// Starts reading like [`new`](Reader::new), but reads the header with the first frames: for sources that do not
+    /// block.
     pub fn lazy(source: Box<dyn Read + Send>, name: impl Into<String>) -> Self {
         Reader {
             name: name.into(),
@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// Reads the file header, of what is inside where the file is compressed, unless it is long in coming.
+    /// Reads the file header, of the decompressed content if compressed, unless it takes too long.
     fn open_input(&mut self, patience: &mut usize) -> Result<(), ReadError> {
         while matches!(self.format, Format::Unread) {
             while self.input.at_hand().len() < FILE_HEADER {
@@ -137,7 +137,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Puts a decompressor between the source and the input.
+    /// Inserts a decompressor between the source and the input.
     fn decompress(&mut self, compression: Compression) -> Result<(), ReadError> {
         let compressed = std::mem::replace(&mut self.input, Input::new(Box::new(io::empty())));
         let (begin, source) = compressed.into_parts();
@@ -147,22 +147,22 @@ impl Reader {
         Ok(())
     }
 
-    /// The frames shown before and not consumed, and perhaps more behind them; waits until there is at
-    /// least one. No frame means that the end is reached. Only reads on when no frame is left, so that
-    /// frames that a slow pipe has brought are never held back. However much of the file holds no frame, it is
-    /// all read: who has to look up in between calls [`look`](Reader::look).
+    /// Returns the frames returned before and not consumed, and perhaps more after them; waits until there is at least
+    /// one. No frame means that the end is reached. Reads only when no frame is left, so that frames from a slow pipe
+    /// are never delayed. A part of the file without frames is read completely in one call: to return earlier, call
+    /// [`look`](Reader::look).
     ///
-    /// An error is told once, after all complete frames before it were consumed; then the reader has
-    /// ended. The exception is [`ReadError::Io`]: the next call tries to read again from the same place,
-    /// as is right for a source that does not block.
+    /// An error is returned once, after all complete frames before it were consumed; then the reader has ended. The
+    /// exception is [`ReadError::Io`]: the next call reads again at the same offset, as needed for a source that does
+    /// not block.
     pub fn fill(&mut self) -> Result<Burst<'_>, ReadError> {
         while self.look()? == 0 && self.at_work {}
         Ok(self.shown())
     }
 
-    /// As [`fill`](Reader::fill), but comes back after some milliseconds of input without a frame, as
-    /// [`is_at_work`](Reader::is_at_work) then says: the next call goes on from there. Returns the number of frames that
-    /// [`shown`](Reader::shown) has.
+    /// Reads like [`fill`](Reader::fill), but returns after some milliseconds of input without a frame;
+    /// [`is_at_work`](Reader::is_at_work) is true in that case, and the next call continues. Returns the number of
+    /// frames in [`shown`](Reader::shown).
     pub fn look(&mut self) -> Result<usize, ReadError> {
         self.at_work = false;
         if self.held() < FEW_FRAMES && self.over.is_none() {
@@ -179,29 +179,29 @@ impl Reader {
         self.over.as_mut().and_then(Option::take).map_or(Ok(0), Err)
     }
 
-    /// Whether the last [`look`](Reader::look) found neither a frame nor the end, with more to be read.
+    /// Returns whether the last [`look`](Reader::look) found neither a frame nor the end.
     pub fn is_at_work(&self) -> bool {
         self.at_work
     }
 
-    /// The frames that the last [`fill`](Reader::fill) or [`look`](Reader::look) came to and that were not consumed since, for
+    /// Returns the frames of the last [`fill`](Reader::fill) or [`look`](Reader::look) that were not consumed, for
     /// callers that need [`interfaces`](Reader::interfaces) at the same time.
     pub fn shown(&self) -> Burst<'_> {
         let burst = Burst::over(self.input.memory(), &self.descs[self.consumed..]);
         burst.expect("the parsers keep every frame inside what was read")
     }
 
-    /// Gives the first `frames` of what [`fill`](Reader::fill) showed back.
+    /// Releases the first `frames` of those returned by [`fill`](Reader::fill).
     ///
     /// # Panics
-    /// If that many were not shown.
+    /// If fewer were returned.
     pub fn consume(&mut self, frames: usize) {
         assert!(frames <= self.held(), "{frames} frames consumed, {} shown", self.held());
         self.consumed += frames;
     }
 
-    /// The interfaces that descs point to; grows while reading, never changes otherwise. A pcap file has
-    /// one without a name.
+    /// Returns the interfaces that descs refer to; grows while reading, never changes otherwise. A pcap file has one
+    /// without a name.
     pub fn interfaces(&self) -> &[Interface] {
         match &self.format {
             Format::Unread => &[],
@@ -210,8 +210,8 @@ impl Reader {
         }
     }
 
-    /// Frames that the interfaces of the file had seen, and lost, when it was made, as far as its interface
-    /// statistics were read and say so.
+    /// Returns the number of frames that the interfaces received, and dropped, when the file was captured, as far as
+    /// its interface statistics were read and have them.
     pub fn seen_and_dropped(&self) -> (Option<u64>, Option<u64>) {
         let origins: &[Arc<Origin>] = match &self.format {
             Format::Pcapng(section) => &section.origins,
@@ -229,8 +229,8 @@ impl Reader {
         sums
     }
 
-    /// Things that a pcapng file says beyond frames and that are not kept: names, secrets, options and comments on
-    /// statistics for which there is no more room, or that cannot be understood.
+    /// Returns the number of metadata items of a pcapng file that are not kept: names, secrets, options and comments
+    /// on statistics that exceed the budget or are invalid.
     pub fn left_out(&self) -> u64 {
         match &self.format {
             Format::Pcapng(section) => section.left_out(),
@@ -238,7 +238,7 @@ impl Reader {
         }
     }
 
-    /// Frames whose times are not those of the file, which cannot be told.
+    /// Returns the number of frames whose times had to be changed, as they cannot be represented.
     pub fn times_changed(&self) -> u64 {
         match &self.format {
             Format::Pcapng(section) => section.times_changed,
@@ -247,14 +247,14 @@ impl Reader {
         }
     }
 
-    /// Where the first record lies of which no frame was shown yet, in bytes from the beginning of the file; of what is
-    /// inside where it is compressed.
+    /// Returns the offset of the first record of which no frame was returned yet, in bytes from the start of the
+    /// (decompressed) file.
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// How many records were read so far that frames behind them need to be understood (sections, interfaces, names, secrets,
-    /// frames without a time of their own), or that are to be told of.
+    /// Returns the number of records read so far that later frames depend on (sections, interfaces, names, secrets,
+    /// frames without a time), or that must be reported.
     pub fn described(&self) -> u64 {
         match &self.format {
             Format::Pcapng(section) => section.described + section.left_out() + section.times_changed,
@@ -263,12 +263,12 @@ impl Reader {
         }
     }
 
-    /// How the file is compressed.
+    /// Returns the compression of the file.
     pub fn compression(&self) -> Option<Compression> {
         self.compression
     }
 
-    /// Whether all was read, told and consumed.
+    /// Returns whether everything was read, reported and consumed.
     pub fn ended(&self) -> bool {
         self.held() == 0 && matches!(self.over, Some(None))
     }
@@ -277,7 +277,7 @@ impl Reader {
         self.descs.len() - self.consumed
     }
 
-    /// Reads on, unless that was done often enough.
+    /// Reads, unless the limit of reads is reached.
     fn read_on(&mut self, patience: &mut usize) -> Result<More, ReadError> {
         self.at_work = *patience == 0;
         if self.at_work {
@@ -291,7 +291,7 @@ impl Reader {
         }
     }
 
-    /// Parses what is at hand; reads on for as long as no frame is held, and there is patience.
+    /// Parses the available data; reads until a frame is available or `patience` is exhausted.
     fn parse_on(&mut self, patience: &mut usize) -> Result<(), ReadError> {
         self.descs.drain(..self.consumed);
         self.consumed = 0;
@@ -332,7 +332,7 @@ impl Reader {
         step
     }
 
-    /// What it means that the source has ended where `needed` bytes were needed.
+    /// Returns the error, if any, of a source that ended where `needed` bytes were needed.
     fn cut_off(&self, needed: u64) -> Option<ReadError> {
         let present = self.input.at_hand().len() as u64;
         if present == 0 && self.skipping == 0 {
@@ -351,7 +351,7 @@ impl Reader {
         }
     }
 
-    /// The name of what offsets are counted in.
+    /// Returns the name that offsets refer to.
     fn inner_name(&self) -> String {
         match self.compression {
             None => self.name.clone(),

@@ -1,12 +1,12 @@
-//! A recording: capture files one after the other, of which the oldest go.
+//! A recording: a sequence of capture files, the oldest of which are deleted.
 //!
-//! A file ends before the frame of a new span of time (`every`), or behind the frame that it reaches its size with. Each is
-//! complete by itself. It is called `NAME.part` while it is written. Whenever the program is killed, it ends with a whole record and
-//! at most a piece of the next one, as the kernel breaks a write off between two pages; one that is written past the page cache ends
-//! with a block then, or where it was flushed last.
+//! A file ends before the frame of a new time span (`every`), or after the frame with which it reaches its size. Each
+//! is complete by itself. It is named `NAME.part` while it is written. If the program is killed, the file ends with a
+//! complete record and at most a part of the next one, as the kernel may interrupt a write between two pages; a file
+//! written with `O_DIRECT` then ends with a block, or where it was last flushed.
 //!
-//! - `limits`: when files end; `names`: what files are called; `partial`: one in the making; `retained`: those that are complete;
-//!   `change`: from one file to the next; `target`, `direct`: where bytes go.
+//! - `limits`: when files end; `names`: file names; `partial`: the file in progress; `retained`: complete files;
+//!   `change`: from one file to the next; `target`, `direct`: destinations of bytes.
 
 mod change;
 mod direct;
@@ -30,68 +30,68 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Frames of a compressed file are handed on in pieces of so many bytes at least, as compression pays then.
+/// Minimum size of pieces of a compressed file, for a good compression ratio.
 const LEAST_PIECE: u64 = 64 << 10;
-/// After trouble a new file is tried at every so many looks: once a second.
+/// Number of calls of `look` between attempts to create a file after a failure: once per second.
 const LOOKS: u32 = 10;
 
-/// Makes the sink that writes one file of a recording. All of them are opened by it.
+/// Creates the sink that writes one file of a recording; called for each of them.
 pub type Open = Box<dyn FnMut(&mut PartialFile) -> io::Result<Box<dyn Sink>> + Send>;
 
-/// Writes frames into one file after the other.
+/// Writes frames to a sequence of files.
 pub struct Recording {
-    /// As the user named it.
+    /// As given by the user.
     name: String,
     pattern: Pattern,
     limits: Limits,
     on_trouble: OnTrouble,
     direct: bool,
     sync: Sync,
-    /// When a file was brought to the disk the last time.
+    /// Time of the last sync to disk.
     synced: Nanos,
     open: Open,
     retained: Arc<Mutex<Retained>>,
     current: Option<Current>,
-    /// The ledger as of the last look, and that of all files that have ended.
+    /// Ledger at the last look, and that of all files that have ended.
     run: Ledger,
     done: Ledger,
-    /// The greatest time of a frame that was not late.
+    /// Latest time of a frame that was not late.
     newest: Nanos,
     counts: Counts,
     trouble: Option<Trouble>,
-    /// The same of what lies beside files that are complete.
-    beside: Option<Trouble>,
-    /// What went wrong when nobody could be told but the user: it ends the run at the next look.
+    /// Failures of companion files (indexes) of complete files.
+    index_trouble: Option<Trouble>,
+    /// Failure that could not be returned when it occurred; it ends the run at the next look.
     failure: Option<SinkError>,
-    /// Looks until a new file is tried.
+    /// Looks until the next attempt to create a file.
     pause: u32,
 }
 
-/// The file that is written.
+/// File in progress.
 struct Current {
     sink: Box<dyn Sink>,
     partial: PartialFile,
-    /// No frame of this time or later is for it.
+    /// Frames from this time on belong to the next file.
     until: Option<Nanos>,
 }
 
 #[derive(Default)]
 struct Counts {
     files: u64,
-    /// Frames that found no file to go to.
+    /// Frames without a file.
     without_file: u64,
     /// Frames in files since [`Sink::reopen`].
     frames: u64,
 }
 
-/// Why nothing could be written, the last time.
+/// Last write failure.
 struct Trouble {
     times: u64,
     text: String,
 }
 
 impl Trouble {
-    /// Notes that it happened again.
+    /// Records another occurrence.
     fn note(trouble: &mut Option<Trouble>, text: String) {
         let times = trouble.as_ref().map_or(0, |trouble| trouble.times) + 1;
         *trouble = Some(Trouble { times, text });
@@ -99,11 +99,11 @@ impl Trouble {
 }
 
 impl Recording {
-    /// Of files that `path` names, as in `DIR/` or `DIR/eth0-%Y%m%d-%H%M%S.pcapng`; `ending` is of those that it gives no name. The
-    /// folder is made where it is not there; files are made with their first frames.
+    /// Returns a recording to the files that `path` names, as in `DIR/` or `DIR/eth0-%Y%m%d-%H%M%S.pcapng`; `ending`
+    /// is the extension if the path gives no name. The folder is created if needed, files with their first frames.
     ///
     /// # Errors
-    /// Conversions that are not known; a folder that cannot be made or written to.
+    /// Unknown conversions; a folder that cannot be created or written to.
     pub fn new(path: &str, ending: &str, limits: Limits, open: Open) -> io::Result<Self> {
         let pattern = Pattern::new(path, ending)?;
         let folder = if pattern.folder.as_os_str().is_empty() { Path::new(".") } else { &pattern.folder };
@@ -128,24 +128,25 @@ impl Recording {
             newest: Nanos::ZERO,
             counts: Counts::default(),
             trouble: None,
-            beside: None,
+            index_trouble: None,
             failure: None,
             pause: 0,
         })
     }
 
-    /// What is done where nothing more can be written.
+    /// Sets the policy for write failures.
     #[must_use]
     pub fn on_trouble(mut self, on_trouble: OnTrouble) -> Self {
         self.on_trouble = on_trouble;
         self
     }
 
-    /// Files are written past the page cache, in blocks of 1 MiB, so that a long recording does not fill it. What has not filled
-    /// one is in the file at pauses and at the end; whoever kills the program, or breaks the disk, takes that much away.
+    /// Writes files with `O_DIRECT`, in blocks of 1 MiB, so that a long recording does not fill the page cache. An
+    /// incomplete block is in the file at pauses and at the end; a crash of the program or the disk loses at most that
+    /// much.
     ///
     /// # Errors
-    /// The file system of the folder takes no such writes.
+    /// If the file system of the folder does not support direct writes.
     pub fn direct(mut self, direct: bool) -> io::Result<Self> {
         if direct {
             direct::probe(&self.locked().folder)?;
@@ -154,14 +155,14 @@ impl Recording {
         Ok(self)
     }
 
-    /// When what was written is forced to the disk.
+    /// Sets when data is forced to disk.
     #[must_use]
     pub fn sync(mut self, sync: Sync) -> Self {
         self.sync = sync;
         self
     }
 
-    /// The folder that its files are in.
+    /// Returns the folder of its files.
     ///
     /// # Errors
     /// Those of `dup(2)`.
@@ -173,7 +174,7 @@ impl Recording {
         self.retained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file for a frame, begun if need be; false where there is none.
+    /// Ensures that a file for a frame is open; false if none is.
     fn ready(&mut self, desc: &Desc) -> Result<bool, SinkError> {
         let time = if desc.flags.contains(Flags::LATE) { self.newest.max(desc.time) } else { desc.time };
         let is_over = |current: &Current| {
@@ -190,19 +191,19 @@ impl Recording {
         Ok(self.current.is_some())
     }
 
-    /// Writing failed: that ends the run, or is kept in mind.
+    /// Handles a write failure: ends the run, or records it.
     fn handle_failure(&mut self, error: SinkError) -> Result<(), SinkError> {
         if self.on_trouble == OnTrouble::Stop {
             return Err(error);
         }
         Trouble::note(&mut self.trouble, format!("{}: {}", error.target, error.reason));
-        // Where a file goes for it room is there at once.
+        // If a file can be deleted, space is available at once.
         let is_full = target::is_full(error.reason.kind()) && self.on_trouble == OnTrouble::DropOldest;
         self.pause = if is_full && self.locked().len() > 0 { 0 } else { LOOKS };
         Ok(())
     }
 
-    /// How many frames of the view belong to the file that is open: at least the first.
+    /// Returns the number of frames of the view that belong to the open file: at least the first.
     fn frames_that_fit(&self, view: &View<'_>) -> usize {
         let descs = view.burst().descs();
         let most = self.limits.file_bytes.unwrap_or(u64::MAX);
@@ -217,7 +218,7 @@ impl Recording {
         path.is_some_and(|path| crate::Compression::of_path(&path).0.is_some())
     }
 
-    /// Removes the oldest files until so many bytes more are within what may be kept.
+    /// Deletes the oldest files until `more` bytes are within the limit.
     fn make_room(&self, more: u64) {
         let Some(most) = self.limits.bytes else { return };
         let current = self.current.as_ref().map_or(0, |current| current.partial.size());
@@ -240,7 +241,7 @@ impl Recording {
         let Some(current) = &mut self.current else { return Ok(()) };
         let result = current.sink.accept(view);
         if result.is_err() && self.on_trouble != OnTrouble::Stop {
-            // It ends with its last whole record.
+            // The file ends with its last complete record.
             if let Some(current) = self.current.take() {
                 let _ = self.close_file(current);
             }
@@ -279,7 +280,7 @@ impl Sink for Recording {
         result.or_else(|error| self.handle_failure(error))
     }
 
-    /// The next frame begins a new file.
+    /// Starts a new file with the next frame.
     fn reopen(&mut self, run: &Ledger) -> Result<Option<String>, SinkError> {
         self.run = run.clone();
         if let Err(error) = self.end_file(run) {
@@ -289,14 +290,14 @@ impl Sink for Recording {
             return Err(error);
         }
         let frames = std::mem::take(&mut self.counts.frames);
-        Ok(Some(format!("{}: {frames} frames are in files that are complete; the next begins another", self.name)))
+        Ok(Some(format!("{}: {frames} packets in complete files; the next packet starts a new file", self.name)))
     }
 
     fn follows(&self) -> bool {
         true
     }
 
-    /// A file whose time is over is completed, though no frame may come for long.
+    /// Completes a file whose time span is over, even if no frame arrives for long.
     fn look(&mut self, run: &Ledger, complete: Nanos) -> Result<(), SinkError> {
         self.failure.take().map_or(Ok(()), Err)?;
         self.run = run.clone();
@@ -317,17 +318,13 @@ impl Sink for Recording {
         let (files, retained) = (self.counts.files, self.locked());
         let mut notes = vec![format!("{}: files written {files}, removed {}", self.name, retained.removed)];
         if let Some((files, reason)) = retained.stuck {
-            notes.push(format!(
-                "{}: {files} files that had to go could not be removed: {}",
-                self.name,
-                Error::from(reason)
-            ));
+            notes.push(format!("{}: {files} old files could not be deleted: {}", self.name, Error::from(reason)));
         }
         if let Some(Trouble { times, text }) = &self.trouble {
-            notes.push(format!("writing failed {times} times, at last: {text}"));
+            notes.push(format!("writing failed {times} times, last error: {text}"));
         }
-        if let Some(Trouble { times, text }) = &self.beside {
-            notes.push(format!("{times} files are complete without what lies beside them, at last: {text}"));
+        if let Some(Trouble { times, text }) = &self.index_trouble {
+            notes.push(format!("{times} files are complete without their index, last error: {text}"));
         }
         notes
     }

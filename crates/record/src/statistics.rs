@@ -1,14 +1,14 @@
-//! The ledger of a run as pcapng interface statistics.
+//! Converts the ledger of a run to pcapng interface statistics.
 //!
-//! Accounts belong to ports and queues (`packet:eth0`, `packet:eth0@0`), statistics to interfaces. A port
-//! is the interface's own when it says so by its target: `packet:eth0` is that of `eth0`.
+//! Accounts belong to ports and queues (`packet:eth0`, `packet:eth0@0`), statistics to interfaces. A port belongs to
+//! the interface named by its target: `packet:eth0` to `eth0`.
 
 use crate::origin::Statistics;
 use linerate_burst::Kind;
 use linerate_burst::{Account, Count, Ledger, Stage};
 use std::fmt::Write;
 
-/// What the ledger knows about the interface `name`, counted where its port counts.
+/// Returns the counters of interface `name`, as counted by its port.
 pub(crate) fn of_interface(run: &Ledger, name: &str) -> Statistics {
     if name.is_empty() {
         return Statistics::default();
@@ -31,13 +31,13 @@ pub(crate) fn of_interface(run: &Ledger, name: &str) -> Statistics {
         statistics.received.get_or_insert(received);
         statistics.dropped_by_system = Some(sum(&queues, Kind::Lost));
         statistics.delivered = Some(sum(&queues, Kind::Delivered));
-        // What a filter in this process refused is not known for each interface.
+        // The number of packets that a filter in this process rejected is not known per interface.
         statistics.accepted = (run.total(Count::Filtered) == 0).then_some(received);
     }
     statistics
 }
 
-/// The ledger as lines of text, an account each, then what drivers and clocks say.
+/// Formats the ledger as text, one account per line, then details of drivers and clocks.
 pub(crate) fn text(run: &Ledger) -> String {
     let mut text = String::new();
     for account in run.accounts() {
@@ -54,7 +54,7 @@ pub(crate) fn text(run: &Ledger) -> String {
     text
 }
 
-/// The target of a subject `scheme:target@queue?options`.
+/// Returns the target of a subject `scheme:target@queue?options`.
 fn target(subject: &str) -> &str {
     let target = subject.split_once(':').map_or(subject, |(_, target)| target);
     let target = target.split_once('?').map_or(target, |(target, _)| target);

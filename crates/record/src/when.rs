@@ -1,44 +1,45 @@
-//! Times as people write them, in UTC.
+//! Parses times, in UTC.
 
 use linerate_burst::Nanos;
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Units of a time ago, in seconds.
+/// Units of relative times, in seconds.
 const UNITS: [(&str, u64); 7] =
     [("s", 1), ("sec", 1), ("m", 60), ("min", 60), ("h", 3600), ("d", 86_400), ("w", 604_800)];
 
-/// A time as people write it (`2026-11-22T10:00:00`, seconds since 1970, `-10m`); `now` is what `now` means, and what a time ago is before.
+/// Parses a time (`2026-11-22T10:00:00`, seconds since 1970, `-10m`, `now`); `now` is the reference of relative times.
 ///
 /// # Errors
-/// It is no time; the text says what is.
+/// If it is not a time; the text lists the formats.
 pub fn parse(text: &str, now: Nanos) -> Result<Nanos, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("now") {
         return Ok(now);
     }
     if let Some(ago) = text.strip_prefix('-') {
-        return Ok(now.before(span(ago).ok_or("a time ago is written -90s, -10m, -2h, -1d")?));
+        return Ok(now.before(span(ago).ok_or("invalid relative time; expected -90s, -10m, -2h or -1d")?));
     }
     let is_number =
         text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_digit() || c == '.');
     let time = if is_number { epoch(text) } else { date(text) };
     time.ok_or_else(|| {
         let is_whole = !text.is_empty() && text.len() < 9 && text.bytes().all(|digit| digit.is_ascii_digit());
-        let hint = if is_whole { format!(" ({text}.0 for these)") } else { String::new() };
-        format!("not a time; write 2026-11-22T10:00:00, seconds since 1970{hint}, or a time ago as in -10m")
+        let hint = if is_whole { format!(" (as {text}.0)") } else { String::new() };
+        format!("not a time; expected 2026-11-22T10:00:00, seconds since 1970{hint} or a relative time such as -10m")
     })
 }
 
-/// `10m`, `1.5h`.
+/// Parses `10m`, `1.5h`.
 fn span(text: &str) -> Option<Duration> {
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (_, seconds) = UNITS.iter().find(|(unit, _)| *unit == &text[at..])?;
     Duration::try_from_secs_f64(text[..at].parse::<f64>().ok()? * *seconds as f64).ok()
 }
 
-/// Seconds since 1970. Four digits alone may be a year, and eight a date without its hyphens: with a point they are seconds.
+/// Parses seconds since 1970. Four digits may also be a year, and eight a date without hyphens: with a decimal point
+/// they are seconds.
 fn epoch(text: &str) -> Option<Nanos> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_date = || match seconds.len() {
@@ -53,7 +54,7 @@ fn epoch(text: &str) -> Option<Nanos> {
     seconds.parse::<u64>().ok()?.checked_mul(SECOND)?.checked_add(nanos).map(Nanos)
 }
 
-/// Digits behind the point, as nanoseconds.
+/// Parses digits after the decimal point, as nanoseconds.
 fn fraction_of(digits: &str) -> Option<u64> {
     let digits = digits.get(..9).unwrap_or(digits);
     if digits.is_empty() {
@@ -62,7 +63,7 @@ fn fraction_of(digits: &str) -> Option<u64> {
     Some(digits.parse::<u64>().ok()? * 10u64.pow(9 - digits.len() as u32))
 }
 
-/// `2026-11-22`, with a time behind it or not, and a zone behind that or not.
+/// Parses `2026-11-22`, optionally with a time, and with a zone after that.
 fn date(text: &str) -> Option<Nanos> {
     let (day, time) = match text.split_once(['T', 't', ' ']) {
         Some((day, time)) => (day, time),
@@ -94,7 +95,7 @@ fn date(text: &str) -> Option<Nanos> {
     local.checked_add_signed(-zone)?.checked_mul(SECOND)?.checked_add(fraction_of(fraction)?).map(Nanos)
 }
 
-/// What stands in front of a zone, and how many seconds that is before UTC.
+/// Splits off a zone. Returns the part before it, and the zone's offset before UTC in seconds.
 fn zone(time: &str) -> Option<(&str, i64)> {
     if let Some(time) = time.strip_suffix(['Z', 'z']) {
         return Some((time, 0));
@@ -108,7 +109,7 @@ fn zone(time: &str) -> Option<(&str, i64)> {
     Some((&time[..at], sign * minutes * 60))
 }
 
-/// Numbers of so many digits with something between them.
+/// Parses numbers of these lengths with a separator between them.
 fn numbers<const N: usize>(text: &str, between: char, digits: &[usize; N]) -> Option<[u64; N]> {
     let mut found = [0; N];
     let mut parts = text.split(between);

@@ -1,4 +1,4 @@
-//! Writing a capture file: a sink that accounts for every frame.
+//! Writes capture files: a sink that accounts for every frame.
 
 mod blocks;
 mod place;
@@ -15,33 +15,33 @@ use linerate_burst::{Count, Interface, Ledger, LinkType, Sink, SinkError, Stage,
 use records::{Kind, Records};
 use std::io::{self, Error, ErrorKind};
 
-/// Endings of what frames are written as elsewhere, or flows here.
+/// Extensions of other formats for packets, or of formats for flows.
 const OTHERS: [&str; 14] = [
     "csv", "tsv", "json", "jsonl", "ndjson", "parquet", "arrow", "log", "txt", "xml", "pdml", "snoop", "erf", "pcapngz",
 ];
 
-/// What a capture file is written as.
+/// Format of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Classic pcap with nanoseconds; one link type a file.
+    /// Classic pcap with nanoseconds; one link type per file.
     Pcap,
-    /// Classic pcap with microseconds, for programs that know no other; one link type a file.
+    /// Classic pcap with microseconds, for programs that support nothing else; one link type per file.
     PcapMicros,
     /// pcapng with nanoseconds, interfaces and statistics.
     Pcapng,
 }
 
 impl Format {
-    /// The format that a path asks for, an ending `.gz` or `.zst` left aside: pcap if it ends in `.pcap` or
-    /// `.cap` or is `-`, else pcapng.
+    /// Returns the format for a path, ignoring extensions of compression: pcap for `.pcap`, `.cap` and `-`, else
+    /// pcapng.
     ///
     /// # Errors
-    /// It asks for another one: nobody would find what the name says.
+    /// If the extension is that of another format: the file would not be what its name promises.
     pub fn of_path(path: &str) -> io::Result<Self> {
         let (_, plain) = Compression::to_write(path)?;
         let ending = plain.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
         if OTHERS.contains(&ending.as_str()) {
-            let text = format!("{path}: a capture is not written as .{ending}; there are .pcap and .pcapng");
+            let text = format!("{path}: unsupported capture format .{ending}; use .pcap or .pcapng");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let classic = path == "-" || ["pcap", "cap"].contains(&ending.as_str());
@@ -51,38 +51,37 @@ impl Format {
 
 /// Writes blocks of frames as a capture file.
 ///
-/// Every block is written when it is accepted: nothing is buffered here from one to the next, and a compressed
-/// file can be decompressed up to its last block at any time. (What goes past the page cache waits for a block
-/// of the disk, or for [`flush`](Sink::flush).) When writing fails, a regular file is cut back
-/// to its last complete record (a compressed one to its last piece of 1 MiB or less, and ended there), the
-/// frames that are not in it are counted as [`Count::WriteFailed`], and all later calls fail with the same
-/// error.
+/// Every block is written when it is accepted: nothing is buffered between blocks, and a compressed file can be
+/// decompressed up to its last block at any time. (With direct I/O data waits for a disk block, or for
+/// [`flush`](Sink::flush).) If writing fails, a regular file is cut back to its last complete record (a compressed one
+/// to its last piece of 1 MiB or less, and ended there), the frames not in it are counted as [`Count::WriteFailed`],
+/// and all later calls fail with the same error.
 ///
-/// The bytes are the system's when [`finish`](Sink::finish) returns, not yet the disk's: waiting for that takes as long
-/// as writing again, and is left to whoever needs it (`sync FILE`).
+/// When [`finish`](Sink::finish) returns the data is in the page cache, not yet on disk: waiting for that takes as
+/// long as writing again, and is left to the caller (`sync FILE`).
 ///
-/// Frames from pcapng files keep their comments in a pcapng file, and what their files said of interfaces and
-/// sections: see [`Reader`](crate::Reader).
+/// Frames from pcapng files keep their comments in a pcapng file, and so does the metadata of interfaces and sections:
+/// see [`Reader`](crate::Reader).
 ///
-/// The statistics that [`finish`](Sink::finish) writes into a pcapng file are, for interfaces that were read
-/// from a file, what that file said; else those of the accounts whose port has the interface's name as target
-/// (`packet:eth0@0` for `eth0`), where one interface of the file has that name. Their begin and end are the
-/// times of the first and last frame written. The first block carries the whole ledger as a comment.
+/// The statistics that [`finish`](Sink::finish) writes to a pcapng file are, for interfaces read from a file, those of
+/// that file; else those of the accounts whose port has the interface's name as target (`packet:eth0@0` for `eth0`),
+/// if only one interface of the file has that name. Their start and end are the times of the first and last frame
+/// written. The first block has the whole ledger as a comment.
 pub struct Writer {
     output: Output,
     encoding: Encoding,
-    /// Whether pcapng is written instead of pcap where that cannot hold what comes.
+    /// True to write pcapng instead of pcap if pcap cannot hold the frames.
     or_pcapng: bool,
-    /// The interfaces of the run, while there was no frame.
+    /// Interfaces of the run, while no frame was written.
     interfaces: Vec<Interface>,
     counts: Counts,
     failure: Option<Failure>,
     finished: bool,
-    /// The ledger when the file was begun.
+    /// Ledger at the start of the file.
     before: Ledger,
-    /// The frames in it are those behind so many.
+    /// Frames in earlier files.
     written_before: u64,
-    /// How many files were begun before it.
+    /// Number of files started before it.
     files_before: u64,
 }
 
@@ -91,30 +90,30 @@ enum Encoding {
     Pcapng(Box<Blocks>),
 }
 
-/// Frames by what became of them.
+/// Frames by outcome.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     received: u64,
     written: u64,
-    /// Frames written with another time than theirs, and without their comments.
+    /// Frames written with a changed time, and frames written without their comments.
     beyond: u64,
     forgotten: u64,
 }
 
-/// Why nothing more is written.
+/// Reason why nothing more is written.
 #[derive(Clone)]
 struct Failure {
     kind: ErrorKind,
     code: Option<i32>,
-    /// What is wrong, where the kind does not say it.
+    /// Description, if the kind is not sufficient.
     text: Option<String>,
     advice: String,
-    /// What the frames that are not written count as.
+    /// Counter of the frames not written.
     count: Count,
 }
 
 impl Writer {
-    /// Writes to `output`. The header follows with the first frame, or at the end if there is none.
+    /// Writes to `output`. The header is written with the first frame, or at the end without frames.
     pub fn new(output: Output, format: Format) -> Self {
         let encoding = match format {
             Format::Pcap => Encoding::Pcap(Records::new(false)),
@@ -135,27 +134,27 @@ impl Writer {
         }
     }
 
-    /// The counters of interfaces in the file are of what came since the ledger was this.
+    /// Sets the ledger at the start of the file: interface counters in the file are relative to it.
     #[must_use]
     pub fn since(mut self, before: Ledger) -> Self {
         self.before = before;
         self
     }
 
-    /// Has pcapng written instead of pcap where interfaces of several link types are there when the file is begun.
+    /// Writes pcapng instead of pcap if interfaces of several link types exist when the file is started.
     #[must_use]
     pub fn or_pcapng(mut self, or_pcapng: bool) -> Self {
         self.or_pcapng = or_pcapng;
         self
     }
 
-    /// Whether the file still has what it had before.
+    /// Returns whether the previous content of the file is still unchanged.
     pub fn is_older(&self) -> bool {
         self.output.is_older()
     }
 
-    /// Puts a comment on the whole file into its header, which must not be written yet. Returns false where
-    /// the format has no room for one.
+    /// Adds a comment on the whole file to its header, which must not be written yet. Returns false if the format does
+    /// not support comments.
     pub fn comment(&mut self, text: impl Into<String>) -> bool {
         match &mut self.encoding {
             Encoding::Pcap(_) => false,
@@ -166,15 +165,15 @@ impl Writer {
         }
     }
 
-    /// Writes the header now, so that the file opens before there is a frame. A pcap file then has this link
+    /// Writes the header now, so that the file can be opened before the first frame. A pcap file then has this link
     /// type.
     ///
     /// # Errors
-    /// Those of writing; a link type that no pcap file can have.
+    /// Those of writing; a link type that pcap files cannot have.
     pub fn begin(&mut self, link: LinkType) -> Result<(), SinkError> {
         if matches!(self.encoding, Encoding::Pcap(_)) && !pcap::holds(link) {
             let target = self.output.name().to_owned();
-            let advice = format!("pcap files of {link} cannot be opened; write pcapng");
+            let advice = format!("pcap files of {link} cannot be opened by other programs; write pcapng");
             return Err(SinkError { target, reason: ErrorKind::Unsupported.into(), advice });
         }
         self.guard(|writer| match &mut writer.encoding {
@@ -192,7 +191,7 @@ impl Writer {
         SinkError { target: self.output.name().to_owned(), reason, advice: failure.advice.clone() }
     }
 
-    /// Does what `write` does unless writing has failed before; keeps the failure.
+    /// Runs `write` unless writing has failed before; stores a failure.
     fn guard(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<(), SinkError> {
         if self.failure.is_none() {
             self.failure = write(self).err();
@@ -244,11 +243,11 @@ impl Writer {
 }
 
 impl Encoding {
-    /// The same for a new file.
-    fn anew(&self) -> Self {
+    /// Returns the encoding for the next file.
+    fn for_next_file(&self) -> Self {
         match self {
-            Encoding::Pcap(records) => Encoding::Pcap(records.anew()),
-            Encoding::Pcapng(blocks) => Encoding::Pcapng(Box::new(blocks.anew())),
+            Encoding::Pcap(records) => Encoding::Pcap(records.for_next_file()),
+            Encoding::Pcapng(blocks) => Encoding::Pcapng(Box::new(blocks.for_next_file())),
         }
     }
 }
@@ -259,7 +258,7 @@ impl Sink for Writer {
         self.guard(|writer| writer.write_frames(view))
     }
 
-    /// Only what goes past the page cache is held back. A pcapng file at least begins, so that whoever reads it can begin too.
+    /// Flushes direct I/O. A pcapng file is at least started, so that readers can start too.
     fn flush(&mut self) -> Result<(), SinkError> {
         self.guard(|writer| {
             if let Encoding::Pcapng(blocks) = &mut writer.encoding {
@@ -270,8 +269,7 @@ impl Sink for Writer {
         })
     }
 
-    /// Writes the header if there was no frame, and the statistics of a pcapng file. A second call does
-    /// nothing.
+    /// Writes the header if there was no frame, and the statistics of a pcapng file. A second call does nothing.
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {
         if std::mem::replace(&mut self.finished, true) && self.failure.is_none() {
             return Ok(());
@@ -287,17 +285,18 @@ impl Sink for Writer {
         self.finish(run)
     }
 
-    /// The counters of interfaces in a file are of what came while it was written.
+    /// Continues in a new file; interface counters in a file cover the time in which it was written.
     fn reopen(&mut self, run: &Ledger) -> Result<Option<String>, SinkError> {
         if self.failure.is_some() {
             return Ok(None);
         }
         let name = self.output.name().to_owned();
-        let failed = |reason| SinkError { target: name.clone(), reason, advice: "what is open goes on".to_owned() };
-        let Some((output, new_name)) = self.output.anew().map_err(failed)? else { return Ok(None) };
+        let failed =
+            |reason| SinkError { target: name.clone(), reason, advice: "the current file is still written".to_owned() };
+        let Some((output, new_name)) = self.output.next_file().map_err(failed)? else { return Ok(None) };
         self.guard(|writer| writer.end_file(run))?;
         self.output = output;
-        self.encoding = self.encoding.anew();
+        self.encoding = self.encoding.for_next_file();
         self.files_before += 1;
         self.before = run.clone();
         let frames = self.counts.written - std::mem::replace(&mut self.written_before, self.counts.written);
@@ -305,7 +304,7 @@ impl Sink for Writer {
             Encoding::Pcap(_) => Ok(()),
             Encoding::Pcapng(blocks) => blocks.begin(&mut writer.output, &mut writer.counts, &[]),
         })?;
-        Ok(Some(format!("{name}: {frames} frames are complete; {new_name} is open for the next")))
+        Ok(Some(format!("{name}: closed with {frames} packets; continuing in {new_name}")))
     }
 
     fn counters(&self, ledger: &mut Ledger) {
@@ -320,8 +319,8 @@ impl Sink for Writer {
     }
 }
 
-/// Writes `bytes`, which end with the last of `frames` frames; `end_of(n)` is where the first `n` frames
-/// end. After a failure, what is behind the last complete frame is taken back.
+/// Writes `bytes`, which end with the last of `frames` frames; `end_of(n)` is the end of the first `n` frames. After a
+/// failure, bytes after the last complete frame are removed.
 fn put(
     output: &mut Output,
     bytes: &[u8],
@@ -344,23 +343,23 @@ impl Failure {
     fn new(reason: &Error, written: u64, whole: bool) -> Self {
         let cause = match reason.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there or write elsewhere",
-            ErrorKind::BrokenPipe => "its reader has gone",
-            ErrorKind::NotFound => "the file was removed while it was written, and what was in it is gone",
+            ErrorKind::BrokenPipe => "the reader closed the pipe",
+            ErrorKind::NotFound => "the file was removed while being written, and its content is lost",
             ErrorKind::FileTooLarge => "write to a file system without that limit, or raise ulimit -f",
-            ErrorKind::PermissionDenied => "choose a place that may be written",
+            ErrorKind::PermissionDenied => "choose a writable path",
             _ => "check the device or write elsewhere",
         };
-        let end = if whole { "the output ends with the last of them" } else { "a part of the next one follows them" };
-        let advice = format!("{cause}; {written} frames were written completely, {end}");
+        let end = if whole { "the file ends after them" } else { "a partial one follows" };
+        let advice = format!("{cause}; {written} packets were written completely, {end}");
         let count = Count::WriteFailed;
         Failure { kind: reason.kind(), code: reason.raw_os_error(), text: None, advice, count }
     }
 
-    /// A frame of another kind than a pcap file has.
+    /// Returns the failure of a frame of another kind than the pcap file.
     fn of_kind(kind: Kind, other: Kind, written: u64) -> Self {
         let text = match kind == other {
-            true => format!("pcap files of {other} cannot be opened"),
-            false => format!("a pcap file holds one link type, and a packet of {other} came after {kind}"),
+            true => format!("pcap files of {other} cannot be opened by other programs"),
+            false => format!("a pcap file holds one link type, but a packet of {other} followed {kind}"),
         };
         let end = match written {
             0 => "nothing was written".to_owned(),

@@ -1,4 +1,4 @@
-//! Files made to take memory, or never to come to a frame: what is kept of them is bounded, and reading comes back.
+//! Files designed to exhaust memory, or without any frame: what is kept of them is bounded, and reading returns.
 
 use crate::common::{self, Memory, read_bytes};
 use linerate_burst::{Block, Count, Ledger, Sink};
@@ -35,7 +35,7 @@ fn statistics(interface: u32, options: &[u8]) -> Vec<u8> {
     block(5, &[&[interface, 0, 0].map(u32::to_le_bytes).concat()[..], options].concat())
 }
 
-/// Some bytes, then others again and again; fails the test where it is read on and on.
+/// A first part, then another one repeated; fails the test if it is read endlessly.
 struct Endless {
     head: Cursor<Vec<u8>>,
     again: Vec<u8>,
@@ -43,7 +43,7 @@ struct Endless {
     given: usize,
 }
 
-/// Far more than a reader may go through before it comes back.
+/// Far more than a reader may read before it returns.
 const FAR_TOO_MUCH: usize = 1 << 30;
 
 impl Read for Endless {
@@ -52,7 +52,7 @@ impl Read for Endless {
         if head > 0 {
             return Ok(head);
         }
-        assert!(self.given < FAR_TOO_MUCH, "the reader does not come back");
+        assert!(self.given < FAR_TOO_MUCH, "the reader does not return");
         let count = into.len().min(self.again.len() - self.at);
         into[..count].copy_from_slice(&self.again[self.at..self.at + count]);
         self.at = (self.at + count) % self.again.len();
@@ -81,13 +81,13 @@ fn zstd_frame(bytes: &[u8]) -> Vec<u8> {
     [&[0x28, 0xb5, 0x2f, 0xfd, 0, 0x58][..], &header[..3], bytes].concat()
 }
 
-/// An LZ4 frame of one block as it is.
+/// An LZ4 frame of one uncompressed block.
 fn lz4_frame(bytes: &[u8]) -> Vec<u8> {
     let size = (bytes.len() as u32 | 1 << 31).to_le_bytes();
     [&[0x04, 0x22, 0x4d, 0x18, 0x60, 0x70, 0x73][..], &size, bytes, &[0; 4]].concat()
 }
 
-/// Inputs without a frame, without an end, by what they are.
+/// Endless inputs without a frame, by description.
 fn endless() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     let begun = [section(&[]), interface(&[])].concat();
     let many = |piece: Vec<u8>| piece.repeat(100_000 / piece.len() + 1);
@@ -145,7 +145,7 @@ fn a_frame_behind_a_lot_of_nothing_is_found() {
     assert!((8..40).contains(&turns), "{turns} turns for 40 MiB");
 }
 
-/// All frames of a file in one block, then written; what was counted on the way.
+/// Reads all frames of a file into one block and writes them; returns the file, the ledger and the reader.
 fn copy(file: Vec<u8>, format: Format) -> (Vec<u8>, Ledger, Reader) {
     let memory = Memory::default();
     let mut writer = Writer::new(Output::to(Box::new(memory.clone()), "copy"), format);
@@ -180,10 +180,10 @@ fn small_tables_are_charged_with_what_they_take_and_empty_ones_not_kept() {
 
     for empty in [block(4, &[]), block(4, &[0; 4])] {
         let (copied, _, reader) = copy(tables(empty), Format::Pcapng);
-        assert_eq!((reader.left_out(), copied.len() < 1000), (0, true), "they say nothing");
+        assert_eq!((reader.left_out(), copied.len() < 1000), (0, true), "invalid items");
     }
     let (_, _, reader) = copy(tables(block(10, &[1, 2, 3, 4, 0xff, 0xff, 0xff, 0xff])), Format::Pcapng);
-    assert_eq!(reader.left_out(), 1_000_001, "secrets that are not there");
+    assert_eq!(reader.left_out(), 1_000_001, "missing secrets");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn what_is_kept_no_longer_makes_room() {
     let file = [section(&[]), interface(&[]), statistics(0, &comment).repeat(5_000), frame(0, 5, &[])].concat();
     let (copied, _, reader) = copy(file, Format::Pcapng);
     assert_eq!(reader.left_out(), 0);
-    assert!((10_000..12_000).contains(&copied.len()), "the last statistics stand for all: {}", copied.len());
+    assert!((10_000..12_000).contains(&copied.len()), "the last statistics replace earlier ones: {}", copied.len());
 
     let sections = section(&comment).repeat(5_000);
     let file = [sections, interface(&option(2, b"eth0")), frame(0, 5, &[])].concat();

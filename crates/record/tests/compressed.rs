@@ -1,4 +1,4 @@
-//! Compressed files: written, read in any pieces, cut, damaged, made to exhaust memory.
+//! Compressed files: written, read in any pieces, truncated, damaged, made to exhaust memory.
 
 use crate::common::{Content, Frame, Memory, Slow, read, read_bytes, write, write_to};
 use flate2::write::GzEncoder;
@@ -25,7 +25,7 @@ fn frames(count: usize) -> Vec<Frame> {
     (0..count).map(frame).collect()
 }
 
-/// Compressed by the libraries' own streams, as other programs do it.
+/// Compressed by the libraries' own streams, as other programs do.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::new(6));
     encoder.write_all(bytes).unwrap();
@@ -130,7 +130,7 @@ fn frames_before_damage_are_handed_out() {
         let middle = file.len() / 2;
         file[middle..middle + 20_000].fill(0xff);
         let content = read_bytes(&file);
-        // No window of output is lost: pieces have some 20 kB here.
+        // At most one piece is lost; pieces have about 20 kB here.
         let right = content.frames.iter().zip(&frames).take_while(|(found, written)| found == written).count();
         assert!(right >= 9_400, "{compression:?}: {right} of {}: {}", content.frames.len(), message(&content));
         match content.error {
@@ -138,7 +138,7 @@ fn frames_before_damage_are_handed_out() {
                 assert_eq!(frames, content.frames.len() as u64);
                 assert!(offset.abs_diff(middle as u64) < 40_000, "{offset} {middle}");
             }
-            // Damaged data may well mean something, though no frames.
+            // Damaged data may be valid by chance, but has no frames.
             error => assert!(error.is_some()),
         }
     }
@@ -148,7 +148,7 @@ fn frames_before_damage_are_handed_out() {
 fn a_zstd_block_is_handed_out_whatever_is_wrong_with_the_next() {
     let frames = frames(3);
     let raw = write(&frames, &interfaces(), Format::Pcap, 3);
-    // No checksum, no size, a window of 1 KiB; a block as it is; one of a type that does not exist.
+    // No checksum, no size, a window of 1 KiB; a raw block; one of an undefined type.
     let size = (raw.len() as u32) << 3;
     let start = [&[0x28, 0xb5, 0x2f, 0xfd, 0, 0][..], &size.to_le_bytes()[..3]].concat();
     let file = [&start[..], &raw, &[6, 0, 0]].concat();
@@ -176,7 +176,7 @@ fn at_any_time_all_that_was_accepted_can_be_read() {
                     block.clear();
                     let content = read_bytes(&memory.0.lock().unwrap());
                     assert_eq!(content.frames.len(), number + 1);
-                    assert!(message(&content).contains("the file is cut off here"), "{}", message(&content));
+                    assert!(message(&content).contains("unexpected end of file"), "{}", message(&content));
                 }
             }
         }
@@ -225,7 +225,7 @@ fn compression_inside_compression_is_no_capture() {
     }
 }
 
-/// Zeros by the gigabyte from a few bytes: blocks of no interest as long as a block can be.
+/// Gigabytes of zeros from a few bytes: unknown blocks of the maximum length.
 struct Bomb {
     block: u64,
     left: u64,
@@ -247,14 +247,14 @@ impl Read for Bomb {
     }
 }
 
-/// In a process of its own, whose memory is that of this test.
+/// In a child process, so that its memory is only that of this test.
 #[test]
 fn a_bomb_takes_time_but_no_memory() {
-    const ALONE: &str = "LINERATE_RECORD_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+    const CHILD: &str = "LINERATE_RECORD_CHILD";
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let this = "compressed::a_bomb_takes_time_but_no_memory";
-        let output = alone.args(["--exact", this]).env(ALONE, "1").output().unwrap();
+        let output = child.args(["--exact", this]).env(CHILD, "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         return assert!(output.status.success() && said.contains("1 passed"), "{said}");
     }
@@ -270,14 +270,14 @@ fn a_bomb_takes_time_but_no_memory() {
     assert!(peak() - before < 64 << 10, "{} KiB more", peak() - before);
 }
 
-/// The most memory this process has had, in KiB (proc(5), VmHWM).
+/// Returns the peak memory of this process in KiB (proc(5), VmHWM).
 fn peak() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }
 
-/// Whatever the threads, the same is in the file, and it opens to the end of any piece.
+/// With any number of threads the file has the same content, and can be read to the end of any piece.
 #[test]
 fn several_threads_write_what_one_does() {
     let frames: Vec<Frame> = (0..20_000u32)
@@ -300,7 +300,7 @@ fn several_threads_write_what_one_does() {
             let bytes = memory.0.lock().unwrap().clone();
             let content = read_bytes(&bytes);
             assert!(content.error.is_none() && content.frames == frames, "{format:?} {threads}: {:?}", content.error);
-            // A file that was cut off gives all before.
+            // A truncated file yields all frames before the cut.
             let cut = read_bytes(&bytes[..bytes.len() * 2 / 3]).frames;
             assert!(cut.len() > 5000 && frames.starts_with(&cut), "{format:?} {threads}: {}", cut.len());
             sizes.push(bytes.len());

@@ -1,4 +1,4 @@
-//! Every capture of a corpus (`LINERATE_CORPUS`), beside what `capinfos` and `tshark` say of it.
+//! Reads every capture of a corpus (`LINERATE_CORPUS`), compared with `capinfos` and `tshark`.
 
 use crate::common::{self, Content, Frame, read, write_to};
 use linerate_record::{Format, Output, ReadError};
@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is compared: frames, bytes on the wire, first and last time in nanoseconds.
+/// Compared values: frames, bytes on the wire, first and last time in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Figures {
     frames: u64,
@@ -16,10 +16,10 @@ struct Figures {
     times: Option<(u64, u64)>,
 }
 
-/// All captures under `LINERATE_CORPUS`; `None`, with a word about it, where something needed is missing.
+/// Returns all captures under `LINERATE_CORPUS`; `None`, with a message, if something needed is missing.
 fn corpus(tool: &str) -> Option<Vec<PathBuf>> {
     let Some(root) = std::env::var_os("LINERATE_CORPUS") else {
-        eprintln!("SKIPPED: LINERATE_CORPUS is not set, no capture was looked at");
+        eprintln!("SKIPPED: LINERATE_CORPUS is not set, no capture was tested");
         return None;
     };
     if Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
@@ -47,8 +47,7 @@ fn load(path: &Path) -> Content {
     read(File::open(path).unwrap(), usize::MAX)
 }
 
-/// The figures as `capinfos` counts them: it leaves out the four bytes that SunATM (link type 123) puts in
-/// front of each frame.
+/// Returns the figures as `capinfos` counts them: it omits the four bytes before each frame of SunATM (link type 123).
 fn figures(content: &Content) -> Figures {
     let times = content.frames.iter().map(|frame| frame.time.0);
     let bytes = |frame: &Frame| {
@@ -62,8 +61,7 @@ fn figures(content: &Content) -> Figures {
     }
 }
 
-/// Captures with records whose part of a second is longer than a second: here it counts as it stands,
-/// `capinfos` overflows.
+/// Captures with records whose fraction of a second exceeds a second: here it counts as it is, `capinfos` overflows.
 const MORE_THAN_A_SECOND: [&str; 4] = [
     "timestamp_invalid_micro.pcap",
     "timestamp_invalid_nano.pcap",
@@ -71,15 +69,15 @@ const MORE_THAN_A_SECOND: [&str; 4] = [
     "atm-oam-loopback-print-overrun.pcap",
 ];
 
-/// Whether both mean the same. `capinfos` compares seconds as 32-bit numbers: where times lie further apart
-/// than that, its first and last are not.
+/// Returns whether both agree. `capinfos` compares seconds as 32-bit numbers: with times further apart its first and
+/// last are wrong.
 fn agree(ours: &Figures, theirs: &Figures, times_too: bool) -> bool {
     let far_apart = ours.times.is_some_and(|(first, last)| last - first >= 1_000_000_000 << 31);
     let times = !times_too || far_apart || ours.times == theirs.times;
     (ours.frames, ours.bytes) == (theirs.frames, theirs.bytes) && times
 }
 
-/// What `capinfos` says of each file that it can open.
+/// Returns the figures of `capinfos` for each file that it can open.
 fn capinfos(files: &[PathBuf]) -> BTreeMap<PathBuf, Figures> {
     let mut found = BTreeMap::new();
     for files in files.chunks(200) {
@@ -96,13 +94,13 @@ fn capinfos(files: &[PathBuf]) -> BTreeMap<PathBuf, Figures> {
     found
 }
 
-/// Seconds with any number of decimals.
+/// Parses seconds with any number of decimals.
 fn nanos(text: &str) -> Option<u64> {
     let (seconds, decimals) = text.split_once('.').unwrap_or((text, ""));
     Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + format!("{decimals:0<9.9}").parse::<u64>().ok()?)
 }
 
-/// A folder that goes away again.
+/// A temporary folder, deleted at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -151,7 +149,7 @@ fn rewritten_files_have_the_same_figures() {
     for (number, file) in files.iter().enumerate() {
         let content = load(file);
         let Content { frames, interfaces, .. } = &content;
-        // The seconds of a pcap record end in 2106.
+        // pcap records hold seconds up to 2106.
         let classic_time = frames.iter().all(|frame| frame.time.seconds() <= u32::MAX.into());
         let mut links: Vec<_> = frames.iter().map(|frame| interfaces[usize::from(frame.interface)].link).collect();
         links.dedup();

@@ -1,4 +1,4 @@
-//! A file system that really is full: a tiny tmpfs in a mount namespace of its own.
+//! A file system that is actually full: a tiny tmpfs in its own mount namespace.
 
 use crate::common;
 use linerate_burst::{Block, Count, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
@@ -25,10 +25,10 @@ fn a_full_file_system_leaves_a_clean_file() {
             assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "nothing ran");
         }
         Ok(output) if output.status.code() == Some(77) || !rustix::process::geteuid().is_root() => {
-            eprintln!("SKIPPED: a tmpfs can only be mounted by root; writing to a full disk was not tried");
+            eprintln!("SKIPPED: a tmpfs can only be mounted by root; writing to a full disk was not tested");
         }
         Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stdout)),
-        Err(error) => eprintln!("SKIPPED: unshare: {error}; writing to a full disk was not tried"),
+        Err(error) => eprintln!("SKIPPED: unshare: {error}; writing to a full disk was not tested"),
     }
 }
 

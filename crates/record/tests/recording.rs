@@ -1,4 +1,5 @@
-//! Recordings beside a naive model: which frames are in which file, which files remain, and what is never touched.
+//! Recordings compared with a naive model: which frames are in which file, which files remain, and what is never
+//! touched.
 
 mod ends;
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// 2023-11-14 22:13:20.
 const START: u64 = 1_700_000_000;
 
-/// A folder that is removed in the end.
+/// A folder that is deleted at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -33,7 +34,7 @@ impl Scratch {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Names in it, sorted.
+    /// Returns the names in it, sorted.
     fn names(&self) -> Vec<String> {
         let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
         let mut names: Vec<String> = fs::read_dir(&self.0).unwrap().map(name).collect();
@@ -59,7 +60,7 @@ fn frame(millis: u64, length: usize, flags: Flags) -> Frame {
     Frame { time, wire: length as u32 + 4, interface: 0, flags, bytes: vec![length as u8; length] }
 }
 
-/// Hands frames to a recording, in blocks of so many.
+/// Passes frames to a recording, in blocks of at most `most`.
 fn hand(recording: &mut Recording, frames: &[Frame], most: usize) {
     let interfaces = [Interface::new("eth0", LinkType::ETHERNET, StampSource::User)];
     for frames in frames.chunks(most) {
@@ -79,14 +80,14 @@ fn counted(recording: &Recording) -> Ledger {
     ledger
 }
 
-/// The frames of a file that is whole.
+/// Returns the frames of a complete file.
 fn frames_of(path: &Path) -> Vec<Frame> {
     let content = read_bytes(&fs::read(path).unwrap());
     assert!(content.error.is_none(), "{}: {:?}", path.display(), content.error);
     content.frames
 }
 
-/// Frames of each file of plain pcap, and its bytes.
+/// Returns the number of frames of each plain pcap file, and its size in bytes.
 fn model(frames: &[Frame], limits: &Limits) -> Vec<(usize, u64)> {
     let mut files: Vec<(usize, u64)> = Vec::new();
     let (mut newest, mut until) = (0, u64::MAX);
@@ -160,11 +161,11 @@ proptest! {
             let there = ledger.total(Count::WriteFiles) - ledger.total(Count::FilesRemoved);
             prop_assert_eq!(there, folder.names().len() as u64);
         }
-        // All frames are there, in order, in files that have their names.
+        // All frames are present, in order, in files with final names.
         let names = scratch.names();
         let files: Vec<Vec<Frame>> = names.iter().map(|name| frames_of(&scratch.0.join(name))).collect();
         let expected: Vec<Frame> = match format {
-            // Classic pcap knows no late frames.
+            // Classic pcap does not support late frames.
             Format::Pcapng => frames.clone(),
             _ => frames.iter().map(|frame| Frame { flags: Flags::NONE, ..frame.clone() }).collect(),
         };
@@ -176,7 +177,7 @@ proptest! {
             let found: Vec<(usize, u64)> = files.iter().map(Vec::len).zip(sizes.iter().copied()).collect();
             prop_assert_eq!(found, model(&frames, &limits));
         }
-        // What remains are the last of them.
+        // The last files remain.
         let left = kept.names();
         if ending == ".pcap" {
             prop_assert!(names.ends_with(&left) && !left.is_empty(), "{:?} of {:?}", left, names);
@@ -184,7 +185,7 @@ proptest! {
             let last = sizes[sizes.len() - 1];
             prop_assert!(limits.files.is_none_or(|most| left.len() <= most));
             prop_assert!(limits.bytes.is_none_or(|most| bytes <= most.max(last)), "{} {:?}", bytes, limits);
-            // As many as may be, but for what a block was thought to take at the most.
+            // As many as allowed, apart from the upper bound of the size of a block.
             if left.len() < names.len() && limits.files.is_none_or(|most| left.len() < most) {
                 let more = bytes + sizes[names.len() - left.len() - 1];
                 let block: u64 = frames.iter().map(|frame| frame.bytes.len() as u64 + 80).max().unwrap() * most as u64;
@@ -205,7 +206,7 @@ fn what_others_have_in_the_folder_is_left_alone() {
     hand(&mut recording, &second(0), 1);
     assert_eq!(scratch.names().len(), 4, "{:?}", scratch.names());
     hand(&mut recording, &second(1), 1);
-    // Somebody puts another file in the place of one that is to go, and takes one away.
+    // Another process replaces one of the files to be deleted, and moves one away.
     let first = scratch.path("20231114-221320_003.pcap");
     assert_eq!(frames_of(Path::new(&first)).len(), 1);
     fs::remove_file(&first).unwrap();
@@ -223,7 +224,7 @@ fn what_others_have_in_the_folder_is_left_alone() {
 }
 
 #[test]
-fn what_is_beside_a_file_comes_and_goes_with_it() {
+fn companion_files_are_completed_and_deleted_with_their_file() {
     let scratch = Scratch::new();
     let open: Open = Box::new(|partial: &mut PartialFile| {
         partial.beside(".idx").1?.write_all(b"index")?;
@@ -244,9 +245,9 @@ fn what_is_beside_a_file_comes_and_goes_with_it() {
     assert_eq!(fs::read(scratch.path("x-1700000003.pcapng.idx")).unwrap(), b"index");
 }
 
-/// What nothing could be written to does not stay.
+/// Empty companion files are deleted.
 #[test]
-fn what_is_beside_a_file_goes_if_it_could_not_be_begun() {
+fn empty_companion_files_are_deleted() {
     let scratch = Scratch::new();
     let open: Open = Box::new(|partial: &mut PartialFile| {
         drop(partial.beside(".idx").1?);
@@ -260,7 +261,7 @@ fn what_is_beside_a_file_goes_if_it_could_not_be_begun() {
 }
 
 #[test]
-fn a_file_whose_time_is_over_is_completed_though_nothing_comes() {
+fn a_file_whose_time_is_over_is_completed_without_new_frames() {
     let scratch = Scratch::new();
     let limits = Limits { every: Some(Duration::from_secs(10)), ..Limits::default() };
     let mut recording = Recording::new(&scratch.path(""), ".pcapng", limits, writer(Format::Pcapng)).unwrap();
@@ -271,9 +272,9 @@ fn a_file_whose_time_is_over_is_completed_though_nothing_comes() {
         assert_eq!(scratch.names()[0].ends_with(".part"), is_open, "{second} {:?}", scratch.names());
     }
     hand(&mut recording, &[frame(11_000, 60, Flags::NONE)], 1);
-    let told = recording.reopen(&Ledger::new()).unwrap().unwrap();
-    assert!(told.contains("2 frames are in files"), "{told}");
-    // The end of files that are read is no time.
+    let report = recording.reopen(&Ledger::new()).unwrap().unwrap();
+    assert!(report.contains("2 packets in complete files"), "{report}");
+    // The end of input files is not a time.
     hand(&mut recording, &[frame(12_000, 60, Flags::NONE)], 1);
     recording.look(&Ledger::new(), Nanos::MAX).unwrap();
     assert_eq!(scratch.names().iter().filter(|name| name.ends_with(".part")).count(), 1);
@@ -282,7 +283,7 @@ fn a_file_whose_time_is_over_is_completed_though_nothing_comes() {
 }
 
 #[test]
-fn where_a_file_cannot_be_made_the_run_ends_or_goes_on_as_asked() {
+fn the_policy_applies_where_a_file_cannot_be_created() {
     for on_trouble in [OnTrouble::Stop, OnTrouble::GoOn] {
         let scratch = Scratch::new();
         let mut left = 2;

@@ -1,5 +1,5 @@
-//! Damaged files, as far as they are read, are written as sound ones: whatever the reader shows of them comes back equal,
-//! and other programs open what was written.
+//! Damaged files, as far as they can be read, are rewritten as valid ones: everything the reader returned is equal
+//! when read again, and other programs open the result.
 
 use crate::common::{self, Content, Frame, Memory, read_bytes};
 use linerate_burst::{Block, Count, Flags, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 const FORMATS: [Format; 3] = [Format::Pcap, Format::PcapMicros, Format::Pcapng];
 
-/// Numbers as SplitMix64 makes them.
+/// Random numbers (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -22,7 +22,7 @@ impl Numbers {
     }
 }
 
-/// Sound files, each with something of what its format can say.
+/// Valid files, each with all kinds of metadata of its format.
 fn sound() -> Vec<Vec<u8>> {
     let mut two = Interface::new("tun0", LinkType::RAW, StampSource::User);
     two.description = "a tunnel".into();
@@ -44,7 +44,7 @@ fn sound() -> Vec<Vec<u8>> {
         }
     });
     let [first, _, last] = &files;
-    // A capture in the other byte order, and sections behind one another.
+    // A capture in the other byte order, and concatenated sections.
     let mut swapped = first[..40].to_vec();
     for (at, width) in [(0, 4), (4, 2), (6, 2), (16, 4), (20, 4), (24, 4), (28, 4), (32, 4), (36, 4)] {
         swapped[at..at + width].reverse();
@@ -54,10 +54,10 @@ fn sound() -> Vec<Vec<u8>> {
     [files.to_vec(), vec![swapped, sections]].concat()
 }
 
-/// A few bits turned over, words replaced, parts left out or said twice.
+/// Flips a few bits, replaces words, removes or repeats parts.
 fn damage(file: &mut Vec<u8>, numbers: &mut Numbers) {
     for _ in 0..=numbers.below(4) {
-        // Half of it where the headers are.
+        // Half of the damage is in the headers.
         let reach = [60, 1500][numbers.below(2)];
         let at = numbers.below(file.len().clamp(1, reach));
         let Some(byte) = file.get_mut(at) else { continue };
@@ -82,7 +82,7 @@ fn damage(file: &mut Vec<u8>, numbers: &mut Numbers) {
     }
 }
 
-/// What the reader shows of a file, written again; the counters of that; and whether all could be.
+/// Rewrites what the reader returns of a file. Also returns the ledger, and whether everything could be written.
 fn rewrite(file: &[u8], format: Format) -> Option<(Vec<u8>, Ledger, bool)> {
     let mut reader = Reader::new(Box::new(Cursor::new(file.to_vec())), "x").ok()?;
     let memory = Memory::default();
@@ -109,7 +109,7 @@ fn rewrite(file: &[u8], format: Format) -> Option<(Vec<u8>, Ledger, bool)> {
     Some((bytes, ledger, is_whole))
 }
 
-/// What a format keeps of each frame: link type, time, wire length, bytes.
+/// Returns what a format keeps of each frame: link type, time, wire length, bytes.
 fn kept(content: &Content, format: Format) -> Vec<(LinkType, Nanos, u32, Vec<u8>)> {
     let link = |frame: &Frame| content.interfaces[usize::from(frame.interface)].link;
     let classic = format != Format::Pcapng;
@@ -125,7 +125,7 @@ fn kept(content: &Content, format: Format) -> Vec<(LinkType, Nanos, u32, Vec<u8>
         .collect()
 }
 
-/// Files whose options, names and secrets have every length, also those that make no sense.
+/// Files whose options, names and secrets have all lengths, including invalid ones.
 fn with_odd_options() -> Vec<Vec<u8>> {
     let block = |kind: u32, body: &[u8]| {
         let length = (12 + body.len() as u32).to_le_bytes();
@@ -137,7 +137,7 @@ fn with_odd_options() -> Vec<Vec<u8>> {
             let mut option = [code.to_le_bytes(), length.to_le_bytes()].concat();
             option.resize(4 + usize::from(length), fill);
             option.resize(option.len().next_multiple_of(4), 0);
-            // How times are read is another matter.
+            // The resolution of times is handled elsewhere.
             let of_interface = if matches!(code, 9 | 14) { &[][..] } else { &option };
             let head = [&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
             let words = [0u32, 0, 1, 8, 8].map(u32::to_le_bytes).concat();
@@ -158,13 +158,13 @@ fn with_odd_options() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_makes_no_sense_beside_frames_is_left_out() {
+fn invalid_metadata_is_left_out() {
     let mut samples = Vec::new();
     for (at, file) in with_odd_options().into_iter().enumerate() {
         let (first, ..) = rewrite(&file, Format::Pcapng).unwrap();
         assert_eq!(read_bytes(&first).frames.len(), 1, "{at}");
         let (second, ..) = rewrite(&first, Format::Pcapng).unwrap();
-        assert!(first == second, "{at}: what was written is written the same");
+        assert!(first == second, "{at}: a rewritten file is rewritten unchanged");
         samples.push((Format::Pcapng, first));
     }
     others_open(&samples);
@@ -187,12 +187,12 @@ fn whatever_is_read_of_a_damaged_file_is_written_as_a_sound_one() {
             let again = read_bytes(&bytes);
             assert!(again.error.is_none(), "round {round}, {format:?}: {:?}", again.error);
             let expected = kept(&whole, format);
-            // Of what pcap cannot hold together, the first part.
+            // pcap can hold only the first part of mixed link types.
             let expected = if is_whole { &expected[..] } else { &expected[..again.frames.len()] };
             assert!(kept(&again, Format::Pcapng) == expected, "round {round}, {format:?}");
             assert_eq!(counted.total(Count::Written), expected.len() as u64, "round {round}, {format:?}");
             written += expected.len();
-            // What others say of it takes a process each.
+            // Other programs need a process per file.
             let is_new = samples.last().is_none_or(|(_, last)| *last != bytes);
             if round % 100 < 5 && is_new && !expected.is_empty() {
                 samples.push((format, bytes));
@@ -203,7 +203,7 @@ fn whatever_is_read_of_a_damaged_file_is_written_as_a_sound_one() {
     others_open(&samples);
 }
 
-/// Whether `capinfos` and `tcpdump` open files, all of them in a few calls.
+/// Checks that `capinfos` and `tcpdump` open the files, in a few calls.
 fn others_open(samples: &[(Format, Vec<u8>)]) {
     let folder = std::env::temp_dir().join(format!("linerate-rewritten-{}-{}", std::process::id(), samples.len()));
     let _ = std::fs::remove_dir_all(&folder);
@@ -214,7 +214,7 @@ fn others_open(samples: &[(Format, Vec<u8>)]) {
         Err(error) => eprintln!("SKIPPED: capinfos: {error}"),
         Ok(output) => {
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-            // Registered types that this release of it does not know.
+            // Registered types that this release does not know.
             let complaints: Vec<&str> = errors.lines().filter(|line| line.starts_with('(')).collect();
             let unknown = |line: &&str| !line.contains("network type") || !line.contains("unknown or unsupported");
             assert_eq!(complaints.into_iter().find(unknown), None, "{errors} in {}", folder.display());

@@ -1,4 +1,4 @@
-//! Random frames through both formats, every way a file can be written, every way it can be broken.
+//! Random frames in both formats, with all variants of files, and all kinds of damage.
 
 use crate::common::{Frame, Slow, read, read_bytes, write};
 use linerate_burst::{Flags, Interface, LinkType, Nanos, StampSource};
@@ -6,7 +6,7 @@ use linerate_record::{Format, ReadError};
 use proptest::prelude::*;
 use std::io::Cursor;
 
-/// Integers as a writer in one byte order lays them down.
+/// Encodes integers in one byte order.
 #[derive(Clone, Copy, Debug)]
 struct Endian {
     big: bool,
@@ -50,8 +50,8 @@ fn naive_block(endian: Endian, kind: u32, body: &[u8]) -> Vec<u8> {
     [&endian.u32(kind)[..], &length, &body, &length].concat()
 }
 
-/// A section with one interface for each in `resolutions`, a frame's interface taken modulo their number,
-/// and a block of unknown type between all others.
+/// Returns a section with one interface per entry of `resolutions`, a frame's interface taken modulo their number, and
+/// a block of unknown type between all others.
 fn naive_section(frames: &[Frame], endian: Endian, resolutions: &[(u8, u64)], obsolete: bool) -> Vec<u8> {
     let unknown = naive_block(endian, 0x0bad, b"whatever");
     let header = [endian.words(&[0x1a2b_3c4d]), endian.u16(1).to_vec(), endian.u16(0).to_vec(), vec![0xff; 8]].concat();
@@ -98,7 +98,7 @@ fn interfaces() -> Vec<Interface> {
     vec![first, second, Interface::new("x", LinkType(65_535), StampSource::File)]
 }
 
-/// What a format without flags and interfaces keeps.
+/// Returns what a format without flags and interfaces keeps.
 fn bare(frames: &[Frame]) -> Vec<Frame> {
     frames.iter().map(|frame| Frame { flags: Flags::NONE, interface: 0, ..frame.clone() }).collect()
 }
@@ -193,7 +193,7 @@ proptest! {
             _ => naive_section(&frames, endian, &[(6, 1)], true),
         };
         for (place, value) in damage {
-            // Most of a file are frames: half of the damage goes to its first bytes.
+            // Most of a file is frames: half of the damage goes to its first bytes.
             let reach = if value % 2 == 0 { file.len() } else { file.len().min(300) };
             let at = place.index(reach);
             file[at] = value;
@@ -257,10 +257,10 @@ fn a_frame_longer_than_its_block_is_damage() {
         let content = read_bytes(&[&start[..], &block, &enhanced(1)].concat());
         assert_eq!(content.frames.len(), if whole { 2 } else { 0 });
         let text = content.error.map(|error| error.to_string()).unwrap_or_default();
-        let place = format!("damaged at byte {}: a frame of 9 bytes in a block with room for 8", start.len());
+        let place = format!("damaged at byte {}: packet of 9 bytes in a block with room for 8", start.len());
         assert_eq!(text.contains(&place), !whole, "{text}");
     }
     let stray = naive_block(endian, 6, &[endian.words(&[1, 0, 5, 8, 9]), vec![7; 8]].concat());
     let error = read_bytes(&[start, stray].concat()).error.unwrap().to_string();
-    assert!(error.contains("a frame of interface 1 in a section with 1 interfaces"), "{error}");
+    assert!(error.contains("packet of interface 1 in a section with 1 interfaces"), "{error}");
 }

@@ -1,11 +1,11 @@
-//! What a file says of a packet next to its bytes comes through a copy: FCS, direction, errors, options, blocks.
+//! Metadata of packets survives a copy: FCS, direction, errors, options, blocks.
 
 use crate::common::{Memory, read_bytes};
 use linerate_burst::{Block, Flags, Ledger, Nanos, Sink};
 use linerate_record::{Format, Output, ReadError, Reader, Writer};
 use std::io::Cursor;
 
-/// How the numbers of a section are written.
+/// Byte order of a section.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     Little,
@@ -32,7 +32,7 @@ impl Order {
         [&self.u16(code)[..], &self.u16(value.len() as u16), value, &[0; 3][..padded]].concat()
     }
 
-    /// A section header and an interface with these options.
+    /// Returns a section header and an interface with these options.
     fn head(self, options: &[u8]) -> Vec<u8> {
         let fixed = [&self.u32(0x1a2b_3c4d)[..], &self.u16(1), &self.u16(0), &[0xff; 8]].concat();
         let interface = [&self.u16(1)[..], &[0; 6], options].concat();
@@ -46,7 +46,7 @@ impl Order {
     }
 }
 
-/// A copy, and how many things were left out and how many times changed.
+/// Copies a file. Also returns the number of items left out, and of times changed.
 fn copy(file: &[u8], format: Format) -> (Vec<u8>, u64, u64) {
     let mut reader = Reader::new(Box::new(Cursor::new(file.to_vec())), "x").unwrap();
     let memory = Memory::default();
@@ -64,12 +64,12 @@ fn copy(file: &[u8], format: Format) -> (Vec<u8>, u64, u64) {
     (bytes, reader.left_out(), reader.times_changed())
 }
 
-/// Whether these bytes are in a file.
+/// Returns whether a file contains these bytes.
 fn has(file: &[u8], bytes: &[u8]) -> bool {
     file.windows(bytes.len()).any(|window| window == bytes)
 }
 
-/// Lengths, flags and bytes of frames.
+/// Returns lengths, flags and bytes of frames.
 fn frames(file: &[u8]) -> Vec<(u32, Flags, Vec<u8>)> {
     let content = read_bytes(file);
     assert!(content.error.is_none(), "{:?}", content.error);
@@ -115,7 +115,7 @@ fn a_frame_of_pcapng_may_have_an_fcs_of_its_own() {
         let option = |word: u32| [&2u16.to_ne_bytes()[..], &4u16.to_ne_bytes(), &word.to_ne_bytes()].concat();
         assert!(has(&copied, &option(0x81)) && has(&copied, b"frame!FCS!"));
         assert_eq!(copy(&plain, Format::Pcap).0[20..24], 0x2400_0001u32.to_ne_bytes());
-        // The interface says it, and one frame says it again; a length that no link has stays as it is.
+        // The interface has it, and one frame repeats it; an impossible length is kept.
         let head = order.head(&order.option(13, &[4]));
         let options = [&[][..], &flags(0x81), &flags(0x0100_0000), &flags(0x61)];
         let file = [head, options.map(|options| order.frame(b"frame!FCS!", 10, options)).concat()].concat();
@@ -130,7 +130,7 @@ fn a_frame_of_pcapng_may_have_an_fcs_of_its_own() {
 #[test]
 fn every_word_of_flags_comes_back() {
     let little = Order::Little;
-    // Directions, kinds of reception, errors, and bits that nobody has given a meaning.
+    // Directions, kinds of reception, errors, and undefined bits.
     let words = [1, 2, 3, 5, 9, 0x0d, 0x11, 0x12, 0x0100_0001, 0x8000_0000, 0x0080_0000, 0x0300_0000, 0x0000_8000];
     let file = words.map(|word: u32| little.frame(b"frame", 5, &little.option(2, &word.to_le_bytes())));
     let (copied, left_out, _) = copy(&[little.head(&[]), file.concat()].concat(), Format::Pcapng);
@@ -165,7 +165,7 @@ fn options_and_blocks_are_kept_or_counted() {
     let texts: [&[u8]; 9] =
         [b"\x02hash", &verdict, &pair, &custom_data, b"text", &zone, b"Europe/Berlin", b"\0udp", b"MESSAGE=hello\n"];
     assert_eq!(texts.into_iter().find(|text| !has(&copied, text)), None);
-    // What may not be copied, what is not known, and what makes no sense.
+    // Not to be copied, unknown, and invalid.
     for (last, options) in [
         (custom(0x4000_0bad), Vec::new()),
         (order.block(0xabcd, b"data"), Vec::new()),
@@ -209,7 +209,7 @@ fn an_interface_with_damaged_options_is_an_error() {
         let mut later = order.head(&[]);
         later[14..16].copy_from_slice(&order.u16(3));
         assert!(matches!(read_bytes(&later).error, Some(ReadError::Unsupported { .. })));
-        // An end mark is not asked for, and nothing is after it.
+        // An end mark is not required, and nothing follows it.
         for options in [order.option(2, b"eth0"), [order.option(0, &[]), beyond_end(order)].concat()] {
             let file = [order.head(&options), order.frame(b"frame", 5, &[])].concat();
             assert_eq!(frames(&file).len(), 1, "{options:?}");

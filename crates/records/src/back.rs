@@ -1,4 +1,4 @@
-//! A record back to a flow, value by value: what the table of fields says the other way round.
+//! Decoding of a record into a flow, value by value: the reverse of the table of fields.
 
 mod names;
 
@@ -11,27 +11,27 @@ use linerate_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// A value of a field that is there.
+/// Value of a field that is present.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// A number; a time in ns; 0 and 1 of what is yes or no.
+    /// Number; time in ns; 0 or 1 for booleans.
     Number(u64),
-    /// A number with a fraction.
+    /// Floating-point number.
     Real(f64),
-    /// Words, texts, MAC addresses.
+    /// Names, texts, MAC addresses.
     Text(&'a str),
-    /// An address of IP.
+    /// IP address.
     Address(IpAddr),
-    /// Numbers.
+    /// List of numbers.
     List(&'a [u64]),
-    /// Bits that are set.
+    /// Quality bits that are set.
     Quality(Quality),
 }
 
-/// Puts a value of a direction (0: the originator's, or the flow's) into a flow. What cannot be one is passed over.
+/// Sets a value in a flow, for a direction (0: originator, or the whole flow). Invalid values are ignored.
 pub type Set = fn(&mut Flow, usize, Value<'_>);
 
-/// A flow of which nothing is known.
+/// Returns an empty flow.
 pub fn nothing() -> Flow {
     let end = End { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: 0 };
     Flow {
@@ -64,7 +64,7 @@ impl Value<'_> {
         }
     }
 
-    /// As near as there is.
+    /// Saturates at the maximum of `T`.
     fn small<T: TryFrom<u64> + Default>(self) -> T {
         T::try_from(self.number()).unwrap_or_default()
     }
@@ -95,11 +95,11 @@ impl Value<'_> {
     }
 }
 
-/// What is made of others, and needs nothing.
+/// Fields that are derived from others and have no setter.
 const MADE: [&str; 7] =
     ["community_id", "first_time_ns", "last_time_ns", "duration_ns", "service", "dns.qtype_name", "dns.rcode_name"];
 
-/// How a field is put back, by its [path](crate::Field::path); `None` for what is made of others, or of no record.
+/// Returns the setter of a field, by its [path](crate::Field::path); `None` for derived and unknown fields.
 pub fn set(path: &str) -> Option<Set> {
     if MADE.contains(&path) {
         return None;
@@ -301,12 +301,12 @@ mod tests {
     use crate::fields;
 
     #[test]
-    fn every_field_can_be_put_back_or_is_made_of_others() {
+    fn every_field_has_a_setter_or_is_derived() {
         for field in fields() {
             assert_eq!(
                 set(field.path).is_none(),
                 MADE.contains(&field.path),
-                "{}: say in back.rs how it is put back",
+                "{}: add a setter in back.rs",
                 field.path
             );
         }

@@ -1,4 +1,4 @@
-//! What records can be written as where bytes are written: a file each, or whatever else takes bytes.
+//! File formats of flow records, for files and other byte streams.
 
 #[cfg(feature = "parquet")]
 pub mod columns;
@@ -18,61 +18,61 @@ use linerate_meter::{Flow, Level};
 use linerate_record::Compression;
 use std::io::{self, Error, ErrorKind, Write};
 
-/// How a file begins.
+/// Starts a file.
 type Start = fn(Box<dyn Write + Send>, &Settings) -> io::Result<Box<dyn Encoder>>;
 
-/// What can be chosen of how records are written.
+/// Encoder settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
-    /// Of IPFIX.
+    /// IPFIX profile.
     pub profile: Profile,
-    /// Threads that make columns, where there are any; fewer than 2: the one that writes.
+    /// Number of threads that build columns; fewer than 2: the writing thread builds them.
     pub threads: usize,
 }
 
-/// Where rows are from, so that any store can tell whether it has all of them, and each once.
+/// Origin of rows, with which a database can check that it has each of them exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// What a sensor is called.
+    /// Name of the sensor.
     pub sensor: String,
-    /// 64 random bits of its run.
+    /// Random 64-bit id of the run.
     pub run: u64,
-    /// The number of a batch in the run, from 0.
+    /// Number of the batch in the run, from 0.
     pub batch: u64,
 }
 
-/// One way to write records as bytes.
+/// Encoding of records as bytes.
 #[derive(Debug)]
 pub struct Format {
-    /// The name for `--format`.
+    /// Name for `--format`.
     pub name: &'static str,
-    /// How names of such files end, the usual one first.
+    /// File name extensions, the usual one first.
     pub endings: &'static [&'static str],
-    /// Whether each record is a line, or in a message, which can be read before the file is complete. What is not lines is written in groups
-    /// of many records, each group in the order of time.
+    /// True if each record is a line, or part of a message, that can be read before the file is complete. Other formats
+    /// write groups of many records, each group sorted by time.
     pub lines: bool,
-    /// The least level at which all that it has a place for is recorded.
+    /// Lowest level that fills all of its fields.
     pub level: Level,
-    /// Begins a file.
+    /// Starts a file.
     pub start: Start,
 }
 
-/// A file being written.
+/// Encoder of an open file.
 pub trait Encoder: Send {
-    /// Adds flows; of lines all are handed to the system.
+    /// Adds flows. Line formats pass all of them to the operating system.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Write errors.
     fn write(&mut self, flows: &[&Flow]) -> io::Result<()>;
 
-    /// Ends the file.
+    /// Completes the file.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Write errors.
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
-/// All there are, a row each. The first is that of files whose name says nothing.
+/// All formats. The first is the default for names without a known extension.
 pub const FORMATS: &[Format] = &[
     Format {
         name: "jsonl",
@@ -89,27 +89,27 @@ pub const FORMATS: &[Format] = &[
     Format { name: "ipfix", endings: &["ipfix"], lines: true, level: Level::Stats, start: ipfix::start },
 ];
 
-/// Endings of what flows are written as elsewhere, or frames here.
+/// Extensions of other flow formats and of packet captures, which are rejected.
 const OTHERS: [&str; 10] = ["xml", "arrow", "feather", "avro", "orc", "sqlite", "nfcapd", "pcap", "pcapng", "cap"];
 
-/// Endings of formats that a program can be built without.
+/// Extensions of formats that an optional feature provides.
 const LEFT_OUT: &[&str] = if cfg!(feature = "parquet") { &[] } else { &["parquet"] };
 
 impl Format {
-    /// The names for `--format`.
+    /// Returns the names for `--format`.
     pub fn names() -> impl Iterator<Item = &'static str> {
         FORMATS.iter().map(|format| format.name)
     }
 
-    /// The format of this name.
+    /// Returns the format with this name.
     pub fn named(name: &str) -> Option<&'static Format> {
         FORMATS.iter().find(|format| format.name == name)
     }
 
-    /// The format that the name of a file asks for, and how it is compressed; `asked` is written whatever the name says.
+    /// Returns the format and compression that a file name selects; `asked` overrides the format.
     ///
     /// # Errors
-    /// It asks for one that is not written here, or by a program that was built with more.
+    /// The format is unknown or not built into this program.
     pub fn of_path(path: &str, asked: Option<&'static Format>) -> io::Result<(&'static Format, Option<Compression>)> {
         let wrong = |text: String| Error::new(ErrorKind::InvalidInput, format!("{path}: {text}"));
         let (compression, plain) = Compression::to_write(path)?;
@@ -122,33 +122,33 @@ impl Format {
             }
             None if OTHERS.contains(&ending.as_str()) => {
                 let endings: Vec<String> = FORMATS.iter().map(|format| format!(".{}", format.endings[0])).collect();
-                return Err(wrong(format!("records are not written as .{ending}; there are {}", endings.join(", "))));
+                return Err(wrong(format!("unsupported format .{ending}; expected one of {}", endings.join(", "))));
             }
             None => &FORMATS[0],
         };
         if compression.is_some() && !format.lines {
-            return Err(wrong(format!("{} compresses its columns itself: leave the last ending out", format.name)));
+            return Err(wrong(format!("{} compresses its columns itself; remove the last extension", format.name)));
         }
         Ok((format, compression))
     }
 
-    /// Whether it says what became of TCP connections, which only a level beyond the usual one knows.
+    /// Returns whether it contains the state of TCP connections, which requires a level above the default.
     pub fn is_of_connections(&self) -> bool {
         self.level == Level::Tcp
     }
 
-    /// The format of a folder: columns, where there are any.
+    /// Returns the format for directories: columnar, if built in.
     pub fn of_folder() -> &'static Format {
         FORMATS.iter().find(|format| !format.lines).unwrap_or(&FORMATS[0])
     }
 }
 
-/// Writes flows as a format does, in the order given (of `parquet`: that of their first packets).
+/// Encodes flows in a format, in the order given (`parquet`: sorted by first packet).
 ///
 /// # Errors
-/// There is no such format; those of writing.
+/// The format is unknown, or writing fails.
 pub fn encode(format: &str, flows: &[Flow], out: Box<dyn Write + Send>) -> io::Result<()> {
-    let none = || Error::new(ErrorKind::NotFound, format!("{format}: no format of records"));
+    let none = || Error::new(ErrorKind::NotFound, format!("{format}: unknown record format"));
     let mut encoder = (Format::named(format).ok_or_else(none)?.start)(out, &Settings::default())?;
     encoder.write(&flows.iter().collect::<Vec<_>>())?;
     encoder.finish()

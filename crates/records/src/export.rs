@@ -1,4 +1,4 @@
-//! Where records go: what takes them there, and which of those a target asks for.
+//! Destinations of records: the exporters and how a target selects one.
 
 mod directory;
 mod folder;
@@ -29,134 +29,136 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Takes records somewhere. It belongs to one thread, that of its queue, and never reads a clock.
+/// Writes records to a destination. It belongs to one thread, that of its queue, and never reads the clock.
 pub trait Exporter: Send {
-    /// What it is called in the ledger.
+    /// Returns its name in the ledger.
     fn name(&self) -> &str;
 
-    /// What records are written as, and the least level at which all that it has a place for is recorded.
+    /// Returns the name of the format and the lowest level that fills all of its fields.
     fn format(&self) -> (&'static str, Level);
 
-    /// When it wants records.
+    /// Returns when it expects records.
     fn demand(&self) -> Demand;
 
-    /// The folder that it makes files in while it runs.
+    /// Returns the directory in which it creates files during the run.
     ///
     /// # Errors
-    /// No other handle to the folder is to be had.
+    /// The directory cannot be opened a second time.
     fn made_in(&self) -> Result<Option<OwnedFd>> {
         Ok(None)
     }
 
-    /// Finds out what would hinder it later, before there are records.
+    /// Checks for problems that would make writing fail later, before there are records.
     ///
     /// # Errors
-    /// Say what does.
+    /// The problem found.
     fn check(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Writes records, in the order in which flows ended.
+    /// Writes records, in the order in which the flows ended.
     ///
     /// # Errors
-    /// Nothing more can be written: it is only to be finished. `BrokenPipe`: nobody wants more, which is no failure.
+    /// Writing failed for good: only [`finish`](Exporter::finish) may follow. `BrokenPipe`: the reader closed, which is not
+    /// a failure.
     fn write(&mut self, flows: &[Flow], now: Nanos) -> Result<()>;
 
-    /// Time has gone on, as often as [`Demand::tick`] asks for, whether there are records or not.
+    /// Called at the interval of [`Demand::tick`], with or without records.
     ///
     /// # Errors
-    /// As of [`write`](Exporter::write).
+    /// Same as [`write`](Exporter::write).
     fn tick(&mut self, now: Nanos) -> Result<()> {
         let _ = now;
         Ok(())
     }
 
-    /// Completes what was written so far, and goes on in something new. Says what is complete, for people; `None` where nothing
-    /// can be.
+    /// Completes the current output and continues in a new one. Returns a message about the completed output; `None`
+    /// where outputs cannot be rotated.
     ///
     /// # Errors
-    /// As of [`write`](Exporter::write).
+    /// Same as [`write`](Exporter::write).
     fn reopen(&mut self) -> Result<Option<String>> {
         Ok(None)
     }
 
-    /// Ends what is open; nothing is written afterwards.
+    /// Closes the output; no writes follow.
     ///
     /// # Errors
-    /// Something cannot be completed.
+    /// The output cannot be completed.
     fn finish(&mut self, ending: Ending) -> Result<()>;
 
-    /// Adds what has become of records: how many are written, and notes of its own. What is lost, its queue adds.
+    /// Adds its counters: records written, and its own notes. The queue adds the losses.
     fn counters(&self, account: &mut Account);
 
-    /// Adds accounts of stages of its own, behind that of the export.
+    /// Adds the accounts of its own stages, after that of the export.
     fn accounts(&self, ledger: &mut Ledger) {
         let _ = ledger;
     }
 
-    /// What is called by another thread once no more records come: who waits for others waits no longer than is reasonable then.
+    /// Returns a function that another thread calls when no more records follow: from then on, waits for the peer are
+    /// limited.
     fn ending(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
         None
     }
 
-    /// What tells how far behind the other side is, while it runs; of who keeps records until they are delivered.
+    /// Returns a function that reports the delivery lag during the run; only exporters with a spool have one.
     fn lag(&self) -> Option<Box<dyn Fn() -> Lag + Send>> {
         None
     }
 }
 
-/// When an exporter wants records, and to be told the time.
+/// When an exporter expects records and ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// As soon as they occupy so many bytes, or there is no more room.
+    /// Flush threshold in bytes; a full queue flushes earlier.
     pub bytes: usize,
-    /// As soon as the first of them has waited so long.
+    /// Maximum age of the oldest record before a flush.
     pub age: Duration,
-    /// How often it is told the time, at least about so often.
+    /// Approximate maximum interval between ticks.
     pub tick: Option<Duration>,
 }
 
-/// How an export ends.
+/// Outcome of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// All that came was written.
+    /// All records were written.
     Complete,
-    /// Something could not be written: what was stays as far as somebody can read it.
+    /// A write failed: the records written so far are kept as far as they are readable.
     Failed,
-    /// The run failed before there was a record: what was there before stays, as if nothing had been opened.
+    /// The run failed before the first record: earlier files stay as if nothing had been opened.
     Abandoned,
 }
 
-/// What can be chosen.
+/// Export options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What records are written as; `None`: what the target says.
+    /// Format of records; `None`: derived from the target.
     pub format: Option<&'static Format>,
-    /// How lines are compressed where their name does not say it.
+    /// Compression of line formats where the file name does not select one.
     pub compression: Option<Compression>,
-    /// What is told by IPFIX and NetFlow v9.
+    /// Profile for IPFIX and NetFlow v9.
     pub profile: Profile,
-    /// How long records of a folder gather at most before they are in a complete file.
+    /// Rotation interval of directories: the longest time until a record is in a complete file.
     pub rotate: Duration,
-    /// Whether a folder that has records already is added to.
+    /// True to add to a directory that already has records.
     pub append: bool,
-    /// Threads that make columns and batches, of each target; the file is the same for any number.
+    /// Number of threads per target that build columns and batches; it does not change the output.
     pub threads: usize,
-    /// How standard output is had, of which a program may want to know itself.
+    /// Opens standard output, which the program may also use itself.
     pub standard_output: Option<fn() -> Box<dyn Write + Send>>,
-    /// Files for TLS, of targets that are spoken with by it.
+    /// TLS files for the targets that use it.
     pub tls: Tls,
-    /// How records go to a broker or a database.
+    /// Delivery options for brokers and databases.
     pub ship: Shipping,
-    /// Is told by other threads what people may want to know at once: the other side is away, a batch was refused.
+    /// Receives notices from other threads: the peer is unreachable, a batch was rejected.
     pub told: Option<fn(String)>,
-    /// Whether the other side is not to be waited for any more, as somebody is in a hurry.
+    /// Returns whether waits for peers should end, as the user asked to stop at once.
     pub is_hurried: Option<fn() -> bool>,
-    /// What no record tells of, of which collectors are told.
+    /// Counters that collectors get in addition to records.
     pub observed: Observed,
 }
 
-/// Says how many packets were lost before they could be metered, and how many were passed over.
+/// Returns the number of packets lost before metering, and of packets ignored.
 #[derive(Clone)]
 pub struct Observed(pub Arc<dyn Fn() -> [u64; 2] + Send + Sync>);
 
@@ -197,17 +199,16 @@ impl Options {
     }
 }
 
-/// One kind of place that records go to.
+/// Kind of destination.
 pub struct Place {
-    /// How such a target is written.
+    /// Syntax of its targets.
     pub usage: &'static str,
-    /// Whether a target is one.
+    /// Returns whether a target is of this kind.
     is: fn(&str) -> bool,
-    /// Opens it.
     open: fn(&str, &Options) -> Result<Box<dyn Exporter>>,
 }
 
-/// All there are, a row each; the first that knows a target takes it.
+/// All kinds of destinations; the first that matches a target is used.
 pub const PLACES: &[Place] = &[
     Place { usage: "-", is: |target| target == "-", open: stream::standard_output },
     Place { usage: "FILE", is: |target| scheme(target).is_none() && !is_folder(target), open: stream::file },
@@ -231,15 +232,16 @@ const NETFLOW9: &str = "netflow9+udp://HOST:PORT";
 const KAFKA: &str = "kafka[+tls]://HOST:PORT/TOPIC";
 const CLICKHOUSE: &str = "clickhouse[+https]://HOST:PORT/TABLE";
 
-/// Whether a target is a collector, a broker or a database, elsewhere.
+/// Returns whether a target is a remote collector, broker or database.
 pub fn is_collector(target: &str) -> bool {
     scheme(target).is_some()
 }
 
-/// Opens what each target means.
+/// Opens the exporter of each target.
 ///
 /// # Errors
-/// `InvalidInput`: no place is like that, or one is named twice. Others: it cannot be opened. Nothing is left behind.
+/// `InvalidInput`: a target is invalid or given twice. Others: a target cannot be opened. On an error nothing remains
+/// open.
 pub fn open(targets: &[impl AsRef<str>], options: &Options) -> Result<Vec<Box<dyn Exporter>>> {
     check(targets, options)?;
     let mut exporters = Vec::new();
@@ -255,10 +257,10 @@ pub fn open(targets: &[impl AsRef<str>], options: &Options) -> Result<Vec<Box<dy
     Ok(exporters)
 }
 
-/// Finds out whether there is a place for each target, and what is written there by its name or as `options` say, without opening any.
+/// Checks all targets and their formats without opening them.
 ///
 /// # Errors
-/// As `InvalidInput` of [`open`].
+/// `InvalidInput`, as for [`open`].
 pub fn check(targets: &[impl AsRef<str>], options: &Options) -> Result<()> {
     let targets: Vec<&str> = targets.iter().map(AsRef::as_ref).collect();
     for (index, target) in targets.iter().enumerate() {
@@ -273,39 +275,39 @@ pub fn check(targets: &[impl AsRef<str>], options: &Options) -> Result<()> {
                 false => Format::of_path(target, options.format)?.0,
             };
             if options.compression.is_some() && !format.lines {
-                let text = format!("{target}: {} compresses its columns itself; --compress is for lines", format.name);
+                let text = format!("{target}: {} compresses its columns itself; remove --compress", format.name);
                 return Err(Error::new(ErrorKind::InvalidInput, text));
             }
         }
         if targets[..index].contains(target) {
-            return Err(Error::new(ErrorKind::InvalidInput, format!("{target}: named twice")));
+            return Err(Error::new(ErrorKind::InvalidInput, format!("{target}: named twice; name each output once")));
         }
     }
     Ok(())
 }
 
-/// Finds out whether a collector gets what `options` ask for.
+/// Checks that a collector supports the `options`.
 fn check_collector(target: &str, scheme: &str, options: &Options) -> Result<()> {
     let wrong = |text: String| Err(Error::new(ErrorKind::InvalidInput, format!("{target}: {text}")));
     host::host_and_port(target, 1)?;
     let Profile { biflow, full, .. } = options.profile;
     match scheme {
-        "netflow9+udp" if biflow || full => wrong(
-            "NetFlow v9 has no reverse elements and none of enterprises: --ipfix biflow and full are for IPFIX".into(),
-        ),
+        "netflow9+udp" if biflow || full => {
+            wrong("NetFlow v9 does not support --ipfix biflow and full; use an ipfix target".into())
+        }
         _ => match options.format {
             Some(format) if format.name != "ipfix" => {
-                wrong(format!("a collector takes no {}: leave --format out, or write that elsewhere", format.name))
+                wrong(format!("collectors do not support {}; remove --format or use another output", format.name))
             }
             _ => Ok(()),
         },
     }
 }
 
-/// Takes away what was made for records, as there will be none.
+/// Discards opened exporters before any record was written.
 pub fn abandon(exporters: Vec<Box<dyn Exporter>>) {
     for mut exporter in exporters {
-        // Why there will be none is told already.
+        // The reason is already reported.
         let _ = exporter.finish(Ending::Abandoned);
     }
 }
@@ -315,12 +317,12 @@ fn place(target: &str) -> Result<&'static Place> {
         let usages: Vec<&str> = PLACES.iter().map(|place| place.usage).collect();
         Error::new(
             ErrorKind::InvalidInput,
-            format!("{target:?}: records go to none such; there are {}", usages.join(", ")),
+            format!("{target:?}: unsupported destination; expected one of {}", usages.join(", ")),
         )
     })
 }
 
-/// What stands before `://`: such a target is no path.
+/// Returns the scheme before `://`: a target with a scheme is not a path.
 fn scheme(target: &str) -> Option<&str> {
     let (scheme, _) = target.split_once("://")?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -328,12 +330,12 @@ fn scheme(target: &str) -> Option<&str> {
     is_scheme.then_some(scheme)
 }
 
-/// Whether a target is a folder, there or to be made.
+/// Returns whether a target is a directory, existing or to be created.
 pub fn is_folder(target: &str) -> bool {
     target.ends_with('/') || Path::new(target).is_dir()
 }
 
-/// By the time of the first packet.
+/// Sorts flows by the time of the first packet.
 fn in_order(flows: &[Flow]) -> Vec<&Flow> {
     let mut keyed: Vec<(u64, u64, &Flow)> = flows.iter().map(|flow| (flow.first().0, flow.id, flow)).collect();
     keyed.sort_unstable_by_key(|(time, id, _)| (*time, *id));
@@ -369,19 +371,19 @@ mod tests {
         for target in ["", "amqp://host/topic", "file:///a/"] {
             let error = check(&[target], &Options::default()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
-            assert!(error.to_string().contains("there are -, FILE, DIR/, ipfix+udp"), "{error}");
+            assert!(error.to_string().contains("expected one of -, FILE, DIR/, ipfix+udp"), "{error}");
         }
         assert!(check(&["a", "b", "a"], &Options::default()).unwrap_err().to_string().contains("a: named twice"));
         check(&["a", "a/", "ipfix+udp://[::1]:4739"], &Options::default()).unwrap();
     }
 
     #[test]
-    fn what_was_opened_before_one_that_cannot_be_leaves_nothing() {
+    fn a_failed_open_leaves_no_files() {
         let folder = crate::tests::scratch("abandoned");
         let [good, bad] = ["a.jsonl", "nowhere/b.jsonl"].map(|name| folder.join(name).to_str().unwrap().to_owned());
         let error = open(&[good, bad], &Options::default()).err().unwrap().to_string();
         assert!(error.contains("nowhere"), "{error}");
-        assert!(open(&["-"], &Options::default()).is_err(), "nobody said how");
+        assert!(open(&["-"], &Options::default()).is_err(), "standard output is not configured");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         std::fs::remove_dir_all(folder).unwrap();
     }

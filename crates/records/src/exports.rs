@@ -1,24 +1,24 @@
 //! Several exporters in one run: each record goes to all of them.
 
 use crate::export::{Exporter, abandon};
-use crate::queue::{Queue, Told};
+use crate::queue::{OnReopen, Queue};
 use linerate_burst::Ledger;
 use linerate_meter::{Flow, Records};
 use std::io::{Error, Result};
 use std::sync::Arc;
 
-/// Takes records to exporters, each of which has a queue and a thread of its own: the slowest holds the metering up, and one
-/// that fails takes nothing from the others.
+/// Passes records to exporters, each with its own queue and thread. The slowest one limits metering; a failed one does
+/// not affect the others.
 #[must_use = "threads wait for records until it is finished"]
 pub struct Exports {
     queues: Vec<Queue>,
 }
 
 impl Exports {
-    /// Starts the threads. `on_failure` is called by them, once for each exporter that takes no more: the run is to end.
+    /// Starts the threads. They call `on_failure` once for each exporter that stops: the run should end.
     ///
     /// # Errors
-    /// A place cannot be written to: then nothing is left behind; or no thread is to be had.
+    /// A destination cannot be written to, or a thread cannot be started. On an error no files remain.
     pub fn start(exporters: Vec<Box<dyn Exporter>>, on_failure: impl Fn() + Send + Sync + 'static) -> Result<Self> {
         if let Err(error) = exporters.iter().try_for_each(|exporter| exporter.check()) {
             abandon(exporters);
@@ -30,7 +30,7 @@ impl Exports {
             match Queue::start(exporter, Arc::clone(&on_failure)) {
                 Ok(queue) => exports.queues.push(queue),
                 Err(error) => {
-                    // That there is no thread says it all.
+                    // The missing thread is the error to report.
                     let _ = exports.finish(true, &mut Ledger::new());
                     return Err(error);
                 }
@@ -39,25 +39,25 @@ impl Exports {
         Ok(exports)
     }
 
-    /// What adds the accounts of all exporters so far, as they will be in the end, for another thread: a record that waits is received
-    /// and nothing else yet.
+    /// Returns a function that adds the accounts of all exporters so far, in their final form, for another thread. A
+    /// waiting record counts only as received.
     pub fn live(&self) -> impl Fn(&mut Ledger) + Send + Sync + use<> {
         let queues: Vec<_> = self.queues.iter().map(Queue::live).collect();
         move |ledger| queues.iter().for_each(|count| count(ledger))
     }
 
-    /// Has each exporter complete what there is so far, and go on in something new. `told` is called by their threads, with what is
-    /// complete then.
-    pub fn reopen(&self, told: impl Fn(String) + Send + Sync + 'static) {
-        let told: Told = Arc::new(told);
-        self.queues.iter().for_each(|queue| queue.reopen(Arc::clone(&told)));
+    /// Makes each exporter complete its output and continue in a new one. Their threads call `notify` with a message
+    /// about the completed output.
+    pub fn reopen(&self, notify: impl Fn(String) + Send + Sync + 'static) {
+        let notify: OnReopen = Arc::new(notify);
+        self.queues.iter().for_each(|queue| queue.reopen(Arc::clone(&notify)));
     }
 
-    /// Waits until all is exported, and adds an account of each exporter ([`Stage::Export`](linerate_burst::Stage::Export)).
-    /// If the run has failed before there was any record, what was there before stays.
+    /// Waits for all exporters and adds an account of each ([`Stage::Export`](linerate_burst::Stage::Export)).
+    /// If the run failed before the first record, earlier files are kept.
     ///
     /// # Errors
-    /// Those of all exporters that failed, and what each costs. A reader that has gone is no failure.
+    /// Errors of all failed exporters, with the records lost. A reader that closed its end is not a failure.
     pub fn finish(self, has_failed: bool, ledger: &mut Ledger) -> Result<()> {
         let ends: Vec<Result<()>> = self.queues.into_iter().map(|queue| queue.finish(has_failed, ledger)).collect();
         let errors: Vec<Error> = ends.into_iter().filter_map(Result::err).collect();
@@ -88,7 +88,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::{Duration, Instant};
 
-    /// What a test sees of an exporter.
+    /// Calls that a test observes.
     #[derive(Default)]
     struct Seen {
         written: AtomicU64,
@@ -96,11 +96,11 @@ mod tests {
         ending: Mutex<Option<Ending>>,
     }
 
-    /// An exporter that writes nowhere.
+    /// Exporter without an output.
     struct Fake {
         name: &'static str,
         seen: Arc<Seen>,
-        /// What comes of its first write.
+        /// Result of its first write.
         write: fn() -> Result<()>,
         tick: Option<Duration>,
     }
@@ -147,28 +147,28 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_takes_nothing_from_the_others_and_all_are_accounted_for() {
+    fn a_failed_exporter_does_not_affect_others() {
         let (good, kept) = fake("good", || Ok(()));
         let (full, cut) = fake("full", || Err(Error::from(ErrorKind::StorageFull)));
         let (gone, _) = fake("gone", || Err(Error::from(ErrorKind::BrokenPipe)));
-        let (dead, _) = fake("dead", || panic!("by plan"));
+        let (dead, _) = fake("dead", || panic!("planned"));
         let failures = Arc::new(AtomicU64::new(0));
-        let told = Arc::clone(&failures);
+        let calls = Arc::clone(&failures);
         let on_failure = move || {
-            told.fetch_add(1, Ordering::Relaxed);
+            calls.fetch_add(1, Ordering::Relaxed);
         };
         let mut exports = Exports::start(vec![good, full, gone, dead], on_failure).unwrap();
         let flow = crate::tests::flow();
         (0..1000).for_each(|_| exports.take(&flow));
         let mut ledger = Ledger::new();
         let error = exports.finish(false, &mut ledger).unwrap_err().to_string();
-        assert_eq!(error.lines().count(), 2, "that a reader has gone is no error: {error}");
-        assert!(error.matches("1000 records are lost, 0 are written, 0 files are complete").count() == 2, "{error}");
-        assert!(error.contains("linerate-records died: by plan"), "{error}");
+        assert_eq!(error.lines().count(), 2, "a closed reader is not an error: {error}");
+        assert!(error.matches("1000 records lost, 0 written, 0 files complete").count() == 2, "{error}");
+        assert!(error.contains("linerate-records panicked: planned"), "{error}");
         assert_eq!(failures.load(Ordering::Relaxed), 3);
         assert_eq!(*kept.ending.lock().unwrap(), Some(Ending::Complete));
         assert_eq!(*cut.ending.lock().unwrap(), Some(Ending::Failed));
-        assert_eq!((ledger.imbalances(), ledger.lost()), (vec![], 0), "lost records are no lost frames");
+        assert_eq!((ledger.imbalances(), ledger.lost()), (vec![], 0), "lost records are not lost packets");
         for (name, count) in [
             ("good", Count::Exported),
             ("full", Count::ExportFailed),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_could_be_metered_nothing_is_left() {
+    fn failed_runs_without_records_leave_no_files() {
         for (has_failed, records, ending) in
             [(true, 0, Ending::Abandoned), (true, 1, Ending::Complete), (false, 0, Ending::Complete)]
         {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_with_and_without_records() {
+    fn ticks_do_not_depend_on_records() {
         let seen = Arc::new(Seen::default());
         let tick = Some(Duration::from_millis(1));
         let fake = Fake { name: "a", seen: Arc::clone(&seen), write: || Ok(()), tick };

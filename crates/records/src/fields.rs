@@ -1,7 +1,7 @@
-//! Every field of a flow record, declared once: what it is called, what it means, and where in a [`Flow`] it is.
+//! Fields of flow records, each declared once: its names, its meaning and its value in a [`Flow`].
 //!
-//! JSON lines, columns, Zeek's names and the tables of `docs/flows.md` are made from these rows. Rows stand in the order of
-//! JSON; [`columns`] gives that of columns.
+//! JSON lines, columns, Zeek names and the tables of `docs/flows.md` are generated from these rows. Rows are in the
+//! order of JSON; [`columns`] returns the order of columns.
 
 mod flow;
 mod has;
@@ -17,153 +17,153 @@ use linerate_wire::MacAddr;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// All there are.
+/// Returns all fields.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
     [flow::FIELDS, tcp::FIELDS, stats::FIELDS, names::FIELDS].into_iter().flatten()
 }
 
-/// Those of what a conversation said of itself.
+/// Returns the fields found in payload.
 pub(crate) fn names() -> &'static [Field] {
     names::FIELDS
 }
 
-/// A field, and names for what says the same elsewhere.
+/// Field of a record, with its names in other tools.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its path in JSON, with dots; of a field that both directions have, `*` stands for `orig` and for `resp`.
+    /// JSON path, with dots; in fields of both directions `*` stands for `orig` and `resp`.
     pub path: &'static str,
-    /// What it tells of.
+    /// Group of the field.
     pub part: Part,
-    /// Where it is.
+    /// Returns the value.
     pub get: Get,
-    /// Whether it may be absent.
+    /// How an absent value is written.
     pub absence: Absence,
-    /// What it is counted in; empty of what is no number of anything.
+    /// Unit; empty for values without one.
     pub unit: &'static str,
-    /// What it means.
+    /// Description.
     pub meaning: &'static str,
-    /// The information elements of IPFIX.
+    /// IPFIX information elements.
     pub ipfix: Ipfix,
-    /// The names that Argus has for it.
+    /// Names in Argus.
     pub argus: &'static str,
-    /// The names that Zeek has for it, in its conn.log.
+    /// Names in Zeek's conn.log.
     pub zeek: Zeek,
-    /// The names that tstat has for it.
+    /// Names in tstat.
     pub tstat: &'static str,
 }
 
-/// What a field tells of.
+/// Group of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The flow.
+    /// Flow as a whole.
     Flow,
-    /// The headers around its packets.
+    /// Encapsulation of its packets.
     Headers,
-    /// Each end.
+    /// Each endpoint.
     End,
-    /// The packets of each direction.
+    /// Packets of each direction.
     Side,
-    /// What to know before relying on it.
+    /// Limits of the measurement.
     Quality,
-    /// A TCP connection.
+    /// TCP connection.
     Tcp,
-    /// Each of its directions.
+    /// TCP, per direction.
     TcpSide,
-    /// The first packets.
+    /// First packets.
     Stats,
-    /// Lengths and gaps of each direction.
+    /// Packet lengths and gaps of each direction.
     StatsSide,
-    /// What the conversation said of itself.
+    /// Names found in payload.
     Names,
 }
 
-/// A value of a flow; the number says of which direction, 0 the originator's. `None`: it is absent.
+/// Returns a value of a flow for a direction, 0 for the originator; `None` if absent.
 pub type Value<T> = fn(&Flow, usize) -> Option<T>;
 
-/// What kind of value a field has, and how to get it.
+/// Type of a field, with its getter.
 #[derive(Clone, Copy, Debug)]
 pub enum Get {
-    /// A number of 8 bits.
+    /// 8-bit number.
     U8(Value<u8>),
-    /// A number of 16 bits.
+    /// 16-bit number.
     U16(Value<u16>),
-    /// A number of 32 bits.
+    /// 32-bit number.
     U32(Value<u32>),
-    /// A number of 64 bits.
+    /// 64-bit number.
     U64(Value<u64>),
-    /// A number with a fraction.
+    /// Floating-point number.
     F64(Value<f64>),
-    /// Yes or no.
+    /// Boolean.
     Bool(Value<bool>),
-    /// A moment; its path ends in `_ns`.
+    /// Timestamp; the path ends in `_ns`.
     Time(Value<Nanos>),
-    /// A number that only names something: hexadecimal in JSON, whose numbers are exact to 53 bits alone.
+    /// Identifier: hexadecimal in JSON, whose numbers are exact only up to 53 bits.
     Id(Value<u64>),
-    /// One of a few words.
+    /// Name from a fixed set.
     Name(Value<&'static str>),
-    /// An address of IPv4 or IPv6.
+    /// IPv4 or IPv6 address.
     Address(Value<IpAddr>),
-    /// A MAC address.
+    /// MAC address.
     Mac(Value<MacAddr>),
-    /// Any text.
+    /// Text.
     Text(for<'a> fn(&'a Flow, usize) -> Option<Cow<'a, str>>),
-    /// Numbers, which are appended; false: the list is absent.
+    /// Appends numbers; false: the list is absent.
     List(fn(&Flow, usize, &mut Vec<u64>) -> bool),
-    /// Bits with names: a list of these in JSON, a column each.
+    /// Named bits: a list of names in JSON, one boolean column each.
     Quality(fn(&Flow) -> Quality),
 }
 
-/// Whether a field may be absent where its part is there.
+/// Representation of an absent value, where the group of the field is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
-    /// It is always there.
+    /// Never absent.
     Never,
-    /// It is left out of JSON then, and null in columns.
+    /// Omitted in JSON, null in columns.
     LeftOut,
-    /// It is null then.
+    /// Null in JSON and in columns.
     Null,
 }
 
-/// The information elements of IPFIX that say what a field says.
+/// IPFIX information elements that correspond to a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipfix {
-    /// Whose numbers these are; 0: IANA's.
+    /// Private enterprise number of the elements; 0: IANA.
     pub enterprise: u32,
-    /// Elements of the flow, or of its originator: one, or those for IPv4 and for IPv6.
+    /// Elements of the flow or of its originator: one, or one each for IPv4 and IPv6.
     pub elements: &'static [u16],
-    /// Elements of its responder.
+    /// Elements of the responder.
     pub responder: Responder,
-    /// Where the element says something else.
+    /// Difference from the element.
     pub remark: &'static str,
 }
 
 /// Elements of the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Responder {
-    /// The field is of the flow, or has no element for the responder.
+    /// None: the field belongs to the flow, or has no element for the responder.
     None,
-    /// The reverse of the originator's (RFC 5103): the same numbers, of enterprise [`REVERSE`].
+    /// Reverse elements of the originator's (RFC 5103): the same numbers with enterprise [`REVERSE`].
     Reverse,
-    /// Elements of its own.
+    /// Separate elements.
     Own(&'static [u16]),
 }
 
-/// The enterprise of reverse elements (RFC 5103, 6.1).
+/// Private enterprise number of reverse elements (RFC 5103, 6.1).
 pub const REVERSE: u32 = 29305;
 
-/// Zeek's names in conn.log.
+/// Names in Zeek's conn.log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zeek {
-    /// Nothing there is like it.
+    /// No corresponding field.
     None,
-    /// These have the same value, of a direction one each.
+    /// Fields with the same value, one per direction.
     Same(&'static [&'static str]),
-    /// These have another one.
+    /// Similar fields with a different value.
     Like(&'static str),
 }
 
 impl Get {
-    /// What kind of value it is, for people.
+    /// Returns the name of the type, for documentation.
     pub fn kind(&self) -> &'static str {
         match self {
             Get::U8(_) => "u8",
@@ -184,7 +184,7 @@ impl Get {
 }
 
 impl Part {
-    /// From which level on it is recorded.
+    /// Returns the lowest level that records it.
     pub fn level(self) -> Level {
         match self {
             Part::Tcp | Part::TcpSide => Level::Tcp,
@@ -195,17 +195,18 @@ impl Part {
 }
 
 impl Field {
-    /// Whether both directions have it.
+    /// Returns whether both directions have it.
     pub const fn is_of_sides(&self) -> bool {
         matches!(self.path.as_bytes(), [b'*', ..])
     }
 
-    /// Its path in JSON, of a direction.
+    /// Returns the JSON path for a direction.
     pub fn path_of(&self, side: usize) -> String {
         self.path.replacen('*', ["orig", "resp"][side & 1], 1)
     }
 
-    /// The name of its column, of a direction: its path, joined by `_`. A column of times knows its unit itself.
+    /// Returns the column name for a direction: the path joined by `_`, without the unit of timestamps, whose type has
+    /// it.
     pub fn column_of(&self, side: usize) -> String {
         let name = self.path_of(side).replace('.', "_");
         match (self.get, name.strip_suffix("_ns")) {
@@ -214,7 +215,8 @@ impl Field {
         }
     }
 
-    /// The elements of IPFIX that say it of a direction: enterprise (0: IANA) and number, of addresses IPv4's and IPv6's.
+    /// Returns its IPFIX elements for a direction: enterprise (0: IANA) and number; for addresses those of IPv4 and
+    /// IPv6.
     pub fn elements(&self, side: usize) -> impl Iterator<Item = (u32, u16)> {
         let Ipfix { enterprise, elements, responder, .. } = self.ipfix;
         let (enterprise, elements) = match (side, responder) {
@@ -226,68 +228,68 @@ impl Field {
         elements.iter().map(move |element| (enterprise, *element))
     }
 
-    /// The same counted in something.
+    /// Sets the unit.
     const fn unit(self, unit: &'static str) -> Field {
         Field { unit, ..self }
     }
 
-    /// The same as elements of IANA; of a direction the responder's are their reverse.
+    /// Sets IANA elements; the responder's are their reverse.
     const fn iana(self, elements: &'static [u16]) -> Field {
         let responder = if self.is_of_sides() { Responder::Reverse } else { Responder::None };
         Field { ipfix: Ipfix { enterprise: 0, elements, responder, remark: self.ipfix.remark }, ..self }
     }
 
-    /// The same as elements of an enterprise (0: IANA), others for the responder.
+    /// Sets elements of an enterprise (0: IANA), with separate ones for the responder.
     const fn elements_of(self, enterprise: u32, elements: &'static [u16], responder: &'static [u16]) -> Field {
         let responder = if responder.is_empty() { Responder::None } else { Responder::Own(responder) };
         Field { ipfix: Ipfix { enterprise, elements, responder, remark: self.ipfix.remark }, ..self }
     }
 
-    /// The same, with what to know of its element.
+    /// Sets the remark about its element.
     const fn remark(self, remark: &'static str) -> Field {
         Field { ipfix: Ipfix { remark, ..self.ipfix }, ..self }
     }
 
-    /// The same by Argus' names.
+    /// Sets the names in Argus.
     const fn argus(self, argus: &'static str) -> Field {
         Field { argus, ..self }
     }
 
-    /// The same by Zeek's names, which have the same value.
+    /// Sets the Zeek names with the same value.
     const fn zeek(self, names: &'static [&'static str]) -> Field {
         Field { zeek: Zeek::Same(names), ..self }
     }
 
-    /// The same with Zeek's names of what is alike.
+    /// Sets the Zeek names with a similar value.
     const fn zeek_like(self, names: &'static str) -> Field {
         Field { zeek: Zeek::Like(names), ..self }
     }
 
-    /// The same by tstat's names.
+    /// Sets the names in tstat.
     const fn tstat(self, tstat: &'static str) -> Field {
         Field { tstat, ..self }
     }
 }
 
-/// A field that is always there.
+/// Returns a field that is always present.
 const fn always(part: Part, path: &'static str, get: Get, meaning: &'static str) -> Field {
     let ipfix = Ipfix { enterprise: 0, elements: &[], responder: Responder::None, remark: "" };
     let absence = Absence::Never;
     Field { path, part, get, absence, unit: "", meaning, ipfix, argus: "", zeek: Zeek::None, tstat: "" }
 }
 
-/// A field that is left out where it is absent.
+/// Returns a field that is omitted when absent.
 const fn maybe(part: Part, path: &'static str, get: Get, meaning: &'static str) -> Field {
     Field { absence: Absence::LeftOut, ..always(part, path, get, meaning) }
 }
 
-/// A field that is null where it is absent.
+/// Returns a field that is null when absent.
 const fn null(part: Part, path: &'static str, get: Get, meaning: &'static str) -> Field {
     Field { absence: Absence::Null, ..always(part, path, get, meaning) }
 }
 
-/// All fields in the order of columns, each with its direction: what is of the flow, of the originator, of the responder; then
-/// the same of each level; then names.
+/// Returns all fields in the order of columns, with their direction: the flow, the originator, the responder; then
+/// the same per level; then names.
 pub fn columns() -> impl Iterator<Item = (&'static Field, usize)> {
     use Part::*;
     let groups: [&[Part]; 9] =
@@ -305,11 +307,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_field_is_named_once_and_told() {
+    fn every_field_has_one_name_and_a_description() {
         let mut paths = BTreeSet::new();
         for field in fields() {
             let Field { path, part, unit, meaning, .. } = field;
-            assert!(paths.insert(path), "{path} stands twice");
+            assert!(paths.insert(path), "{path}: duplicate");
             let is_of_sides = matches!(part, Part::End | Part::Side | Part::TcpSide | Part::StatsSide);
             assert_eq!(field.is_of_sides(), is_of_sides, "{path}");
             assert_eq!(path.ends_with("_ns"), *unit == "ns", "{path}");
@@ -320,12 +322,12 @@ mod tests {
                 Level::Tcp => "tcp.",
                 Level::Stats => "stats.",
             };
-            assert!(path.trim_start_matches("*.").starts_with(prefix), "{path} is not where its level is");
+            assert!(path.trim_start_matches("*.").starts_with(prefix), "{path}: not under the prefix of its level");
         }
     }
 
     #[test]
-    fn every_field_is_a_column_and_no_two_are_one() {
+    fn every_field_has_its_own_column() {
         let all: Vec<_> = columns().map(|(field, side)| field.column_of(side)).collect();
         let wanted: usize = fields().map(|field| if field.is_of_sides() { 2 } else { 1 }).sum();
         assert_eq!(all.len(), wanted);

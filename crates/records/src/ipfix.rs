@@ -1,15 +1,16 @@
-//! IPFIX (RFC 7011) and NetFlow v9 (RFC 3954): records as collectors take them, and those of others read.
+//! IPFIX (RFC 7011) and NetFlow v9 (RFC 3954): export to collectors, and collection from other exporters.
 //!
-//! - `column`: which elements a record has, in which order, made from the table of fields;
-//! - `own`: numbers of the elements that no registry has;
-//! - `elements`, `times`: which elements are read, and what they say;
-//! - `said`: names back from elements;
-//! - `types`: what these are, told beside records;
-//! - `sessions`: whose templates are kept, as long as there is room;
-//! - `pack`: templates and messages, no longer than a datagram may be;
-//! - [`Collector`]: messages back to flows, whoever made them; [`Listener`] takes them from sockets, [`read_file`] from files.
+//! - `column`: the elements of a record in their order, derived from the table of fields;
+//! - `own`: numbers of elements that are not registered;
+//! - `elements`, `times`: elements that are decoded, and their semantics;
+//! - `said`: names decoded from elements;
+//! - `types`: information element type records (RFC 5610), sent with the records;
+//! - `sessions`: templates per exporter, in bounded memory;
+//! - `pack`: encoding of templates and messages, limited to the size of a datagram;
+//! - [`Collector`]: decodes messages of any exporter; [`Listener`] receives them from sockets, [`read_file`] from
+//!   files.
 //!
-//! None of these reads a clock.
+//! None of these reads the clock.
 
 mod back;
 mod collect;
@@ -31,29 +32,29 @@ pub use self::sessions::{Limits, Session};
 
 use std::io::{Error, ErrorKind, Result};
 
-/// The enterprise whose elements ours are unless another is named: reserved for documentation (RFC 5612).
+/// Default private enterprise number of our elements: reserved for documentation (RFC 5612).
 pub const ENTERPRISE: u32 = 32473;
 
-/// What is written, and to whom.
+/// Export settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Which protocol.
+    /// Protocol version.
     pub version: Version,
-    /// Both directions in one record (RFC 5103), where there are two.
+    /// True for both directions in one record (RFC 5103), if the flow has both.
     pub biflow: bool,
-    /// All that is known of a flow, and not what every collector reads alone.
+    /// True to export all fields, not only those that every collector reads.
     pub full: bool,
-    /// Whose numbers the elements have that no registry has.
+    /// Private enterprise number of unregistered elements.
     pub enterprise: u32,
     /// Observation domain (source id of NetFlow v9).
     pub domain: u32,
-    /// The most bytes of a message.
+    /// Maximum message size in bytes.
     pub most: usize,
-    /// The most records a second; UDP alone.
+    /// Maximum records per second; UDP only.
     pub rate: u64,
 }
 
-/// Which protocol.
+/// Protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// RFC 7011.
@@ -77,10 +78,10 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// As it is written: `biflow,full,enterprise=N,domain=N,mtu=BYTES,rate=RECORDS`, each of them or none.
+    /// Parses `biflow,full,enterprise=N,domain=N,mtu=BYTES,rate=RECORDS`; each part is optional.
     ///
     /// # Errors
-    /// A word is none of these, or its number cannot be.
+    /// A part is unknown or its number is out of range.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |text: String| Error::new(ErrorKind::InvalidInput, text);
         let mut profile = Profile::default();
@@ -89,7 +90,9 @@ impl Profile {
             let number = |least: u64, most: u64| {
                 let number =
                     value.and_then(|value| value.parse().ok()).filter(|number| (least..=most).contains(number));
-                number.ok_or_else(|| wrong(format!("{word:?}: {name}=N, from {least} to {most}")))
+                number.ok_or_else(|| {
+                    wrong(format!("{word:?}: invalid {name}; expected {name}=N, from {least} to {most}"))
+                })
             };
             match (name, value) {
                 ("biflow", None) => profile.biflow = true,
@@ -99,7 +102,7 @@ impl Profile {
                 ("mtu", _) => profile.most = number(512, 65_000)? as usize - HEADERS,
                 ("rate", _) => profile.rate = number(1, 1_000_000_000)?,
                 _ => {
-                    let text = format!("{word:?} is none of biflow, full, enterprise=N, domain=N, mtu=N, rate=N");
+                    let text = format!("{word:?}: expected biflow, full, enterprise=N, domain=N, mtu=N or rate=N");
                     return Err(wrong(text));
                 }
             }
@@ -108,7 +111,7 @@ impl Profile {
     }
 }
 
-/// Of this host: collectors tell sensors apart by it, some by nothing else.
+/// Derives the observation domain from the host name: collectors distinguish sensors by it, some by nothing else.
 fn domain() -> u32 {
     let name = rustix::system::uname();
     // FNV-1a.
@@ -120,7 +123,7 @@ fn domain() -> u32 {
     hash.max(1)
 }
 
-/// Bytes of IPv6 and UDP headers around a datagram.
+/// Size of the IPv6 and UDP headers of a datagram.
 const HEADERS: usize = 48;
 
 #[cfg(test)]

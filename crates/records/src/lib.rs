@@ -1,25 +1,26 @@
-//! Flow records on their way out of the meter.
+//! Export of flow records: fields, encodings, destinations and queues.
 //!
 //! ```text
-//!  Meter -> Flow -+-> queue -> exporter -> encoding -> place          a.jsonl, standard output, a pipe
+//!  Meter -> Flow -+-> queue -> exporter -> encoding -> destination    a.jsonl, standard output, a pipe
 //!    (Exports     |   (thread) (stream)    (json, zeek, parquet)
 //!     takes it)   +-> queue -> exporter -> encoding -> place          flows/date=.../hour=.../
 //!                     (thread) (folder)        ^
 //!                                              |
-//!                                     fields: what a Flow has, a row each
+//!                                     fields: values of a Flow, one row per field
 //! ```
 //!
-//! - [`fields`](mod@fields): every field, declared once, with its names elsewhere;
-//! - [`back`](mod@back): the same the other way round, from values to a flow;
-//! - [`encode`](mod@encode): what records are written as where bytes are written, a row each ([`Format`]);
-//! - [`export`]: where they go, a row each ([`PLACES`]), and who takes them there ([`Exporter`]): to a `stream` (a file has its
-//!   name once it is complete: `part`) or a folder of `hours` (`directory`: folders are on the disk before what is in them);
-//! - `queue`: a thread for each exporter, so that metering does not wait for a disk; [`Exports`]: all of them, and an account
-//!   of each in the ledger.
+//! - [`fields`](mod@fields): all fields, each declared once, with its names in other tools;
+//! - [`back`](mod@back): the reverse, from values to a flow;
+//! - [`encode`](mod@encode): file formats, one row each ([`Format`]);
+//! - [`export`]: destinations, one row each ([`PLACES`]), and the exporters that write to them ([`Exporter`]): a
+//!   `stream` (a file gets its name when it is complete: `part`) or a directory per hour (`directory`: directories are
+//!   synced before their files);
+//! - `queue`: one thread per exporter, so that metering does not wait for a disk; [`Exports`]: all of them, with one
+//!   account each in the ledger.
 //!
-//! Exporters and encodings read no clock; their queue does. What each field means is told in `docs/flows.md`.
+//! Exporters and encodings do not read the clock; their queue does. `docs/flows.md` defines each field.
 //!
-//! The flows of a capture to a file, and what became of them:
+//! Writes the flows of a capture to a file and checks their accounting:
 //!
 //! ```
 //! use linerate_burst::{Block, Burst, Count, Desc, Ledger, Nanos};
@@ -37,7 +38,7 @@
 //! # let burst: Burst<'_> = block.burst();
 //! let mut exports = Exports::start(open(&[&file], &Options::default())?, || ())?;
 //! let mut meter = Meter::new(&Config::default());
-//! // As often as there are frames.
+//! // For each burst of packets.
 //! meter.take(burst, &[Some(Link::Ethernet)], &mut exports);
 //! let latest = meter.latest();
 //! meter.finish(latest, &mut exports);
@@ -50,23 +51,25 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! # Why it is so
+//! # Design
 //!
-//! Records leave by a thread of their own for each exporter, so that metering waits for no disk until its queue is full. What records are
-//! written as (a format) and where they go (a place) are rows of two tables.
+//! Each exporter has its own thread, so that metering does not wait for a disk until the queue is full. Formats and
+//! destinations are rows of two tables.
 //!
-//! To Kafka and ClickHouse they go by way of a spool on the disk (`export/ship.rs`), each batch once: a broker tells batches apart by numbers that
-//! have to be known again by a process that was killed, and no client there is keeps them. So the client is our own: four requests of Kafka's
-//! protocol, a POST of HTTP, and no crate for either.
+//! Records for Kafka and ClickHouse pass through a spool on disk (`export/ship.rs`), which delivers each batch exactly
+//! once. Brokers identify batches by sequence numbers that must survive a killed process, and no existing client stores
+//! them. The client is therefore our own: four requests of the Kafka protocol and an HTTP POST, with no crate for
+//! either.
 //!
-//! In a folder no file stays open. Records gather in memory, bounded, are sorted by their first packet (as users ask by when something began,
-//! and a folder is then never a guess), and become complete files at once; so a crash costs what had gathered and nothing else. Columns are
-//! flat and named as the paths in JSON, because every database can ask for them; times have no zone, because DuckDB has hardly a function for
-//! nanoseconds with one. All levels have the same columns: a folder of several runs is one table.
+//! In a directory no file stays open. Records are collected in bounded memory, sorted by the time of their first packet
+//! (queries filter by start time, and the hour of a record is then exact) and written as complete files. A crash loses
+//! only the collected records. Columns are flat and named like the JSON paths, because every database can query them.
+//! Timestamps have no time zone, because DuckDB has hardly any functions for nanoseconds with one. All levels have the
+//! same columns: a directory of several runs is one table.
 //!
-//! arrow and parquet are most of what there is to build: 50 crates, 106 s of two cores once, 5.7 MB of program, more than all the rest. So they
-//! are behind the feature `parquet`. It is on, since a folder that any database reads is what records are for; `--no-default-features`
-//! builds without.
+//! arrow and parquet dominate the build: 50 crates, 106 s on two cores once, 5.7 MB of program, more than everything
+//! else together. They are therefore an optional feature, `parquet`. It is on by default, because a directory that any
+//! database reads is the main purpose of records; `--no-default-features` builds without it.
 #![forbid(unsafe_code)]
 
 pub mod back;
@@ -90,7 +93,7 @@ pub(crate) mod tests {
     use std::net::IpAddr;
     use std::path::PathBuf;
 
-    /// A flow of UDP, one packet each way.
+    /// UDP flow with one packet in each direction.
     pub(crate) fn flow() -> Flow {
         let time = Nanos(1_700_000_000_000_000_000);
         let side = Side { packets: 1, first: time, last: time, ..Side::default() };
@@ -103,7 +106,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// An empty folder of a test.
+    /// Empty directory for one test.
     pub(crate) fn scratch(name: &str) -> PathBuf {
         let root = std::env::temp_dir().join(format!("linerate-records-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);

@@ -1,7 +1,7 @@
-//! Records on their way to a thread of their own, which takes them to one exporter.
+//! Queue of records to the thread of an exporter.
 //!
-//! There is no room without bound: who meters waits while the exporter is slower, and what a live port then cannot hold is
-//! counted there.
+//! Its memory is bounded: the metering thread waits while the exporter is slower. Packets that a live port cannot
+//! buffer in the time are counted there.
 
 use crate::export::{Demand, Ending, Exporter};
 use linerate_burst::died::survive;
@@ -12,39 +12,39 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The most that waits, and the most that is written at a time: in bytes of memory, and in flows. So many are a row group
-/// of Parquet: more would be a group of their own, and no faster to write. Who is content with less has room for that, or for
-/// so much at least: it is occupied twice, by what waits and by what is written meanwhile.
+/// Limits of queued records and of records per write: memory in bytes, and number of flows. The latter is a Parquet row
+/// group: more flows would start another group and not be faster. Exporters that demand less get that limit, but at
+/// least `LEAST`. The memory is used twice, by queued records and by those being written.
 const MOST: usize = 256 << 20;
 const MOST_FLOWS: usize = 1 << 17;
 const LEAST: usize = 48 << 20;
 
-/// Takes records; another thread exports them.
+/// Passes records to another thread, which exports them.
 pub(crate) struct Queue {
     shared: Arc<Shared>,
     thread: JoinHandle<(Box<dyn Exporter>, std::result::Result<(), Failure>)>,
     demand: Demand,
-    /// Is to know when no more come.
+    /// Called when no more records follow.
     ending: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// Why an exporter takes no more.
+/// Reason why an exporter stopped.
 struct Failure {
     error: Error,
-    /// What the records it did not take count as.
+    /// Counter for the records that it did not write.
     count: Count,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// What the exporter is called in the ledger.
+    /// Name of the exporter in the ledger.
     name: String,
     waiting: Mutex<Waiting>,
-    /// What became of records so far, as the exporter has said last.
+    /// Latest counters of the exporter.
     said: Mutex<Ledger>,
-    /// There is something to export.
+    /// Signals the exporter.
     work: Condvar,
-    /// There is room again.
+    /// Signals free space.
     room: Condvar,
 }
 
@@ -52,22 +52,22 @@ struct Shared {
 struct Waiting {
     flows: Vec<Flow>,
     bytes: usize,
-    /// Records that came, all of them.
+    /// Number of records received.
     taken: u64,
-    /// When the first of them came.
+    /// Arrival of the oldest queued record.
     since: Option<Instant>,
-    /// No more will come.
+    /// True when no more records follow.
     ended: bool,
-    /// Nobody exports any more.
+    /// True when the exporter thread has ended.
     gone: bool,
-    /// What records that are not exported count as then.
+    /// Counter for records that are not exported, after a failure.
     failed: Option<Count>,
-    /// What follows is to go to something new.
-    reopen: Option<Told>,
+    /// Requests a new output for the following records.
+    reopen: Option<OnReopen>,
 }
 
-/// Is called with what became of an output.
-pub(crate) type Told = Arc<dyn Fn(String) + Send + Sync>;
+/// Called with a message about a completed output.
+pub(crate) type OnReopen = Arc<dyn Fn(String) + Send + Sync>;
 
 impl Waiting {
     fn is_full(&self, demand: Demand) -> bool {
@@ -80,7 +80,7 @@ impl Waiting {
     }
 }
 
-/// Says that nobody exports any more, also where a panic ends the thread.
+/// Marks the exporter thread as ended on drop, also after a panic.
 struct Gone<'a>(&'a Shared);
 
 impl Drop for Gone<'_> {
@@ -91,7 +91,7 @@ impl Drop for Gone<'_> {
 }
 
 impl Queue {
-    /// Starts the thread, which calls `on_failure` when the exporter takes no more.
+    /// Starts the thread, which calls `on_failure` when the exporter stops.
     pub(crate) fn start(mut exporter: Box<dyn Exporter>, on_failure: Arc<dyn Fn() + Send + Sync>) -> Result<Self> {
         let shared = Arc::new(Shared { name: exporter.name().to_owned(), ..Shared::default() });
         let (demand, ending) = (exporter.demand(), exporter.ending());
@@ -113,20 +113,20 @@ impl Queue {
         Ok(Queue { shared, thread, demand, ending })
     }
 
-    /// Adds what became of records so far, as the account in the end will, for another thread.
+    /// Returns a function that adds the counters so far, in their final form, for another thread.
     pub(crate) fn live(&self) -> impl Fn(&mut Ledger) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |ledger| shared.count(ledger)
     }
 
-    /// Has the exporter complete what was taken so far, and go on in something new; `told` is called by its thread.
-    pub(crate) fn reopen(&self, told: Told) {
-        self.shared.lock().reopen = Some(told);
+    /// Makes the exporter complete its output and continue in a new one; its thread calls `notify`.
+    pub(crate) fn reopen(&self, notify: OnReopen) {
+        self.shared.lock().reopen = Some(notify);
         self.shared.work.notify_one();
     }
 
-    /// Waits until all is exported, and accounts for it; a reader that has gone is no failure. If the run failed before there
-    /// was any record, what was there before stays.
+    /// Waits for the exporter and adds its account; a reader that closed its end is not a failure. If the run failed
+    /// before the first record, earlier files are kept.
     pub(crate) fn finish(self, has_failed: bool, ledger: &mut Ledger) -> Result<()> {
         let taken = {
             let mut waiting = self.shared.lock();
@@ -139,7 +139,7 @@ impl Queue {
         }
         let (mut exporter, result) = match self.thread.join() {
             Ok(end) => end,
-            // What can panic there is caught there.
+            // The thread catches all panics of the exporter.
             Err(panic) => std::panic::resume_unwind(panic),
         };
         let ending = match result {
@@ -153,23 +153,23 @@ impl Queue {
         account.add(Count::ExportReceived, taken);
         exporter.counters(account);
         let (written, files) = (account.get(Count::Exported), account.get(Count::ExportFiles));
-        // What the exporter has named itself.
+        // Excludes losses that the exporter counted itself.
         let lost = taken.saturating_sub(written).saturating_sub(account.sum(Kind::Lost));
         account.add(count.unwrap_or(Count::ExportFailed), lost);
         exporter.accounts(ledger);
         match result.and(ended) {
             Err(Failure { count: Count::ExportUnread, .. }) | Ok(()) => Ok(()),
-            // The error, and what it costs.
+            // The error, with the records that it costs.
             Err(Failure { error, .. }) => Err(Error::new(
                 error.kind(),
-                format!("{error}; {lost} records are lost, {written} are written, {files} files are complete"),
+                format!("{error}; {lost} records lost, {written} written, {files} files complete"),
             )),
         }
     }
 }
 
 impl Records for Queue {
-    /// Takes one, and waits for room if there is none.
+    /// Queues a record; waits while the queue is full.
     fn take(&mut self, flow: &Flow) {
         let mut waiting = self.shared.lock();
         waiting.taken += 1;
@@ -188,7 +188,7 @@ impl Records for Queue {
         waiting.bytes += weight(flow);
         let is_enough = waiting.is_enough(self.demand);
         drop(waiting);
-        // Waking is a system call.
+        // A wakeup is a system call.
         if is_first || is_enough && !was_enough {
             self.shared.work.notify_one();
         }
@@ -215,8 +215,8 @@ impl Shared {
             if !flows.is_empty() {
                 exporter.write(&flows, now())?;
             }
-            if let Some(told) = reopen {
-                exporter.reopen()?.map(&*told);
+            if let Some(notify) = reopen {
+                exporter.reopen()?.map(&*notify);
             }
             if due.is_some_and(|due| Instant::now() >= due) {
                 exporter.tick(now())?;
@@ -227,7 +227,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Notes what became of records so far.
+    /// Publishes the counters of the exporter.
     fn say(&self, exporter: &dyn Exporter) {
         let mut ledger = Ledger::new();
         exporter.counters(ledger.account(Stage::Export, &self.name));
@@ -235,7 +235,7 @@ impl Shared {
         *self.said.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
     }
 
-    /// Adds that, and what has come.
+    /// Adds the published counters and the number of received records.
     fn count(&self, ledger: &mut Ledger) {
         let mut own = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (taken, failed) = {
@@ -250,9 +250,9 @@ impl Shared {
         ledger.add_all(&own);
     }
 
-    /// Puts an empty list in the place of that which is to be written, or leaves it empty where only the time is `due`, or there is
-    /// nothing before what is to go to something new; says whether something is. `None` once there is nothing more.
-    fn exchange(&self, flows: &mut Vec<Flow>, demand: Demand, due: Option<Instant>) -> Option<Option<Told>> {
+    /// Swaps `flows` with the queued records. It stays empty if only a tick is `due`, or if no records precede a new
+    /// output. Returns the request for a new output, if any, or `None` when no more records follow.
+    fn exchange(&self, flows: &mut Vec<Flow>, demand: Demand, due: Option<Instant>) -> Option<Option<OnReopen>> {
         flows.clear();
         let mut waiting = self.lock();
         while !waiting.ended && !waiting.is_enough(demand) && waiting.reopen.is_none() {
@@ -264,7 +264,7 @@ impl Shared {
             if due.is_zero() {
                 return Some(None);
             }
-            // Times near the end of the clock cannot be waited for.
+            // Limits the wait: a time near the end of the clock overflows.
             let left = left.min(due).min(Duration::from_secs(3600));
             waiting = self.work.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -272,7 +272,7 @@ impl Shared {
         waiting.bytes = 0;
         waiting.since = None;
         self.room.notify_all();
-        // What is complete in the end needs nothing behind it.
+        // At the end the output is completed anyway: no new one is needed.
         let reopen = waiting.reopen.take().filter(|_| !waiting.ended);
         (!flows.is_empty() || reopen.is_some()).then_some(reopen)
     }
@@ -283,7 +283,7 @@ fn now() -> Nanos {
     Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Bytes that a flow occupies.
+/// Memory in bytes that a flow occupies.
 fn weight(flow: &Flow) -> usize {
     let packets = flow.stats.as_ref().map_or(0, |stats| size_of_val(stats.packets.as_slice()));
     let history = flow.tcp.as_ref().map_or(0, |tcp| tcp.history.0.len());

@@ -1,4 +1,5 @@
-//! What each path does, without HTTP: a method, a path and a document in, an answer out. Here those of the model, in [`own`] the others.
+//! Request handlers without HTTP: method, path and document in, answer out. This module has the paths of the OTG model,
+//! [`own`] the others.
 
 use crate::desk::Desk;
 use crate::own;
@@ -9,33 +10,33 @@ use linerate_otg::read::Faults;
 use linerate_otg::{MODEL, MODELS, answer};
 use serde_json::{Value, json};
 
-/// An answer.
+/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Of HTTP.
+    /// HTTP status.
     pub status: u16,
-    /// What the body is.
+    /// Content type.
     pub kind: &'static str,
-    /// The body, never empty.
+    /// Body, never empty.
     pub body: Vec<u8>,
-    /// What is to come before it is told.
+    /// Condition to wait for before the answer is sent.
     pub after: Option<Box<Settling>>,
 }
 
-/// JSON as answers have it.
+/// Content type of JSON answers.
 pub const JSON: &str = "application/json";
 
-/// A path with a method, and what it does.
+/// Path with a method.
 pub struct Path {
-    /// As in HTTP.
+    /// HTTP method.
     pub method: &'static str,
-    /// From the root.
+    /// Absolute path.
     pub path: &'static str,
-    /// One sentence.
+    /// Description, one sentence.
     pub about: &'static str,
-    /// What the answer is.
+    /// Content type of the answer.
     pub kind: &'static str,
-    /// What may stand behind the `?`.
+    /// Query parameters.
     pub query: &'static [&'static str],
 }
 
@@ -43,26 +44,26 @@ pub(crate) const fn path(method: &'static str, path: &'static str, about: &'stat
     Path { method, path, about, kind: JSON, query: &[] }
 }
 
-/// Those of the model.
+/// Paths of the OTG model.
 const MODEL_PATHS: &[Path] = &[
-    path("GET", "/config", "The configuration as it was set, with what was changed since."),
-    path("POST", "/config", "Sets a configuration: all of it or nothing."),
+    path("GET", "/config", "The configuration, including later changes."),
+    path("POST", "/config", "Sets a configuration atomically."),
     path("PATCH", "/config", "Changes the rate or the size of flows."),
     path("PATCH", "/config/append", "Adds flows."),
-    path("PATCH", "/config/delete", "Takes flows away."),
-    path("POST", "/control/state", "Has flows, captures and links take up a state."),
-    path("POST", "/control/action", "Refused: no actions are supported."),
-    path("POST", "/monitor/metrics", "Figures of ports or flows."),
-    path("POST", "/monitor/states", "Gateways of devices, and their MAC addresses."),
-    Path { kind: BYTES, ..path("POST", "/monitor/capture", "What was captured at a port, as pcap or pcapng.") },
-    path("GET", "/capabilities/version", "Versions of the model and of this program."),
+    path("PATCH", "/config/delete", "Removes flows."),
+    path("POST", "/control/state", "Changes the state of flows, captures and links."),
+    path("POST", "/control/action", "Always fails: actions are not supported."),
+    path("POST", "/monitor/metrics", "Metrics of ports or flows."),
+    path("POST", "/monitor/states", "Gateways of devices with their MAC addresses."),
+    Path { kind: BYTES, ..path("POST", "/monitor/capture", "Captured frames of a port, as pcap or pcapng.") },
+    path("GET", "/capabilities/version", "Versions of the model and the program."),
 ];
 
 const BYTES: &str = "application/octet-stream";
 /// Server-sent events (HTML standard, section 9.2).
 pub const EVENTS: &str = "text/event-stream";
 
-/// Values in a document at most, which take some 50 bytes each: a flow has a hundred.
+/// Maximum number of values in a document, which take about 50 bytes each: a flow has about a hundred.
 const MOST_VALUES: usize = 2 << 20;
 
 impl Answer {
@@ -70,17 +71,17 @@ impl Answer {
         Answer { status, ..Answer::of(JSON, document.to_string()) }
     }
 
-    /// What was asked for.
+    /// Returns a successful answer.
     pub(crate) fn of(kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Answer { status: 200, kind, body: body.into(), after: None }
     }
 
-    /// The same once this has come.
+    /// Sets the condition to wait for.
     pub(crate) fn after(self, after: Option<Settling>) -> Self {
         Answer { after: after.map(Box::new), ..self }
     }
 
-    /// What is wrong, as clients read it.
+    /// Returns an error in the format of the model.
     pub fn refuse(status: u16, errors: &[String]) -> Self {
         let kind = if status >= 500 { "internal" } else { "validation" };
         Answer::json(status, &json!({"code": status, "kind": kind, "errors": errors}))
@@ -93,22 +94,22 @@ impl From<Faults> for Answer {
     }
 }
 
-/// All paths.
+/// Returns all paths.
 pub fn paths() -> impl Iterator<Item = &'static Path> {
     MODEL_PATHS.iter().chain(own::PATHS)
 }
 
-/// Answers a request whose sender may ask; told at once, unless something is to come first.
+/// Answers an authorised request; the answer may have a condition to wait for.
 pub fn answer(desk: &Desk, method: &str, path: &str, body: &[u8]) -> Answer {
     if !paths().any(|known| (known.method, known.path) == (method, path)) {
         let methods: Vec<&str> = paths().filter(|known| known.path == path).map(|known| known.method).collect();
         return match methods.is_empty() {
-            true => Answer::refuse(404, &[format!("there is no {path} here")]),
-            false => Answer::refuse(405, &[format!("{path} has {}", methods.join(" and "))]),
+            true => Answer::refuse(404, &[format!("{path}: not found")]),
+            false => Answer::refuse(405, &[format!("{path}: method not allowed; expected {}", methods.join(" and "))]),
         };
     }
     let asked = match (method, path) {
-        // What stood behind the `?`.
+        // Query parameters, as a document.
         ("GET", _) if !body.is_empty() => read(body).map(|document| (document, "")),
         ("GET", _) => Ok((Value::Null, "")),
         ("POST", "/config") => text(body).map(|text| (Value::Null, text)),
@@ -119,7 +120,10 @@ pub fn answer(desk: &Desk, method: &str, path: &str, body: &[u8]) -> Answer {
         Err(wrong) => return Answer::refuse(400, &[wrong]),
     };
     if own::is_traffic(method, path) && desk.measuring.is_running() {
-        return Answer::refuse(409, &["a measurement is running: end it first (POST /api/v1/measure/stop)".to_owned()]);
+        return Answer::refuse(
+            409,
+            &["a measurement is running; stop it first (POST /api/v1/measure/stop)".to_owned()],
+        );
     }
     if path.starts_with("/api/v1/") {
         return own::act(desk, method, path, &document).unwrap_or_else(|refused| refused);
@@ -127,21 +131,21 @@ pub fn answer(desk: &Desk, method: &str, path: &str, body: &[u8]) -> Answer {
     act(&mut desk.tester(), (method, path), &document, text).unwrap_or_else(Answer::from)
 }
 
-/// A text, if it is none that takes more memory than there should be for it.
+/// Returns the body as text, unless parsing it would take too much memory.
 fn text(body: &[u8]) -> Result<&str, String> {
     let values = body.iter().filter(|byte| b",:[{".contains(byte)).count();
     if values > MOST_VALUES {
-        return Err(format!("the document has more than {MOST_VALUES} values"));
+        return Err(format!("document has more than {MOST_VALUES} values"));
     }
-    std::str::from_utf8(body).map_err(|error| format!("this is no JSON: {error}"))
+    std::str::from_utf8(body).map_err(|error| format!("invalid JSON: {error}"))
 }
 
-/// What such a text says.
+/// Parses a body.
 fn read(body: &[u8]) -> Result<Value, String> {
-    serde_json::from_str(text(body)?).map_err(|error| format!("this is no JSON: {error}"))
+    serde_json::from_str(text(body)?).map_err(|error| format!("invalid JSON: {error}"))
 }
 
-/// Does what a document says, or a configuration as text.
+/// Executes a request with a document, or with a configuration as text.
 fn act(tester: &mut Tester, (method, path): (&str, &str), document: &Value, text: &str) -> Result<Answer, Faults> {
     let warned = |warnings: Vec<String>| Answer::json(200, &json!({"warnings": warnings}));
     Ok(match (method, path) {
@@ -194,7 +198,7 @@ fn state(tester: &mut Tester, state: &State) -> Result<Option<Settling>, Faults>
             let mut faults = Faults::default();
             for figures in ports.into_iter().map(|port| tester.port_figures(port)) {
                 if figures.is_up != *is_up {
-                    let what = "links are not taken up or down from here: ip link set does that";
+                    let what = "setting the link state is not supported; use ip link set";
                     faults.add(&figures.name, what);
                 }
             }
@@ -220,7 +224,7 @@ fn metrics(tester: &Tester, wanted: &Metrics) -> Result<Answer, Faults> {
             let (counted, others): (Vec<usize>, Vec<usize>) =
                 flows.into_iter().partition(|at| tester.flow(*at).is_counted);
             for at in others.into_iter().filter(|_| !names.is_empty()) {
-                let what = "it is not counted: set its metrics.enable";
+                let what = "no metrics; set its metrics.enable";
                 faults.add(&tester.flow(at).name, what);
             }
             if !faults.is_empty() {
@@ -235,7 +239,7 @@ fn metrics(tester: &Tester, wanted: &Metrics) -> Result<Answer, Faults> {
     }
 }
 
-/// A list of rows, of which one at a time is a tree of values: that takes ten times the memory of its text.
+/// Serializes a list row by row: all rows as values would take ten times the memory of the text.
 fn rows(choice: &str, rows: impl Iterator<Item = Value>) -> Answer {
     let mut body = format!("{{\"choice\":\"{choice}\",\"{choice}\":[");
     for (index, row) in rows.enumerate() {
@@ -245,7 +249,7 @@ fn rows(choice: &str, rows: impl Iterator<Item = Value>) -> Answer {
     Answer::of(JSON, body + "]}")
 }
 
-/// Gateways of devices: those that nobody has answered for have no MAC address.
+/// Lists gateways of devices; unresolved ones have no MAC address.
 fn states(tester: &Tester, wanted: &Neighbors) -> Result<Answer, Faults> {
     let (choice, address) =
         if wanted.is_v4 { ("ipv4_neighbors", "ipv4_address") } else { ("ipv6_neighbors", "ipv6_address") };
@@ -264,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_has_every_path_and_is_the_one_that_is_published() {
+    fn the_published_description_is_current_and_has_every_path() {
         let described = openapi();
         let methods = described["paths"].as_object().unwrap().values().map(|path| path.as_object().unwrap().len());
         assert_eq!(methods.sum::<usize>(), paths().count());

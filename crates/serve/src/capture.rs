@@ -1,8 +1,8 @@
-//! Frames of a port as they are captured: a bounded memory, and the files that are made of it.
+//! Capture of frames at a port in bounded memory, and export as files.
 //!
-//! Clients of Open Traffic Generators want the FCS behind each frame. No port hands it out, so it is computed: a frame with a wrong one
-//! did not get here. Files say so: pcap in its link type (the length of the FCS in 16-bit words, draft-ietf-opsawg-pcap, section 4),
-//! pcapng by the option `if_fcslen`.
+//! Clients of the Open Traffic Generator API expect the FCS after each frame. Ports do not provide it, so it is
+//! computed: frames with a bad FCS never arrive here. Files declare it: pcap in the link type (FCS length in 16-bit
+//! words, draft-ietf-opsawg-pcap, section 4), pcapng by the option `if_fcslen`.
 
 use linerate_burst::Desc;
 use linerate_filter::Filter;
@@ -11,12 +11,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of frames that are kept at a port; as many again may be written.
+/// Maximum bytes of frames kept per port; as many again may be exported.
 const ROOM: usize = 16 << 20;
-/// What a frame takes beside its bytes.
-const BESIDE: usize = 64;
+/// Overhead per frame in bytes.
+const OVERHEAD: usize = 64;
 
-/// What was captured.
+/// Captured frames of a port.
 #[derive(Debug, Default)]
 pub struct Captured {
     frames: VecDeque<Frame>,
@@ -24,55 +24,55 @@ pub struct Captured {
     slice: Option<u64>,
     overwrite: bool,
     is_on: bool,
-    /// Frames that there was no room for.
+    /// Frames dropped for lack of space.
     pub dropped: u64,
-    /// The number of the first frame: of all that were kept once, from 0.
+    /// Number of the first frame, among all captured, from 0.
     first: u64,
-    /// What frames have to be, and as it was written.
+    /// Filter, compiled and as text.
     filter: Option<Filter>,
     text: String,
 }
 
-/// A frame that was captured.
+/// Captured frame.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// When it came, UTC nanoseconds.
+    /// Receive time, UTC nanoseconds.
     pub time: u64,
-    /// Bytes that it had, without FCS.
+    /// Length on the wire, without FCS.
     pub wire: u32,
-    /// The bytes.
+    /// Captured bytes.
     pub bytes: Arc<[u8]>,
 }
 
 impl Captured {
-    /// Begins anew: `slice` bytes of each frame; where there is no room the oldest go, or the newest.
+    /// Restarts the capture with `slice` bytes per frame; when full, the oldest frames are dropped, or the newest.
     pub fn start(&mut self, slice: Option<u64>, overwrite: bool) {
         *self = Captured { slice, overwrite, is_on: true, ..Captured::default() };
     }
 
-    /// Has frames taken from now on that fit alone.
+    /// Sets the filter for the following frames.
     pub fn select(&mut self, filter: Filter, text: &str) {
         (self.filter, self.text) = (filter.program().is_some().then_some(filter), text.to_owned());
     }
 
-    /// What frames have to be, as it was written.
+    /// Returns the filter text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Bytes that are kept.
+    /// Returns the number of bytes kept.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Lets all go, and goes on.
+    /// Discards all frames and continues.
     pub fn empty(&mut self) {
         self.first += self.frames.len() as u64;
         self.frames.clear();
         (self.bytes, self.dropped) = (0, 0);
     }
 
-    /// Frames of this number or a greater one, and their numbers: so many at most; `None` where there are none.
+    /// Returns up to `most` frames from a number on, with the range of their numbers; `None` if there are none.
     pub fn from(&self, number: u64, most: usize) -> Option<(Range<u64>, impl Iterator<Item = &Frame>)> {
         let start = number.max(self.first);
         let skip = usize::try_from(start - self.first).ok().filter(|skip| *skip < self.frames.len())?;
@@ -80,43 +80,43 @@ impl Captured {
         Some((start..start + (end - skip) as u64, self.frames.range(skip..end)))
     }
 
-    /// Those that fit, without their bytes copied.
+    /// Returns the matching frames, sharing their bytes.
     pub fn chosen(&self, filter: &Filter) -> Captured {
         let fits = |frame: &&Frame| filter.matches(&frame.bytes, frame.wire);
         let frames: VecDeque<Frame> = self.frames.iter().filter(fits).cloned().collect();
         Captured { frames, bytes: self.bytes, slice: self.slice, ..Captured::default() }
     }
 
-    /// Takes no more.
+    /// Stops the capture.
     pub fn stop(&mut self) {
         self.is_on = false;
     }
 
-    /// Whether frames are taken.
+    /// Returns whether the capture is running.
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Frames that there are.
+    /// Returns the number of frames.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// Takes a frame.
+    /// Adds a frame.
     pub fn add(&mut self, desc: &Desc, frame: &[u8]) {
         if self.filter.as_ref().is_some_and(|filter| !filter.matches(frame, desc.wire)) {
             return;
         }
-        // A slice counts bytes of the file, in which the FCS is the end of the frame.
-        let need = frame.len() + BESIDE;
+        // The slice limits bytes in the file, where the FCS is the end of the frame.
+        let need = frame.len() + OVERHEAD;
         while self.overwrite && self.bytes + need > ROOM {
             let Some(oldest) = self.frames.pop_front() else { break };
-            self.bytes -= oldest.bytes.len() + BESIDE;
+            self.bytes -= oldest.bytes.len() + OVERHEAD;
             self.first += 1;
             self.dropped += 1;
         }
@@ -128,7 +128,7 @@ impl Captured {
         self.frames.push_back(Frame { time: desc.time.0, wire: desc.wire, bytes: frame.into() });
     }
 
-    /// All frames as a file.
+    /// Returns all frames as a file.
     pub fn file(&self, format: Format) -> Vec<u8> {
         let mut file = Vec::with_capacity(self.bytes + 1024);
         match format {
@@ -183,7 +183,7 @@ impl Captured {
     }
 }
 
-/// The longest frame that a file says it has.
+/// Snapshot length declared in files.
 const SNAP: u32 = 262_144;
 
 fn block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
@@ -194,7 +194,7 @@ fn block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
     file.extend(length);
 }
 
-/// The CRC of Ethernet (IEEE 802.3, clause 3.2.9).
+/// Returns the Ethernet CRC (IEEE 802.3, clause 3.2.9).
 fn crc(frame: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| CRC[usize::from(crc as u8 ^ byte)] ^ crc >> 8;
     !frame.iter().fold(u32::MAX, step)
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_what_is_dropped_is_counted() {
+    fn memory_is_bounded_and_drops_are_counted() {
         for overwrite in [true, false] {
             let mut captured = Captured::default();
             captured.start(None, overwrite);

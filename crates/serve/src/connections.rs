@@ -1,4 +1,4 @@
-//! How many connections there may be, and how long one may take no answer.
+//! Limits of the number of connections and of the time in which a client must read.
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use std::collections::HashMap;
@@ -10,25 +10,26 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// Connections at one time.
+/// Maximum number of connections.
 const ALL: usize = 64;
-/// Those of one client.
+/// Maximum per client.
 const OF_ONE: usize = 16;
-/// Those of this host: its programs and tunnels share theirs, and leave as many as one client has.
+/// Maximum for the local host: its programs and tunnels share one address, and leave room for one other client.
 const OF_HOST: usize = ALL - OF_ONE;
 
-/// Those that there are.
+/// Open connections per client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connections(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// One of them, as long as it is there.
+/// Slot of a connection, freed on drop.
 #[derive(Debug)]
 pub(crate) struct Connection {
     all: Connections,
     address: IpAddr,
 }
 
-/// Whose address it is: a client has a whole network of 64 bits by IPv6 (RFC 4291, section 2.5.4), and this host all of 127/8.
+/// Returns the client of an address: for IPv6 the /64 network (RFC 4291, section 2.5.4), for the local host all of
+/// 127/8.
 pub(crate) fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
@@ -38,7 +39,7 @@ pub(crate) fn client(address: IpAddr) -> IpAddr {
 }
 
 impl Connections {
-    /// One more, if there is room.
+    /// Takes a slot, if one is free.
     pub(crate) fn enter(&self, address: IpAddr) -> Option<Connection> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let address = client(address);
@@ -62,16 +63,16 @@ impl Drop for Connection {
     }
 }
 
-/// A connection that breaks off where nothing of what is written is taken for so long.
+/// Connection that fails with a timeout if the peer does not read.
 pub(crate) struct Taking<S> {
     inside: S,
     limit: Duration,
-    /// Since something waits to be taken.
+    /// Deadline of a blocked write.
     late: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Taking<S> {
-    /// Whoever takes nothing for so long is gone.
+    /// Wraps a connection with a write timeout.
     pub(crate) fn new(inside: S, limit: Duration) -> Self {
         Taking { inside, limit, late: None }
     }
@@ -84,7 +85,7 @@ impl<S> Taking<S> {
         let limit = self.limit;
         let late = self.late.get_or_insert_with(|| Box::pin(sleep(limit)));
         ready!(late.as_mut().poll(context));
-        Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "it takes no answer")))
+        Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "client does not read the answer")))
     }
 }
 
@@ -127,9 +128,9 @@ mod tests {
         open.extend((0..OF_HOST).map(|last| all.enter(host(last as u8 + 1)).unwrap()));
         assert!(all.enter(address(2)).is_none());
         open.drain(..OF_ONE);
-        assert!(all.enter(host(1)).is_none() && all.enter("::1".parse().unwrap()).is_none(), "others find room");
+        assert!(all.enter(host(1)).is_none() && all.enter("::1".parse().unwrap()).is_none(), "others have room");
         drop(open);
-        // One network of IPv6 is one client.
+        // A /64 network is one client.
         let network = |last: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, last, last, last, last]);
         let open: Vec<Connection> = (0..OF_ONE).map(|last| all.enter(network(last as u16)).unwrap()).collect();
         assert!(all.enter(network(999)).is_none());
@@ -138,7 +139,7 @@ mod tests {
         assert!(all.0.lock().unwrap().is_empty());
     }
 
-    /// Its other end takes so many bytes, and no more.
+    /// Peer that reads a number of bytes and no more.
     struct Full(usize);
 
     impl Write for Full {
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_nothing_is_let_go() {
+    fn clients_that_do_not_read_are_disconnected() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut taking = Taking::new(Full(100), Duration::from_millis(20));
         let mut write = || runtime.block_on(poll_fn(|context| Pin::new(&mut taking).poll_write(context, &[0; 60])));

@@ -1,4 +1,4 @@
-//! What all connections share: the tester, what was done so far, and a measurement.
+//! State shared by all connections: the tester, the log, and a measurement.
 
 use crate::measuring::{Measurer, Measuring};
 use crate::recordings::Reader;
@@ -11,12 +11,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Entries that are kept of what was done.
+/// Maximum number of log entries.
 const MOST_ENTRIES: usize = 500;
-/// Characters of an entry.
+/// Maximum characters of an entry.
 const LONGEST_ENTRY: usize = 300;
 
-/// The tester with all that is around it.
+/// Tester with its log and measurement.
 pub struct Desk {
     tester: Arc<Mutex<Tester>>,
     log: Mutex<Log>,
@@ -25,7 +25,7 @@ pub struct Desk {
     pub(crate) reader: Option<Box<dyn Reader>>,
 }
 
-/// What was done, and what was refused.
+/// Log of changes and errors.
 #[derive(Debug, Default)]
 struct Log {
     entries: VecDeque<Entry>,
@@ -40,19 +40,19 @@ struct Entry {
 }
 
 impl Desk {
-    /// Of a tester; `measurer` makes measurements, where there is one.
+    /// Creates a desk for a tester; `measurer` runs measurements, if given.
     pub fn new(tester: Arc<Mutex<Tester>>, measurer: Option<Box<dyn Measurer>>) -> Self {
         let (log, strangers) = (Mutex::default(), Mutex::default());
         Desk { tester, log, strangers, measuring: Measuring::new(measurer), reader: None }
     }
 
-    /// The same with somebody who reads capture files.
+    /// Sets a reader of capture files.
     #[must_use]
     pub fn reading(self, reader: Box<dyn Reader>) -> Self {
         Desk { reader: Some(reader), ..self }
     }
 
-    /// The tester; nobody else gets at it meanwhile.
+    /// Locks the tester.
     pub fn tester(&self) -> MutexGuard<'_, Tester> {
         self.tester.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,7 +61,7 @@ impl Desk {
         &self.tester
     }
 
-    /// Takes down what was done, or refused.
+    /// Adds a log entry.
     pub fn note(&self, what: &str) {
         let mut log = self.log();
         log.number += 1;
@@ -72,17 +72,17 @@ impl Desk {
         }
     }
 
-    /// Counts a request of somebody who may not ask; how many of that one there are, where that is worth being told.
+    /// Counts a rejected request; returns the number from this client if it should be reported.
     pub(crate) fn refuse(&self, address: IpAddr, why: &'static str) -> Option<u64> {
         self.strangers().refuse(address, why, now())
     }
 
-    /// How many entries there were in all, and how many were refused.
+    /// Returns the number of entries so far, and of rejected requests.
     pub(crate) fn noted(&self) -> (u64, u64) {
         (self.log().number, self.strangers().all())
     }
 
-    /// What was done, the latest last.
+    /// Returns the log, latest entry last.
     pub(crate) fn notes(&self) -> Value {
         let log = self.log();
         let entry = |entry: &Entry| json!({"number": entry.number, "time_ns": entry.time_ns, "what": entry.what});
@@ -102,7 +102,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Files are none of a server's: whoever asks could name any.
+/// File access in packets is disabled: any client could name any file.
 pub(crate) const NO_FILES: packet::Files<'static> = &|name: &str, _| {
-    Err(format!("{name}: a server reads no files; paste the frame as raw(...), or replay a file (POST /api/v1/files)"))
+    Err(format!("{name}: file access is disabled; use raw(...) or replay a file (POST /api/v1/files)"))
 };

@@ -1,6 +1,6 @@
-//! Devices of a configuration at a port: whose addresses are answered for, and whose gateways are asked for.
+//! Devices of a configuration at a port: replies for their addresses, and resolution of their gateways.
 //!
-//! Questions come as all frames do; answers leave by a port of their own beside that of the flows.
+//! Requests arrive like all frames; replies leave through a separate port next to that of the flows.
 
 use linerate_burst::Burst;
 use linerate_engine::Answers;
@@ -9,9 +9,9 @@ use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Hop, Ow
 use linerate_port::TxPort;
 use linerate_wire::MacAddr;
 
-/// Those at a port.
+/// Devices at a port.
 pub struct Devices {
-    /// Or why there can be none.
+    /// Responder, or the reason why devices are not possible.
     answers: Result<Answers, String>,
     own: Vec<Own>,
     hops: Vec<Hop>,
@@ -19,29 +19,29 @@ pub struct Devices {
 }
 
 fn answerer(own: Vec<Own>) -> Answerer {
-    // Two at one address were refused with the configuration.
+    // Duplicate addresses were rejected with the configuration.
     Answerer::new(Addresses::new(own).unwrap_or_default(), ANSWERS_PER_SECOND)
 }
 
 impl Devices {
-    /// None yet; they answer by this port, if there is one.
+    /// Creates an empty set that replies through this port, if there is one.
     pub fn new(to: Result<TxPort, String>) -> Self {
         let answers = to.map(|to| Answers::new(to, answerer(Vec::new())));
         Devices { answers, own: Vec::new(), hops: Vec::new(), is_on: false }
     }
 
-    /// Why there can be none, if that is so.
+    /// Returns the reason why devices are not possible, if so.
     pub fn refusal(&self) -> Option<&str> {
         self.answers.as_ref().err().map(String::as_str)
     }
 
-    /// These from now on, and there at once; none where there are none.
+    /// Sets the devices and enables them at once, or disables them if empty.
     pub fn set(&mut self, own: Vec<Own>, hops: Vec<Hop>) {
         (self.own, self.hops) = (own, hops);
         self.switch(true);
     }
 
-    /// Whether they are there.
+    /// Enables or disables the devices.
     pub fn switch(&mut self, is_on: bool) {
         self.is_on = is_on && !self.own.is_empty();
         let Ok(answers) = &mut self.answers else { return };
@@ -52,7 +52,7 @@ impl Devices {
         }
     }
 
-    /// Where a gateway is, if it has answered; who is silent is asked once more.
+    /// Returns the MAC address of a gateway, if it has replied; otherwise asks again.
     pub fn find(&mut self, hop: &Hop) -> Option<MacAddr> {
         let answers = self.answers.as_mut().ok().filter(|_| self.is_on)?;
         match answers.resolution(hop)? {
@@ -63,7 +63,7 @@ impl Devices {
         None
     }
 
-    /// Looks at what has come, and sends what is to be sent.
+    /// Processes received frames, and sends what is due.
     pub fn hear(&mut self, round: &mut Round<'_>) {
         let Some(answers) = self.answers.as_mut().ok().filter(|_| self.is_on) else { return };
         let questions: Vec<Vec<u8>> = round.bursts.iter().flat_map(asked).collect();
@@ -71,7 +71,7 @@ impl Devices {
     }
 }
 
-/// Frames that may be questions, or answers to ours.
+/// Returns frames that may be requests, or replies to ours.
 fn asked<'a>(burst: &'a Burst<'a>) -> impl Iterator<Item = Vec<u8>> + 'a {
     let whole = burst.iter().filter(|(desc, _)| !desc.is_truncated());
     whole.map(|(_, frame)| frame).filter(|frame| may_be_asked(frame)).map(<[u8]>::to_vec)

@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Authorisation of requests.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,82 +6,79 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use std::net::{IpAddr, SocketAddr};
 
-/// What a client has to bring.
+/// Token that clients must send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token {
-    /// Nothing.
+    /// None required.
     None,
-    /// This.
+    /// This text.
     Text(String),
 }
 
-/// The rules.
+/// Authorisation rules.
 #[derive(Clone, Debug)]
 pub struct Guard {
     token: Token,
     address: SocketAddr,
-    /// Names of this host beside its addresses.
+    /// Names of this host, in addition to its addresses.
     names: Vec<String>,
-    /// Whether connections are by TLS.
+    /// True for TLS connections.
     is_secure: bool,
 }
 
-/// Why somebody may not: a status of HTTP, and a sentence.
+/// Reason of a rejection: HTTP status and sentence.
 pub type Refusal = (u16, &'static str);
 
 impl Guard {
-    /// Of a server at this address; `names` are names that it is known by.
+    /// Creates the rules of a server at this address; `names` are its host names.
     pub fn new(token: Token, address: SocketAddr, names: Vec<String>) -> Self {
         Guard { token, address, names, is_secure: false }
     }
 
-    /// The same where connections are by TLS.
+    /// Sets that connections use TLS.
     #[must_use]
     pub fn secure(self) -> Self {
         Guard { is_secure: true, ..self }
     }
 
-    /// Looks at the head of a request; `has_body` is whether its method brings a document.
+    /// Checks the head of a request; `has_body`: its method has a document.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason of the rejection.
     pub fn check(&self, headers: &HeaderMap, has_body: bool) -> Result<(), Refusal> {
         self.check_host(headers)?;
         if !self.may(headers) {
             return Err((
                 401,
-                "the token is missing or wrong: Authorization: Bearer TOKEN, or http://:TOKEN@HOST:PORT",
+                "token missing or wrong; send Authorization: Bearer TOKEN or use http://:TOKEN@HOST:PORT",
             ));
         }
         let kind = text(headers, &CONTENT_TYPE).unwrap_or_default();
         if has_body && kind.split(';').next().map(str::trim) != Some("application/json") {
-            return Err((415, "a document is application/json"));
+            return Err((415, "unsupported content type; expected application/json"));
         }
         Ok(())
     }
 
-    /// The same of what asks for no token: whether it is this host that is meant, by nobody else's page.
+    /// Checks a request for a path without a token: it must be for this host, and not from a page of another origin.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason of the rejection.
     pub fn check_host(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = text(headers, &HOST).unwrap_or_default();
         if headers.get_all(HOST).iter().count() != 1 || !self.is_ours(host) {
-            return Err((
-                403,
-                "the Host header names another host: to be called by a name, start the server with --name NAME",
-            ));
+            return Err((403, "Host header names another host; start the server with --name NAME to allow a name"));
         }
         let scheme = if self.is_secure { "https" } else { "http" };
         if headers.contains_key(ORIGIN)
             && text(headers, &ORIGIN).is_none_or(|origin| origin != format!("{scheme}://{host}"))
         {
-            return Err((403, "pages of other origins may not ask"));
+            return Err((403, "cross-origin requests are not allowed"));
         }
         Ok(())
     }
 
-    /// Whether a host with or without a port is this one.
+    /// Returns whether a host, with or without port, is this one.
     fn is_ours(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -89,11 +86,11 @@ impl Guard {
         };
         let own = self.address.ip();
         match name.parse::<IpAddr>() {
-            // Nobody can have a name lead here and show an address.
+            // DNS rebinding cannot produce an address in the Host header.
             Ok(address) => address == own || own.is_unspecified() || own.is_loopback() && address.is_loopback(),
             Err(_) => {
                 let is_local = name == "localhost" && (own.is_loopback() || own.is_unspecified());
-                // By TLS a browser has seen a certificate for the name that it asks for: nobody has another name lead here.
+                // With TLS the browser has verified a certificate for the name: rebinding of another name fails.
                 let is_certified = self.is_secure && !name.is_empty();
                 is_local || is_certified || self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
             }
@@ -121,7 +118,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Takes as long for any bytes of one length.
+/// Compares in constant time for equal lengths.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differ = one.iter().zip(other).fold(0, |differ, (one, other)| differ | (one ^ other));
     one.len() == other.len() && std::hint::black_box(differ) == 0
@@ -136,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_meant_is_refused() {
+    fn requests_for_others_are_rejected() {
         let address = "127.0.0.1:8443".parse().unwrap();
         let guard = Guard::new(Token::Text("secret".into()), address, Vec::new());
         let bearer = ("authorization", "Bearer secret");

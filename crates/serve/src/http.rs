@@ -1,4 +1,4 @@
-//! The server: connections, bounds of time and size, and who may ask.
+//! HTTP server: connections, limits of time and size, authorisation.
 
 use crate::api::{Answer, EVENTS, answer};
 use crate::connections::{Connections, Taking, client};
@@ -28,33 +28,33 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Bytes of a document at most.
+/// Maximum bytes of a document.
 const LONGEST_BODY: usize = 16 << 20;
-/// Documents longer than this, or of a length that is not said, come one at a time.
+/// Documents longer than this, or without a length, are read one at a time.
 const LONG_BODY: u64 = 256 << 10;
-/// Headers take no longer; neither does a body.
+/// Timeout of request headers, and of a body.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
 const BODY_LIMIT: Duration = Duration::from_secs(30);
-/// Whoever takes nothing of an answer for so long is gone.
+/// Write timeout of a client that does not read its answer.
 const TAKE_LIMIT: Duration = Duration::from_secs(30);
-/// Rates are of so long.
+/// Interval of rate updates.
 const TICK: Duration = Duration::from_millis(500);
-/// How often it is looked whether to end.
+/// Interval of checks for the stop request.
 const LOOK: Duration = Duration::from_millis(50);
-/// After so many wrong tokens in a second each more is answered late.
+/// Wrong tokens per second after which further answers are delayed.
 const WRONG: u32 = 10;
 const LATE: Duration = Duration::from_secs(1);
 
-/// Characters of an answer that are told.
+/// Maximum characters of an answer in the log.
 const MOST_TOLD: usize = 300;
 
-/// Threads that answer: one answer after the other is made, and memory that an allocator keeps is kept once for each of them.
+/// Number of answering threads: answers are produced one at a time, and each thread would retain allocator memory.
 const ANSWERING: usize = 1;
 
-/// Clients that watch events at one time.
+/// Maximum number of event streams.
 const WATCHERS: usize = 16;
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
     desk: Arc<Desk>,
     guard: Guard,
@@ -62,24 +62,25 @@ struct Shared {
     secure: Option<Secure>,
     long: Semaphore,
     watchers: Arc<Semaphore>,
-    /// How often rates were noted: then whoever watches is told figures.
+    /// Number of rate updates: wakes the event streams.
     ticked: watch::Sender<u64>,
-    /// Wrong tokens of each client in its last second, and when that began.
+    /// Wrong tokens of each client in its current second, with the start of that second.
     wrong: Mutex<HashMap<IpAddr, (u32, Instant)>>,
-    told: Box<dyn Fn(&str) + Send + Sync>,
+    notify: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Serves until stopping is requested, by a listener that does not block; with `secure` by TLS alone. `told` is called for each request that is refused.
+/// Serves until stopping is requested; the listener must be non-blocking; with `secure` only over TLS. `notify` receives
+/// each rejected request.
 ///
 /// # Errors
-/// If sockets cannot be waited for.
+/// Sockets cannot be polled.
 pub fn serve(
     listener: std::net::TcpListener,
     desk: Arc<Desk>,
     guard: Guard,
     secure: Option<Secure>,
     stop: &Stop,
-    told: impl Fn(&str) + Send + Sync + 'static,
+    notify: impl Fn(&str) + Send + Sync + 'static,
 ) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -94,7 +95,7 @@ pub fn serve(
         watchers: Arc::new(Semaphore::new(WATCHERS)),
         ticked: watch::Sender::new(0),
         wrong: Mutex::default(),
-        told: Box::new(told),
+        notify: Box::new(notify),
     });
     let result = runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
@@ -102,7 +103,7 @@ pub fn serve(
         let room = Connections::default();
         while !stop.is_requested() {
             let Ok(accepted) = tokio::time::timeout(LOOK, listener.accept()).await else { continue };
-            // Too many files are open, say: others may close some.
+            // For example too many open files: others may be closed.
             let Ok((stream, from)) = accepted else {
                 tokio::time::sleep(LOOK).await;
                 continue;
@@ -122,7 +123,7 @@ pub fn serve(
     result
 }
 
-/// Has rates noted, twice a second; then those who watch are told figures.
+/// Updates rates twice per second and wakes the event streams.
 async fn tick(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(TICK).await;
@@ -141,21 +142,21 @@ async fn connection(stream: TcpStream, from: IpAddr, shared: Arc<Shared>) {
     if let Some(secure) = &shared.secure {
         match tokio::time::timeout(HEAD_LIMIT, secure.acceptor.accept(stream)).await {
             Ok(Ok(stream)) => answer_to(TokioIo::new(stream), from, shared).await,
-            Ok(Err(error)) => (shared.told)(&format!("refused: {from}: {}", linerate_tls::told(error))),
-            Err(_) => (shared.told)(&format!("refused: {from}: it did not agree on TLS within 10 s")),
+            Ok(Err(error)) => (shared.notify)(&format!("refused: {from}: {}", linerate_tls::told(error))),
+            Err(_) => (shared.notify)(&format!("refused: {from}: TLS handshake timed out after 10 s")),
         }
         return;
     }
     answer_to(TokioIo::new(stream), from, shared).await;
 }
 
-/// Answers what comes over a connection.
+/// Serves the requests of a connection.
 async fn answer_to(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin, from: IpAddr, shared: Arc<Shared>) {
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(respond(request, from, &shared).await) }
     });
-    // Whoever breaks off has no answer.
+    // Errors end the connection.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)
@@ -164,7 +165,7 @@ async fn answer_to(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin, from
         .await;
 }
 
-/// What an answer's body is.
+/// Body of an answer.
 type Sent = Either<Full<Bytes>, Events>;
 
 async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>) -> Response<Sent> {
@@ -192,7 +193,7 @@ async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>)
         };
         return match Arc::clone(&shared.watchers).try_acquire_owned() {
             Ok(permit) => watch(shared, permit, page),
-            Err(_) => response(Answer::refuse(503, &["too many clients watch already".to_owned()])),
+            Err(_) => response(Answer::refuse(503, &["too many event streams".to_owned()])),
         };
     }
     let has_query = method == Method::GET && request.uri().query().is_some();
@@ -208,13 +209,13 @@ async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>)
     let (desk, called, document) = (Arc::clone(&shared.desk), path.clone(), body.clone());
     let asked = method.to_string();
     let answered = tokio::task::spawn_blocking(move || answer(&desk, &asked, &called, &document)).await;
-    let answer = answered.unwrap_or_else(|_| Answer::refuse(500, &["it went wrong here: a bug".to_owned()]));
+    let answer = answered.unwrap_or_else(|_| Answer::refuse(500, &["internal error (a bug)".to_owned()]));
     if answer.status >= 400 {
-        let told: String = String::from_utf8_lossy(&answer.body).chars().take(MOST_TOLD).collect();
-        shared.refused(&method, &path, &told);
+        let shown: String = String::from_utf8_lossy(&answer.body).chars().take(MOST_TOLD).collect();
+        shared.refused(&method, &path, &shown);
     } else if has_body && !page::is_question(&path) {
-        let told: String = String::from_utf8_lossy(&body).chars().take(MOST_TOLD).collect();
-        shared.desk.note(&format!("{method} {path} {told}"));
+        let shown: String = String::from_utf8_lossy(&body).chars().take(MOST_TOLD).collect();
+        shared.desk.note(&format!("{method} {path} {shown}"));
     }
     if let Some(after) = answer.after.clone() {
         settle(&shared.desk, *after).await;
@@ -222,7 +223,7 @@ async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>)
     response(answer)
 }
 
-/// Waits until that has come. Others are answered meanwhile.
+/// Waits for the condition of an answer, without blocking others.
 async fn settle(desk: &Arc<Desk>, mut after: Settling) {
     loop {
         let desk = Arc::clone(desk);
@@ -236,7 +237,7 @@ async fn settle(desk: &Arc<Desk>, mut after: Settling) {
     }
 }
 
-/// What stands behind the `?` of an address: names and texts (URL standard, application/x-www-form-urlencoded).
+/// Parses the query parameters of a URL (URL standard, application/x-www-form-urlencoded).
 fn query(address: &hyper::Uri) -> Value {
     let text = |part: &str| {
         let (mut bytes, mut rest) = (Vec::new(), part.as_bytes());
@@ -253,7 +254,7 @@ fn query(address: &hyper::Uri) -> Value {
     pairs.map(|(name, value)| (text(name), Value::from(text(value)))).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// The body of a request, if it is short enough and comes soon enough.
+/// Reads the body of a request, within limits of size and time.
 async fn take(request: Request<Incoming>, has_body: bool, shared: &Shared) -> Result<Bytes, (u16, &'static str)> {
     if !has_body {
         return Ok(Bytes::new());
@@ -261,34 +262,34 @@ async fn take(request: Request<Incoming>, has_body: bool, shared: &Shared) -> Re
     let length = request.headers().get(hyper::header::CONTENT_LENGTH).and_then(|text| text.to_str().ok()?.parse().ok());
     let is_long = length.is_none_or(|length: u64| length > LONG_BODY);
     if length.is_some_and(|length| length > LONGEST_BODY as u64) {
-        return Err((413, "the document is too long: at most 16 MiB"));
+        return Err((413, "document too long; at most 16 MiB"));
     }
     let _turn = if is_long { shared.long.acquire().await.ok() } else { None };
     let body = Limited::new(request.into_body(), LONGEST_BODY).collect();
     match tokio::time::timeout(BODY_LIMIT, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(_)) => Err((413, "the document is too long, at most 16 MiB, or broke off")),
-        Err(_) => Err((408, "the document took longer than 30 s")),
+        Ok(Err(_)) => Err((413, "document too long (at most 16 MiB) or incomplete")),
+        Err(_) => Err((408, "document took longer than 30 s")),
     }
 }
 
 impl Shared {
-    /// Says that somebody was refused.
+    /// Reports a failed request.
     fn refused(&self, method: &Method, path: &str, what: &str) {
         let what = format!("refused: {method} {path}: {what}");
-        (self.told)(&what);
+        (self.notify)(&what);
         self.desk.note(&what);
     }
 
-    /// Says that somebody was refused who may not ask: not each time, whoever it is may come often.
+    /// Reports a rejected client, rate-limited, as a client may repeat it often.
     fn turned_away(&self, from: IpAddr, why: &'static str) {
         if let Some(times) = self.desk.refuse(from, why) {
             let often = if times > 1 { format!(" {times} times") } else { String::new() };
-            (self.told)(&format!("refused{often}: {from}: {why}"));
+            (self.notify)(&format!("refused{often}: {from}: {why}"));
         }
     }
 
-    /// Delays the answer to a client that has sent many wrong tokens, and to no other.
+    /// Delays the answer to a client with many wrong tokens, and to no other.
     async fn hold_up(&self, from: IpAddr) {
         let wrong = {
             let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
@@ -303,7 +304,7 @@ impl Shared {
     }
 }
 
-/// Figures twice a second. Whoever reads slowly has fewer of them, and the latest.
+/// Stream of figures twice per second. Slow readers get fewer, and always the latest.
 struct Events(Receiver<Bytes>);
 
 impl Body for Events {
@@ -324,7 +325,7 @@ fn watch(shared: &Arc<Shared>, permit: OwnedSemaphorePermit, page: Page) -> Resp
     with_headers(Response::new(Either::Right(Events(receiver))), EVENTS)
 }
 
-/// Each who watches has rows of its own: what nobody looks at is copied for nobody.
+/// Sends figures to a client: each event stream renders only its own page of rows.
 async fn tell_figures(shared: Arc<Shared>, sender: Sender<Bytes>, _permit: OwnedSemaphorePermit, page: Page) {
     let mut ticked = shared.ticked.subscribe();
     for number in 1u64.. {

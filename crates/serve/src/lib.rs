@@ -1,33 +1,35 @@
-//! An HTTP server that drives traffic at the ports that it was started with: the Open Traffic Generator API, one of its own beside it,
-//! and a page for a browser.
+//! HTTP server that controls traffic at its ports: the Open Traffic Generator API, an API of its own, and a web page.
 //!
 //! ```text
-//!  client ── http: who may ask, how much, how long ──> api: a path, a document ──> tester ──> Transmitter (a thread a port)
-//!            (hyper, one thread)                       (answers in a thread of     │    └──> Listener    (a thread a port)
-//!                                                       its own)                   └ crate otg: what a document means
+//!  client ── http: authorisation, limits ──> api: path, document ──> tester ──> Transmitter (one thread per port)
+//!            (hyper, one thread)             (answers on its own     │    └──> Listener    (one thread per port)
+//!                                             thread)                └ crate otg: meaning of documents
 //! ```
 //!
-//! Frames never meet the server: ports have threads of their own, whose counters are read, and which commands are handed to. Whoever
-//! holds a port's account (`Listener::heard`) holds up its receiver, so it is held for a row at a time.
+//! Frames never pass the server: ports have their own threads, which publish counters and receive commands. Locking the
+//! account of a port (`Listener::heard`) blocks its receiver, so locks are held for one row at a time.
 //!
-//! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: what comes at a port; [`capture`]: what is kept of it; `devices`: who answers there;
-//! - [`api`]: what each path does, [`own`]: those below `/api/v1`; `page`: what a browser is handed;
-//! - [`recordings`]: what streams replay;
-//! - [`desk`]: what connections share; `history`: the last ten minutes; [`measuring`]: a measurement beside all that, which somebody else makes; [`top`]: flows of a port;
-//! - [`http`]: the server; [`guard`]: who may ask; `strangers`: who may not; `connections`: how many, and how slow;
-//! - [`scrape`](mod@scrape): beside all that, pages of counters and of what goes on, of any run.
+//! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: reception at a port; [`capture`]: captured
+//!   frames; `devices`: emulated devices;
+//! - [`api`]: handlers of paths, [`own`]: those below `/api/v1`; `page`: files of the web page;
+//! - [`recordings`]: recordings for replay by streams;
+//! - [`desk`]: shared state; `history`: the last ten minutes; [`measuring`]: a measurement, run by the caller's
+//!   measurer; [`top`]: flows of a port;
+//! - [`http`]: the server; [`guard`]: authorisation; `strangers`: rejected clients; `connections`: limits of number and
+//!   time;
+//! - [`scrape`](mod@scrape): separate server with pages of counters and state, for any run.
 //!
-//! # Who may ask
+//! # Authorisation
 //!
-//! There are no cookies, and no headers that let pages of other origins read answers. Each request names this host by an address or a
-//! name of it (against DNS rebinding), has no `Origin` but that, and brings the token, as a bearer or as the password that clients put
-//! into an address. JSON comes as `application/json` alone, which no form of a page can send. Bodies are bounded, and the values in
-//! them before they are read, and so are headers in time and connections in number.
+//! There are no cookies, and no headers that let pages of other origins read answers. Each request must name this host
+//! by an address or host name (against DNS rebinding), have no other `Origin`, and send the token, as a bearer or as a
+//! password in the URL. JSON must be `application/json`, which no HTML form can send. Limits apply to bodies, to the
+//! values in them before parsing, to the time of headers and to the number of connections.
 //!
-//! What a browser is handed at first holds no secret and needs no token: the page brings it from then on, out of the fragment of its
-//! address, which reaches no server and no log. It puts names and payloads into text nodes alone.
+//! The files of the page hold no secret and need no token: the page sends it from then on, taken from the fragment of
+//! its URL, which reaches no server and no log. It puts names and payloads only into text nodes.
 //!
-//! hyper is used as it is: a dozen paths need no router, and the time that headers may take is its own setting.
+//! hyper is used directly: a dozen paths need no router, and it has a timeout for headers.
 #![forbid(unsafe_code)]
 
 pub mod api;

@@ -1,4 +1,4 @@
-//! What comes at a port: counted, checked against the flows, and captured where that is wanted.
+//! Reception at a port: counts frames, checks them against the flows, and captures them if enabled.
 
 use crate::capture::Captured;
 use crate::devices::Devices;
@@ -17,32 +17,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Ages of what is missing are looked at so often.
+/// Interval at which the ages of missing frames are checked.
 const TURN: Duration = linerate_generate::check::TURN;
-/// Streams that there may be at a port: 2 KB each, from its first frame on. Their key is drawn, so nobody else makes any.
+/// Maximum number of streams at a port: 2 KB each from its first frame. Their key is random, so that other senders
+/// cannot create any.
 pub(crate) const MOST_STREAMS: usize = 1 << 17;
 
-/// What came at a port.
+/// Received frames of a port.
 pub struct Heard {
-    /// The account of flows.
+    /// Accounts of the flows.
     pub check: Check,
-    /// Frames.
+    /// Frames received.
     pub frames: u64,
-    /// Their bytes, without FCS.
+    /// Bytes of these frames, without FCS.
     pub bytes: u64,
-    /// What the port itself lost since it was opened, by cause, as of the last look.
+    /// Losses of the port since it was opened, by cause, at the last poll.
     pub losses: BTreeMap<&'static str, u64>,
-    /// How often that was looked at.
+    /// Number of polls.
     pub looks: u64,
-    /// What is captured, or was.
+    /// Captured frames.
     pub captured: Captured,
-    /// Devices at it.
+    /// Devices at the port.
     pub devices: Devices,
-    /// Its flows, while somebody wants to know.
+    /// Flow meter, while enabled.
     pub top: Option<Box<Top>>,
 }
 
-/// A port that receives until it is dropped.
+/// Port that receives until it is dropped.
 pub struct Listener {
     heard: Arc<Mutex<Heard>>,
     looked: Arc<AtomicU64>,
@@ -51,7 +52,7 @@ pub struct Listener {
     thread: Option<JoinHandle<()>>,
 }
 
-/// An account in which nothing has come yet, with memory for so many streams.
+/// Creates an empty account with memory for `room` streams.
 pub fn account(key: Key, room: usize) -> Check {
     Check::new(key, Options { streams: room, verify: true })
 }
@@ -64,41 +65,41 @@ impl Heard {
 }
 
 impl Listener {
-    /// Starts the thread that receives.
+    /// Starts the receiving thread.
     ///
     /// # Errors
-    /// If there can be no more threads.
+    /// The thread cannot be started.
     pub fn start(port: RxPort, answers: Result<TxPort, String>) -> std::io::Result<Self> {
         let devices = Devices::new(answers);
         let heard = Arc::new(Mutex::new(Heard::new(account(Key::default(), MOST_STREAMS), devices)));
         let receive = Receive::all(vec![port]);
         let stop = receive.stop.clone();
         let failure = Arc::new(Mutex::new(None));
-        let (looked, told) = (Arc::new(AtomicU64::new(0)), Arc::clone(&failure));
+        let (looked, failed) = (Arc::new(AtomicU64::new(0)), Arc::clone(&failure));
         let mut hearing = Hearing { heard: Arc::clone(&heard), looked: Arc::clone(&looked), turn_at: TURN };
         let thread = Builder::new().name("listen".into()).spawn(move || {
             let run = receive.run(&mut [&mut hearing]);
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = run.failure.map(|failure| failure.to_string());
+            *failed.lock().unwrap_or_else(PoisonError::into_inner) = run.failure.map(|failure| failure.to_string());
         })?;
         Ok(Listener { heard, looked, stop, failure, thread: Some(thread) })
     }
 
-    /// What came; nothing is received while this is held, so not for long.
+    /// Locks the received state; blocks the receiver while held.
     pub fn heard(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same for whoever looks at it while the port may be elsewhere.
+    /// Returns the received state for use while the port may move.
     pub(crate) fn shared(&self) -> Arc<Mutex<Heard>> {
         Arc::clone(&self.heard)
     }
 
-    /// How often the port was asked for frames. Until that grows nothing is known of what is there.
+    /// Returns the number of polls. Until it grows, the state of the port is unknown.
     pub fn looked(&self) -> u64 {
         self.looked.load(Ordering::Acquire)
     }
 
-    /// Why nothing is received any more, if that is so.
+    /// Returns the reason why reception has stopped, if so.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -113,7 +114,7 @@ impl Drop for Listener {
     }
 }
 
-/// The consumer.
+/// Consumer of received frames.
 struct Hearing {
     heard: Arc<Mutex<Heard>>,
     looked: Arc<AtomicU64>,
@@ -125,7 +126,7 @@ impl Consumer for Hearing {
         "serve"
     }
 
-    /// The order in which several lanes are looked at would pass for reordering on the way.
+    /// Requires one order: polling several lanes in turn would look like reordering on the wire.
     fn order(&self) -> Order {
         Order::Merged
     }

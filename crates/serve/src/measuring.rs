@@ -1,6 +1,6 @@
-//! A measurement that runs beside the server: one at a time, at ports of the tester.
+//! Measurement that runs next to the server: one at a time, at ports of the tester.
 //!
-//! What is measured, and how a report looks, is nothing that a server knows: whoever starts it brings a [`Measurer`].
+//! The methods and the format of reports are not part of the server: the caller provides a [`Measurer`].
 
 use crate::tester::{Beside, Came, Tester, Way, run_trial};
 use linerate_engine::Stop;
@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// Makes measurements.
+/// Runs measurements.
 pub trait Measurer: Send + Sync {
-    /// How long a measurement will take, of which this document says what is asked for: an object with `seconds` and `tests`.
+    /// Returns the duration of a measurement that this document requests: an object with `seconds` and `tests`.
     ///
     /// # Errors
-    /// What is wrong with the document.
+    /// The document is invalid.
     fn estimate(&self, asked: &Value) -> Result<Value, String>;
 
-    /// Measures; `tell` gets the report after each trial, as JSON and as HTML.
+    /// Runs a measurement; `tell` receives the report after each trial, as JSON and as HTML.
     ///
     /// # Errors
-    /// What went wrong.
+    /// The cause of the failure.
     fn measure(
         &self,
         asked: &Value,
@@ -29,34 +29,34 @@ pub trait Measurer: Send + Sync {
     ) -> Result<(), String>;
 }
 
-/// Where trials are made.
+/// Environment of trials.
 pub struct Bench {
     tester: Arc<Mutex<Tester>>,
-    /// Asked for, nothing more is begun.
+    /// Stop request: no further trial starts.
     pub stop: Stop,
 }
 
 impl Bench {
-    /// Makes a trial; `beside` goes on beside it, and is waited for.
+    /// Runs a trial; `beside` runs in parallel and is joined.
     ///
     /// # Errors
-    /// Why it could not be made.
+    /// The trial could not be run.
     pub fn trial(&self, ways: &[Way], quiet: Duration, beside: Option<Beside<'_>>) -> Result<Vec<Came>, String> {
         run_trial(&self.tester, ways, quiet, &self.stop, beside)
     }
 
-    /// What a port is, as whoever started the server wrote it.
+    /// Returns the specification of a port, as given at the start of the server.
     pub fn spec_of(&self, port: &str) -> String {
         self.tester.lock().unwrap_or_else(PoisonError::into_inner).spec_of(port)
     }
 
-    /// Bits per second of the line of a port, where they are known.
+    /// Returns the line rate of a port in bits per second, if known.
     pub fn line_of(&self, port: &str) -> Option<f64> {
         self.tester.lock().unwrap_or_else(PoisonError::into_inner).line_of(port)
     }
 }
 
-/// The measurement, if there is one.
+/// State of the measurement.
 pub(crate) struct Measuring {
     measurer: Option<Arc<dyn Measurer>>,
     state: Arc<Mutex<State>>,
@@ -71,7 +71,7 @@ struct State {
     began: Option<Instant>,
     seconds: f64,
     failure: Option<String>,
-    /// The report, as JSON and as HTML.
+    /// Report, as JSON and as HTML.
     report: (String, String),
     stop: Option<Stop>,
 }
@@ -81,12 +81,12 @@ impl Measuring {
         Measuring { measurer: measurer.map(Arc::from), state: Arc::default() }
     }
 
-    /// Whether one runs.
+    /// Returns whether a measurement is running.
     pub(crate) fn is_running(&self) -> bool {
         self.state().is_running
     }
 
-    /// How far it is.
+    /// Returns the progress.
     pub(crate) fn brief(&self) -> Value {
         let state = self.state();
         let seconds = if state.is_running {
@@ -100,7 +100,7 @@ impl Measuring {
         })
     }
 
-    /// What was asked for, how far it is, and the report so far, as text.
+    /// Returns request, progress and report so far, as text.
     pub(crate) fn whole(&self) -> String {
         let brief = self.brief();
         let state = self.state();
@@ -108,25 +108,25 @@ impl Measuring {
         format!("{{\"asked\":{},\"state\":{brief},\"report\":{report}}}", state.asked)
     }
 
-    /// The report as JSON, or as HTML.
+    /// Returns the report as JSON or HTML.
     pub(crate) fn report(&self, is_html: bool) -> Option<String> {
         let state = self.state();
         let text = if is_html { &state.report.1 } else { &state.report.0 };
         (!text.is_empty()).then(|| text.clone())
     }
 
-    /// How long it would take.
+    /// Returns the estimated duration.
     pub(crate) fn estimate(&self, asked: &Value) -> Result<Value, (u16, String)> {
         self.measurer()?.estimate(asked).map_err(|wrong| (400, wrong))
     }
 
-    /// Begins one.
+    /// Starts a measurement.
     pub(crate) fn begin(&self, tester: &Arc<Mutex<Tester>>, asked: &Value) -> Result<(), (u16, String)> {
         let measurer = Arc::clone(self.measurer()?);
         let estimate = measurer.estimate(asked).map_err(|wrong| (400, wrong))?;
         let mut state = self.state();
         if state.is_running {
-            return Err((409, "a measurement is running already".to_owned()));
+            return Err((409, "a measurement is already running".to_owned()));
         }
         let stop = Stop::new();
         *state = State {
@@ -145,17 +145,17 @@ impl Measuring {
             let measure = || measurer.measure(&asked, &bench, &mut |json, html| lock().report = (json, html));
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(measure));
             let mut state = lock();
-            state.failure = result.unwrap_or_else(|_| Err("it went wrong here: a bug".to_owned())).err();
+            state.failure = result.unwrap_or_else(|_| Err("internal error (a bug)".to_owned())).err();
             state.seconds = state.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
             (state.is_running, state.stop) = (false, None);
         });
         thread.map(drop).map_err(|error| {
             state.is_running = false;
-            (503, format!("there can be no more threads: {error}"))
+            (503, format!("cannot start a thread: {error}"))
         })
     }
 
-    /// Ends it, with what is known by then.
+    /// Stops the measurement; results so far are kept.
     pub(crate) fn stop(&self) {
         if let Some(stop) = &self.state().stop {
             stop.request();
@@ -163,7 +163,7 @@ impl Measuring {
     }
 
     fn measurer(&self) -> Result<&Arc<dyn Measurer>, (u16, String)> {
-        self.measurer.as_ref().ok_or_else(|| (501, "nothing can be measured here".to_owned()))
+        self.measurer.as_ref().ok_or_else(|| (501, "measurements are not supported here".to_owned()))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

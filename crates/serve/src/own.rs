@@ -1,4 +1,4 @@
-//! What the paths below `/api/v1` do: all that the model of Open Traffic Generators has no words for.
+//! Paths below `/api/v1`: functions that the Open Traffic Generator model does not cover.
 
 mod captures;
 pub(crate) mod describe;
@@ -22,63 +22,63 @@ use linerate_otg::read::Faults;
 use rows::whole;
 use serde_json::{Value, json};
 
-/// Its paths.
+/// Paths of this API.
 pub const PATHS: &[Path] = &[
     Path {
         query: &["from", "count"],
         ..path(
             "GET",
             "/api/v1/figures",
-            "Figures of all ports and of some streams (from, count), and what else goes on.",
+            "Figures of all ports and of some streams (from, count), and the state of the server.",
         )
     },
     Path {
         kind: EVENTS,
         query: &["from", "count"],
-        ..path("GET", "/api/v1/events", "The same, twice a second, as server-sent events.")
+        ..path("GET", "/api/v1/events", "The same, twice per second, as server-sent events.")
     },
-    path("GET", "/api/v1/history", "Frames a second of all ports together in the last ten minutes, a point a second."),
+    path("GET", "/api/v1/history", "Frame rates of all ports together in the last ten minutes, one point per second."),
     Path {
         query: &["from", "count", "name"],
-        ..path("GET", "/api/v1/streams", "The streams as they were set here: all, some (from, count), or one (name).")
+        ..path("GET", "/api/v1/streams", "The streams set through this API: all, some (from, count), or one (name).")
     },
-    path("POST", "/api/v1/streams", "Sets streams instead of all there were: all of them or none."),
-    path("PATCH", "/api/v1/streams", "Adds or changes streams, and removes those named in remove; others go on."),
-    path("POST", "/api/v1/check", "Says what is wrong with a stream, and where, or shows its first frames."),
+    path("POST", "/api/v1/streams", "Replaces all streams atomically."),
+    path("PATCH", "/api/v1/streams", "Adds or changes streams, and removes those named in remove; others continue."),
+    path("POST", "/api/v1/check", "Checks a stream: returns its errors with their positions, or its first frames."),
     path("POST", "/api/v1/write", "Writes streams as a stream file, a command or a snappi script."),
-    path("POST", "/api/v1/read", "Reads streams from any of these."),
-    path("POST", "/api/v1/traffic", "Has streams start, stop, pause, resume, or counters clear."),
-    path("POST", "/api/v1/rate", "Has streams go at another rate, also while they are sent."),
+    path("POST", "/api/v1/read", "Reads streams from any of these formats."),
+    path("POST", "/api/v1/traffic", "Starts, stops, pauses or resumes streams, or clears counters."),
+    path("POST", "/api/v1/rate", "Changes the rate of streams, also while they run."),
     path("POST", "/api/v1/capture", "Starts, stops or clears the capture of a port, with a filter."),
-    path("POST", "/api/v1/capture/frames", "Lists captured frames that fit a filter."),
-    path("POST", "/api/v1/capture/frame", "One captured frame, in layers."),
-    Path { kind: BYTES, ..path("POST", "/api/v1/capture/file", "Captured frames that fit a filter, as pcapng.") },
-    path("POST", "/api/v1/flows", "Starts or stops the metering of a port, or lists its greatest flows."),
-    path("GET", "/api/v1/measure", "The measurement: what was asked for, how far it is, the report so far."),
-    path("POST", "/api/v1/measure", "Begins a measurement."),
-    path("POST", "/api/v1/measure/estimate", "Says how long a measurement will take."),
-    path("POST", "/api/v1/measure/stop", "Ends the measurement, with what is known by then."),
+    path("POST", "/api/v1/capture/frames", "Lists captured frames that match a filter."),
+    path("POST", "/api/v1/capture/frame", "One captured frame, decoded by layer."),
+    Path { kind: BYTES, ..path("POST", "/api/v1/capture/file", "Captured frames that match a filter, as pcapng.") },
+    path("POST", "/api/v1/flows", "Starts or stops flow metering at a port, or lists its top flows."),
+    path("GET", "/api/v1/measure", "The measurement: request, progress, and report so far."),
+    path("POST", "/api/v1/measure", "Starts a measurement."),
+    path("POST", "/api/v1/measure/estimate", "Estimates the duration of a measurement."),
+    path("POST", "/api/v1/measure/stop", "Stops the measurement; results so far are kept."),
     path("GET", "/api/v1/measure/report.json", "The report of the last measurement."),
     Path { kind: HTML, ..path("GET", "/api/v1/measure/report.html", "The same as one HTML file.") },
-    path("GET", "/api/v1/files", "The recordings that streams may replay."),
+    path("GET", "/api/v1/files", "Recordings for replay by streams."),
     path(
         "POST",
         "/api/v1/files",
-        "Keeps a recording: a capture file, what was captured at a port, or a file of the server; or removes one.",
+        "Stores a recording (a capture file, captured frames of a port, or a file of the server), or removes one.",
     ),
-    path("GET", "/api/v1/log", "What was done, and what was refused, lately."),
+    path("GET", "/api/v1/log", "Recent changes and errors."),
     path("GET", "/api/v1/openapi.json", "This description of all paths."),
 ];
 
 const BYTES: &str = "application/octet-stream";
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Bytes of a text of a measurement.
+/// Maximum bytes of a text in a measurement.
 const LONGEST_TEXT: usize = 64 << 10;
-/// Flows that are listed at most.
+/// Maximum number of flows listed.
 const MOST_FLOWS: usize = 200;
 
-/// Does what a document says, where nothing else is to be asked.
+/// Executes a request with a document.
 pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<Answer, Answer> {
     let name = path.strip_prefix("/api/v1/").unwrap_or_default();
     let done = || Ok(Answer::json(200, &json!({})));
@@ -95,7 +95,7 @@ pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<An
         ("GET", _) => {
             let is_html = name.ends_with(".html");
             let Some(report) = desk.measuring.report(is_html) else {
-                return Err(Answer::refuse(404, &["nothing was measured yet".to_owned()]));
+                return Err(Answer::refuse(404, &["no measurement yet".to_owned()]));
             };
             Ok(Answer::of(if is_html { HTML } else { JSON }, report))
         }
@@ -145,13 +145,13 @@ pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<An
     }
 }
 
-/// Whether a path changes what is sent: none of these while something is measured.
+/// Returns whether a path changes traffic, which is not allowed during a measurement.
 pub fn is_traffic(method: &str, path: &str) -> bool {
     let own = ["/api/v1/streams", "/api/v1/traffic", "/api/v1/rate"];
     method != "GET" && (own.contains(&path) || path.starts_with("/config") || path == "/control/state")
 }
 
-/// The streams, of which one at a time is a tree of values: all of them, or those that are asked for.
+/// Serializes the streams row by row: all of them, or the requested ones.
 fn list(tester: &Tester, document: &Value) -> Result<Answer, Answer> {
     let all = tester.described();
     let some = if let Some(name) = document["name"].as_str() {
@@ -180,7 +180,7 @@ fn check(tester: &Tester, document: &Value) -> Answer {
     }
 }
 
-/// Streams of the document, or else those that there are.
+/// Writes the streams of the document, or the current ones.
 fn write(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     let form = document["form"].as_str().unwrap_or_default();
     if document.get("streams").is_some() {
@@ -189,7 +189,7 @@ fn write(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     forms::write(tester, tester.described(), form)
 }
 
-/// Sees that a measurement is not of more than anybody wants: each packet is made in each size, and each goal looked for.
+/// Checks that a measurement is not excessive: each packet is tested in each size and for each goal.
 fn bounded(document: &Value) -> Result<(), Faults> {
     let mut faults = Faults::default();
     for (name, value) in document.as_object().into_iter().flatten() {
@@ -200,24 +200,24 @@ fn bounded(document: &Value) -> Result<(), Faults> {
         };
         let values = value.as_array().map_or(std::slice::from_ref(value), |values| values);
         let texts = || values.iter().filter_map(Value::as_str);
-        // Packets and services have commas of their own.
+        // Packets and services contain commas.
         let is_list = !["packet", "services"].contains(&name.as_str());
         let commas = if is_list { texts().map(|text| text.matches(',').count()).sum() } else { 0 };
         if values.len() + commas > most || texts().any(|text| text.len() > LONGEST_TEXT) {
-            faults.add(name, format_args!("at most {most} here, and {LONGEST_TEXT} characters each"));
+            faults.add(name, format_args!("at most {most}, of {LONGEST_TEXT} characters each"));
         }
     }
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// Sees that a measurement is made at ports that there are.
+/// Checks that the ports of a measurement exist.
 fn known_ports(tester: &Tester, document: &Value) -> Result<(), Faults> {
     let mut faults = Faults::default();
     for key in ["to", "check"] {
         let name = document[key].as_str().unwrap_or_default();
         if tester.place(name).is_none() {
             let known = tester.names().collect::<Vec<_>>().join(", ");
-            faults.add(key, format_args!("no port {name:?} here; there is {known}"));
+            faults.add(key, format_args!("unknown port {name:?}; expected one of {known}"));
         }
     }
     if faults.is_empty() { Ok(()) } else { Err(faults) }
@@ -231,7 +231,7 @@ fn names(document: &Value, key: &str) -> Result<Vec<String>, Faults> {
     };
     list.ok_or_else(|| {
         let mut faults = Faults::default();
-        faults.add(key, "a list of names belongs here");
+        faults.add(key, "expected a list of names");
         faults
     })
 }
@@ -248,12 +248,12 @@ fn traffic(tester: &mut Tester, document: &Value) -> Result<Option<Settling>, Fa
         }
         other => {
             let mut faults = Faults::default();
-            faults.add("do", format_args!("{other:?}: start, stop, pause, resume or clear"));
+            faults.add("do", format_args!("{other:?}: expected start, stop, pause, resume or clear"));
             return Err(faults);
         }
     };
     let mut flows = tester.flows(&names(document, "streams")?)?;
-    // What is sent goes on, and what is stopped stays so.
+    // Running streams continue, and stopped ones stay stopped.
     match state {
         Traffic::Start => flows.retain(|at| !tester.is_active(*at)),
         Traffic::Resume => flows.retain(|at| tester.is_active(*at)),
@@ -266,7 +266,7 @@ fn pace(tester: &mut Tester, document: &Value) -> Result<(), Faults> {
     let names = names(document, "streams")?;
     let Some(rate) = document["rate"].as_str() else {
         let mut faults = Faults::default();
-        faults.add("rate", "a rate belongs here, as in \"250kpps\"");
+        faults.add("rate", "expected a rate, such as \"250kpps\"");
         return Err(faults);
     };
     tester.pace(&names, rate)
@@ -274,7 +274,7 @@ fn pace(tester: &mut Tester, document: &Value) -> Result<(), Faults> {
 
 fn flows(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     let asked = captures::Asked::read(tester, document)?;
-    // Its memory is taken before whoever receives is held up.
+    // Allocates before locking the receiver.
     let fresh = (document["do"] == "start").then(|| Box::new(Top::new(tester.secret())));
     let mut heard = tester.port(asked.port).listener.heard();
     if fresh.is_some() || document["do"] == "stop" {

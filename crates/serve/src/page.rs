@@ -1,7 +1,7 @@
-//! The page: what a browser is handed, all of it in the program. It is written as it stands, in modules of its own; the chart is uPlot
-//! (MIT, `page/uplot.LICENSE`), chosen since it is 51 KB and draws from plain arrays.
+//! Files of the web page, embedded in the program. They are served as written, as separate modules; the chart is uPlot
+//! (MIT, `page/uplot.LICENSE`), chosen because it is 51 KB and draws from plain arrays.
 
-/// A file of the page.
+/// File of the page.
 macro_rules! part {
     ($path:literal, $kind:expr, $file:literal) => {
         ($path, $kind, include_bytes!(concat!("page/", $file)))
@@ -12,7 +12,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Each file: where it is, what it is, and its bytes.
+/// Files: path, content type, bytes.
 const FILES: &[(&str, &str, &[u8])] = &[
     part!("/", "text/html; charset=utf-8", "index.html"),
     part!("/page/style.css", STYLE, "style.css"),
@@ -33,12 +33,12 @@ const FILES: &[(&str, &str, &[u8])] = &[
     part!("/page/uplot.LICENSE", TEXT, "uplot.LICENSE"),
 ];
 
-/// The file at a path: what it is, and its bytes.
+/// Returns the content type and bytes of the file at a path.
 pub(crate) fn asset(path: &str) -> Option<(&'static str, &'static [u8])> {
     FILES.iter().find(|(known, ..)| *known == path).map(|(_, kind, bytes)| (*kind, *bytes))
 }
 
-/// Whether what is posted there changes nothing, so that nobody need know.
+/// Returns whether a POST to this path changes nothing and needs no log entry.
 pub(crate) fn is_question(path: &str) -> bool {
     let asked = ["check", "write", "read", "capture/frames", "capture/frame", "measure/estimate", "flows"];
     path.starts_with("/monitor/") || path.strip_prefix("/api/v1/").is_some_and(|name| asked.contains(&name))
@@ -51,7 +51,7 @@ mod tests {
     const MOST_BYTES: usize = 120_000;
 
     #[test]
-    fn all_of_it_is_small_and_asks_for_nothing_elsewhere() {
+    fn files_are_small_and_have_no_external_references() {
         let all: usize = FILES.iter().map(|(.., bytes)| bytes.len()).sum();
         assert!(all < MOST_BYTES, "{all} bytes");
         for (path, _, bytes) in FILES.iter().filter(|(path, ..)| !path.contains("uplot")) {

@@ -1,4 +1,4 @@
-//! A port of the tester.
+//! Port of the tester.
 
 use crate::listen::Listener;
 use crate::rates::Rates;
@@ -6,30 +6,30 @@ use linerate_engine::transmit::Transmitter;
 use linerate_otg::answer::Figures;
 use linerate_port::{RxPort, TxPort};
 
-/// FCS of a frame.
+/// Bytes of the FCS.
 pub(crate) const FCS: u64 = 4;
 
-/// A port as the server was started with it.
+/// Opened port.
 pub struct Opened {
-    /// What clients call it as a location.
+    /// Name, which clients use as a location.
     pub name: String,
-    /// Its specification: they may call it that as well.
+    /// Specification, accepted as a location too.
     pub spec: String,
-    /// To send by.
+    /// Sending side.
     pub tx: TxPort,
-    /// To receive by.
+    /// Receiving side.
     pub rx: RxPort,
-    /// To answer by, or why there can be no devices.
+    /// Port for replies of devices, or the reason why devices are not possible.
     pub answers: Result<TxPort, String>,
-    /// Bits per second of its line, where that is known.
+    /// Line rate in bits per second, if known.
     pub line: Option<f64>,
-    /// The longest frame that it sends, without FCS.
+    /// Longest frame that it sends, without FCS.
     pub longest: usize,
-    /// Whether its link is up.
+    /// Returns whether the link is up.
     pub is_up: Box<dyn Fn() -> bool + Send>,
 }
 
-/// A port that is in use.
+/// Running port.
 pub(crate) struct Port {
     pub name: String,
     pub spec: String,
@@ -38,16 +38,16 @@ pub(crate) struct Port {
     pub is_up: Box<dyn Fn() -> bool + Send>,
     pub transmitter: Transmitter,
     pub listener: Listener,
-    /// What was counted before the configuration: frames and bytes sent, frames and bytes received.
+    /// Counters at the last configuration: frames and bytes sent, frames and bytes received.
     pub before: [u64; 4],
     pub rates: Rates,
 }
 
 impl Port {
-    /// Takes it into use.
+    /// Starts its threads.
     ///
     /// # Errors
-    /// If there can be no more threads.
+    /// A thread cannot be started.
     pub(crate) fn start(opened: Opened) -> std::io::Result<Self> {
         let Opened { name, spec, tx, rx, answers, line, longest, is_up } = opened;
         let (transmitter, listener) = (Transmitter::start(tx)?, Listener::start(rx, answers)?);
@@ -55,12 +55,12 @@ impl Port {
         Ok(Port { name, spec, line, longest, is_up, transmitter, listener, before, rates })
     }
 
-    /// Whether it was asked for frames so often, or is not asked any more.
+    /// Returns whether it was polled this number of times, or has stopped.
     pub(crate) fn has_looked(&self, times: u64) -> bool {
         self.listener.looked() >= times || self.listener.failure().is_some()
     }
 
-    /// Sent and received since the configuration, and whether frames are captured.
+    /// Returns the counters sent and received since the configuration, and whether frames are captured.
     pub(crate) fn counted(&self) -> ([Figures; 2], bool) {
         let heard = self.listener.heard();
         let (received, is_on) = ((heard.frames, heard.bytes), heard.captured.is_on());

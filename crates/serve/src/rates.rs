@@ -1,22 +1,22 @@
-//! How fast things went lately: from counts that were noted twice a second.
+//! Recent rates, from counters sampled twice per second.
 
 use linerate_otg::answer::Figures;
 use std::time::{Duration, Instant};
 
-/// The two last notes.
+/// Last two samples.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates {
     last: Option<(Instant, [u64; 4])>,
-    /// Frames and bytes a second, sent and received.
+    /// Frames and bytes per second, sent and received.
     rates: [f64; 4],
     is_known: bool,
 }
 
-/// Notes closer than this say nothing.
+/// Minimum interval between samples.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl Rates {
-    /// Takes note of what was counted.
+    /// Adds a sample.
     pub(crate) fn note(&mut self, now: Instant, tx: &Figures, rx: &Figures) {
         let counts = [tx.frames, tx.bytes, rx.frames, rx.bytes];
         if let Some((then, before)) = self.last {
@@ -32,12 +32,12 @@ impl Rates {
         self.last = Some((now, counts));
     }
 
-    /// Whether anything was noted twice.
+    /// Returns whether there are two samples.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// Says them.
+    /// Sets the rates in the figures.
     pub(crate) fn fill(&self, tx: &mut Figures, rx: &mut Figures) {
         [tx.frame_rate, tx.byte_rate, rx.frame_rate, rx.byte_rate] = self.rates;
     }

@@ -1,4 +1,4 @@
-//! Recordings that streams replay: kept of what was captured, brought by a client, or of a folder that was named at the start.
+//! Recordings for replay by streams: from a capture, uploaded by a client, or from a directory given at the start.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,61 +7,61 @@ use linerate_generate::stream::{Mark, Pick, Selector, Shape, Stream, Variant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes that the frames of all recordings have at most, and those of one have.
+/// Maximum bytes of frames, of all recordings together and of each one.
 pub const ROOM: usize = 32 << 20;
-/// Frames of a recording at most: what is sent has each of them in some hundred bytes more.
+/// Maximum number of frames per recording: while sent, each takes some hundred bytes more.
 pub const MOST_FRAMES: usize = 1 << 16;
-/// Recordings at most.
+/// Maximum number of recordings.
 const MOST: usize = 100;
 
 /// Reads capture files.
 pub trait Reader: Send + Sync {
-    /// The Ethernet frames of a file, without FCS.
+    /// Returns the Ethernet frames of a file, without FCS.
     ///
     /// # Errors
-    /// Why it is none that can be replayed.
+    /// The file cannot be replayed.
     fn read(&self, file: Vec<u8>) -> Result<Vec<Recorded>, String>;
 
-    /// The files that the server has itself, by their names.
+    /// Returns the names of the files of the server.
     fn names(&self) -> Vec<String>;
 
-    /// Of one of those.
+    /// Reads one of these files.
     ///
     /// # Errors
-    /// If there is no such file, or it cannot be replayed.
+    /// The file does not exist or cannot be replayed.
     fn open(&self, name: &str) -> Result<Vec<Recorded>, String>;
 }
 
-/// A frame of a recording.
+/// Frame of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// When it came, in nanoseconds.
+    /// Time in nanoseconds.
     pub time: u64,
-    /// What it is, without FCS.
+    /// Bytes, without FCS.
     pub bytes: Vec<u8>,
 }
 
-/// A recording.
+/// Sequence of frames with times.
 #[derive(Debug)]
 pub struct Recording {
     frames: Vec<Recorded>,
-    /// Their bytes.
+    /// Bytes of all frames.
     pub bytes: usize,
 }
 
-/// All of them.
+/// Stored recordings by name.
 #[derive(Debug, Default)]
 pub struct Recordings(BTreeMap<String, Arc<Recording>>);
 
 impl Recording {
-    /// Of frames, in the order in which they came.
+    /// Creates a recording from frames in order of time.
     ///
     /// # Errors
-    /// If there are none, or too many.
+    /// The recording has no frames, or too many.
     pub fn new(frames: Vec<Recorded>) -> Result<Self, String> {
         let bytes = frames.iter().map(|frame| frame.bytes.len()).sum();
         match frames.len() {
-            0 => Err("it has no frame".to_owned()),
+            0 => Err("no frames".to_owned()),
             many if many > MOST_FRAMES || bytes > ROOM => {
                 Err(format!("{many} frames of {bytes} bytes: at most {MOST_FRAMES}, and {ROOM} bytes"))
             }
@@ -69,35 +69,35 @@ impl Recording {
         }
     }
 
-    /// How many frames it has.
+    /// Returns the number of frames.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Never.
+    /// Always false.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// From its first frame to its last, in seconds.
+    /// Returns the time from the first to the last frame in seconds.
     pub fn seconds(&self) -> f64 {
         let first = self.frames.first().map_or(0, |frame| frame.time);
         let last = self.frames.iter().map(|frame| frame.time).max().unwrap_or(first);
         (last - first) as f64 / 1e9
     }
 
-    /// Has a stream send its frames as they came, each time it begins once, unless the stream says how many: at its own rate, where
-    /// it was given one, or as fast as they came.
+    /// Makes a stream send these frames, once per start unless the stream sets a count: at its own rate if set, else
+    /// with the recorded timing.
     ///
     /// # Errors
-    /// A rate in bits.
+    /// The rate is in bits.
     fn replay(&self, stream: &mut Stream, has_rate: bool, is_once: bool) -> Result<(), String> {
         let times: Vec<u64> = self.frames.iter().map(|frame| frame.time).collect();
         let (shape, rate) = Shape::recorded(&times);
         if !has_rate {
             stream.rate = Rate::Frames(rate);
         } else if !matches!(stream.rate, Rate::Frames(_)) {
-            return Err("a recording goes at frames a second, as in 10kpps; without a rate as it came".to_owned());
+            return Err("a recording needs a frame rate, such as 10kpps, or none for the recorded timing".to_owned());
         }
         let variant = |frame: &Recorded| Variant { frame: frame.bytes.clone(), ..Variant::default() };
         stream.variants = self.frames.iter().map(variant).collect();
@@ -111,60 +111,58 @@ impl Recording {
 }
 
 impl Recordings {
-    /// Keeps one, instead of what was kept by that name.
+    /// Stores a recording, replacing one with the same name.
     ///
     /// # Errors
-    /// If there is no room.
+    /// The limit of space or number is reached.
     pub fn keep(&mut self, name: &str, recording: Recording) -> Result<(), String> {
         let others = self.0.iter().filter(|(other, _)| *other != name);
         let (many, bytes) = others.fold((0, 0), |(many, bytes), (_, other)| (many + 1, bytes + other.bytes));
         if many >= MOST || bytes + recording.bytes > ROOM {
             let left = ROOM.saturating_sub(bytes);
-            return Err(format!(
-                "there is no room: {many} of {MOST} files are kept, and {left} bytes are left; remove some"
-            ));
+            return Err(format!("no space: {many} of {MOST} files stored, {left} bytes left; remove some"));
         }
         self.0.insert(name.to_owned(), Arc::new(recording));
         Ok(())
     }
 
-    /// Lets one go; whether there was one.
+    /// Removes a recording; returns whether it existed.
     pub fn remove(&mut self, name: &str) -> bool {
         self.0.remove(name).is_some()
     }
 
-    /// All, by their names.
+    /// Returns all recordings with their names.
     pub fn all(&self) -> impl Iterator<Item = (&str, &Recording)> {
         self.0.iter().map(|(name, recording)| (name.as_str(), &**recording))
     }
 
-    /// One of them.
+    /// Returns a recording.
     ///
     /// # Errors
-    /// Which there are.
+    /// The name is unknown; lists the known ones.
     pub fn get(&self, name: &str) -> Result<&Recording, String> {
         let known = || self.0.keys().map(String::as_str).take(20).collect::<Vec<_>>().join(", ");
         self.0.get(name).map(|found| &**found).ok_or_else(|| match self.0.is_empty() {
-            true => format!("no file {name:?}: keep one first (POST /api/v1/files)"),
-            false => format!("no file {name:?}; there is {}", known()),
+            true => format!("unknown file {name:?}; store one first (POST /api/v1/files)"),
+            false => format!("unknown file {name:?}; expected one of {}", known()),
         })
     }
 
-    /// Has a stream replay one.
+    /// Makes a stream replay a recording.
     ///
     /// # Errors
-    /// If there is none, or it cannot be sent so.
+    /// The name is unknown, or the rate does not apply.
     pub fn replay(&self, name: &str, stream: &mut Stream, has_rate: bool, is_once: bool) -> Result<(), String> {
         self.get(name)?.replay(stream, has_rate, is_once)
     }
 }
 
-/// The bytes of a text in Base64 (RFC 4648, section 4).
+/// Decodes Base64 (RFC 4648, section 4).
 ///
 /// # Errors
-/// If it is none.
+/// The text is not Base64.
 pub fn decoded(text: &str) -> Result<Vec<u8>, String> {
-    STANDARD.decode(text).map_err(|error| format!("this is no Base64: {error}"))
+    STANDARD.decode(text).map_err(|error| format!("invalid Base64: {error}"))
 }
 
 #[cfg(test)]
@@ -177,16 +175,16 @@ mod tests {
     }
 
     #[test]
-    fn room_is_bounded_and_what_takes_a_place_is_not_counted_twice() {
+    fn space_is_bounded_and_replaced_recordings_are_not_counted_twice() {
         let mut all = Recordings::default();
         for _ in 0..3 {
             all.keep("large", recording(20_000, 1500)).unwrap();
         }
-        assert!(all.keep("another", recording(20_000, 1500)).unwrap_err().contains("no room"));
+        assert!(all.keep("another", recording(20_000, 1500)).unwrap_err().contains("no space"));
         for number in 0..MOST - 1 {
             all.keep(&number.to_string(), recording(1, 60)).unwrap();
         }
-        assert!(all.keep("one too many", recording(1, 60)).unwrap_err().contains("no room"));
+        assert!(all.keep("one too many", recording(1, 60)).unwrap_err().contains("no space"));
         assert!(all.remove("large") && !all.remove("large") && all.get("large").is_err());
         all.keep("one more", recording(1, 60)).unwrap();
         assert!(Recording::new(Vec::new()).is_err());

@@ -1,4 +1,4 @@
-//! A flow as it runs.
+//! State of a configured flow.
 
 use crate::port::{FCS, Port};
 use crate::rates::Rates;
@@ -10,19 +10,19 @@ use linerate_otg::config::Config;
 use linerate_otg::flow::Flow;
 use std::sync::Arc;
 
-/// A flow that is configured.
+/// Configured flow.
 pub(crate) struct Running {
-    /// Places of its ports.
+    /// Indices of its ports.
     pub tx: usize,
     pub rx: Vec<usize>,
-    /// Its number in trailers, since it began last.
+    /// Its id in trailers, since its last start.
     pub id: u32,
     pub sending: Arc<Sending>,
-    /// Frames and bytes that had come under its number before it began.
+    /// Frames and bytes received with its id before the start.
     pub before: (u64, u64),
-    /// What came of it at last, where its account is closed.
+    /// Final figures, after its account was closed.
     pub frozen: Option<FlowFigures>,
-    /// What it had come to when counters were cleared.
+    /// Figures at the last clearing of counters.
     pub cleared: Option<FlowFigures>,
     pub rates: Rates,
 }
@@ -57,7 +57,7 @@ impl Running {
     }
 }
 
-/// What came of a flow, at all ports where it should come to.
+/// Returns the figures of a flow, over all of its receiving ports.
 pub(crate) fn came(ports: &[Port], running: &Running) -> (Figures, FlowFigures) {
     let (mut rx, mut all) = (Figures::default(), FlowFigures::default());
     if running.id == 0 {
@@ -72,7 +72,7 @@ pub(crate) fn came(ports: &[Port], running: &Running) -> (Figures, FlowFigures) 
         rx.bytes += counts.bytes + FCS * counts.received;
         all.reordered += counts.reordered;
         all.corrupted += counts.corrupted;
-        // Below the highest number that came: what is on the way is not missing.
+        // Gaps below the highest number received: frames in flight are not missing.
         all.missing += counts.lost;
         all.distinct += counts.received - counts.duplicated - counts.stale;
         let times = row.pace.first_time_ns.zip(row.pace.last_time_ns);
@@ -89,7 +89,7 @@ pub(crate) fn came(ports: &[Port], running: &Running) -> (Figures, FlowFigures) 
     (rx, all)
 }
 
-/// What frames of a stream without trailers are known by.
+/// Returns matchers for frames of a stream without trailers.
 pub(crate) fn matchers(stream: &Stream) -> impl Iterator<Item = Matcher> + '_ {
     stream.variants.iter().map(|variant| {
         let changes = variant.changes.iter().map(|change| (change.offset, change.offset + change.width));
@@ -98,7 +98,7 @@ pub(crate) fn matchers(stream: &Stream) -> impl Iterator<Item = Matcher> + '_ {
     })
 }
 
-/// Whether nothing but the rate of a flow's frames is another.
+/// Returns whether two flows differ only in their rate.
 pub(crate) fn differ_in_rate(one: &Flow, other: &Flow) -> bool {
     let lengths = |flow: &Flow| flow.stream.variants.iter().map(|variant| variant.frame.len()).collect::<Vec<_>>();
     lengths(one) == lengths(other)

@@ -1,8 +1,8 @@
-//! Pages for whoever collects figures or looks on: `GET /metrics`, as Prometheus asks for it, and what else a run has to show.
+//! Server for collectors and viewers: `GET /metrics` in the Prometheus format, and further pages of a run.
 //!
-//! An address reports nothing but counters, so it asks for no token. A page of another origin cannot read them: no answer allows it, and
-//! a request whose `Host` names another host, as after DNS rebinding, is refused.
-//! A path is a socket whose file says who may ask.
+//! An address only exposes counters, so it requires no token. Pages of other origins cannot read them: answers do not
+//! allow it, and requests whose `Host` names another host, as after DNS rebinding, are rejected. A path is a socket
+//! whose file permissions control access.
 
 use crate::guard::{Guard, Token};
 use http_body_util::Full;
@@ -21,47 +21,47 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
-/// Connections at one time; those beyond are closed at once.
+/// Maximum number of connections; further ones are closed at once.
 const CONNECTIONS: usize = 8;
-/// Headers take no longer, and neither does a connection on which nothing is asked for.
+/// Timeout of request headers, and of idle connections.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
-/// A connection lasts no longer: a scraper opens another.
+/// Maximum duration of a connection: scrapers reconnect.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(300);
-/// How often it is looked whether to end.
+/// Interval of checks for the stop request.
 const LOOK: Duration = Duration::from_millis(50);
-/// The text format of Prometheus, version 0.0.4.
+/// Content type of the Prometheus text format, version 0.0.4.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// JSON.
+/// Content type of JSON.
 const DOCUMENT: &str = "application/json";
 
-/// Where somebody listens; nothing of it blocks.
+/// Non-blocking listener.
 pub enum Door {
-    /// An address, for anybody who reaches it.
+    /// TCP address, reachable by anyone.
     Address(std::net::TcpListener),
-    /// The path of a socket, for whoever may write to its file.
+    /// Unix socket, for users who may write to its file.
     Path(std::os::unix::net::UnixListener),
 }
 
-/// What is said to a request.
+/// Answer to a request.
 pub enum Reply {
-    /// Text in the format of Prometheus.
+    /// Prometheus text.
     Figures(String),
-    /// A JSON document.
+    /// JSON document.
     Document(String),
-    /// Why the question has no answer.
+    /// Error in the request.
     Wrong(String),
-    /// Nothing is there, but somewhere else.
+    /// Not found, with a hint at another path.
     Elsewhere(&'static str),
 }
 
-/// Answers a path, and what stands behind its question mark.
+/// Answers a path with its query string.
 type Pages = Arc<dyn Fn(&str, &str) -> Reply + Send + Sync>;
 
-/// Answers with what `pages` say until stopping is requested.
+/// Serves `pages` until stopping is requested.
 ///
 /// # Errors
-/// If sockets cannot be waited for.
+/// Sockets cannot be polled.
 pub fn scrape(
     door: Door,
     stop: &Stop,
@@ -95,7 +95,7 @@ pub fn scrape(
     result
 }
 
-/// Answers in a task of its own, if somebody came and there is room.
+/// Serves an accepted connection in its own task, within the limit.
 async fn welcome<S, E>(
     accepted: Result<std::io::Result<S>, E>,
     address: Option<SocketAddr>,
@@ -105,7 +105,7 @@ async fn welcome<S, E>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Ok(accepted) = accepted else { return };
-    // Too many files are open, say: others may close some.
+    // For example too many open files: others may be closed.
     let Ok(stream) = accepted else { return tokio::time::sleep(LOOK).await };
     let Ok(permit) = Arc::clone(room).try_acquire_owned() else { return };
     let pages = Arc::clone(pages);
@@ -120,7 +120,7 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, address: Option
         let pages = Arc::clone(&pages);
         async move { Ok::<_, Infallible>(respond(&request, address, pages).await) }
     });
-    // Whoever breaks off has no answer.
+    // Errors end the connection.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)
@@ -129,8 +129,8 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, address: Option
         .await;
 }
 
-/// Refuses a request that is meant for another host, or comes from a page of another origin. Collectors call a host by the name that it
-/// has, with a domain or without.
+/// Rejects requests for another host or from a page of another origin. Collectors use the host name with or without
+/// a domain.
 fn check(headers: &HeaderMap, address: SocketAddr) -> Result<(), &'static str> {
     let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let asked = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -143,20 +143,20 @@ fn check(headers: &HeaderMap, address: SocketAddr) -> Result<(), &'static str> {
 
 async fn respond(request: &Request<Incoming>, address: Option<SocketAddr>, pages: Pages) -> Response<Full<Bytes>> {
     if let Some(Err(_)) = address.map(|address| check(request.headers(), address)) {
-        let text = "403: this host has another name; ask by its address or host name\n";
+        let text = "403: Host header names another host; use the address or host name\n";
         return response(StatusCode::FORBIDDEN, KIND, text.to_owned());
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return response(StatusCode::METHOD_NOT_ALLOWED, KIND, "it is only read: GET /metrics\n".to_owned());
+        return response(StatusCode::METHOD_NOT_ALLOWED, KIND, "method not allowed; use GET /metrics\n".to_owned());
     }
     let [path, query] = [request.uri().path(), request.uri().query().unwrap_or_default()].map(str::to_owned);
-    // Runs answer within a tenth of a second, and other connections are not to wait for that.
+    // Runs answer within a tenth of a second, which must not block other connections.
     match tokio::task::spawn_blocking(move || pages(&path, &query)).await {
         Ok(Reply::Figures(text)) => response(StatusCode::OK, KIND, text),
         Ok(Reply::Document(text)) => response(StatusCode::OK, DOCUMENT, text),
         Ok(Reply::Wrong(text)) => response(StatusCode::BAD_REQUEST, KIND, text),
         Ok(Reply::Elsewhere(text)) => response(StatusCode::NOT_FOUND, KIND, text.to_owned()),
-        Err(_) => response(StatusCode::INTERNAL_SERVER_ERROR, KIND, "it went wrong here: a bug\n".to_owned()),
+        Err(_) => response(StatusCode::INTERNAL_SERVER_ERROR, KIND, "internal error (a bug)\n".to_owned()),
     }
 }
 
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_for_another_host_is_refused() {
+    fn requests_for_another_host_are_rejected() {
         let may = |address: &str, headers: &[(&'static str, &str)]| {
             let headers = headers.iter().map(|(name, value)| {
                 (hyper::header::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())

@@ -1,9 +1,9 @@
-//! TLS around connections, where a certificate is named.
+//! TLS for connections, if a certificate is configured.
 
 use std::io::Result;
 use std::path::Path;
 
-/// What connections begin with.
+/// TLS acceptor.
 #[derive(Clone)]
 pub struct Secure {
     #[cfg(feature = "tls")]
@@ -11,10 +11,10 @@ pub struct Secure {
 }
 
 impl Secure {
-    /// By a certificate, those between it and its CA behind it, and its key, both in PEM.
+    /// Loads a certificate, followed by intermediate ones up to its CA, and its key, both in PEM.
     ///
     /// # Errors
-    /// A file cannot be read, or is not what it should be; others may read the key; `Unsupported`: there is no TLS here.
+    /// A file cannot be read or is invalid; the key is readable by others; `Unsupported`: built without TLS.
     pub fn new(cert: &Path, key: &Path) -> Result<Self> {
         #[cfg(feature = "tls")]
         {

@@ -1,17 +1,17 @@
-//! Requests of those who may not ask: counted, each with whoever it was of, so that no number of them fills the log or the terminal.
+//! Rejected requests, counted per client, so that no number of them fills the log or the terminal.
 
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// Rows that are kept: those of the latest.
+/// Maximum number of rows; the latest are kept.
 const MOST: usize = 100;
 
-/// Who was refused, and why.
+/// Rejected clients with reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Strangers {
-    /// The latest last.
+    /// Rows, latest last.
     rows: Vec<Row>,
-    /// All that there were, also those whose rows are gone.
+    /// Number of rejections, including those of evicted rows.
     all: u64,
 }
 
@@ -25,7 +25,7 @@ struct Row {
 }
 
 impl Strangers {
-    /// Another one; how often that is by now, where it is worth being told: the first time, the tenth, the hundredth.
+    /// Counts a rejection; returns its number if it should be reported: the first, the tenth, the hundredth.
     pub(crate) fn refuse(&mut self, address: IpAddr, why: &'static str, now_ns: u64) -> Option<u64> {
         self.all += 1;
         let mut row = match self.rows.iter().position(|row| (row.address, row.why) == (address, why)) {
@@ -41,12 +41,12 @@ impl Strangers {
         (10u64.pow(times.ilog10()) == times).then_some(times)
     }
 
-    /// How many there were in all.
+    /// Returns the number of rejections.
     pub(crate) fn all(&self) -> u64 {
         self.all
     }
 
-    /// The latest first.
+    /// Returns the rows, latest first.
     pub(crate) fn json(&self) -> Value {
         let row = |row: &Row| {
             json!({"address": row.address.to_string(), "why": row.why, "times": row.times,
@@ -61,11 +61,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn however_many_there_are_the_latest_are_told_with_their_numbers() {
+    fn the_latest_rejections_are_listed_with_their_counts() {
         let mut strangers = Strangers::default();
         let address = |number: u32| IpAddr::V4(number.into());
-        let told: Vec<u64> = (0..1000).filter_map(|time| strangers.refuse(address(1), "no token", time)).collect();
-        assert_eq!(told, [1, 10, 100, 1000]);
+        let reported: Vec<u64> = (0..1000).filter_map(|time| strangers.refuse(address(1), "no token", time)).collect();
+        assert_eq!(reported, [1, 10, 100, 1000]);
         for number in 2..500 {
             assert_eq!(strangers.refuse(address(number), "no token", 2000), Some(1));
         }

@@ -1,4 +1,4 @@
-//! The tester: its ports, the configuration, the flows and their figures.
+//! Tester: its ports, the configuration, the flows and their figures.
 
 mod devices;
 mod figures;
@@ -37,49 +37,49 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// All of it.
+/// Ports with a configuration.
 pub struct Tester {
     ports: Vec<Port>,
     config: Config,
-    /// The configuration as it came, with what was changed since. As a tree it would take thirty times the memory.
+    /// Text of the configuration, including later changes. A tree of values would take thirty times the memory.
     text: String,
-    /// The streams, where they were not set by that API: one for each flow.
+    /// Streams set through our own API: one per flow.
     own: Vec<Described>,
-    /// One for each flow of the configuration.
+    /// State of each flow of the configuration.
     running: Vec<Running>,
-    /// Where in `ports` each port of the configuration is.
+    /// Index in `ports` of each port of the configuration.
     places: Vec<usize>,
     key: u64,
     next_id: u32,
-    /// Streams that an account has room for.
+    /// Number of streams that an account has memory for.
     room: usize,
-    /// One more than the greatest number of a flow.
+    /// Limit of flow ids.
     numbers: usize,
-    /// What streams may replay.
+    /// Recordings for replay.
     pub(crate) recordings: Recordings,
-    /// Flows whose figures somebody looked at lately, and at which tick. Of many flows rates are known of these alone.
+    /// Recently viewed flows, with the tick of the last view. With many flows only these have rates.
     watched: RefCell<HashMap<usize, u64>>,
     ticks: u64,
     history: History,
 }
 
-/// The text where no configuration was set.
+/// Empty configuration.
 const NOTHING: &str = "{}";
-/// Of more flows than this rates are known of those alone that somebody looks at.
+/// Number of flows above which only viewed ones have rates.
 const MANY: usize = 1000;
-/// A flow that nobody looked at for so many ticks is looked at by nobody.
+/// Ticks since the last view after which a flow counts as not viewed.
 const FORGET: u64 = 20;
 impl Tester {
-    /// Takes ports into use.
+    /// Starts the ports.
     ///
     /// # Errors
-    /// If there can be no more threads.
+    /// A thread cannot be started.
     pub fn new(opened: Vec<Opened>, seed: u64) -> std::io::Result<Self> {
         let mut ports = Vec::new();
         for port in opened {
             ports.push(Port::start(port)?);
         }
-        // Their memory is made before anybody is told to send.
+        // Allocates before sending starts.
         let began = Instant::now();
         while began.elapsed() < PATIENCE && !ports.iter().all(|port| port.has_looked(1)) {
             std::thread::sleep(LOOK);
@@ -105,15 +105,15 @@ impl Tester {
         })
     }
 
-    /// The configuration as it was set, with what was changed since.
+    /// Returns the configuration, including later changes.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Takes a configuration instead of the one that was: all of it or nothing. What it is not quite as asked for.
+    /// Replaces the configuration atomically. Returns warnings where it was approximated.
     ///
     /// # Errors
-    /// All that is wrong with it; then everything is as it was.
+    /// All errors; the state is then unchanged.
     pub fn configure(&mut self, text: &str) -> Result<Vec<String>, Faults> {
         let (config, places) = self.read(text)?;
         let warnings = config.warnings.clone();
@@ -122,7 +122,7 @@ impl Tester {
         Ok(warnings)
     }
 
-    /// Takes a configuration instead of the one that was.
+    /// Replaces the configuration.
     fn take(&mut self, config: Config, places: Vec<usize>) {
         self.stop_all();
         self.running = config.flows.iter().map(|flow| Running::new(flow, &config, &places)).collect();
@@ -139,14 +139,14 @@ impl Tester {
         }
     }
 
-    /// Takes a configuration in which nothing but these flows is other than before: others go on.
+    /// Applies a configuration that differs only in these flows: others continue.
     ///
     /// # Errors
-    /// All that is wrong with it; then everything is as it was.
+    /// All errors; the state is then unchanged.
     pub fn change(&mut self, text: &str, touched: &[String]) -> Result<Vec<String>, Faults> {
         let mut faults = Faults::default();
         if !self.own.is_empty() {
-            faults.add("", "the streams that there are were set by /api/v1/streams: set a whole configuration instead");
+            faults.add("", "the current streams were set by /api/v1/streams; set a whole configuration instead");
             return Err(faults);
         }
         let (config, places) = self.read(text)?;
@@ -162,7 +162,7 @@ impl Tester {
         for flow in config.flows.iter().filter(is_touched) {
             let Some(at) = known.get(&*flow.name).copied().filter(|at| self.running[*at].is_active()) else { continue };
             if !differ_in_rate(&self.config.flows[at], flow) {
-                let what = "while it is sent its rate can be changed, and nothing else: stop it first";
+                let what = "only the rate can be changed while the flow is sent; stop it first";
                 faults.add(&flow.name, what);
             }
         }
@@ -171,7 +171,7 @@ impl Tester {
         }
         let warnings = config.warnings.clone();
         let places_of: Vec<Option<usize>> = config.flows.iter().map(|flow| known.get(&*flow.name).copied()).collect();
-        // What begins as another than it was has another account.
+        // Restarted flows get new accounts.
         let changed: Vec<usize> = config
             .flows
             .iter()
@@ -209,10 +209,11 @@ impl Tester {
         Ok(warnings)
     }
 
-    /// Has flows take up a state. Where they end, or will at once, says what is to be looked at until what they sent has come.
+    /// Changes the state of flows. If they end, or will at once, returns a condition to wait for the arrival of their
+    /// frames.
     ///
     /// # Errors
-    /// Why a port sends no more, or what is wrong with a stream.
+    /// A port has failed, or a stream is invalid.
     pub fn transmit(&mut self, state: Traffic, flows: &[usize]) -> Result<Option<Settling>, Faults> {
         let whole = self.whole(flows);
         let flows = &whole[..];
@@ -238,7 +239,7 @@ impl Tester {
         Ok(None)
     }
 
-    /// With one of a sequence all of it is meant.
+    /// Extends a selection to whole sequences.
     fn whole(&self, flows: &[usize]) -> Vec<usize> {
         let name = |at: &usize| Some((self.running[*at].tx, self.own.get(*at)?.sequence.as_deref()?));
         let meant: HashSet<(usize, &str)> = flows.iter().filter_map(name).collect();
@@ -257,7 +258,7 @@ impl Tester {
         }
     }
 
-    /// Flows begin, with counters at 0.
+    /// Starts flows, with counters at 0.
     fn begin(&mut self, flows: &[usize]) -> Result<(), Faults> {
         self.each_port(flows, |port, flows| port.end(flows));
         if self.running.iter().all(|running| !running.is_active()) {
@@ -265,15 +266,15 @@ impl Tester {
         }
         self.address(flows)?;
         self.number(flows)?;
-        // By ports, those that stand for themselves first, then each sequence.
+        // By port: independent streams first, then each sequence.
         let mut groups = BTreeMap::new();
         for at in flows {
             let (flow, running) = (&self.config.flows[*at], &mut self.running[*at]);
             (running.frozen, running.cleared) = (None, None);
             running.before = (0, 0);
             if flow.stream.mark == Mark::Count {
-                let (came, _) = came(&self.ports, running);
-                running.before = (came.frames, came.bytes);
+                let (figures, _) = came(&self.ports, running);
+                running.before = (figures.frames, figures.bytes);
             }
             (running.sending, running.rates) = (Arc::default(), Rates::default());
             let sequence = self.own.get(*at).and_then(|own| own.sequence.clone());
@@ -305,7 +306,7 @@ impl Tester {
         self.each_port(&all, |port, flows| port.end(flows));
     }
 
-    /// Takes up or ends captures; ports of the configuration by their places.
+    /// Starts or stops captures, by indices of ports in the configuration.
     pub fn capture(&mut self, is_on: bool, ports: &[usize]) {
         for at in ports {
             let Some(wanted) = self.config.capture(&self.config.ports[*at].name) else { continue };
@@ -317,19 +318,19 @@ impl Tester {
         }
     }
 
-    /// What was captured at a port of the configuration, as a file; ends the capture.
+    /// Returns the captured frames of a port of the configuration as a file; stops the capture.
     ///
     /// # Errors
-    /// If nothing is to be captured there.
+    /// The port has no capture.
     pub fn captured(&mut self, port: &str) -> Result<Vec<u8>, Faults> {
         let mut faults = Faults::default();
         let at = self.config.ports.iter().position(|known| known.name == port);
         let Some(place) = at.and_then(|at| self.places.get(at)) else {
-            faults.add("port_name", format!("no port is called {port:?}"));
+            faults.add("port_name", format!("unknown port {port:?}"));
             return Err(faults);
         };
         let Some(wanted) = self.config.capture(port) else {
-            faults.add("port_name", format!("no capture of the configuration is at {port:?}"));
+            faults.add("port_name", format!("no capture configured at {port:?}"));
             return Err(faults);
         };
         let mut heard = self.ports[*place].listener.heard();

@@ -1,4 +1,4 @@
-//! The flows of a port, while they go on: a meter that is asked for what there is once a second.
+//! Live flows of a port: a meter whose open flows are queried once per second.
 
 use linerate_burst::{Burst, Nanos};
 use linerate_meter::{Config, End, EndReason, Flow, Glance, Meter, Quality, Timeouts};
@@ -6,67 +6,67 @@ use linerate_wire::Link;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Flows at one time; memory for them is taken when it begins.
+/// Maximum number of concurrent flows; memory is allocated at the start.
 const MOST_FLOWS: usize = 1 << 16;
-/// Flows whose sums are kept.
+/// Maximum number of flows with sums.
 const MOST_SUMS: usize = 8192;
-/// A flow that is quiet for longer has ended.
+/// Idle timeout.
 const IDLE: Nanos = Nanos(30_000_000_000);
-/// So often it is known what goes on.
+/// Interval of queries.
 const ACTIVE: Nanos = Nanos(1_000_000_000);
-/// And where nothing was heard of a flow for longer it stands still.
+/// Age of the latest packet after which a flow counts as stalled.
 const STALE: Duration = Duration::from_millis(2500);
 
-/// What goes on at a port.
+/// Live flows.
 pub struct Top {
     meter: Meter,
-    /// Flows whose records have ended so far, by their ids.
+    /// Sums of ended records, by flow id.
     sums: HashMap<u64, Row>,
-    /// It was so late when it was said last.
+    /// Time of the last query.
     now: Nanos,
-    /// Flows that were let go since there was no room.
+    /// Flows evicted for lack of space.
     let_go: u64,
 }
 
-/// How fast a flow went in the last second: there, and back.
+/// Rates of a flow in the last second, per direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lately {
-    /// Packets a second.
+    /// Packets per second.
     pub packets: [f64; 2],
-    /// Bits a second, of frames without FCS.
+    /// Bits per second, of frames without FCS.
     pub bits: [f64; 2],
 }
 
-/// A flow so far, from its first packet to its latest.
+/// Sums of a flow from its first packet to its latest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     id: u64,
-    /// The originator and the responder.
+    /// Originator and responder.
     pub ends: [End; 2],
     /// IP protocol number.
     pub protocol: u8,
-    /// Packets of each.
+    /// Packets per direction.
     pub packets: [u64; 2],
-    /// Bytes of these, whole frames without FCS.
+    /// Frame bytes per direction, without FCS.
     pub bytes: [u64; 2],
     /// Time of the first packet.
     pub first: Nanos,
     /// Time of the latest packet.
     pub last: Nanos,
-    /// Why it ended, or [`EndReason::Active`].
+    /// End reason, or [`EndReason::Active`].
     pub end: EndReason,
-    /// How fast it went lately.
+    /// Recent rates.
     pub lately: Lately,
 }
 
 impl Row {
-    /// Of a record at its end, or as far as it was counted.
+    /// Converts an ended or open record.
     fn of(glance: &Glance, end: EndReason) -> Self {
         let Glance { id, ends, protocol, packets, frame_bytes: bytes, first, last, .. } = *glance;
         Row { id, ends, protocol, packets, bytes, first, last, end, lately: Lately::of(glance) }
     }
 
-    /// Adds the record that goes on where this flow's records ended.
+    /// Adds the record that continues this flow.
     fn join(&mut self, next: Row) {
         if self.ends[0] != next.ends[0] {
             self.packets.swap(0, 1);
@@ -76,7 +76,7 @@ impl Row {
             self.packets[side] += next.packets[side];
             self.bytes[side] += next.bytes[side];
         }
-        // A record that has just begun says less of the last second than the one before.
+        // A record that has just started covers less of the last second than its predecessor.
         if next.last.since(next.first).as_nanos() as u64 >= ACTIVE.0 || next.first.since(self.last) > STALE {
             self.lately = next.lately;
         }
@@ -89,7 +89,7 @@ impl Row {
 }
 
 impl Lately {
-    /// Of a record: it has what came since the one before, in a second or somewhat more.
+    /// Computes rates of a record, which covers the time since the previous one, a second or slightly more.
     fn of(glance: &Glance) -> Self {
         let seconds = glance.last.since(glance.first).max(Duration::from_nanos(ACTIVE.0)).as_secs_f64();
         Lately {
@@ -104,28 +104,28 @@ impl Lately {
 }
 
 impl Top {
-    /// In which nothing has come yet; `seed` is what nobody knows.
+    /// Creates an empty meter; `seed` is secret.
     pub fn new(seed: u64) -> Self {
         let timeouts = [Timeouts { idle: IDLE, active: ACTIVE }; 4];
         let config = Config { max_flows: MOST_FLOWS, timeouts, seed: [seed, !seed], ..Config::default() };
         Top { meter: Meter::new(&config), sums: HashMap::new(), now: Nanos::ZERO, let_go: 0 }
     }
 
-    /// Takes frames.
+    /// Processes frames.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
         let (sums, let_go) = (&mut self.sums, &mut self.let_go);
         self.meter.take(burst, links, &mut |flow: &Flow| add(sums, let_go, flow));
     }
 
-    /// It is `now`.
+    /// Advances the time to `now`.
     pub fn expire(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         let (sums, let_go) = (&mut self.sums, &mut self.let_go);
         self.meter.expire(now, &mut |flow: &Flow| add(sums, let_go, flow));
     }
 
-    /// The greatest, by their bytes or by how fast they go, how many there are, and how many were let go. A flow counts from its
-    /// first packet on, whether a record of it has ended or not.
+    /// Returns the top flows by bytes or by rate, the number of flows, and the number of evicted ones. Flows count from
+    /// their first packet, whether their records have ended or not.
     pub fn greatest(&self, most: usize, by_rate: bool) -> (Vec<Row>, usize, u64) {
         let mut all: Vec<Row> = self.sums.values().cloned().collect();
         let open: HashMap<u64, usize> = (0..).zip(&all).map(|(place, row)| (row.id, place)).collect();
@@ -137,7 +137,7 @@ impl Top {
             }
         });
         for row in &mut all {
-            // A flow of which nothing came for a while does not go.
+            // Stalled flows have no rate.
             if self.now.since(row.last) > STALE {
                 row.lately = Lately::default();
             }
@@ -159,7 +159,7 @@ fn add(sums: &mut HashMap<u64, Row>, let_go: &mut u64, flow: &Flow) {
         return;
     }
     if sums.len() >= MOST_SUMS {
-        // Half of them go: those that have ended, then the smallest.
+        // Evicts half of them: ended flows first, then the smallest.
         let mut sizes: Vec<(bool, u64, u64)> =
             sums.iter().map(|(id, sum)| (sum.end == EndReason::Active, sum.all_bytes(), *id)).collect();
         sizes.sort_unstable();
@@ -178,7 +178,7 @@ mod tests {
 
     const SIZE: usize = 60;
 
-    /// UDP packets from ports of one host, each at its time in milliseconds.
+    /// Feeds UDP packets from ports of one host, with times in milliseconds.
     fn take(top: &mut Top, packets: &[(u16, u64)]) {
         let (mut memory, mut descs) = (Vec::new(), Vec::new());
         for (at, (port, ms)) in packets.iter().enumerate() {
@@ -196,7 +196,7 @@ mod tests {
         top.expire(now);
     }
 
-    /// Packets of flows by their ports.
+    /// Returns the packets of flows by port.
     fn seen(top: &Top) -> Vec<(u16, u64)> {
         let (rows, flows, _) = top.greatest(usize::MAX, false);
         assert_eq!(rows.len(), flows);
@@ -206,18 +206,18 @@ mod tests {
     }
 
     #[test]
-    fn flows_count_from_their_first_packet_on() {
+    fn flows_count_from_their_first_packet() {
         let mut top = Top::new(7);
         take(&mut top, &[(1000, 0), (1001, 0), (1002, 1)]);
         assert_eq!(seen(&top), [(1000, 1), (1001, 1), (1002, 1)]);
         let (rows, ..) = top.greatest(2, true);
         assert_eq!((rows.len(), rows[0].lately.packets[0], rows[0].end), (2, 1.0, EndReason::Active));
-        // One goes on beyond its first records, and has packets of records that are open.
+        // One flow continues beyond its first records, and has packets in open records.
         for second in 1..6u64 {
             take(&mut top, &[(1000, second * 1000 + 100), (1000, second * 1000 + 600)]);
             assert_eq!(seen(&top), [(1000, 1 + 2 * second), (1001, 1), (1002, 1)], "second {second}");
         }
-        // They have ended, and are there still.
+        // They have ended, and are still listed.
         take(&mut top, &[(1003, 60_000)]);
         assert_eq!(seen(&top), [(1000, 11), (1001, 1), (1002, 1), (1003, 1)]);
     }

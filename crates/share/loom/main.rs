@@ -1,5 +1,5 @@
 //! The index rings of `linerate-share` under loom, which tries every order of loads and stores that the memory model
-//! allows. `scripts/loom` runs this; no other build knows of it.
+//! allows. `scripts/loom` runs this; no other build includes it.
 
 #[path = "../src/index.rs"]
 #[allow(dead_code)]
@@ -8,27 +8,27 @@ mod index;
 #[allow(dead_code)]
 mod verdicts;
 
-/// What they are made of here.
+/// Replaces the crate's `atomics`.
 mod atomics {
     pub use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 }
 
 use atomics::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
-use index::{Pusher, Ring, Taker, prepare_to_sleep, must_wake, shown, turned};
+use index::{Pusher, Ring, Taker, must_wake, prepare_to_sleep, shown, turned};
 use loom::sync::Arc;
 use verdicts::{Area, SETTLED, UNDECIDED};
 
 fn main() {
-    blocks_go_round();
+    blocks_are_reused();
     an_entry_brings_what_was_written_before_it();
     no_wake_up_is_lost();
-    what_the_horizon_speaks_of_is_found();
+    frames_before_the_horizon_are_found();
     a_closed_block_has_its_final_count();
-    nobody_looks_at_what_is_written_again();
+    no_block_is_read_after_reuse();
     a_count_brings_its_verdicts();
     a_verdict_later_is_found();
     a_block_begins_without_verdicts();
-    println!("the index rings and what stands on them keep their promises in every order");
+    println!("the index rings and the code on top of them are correct in every order");
 }
 
 struct Cells {
@@ -52,9 +52,9 @@ impl Ring for Cells {
     }
 }
 
-/// The writer publishes blocks and takes them back, the reader gives back what it got: with a ring of two entries and
-/// two blocks no entry is lost, repeated or overwritten before it was read.
-fn blocks_go_round() {
+/// The writer publishes blocks and takes them back, the reader returns those that it got: with a ring of two entries
+/// and two blocks no entry is lost, repeated or overwritten before it was read.
+fn blocks_are_reused() {
     loom::model(|| {
         let rings = Arc::new((Cells::new(2), Cells::new(2)));
         let theirs = rings.clone();
@@ -91,7 +91,7 @@ fn blocks_go_round() {
     });
 }
 
-/// What is written before an entry is put in is seen by whoever takes it out.
+/// Data written before an entry is pushed is visible to the side that takes it.
 fn an_entry_brings_what_was_written_before_it() {
     loom::model(|| {
         let shared = Arc::new((Cells::new(2), AtomicU64::new(0)));
@@ -107,7 +107,7 @@ fn an_entry_brings_what_was_written_before_it() {
     });
 }
 
-/// Either the reader sees what was published before it sleeps, or the writer sees that it has to wake it.
+/// Either the reader sees the publication before it sleeps, or the writer sees that it has to wake it.
 fn no_wake_up_is_lost() {
     loom::model(|| {
         let shared = Arc::new((Cells::new(2), AtomicU32::new(0)));
@@ -119,13 +119,13 @@ fn no_wake_up_is_lost() {
         });
         let sleeps = prepare_to_sleep(&shared.1, || Taker::default().is_behind(&shared.0));
         let woken = writer.join().unwrap();
-        assert!(!sleeps || woken, "the reader sleeps and nobody wakes it");
+        assert!(!sleeps || woken, "the reader sleeps and is not woken");
     });
 }
 
-/// The orders in which `Memory::commit`, `Writer::commit` and `Arena::set_horizon` store, and in which `Reader::look` loads: a
-/// frame in front of a horizon that was loaded is found by the looks that follow, with its desc.
-fn what_the_horizon_speaks_of_is_found() {
+/// The orders in which `Memory::commit`, `Writer::commit` and `Arena::set_horizon` store, and in which `Reader::look`
+/// loads: a frame before a loaded horizon is found afterwards, with its desc.
+fn frames_before_the_horizon_are_found() {
     loom::model(|| {
         let numbers = || Arc::new((Cells::new(2), [(); 3].map(|()| AtomicU64::new(0))));
         let shared = numbers();
@@ -147,13 +147,13 @@ fn what_the_horizon_speaks_of_is_found() {
         let promised = horizon.load(Acquire);
         let has_block = Taker::default().take(ring, 2).unwrap().is_some();
         let found = if has_block { committed.load(Acquire) } else { 0 };
-        assert!(found >= promised, "a frame in front of the horizon is not found");
+        assert!(found >= promised, "a frame before the horizon is not found");
         assert!(desc.load(Relaxed) >= found, "a frame without its desc");
         writer.join().unwrap();
     });
 }
 
-/// As `Memory::commit` and `Memory::close` store, and `Arena::progress` loads.
+/// Stores as `Memory::commit` and `Memory::close` do, and loads as `Arena::progress` does.
 fn a_closed_block_has_its_final_count() {
     loom::model(|| {
         let shared = Arc::new((AtomicU32::new(0), AtomicU32::new(0)));
@@ -165,15 +165,15 @@ fn a_closed_block_has_its_final_count() {
         });
         let closed = shared.1.load(Acquire);
         let committed = shared.0.load(Acquire);
-        assert!(closed == 0 || committed == 2, "more came after the end");
+        assert!(closed == 0 || committed == 2, "frames after the end");
         writer.join().unwrap();
     });
 }
 
-/// A reader gives its first block back and looks at the second, while the writer puts it out and writes over all blocks but
-/// the first that it has not got back (`Reader::release`, `Writer::evict`).
-fn nobody_looks_at_what_is_written_again() {
-    /// What is written over a block.
+/// A reader returns its first block and reads the second, while the writer evicts it and overwrites all blocks but the
+/// first one not returned (`Reader::release`, `Writer::evict`).
+fn no_block_is_read_after_reuse() {
+    /// The value that overwrites a block.
     const AGAIN: u64 = 9;
     loom::model(|| {
         let shared = Arc::new((Cells::new(2), AtomicU32::new(0), [AtomicU64::new(0), AtomicU64::new(0)]));
@@ -199,20 +199,20 @@ fn nobody_looks_at_what_is_written_again() {
     });
 }
 
-struct Said {
+struct Verdicts {
     looked: AtomicU32,
     later: AtomicU32,
     bytes: [AtomicU8; 2],
 }
 
-impl Said {
+impl Verdicts {
     fn new() -> Self {
         let bytes = [(); 2].map(|()| AtomicU8::new(UNDECIDED));
-        Said { looked: AtomicU32::new(0), later: AtomicU32::new(0), bytes }
+        Verdicts { looked: AtomicU32::new(0), later: AtomicU32::new(0), bytes }
     }
 }
 
-impl Area for Said {
+impl Area for Verdicts {
     fn looked(&self) -> &AtomicU32 {
         &self.looked
     }
@@ -226,10 +226,10 @@ impl Area for Said {
     }
 }
 
-/// What was counted as looked at has its verdict, but where the writer itself has settled it meanwhile.
+/// A frame counted as examined has its verdict, unless the writer has settled it since.
 fn a_count_brings_its_verdicts() {
     loom::model(|| {
-        let said = Arc::new(Said::new());
+        let said = Arc::new(Verdicts::new());
         let theirs = said.clone();
         let reader = loom::thread::spawn(move || {
             for frame in 0..2 {
@@ -241,7 +241,7 @@ fn a_count_brings_its_verdicts() {
         });
         let (looked, _) = verdicts::progress(&*said);
         for frame in 0..looked {
-            assert_eq!(verdicts::said(&*said, frame), 1, "a verdict that was counted is not there");
+            assert_eq!(verdicts::said(&*said, frame), 1, "a counted verdict is missing");
         }
         if looked < 2 {
             verdicts::say(&*said, 1, SETTLED);
@@ -251,10 +251,10 @@ fn a_count_brings_its_verdicts() {
     });
 }
 
-/// A verdict on a frame that was held is there once it is counted.
+/// A verdict on a held frame is visible once it is counted.
 fn a_verdict_later_is_found() {
     loom::model(|| {
-        let said = Arc::new(Said::new());
+        let said = Arc::new(Verdicts::new());
         let theirs = said.clone();
         let reader = loom::thread::spawn(move || {
             verdicts::publish(&*theirs, 2);
@@ -271,10 +271,10 @@ fn a_verdict_later_is_found() {
     });
 }
 
-/// What a reader said of a block that it has given back is gone when the block is filled again.
+/// A reader's verdicts on a returned block are gone when the block is filled again.
 fn a_block_begins_without_verdicts() {
     loom::model(|| {
-        let shared = Arc::new((Cells::new(2), Said::new()));
+        let shared = Arc::new((Cells::new(2), Verdicts::new()));
         let theirs = shared.clone();
         let reader = loom::thread::spawn(move || {
             verdicts::say(&theirs.1, 0, 1);

@@ -1,9 +1,10 @@
-//! The acceptor: readers come in here, one message each way, and go on to the writer as clients.
+//! The acceptor: readers connect here, exchange one message each way, and become clients of the writer.
 //!
-//! All that is slow happens here, in whatever thread runs [`Acceptor::step`]: memory, mapping, messages. Nothing here waits
-//! for a reader: sockets do not block, a reader that says nothing for a second is sent away, and few may be at the
-//! acceptor at a time. Anybody may knock, as often as he likes: a step deals with so many and no more, strangers are sent away as
-//! soon as their credentials are known, and whoever has most at the acceptor makes room for the others.
+//! All slow work happens here, in the thread that runs [`Acceptor::step`]: memory, mapping, messages. Nothing here
+//! blocks on a reader: sockets are non-blocking, a reader that sends no hello within a second is disconnected, and few
+//! may be pending at a time. Any process may connect, as often as it likes: a step handles a bounded number of
+//! connections, unauthorised ones are closed as soon as their credentials are known, and the user with most pending
+//! connections loses one first.
 
 use crate::address::Listener;
 use crate::control::Control;
@@ -25,31 +26,32 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a reader has to say hello.
+/// Timeout for a reader's hello.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a lossless reader for whom there is no room waits for another one to be noticed to have gone.
+/// Delay before a lossless reader is rejected for lack of room: the departure of another one may not have been noticed
+/// yet.
 const SETTLING: Duration = Duration::from_millis(100);
-/// Readers that may be at the acceptor at a time.
+/// Maximum number of pending connections.
 const WAITING: usize = 16;
-/// Whoever comes in one step: what a step costs is bounded, however many there are.
+/// Connections accepted per step, which bounds the cost of a step.
 const ACCEPTS: usize = 16;
-/// Readers that a user may attach within a second, root and the user who shares apart: each costs memory.
+/// Readers that a user may attach per second, except root and the owner: each costs memory.
 const PACE: u32 = 100;
-/// Registrations kept for root and the user who shares.
+/// Registrations reserved for root and the owner.
 const RESERVED: u32 = 16;
 
-/// Who reads, for reports.
+/// Identity of a reader, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
-    /// As it calls itself.
+    /// The name that it gave itself.
     pub name: String,
-    /// Its process; 0 where that cannot be seen from here.
+    /// Its process; 0 if it is not visible from here.
     pub pid: i32,
-    /// Its user.
+    /// User of the process.
     pub uid: u32,
 }
 
-/// A reader that was let in and waits for [`crate::Writer::admit`].
+/// A reader that was accepted and waits for [`crate::Writer::admit`].
 #[derive(Debug)]
 pub struct Client {
     pub(crate) registration: Registration,
@@ -57,34 +59,34 @@ pub struct Client {
     pub(crate) control: Control,
     pub(crate) who: Who,
     pub(crate) lossless: bool,
-    /// It decides.
+    /// It gives verdicts.
     pub(crate) inline: bool,
     pub(crate) quota: u32,
 }
 
-/// Where readers come in.
+/// Accepts readers.
 #[derive(Debug)]
 pub struct Acceptor {
     listener: Listener,
     access: Access,
     own: u32,
-    /// Handed to readers.
+    /// Passed to readers.
     arena: OwnedFd,
     offer: Offer,
     generation: u64,
     registrations: Arc<Registrations>,
     waiting: Vec<Waiting>,
-    /// Descriptors or memory have run out: leave the socket alone for a while.
+    /// Descriptors or memory have run out: do not poll the socket for a while.
     exhausted: bool,
-    /// More came than one step deals with.
+    /// More connections were pending than one step handles.
     crowded: bool,
-    /// Since when readers of each user are counted, and how many came.
+    /// Start of the current second, and the number of readers attached in it per user.
     second: Nanos,
-    came: HashMap<u32, u32>,
+    attached: HashMap<u32, u32>,
     refused: u64,
 }
 
-/// A reader that has not said hello, or waits for a place that another one is about to leave.
+/// A connection that has not sent its hello, or waits for a place that another reader is about to free.
 #[derive(Debug)]
 struct Waiting {
     socket: OwnedFd,
@@ -114,59 +116,59 @@ impl Acceptor {
             exhausted: false,
             crowded: false,
             second: Nanos::ZERO,
-            came: HashMap::new(),
+            attached: HashMap::new(),
             refused: 0,
         }
     }
 
-    /// Waits until somebody is at the acceptor, at most for `limit`.
+    /// Waits until a connection needs attention, at most for `limit`.
     pub fn wait(&self, limit: Duration) {
         let all = std::iter::once(self.listener.socket.as_fd())
             .filter(|_| !self.exhausted)
             .chain(self.waiting.iter().map(|waiting| waiting.socket.as_fd()));
         let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-        // An interrupted wait is as good as a finished one: the caller steps in any case.
+        // An interrupted wait counts as finished: the caller steps in any case.
         let _ = poll(&mut polled, Some(&limit));
     }
 
-    /// Does what there is to do at `now`, without waiting, for so many and no more; returns those who were let in.
+    /// Handles a bounded number of connections at `now`, without blocking; returns the readers that were accepted.
     pub fn step(&mut self, now: Nanos) -> Vec<Client> {
-        // Those who have waited too long make room first.
-        let mut clients = self.hear_all(now);
+        // Expired connections make room first.
+        let mut clients = self.process_pending(now);
         self.accept(now);
-        clients.extend(self.hear_all(now));
+        clients.extend(self.process_pending(now));
         clients
     }
 
-    /// Whether the writer has ended: those who come now are told so.
+    /// Returns whether the writer has ended; readers that connect now are rejected with that reason.
     pub fn is_over(&self) -> bool {
         self.registrations.have_ended()
     }
 
-    /// Whether more came than the last step has dealt with: a caller that has anything else to do may let them wait a
-    /// little, so that whoever knocks does not decide what this costs.
+    /// Returns whether more connections are pending than the last step handled: a caller with other work may let them
+    /// wait, so that clients do not determine its cost.
     pub fn is_crowded(&self) -> bool {
         self.crowded
     }
 
-    /// Readers that were sent away so far, or went by themselves before they had said hello.
+    /// Returns the number of readers rejected so far, including those that disconnected before their hello.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Lets in, or sends away, whoever has said something or has waited too long.
-    fn hear_all(&mut self, now: Nanos) -> Vec<Client> {
+    /// Accepts or rejects each pending connection that has sent a message or has expired.
+    fn process_pending(&mut self, now: Nanos) -> Vec<Client> {
         let mut clients = Vec::new();
         for mut one in std::mem::take(&mut self.waiting) {
-            match one.hello.take().map_or_else(|| hear(one.socket.as_fd()), Heard::Hello) {
-                Heard::Hello(hello) if self.may_find_room(&one, &hello, now) => {
+            match one.hello.take().map_or_else(|| receive_hello(one.socket.as_fd()), Received::Hello) {
+                Received::Hello(hello) if self.may_find_room(&one, &hello, now) => {
                     self.waiting.push(Waiting { hello: Some(hello), ..one });
                 }
-                Heard::Nothing if now.since(one.since) < PATIENCE && now >= one.since => self.waiting.push(one),
-                Heard::Nothing | Heard::Gone => self.refused += 1,
-                Heard::Noise(reason) => self.refuse(one.socket.as_fd(), Status::Malformed, reason),
-                Heard::Hello(hello) => match self.let_in(&one, &hello, now) {
+                Received::Nothing if now.since(one.since) < PATIENCE && now >= one.since => self.waiting.push(one),
+                Received::Nothing | Received::Gone => self.refused += 1,
+                Received::Invalid(reason) => self.refuse(one.socket.as_fd(), Status::Malformed, reason),
+                Received::Hello(hello) => match self.let_in(&one, &hello, now) {
                     Ok((registration, control)) => {
                         let who = Who { name: hello.name, pid: one.peer.pid, uid: one.peer.uid };
                         let quota = quota(hello.quota, self.offer.slots);
@@ -181,8 +183,8 @@ impl Acceptor {
         clients
     }
 
-    /// Whether there is no room for this lossless reader, but may be in a moment: that another one has gone shows a little
-    /// later than that the next one comes, where it is started again.
+    /// Returns whether this lossless reader lacks room that may become free shortly: when a reader is restarted, the
+    /// departure of the old one may be noticed slightly after the new one connects.
     fn may_find_room(&self, one: &Waiting, hello: &Hello, now: Nanos) -> bool {
         let is_full = || self.registrations.lossless() >= self.offer.lossless_readers();
         let waits = hello.lossless && self.access.lossless && is_full();
@@ -204,11 +206,11 @@ impl Acceptor {
         }
     }
 
-    /// One who has knocked: nothing is done for strangers but to tell them so.
+    /// Handles a new connection: unauthorised ones only receive the reason.
     fn receive(&mut self, socket: OwnedFd, now: Nanos) {
         let Ok(peer) = Peer::of(socket.as_fd()) else { return self.refused += 1 };
         if !self.access.allows(&peer, self.own, socket.as_fd()) {
-            let reason = format!("user {} may not attach; the owner and root may", peer.uid);
+            let reason = format!("permission denied for user {}; only the owner and root may attach", peer.uid);
             return self.refuse(socket.as_fd(), Status::Permission, &reason);
         }
         if self.waiting.len() == WAITING {
@@ -217,7 +219,7 @@ impl Acceptor {
         self.waiting.push(Waiting { socket, peer, since: now, hello: None });
     }
 
-    /// Sends away who has waited longest, of the user who has most at the acceptor.
+    /// Closes the oldest pending connection of the user with most of them.
     fn make_room(&mut self) {
         let of = |uid| self.waiting.iter().filter(|one| one.peer.uid == uid).count();
         let most = self.waiting.iter().map(|one| of(one.peer.uid)).max().unwrap_or_default();
@@ -227,7 +229,7 @@ impl Acceptor {
         }
     }
 
-    /// Makes what a reader needs and hands it over.
+    /// Allocates what a reader needs and sends it.
     fn let_in(
         &mut self,
         one: &Waiting,
@@ -235,7 +237,7 @@ impl Acceptor {
         now: Nanos,
     ) -> Result<(Registration, Control), (Status, String)> {
         if hello.major != MAJOR {
-            let reason = format!("the ring has version {MAJOR} of the format, the reader knows {}", hello.major);
+            let reason = format!("unsupported version: the ring has version {MAJOR}, the reader {}", hello.major);
             return Err((Status::Version, reason));
         }
         if hello.kind != self.offer.kind {
@@ -253,46 +255,46 @@ impl Acceptor {
             registration.count_as_deciding();
         }
         let (control, fd) = Control::create(self.offer.slots, registration.number, self.generation, deciding)
-            .map_err(|error| (Status::NoMemory, format!("no memory for another reader: {error}")))?;
+            .map_err(|error| (Status::NoMemory, format!("out of memory for another reader: {error}")))?;
         control.set_lossless(hello.lossless);
         let quota = quota(hello.quota, self.offer.slots);
         let welcome = Welcome::to(registration.number, quota, self.generation, &self.offer, hello.inline);
         send(one.socket.as_fd(), &welcome.encode(), &[self.arena.as_fd(), fd.as_fd()])
-            .map_err(|error| (Status::NoMemory, format!("the ring cannot be handed over: {error}")))?;
+            .map_err(|error| (Status::NoMemory, format!("sending the ring failed: {error}")))?;
         Ok((registration, control))
     }
 
-    /// Whether this reader may decide.
+    /// Checks that this reader may give verdicts.
     fn check_engine(&self, hello: &Hello) -> Result<(), (Status, String)> {
         let refusal = |status, reason: String| Err((status, reason));
         let Some(name) = &self.access.engine else {
-            let reason = "no verdicts are wanted here: linerate inline shares rings that an engine decides on";
+            let reason = "no verdicts are wanted here; attach to a ring of linerate inline";
             return refusal(Status::Permission, reason.into());
         };
         if !name.is_empty() && *name != hello.name {
             let reason = format!(
-                "the engine that decides here is called {name}, not {:?}: it says so by its name (inspect --name {name})",
+                "the engine of this ring must be called {name}, not {:?}; use inspect --name {name}",
                 hello.name
             );
             return refusal(Status::Permission, reason);
         }
         if hello.lossless {
-            return refusal(Status::Permission, "an engine is not waited for: the policy says what happens".into());
+            return refusal(Status::Permission, "an engine cannot be lossless; attach as lossy".into());
         }
         if self.registrations.is_decided() {
-            return refusal(Status::TooMany, "another engine decides already".into());
+            return refusal(Status::TooMany, "another engine is already attached".into());
         }
         if self.offer.verdicts.is_some_and(|shape| shape.deciding_bytes() > MOST_DECIDING) {
-            let reason = format!("verdicts on so many blocks take more than {} MiB", MOST_DECIDING >> 20);
+            let reason = format!("too many blocks: their verdicts need more than {} MiB", MOST_DECIDING >> 20);
             return refusal(Status::NoMemory, reason);
         }
         Ok(())
     }
 
-    /// A number for a reader of this user, if there is one for it.
+    /// Registers a reader of this user, if there is room.
     fn register(&mut self, uid: u32, lossless: bool, now: Nanos) -> Result<Registration, (Status, String)> {
         if lossless && !self.access.lossless {
-            let reason = "it waits for no reader: start it with --lossless-readers (as a port: lossless=yes), or read \
+            let reason = "lossless readers are not allowed; start the writer with --lossless-readers (port: lossless=yes), or read \
                           with mode=lossy";
             return Err((Status::Permission, reason.into()));
         }
@@ -303,16 +305,19 @@ impl Acceptor {
         if uid != 0 && uid != self.own {
             if now.since(self.second) >= Duration::from_secs(1) || now < self.second {
                 self.second = now;
-                self.came.clear();
+                self.attached.clear();
             }
-            let came = self.came.entry(uid).or_default();
-            if *came == PACE {
-                return Err((Status::TooMany, format!("user {uid} attaches too often: {PACE} times a second at most")));
+            let attached = self.attached.entry(uid).or_default();
+            if *attached == PACE {
+                return Err((
+                    Status::TooMany,
+                    format!("user {uid} attaches too often: the limit is {PACE} times per second"),
+                ));
             }
-            *came += 1;
+            *attached += 1;
             room -= RESERVED;
         }
-        let full = || (Status::TooMany, format!("{room} readers are attached, the most there can be"));
+        let full = || (Status::TooMany, format!("{room} readers are attached, which is the limit"));
         let registration = Registration::take(&self.registrations, room).ok_or_else(full)?;
         if lossless {
             registration.count_as_lossless();
@@ -322,38 +327,38 @@ impl Acceptor {
 
     fn refuse(&mut self, socket: BorrowedFd<'_>, status: Status, reason: &str) {
         self.refused += 1;
-        // A reader that does not listen does not want to know.
+        // A reader that does not read its socket misses the reason.
         let _ = send(socket, &Welcome::refusal(status, reason).encode(), &[]);
     }
 }
 
-/// How many blocks a lossy reader may hold.
+/// Returns the number of blocks that a lossy reader may hold.
 fn quota(asked: u32, slots: u32) -> u32 {
     if asked == 0 { (slots / 4).max(2) } else { asked.clamp(2, slots) }
 }
 
-enum Heard {
+enum Received {
     Nothing,
     Gone,
-    Noise(&'static str),
+    Invalid(&'static str),
     Hello(Hello),
 }
 
-/// What a reader has said. Descriptors that come along are never taken in.
-fn hear(socket: BorrowedFd<'_>) -> Heard {
+/// Reads a reader's first message. Descriptors sent with it are never received.
+fn receive_hello(socket: BorrowedFd<'_>) -> Received {
     let mut bytes = [0; HELLO + 1];
     let mut none = RecvAncillaryBuffer::default();
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut none, flags) {
-        Err(Errno::AGAIN | Errno::INTR) => Heard::Nothing,
-        Err(_) => Heard::Gone,
+        Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
+        Err(_) => Received::Gone,
         Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => {
-            Heard::Noise("the first message of a reader carries no descriptors")
+            Received::Invalid("the first message of a reader must carry no descriptors")
         }
-        Ok(message) if message.bytes == 0 => Heard::Gone,
+        Ok(message) if message.bytes == 0 => Received::Gone,
         Ok(message) => match bytes.get(..message.bytes).and_then(Hello::decode) {
-            Some(hello) => Heard::Hello(hello),
-            None => Heard::Noise("the first message of a reader is no hello"),
+            Some(hello) => Received::Hello(hello),
+            None => Received::Invalid("the first message of a reader must be a hello"),
         },
     }
 }

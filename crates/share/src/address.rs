@@ -1,4 +1,4 @@
-//! Under which name a ring is shared: an abstract name of this network namespace, or a socket in the file system.
+//! The address of a ring: an abstract name in this network namespace, or a socket in the file system.
 
 use crate::credentials::Peer;
 use crate::error::Error;
@@ -11,25 +11,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where a ring is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// `NAME`: known in this network namespace.
+    /// `NAME`: abstract, in this network namespace.
     Name(String),
     /// With a `/`: a socket in the file system.
     Path(PathBuf),
 }
 
-/// Readers that may wait to be let in at a time.
+/// Backlog of the socket: connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// An abstract name has 107 bytes, and a path 108 with its end.
+/// Below the limits of sun_path: 107 bytes for an abstract name, 108 for a path with its terminator.
 const LONGEST: usize = 90;
 
 impl Address {
-    /// Takes a name apart.
+    /// Parses a name.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         if text.is_empty() || text.len() > LONGEST || text.contains('\0') {
-            return Err(Error::Invalid(format!("{text:?}: the name of a ring has 1 to {LONGEST} bytes")));
+            return Err(Error::Invalid(format!("{text:?}: invalid ring name; expected 1 to {LONGEST} bytes")));
         }
         Ok(if text.contains('/') { Address::Path(text.into()) } else { Address::Name(text.to_owned()) })
     }
@@ -41,8 +40,8 @@ impl Address {
         }
     }
 
-    /// Begins to listen. `others`: whether other users may be let in. A socket in the file system is made with the rights
-    /// of `owner` (user, group), and is its own; who connects is told of this process as it is now.
+    /// Starts to listen. `others`: whether other users may connect. A socket in the file system is created with the
+    /// rights of `owner` (user, group) and belongs to it; peers see the credentials of this process as they are now.
     pub(crate) fn listen(&self, others: bool, owner: Option<(u32, u32)>) -> Result<Listener, Error> {
         let failed = |error: Errno| Error::system(format!("sharing {self}"), error);
         let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(failed)?;
@@ -62,16 +61,16 @@ impl Address {
         Ok(Listener { socket, _file: file })
     }
 
-    /// Why its socket has no file.
+    /// Converts the reason for a missing socket file to an error.
     fn no_file(&self, why: NoFile) -> Error {
         match why {
             NoFile::System(error) => Error::system(format!("sharing {self}"), error),
-            NoFile::NoSocket => Error::Invalid(format!("{self} is there and is no socket: choose another name")),
+            NoFile::NoSocket => Error::Invalid(format!("{self}: exists and is not a socket; choose another name")),
             NoFile::Taken(by) => self.taken_by(by.and_then(|socket| Peer::of(socket.as_fd()).ok())),
         }
     }
 
-    /// That somebody shares under this name, and who.
+    /// Returns the error for a name in use, with the process that shares it.
     fn taken(&self) -> Error {
         let connected = || {
             let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
@@ -85,12 +84,12 @@ impl Address {
         Error::Taken { address: self.to_string(), pid: peer.map_or(0, |peer| peer.pid) }
     }
 
-    /// A socket connected to whoever shares this. No call on it takes longer than `patience`.
+    /// Connects to the writer. No call on the socket takes longer than `patience`.
     pub(crate) fn connect(&self, patience: Duration) -> Result<OwnedFd, Error> {
         let failed = |error: Errno| Error::system(format!("attaching to {self}"), error);
         let socket = seqpacket(SocketFlags::CLOEXEC).map_err(failed)?;
         for timeout in [Timeout::Send, Timeout::Recv] {
-            // Zero would be for ever.
+            // Zero would mean no timeout.
             let patience = patience.max(Duration::from_millis(1));
             sockopt::set_socket_timeout(&socket, timeout, Some(patience)).map_err(failed)?;
         }
@@ -98,7 +97,7 @@ impl Address {
             Ok(()) => Ok(socket),
             Err(Errno::CONNREFUSED | Errno::NOENT) => Err(Error::Absent { address: self.to_string() }),
             Err(Errno::AGAIN) => {
-                let reason = "too many wait to be let in; try again".to_owned();
+                let reason = "too many readers are connecting; try again".to_owned();
                 Err(Error::Refused { address: self.to_string(), reason })
             }
             Err(error) => Err(failed(error)),
@@ -106,7 +105,7 @@ impl Address {
     }
 }
 
-/// A socket that readers connect to; its file goes with it.
+/// A listening socket; its file is removed with it.
 #[derive(Debug)]
 pub(crate) struct Listener {
     _file: Option<SocketFile>,
@@ -136,7 +135,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("linerate-address-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
-        // Whatever mask another test has set for this process.
+        // Independent of the umask that another test has set for this process.
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
         folder
     }
@@ -158,20 +157,20 @@ mod tests {
     #[test]
     fn a_socket_is_made_with_the_rights_of_its_owner_and_the_process_has_its_own_back() {
         if !geteuid().is_root() {
-            eprintln!("SKIPPED: only root can act as somebody else");
+            eprintln!("SKIPPED: only root can act as another user");
             return;
         }
         let folder = folder("owner");
         let path = folder.join("ring");
-        let nobody = Some((65_534, 65_534));
-        let error = Address::Path(path.clone()).listen(true, nobody).err().unwrap().to_string();
+        let owner = Some((65_534, 65_534));
+        let error = Address::Path(path.clone()).listen(true, owner).err().unwrap().to_string();
         assert!(error.contains("denied") && !path.exists(), "{error}");
         std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534)).unwrap();
-        let listener = Address::Path(path.clone()).listen(true, nobody).unwrap();
+        let listener = Address::Path(path.clone()).listen(true, owner).unwrap();
         let data = std::fs::symlink_metadata(&path).unwrap();
         assert_eq!((data.uid(), data.gid(), data.permissions().mode() & 0o777), (65_534, 65_534, 0o666));
         assert!(geteuid().is_root() && getegid().as_raw() == 0);
-        // Readers see who began to listen.
+        // Readers see the process that called listen.
         let socket = Address::Path(path).connect(Duration::from_secs(1)).unwrap();
         assert_eq!(Peer::of(socket.as_fd()).unwrap().uid, 0);
         drop(listener);
@@ -182,20 +181,20 @@ mod tests {
     fn what_took_the_place_of_a_socket_stays() {
         let folder = folder("stays");
         let [path, other, moved] = ["ring", "other", "moved"].map(|name| folder.join(name));
-        std::fs::write(&other, "of somebody").unwrap();
+        std::fs::write(&other, "of another user").unwrap();
         let listener = Address::Path(path.clone()).listen(false, None).unwrap();
         std::fs::rename(&path, &moved).unwrap();
         symlink(&other, &path).unwrap();
         drop(listener);
         assert!(path.is_symlink() && other.exists());
-        // A link is no socket, wherever it leads.
+        // A symbolic link is not a socket, whatever its target.
         let listener = Address::Path(other.with_extension("ring")).listen(false, None).unwrap();
         std::fs::remove_file(&path).unwrap();
         symlink("other.ring", &path).unwrap();
         let error = Address::Path(path.clone()).listen(false, None).err().unwrap().to_string();
-        assert!(error.contains("is no socket"), "{error}");
+        assert!(error.contains("not a socket"), "{error}");
         drop(listener);
-        // The socket of a writer that is gone gives way.
+        // The socket of a writer that is gone is replaced.
         std::fs::remove_file(&path).unwrap();
         std::fs::rename(&moved, &path).unwrap();
         drop(Address::Path(path.clone()).listen(false, None).unwrap());

@@ -1,73 +1,75 @@
-//! Frames that the deciding reader hands back: bytes in place of a frame's own, and frames to be sent beside it.
+//! Answers: frames that the deciding reader returns, as replacement bytes for a frame or as additional frames.
 //!
-//! Entries of one size in the reader's own memory, and a count that is stored last. The writer copies an entry out once, checks it, and
-//! counts it as answered when it has done with it, so that there are never more than [`ANSWERS`] under way.
+//! They are entries of one size in the reader's own memory, with a count that is stored last. The writer copies an
+//! entry out once, checks it, and counts it as answered when it has handled it, so that at most [`ANSWERS`] are
+//! outstanding.
 
 use crate::control::Control;
 use crate::engine::Ticket;
 use crate::layout::{ANSWER_FRAME, ANSWERS};
 
-/// Where a frame of the engine's own goes.
+/// Position of a frame that the engine injects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inject {
-    /// Out of the port that the other frame came in by, instead of where that one goes.
+    /// Sent out of the port on which the other frame arrived, instead of where that one goes.
     pub back: bool,
-    /// Behind the other frame, instead of before it.
+    /// Sent after the other frame, instead of before it.
     pub behind: bool,
 }
 
-/// What an answer is.
+/// Type of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The bytes that a frame goes on with.
+    /// Replacement bytes for a frame.
     Replace,
-    /// A frame beside it.
+    /// An additional frame.
     Inject(Inject),
 }
 
-/// An answer, as the writer has it.
+/// An answer, as received by the writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Which block the frame is in that it is about.
+    /// Block of the frame that the answer refers to.
     pub slot: u32,
-    /// Which frame of the block.
+    /// Index of the frame in the block.
     pub frame: u32,
-    /// What it is.
+    /// Type of the answer.
     pub kind: Kind,
-    /// Its bytes.
+    /// Bytes of the answer.
     pub bytes: Vec<u8>,
 }
 
-/// Why an answer was not taken.
+/// Reason why an answer was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
-    /// So many are under way.
-    #[error("{} answers are under way: say what becomes of frames first", ANSWERS)]
+    /// The maximum number of answers is outstanding.
+    #[error("{} answers are outstanding; give verdicts on their frames first", ANSWERS)]
     Full,
-    /// It is too long.
-    #[error("a frame of more than {} bytes", ANSWER_FRAME)]
+    /// The answer is too long.
+    #[error("frame too long; the limit is {} bytes", ANSWER_FRAME)]
     TooLong,
 }
 
-/// Where the engine puts answers: in front of the verdict on their frame.
+/// The answers of the engine: to be given before the verdict on their frame.
 pub struct Answers<'a> {
     pub(crate) control: &'a Control,
     pub(crate) given: &'a mut u64,
 }
 
 impl Answers<'_> {
-    /// These bytes go on in place of the frame's own, once its verdict is [`crate::Verdict::Replace`]; as many as it has.
+    /// Replaces the frame's bytes, with this length, once its verdict is [`crate::Verdict::Replace`].
     ///
     /// # Errors
-    /// There is no room.
+    /// If too many answers are outstanding, or the frame is too long.
     pub fn replace(&mut self, ticket: Ticket, bytes: &[u8]) -> Result<(), Unanswered> {
         self.put(ticket, Kind::Replace, bytes)
     }
 
-    /// This frame is sent when that one goes, or is dropped by its verdict; not where the policy has it.
+    /// Injects a frame that is sent when the other one is passed or dropped by its verdict, but not when the policy
+    /// decides.
     ///
     /// # Errors
-    /// There is no room.
+    /// If too many answers are outstanding, or the frame is too long.
     pub fn inject(&mut self, ticket: Ticket, inject: Inject, bytes: &[u8]) -> Result<(), Unanswered> {
         self.put(ticket, Kind::Inject(inject), bytes)
     }
@@ -93,7 +95,7 @@ impl Answers<'_> {
 const REPLACE: u32 = 1;
 const INJECT: u32 = 2;
 
-/// The answers that the writer has taken.
+/// The answers that the writer has received.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     taken: u64,
@@ -101,32 +103,32 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// The next one, if one is there.
+    /// Returns the next answer, if there is one.
     ///
     /// # Errors
-    /// It cannot be right.
+    /// If the reader broke the protocol.
     pub(crate) fn take(&mut self, control: &Control) -> Result<Option<Answer>, &'static str> {
         let given = control.answering();
         if given == self.taken {
             return Ok(None);
         }
         if given.wrapping_sub(self.done) > ANSWERS.into() || given.wrapping_sub(self.taken) > ANSWERS.into() {
-            return Err("more answers are under way than there can be");
+            return Err("it has more answers outstanding than allowed");
         }
         let ([kind, slot, frame, flags, length], bytes) = control.answer(self.taken);
         self.taken += 1;
         let kind = match (kind, flags) {
             (REPLACE, 0) => Kind::Replace,
             (INJECT, 0..=3) => Kind::Inject(Inject { back: flags & 1 != 0, behind: flags & 2 != 0 }),
-            _ => return Err("an answer is of no kind that there is"),
+            _ => return Err("an answer has an unknown type"),
         };
         if length as usize != bytes.len() {
-            return Err("an answer is longer than there can be");
+            return Err("an answer is too long");
         }
         Ok(Some(Answer { slot, frame, kind, bytes }))
     }
 
-    /// So many more are done with.
+    /// Marks this many more answers as handled.
     pub(crate) fn done(&mut self, answers: u64, control: &Control) {
         self.done += answers;
         control.set_answered(self.done);

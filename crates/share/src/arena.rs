@@ -1,7 +1,7 @@
-//! The arena: all blocks, and what is known about the ring as a whole, in one memory.
+//! The arena: all blocks, and the state of the ring as a whole, in one memory.
 //!
-//! The writer makes it, has every page there before the first frame, and seals it so that nobody else can ever write
-//! to it. Readers get a descriptor for reading alone.
+//! The writer allocates it, populates every page before the first frame, and seals it so that no other process can ever
+//! write to it. Readers get a read-only descriptor.
 
 use crate::error::Error;
 use crate::interfaces;
@@ -18,18 +18,18 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// How large a ring is, and of what memory.
+/// Size and memory of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Number of blocks, 4 to 65,536.
     pub slots: u32,
-    /// Bytes of each: a power of two, 512 KiB to 64 MiB.
+    /// Bytes per block: a power of two, 512 KiB to 64 MiB.
     pub slot_bytes: usize,
-    /// Use huge pages where there are any.
+    /// Use huge pages if available.
     pub huge: bool,
-    /// The NUMA node that the memory is to lie on.
+    /// NUMA node of the memory.
     pub node: Option<u32>,
-    /// Lock the memory, so that it is never paged out.
+    /// Lock the memory, so that it is never swapped out.
     pub lock: bool,
 }
 
@@ -46,25 +46,27 @@ impl Options {
         let Options { slots, slot_bytes, .. } = *self;
         let layout = Layout::slot(slot_bytes).filter(|_| slot_bytes.is_power_of_two() && slot_bytes <= MOST_SLOT_BYTES);
         let layout = layout.ok_or_else(|| {
-            Error::Invalid(format!("blocks of {slot_bytes} bytes: it is a power of two, 512 KiB to 64 MiB"))
+            Error::Invalid(format!("invalid block size {slot_bytes}; expected a power of two, 512 KiB to 64 MiB"))
         })?;
         if !(LEAST_SLOTS..=MOST_SLOTS).contains(&slots) {
-            return Err(Error::Invalid(format!("{slots} blocks: a ring has {LEAST_SLOTS} to {MOST_SLOTS}")));
+            return Err(Error::Invalid(format!(
+                "invalid number of blocks {slots}; expected {LEAST_SLOTS} to {MOST_SLOTS}"
+            )));
         }
         Ok(Shape { slots, layout })
     }
 }
 
-/// Whose memory a ring is.
+/// Owner of the memory of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Root's, or that of the user who reads.
+    /// Root, or the user who reads.
     Trusted,
-    /// Another user's.
+    /// Another user.
     Another,
 }
 
-/// Of another user's ring, so much is mapped at once before it is read; more comes page by page.
+/// Maximum size of another user's ring that is populated at once; larger ones are mapped page by page.
 const MOST_POPULATED: usize = 256 << 20;
 
 /// An arena, mapped by its writer or by a reader.
@@ -75,18 +77,18 @@ pub(crate) struct Arena {
     generation: u64,
 }
 
-/// What the writer makes.
+/// A new arena, for the writer.
 pub(crate) struct Created {
     pub arena: Arena,
     pub blocks: Vec<Block>,
     /// For readers.
     pub fd: OwnedFd,
-    /// What was chosen and why, a line each, for people.
+    /// Choices of memory and their reasons, one line each, for users.
     pub notes: Vec<String>,
 }
 
 impl Arena {
-    /// Makes an arena, its blocks empty.
+    /// Creates an arena with empty blocks.
     pub(crate) fn create(options: &Options, now: Nanos) -> Result<Created, Error> {
         let shape = options.shape()?;
         let Pages { mapping, fd, page, notes } = pages::make(options, shape.bytes())?;
@@ -118,27 +120,26 @@ impl Arena {
         Ok(Created { arena: Arena { mapping, shape, generation }, blocks, fd, notes })
     }
 
-    /// Maps what a writer handed over. Nothing in it is believed but what fits together. That all of another user's is there
-    /// is to be checked before ([`pages::check_whole`]).
+    /// Maps the memory received from a writer. Every number in it is checked for consistency. For another user's
+    /// memory, check first that all of it is present ([`pages::check_whole`]).
     pub(crate) fn open(fd: BorrowedFd<'_>, owner: Owner) -> Result<Arena, String> {
-        let wrong = |error: rustix::io::Errno| format!("its memory cannot be used: {error}");
+        let wrong = |error: rustix::io::Errno| format!("its memory is not usable: {error}");
         let size = fstat(fd).map_err(wrong)?.st_size;
         let bytes = usize::try_from(size).ok().filter(|bytes| *bytes >= 2 * HUGE && bytes.is_multiple_of(HUGE));
-        let bytes = bytes.ok_or("its memory has a size that no ring has")?;
+        let bytes = bytes.ok_or("its memory has an invalid size")?;
         if !fcntl_get_seals(fd).map_err(wrong)?.contains(SealFlags::SHRINK) {
-            return Err("its memory may be cut while it is read".into());
+            return Err("its memory may be truncated while it is read".into());
         }
-        let mapping =
-            Mapping::new(fd, bytes, false).map_err(|error| format!("its memory cannot be mapped: {error}"))?;
+        let mapping = Mapping::new(fd, bytes, false).map_err(|error| format!("mapping its memory failed: {error}"))?;
         let word = |at| mapping.load_word(at, Relaxed);
         let long = |at| mapping.load_long(at, Relaxed);
         if (long(offset_of!(layout::Arena, magic)), word(offset_of!(layout::Arena, byte_order))) != (MAGIC, BYTE_ORDER)
         {
-            return Err("its memory does not begin as a ring does".into());
+            return Err("its memory has no ring header".into());
         }
         let major = word(offset_of!(layout::Arena, major));
         if major != MAJOR {
-            return Err(format!("its memory has version {major} of the format, and this program knows {MAJOR}"));
+            return Err(format!("its memory has format version {major}; this program supports {MAJOR}"));
         }
         let slot_bytes = long(offset_of!(layout::Arena, slot_bytes)) as usize;
         let options = Options { slots: word(offset_of!(layout::Arena, slots)), slot_bytes, ..Options::default() };
@@ -151,82 +152,80 @@ impl Arena {
             word(offset_of!(layout::Arena, interface_bytes)) as usize,
         );
         let own = (Shape::SLOTS, layout::interface(0), size_of::<InterfaceEntry>());
-        let shape = Layout::told(slot_bytes, frames, body).map(|layout| Shape { slots, layout });
+        let shape = Layout::declared(slot_bytes, frames, body).map(|layout| Shape { slots, layout });
         let Some(shape) = shape.filter(|shape| said == own && shape.bytes() == bytes) else {
-            return Err("its memory is laid out in another way than version 1 says".into());
+            return Err("its memory does not have the layout of version 1".into());
         };
         let generation = long(offset_of!(layout::Arena, generation));
-        // A page that is not mapped yet costs time when it is first read, and nothing else. How much of another user's memory
-        // is brought in at once is not for that user to say.
+        // Pages that are not populated only cost time at their first access. The amount of another user's memory that
+        // is populated at once must not be that user's choice.
         if owner == Owner::Trusted || bytes <= MOST_POPULATED {
             let _ = mapping.populate();
         }
         Ok(Arena { mapping: Arc::new(mapping), shape, generation })
     }
 
-    /// The memory.
     pub(crate) fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping
     }
 
-    /// How large its parts are.
     pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// A number that no other arena has.
+    /// Returns a number that is unique to this arena.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The writer's process.
+    /// Returns the writer's process.
     pub(crate) fn writer(&self) -> u32 {
         self.mapping.load_word(offset_of!(layout::Arena, writer), Relaxed)
     }
 
-    /// The time at which the writer was last seen, by its own clock.
+    /// Returns the time at which the writer was last active, by its own clock.
     pub(crate) fn heartbeat(&self) -> Nanos {
         Nanos(self.mapping.load_long(offset_of!(layout::Arena, heartbeat), Relaxed))
     }
 
-    /// Says that the writer lives.
+    /// Records that the writer is alive.
     pub(crate) fn beat(&self, now: Nanos) {
         self.mapping.long(offset_of!(layout::Arena, heartbeat)).store(now.0, Relaxed);
     }
 
-    /// How far the stream is complete. To be loaded before one looks for frames: those are there that it speaks of.
+    /// Returns the horizon of the stream. Load it before looking for frames: then all frames before it are found.
     #[inline]
     pub(crate) fn horizon(&self) -> Nanos {
         Nanos(self.mapping.load_long(offset_of!(layout::Arena, horizon), Acquire))
     }
 
-    /// Says how far the stream is complete, after what it speaks of was committed.
+    /// Sets the horizon, after the frames before it were committed.
     pub(crate) fn set_horizon(&self, horizon: Nanos) {
         self.mapping.long(offset_of!(layout::Arena, horizon)).store(horizon.0, Release);
     }
 
-    /// Frames lost on the way to the ring since it began.
+    /// Returns the number of frames lost upstream of the ring since it was created.
     pub(crate) fn drops(&self) -> u64 {
         self.mapping.load_long(offset_of!(layout::Arena, drops), Relaxed)
     }
 
-    /// Says how many frames were lost on the way to the ring.
+    /// Sets the number of frames lost upstream of the ring.
     pub(crate) fn set_drops(&self, drops: u64) {
         self.mapping.long(offset_of!(layout::Arena, drops)).store(drops, Relaxed);
     }
 
-    /// Whether the writer has ended in order. To be loaded before one looks for the last frames.
+    /// Returns whether the writer has ended normally. Load it before looking for the last frames.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.mapping.load_word(offset_of!(layout::Arena, state), Acquire) == state::ENDED
     }
 
-    /// Says that the writer has ended in order.
+    /// Records that the writer has ended normally.
     pub(crate) fn end(&self) {
         self.mapping.word(offset_of!(layout::Arena, state)).store(state::ENDED, Release);
     }
 
-    /// Appends interfaces behind the first `known`, which are there already.
+    /// Appends interfaces after the first `known`, which are already present.
     pub(crate) fn add_interfaces(&self, known: usize, all: &[Interface]) {
         for (index, interface) in all.iter().enumerate().skip(known) {
             interfaces::write(&self.mapping, index as u32, interface);
@@ -234,7 +233,7 @@ impl Arena {
         self.mapping.word(offset_of!(layout::Arena, interfaces)).store(all.len() as u32, Release);
     }
 
-    /// Reads the interfaces behind those that are known.
+    /// Reads the interfaces after those already known.
     pub(crate) fn read_interfaces(&self, known: &mut Vec<Interface>) {
         let count = self.mapping.load_word(offset_of!(layout::Arena, interfaces), Acquire).min(INTERFACES);
         for index in known.len() as u32..count {
@@ -242,7 +241,7 @@ impl Arena {
         }
     }
 
-    /// Of a block: whether no more frames will come, then how many there are. If the first is true the second is final.
+    /// Returns whether a block is closed, then its number of frames. If the first is true the second is final.
     #[inline]
     pub(crate) fn progress(&self, slot: u32) -> (bool, u32) {
         let base = self.shape.slot(slot);

@@ -1,4 +1,4 @@
-//! Coming in at the acceptor of a writer, as a reader.
+//! Attaching to a ring, as a reader.
 
 use crate::address::Address;
 use crate::arena::{Arena, Owner};
@@ -20,18 +20,18 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// How a reader wants to read.
+/// Options of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attach {
-    /// The writer waits for this reader rather than lose a frame for it.
+    /// Make the writer wait for this reader rather than skip frames.
     pub lossless: bool,
-    /// Most blocks that a lossy reader holds; 0: as the writer thinks best.
+    /// Maximum number of blocks that a lossy reader holds; 0: the writer's default.
     pub quota: u32,
-    /// What the writer is told, for its reports: at most 96 bytes of it are.
+    /// Name for the writer's reports; at most 96 bytes of it are sent.
     pub name: String,
-    /// Attach to a ring that neither root nor this user shares.
+    /// Attach to a ring that is shared by neither root nor this user.
     pub trust: bool,
-    /// How long the writer has to answer.
+    /// Timeout for the writer's answer.
     pub patience: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Default for Attach {
     }
 }
 
-/// A reader that has said hello, and waits for the answer.
+/// A reader that has sent its hello and waits for the answer.
 #[derive(Debug)]
 pub struct Attaching {
     address: Address,
@@ -52,27 +52,30 @@ pub struct Attaching {
 
 impl Attach {
     /// Attaches to the ring of this name; waits for the writer's answer.
+    ///
+    /// # Errors
+    /// [`Error`].
     pub fn to(&self, name: &str) -> Result<Reader, Error> {
         self.begin(name)?.finish()
     }
 
-    /// Attaches as the one that decides about each frame.
+    /// Attaches as the engine, which gives a verdict on each frame.
     ///
     /// # Errors
-    /// As those of [`Attach::to`], and where no verdicts are wanted, or another engine decides.
+    /// Those of [`Attach::to`], and if no verdicts are wanted, or another engine is attached.
     pub fn engine(&self, name: &str) -> Result<Engine, Error> {
         Ok(Engine::over(self.say_hello(name, Kind::Blocks, true)?.finish()?))
     }
 
-    /// Takes frames of memory from whoever shares them under this name; waits for the writer's answer. Of what is asked for only name,
-    /// trust and patience mean something there.
+    /// Attaches to frames of memory that are shared under this name; waits for the writer's answer. Of the options only
+    /// name, trust and patience apply.
     ///
     /// # Errors
-    /// If nobody does, or this reader is not let in: one at a time is.
+    /// If nothing is shared, or this reader is rejected: one reader at a time may attach.
     pub fn frames(&self, name: &str) -> Result<frame_ring::Reader, Error> {
         let of_frames = |error| match error {
             Error::Protocol { address, reason } => {
-                let reason = format!("what answers shares no frames of memory: {reason}");
+                let reason = format!("peer does not share frames of memory: {reason}");
                 Error::Refused { address, reason }
             }
             error => error,
@@ -83,7 +86,10 @@ impl Attach {
             .map_err(|reason| of_frames(Error::Protocol { address: address.to_string(), reason }))
     }
 
-    /// Says hello; the answer is waited for by [`Attaching::finish`].
+    /// Sends the hello; [`Attaching::finish`] waits for the answer.
+    ///
+    /// # Errors
+    /// [`Error`].
     pub fn begin(&self, name: &str) -> Result<Attaching, Error> {
         self.say_hello(name, Kind::Blocks, false)
     }
@@ -97,7 +103,7 @@ impl Attach {
         let owner = if is_own { Owner::Trusted } else { Owner::Another };
         if !self.trust && owner == Owner::Another {
             let reason = format!(
-                "it is shared by user {}, neither root nor you: say --trust (as a port ?trust=yes) if you trust it",
+                "shared by user {}, who is neither root nor you; use --trust (port: ?trust=yes) if you trust that user",
                 writer.uid
             );
             return Err(Error::Refused { address: address.to_string(), reason });
@@ -105,7 +111,7 @@ impl Attach {
         let Attach { lossless, quota, .. } = *self;
         let hello = Hello { major: MAJOR, kind, lossless, inline, quota, name: self.name.clone() };
         match send(&socket, &hello.encode(), SendFlags::NOSIGNAL) {
-            // It has said why before it hung up.
+            // The writer has sent the reason before it closed the socket.
             Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(Attaching { address, socket, owner, inline }),
             Err(error) => Err(Error::system(format!("attaching to {address}"), error)),
         }
@@ -114,13 +120,16 @@ impl Attach {
 
 impl Attaching {
     /// Waits for the answer.
+    ///
+    /// # Errors
+    /// [`Error`].
     pub fn finish(self) -> Result<Reader, Error> {
         let inline = self.inline;
         let Handed { address, owner, socket, generation, memory: [arena, control] } = self.hear()?;
         let protocol = |reason: String| Error::Protocol { address: address.to_string(), reason };
         let arena = Arena::open(arena.as_fd(), owner).map_err(protocol)?;
         if arena.generation() != generation {
-            return Err(protocol("it handed over the memory of another ring".into()));
+            return Err(protocol("it sent the memory of another ring".into()));
         }
         let shape = *arena.shape();
         let control = Control::open(control.as_fd(), shape.slots, arena.generation(), inline.then_some(shape));
@@ -128,28 +137,28 @@ impl Attaching {
         Reader::new(arena, control, socket).map_err(|error| Error::system(format!("attaching to {address}"), error))
     }
 
-    /// What the writer hands over.
+    /// Receives the memory from the writer.
     fn hear(self) -> Result<Handed, Error> {
         let Attaching { address, socket, owner, inline } = self;
         let (welcome, fds) = hear(&address, &socket)?;
         if welcome.status != Status::Welcome {
-            let reason = if welcome.text.is_empty() { "it lets nobody in".to_owned() } else { welcome.text };
+            let reason = if welcome.text.is_empty() { "the writer gave no reason".to_owned() } else { welcome.text };
             return Err(Error::Refused { address: address.to_string(), reason });
         }
         if inline && welcome.minor == 0 {
-            let reason = "it is shared by an older version, which knows nothing of verdicts".to_owned();
+            let reason = "the writer is an older version without verdicts; update it".to_owned();
             return Err(Error::Refused { address: address.to_string(), reason });
         }
         let memory = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| Error::Protocol {
             address: address.to_string(),
-            reason: format!("it handed over {} descriptors instead of 2", fds.len()),
+            reason: format!("it sent {} descriptors instead of 2", fds.len()),
         })?;
         if owner == Owner::Another {
             let refused = |reason| Error::Refused { address: address.to_string(), reason };
-            // Pages of control memory that are not there become this process's: it is small.
+            // Missing pages of control memory are charged to this process: it is small.
             check_whole(memory[0].as_fd()).and_then(|()| check_ordinary(memory[1].as_fd())).map_err(refused)?;
         }
-        // What it waits on from now on does not time out.
+        // From now on reads of the socket do not time out.
         for timeout in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {
             let _ = sockopt::set_socket_timeout(&socket, timeout, None);
         }
@@ -157,7 +166,7 @@ impl Attaching {
     }
 }
 
-/// What a reader that was let in has: arena and control memory.
+/// The memory of an accepted reader: arena and control memory.
 struct Handed {
     address: Address,
     owner: Owner,
@@ -166,11 +175,11 @@ struct Handed {
     memory: [OwnedFd; 2],
 }
 
-/// A writer that means to let nobody in says so first.
+/// A writer that rejects a reader sends the reason first.
 const HUNG_UP: &str =
-    "whoever shared it hung up without an answer: it has died, or shares no ring; look whether it runs";
+    "no answer: the writer closed the connection (it died, or is not a ring); check that it is running";
 
-/// The writer's answer, and the descriptors that came along.
+/// Receives the writer's answer, and the descriptors sent with it.
 fn hear(address: &Address, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), Error> {
     let protocol = |reason: &str| Error::Protocol { address: address.to_string(), reason: reason.to_owned() };
     let unanswered = |reason| Error::Unanswered { address: address.to_string(), reason };
@@ -179,11 +188,11 @@ fn hear(address: &Address, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), 
     for _ in 0..8 {
         let mut rights = RecvAncillaryBuffer::new(&mut space);
         let message = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut rights, RecvFlags::CMSG_CLOEXEC) {
-            // It hung up without having read the hello; what it said is behind this error.
+            // It closed the socket without having read the hello; its message can be read after this error.
             Err(Errno::CONNRESET | Errno::INTR) => continue,
             Err(Errno::AGAIN) => {
                 return Err(unanswered(
-                    "whoever shares it does not answer: it is stopped or overloaded, or shares no ring",
+                    "no answer from the writer: it is stopped, overloaded or not a ring; check that it is running",
                 ));
             }
             Err(error) => return Err(Error::system(format!("attaching to {address}"), error)),
@@ -199,7 +208,9 @@ fn hear(address: &Address, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), 
         }
         let whole = !message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
         let welcome = bytes.get(..message.bytes).filter(|_| whole).and_then(Welcome::decode);
-        return welcome.map(|welcome| (welcome, fds)).ok_or_else(|| protocol("its answer is none of this protocol"));
+        return welcome
+            .map(|welcome| (welcome, fds))
+            .ok_or_else(|| protocol("its answer does not follow this protocol"));
     }
     Err(unanswered(HUNG_UP))
 }

@@ -1,7 +1,7 @@
-//! The control memory of one reader: two index rings, and the few numbers that writer and reader tell each other.
+//! The control memory of one reader: two index rings, and a few numbers that writer and reader exchange.
 //!
 //! Both sides may write all of it. The writer reads three things here: the count of returned blocks, their numbers, and
-//! whether the reader sleeps; each is checked against what the writer knows by itself. It never reads what it wrote.
+//! whether the reader sleeps; each is checked against the writer's private state. It never reads what it wrote.
 
 use crate::index::Ring;
 use crate::layout::{
@@ -23,11 +23,10 @@ pub(crate) struct Control {
     capacity: u32,
     published: usize,
     returned: usize,
-    /// Of a reader that decides.
+    /// Shape of the blocks, for a reader that gives verdicts.
     deciding: Option<Shape>,
 }
 
-/// One of its rings.
 pub(crate) struct ControlRing<'a> {
     mapping: &'a Mapping,
     count: usize,
@@ -73,7 +72,8 @@ impl Area for ControlArea<'_> {
 }
 
 impl Control {
-    /// Makes one, and the descriptor to hand to the reader; one that decides about packets in blocks of a shape has room for that.
+    /// Creates one, and the descriptor to send to the reader; with `deciding` it has room for verdicts on blocks of
+    /// that shape.
     pub(crate) fn create(
         slots: u32,
         reader: u32,
@@ -104,7 +104,7 @@ impl Control {
         Ok((control, fd))
     }
 
-    /// Where verdicts and answers lie, as it is said in the control memory.
+    /// Returns the offsets and sizes of verdicts and answers, as recorded in the control memory.
     fn deciding(shape: &Shape) -> [(usize, u32); 5] {
         [
             (offset_of!(layout::Control, verdicts_offset), shape.verdicts(0) as u32),
@@ -115,18 +115,18 @@ impl Control {
         ]
     }
 
-    /// Maps what a writer handed over.
+    /// Maps the memory received from a writer.
     pub(crate) fn open(
         fd: BorrowedFd<'_>,
         slots: u32,
         generation: u64,
         deciding: Option<Shape>,
     ) -> Result<Control, String> {
-        let wrong = |error: rustix::io::Errno| format!("its control memory cannot be used: {error}");
+        let wrong = |error: rustix::io::Errno| format!("its control memory is not usable: {error}");
         let (rings, bytes) = (Rings(slots), Control::bytes(slots, deciding));
         let sealed = fcntl_get_seals(fd).map_err(wrong)?.contains(SealFlags::SHRINK);
         if !sealed || fstat(fd).map_err(wrong)?.st_size != bytes as i64 {
-            return Err("its control memory has the wrong size, or may be cut".into());
+            return Err("its control memory has the wrong size, or may be truncated".into());
         }
         let mapping = Mapping::new(fd, bytes, true).map_err(|error| format!("its control memory: {error}"))?;
         let control = Control::over(mapping, rings, deciding);
@@ -140,12 +140,11 @@ impl Control {
         let is_deciding =
             deciding.is_none_or(|shape| Control::deciding(&shape).iter().all(|(at, value)| word(*at) == *value));
         if said != (control.capacity, control.published, control.returned) || own != generation || !is_deciding {
-            return Err("its control memory does not fit its arena".into());
+            return Err("its control memory does not match its arena".into());
         }
         Ok(control)
     }
 
-    /// Its bytes.
     fn bytes(slots: u32, deciding: Option<Shape>) -> usize {
         deciding.map_or(Rings(slots).control_bytes(), |shape| shape.deciding_bytes())
     }
@@ -155,10 +154,10 @@ impl Control {
         Control { mapping, capacity: rings.capacity(), published, returned, deciding }
     }
 
-    /// The verdicts on a block.
+    /// Returns the verdicts on a block.
     ///
     /// # Panics
-    /// If this reader does not decide, or there is no such block.
+    /// If this reader does not give verdicts, or the block does not exist.
     #[inline]
     pub(crate) fn verdicts(&self, slot: u32) -> ControlArea<'_> {
         let shape = self.deciding.as_ref().expect("a reader that decides");
@@ -166,10 +165,10 @@ impl Control {
         ControlArea { mapping: &self.mapping, base: shape.verdicts(slot), frames: shape.layout.frames() as u32 }
     }
 
-    /// Nothing is decided of a block.
+    /// Marks all frames of a block as undecided.
     ///
     /// # Panics
-    /// As [`Control::verdicts`].
+    /// Those of [`Control::verdicts`].
     pub(crate) fn reset(&self, slot: u32) {
         const ALL: u64 = u64::from_ne_bytes([UNDECIDED; 8]);
         let ControlArea { base, frames, .. } = self.verdicts(slot);
@@ -180,50 +179,50 @@ impl Control {
         }
     }
 
-    /// Blocks on their way to the reader: the number, and the first frame from bit 32 on.
+    /// Returns the ring of blocks for the reader: the number, and the first frame from bit 32 on.
     #[inline]
     pub(crate) fn published(&self) -> ControlRing<'_> {
         let count = offset_of!(layout::Control, published);
         ControlRing { mapping: &self.mapping, count, entries: self.published, capacity: self.capacity }
     }
 
-    /// Blocks on their way back.
+    /// Returns the ring of blocks that the reader returns.
     #[inline]
     pub(crate) fn returned(&self) -> ControlRing<'_> {
         let count = offset_of!(layout::Control, returned);
         ControlRing { mapping: &self.mapping, count, entries: self.returned, capacity: self.capacity }
     }
 
-    /// Entries of each ring.
+    /// Returns the number of entries of each ring.
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// 1 while the reader waits to be woken.
+    /// Returns the word that is 1 while the reader waits to be woken.
     #[inline]
     pub(crate) fn sleeping(&self) -> &AtomicU32 {
         self.mapping.word(offset_of!(layout::Control, sleeping))
     }
 
-    /// Answers ever given.
+    /// Returns the number of answers ever given.
     pub(crate) fn answering(&self) -> u64 {
         self.mapping.load_long(offset_of!(layout::Control, answering), Acquire)
     }
 
-    /// Answers that are done with.
+    /// Returns the number of answers handled.
     pub(crate) fn answered(&self) -> u64 {
         self.mapping.load_long(offset_of!(layout::Control, answered), Acquire)
     }
 
-    /// Tells the reader how many answers are done with.
+    /// Publishes the number of answers handled to the reader.
     pub(crate) fn set_answered(&self, answers: u64) {
         self.mapping.long(offset_of!(layout::Control, answered)).store(answers, Release);
     }
 
-    /// Stores answer number `at` of all that were ever given, and counts it.
+    /// Stores answer number `at`, counted from the first ever given, and counts it.
     ///
     /// # Panics
-    /// As [`Control::verdicts`], and if it is too long.
+    /// Those of [`Control::verdicts`], and if it is too long.
     pub(crate) fn put_answer(&self, at: u64, words: [u32; 5], bytes: &[u8]) {
         assert!(bytes.len() <= ANSWER_FRAME);
         let base = self.answer_base(at);
@@ -234,10 +233,10 @@ impl Control {
         self.mapping.long(offset_of!(layout::Control, answering)).store(at + 1, Release);
     }
 
-    /// Answer number `at`, its last word its length; of one that is too long no bytes.
+    /// Returns answer number `at`; the last word is its length. If that is too long no bytes are returned.
     ///
     /// # Panics
-    /// As [`Control::verdicts`].
+    /// Those of [`Control::verdicts`].
     pub(crate) fn answer(&self, at: u64) -> ([u32; 5], Vec<u8>) {
         let base = self.answer_base(at);
         let words = std::array::from_fn(|index| self.mapping.load_word(base + index * 4, Relaxed));
@@ -252,47 +251,47 @@ impl Control {
         shape.answers_offset() + (at % u64::from(ANSWERS)) as usize * ANSWER_BYTES
     }
 
-    /// Tells the reader what was not shown to it: frames, and blocks.
+    /// Publishes the numbers of skipped frames and blocks to the reader.
     pub(crate) fn set_skipped(&self, frames: u64, slots: u64) {
         self.mapping.long(offset_of!(layout::Control, skipped_frames)).store(frames, Relaxed);
         self.mapping.long(offset_of!(layout::Control, skipped_slots)).store(slots, Relaxed);
     }
 
-    /// What was not shown to the reader: frames, and blocks.
+    /// Returns the numbers of frames and blocks that this reader was not shown.
     pub(crate) fn skipped(&self) -> (u64, u64) {
         let long = |at| self.mapping.load_long(at, Relaxed);
         (long(offset_of!(layout::Control, skipped_frames)), long(offset_of!(layout::Control, skipped_slots)))
     }
 
-    /// Tells the reader whether the writer waits for it.
+    /// Publishes to the reader whether the writer waits for it.
     pub(crate) fn set_lossless(&self, lossless: bool) {
         let mode = if lossless { mode::LOSSLESS } else { mode::LOSSY };
         self.mapping.word(offset_of!(layout::Control, mode)).store(mode, Relaxed);
     }
 
-    /// Whether the writer waits for the reader.
+    /// Returns whether the writer waits for the reader.
     pub(crate) fn is_lossless(&self) -> bool {
         self.mapping.load_word(offset_of!(layout::Control, mode), Relaxed) == mode::LOSSLESS
     }
 
-    /// Tells the reader that all was taken back from it.
-    pub(crate) fn set_put_out(&self) {
-        self.mapping.word(offset_of!(layout::Control, status)).store(status::PUT_OUT, Release);
+    /// Publishes to the reader that it was evicted.
+    pub(crate) fn set_evicted(&self) {
+        self.mapping.word(offset_of!(layout::Control, status)).store(status::EVICTED, Release);
     }
 
-    /// Tells the reader that nothing more will be published.
+    /// Publishes to the reader that nothing more will be published.
     pub(crate) fn set_ended(&self) {
         self.mapping.word(offset_of!(layout::Control, status)).store(status::ENDED, Release);
     }
 
-    /// Whether nothing more will be published. To be asked before one looks for the last.
+    /// Returns whether nothing more will be published. Load it before looking for the last entry.
     pub(crate) fn has_ended(&self) -> bool {
         self.mapping.load_word(offset_of!(layout::Control, status), Acquire) == status::ENDED
     }
 
-    /// Whether all was taken back from the reader.
+    /// Returns whether the reader was evicted.
     #[inline]
     pub(crate) fn is_evicted(&self) -> bool {
-        self.mapping.load_word(offset_of!(layout::Control, status), Acquire) == status::PUT_OUT
+        self.mapping.load_word(offset_of!(layout::Control, status), Acquire) == status::EVICTED
     }
 }

@@ -1,7 +1,7 @@
-//! Who is at the other end of a socket, and who may attach.
+//! Credentials of the peer of a socket, and the users that may attach.
 //!
-//! Unsafe because supplementary groups, and process numbers that can be 0 (a process that cannot be seen from here), are
-//! read by libc alone.
+//! Unsafe because only libc reads supplementary groups, and process numbers that can be 0 (a process that is not
+//! visible from here).
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
@@ -10,17 +10,17 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A process, as it was when it connected or began to listen.
+/// A process, as it was when it connected or started to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// 0 where it cannot be seen from here.
+    /// 0 if it is not visible from here.
     pub pid: i32,
     pub uid: u32,
     pub gid: u32,
 }
 
 impl Peer {
-    /// The other end of a socket (`SO_PEERCRED`, unix(7)).
+    /// Returns the peer of a socket (`SO_PEERCRED`, unix(7)).
     pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
         let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
@@ -36,38 +36,38 @@ impl Peer {
     }
 }
 
-/// Who may attach beside root and the user who shares.
+/// Users that may attach, in addition to root and the owner of the ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Users, by number.
+    /// User numbers.
     pub users: Vec<u32>,
-    /// Groups, by number: first or supplementary.
+    /// Group numbers: primary or supplementary.
     pub groups: Vec<u32>,
-    /// Whether readers may ask to be waited for: such a reader can hold the writer up.
+    /// True if lossless readers are allowed: such a reader can block the writer.
     pub lossless: bool,
-    /// Whether one of them may decide about frames, by the name it is to call itself by; of an empty name any may.
+    /// The name of the engine that may give verdicts on frames; `None`: no engine, an empty name: any engine.
     pub engine: Option<String>,
-    /// The user and group with whose rights a socket in the file system is made, where this is root.
+    /// The user and group with whose rights a socket in the file system is created, if this process is root.
     pub owner: Option<(u32, u32)>,
 }
 
-/// The user of whoever has none (`nobody`, and what a user namespace does not know: /proc/sys/kernel/overflowuid).
+/// The overflow user (65534, and users unknown in a user namespace: /proc/sys/kernel/overflowuid).
 const NOBODY: u32 = 65_534;
 
 impl Access {
-    /// That of a program that goes on as this user and group, who may attach too: unless that is nobody, whose processes have
-    /// nothing to do with one another.
+    /// Returns the access of a program that drops privileges to this user and group. The user may attach too, unless it
+    /// is `nobody`, whose processes are unrelated to one another.
     pub fn of_owner(owner: Option<(u32, u32)>) -> Self {
         let users = owner.iter().map(|(user, _)| *user).filter(|user| *user != NOBODY).collect();
         Access { users, owner, ..Access::default() }
     }
 
-    /// Whether anybody else may attach at all.
+    /// Returns whether any other user may attach.
     pub(crate) fn has_others(&self) -> bool {
         !self.users.is_empty() || !self.groups.is_empty()
     }
 
-    /// Whether this process may.
+    /// Returns whether this process may attach.
     pub(crate) fn allows(&self, peer: &Peer, own: u32, socket: BorrowedFd<'_>) -> bool {
         peer.uid == 0
             || peer.uid == own
@@ -77,7 +77,8 @@ impl Access {
     }
 }
 
-/// Does something with the rights of another user and group, if this is root; and is root again. Of this thread alone.
+/// Runs `work` with the rights of another user and group, if this process is root, then restores root. Affects only
+/// this thread.
 pub(crate) fn as_user<T>(user: Option<(u32, u32)>, work: impl FnOnce() -> T) -> Result<T, Errno> {
     let Some((uid, gid)) = user.filter(|(uid, _)| *uid != 0 && geteuid().is_root()) else { return Ok(work()) };
     let (groups, own) = (getgroups()?, getegid());
@@ -85,16 +86,16 @@ pub(crate) fn as_user<T>(user: Option<(u32, u32)>, work: impl FnOnce() -> T) -> 
     set_thread_groups(&[gid])?;
     set_thread_res_gid(None::<Gid>, gid, None::<Gid>)?;
     let result = set_thread_res_uid(None::<Uid>, Uid::from_raw(uid), None::<Uid>).map(|()| work());
-    // In the reverse order: it takes root to change groups.
+    // In reverse order: only root may change groups.
     set_thread_res_uid(None::<Uid>, Uid::ROOT, None::<Uid>)?;
     set_thread_res_gid(None::<Gid>, own, None::<Gid>)?;
     set_thread_groups(&groups)?;
     result
 }
 
-/// The supplementary groups of the other end (`SO_PEERGROUPS`, Linux 4.13); none where that cannot be found out.
+/// Returns the supplementary groups of the peer (`SO_PEERGROUPS`, Linux 4.13); none if they cannot be read.
 fn groups(socket: BorrowedFd<'_>) -> Vec<u32> {
-    // Few have more; the kernel allows 65,536 (NGROUPS_MAX) and says how many there are.
+    // Few have more; the kernel allows 65,536 (NGROUPS_MAX) and returns the size needed.
     let mut groups = vec![0u32; 32];
     loop {
         let room = size_of_val(&groups[..]) as libc::socklen_t;
@@ -119,10 +120,10 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn whoever_a_program_goes_on_as_may_attach_but_nobody() {
+    fn the_unprivileged_user_may_attach_unless_it_is_the_overflow_user() {
         assert_eq!(Access::of_owner(Some((1000, 100))).users, [1000]);
-        let nobody = Access::of_owner(Some((65_534, 65_534)));
-        assert_eq!((nobody.users.len(), nobody.owner), (0, Some((65_534, 65_534))));
+        let overflow = Access::of_owner(Some((65_534, 65_534)));
+        assert_eq!((overflow.users.len(), overflow.owner), (0, Some((65_534, 65_534))));
         assert_eq!(Access::of_owner(None), Access::default());
     }
 
@@ -132,7 +133,7 @@ mod tests {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let this = Peer::of(socket.as_fd()).unwrap();
         assert_eq!(this, Peer { pid: std::process::id() as i32, uid, gid });
-        // The supplementary groups of this process are those of the peer, whoever it says it is.
+        // The peer's supplementary groups are those of this process, whatever ids the `Peer` has.
         let access = Access { users: vec![4001], groups: vec![4003], ..Access::default() };
         let allows = |uid, gid| access.allows(&Peer { pid: 1, uid, gid }, 4000, socket.as_fd());
         assert!(allows(0, 9) && allows(4000, 9) && allows(4001, 9) && allows(9, 4003));

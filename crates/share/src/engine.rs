@@ -1,7 +1,7 @@
-//! The reader that decides: it looks at each frame and says what becomes of it, at once or later.
+//! The engine: a reader that gives a verdict on each frame, immediately or later.
 //!
-//! What it says lies in its own control memory: a byte a frame, published some frames at a time. A block goes back to the writer
-//! once all of it was looked at and nothing of it is held.
+//! Verdicts lie in its own control memory: one byte per frame, published in batches. A block is returned to the writer
+//! once all of its frames were examined and none is held.
 
 use crate::answers::Answers;
 use crate::reader::{End, Reader};
@@ -9,43 +9,43 @@ use crate::verdicts::{self, SETTLED};
 use linerate_burst::{Desc, Interface};
 use std::os::fd::BorrowedFd;
 
-/// Frames whose verdicts are published together: a line of them.
+/// Frames whose verdicts are published together: one cache line of verdicts.
 const BATCH: usize = 64;
 
-/// What becomes of a frame.
+/// Decision about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verdict {
-    /// It goes on.
+    /// Pass the frame.
     Pass = 0,
-    /// It does not.
+    /// Drop the frame.
     Block = 1,
-    /// It goes on with the bytes that were handed over for it, as many as it has.
+    /// Pass the frame with the replacement bytes that were given for it, as many as it has.
     Replace = 2,
-    /// It goes on, and later frames of its flow do without being asked about.
+    /// Pass the frame, and later frames of its flow without asking.
     Whitelist = 3,
-    /// It does not, nor do later frames of its flow.
+    /// Drop the frame, and later frames of its flow.
     Blacklist = 4,
-    /// As [`Verdict::Whitelist`]: this engine wants to see no more of its flow.
+    /// Like [`Verdict::Whitelist`]: this engine does not want to see more of the flow.
     Ignore = 5,
 }
 
 impl Verdict {
-    /// All of them, by their number.
+    /// All verdicts, indexed by number.
     pub const ALL: [Verdict; 6] =
         [Verdict::Pass, Verdict::Block, Verdict::Replace, Verdict::Whitelist, Verdict::Blacklist, Verdict::Ignore];
 }
 
-/// What is said of a frame that is looked at.
+/// Result of examining a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decide {
-    /// This becomes of it.
+    /// The verdict.
     Now(Verdict),
-    /// That will be said later, of its ticket.
+    /// The verdict follows later, through the frame's ticket.
     Later,
 }
 
-/// A frame, until its verdict is given.
+/// Identifies a frame until its verdict is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket {
     slot: u32,
@@ -53,32 +53,31 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Its block, and which frame of that.
+    /// Returns its block, and its index in the block.
     pub(crate) fn place(self) -> (u32, u32) {
         (self.slot, self.frame)
     }
 }
 
-/// A frame to be decided about.
+/// A frame that needs a verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// What a later verdict names it by.
+    /// Identifies the frame in a later verdict.
     pub ticket: Ticket,
-    /// What is known of it.
+    /// Desc of the frame.
     pub desc: &'a Desc,
-    /// Its bytes.
+    /// Bytes of the frame.
     pub bytes: &'a [u8],
-    /// Where it came in.
+    /// Interface on which it arrived.
     pub interface: &'a Interface,
 }
 
-/// A reader that decides.
+/// A reader that gives verdicts.
 #[derive(Debug)]
 pub struct Engine {
     reader: Reader,
-    /// Answers given.
     given: u64,
-    /// Frames that nobody waited for any more.
+    /// Frames whose verdict the writer no longer needed.
     settled: u64,
 }
 
@@ -87,16 +86,17 @@ impl Engine {
         Engine { reader, given: 0, settled: 0 }
     }
 
-    /// Where frames are handed back for those that are held.
+    /// Returns the answers, which replace or accompany held frames.
     pub fn answers(&mut self) -> Answers<'_> {
         Answers { control: self.reader.control(), given: &mut self.given }
     }
 
-    /// Looks at the frames that are there, some at a time; how many there were. None come once [`Engine::ended`] says why.
+    /// Examines the available frames, some at a time; returns their number. No more arrive once [`Engine::ended`]
+    /// returns a reason.
     pub fn look(&mut self, mut decide: impl FnMut(&Seen<'_>, &mut Answers<'_>) -> Decide) -> usize {
         self.reader.fill(BATCH);
         if self.reader.bad() > 0 {
-            self.reader.break_off("a desc cannot be right, and no verdict on its frame");
+            self.reader.break_off("a desc is invalid, so its frame has no verdict");
         }
         let Some(place) = self.reader.place() else { return 0 };
         let burst = self.reader.shown();
@@ -108,7 +108,7 @@ impl Engine {
                 settled += 1;
                 continue;
             }
-            // Descs that name an interface which there is not were left out.
+            // Descs with an unknown interface were omitted.
             let interface = &self.reader.interfaces()[usize::from(desc.interface)];
             let seen = Seen { ticket: Ticket { slot: place.slot, frame }, desc, bytes, interface };
             match decide(&seen, &mut answers) {
@@ -124,53 +124,53 @@ impl Engine {
         shown
     }
 
-    /// Says what becomes of a frame that was to be decided later.
+    /// Gives the verdict on a frame that was held.
     ///
     /// # Panics
-    /// If nothing of its block is held: it was said before.
+    /// If no frame of its block is held: the verdict was already given.
     pub fn decide(&mut self, ticket: Ticket, verdict: Verdict) {
         if self.reader.ended().is_some() {
             return;
         }
         let Ticket { slot, frame } = ticket;
-        assert!(self.reader.is_held(slot), "it was said before what becomes of that frame");
+        assert!(self.reader.is_held(slot), "that frame already has its verdict");
         let area = self.reader.control().verdicts(slot);
         verdicts::say(&area, frame, verdict as u8);
         verdicts::publish_later(&area);
         self.reader.said(slot);
     }
 
-    /// Why no more frames come, once none does.
+    /// Returns why no more frames arrive, once that is so.
     pub fn ended(&self) -> Option<End> {
         self.reader.ended()
     }
 
-    /// What to wait on for more frames, as [`Reader::wake`].
+    /// Returns the descriptor to wait on for more frames, like [`Reader::wake`].
     pub fn wake(&self) -> BorrowedFd<'_> {
         self.reader.wake()
     }
 
-    /// Where frames are seen.
+    /// Returns the interfaces on which frames were seen.
     pub fn interfaces(&self) -> &[Interface] {
         self.reader.interfaces()
     }
 
-    /// Frames that were shown so far.
+    /// Returns the number of frames shown so far.
     pub fn looked(&self) -> u64 {
         self.reader.consumed()
     }
 
-    /// Of those, frames that nobody waited for any more, or had asked about.
+    /// Returns the number of shown frames whose verdict the writer did not, or no longer, need.
     pub fn settled(&self) -> u64 {
         self.settled
     }
 
-    /// Frames that the writer did not show, because this engine was too slow.
+    /// Returns the number of frames that the writer skipped because this engine was too slow.
     pub fn skipped(&self) -> u64 {
         self.reader.skipped().0
     }
 
-    /// Takes nothing in any more: what had arrived is shown, then it has ended.
+    /// Stops accepting frames: those that have arrived are shown, then the stream ends.
     pub fn detach(&mut self) {
         self.reader.detach();
     }

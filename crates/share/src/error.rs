@@ -1,78 +1,78 @@
-//! What can go wrong while a ring is made, shared or attached to.
+//! Errors while a ring is created, shared or attached to.
 
 use linerate_burst::text::quoted;
 use std::io;
 
-/// Why a ring could not be made or attached to. Each says what to do.
+/// The failure to create a ring or to attach to one; each message includes a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was asked for cannot be.
+    /// An option is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// Somebody shares under this name already.
-    #[error("{address} is being shared by pid {pid}")]
+    /// The name is already in use.
+    #[error("{address}: already shared by pid {pid}; choose another name")]
     Taken {
-        /// The name.
+        /// Name of the ring.
         address: String,
-        /// Who shares it; 0 where that cannot be seen from here.
+        /// The process that shares it; 0 if it is not visible from here.
         pid: i32,
     },
-    /// There is too little memory, or memory of the kind asked for.
+    /// There is too little memory, or too little of the requested kind.
     #[error("{0}")]
     Memory(String),
-    /// Nobody shares under this name.
+    /// No ring is shared under this name.
     #[error(
-        "nobody shares {address}: `linerate capture PORT --share {}` would; a name is of one network namespace, a path of all",
+        "{address}: no such ring; start one with `linerate capture PORT --share {}` (names are per network namespace, paths are not)",
         quoted(address)
     )]
     Absent {
-        /// The name.
+        /// Name of the ring.
         address: String,
     },
-    /// The writer does not take this reader.
+    /// The writer rejected this reader.
     #[error("{address}: {reason}")]
     Refused {
-        /// The name.
+        /// Name of the ring.
         address: String,
-        /// The writer's words, or ours about the writer.
+        /// The writer's reason, or ours.
         reason: String,
     },
-    /// The other side did something else than the protocol says.
-    #[error("{address}: what answers is no block ring: {reason}")]
+    /// The peer violated the protocol.
+    #[error("{address}: peer is not a linerate ring: {reason}")]
     Protocol {
-        /// The name.
+        /// Name of the ring.
         address: String,
-        /// What it did.
+        /// The violation.
         reason: String,
     },
-    /// The other side said nothing: whether it is a ring is not known.
+    /// The peer did not answer: it may not be a ring.
     #[error("{address}: {reason}")]
     Unanswered {
-        /// The name.
+        /// Name of the ring.
         address: String,
-        /// What it did instead, and what to do.
+        /// The cause and the remedy.
         reason: &'static str,
     },
-    /// It was there, and ended otherwise than in order.
+    /// The ring ended abnormally.
     #[error("{address}: {reason}")]
     Gone {
-        /// The name.
+        /// Name of the ring.
         address: String,
-        /// How.
+        /// The cause.
         reason: String,
     },
     /// A system call failed.
     #[error("{doing}: {reason}")]
     System {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// The system's answer; not the source of this error, or chains of errors would say it twice.
+        /// The system's error; not the `source` of this error, or error chains would print it twice.
         reason: io::Error,
     },
 }
 
 impl Error {
-    /// A [`Error::System`].
+    /// Returns a [`Error::System`].
     pub(crate) fn system(doing: impl Into<String>, reason: impl Into<io::Error>) -> Self {
         Error::System { doing: doing.into(), reason: reason.into() }
     }

@@ -1,17 +1,19 @@
-//! Frames of memory, as received streams fill them, for another process: one writer, one reader at a time. The format, and what
-//! either side may rely on, is told in `docs/frame-ring.md`.
+//! Frames of memory, filled from received streams, shared with another process: one writer, one reader at a time.
+//! `docs/frame-ring.md` specifies the format, and what either side may rely on.
 //!
-//! - [`Options`]: how many frames there are, and of what memory; [`About`]: what is known of one;
-//! - [`Writer`]: hands frames over, and sees them come back; readers come in by [`Acceptor`](crate::Acceptor);
-//! - [`Reader`]: what the other process sees; a [`Taken`] frame goes back when it is dropped.
+//! - [`Options`]: number of frames, and their memory; [`About`]: metadata of a frame;
+//! - [`Writer`]: hands frames over, and gets them back; readers connect to [`Acceptor`](crate::Acceptor);
+//! - [`Reader`]: the other process's side; a [`Taken`] frame is returned when it is dropped.
 //!
-//! # What it stands on
-//! - **No copy.** The pieces of memory that [`Writer::create`] returns are where received bytes are placed, and what the reader maps.
-//! - **The truth is private** (`slots`, pure): who has which frame. Of what a reader can write, its own control memory, the writer reads
-//!   two things, how many frames it gave back and which, and checks both. A reader that gives back what it does not have is put out.
-//! - **Nothing is lost by a reader**: what it had and did not give back when it left, died or was put out is offered to the next one,
-//!   in the same order, and says so.
-//! - **Nobody is waited for here**: a frame that a reader keeps is one less to receive into.
+//! # Design
+//! - **No copy.** The pieces of memory that [`Writer::create`] returns are both the receive buffers and the reader's
+//!   mapping.
+//! - **The writer's state is private** (`slots`, pure): it records the holder of each frame. Of the control memory,
+//!   which a reader can write, the writer reads two things, the number of returned frames and their indices, and checks
+//!   both. A reader that returns a frame that it does not hold is evicted.
+//! - **A reader loses nothing**: frames that it held when it detached, died or was evicted are offered to the next
+//!   reader, in the same order, and are marked as such.
+//! - **No waiting**: a frame that a reader keeps is one less to receive into.
 
 mod about;
 mod arena;

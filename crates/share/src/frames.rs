@@ -1,15 +1,15 @@
-//! The frames of one block that a reader shows: descs copied out once, checked, kept in private memory.
+//! The frames of one block that a reader presents: descs copied out once, checked, kept in private memory.
 //!
-//! Unsafe because frames are handed out as they lie in memory that another process writes.
+//! Unsafe because frames are borrowed from memory that another process writes.
 //!
-//! - With a writer that keeps to the protocol this is sound: it does not touch a committed frame as long as its block was not
-//!   given back. Nor when it has put this reader out: it then leaves the first block alone that has not come back, until the
-//!   reader has hung up; frames are shown of that one block, and [`crate::reader`] looks whether it is out between
-//!   giving one back and looking at the next.
-//! - A hostile writer can change the bytes of frames while they are looked at, and nothing else: where they lie was checked
-//!   in private memory, and the mapping can be neither cut nor punched. To the language a `&[u8]` that changes is undefined
-//!   behaviour; what comes of it is that two looks at a byte may differ. Hence rings of other users have to be trusted
-//!   in so many words (`trust`): whoever does not copies the frames out first, by atomic loads.
+//! - With a writer that follows the protocol this is sound: it does not touch a committed frame as long as its block
+//!   was not returned. Nor does it after evicting this reader: it then leaves the first block that was not returned
+//!   untouched until the reader has closed its socket; only frames of that block are presented, and [`crate::reader`]
+//!   checks for eviction between returning a block and looking at the next.
+//! - A hostile writer can change the bytes of frames while they are read, and nothing else: their positions were
+//!   checked in private memory, and the mapping can be neither truncated nor punched. In the language a `&[u8]` that
+//!   changes is undefined behaviour; in effect two reads of a byte may differ. Hence rings of other users must be
+//!   trusted explicitly (`trust`): a reader without trust would have to copy the frames out first, by atomic loads.
 #![allow(unsafe_code)]
 
 use crate::layout::Shape;
@@ -17,7 +17,7 @@ use crate::mapping::Mapping;
 use linerate_burst::{Burst, Desc, Flags, Layout, MAX_FRAME, Nanos, RECORD_HEADER, TAIL};
 use std::sync::Arc;
 
-/// Frames of one block, shown and not consumed.
+/// Frames of one block, presented and not yet consumed.
 #[derive(Debug)]
 pub(crate) struct Frames {
     mapping: Arc<Mapping>,
@@ -25,16 +25,16 @@ pub(crate) struct Frames {
     slot: u32,
     /// Checked: each lies inside the block.
     descs: Vec<Desc>,
-    /// How many of them are consumed.
+    /// Number of consumed descs.
     consumed: usize,
-    /// The greatest time of a frame that was not flagged late.
+    /// Greatest time of a frame that was not flagged late.
     newest: Nanos,
-    /// Descs left out because they cannot be right.
+    /// Descs omitted because they are invalid.
     bad: u64,
 }
 
 impl Frames {
-    /// None yet, of an arena of this shape.
+    /// Returns an empty set of frames, for an arena of this shape.
     ///
     /// # Panics
     /// If the arena is smaller than its shape.
@@ -43,35 +43,34 @@ impl Frames {
         Frames { mapping, shape, slot: 0, descs: Vec::new(), consumed: 0, newest: Nanos::ZERO, bad: 0 }
     }
 
-    /// The frames, as a burst.
+    /// Returns the frames as a burst.
     #[inline]
     pub(crate) fn burst(&self) -> Burst<'_> {
         let base = self.mapping.at(self.shape.slot(self.slot), self.shape.layout.bytes());
-        // SAFETY: every desc was checked to lie inside this block, with the bytes behind it, and belongs to this block
-        // alone; the mapping lives as long as `self`. The block is given back only through `&mut` of whoever owns this
-        // value, which clears it then; until then the writer leaves it alone (see above), evicted or not.
+        // SAFETY: every desc was checked to lie inside this block, with the bytes after it, and belongs only to this
+        // block; the mapping lives as long as `self`. The block is returned only through `&mut` of the owner of this
+        // value, which clears it then; until then the writer leaves it untouched (see above), evicted or not.
         unsafe { Burst::from_raw(base, &self.descs[self.consumed..]) }
     }
 
-    /// Number of frames.
     pub(crate) fn len(&self) -> usize {
         self.descs.len() - self.consumed
     }
 
-    /// The greatest time seen so far.
+    /// Returns the greatest time seen so far.
     pub(crate) fn newest(&self) -> Nanos {
         self.newest
     }
 
-    /// Descs left out so far.
+    /// Returns the number of descs omitted so far.
     pub(crate) fn bad(&self) -> u64 {
         self.bad
     }
 
-    /// Goes on with another block; what was shown is gone.
+    /// Continues with another block; the frames presented before are discarded.
     ///
     /// # Panics
-    /// If there is no such block.
+    /// If the block does not exist.
     pub(crate) fn turn_to(&mut self, slot: u32) {
         assert!(slot < self.shape.slots);
         self.descs.clear();
@@ -79,8 +78,8 @@ impl Frames {
         self.slot = slot;
     }
 
-    /// Copies descs `first..end` of the block, and leaves out each that cannot be right, say because it names an
-    /// interface of which the first `interfaces` are none.
+    /// Copies descs `first..end` of the block, and omits invalid ones, for example with an interface that is not among
+    /// the first `interfaces`.
     ///
     /// # Panics
     /// If the block has fewer.
@@ -106,7 +105,7 @@ impl Frames {
         }
     }
 
-    /// The first `frames` are not needed any more.
+    /// Marks the first `frames` as consumed.
     ///
     /// # Panics
     /// If there are fewer.
@@ -120,7 +119,7 @@ impl Frames {
     }
 }
 
-/// Whether the frame lies among the records of a block, with its tail, and names an interface.
+/// Returns whether the frame lies among the records of a block, with its tail, and has a known interface.
 #[inline]
 fn is_sound(desc: &Desc, layout: &Layout, interfaces: usize) -> bool {
     let (offset, stored) = (desc.offset as usize, desc.stored() as usize);

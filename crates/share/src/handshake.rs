@@ -17,7 +17,7 @@ const LOSSLESS: u32 = 1;
 const INLINE: u32 = 2;
 const FRAMES: u32 = 1;
 
-/// What is shared.
+/// Contents of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Packets in blocks.
@@ -27,32 +27,30 @@ pub(crate) enum Kind {
     Frames,
 }
 
-/// What a writer has to hand over.
+/// A writer's offer to readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub kind: Kind,
-    /// What goes through index rings: so many at a time.
+    /// Number of items, which is the capacity of the index rings.
     pub slots: u32,
     pub arena_bytes: usize,
-    /// How blocks are, of packets: a reader that decides has verdicts on each.
+    /// Layout of the blocks of packets: an engine has verdicts on each.
     pub verdicts: Option<Shape>,
 }
 
 impl Offer {
-    /// How many readers it waits for at a time.
+    /// Returns the maximum number of lossless readers.
     pub(crate) fn lossless_readers(&self) -> u32 {
         if self.kind == Kind::Frames { 1 } else { lossless_readers(self.slots) }
     }
 
-    /// Why there are no more.
+    /// Returns the message for a reader beyond that.
     pub(crate) fn full(&self) -> String {
         match self.kind {
-            Kind::Frames => {
-                "a reader has the frames, and there is one at a time: try again when it has left".to_owned()
-            }
+            Kind::Frames => "another reader is attached, and the limit is one; try again after it detaches".to_owned(),
             Kind::Blocks => {
                 format!(
-                    "a ring of {} blocks takes {} lossless readers: give it more",
+                    "a ring of {} blocks is limited to {} lossless readers; share more blocks",
                     self.slots,
                     self.lossless_readers()
                 )
@@ -60,33 +58,33 @@ impl Offer {
         }
     }
 
-    /// What those are told who look for the other kind.
+    /// Returns the message for readers that expect the other kind.
     pub(crate) fn other(&self) -> &'static str {
         match self.kind {
-            Kind::Frames => "it shares frames of received streams: `linerate frames NAME` reads them",
+            Kind::Frames => "it shares frames of received streams; read them with `linerate frames NAME`",
             Kind::Blocks => {
-                "it shares packets: `linerate capture shm:NAME` reads them, as any verb that takes a port does"
+                "it shares packets; read them with `linerate capture shm:NAME`, or any verb that takes a port"
             }
         }
     }
 }
 
-/// What a reader says first.
+/// First message of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub major: u32,
     pub kind: Kind,
     pub lossless: bool,
-    /// It decides about each frame (version 1.1).
+    /// It gives a verdict on each frame (version 1.1).
     pub inline: bool,
-    /// How many blocks it may hold; 0: as the writer thinks best.
+    /// Maximum number of blocks that it holds; 0: the writer's default.
     pub quota: u32,
-    /// For reports; without characters that a terminal would act on.
+    /// Name for reports; without characters that a terminal would interpret.
     pub name: String,
 }
 
 impl Hello {
-    /// As it is sent.
+    /// Encodes the message.
     pub(crate) fn encode(&self) -> [u8; HELLO] {
         let mut bytes = [0; HELLO];
         let name = &self.name[..self.name.floor_char_boundary(HELLO - NAME_AT)];
@@ -101,7 +99,7 @@ impl Hello {
         bytes
     }
 
-    /// What a reader sent; `None` if that is no such message.
+    /// Decodes a reader's message; `None` if it is not a hello.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Hello> {
         if bytes.len() != HELLO || get(bytes, 0) != HELLO_MAGIC {
             return None;
@@ -109,13 +107,13 @@ impl Hello {
         let name = text(&bytes[NAME_AT..], get(bytes, 20));
         let kind = if get(bytes, 24) == FRAMES { Kind::Frames } else { Kind::Blocks };
         let is = |flag| get(bytes, 12) & flag != 0;
-        // Who has frames of memory is waited for, whatever it says, and decides nothing.
+        // A reader of frames of memory is always lossless and never gives verdicts.
         let (lossless, inline) = (is(LOSSLESS) || kind == Kind::Frames, is(INLINE) && kind == Kind::Blocks);
         Some(Hello { major: get(bytes, 4), kind, lossless, inline, quota: get(bytes, 16), name })
     }
 }
 
-/// Why a reader is not let in.
+/// Result of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Welcome,
@@ -125,7 +123,7 @@ pub(crate) enum Status {
     NoMemory,
     Ended,
     Malformed,
-    /// Of a later version.
+    /// Defined by a later version.
     Unknown,
 }
 
@@ -139,7 +137,7 @@ const STATUSES: [Status; 7] = [
     Status::Malformed,
 ];
 
-/// What the writer answers; with [`Status::Welcome`] two descriptors come along: arena and control memory.
+/// Answer of the writer; with [`Status::Welcome`] two descriptors are sent: arena and control memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
     pub major: u32,
@@ -150,12 +148,12 @@ pub(crate) struct Welcome {
     pub generation: u64,
     pub arena_bytes: u64,
     pub control_bytes: u64,
-    /// For people.
+    /// Reason, for users.
     pub text: String,
 }
 
 impl Welcome {
-    /// Lets a reader in; one that decides has more memory.
+    /// Returns the answer that accepts a reader; an engine has more control memory.
     pub(crate) fn to(reader: u32, quota: u32, generation: u64, offer: &Offer, inline: bool) -> Self {
         let deciding = offer.verdicts.filter(|_| inline);
         let control_bytes = deciding.map_or(Rings(offer.slots).control_bytes(), |shape| shape.deciding_bytes());
@@ -172,14 +170,14 @@ impl Welcome {
         }
     }
 
-    /// Does not let it in.
+    /// Returns the answer that rejects a reader.
     pub(crate) fn refusal(status: Status, text: impl Into<String>) -> Self {
         let text = text.into();
         let (reader, quota, generation, arena_bytes, control_bytes) = Default::default();
         Welcome { major: MAJOR, minor: MINOR, status, reader, quota, generation, arena_bytes, control_bytes, text }
     }
 
-    /// As it is sent.
+    /// Encodes the message.
     pub(crate) fn encode(&self) -> [u8; WELCOME] {
         let mut bytes = [0; WELCOME];
         let text = &self.text[..self.text.floor_char_boundary(WELCOME - TEXT_AT)];
@@ -198,7 +196,7 @@ impl Welcome {
         bytes
     }
 
-    /// What a writer sent; `None` if that is no such message.
+    /// Decodes a writer's message; `None` if it is not a welcome.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Welcome> {
         if bytes.len() != WELCOME || get(bytes, 0) != WELCOME_MAGIC {
             return None;
@@ -233,7 +231,7 @@ fn get_long(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]))
 }
 
-/// Text of the other side, fit to be shown: what a terminal would obey, or turn round, is replaced.
+/// Returns the peer's text with characters that a terminal would interpret replaced.
 pub(crate) fn text(bytes: &[u8], length: u32) -> String {
     let bytes = &bytes[..bytes.len().min(length as usize)];
     String::from_utf8_lossy(bytes).chars().map(|c| if is_unseen(c) { '?' } else { c }).collect()
@@ -262,7 +260,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_bearable(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        fn any_bytes_are_decoded_safely(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
             prop_assert_eq!(Hello::decode(&bytes), None);
             let mut message = [0; WELCOME];
             let length = bytes.len().min(WELCOME - 4);

@@ -1,31 +1,30 @@
-//! The index rings, and how a reader sleeps without missing what comes.
+//! The index rings, and sleeping without lost wake-ups.
 //!
-//! A ring carries numbers from one side to the other: entries in memory that both see, and a count of all that was ever put
-//! in, which is stored last. Each side keeps its own place in private memory, so neither depends on what the other
-//! writes there. There is no count of what was taken out: a ring has as many entries as there are blocks, and a block
-//! is under way once at most.
+//! A ring carries numbers from one side to the other: entries in shared memory, and a count of all entries ever pushed,
+//! which is stored last. Each side keeps its own position in private memory, so neither depends on what the other
+//! writes there. Removed entries are not counted: a ring has as many entries as there are blocks, and a block is
+//! in it once at most.
 //!
-//! `scripts/loom` has this very file made of loom's atomics and tries every order of loads and stores that the memory model
-//! allows.
+//! `scripts/loom` compiles this file with loom's atomics and tries every order of loads and stores that the memory
+//! model allows.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering::*, fence};
 
-/// Where a ring lies.
 pub(crate) trait Ring {
-    /// How many entries were ever put in.
+    /// Returns the count of entries ever pushed.
     fn count(&self) -> &AtomicU64;
-    /// Entry `at` modulo the capacity.
+    /// Returns entry `at` modulo the capacity.
     fn entry(&self, at: u64) -> &AtomicU64;
 }
 
-/// The side that puts in.
+/// The pushing side.
 #[derive(Debug, Default)]
 pub(crate) struct Pusher {
     count: u64,
 }
 
 impl Pusher {
-    /// Puts an entry in. There is room: no more entries are under way than the ring has.
+    /// Pushes an entry. There is always room: a ring has as many entries as can be outstanding.
     #[inline]
     pub(crate) fn push(&mut self, ring: &impl Ring, entry: u64) {
         ring.entry(self.count).store(entry, Relaxed);
@@ -34,18 +33,18 @@ impl Pusher {
     }
 }
 
-/// The count of the other side cannot be right.
+/// The other side's count is impossible.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overrun;
 
-/// The side that takes out.
+/// The taking side.
 #[derive(Debug, Default)]
 pub(crate) struct Taker {
     count: u64,
 }
 
 impl Taker {
-    /// The next entry, if one is there; at most `most` can be.
+    /// Takes the next entry, if there is one; at most `most` can be outstanding.
     #[inline]
     pub(crate) fn take(&mut self, ring: &impl Ring, most: u64) -> Result<Option<u64>, Overrun> {
         let there = ring.count().load(Acquire).wrapping_sub(self.count);
@@ -60,39 +59,39 @@ impl Taker {
         }
     }
 
-    /// Whether there is anything to take.
+    /// Returns whether there is an entry to take.
     pub(crate) fn is_behind(&self, ring: &impl Ring) -> bool {
         ring.count().load(Acquire) != self.count
     }
 }
 
-/// The reader says that it is going to wait, then looks once more; false if `look` found something.
+/// Marks the reader as sleeping, then calls `look` once more; returns false if that found something.
 pub(crate) fn prepare_to_sleep(sleeping: &AtomicU32, look: impl FnOnce() -> bool) -> bool {
     sleeping.store(1, Relaxed);
     fence(SeqCst);
     !look()
 }
 
-/// The reader is awake.
+/// Marks the reader as awake.
 pub(crate) fn wake_up(sleeping: &AtomicU32) {
     sleeping.store(0, Relaxed);
 }
 
-/// The writer calls this once after it has let readers see something, before it asks [`must_wake`] about each.
+/// Orders the writer's publications before its checks with [`must_wake`]; called once between them.
 #[inline]
 pub(crate) fn shown() {
     fence(SeqCst);
 }
 
-/// The reader calls this after it has given a block back, before it looks whether it was evicted and then at the next one;
-/// the writer after it has said so, before it looks which blocks came back. So either the reader knows that it is out, or the
-/// writer knows which block it is looking at.
+/// Orders evictions: the reader calls this after it has returned a block, before it checks whether it was evicted and
+/// then reads the next one; the writer calls it after it has published the eviction, before it checks which blocks were
+/// returned. So either the reader sees the eviction, or the writer sees which block the reader is reading.
 #[inline]
 pub(crate) fn turned() {
     fence(SeqCst);
 }
 
-/// Whether the writer has to wake this reader; true once for each time that it lay down.
+/// Returns whether the writer has to wake this reader; true once per sleep.
 #[inline]
 pub(crate) fn must_wake(sleeping: &AtomicU32) -> bool {
     sleeping.load(Relaxed) != 0 && sleeping.swap(0, Relaxed) != 0

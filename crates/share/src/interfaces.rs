@@ -6,11 +6,11 @@ use linerate_burst::{Interface, LinkType, StampSource};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Who took the stamps, by the number in the table.
+/// Stamp sources, indexed by their number in the table.
 const STAMPS: [StampSource; 5] =
     [StampSource::Hardware, StampSource::Kernel, StampSource::Xdp, StampSource::User, StampSource::File];
 
-/// Writes an entry that is not counted yet. Text that is too long is cut at a character.
+/// Writes an entry that is not counted yet. Text that is too long is truncated at a character.
 pub(crate) fn write(mapping: &Mapping, index: u32, of: &Interface) {
     assert!(index < INTERFACES);
     let base = interface(index);
@@ -29,7 +29,7 @@ pub(crate) fn write(mapping: &Mapping, index: u32, of: &Interface) {
     text(at, length_at, &of.description, DESCRIPTION);
 }
 
-/// Reads an entry, whatever it holds; its texts are fit to be shown.
+/// Reads an entry, whatever it holds; its texts are safe to show.
 pub(crate) fn read(mapping: &Mapping, index: u32) -> Interface {
     assert!(index < INTERFACES);
     let base = interface(index);
@@ -45,7 +45,7 @@ pub(crate) fn read(mapping: &Mapping, index: u32) -> Interface {
         description: text(at, length_at, DESCRIPTION),
         link: LinkType(word(offset_of!(InterfaceEntry, link)) as u16),
         snap: word(offset_of!(InterfaceEntry, snap)),
-        // A number that is not known here comes from a later version: whoever wrote it knows.
+        // An unknown number comes from a later version: report the source as unknown.
         stamp: STAMPS.get(word(offset_of!(InterfaceEntry, stamp)) as usize).copied().unwrap_or(StampSource::File),
         origin: None,
     }

@@ -1,46 +1,46 @@
-//! Where everything lies in shared memory and in the messages of the handshake: the format of `docs/block-ring.md`.
+//! Layout of shared memory and of the handshake's messages: the format of `docs/block-ring.md`.
 //!
-//! The structs are never read as a whole: they name the offsets at which numbers lie, each of them read and written
-//! by itself. All numbers are in the byte order of the machine.
+//! The structs are never read as a whole: they define the offsets of fields, each of which is read and written
+//! separately. All numbers are in the byte order of the machine.
 
 use linerate_burst::Layout;
 
-/// What an arena begins with.
+/// Magic number of an arena.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LINERATE");
-/// Reads as another number on a machine of another byte order.
+/// Detects a machine of another byte order.
 pub(crate) const BYTE_ORDER: u32 = 0x0102_0304;
-/// Version of the format: a reader of another major version cannot read it, a minor one only adds.
+/// Version of the format: readers of another major version cannot read it, minor versions only add fields.
 pub(crate) const MAJOR: u32 = 1;
-/// See [`MAJOR`].
+/// Minor version, see [`MAJOR`].
 pub(crate) const MINOR: u32 = 1;
 
-/// Most readers at a time.
+/// Maximum number of readers at a time.
 pub(crate) const READERS: u32 = 64;
-/// Fewest blocks: one being filled, and some for readers.
+/// Minimum number of blocks: one being filled, and some for readers.
 pub(crate) const LEAST_SLOTS: u32 = 4;
-/// Most blocks.
+/// Maximum number of blocks.
 pub(crate) const MOST_SLOTS: u32 = 1 << 16;
-/// Most bytes of a block.
+/// Maximum bytes per block.
 pub(crate) const MOST_SLOT_BYTES: usize = 64 << 20;
-/// Most interfaces.
+/// Maximum number of interfaces.
 pub(crate) const INTERFACES: u32 = 1024;
-/// In [`Arena::node`]: no node was asked for.
+/// Value of [`Arena::node`] if no node was requested.
 pub(crate) const ANY_NODE: u32 = u32::MAX;
 
-/// Bytes in front of the verdicts on a block, and what their number is a multiple of.
+/// Bytes of the counts before the verdicts on a block; also the alignment of the verdicts.
 pub(crate) const VERDICTS_LINE: usize = 64;
-/// Answers that may be under way: a power of two.
+/// Maximum number of outstanding answers: a power of two.
 pub(crate) const ANSWERS: u32 = 256;
 /// Bytes of an answer: a line, then a frame of at most [`ANSWER_FRAME`].
 pub(crate) const ANSWER_BYTES: usize = VERDICTS_LINE + ANSWER_FRAME;
-/// Most bytes of a frame that a reader hands back.
+/// Maximum bytes of a frame in an answer.
 pub(crate) const ANSWER_FRAME: usize = 16 << 10;
-/// Most bytes of the control memory of a reader that decides.
+/// Maximum bytes of the control memory of an engine.
 pub(crate) const MOST_DECIDING: usize = 256 << 20;
 
-/// Huge pages are this large, and blocks begin at a multiple of it.
+/// Size of huge pages, and alignment of blocks.
 pub(crate) const HUGE: usize = 2 << 20;
-/// Ordinary pages.
+/// Size of ordinary pages.
 pub(crate) const PAGE: usize = 4096;
 
 /// The first page of an arena.
@@ -67,7 +67,7 @@ pub(crate) struct Arena {
     pub writer: u32,
     pub reserved: [u32; 39],
 
-    /// From here on numbers change while the ring lives.
+    /// Fields from here on change while the ring exists.
     pub heartbeat: u64,
     pub horizon: u64,
     pub drops: u64,
@@ -77,13 +77,13 @@ pub(crate) struct Arena {
 
 /// Values of [`Arena::state`].
 pub(crate) mod state {
-    /// Frames may still come.
+    /// More frames may follow.
     pub(crate) const RUNNING: u32 = 1;
-    /// The writer has ended in order.
+    /// The writer has ended normally.
     pub(crate) const ENDED: u32 = 2;
 }
 
-/// One entry of the table of interfaces.
+/// An entry of the interface table.
 #[repr(C)]
 pub(crate) struct InterfaceEntry {
     pub link: u32,
@@ -96,7 +96,7 @@ pub(crate) struct InterfaceEntry {
     pub description: [u8; 384],
 }
 
-/// The beginning of the control memory of one reader; the rings follow.
+/// The start of the control memory of one reader; the rings follow.
 #[repr(C)]
 pub(crate) struct Control {
     pub magic: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Control {
     pub capacity: u32,
     pub published_offset: u32,
     pub returned_offset: u32,
-    /// Of a reader that decides (version 1.1): where verdicts and answers lie; 0 for any other.
+    /// Offset of verdicts, for an engine (version 1.1), followed by further offsets and sizes; 0 for other readers.
     pub verdicts_offset: u32,
     pub verdict_bytes: u32,
     pub answers_offset: u32,
@@ -114,23 +114,23 @@ pub(crate) struct Control {
     pub answer_bytes: u32,
     pub reserved: [u32; 18],
 
-    /// The writer's line.
+    /// Cache line of the writer.
     pub published: u64,
     pub skipped_frames: u64,
     pub skipped_slots: u64,
     pub mode: u32,
     pub status: u32,
-    /// Answers that the writer has taken.
+    /// Answers handled by the writer.
     pub answered: u64,
     pub writer_reserved: [u32; 22],
 
-    /// The reader's line.
+    /// Cache line of the reader.
     pub returned: u64,
     /// Answers ever given.
     pub answering: u64,
     pub reader_reserved: [u32; 28],
 
-    /// A line by itself, which both write.
+    /// A separate cache line, written by both.
     pub sleeping: u32,
     pub sleeping_reserved: [u32; 31],
 }
@@ -139,15 +139,15 @@ pub(crate) struct Control {
 pub(crate) mod mode {
     /// The writer waits for this reader.
     pub(crate) const LOSSLESS: u32 = 1;
-    /// The writer goes on without this reader.
+    /// The writer skips frames for this reader.
     pub(crate) const LOSSY: u32 = 2;
 }
 
-/// Values of [`Control::status`]; 0 while nothing has happened.
+/// Values of [`Control::status`]; 0 while attached.
 pub(crate) mod status {
-    /// The writer has taken everything back.
-    pub(crate) const PUT_OUT: u32 = 1;
-    /// Of frames of memory: no more will be published.
+    /// The reader was evicted.
+    pub(crate) const EVICTED: u32 = 1;
+    /// For frames of memory: no more will be published.
     pub(crate) const ENDED: u32 = 2;
 }
 
@@ -166,77 +166,76 @@ const _: () = {
     assert!(size_of::<Control>() == 512);
 };
 
-/// How large the parts of an arena are.
+/// Sizes of the parts of an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Number of blocks.
     pub slots: u32,
-    /// Each of them.
+    /// Layout of each block.
     pub layout: Layout,
 }
 
 impl Shape {
-    /// Where the blocks begin.
+    /// Offset of the blocks.
     pub(crate) const SLOTS: usize = HUGE;
 
-    /// Bytes of the whole arena.
     pub(crate) fn bytes(&self) -> usize {
         (Shape::SLOTS + self.slots as usize * self.layout.bytes()).next_multiple_of(HUGE)
     }
 
-    /// Where a block begins.
+    /// Returns the offset of a block.
     pub(crate) fn slot(&self, slot: u32) -> usize {
         Shape::SLOTS + slot as usize * self.layout.bytes()
     }
 
-    /// Bytes of the verdicts on one block: a line of counts, then a byte a frame.
+    /// Returns the bytes of the verdicts on one block: a line of counts, then one byte per frame.
     pub(crate) fn verdict_bytes(&self) -> usize {
         VERDICTS_LINE + self.layout.frames().next_multiple_of(VERDICTS_LINE)
     }
 
-    /// Where the verdicts on a block begin in the control memory of a reader that decides.
+    /// Returns the offset of the verdicts on a block in the control memory of an engine.
     pub(crate) fn verdicts(&self, slot: u32) -> usize {
         Rings(self.slots).control_bytes() + slot as usize * self.verdict_bytes()
     }
 
-    /// Where its answers begin.
+    /// Returns the offset of the answers.
     pub(crate) fn answers_offset(&self) -> usize {
         self.verdicts(self.slots).next_multiple_of(PAGE)
     }
 
-    /// Bytes of the control memory of a reader that decides.
+    /// Returns the bytes of the control memory of an engine.
     pub(crate) fn deciding_bytes(&self) -> usize {
         (self.answers_offset() + ANSWERS as usize * ANSWER_BYTES).next_multiple_of(PAGE)
     }
 }
 
-/// The index rings of one reader, for so many blocks.
+/// The index rings of one reader, for this number of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rings(pub u32);
 
 impl Rings {
-    /// Entries of each index ring.
+    /// Returns the entries of each index ring.
     pub(crate) fn capacity(&self) -> u32 {
         self.0.next_power_of_two()
     }
 
-    /// Bytes of the control memory of one reader.
+    /// Returns the bytes of the control memory of one reader.
     pub(crate) fn control_bytes(&self) -> usize {
         (self.returned_offset() + self.capacity() as usize * 8).next_multiple_of(PAGE)
     }
 
-    /// Where the entries of the ring of published blocks lie in the control memory.
+    /// Returns the offset of the ring of published blocks in the control memory.
     pub(crate) fn published_offset(&self) -> usize {
         size_of::<Control>()
     }
 
-    /// Where the entries of the ring of returned blocks lie in the control memory.
+    /// Returns the offset of the ring of returned blocks in the control memory.
     pub(crate) fn returned_offset(&self) -> usize {
         self.published_offset() + self.capacity() as usize * 8
     }
 }
 
-/// Where an entry of the table of interfaces begins.
+/// Returns the offset of an entry of the interface table.
 pub(crate) fn interface(index: u32) -> usize {
     PAGE + index as usize * size_of::<InterfaceEntry>()
 }

@@ -1,4 +1,4 @@
-//! Getting the memory of an arena: huge pages where there are any, and the reason where there are none.
+//! Allocation of an arena's memory: huge pages if available, with a note of the reason if not.
 
 use crate::arena::Options;
 use crate::error::Error;
@@ -9,18 +9,18 @@ use rustix::fs::{fchmod, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftrun
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::{fs, io};
 
-/// Memory that this process alone can write.
+/// Memory that only this process can write.
 pub(crate) struct Pages {
     pub mapping: Mapping,
-    /// For reading alone.
+    /// For readers: read-only.
     pub fd: OwnedFd,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page: usize,
-    /// What was chosen and why.
+    /// Choices made and their reasons, for users.
     pub notes: Vec<String>,
 }
 
-/// Gets the memory, puts every page in its place and seals it.
+/// Allocates the memory, populates every page and seals it.
 pub(crate) fn make(options: &Options, bytes: usize) -> Result<Pages, Error> {
     let mut notes = Vec::new();
     let (fd, mapping, page) = match options.huge.then(|| reserved(bytes)) {
@@ -42,12 +42,12 @@ pub(crate) fn make(options: &Options, bytes: usize) -> Result<Pages, Error> {
             enough(bytes)?;
             let (fd, mapping) = ordinary(bytes)?;
             place(&mapping, options, bytes)?;
-            notes.push(format!("{} of ordinary pages, as asked for", mib(bytes)));
+            notes.push(format!("{} of ordinary pages, as requested", mib(bytes)));
             (fd, mapping, PAGE)
         }
     };
     let failed = |error: rustix::io::Errno| Error::system("sealing the memory of the ring", error);
-    // Owner and others may open it anew through /proc, but never write, cut or punch holes in it.
+    // Any process may reopen it through /proc, but never write to it, truncate it or punch holes in it.
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
     fcntl_add_seals(&fd, seals).map_err(failed)?;
     fchmod(&fd, Mode::RUSR).map_err(failed)?;
@@ -57,28 +57,31 @@ pub(crate) fn make(options: &Options, bytes: usize) -> Result<Pages, Error> {
     Ok(Pages { mapping, fd, page, notes })
 }
 
-/// Refuses memory of another user in reserved huge pages: one that is not there is SIGBUS, where an ordinary page is made.
+/// Rejects another user's memory in reserved huge pages: access to a missing one is SIGBUS, while a missing ordinary
+/// page is allocated.
 pub(crate) fn check_ordinary(fd: BorrowedFd<'_>) -> Result<(), String> {
-    if fstatfs(fd).map_err(|error| format!("its memory cannot be used: {error}"))?.f_type as u64 == HUGETLBFS {
-        let reason = "it is another user's and in reserved huge pages, which can be taken away while they are read: share \
+    if fstatfs(fd).map_err(|error| format!("its memory is not usable: {error}"))?.f_type as u64 == HUGETLBFS {
+        let reason = "it belongs to another user and is in reserved huge pages, which can disappear; share \
                       it with --share-small-pages";
         return Err(reason.into());
     }
     Ok(())
 }
 
-/// Refuses memory of another user that is not all there, or could be taken away: a page that is not there would be this
-/// process's own once it is read.
+/// Rejects another user's memory that is not fully present, or could disappear: a missing page would be charged to this
+/// process once it is read.
 pub(crate) fn check_whole(fd: BorrowedFd<'_>) -> Result<(), String> {
     check_ordinary(fd)?;
-    let wrong = |error: rustix::io::Errno| format!("its memory cannot be used: {error}");
+    let wrong = |error: rustix::io::Errno| format!("its memory is not usable: {error}");
     if !fcntl_get_seals(fd).map_err(wrong)?.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
-        return Err("it is another user's, and holes may be made in its memory while it is read".into());
+        return Err("it belongs to another user, who may punch holes in its memory while it is read".into());
     }
-    // After this seal no hole can be made.
+    // With this seal no hole can be punched.
     let stat = fstat(fd).map_err(wrong)?;
     if (stat.st_blocks as u64).saturating_mul(512) < stat.st_size as u64 {
-        return Err("it is another user's, and its memory has holes, which would be filled with this process's".into());
+        return Err(
+            "it belongs to another user, and its memory has holes, which this process would have to fill".into()
+        );
     }
     Ok(())
 }
@@ -86,12 +89,12 @@ pub(crate) fn check_whole(fd: BorrowedFd<'_>) -> Result<(), String> {
 /// `HUGETLBFS_MAGIC` (linux/magic.h).
 const HUGETLBFS: u64 = 0x9584_58f6;
 
-/// Memory of huge pages that were reserved for such use.
+/// Allocates memory of reserved huge pages.
 fn reserved(bytes: usize) -> io::Result<(OwnedFd, Mapping)> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
     let fd = memfd_create("linerate-ring", flags)?;
     ftruncate(&fd, bytes as u64)?;
-    // Fails unless that many are free.
+    // Fails unless enough are free.
     let mapping = Mapping::new(fd.as_fd(), bytes, true)?;
     Ok((fd, mapping))
 }
@@ -103,48 +106,51 @@ fn ordinary(bytes: usize) -> Result<(OwnedFd, Mapping), Error> {
         let mapping = Mapping::new(fd.as_fd(), bytes, true)?;
         Ok((fd, mapping))
     };
-    make().map_err(|error| Error::Memory(format!("no memory for a ring of {}: {error}; ask for less", mib(bytes))))
+    make().map_err(|error| {
+        Error::Memory(format!("out of memory for a ring of {}: {error}; use a smaller ring", mib(bytes)))
+    })
 }
 
-/// Puts every page in its place: node, presence, lock.
+/// Applies the options to the pages: node, population, lock.
 fn place(mapping: &Mapping, options: &Options, bytes: usize) -> Result<(), Error> {
     if let Some(node) = options.node {
         mapping.bind(node).map_err(|error| {
             let there = fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
             let there = if there.is_empty() { "no nodes".into() } else { format!("node {}", there.trim()) };
-            Error::Memory(format!("memory of NUMA node {node}: {error}; this machine has {there}"))
+            Error::Memory(format!("no memory of NUMA node {node}: {error}; this machine has {there}"))
         })?;
     }
     mapping.populate().map_err(|error| {
         let from = options.node.map_or(String::new(), |node| format!(" on NUMA node {node}"));
-        Error::Memory(format!("there is no memory{from} for a ring of {}: {error}; ask for less", mib(bytes)))
+        Error::Memory(format!("out of memory{from} for a ring of {}: {error}; use a smaller ring", mib(bytes)))
     })?;
     if options.lock {
         mapping.lock().map_err(|error| {
             let reason =
-                format!("{} cannot be locked: {error}; raise the limit (`ulimit -l`) or run as root", mib(bytes));
+                format!("locking {} failed: {error}; raise the limit (`ulimit -l`) or run as root", mib(bytes));
             Error::Memory(reason)
         })?;
     }
     Ok(())
 }
 
-/// Whether the system has so much memory to give, as far as it says.
+/// Checks that enough memory is available.
 fn enough(bytes: usize) -> Result<(), Error> {
     let available = meminfo("MemAvailable:").unwrap_or(u64::MAX);
     if bytes as u64 > available {
         let available = mib(available as usize);
-        let reason = format!("a ring of {}, and {available} of memory are available: ask for less", mib(bytes));
+        let reason =
+            format!("a ring of {} exceeds the {available} of available memory; use a smaller ring", mib(bytes));
         return Err(Error::Memory(reason));
     }
     Ok(())
 }
 
-/// How much of the mapping got huge pages all the same, in words, and bytes of a page.
+/// Returns a note of how much of the mapping has transparent huge pages, and the page size in bytes.
 fn transparent(mapping: &Mapping, bytes: usize) -> (String, usize) {
     let free = meminfo("HugePages_Free:").unwrap_or(0);
     let why = format!(
-        "{} of huge pages are needed and {free} are free: `sysctl vm.nr_hugepages={}` reserves them",
+        "{} huge pages are needed and {free} are free; `sysctl vm.nr_hugepages={}` reserves them",
         bytes / HUGE,
         bytes / HUGE
     );
@@ -157,7 +163,7 @@ fn transparent(mapping: &Mapping, bytes: usize) -> (String, usize) {
     }
 }
 
-/// Bytes of the mapping at `address` that are mapped by huge pages.
+/// Returns the bytes of the mapping at `address` that are mapped by huge pages.
 fn huge_bytes(address: usize) -> Option<usize> {
     let smaps = fs::read_to_string("/proc/self/smaps").ok()?;
     let begins = format!("{address:x}-");
@@ -167,7 +173,7 @@ fn huge_bytes(address: usize) -> Option<usize> {
     Some(huge.filter_map(kib).sum::<u64>() as usize * 1024)
 }
 
-/// A field of `/proc/meminfo`: bytes, or a count where it has no unit.
+/// Returns a field of `/proc/meminfo`: bytes, or a count if it has no unit.
 fn meminfo(field: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with(field))?;
@@ -175,7 +181,7 @@ fn meminfo(field: &str) -> Option<u64> {
     kib(line).map(|number| number * unit)
 }
 
-/// The number of a line as in `Name:   12 kB`.
+/// Returns the number of a line of the form `Name:   12 kB`.
 fn kib(line: &str) -> Option<u64> {
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
@@ -189,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_others_has_to_be_there_and_to_stay() {
+    fn memory_of_other_users_must_be_present_and_sealed() {
         let bytes = 4 << 20;
         let make = || memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         let own = super::make(&Options { huge: false, ..Options::default() }, bytes).unwrap();
@@ -197,7 +203,7 @@ mod tests {
         for (written, seals, words) in [
             (0, SealFlags::FUTURE_WRITE, "holes"),
             (bytes - PAGE, SealFlags::FUTURE_WRITE, "holes"),
-            (bytes, SealFlags::SHRINK, "may be made"),
+            (bytes, SealFlags::SHRINK, "may punch"),
         ] {
             let fd = make();
             ftruncate(&fd, bytes as u64).unwrap();
@@ -206,7 +212,7 @@ mod tests {
             let said = check_whole(fd.as_fd()).unwrap_err();
             assert!(said.contains(words), "{said}");
         }
-        // A hole that is made before the seal.
+        // A hole that is punched before the seal.
         let fd = make();
         rustix::io::pwrite(&fd, &vec![1; bytes], 0).unwrap();
         let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
@@ -217,7 +223,7 @@ mod tests {
         match memfd_create("test", flags) {
             Ok(fd) => {
                 assert!(check_ordinary(fd.as_fd()).unwrap_err().contains("--share-small-pages"));
-                // Linux 4.16 on: no page has to be there for that.
+                // Since Linux 4.16; needs no pages to be present.
                 fcntl_add_seals(&fd, SealFlags::SHRINK).unwrap();
                 assert!(fcntl_get_seals(&fd).unwrap().contains(SealFlags::SHRINK));
             }

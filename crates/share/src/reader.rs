@@ -1,7 +1,7 @@
-//! The reader: shows what is committed, in order, and gives back what is finished.
+//! The reader: presents committed frames, in order, and returns finished blocks.
 //!
-//! The writer is trusted for nothing. Every number of its memory is copied out once and checked; what cannot be right
-//! ends the stream, or leaves a frame out that is then counted.
+//! The writer is not trusted. Every number in its memory is copied out once and checked; an invalid one ends the
+//! stream, or omits a frame that is then counted.
 
 mod deciding;
 
@@ -19,54 +19,53 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Looks that found nothing until the socket is looked at, by a reader that never sleeps.
+/// Number of calls without new frames after which a reader that never sleeps checks its socket.
 const QUIET: u32 = 256;
-/// Wake-ups taken out of the socket at a time.
+/// Wake-ups read from the socket at a time.
 const WAKES: usize = 64;
-/// A count beyond this cannot be right, and sums of them must not overflow.
+/// Counts beyond this are invalid; it keeps sums from overflowing.
 const MOST: u64 = 1 << 56;
 
-/// Why no more frames come.
+/// The reason why no more frames arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The writer has ended in order, and all was shown.
+    /// The writer has ended normally, and all frames were presented.
     InOrder,
-    /// The writer is gone without having ended; all that it had committed was shown.
+    /// The writer died without ending; all frames that it had committed were presented.
     Died,
-    /// The writer has taken everything back: this reader was too slow, or broke the protocol.
+    /// The writer evicted this reader, which was too slow or broke the protocol.
     Evicted,
-    /// What the writer wrote cannot be right.
+    /// The writer's memory is inconsistent.
     Broken(&'static str),
-    /// This reader has detached, and all that had arrived was shown.
+    /// This reader has detached, and all frames that had arrived were presented.
     Detached,
 }
 
-/// One of the processes that see what is committed; in the shape of `BufRead`.
+/// A process that reads committed frames; the interface resembles `BufRead`.
 #[derive(Debug)]
 pub struct Reader {
     arena: Arena,
     control: Control,
     socket: OwnedFd,
-    /// Always ready.
     ready: OwnedFd,
     published: Taker,
     returned: Pusher,
-    /// Blocks in the order they came, each with the first desc that was not copied yet.
+    /// Blocks in the order of arrival, each with the first desc that was not copied yet.
     held: VecDeque<Place>,
-    /// Whether a block is this reader's, by its number.
+    /// For each block, whether this reader holds it.
     holds: Vec<bool>,
-    /// Of one that decides, frames of each block that it has not said anything of yet.
-    unsaid: Vec<u32>,
-    /// Whether a block was looked at to its end, and is given back once all is said.
-    put_aside: Vec<bool>,
-    /// Of the first of them.
+    /// For an engine, the number of held frames per block, whose verdict is still missing.
+    undecided: Vec<u32>,
+    /// For each block, whether it was consumed entirely, and is returned once all of its verdicts are given.
+    consumed_blocks: Vec<bool>,
+    /// Frames of the first held block.
     frames: Frames,
     interfaces: Vec<Interface>,
     horizon: Nanos,
     consumed: u64,
-    /// Drops that the writer had counted before this reader came.
+    /// Frames lost upstream before this reader attached.
     drops_before: u64,
-    /// Whether the writer was told that this reader sleeps.
+    /// True if the reader is marked as sleeping.
     lay_down: Cell<bool>,
     quiet: u32,
     hung_up: bool,
@@ -74,7 +73,7 @@ pub struct Reader {
     ended: Option<End>,
 }
 
-/// What had arrived when the reader detached.
+/// State at the time when the reader detached.
 #[derive(Clone, Copy, Debug)]
 struct Detached {
     /// Frames of the last block held then.
@@ -100,8 +99,8 @@ impl Reader {
             returned: Pusher::default(),
             held: VecDeque::with_capacity(shape.slots as usize),
             holds: vec![false; shape.slots as usize],
-            unsaid: vec![0; shape.slots as usize],
-            put_aside: vec![false; shape.slots as usize],
+            undecided: vec![0; shape.slots as usize],
+            consumed_blocks: vec![false; shape.slots as usize],
             interfaces,
             horizon: Nanos::ZERO,
             consumed: 0,
@@ -113,8 +112,9 @@ impl Reader {
         })
     }
 
-    /// The frames that are there: those shown before and not consumed, and perhaps more behind them, up to `most` in
-    /// all; of one block at a time. Empty while nothing is there, and once [`Reader::ended`] says why.
+    /// Returns the available frames: those presented before and not consumed, and possibly more after them, up to
+    /// `most` in total, all of one block. Empty while no frame is available, and once [`Reader::ended`] returns a
+    /// reason.
     #[inline]
     pub fn fill(&mut self, most: usize) -> Burst<'_> {
         if self.ended.is_none()
@@ -125,17 +125,17 @@ impl Reader {
         self.frames.burst()
     }
 
-    /// What [`Reader::fill`] showed and was not consumed.
+    /// Returns the frames that [`Reader::fill`] presented and that were not consumed.
     #[inline]
     pub fn shown(&self) -> Burst<'_> {
         self.frames.burst()
     }
 
-    /// The first `frames` of what [`Reader::fill`] showed are not needed any more. A block of which all is consumed
-    /// goes back to the writer.
+    /// Consumes the first `frames` of those that [`Reader::fill`] presented. A block of which all frames are consumed
+    /// is returned to the writer.
     ///
     /// # Panics
-    /// If that many were not shown.
+    /// If fewer were presented.
     #[inline]
     pub fn consume(&mut self, frames: usize) {
         self.frames.consume(frames);
@@ -145,59 +145,59 @@ impl Reader {
         }
     }
 
-    /// No frame that was not shown is older than this, but for those flagged late.
+    /// Returns the horizon: frames not presented yet are not older than this, except those flagged late.
     pub fn horizon(&self) -> Nanos {
         self.horizon
     }
 
-    /// Where frames are seen: what the interface of a desc points to. Grows, never changes otherwise.
+    /// Returns the interfaces that descs refer to. The list grows, entries never change.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// Why no more frames come, once none does.
+    /// Returns why no more frames arrive, once that is so.
     pub fn ended(&self) -> Option<End> {
         self.ended
     }
 
-    /// Frames consumed so far.
+    /// Returns the number of frames consumed so far.
     pub fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// Frames left out so far because their descs cannot be right.
+    /// Returns the number of frames omitted so far because their descs are invalid.
     pub fn bad(&self) -> u64 {
         self.frames.bad()
     }
 
-    /// What the writer did not show to this reader, because it was too slow: frames, and blocks.
+    /// Returns the numbers of frames and of blocks that the writer skipped because this reader was too slow.
     pub fn skipped(&self) -> (u64, u64) {
         let (frames, slots) = self.detached.map_or_else(|| self.control.skipped(), |detached| detached.skipped);
         (frames.min(MOST), slots.min(MOST))
     }
 
-    /// Frames lost on the way to the ring since this reader came, as the writer says.
+    /// Returns the number of frames lost upstream of the ring since this reader attached, as reported by the writer.
     pub fn lost_upstream(&self) -> u64 {
         let drops = self.detached.map_or_else(|| self.arena.drops(), |detached| detached.drops);
         drops.saturating_sub(self.drops_before).min(MOST)
     }
 
-    /// Whether the writer waits for this reader.
+    /// Returns whether the writer waits for this reader.
     pub fn is_lossless(&self) -> bool {
         self.control.is_lossless()
     }
 
-    /// The writer's process.
+    /// Returns the writer's process.
     pub fn writer(&self) -> u32 {
         self.arena.writer()
     }
 
-    /// When the writer last did something, by its clock.
+    /// Returns the time at which the writer was last active, by its clock.
     pub fn heartbeat(&self) -> Nanos {
         self.arena.heartbeat()
     }
 
-    /// Takes nothing in any more: [`Reader::fill`] shows what had arrived, then the stream has ended.
+    /// Detaches: [`Reader::fill`] presents the frames that have arrived, then the stream ends.
     pub fn detach(&mut self) {
         if self.detached.is_some() || self.ended.is_some() {
             return;
@@ -213,8 +213,8 @@ impl Reader {
         }
     }
 
-    /// What to wait on for more than was shown. The writer is told that this reader sleeps; what it committed meanwhile
-    /// makes the answer a descriptor that is ready at once, so no wake-up is lost. To be asked anew for each wait.
+    /// Returns the descriptor to wait on for more frames. The reader is marked as sleeping; if frames were committed
+    /// before that, the returned descriptor is ready immediately, so no wake-up is lost. Call it again for each wait.
     pub fn wake(&self) -> BorrowedFd<'_> {
         if self.ended.is_some() || self.detached.is_some() {
             return self.ready.as_fd();
@@ -235,20 +235,20 @@ impl Reader {
         over || self.published.is_behind(&self.control.published()) || first()
     }
 
-    /// Looks for frames until `most` are shown.
+    /// Looks for frames until `most` are presented.
     fn look(&mut self, most: usize) -> Result<(), End> {
         self.wake_up();
         if self.control.is_evicted() {
             return Err(End::Evicted);
         }
-        // These come first: what they speak of is found by the looks that follow.
+        // Loaded first: the frames before the end and the horizon are then found below.
         let over = self.hung_up || self.arena.has_ended();
         let horizon = self.arena.horizon();
         if self.detached.is_none() {
             self.take_published()?;
         }
         let mut complete = false;
-        // Each turn that goes on has given a block up.
+        // Each further iteration has released a block.
         for _ in 0..=self.holds.len() {
             let Some(&Place { slot, from }) = self.held.front() else {
                 complete = true;
@@ -283,13 +283,13 @@ impl Reader {
             let entry = match self.published.take(&self.control.published(), most) {
                 Ok(None) => return Ok(()),
                 Ok(Some(entry)) => entry,
-                Err(Overrun) => return Err(End::Broken("more blocks are published than there are")),
+                Err(Overrun) => return Err(End::Broken("more blocks were published than exist")),
             };
             let place = Place { slot: entry as u32, from: (entry >> 32) as u32 };
             match self.holds.get_mut(place.slot as usize) {
                 Some(holds) if !*holds => *holds = true,
-                Some(_) => return Err(End::Broken("a block is published again before it was given back")),
-                None => return Err(End::Broken("a block is published that there is not")),
+                Some(_) => return Err(End::Broken("a block was published again before it was returned")),
+                None => return Err(End::Broken("an unknown block was published")),
             }
             if self.held.is_empty() {
                 self.frames.turn_to(place.slot);
@@ -298,7 +298,7 @@ impl Reader {
         }
     }
 
-    /// Of a block: whether it gets no more frames, and how many it has for this reader.
+    /// Returns whether a block is closed, and its number of frames for this reader.
     fn progress(&self, slot: u32, from: u32) -> Result<(bool, u32), End> {
         let (closed, mut committed) = self.arena.progress(slot);
         if let Some(detached) = self.detached
@@ -307,7 +307,7 @@ impl Reader {
             committed = committed.min(detached.frames);
         }
         if committed < from || committed as usize > self.arena.shape().layout.frames() {
-            return Err(End::Broken("the count of committed frames of a block cannot be right"));
+            return Err(End::Broken("the count of committed frames of a block is invalid"));
         }
         Ok((closed, committed))
     }
@@ -316,7 +316,7 @@ impl Reader {
         if from == end {
             return;
         }
-        // New interfaces are there before the first frame that names them.
+        // New interfaces are written before the first frame that refers to them.
         self.arena.read_interfaces(&mut self.interfaces);
         self.frames.copy(from, end, self.interfaces.len());
         if let Some(first) = self.held.front_mut() {
@@ -324,7 +324,7 @@ impl Reader {
         }
     }
 
-    /// Gives the first block up if all of it was consumed and no more will come; whether it did.
+    /// Releases the first block if all of it was consumed and it is closed; returns whether it did.
     fn release(&mut self, over: bool) -> Result<bool, End> {
         let Some(&Place { slot, from }) = self.held.front() else { return Ok(false) };
         if self.frames.len() > 0 {
@@ -338,8 +338,8 @@ impl Reader {
         if let Some(next) = self.held.front() {
             self.frames.turn_to(next.slot);
         }
-        self.put_aside[slot as usize] = closed && self.unsaid[slot as usize] > 0;
-        if closed && !self.put_aside[slot as usize] {
+        self.consumed_blocks[slot as usize] = closed && self.undecided[slot as usize] > 0;
+        if closed && !self.consumed_blocks[slot as usize] {
             self.give_back(slot)?;
         }
         Ok(true)
@@ -348,12 +348,12 @@ impl Reader {
     fn give_back(&mut self, slot: u32) -> Result<(), End> {
         self.holds[slot as usize] = false;
         self.returned.push(&self.control.returned(), u64::from(slot));
-        // The next block may be written again, if the writer has put this reader out before it saw that one returned.
+        // The next block may be overwritten, if the writer evicted this reader before it saw this block returned.
         index::turned();
         if self.control.is_evicted() { Err(End::Evicted) } else { Ok(()) }
     }
 
-    /// Nothing more is shown; the writer takes back what is still held.
+    /// Ends the stream; the writer reclaims the blocks that are still held.
     fn stop(&mut self, end: End) {
         self.ended = Some(end);
         self.held.clear();
@@ -368,7 +368,7 @@ impl Reader {
         }
     }
 
-    /// Takes wake-ups out of the socket, and notices when the writer is gone.
+    /// Reads wake-ups from the socket, and detects that the writer is gone.
     fn listen(&mut self) {
         let mut bytes = [0; 16];
         for _ in 0..WAKES {

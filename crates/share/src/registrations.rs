@@ -1,24 +1,24 @@
-//! Numbers of readers: which are in use, and what for. The acceptor gives them out, and whoever holds one gives it back.
+//! Reader numbers and their use. The acceptor allocates them; their holders release them.
 
 use crate::layout::READERS;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// What the acceptor and the writer both know.
+/// State shared by the acceptor and the writer.
 #[derive(Debug, Default)]
 pub(crate) struct Registrations {
     /// A bit for each reader number in use.
     taken: AtomicU64,
-    /// Those of them that a block may have to be kept for when they are evicted.
+    /// Readers for which a block may have to be kept when they are evicted.
     lossless: AtomicU64,
-    /// The one that decides.
+    /// The attached engine.
     deciding: AtomicU64,
     ended: AtomicBool,
 }
 
 impl Registrations {
-    /// The writer has ended: nobody is let in any more.
+    /// Marks the ring as ended: no reader is accepted any more.
     pub(crate) fn end(&self) {
         self.ended.store(true, Release);
     }
@@ -31,13 +31,13 @@ impl Registrations {
         self.lossless.load(Acquire).count_ones()
     }
 
-    /// Whether a reader decides.
+    /// Returns whether an engine is attached.
     pub(crate) fn is_decided(&self) -> bool {
         self.deciding.load(Acquire) != 0
     }
 }
 
-/// A reader number, free again when dropped.
+/// A reader number, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     registrations: Arc<Registrations>,
@@ -45,9 +45,9 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// `room`: so many may be taken, with this one.
+    /// Allocates a number; `room` is the maximum number in use, including this one.
     pub(crate) fn take(registrations: &Arc<Registrations>, room: u32) -> Option<Registration> {
-        // The acceptor alone takes registrations; others only free them.
+        // Only the acceptor takes registrations; others only release them.
         let taken = registrations.taken.load(Acquire);
         let number = (!taken).trailing_zeros();
         (taken.count_ones() < room.min(READERS)).then(|| {
@@ -56,12 +56,12 @@ impl Registration {
         })
     }
 
-    /// Is the one that decides.
+    /// Marks it as the engine.
     pub(crate) fn count_as_deciding(&self) {
         self.registrations.deciding.fetch_or(1 << self.number, Release);
     }
 
-    /// Counts as one of those that a block may have to be kept for.
+    /// Marks it as a reader for which a block may have to be kept.
     pub(crate) fn count_as_lossless(&self) {
         self.registrations.lossless.fetch_or(1 << self.number, Release);
     }

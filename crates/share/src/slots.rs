@@ -1,58 +1,59 @@
-//! Who holds which block: the writer's own truth, in private memory. Pure: it moves no bytes.
+//! The holders of each block: the writer's own state, in private memory. Pure: it moves no bytes.
 //!
-//! Free blocks are used again in the order they came free, but no more than [`WARM`] of them in turn: the last one is
-//! in the cache of its reader, which would have to give every line of it up again; the oldest is in no cache any more.
-//! A block is free when it is closed and nobody holds it.
-//! Lossless readers get every frame, so the writer may find no free block. Lossy ones get what their quota allows, and
-//! all of them together hold at most half of the blocks, so they never hold the writer up, stopped or not.
+//! Free blocks are reused in the order in which they became free, but no more than [`WARM`] of them in turn: the last
+//! one is in the cache of its reader, which would have to give up every line of it again; the oldest is in no cache any
+//! more. A block is free when it is closed and has no holder. Lossless readers get every frame, so the writer may find
+//! no free block. Lossy ones get what their quota allows, and all of them together hold at most half of the blocks, so
+//! they never block the writer, stopped or not.
 //!
-//! Of a reader that is evicted, the first block that it has not given back is *kept*: it may be looking at that one, and a
-//! frame must not change under it. The block is free once the reader is gone. One that is stopped may never go, so there are
-//! at most so many kept blocks as leave one to work with beside the half for lossy readers, and as many lossless readers at
-//! a time, kept ones counted: they alone are evicted for being slow. Whoever broke the protocol is owed nothing.
+//! The first block that an evicted reader has not returned is *kept*: the reader may be reading it, and its frames must
+//! not change. The block is free once the reader is gone. A stopped reader may never go, so the number of kept blocks
+//! is limited to leave one to work with besides the half for lossy readers. The number of lossless readers has the same
+//! limit, kept ones included: only they are evicted for being slow. For a reader that broke the protocol no block is
+//! kept.
 
 mod own;
 
 use crate::layout::READERS;
 use std::collections::VecDeque;
 
-/// Free blocks that are used in turn: more than one core's cache holds, fewer than all cores share.
+/// Number of free blocks used in turn: more than one core's cache holds, fewer than the shared cache.
 const WARM: usize = 8;
 
-/// Most blocks that are kept for readers that were evicted.
+/// Returns the maximum number of blocks kept for evicted readers.
 pub(crate) fn kept_blocks(slots: u32) -> u32 {
     slots - slots / 2 - 1
 }
 
-/// Most lossless readers at a time. For the second one in a ring of four blocks none would be kept beside that of the
-/// first.
+/// Returns the maximum number of lossless readers. In a ring of four blocks only one of the two can have a block kept.
 pub(crate) fn lossless_readers(slots: u32) -> u32 {
     kept_blocks(slots).max(2)
 }
 
-/// A block and where in it something begins.
+/// A block and a position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Which block.
+    /// Block number.
     pub slot: u32,
     /// Index of the first frame.
     pub from: u32,
 }
 
-/// What became of the frames committed since a reader came.
+/// Accounting of the frames committed since a reader attached.
 ///
 /// `committed = finished + reclaimed + outstanding + skipped_frames`, at any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frames committed since the reader came.
+    /// Frames committed since the reader attached.
     pub committed: u64,
-    /// In blocks that it gave back; of a reader that decides, also those with a verdict in blocks that it holds, or held when it left.
+    /// Frames in blocks that it returned; for an engine, also those with a verdict in blocks that it holds, or held
+    /// when it detached.
     pub finished: u64,
-    /// In blocks that were taken back from it when it left.
+    /// Frames in blocks reclaimed from it when it detached.
     pub reclaimed: u64,
-    /// In blocks that it holds.
+    /// Frames in blocks that it holds.
     pub outstanding: u64,
-    /// Not shown to it, because it was too slow.
+    /// Frames that it was not shown because it was too slow.
     pub skipped_frames: u64,
     /// Blocks in which frames were skipped.
     pub skipped_slots: u64,
@@ -61,21 +62,21 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The reader has left: everything that it held is taken back.
+    /// Reclaims everything that the reader held when it detached.
     pub(crate) fn take_back(&mut self) {
         self.reclaimed = std::mem::take(&mut self.outstanding);
         self.held = 0;
     }
 }
 
-/// A reader gave back what it cannot give back.
+/// A reader returned a block that it must not return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Violation {
-    #[error("it gave back block {0}, which there is not")]
+    #[error("it returned unknown block {0}")]
     NoSuchSlot(u64),
-    #[error("it gave back block {0}, which it does not hold")]
+    #[error("it returned block {0}, which it does not hold")]
     NotHeld(u32),
-    #[error("it gave back block {0}, which is still being filled")]
+    #[error("it returned block {0}, which is still being filled")]
     Open(u32),
 }
 
@@ -84,9 +85,9 @@ struct Slot {
     /// A bit for each reader.
     holders: u64,
     frames: u32,
-    /// Which block in the order of all that were ever opened: blocks come to each reader in this order.
+    /// Sequence number of its opening: readers receive blocks in this order.
     turn: u64,
-    /// The writer needs it itself, until it releases it.
+    /// True if the writer needs it itself, until it releases it.
     own: bool,
 }
 
@@ -94,19 +95,19 @@ struct Slot {
 struct Reader {
     quota: u32,
     held: u32,
-    /// For each block that it holds, the first frame published to it.
+    /// For each held block, the first frame published to the reader.
     from: Box<[u32]>,
-    /// Frames committed before it came.
+    /// Frames committed before it attached.
     joined: u64,
     finished: u64,
     outstanding: u64,
     skipped_frames: u64,
     skipped_slots: u64,
-    /// Whether frames of the open block were skipped.
+    /// True if frames of the open block were skipped.
     skips: bool,
 }
 
-/// The truth about all blocks and readers.
+/// The state of all blocks and readers.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
@@ -115,21 +116,21 @@ pub(crate) struct Slots {
     readers: [Option<Reader>; READERS as usize],
     present: u64,
     lossy: u64,
-    /// The reader that decides.
+    /// Bit of the engine.
     engine: u64,
-    /// Whether the writer needs each block itself after it was filled.
+    /// True if the writer keeps each block after it was filled.
     keep: bool,
-    /// Readers that were evicted and for which a block is kept.
+    /// Evicted readers for which a block is kept.
     kept: u64,
-    /// Blocks that a lossy reader holds.
+    /// Number of blocks held by lossy readers.
     pinned: u32,
     committed: u64,
-    /// Blocks ever opened.
+    /// Number of blocks ever opened.
     turns: u64,
 }
 
 impl Slots {
-    /// All blocks free.
+    /// Returns the state with all blocks free.
     pub(crate) fn new(slots: u32) -> Self {
         Slots {
             slots: (0..slots).map(|_| Slot::default()).collect(),
@@ -147,39 +148,40 @@ impl Slots {
         }
     }
 
-    /// Frames committed so far.
+    /// Returns the number of frames committed so far.
     pub(crate) fn committed(&self) -> u64 {
         self.committed
     }
 
-    /// The block being filled.
+    /// Returns the block being filled.
     #[inline]
     pub(crate) fn current(&self) -> Option<u32> {
         self.open
     }
 
-    /// Frames committed in a block since it was opened.
+    /// Returns the number of frames committed in a block since it was opened.
     pub(crate) fn frames(&self, slot: u32) -> u32 {
         self.slots[slot as usize].frames
     }
 
-    /// Whether a block could be opened.
+    /// Returns whether a block could be opened.
     pub(crate) fn any_free(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Bits of the readers that are there.
+    /// Returns the bits of the attached readers.
     #[inline]
     pub(crate) fn present(&self) -> u64 {
         self.present
     }
 
-    /// Whether the writer waits for a reader.
+    /// Returns whether the writer waits for a reader.
     pub(crate) fn is_lossless(&self, reader: u32) -> bool {
         (self.lossy | self.engine) & bit(reader) == 0
     }
 
-    /// A reader comes; it gets what is committed from now on. `quota`: how many blocks it may hold if it is lossy.
+    /// Attaches a reader; it gets the frames committed from now on. `quota`: maximum number of blocks for a lossy
+    /// reader.
     pub(crate) fn join(&mut self, reader: u32, lossless: bool, quota: u32) {
         debug_assert!(self.readers[reader as usize].is_none());
         self.readers[reader as usize] = Some(Reader {
@@ -197,7 +199,7 @@ impl Slots {
         self.lossy = if lossless { self.lossy & !bit(reader) } else { self.lossy | bit(reader) };
     }
 
-    /// Takes a free block to be filled; `None` if there is none.
+    /// Opens a free block for filling; `None` if no block is free.
     pub(crate) fn open(&mut self) -> Option<u32> {
         debug_assert!(self.open.is_none());
         let slot = self.free.remove(self.free.len().saturating_sub(WARM))?;
@@ -209,7 +211,8 @@ impl Slots {
         Some(slot)
     }
 
-    /// `frames` more are committed in the open block: it is published to each reader that may have it and has it not yet.
+    /// Commits `frames` more frames in the open block and publishes it to each reader that may hold it and does not
+    /// yet.
     pub(crate) fn commit(&mut self, frames: u32, mut publish: impl FnMut(u32, Place)) {
         let Some(slot) = self.open else { return };
         let from = self.slots[slot as usize].frames;
@@ -236,7 +239,7 @@ impl Slots {
         }
     }
 
-    /// The open block gets no more frames; one without any is free again.
+    /// Closes the open block; an empty one is free again.
     pub(crate) fn close(&mut self) {
         let Some(slot) = self.open.take() else { return };
         let state = &mut self.slots[slot as usize];
@@ -246,7 +249,7 @@ impl Slots {
         }
     }
 
-    /// A reader gives a block back.
+    /// Takes a block back from a reader.
     pub(crate) fn give_back(&mut self, number: u32, slot: u64) -> Result<(), Violation> {
         let known = u32::try_from(slot).ok().filter(|slot| (*slot as usize) < self.slots.len());
         let slot = known.ok_or(Violation::NoSuchSlot(slot))?;
@@ -264,13 +267,13 @@ impl Slots {
         Ok(())
     }
 
-    /// A reader is gone: takes back all that it holds.
+    /// Removes a reader: reclaims all blocks that it holds.
     pub(crate) fn leave(&mut self, number: u32) -> Tally {
         self.remove(number, None)
     }
 
-    /// A reader is evicted: takes back all that it holds but the block that it may be looking at. Whether there is one; it
-    /// is kept until [`Slots::forget`], and the number of the reader with it.
+    /// Evicts a reader: reclaims all blocks that it holds except the one that it may be reading. Returns whether there
+    /// is one; it is kept until [`Slots::forget`], together with the number of the reader.
     pub(crate) fn evict(&mut self, number: u32) -> (Tally, bool) {
         let first = self.held_by(number).min_by_key(|slot| self.slots[*slot as usize].turn);
         let keep = first.filter(|_| self.kept.count_ones() < kept_blocks(self.slots.len() as u32));
@@ -279,13 +282,13 @@ impl Slots {
         (tally, keep.is_some())
     }
 
-    /// A reader that was evicted is gone: the block that was kept for it is like any other.
+    /// Releases the block that was kept for an evicted reader, which is gone.
     pub(crate) fn forget(&mut self, number: u32) {
         self.kept &= !bit(number);
         self.held_by(number).collect::<Vec<_>>().into_iter().for_each(|slot| _ = self.take_from(number, slot));
     }
 
-    /// What became of the frames for a reader that is there.
+    /// Returns the accounting of an attached reader.
     pub(crate) fn tally(&self, number: u32) -> Tally {
         self.readers[number as usize].as_ref().map_or(Tally::default(), |reader| Tally {
             committed: self.committed - reader.joined,
@@ -298,19 +301,19 @@ impl Slots {
         })
     }
 
-    /// How many blocks a reader holds.
+    /// Returns the number of blocks that a reader holds.
     #[inline]
     pub(crate) fn held(&self, number: u32) -> u32 {
         self.readers[number as usize].as_ref().map_or(0, |reader| reader.held)
     }
 
-    /// What was not shown to a reader: frames, and blocks.
+    /// Returns the numbers of frames and of blocks that a reader was not shown.
     #[inline]
     pub(crate) fn skipped(&self, number: u32) -> (u64, u64) {
         self.readers[number as usize].as_ref().map_or((0, 0), |reader| (reader.skipped_frames, reader.skipped_slots))
     }
 
-    /// Takes back all that a reader holds but one block, which is then held by nobody that is there.
+    /// Reclaims all blocks of a reader except `keep`, which then has no attached holder.
     fn remove(&mut self, number: u32, keep: Option<u32>) -> Tally {
         let mut tally = self.tally(number);
         tally.take_back();
@@ -325,7 +328,7 @@ impl Slots {
         tally
     }
 
-    /// The blocks that a reader holds.
+    /// Returns the blocks that a reader holds.
     pub(crate) fn held_by(&self, number: u32) -> impl Iterator<Item = u32> {
         let holds = move |slot: &u32| self.slots[*slot as usize].holders & bit(number) != 0;
         (0..self.slots.len() as u32).filter(holds)
@@ -343,7 +346,7 @@ impl Slots {
         self.is_lossless(number) || (reader.held < reader.quota && (room || is_engine))
     }
 
-    /// Ends a hold, and frees the block if that was the last one; returns how many frames of it were the reader's.
+    /// Ends a hold, and frees the block if it was the last one; returns the number of the reader's frames in it.
     fn take_from(&mut self, number: u32, slot: u32) -> u64 {
         let state = &mut self.slots[slot as usize];
         let before = state.holders;
@@ -363,7 +366,7 @@ fn bit(reader: u32) -> u64 {
     1 << reader
 }
 
-/// The numbers of the bits that are set.
+/// Iterates over the numbers of the set bits.
 pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let next = (set != 0).then(|| set.trailing_zeros())?;

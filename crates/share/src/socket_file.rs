@@ -1,5 +1,5 @@
-//! The file of a socket in the file system: it has its mode from the first moment, one that nobody listens at gives way, and
-//! whoever made it removes it, and nothing else that has its name by then.
+//! The file of a UNIX socket: it has its mode from the start, replaces a file without a listener, and is removed by its
+//! creator, unless the name belongs to another file by then.
 
 use crate::credentials::as_user;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, openat, statat, unlinkat};
@@ -12,24 +12,24 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// The file of a socket, which goes when this is dropped. It is known by its folder, which stays that folder whatever its path leads
-/// to later.
+/// The file of a socket, removed on drop. It is identified by its folder, by descriptor, whatever its path refers to
+/// later.
 #[derive(Debug)]
 pub struct SocketFile {
     folder: OwnedFd,
     name: OsString,
-    /// The file that was made: device and number.
+    /// The created file: device and inode.
     file: Option<(u64, u64)>,
 }
 
-/// Why a socket has got no file.
+/// The reason why a socket has no file.
 #[derive(Debug)]
 pub enum NoFile {
-    /// The system says so.
+    /// A system call failed.
     System(Errno),
-    /// Something that is no socket has the name; it was left alone.
+    /// The name belongs to a file that is not a socket; it was left unchanged.
     NoSocket,
-    /// Somebody listens there: a socket connected to it, unless too many wait to be let in.
+    /// A process listens there: a socket connected to it, unless its backlog is full.
     Taken(Option<OwnedFd>),
 }
 
@@ -40,14 +40,14 @@ impl From<Errno> for NoFile {
 }
 
 impl SocketFile {
-    /// Binds a socket of any kind to a path. `others`: whether other users may connect, who are then asked for their credentials;
-    /// else its user alone. It is made with the rights of `owner` (user, group), and is its own, where this is root. Nobody can
-    /// connect before it listens.
+    /// Binds a socket of any type to a path. `others`: whether other users may connect (their credentials are checked
+    /// later); else only its owner may. It is created with the rights of `owner` (user, group) and belongs to it, if
+    /// this process is root. Connecting is possible only after `listen`.
     ///
     /// # Errors
     /// [`NoFile`].
     pub fn bind(socket: &OwnedFd, path: &Path, others: bool, owner: Option<(u32, u32)>) -> Result<SocketFile, NoFile> {
-        // The file takes its mode from the socket: whatever has its name a moment later is left alone.
+        // The file takes its mode from the socket, so no other file is changed that has the name a moment later.
         fchmod(socket, Mode::from_raw_mode(if others { 0o666 } else { 0o600 }))?;
         as_user(owner, || SocketFile::make(socket, path, others))?
     }
@@ -67,7 +67,7 @@ impl SocketFile {
         Ok(entry)
     }
 
-    /// The folder that it is in.
+    /// Returns the folder of the file.
     pub fn folder(&self) -> &OwnedFd {
         &self.folder
     }
@@ -79,25 +79,25 @@ impl SocketFile {
         Ok(SocketFile { folder, name, file: None })
     }
 
-    /// Removes a socket that nobody listens at.
+    /// Removes a socket without a listener.
     fn clear_away(&self, socket: &OwnedFd, place: &SocketAddrUnix) -> Result<(), NoFile> {
         let Some((FileType::Socket, file)) = self.look() else { return Err(NoFile::NoSocket) };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let knock = socket_with(AddressFamily::UNIX, socket_type(socket)?, flags, None)?;
-        match connect(&knock, place) {
+        let probe = socket_with(AddressFamily::UNIX, socket_type(socket)?, flags, None)?;
+        match connect(&probe, place) {
             Err(Errno::CONNREFUSED) => Ok(self.remove(file)?),
-            // Perhaps it has gone meanwhile.
-            result => Err(NoFile::Taken(result.ok().map(|()| knock))),
+            // It may have gone by now.
+            result => Err(NoFile::Taken(result.ok().map(|()| probe))),
         }
     }
 
-    /// What has the name now, links not followed.
+    /// Returns the file with this name, without following links.
     fn look(&self) -> Option<(FileType, (u64, u64))> {
         let found = statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some((FileType::from_raw_mode(found.st_mode), (found.st_dev, found.st_ino)))
     }
 
-    /// Removes the socket that this was; by now it may be that of somebody else, which stays.
+    /// Removes the socket unless the name now belongs to another file.
     fn remove(&self, file: (u64, u64)) -> Result<(), Errno> {
         if self.look() == Some((FileType::Socket, file)) {
             unlinkat(&self.folder, &self.name, AtFlags::empty())?;
@@ -109,16 +109,16 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if let Some(file) = self.file {
-            // A run that has given up its rights leaves it; the next one makes it give way.
+            // A run that dropped privileges cannot remove it; the next run replaces it.
             let _ = self.remove(file);
         }
     }
 }
 
-/// Does something that makes a file, which takes its whole mode. The mask is the process's own: one at a time.
+/// Runs `work` with an empty umask, which belongs to the whole process: one thread at a time.
 fn unmasked<T>(work: impl FnOnce() -> T) -> T {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    static EXCLUSIVE: Mutex<()> = Mutex::new(());
+    let _guard = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
     let mask = umask(Mode::empty());
     let result = work();
     umask(mask);

@@ -1,7 +1,7 @@
-//! The writer: fills blocks, publishes what is committed, takes back what readers have finished.
+//! The writer: fills blocks, publishes committed frames, takes finished blocks back from readers.
 //!
-//! Whatever readers do, nothing here waits for them: what they write is checked against [`Slots`], and a reader that breaks
-//! the protocol is evicted. How readers go is told in `detach`.
+//! Nothing here waits for readers: the numbers that they write are checked against [`Slots`], and a reader that breaks
+//! the protocol is evicted. `detach` handles departures.
 
 mod decided;
 mod detach;
@@ -26,10 +26,10 @@ use std::time::Duration;
 
 pub use self::decided::Deciding;
 
-/// How often the writer looks for readers that have gone.
+/// Interval at which the writer checks for readers that are gone.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The one who fills the ring.
+/// The process that fills the ring.
 #[derive(Debug)]
 pub struct Writer {
     arena: Arena,
@@ -41,68 +41,72 @@ pub struct Writer {
     sequence: u64,
     horizon: Nanos,
     looked: Nanos,
-    /// Readers that were evicted and have not hung up, for each of which a block is kept.
+    /// Evicted readers that have not closed their socket, for each of which a block is kept.
     kept: Vec<Attached>,
     departures: Vec<Departure>,
-    /// The reader that decides.
+    /// The attached engine.
     engine: Option<decided::Engine>,
-    /// The next one, as long as the writer has not done with the last.
+    /// The next engine, until the writer has finished with the last one.
     next_engine: Option<Client>,
     wait: Wait,
     registrations: Arc<Registrations>,
     notes: Vec<String>,
 }
 
-/// How long the writer has been waiting for a free block.
+/// Time that the writer has been waiting for a free block.
 #[derive(Debug, Default)]
 struct Wait {
-    /// How long lossless readers may keep it waiting in one go; `None` for ever.
+    /// Time that lossless readers may block the writer at a stretch; `None`: unlimited.
     patience: Option<Duration>,
-    /// Whether a block was asked for and none was free.
+    /// True if a block was requested and none was free.
     wanted: bool,
     so_far: Duration,
     ticked: Nanos,
 }
 
-/// A reader as the writer knows it.
+/// A reader, from the writer's side.
 #[derive(Debug)]
 struct Attached {
     registration: Registration,
     socket: OwnedFd,
-    /// Of who decides: the process, whose children may keep the socket when it is dead.
+    /// The process of an engine, whose children may keep the socket open after its death.
     process: Option<OwnedFd>,
     control: Arc<Control>,
     who: Who,
     published: Pusher,
     returned: Taker,
-    /// Frames skipped, as it was last told.
-    told: u64,
+    /// Number of skipped frames last published to it.
+    skipped_sent: u64,
 }
 
-/// A reader, and what became of the frames for it.
+/// A reader and the accounting of its frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Its number while it is attached.
     pub reader: u32,
-    /// Who it is.
+    /// Its identity.
     pub who: Who,
-    /// Whether the writer waits for it.
+    /// True if the writer waits for it.
     pub lossless: bool,
-    /// Its frames.
+    /// Accounting of its frames.
     pub tally: Tally,
 }
 
-/// A reader that is not attached any more.
+/// A reader that has departed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// The reader as it was last.
+    /// Its last report.
     pub report: Report,
-    /// Why it was evicted; `None` if it left or died.
+    /// Reason of its eviction; `None` if it detached or died.
     pub evict: Option<String>,
 }
 
 impl Writer {
-    /// Makes a ring and shares it under a name, or at a path if the name has a `/`. The acceptor may be run by another thread.
+    /// Creates a ring and shares it under a name, or at a path if the name has a `/`. Another thread may run the
+    /// acceptor.
+    ///
+    /// # Errors
+    /// [`Error`].
     pub fn create(name: &str, access: Access, options: &Options, now: Nanos) -> Result<(Writer, Acceptor), Error> {
         let listener = Address::parse(name)?.listen(access.has_others(), access.owner)?;
         let Created { arena, blocks, fd, notes } = Arena::create(options, now)?;
@@ -130,33 +134,36 @@ impl Writer {
         Ok((writer, acceptor))
     }
 
-    /// How long lossless readers may keep the writer waiting in one go, as [`Writer::tick`] sees it: after that those that hold the
-    /// blocks are evicted. `None`, the default: without a limit.
+    /// Sets the time that lossless readers may block the writer at a stretch, as measured by [`Writer::tick`]: after
+    /// that those that hold the blocks are evicted. `None`, the default: unlimited.
     pub fn set_patience(&mut self, patience: Option<Duration>) {
         self.wait.patience = patience;
     }
 
-    /// Of what memory the ring is and why, a line each, for people.
+    /// Returns the choices of memory and their reasons, one line each, for users.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Frames of 60 bytes, the shortest on Ethernet, that all blocks together hold.
+    /// Returns the number of frames of 60 bytes, the shortest on Ethernet, that all blocks together hold.
     pub fn room(&self) -> u64 {
         let shape = self.arena.shape();
         u64::from(shape.slots) * shape.layout.frames() as u64
     }
 
-    /// Bytes of the ring.
+    /// Returns the size of the ring in bytes.
     pub fn bytes(&self) -> usize {
         self.arena.shape().bytes()
     }
 
-    /// Says where frames are seen: those already said, and perhaps more behind them. Before the first frame that
-    /// names a new one is committed.
+    /// Sets the interfaces: those already set, and possibly more after them. Call it before the first frame of a new
+    /// interface is committed.
+    ///
+    /// # Errors
+    /// If there are too many.
     pub fn set_interfaces(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
         if interfaces.len() > INTERFACES as usize {
-            let reason = format!("{} interfaces: a ring holds {INTERFACES}", interfaces.len());
+            let reason = format!("{} interfaces exceed the ring's limit of {INTERFACES}", interfaces.len());
             return Err(Error::Invalid(reason));
         }
         if interfaces.len() > self.interfaces.len() {
@@ -166,7 +173,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The block to be filled: the open one, or a free one; `None` while every block is held by readers.
+    /// Returns the block to be filled: the open one, or a free one; `None` while readers hold every block.
     #[inline]
     pub fn block(&mut self) -> Option<&mut Block> {
         let slot = match self.slots.current() {
@@ -180,13 +187,13 @@ impl Writer {
         Some(&mut self.blocks[slot as usize])
     }
 
-    /// The block being filled, to be read.
+    /// Returns the block being filled, for reading.
     pub fn current(&self) -> Option<&Block> {
         self.slots.current().map(|slot| &self.blocks[slot as usize])
     }
 
-    /// Lets readers see what is in the open block, and wakes those that sleep. Without new frames only the horizon and
-    /// the count of drops move.
+    /// Publishes the frames in the open block to readers, and wakes those that sleep. Without new frames only the
+    /// horizon and the count of drops change.
     pub fn commit(&mut self, state: &Committed) {
         let new = self.commit_frames(state);
         self.horizon = self.horizon.max(state.horizon);
@@ -197,7 +204,7 @@ impl Writer {
         }
     }
 
-    /// Closes the open block: the next frame goes to another one. Frames that were not committed are gone.
+    /// Closes the open block: the next frame goes to another one. Frames that were not committed are discarded.
     pub fn close_block(&mut self) {
         if let Some(slot) = self.slots.current()
             && self.slots.frames(slot) > 0
@@ -208,19 +215,19 @@ impl Writer {
         self.slots.close();
     }
 
-    /// What is to be done once a round: takes back what readers have finished, loses patience with those who keep the
-    /// writer waiting, and now and then looks for readers that have gone.
+    /// Performs periodic work, once per batch: takes finished blocks back, evicts lossless readers that block the
+    /// writer for too long, and checks from time to time for readers that are gone.
     pub fn tick(&mut self, now: Nanos) {
         self.arena.beat(now);
         self.take_back();
-        self.bear(now);
+        self.evict_blocking_readers(now);
         if now.since(self.looked) >= LOOK || now < self.looked {
             self.looked = now;
-            self.look_for_the_gone();
+            self.remove_gone_readers();
         }
     }
 
-    /// A reader that was let in at the acceptor gets what is committed from now on.
+    /// Attaches a reader from the acceptor; it gets the frames committed from now on.
     pub fn admit(&mut self, client: Client) {
         if client.inline && self.engine.is_some() {
             self.next_engine = Some(client);
@@ -243,33 +250,33 @@ impl Writer {
             who,
             published: Pusher::default(),
             returned: Taker::default(),
-            told: 0,
+            skipped_sent: 0,
         });
     }
 
-    /// Every reader, and what became of the frames for it.
+    /// Returns every reader, with the accounting of its frames.
     pub fn readers(&self) -> Vec<Report> {
         bits(self.slots.present()).filter_map(|number| self.report(number)).collect()
     }
 
-    /// Who holds blocks while none is free: those that the writer waits for first, then whoever holds most.
+    /// Returns the holders of blocks while none is free: lossless readers first, then by the number of blocks held.
     pub fn waits_for(&self) -> Vec<Report> {
         let mut holders: Vec<Report> = self.readers().into_iter().filter(|report| report.tally.held > 0).collect();
         holders.sort_by_key(|report| (!report.lossless, std::cmp::Reverse(report.tally.held)));
         holders
     }
 
-    /// Frames committed so far.
+    /// Returns the number of frames committed so far.
     pub fn committed(&self) -> u64 {
         self.slots.committed()
     }
 
-    /// Ends the stream in order: readers get what is committed, then its end.
+    /// Ends the stream normally: readers get all committed frames, then its end.
     pub fn finish(mut self) {
         self.end();
     }
 
-    /// Like [`Writer::finish`], for a writer that goes on to see readers give blocks back, and go.
+    /// Ends the stream like [`Writer::finish`], for a writer that still tracks returned blocks and departures.
     pub fn end(&mut self) {
         self.close_block();
         self.arena.set_horizon(Nanos::MAX);
@@ -287,7 +294,7 @@ impl Writer {
         Some(slot)
     }
 
-    /// Whether there were new frames.
+    /// Commits the new frames of the open block; returns whether there were any.
     fn commit_frames(&mut self, state: &Committed) -> bool {
         let Some(slot) = self.slots.current() else { return false };
         let block = &mut self.blocks[slot as usize];
@@ -313,13 +320,14 @@ impl Writer {
         true
     }
 
-    /// Those for whom frames were skipped are told and woken too: they may have something to give back.
+    /// Wakes sleeping readers; also those for which frames were skipped, after publishing the count: they may have
+    /// blocks to return.
     fn wake_all(&mut self) {
         for number in bits(self.slots.present()) {
             let Some(attached) = &mut self.readers[number as usize] else { continue };
             let (frames, slots) = self.slots.skipped(number);
-            if attached.told != frames {
-                attached.told = frames;
+            if attached.skipped_sent != frames {
+                attached.skipped_sent = frames;
                 attached.control.set_skipped(frames, slots);
             }
         }
@@ -328,7 +336,7 @@ impl Writer {
             let Some(attached) = &self.readers[number as usize] else { continue };
             if index::must_wake(attached.control.sleeping()) {
                 match send(&attached.socket, b"w", SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                    // A reader that does not listen finds what it missed in the socket.
+                    // A reader with a full socket buffer finds earlier wake-ups there.
                     Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {}
                     Err(_) => self.looked = Nanos::ZERO,
                 }

@@ -1,4 +1,4 @@
-//! Coming in: names, refusals, those who say nothing or too much, and what a reader may do with what it was given.
+//! Attaching: names, rejections, clients that send nothing or too much, and the limits of a reader's access.
 
 use crate::raw::{self, Map, RawReader, RawWriter};
 use crate::support::{Ring, drain, options, unique};
@@ -18,7 +18,7 @@ fn a_name_is_shared_once() {
     let taken = Ring::with(&ring.name, Access::default(), 4).err().unwrap();
     let own = std::process::id() as i32;
     assert!(matches!(&taken, Error::Taken { pid, .. } if *pid == own), "{taken}");
-    assert!(taken.to_string().contains(&format!("is being shared by pid {own}")));
+    assert!(taken.to_string().contains(&format!("already shared by pid {own}")));
     let name = ring.name.clone();
     drop(ring);
     Ring::with(&name, Access::default(), 4).unwrap();
@@ -49,16 +49,16 @@ fn a_path_is_shared_once_and_cleared_away_when_its_writer_is_gone() {
     assert_eq!(fs::metadata(&left).unwrap().permissions().mode() & 0o777, 0o666);
     drop((ring, again));
     assert!(!path.exists() && !left.exists(), "the files go with their writers");
-    // What is no socket is left alone.
+    // A file that is not a socket is left unchanged.
     fs::write(&path, "mine").unwrap();
     let other = Ring::with(name, Access::default(), 4).err().unwrap();
-    assert!(other.to_string().contains("no socket"), "{other}");
+    assert!(other.to_string().contains("not a socket"), "{other}");
     assert_eq!(fs::read(&path).unwrap(), b"mine");
     fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn invalid_options_are_named() {
     let refused = |name: &str, options: Options| {
         Writer::create(name, Access::default(), &options, Default::default()).err().unwrap().to_string()
     };
@@ -73,25 +73,25 @@ fn what_cannot_be_is_said() {
         ("x", Options { slot_bytes: 256 << 10, ..good }, "power of two"),
         ("x", Options { slot_bytes: 3 << 19, ..good }, "power of two"),
         ("x", Options { slot_bytes: 128 << 20, ..good }, "power of two"),
-        ("x", Options { slots: 65_536, slot_bytes: 64 << 20, ..good }, "ask for less"),
+        ("x", Options { slots: 65_536, slot_bytes: 64 << 20, ..good }, "use a smaller ring"),
         ("x", Options { node: Some(1000), ..good }, "NUMA node 1000"),
         ("x", Options { node: Some(u32::MAX), ..good }, "NUMA node"),
     ] {
         let said = refused(name, options);
         assert!(said.contains(words), "{name} {options:?}: {said}");
     }
-    let absent = Attach::default().to("nobody-shares-this").err().unwrap().to_string();
-    assert!(absent.contains("nobody shares nobody-shares-this"), "{absent}");
+    let absent = Attach::default().to("absent-ring").err().unwrap().to_string();
+    assert!(absent.contains("absent-ring: no such ring"), "{absent}");
 }
 
 #[test]
-fn memory_is_of_the_kind_asked_for_or_the_reason_is_said() {
+fn memory_is_of_the_requested_kind_or_the_reason_is_given() {
     let make = |options| Writer::create(&unique(), Access::default(), &options, Default::default()).unwrap().0;
     let small = Options { slots: 8, ..Options::default() };
     let note = make(small).notes().join("\n");
     assert!(note.contains("huge pages") || note.contains("ordinary pages"), "{note}");
     assert!(note.contains("sysctl vm.nr_hugepages=") || note.starts_with("10 MiB of huge pages"), "{note}");
-    assert_eq!(make(Options { huge: false, ..small }).notes(), ["10 MiB of ordinary pages, as asked for"]);
+    assert_eq!(make(Options { huge: false, ..small }).notes(), ["10 MiB of ordinary pages, as requested"]);
     let locked = Writer::create(&unique(), Access::default(), &Options { lock: true, ..small }, Default::default());
     match locked {
         Ok((writer, _)) => assert_eq!(writer.bytes(), 10 << 20),
@@ -125,7 +125,7 @@ fn every_page_is_there_before_the_first_frame() {
 }
 
 #[test]
-fn those_who_say_nothing_or_too_much_are_sent_away() {
+fn clients_that_send_nothing_or_too_much_are_rejected() {
     let mut ring = Ring::new(4);
     {
         let silent = raw::connected(&ring.name);
@@ -143,12 +143,12 @@ fn those_who_say_nothing_or_too_much_are_sent_away() {
         drop(gone);
         ring.let_in();
         for (socket, words) in
-            [(&one, "no hello"), (&long, "no hello"), (&full, "no descriptors"), (&other, "no hello")]
+            [(&one, "be a hello"), (&long, "be a hello"), (&full, "no descriptors"), (&other, "be a hello")]
         {
             let (status, text) = raw::refusal(socket);
             assert_eq!((status, text.contains(words)), (6, true), "{text}");
         }
-        // A second later the silent one is sent away too; so is anybody if the clock was set back.
+        // A second later the silent one is disconnected too, as is any client if the clock was set back.
         ring.tick();
         ring.let_in();
         assert!(raw::hear(&silent).is_none());
@@ -163,7 +163,7 @@ fn those_who_say_nothing_or_too_much_are_sent_away() {
 }
 
 #[test]
-fn many_silent_ones_keep_nobody_out_for_long() {
+fn many_silent_clients_do_not_lock_readers_out() {
     let mut ring = Ring::new(4);
     let silent: Vec<_> = (0..40).map(|_| raw::connected(&ring.name)).collect();
     let attaching = Attach::default().begin(&ring.name).unwrap();
@@ -180,9 +180,9 @@ fn many_silent_ones_keep_nobody_out_for_long() {
 
 /// A thousand connections: silent ones, noise, descriptors, readers that hold all they can.
 #[test]
-fn a_thousand_connections_keep_nobody_out() {
+fn a_thousand_connections_do_not_lock_readers_out() {
     let mut ring = Ring::new(8);
-    let mut honest = ring.lossless();
+    let mut proper = ring.lossless();
     let (mut connected, mut seen) = (Vec::new(), 0);
     for round in 0..1000 {
         let socket = raw::connected(&ring.name);
@@ -194,35 +194,35 @@ fn a_thousand_connections_keep_nobody_out() {
             _ => raw::say(&socket, &raw::hello(1, false, u32::MAX), &[]),
         }
         connected.push(socket);
-        // So many as one process may hold.
+        // The number of descriptors of one process is limited.
         if connected.len() == 300 {
             connected.drain(..150);
         }
         if round % 10 == 9 {
             ring.let_in();
             ring.write(5);
-            seen += drain(&mut honest).len() as u64;
+            seen += drain(&mut proper).len() as u64;
             ring.tick();
             ring.check();
-            ring.writer.evict(1, "whoever holds everybody up");
+            ring.writer.evict(1, "it blocks the writer");
         }
     }
     let mut late = ring.attach(&Attach::default()).or_else(|refused| {
-        // All numbers are taken by those who hang on.
+        // Open connections use all numbers.
         assert!(refused.to_string().contains("readers are attached"), "{refused}");
         connected.clear();
         ring.tick();
         ring.attach(&Attach::default())
     });
     ring.write(5);
-    seen += drain(&mut honest).len() as u64;
+    seen += drain(&mut proper).len() as u64;
     assert_eq!(seen, ring.writer.committed());
     assert_eq!(drain(late.as_mut().unwrap()).len(), 5);
     assert!(ring.acceptor.refused() > 500);
 }
 
 #[test]
-fn refusals_are_a_number_and_a_sentence() {
+fn rejections_have_a_number_and_a_text() {
     let mut ring = Ring::new(4);
     let later = raw::connected(&ring.name);
     raw::say(&later, &raw::hello(2, false, 0), &[]);
@@ -248,7 +248,7 @@ fn refusals_are_a_number_and_a_sentence() {
 }
 
 #[test]
-fn a_visitor_that_is_not_admitted_gives_its_number_back() {
+fn a_reader_that_is_not_admitted_returns_its_number() {
     let mut ring = Ring::new(4);
     for _ in 0..200 {
         let attaching = Attach::default().begin(&ring.name).unwrap();
@@ -261,7 +261,7 @@ fn a_visitor_that_is_not_admitted_gives_its_number_back() {
 }
 
 #[test]
-fn what_a_reader_was_given_can_be_read_and_nothing_else() {
+fn a_readers_descriptor_is_read_only() {
     let mut ring = Ring::new(4);
     let reader = RawReader::attach(&mut ring, false, 2);
     let fd = reader.arena_fd.as_fd();
@@ -273,7 +273,7 @@ fn what_a_reader_was_given_can_be_read_and_nothing_else() {
     assert_eq!(rustix::io::write(fd, b"x"), Err(Errno::BADF));
     assert!(ftruncate(fd, 0).is_err());
     assert!(fcntl_add_seals(fd, SealFlags::WRITE).is_err());
-    // Root opens anything anew; the seals hold all the same.
+    // Root can reopen the file; the seals hold nevertheless.
     let again = open(&*format!("/proc/self/fd/{}", fd.as_raw_fd()), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     match again {
         Ok(fd) => {
@@ -288,17 +288,17 @@ fn what_a_reader_was_given_can_be_read_and_nothing_else() {
     assert_eq!(&reader.arena.copy(0, 8), b"LINERATE");
 }
 
-/// What a writer answers that is none.
+/// Invalid answers of a writer.
 #[test]
-fn a_writer_that_is_none_is_an_error() {
+fn an_invalid_writer_is_an_error() {
     type Answer = fn(&mut RawWriter);
     let say = |writer: &RawWriter, bytes: &[u8]| raw::say(writer.socket.as_ref().unwrap(), bytes, &[]);
     let answers: [(&str, Answer); 9] = [
-        (": whoever shares it does not answer", |_| {}),
-        (": whoever shared it hung up without an answer: it has died", |writer| writer.socket = None),
-        ("none of this protocol", |writer| raw::say(writer.socket.as_ref().unwrap(), b"hello", &[])),
+        (": no answer from the writer", |_| {}),
+        (": no answer: the writer closed the connection (it died", |writer| writer.socket = None),
+        ("not follow this protocol", |writer| raw::say(writer.socket.as_ref().unwrap(), b"hello", &[])),
         ("0 descriptors", |writer| raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[])),
-        ("what answers is no block ring", |writer| {
+        ("peer is not a linerate ring", |writer| {
             let fd = writer.arena_fd.as_fd();
             raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd, fd]);
         }),
@@ -306,7 +306,7 @@ fn a_writer_that_is_none_is_an_error() {
             let fd = writer.arena_fd.as_fd();
             raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
         }),
-        ("a size that no ring has", |writer| {
+        ("an invalid size", |writer| {
             let fd = writer.control_fd.as_fd();
             raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
         }),
@@ -345,9 +345,9 @@ fn a_writer_that_is_none_is_an_error() {
 }
 
 proptest! {
-    /// Whatever stands in the headers of the memory that a writer hands over: an error, or a reader that works.
+    /// Any contents of the headers from a writer: an error, or a reader that works.
     #[test]
-    fn any_headers_are_borne(
+    fn any_headers_are_handled(
         arena in prop::collection::vec((0usize..26, any::<u32>()), 0..3),
         control in prop::collection::vec((0usize..10, any::<u32>()), 0..3),
     ) {

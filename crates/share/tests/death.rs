@@ -1,4 +1,4 @@
-//! Processes killed at any moment: readers by the thousand, and the writer. `LINERATE_KILLS` says how many readers.
+//! Processes killed at any moment: readers by the thousand, and the writer. `LINERATE_KILLS` is the number of readers.
 
 use crate::raw::{self, RawReader};
 use crate::support::{self, Ring, assert_balanced, desc, drain, frame, ids, options, unique};
@@ -30,7 +30,7 @@ fn child(test: &str, ring: &str) -> Victim {
     Victim(child.spawn().unwrap())
 }
 
-/// Waits for more frames, as a reader that sleeps does; false if nothing came.
+/// Waits for more frames, as a reader that sleeps does; returns false if none arrived.
 fn sleep(reader: &Reader, limit: Duration) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(reader.wake(), PollFlags::IN)];
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
@@ -69,18 +69,18 @@ impl Dice {
 }
 
 #[test]
-fn readers_killed_at_any_moment_harm_nobody() {
+fn readers_killed_at_any_moment_do_no_harm() {
     let kills: u64 = std::env::var("LINERATE_KILLS").map_or(500, |kills| kills.parse().unwrap());
     let mut ring = Ring::new(8);
     let (mut lossless, mut lossy) = (ring.lossless(), ring.lossy(0));
     let (mut seen, mut lossy_seen, mut dice) = (0, 0, Dice(kills));
     let mut victims: Vec<(Victim, Instant)> = Vec::new();
-    let (mut killed, mut came, mut finished, mut outstanding) = (0, 0, 0, 0);
+    let (mut killed, mut attached, mut finished, mut outstanding) = (0, 0, 0, 0);
     while killed < kills {
         while victims.len() < 4 {
             let life = Duration::from_micros(500 + dice.below(12) * dice.below(1500));
-            // Where hardly any gets as far as the acceptor they live longer: a process may start slowly.
-            let patience = (1 + killed / (5 * came + 10)).pow(3).min(100) as u32;
+            // If few reach the acceptor they live longer: a process may start slowly.
+            let patience = (1 + killed / (5 * attached + 10)).pow(3).min(100) as u32;
             victims.push((child("reader_to_be_killed", &ring.name), Instant::now() + life * patience));
         }
         let alive = victims.len();
@@ -99,26 +99,29 @@ fn readers_killed_at_any_moment_harm_nobody() {
             let tally = gone.report.tally;
             assert_balanced(&tally);
             assert_eq!((gone.evict, tally.held, gone.report.who.name.as_str()), (None, 0, "victim"));
-            came += 1;
+            attached += 1;
             finished += u64::from(tally.finished > 0);
             outstanding += u64::from(tally.reclaimed > 0);
         }
     }
     drop(victims);
-    // Whoever was at the acceptor when it was killed goes too.
+    // Readers killed at the acceptor go too.
     (0..3).for_each(|_| ring.let_in());
     ring.wait_for(2);
-    assert_eq!(ring.write(2000), 2000, "what the dead held is not back");
+    assert_eq!(ring.write(2000), 2000, "blocks of dead readers are not back");
     seen += drain(&mut lossless).len() as u64;
     assert_eq!(seen, ring.writer.committed());
     ring.writer.finish();
     lossy_seen += drain(&mut lossy).len() as u64;
     assert_eq!((lossy_seen + lossy.skipped().0, lossy.ended()), (seen, Some(End::InOrder)));
-    println!("{kills} readers killed: {came} attached, {finished} had finished a block, {outstanding} held frames");
-    assert!(kills < 100 || (came > kills / 10 && finished > 0 && outstanding > 0), "{came} {finished} {outstanding}");
+    println!("{kills} readers killed: {attached} attached, {finished} had finished a block, {outstanding} held frames");
+    assert!(
+        kills < 100 || (attached > kills / 10 && finished > 0 && outstanding > 0),
+        "{attached} {finished} {outstanding}"
+    );
 }
 
-/// Between any two stores of a reader: to the writer, a reader that was killed there is one that stops there.
+/// Stops a reader between any two stores: to the writer, a killed reader is one that stops.
 #[test]
 fn a_reader_may_stop_between_any_two_stores() {
     for steps in 0..40 {
@@ -155,7 +158,7 @@ fn a_reader_may_stop_between_any_two_stores() {
             assert_eq!(drain(&mut other).len() as u64, ring.writer.committed());
             drop(other);
             ring.wait_for(0);
-            assert_eq!(ring.write(20_000), 20_000, "blocks did not come back");
+            assert_eq!(ring.write(20_000), 20_000, "blocks were not returned");
             ring.check();
         }
     }
@@ -196,7 +199,7 @@ fn writer_to_be_killed() {
 }
 
 #[test]
-fn a_writer_killed_at_any_moment_leaves_what_it_had_committed_and_can_come_again() {
+fn a_writer_killed_at_any_moment_leaves_its_committed_frames_and_can_restart() {
     let name = unique();
     let mut dice = Dice(7);
     let mut shown = 0;
@@ -234,8 +237,8 @@ fn a_writer_killed_at_any_moment_leaves_what_it_had_committed_and_can_come_again
     assert!(shown > 10_000, "{shown} frames");
 }
 
-/// A reader that sleeps as soon as it can, a writer that waits for it as soon as it can: a wake-up that is lost would stop
-/// both. Neither is a frame ever older than the horizon before it.
+/// A reader that sleeps as soon as it can, a writer that waits for it as soon as it can: a lost wake-up would stop
+/// both. Nor is a frame ever older than the horizon before it.
 #[test]
 fn no_wake_up_is_lost() {
     const FRAMES: u64 = 40_000;
@@ -250,15 +253,15 @@ fn no_wake_up_is_lost() {
                 let got = burst.len();
                 assert!(burst.descs().iter().all(|desc| desc.time >= promised), "older than the horizon promised");
                 promised = reader.horizon();
-                // What is shown is consumed at once, so that the next burst is new.
+                // Consumed at once, so that the next burst is new.
                 reader.consume(got);
                 seen.fetch_add(got as u64, Ordering::Release);
-                assert!(got > 0 || sleep(&reader, Duration::from_secs(5)), "a reader sleeps and nobody wakes it");
+                assert!(got > 0 || sleep(&reader, Duration::from_secs(5)), "a reader sleeps and is not woken");
             }
         });
         let deadline = Instant::now() + Duration::from_secs(100);
         while ring.writer.committed() < FRAMES {
-            // Anything between nothing and falling asleep.
+            // Any delay from none to falling asleep.
             (0..dice.below(3) * dice.below(400)).for_each(|_| std::hint::spin_loop());
             let left = FRAMES - ring.writer.committed();
             ring.write((1 + dice.below(3)).min(left));

@@ -1,4 +1,4 @@
-//! A reader that decides: what the writer sees of it, and what it may not.
+//! An engine: its effects on the writer, and its limits.
 
 use crate::raw;
 use crate::support::{self, Ring, frame, ids, unique};
@@ -20,7 +20,7 @@ fn attach(ring: &mut Ring, name: &str) -> Result<Engine, String> {
         let engine = scope.spawn(move || attach.engine(&to));
         while !engine.is_finished() {
             ring.let_in();
-            // One that has to wait for another to go waits no longer than this.
+            // Bounds the wait for another engine to go.
             ring.now = linerate_burst::Nanos(ring.now.0 + 1_000_000);
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -55,7 +55,7 @@ fn verdicts_are_seen_and_blocks_stay_until_they_are_released() {
     let bytes = |ring: &Ring| (0..11).map(|frame| ring.writer.verdict(slot, frame)).collect::<Vec<_>>();
     assert_eq!(ring.writer.verdicts(slot), (10, 0));
     assert_eq!(bytes(&ring), [0, 1, 2, SETTLED, 4, UNDECIDED, 0, 1, 2, 3, UNDECIDED]);
-    // The block is closed, and looked at to its end: it stays with the engine for the frame that is held.
+    // The block is closed and fully examined: it stays with the engine for the held frame.
     ring.writer.close_block();
     engine.look(|_, _| unreachable!());
     ring.tick();
@@ -64,7 +64,7 @@ fn verdicts_are_seen_and_blocks_stay_until_they_are_released() {
     assert_eq!((ring.writer.verdicts(slot), ring.writer.verdict(slot, 5)), ((10, 1), 1));
     ring.tick();
     assert_eq!(ring.writer.engine_from(slot), None);
-    // It is the writer's own until it says otherwise.
+    // The writer holds it until it releases it.
     assert_eq!(ids(ring.writer.filled(slot).burst()).len(), 10);
     let mut opened = Vec::new();
     while ring.write(1) > 0 {
@@ -73,15 +73,19 @@ fn verdicts_are_seen_and_blocks_stay_until_they_are_released() {
         engine.look(|_, _| Decide::Now(Verdict::Pass));
         ring.tick();
     }
-    assert!(opened.len() == 7 && !opened.contains(&slot), "{opened:?} beside {slot}");
+    assert!(opened.len() == 7 && !opened.contains(&slot), "{opened:?} and {slot}");
     ring.writer.release(slot);
     ring.write(1);
     assert_eq!(ring.writer.current_slot(), Some(slot));
-    assert_eq!((ring.writer.verdicts(slot), ring.writer.verdict(slot, 0)), ((0, 0), UNDECIDED), "it begins anew");
+    assert_eq!(
+        (ring.writer.verdicts(slot), ring.writer.verdict(slot, 0)),
+        ((0, 0), UNDECIDED),
+        "the verdicts are reset"
+    );
     ring.check();
 }
 
-/// A block that is being filled does not come back, whatever was decided about its frames.
+/// A block that is being filled is not returned, whatever was decided about its frames.
 #[test]
 fn a_frame_with_a_verdict_is_finished_and_one_without_is_reclaimed() {
     let mut ring = ring("", 8);
@@ -101,9 +105,9 @@ fn a_frame_with_a_verdict_is_finished_and_one_without_is_reclaimed() {
     assert_eq!((left.committed, left.finished, left.reclaimed, left.outstanding), (13, 9, 4, 0));
 }
 
-/// Three eighths are an engine's, whatever others hold; it costs the writer nothing.
+/// An engine may hold three eighths, whatever others hold; it never blocks the writer.
 #[test]
-fn an_engine_that_stands_still_is_skipped_and_holds_its_share() {
+fn a_stopped_engine_is_skipped_and_holds_its_share() {
     let mut ring = ring("", 16);
     let mut passive = [ring.lossy(16), ring.lossy(16)];
     let engine = attach(&mut ring, "").unwrap();
@@ -123,21 +127,21 @@ fn an_engine_that_stands_still_is_skipped_and_holds_its_share() {
 }
 
 #[test]
-fn one_engine_decides_and_the_next_one_comes_when_it_has_gone() {
+fn one_engine_at_a_time_is_attached() {
     let mut ring = ring("ids", 8);
-    for (name, says) in [("other", "called ids, not \"other\""), ("", "called ids")] {
+    for (name, part) in [("other", "called ids, not \"other\""), ("", "called ids")] {
         let refused = attach(&mut ring, name).err().unwrap();
-        assert!(refused.contains(says), "{refused}");
+        assert!(refused.contains(part), "{refused}");
     }
     let mut first = attach(&mut ring, "ids").unwrap();
     let refused = attach(&mut ring, "ids").err().unwrap();
-    assert!(refused.contains("another engine decides already"), "{refused}");
+    assert!(refused.contains("another engine is already attached"), "{refused}");
     ring.write(3);
     let slot = ring.writer.current_slot().unwrap();
     first.look(|_, _| Decide::Now(Verdict::Block));
     drop(first);
     ring.wait_for(0);
-    // What it had said is still there.
+    // Its verdicts are still there.
     assert_eq!((ring.writer.deciding(), ring.writer.verdicts(slot)), (Deciding::Gone, (3, 0)));
     assert_eq!(ring.writer.verdict(slot, 2), 1);
     let mut second = attach(&mut ring, "ids").unwrap();
@@ -154,13 +158,13 @@ fn one_engine_decides_and_the_next_one_comes_when_it_has_gone() {
 }
 
 #[test]
-fn a_ring_that_wants_no_verdicts_says_so() {
+fn a_ring_without_verdicts_rejects_engines() {
     let mut ring = Ring::new(8);
     let refused = attach(&mut ring, "ids").err().unwrap();
     assert!(refused.contains("no verdicts are wanted here"), "{refused}");
 }
 
-/// A reader of version 1.0, told by its numbers alone, beside one that decides.
+/// A reader of version 1.0, written from the format's numbers, next to an engine.
 #[test]
 fn a_reader_of_the_version_before_reads_a_ring_that_is_decided_on() {
     let mut ring = ring("", 8);

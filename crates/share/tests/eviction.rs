@@ -1,4 +1,4 @@
-//! Readers that are evicted: what they are looking at stays as it is, and everybody else goes on.
+//! Evicted readers: the frames that they are reading do not change, and the other readers continue.
 
 use crate::raw::RawReader;
 use crate::support::{self, Ring, assert_balanced, drain, ids};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Goes round all blocks that are free, several times.
+/// Writes more than all free blocks, several times.
 fn write_over(ring: &mut Ring) {
     for _ in 0..20 {
         assert_eq!(ring.write(20), 20, "the writer stands still");
@@ -16,7 +16,7 @@ fn write_over(ring: &mut Ring) {
     }
 }
 
-/// Blocks that a lossless reader gets before the writer stands still.
+/// Returns the number of blocks that a lossless reader gets before the writer blocks.
 fn free_blocks(ring: &mut Ring) -> u32 {
     let mut reader = ring.lossless();
     while ring.write(1) == 1 {
@@ -31,14 +31,14 @@ fn free_blocks(ring: &mut Ring) -> u32 {
 }
 
 #[test]
-fn what_a_reader_that_is_put_out_looks_at_does_not_change() {
+fn frames_of_an_evicted_reader_do_not_change() {
     let mut ring = Ring::new(8);
     let mut reader = ring.lossless();
     for _ in 0..4 {
         ring.write(50);
         ring.writer.close_block();
     }
-    // Two blocks are given back, frames of the third are shown.
+    // Two blocks are returned, frames of the third are shown.
     assert_eq!(ids(reader.fill(50)), (0..50).collect::<Vec<_>>());
     reader.consume(50);
     assert_eq!(reader.fill(50).len(), 50);
@@ -51,7 +51,7 @@ fn what_a_reader_that_is_put_out_looks_at_does_not_change() {
     write_over(&mut ring);
     assert_eq!(ids(reader.shown()), (100..120).collect::<Vec<_>>(), "frames change while they are looked at");
     assert_eq!(free_blocks(&mut ring), 7, "one block is kept for it");
-    // It notices when it goes on, and hangs up: the block is like any other again.
+    // It notices when it continues, and closes its socket: the block is free again.
     reader.consume(20);
     assert!(reader.fill(1).is_empty());
     assert_eq!(reader.ended(), Some(End::Evicted));
@@ -60,9 +60,9 @@ fn what_a_reader_that_is_put_out_looks_at_does_not_change() {
     write_over(&mut ring);
 }
 
-/// Readers that never hang up: for each a block and a registration are kept, for so many and no more.
+/// For each reader that never closes its socket a block and a registration are kept, up to a limit.
 #[test]
-fn stopped_readers_that_are_put_out_leave_enough_to_go_on_with() {
+fn stopped_evicted_readers_leave_enough_blocks() {
     for (slots, most) in [(4, 2), (5, 2), (8, 3), (16, 7)] {
         let mut ring = Ring::new(slots);
         // Two stopped lossy ones hold half of the blocks.
@@ -81,8 +81,8 @@ fn stopped_readers_that_are_put_out_leave_enough_to_go_on_with() {
         (0..most).for_each(|at| ring.writer.evict(2 + at, "a test"));
         write_over(&mut ring);
         let refused = ring.attach(&Attach { lossless: true, ..Attach::default() }).err();
-        assert!(refused.is_none() || slots > 4, "one block alone is kept of four");
-        // Whoever breaks the protocol is owed nothing, lossy or not.
+        assert!(refused.is_none() || slots > 4, "only one block of four is kept");
+        // No block is kept for a reader that breaks the protocol, lossy or not.
         for _ in 0..100 {
             let mut hostile = RawReader::attach(&mut ring, false, 2);
             ring.write(3);
@@ -98,7 +98,7 @@ fn stopped_readers_that_are_put_out_leave_enough_to_go_on_with() {
 }
 
 #[test]
-fn patience_ends() {
+fn a_reader_that_blocks_for_too_long_is_evicted() {
     let mut ring = Ring::new(4);
     ring.writer.set_patience(Some(Duration::from_secs(1)));
     let mut stopped = ring.lossless();
@@ -109,33 +109,33 @@ fn patience_ends() {
             ring.write(1);
         }
     };
-    // Blocks that nobody asks for are waited for by nobody.
+    // The wait starts only when a block is requested.
     while ring.write(1) == 1 {
         ring.writer.close_block();
     }
     wait(&mut ring, 400);
     assert_eq!(ring.writer.take_departures(), []);
-    // Whoever gives something back in time begins anew; a clock that jumps ends nothing.
+    // A block returned in time restarts the timeout; a clock jump does not expire it.
     assert_eq!(ids(stopped.fill(1)).len(), 1);
     stopped.consume(1);
     wait(&mut ring, 1);
     ring.writer.close_block();
     wait(&mut ring, 10);
     ring.now.0 += 3_600_000_000_000;
-    // One that comes back in time has lost nothing.
+    // A reader that continues in time has lost nothing.
     wait(&mut ring, 800);
     assert_eq!((ring.writer.take_departures(), stopped.is_lossless(), stopped.skipped()), (vec![], true, (0, 0)));
     wait(&mut ring, 150);
     let gone = ring.writer.take_departures();
     assert!(gone[0].evict.as_deref().is_some_and(|reason| reason.starts_with("it blocked the writer")), "{gone:?}");
-    // It is told so, and never that it was skipped.
+    // It learns that it was evicted, not that it was skipped.
     assert!(stopped.fill(1).is_empty());
     assert_eq!((stopped.ended(), stopped.skipped()), (Some(End::Evicted), (0, 0)));
     write_over(&mut ring);
 }
 
 #[test]
-fn nobody_is_waited_for_unless_the_writer_says_so() {
+fn lossless_readers_need_the_writers_permission() {
     let name = support::unique();
     let made = linerate_share::Writer::create(&name, Access::default(), &support::options(4), Default::default());
     let (mut writer, mut acceptor) = made.unwrap();
@@ -151,9 +151,9 @@ fn nobody_is_waited_for_unless_the_writer_says_so() {
     }
 }
 
-/// A reader that checks every byte, evicted at any moment by a writer that goes on at full speed.
+/// A reader that checks every byte, evicted at any moment by a writer at full speed.
 #[test]
-fn no_frame_changes_under_a_reader_that_is_put_out_at_any_moment() {
+fn no_frame_changes_under_a_reader_evicted_at_any_moment() {
     let (mut rounds, mut caught) = (0, 0);
     let until = Instant::now() + Duration::from_secs(3);
     while Instant::now() < until {
@@ -163,7 +163,7 @@ fn no_frame_changes_under_a_reader_that_is_put_out_at_any_moment() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 while reader.ended().is_none() && !is_over.load(Ordering::Relaxed) {
-                    // `ids` compares each frame with what it has to be.
+                    // `ids` compares each frame with its expected bytes.
                     let got = ids(reader.fill(40)).len();
                     reader.consume(got);
                     seen.fetch_add(got as u64, Ordering::Relaxed);

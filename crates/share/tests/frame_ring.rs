@@ -1,5 +1,5 @@
-//! Frames of memory from a writer to one reader after the other: bytes, order, refusals, readers that leave, die or lie. What a hostile
-//! reader does is told by the numbers of `docs/frame-ring.md`.
+//! Frames of memory from a writer to one reader after the other: bytes, order, rejections, readers that detach, die or
+//! break the protocol. The hostile readers are written from the numbers of `docs/frame-ring.md`.
 
 use crate::raw::{self, Map, connected, control, hear, say};
 use crate::support::{self, unique};
@@ -55,7 +55,7 @@ impl Host {
         thread.join().unwrap()
     }
 
-    /// Looks for readers that have gone.
+    /// Lets the writer check for readers that are gone.
     fn look(&mut self) {
         self.now.0 += 20_000_000;
         self.writer.tick(self.now);
@@ -112,7 +112,7 @@ fn all(reader: &mut Reader) -> Vec<Taken> {
     std::iter::from_fn(|| reader.take()).collect()
 }
 
-/// A reader by numbers alone.
+/// A reader written from the format's numbers.
 struct Raw {
     _socket: OwnedFd,
     arena: Map,
@@ -136,7 +136,7 @@ fn a_frame_is_what_was_offered_and_goes_back_when_it_is_dropped() {
     host.offer(1, 1);
     let mut reader = host.attach().unwrap();
     host.offer(0, 2);
-    // News of an end, without memory.
+    // Notice of an end, without memory.
     let entry = host.writer.entry(None).unwrap();
     assert!(entry >= 3 && host.writer.offer(entry, &About { len: 0, missing: 0, ..about(3) }, &[], &[]));
     let taken = all(&mut reader);
@@ -147,7 +147,7 @@ fn a_frame_is_what_was_offered_and_goes_back_when_it_is_dropped() {
     let [first, second, third] = <[Taken; 3]>::try_from(taken).unwrap();
     drop(second);
     assert_eq!((host.returned(), host.writer.out()), (vec![0], (2, 0)));
-    // Where the memory alone is kept the frame is too.
+    // If only the memory is kept the frame is held too.
     let memory = first.into_memory();
     drop(third);
     assert_eq!((host.returned(), memory.bytes()[99]), (vec![entry], 1));
@@ -156,7 +156,7 @@ fn a_frame_is_what_was_offered_and_goes_back_when_it_is_dropped() {
 }
 
 #[test]
-fn frames_go_round_and_who_sleeps_is_woken() {
+fn frames_are_reused_and_a_sleeping_reader_is_woken() {
     let mut host = Host::new(2);
     let mut reader = host.attach().unwrap();
     let taker = std::thread::spawn(move || {
@@ -190,7 +190,7 @@ fn a_second_reader_and_those_of_blocks_are_refused_with_a_sentence() {
     let mut host = Host::new(2);
     let reader = host.attach().unwrap();
     let error = host.attach().unwrap_err().to_string();
-    assert!(error.contains("a reader has the frames, and there is one at a time"), "{error}");
+    assert!(error.contains("another reader is attached, and the limit is one"), "{error}");
     let attaching = Attach::default().begin(&host.name).unwrap();
     host.let_in();
     let error = attaching.finish().unwrap_err().to_string();
@@ -217,7 +217,7 @@ fn what_a_reader_had_goes_to_the_next_one_in_the_same_order() {
     let mut taken = all(&mut reader);
     assert_eq!(ids(&taken), [0, 1, 2, 3]);
     drop(taken.remove(1));
-    // It is gone, with what it had; what it gave back before counts.
+    // It is gone, with the frames that it held; those returned before count.
     let second = taken.remove(1);
     reader.leave();
     assert!(reader.take().is_none() && reader.ended() == Some(End::Left));
@@ -234,7 +234,7 @@ fn what_a_reader_had_goes_to_the_next_one_in_the_same_order() {
     assert_eq!((counts.readers, counts.handed, counts.offered_again, counts.returned), (2, 8, 3, 1));
     let events = host.writer.take_events();
     assert!(
-        events[0].contains("\"a reader\"") && events[0].contains("3 frames that it had are offered again"),
+        events[0].contains("\"a reader\"") && events[0].contains("3 frames that it held are offered again"),
         "{events:?}"
     );
 }
@@ -248,12 +248,12 @@ fn the_end_comes_behind_the_last_frame_for_whoever_is_there_then() {
     let taken = reader.take().unwrap();
     assert!(reader.take().is_none() && reader.ended() == Some(End::InOrder));
     drop(reader);
-    // Dropped without the frame: that stays, and goes back.
+    // The reader is dropped before the frame, which is returned later.
     host.look();
     assert_eq!(taken.bytes()[7], 0);
     drop(taken);
     assert_eq!(host.returned(), [0]);
-    // A writer that dies leaves what it handed over.
+    // A writer that dies leaves the frames that it handed over.
     let mut host = Host::new(2);
     let mut reader = host.attach().unwrap();
     host.offer(1, 9);
@@ -267,13 +267,13 @@ fn the_end_comes_behind_the_last_frame_for_whoever_is_there_then() {
 fn a_reader_that_lies_is_put_out_and_named_and_the_next_one_has_its_frames() {
     type Lie = fn(&Raw);
     let lies: [(&str, Lie); 7] = [
-        ("gave back a frame that there is not", |raw| raw.give(1, &[u64::MAX])),
-        ("gave back a frame that there is not", |raw| raw.give(1, &[20])),
-        ("gave back a frame that it does not have", |raw| raw.give(1, &[3])),
-        ("gave back a frame that it does not have", |raw| raw.give(2, &[1, 1])),
-        ("gave back more than it has", |raw| raw.give(3, &[0, 1, 2])),
-        ("gave back more than it has", |raw| raw.give(u64::MAX, &[0, 1])),
-        ("gave back a frame that it does not have", |raw| {
+        ("returned an unknown frame", |raw| raw.give(1, &[u64::MAX])),
+        ("returned an unknown frame", |raw| raw.give(1, &[20])),
+        ("returned a frame that it does not hold", |raw| raw.give(1, &[3])),
+        ("returned a frame that it does not hold", |raw| raw.give(2, &[1, 1])),
+        ("returned more frames than it holds", |raw| raw.give(3, &[0, 1, 2])),
+        ("returned more frames than it holds", |raw| raw.give(u64::MAX, &[0, 1])),
+        ("returned a frame that it does not hold", |raw| {
             (0..raw.control.bytes).step_by(8).for_each(|at| raw.control.long(at).store(2, Relaxed));
         }),
     ];
@@ -289,7 +289,7 @@ fn a_reader_that_lies_is_put_out_and_named_and_the_next_one_has_its_frames() {
         let (events, counts) = (host.writer.take_events(), host.writer.counts());
         assert!(events.len() == 1 && events[0].contains(said), "{said}: {events:?}");
         assert_eq!((counts.put_out, host.writer.reader().is_none()), (1, true), "{said}");
-        assert_eq!(raw.control.word(156).load(Acquire), 1, "{said}: it is told so");
+        assert_eq!(raw.control.word(156).load(Acquire), 1, "{said}: it sees the eviction");
         let mut reader = host.attach().unwrap();
         host.offer(2, 2);
         let taken = all(&mut reader);
@@ -307,7 +307,7 @@ fn a_reader_can_write_nothing_but_its_control_memory_and_cut_nothing() {
     let raw = host.raw();
     assert_eq!((raw.arena.copy(0, 8), raw.arena.word(28).load(Relaxed)), (b"LRFRAMES".to_vec(), 2));
     assert!(rustix::fs::ftruncate(&raw.control_fd, 0).is_err());
-    // Whatever it says of what was handed over, the writer does not read it.
+    // The writer does not read back its own fields.
     raw.control.long(control::PUBLISHED).store(u64::MAX, Relaxed);
     raw.control.word(156).store(9, Relaxed);
     raw.control.word(control::SLEEPING).store(u32::MAX, Relaxed);
@@ -318,7 +318,7 @@ fn a_reader_can_write_nothing_but_its_control_memory_and_cut_nothing() {
 }
 
 #[test]
-fn gaps_beyond_the_room_of_the_list_are_told_in_one() {
+fn gaps_beyond_the_room_of_the_list_are_merged() {
     let mut host = Host::new(1);
     // There is room for 97 of a frame of 100,000 bytes.
     let gaps: Vec<_> = (0..200).map(|gap| gap * 100..gap * 100 + 1).collect();

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::thread;
 
-/// A reader that knows nothing but the numbers of the format gets every frame.
+/// A reader written only from the numbers of the format gets every frame.
 #[test]
-fn the_format_can_be_read_by_its_numbers_alone() {
+fn the_format_can_be_read_from_its_specification() {
     let mut ring = Ring::new(4);
     let mut reader = RawReader::attach(&mut ring, true, 0);
     let (mut next, mut open) = (0, None::<(u32, u32)>);
@@ -35,7 +35,7 @@ fn the_format_can_be_read_by_its_numbers_alone() {
     assert_eq!((next, ring.writer.take_departures()), (ring.writer.committed(), vec![]));
 }
 
-/// A reader that was just attached, with a block that is closed and one that is open.
+/// Returns a newly attached reader, with a closed block and an open one.
 fn with_two_blocks() -> (Ring, RawReader, [u32; 2]) {
     let mut ring = Ring::new(4);
     let mut reader = RawReader::attach(&mut ring, true, 0);
@@ -48,12 +48,12 @@ fn with_two_blocks() -> (Ring, RawReader, [u32; 2]) {
 }
 
 #[test]
-fn whoever_breaks_the_protocol_is_put_out_and_nothing_else_happens() {
+fn a_reader_that_breaks_the_protocol_is_evicted_without_side_effects() {
     type Break = fn(&mut RawReader, [u32; 2]);
     let breaks: [(&str, Break); 9] = [
-        ("block 4, which there is not", |reader, _| reader.give(4)),
-        ("which there is not", |reader, _| reader.give(u64::MAX)),
-        ("which there is not", |reader, [closed, _]| reader.give(u64::from(closed) | 1 << 32)),
+        ("unknown block 4", |reader, _| reader.give(4)),
+        ("unknown block", |reader, _| reader.give(u64::MAX)),
+        ("unknown block", |reader, [closed, _]| reader.give(u64::from(closed) | 1 << 32)),
         ("still being filled", |reader, [_, open]| reader.give(open.into())),
         ("does not hold", |reader, [closed, open]| {
             reader.give((0..4).find(|slot| ![closed, open].contains(slot)).unwrap().into());
@@ -62,9 +62,9 @@ fn whoever_breaks_the_protocol_is_put_out_and_nothing_else_happens() {
             reader.give(closed.into());
             reader.give(closed.into());
         }),
-        ("more than it holds", |reader, _| reader.control.long(control::RETURNED).store(3, Release)),
-        ("more than it holds", |reader, _| reader.control.long(control::RETURNED).store(u64::MAX, Release)),
-        ("more than it holds", |reader, [closed, _]| {
+        ("more blocks than it holds", |reader, _| reader.control.long(control::RETURNED).store(3, Release)),
+        ("more blocks than it holds", |reader, _| reader.control.long(control::RETURNED).store(u64::MAX, Release)),
+        ("more blocks than it holds", |reader, [closed, _]| {
             reader.give(closed.into());
             reader.control.long(control::RETURNED).store(1 << 63, Release);
         }),
@@ -78,8 +78,8 @@ fn whoever_breaks_the_protocol_is_put_out_and_nothing_else_happens() {
         let reason = gone.first().and_then(|gone| gone.evict.clone()).expect(words);
         assert!(reason.contains("broke the protocol") && reason.contains(words), "{reason}");
         assert_balanced(&gone[0].report.tally);
-        assert_eq!(raw::hear(&reader.socket).map(|(bytes, _)| bytes.len()), Some(0), "it is told by hanging up");
-        // The others do not notice.
+        assert_eq!(raw::hear(&reader.socket).map(|(bytes, _)| bytes.len()), Some(0), "the socket is closed");
+        // The other readers are not affected.
         let written = ring.write(100_000);
         assert_eq!(drain(&mut other), (20..20 + written).collect::<Vec<_>>());
         ring.check();
@@ -87,7 +87,7 @@ fn whoever_breaks_the_protocol_is_put_out_and_nothing_else_happens() {
 }
 
 #[test]
-fn one_that_never_listens_costs_no_wait() {
+fn a_reader_with_a_full_socket_does_not_block() {
     let mut ring = Ring::new(4);
     let reader = RawReader::attach(&mut ring, false, 2);
     let mut other = ring.lossless();
@@ -99,10 +99,10 @@ fn one_that_never_listens_costs_no_wait() {
     }
     assert_eq!(seen, ring.writer.committed());
     ring.tick();
-    assert_eq!(ring.writer.readers().len(), 2, "a full socket is no reason to put a reader out");
+    assert_eq!(ring.writer.readers().len(), 2, "a full socket does not evict a reader");
 }
 
-/// One deed of a hostile reader.
+/// An action of a hostile reader.
 #[derive(Clone, Debug)]
 enum Deed {
     Scribble { at: usize, bytes: Vec<u8> },
@@ -151,14 +151,14 @@ fn misbehave(reader: &mut RawReader, deed: Deed) {
     }
 }
 
-/// What a hostile reader gives may have overwritten where its rings lie; then it writes nothing.
+/// Returns whether the positions of the rings are intact, so that the reader does not write outside them.
 fn sane(reader: &RawReader) -> bool {
     reader.control.word(control::CAPACITY).load(Relaxed) == 8
 }
 
-fn bear(deeds: Vec<(Deed, u64)>) {
+fn misbehave_all(deeds: Vec<(Deed, u64)>) {
     let mut ring = Ring::new(6);
-    let (mut honest, mut lossy) = (ring.lossless(), ring.lossy(3));
+    let (mut proper, mut lossy) = (ring.lossless(), ring.lossy(3));
     let mut hostile = Some(RawReader::attach(&mut ring, false, 2));
     let (mut seen, mut lossy_seen) = (0, 0);
     for (deed, frames) in deeds {
@@ -173,33 +173,33 @@ fn bear(deeds: Vec<(Deed, u64)>) {
             ring.tick();
             hostile = Some(RawReader::attach(&mut ring, frames % 2 == 0, 2));
         }
-        // Also when it is lossless: the writer waits for it, and goes on when it is evicted.
+        // Also when it is lossless: the writer waits for it, and continues when it is evicted.
         let written = ring.write(frames);
         ring.tick();
         ring.check();
-        for id in drain(&mut honest) {
-            assert_eq!(id, seen, "an honest reader gets every frame");
+        for id in drain(&mut proper) {
+            assert_eq!(id, seen, "a proper reader gets every frame");
             seen += 1;
         }
         assert_eq!(seen, ring.writer.committed());
         lossy_seen += drain(&mut lossy).len() as u64;
         if written < frames {
-            assert!(ring.writer.waits_for()[0].lossless, "only lossless readers hold the writer up");
+            assert!(ring.writer.waits_for()[0].lossless, "only lossless readers block the writer");
             drop(hostile.take());
             ring.tick();
-            assert_eq!(ring.write(1), 1, "what a hostile reader held is back");
-            seen += drain(&mut honest).len() as u64;
+            assert_eq!(ring.write(1), 1, "blocks of a hostile reader are back");
+            seen += drain(&mut proper).len() as u64;
             lossy_seen += drain(&mut lossy).len() as u64;
         }
         ring.writer.take_departures().iter().for_each(|gone| assert_balanced(&gone.report.tally));
         let there = ring.writer.readers().into_iter().map(|report| report.reader).collect::<Vec<_>>();
-        assert!(there.starts_with(&[0, 1]), "honest readers stay: {there:?}");
+        assert!(there.starts_with(&[0, 1]), "proper readers stay: {there:?}");
     }
     drop(hostile);
     ring.writer.finish();
-    assert_eq!(honest.fill(1).len(), 0);
+    assert_eq!(proper.fill(1).len(), 0);
     lossy_seen += drain(&mut lossy).len() as u64;
-    assert_eq!((honest.ended(), lossy.ended()), (Some(End::InOrder), Some(End::InOrder)));
+    assert_eq!((proper.ended(), lossy.ended()), (Some(End::InOrder), Some(End::InOrder)));
     assert_eq!(lossy_seen + lossy.skipped().0, seen);
 }
 
@@ -207,16 +207,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_hostile_reader_harms_nobody(deeds in prop::collection::vec((deed(), 0u64..900), 1..60)) {
-        bear(deeds);
+    fn a_hostile_reader_does_no_harm(deeds in prop::collection::vec((deed(), 0u64..900), 1..60)) {
+        misbehave_all(deeds);
     }
 }
 
-/// Scribbling at every moment: another thread does nothing else while the writer works.
+/// Another thread writes random numbers all the time while the writer works.
 #[test]
-fn scribbling_all_the_time_harms_nobody() {
+fn continuous_scribbling_does_no_harm() {
     let mut ring = Ring::new(4);
-    let mut honest = ring.lossless();
+    let mut proper = ring.lossless();
     let (stop, mut seen) = (AtomicBool::new(false), 0);
     let rounds = 60;
     for round in 0..rounds {
@@ -228,7 +228,7 @@ fn scribbling_all_the_time_harms_nobody() {
                 while !stop.load(Relaxed) {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     let at = (state >> 33) as usize % 72 * 8;
-                    // Small numbers are more often right.
+                    // Small numbers are more often valid.
                     let value = if state & 1 == 0 { state >> 8 & 7 } else { state };
                     hostile.control.long(at).store(value, Relaxed);
                 }
@@ -237,7 +237,7 @@ fn scribbling_all_the_time_harms_nobody() {
                 ring.write(50);
                 ring.tick();
                 ring.check();
-                for id in drain(&mut honest) {
+                for id in drain(&mut proper) {
                     assert_eq!(id, seen);
                     seen += 1;
                 }
@@ -250,7 +250,7 @@ fn scribbling_all_the_time_harms_nobody() {
     assert!(ring.writer.take_departures().iter().any(|gone| gone.evict.is_some()), "nothing wrong was noticed");
 }
 
-/// A reader attached to a writer of our own, and the writer.
+/// Returns a reader attached to a writer of the test, and the writer.
 fn attached() -> (Reader, RawWriter) {
     let name = unique();
     let mut writer = RawWriter::new(&name);
@@ -259,9 +259,9 @@ fn attached() -> (Reader, RawWriter) {
     (attaching.finish().unwrap(), writer)
 }
 
-/// Memory that its writer cuts after it was mapped is SIGBUS.
+/// Memory that its writer truncates after it was mapped is SIGBUS.
 #[test]
-fn memory_that_may_be_cut_is_refused() {
+fn memory_that_may_be_truncated_is_refused() {
     for of_control in [false, true] {
         let name = unique();
         let mut writer = RawWriter::new(&name);
@@ -272,7 +272,7 @@ fn memory_that_may_be_cut_is_refused() {
         *fd = unsealed;
         writer.welcome();
         let refused = attaching.finish().err().unwrap().to_string();
-        assert!(refused.contains("may be cut"), "{refused}");
+        assert!(refused.contains("may be truncated"), "{refused}");
     }
 }
 
@@ -295,7 +295,7 @@ fn a_sound_writer_of_our_own_is_read() {
     assert_eq!(reader.ended(), None);
 }
 
-/// Takes all there is of a raw writer.
+/// Takes all frames of a raw writer.
 fn drain_unchecked_wire(reader: &mut Reader) -> Vec<u64> {
     let mut all = Vec::new();
     loop {
@@ -309,12 +309,12 @@ fn drain_unchecked_wire(reader: &mut Reader) -> Vec<u64> {
 }
 
 #[test]
-fn what_a_writer_cannot_have_done_ends_the_stream() {
+fn impossible_values_end_the_stream() {
     type Break = fn(&mut RawWriter);
     let breaks: [(&str, Break); 7] = [
-        ("more blocks are published", |writer| writer.control.long(control::PUBLISHED).store(5, Release)),
-        ("that there is not", |writer| writer.publish(4)),
-        ("that there is not", |writer| writer.publish(0xffff_ffff)),
+        ("more blocks were published", |writer| writer.control.long(control::PUBLISHED).store(5, Release)),
+        ("unknown block", |writer| writer.publish(4)),
+        ("unknown block", |writer| writer.publish(0xffff_ffff)),
         ("published again", |writer| {
             writer.fill(1, 0, 5);
             writer.arena.word(writer.block(1) + 108).store(0, Relaxed);
@@ -346,7 +346,7 @@ fn what_a_writer_cannot_have_done_ends_the_stream() {
 }
 
 #[test]
-fn descs_that_cannot_be_right_are_left_out_and_counted() {
+fn invalid_descs_are_omitted_and_counted() {
     let (mut reader, mut writer) = attached();
     writer.fill(0, 0, 10);
     let desc = |index: usize| writer.block(0) + 128 + index * 32;
@@ -357,10 +357,10 @@ fn descs_that_cannot_be_right_are_left_out_and_counted() {
     writer.publish(0);
     assert_eq!(drain(&mut reader), [0, 2, 5, 6, 8, 9]);
     assert_eq!((reader.bad(), reader.ended()), (4, None));
-    assert_eq!(writer.control.long(control::RETURNED).load(Relaxed), 1, "the block goes back all the same");
+    assert_eq!(writer.control.long(control::RETURNED).load(Relaxed), 1, "the block is returned nevertheless");
 }
 
-/// What a writer does that has gone mad.
+/// An action of a hostile writer.
 #[derive(Clone, Debug)]
 enum Madness {
     Arena { at: usize, bytes: Vec<u8> },
@@ -422,7 +422,7 @@ proptest! {
     }
 }
 
-/// The same while another thread scribbles over everything.
+/// Survives another thread that writes random numbers everywhere.
 #[test]
 fn a_writer_that_scribbles_all_the_time_is_survived() {
     for round in 0..60u64 {

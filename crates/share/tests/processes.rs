@@ -1,4 +1,5 @@
-//! Tests that start processes: between fork and exec these hold sockets of other tests open, so that they have an executable of their own.
+//! Tests that start processes. They have an executable of their own: between fork and exec such processes hold sockets
+//! of other tests open.
 
 mod death;
 mod leaks;

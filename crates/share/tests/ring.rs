@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 #[test]
-fn a_reader_gets_what_is_committed_after_it_came() {
+fn a_reader_gets_frames_committed_after_it_attached() {
     let mut ring = Ring::new(4);
     assert_eq!(ring.write(10), 10);
     let mut reader = ring.lossless();
@@ -25,7 +25,7 @@ fn a_reader_gets_what_is_committed_after_it_came() {
 }
 
 #[test]
-fn blocks_go_round_and_a_lossless_reader_holds_the_writer_up() {
+fn blocks_are_reused_and_a_lossless_reader_blocks_the_writer() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossless();
     let first = ring.write(100_000);
@@ -49,16 +49,16 @@ fn blocks_go_round_and_a_lossless_reader_holds_the_writer_up() {
 }
 
 #[test]
-fn lossy_readers_never_hold_the_writer_up_and_are_told_what_they_missed() {
+fn lossy_readers_never_block_the_writer_and_learn_what_they_missed() {
     let mut ring = Ring::new(8);
     let mut readers: Vec<Reader> = Vec::new();
-    // Each comes at another time and stops at once, so that they hold different blocks.
+    // Each attaches at another time and stops at once, so that they hold different blocks.
     for _ in 0..6 {
         readers.push(ring.lossy(4));
         assert_eq!(ring.write(2000), 2000);
         ring.check();
     }
-    assert_eq!(ring.write(20_000), 20_000, "stopped lossy readers hold the writer up");
+    assert_eq!(ring.write(20_000), 20_000, "stopped lossy readers block the writer");
     let held: Vec<u32> = ring.writer.readers().iter().map(|report| report.tally.held).collect();
     assert!(held.iter().all(|held| *held <= 4), "{held:?}");
     let mut ended = readers.iter_mut().map(drain).map(|seen| seen.len() as u64).collect::<Vec<_>>();
@@ -66,7 +66,7 @@ fn lossy_readers_never_hold_the_writer_up_and_are_told_what_they_missed() {
     assert_eq!(ring.write(5000), 5000);
     for (at, reader) in readers.iter_mut().enumerate() {
         let seen = drain(reader);
-        assert!(!seen.is_empty(), "a reader that goes on gets frames again");
+        assert!(!seen.is_empty(), "a reader that continues gets frames again");
         ended[at] += seen.len() as u64;
         let tally = ring.writer.readers()[at].tally;
         assert_eq!(ended[at] + tally.skipped_frames, tally.committed);
@@ -76,7 +76,7 @@ fn lossy_readers_never_hold_the_writer_up_and_are_told_what_they_missed() {
 }
 
 #[test]
-fn a_reader_that_goes_gives_everything_back() {
+fn the_blocks_of_a_detached_reader_are_reclaimed() {
     let mut ring = Ring::new(4);
     let reader = ring.lossless();
     let written = ring.write(100_000);
@@ -91,7 +91,7 @@ fn a_reader_that_goes_gives_everything_back() {
 }
 
 #[test]
-fn a_writer_that_is_gone_leaves_what_it_had_committed() {
+fn a_dead_writer_leaves_its_committed_frames() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossless();
     ring.write(50);
@@ -106,7 +106,7 @@ fn a_writer_that_is_gone_leaves_what_it_had_committed() {
 }
 
 #[test]
-fn a_detached_reader_shows_what_had_arrived() {
+fn a_detached_reader_shows_frames_that_had_arrived() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossless();
     ring.write(1500);
@@ -121,7 +121,7 @@ fn a_detached_reader_shows_what_had_arrived() {
 }
 
 #[test]
-fn interfaces_grow_and_drops_are_told() {
+fn interfaces_grow_and_drops_are_reported() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossy(0);
     assert_eq!(reader.interfaces().len(), 1);
@@ -142,7 +142,7 @@ fn interfaces_grow_and_drops_are_told() {
 }
 
 #[test]
-fn the_horizon_moves_without_frames_and_never_beyond_what_is_shown() {
+fn the_horizon_moves_without_frames_and_never_beyond_those_shown() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossless();
     ring.writer.commit(&Committed { horizon: Nanos(500), ..Committed::default() });
@@ -153,36 +153,36 @@ fn the_horizon_moves_without_frames_and_never_beyond_what_is_shown() {
     assert_eq!((reader.fill(50).len(), reader.horizon()), (20, time(20)));
 }
 
-/// Whether a wait for more would end at once.
+/// Returns whether a wait for more would end at once.
 fn ready(reader: &Reader) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(reader.wake(), PollFlags::IN)];
     poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
 }
 
 #[test]
-fn a_wait_ends_at_once_if_there_is_anything_to_do() {
+fn a_wait_ends_at_once_if_there_is_work() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossless();
     assert!(reader.fill(9).is_empty() && !ready(&reader));
     ring.write(5);
     assert!(ready(&reader), "woken while it sleeps");
     assert_eq!(drain(&mut reader).len(), 5);
-    // Between the look that found nothing and the wait.
+    // Between the check that found nothing and the wait.
     ring.write(1);
-    assert!(ready(&reader), "frames of the block that it has");
-    assert!(reader.fill(9).len() == 1 && !ready(&reader), "what is shown is nothing new");
+    assert!(ready(&reader), "frames of the block that it holds");
+    assert!(reader.fill(9).len() == 1 && !ready(&reader), "shown frames are not new");
     reader.consume(1);
     assert!(!ready(&reader));
     reader.fill(9);
     ring.writer.close_block();
-    assert!(ready(&reader), "a block to be given back");
+    assert!(ready(&reader), "a block to return");
     assert!(reader.fill(9).is_empty() && !ready(&reader));
     reader.fill(9);
     ring.write(3);
     assert!(ready(&reader), "a new block");
-    assert!(reader.fill(2).len() == 2 && ready(&reader), "more than was asked for");
+    assert!(reader.fill(2).len() == 2 && ready(&reader), "more than was requested");
     assert!(reader.fill(3).len() == 3 && !ready(&reader));
-    // Nobody is woken for the horizon alone.
+    // No reader is woken only for the horizon.
     ring.writer.commit(&Committed { horizon: time(999), ..Committed::default() });
     assert!(!ready(&reader));
     let mut other = ring.lossy(2);
@@ -195,7 +195,7 @@ fn a_wait_ends_at_once_if_there_is_anything_to_do() {
     assert!(ready(&reader));
 }
 
-/// It may have something to give back.
+/// A skipped reader may have something to return.
 #[test]
 fn a_reader_that_is_skipped_is_woken_too() {
     let mut ring = Ring::new(4);
@@ -211,7 +211,7 @@ fn a_reader_that_is_skipped_is_woken_too() {
     assert!(reader.fill(9).is_empty() && reader.skipped() == (5, 1));
 }
 
-/// One step of a random life.
+/// One step of a random sequence.
 #[derive(Clone, Debug)]
 enum Step {
     Write(u64),
@@ -237,7 +237,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A reader, and what it has to have seen.
+/// A reader with its expected state.
 struct Watched {
     reader: Reader,
     number: Option<u32>,
@@ -276,12 +276,12 @@ fn live(steps: Vec<Step>) {
             Step::Write(frames) => {
                 let written = ring.write(frames);
                 let waits = ring.writer.waits_for();
-                assert!(written == frames || waits[0].lossless, "only lossless readers hold the writer up");
+                assert!(written == frames || waits[0].lossless, "only lossless readers block the writer");
             }
             Step::Close => ring.writer.close_block(),
             Step::Attach { lossless, quota } => {
                 let joined = ring.writer.committed();
-                // Two lossless ones at a time: a ring of six blocks takes no more.
+                // A ring of six blocks is limited to two lossless readers.
                 let (reader, lossless) = match ring.attach(&Attach { lossless, quota, ..Attach::default() }) {
                     Ok(reader) => (reader, lossless),
                     Err(_) => (ring.lossy(quota), false),
@@ -332,7 +332,7 @@ fn live(steps: Vec<Step>) {
     finish(ring, readers);
 }
 
-/// All that is left is shown, and each reader has seen or been told of every frame since it came.
+/// Takes all remaining frames, and checks that each reader has seen or skipped every frame since it attached.
 fn finish(ring: Ring, readers: Vec<Watched>) {
     let committed = ring.writer.committed();
     ring.writer.finish();
@@ -359,7 +359,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_reader_sees_every_frame_or_is_told(steps in prop::collection::vec(step(), 1..120)) {
+    fn every_reader_sees_or_counts_every_frame(steps in prop::collection::vec(step(), 1..120)) {
         live(steps);
     }
 }

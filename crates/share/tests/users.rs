@@ -1,4 +1,4 @@
-//! Who may attach.
+//! Users that may attach.
 
 use crate::raw::{self, RawWriter};
 use crate::support::{Ring, unique};
@@ -9,18 +9,18 @@ use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Another user comes in only if it is named. A test that runs as root can be that user, in a process of its own.
+/// Another user may attach only if it is named. A test that runs as root can act as that user, in a process of its own.
 #[test]
 fn other_users_come_in_if_they_are_named() {
     if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
         eprintln!("SKIPPED: other users: needs root and setpriv");
         return;
     }
-    const NOBODY: u32 = 65_534;
+    const OTHER: u32 = 65_534;
     let attach = |access: Access| {
         let mut ring = Ring::with(&unique(), access, 4).unwrap();
         let mut child = Command::new("setpriv");
-        child.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--groups=4321".into()]);
+        child.args([format!("--reuid={OTHER}"), format!("--regid={OTHER}"), "--groups=4321".into()]);
         child.arg(std::env::current_exe().unwrap());
         child
             .args(["--exact", "users::attach_as_another", "--ignored", "--nocapture"])
@@ -37,12 +37,12 @@ fn other_users_come_in_if_they_are_named() {
     };
     assert!(!attach(Access::default()));
     assert!(!attach(Access { users: vec![1000], groups: vec![1000], ..Access::default() }));
-    assert!(attach(Access { users: vec![NOBODY], groups: vec![], ..Access::default() }));
-    assert!(attach(Access { users: vec![], groups: vec![NOBODY], ..Access::default() }));
+    assert!(attach(Access { users: vec![OTHER], groups: vec![], ..Access::default() }));
+    assert!(attach(Access { users: vec![], groups: vec![OTHER], ..Access::default() }));
     assert!(attach(Access { users: vec![], groups: vec![4321], ..Access::default() }));
 }
 
-/// Another user leaves numbers to root and the one who shares, and does not come more often than can be borne.
+/// Another user cannot take the numbers reserved for root and the owner, nor attach at an unlimited rate.
 #[test]
 fn another_user_takes_neither_all_seats_nor_all_time() {
     if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
@@ -61,10 +61,10 @@ fn another_user_takes_neither_all_seats_nor_all_time() {
         if ring.acceptor.refused() == 0 {
             clients.into_iter().for_each(|client| ring.writer.admit(client));
         } else {
-            // Whoever is not admitted gives its registration back at once.
+            // A client that is not admitted releases its registration at once.
             drop(clients);
             root.get_or_insert_with(|| ring.lossy(2));
-            // Less than a second passes, by what this test says the time is.
+            // Less than a second passes, by the test's clock.
             if ticks < 20 && ring.writer.readers().len() > 1 {
                 ring.tick();
                 ticks += 1;
@@ -93,21 +93,21 @@ fn attach_as_often_as_can_be() {
     drop(readers);
     loop {
         match Attach::default().to(&name) {
-            Err(error) if error.to_string().contains("100 times a second at most") => return,
+            Err(error) if error.to_string().contains("100 times per second") => return,
             _ => {}
         }
     }
 }
 
-/// Memory that is not all there would be filled with this process's own, which its writer has no right to; where it lies in huge
-/// pages that would be SIGBUS.
+/// Missing pages would be allocated by this process, to which the writer has no right; in huge pages they would be
+/// SIGBUS.
 #[test]
 fn memory_with_holes_is_not_taken_from_another_user() {
     if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
         eprintln!("SKIPPED: other users: needs root and setpriv");
         return;
     }
-    let cases = [("ordinary", "it is another user's, and holes may be made"), ("huge", "and in reserved huge pages")];
+    let cases = [("ordinary", "another user, who may punch holes"), ("huge", "is in reserved huge pages")];
     let has_huge = huge().inspect_err(|error| eprintln!("SKIPPED: no huge pages here: {error}")).is_ok();
     for (control, part) in &cases[..1 + usize::from(has_huge)] {
         let name = unique();
@@ -117,7 +117,7 @@ fn memory_with_holes_is_not_taken_from_another_user() {
         child.env("LINERATE_RING", &name).env("LINERATE_CONTROL", control);
         let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        assert!(said.into_iter().any(|line| line.contains("listening")), "there is no writer");
+        assert!(said.into_iter().any(|line| line.contains("listening")), "the writer did not start");
         let refused = Attach { trust: true, ..Attach::default() }.to(&name).err().unwrap().to_string();
         assert!(refused.contains(*part), "{refused}");
         child.wait().unwrap();
@@ -140,7 +140,7 @@ fn write_as_another() {
     }
     println!("listening");
     writer.welcome();
-    // Long enough for the reader to look at it.
+    // Long enough for the reader to examine it.
     for _ in 0..10_000 {
         if raw::hear(writer.socket.as_ref().unwrap()).is_some() {
             return;

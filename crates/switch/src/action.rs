@@ -1,96 +1,97 @@
-//! What a rule does with a frame, in the order that it says.
+//! Actions of a rule, in order.
 
-/// A port of the switch, from 1 on.
+/// Port of the switch, from 1 on.
 pub type PortNo = u16;
 
-/// A ring whose reader decides about frames, from 0 on.
+/// Ring whose reader decides about frames, from 0 on.
 pub type RingNo = u16;
 
-/// One action.
+/// Action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Out of a port, unless the frame came by it; no more bytes than `most`.
+    /// Sends the frame to a port, unless it is the input port, with at most `most` bytes.
     Output {
-        /// Which.
+        /// Port.
         port: PortNo,
-        /// The frame is cut to so many bytes.
+        /// Length to cut the frame to, in bytes.
         most: Option<u32>,
     },
-    /// Out of the port that it came by.
+    /// Sends the frame to its input port.
     InPort,
-    /// As a bridge that learns, with VLANs.
+    /// Forwards like a learning bridge, with VLANs.
     Normal,
-    /// Out of every port but the one that it came by, whatever the VLAN.
+    /// Sends the frame to every port except the input port, for any VLAN.
     Flood,
-    /// As `Flood`; no port is left out of floods here.
+    /// Like `Flood`; no port is excluded from floods here.
     All,
-    /// Another source MAC.
+    /// Sets the source MAC.
     SetSource(u64),
-    /// Another destination MAC.
+    /// Sets the destination MAC.
     SetDestination(u64),
-    /// Another VLAN; a frame without a tag gets one.
+    /// Sets the VLAN; a frame without a tag gets one.
     SetVlan(u16),
-    /// Another priority (PCP); a frame without a tag gets one.
+    /// Sets the priority (PCP); a frame without a tag gets one.
     SetPriority(u8),
-    /// Without its outer tag.
+    /// Removes the outer tag.
     StripVlan,
-    /// With another tag outside, of this type.
+    /// Adds an outer tag of this type.
     PushVlan(u16),
-    /// Another source address.
+    /// Sets the IPv4 source address.
     SetV4Source(u32),
-    /// Another destination address.
+    /// Sets the IPv4 destination address.
     SetV4Destination(u32),
-    /// Another source address.
+    /// Sets the IPv6 source address.
     SetV6Source(u128),
-    /// Another destination address.
+    /// Sets the IPv6 destination address.
     SetV6Destination(u128),
-    /// The upper six bits of the type of service, or traffic class.
+    /// Sets the upper six bits of the type of service, or traffic class.
     SetTos(u8),
-    /// The lower two.
+    /// Sets the lower two bits of it.
     SetEcn(u8),
-    /// Another time to live, or hop limit.
+    /// Sets the time to live, or hop limit.
     SetTtl(u8),
-    /// One less; at the end of its life the frame goes nowhere any more.
+    /// Decrements it; the frame is dropped when it expires.
     DecTtl,
-    /// Another source port.
+    /// Sets the source port.
     SetSourcePort(u16),
-    /// Another destination port.
+    /// Sets the destination port.
     SetDestinationPort(u16),
-    /// What comes behind is done to one frame in so many alone.
+    /// Applies later actions to only one in this number of frames.
     Sample(u32),
-    /// Who reads this ring decides about the frame, as it is by then; what comes behind is done to it when it comes back.
+    /// Lets the reader of this ring decide about the frame in its current state; later actions apply when it comes
+    /// back.
     Inspect(RingNo),
 }
 
-/// Why a frame, or the rest of what was to be done with it, went nowhere.
+/// Reason for dropping a frame, or for stopping its actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It is shorter than a header of Ethernet, or its tag is cut.
+    /// It is shorter than an Ethernet header, or its tag is truncated.
     Malformed,
-    /// No rule is about it.
+    /// No rule matches.
     NoRule,
-    /// Its rule says so, by having no action.
+    /// Its rule has no actions.
     Rule,
-    /// Its rule sends it where it came from.
+    /// Its rule sends it to its input port.
     SamePort,
-    /// The port that it came by is not in its VLAN.
+    /// The input port is not in its VLAN.
     Vlan,
-    /// It is for the next bridge alone (IEEE 802.1Q table 8-1), and was not to be forwarded.
+    /// It is only for the next bridge (IEEE 802.1Q table 8-1), and such frames are not forwarded.
     Reserved,
-    /// Its time to live is over.
+    /// Its time to live expired.
     Ttl,
-    /// Whom it is for is behind the port that it came by.
+    /// Its destination is at the input port.
     Local,
-    /// There is no other port that it could go to.
+    /// No other port can take it.
     NoPort,
-    /// It was not one of those in a sample.
+    /// It was not in a sample.
     Sample,
-    /// Who decides about frames has said of its flow that it is blocked.
+    /// Its flow was blocked by the reader of an inspection ring.
     Listed,
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Reason; 11] = [
         Reason::Malformed,
         Reason::NoRule,

@@ -1,36 +1,36 @@
-//! What was found for frames like this one: in front of the rules, exact, of one size.
+//! Cache of lookups, before the rules: exact, of fixed size.
 //!
-//! A key holds the bits that some rule looks at, so that frames which no rule tells apart share an entry. Entries are of one generation of
-//! the rules; with the next one all are void at once.
+//! A key holds the bits that some rule matches, so that frames which no rule distinguishes share an entry. Entries
+//! belong to one generation of the rules; the next generation invalidates all of them at once.
 
 use crate::classify::RuleId;
 use crate::key::Key;
 use linerate_burst::prefetch;
 
-/// Entries that a key may lie in.
+/// Entries of a set.
 const WAYS: usize = 4;
 
-/// An entry says that no rule was found.
+/// Entry of a key without a rule.
 const NONE: RuleId = RuleId::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Cache {
     sets: Vec<Set>,
     keys: Vec<Key>,
-    /// Which way is used anew next.
+    /// Way to be replaced next.
     turn: usize,
     pub hits: u64,
     pub misses: u64,
 }
 
-/// A cache line: what is to be known before a key is looked at.
+/// One cache line: everything needed before a key is compared.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 struct Set {
-    /// Of each entry; 0 is that of no rules.
+    /// Generation of each entry; 0 is never valid.
     generations: [u32; WAYS],
     rules: [RuleId; WAYS],
-    /// Bits of the hash that have not chosen the set.
+    /// Bits of the hash that do not select the set.
     tags: [u32; WAYS],
 }
 
@@ -48,7 +48,7 @@ fn tag(hash: u64) -> u32 {
 }
 
 impl Cache {
-    /// For so many keys; none at all with 0.
+    /// Creates a cache for `entries` keys; disabled with 0.
     pub(crate) fn new(entries: usize) -> Self {
         let sets = if entries == 0 { 0 } else { entries.div_ceil(WAYS).next_power_of_two() };
         Cache { sets: vec![Set::default(); sets], keys: vec![Key::default(); sets * WAYS], turn: 0, hits: 0, misses: 0 }
@@ -59,7 +59,7 @@ impl Cache {
         hash as usize & (self.sets.len() - 1)
     }
 
-    /// Asks for what [`Cache::expect`] will look at.
+    /// Prefetches the set that [`Cache::expect`] reads.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         if !self.sets.is_empty() {
@@ -67,7 +67,7 @@ impl Cache {
         }
     }
 
-    /// What is likely found for a key, whose entry is asked for.
+    /// Returns the likely result for a key, and prefetches its entry.
     #[inline(always)]
     pub(crate) fn expect(&self, hash: u64, generation: u32) -> Option<RuleId> {
         if self.sets.is_empty() {
@@ -79,7 +79,7 @@ impl Cache {
         Some(self.sets[at].rules[way])
     }
 
-    /// What was found for a key, if that is known.
+    /// Returns the cached result for a key; `None` on a miss.
     #[inline(always)]
     pub(crate) fn find(&mut self, hash: u64, key: &Key, generation: u32) -> Option<Option<RuleId>> {
         if self.sets.is_empty() {
@@ -96,7 +96,7 @@ impl Cache {
         Some((rule != NONE).then_some(rule))
     }
 
-    /// Remembers what was found, in the place of something older where there is no room.
+    /// Stores a result, in place of an older entry if the set is full.
     pub(crate) fn put(&mut self, hash: u64, key: &Key, generation: u32, rule: Option<RuleId>) {
         if self.sets.is_empty() {
             return;
@@ -111,7 +111,7 @@ impl Cache {
         (set.generations[way], set.rules[way], set.tags[way]) = (generation, rule.unwrap_or(NONE), tag(hash));
     }
 
-    /// Forgets all: a generation comes again.
+    /// Clears the cache: generation numbers start over.
     pub(crate) fn clear(&mut self) {
         self.sets.fill(Set::default());
     }

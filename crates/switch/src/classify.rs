@@ -1,7 +1,7 @@
-//! Which rule is about a frame: the one of the highest priority, and of those the oldest.
+//! The rule for a frame: the one with the highest priority, and of those the oldest.
 //!
-//! Rules with the same mask lie in one table (tuple space search: Srinivasan, Suri, Varghese, SIGCOMM 1999). Tables are asked in
-//! the order of the best rule that each has, until none that is left can have a better one than was found.
+//! Rules with the same mask are in one table (tuple space search: Srinivasan, Suri, Varghese, SIGCOMM 1999). Tables are
+//! searched in the order of their best rules, until no remaining table can have a better one than was found.
 
 use crate::hash::Secrets;
 use crate::key::{IN_PORT, Key};
@@ -10,30 +10,29 @@ use crate::tuple::Tuple;
 use linerate_burst::{Nanos, prefetch};
 use std::collections::HashMap;
 
-/// The place of a rule.
+/// Slot of a rule.
 pub(crate) type RuleId = u32;
 
-/// Of two rules the greater one goes first.
+/// Precedence of a rule: the greater one wins.
 pub(crate) type Rank = (u16, std::cmp::Reverse<u64>);
 
-/// Tables whose memory is asked for ahead; those behind them are rarely reached.
+/// Number of tables to prefetch; later ones are rarely reached.
 const AHEAD: usize = 4;
 
-/// Rules that are asked for at a time when many are put.
+/// Number of rules to prefetch at a time when many are added.
 const GROUP: usize = 32;
 
-/// The rules.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// By their places; those of places that are free mean nothing.
+    /// Rules by slot; entries of free slots are stale.
     rules: Vec<Installed>,
-    /// Which places are those of rules.
+    /// True for slots in use.
     are_there: Vec<bool>,
     free: Vec<RuleId>,
-    /// Tables by their best rule.
+    /// Tables, ordered by their best rule.
     tuples: Vec<Tuple>,
     secrets: Secrets,
-    /// Some rule looks at these bits; the others tell no two frames apart.
+    /// Bits that some rule matches; the others distinguish no two frames.
     looked_at: Key,
     numbers: u64,
     timed: usize,
@@ -45,13 +44,13 @@ impl Rules {
         Rules { rules, are_there, free, tuples, secrets, looked_at: Key::default(), numbers: 0, timed: 0 }
     }
 
-    /// Adds rules, each in the place of one with the same priority about the same frames.
+    /// Adds rules, each replacing one with the same priority and match.
     pub(crate) fn add(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
         self.put_all(rules.into_iter().collect(), now, false);
         self.order();
     }
 
-    /// Has these rules and no others from now on; those that were there as they are stay as they are.
+    /// Replaces all rules; those that are present unchanged are kept.
     pub(crate) fn replace(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
         let ids = self.put_all(rules.into_iter().collect(), now, true);
         let mut stays = vec![false; self.rules.len()];
@@ -61,7 +60,7 @@ impl Rules {
         self.order();
     }
 
-    /// Where each is then; memory of those to come is asked for ahead.
+    /// Adds rules and returns their slots; prefetches the memory of the next ones.
     fn put_all(&mut self, rules: Vec<Rule>, now: Nanos, keeps_same: bool) -> Vec<RuleId> {
         let mut places = self.places();
         let mut ids = Vec::with_capacity(rules.len());
@@ -89,12 +88,13 @@ impl Rules {
         ids
     }
 
-    /// Where the table of each mask is, as long as none moves.
+    /// Returns the index of the table of each mask, valid until tables are reordered.
     fn places(&self) -> HashMap<Key, usize> {
         self.tuples.iter().enumerate().map(|(place, tuple)| (tuple.mask, place)).collect()
     }
 
-    /// Where it is then. In the place of another one it has the age of that, and if it is the same one it may have what was counted.
+    /// Adds a rule and returns its slot. It keeps the age of a rule that it replaces, and if that is equal also its
+    /// counters.
     fn put(&mut self, rule: Rule, now: Nanos, places: &mut HashMap<Key, usize>, keeps_same: bool) -> RuleId {
         let Match { mask, value } = rule.matches;
         let place = *places.entry(mask).or_insert_with(|| {
@@ -129,7 +129,7 @@ impl Rules {
         id
     }
 
-    /// Makes true again what is said of all tables.
+    /// Restores the order and the summary of all tables.
     fn order(&mut self) {
         self.tuples.retain(|tuple| !tuple.is_empty());
         self.tuples.iter_mut().for_each(Tuple::tighten);
@@ -164,18 +164,17 @@ impl Rules {
         removed
     }
 
-    /// Removes those whose time is over.
     pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Installed> {
         if self.timed == 0 { Vec::new() } else { self.remove_if(|rule| rule.is_over(now)) }
     }
 
-    /// Asks for what [`Rules::find`] will look at.
+    /// Prefetches the memory that [`Rules::find`] reads.
     #[inline(always)]
     pub(crate) fn prefetch(&self, key: &Key) {
         self.tuples.iter().take(AHEAD).for_each(|tuple| tuple.prefetch(&self.secrets, key));
     }
 
-    /// Asks for a rule, which is to be counted.
+    /// Prefetches a rule that is to be counted.
     #[inline(always)]
     pub(crate) fn prefetch_rule(&self, id: RuleId) {
         if let Some(rule) = self.rules.get(id as usize) {
@@ -183,7 +182,7 @@ impl Rules {
         }
     }
 
-    /// The rule for a frame.
+    /// Returns the rule for a frame.
     #[inline]
     pub(crate) fn find(&self, key: &Key) -> Option<RuleId> {
         let mut best: Option<(Rank, RuleId)> = None;
@@ -196,25 +195,25 @@ impl Rules {
         best.map(|(_, id)| id)
     }
 
-    /// The same by looking at every rule.
+    /// Like [`Rules::find`], by a linear search.
     pub(crate) fn find_naively(&self, key: &Key) -> Option<RuleId> {
         let found = self.all().filter(|(_, rule)| rule.rule.matches.matches(key));
         found.max_by_key(|(_, rule)| (rule.rule.priority, std::cmp::Reverse(rule.number))).map(|(id, _)| id)
     }
 
-    /// What is the same of two frames has the same rule.
+    /// Returns the bits that rules match: frames that agree in these have the same rule.
     pub(crate) fn looked_at(&self) -> &Key {
         &self.looked_at
     }
 
-    /// Whether rules look at the port alone that a frame came by: all frames of a burst have the same one.
+    /// Returns whether rules match only the input port, which is the same for all frames of a burst.
     pub(crate) fn is_by_port(&self) -> bool {
         let mut port = Key::default();
         port.set(IN_PORT, IN_PORT.all());
         self.looked_at == port || self.looked_at == Key::default()
     }
 
-    /// A rule that was found, as long as rules are the same.
+    /// Returns a rule by slot, valid until rules change.
     #[inline(always)]
     pub(crate) fn get(&self, id: RuleId) -> Option<&Installed> {
         self.rules.get(id as usize)

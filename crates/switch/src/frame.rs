@@ -1,30 +1,30 @@
-//! A frame while it is changed: its bytes move to memory of the switch with the first change.
+//! A frame while it is changed: its bytes are copied to memory of the switch by the first change.
 
 use crate::key::{ICMPV6, Parsed, TCP, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN, UDP};
 use linerate_wire::checksum::update_bytes;
 
-/// Room for tags that are put on.
+/// Room for added tags.
 const HEADROOM: usize = 64;
 
-/// Memory for frames that are changed, used for one after the other.
+/// Memory for changed frames, reused for one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
 }
 
-/// A frame, changed or not.
+/// Frame, changed or not.
 pub(crate) struct Frame<'a> {
     original: &'a [u8],
-    /// Whether that is as it came.
+    /// True if the original is the frame as received.
     is_first: bool,
     scratch: &'a mut Scratch,
-    /// Where the frame begins in the memory of the switch, once it is there.
+    /// Offset of the frame in the memory of the switch, once copied.
     start: Option<usize>,
-    /// By how much headers lie further behind than in the original.
+    /// Distance by which headers have moved from their original offsets.
     moved: isize,
-    /// What is known of it, kept true while it is changed.
+    /// Parsed fields, kept up to date with changes.
     pub parsed: Parsed,
-    /// Tags in front of it that are known. Behind one that came with it there may be another, which nobody looks at.
+    /// Number of known outer tags. A received frame may have further tags, which are not parsed.
     tags: usize,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Frame<'a> {
         Frame { original, is_first: true, scratch, start: None, moved: 0, parsed, tags }
     }
 
-    /// The same frame as it is now, to be changed apart from this one.
+    /// Returns the frame in its current state, to be changed separately.
     pub(crate) fn again<'b>(&'b self, scratch: &'b mut Scratch) -> Frame<'b> {
         let (original, _) = self.bytes();
         let Parsed { l3, l4, end, .. } = self.parsed;
@@ -43,12 +43,12 @@ impl<'a> Frame<'a> {
         Frame { original, is_first: false, scratch, start: None, moved: 0, parsed, tags: self.tags }
     }
 
-    /// Whether it came with a tag.
+    /// Returns whether it was received with a tag.
     pub(crate) fn had_tag(&self) -> bool {
         self.parsed.key.vlan_tci() != 0
     }
 
-    /// As it is now, and whether it is as it came.
+    /// Returns its bytes, and whether they are those received.
     #[inline]
     pub(crate) fn bytes(&self) -> (&[u8], bool) {
         match self.start {
@@ -67,7 +67,7 @@ impl<'a> Frame<'a> {
         &mut self.scratch.bytes[start..]
     }
 
-    /// The outer tag: priority, VLAN. None where there is no tag, or none that is known.
+    /// Returns priority and VLAN of the outer tag; `None` without a known tag.
     pub(crate) fn tag(&self) -> Option<(u8, u16)> {
         let (bytes, _) = self.bytes();
         let tci = u16::from_be_bytes([*bytes.get(14)?, *bytes.get(15)?]);
@@ -82,7 +82,7 @@ impl<'a> Frame<'a> {
         self.bytes_mut()[..6].copy_from_slice(&mac.to_be_bytes()[2..]);
     }
 
-    /// Gives the outer tag these contents; there is one.
+    /// Sets the contents of the outer tag, which must exist.
     fn write_tag(&mut self, priority: u8, vlan: u16) {
         if self.tag() != Some((priority, vlan)) {
             let tci = u16::from(priority) << 13 | vlan;
@@ -104,7 +104,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Takes the outer tag off, if there is one.
+    /// Removes the outer tag, if any.
     pub(crate) fn strip(&mut self) {
         if self.tags == 0 {
             return;
@@ -115,7 +115,7 @@ impl<'a> Frame<'a> {
         self.tags -= 1;
     }
 
-    /// Puts a tag on; beyond as many as there is room for, none.
+    /// Adds a tag, unless the headroom is used up.
     pub(crate) fn push_tag(&mut self, kind: u16, priority: u8, vlan: u16) {
         self.bytes_mut();
         let Some(start) = self.start.and_then(|start| start.checked_sub(4)) else { return };
@@ -128,7 +128,7 @@ impl<'a> Frame<'a> {
         self.tags += 1;
     }
 
-    /// Where the network header lies now, if it is one of these.
+    /// Returns the current offset of the network header, if it has this type.
     fn network(&self, dl_type: u16) -> Option<usize> {
         (self.parsed.l3 > 0 && self.parsed.key.dl_type() == dl_type).then(|| self.now(self.parsed.l3))
     }
@@ -137,10 +137,10 @@ impl<'a> Frame<'a> {
         (at as isize + self.moved) as usize
     }
 
-    /// Changes bytes of an IPv4 header, whose checksum follows.
+    /// Changes bytes of an IPv4 header, and updates its checksum.
     fn set_v4(&mut self, from: usize, new: &[u8]) -> Option<[u8; 4]> {
         let at = self.network(TYPE_IPV4)?;
-        // Of an even place on, as the checksum counts.
+        // From an even offset on, as the checksum counts.
         let even = from & !1;
         let length = (from - even + new.len()).next_multiple_of(2);
         let mut words = [0; 4];
@@ -156,7 +156,7 @@ impl<'a> Frame<'a> {
         Some(old)
     }
 
-    /// Changes the address at this place of an IPv4 header.
+    /// Changes the address at this offset of an IPv4 header.
     pub(crate) fn set_v4_address(&mut self, from: usize, address: u32) {
         let new = address.to_be_bytes();
         if let Some(old) = self.set_v4(from, &new) {
@@ -164,7 +164,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Changes the address at this place of an IPv6 header; whether the transport's checksum covers it.
+    /// Changes the address at this offset of an IPv6 header; `is_covered` is true if the transport's checksum covers
+    /// it.
     pub(crate) fn set_v6_address(&mut self, from: usize, address: u128, is_covered: bool) {
         let Some(at) = self.network(TYPE_IPV6) else { return };
         let new = address.to_be_bytes();
@@ -193,7 +194,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The time to live, or hop limit.
+    /// Returns the time to live, or hop limit.
     pub(crate) fn ttl(&self) -> Option<u8> {
         let at = self.network(TYPE_IPV4).map(|at| at + 8).or(self.network(TYPE_IPV6).map(|at| at + 7))?;
         Some(self.bytes().0[at])
@@ -207,7 +208,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Changes the port of TCP or UDP at this place of the header.
+    /// Changes the port of TCP or UDP at this offset of the header.
     pub(crate) fn set_port(&mut self, from: usize, port: u16) {
         let Parsed { l4, key, .. } = &self.parsed;
         if *l4 == 0 || !matches!(key.nw_proto(), TCP | UDP) {
@@ -221,8 +222,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The checksum of the transport header after bytes that it covers have changed. Later fragments have none, and UDP may have left
-    /// it out (RFC 768).
+    /// Updates the checksum of the transport header after a change of covered bytes. Later fragments have none, and in
+    /// UDP it is optional (RFC 768).
     fn renew_transport(&mut self, old: &[u8], new: &[u8]) {
         let Parsed { l4, key, .. } = self.parsed;
         if l4 == 0 {
@@ -246,7 +247,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A checksum after bytes that it covers have changed.
+/// Updates a checksum after a change of covered bytes.
 fn renew(sum: &mut [u8], old: &[u8], new: &[u8]) {
     let was = u16::from_be_bytes([sum[0], sum[1]]);
     sum.copy_from_slice(&update_bytes(was, old, new).to_be_bytes());

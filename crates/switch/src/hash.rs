@@ -1,9 +1,9 @@
-//! Where a key lies in a table.
+//! Hashing of keys for tables.
 
 use crate::key::Key;
 use linerate_burst::random;
 
-/// Numbers that nobody else knows: strangers do not choose keys that meet.
+/// Secret random numbers: senders cannot choose colliding keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Secrets([u64; 8]);
 
@@ -13,7 +13,7 @@ impl Secrets {
         Secrets(std::array::from_fn(|_| random::next(&mut state)))
     }
 
-    /// 44 bits: two words at a time are added to secret ones and multiplied (NH, as in UMAC, 1999).
+    /// Returns 44 bits: pairs of words are added to secret ones and multiplied (NH, as in UMAC, 1999).
     #[inline(always)]
     pub(crate) fn hash(&self, key: &Key) -> u64 {
         let mut sum = 0u128;

@@ -1,4 +1,4 @@
-//! What of a frame rules can look at: 64 bytes, found once.
+//! Fields of a frame that rules can match: 64 bytes, parsed once.
 //!
 //! ```text
 //!  word  63            48 47            32 31            16 15       8 7        0
@@ -10,9 +10,9 @@
 //!  6, 7  destination address
 //! ```
 //!
-//! ARP has its operation in `nw_proto`, ICMP its type and code in `tp_src` and `tp_dst`, as Open vSwitch has them. What a frame does
-//! not have is 0; a tag that is there has [`Key::TAGGED`] set. Only the outer tag is looked at: behind it the type is that of another
-//! tag.
+//! ARP has its operation in `nw_proto`, ICMP its type and code in `tp_src` and `tp_dst`, as in Open vSwitch. Missing
+//! fields are 0; [`Key::TAGGED`] is set if there is a tag. Only the outer tag is parsed: after it the type is that of
+//! the next tag.
 
 /// EtherType of a VLAN tag (IEEE 802.1Q).
 pub(crate) const TYPE_VLAN: u16 = 0x8100;
@@ -22,7 +22,7 @@ pub(crate) const TYPE_IPV4: u16 = 0x0800;
 pub(crate) const TYPE_ARP: u16 = 0x0806;
 pub(crate) const TYPE_RARP: u16 = 0x8035;
 pub(crate) const TYPE_IPV6: u16 = 0x86dd;
-/// The type of a frame of IEEE 802.3 that names none.
+/// Type of an IEEE 802.3 frame without one.
 const TYPE_NONE: u16 = 0x05ff;
 
 pub(crate) const ICMP: u8 = 1;
@@ -31,15 +31,15 @@ pub(crate) const UDP: u8 = 17;
 pub(crate) const SCTP: u8 = 132;
 pub(crate) const ICMPV6: u8 = 58;
 
-/// Where a frame of Ethernet has its payload, without a tag.
+/// Offset of the payload in an untagged Ethernet frame.
 pub(crate) const ETHERNET: usize = 14;
 
-/// What rules can look at, of one frame; or which bits of that count.
+/// Matchable fields of a frame, or a mask of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(align(64))]
 pub struct Key(pub [u64; 8]);
 
-/// A part of a key: a word of it, how far from the right, and how many bits; addresses have a second word in front.
+/// Field of a key: word, offset from the right, and bits; IPv6 addresses continue in the word before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     word: usize,
@@ -52,19 +52,19 @@ impl Field {
         Field { word, shift, bits }
     }
 
-    /// All of its bits.
+    /// Returns the mask of all of its bits.
     pub const fn all(self) -> u128 {
         if self.bits == 128 { u128::MAX } else { (1 << self.bits) - 1 }
     }
 }
 
-/// The port that a frame came by.
+/// Input port.
 pub const IN_PORT: Field = Field::new(0, 48, 16);
-/// The outer tag, [`Key::TAGGED`] in place of the bit for dropping (DEI).
+/// Outer tag, with [`Key::TAGGED`] in place of the drop eligible bit (DEI).
 pub const VLAN_TCI: Field = Field::new(0, 32, 16);
-/// The type behind the outer tag.
+/// EtherType after the outer tag.
 pub const DL_TYPE: Field = Field::new(0, 16, 16);
-/// Whether it is a fragment, and whether a later one.
+/// Fragment flags: fragment, later fragment.
 pub const NW_FRAG: Field = Field::new(0, 8, 8);
 /// IP protocol, or operation of ARP.
 pub const NW_PROTO: Field = Field::new(0, 0, 8);
@@ -80,7 +80,7 @@ pub const DL_SRC: Field = Field::new(2, 16, 48);
 pub const TP_SRC: Field = Field::new(2, 0, 16);
 /// Destination port, code of ICMP.
 pub const TP_DST: Field = Field::new(3, 48, 16);
-/// Flags of TCP, 12 bits.
+/// TCP flags, 12 bits.
 pub const TCP_FLAGS: Field = Field::new(3, 32, 16);
 /// Source address of IPv4 and ARP.
 pub const NW_SRC: Field = Field::new(5, 0, 32);
@@ -92,14 +92,14 @@ pub const IPV6_SRC: Field = Field::new(5, 0, 128);
 pub const IPV6_DST: Field = Field::new(7, 0, 128);
 
 impl Key {
-    /// In `vlan_tci`: there is a tag.
+    /// Bit in `vlan_tci`: tagged.
     pub const TAGGED: u16 = 0x1000;
-    /// In `nw_frag`: the packet is a fragment.
+    /// Bit in `nw_frag`: the packet is a fragment.
     pub const FRAGMENT: u8 = 1;
-    /// In `nw_frag`: and not the first one.
+    /// Bit in `nw_frag`: it is not the first fragment.
     pub const LATER: u8 = 2;
 
-    /// A part of it.
+    /// Returns a field.
     #[inline]
     pub fn get(&self, field: Field) -> u128 {
         let Field { word, shift, .. } = field;
@@ -108,7 +108,7 @@ impl Key {
         (high | low) & field.all()
     }
 
-    /// Puts a value into a part; what is too much for it is cut off.
+    /// Sets a field; excess bits of the value are cut off.
     #[inline]
     pub fn set(&mut self, field: Field, value: u128) {
         let Field { word, shift, .. } = field;
@@ -120,7 +120,7 @@ impl Key {
         self.0[word] = self.0[word] & !mask | (value as u64) << shift;
     }
 
-    /// The bits that count.
+    /// Returns the bits that are set in a mask.
     #[inline(always)]
     pub fn masked(&self, mask: &Key) -> Key {
         let mut key = *self;
@@ -128,7 +128,7 @@ impl Key {
         key
     }
 
-    /// The bits of both.
+    /// Returns the union of the bits.
     pub fn or(&self, other: &Key) -> Key {
         let mut key = *self;
         key.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
@@ -152,22 +152,22 @@ impl Key {
     }
 }
 
-/// A frame that was looked at.
+/// Parsed frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parsed {
-    /// What rules see.
+    /// Fields for rules.
     pub key: Key,
-    /// Where the network header lies, 0 if there is none that is whole.
+    /// Offset of the network header, 0 if missing or truncated.
     pub l3: u32,
-    /// Where the transport header lies; 0 if there is none.
+    /// Offset of the transport header; 0 if missing.
     pub l4: u32,
-    /// Where the IP packet ends: padding may follow.
+    /// End of the IP packet: padding may follow.
     pub end: u32,
-    /// A routing header of IPv6 has another destination for the checksum than the packet has now.
+    /// True if an IPv6 routing header has a final destination, for the checksum, other than the packet's current one.
     pub is_routed: bool,
 }
 
-/// Looks at a frame that came by `in_port`. Any bytes may come: what is cut or wrong has no fields.
+/// Parses a frame from `in_port`. Any bytes are valid input: truncated or wrong headers have no fields.
 pub fn parse(in_port: u16, frame: &[u8]) -> Parsed {
     let mut parsed = Parsed::default();
     parsed.key.0[0] = u64::from(in_port) << 48;
@@ -187,7 +187,7 @@ pub fn parse(in_port: u16, frame: &[u8]) -> Parsed {
         at += 4;
     }
     if dl_type < 0x600 {
-        // A length: the type stands behind a SNAP header, if anywhere (IEEE 802.2).
+        // A length: only a SNAP header after it has a type (IEEE 802.2).
         dl_type = match frame.get(at..).and_then(<[u8]>::first_chunk::<8>) {
             Some([0xaa, 0xaa, 3, 0, 0, 0, high, low]) if *high >= 6 => {
                 at += 8;
@@ -256,7 +256,7 @@ struct Extensions {
     is_routed: bool,
 }
 
-/// Behind the extension headers of IPv6 (RFC 8200 section 4); none where one is cut.
+/// Skips the extension headers of IPv6 (RFC 8200 section 4); `None` if one is truncated.
 fn extensions(mut protocol: u8, packet: &[u8], mut at: usize) -> Option<Extensions> {
     let (mut frag, mut is_routed) = (0, false);
     loop {
@@ -286,7 +286,7 @@ fn extensions(mut protocol: u8, packet: &[u8], mut at: usize) -> Option<Extensio
     }
 }
 
-/// Ports, and what stands in their place.
+/// Parses ports, or ICMP type and code.
 #[inline]
 fn transport(frame: &[u8], at: usize, end: usize, parsed: &mut Parsed) {
     let key = &mut parsed.key;
@@ -318,7 +318,7 @@ fn transport(frame: &[u8], at: usize, end: usize, parsed: &mut Parsed) {
     }
 }
 
-/// Of Ethernet and IPv4 (RFC 826).
+/// Parses ARP for Ethernet and IPv4 (RFC 826).
 fn arp(packet: &[u8], key: &mut Key) {
     let Some(head) = packet.first_chunk::<28>() else { return };
     if head[..6] != [0, 1, 8, 0, 6, 4] {

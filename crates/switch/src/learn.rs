@@ -1,4 +1,4 @@
-//! Behind which port a MAC is, by VLAN: what a bridge learns from the frames that come.
+//! MAC learning: the port of each MAC, by VLAN, from received frames.
 
 use crate::action::PortNo;
 use linerate_burst::Nanos;
@@ -8,14 +8,14 @@ use std::time::Duration;
 /// Entries of a bucket: one cache line.
 const WAYS: usize = 4;
 
-/// How large the table is, and how long it remembers.
+/// Size and age limit of the MAC table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnOptions {
-    /// So many MACs find room at least, if they spread evenly.
+    /// Minimum number of MACs that fit if evenly distributed.
     pub entries: usize,
-    /// After how long without a frame a MAC is forgotten.
+    /// Time without a frame after which a MAC is forgotten.
     pub age: Duration,
-    /// What buckets are chosen by: to be random wherever strangers choose MACs.
+    /// Seed of the hash: it must be random if untrusted senders choose MACs.
     pub seed: u64,
 }
 
@@ -26,31 +26,31 @@ impl Default for LearnOptions {
     }
 }
 
-/// What became known.
+/// Counters of MAC learning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Learned {
-    /// MACs that were new.
+    /// New MACs.
     pub new: u64,
-    /// MACs that came by another port than before.
+    /// MACs that moved to another port.
     pub moved: u64,
-    /// MACs that were forgotten for others, since there was no room.
+    /// MACs evicted because the table was full.
     pub evicted: u64,
 }
 
-/// A MAC in a VLAN, and where it was last seen.
+/// MAC in a VLAN, and its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Station {
-    /// The VLAN; 0 where there is none.
+    /// VLAN; 0 without one.
     pub vlan: u16,
-    /// The MAC, in the lower 48 bits.
+    /// MAC, in the lower 48 bits.
     pub mac: u64,
-    /// The port that its last frame came by.
+    /// Input port of its last frame.
     pub port: PortNo,
-    /// When that was.
+    /// Time of its last frame.
     pub seen: Nanos,
 }
 
-/// The table: a number of buckets that never changes, so that nobody makes it grow.
+/// MAC table: the number of buckets is fixed, so senders cannot make it grow.
 #[derive(Debug)]
 pub(crate) struct Stations {
     buckets: Vec<[Entry; WAYS]>,
@@ -59,11 +59,11 @@ pub(crate) struct Stations {
     pub learned: Learned,
 }
 
-/// `key` is 0 where there is none.
+/// Entry; `key` is 0 if unused.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     key: u64,
-    /// The port above, the time in units of 2^20 ns below.
+    /// Port in the upper bits, time in units of 2^20 ns in the lower ones.
     seen: u64,
 }
 
@@ -82,7 +82,7 @@ impl Stations {
         random::mix(key ^ self.seed) as usize & (self.buckets.len() - 1)
     }
 
-    /// A frame of a MAC came by a port.
+    /// Records a frame from a MAC at a port.
     #[inline]
     pub(crate) fn learn(&mut self, now: Nanos, vlan: u16, mac: u64, port: PortNo) {
         let (key, now) = (key(vlan, mac), ticks(now));
@@ -102,7 +102,7 @@ impl Stations {
         }
     }
 
-    /// Where a MAC is.
+    /// Returns the port of a MAC.
     #[inline]
     pub(crate) fn find(&self, now: Nanos, vlan: u16, mac: u64) -> Option<PortNo> {
         let key = key(vlan, mac);
@@ -110,7 +110,7 @@ impl Stations {
         entry.is_alive(ticks(now), self.age).then(|| entry.port())
     }
 
-    /// All that are known, by VLAN and MAC.
+    /// Returns all known MACs, ordered by VLAN and MAC.
     pub(crate) fn list(&self, now: Nanos) -> Vec<Station> {
         let alive = |entry: &&Entry| entry.key != 0 && entry.is_alive(ticks(now), self.age);
         let station = |entry: &Entry| Station {
@@ -124,7 +124,6 @@ impl Stations {
         stations
     }
 
-    /// Forgets all.
     pub(crate) fn flush(&mut self) {
         self.buckets.fill([Entry::default(); WAYS]);
     }
@@ -144,7 +143,7 @@ impl Entry {
     }
 }
 
-/// Never 0.
+/// Returns a key, which is never 0.
 fn key(vlan: u16, mac: u64) -> u64 {
     u64::from(vlan | 0x8000) << 48 | mac
 }
@@ -160,7 +159,7 @@ mod tests {
     use std::collections::HashMap;
 
     proptest! {
-        /// Beside a map that forgets nothing but by age: what the table says is true, and it forgets nothing while there is room.
+        /// Compared with a map that forgets only by age: the table agrees, and forgets nothing while there is room.
         #[test]
         fn it_is_a_map(steps in prop::collection::vec((0..3u16, 0..40u64, 1..4u16, 0..200u64, any::<bool>()), 1..300)) {
             let options = LearnOptions { entries: 1024, age: Duration::from_secs(1), seed: 7 };
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_full_forgets_the_oldest_and_says_so() {
+    fn a_full_table_evicts_the_oldest_and_counts_it() {
         let options = LearnOptions { entries: 4, age: Duration::from_secs(100), seed: 1 };
         let mut table = Stations::new(options);
         for mac in 0..1000 {

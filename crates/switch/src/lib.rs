@@ -1,23 +1,24 @@
 //! A switch: rules, classifier, actions, MAC learning and VLANs.
 //!
-//! Frames go in a burst at a time, by a port; out come copies of them, each by a port, or the reason why there was none. Nothing here
-//! reads a clock, opens a port or allocates for a frame. One [`Switch`] belongs to one thread.
+//! Input is a burst of frames from one port; output is copies of them, each for a port, or the reason for a drop.
+//! Nothing here reads a clock, opens a port or allocates per frame. One [`Switch`] belongs to one thread.
 //!
-//! In the order data takes:
+//! In the order of data flow:
 //!
-//! - [`key`]: what of a frame rules can look at, found once;
-//! - `cache`: what was found for frames like it, exact, of one generation of the rules;
-//! - `classify`: the rule for it, by tuples of masks;
-//! - [`action`], `way`, `frame`: what is done with it, in the order of the rule, each action with what those before it have changed;
-//!   checksums follow what they cover; behind an `inspect` the rest is done when the frame comes back;
-//! - `learn`, [`vlan`]: what `normal` needs: behind which port a MAC is, and which VLANs a port is in;
-//! - [`switch`]: the whole;
-//! - [`rule`], [`text`]: rules, and how they are written: the syntax of `ovs-ofctl add-flow`, of one table.
+//! - [`key`]: the fields of a frame that rules can match, parsed once;
+//! - `cache`: earlier lookups for equal keys, exact, of one generation of the rules;
+//! - `classify`: the rule for a frame, by tuples of masks;
+//! - [`action`], `way`, `frame`: the actions of the rule, in order, each on the frame as changed by those before;
+//!   checksums follow the bytes they cover; after an `inspect` the rest is applied when the frame comes back;
+//! - `learn`, [`vlan`]: state of `normal`: the port of each MAC, and the VLANs of each port;
+//! - [`switch`]: the whole switch;
+//! - [`rule`], [`text`]: rules, and their text: the syntax of `ovs-ofctl add-flow`, with one table.
 //!
-//! What a rule does is what Open vSwitch does with the same text and the same frame, byte for byte; the tests of this repository
-//! ask it. Where it differs, by intent: a field without what it needs (`tp_dst` without `tcp`) is an error, not left out, and so are
-//! actions on headers that the rule does not ask for; of two rules of one priority the older one goes first, where Open vSwitch says
-//! nothing; `normal` keeps back 01:80:c2:00:00:00 to 0f alone, and not the addresses of vendors.
+//! A rule has the same effect as in Open vSwitch with the same text and frame, byte for byte; the tests of this
+//! repository compare both. It differs on purpose: a field without its prerequisite (`tp_dst` without `tcp`) is an
+//! error, not ignored, and so are actions on headers that the rule does not match; of two rules with the same priority
+//! the older one wins, where Open vSwitch is undefined; `normal` withholds only 01:80:c2:00:00:00 to 0f, and not the
+//! addresses of vendors.
 //!
 //! ```
 //! use linerate_switch::{Action, Options, Switch, text};

@@ -1,122 +1,122 @@
-//! A rule: what it is about, and what is done with that.
+//! Rules: match and actions.
 
 use crate::action::{Action, PortNo, RingNo};
 use crate::key::Key;
 use linerate_burst::Nanos;
 use std::sync::Arc;
 
-/// Which frames a rule is about: those whose bits in `mask` are those of `value`.
+/// Match of a rule: the frames whose bits in `mask` equal those of `value`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Match {
-    /// The bits that are looked at.
+    /// Bits to match.
     pub mask: Key,
-    /// What they are; 0 elsewhere.
+    /// Their values; 0 elsewhere.
     pub value: Key,
 }
 
 impl Match {
-    /// Whether it is about this frame.
+    /// Returns whether it matches a frame.
     pub fn matches(&self, key: &Key) -> bool {
         key.masked(&self.mask) == self.value
     }
 
-    /// Whether all frames that `other` is about are frames that this is about.
+    /// Returns whether it matches all frames that `other` matches.
     pub fn covers(&self, other: &Match) -> bool {
         other.mask.masked(&self.mask) == self.mask && other.value.masked(&self.mask) == self.value
     }
 
-    /// Whether there can be a frame that both are about.
+    /// Returns whether some frame can match both.
     pub fn overlaps(&self, other: &Match) -> bool {
         self.value.masked(&other.mask) == other.value.masked(&self.mask)
     }
 }
 
-/// A rule as its text says it.
+/// Rule as parsed from text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The higher one goes first, 32768 unless said.
+    /// Priority; the higher one wins. The default is 32768.
     pub priority: u16,
-    /// A number that means something to whoever gave it.
+    /// Number chosen by the user.
     pub cookie: u64,
-    /// It goes after so many seconds without a frame; 0: never.
+    /// Seconds without a frame after which it expires; 0: never.
     pub idle_timeout: u16,
-    /// It goes after so many seconds; 0: never.
+    /// Seconds after which it expires; 0: never.
     pub hard_timeout: u16,
-    /// Which frames it is about.
+    /// Match.
     pub matches: Match,
-    /// What is done with them; nothing: they are dropped.
+    /// Actions; if empty, frames are dropped.
     pub actions: Vec<Action>,
 }
 
 impl Rule {
-    /// The priority of rules that name none.
+    /// Default priority.
     pub const PRIORITY: u16 = 32768;
 
-    /// Whether it goes by itself some time.
+    /// Returns whether it can expire.
     pub(crate) fn is_timed(&self) -> bool {
         self.idle_timeout > 0 || self.hard_timeout > 0
     }
 
-    /// One for every frame, before all others are known.
+    /// Returns the default rule: `normal` for every frame, with the lowest priority.
     pub fn normal() -> Rule {
         let (matches, actions) = (Match::default(), vec![Action::Normal]);
         Rule { priority: 0, cookie: 0, idle_timeout: 0, hard_timeout: 0, matches, actions }
     }
 }
 
-/// A rule that is at work.
+/// Rule in a switch.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Installed {
-    // What is touched for each frame is one cache line, the first.
-    /// Frames that came for it.
+    // Fields changed by each frame share the first cache line.
+    /// Frames that matched it.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
-    /// When a frame last came for it, or it was made.
+    /// Time of the last match, or of its creation.
     pub used: Nanos,
-    /// All that it does is to send frames out of one port.
+    /// Port, if its only action is to send frames there.
     pub(crate) only: Option<PortNo>,
-    /// Of two rules of one priority the older one goes first: the lower number.
+    /// Sequence number: of two rules with the same priority the lower number wins.
     pub number: u64,
-    /// Since when it is there.
+    /// Creation time.
     pub since: Nanos,
-    /// What it says.
+    /// The rule.
     pub rule: Rule,
-    /// Its actions once more, for frames that come back for the rest of them, whatever became of the rule; of rules that inspect.
+    /// Actions of a rule with `inspect`, kept for frames that come back after the rule was removed.
     pub(crate) list: Option<Arc<[Action]>>,
 }
 
-/// A frame that is to be decided about.
+/// Frame to be inspected.
 #[derive(Clone, Copy, Debug)]
 pub struct Inspect<'a> {
-    /// By whom.
+    /// Ring of the inspector.
     pub ring: RingNo,
-    /// The port that it came by.
+    /// Input port.
     pub in_port: PortNo,
-    /// Its bytes by now.
+    /// Current bytes.
     pub bytes: &'a [u8],
-    /// What is done with it later on.
+    /// Remaining actions.
     pub rest: Rest<'a>,
 }
 
-/// What is left to be done with a frame: these actions, from one of them on.
+/// Remaining actions of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Rest<'a> {
-    /// All of its rule.
+    /// All actions of its rule.
     pub actions: &'a Arc<[Action]>,
-    /// The first of those that are left.
+    /// Index of the first remaining action.
     pub from: usize,
 }
 
-/// What becomes of a frame that is to be decided about.
+/// Result of handing a frame to an inspector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inspected {
-    /// It was taken; if it comes back there is [`Switch::resume`](crate::Switch::resume).
+    /// Taken; if it comes back, call [`Switch::resume`](crate::Switch::resume).
     Taken,
-    /// It was decided before that it passes: what is left to be done is done at once.
+    /// Allowed by an earlier verdict: the remaining actions are applied at once.
     Passes,
-    /// It was decided before that it is dropped.
+    /// Blocked by an earlier verdict.
     Blocked,
 }
 
@@ -131,7 +131,7 @@ impl Installed {
         Installed { frames: 0, bytes: 0, used: now, only, number, since: now, rule, list }
     }
 
-    /// Whether its time is over.
+    /// Returns whether it has expired.
     pub(crate) fn is_over(&self, now: Nanos) -> bool {
         let over = |seconds: u16, since: Nanos| {
             seconds > 0 && now.0.saturating_sub(since.0) >= u64::from(seconds) * 1_000_000_000

@@ -1,4 +1,4 @@
-//! The whole: frames in, copies of them out.
+//! The switch: frames in, copies of them out.
 
 use crate::action::{Action, PortNo, Reason};
 use crate::cache::Cache;
@@ -13,65 +13,66 @@ use crate::way::Way;
 use linerate_burst::{Burst, Nanos};
 use std::sync::Arc;
 
-/// Frames are looked up in groups, so that memory is on its way for several at a time.
+/// Frames are looked up in groups, so that several memory accesses overlap.
 const GROUP: usize = 32;
 
-/// How a switch is made.
+/// Options of a switch.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The VLANs of each port, from port 1 on.
+    /// VLANs of each port, from port 1 on.
     pub ports: Vec<PortVlans>,
-    /// What it learns.
+    /// Options of MAC learning.
     pub learn: LearnOptions,
-    /// Entries of the cache in front of the rules, 80 bytes each; 0: none.
+    /// Entries of the cache before the rules, 80 bytes each; 0 to disable it.
     pub cache: usize,
-    /// `normal` forwards frames for the next bridge alone (01:80:c2:00:00:00 to 0f) too.
+    /// True if `normal` also forwards frames for the next bridge (01:80:c2:00:00:00 to 0f).
     pub forward_reserved: bool,
 }
 
 impl Options {
-    /// So many ports, each in all VLANs.
+    /// Returns options for this number of ports, each in all VLANs.
     pub fn new(ports: usize) -> Self {
         let ports = vec![PortVlans::default(); ports];
         Options { ports, learn: LearnOptions::default(), cache: 1 << 17, forward_reserved: false }
     }
 }
 
-/// Where frames go.
+/// Receiver of the output of a switch.
 pub trait Outputs {
-    /// A copy of frame `index` of the burst leaves by a port; `as_it_came`: these are all its bytes, where they lay.
+    /// Takes a copy of frame `index` of the burst for a port; `as_it_came` is true if these are all its bytes,
+    /// unchanged and in place.
     fn copy(&mut self, index: usize, port: PortNo, bytes: &[u8], as_it_came: bool);
 
-    /// Somebody is to decide about frame `index`. Where nobody does, no such frame passes.
+    /// Hands frame `index` to an inspector. By default no such frame passes.
     fn inspect(&mut self, _index: usize, _inspect: Inspect<'_>) -> Inspected {
         Inspected::Blocked
     }
 
-    /// No more copies of frame `index` follow: so many there were, or why there was none.
+    /// Ends frame `index`: with the number of copies, or the reason for a drop.
     fn done(&mut self, index: usize, copies: Result<u32, Reason>);
 }
 
-/// A switch.
+/// Switch.
 #[derive(Debug)]
 pub struct Switch {
     ports: Vec<PortVlans>,
     rules: Rules,
     secrets: Secrets,
     cache: Cache,
-    /// Of the rules; never 0.
+    /// Generation of the rules; never 0.
     generation: u32,
     stations: Stations,
     forward_reserved: bool,
-    /// How many frames there were for samples.
+    /// Number of frames subject to sampling.
     sampled: u64,
     seed: u64,
     scratch: Scratch,
-    /// For frames whose tag is another one at some ports.
+    /// Memory for frames that need another tag at some ports.
     retagged: Scratch,
 }
 
 impl Switch {
-    /// One without rules, which drops every frame.
+    /// Creates a switch without rules, which drops every frame.
     pub fn new(options: Options) -> Self {
         let Options { ports, learn, cache, forward_reserved } = options;
         let secrets = Secrets::new(learn.seed);
@@ -90,31 +91,31 @@ impl Switch {
         }
     }
 
-    /// Adds a rule, in the place (and with the age) of one with the same priority about the same frames.
+    /// Adds a rule, replacing (and keeping the age of) one with the same priority and match.
     pub fn add(&mut self, rule: Rule, now: Nanos) {
         self.add_all([rule], now);
     }
 
-    /// Adds rules, as by [`Switch::add`] one after the other; many together take a moment.
+    /// Adds rules, like [`Switch::add`] one after the other, but faster.
     pub fn add_all(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
         self.rules.add(rules, now);
         self.turn();
     }
 
-    /// Has these rules and no others from now on; those that were there as they are keep what was counted.
+    /// Replaces all rules; those that are present unchanged keep their counters.
     pub fn replace_all(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
         self.rules.replace(rules, now);
         self.turn();
     }
 
-    /// Removes rules, and returns how many.
+    /// Removes rules, and returns their number.
     pub fn remove_if(&mut self, is_out: impl FnMut(&Installed) -> bool) -> usize {
         let removed = self.rules.remove_if(is_out).len();
         self.turn();
         removed
     }
 
-    /// Removes the rules whose time is over, and returns them.
+    /// Removes expired rules, and returns them.
     pub fn expire(&mut self, now: Nanos) -> Vec<Installed> {
         let removed = self.rules.expire(now);
         if !removed.is_empty() {
@@ -123,7 +124,7 @@ impl Switch {
         removed
     }
 
-    /// The rules are others than before: nothing that was found counts any more.
+    /// Starts a new generation of rules, which invalidates the cache.
     fn turn(&mut self) {
         self.generation = self.generation.checked_add(1).unwrap_or_else(|| {
             self.cache.clear();
@@ -131,19 +132,19 @@ impl Switch {
         });
     }
 
-    /// The rules, those first that are asked first.
+    /// Returns the rules in order of precedence.
     pub fn rules(&self) -> Vec<&Installed> {
         let mut rules: Vec<_> = self.rules.all().map(|(_, rule)| rule).collect();
         rules.sort_by_key(|rule| (std::cmp::Reverse(rule.rule.priority), rule.number));
         rules
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub fn count(&self) -> usize {
         self.rules.len()
     }
 
-    /// Two rules of one priority that can be about the same frame and do other things with it; the older one goes first.
+    /// Returns a rule of the same priority that can match the same frame and has other actions; the older one wins.
     pub fn ambiguous(&self, rule: &Rule) -> Option<&Installed> {
         let is_other = |other: &&Installed| {
             let other = &other.rule;
@@ -156,42 +157,42 @@ impl Switch {
             .find(|other| other.rule.matches.overlaps(&rule.matches))
     }
 
-    /// What is known of where MACs are.
+    /// Returns the MAC table.
     pub fn stations(&self, now: Nanos) -> Vec<Station> {
         self.stations.list(now)
     }
 
-    /// Forgets where MACs are.
+    /// Clears the MAC table.
     pub fn flush_stations(&mut self) {
         self.stations.flush();
     }
 
-    /// What was learned so far.
+    /// Returns the counters of MAC learning.
     pub fn learned(&self) -> Learned {
         self.stations.learned
     }
 
-    /// How often what was found before counted, and how often the rules were asked.
+    /// Returns the number of cache hits and misses.
     pub fn lookups(&self) -> (u64, u64) {
         (self.cache.hits, self.cache.misses)
     }
 
-    /// Its ports.
+    /// Returns the VLANs of its ports.
     pub fn ports(&self) -> &[PortVlans] {
         &self.ports
     }
 
-    /// Which rule there is for a frame, without that anything is counted or remembered.
+    /// Returns the rule for a frame, without counting or caching.
     pub fn rule_for(&self, in_port: PortNo, frame: &[u8]) -> Option<&Installed> {
         self.rules.get(self.rules.find(&parse(in_port, frame).key)?)
     }
 
-    /// The same by looking at every rule: slow, and plainly right.
+    /// Like [`Switch::rule_for`], by a linear search: slow, but simple.
     pub fn rule_for_naively(&self, in_port: PortNo, frame: &[u8]) -> Option<&Installed> {
         self.rules.get(self.rules.find_naively(&parse(in_port, frame).key)?)
     }
 
-    /// Frames that came by `in_port`, whole ones.
+    /// Processes a burst of whole frames from `in_port`.
     pub fn burst(&mut self, now: Nanos, in_port: PortNo, burst: Burst<'_>, out: &mut impl Outputs) {
         if self.rules.is_by_port() {
             let rule = self.rules.find(&parse(in_port, &[]).key);
@@ -258,7 +259,7 @@ impl Switch {
         rule.frames += 1;
         rule.bytes += frame.len() as u64;
         rule.used = now;
-        // Most frames go to one other port as they came.
+        // Most frames go unchanged to one other port.
         if let Some(port) = rule.only {
             return send(out, index, (in_port, port), frame);
         }
@@ -284,7 +285,7 @@ impl Switch {
         way.go(actions, &mut frame);
     }
 
-    /// Does the rest with a frame that comes back from who decides about it; `index` is its place for `out`.
+    /// Applies the remaining actions to a frame that comes back from an inspector; `index` identifies it for `out`.
     pub fn resume(
         &mut self,
         (now, in_port, index): (Nanos, PortNo, usize),
@@ -317,7 +318,7 @@ impl Switch {
     }
 }
 
-/// All frames of a burst have one rule, which sends them out of a port: nothing of them is looked at.
+/// Sends all frames of a burst to one port without parsing them, by the only matching rule.
 fn pass(now: Nanos, (in_port, port): (PortNo, PortNo), rule: &mut Installed, burst: Burst<'_>, out: &mut impl Outputs) {
     for index in 0..burst.len() {
         let frame = burst.frame(index);
@@ -341,7 +342,7 @@ fn send(out: &mut impl Outputs, index: usize, (in_port, port): (PortNo, PortNo),
     out.done(index, Ok(1));
 }
 
-/// Whether a rule is about no other frames than those that are asked for.
+/// Returns whether a rule matches only frames that `asked` matches.
 pub fn is_within(rule: &Installed, asked: &Match) -> bool {
     asked.covers(&rule.rule.matches)
 }

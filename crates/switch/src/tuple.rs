@@ -1,6 +1,6 @@
-//! Rules that look at the same bits: a table from what those bits are to a rule.
+//! Rules with the same mask: a hash table from masked keys to rules.
 //!
-//! Open addressing, one place after the other, half of them empty at least, so that a key is asked for before it is looked at.
+//! Open addressing with linear probing, at least half empty, so that a key can be prefetched before it is read.
 
 use crate::classify::{Rank, RuleId};
 use crate::hash::Secrets;
@@ -9,24 +9,23 @@ use linerate_burst::prefetch;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The fewest places.
+/// Minimum number of slots.
 const LEAST: usize = 4;
 
-/// No rule comes behind it.
+/// Lowest rank.
 const LAST: Rank = (0, Reverse(u64::MAX));
 
-/// Rules with the same mask.
 #[derive(Debug)]
 pub(crate) struct Tuple {
     pub mask: Key,
-    /// That of the rule that goes first, or a higher one until [`Tuple::tighten`].
+    /// Rank of the best rule, or an upper bound until [`Tuple::tighten`].
     pub best: Rank,
-    /// The best rule has gone.
+    /// True if the best rule was removed.
     is_loose: bool,
     keys: Vec<Key>,
-    /// Of the key at the same place, the rule that goes first; none where the place is empty.
+    /// Best rule of the key in the same slot; `None` if the slot is empty.
     firsts: Vec<Option<(Rank, RuleId)>>,
-    /// Of a key, rules that come behind the first, the better ones first.
+    /// Further rules of a key, best first.
     others: HashMap<Key, Vec<(Rank, RuleId)>>,
     used: usize,
 }
@@ -46,7 +45,7 @@ impl Tuple {
         secrets.hash(key) as usize & (self.keys.len() - 1)
     }
 
-    /// Where a key lies, or would.
+    /// Returns the slot of a key, or the empty slot for it.
     #[inline(always)]
     fn place(&self, secrets: &Secrets, key: &Key) -> usize {
         let mut at = self.home(secrets, key);
@@ -56,7 +55,7 @@ impl Tuple {
         at
     }
 
-    /// Asks for what [`Tuple::find`] will look at.
+    /// Prefetches the memory that [`Tuple::find`] reads.
     #[inline(always)]
     pub(crate) fn prefetch(&self, secrets: &Secrets, key: &Key) {
         let home = self.home(secrets, &key.masked(&self.mask));
@@ -64,13 +63,13 @@ impl Tuple {
         prefetch(&self.firsts[home]);
     }
 
-    /// The rule for a frame, and its rank.
+    /// Returns the rule for a frame, and its rank.
     #[inline(always)]
     pub(crate) fn find(&self, secrets: &Secrets, key: &Key) -> Option<(Rank, RuleId)> {
         self.firsts[self.place(secrets, &key.masked(&self.mask))]
     }
 
-    /// The rule of this key and priority.
+    /// Returns the rule with this key and priority.
     pub(crate) fn same(&self, secrets: &Secrets, key: &Key, priority: u16) -> Option<RuleId> {
         let first = self.firsts[self.place(secrets, key)]?;
         let others = self.others.get(key).into_iter().flatten();
@@ -106,7 +105,6 @@ impl Tuple {
         }
     }
 
-    /// Takes a rule out.
     pub(crate) fn remove(&mut self, secrets: &Secrets, key: &Key, id: RuleId) {
         let place = self.place(secrets, key);
         let Some(first) = self.firsts[place] else { return };
@@ -130,8 +128,8 @@ impl Tuple {
         self.is_loose |= first.0 == self.best;
     }
 
-    /// Empties a place; what lies behind it moves up where it would not be found any more (Knuth, The Art of Computer Programming,
-    /// section 6.4, algorithm R).
+    /// Empties a slot; later entries move up if they would not be found otherwise (Knuth, The Art of Computer
+    /// Programming, section 6.4, algorithm R).
     fn empty(&mut self, secrets: &Secrets, mut empty: usize) {
         let last = self.keys.len() - 1;
         let mut at = empty;
@@ -150,7 +148,7 @@ impl Tuple {
         }
     }
 
-    /// Finds again which rule is the best one, if that has gone.
+    /// Recomputes the best rank, if the best rule was removed.
     pub(crate) fn tighten(&mut self) {
         if std::mem::take(&mut self.is_loose) {
             self.best = self.firsts.iter().flatten().map(|(rank, _)| *rank).max().unwrap_or(LAST);
@@ -164,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Rules that come and go, several of one key among them: found is always the first of those that are there.
+        /// Adds and removes rules, several of one key among them: the best present one is found.
         #[test]
         fn the_first_rule_of_a_key_is_found(
             seed in any::<u64>(), steps in prop::collection::vec((any::<bool>(), 0..40u64, 0..4u16, any::<prop::sample::Index>()), 1..200),

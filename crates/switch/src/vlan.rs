@@ -1,38 +1,38 @@
-//! Which VLANs a port is in, and how frames of them look there (IEEE 802.1Q).
+//! VLANs of a port, and the tags of frames there (IEEE 802.1Q).
 
 use std::fmt;
 
-/// The VLANs of a port.
+/// VLANs of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortVlans {
-    /// The VLAN of frames without a tag.
+    /// VLAN of untagged frames.
     native: Option<u16>,
-    /// VLANs with tags, a bit each; VLAN 0 is that of frames without a tag where there is no native one.
+    /// Tagged VLANs, a bit each; VLAN 0 is that of untagged frames without a native VLAN.
     trunk: Option<Box<[u64; 64]>>,
 }
 
 impl Default for PortVlans {
-    /// All of them, with tags; frames without a tag are in VLAN 0.
+    /// All VLANs, tagged; untagged frames are in VLAN 0.
     fn default() -> Self {
         PortVlans { native: None, trunk: Some(Box::new([u64::MAX; 64])) }
     }
 }
 
 impl PortVlans {
-    /// In no VLAN: `normal`, `flood` and `all` leave the port out, frames leave by it alone that are sent there by name.
+    /// Returns a port in no VLAN: `normal`, `flood` and `all` skip it, only `output` sends frames there.
     pub fn none() -> Self {
         PortVlans { native: None, trunk: Some(Box::new([0; 64])) }
     }
 
-    /// Whether it is in none.
+    /// Returns whether it is in no VLAN.
     pub fn is_none(&self) -> bool {
         *self == PortVlans::none()
     }
 
-    /// Reads `access=10`, `trunk=10,20-30`, or `trunk=10,20-30,native=5`; the last has its native VLAN without a tag.
+    /// Parses `access=10`, `trunk=10,20-30`, or `trunk=10,20-30,native=5`; the last has its native VLAN untagged.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The problem and its remedy.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut native, mut access, mut trunk) = (None, None, None::<Box<[u64; 64]>>);
         let mut list: Option<&mut Box<[u64; 64]>> = None;
@@ -47,10 +47,14 @@ impl PortVlans {
                     list = Some(set);
                     continue;
                 }
-                Some(key) => return Err(format!("{key}: a port has access=VLAN, trunk=VLANS, native=VLAN")),
+                Some(key) => {
+                    return Err(format!("{key}: unknown option; expected access=VLAN, trunk=VLANS or native=VLAN"));
+                }
                 None => {
                     let Some(set) = list.as_deref_mut() else {
-                        return Err(format!("{part:?}: a port has access=VLAN, trunk=VLANS, native=VLAN"));
+                        return Err(format!(
+                            "{part:?}: unknown option; expected access=VLAN, trunk=VLANS or native=VLAN"
+                        ));
                     };
                     add(set, value)?;
                     continue;
@@ -60,31 +64,32 @@ impl PortVlans {
         }
         match (access, native, trunk) {
             (Some(_), Some(_), _) | (Some(_), _, Some(_)) => {
-                Err("a port is an access port or a trunk, not both: access=VLAN stands alone".to_owned())
+                Err("access cannot be combined with trunk or native".to_owned())
             }
             (Some(access), None, None) => Ok(PortVlans { native: Some(access), trunk: None }),
             (None, native, trunk) => Ok(PortVlans { native, trunk: trunk.or(PortVlans::default().trunk) }),
         }
     }
 
-    /// The VLAN of a frame that comes with this tag's VLAN (0: no tag, or one of priority alone); none if it is not of this port.
+    /// Returns the VLAN of a received frame with this tag's VLAN (0: untagged, or only a priority); `None` if it is not
+    /// of this port.
     #[inline]
     pub(crate) fn of_frame(&self, vlan: u16) -> Option<u16> {
         match (self.native, vlan) {
             (Some(native), 0) => Some(native),
-            // A trunk takes its native VLAN with a tag too.
+            // A trunk accepts its native VLAN with a tag too.
             (Some(native), vlan) if native == vlan && self.trunk.is_some() => Some(vlan),
             _ => self.has_tagged(vlan).then_some(vlan),
         }
     }
 
-    /// Whether frames of a VLAN leave there.
+    /// Returns whether the port is a member of a VLAN.
     #[inline]
     pub(crate) fn has(&self, vlan: u16) -> bool {
         self.native == Some(vlan) || self.has_tagged(vlan)
     }
 
-    /// Which VLAN the tag names with which a frame leaves; 0: none.
+    /// Returns the tag's VLAN of a sent frame; 0 for no tag.
     #[inline]
     pub(crate) fn tag_of(&self, vlan: u16) -> u16 {
         if self.native == Some(vlan) { 0 } else { vlan }
@@ -92,7 +97,7 @@ impl PortVlans {
 
     fn has_tagged(&self, vlan: u16) -> bool {
         let (word, bit) = (usize::from(vlan >> 6) & 63, vlan & 63);
-        // A native VLAN takes the place of frames without a tag.
+        // A native VLAN replaces VLAN 0.
         self.trunk.as_ref().is_some_and(|trunk| trunk[word] >> bit & 1 == 1) && (vlan > 0 || self.native.is_none())
     }
 }
@@ -129,7 +134,7 @@ impl fmt::Display for PortVlans {
 
 fn one(text: &str) -> Result<u16, String> {
     let vlan = text.parse().ok().filter(|vlan| (1..4095).contains(vlan));
-    vlan.ok_or_else(|| format!("{text:?} is no VLAN: there are 1 to 4094"))
+    vlan.ok_or_else(|| format!("invalid VLAN {text:?}; expected 1 to 4094"))
 }
 
 /// Adds `10` or `20-30`.
@@ -138,7 +143,7 @@ fn add(set: &mut [u64; 64], text: &str) -> Result<(), String> {
     let number = |text: &str| if text == "0" { Ok(0) } else { one(text) };
     let (first, last) = (number(first)?, number(last)?);
     if first > last {
-        return Err(format!("{text}: the first VLAN is the lower one"));
+        return Err(format!("{text}: invalid range; expected the lower VLAN first"));
     }
     (first..=last).for_each(|vlan| set[usize::from(vlan >> 6)] |= 1 << (vlan & 63));
     Ok(())
@@ -149,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_ports_come_back() {
+    fn ports_are_parsed_and_formatted() {
         for text in ["access=10", "trunk=10", "trunk=0,10,20-30,native=5", "native=7", "trunk=4000-4094"] {
             assert_eq!(PortVlans::parse(text).unwrap().to_string(), text);
         }
@@ -172,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_get_in_and_out_by_their_tags() {
+    fn frames_are_assigned_to_vlans_by_tags() {
         let access = PortVlans::parse("access=10").unwrap();
         assert_eq!([access.of_frame(0), access.of_frame(10), access.of_frame(11)], [Some(10), None, None]);
         assert_eq!((access.has(10), access.has(11), access.tag_of(10)), (true, false, 0));
@@ -184,7 +189,7 @@ mod tests {
         assert_eq!(
             PortVlans::parse("trunk=10").unwrap().of_frame(0),
             None,
-            "a trunk of VLAN 10 has no frames without a tag"
+            "a trunk of VLAN 10 has no untagged frames"
         );
     }
 }

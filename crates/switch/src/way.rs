@@ -1,4 +1,4 @@
-//! A frame on its way through the actions of its rule.
+//! Execution of the actions of a rule on a frame.
 
 use crate::action::{Action, PortNo, Reason};
 use crate::frame::{Frame, Scratch};
@@ -9,7 +9,7 @@ use crate::switch::Outputs;
 use crate::vlan::PortVlans;
 use linerate_burst::{Nanos, random};
 
-/// A frame on its way through a list of actions.
+/// State of a frame during a list of actions.
 pub(crate) struct Way<'s, O> {
     pub ports: &'s [PortVlans],
     pub stations: &'s mut Stations,
@@ -23,14 +23,14 @@ pub(crate) struct Way<'s, O> {
     pub out: &'s mut O,
     pub copies: u32,
     pub reason: Reason,
-    /// Its actions, if one of them is to inspect, and the one behind that at hand.
+    /// Its actions, if one of them is to inspect, and the index after the current one.
     pub rest: Option<Rest<'s>>,
-    /// Somebody has taken it to decide.
+    /// True if an inspector took it.
     pub is_taken: bool,
 }
 
 impl<O: Outputs> Way<'_, O> {
-    /// Does all of these.
+    /// Applies all of these actions.
     pub(crate) fn go(mut self, actions: &[Action], frame: &mut Frame<'_>) {
         for action in actions {
             if let Some(rest) = &mut self.rest {
@@ -44,7 +44,7 @@ impl<O: Outputs> Way<'_, O> {
         self.out.done(self.index, result);
     }
 
-    /// Does one thing; whether the rest is to be done too.
+    /// Applies one action; returns whether to continue.
     fn act(&mut self, action: &Action, frame: &mut Frame<'_>) -> bool {
         match *action {
             Action::Output { port, .. } if port == self.in_port => self.reason = Reason::SamePort,
@@ -78,7 +78,7 @@ impl<O: Outputs> Way<'_, O> {
             Action::SetTtl(ttl) => frame.set_ttl(ttl),
             Action::DecTtl => match frame.ttl() {
                 Some(ttl @ 2..) => frame.set_ttl(ttl - 1),
-                // Of a header that is cut nobody knows.
+                // A truncated header has no known value.
                 Some(_) | None => {
                     self.reason = Reason::Ttl;
                     return false;
@@ -117,7 +117,8 @@ impl<O: Outputs> Way<'_, O> {
         self.copies += 1;
     }
 
-    /// What a bridge does (IEEE 802.1Q clause 8): learns where it came from, and sends it to where its destination is, or everywhere.
+    /// Forwards like a bridge (IEEE 802.1Q clause 8): learns the source, and sends to the port of the destination, or
+    /// floods.
     fn normal(&mut self, frame: &Frame<'_>) -> Result<(), Reason> {
         let (bytes, _) = frame.bytes();
         let mac = |at: usize| bytes[at..at + 6].iter().fold(0, |mac, byte| mac << 8 | u64::from(*byte));
@@ -143,7 +144,7 @@ impl<O: Outputs> Way<'_, O> {
         Ok(())
     }
 
-    /// Out of all of these ports that are in the VLAN, with the tag that it has there.
+    /// Sends to all of these ports that are in the VLAN, with the tag for each port.
     fn leave(&mut self, to: std::ops::Range<PortNo>, vlan: u16, frame: &Frame<'_>) {
         let (ports, in_port) = (self.ports, self.in_port);
         let is_single = to.len() == 1;

@@ -1,4 +1,4 @@
-//! The switch beside plain models of it.
+//! The switch, compared with plain models.
 
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_switch::text::{PortNames, numbered, parse_asked, parse_rule, show_rule};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// What came out: port and bytes of each copy, and how each frame ended.
+/// Output: port and bytes of each copy, and the result of each frame.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     copies: Vec<(usize, PortNo, Vec<u8>)>,
@@ -49,9 +49,9 @@ fn switch(rules: &[&str], ports: usize) -> Switch {
     switch
 }
 
-/// A mirror is in no VLAN: what rules send there it gets, and no floods.
+/// A mirror is in no VLAN: it gets only the frames that rules send there, and no floods.
 #[test]
-fn a_mirror_gets_what_it_is_sent() {
+fn a_mirror_gets_only_explicit_output() {
     let frames = [packet(17, [1, 2], [1, 2], 64, &[])];
     let mut options = Options::new(3);
     options.ports[2] = PortVlans::none();
@@ -64,9 +64,9 @@ fn a_mirror_gets_what_it_is_sent() {
     }
 }
 
-/// One in so many frames is sampled, by chance, and all are counted.
+/// One in N frames is sampled at random, and all are counted.
 #[test]
-fn samples_are_one_in_so_many() {
+fn samples_are_one_in_n() {
     let mut switch = switch(&["actions=sample:1/10,output:2"], 2);
     let frames = vec![packet(17, [1, 2], [1, 2], 64, &[]); 10_000];
     let seen = run(&mut switch, Nanos(1), 1, &frames);
@@ -75,7 +75,7 @@ fn samples_are_one_in_so_many() {
     assert_eq!(switch.rules()[0].frames, 10_000);
 }
 
-/// A frame of UDP or TCP over IPv4, with right checksums.
+/// Returns a UDP or TCP frame over IPv4, with right checksums.
 fn packet(protocol: u8, ends: [u8; 2], ports: [u16; 2], ttl: u8, payload: &[u8]) -> Vec<u8> {
     let (source, destination) = (Ipv4Addr::new(10, 0, 0, ends[0]), Ipv4Addr::new(10, 0, 0, ends[1]));
     let head = if protocol == 6 { 20 } else { 8 };
@@ -101,7 +101,7 @@ fn packet(protocol: u8, ends: [u8; 2], ports: [u16; 2], ttl: u8, payload: &[u8])
     frame
 }
 
-/// Whether both checksums of such a frame are right.
+/// Returns whether both checksums of such a frame are right.
 fn is_right(frame: &[u8]) -> bool {
     let packet = &frame[14..];
     let address = |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
@@ -128,7 +128,7 @@ fn rule_text() -> impl Strategy<Value = String> {
         .prop_map(|(priority, fields, port)| format!("priority={priority},{},actions=output:{port}", fields.join(",")))
 }
 
-/// Three ports and a ring.
+/// Port names with three ports and a ring.
 struct WithRing;
 
 impl PortNames for WithRing {
@@ -141,15 +141,15 @@ impl PortNames for WithRing {
     }
 }
 
-/// Somebody who takes frames, or says at once that they pass.
+/// Inspector that takes frames, or lets them pass at once.
 #[derive(Default)]
-struct Asked {
+struct Inspector {
     seen: Seen,
     passes: bool,
-    asked: Vec<Held>,
+    taken: Vec<Held>,
 }
 
-/// A frame that is with somebody, and what is to be done to it then.
+/// Frame at the inspector, with its remaining actions.
 struct Held {
     index: usize,
     port: PortNo,
@@ -158,7 +158,7 @@ struct Held {
     from: usize,
 }
 
-impl Outputs for Asked {
+impl Outputs for Inspector {
     fn copy(&mut self, index: usize, port: PortNo, bytes: &[u8], as_it_came: bool) {
         self.seen.copy(index, port, bytes, as_it_came);
     }
@@ -169,7 +169,7 @@ impl Outputs for Asked {
         }
         let Inspect { in_port, bytes, rest, .. } = inspect;
         let held = Held { index, port: in_port, bytes: bytes.to_vec(), actions: rest.actions.clone(), from: rest.from };
-        self.asked.push(held);
+        self.taken.push(held);
         Inspected::Taken
     }
 
@@ -178,7 +178,7 @@ impl Outputs for Asked {
     }
 }
 
-/// An action, of packets of IPv4.
+/// Generates an action for IPv4 packets.
 fn word() -> impl Strategy<Value = String> {
     let words =
         ["output:2", "output:3", "in_port", "normal", "flood", "dec_ttl", "mod_nw_ttl:9", "mod_nw_dst:10.0.0.9"];
@@ -200,9 +200,10 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// With a cache, however small, without one, and by looking at every rule: the same rule, whatever rules come and go.
+    /// The same rule is found with a cache of any size, without one, and by a linear search, while rules are added and
+    /// removed.
     #[test]
-    fn the_rule_is_the_one_that_a_plain_search_finds(
+    fn the_rule_is_that_of_a_linear_search(
         steps in prop::collection::vec((rule_text(), any::<bool>(), prop::collection::vec(frame(), 1..40)), 1..12),
     ) {
         let ports = numbered(3);
@@ -218,8 +219,8 @@ proptest! {
             let seen = switches.each_mut().map(|switch| run(switch, now, 1, &frames));
             prop_assert_eq!(&seen[0], &seen[1]);
             prop_assert_eq!(&seen[0], &seen[2]);
-            let again = switches.each_mut().map(|switch| run(switch, now, 1, &frames));
-            prop_assert!(again.iter().all(|again| *again == seen[0]));
+            let repeated = switches.each_mut().map(|switch| run(switch, now, 1, &frames));
+            prop_assert!(repeated.iter().all(|repeated| *repeated == seen[0]));
             for (frame, (_, done)) in frames.iter().zip(&seen[0].done) {
                 let plain = switches[2].rule_for_naively(1, frame);
                 prop_assert_eq!(plain.map(|rule| rule.number), switches[2].rule_for(1, frame).map(|rule| rule.number));
@@ -230,7 +231,7 @@ proptest! {
         }
     }
 
-    /// Rules that are replaced as a whole are those that a new switch would have, and what stays keeps what was counted.
+    /// Replacing all rules gives those of a new switch, and unchanged ones keep their counters.
     #[test]
     fn rules_are_replaced_as_a_whole(
         lists in prop::collection::vec(prop::collection::vec(rule_text(), 0..12), 1..5), frames in prop::collection::vec(frame(), 1..40),
@@ -248,7 +249,7 @@ proptest! {
             prop_assert_eq!(is.len(), switch.count());
             for is in is {
                 let same = old.iter().find(|old| old.rule == is.rule);
-                // Of two in the list about the same frames the first may have been the same as before.
+                // Of two in the list with the same match the first may equal the old one.
                 prop_assert!(same.map_or(is.frames, |old| old.frames.min(is.frames)) == is.frames);
                 let is_single = rules.iter().filter(|rule| (rule.priority, rule.matches) == (is.rule.priority, is.rule.matches)).count() == 1;
                 prop_assert!(!is_single || same.is_none_or(|old| (old.frames, old.number, old.since) == (is.frames, is.number, is.since)));
@@ -260,7 +261,7 @@ proptest! {
         }
     }
 
-    /// Checksums that were right are right after any changes, and one that UDP left out stays out.
+    /// Right checksums stay right after any changes, and one that UDP omitted stays omitted.
     #[test]
     fn checksums_follow_what_they_cover(
         is_tcp in any::<bool>(), ends in [0..4u8, 0..4u8], ports in any::<[u16; 2]>(), payload in prop::collection::vec(any::<u8>(), 0..60),
@@ -288,9 +289,9 @@ proptest! {
         }
     }
 
-    /// Nothing that a stranger sends or a user writes makes it panic.
+    /// No frame and no rule text causes a panic.
     #[test]
-    fn any_text_and_any_frame_have_an_answer(text in "[ -~]{0,60}", bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+    fn any_text_and_any_frame_are_handled(text in "[ -~]{0,60}", bytes in prop::collection::vec(any::<u8>(), 0..120)) {
         let _ = parse_rule(&text, &numbered(2));
         let _ = parse_rule(&format!("tcp,{text},actions={text}"), &numbered(2));
         let _ = parse_asked(&text, &numbered(2));
@@ -308,13 +309,13 @@ proptest! {
         }
     }
 
-    /// A frame that is decided about between two actions has the same done to it as one that is not, once it has come back.
+    /// A frame that is inspected between two actions comes out like one that is not.
     #[test]
-    fn what_is_inspected_on_its_way_comes_out_the_same(
+    fn inspected_frames_come_out_the_same(
         words in prop::collection::vec(word(), 1..8), at in 0..8usize, frames in prop::collection::vec(good_frame(), 1..8),
         passes in any::<bool>(),
     ) {
-        // What comes back is parsed anew, behind one tag.
+        // A returned frame is parsed again, after one tag.
         let (mut words, mut place) = (words, 0..);
         words.retain(|word| place.next() >= Some(at) || !word.starts_with("push_vlan"));
         let plain = format!("ip,actions={}", words.join(","));
@@ -323,24 +324,24 @@ proptest! {
         let inspected = format!("ip,actions={}", inspected.join(","));
         let rule = parse_rule(&inspected, &WithRing).unwrap();
         let (mut switch, mut plain) = (Switch::new(Options::new(3)), switch(&[&plain], 3));
-        // One at a time: a later frame may teach the switch something in between.
+        // One at a time: a later frame may change the MAC table in between.
         for frame in frames {
             let frame = std::slice::from_ref(&frame);
             switch.add(rule.clone(), Nanos(1));
-            let mut out = Asked { passes, ..Asked::default() };
+            let mut out = Inspector { passes, ..Inspector::default() };
             burst_into(&mut switch, Nanos(5), 1, frame, &mut out);
-            // Rules go; what is under way has its rest done to it all the same.
+            // Rules are removed; frames in flight get their remaining actions nevertheless.
             prop_assert_eq!(switch.remove_if(|_| true), 1);
-            for Held { index, port, bytes, actions, from } in std::mem::take(&mut out.asked) {
+            for Held { index, port, bytes, actions, from } in std::mem::take(&mut out.taken) {
                 switch.resume((Nanos(5), port, index), &bytes, (&actions, from), &mut out);
             }
             prop_assert_eq!(out.seen.copies, run(&mut plain, Nanos(5), 1, frame).copies);
         }
     }
 
-    /// What is shown of a rule is that rule.
+    /// A formatted rule is parsed to the same rule.
     #[test]
-    fn texts_of_rules_come_back(text in rule_text()) {
+    fn rules_are_parsed_and_formatted(text in rule_text()) {
         let Ok(rule) = parse_rule(&text, &numbered(3)) else { return Ok(()) };
         let mut switch = switch(&[&text], 3);
         switch.expire(Nanos(9));
@@ -350,45 +351,45 @@ proptest! {
 }
 
 #[test]
-fn rules_without_what_they_need_are_refused() {
-    for (text, said) in [
-        ("tp_dst=80,actions=1", "say which"),
-        ("nw_src=1.2.3.4,actions=1", "say which"),
-        ("ip,tp_dst=80,actions=1", "say which"),
-        ("ip,icmp_type=1,actions=1", "say which"),
-        ("udp,tcp_flags=+syn,actions=1", "say which"),
+fn rules_without_prerequisites_are_refused() {
+    for (text, expected) in [
+        ("tp_dst=80,actions=1", "; add it"),
+        ("nw_src=1.2.3.4,actions=1", "; add it"),
+        ("ip,tp_dst=80,actions=1", "; add it"),
+        ("ip,icmp_type=1,actions=1", "; add it"),
+        ("udp,tcp_flags=+syn,actions=1", "; add it"),
         ("tcp,udp,actions=1", "no frame would match"),
-        ("actions=mod_nw_src:1.2.3.4,1", "is for packets of IPv4"),
-        ("ip,actions=mod_tp_src:1,1", "is for TCP and UDP"),
-        ("actions=set_field:1->nw_ttl,1", "has to say so"),
+        ("actions=mod_nw_src:1.2.3.4,1", "needs ip, tcp, udp or icmp"),
+        ("ip,actions=mod_tp_src:1,1", "needs tcp, udp, tcp6 or udp6"),
+        ("actions=set_field:1->nw_ttl,1", "needs ip or ipv6"),
         ("in_port=9,actions=1", "no such port"),
         ("actions=output:9", "no such port"),
-        ("actions=1,drop", "drop stands alone"),
+        ("actions=1,drop", "drop cannot be combined"),
         ("in_port=1", "actions="),
-        ("actions=resubmit(,1)", "one table"),
+        ("actions=resubmit(,1)", "only table 0 exists"),
         ("actions=ct(commit)", "not tracked"),
-        ("actions=controller", "no controller"),
+        ("actions=controller", "controllers are not implemented"),
         ("ct_state=+trk,actions=1", "not tracked"),
-        ("tun_id=1,actions=1", "tunnels"),
+        ("tun_id=1,actions=1", "no tunnel ports"),
         ("metadata=1,actions=1", "registers"),
-        ("table=1,actions=1", "one table"),
-        ("foo=1,actions=1", "no field"),
-        ("actions=frob", "neither a port nor an action"),
+        ("table=1,actions=1", "only table 0 exists"),
+        ("foo=1,actions=1", "unknown field"),
+        ("actions=frob", "unknown port or action"),
         ("priority=65536,actions=1", "0 to 65535"),
         ("dl_vlan=4096,actions=1", "0 to 4095"),
         ("ip,nw_tos=3,actions=1", "multiple of 4"),
-        ("tcp,tcp_flags=+foo,actions=1", "no flag"),
+        ("tcp,tcp_flags=+foo,actions=1", "unknown flag"),
         ("actions=sample:2,1", "sample:1/N"),
         ("actions=output(port=1)", "max_len"),
-        ("actions=output(port=1", "a ( without a )"),
+        ("actions=output(port=1", "unmatched ("),
     ] {
         let error = parse_rule(text, &numbered(3)).expect_err(text);
-        assert!(error.contains(said), "{text}: {error}");
+        assert!(error.contains(expected), "{text}: {error}");
     }
 }
 
 #[test]
-fn timeouts_are_by_the_time_that_is_told() {
+fn timeouts_use_the_given_time() {
     let second = 1_000_000_000;
     let mut switch =
         switch(&["idle_timeout=2,in_port=1,actions=2", "hard_timeout=5,in_port=2,actions=1", "actions=drop"], 2);
@@ -402,7 +403,7 @@ fn timeouts_are_by_the_time_that_is_told() {
 }
 
 #[test]
-fn a_bridge_learns_floods_and_keeps_back_what_is_for_it() {
+fn a_bridge_learns_floods_and_withholds_reserved_frames() {
     let mut switch = switch(&["actions=normal"], 3);
     let (there, back) = (packet(17, [1, 2], [1, 2], 9, &[]), packet(17, [2, 1], [1, 2], 9, &[]));
     let ports = |seen: Seen| seen.copies.iter().map(|copy| copy.1).collect::<Vec<_>>();

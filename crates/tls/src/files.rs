@@ -1,4 +1,4 @@
-//! From files to what connections are made with.
+//! Loads certificates and keys from files.
 
 use linerate_burst::input;
 use rustls::crypto::ring::default_provider;
@@ -12,41 +12,41 @@ use std::io::{Error, ErrorKind, Read, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The most bytes of a file of certificates or of a key.
+/// Maximum size of a file of certificates or of a key.
 const MOST: u64 = 16 << 20;
 
-/// Files in PEM.
+/// PEM files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// Certificates of those who are believed to sign others; none: of a server those that the system has, of clients none is asked for.
+    /// Trusted CA certificates. Without: clients trust the system's CAs, servers do not request client certificates.
     pub ca: Option<PathBuf>,
-    /// Our own certificate, with those between it and the CA behind it.
+    /// Our own certificate, followed by its intermediate ones.
     pub cert: Option<PathBuf>,
     /// Its key.
     pub key: Option<PathBuf>,
 }
 
-/// Makes connections.
+/// Configuration of client connections.
 #[derive(Clone, Debug)]
 pub struct Client(pub(crate) Arc<ClientConfig>);
 
-/// Takes connections.
+/// Configuration of server connections.
 #[derive(Clone, Debug)]
 pub struct Server(pub(crate) Arc<ServerConfig>);
 
 impl Client {
-    /// One that believes these, and has a certificate if one is named.
+    /// Returns a client that trusts these CAs, with its own certificate if configured.
     ///
     /// # Errors
-    /// A file cannot be read, or is not what it should be.
+    /// If a file cannot be read or is invalid.
     pub fn new(files: &Files) -> Result<Self> {
         let provider = Arc::new(default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13, &TLS12]);
-        let config = config.map_err(Error::other)?.with_root_certificates(believed(files.ca.as_deref())?);
+        let config = config.map_err(Error::other)?.with_root_certificates(trusted(files.ca.as_deref())?);
         let config = match own(files)? {
             None => config.with_no_client_auth(),
             Some((certs, key)) => {
-                config.with_client_auth_cert(certs, key).map_err(|error| no_pair(files, &error.to_string()))?
+                config.with_client_auth_cert(certs, key).map_err(|error| key_mismatch(files, &error.to_string()))?
             }
         };
         Ok(Client(Arc::new(config)))
@@ -54,12 +54,17 @@ impl Client {
 }
 
 impl Server {
-    /// One with this certificate; with a CA clients have to bring a certificate that it signed.
+    /// Returns a server with this certificate; with a CA it requires client certificates signed by that.
     ///
     /// # Errors
-    /// A file cannot be read, or is not what it should be; others may read the key.
+    /// If a file cannot be read or is invalid; if other users may read the key.
     pub fn new(files: &Files) -> Result<Self> {
-        let none = || Error::new(ErrorKind::InvalidInput, "a server of TLS needs a certificate and its key");
+        let none = || {
+            Error::new(
+                ErrorKind::InvalidInput,
+                "a TLS server needs a certificate and its key; set cert=FILE and key=FILE",
+            )
+        };
         let (certs, key) = own(files)?.ok_or_else(none)?;
         let provider = Arc::new(default_provider());
         let config =
@@ -68,34 +73,35 @@ impl Server {
         let config = match &files.ca {
             None => config.with_no_client_auth(),
             Some(ca) => {
-                let roots = Arc::new(believed(Some(ca))?);
+                let roots = Arc::new(trusted(Some(ca))?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
                 config.with_client_cert_verifier(verifier.map_err(|error| at(ca, &error.to_string()))?)
             }
         };
-        let config = config.with_single_cert(certs, key).map_err(|error| no_pair(files, &error.to_string()))?;
+        let config = config.with_single_cert(certs, key).map_err(|error| key_mismatch(files, &error.to_string()))?;
         Ok(Server(Arc::new(config)))
     }
 
-    /// What a server with an own loop is set up with.
+    /// Returns the configuration, for servers with their own event loop.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0)
     }
 }
 
-/// Whose signatures count.
-fn believed(ca: Option<&Path>) -> Result<RootCertStore> {
+/// Returns the trusted CAs.
+fn trusted(ca: Option<&Path>) -> Result<RootCertStore> {
     let mut store = RootCertStore::empty();
     match ca {
         Some(path) => {
             for cert in certificates(path)? {
-                store.add(cert).map_err(|error| at(path, &format!("a certificate that cannot be used: {error}")))?;
+                store.add(cert).map_err(|error| at(path, &format!("unusable certificate: {error}")))?;
             }
         }
         None => {
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if store.is_empty() {
-                let text = "this system has no certificates of CAs (Debian: ca-certificates): --tls ca=FILE names one";
+                let text =
+                    "no CA certificates on this system; install them (Debian: ca-certificates) or set --tls ca=FILE";
                 return Err(Error::new(ErrorKind::NotFound, text));
             }
         }
@@ -109,16 +115,16 @@ fn own(files: &Files) -> Result<Option<Own>> {
     match (&files.cert, &files.key) {
         (None, None) => Ok(None),
         (Some(cert), Some(key)) => Ok(Some((certificates(cert)?, private_key(key)?))),
-        _ => Err(Error::new(ErrorKind::InvalidInput, "a certificate and its key go together: name both")),
+        _ => Err(Error::new(ErrorKind::InvalidInput, "certificate and key are needed together; set both")),
     }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let bytes = read(input::open(path), path)?;
     let certs: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let certs = certs.map_err(|error| at(path, &format!("no certificates in PEM: {error}")))?;
+    let certs = certs.map_err(|error| at(path, &format!("invalid PEM: {error}")))?;
     if certs.is_empty() {
-        return Err(at(path, "no certificate in it: it begins with -----BEGIN CERTIFICATE-----"));
+        return Err(at(path, "no certificate found; expected PEM (-----BEGIN CERTIFICATE-----)"));
     }
     Ok(certs)
 }
@@ -129,19 +135,19 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
         let mode = rustix::fs::fstat(file)?.st_mode;
         if mode & 0o007 != 0 {
             let path = path.display();
-            let text = format!("{path}: everybody on this machine may read the key: chmod o= {path}");
+            let text = format!("{path}: key is readable by all users; run chmod o= {path}");
             return Err(Error::new(ErrorKind::PermissionDenied, text));
         }
     }
     let bytes = read(file, path)?;
     PrivateKeyDer::from_pem_slice(&bytes)
-        .map_err(|_| at(path, "no key in PEM without a password: openssl pkey -in FILE -out NEW makes one"))
+        .map_err(|_| at(path, "no unencrypted PEM key found; convert it with openssl pkey -in FILE -out NEW"))
 }
 
 fn read(file: Result<File>, path: &Path) -> Result<Vec<u8>> {
-    let told = |error: Error| Error::new(error.kind(), format!("{}: cannot be read: {error}", path.display()));
+    let failed = |error: Error| Error::new(error.kind(), format!("{}: cannot read: {error}", path.display()));
     let mut bytes = Vec::new();
-    file.map_err(told)?.take(MOST).read_to_end(&mut bytes).map_err(told)?;
+    file.map_err(failed)?.take(MOST).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }
 
@@ -149,6 +155,6 @@ fn at(path: &Path, text: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, format!("{}: {text}", path.display()))
 }
 
-fn no_pair(files: &Files, text: &str) -> Error {
-    at(files.key.as_deref().unwrap_or(Path::new("key")), &format!("not the key of the certificate: {text}"))
+fn key_mismatch(files: &Files, text: &str) -> Error {
+    at(files.key.as_deref().unwrap_or(Path::new("key")), &format!("key does not match the certificate: {text}"))
 }

@@ -1,6 +1,6 @@
-//! Signing in: PLAIN (RFC 4616), SCRAM-SHA-256 (RFC 7677) and SCRAM-SHA-512, as a client.
+//! Client authentication: PLAIN (RFC 4616), SCRAM-SHA-256 (RFC 7677) and SCRAM-SHA-512.
 //!
-//! By SCRAM the password itself is not sent, and the server has to show that it knows it too.
+//! With SCRAM the password is not sent, and the server has to prove that it knows it too.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,24 +9,24 @@ use ring::{digest, hmac, pbkdf2};
 use std::io::{Error, ErrorKind, Result};
 use std::num::NonZeroU32;
 
-/// How one signs in.
+/// Authentication mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// The password as it is.
+    /// Plaintext password.
     Plain,
-    /// With SHA-256.
+    /// SCRAM with SHA-256.
     Sha256,
-    /// With SHA-512.
+    /// SCRAM with SHA-512.
     Sha512,
 }
 
-/// All there are.
+/// All mechanisms.
 pub const MECHANISMS: [Mechanism; 3] = [Mechanism::Plain, Mechanism::Sha256, Mechanism::Sha512];
-/// Rounds of hashing that a server may ask for: fewer than the RFC says are none, more are an attack on our time.
+/// Accepted iteration counts: fewer are weaker than the RFC allows, more are a denial of service.
 const ROUNDS: std::ops::RangeInclusive<u32> = 4096..=1_000_000;
 
 impl Mechanism {
-    /// As servers call it.
+    /// Returns the SASL name.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
@@ -36,32 +36,32 @@ impl Mechanism {
     }
 }
 
-/// The one message of PLAIN.
+/// Returns the only message of PLAIN.
 pub fn plain(user: &str, password: &str) -> Vec<u8> {
     format!("\0{user}\0{password}").into_bytes()
 }
 
-/// A conversation by SCRAM.
+/// A SCRAM exchange.
 pub struct Scram {
     pbkdf2: pbkdf2::Algorithm,
     hmac: hmac::Algorithm,
     digest: &'static digest::Algorithm,
     password: String,
     nonce: String,
-    /// Without the header of channel binding.
+    /// First message without the channel binding header.
     first: String,
-    /// What the server has to show in the end.
+    /// Expected server signature.
     shown: Vec<u8>,
 }
 
 impl Scram {
-    /// Begins one; `None` for PLAIN, which is no conversation.
+    /// Starts an exchange; `None` for PLAIN, which has only one message.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// If the system has no random numbers.
     pub fn new(mechanism: Mechanism, user: &str, password: &str) -> Result<Option<Self>> {
         let mut random = [0; 24];
-        SystemRandom::new().fill(&mut random).map_err(|_| Error::other("no random numbers"))?;
+        SystemRandom::new().fill(&mut random).map_err(|_| Error::other("no random numbers available"))?;
         Ok(Scram::with_nonce(mechanism, user, password, STANDARD.encode(random)))
     }
 
@@ -76,64 +76,64 @@ impl Scram {
         Some(Scram { pbkdf2, hmac, digest, password: password.to_owned(), nonce, first, shown: Vec::new() })
     }
 
-    /// The first message (RFC 5802, section 7).
+    /// Returns the first message (RFC 5802, section 7).
     pub fn first(&self) -> Vec<u8> {
         format!("n,,{}", self.first).into_bytes()
     }
 
-    /// The second message, to what the server said to the first.
+    /// Returns the second message, given the server's answer to the first.
     ///
     /// # Errors
-    /// What it said is not by the rules, or refuses.
-    pub fn second(&mut self, said: &[u8]) -> Result<Vec<u8>> {
-        let said = text(said)?;
+    /// If the answer is invalid or a rejection.
+    pub fn second(&mut self, message: &[u8]) -> Result<Vec<u8>> {
+        let message = text(message)?;
         let [nonce, salt, rounds] =
-            ["r=", "s=", "i="].map(|name| said.split(',').find_map(|part| part.strip_prefix(name)));
+            ["r=", "s=", "i="].map(|name| message.split(',').find_map(|part| part.strip_prefix(name)));
         let nonce = nonce.filter(|nonce| nonce.len() > self.nonce.len() && nonce.starts_with(&self.nonce));
-        let nonce = nonce.ok_or_else(|| wrong("it answers to something else"))?;
-        let salt = salt.and_then(|salt| STANDARD.decode(salt).ok()).ok_or_else(|| wrong("no salt"))?;
+        let nonce = nonce.ok_or_else(|| failed("nonce mismatch"))?;
+        let salt = salt.and_then(|salt| STANDARD.decode(salt).ok()).ok_or_else(|| failed("missing salt"))?;
         let rounds = rounds.and_then(|rounds| rounds.parse().ok()).filter(|rounds| ROUNDS.contains(rounds));
         let rounds = rounds.and_then(NonZeroU32::new);
-        let rounds = rounds.ok_or_else(|| wrong("it asks for rounds that are too few, or too many"))?;
+        let rounds = rounds.ok_or_else(|| failed("iteration count out of range"))?;
         let mut salted = vec![0; self.digest.output_len()];
         pbkdf2::derive(self.pbkdf2, rounds, &salt, self.password.as_bytes(), &mut salted);
         let sign = |key: &[u8], what: &[u8]| hmac::sign(&hmac::Key::new(self.hmac, key), what);
         let key = sign(&salted, b"Client Key");
         let stored = digest::digest(self.digest, key.as_ref());
         let last = format!("c=biws,r={nonce}");
-        let all = format!("{},{said},{last}", self.first);
+        let all = format!("{},{message},{last}", self.first);
         let signature = sign(stored.as_ref(), all.as_bytes());
         let proof: Vec<u8> = key.as_ref().iter().zip(signature.as_ref()).map(|(key, sign)| key ^ sign).collect();
         self.shown = sign(sign(&salted, b"Server Key").as_ref(), all.as_bytes()).as_ref().to_vec();
         Ok(format!("{last},p={}", STANDARD.encode(proof)).into_bytes())
     }
 
-    /// Whether the server knows the password too, by its last message.
+    /// Verifies by the server's last message that it knows the password too.
     ///
     /// # Errors
-    /// It does not, or refuses.
-    pub fn verify(&self, said: &[u8]) -> Result<()> {
-        let said = text(said)?;
-        let shown = said.strip_prefix("v=").and_then(|rest| STANDARD.decode(rest.split(',').next()?).ok());
+    /// If it does not, or rejects ours.
+    pub fn verify(&self, message: &[u8]) -> Result<()> {
+        let message = text(message)?;
+        let shown = message.strip_prefix("v=").and_then(|rest| STANDARD.decode(rest.split(',').next()?).ok());
         match shown {
             Some(shown) if !self.shown.is_empty() && shown == self.shown => Ok(()),
-            _ => Err(wrong("it does not show that it knows the password")),
+            _ => Err(failed("server signature mismatch")),
         }
     }
 }
 
-fn text(said: &[u8]) -> Result<&str> {
-    let said = str::from_utf8(said).map_err(|_| wrong("it says what is no text"))?;
-    match said.strip_prefix("e=") {
+fn text(message: &[u8]) -> Result<&str> {
+    let message = str::from_utf8(message).map_err(|_| failed("invalid UTF-8 from the server"))?;
+    match message.strip_prefix("e=") {
         Some(why) => {
-            Err(wrong(&format!("refused: {}", why.chars().filter(|c| !c.is_control()).take(100).collect::<String>())))
+            Err(failed(&format!("refused: {}", why.chars().filter(|c| !c.is_control()).take(100).collect::<String>())))
         }
-        None => Ok(said),
+        None => Ok(message),
     }
 }
 
-fn wrong(what: &str) -> Error {
-    Error::new(ErrorKind::PermissionDenied, format!("signing in: {what}"))
+fn failed(what: &str) -> Error {
+    Error::new(ErrorKind::PermissionDenied, format!("authentication failed: {what}"))
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
         ] {
             begin().second(other.as_bytes()).unwrap_err();
         }
-        assert!(begin().verify(b"v=").is_err(), "nothing is shown before it was asked for");
+        assert!(begin().verify(b"v=").is_err(), "no signature is accepted before the exchange");
     }
 
     #[test]
@@ -178,9 +178,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_server_does_harm(said: Vec<u8>, last: Vec<u8>) {
+        fn no_server_does_harm(message: Vec<u8>, last: Vec<u8>) {
             let mut scram = Scram::with_nonce(Mechanism::Sha512, "u", "p", "n".into()).unwrap();
-            prop_assert!(scram.second(&said).is_err());
+            prop_assert!(scram.second(&message).is_err());
             prop_assert!(scram.verify(&last).is_err());
         }
     }

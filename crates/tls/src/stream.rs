@@ -1,4 +1,4 @@
-//! A connection.
+//! TLS connections.
 
 use super::files::{Client, Server};
 use super::words::told;
@@ -9,18 +9,18 @@ use rustls::{ClientConnection, ServerConnection, StreamOwned};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 
-/// A client's end of a connection: read from it, and write to it, as to its socket; what its socket's timeouts say holds. Beside it why
-/// the other side has refused us, once it has said so.
+/// Client side of a connection, read and written like its socket, with the socket's timeouts. Also holds the peer's
+/// reason for rejecting us, once received.
 pub struct Stream(StreamOwned<ClientConnection, TcpStream>, Option<String>);
 
 impl Client {
-    /// Makes a connection over a socket that is connected, and verifies who is there. The socket has timeouts: after each `goes_on` is
-    /// asked whether to wait longer.
+    /// Performs the handshake over a connected socket, and verifies the server. After each timeout of the socket
+    /// `goes_on` decides whether to wait longer.
     ///
     /// # Errors
-    /// Nobody who is believed is there, by this name; `TimedOut`: it did not say so in time.
+    /// If the server is not trusted, or has another name; `TimedOut` if it did not answer in time.
     pub fn connect(&self, host: &str, socket: TcpStream, mut goes_on: impl FnMut() -> bool) -> Result<Stream> {
-        let wrong = |_| Error::new(ErrorKind::InvalidInput, format!("{host}: no name that a certificate can have"));
+        let wrong = |_| Error::new(ErrorKind::InvalidInput, format!("{host}: invalid host name for TLS"));
         let name = ServerName::try_from(host.to_owned()).map_err(wrong)?;
         let connection = ClientConnection::new(self.0.clone(), name).map_err(Error::other)?;
         let mut stream = StreamOwned::new(connection, socket);
@@ -30,11 +30,11 @@ impl Client {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     if !goes_on() {
-                        return Err(Error::new(ErrorKind::TimedOut, "no answer of TLS in time"));
+                        return Err(Error::new(ErrorKind::TimedOut, "TLS handshake timed out"));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    let text = "it ended the connection before TLS was agreed on (perhaps it speaks none)";
+                    let text = "the peer closed the connection during the TLS handshake (does it speak TLS?)";
                     return Err(Error::new(ErrorKind::ConnectionAborted, text));
                 }
                 Err(error) => return Err(Stream(stream, None).why(error)),
@@ -45,12 +45,12 @@ impl Client {
 }
 
 impl Stream {
-    /// Its socket.
+    /// Returns the socket.
     pub fn socket(&self) -> &TcpStream {
         &self.0.sock
     }
 
-    /// Whether nothing has come, and the other side has not closed. What TLS says of itself is nothing.
+    /// Returns whether no data was received and the peer has not closed. TLS control messages do not count.
     pub fn is_quiet(&mut self) -> bool {
         loop {
             match recv(&self.0.sock, &mut [0_u8; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
@@ -59,22 +59,23 @@ impl Stream {
                 Ok((1.., _)) => {}
                 Ok(_) | Err(_) => return false,
             }
-            let came = self.0.conn.read_tls(&mut self.0.sock).is_ok_and(|count| count > 0);
+            let has_read = self.0.conn.read_tls(&mut self.0.sock).is_ok_and(|count| count > 0);
             match self.0.conn.process_new_packets() {
-                Ok(state) if came && state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed() => {}
+                Ok(state) if has_read && state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed() => {}
                 _ => return false,
             }
         }
         self.0.conn.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() == 0)
     }
 
-    /// Waits as long as the socket does for what the other side says first: by TLS 1.3 that it does not believe our certificate.
+    /// Waits for the first message of the peer, with the timeout of the socket: with TLS 1.3 this may be the rejection
+    /// of our certificate.
     ///
     /// # Errors
-    /// It ends the connection, and why.
+    /// If the peer closes the connection, with its reason.
     pub fn heard(&mut self) -> Result<()> {
         match self.0.conn.read_tls(&mut self.0.sock) {
-            Ok(0) => return Err(Error::new(ErrorKind::ConnectionAborted, "it ended the connection")),
+            Ok(0) => return Err(Error::new(ErrorKind::ConnectionAborted, "the peer closed the connection")),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -83,8 +84,8 @@ impl Stream {
         self.0.conn.process_new_packets().map(drop).map_err(|error| told(Error::other(error)))
     }
 
-    /// Why nothing can be written or read any more: what the other side has said before it ended the connection, if it has. It says so
-    /// once, and that is kept.
+    /// Returns the cause of a failed read or write: the reason that the peer sent before it closed the connection, if
+    /// any. It is sent only once, so it is stored.
     fn why(&mut self, error: Error) -> Error {
         let is_over = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
         if is_over && self.1.is_none() {
@@ -97,10 +98,10 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more comes.
+    /// Sends close_notify.
     pub fn end(&mut self) {
         self.0.conn.send_close_notify();
-        // One that does not read it ends all the same.
+        // The connection ends even if the peer does not read it.
         let _ = self.0.flush();
     }
 }
@@ -121,34 +122,35 @@ impl Write for Stream {
     }
 }
 
-/// A server's end of a connection whose socket never blocks.
+/// Server side of a connection on a non-blocking socket.
 pub struct Session(ServerConnection);
 
 impl Server {
-    /// A session that has not begun.
+    /// Returns a session before its handshake.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// If it cannot be created.
     pub fn session(&self) -> Result<Session> {
         ServerConnection::new(self.config()).map(Session).map_err(Error::other)
     }
 }
 
 impl Session {
-    /// Whether it is not agreed on yet who is there.
+    /// Returns whether the handshake is not complete yet.
     pub fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()
     }
 
-    /// Whether something is to be written once the socket takes it.
+    /// Returns whether data is waiting to be written to the socket.
     pub fn wants_write(&self) -> bool {
         self.0.wants_write()
     }
 
-    /// Takes what the socket has, says what is to be said, and appends what was sent inside; false: that was all.
+    /// Reads from the socket, writes pending TLS messages, and appends the decrypted data; false at the end of the
+    /// stream.
     ///
     /// # Errors
-    /// The socket's; what came is no TLS, or not from one who is believed.
+    /// Those of the socket; if the data is not TLS, or the client is not trusted.
     pub fn take(&mut self, mut socket: &TcpStream, bytes: &mut Vec<u8>) -> Result<bool> {
         let mut ended = false;
         match self.0.read_tls(&mut socket) {
@@ -158,7 +160,7 @@ impl Session {
             Err(error) => return Err(error),
         }
         let state = self.0.process_new_packets().map_err(|error| told(Error::other(error)));
-        // An alert says why.
+        // Sends an alert with the reason.
         let said = self.say(socket);
         let inside = state?.plaintext_bytes_to_read();
         said?;
@@ -171,10 +173,10 @@ impl Session {
         Ok(!ended)
     }
 
-    /// Writes what is to be said, as far as the socket takes it.
+    /// Writes pending TLS messages, as far as the socket accepts them.
     ///
     /// # Errors
-    /// The socket's.
+    /// Those of the socket.
     pub fn say(&mut self, mut socket: &TcpStream) -> Result<()> {
         while self.0.wants_write() {
             match self.0.write_tls(&mut socket) {

@@ -1,4 +1,4 @@
-//! A client beside a server, with certificates that openssl made for the purpose.
+//! A client and a server, with certificates created by openssl.
 
 use super::*;
 use std::io::{ErrorKind, Read, Write};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Makes a CA, certificates that it signed (`good`, `other`: of another name, `old`: expired, `client`) and one that nobody did (`self`);
-/// `None` where openssl is not there.
+/// Creates a CA, certificates signed by it (`good`, `other`: of another name, `old`: expired, `client`) and a
+/// self-signed one (`self`); `None` without openssl.
 fn certificates(name: &str) -> Option<PathBuf> {
     let folder = std::env::temp_dir().join(format!("linerate-tls-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
@@ -32,7 +32,7 @@ fn files(folder: &Path, ca: Option<&str>, own: Option<&str>) -> Files {
     }
 }
 
-/// Has a client say `hello` to a server of these: what the client says of it, and what came.
+/// Connects a client that sends `hello` to a server. Returns the client's result, and the data received.
 fn meet(server: &Files, client: &Files, host: &str) -> (std::io::Result<()>, Vec<u8>) {
     let (server, client) = (Server::new(server).unwrap(), Client::new(client).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -51,7 +51,7 @@ fn meet(server: &Files, client: &Files, host: &str) -> (std::io::Result<()>, Vec
         stream.write_all(b"hello")?;
         stream.flush()?;
         stream.end();
-        // What a server says of our certificate comes behind.
+        // The server's rejection of our certificate arrives later.
         match stream.read(&mut [0; 16]) {
             Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::UnexpectedEof) => Err(error),
             _ => Ok(()),
@@ -61,43 +61,43 @@ fn meet(server: &Files, client: &Files, host: &str) -> (std::io::Result<()>, Vec
 }
 
 #[test]
-fn who_is_believed_is_spoken_with_and_others_are_refused_with_the_reason() {
+fn only_trusted_peers_are_accepted_and_others_get_the_reason() {
     let Some(folder) = certificates("meet") else {
-        return eprintln!("SKIPPED: openssl is not there: no certificates");
+        return eprintln!("SKIPPED: openssl is not installed: no certificates");
     };
     let of = |ca, own| files(&folder, ca, own);
     for host in ["localhost", "127.0.0.1"] {
-        let (done, came) = meet(&of(None, Some("good")), &of(Some("ca"), None), host);
+        let (done, received) = meet(&of(None, Some("good")), &of(Some("ca"), None), host);
         done.unwrap();
-        assert_eq!(came, b"hello");
+        assert_eq!(received, b"hello");
     }
-    let (done, came) = meet(&of(Some("ca"), Some("good")), &of(Some("ca"), Some("client")), "localhost");
+    let (done, received) = meet(&of(Some("ca"), Some("good")), &of(Some("ca"), Some("client")), "localhost");
     done.unwrap();
-    assert_eq!(came, b"hello");
-    for (server, client, host, says) in [
-        (of(None, Some("self")), of(Some("ca"), None), "localhost", "signed by nobody who is believed here"),
-        (of(None, Some("good")), of(None, None), "localhost", "signed by nobody who is believed here"),
+    assert_eq!(received, b"hello");
+    for (server, client, host, expected) in [
+        (of(None, Some("self")), of(Some("ca"), None), "localhost", "not signed by a trusted CA"),
+        (of(None, Some("good")), of(None, None), "localhost", "not signed by a trusted CA"),
         (of(None, Some("other")), of(Some("ca"), None), "localhost", "another name"),
         (of(None, Some("old")), of(Some("ca"), None), "localhost", "has expired"),
-        (of(Some("ca"), Some("good")), of(Some("ca"), None), "localhost", "wants a certificate of ours"),
-        (of(Some("ca"), Some("good")), of(Some("ca"), Some("self")), "localhost", "does not believe our certificate"),
+        (of(Some("ca"), Some("good")), of(Some("ca"), None), "localhost", "requires a client certificate"),
+        (of(Some("ca"), Some("good")), of(Some("ca"), Some("self")), "localhost", "rejected our certificate"),
     ] {
         if client.ca.is_none() && Client::new(&client).is_err() {
             continue;
         }
-        let (done, came) = meet(&server, &client, host);
-        let error = done.expect_err(says);
-        assert!(error.to_string().contains(says), "{says}: {error}");
-        assert_eq!((error.kind(), came), (ErrorKind::PermissionDenied, vec![]), "{error}");
+        let (done, received) = meet(&server, &client, host);
+        let error = done.expect_err(expected);
+        assert!(error.to_string().contains(expected), "{expected}: {error}");
+        assert_eq!((error.kind(), received), (ErrorKind::PermissionDenied, vec![]), "{error}");
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Whoever writes on when the other side has gone hears what that had said.
+/// A write after the peer has closed returns the reason that the peer sent.
 #[test]
-fn what_was_said_before_the_end_is_heard_by_who_writes() {
+fn a_write_after_the_end_returns_the_reason() {
     let Some(folder) = certificates("late") else {
-        return eprintln!("SKIPPED: openssl is not there: no certificates");
+        return eprintln!("SKIPPED: openssl is not installed: no certificates");
     };
     let server = Server::new(&files(&folder, Some("ca"), Some("good"))).unwrap();
     let client = Client::new(&files(&folder, Some("ca"), Some("self"))).unwrap();
@@ -112,19 +112,19 @@ fn what_was_said_before_the_end_is_heard_by_who_writes() {
     });
     let mut stream = client.connect("localhost", socket, || true).unwrap();
     taken.join().unwrap();
-    // The first one is what it answers with a reset.
+    // The server answers the first one with a RST.
     let error = (0..100).find_map(|_| stream.write_all(b"hello").and_then(|()| stream.flush()).err()).unwrap();
     assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
-fn what_speaks_no_tls_is_not_waited_for() {
+fn a_peer_without_tls_fails_the_handshake() {
     let Some(folder) = certificates("plain") else {
-        return eprintln!("SKIPPED: openssl is not there: no certificates");
+        return eprintln!("SKIPPED: openssl is not installed: no certificates");
     };
     let client = Client::new(&files(&folder, Some("ca"), None)).unwrap();
-    for (answer, says) in [(&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "speaks no TLS"), (b"", "in time")] {
+    for (answer, expected) in [(&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "does not speak TLS"), (b"", "timed out")] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let taken = std::thread::spawn(move || {
@@ -140,10 +140,10 @@ fn what_speaks_no_tls_is_not_waited_for() {
             left > 0
         });
         let error = error.err().unwrap();
-        assert!(error.to_string().contains(says), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
         taken.join().unwrap();
     }
-    // A client that speaks none, at a server.
+    // A client that does not speak TLS, at a server.
     let server = Server::new(&files(&folder, None, Some("good"))).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut plain = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -151,37 +151,40 @@ fn what_speaks_no_tls_is_not_waited_for() {
     let (socket, _) = listener.accept().unwrap();
     let (mut session, mut bytes) = (server.session().unwrap(), Vec::new());
     let error = session.take(&socket, &mut bytes).unwrap_err();
-    assert!(error.to_string().contains("speaks no TLS") && bytes.is_empty(), "{error}");
+    assert!(error.to_string().contains("does not speak TLS") && bytes.is_empty(), "{error}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
-fn files_that_cannot_be_meant_are_refused_with_the_reason() {
+fn invalid_files_are_refused_with_the_reason() {
     use std::os::unix::fs::PermissionsExt;
     let Some(folder) = certificates("files") else {
-        return eprintln!("SKIPPED: openssl is not there: no certificates");
+        return eprintln!("SKIPPED: openssl is not installed: no certificates");
     };
     let of = |ca, own| files(&folder, ca, own);
-    let says = |files: &Files, says: &str| {
+    let assert_refused = |files: &Files, expected: &str| {
         for error in [Client::new(files).err(), Server::new(files).err()].into_iter().flatten() {
-            assert!(error.to_string().contains(says), "{says}: {error}");
+            assert!(error.to_string().contains(expected), "{expected}: {error}");
         }
-        assert!(Server::new(files).is_err(), "{says}");
+        assert!(Server::new(files).is_err(), "{expected}");
     };
     std::fs::write(folder.join("empty.pem"), "nothing\n").unwrap();
     std::fs::write(folder.join("empty.key"), "nothing\n").unwrap();
     std::fs::set_permissions(folder.join("empty.key"), PermissionsExt::from_mode(0o600)).unwrap();
-    says(&of(Some("empty"), Some("good")), "no certificate in it");
-    says(&of(Some("nowhere"), Some("good")), "cannot be read");
-    says(&of(Some("ca"), Some("empty")), "no certificate in it");
-    says(&Files { key: Some(folder.join("empty.key")), ..of(Some("ca"), Some("good")) }, "no key in PEM");
-    says(&Files { key: None, ..of(Some("ca"), Some("good")) }, "name both");
-    says(
+    assert_refused(&of(Some("empty"), Some("good")), "no certificate found");
+    assert_refused(&of(Some("nowhere"), Some("good")), "cannot read");
+    assert_refused(&of(Some("ca"), Some("empty")), "no certificate found");
+    assert_refused(
+        &Files { key: Some(folder.join("empty.key")), ..of(Some("ca"), Some("good")) },
+        "no unencrypted PEM key",
+    );
+    assert_refused(&Files { key: None, ..of(Some("ca"), Some("good")) }, "set both");
+    assert_refused(
         &Files { key: Some(folder.join("other.key")), ..of(Some("ca"), Some("good")) },
-        "not the key of the certificate",
+        "key does not match the certificate",
     );
     assert!(Server::new(&of(None, None)).unwrap_err().to_string().contains("needs a certificate"));
     std::fs::set_permissions(folder.join("good.key"), PermissionsExt::from_mode(0o644)).unwrap();
-    says(&of(None, Some("good")), "everybody on this machine may read the key: chmod o=");
+    assert_refused(&of(None, Some("good")), "key is readable by all users; run chmod o=");
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -1,18 +1,20 @@
-//! What went wrong, in words.
+//! Error messages of TLS.
 
 use rustls::{AlertDescription, CertificateError, Error as Tls};
 use std::io::{Error, ErrorKind};
 
-/// An error of a connection as a sentence that says what to do. Of those that only people can mend the kind is `PermissionDenied`.
+/// Converts a TLS error to a message with a remedy. The kind is `PermissionDenied` if only the user can fix it.
 pub fn told(error: Error) -> Error {
     let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<Tls>()) else { return error };
-    let (is_to_mend, text) = match tls {
+    let (needs_user, text) = match tls {
         Tls::InvalidCertificate(why) => (true, certificate(why)),
-        Tls::InvalidMessage(_) => (true, "the other side speaks no TLS".to_owned()),
-        Tls::PeerIncompatible(_) => (true, format!("TLS 1.2 or later is needed, with a usual cipher: {tls}")),
-        Tls::NoCertificatesPresented => (true, "it shows no certificate, and has to".to_owned()),
+        Tls::InvalidMessage(_) => (true, "the peer does not speak TLS".to_owned()),
+        Tls::PeerIncompatible(_) => {
+            (true, format!("no common TLS version or cipher; TLS 1.2 or later is required: {tls}"))
+        }
+        Tls::NoCertificatesPresented => (true, "the peer sent no certificate, but one is required".to_owned()),
         Tls::AlertReceived(AlertDescription::CertificateRequired) => {
-            (true, "it wants a certificate of ours: name it by cert=FILE, and its key by key=FILE".to_owned())
+            (true, "the peer requires a client certificate; set cert=FILE and key=FILE".to_owned())
         }
         Tls::AlertReceived(
             alert @ (AlertDescription::UnknownCA
@@ -22,29 +24,31 @@ pub fn told(error: Error) -> Error {
             | AlertDescription::CertificateRevoked
             | AlertDescription::CertificateUnknown
             | AlertDescription::AccessDenied),
-        ) => (true, format!("it does not believe our certificate ({alert:?})")),
-        Tls::AlertReceived(alert) => (false, format!("it ends the connection of TLS: {alert:?}")),
+        ) => (true, format!("the peer rejected our certificate ({alert:?})")),
+        Tls::AlertReceived(alert) => (false, format!("the peer closed the TLS connection: {alert:?}")),
         other => (false, format!("TLS: {other}")),
     };
-    Error::new(if is_to_mend { ErrorKind::PermissionDenied } else { ErrorKind::ConnectionAborted }, text)
+    Error::new(if needs_user { ErrorKind::PermissionDenied } else { ErrorKind::ConnectionAborted }, text)
 }
 
 fn certificate(why: &CertificateError) -> String {
     match why {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "its certificate is signed by nobody who is believed here: ca=FILE names the CA".to_owned()
+            "the peer's certificate is not signed by a trusted CA; set ca=FILE".to_owned()
         }
-        CertificateError::NotValidForName => "its certificate is for another name than the one asked for".to_owned(),
+        CertificateError::NotValidForName => {
+            "the peer's certificate is for another name than the one requested".to_owned()
+        }
         CertificateError::NotValidForNameContext { presented, .. } => {
             let names: String = presented.join(", ").chars().filter(|letter| !letter.is_control()).take(200).collect();
-            format!("its certificate is for another name than the one asked for: {names}")
+            format!("the peer's certificate is for another name than the one requested: {names}")
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "its certificate has expired: it needs a new one (or a clock is wrong)".to_owned()
+            "the peer's certificate has expired; renew it, or check the clock".to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "its certificate is not valid yet (a clock may be wrong)".to_owned()
+            "the peer's certificate is not valid yet; check the clock".to_owned()
         }
-        other => format!("its certificate is not believed: {other}"),
+        other => format!("the peer's certificate was rejected: {other}"),
     }
 }

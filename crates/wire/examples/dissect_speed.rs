@@ -1,9 +1,9 @@
-//! How fast frames are dissected on one core, without touching anything else.
+//! Measures the dissection rate of frames on one core, without other work.
 //!
 //! `cargo run --release -p linerate-wire --example dissect_speed [CAPTURE.pcap]`
 //!
-//! Frames lie back to back behind 16-byte records, as in a block. Each figure is the median of the
-//! rounds, with the fastest and the slowest.
+//! Frames are contiguous, each after a 16-byte record, as in a block. Each figure is the median of the rounds, with the
+//! fastest and the slowest.
 
 use linerate_wire::{Layers, Link, MacAddr, dissect, ethernet, ipv4, registry, tcp, vlan};
 use std::hint::black_box;
@@ -13,7 +13,7 @@ const RECORD: usize = 16;
 const ROUNDS: usize = 15;
 const FRAMES_PER_ROUND: usize = 4_000_000;
 
-/// Frames back to back, and where each lies.
+/// Contiguous frames, and the offset of each.
 #[derive(Default)]
 struct Frames {
     bytes: Vec<u8>,
@@ -60,7 +60,7 @@ fn measure(name: &str, frames: &Frames) {
     println!("{name}: {count} frames, {median:.1} M packets/s (min {slowest:.1}, max {fastest:.1})");
 }
 
-/// Dissects every frame and takes from it what a descriptor holds.
+/// Dissects every frame and reads the fields of a descriptor.
 fn pass(frames: &Frames) -> u64 {
     let mut layers = Layers::new();
     let mut sum = 0;
@@ -91,7 +91,7 @@ fn tcp_frames(count: u32, tagged: bool) -> Result<Frames, linerate_wire::Unfit> 
     Ok(frames)
 }
 
-/// The frames of a pcap file in the byte order of this machine.
+/// Returns the frames of a pcap file in the byte order of this machine.
 fn capture(file: &[u8]) -> Frames {
     let mut frames = Frames::default();
     let mut rest = file.get(24..).unwrap_or_default();

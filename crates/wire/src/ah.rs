@@ -9,12 +9,12 @@ pub const LEN: usize = 12;
 /// Bytes of the longest integrity check value.
 pub const MAX_CHECK: usize = (u8::MAX as usize + LENGTH_BIAS) * UNIT - LEN;
 
-/// What the length field counts in.
+/// Unit of the length field, in bytes.
 const UNIT: usize = 4;
-/// What the length field leaves out, in units.
+/// Units that the length field omits.
 const LENGTH_BIAS: usize = 2;
 
-/// An authentication header and what is behind it.
+/// An authentication header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     head: &'a [u8; LEN],
@@ -23,7 +23,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a header, which must be there whole.
+    /// Parses a header, which must be complete.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let flawed = |flaw| Malformed { protocol: Protocol::Ah, flaw };
         let (head, rest) = split::<LEN>(bytes, Protocol::Ah)?;
@@ -33,37 +33,37 @@ impl<'a> View<'a> {
         Ok(View { head, check, payload })
     }
 
-    /// IP protocol number of the header behind this one.
+    /// Returns the IP protocol number of the header after this one.
     pub fn next_header(&self) -> u8 {
         self.head[0]
     }
 
-    /// Bytes of the header, check value included.
+    /// Returns the length of the header in bytes, check value included.
     pub fn header_len(&self) -> usize {
         LEN + self.check.len()
     }
 
-    /// Security parameters index.
+    /// Returns the security parameters index.
     pub fn spi(&self) -> u32 {
         u32::from_be_bytes([self.head[4], self.head[5], self.head[6], self.head[7]])
     }
 
-    /// Counts the packets of one security association.
+    /// Returns the sequence number of the packet in its security association.
     pub fn sequence(&self) -> u32 {
         u32::from_be_bytes([self.head[8], self.head[9], self.head[10], self.head[11]])
     }
 
-    /// Integrity check value, padding included.
+    /// Returns the integrity check value, padding included.
     pub fn check(&self) -> &'a [u8] {
         self.check
     }
 
-    /// Everything behind the header, in clear.
+    /// Returns the payload after the header, in clear.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header<'a> {
         Header { next_header: self.next_header(), spi: self.spi(), sequence: self.sequence(), check: self.check }
     }
@@ -72,13 +72,13 @@ impl<'a> View<'a> {
 /// An authentication header; its length is computed when it is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// IP protocol number of the header behind this one.
+    /// IP protocol number of the header after this one.
     pub next_header: u8,
     /// Security parameters index.
     pub spi: u32,
-    /// Counts the packets of one security association.
+    /// Sequence number of the packet in its security association.
     pub sequence: u32,
-    /// Integrity check value: a multiple of 4 bytes (behind IPv6 4 more than a multiple of 8), at most
+    /// Integrity check value: a multiple of 4 bytes (after IPv6 4 more than a multiple of 8), at most
     /// [`MAX_CHECK`].
     pub check: &'a [u8],
 }
@@ -99,7 +99,7 @@ impl Header<'_> {
     }
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(view.header_len(), view.payload.len(), ipv6::next(view.next_header())))

@@ -7,12 +7,12 @@ use std::net::Ipv4Addr;
 
 /// Bytes of a packet that maps IPv4 to Ethernet addresses.
 pub const LEN: usize = 28;
-/// Operation: who has this address?
+/// Operation: request for the owner of an address.
 pub const REQUEST: u16 = 1;
-/// Operation: I have it.
+/// Operation: reply of the owner.
 pub const REPLY: u16 = 2;
 
-/// Bytes in front of the addresses.
+/// Bytes before the addresses.
 const FIXED: usize = 8;
 /// Hardware type of Ethernet.
 const ETHERNET: u16 = 1;
@@ -28,7 +28,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet; all four addresses must be there.
+    /// Parses a packet; all four addresses must be there.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         const SHORT: Malformed = Malformed { protocol: Protocol::Arp, flaw: Flaw::Short };
         let (head, rest) = split::<FIXED>(bytes, Protocol::Arp)?;
@@ -40,47 +40,47 @@ impl<'a> View<'a> {
         Ok(View { head, sender_hardware, sender_protocol, target_hardware, target_protocol })
     }
 
-    /// Hardware type; 1 for Ethernet.
+    /// Returns the hardware type; 1 for Ethernet.
     pub fn hardware_type(&self) -> u16 {
         u16::from_be_bytes([self.head[0], self.head[1]])
     }
 
-    /// Protocol type, an EtherType.
+    /// Returns the protocol type, an EtherType.
     pub fn protocol_type(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// [`REQUEST`], [`REPLY`] or another operation.
+    /// Returns [`REQUEST`], [`REPLY`] or another operation.
     pub fn operation(&self) -> u16 {
         u16::from_be_bytes([self.head[6], self.head[7]])
     }
 
-    /// The sender's hardware address.
+    /// Returns the sender's hardware address.
     pub fn sender_hardware(&self) -> &'a [u8] {
         self.sender_hardware
     }
 
-    /// The sender's protocol address.
+    /// Returns the sender's protocol address.
     pub fn sender_protocol(&self) -> &'a [u8] {
         self.sender_protocol
     }
 
-    /// The target's hardware address.
+    /// Returns the target's hardware address.
     pub fn target_hardware(&self) -> &'a [u8] {
         self.target_hardware
     }
 
-    /// The target's protocol address.
+    /// Returns the target's protocol address.
     pub fn target_protocol(&self) -> &'a [u8] {
         self.target_protocol
     }
 
-    /// Bytes of the packet, addresses included.
+    /// Returns the length of the packet in bytes, addresses included.
     pub fn header_len(&self) -> usize {
         FIXED + 2 * (self.sender_hardware.len() + self.sender_protocol.len())
     }
 
-    /// The packet as a value, if it maps IPv4 to Ethernet addresses.
+    /// Returns the packet as a value, if it maps IPv4 to Ethernet addresses.
     pub fn packet(&self) -> Option<Packet> {
         if (self.hardware_type(), self.protocol_type()) != (ETHERNET, ethernet::IPV4) {
             return None;
@@ -126,7 +126,7 @@ impl Packet {
     }
 }
 
-/// Nothing follows.
+/// Returns the length of the packet; nothing follows.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     Ok(Step::new(View::parse(bytes)?.header_len(), 0, Next::End))
 }

@@ -1,17 +1,15 @@
-//! Frames made from headers: what follows from other headers and from the payload is computed.
+//! Frames built from headers: fields that depend on other headers or on the payload are computed.
 //!
-//! A [`Frame`] is a list of headers, outermost first, and a payload. Every header of this crate can be in
-//! it. It is written from the inside out, each header when all behind it is there, so that one pass
-//! fills in
+//! A [`Frame`] is a list of headers, outermost first, and a payload. Every header of this crate can be in it. It is
+//! written from the inside out, each header when all headers after it are written, so that one pass fills in
 //!
 //! - lengths: of IP packets, datagrams, 802.3 frames, tunnels;
-//! - what leads to the next header: EtherType, IP protocol, PPP protocol, UDP port. What a header's value
-//!   says stays where it leads there already (an old service tag, another port of VXLAN), and behind the
-//!   last header;
-//! - checksums, each over what is in this frame: of a fragment, as if there were no others.
+//! - the number of the next header: EtherType, IP protocol, PPP protocol, UDP port. A header's own value is kept where
+//!   it already selects the next header (an old service tag, another port of VXLAN), and after the last header;
+//! - checksums, each over the contents of this frame: of a fragment, as if there were no others.
 //!
-//! What should be wrong on purpose is patched: a [`Patch`] is written before the checksums, which then
-//! cover it, and again behind them, so that a checksum stays wrong too.
+//! Intentional errors are made by patches: a [`Patch`] is written before the checksums, which then cover it, and again
+//! after them, so that a checksum can be wrong too.
 //!
 //! To add a protocol, implement [`Header`] in one of the files below.
 //!
@@ -29,7 +27,7 @@
 //! assert!(packet.is_checksum_right() && packet.protocol() == 17 && packet.total_len() == 33);
 //! assert!(udp::View::parse(packet.payload())?.is_checksum_right(&packet.pseudo()));
 //!
-//! // The same with a total length that lies, under a checksum that is right.
+//! // The same with a wrong total length, covered by a correct checksum.
 //! let patches = [Patch { header: 2, offset: 2, bytes: &[0xff, 0xff] }];
 //! let frame = Frame { patches: &patches, ..Frame::new(&[&link, &tag, &network, &transport], b"hello") }.to_vec()?;
 //! assert!(ipv4::View::parse(&frame[18..])?.is_cut());
@@ -59,74 +57,74 @@ use std::net::Ipv6Addr;
 pub struct Frame<'a> {
     /// The headers, outermost first.
     pub headers: &'a [&'a dyn Header],
-    /// What the innermost carries.
+    /// Payload of the innermost header.
     pub payload: &'a [u8],
-    /// What is to be other than it should be.
+    /// Bytes to overwrite.
     pub patches: &'a [Patch<'a>],
 }
 
-/// Bytes to be written over those of a header.
+/// Bytes that overwrite those of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patch<'a> {
-    /// Which header, from 0.
+    /// Index of the header, from 0.
     pub header: usize,
-    /// Where in it, in bytes.
+    /// Offset in it, in bytes.
     pub offset: usize,
-    /// What to write.
+    /// Bytes to write.
     pub bytes: &'a [u8],
 }
 
 /// A header that can be part of a frame.
 pub trait Header {
-    /// What it is.
+    /// Returns the protocol of the header.
     fn protocol(&self) -> Protocol;
 
-    /// The numbers that announce it to the header in front, the usual one first.
+    /// Returns the numbers that select it in the header before, the usual one first.
     fn numbers(&self) -> &'static [Number] {
         self.protocol().row().numbers
     }
 
-    /// Writes it to the front of `out`, in front of what is `behind`; returns its length. What takes more than
-    /// header and lengths to know is left 0.
+    /// Writes it to the front of `out`, before the contents described by `behind`; returns its length. Fields that
+    /// depend on more than header and lengths are left 0.
     ///
     /// # Errors
-    /// [`Unfit::NoRoom`] says how long it is: so a frame is measured.
+    /// [`Unfit::NoRoom`] has the required length: so a frame is measured.
     fn write(&self, behind: Behind, out: &mut [u8]) -> Result<usize, Problem>;
 
-    /// Computes the checksum of `message`, which starts with this header and holds all it carries.
+    /// Computes the checksum of `message`, which starts with this header and includes its payload.
     fn complete(&self, _message: &mut [u8], _addresses: Option<Pseudo>) -> Result<(), Problem> {
         Ok(())
     }
 
-    /// The addresses that the checksums of headers behind cover, if this is an IP header.
+    /// Returns the addresses that the checksums of the following headers cover, if this is an IP header.
     fn addresses(&self) -> Option<Pseudo> {
         None
     }
 
-    /// The final destination, if this is a routing header with segments left.
+    /// Returns the final destination, if this is a routing header with segments left.
     fn final_destination(&self) -> Option<Ipv6Addr> {
         None
     }
 }
 
-/// What comes behind a header.
+/// Contents after a header.
 #[derive(Clone, Copy, Debug)]
 pub struct Behind {
-    /// The next header; behind the last one there is only payload.
+    /// The next header; after the last one there is only payload.
     pub protocol: Option<Protocol>,
-    /// The numbers that announce it.
+    /// The numbers that select it.
     pub numbers: &'static [Number],
-    /// Bytes of all headers behind, and of the payload.
+    /// Bytes of all following headers, and of the payload.
     pub length: usize,
 }
 
 impl<'a> Frame<'a> {
-    /// A frame as it should be.
+    /// Creates a frame without patches.
     pub fn new(headers: &'a [&'a dyn Header], payload: &'a [u8]) -> Self {
         Frame { headers, payload, patches: &[] }
     }
 
-    /// Bytes of the frame, of which none are padding or FCS.
+    /// Returns the length of the frame in bytes, without padding or FCS.
     pub fn length(&self) -> Result<usize, Unbuilt> {
         let mut length = self.payload.len();
         for index in 0..self.headers.len() {
@@ -135,8 +133,8 @@ impl<'a> Frame<'a> {
         Ok(length)
     }
 
-    /// Writes the frame to the front of `out`; returns its length. What is in `out` after an error is not
-    /// said.
+    /// Writes the frame to the front of `out`; returns its length. The contents of `out` after an error are
+    /// unspecified.
     pub fn write(&self, out: &mut [u8]) -> Result<usize, Unbuilt> {
         let need = self.length()?;
         let frame = out.get_mut(..need).ok_or(Unbuilt::NoRoom { need })?;
@@ -153,14 +151,14 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The frame in memory of its own.
+    /// Returns the frame in a new vector.
     pub fn to_vec(&self) -> Result<Vec<u8>, Unbuilt> {
         let mut frame = vec![0; self.length()?];
         self.write(&mut frame)?;
         Ok(frame)
     }
 
-    /// Where each header lies, the outermost first.
+    /// Returns the position of each header, the outermost first.
     pub fn placed(&self) -> Result<Vec<Placed>, Unbuilt> {
         let end = self.length()?;
         let mut offset = 0;
@@ -172,8 +170,8 @@ impl<'a> Frame<'a> {
         (0..self.headers.len()).map(&mut place).collect()
     }
 
-    /// Which bytes each checksum covers, an inner one before an outer one that covers it. Checksums that are not there
-    /// are left out, and so are those that were patched.
+    /// Returns the bytes that each checksum covers, an inner one before an outer one that covers it. Absent and patched
+    /// checksums are omitted.
     pub fn checksums(&self) -> Result<Vec<Coverage>, Unbuilt> {
         let (frame, placed) = (self.to_vec()?, self.placed()?);
         let mut checksums = cover::checksums(&frame, &placed);
@@ -185,13 +183,13 @@ impl<'a> Frame<'a> {
         Ok(checksums)
     }
 
-    /// Writes one header in front of what `message` holds behind it already.
+    /// Writes one header before the contents of `message`.
     fn write_header(&self, index: usize, behind: Behind, message: &mut [u8]) -> Result<(), Problem> {
         let header = self.headers[index];
         let length = header.write(behind, message)?;
         self.patch(index, message.get_mut(..length))?;
         match header.complete(message, self.addresses(index)) {
-            // Over what was patched there may be none, as where its coverage is too long: it stays 0.
+            // A patched header may have no valid checksum, as if its coverage is too long: it stays 0.
             Err(Problem::Unfit(_)) if self.is_patched(index) => {}
             completed => completed?,
         }
@@ -211,7 +209,7 @@ impl<'a> Frame<'a> {
         Ok(())
     }
 
-    /// What a header says it needs when there is no room at all.
+    /// Returns the length of a header, from its error for an empty buffer.
     fn header_length(&self, index: usize) -> Result<usize, Unbuilt> {
         match self.headers[index].write(self.behind(index, 0), &mut []) {
             Err(Problem::Unfit(Unfit::NoRoom { need })) => Ok(need),
@@ -226,7 +224,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The addresses of the IP header in front, with nothing but its extensions in between.
+    /// Returns the addresses of the preceding IP header, with only its extensions in between.
     fn addresses(&self, index: usize) -> Option<Pseudo> {
         let mut routed = None;
         for header in self.headers[..index].iter().rev() {
@@ -251,7 +249,7 @@ impl<'a> Frame<'a> {
 }
 
 impl Behind {
-    /// The EtherType of what is behind a header whose value says `own`.
+    /// Returns the EtherType of the next header; `own` is the header's value.
     fn ether_type(self, own: u16) -> Result<u16, Problem> {
         self.number(own, Number::EtherType, |number| match number {
             Number::EtherType(ether_type) => Some(ether_type),
@@ -259,7 +257,7 @@ impl Behind {
         })
     }
 
-    /// The same, or for LLC its length (IEEE 802.3 clause 3.2.6).
+    /// Returns the EtherType, or for LLC its length (IEEE 802.3 clause 3.2.6).
     fn type_or_length(self, own: u16) -> Result<u16, Problem> {
         if self.protocol != Some(Protocol::Llc) {
             return self.ether_type(own);
@@ -268,7 +266,7 @@ impl Behind {
         length.ok_or(Problem::Unfit(Unfit::Field("an 802.3 payload has at most 1500 bytes")))
     }
 
-    /// The IP protocol number of what is behind a header whose value says `own`.
+    /// Returns the IP protocol number of the next header; `own` is the header's value.
     fn ip_protocol(self, own: u8) -> Result<u8, Problem> {
         self.number(own, Number::IpProtocol, |number| match number {
             Number::IpProtocol(protocol) => Some(protocol),
@@ -276,8 +274,8 @@ impl Behind {
         })
     }
 
-    /// The number that leads to what is behind: `own` if it does, or if only payload is there; else the first of
-    /// its kind.
+    /// Returns the number of the next header: `own` if it selects it, or if only payload follows; else the first of its
+    /// kind.
     fn number<T: Copy>(self, own: T, make: fn(T) -> Number, value: fn(Number) -> Option<T>) -> Result<T, Problem> {
         match self.protocol {
             None => Ok(own),
@@ -286,7 +284,7 @@ impl Behind {
         }
     }
 
-    /// Refuses headers behind, but for those in `able`.
+    /// Rejects next headers other than those in `able`.
     fn only(self, able: &[Protocol]) -> Result<(), Problem> {
         match self.protocol {
             Some(next) if !able.contains(&next) => Err(Problem::CannotCarry(next)),

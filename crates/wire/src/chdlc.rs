@@ -8,11 +8,11 @@ use crate::{Malformed, Number, Protocol, Unfit};
 /// Bytes of the header.
 pub const LEN: usize = 4;
 
-/// Address of a frame to one receiver.
+/// Address of a unicast frame.
 pub const UNICAST: u8 = 0x0f;
-/// Address of a frame to all.
+/// Address of a broadcast frame.
 pub const BROADCAST: u8 = 0x8f;
-/// Type field of the line's own keep-alives (SLARP).
+/// Type field of the line's keep-alives (SLARP).
 pub const KEEP_ALIVE: u16 = 0x8035;
 
 /// A Cisco HDLC frame, without flags and FCS.
@@ -23,28 +23,28 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a frame.
+    /// Parses a frame.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split(bytes, Protocol::Chdlc)?;
         Ok(View { head, payload })
     }
 
-    /// [`UNICAST`] or [`BROADCAST`].
+    /// Returns [`UNICAST`] or [`BROADCAST`].
     pub fn address(&self) -> u8 {
         self.head[0]
     }
 
-    /// What is carried: an EtherType, or [`KEEP_ALIVE`].
+    /// Returns the EtherType of the payload, or [`KEEP_ALIVE`].
     pub fn ether_type(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header { address: self.address(), ether_type: self.ether_type() }
     }
@@ -55,7 +55,7 @@ impl<'a> View<'a> {
 pub struct Header {
     /// [`UNICAST`] or [`BROADCAST`].
     pub address: u8,
-    /// What is carried: an EtherType, or [`KEEP_ALIVE`].
+    /// EtherType of the payload, or [`KEEP_ALIVE`].
     pub ether_type: u16,
 }
 
@@ -69,7 +69,7 @@ impl Header {
     }
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(LEN, view.payload.len(), Next::Number(Number::EtherType(view.ether_type()))))

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A running one's complement sum of 16-bit words.
 ///
-/// Words are summed in the byte order of the machine and swapped once at the end, which RFC 1071
-/// section 2(B) shows to be the same. Any amount up to 4 GiB can be added.
+/// Words are summed in the byte order of the machine and swapped once at the end, which is equivalent according to RFC
+/// 1071 section 2(B). Up to 4 GiB can be added.
 ///
 /// ```
 /// use linerate_wire::Sum;
@@ -16,17 +16,17 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub struct Sum(u64);
 
 impl Sum {
-    /// Of nothing.
+    /// Sum of no bytes.
     pub const ZERO: Sum = Sum(0);
 
-    /// Of `bytes`.
+    /// Returns the sum of `bytes`.
     #[inline]
     pub fn of(bytes: &[u8]) -> Sum {
         Sum::ZERO.with(bytes)
     }
 
-    /// This sum with `bytes` added. A part of odd length is padded with a zero byte, so only the last
-    /// part of a message may be odd.
+    /// Returns this sum with `bytes` added. A part of odd length is padded with a zero byte, so only the last part of a
+    /// message may be odd.
     #[inline]
     pub fn with(self, bytes: &[u8]) -> Sum {
         let (words, tail) = bytes.as_chunks::<4>();
@@ -41,13 +41,13 @@ impl Sum {
         Sum(sum + u64::from(u32::from_ne_bytes(last)))
     }
 
-    /// This sum with one 16-bit word added.
+    /// Returns this sum with one 16-bit word added.
     #[inline]
     pub fn with_word(self, word: u16) -> Sum {
         Sum(self.0 + u64::from(word.to_be()))
     }
 
-    /// The sum in 16 bits.
+    /// Returns the sum in 16 bits.
     #[inline]
     pub fn folded(self) -> u16 {
         let mut sum = (self.0 >> 32) + (self.0 & 0xffff_ffff);
@@ -58,31 +58,31 @@ impl Sum {
         u16::from_be(sum as u16)
     }
 
-    /// The checksum: the complement of the sum. Over bytes that hold a right checksum it is 0.
+    /// Returns the checksum: the complement of the sum. It is 0 over bytes that include a correct checksum.
     #[inline]
     pub fn checksum(self) -> u16 {
         !self.folded()
     }
 }
 
-/// The checksum after one 16-bit word changed from `old` to `new` (RFC 1624, equation 3).
+/// Returns the checksum after one 16-bit word changed from `old` to `new` (RFC 1624, equation 3).
 ///
-/// The same as a new sum over all words, unless every word has become zero (then it gives 0, a new sum
-/// 0xffff); no IP, TCP or UDP checksum covers only zeros.
+/// Equals a new sum over all words, unless every word has become zero (then it returns 0, a new sum 0xffff); no IP, TCP
+/// or UDP checksum covers only zeros.
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum::ZERO.with_word(!checksum).with_word(!old).with_word(new).checksum()
 }
 
-/// The checksum after the bytes `old` became `new`: as [`update`], for fields of any even length that start
-/// at an even offset. Both have the same length.
+/// Returns the checksum after the bytes `old` became `new`: as [`update`], for fields of any even length that start at
+/// an even offset. Both have the same length.
 #[inline]
 pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     let without = Sum::of(old).checksum();
     Sum::of(new).with_word(!checksum).with_word(without).checksum()
 }
 
-/// What TCP, UDP and ICMPv6 checksums cover besides the message itself.
+/// Pseudo-header: the part that TCP, UDP and ICMPv6 checksums cover besides the message itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pseudo {
     /// RFC 9293 section 3.1 and RFC 768.
@@ -92,7 +92,7 @@ pub enum Pseudo {
         /// Destination address.
         destination: Ipv4Addr,
     },
-    /// RFC 8200 section 8.1. Behind a routing header with segments left, the final destination counts.
+    /// RFC 8200 section 8.1. After a routing header with segments left, this has the final destination.
     V6 {
         /// Source address.
         source: Ipv6Addr,
@@ -102,7 +102,7 @@ pub enum Pseudo {
 }
 
 impl Pseudo {
-    /// Its sum for a message of `length` bytes, header included, of IP protocol `protocol`.
+    /// Returns its sum for a message of `length` bytes, header included, of IP protocol `protocol`.
     #[inline]
     pub fn sum(&self, protocol: u8, length: u32) -> Sum {
         let addresses = match self {
@@ -112,7 +112,7 @@ impl Pseudo {
         addresses.with(&length.to_be_bytes()).with_word(protocol.into())
     }
 
-    /// The checksum of a message whose own checksum field holds zero; 0 when the field is right already.
+    /// Returns the checksum of a message whose own checksum field is zero; 0 if the field is correct already.
     #[inline]
     pub(crate) fn checksum(&self, protocol: u8, message: &[u8]) -> u16 {
         self.sum(protocol, message.len() as u32).with(message).checksum()
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 1071 as it is written: 16-bit words one after the other, the carry added back each time.
+    /// RFC 1071 as written: 16-bit words in order, the carry added back each time.
     fn naive(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {

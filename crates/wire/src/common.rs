@@ -1,10 +1,10 @@
-//! The walk of most frames, spelled out: Ethernet, customer tags, IP, TCP or UDP.
+//! Fast path for most frames: Ethernet, customer tags, IP, TCP or UDP.
 
 use crate::layers::{Layer, Layers, Stop};
 use crate::{Protocol, ethernet, ipv4, ipv6, lookup, registry, tcp, udp, vlan};
 
-/// Dissects a frame of these headers alone, as the general walk would. `None` for any other frame; what was put
-/// into `layers` then does not count.
+/// Dissects a frame that has only these headers, with the result of the general walk. `None` for any other frame; the
+/// contents of `layers` are undefined then.
 #[inline(always)]
 pub(crate) fn dissect(frame: &[u8], layers: &mut Layers) -> Option<()> {
     let link = ethernet::View::parse(frame).ok()?;
@@ -61,7 +61,7 @@ pub(crate) mod tests {
     use crate::{Layers, Link};
     use proptest::prelude::*;
 
-    /// Bytes that have a fair chance to be headers, with lengths around that of the frame.
+    /// Bytes that are likely to be headers, with lengths around that of the frame.
     pub(crate) fn likely_frame() -> impl Strategy<Value = Vec<u8>> {
         let begin = prop_oneof![
             3 => Just((0x0800u16, 0x45u8)),
@@ -78,7 +78,7 @@ pub(crate) mod tests {
                 let [high, low] = ether_type.to_be_bytes();
                 let ip = [(12, high), (13, low), (14, first), (16, 0), (17, length), (18, 0), (19, length)];
                 let ([port_high, port_low], [v4, v6]) = (port.to_be_bytes(), [34, 54]);
-                // The protocol, and the data offset of TCP or port and length of UDP, behind IPv4 and behind IPv6.
+                // The protocol, and the data offset of TCP or port and length of UDP, after IPv4 and after IPv6.
                 let inner = [
                     (20, number),
                     (23, number),

@@ -1,44 +1,44 @@
-//! Which bytes of a frame each of its checksums covers, so that whoever changes some can put the others right.
+//! Coverage of each checksum of a frame, so that checksums can be updated after bytes are changed.
 //!
-//! It follows from where the headers lie and from what is in them, so it holds for frames that were
-//! [built](crate::build) as for those that were received whole.
+//! It is derived from the positions and contents of the headers, so it works for frames that were [built](crate::build)
+//! as for complete frames that were received.
 
 use crate::build::last_segment;
 use crate::checksum::Sum;
 use crate::{Crc32c, Layer, Layers, Protocol, Role, ipv4, registry, udp_lite};
 
-/// Where a header lies in a frame, and the end of what it carries.
+/// Position of a header in a frame, and the end of its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// What it is.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// Its first byte, from the start of the frame.
+    /// Offset of its first byte in the frame.
     pub offset: usize,
     /// Bytes of the header.
     pub length: usize,
-    /// The end of what it carries, from the start of the frame: what is beyond is not its own.
+    /// Offset of the end of its contents in the frame: bytes after it do not belong to it.
     pub end: usize,
 }
 
 /// A checksum of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
-    /// Where it lies, 2 bytes of an Internet checksum, 4 of a CRC. They count as 0.
+    /// Its offset: 2 bytes of an Internet checksum, 4 of a CRC. They count as 0.
     pub offset: usize,
-    /// How it is computed.
+    /// Its algorithm.
     pub kind: Kind,
-    /// First byte and end of each part that it covers, in order. A part of odd length is padded with a zero byte.
+    /// Start and end of each part that it covers, in order. A part of odd length is padded with a zero byte.
     pub parts: Vec<(usize, usize)>,
 }
 
-/// How a checksum is computed.
+/// Algorithm of a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// RFC 1071.
     Internet {
-        /// To be added: what it covers that is not in the frame (protocol and length of a pseudo-header).
+        /// Value to add: the parts that are not in the frame (protocol and length of a pseudo-header).
         plus: u16,
-        /// Whether 0 is written as 0xffff, since 0 says that there is none (RFC 768).
+        /// True if 0 is written as 0xffff, since 0 stands for no checksum (RFC 768).
         no_zero: bool,
     },
     /// CRC-32C, lowest byte first (RFC 9260 appendix A).
@@ -46,7 +46,7 @@ pub enum Kind {
 }
 
 impl Coverage {
-    /// Computes the checksum and writes it into the frame. Parts that are not in the frame count as empty.
+    /// Computes the checksum and writes it into the frame. Parts outside the frame count as empty.
     pub fn fill(&self, frame: &mut [u8]) {
         let length = self.length();
         if let Some(place) = self.place(frame) {
@@ -74,14 +74,14 @@ impl Coverage {
         frame.get_mut(self.offset..)?.get_mut(..self.length())
     }
 
-    /// Bytes of the checksum.
+    /// Returns the length of the checksum in bytes.
     pub fn length(&self) -> usize {
         self.kind.length()
     }
 }
 
 impl Kind {
-    /// Bytes of such a checksum.
+    /// Returns the length of such a checksum in bytes.
     pub fn length(&self) -> usize {
         match self {
             Kind::Internet { .. } => 2,
@@ -90,7 +90,7 @@ impl Kind {
     }
 }
 
-/// The headers of a frame that was dissected, `layers` being what was found in it.
+/// Returns the headers of a frame that was dissected into `layers`.
 pub fn placed(frame: &[u8], layers: &Layers) -> Vec<Placed> {
     let mut end = frame.len();
     let mut place = |layer: &Layer| {
@@ -102,10 +102,10 @@ pub fn placed(frame: &[u8], layers: &Layers) -> Vec<Placed> {
     layers.as_slice().iter().map(&mut place).collect()
 }
 
-/// The checksums of a frame, an inner one before an outer one that covers it.
+/// Returns the checksums of a frame, an inner one before an outer one that covers it.
 ///
-/// Those that are optional and not there (of UDP: 0) are left out, and those that cover addresses where no
-/// IP header stands in front. Of a fragment, each covers what is in the frame.
+/// Absent optional ones (for UDP: 0) are omitted, and so are those that cover addresses without a preceding IP header.
+/// Each checksum of a fragment covers the contents of the frame.
 pub fn checksums(frame: &[u8], placed: &[Placed]) -> Vec<Coverage> {
     (0..placed.len()).rev().filter_map(|index| checksum(frame, placed, index)).collect()
 }
@@ -151,8 +151,8 @@ fn checksum(frame: &[u8], placed: &[Placed], index: usize) -> Option<Coverage> {
     }
 }
 
-/// Where the addresses that the checksum of the next header covers lie: in the IP header in front, with nothing but its
-/// extensions in between, or in a routing header (RFC 8200 section 8.1).
+/// Returns the positions of the addresses that the checksum of the next header covers: in the preceding IP header, with
+/// only its extensions in between, or in a routing header (RFC 8200 section 8.1).
 fn addresses(frame: &[u8], outer: &[Placed]) -> Option<Vec<(usize, usize)>> {
     let mut routed = None;
     for at in outer.iter().rev() {

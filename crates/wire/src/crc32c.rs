@@ -3,10 +3,10 @@
 /// The polynomial 0x1edc6f41, its bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// Bytes taken in one step.
+/// Bytes per step.
 const STRIDE: usize = 8;
 
-/// What a byte does to the remainder when 0 to 7 more bytes follow it.
+/// Contribution of a byte to the remainder when 0 to 7 more bytes follow it.
 static TABLES: [[u32; 256]; STRIDE] = tables();
 
 /// A running CRC-32C.
@@ -19,15 +19,15 @@ static TABLES: [[u32; 256]; STRIDE] = tables();
 pub struct Crc32c(u32);
 
 impl Crc32c {
-    /// Of nothing.
+    /// Checksum of no bytes.
     pub const NEW: Crc32c = Crc32c(u32::MAX);
 
-    /// Of bytes that have this checksum: to go on behind them.
+    /// Continues after bytes that have this checksum.
     pub fn behind(value: u32) -> Crc32c {
         Crc32c(!value)
     }
 
-    /// This checksum with `bytes` behind what it covers already.
+    /// Returns this checksum extended by `bytes`.
     pub fn with(self, bytes: &[u8]) -> Crc32c {
         let (words, tail) = bytes.as_chunks::<STRIDE>();
         let mut remainder = self.0;
@@ -42,7 +42,7 @@ impl Crc32c {
         Crc32c(remainder)
     }
 
-    /// The checksum. SCTP sends it with the lowest byte first.
+    /// Returns the checksum. SCTP sends it with the lowest byte first.
     pub fn value(self) -> u32 {
         !self.0
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bit by bit, as the polynomial is divided by hand.
+    /// Bit by bit, by polynomial long division.
     fn naive(bytes: &[u8]) -> u32 {
         let mut remainder = u32::MAX;
         for byte in bytes {

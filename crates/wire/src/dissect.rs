@@ -1,15 +1,14 @@
 //! The walk through a frame, from the outermost header inwards.
 //!
-//! It takes time in proportion to the headers it finds, whatever the bytes: each header is read at most twice, what is
-//! looked at ahead is bounded, and there are at most [`MAX_LAYERS`](crate::MAX_LAYERS) headers. A label stack, a list of
-//! source routes and a chain of GTP extension headers each are (part of) one header, of at most 65,535 bytes.
+//! Its time is proportional to the number of headers, for any bytes: each header is read at most twice, look-ahead is
+//! bounded, and there are at most [`MAX_LAYERS`](crate::MAX_LAYERS) headers. A label stack, a list of source routes and
+//! a chain of GTP extension headers are each (part of) one header, of at most 65,535 bytes.
 
 use crate::layers::{Layer, Layers, Stop};
 use crate::registry::Next;
 use crate::{Flaw, Link, Malformed, common, lookup};
 
-/// Finds the headers of a frame, of which the first 4 GiB count, and puts them into `layers` in place
-/// of what was there.
+/// Finds the headers in the first 4 GiB of a frame, and replaces the contents of `layers` by them.
 ///
 /// ```
 /// use linerate_wire::{Layers, Link, Number, Protocol, Stop, dissect};
@@ -30,7 +29,7 @@ pub fn dissect(link: Link, frame: &[u8], layers: &mut Layers) {
     walk(link, frame, layers);
 }
 
-/// The walk of any frame, header by header.
+/// Dissects any frame, header by header.
 pub(crate) fn walk(link: Link, frame: &[u8], layers: &mut Layers) {
     let mut next = link.first(frame);
     let (mut start, mut end) = (0, frame.len());
@@ -72,7 +71,7 @@ mod tests {
     use crate::error::STEPS;
     use proptest::prelude::*;
 
-    /// Headers and entries of lists per byte, and those of an empty frame.
+    /// Headers and list entries per byte, and those of an empty frame.
     const PER_BYTE: usize = 2;
     const LEAST: usize = 64;
 

@@ -1,45 +1,45 @@
-//! What is wrong with bytes that should be a header, or with a value that does not fit.
+//! Errors of parsing and emitting headers.
 
 use crate::Protocol;
 use std::fmt;
 
-/// Why bytes are not a whole header of `protocol`.
+/// Error of parsing a header of `protocol`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Malformed {
-    /// The header that was looked for.
+    /// The expected header.
     pub protocol: Protocol,
-    /// What is wrong.
+    /// Cause.
     pub flaw: Flaw,
 }
 
-/// What is wrong with a header.
+/// Cause of a parse error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
     /// The bytes end before the header does.
     Short,
     /// The version field is not the protocol's.
     Version,
-    /// The header length field is below the smallest header.
+    /// The header length field is less than the minimum.
     HeaderLength,
-    /// The length field over header and payload is below the header.
+    /// The total length field is less than the length of the header.
     TotalLength,
-    /// An option's length field is below 2, beyond the header, or not what its kind asks for.
+    /// An option's length field is below 2, exceeds the header, or does not match its kind.
     OptionLength,
-    /// A field holds a value that is reserved, or none that the protocol has.
+    /// A field has a reserved value, or one that the protocol does not define.
     Reserved,
     /// The header is longer than 65,535 bytes.
     TooLong,
 }
 
 impl Flaw {
-    /// The flaw in words, to follow the name of a protocol.
+    /// Returns a description, to follow the name of a protocol.
     pub fn describe(self) -> &'static str {
         match self {
-            Flaw::Short => "the bytes end before the header does",
+            Flaw::Short => "the header is longer than the bytes available",
             Flaw::Version => "the version field is wrong",
             Flaw::HeaderLength => "the header length field is below the smallest header",
             Flaw::TotalLength => "the length field is below the header's own length",
-            Flaw::Reserved => "a field holds a value that is reserved",
+            Flaw::Reserved => "a field has a reserved value",
             Flaw::TooLong => "the header is longer than 65535 bytes",
             Flaw::OptionLength => "an option's length field is wrong",
         }
@@ -54,22 +54,22 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Why a value cannot be emitted.
+/// Error of emitting a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unfit {
-    /// The place is shorter than the `need` bytes of the header.
+    /// The buffer is shorter than the `need` bytes of the header.
     NoRoom {
         /// Bytes the header takes.
         need: usize,
     },
-    /// A field holds what the header cannot say; the words name the field and its bound.
+    /// A value does not fit in its field; the text has the field and its limit.
     Field(&'static str),
 }
 
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unfit::NoRoom { need } => write!(f, "no room for a header of {need} bytes"),
+            Unfit::NoRoom { need } => write!(f, "buffer too small: the header needs {need} bytes"),
             Unfit::Field(what) => f.write_str(what),
         }
     }
@@ -77,7 +77,7 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// Counts the work of a dissection, in headers and entries of lists. Tests hold it against the bytes of the frame.
+/// Counts the work of a dissection, in headers and list entries. Tests compare it with the bytes of the frame.
 #[inline(always)]
 pub(crate) fn count(_steps: usize) {
     #[cfg(test)]
@@ -87,14 +87,14 @@ pub(crate) fn count(_steps: usize) {
 #[cfg(test)]
 thread_local!(pub(crate) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });
 
-/// The first `N` bytes, and those behind them.
+/// Returns the first `N` bytes, and the rest.
 #[inline(always)]
 pub(crate) fn split<const N: usize>(bytes: &[u8], protocol: Protocol) -> Result<(&[u8; N], &[u8]), Malformed> {
     count(1);
     bytes.split_first_chunk().ok_or(Malformed { protocol, flaw: Flaw::Short })
 }
 
-/// The first `N` bytes, to write a header of `need` bytes that starts with them, and those behind.
+/// Returns the first `N` bytes, for a header of `need` bytes that starts with them, and the rest.
 pub(crate) fn room<const N: usize>(out: &mut [u8], need: usize) -> Result<(&mut [u8; N], &mut [u8]), Unfit> {
     match out.get_mut(..need).and_then(|header| header.split_first_chunk_mut()) {
         Some(parts) => Ok(parts),
@@ -110,7 +110,7 @@ mod tests {
     fn errors_say_what_and_where() {
         let malformed = Malformed { protocol: Protocol::Ipv4, flaw: Flaw::HeaderLength };
         assert_eq!(malformed.to_string(), "ipv4: the header length field is below the smallest header");
-        assert_eq!(Unfit::NoRoom { need: 20 }.to_string(), "no room for a header of 20 bytes");
+        assert_eq!(Unfit::NoRoom { need: 20 }.to_string(), "buffer too small: the header needs 20 bytes");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! ERSPAN, the mirrored frames of a switch behind GRE: types II and III (draft-foschiano-erspan-03 sections 4.2 and
-//! 4.3). Type I (section 4.1) has no header.
+//! ERSPAN, mirrored frames of a switch over GRE: types II and III (draft-foschiano-erspan-03 sections 4.2 and 4.3).
+//! Type I (section 4.1) has no header.
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
@@ -7,9 +7,9 @@ use crate::{Flaw, Malformed, Number, Protocol, Unfit, vlan};
 
 /// Bytes of a header of type II.
 pub const LEN_2: usize = 8;
-/// Bytes of a header of type III without the platform's part.
+/// Bytes of a type III header without the platform-specific part.
 pub const LEN_3: usize = 12;
-/// Bytes of the platform's part.
+/// Bytes of the platform-specific part.
 pub const PLATFORM_LEN: usize = 8;
 
 /// GRE protocol type of types I and II.
@@ -36,7 +36,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a frame behind GRE.
+    /// Parses the payload of GRE.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let ([a, b, c, d], _) = split::<4>(bytes, Protocol::Erspan)?;
         let (word, low) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
@@ -72,41 +72,41 @@ impl<'a> View<'a> {
         Ok(View { header, length, payload })
     }
 
-    /// Bytes of the header.
+    /// Returns the length of the header in bytes.
     pub fn header_len(&self) -> usize {
         self.length
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         self.header
     }
 
-    /// The mirrored frame, or its beginning.
+    /// Returns the mirrored frame, possibly truncated.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// What both types begin with.
+/// Fields common to both types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// VLAN identifier of the frame, at most [`vlan::MAX_ID`].
     pub vlan: u16,
     /// Class of service, at most 7.
     pub class: u8,
-    /// Two bits: how the frame was tagged (type II), or whether it is good, short, or bad (type III).
+    /// Two bits: the kind of tag (type II), or good, short, or bad (type III).
     pub encapsulation: u8,
-    /// Whether the end of the frame was left out.
+    /// True if the end of the frame was removed.
     pub truncated: bool,
-    /// Which mirror session, at most [`MAX_SESSION`].
+    /// Number of the mirror session, at most [`MAX_SESSION`].
     pub number: u16,
 }
 
 /// An ERSPAN header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// Type II. Its 12 reserved bits are not kept.
+    /// Type II. Its 12 reserved bits are discarded.
     Type2 {
         /// The session.
         session: Session,
@@ -117,20 +117,20 @@ pub enum Header {
     Type3 {
         /// The session.
         session: Session,
-        /// When the frame was mirrored, in units that `flags` names.
+        /// Time of mirroring, in units given by `flags`.
         timestamp: u32,
         /// Security group tag.
         group: u16,
-        /// As it lies, with a last bit of 0: a bit that says the frame is Ethernet's, 5 of frame type, 6 of
-        /// hardware number, direction, 2 of clock granularity.
+        /// As on the wire, with a last bit of 0: a bit for Ethernet frames, 5 of frame type, 6 of hardware number,
+        /// direction, 2 of clock granularity.
         flags: u16,
-        /// The platform's part.
+        /// The platform-specific part.
         platform: Option<[u8; PLATFORM_LEN]>,
     },
 }
 
 impl Header {
-    /// What is mirrored: [`ETHERNET`], [`IP`] or another type.
+    /// Returns the type of the mirrored frame: [`ETHERNET`], [`IP`] or another.
     pub fn frame_type(&self) -> u8 {
         match self {
             Header::Type2 { .. } => ETHERNET,
@@ -180,7 +180,7 @@ impl Session {
     }
 }
 
-/// What is mirrored follows.
+/// Returns the protocol of the mirrored frame.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let next = match view.header.frame_type() {

@@ -1,4 +1,4 @@
-//! The IP encapsulating security payload (RFC 4303); what is behind its header is encrypted.
+//! The IP encapsulating security payload (RFC 4303), whose contents after the header are encrypted.
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
@@ -15,29 +15,29 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet: the payload of an IP packet, or of a UDP datagram that passes address translation
-    /// (RFC 3948), which nothing tells for sure.
+    /// Parses a packet: the payload of an IP packet, or of a UDP datagram with NAT traversal (RFC 3948), which cannot
+    /// be identified with certainty.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split(bytes, Protocol::Esp)?;
         Ok(View { head, payload })
     }
 
-    /// Security parameters index.
+    /// Returns the security parameters index.
     pub fn spi(&self) -> u32 {
         u32::from_be_bytes([self.head[0], self.head[1], self.head[2], self.head[3]])
     }
 
-    /// Counts the packets of one security association.
+    /// Returns the sequence number of the packet in its security association.
     pub fn sequence(&self) -> u32 {
         u32::from_be_bytes([self.head[4], self.head[5], self.head[6], self.head[7]])
     }
 
-    /// Everything behind the header: encrypted payload, trailer and integrity check value.
+    /// Returns the payload after the header: encrypted payload, trailer and integrity check value.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header { spi: self.spi(), sequence: self.sequence() }
     }
@@ -48,7 +48,7 @@ impl<'a> View<'a> {
 pub struct Header {
     /// Security parameters index.
     pub spi: u32,
-    /// Counts the packets of one security association.
+    /// Sequence number of the packet in its security association.
     pub sequence: u32,
 }
 
@@ -62,7 +62,7 @@ impl Header {
     }
 }
 
-/// Nothing that can be read follows.
+/// Returns the length of the header; nothing readable follows.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     Ok(Step::new(LEN, View::parse(bytes)?.payload.len(), Next::End))
 }

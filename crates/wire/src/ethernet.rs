@@ -10,7 +10,7 @@ pub const LEN: usize = 14;
 /// The type field up to here is a length (IEEE 802.3 clause 3.2.6); from 0x0600 on it is an EtherType.
 pub const MAX_LENGTH: u16 = 1500;
 
-/// Bytes behind the header of a frame that has padding: 46, and an FCS.
+/// Maximum bytes after the header of a padded frame: 46, and an FCS.
 const MOST_PADDED: usize = 50;
 
 /// EtherType of IPv4.
@@ -28,7 +28,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a frame; only the header must be there.
+    /// Parses a frame; only the header must be complete.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, rest) = split(bytes, Protocol::Ethernet)?;
@@ -36,33 +36,33 @@ impl<'a> View<'a> {
         Ok(View { head, payload: bounded(type_field, rest) })
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn destination(&self) -> MacAddr {
         let [a, b, c, d, e, f, ..] = *self.head;
         MacAddr([a, b, c, d, e, f])
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn source(&self) -> MacAddr {
         let [_, _, _, _, _, _, a, b, c, d, e, f, ..] = *self.head;
         MacAddr([a, b, c, d, e, f])
     }
 
-    /// The type field: an EtherType, or at most [`MAX_LENGTH`] the length of an 802.3 payload.
+    /// Returns the type field: an EtherType, or at most [`MAX_LENGTH`] the length of an 802.3 payload.
     #[inline]
     pub fn ether_type(&self) -> u16 {
         u16::from_be_bytes([self.head[12], self.head[13]])
     }
 
-    /// Everything behind the header, padding included; in 802.3 frames without padding.
+    /// Returns the payload after the header, padding included; in 802.3 frames without padding.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header { destination: self.destination(), source: self.source(), ether_type: self.ether_type() }
     }
@@ -104,21 +104,21 @@ impl Header {
     }
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 #[inline(always)]
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(LEN, view.payload.len(), next(view.ether_type())))
 }
 
-/// What a type field says comes next: 802.3 lengths mean LLC.
+/// Returns the protocol selected by a type field: 802.3 lengths select LLC.
 #[inline(always)]
 pub(crate) fn next(type_field: u16) -> Next {
     if type_field <= MAX_LENGTH { Next::Protocol(Protocol::Llc) } else { Next::Number(Number::EtherType(type_field)) }
 }
 
-/// Whether bytes that nothing announces for certain are a frame: its type field is known, or the length that it has, padding
-/// apart.
+/// Returns whether bytes without a reliable selector are a frame: its type field is known, or is its length without
+/// padding.
 pub(crate) fn is_likely(bytes: &[u8]) -> bool {
     let Ok((head, rest)) = split::<LEN>(bytes, Protocol::Ethernet) else { return false };
     let type_field = u16::from_be_bytes([head[12], head[13]]);
@@ -129,7 +129,7 @@ pub(crate) fn is_likely(bytes: &[u8]) -> bool {
     }
 }
 
-/// The payload behind a type field: up to the length, where it is one.
+/// Returns the payload after a type field: up to the length, if it is one.
 #[inline(always)]
 pub(crate) fn bounded(type_field: u16, rest: &[u8]) -> &[u8] {
     if type_field <= MAX_LENGTH { rest.get(..type_field.into()).unwrap_or(rest) } else { rest }

@@ -1,38 +1,39 @@
-//! Which flow a frame belongs to: a symmetric hash, the same for both directions.
+//! Symmetric flow hash of a frame, the same for both directions.
 //!
-//! An endpoint is an address and a port. The two are sorted, then hashed together with the IP protocol: a hash that
-//! is symmetric by adding or xoring them would put flows whose addresses count up in step into one shard. What is
-//! in front of the IP packet (tags, labels, PPPoE) and the IPv6 flow label play no part.
+//! An endpoint is an address and a port. The two are sorted, then hashed together with the IP protocol: a hash that is
+//! symmetric by adding or xoring them would put flows with consecutive addresses into one shard. Headers before the IP
+//! packet (tags, labels, PPPoE) and the IPv6 flow label are not included.
 //!
 //! | frame | hashed |
 //! |---|---|
 //! | TCP, UDP, UDP-Lite, SCTP | addresses, ports, protocol |
 //! | fragments, the first one too | addresses, protocol (44 in IPv6) |
-//! | other IP packets (ICMP, ESP, GRE, ...), ports cut off | addresses, protocol |
-//! | no IP packet, or its header cut off, on Ethernet | MAC addresses, EtherType |
+//! | other IP packets (ICMP, ESP, GRE, ...), ports truncated | addresses, protocol |
+//! | no IP packet, or its header truncated, on Ethernet | MAC addresses, EtherType |
 //! | anything else | nothing: the hash is 0 |
 //!
-//! So all fragments of a packet have one hash, which is not that of the packets of their flow that are whole: ports are
-//! in the first fragment alone. The fragments of a flow fall together with one another.
+//! So all fragments of a packet have one hash, which differs from that of the unfragmented packets of their flow: only
+//! the first fragment has ports. All fragments of a flow have the same hash.
 //!
-//! The hash is no secret: whoever chooses addresses can choose a shard. It is the same on every machine; it may
+//! The hash is not keyed: a sender who chooses addresses can choose a shard. It is the same on every machine; it may
 //! change with the version of this crate.
 
 use crate::vlan;
 use crate::{Layer, Layers, Link, MacAddr, Protocol, Role, dissect, ethernet, ipv4, ipv6, ipv6_fragment, registry};
 
-/// Where the headers of an IP packet lie in a frame, and which flow it belongs to: as descriptors hold it.
+/// Positions of the headers of an IP packet in a frame, and its flow hash, as in descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// Offset of the IP header; 255 where there is none, or it is beyond 254.
+    /// Offset of the IP header; 255 if absent, or beyond 254.
     pub l3: u8,
-    /// Offset of the transport header, likewise. Its ports are there, if it has any; the rest may be cut off or wrong.
+    /// Offset of the transport header, likewise. Its ports were captured, if it has any; the rest may be truncated or
+    /// malformed.
     pub l4: u8,
-    /// Symmetric flow hash; 0 where the frame belongs to no flow, and never 0 where it does.
+    /// Symmetric flow hash; 0 if the frame belongs to no flow, and never 0 otherwise.
     pub hash: u32,
 }
 
-/// Of the outermost IP packet. Spelled out for what most frames are, which takes a few nanoseconds.
+/// Returns the offsets and hash of the outermost IP packet. A fast path for most frames takes a few nanoseconds.
 ///
 /// ```
 /// use linerate_wire::flow::{Located, locate};
@@ -59,9 +60,9 @@ pub fn locate(link: Link, frame: &[u8]) -> Located {
 }
 
 /// Returns the offsets of [`locate`] with the hash of the innermost IP packet, so that both directions of a flow in a
-/// tunnel have one hash, whatever the addresses and ports of the tunnel are.
+/// tunnel have one hash, independent of the addresses and ports of the tunnel.
 ///
-/// A fragment has the hash of its own addresses: the packet inside is in the first fragment alone. Without a tunnel the
+/// A fragment has the hash of its own addresses: only the first fragment has the inner headers. Without a tunnel the
 /// result is that of [`locate`].
 #[inline(always)]
 pub fn locate_inner(link: Link, frame: &[u8]) -> Located {
@@ -71,31 +72,32 @@ pub fn locate_inner(link: Link, frame: &[u8]) -> Located {
     }
 }
 
-/// Which of `shards` equal parts a hash falls into, from 0: by its upper bits, without a division.
+/// Returns the index of the equal part, from 0 to `shards`, that contains a hash: by its upper bits, without a
+/// division.
 #[inline(always)]
 pub fn shard(hash: u32, shards: u32) -> u32 {
     ((u64::from(hash) * u64::from(shards)) >> 32) as u32
 }
 
-/// Offset of the transport header behind Ethernet and IPv4 without options.
+/// Offset of the transport header after Ethernet and IPv4 without options.
 const BEHIND_IPV4: usize = ethernet::LEN + ipv4::LEN;
-/// Offset of the transport header behind Ethernet and IPv6.
+/// Offset of the transport header after Ethernet and IPv6.
 const BEHIND_IPV6: usize = ethernet::LEN + ipv6::LEN;
 /// Source and destination port, the first bytes of a transport that has ports.
 const PORTS: usize = 4;
 const TCP: u32 = registry::TCP as u32;
 const UDP: u32 = registry::UDP as u32;
-/// Upper bits beside the number that says what follows, so that equal numbers of different families differ.
+/// Upper bits combined with the number of the next protocol, so that equal numbers of different families differ.
 const IPV4: u64 = 4 << 16;
 const IPV6: u64 = 6 << 16;
 const LINK: u64 = 1 << 16;
 
-/// Digits of pi and of the golden ratio: constants without a pattern. The first is above any IPv4 endpoint or MAC
-/// address, the third in no prefix of IPv6 that is in use, so that no factor is 0.
+/// Digits of pi and of the golden ratio: constants without a pattern. The first is greater than any IPv4 endpoint or
+/// MAC address, the third in no IPv6 prefix that is in use, so that no factor is 0.
 const KEYS: [u64; 5] =
     [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345, 0xa409_3822_299f_31d1, 0x082e_fa98_ec4e_6c89, 0x9e37_79b9_7f4a_7c15];
 
-/// TCP or UDP in one packet, behind Ethernet and IP without options: `None` for anything else.
+/// Handles TCP or UDP in one packet, over Ethernet and IP without options: `None` for anything else.
 #[inline(always)]
 fn usual(link: Link, frame: &[u8]) -> Option<Located> {
     let head: &[u8; BEHIND_IPV6] = frame.first_chunk()?;
@@ -113,7 +115,7 @@ fn usual(link: Link, frame: &[u8]) -> Option<Located> {
 
 #[inline(always)]
 fn usual_ipv4(head: &[u8; BEHIND_IPV6]) -> Option<Located> {
-    // Whether it is a fragment, and the protocol; without time to live and the flag that forbids fragments.
+    // Fragmentation and the protocol; without time to live and the don't fragment flag.
     let number = u32::from_le_bytes(part(head, 20)) & 0xff00_ff3f;
     let is_short = usize::from(u16::from_be_bytes(part(head, 16))) < ipv4::LEN + PORTS;
     if is_short || (number != TCP << 24 && number != UDP << 24) {
@@ -142,7 +144,7 @@ fn usual_ipv6(head: &[u8; BEHIND_IPV6 + PORTS]) -> Option<Located> {
     Some(Located { l3: ethernet::LEN as u8, l4: BEHIND_IPV6 as u8, hash })
 }
 
-/// Bytes in the middle of others: where places are constants, one load.
+/// Returns bytes in the middle of others: where offsets are constants, one load.
 #[inline(always)]
 fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
@@ -150,7 +152,7 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     part
 }
 
-/// Whether the ports at this offset are those of a tunnel. TCP has no such tunnels and is found to have none.
+/// Returns whether the ports at this offset are those of a tunnel. False for TCP, which has no such tunnels.
 #[inline(always)]
 fn may_be_tunnel(frame: &[u8], l4: u8) -> bool {
     let ports: Option<&[u8; PORTS]> = frame.get(usize::from(l4)..).and_then(|transport| transport.first_chunk());
@@ -158,7 +160,7 @@ fn may_be_tunnel(frame: &[u8], l4: u8) -> bool {
         .is_some_and(|[a, b, c, d]| registry::may_be_tunnel(u16::from_be_bytes([*c, *d]), u16::from_be_bytes([*a, *b])))
 }
 
-/// Any frame, header by header.
+/// Handles any frame, header by header.
 #[cold]
 #[inline(never)]
 fn unusual(link: Link, frame: &[u8]) -> Located {
@@ -167,7 +169,7 @@ fn unusual(link: Link, frame: &[u8]) -> Located {
     find(frame, &layers, layers.as_slice().iter().position(is_network))
 }
 
-/// The same with the hash of the innermost packet.
+/// Handles any frame with the hash of the innermost packet.
 #[cold]
 #[inline(never)]
 fn unusual_inner(link: Link, frame: &[u8]) -> Located {
@@ -184,25 +186,25 @@ fn is_network(layer: &Layer) -> bool {
     layer.protocol.role() == Role::Network
 }
 
-/// Of the packet whose IP header is the layer `network`, or of the frame as such.
+/// Handles the packet whose IP header is the layer `network`, or a frame without one.
 fn find(frame: &[u8], layers: &Layers, network: Option<usize>) -> Located {
     let packet = network.and_then(|index| find_packet(frame, layers, layers.as_slice().get(index..)?));
     let link = || Located { l3: u8::MAX, l4: u8::MAX, hash: hash_link(frame, layers).unwrap_or(0) };
     packet.unwrap_or_else(link)
 }
 
-/// Of the packet with these headers, of which the first is IP.
+/// Handles the packet with these headers, of which the first is IP.
 fn find_packet(frame: &[u8], layers: &Layers, headers: &[Layer]) -> Option<Located> {
     let (network, behind) = headers.split_first()?;
     let extensions = behind.iter().take_while(|layer| layer.protocol.role() == Role::Extension).count();
     let (extensions, behind) = behind.split_at(extensions);
     let start = extensions.last().unwrap_or(network).end();
     let is_transport = behind.first().is_some_and(|layer| layer.protocol.role() == Role::Transport);
-    // Where no header was found, or no whole one, the rest of the packet may hold the ports.
+    // Without a complete next header, the rest of the packet may have the ports.
     let message = if behind.is_empty() { layers.payload(frame) } else { frame.get(start as usize..)? };
 
     let packet = frame.get(network.offset as usize..)?;
-    // Each extension header begins with the number of what follows.
+    // Each extension header begins with the number of the next one.
     let last = extensions.last().and_then(|layer| frame.get(layer.offset as usize)).copied();
     let (hash, has_ports) = if network.protocol == Protocol::Ipv4 {
         let view = ipv4::View::parse(packet).ok()?;
@@ -227,15 +229,15 @@ fn find_packet(frame: &[u8], layers: &Layers, headers: &[Layer]) -> Option<Locat
     Some(Located { l3: short(network.offset), l4, hash })
 }
 
-/// Source and destination port, if this protocol has ports and they are there.
+/// Returns source and destination port, if this protocol has ports and they were captured.
 fn ports(number: u8, message: &[u8]) -> Option<[[u8; 2]; 2]> {
     let [a, b, c, d] = *message.first_chunk::<PORTS>()?;
     let has_ports = matches!(number, registry::TCP | registry::UDP | registry::UDP_LITE | registry::SCTP);
     has_ports.then_some([[a, b], [c, d]])
 }
 
-/// Whether this header says that the packet has other fragments: of IPv4, or a fragment header (RFC 6946 knows packets
-/// with one that have none).
+/// Returns whether this header shows that the packet has other fragments: IPv4, or a fragment header (by RFC 6946 a
+/// packet with one may have none).
 fn is_fragment(frame: &[u8], layer: &Layer) -> bool {
     let header = frame.get(layer.offset as usize..).unwrap_or_default();
     match layer.protocol {
@@ -247,12 +249,12 @@ fn is_fragment(frame: &[u8], layer: &Layer) -> bool {
     }
 }
 
-/// An offset as descriptors hold it.
+/// Returns an offset as in descriptors.
 fn short(offset: u32) -> u8 {
     offset.min(u8::MAX.into()) as u8
 }
 
-/// What is hashed of an Ethernet frame without an IP packet.
+/// Returns the hash of an Ethernet frame without an IP packet.
 fn hash_link(frame: &[u8], layers: &Layers) -> Option<u32> {
     let (_, tags) = layers.as_slice().split_first().filter(|(link, _)| link.protocol == Protocol::Ethernet)?;
     let view = ethernet::View::parse(frame).ok()?;
@@ -260,19 +262,19 @@ fn hash_link(frame: &[u8], layers: &Layers) -> Option<u32> {
         Some(tag) => vlan::View::parse(frame.get(tag.offset as usize..)?).ok()?.ether_type(),
         None => view.ether_type(),
     };
-    // A length says nothing of what follows.
+    // A length does not identify a protocol.
     let ether_type = if last <= ethernet::MAX_LENGTH { 0 } else { last };
     let endpoint = |MacAddr([a, b, c, d, e, f]): MacAddr| u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
     Some(hash([endpoint(view.source()), endpoint(view.destination())], LINK | u64::from(ether_type)))
 }
 
-/// An address with its port; below 2^48. Bytes are taken in the order in which most processors load them.
+/// Returns an address with its port; below 2^48. Bytes are in the order in which most processors load them.
 #[inline(always)]
 fn ipv4_endpoint(address: [u8; 4], port: [u8; 2]) -> u64 {
     u64::from(u32::from_le_bytes(address)) | u64::from(u16::from_le_bytes(port)) << 32
 }
 
-/// 64 bits of an address with its port.
+/// Returns 64 bits of an address with its port.
 #[inline(always)]
 fn ipv6_endpoint(address: [u8; 16], port: [u8; 2]) -> u64 {
     let address = u128::from_le_bytes(address);
@@ -280,7 +282,7 @@ fn ipv6_endpoint(address: [u8; 16], port: [u8; 2]) -> u64 {
     fold(prefix ^ KEYS[2], interface ^ KEYS[3]) ^ u64::from(u16::from_le_bytes(port))
 }
 
-/// The hash of two endpoints in either order. Not 0.
+/// Returns the hash of two endpoints in either order. Not 0.
 #[inline(always)]
 fn hash([one, other]: [u64; 2], protocol: u64) -> u32 {
     let pair = fold(one.min(other) ^ KEYS[0], one.max(other) ^ KEYS[1]);
@@ -288,7 +290,7 @@ fn hash([one, other]: [u64; 2], protocol: u64) -> u32 {
     hash + u32::from(hash == 0)
 }
 
-/// Both halves of the product, so that every bit of each factor reaches the upper bits of the result.
+/// Combines both halves of the product, so that every bit of each factor affects the upper bits of the result.
 #[inline(always)]
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
@@ -328,9 +330,9 @@ mod tests {
         }
     }
 
-    /// That frames as they should be go the short way, from the least that is enough.
+    /// Well-formed frames take the fast path, from the minimum length on.
     #[test]
-    fn plain_frames_go_the_short_way() {
+    fn plain_frames_take_the_fast_path() {
         for number in [registry::TCP, registry::UDP] {
             let mut frame = [0; 60];
             frame[12..15].copy_from_slice(&[8, 0, 0x45]);

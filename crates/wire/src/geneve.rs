@@ -15,7 +15,7 @@ pub const PORT: u16 = 6081;
 /// The largest network identifier.
 pub const MAX_VNI: u32 = 0xff_ffff;
 
-/// What lengths of options count in.
+/// Unit of the lengths of options, in bytes.
 const UNIT: usize = 4;
 const CONTROL: u8 = 0x80;
 const CRITICAL: u8 = 0x40;
@@ -29,7 +29,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet; the options must be there whole.
+    /// Parses a packet; the options must be complete.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let flawed = |flaw| Malformed { protocol: Protocol::Geneve, flaw };
         let (head, rest) = split::<LEN>(bytes, Protocol::Geneve)?;
@@ -41,42 +41,42 @@ impl<'a> View<'a> {
         Ok(View { head, options, payload })
     }
 
-    /// Bytes of the header, options included: 8 to 260.
+    /// Returns the length of the header in bytes, options included: 8 to 260.
     pub fn header_len(&self) -> usize {
         LEN + self.options.len()
     }
 
-    /// Whether the packet is for the tunnel's end point itself.
+    /// Returns whether the packet is for the tunnel endpoint itself (OAM).
     pub fn control(&self) -> bool {
         self.head[1] & CONTROL != 0
     }
 
-    /// Whether there is an option that must be understood.
+    /// Returns whether an option is critical.
     pub fn critical(&self) -> bool {
         self.head[1] & CRITICAL != 0
     }
 
-    /// What is carried, an EtherType; 0x6558 for Ethernet.
+    /// Returns the EtherType of the payload; 0x6558 for Ethernet.
     pub fn protocol(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Virtual network identifier, 24 bits.
+    /// Returns the virtual network identifier, 24 bits.
     pub fn vni(&self) -> u32 {
         u32::from_be_bytes([0, self.head[4], self.head[5], self.head[6]])
     }
 
-    /// The options, one after the other. The list ends where one does not fit.
+    /// Returns the options, in order. The list ends at the first that does not fit.
     pub fn options(&self) -> Options<'a> {
         Options { rest: self.options }
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header<'a> {
         Header {
             control: self.control(),
@@ -91,9 +91,9 @@ impl<'a> View<'a> {
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneveOption<'a> {
-    /// Whose types `kind` is from.
+    /// Option class: namespace of `kind`.
     pub class: u16,
-    /// Type; with the upper bit set it must be understood.
+    /// Type; critical if the upper bit is set.
     pub kind: u8,
     /// Data: a multiple of 4 bytes, at most 124.
     pub data: &'a [u8],
@@ -114,7 +114,7 @@ impl GeneveOption<'_> {
     }
 }
 
-/// Goes over the options of a header.
+/// Iterates over the options of a header.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
     rest: &'a [u8],
@@ -131,18 +131,18 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// A Geneve header; its length is computed when it is emitted, reserved bits are not kept.
+/// A Geneve header; its length is computed when it is emitted, reserved bits are discarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Whether the packet is for the tunnel's end point itself.
+    /// True if the packet is for the tunnel endpoint itself (OAM).
     pub control: bool,
-    /// Whether there is an option that must be understood.
+    /// True if an option is critical.
     pub critical: bool,
-    /// What is carried, an EtherType; 0x6558 for Ethernet.
+    /// EtherType of the payload; 0x6558 for Ethernet.
     pub protocol: u16,
     /// Virtual network identifier, at most [`MAX_VNI`].
     pub vni: u32,
-    /// The options as they lie, at most [`MAX_OPTIONS`] bytes; [`GeneveOption::emit`] makes each.
+    /// The options as on the wire, at most [`MAX_OPTIONS`] bytes; [`GeneveOption::emit`] writes each.
     pub options: &'a [u8],
 }
 
@@ -165,8 +165,8 @@ impl Header<'_> {
     }
 }
 
-/// What follows the header, named by an EtherType. What is reserved is ignored (RFC 8926 section 3.4). But a port alone
-/// announces this header: where reserved bits are set, the EtherType has to be known.
+/// Returns the protocol after the header, selected by an EtherType. Reserved bits are ignored (RFC 8926 section 3.4).
+/// But only a port identifies this header: if reserved bits are set, the EtherType must be known.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let number = Number::EtherType(view.protocol());
@@ -218,7 +218,7 @@ mod tests {
             bytes[at] = byte;
             assert_eq!(step(&bytes).unwrap().next, Next::Number(Number::EtherType(0x0800)));
             bytes[2] = 0x12;
-            assert_eq!(step(&bytes).is_ok(), byte == 0, "an EtherType that is not known");
+            assert_eq!(step(&bytes).is_ok(), byte == 0, "an unknown EtherType");
             bytes[2] = 0;
             assert_eq!(step(&bytes).unwrap_err().flaw, Flaw::Reserved, "no EtherType");
         }

@@ -34,7 +34,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet: the payload of an IP packet. A payload of version 1 may be cut.
+    /// Parses a packet: the payload of an IP packet. A payload of version 1 may be truncated.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let ([a, b, c, d], rest) = split::<LEN>(bytes, Protocol::Gre)?;
         let (flags, protocol) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
@@ -71,12 +71,12 @@ impl<'a> View<'a> {
         Ok(View { header, checksum: 0, length: header_len, packet })
     }
 
-    /// Bytes of the header.
+    /// Returns the length of the header in bytes.
     pub fn header_len(&self) -> usize {
         self.length
     }
 
-    /// What is carried: an EtherType, [`ETHERNET`] or [`PPP`].
+    /// Returns the protocol of the payload: an EtherType, [`ETHERNET`] or [`PPP`].
     pub fn protocol(&self) -> u16 {
         match self.header {
             Header::Routing(header) => header.protocol,
@@ -84,22 +84,22 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether the checksum is right or there is none; says nothing of a packet that is cut or a fragment.
+    /// Returns whether the checksum is correct or absent; meaningless for a packet that is truncated or a fragment.
     pub fn is_checksum_right(&self) -> bool {
         !matches!(self.header, Header::Routing(Routing { checksum: true, .. })) || Sum::of(self.packet).checksum() == 0
     }
 
-    /// The checksum field; 0 where there is none.
+    /// Returns the checksum field; 0 if absent.
     pub fn checksum(&self) -> u16 {
         self.checksum
     }
 
-    /// Everything behind the header; in version 1 up to its length or the end of the bytes.
+    /// Returns the payload after the header; in version 1 up to its length or the end of the bytes.
     pub fn payload(&self) -> &'a [u8] {
         self.packet.get(self.length..).unwrap_or_default()
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header<'a> {
         self.header
     }
@@ -114,31 +114,31 @@ pub enum Header<'a> {
     Pptp(Pptp),
 }
 
-/// A header of version 0. Bits that RFC 2784 reserves are not kept.
+/// A header of version 0. Bits that RFC 2784 reserves are discarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Routing<'a> {
-    /// What is carried: an EtherType, or [`ETHERNET`].
+    /// EtherType of the payload, or [`ETHERNET`].
     pub protocol: u16,
-    /// Whether there is a checksum; [`fill_checksum`] computes it.
+    /// True if it has a checksum; [`fill_checksum`] computes it.
     pub checksum: bool,
-    /// Tells tunnels or, in NVGRE, virtual subnets (upper 24 bits) apart.
+    /// Identifies the tunnel or, in NVGRE, the virtual subnet (upper 24 bits).
     pub key: Option<u32>,
-    /// Counts the packets.
+    /// Sequence number.
     pub sequence: Option<u32>,
-    /// Where the active entry of `routes` begins, in bytes.
+    /// Offset of the active entry of `routes`, in bytes.
     pub offset: u16,
-    /// Source route entries as they lie, with the empty one at their end; no bytes where there are none.
+    /// Source route entries as on the wire, with the empty one at their end; empty if absent.
     pub routes: &'a [u8],
 }
 
 /// A header of version 1; its length field is computed when it is emitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pptp {
-    /// The receiver's number of the call.
+    /// Call ID of the receiver.
     pub call: u16,
-    /// Counts the packets with payload.
+    /// Sequence number of a packet with payload.
     pub sequence: Option<u32>,
-    /// The last packet that was received.
+    /// Highest sequence number received.
     pub acknowledgement: Option<u32>,
 }
 
@@ -180,7 +180,7 @@ impl Pptp {
     }
 }
 
-/// Computes the checksum of a whole packet (header and payload) whose header has one, and writes it there.
+/// Computes the checksum of a complete packet (header and payload) whose header has one, and writes it there.
 pub fn fill_checksum(packet: &mut [u8]) -> Result<(), Unfit> {
     let (head, _) = room::<8>(packet, 8)?;
     if u16::from_be_bytes([head[0], head[1]]) & (CHECKSUM | VERSION) != CHECKSUM {
@@ -198,7 +198,7 @@ fn flag(set: bool, bit: u16) -> u16 {
     if set { bit } else { 0 }
 }
 
-/// The four bytes of a field that may be there.
+/// Returns the four bytes of an optional field.
 fn optional(present: bool, bytes: &[u8]) -> Result<(Option<u32>, &[u8]), Malformed> {
     if !present {
         return Ok((None, bytes));
@@ -207,7 +207,7 @@ fn optional(present: bool, bytes: &[u8]) -> Result<(Option<u32>, &[u8]), Malform
     Ok((Some(u32::from_be_bytes(*field)), rest))
 }
 
-/// Bytes of the source route entries that `bytes` begin with, the empty one at their end included.
+/// Returns the length of the source route entries at the start of `bytes`, including the empty one at their end.
 fn routes_len(bytes: &[u8]) -> Result<usize, Malformed> {
     let mut length = 0;
     loop {
@@ -233,11 +233,11 @@ fn emit(flags: u16, protocol: u16, fields: [Option<u32>; 3], routes: &[u8], out:
     Ok(length)
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let next = match view.header {
-        // Only acknowledges.
+        // A pure acknowledgement.
         Header::Pptp(_) if view.payload().is_empty() => Next::End,
         // The first type of ERSPAN has no header of its own.
         Header::Routing(Routing { protocol: erspan::TYPE_2, sequence: None, .. }) => Next::Protocol(Protocol::Ethernet),

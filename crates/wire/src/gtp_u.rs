@@ -17,7 +17,7 @@ pub const ECHO_REQUEST: u8 = 1;
 
 /// Bytes of sequence number, N-PDU number and type of the first extension.
 const OPTIONAL: usize = 4;
-/// What lengths of extensions count in.
+/// Unit of the lengths of extensions, in bytes.
 const UNIT: usize = 4;
 /// Version 1, protocol type GTP.
 const VERSION: u8 = 0x30;
@@ -26,7 +26,7 @@ const EXTENDED: u8 = 0x04;
 const SEQUENCE: u8 = 0x02;
 const N_PDU: u8 = 0x01;
 
-/// Every message of TS 29.281 table 6.1-1: echo and its answer, error indication, supported extension headers, tunnel
+/// Every message of TS 29.281 table 6.1-1: echo and its reply, error indication, supported extension headers, tunnel
 /// status, end marker, user data.
 const MESSAGES: [u8; 7] = [ECHO_REQUEST, 2, 26, 31, 253, 254, USER_DATA];
 
@@ -41,7 +41,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a message; all extension headers must be there, of the payload any part.
+    /// Parses a message; all extension headers must be complete, the payload may be truncated.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let flawed = |flaw| Malformed { protocol: Protocol::GtpU, flaw };
         let (head, rest) = split::<LEN>(bytes, Protocol::GtpU)?;
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
         if head[0] & (EXTENDED | SEQUENCE | N_PDU) == 0 {
             return Ok(View { head, optional: None, extensions: &[], payload: body, cut });
         }
-        // What is beyond the length field is not there, whether or not the bytes go on.
+        // Bytes after the length field's end do not count.
         let flaw = if cut { Flaw::Short } else { Flaw::TotalLength };
         let (optional, behind) = body.split_first_chunk::<OPTIONAL>().ok_or(flawed(flaw))?;
         let first = if head[0] & EXTENDED != 0 { optional[3] } else { 0 };
@@ -62,48 +62,48 @@ impl<'a> View<'a> {
         Ok(View { head, optional: Some(optional), extensions, payload, cut })
     }
 
-    /// Bytes of the header, extension headers included.
+    /// Returns the length of the header in bytes, extension headers included.
     pub fn header_len(&self) -> usize {
         LEN + self.optional.map_or(0, |_| OPTIONAL) + self.extensions.len()
     }
 
-    /// [`USER_DATA`], [`ECHO_REQUEST`] or another message.
+    /// Returns [`USER_DATA`], [`ECHO_REQUEST`] or another message.
     pub fn message(&self) -> u8 {
         self.head[1]
     }
 
-    /// Tunnel endpoint identifier, of the receiver.
+    /// Returns the tunnel endpoint identifier, of the receiver.
     pub fn teid(&self) -> u32 {
         u32::from_be_bytes([self.head[4], self.head[5], self.head[6], self.head[7]])
     }
 
-    /// The sequence number, if it counts.
+    /// Returns the sequence number, if its flag is set.
     pub fn sequence(&self) -> Option<u16> {
         let [high, low, ..] = self.optional.filter(|_| self.head[0] & SEQUENCE != 0)?;
         Some(u16::from_be_bytes([*high, *low]))
     }
 
-    /// The N-PDU number, if it counts.
+    /// Returns the N-PDU number, if its flag is set.
     pub fn n_pdu(&self) -> Option<u8> {
         self.optional.filter(|_| self.head[0] & N_PDU != 0).map(|optional| optional[2])
     }
 
-    /// The extension headers, one after the other: type and content (without length and next type).
+    /// Returns the extension headers, in order: type and content (without length and next type).
     pub fn extensions(&self) -> Extensions<'a> {
         Extensions { kind: self.first_extension(), rest: self.extensions }
     }
 
-    /// The user's packet, or the information elements; up to its length or the end of the bytes.
+    /// Returns the user's packet, or the information elements; up to its length or the end of the bytes.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Whether bytes of the payload are missing.
+    /// Returns whether the payload is truncated.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header<'a> {
         Header {
             message: self.message(),
@@ -120,7 +120,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Goes over the extension headers of a message.
+/// Iterates over the extension headers of a message.
 #[derive(Clone, Debug)]
 pub struct Extensions<'a> {
     kind: u8,
@@ -154,9 +154,9 @@ pub struct Header<'a> {
     pub sequence: Option<u16>,
     /// The N-PDU number.
     pub n_pdu: Option<u8>,
-    /// Type of the first extension header; 0 where there is none.
+    /// Type of the first extension header; 0 if absent.
     pub first_extension: u8,
-    /// The extension headers as they lie: length in units of 4 bytes, content, type of the next (0: none).
+    /// The extension headers as on the wire: length in units of 4 bytes, content, type of the next (0: none).
     pub extensions: &'a [u8],
 }
 
@@ -170,7 +170,7 @@ impl Header<'_> {
         let optional = extended || self.sequence.is_some() || self.n_pdu.is_some();
         let length = LEN + if optional { OPTIONAL } else { 0 } + self.extensions.len();
         let Some(said) = payload.checked_add(length - LEN).and_then(|said| u16::try_from(said).ok()) else {
-            return Err(Unfit::Field("a GTP-U message has at most 65535 bytes behind the first 8"));
+            return Err(Unfit::Field("a GTP-U message has at most 65535 bytes after the first 8"));
         };
         let (head, behind) = room::<LEN>(out, length)?;
         let flags = if extended { EXTENDED } else { 0 }
@@ -188,21 +188,21 @@ impl Header<'_> {
     }
 }
 
-/// Bytes of the extension headers that `bytes` begin with, of which the first is a `kind`.
+/// Returns the length of the extension headers at the start of `bytes`, of which the first is a `kind`.
 fn extensions_len(mut kind: u8, bytes: &[u8]) -> Option<usize> {
     let mut length = 0;
     while kind != 0 {
         count(1);
         let units = *bytes.get(length)?;
         length += usize::from(units) * UNIT;
-        // Without a unit there is no next type.
+        // A header without a unit has no next type.
         kind = if units == 0 { return None } else { *bytes.get(length - 1)? };
     }
     Some(length)
 }
 
-/// What follows the header: of user data an IP packet, told by its version, or a frame of which nothing says
-/// what it is. A port alone announces this header, so it must be of a message that there is.
+/// Returns the protocol after the header: for user data an IP packet, identified by its version, or a frame of unknown
+/// type. Only a port identifies this header, so its message type must be a defined one.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     if !MESSAGES.contains(&view.message()) {

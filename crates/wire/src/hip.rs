@@ -10,14 +10,14 @@ pub const LEN: usize = 40;
 /// Bytes of parameters in the longest header.
 pub const MAX_PARAMETERS: usize = 256 * UNIT - LEN;
 
-/// The version that there is now; 1 is that of RFC 5201.
+/// The current version; 1 is that of RFC 5201.
 pub const VERSION: u8 = 2;
 
-/// What the length field counts in, without the first.
+/// Unit of the length field, which omits the first.
 const UNIT: usize = 8;
 /// Offset of the checksum field.
 const CHECKSUM: usize = 4;
-/// What the lowest bit of the fourth byte always is (RFC 7401 section 5.1).
+/// Constant lowest bit of the fourth byte (RFC 7401 section 5.1).
 const FIXED: u8 = 1;
 
 /// A HIP packet.
@@ -29,7 +29,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet; its parameters must be there whole.
+    /// Parses a packet; its parameters must be complete.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let flawed = |flaw| Malformed { protocol: Protocol::Hip, flaw };
         let (head, rest) = split::<LEN>(bytes, Protocol::Hip)?;
@@ -39,67 +39,67 @@ impl<'a> View<'a> {
         Ok(View { head, parameters, payload })
     }
 
-    /// IP protocol number of the header behind this one: so far always 59, none.
+    /// Returns the IP protocol number of the header after this one: so far always 59, none.
     pub fn next_header(&self) -> u8 {
         self.head[0]
     }
 
-    /// Bytes of the header, parameters included: a multiple of 8.
+    /// Returns the length of the header in bytes, parameters included: a multiple of 8.
     pub fn header_len(&self) -> usize {
         LEN + self.parameters.len()
     }
 
-    /// Type of the packet, 7 bits.
+    /// Returns the type of the packet, 7 bits.
     pub fn kind(&self) -> u8 {
         self.head[2] & 0x7f
     }
 
-    /// Version, 4 bits.
+    /// Returns the version, 4 bits.
     pub fn version(&self) -> u8 {
         self.head[3] >> 4
     }
 
-    /// The checksum field.
+    /// Returns the checksum field.
     pub fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.head[4], self.head[5]])
     }
 
-    /// Whether the checksum is right.
+    /// Returns whether the checksum is correct.
     pub fn is_checksum_right(&self, pseudo: &Pseudo) -> bool {
         let sum = pseudo.sum(registry::HIP, self.header_len() as u32);
         sum.with(self.head).with(self.parameters).checksum() == 0
     }
 
-    /// Controls, 16 bits.
+    /// Returns the controls, 16 bits.
     pub fn controls(&self) -> u16 {
         u16::from_be_bytes([self.head[6], self.head[7]])
     }
 
-    /// Host identity tag of the sender.
+    /// Returns the host identity tag of the sender.
     pub fn sender(&self) -> Ipv6Addr {
         let mut octets = [0; 16];
         octets.copy_from_slice(&self.head[8..24]);
         octets.into()
     }
 
-    /// Host identity tag of the receiver.
+    /// Returns the host identity tag of the receiver.
     pub fn receiver(&self) -> Ipv6Addr {
         let mut octets = [0; 16];
         octets.copy_from_slice(&self.head[24..40]);
         octets.into()
     }
 
-    /// The parameters, as they lie.
+    /// Returns the parameters, as on the wire.
     pub fn parameters(&self) -> &'a [u8] {
         self.parameters
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header<'a> {
         Header {
             next_header: self.next_header(),
@@ -117,7 +117,7 @@ impl<'a> View<'a> {
 /// kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// IP protocol number of the header behind this one.
+    /// IP protocol number of the header after this one.
     pub next_header: u8,
     /// Type of the packet, at most 127.
     pub kind: u8,
@@ -159,7 +159,7 @@ impl Header<'_> {
     }
 }
 
-/// Computes the checksum of a whole header, parameters included, and writes it there.
+/// Computes the checksum of a complete header, parameters included, and writes it there.
 pub fn fill_checksum(header: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> {
     let (head, _) = room::<LEN>(header, LEN)?;
     head[CHECKSUM..CHECKSUM + 2].fill(0);
@@ -168,7 +168,7 @@ pub fn fill_checksum(header: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(view.header_len(), view.payload.len(), ipv6::next(view.next_header())))

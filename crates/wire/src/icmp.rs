@@ -23,50 +23,50 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a message: the payload of an IPv4 packet.
+    /// Parses a message: the payload of an IPv4 packet.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split(bytes, Protocol::Icmp)?;
         Ok(View { head, payload })
     }
 
-    /// Type of the message.
+    /// Returns the type of the message.
     #[inline]
     pub fn kind(&self) -> u8 {
         self.head[0]
     }
 
-    /// Code, within the type.
+    /// Returns the code, within the type.
     #[inline]
     pub fn code(&self) -> u8 {
         self.head[1]
     }
 
-    /// The checksum field.
+    /// Returns the checksum field.
     #[inline]
     pub fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Whether the checksum is right; says nothing of a message that is cut or a fragment.
+    /// Returns whether the checksum is correct; meaningless for a message that is truncated or a fragment.
     pub fn is_checksum_right(&self) -> bool {
         Sum::of(self.head).with(self.payload).checksum() == 0
     }
 
-    /// The last four bytes of the header; [`Echo::from`] reads those of an echo.
+    /// Returns the last four bytes of the header; [`Echo::from`] reads those of an echo.
     #[inline]
     pub fn rest(&self) -> [u8; 4] {
         let [_, _, _, _, a, b, c, d] = *self.head;
         [a, b, c, d]
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header { kind: self.kind(), code: self.code(), rest: self.rest() }
     }
@@ -93,7 +93,7 @@ impl Header {
     }
 }
 
-/// What the last four bytes of an echo's header say, in ICMP and ICMPv6.
+/// The last four bytes of an echo's header, in ICMP and ICMPv6.
 ///
 /// ```
 /// use linerate_wire::icmp::{self, Echo};
@@ -107,9 +107,9 @@ impl Header {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// Tells one sender's echoes from another's.
+    /// Identifies the sender's sequence of echoes.
     pub identifier: u16,
-    /// Counts the echoes of one sender.
+    /// Sequence number of the echo.
     pub sequence: u16,
 }
 
@@ -126,7 +126,7 @@ impl From<Echo> for [u8; 4] {
     }
 }
 
-/// Computes the checksum of a whole message (header and payload) and writes it into its header.
+/// Computes the checksum of a complete message (header and payload) and writes it into its header.
 pub fn fill_checksum(message: &mut [u8]) -> Result<(), Unfit> {
     let (head, _) = room::<LEN>(message, LEN)?;
     head[CHECKSUM..CHECKSUM + 2].fill(0);
@@ -135,7 +135,7 @@ pub fn fill_checksum(message: &mut [u8]) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// The payload follows.
+/// Returns the length of the header; the payload follows.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     Ok(Step::new(LEN, View::parse(bytes)?.payload.len(), Next::End))
 }

@@ -23,44 +23,44 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a message: the payload of an IPv6 packet.
+    /// Parses a message: the payload of an IPv6 packet.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, body) = split(bytes, Protocol::Icmpv6)?;
         Ok(View { head, body })
     }
 
-    /// Type of the message.
+    /// Returns the type of the message.
     #[inline]
     pub fn kind(&self) -> u8 {
         self.head[0]
     }
 
-    /// Code, within the type.
+    /// Returns the code, within the type.
     #[inline]
     pub fn code(&self) -> u8 {
         self.head[1]
     }
 
-    /// The checksum field.
+    /// Returns the checksum field.
     #[inline]
     pub fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Whether the checksum is right; says nothing of a message that is cut or a fragment.
+    /// Returns whether the checksum is correct; meaningless for a message that is truncated or a fragment.
     pub fn is_checksum_right(&self, pseudo: &Pseudo) -> bool {
         let length = LEN + self.body.len();
         pseudo.sum(registry::ICMPV6, length as u32).with(self.head).with(self.body).checksum() == 0
     }
 
-    /// The message body; the first four bytes of an echo's are an [`crate::icmp::Echo`].
+    /// Returns the message body; the first four bytes of an echo's are an [`crate::icmp::Echo`].
     #[inline]
     pub fn body(&self) -> &'a [u8] {
         self.body
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header { kind: self.kind(), code: self.code() }
     }
@@ -84,7 +84,7 @@ impl Header {
     }
 }
 
-/// Computes the checksum of a whole message (header and body) and writes it into its header.
+/// Computes the checksum of a complete message (header and body) and writes it into its header.
 pub fn fill_checksum(message: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> {
     let (head, _) = room::<LEN>(message, LEN)?;
     head[CHECKSUM..CHECKSUM + 2].fill(0);
@@ -93,7 +93,7 @@ pub fn fill_checksum(message: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// The body follows.
+/// Returns the length of the header; the body follows.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     Ok(Step::new(LEN, View::parse(bytes)?.body.len(), Next::End))
 }

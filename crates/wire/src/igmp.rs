@@ -6,7 +6,7 @@ use crate::registry::{Next, Step};
 use crate::{Malformed, Protocol, Unfit};
 use std::net::Ipv4Addr;
 
-/// Bytes that all messages begin with.
+/// Bytes common to all messages.
 pub const LEN: usize = 8;
 
 /// Type of a query of any version.
@@ -18,7 +18,7 @@ pub const REPORT_3: u8 = 0x22;
 
 /// Bytes of a group record without sources.
 const RECORD: usize = 8;
-/// Bytes behind the first 8 of a query of version 3, in front of its sources.
+/// Bytes after the first 8 of a query of version 3, in front of its sources.
 const QUERY_3: usize = 4;
 /// Offset of the checksum field.
 const CHECKSUM: usize = 2;
@@ -31,40 +31,40 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a message: the payload of an IPv4 packet.
+    /// Parses a message: the payload of an IPv4 packet.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split(bytes, Protocol::Igmp)?;
         Ok(View { head, payload })
     }
 
-    /// [`QUERY`], [`REPORT_2`] or another type.
+    /// Returns [`QUERY`], [`REPORT_2`] or another type.
     pub fn kind(&self) -> u8 {
         self.head[0]
     }
 
-    /// Until when a query is to be answered, in tenths of a second; from 128 on of version 3 as RFC 3376 section
-    /// 4.1.1 writes it. 0 in version 1.
+    /// Returns the maximum response time of a query, in tenths of a second; from 128 on in version 3 encoded as in RFC
+    /// 3376 section 4.1.1. 0 in version 1.
     pub fn max_response(&self) -> u8 {
         self.head[1]
     }
 
-    /// The checksum field.
+    /// Returns the checksum field.
     pub fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Whether the checksum is right; says nothing of a message that is cut or a fragment.
+    /// Returns whether the checksum is correct; meaningless for a message that is truncated or a fragment.
     pub fn is_checksum_right(&self) -> bool {
         Sum::of(self.head).with(self.payload).checksum() == 0
     }
 
-    /// The group, of all messages but [`REPORT_3`].
+    /// Returns the group, for all messages except [`REPORT_3`].
     pub fn group(&self) -> Ipv4Addr {
         let [.., a, b, c, d] = *self.head;
         Ipv4Addr::new(a, b, c, d)
     }
 
-    /// The sources that a query of version 3 asks for, as far as they are there; none of other messages.
+    /// Returns the captured sources of a query of version 3; none for other messages.
     pub fn sources(&self) -> impl ExactSizeIterator<Item = Ipv4Addr> + use<'a> {
         let listed = match self.payload {
             [_, _, high, low, sources @ ..] if self.kind() == QUERY => take(sources, u16::from_be_bytes([*high, *low])),
@@ -73,26 +73,27 @@ impl<'a> View<'a> {
         listed.iter().map(|octets| Ipv4Addr::from(*octets))
     }
 
-    /// The group records of a [`REPORT_3`]; none of other messages. The list ends where one does not fit.
+    /// Returns the group records of a [`REPORT_3`]; none for other messages. The list ends at the first that does not
+    /// fit.
     pub fn records(&self) -> Records<'a> {
         let [.., high, low] = *self.head;
         let left = if self.kind() == REPORT_3 { u16::from_be_bytes([high, low]) } else { 0 };
         Records { rest: self.payload, left }
     }
 
-    /// Everything behind the first 8 bytes.
+    /// Returns everything after the first 8 bytes.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The first 8 bytes as a value.
+    /// Returns the first 8 bytes as a value.
     pub fn header(&self) -> Header {
         let [.., a, b, c, d] = *self.head;
         Header { kind: self.kind(), max_response: self.max_response(), rest: [a, b, c, d] }
     }
 }
 
-/// What a report of version 3 says of one group.
+/// Record of one group in a report of version 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Type: 1 to 6 (RFC 3376 section 4.2.12).
@@ -119,7 +120,7 @@ impl Record<'_> {
     }
 }
 
-/// Goes over the records of a report of version 3.
+/// Iterates over the records of a report of version 3.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
@@ -145,7 +146,7 @@ pub struct Header {
     pub kind: u8,
     /// As [`View::max_response`].
     pub max_response: u8,
-    /// The group; of a [`REPORT_3`] two zero bytes and the number of records.
+    /// The group; for a [`REPORT_3`] two zero bytes and the number of records.
     pub rest: [u8; 4],
 }
 
@@ -159,19 +160,19 @@ impl Header {
     }
 }
 
-/// What a query of version 3 has behind its header.
+/// Fields of a query of version 3 after its header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<'a> {
-    /// Flags and the querier's robustness, as they lie (RFC 3376 sections 4.1.5 and 4.1.6).
+    /// Flags and the querier's robustness, as on the wire (RFC 3376 sections 4.1.5 and 4.1.6).
     pub flags: u8,
-    /// The querier's interval, in seconds as section 4.1.7 writes it.
+    /// The querier's interval, in seconds, encoded as in section 4.1.7.
     pub interval: u8,
     /// Addresses of sources, 4 bytes each.
     pub sources: &'a [[u8; 4]],
 }
 
 impl Query<'_> {
-    /// Writes it to the front of `out`, behind a header; returns its length.
+    /// Writes it to the front of `out`, after a header; returns its length.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, Unfit> {
         let Ok(count) = u16::try_from(self.sources.len()) else {
             return Err(Unfit::Field("a query has at most 65535 sources"));
@@ -185,7 +186,7 @@ impl Query<'_> {
     }
 }
 
-/// Computes the checksum of a whole message and writes it into its header.
+/// Computes the checksum of a complete message and writes it into its header.
 pub fn fill_checksum(message: &mut [u8]) -> Result<(), Unfit> {
     let (head, _) = room::<LEN>(message, LEN)?;
     head[CHECKSUM..CHECKSUM + 2].fill(0);
@@ -194,13 +195,13 @@ pub fn fill_checksum(message: &mut [u8]) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// The first `count` addresses, or as many as are there.
+/// Returns the first `count` addresses, or as many as were captured.
 fn take(bytes: &[u8], count: u16) -> &[[u8; 4]] {
     let (addresses, _) = bytes.as_chunks();
     addresses.get(..count.into()).unwrap_or(addresses)
 }
 
-/// What is behind the first 8 bytes follows as payload.
+/// Returns the length of the header; everything after the first 8 bytes is payload.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     Ok(Step::new(LEN, View::parse(bytes)?.payload.len(), Next::End))
 }

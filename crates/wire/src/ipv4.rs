@@ -24,7 +24,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet; the header must be there whole, of the payload any part.
+    /// Parses a packet; the header must be complete, the payload may be truncated.
     #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let flawed = |flaw| Malformed { protocol: Protocol::Ipv4, flaw };
@@ -42,117 +42,117 @@ impl<'a> View<'a> {
         Ok(View { head, options, payload: rest.get(..payload).unwrap_or(rest), cut: payload > rest.len() })
     }
 
-    /// Bytes of the header, options included: 20 to 60.
+    /// Returns the length of the header in bytes, options included: 20 to 60.
     #[inline]
     pub fn header_len(&self) -> usize {
         LEN + self.options.len()
     }
 
-    /// Differentiated services code point and ECN bits (RFC 2474, RFC 3168).
+    /// Returns the differentiated services code point and ECN bits (RFC 2474, RFC 3168).
     #[inline]
     pub fn traffic_class(&self) -> u8 {
         self.head[1]
     }
 
-    /// Bytes of the packet as its header says; 0 where segmentation offload left it open.
+    /// Returns the total length field; 0 if left to segmentation offload.
     #[inline]
     pub fn total_len(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// What the fragments of one packet share.
+    /// Returns the identification, common to all fragments of a packet.
     #[inline]
     pub fn identification(&self) -> u16 {
         u16::from_be_bytes([self.head[4], self.head[5]])
     }
 
-    /// Whether routers must not fragment the packet.
+    /// Returns whether routers must not fragment the packet.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
         self.fragment_word() & DONT_FRAGMENT != 0
     }
 
-    /// Whether fragments follow this one.
+    /// Returns whether fragments follow this one.
     #[inline]
     pub fn more_fragments(&self) -> bool {
         self.fragment_word() & MORE_FRAGMENTS != 0
     }
 
-    /// Where the payload belongs in the whole packet's, in bytes.
+    /// Returns the offset of the payload in the reassembled packet, in bytes.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         (self.fragment_word() & OFFSET_MASK) << 3
     }
 
-    /// Whether this is one fragment of several.
+    /// Returns whether this is one fragment of several.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.fragment_word() & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
 
-    /// Time to live, in hops.
+    /// Returns the time to live, in hops.
     #[inline]
     pub fn ttl(&self) -> u8 {
         self.head[8]
     }
 
-    /// IP protocol number of the payload.
+    /// Returns the IP protocol number of the payload.
     #[inline]
     pub fn protocol(&self) -> u8 {
         self.head[9]
     }
 
-    /// The header checksum field.
+    /// Returns the header checksum field.
     #[inline]
     pub fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.head[10], self.head[11]])
     }
 
-    /// Whether the header checksum is right.
+    /// Returns whether the header checksum is correct.
     #[inline]
     pub fn is_checksum_right(&self) -> bool {
         Sum::of(self.head).with(self.options).checksum() == 0
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
         let [.., a, b, c, d, _, _, _, _] = *self.head;
         Ipv4Addr::new(a, b, c, d)
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn destination(&self) -> Ipv4Addr {
         let [.., a, b, c, d] = *self.head;
         Ipv4Addr::new(a, b, c, d)
     }
 
-    /// The options, one after the other.
+    /// Returns the options, in order.
     #[inline]
     pub fn options(&self) -> Iter<'a> {
         Iter::over(self.options)
     }
 
-    /// What the packet carries, up to its total length or the end of the bytes.
+    /// Returns the payload, up to the total length or the end of the bytes.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Whether bytes of the payload are missing.
+    /// Returns whether the payload is truncated.
     #[inline]
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// The pseudo-header for the checksum of the payload.
+    /// Returns the pseudo-header for the checksum of the payload.
     #[inline]
     pub fn pseudo(&self) -> Pseudo {
         Pseudo::V4 { source: self.source(), destination: self.destination() }
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header {
             traffic_class: self.traffic_class(),
@@ -175,7 +175,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// An IPv4 header; lengths and checksum are computed when it is emitted. The reserved flag is not kept.
+/// An IPv4 header; lengths and checksum are computed when it is emitted. The reserved flag is discarded.
 ///
 /// ```
 /// use linerate_wire::{ipv4, registry};
@@ -195,13 +195,13 @@ impl<'a> View<'a> {
 pub struct Header {
     /// Differentiated services code point and ECN bits.
     pub traffic_class: u8,
-    /// What the fragments of one packet share.
+    /// Identification, common to all fragments of a packet.
     pub identification: u16,
-    /// Whether routers must not fragment the packet.
+    /// True if routers must not fragment the packet.
     pub dont_fragment: bool,
-    /// Whether fragments follow this one.
+    /// True if fragments follow this one.
     pub more_fragments: bool,
-    /// Where the payload belongs in the whole packet's, in bytes; a multiple of 8.
+    /// Offset of the payload in the reassembled packet, in bytes; a multiple of 8.
     pub fragment_offset: u16,
     /// Time to live, in hops.
     pub ttl: u8,
@@ -216,7 +216,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// For a payload of IP protocol `protocol`: 64 hops, not fragmented, addresses unspecified.
+    /// Creates a header for a payload of IP protocol `protocol`: 64 hops, not fragmented, addresses unspecified.
     pub fn new(protocol: u8) -> Self {
         Header {
             traffic_class: 0,
@@ -262,7 +262,7 @@ impl Header {
     }
 }
 
-/// What follows the header; nothing can be said of a fragment that is not the first.
+/// Returns the protocol after the header; unknown for a fragment that is not the first.
 #[inline(always)]
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;

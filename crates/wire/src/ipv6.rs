@@ -19,7 +19,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet; the header must be there whole, of the payload any part.
+    /// Parses a packet; the header must be complete, the payload may be truncated.
     #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, rest) = split::<LEN>(bytes, Protocol::Ipv6)?;
@@ -34,37 +34,37 @@ impl<'a> View<'a> {
         Ok(View { head, payload: rest.get(..payload).unwrap_or(rest), cut: payload > rest.len() })
     }
 
-    /// Differentiated services code point and ECN bits (RFC 2474, RFC 3168).
+    /// Returns the differentiated services code point and ECN bits (RFC 2474, RFC 3168).
     #[inline]
     pub fn traffic_class(&self) -> u8 {
         self.head[0] << 4 | self.head[1] >> 4
     }
 
-    /// Flow label, 20 bits (RFC 6437).
+    /// Returns the flow label, 20 bits (RFC 6437).
     #[inline]
     pub fn flow_label(&self) -> u32 {
         u32::from_be_bytes([0, self.head[1], self.head[2], self.head[3]]) & MAX_FLOW_LABEL
     }
 
-    /// Bytes behind this header, extension headers included, as it says; 0 also in jumbograms.
+    /// Returns the payload length field, which includes extension headers; 0 also in jumbograms.
     #[inline]
     pub fn payload_len(&self) -> u16 {
         u16::from_be_bytes([self.head[4], self.head[5]])
     }
 
-    /// IP protocol number of the header behind this one.
+    /// Returns the IP protocol number of the header after this one.
     #[inline]
     pub fn next_header(&self) -> u8 {
         self.head[6]
     }
 
-    /// Hops the packet may still take.
+    /// Returns the hop limit.
     #[inline]
     pub fn hop_limit(&self) -> u8 {
         self.head[7]
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn source(&self) -> Ipv6Addr {
         let mut octets = [0; 16];
@@ -72,7 +72,7 @@ impl<'a> View<'a> {
         octets.into()
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn destination(&self) -> Ipv6Addr {
         let mut octets = [0; 16];
@@ -80,25 +80,25 @@ impl<'a> View<'a> {
         octets.into()
     }
 
-    /// What the packet carries, extension headers included, up to its length or the end of the bytes.
+    /// Returns the payload, extension headers included, up to its length or the end of the bytes.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Whether bytes of the payload are missing.
+    /// Returns whether the payload is truncated.
     #[inline]
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// The pseudo-header for the checksum of the payload, if no routing header has segments left.
+    /// Returns the pseudo-header for the checksum of the payload, if no routing header has segments left.
     #[inline]
     pub fn pseudo(&self) -> Pseudo {
         Pseudo::V6 { source: self.source(), destination: self.destination() }
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header {
             traffic_class: self.traffic_class(),
@@ -118,7 +118,7 @@ pub struct Header {
     pub traffic_class: u8,
     /// Flow label, at most [`MAX_FLOW_LABEL`].
     pub flow_label: u32,
-    /// IP protocol number of the header behind this one.
+    /// IP protocol number of the header after this one.
     pub next_header: u8,
     /// Hops the packet may take.
     pub hop_limit: u8,
@@ -129,7 +129,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// For a payload that starts with the header `next_header`: 64 hops, addresses unspecified.
+    /// Creates a header for a payload that starts with the header `next_header`: 64 hops, addresses unspecified.
     pub fn new(next_header: u8) -> Self {
         Header {
             traffic_class: 0,
@@ -162,14 +162,14 @@ impl Header {
     }
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 #[inline(always)]
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(LEN, view.payload.len(), next(view.next_header())))
 }
 
-/// What a next header field says comes next.
+/// Returns the protocol selected by a next header field.
 #[inline(always)]
 pub(crate) fn next(number: u8) -> Next {
     if number == NO_NEXT_HEADER { Next::End } else { Next::Number(Number::IpProtocol(number)) }

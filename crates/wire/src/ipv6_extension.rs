@@ -13,7 +13,7 @@ pub const MAX_DATA: usize = 256 * UNIT - FIXED;
 /// Bytes in front of the data.
 const FIXED: usize = 2;
 
-/// An extension header and what is behind it.
+/// An extension header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     head: &'a [u8; UNIT],
@@ -22,7 +22,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a header, which must be there whole. `protocol` says which one, for the error.
+    /// Parses a header, which must be complete. `protocol` is used for the error.
     pub fn parse(protocol: Protocol, bytes: &'a [u8]) -> Result<Self, Malformed> {
         const SHORT: Flaw = Flaw::Short;
         let (head, _) = split::<UNIT>(bytes, protocol)?;
@@ -32,37 +32,37 @@ impl<'a> View<'a> {
         Ok(View { head, data, payload })
     }
 
-    /// IP protocol number of the header behind this one.
+    /// Returns the IP protocol number of the header after this one.
     pub fn next_header(&self) -> u8 {
         self.head[0]
     }
 
-    /// Bytes of the header: a multiple of 8.
+    /// Returns the length of the header in bytes: a multiple of 8.
     pub fn header_len(&self) -> usize {
         FIXED + self.data.len()
     }
 
-    /// What is in the header: options, or the routing type, segments left and addresses.
+    /// Returns the contents: options, or the routing type, segments left and addresses.
     pub fn data(&self) -> &'a [u8] {
         self.data
     }
 
-    /// Routing type; of a routing header only.
+    /// Returns the routing type; only for a routing header.
     pub fn routing_type(&self) -> u8 {
         self.head[2]
     }
 
-    /// Nodes still to be visited; of a routing header only.
+    /// Returns the nodes still to be visited; only for a routing header.
     pub fn segments_left(&self) -> u8 {
         self.head[3]
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header<'a> {
         Header { next_header: self.next_header(), data: self.data }
     }
@@ -71,10 +71,10 @@ impl<'a> View<'a> {
 /// An extension header; its length is computed when it is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// IP protocol number of the header behind this one.
+    /// IP protocol number of the header after this one.
     pub next_header: u8,
-    /// What is in it: 6 bytes more than a multiple of 8, at most [`MAX_DATA`]; options are padded with
-    /// Pad1 (a zero byte) or PadN.
+    /// Its contents: 6 bytes more than a multiple of 8, at most [`MAX_DATA`]; options are padded with Pad1 (a zero
+    /// byte) or PadN.
     pub data: &'a [u8],
 }
 
@@ -92,17 +92,17 @@ impl Header<'_> {
     }
 }
 
-/// What follows hop-by-hop options.
+/// Returns the protocol after hop-by-hop options.
 pub(crate) fn step_hop_by_hop(bytes: &[u8]) -> Result<Step, Malformed> {
     step(Protocol::HopByHop, bytes)
 }
 
-/// What follows a routing header.
+/// Returns the protocol after a routing header.
 pub(crate) fn step_routing(bytes: &[u8]) -> Result<Step, Malformed> {
     step(Protocol::Routing, bytes)
 }
 
-/// What follows destination options.
+/// Returns the protocol after destination options.
 pub(crate) fn step_destination(bytes: &[u8]) -> Result<Step, Malformed> {
     step(Protocol::DestinationOptions, bytes)
 }

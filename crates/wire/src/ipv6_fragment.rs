@@ -7,7 +7,7 @@ use crate::{Malformed, Protocol, Unfit, ipv6};
 /// Bytes of the header.
 pub const LEN: usize = 8;
 
-/// A fragment header and what is behind it.
+/// A fragment header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     head: &'a [u8; LEN],
@@ -15,38 +15,38 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a header.
+    /// Parses a header.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split(bytes, Protocol::Fragment)?;
         Ok(View { head, payload })
     }
 
-    /// IP protocol number of the header that the whole packet's fragmentable part starts with.
+    /// Returns the IP protocol number of the header that the whole packet's fragmentable part starts with.
     pub fn next_header(&self) -> u8 {
         self.head[0]
     }
 
-    /// Where the payload belongs in the fragmentable part, in bytes.
+    /// Returns the offset of the payload in the fragmentable part, in bytes.
     pub fn fragment_offset(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]]) & !7
     }
 
-    /// Whether fragments follow this one.
+    /// Returns whether fragments follow this one.
     pub fn more_fragments(&self) -> bool {
         self.head[3] & 1 != 0
     }
 
-    /// What the fragments of one packet share.
+    /// Returns the identification, common to all fragments of a packet.
     pub fn identification(&self) -> u32 {
         u32::from_be_bytes([self.head[4], self.head[5], self.head[6], self.head[7]])
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header {
             next_header: self.next_header(),
@@ -57,16 +57,16 @@ impl<'a> View<'a> {
     }
 }
 
-/// A fragment header; the reserved bits are not kept.
+/// A fragment header; the reserved bits are discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// IP protocol number of the header that the whole packet's fragmentable part starts with.
     pub next_header: u8,
-    /// Where the payload belongs in the fragmentable part, in bytes; a multiple of 8.
+    /// Offset of the payload in the fragmentable part, in bytes; a multiple of 8.
     pub fragment_offset: u16,
-    /// Whether fragments follow this one.
+    /// True if fragments follow this one.
     pub more_fragments: bool,
-    /// What the fragments of one packet share.
+    /// Identification, common to all fragments of a packet.
     pub identification: u32,
 }
 
@@ -84,7 +84,7 @@ impl Header {
     }
 }
 
-/// What follows the header; nothing can be said of a fragment that is not the first.
+/// Returns the protocol after the header; unknown for a fragment that is not the first.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let next = if view.fragment_offset() == 0 { ipv6::next(view.next_header()) } else { Next::Fragment };

@@ -1,20 +1,20 @@
-//! What a dissection finds: the headers of a frame, and why there are no more.
+//! Result of a dissection: the headers of a frame, and the reason why it stopped.
 
 use crate::{Flaw, Malformed, Number, Protocol, Role};
 use std::fmt;
 
-/// The most layers one frame is dissected into: two tags, a label stack, a tunnel in a tunnel, and the packet in
-/// them. The deepest of 100,000 real frames has 10.
+/// Maximum number of layers of a frame: two tags, a label stack, a tunnel in a tunnel, and the packet in them. The
+/// deepest of 100,000 real frames has 10.
 pub const MAX_LAYERS: usize = 16;
 
 /// One header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Where its first byte lies, from the start of the frame.
+    /// Offset of its first byte in the frame.
     pub offset: u32,
-    /// Bytes of the header, options included. 0 only of [`Protocol::Teredo`] without indications.
+    /// Bytes of the header, options included. 0 only for [`Protocol::Teredo`] without indications.
     pub length: u16,
-    /// What it is.
+    /// Its protocol.
     pub protocol: Protocol,
 }
 
@@ -26,25 +26,25 @@ impl Layer {
         Layer { offset: offset as u32, length: length as u16, protocol }
     }
 
-    /// Offset of the first byte behind the header.
+    /// Returns the offset of the first byte after the header.
     #[inline]
     pub fn end(&self) -> u32 {
         self.offset + u32::from(self.length)
     }
 }
 
-/// Why a dissection stopped. The headers before that are whole and in the list.
+/// Reason why a dissection stopped. The headers before are complete and in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Everything was understood, up to the payload (which may be empty).
+    /// Everything was decoded, up to the payload (which may be empty).
     End,
-    /// What follows is of no protocol that is known.
+    /// The next protocol is unknown.
     Unknown(Number),
-    /// The frame ends inside this header: it was cut when captured, or sent too short.
+    /// The frame ends inside this header: it was truncated by the capture, or by the sender.
     Truncated(Protocol),
-    /// This header contradicts itself, or does not fit into the length that the headers before it give.
+    /// This header is inconsistent, or does not fit in the length given by the headers before it.
     Malformed(Protocol, Flaw),
-    /// What follows is a later fragment of a payload that began in another packet.
+    /// A later fragment of a payload that began in another packet follows.
     Fragment,
     /// There are more than [`MAX_LAYERS`] headers.
     TooDeep,
@@ -53,7 +53,7 @@ pub enum Stop {
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Stop::End => f.write_str("understood to the payload"),
+            Stop::End => f.write_str("decoded to the payload"),
             Stop::Unknown(number) => write!(f, "{number} unknown, stopped here"),
             Stop::Truncated(protocol) => write!(f, "truncated inside the {} header", protocol.name()),
             Stop::Malformed(protocol, flaw) => write!(f, "malformed, {}", Malformed { protocol, flaw }),
@@ -63,8 +63,8 @@ impl fmt::Display for Stop {
     }
 }
 
-/// The headers of one frame, outermost first, and why there are no more. Made once, filled for frame
-/// after frame.
+/// The headers of one frame, outermost first, and the reason why there are not more. Created once and reused for each
+/// frame.
 #[derive(Clone, Debug)]
 pub struct Layers {
     pub(crate) layers: [Layer; MAX_LAYERS],
@@ -76,7 +76,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Of no frame yet.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Layers {
             layers: [Layer::NONE; MAX_LAYERS],
@@ -88,78 +88,78 @@ impl Layers {
         }
     }
 
-    /// The headers, outermost first: back to back, from offset 0.
+    /// Returns the headers, outermost first: contiguous, from offset 0.
     #[inline]
     pub fn as_slice(&self) -> &[Layer] {
         self.layers.get(..self.count).unwrap_or(&self.layers)
     }
 
-    /// Why there are no more.
+    /// Returns the reason why the dissection stopped.
     #[inline]
     pub fn stop(&self) -> Stop {
         self.stop
     }
 
-    /// The outermost header of `protocol`.
+    /// Returns the outermost header of `protocol`.
     #[inline]
     pub fn find(&self, protocol: Protocol) -> Option<&Layer> {
         self.as_slice().iter().find(|layer| layer.protocol == protocol)
     }
 
-    /// The outermost IP header.
+    /// Returns the outermost IP header.
     #[inline]
     pub fn network(&self) -> Option<&Layer> {
         self.as_slice().iter().find(|layer| layer.protocol.role() == Role::Network)
     }
 
-    /// The transport header of the outermost IP packet: nothing but extension headers between the two.
+    /// Returns the transport header of the outermost IP packet: only extension headers are between the two.
     #[inline]
     pub fn transport(&self) -> Option<&Layer> {
         let outermost = self.as_slice().iter().position(|layer| layer.protocol.role() == Role::Network)?;
         self.transport_behind(outermost)
     }
 
-    /// The innermost IP header: of a frame without tunnels the same as [`Layers::network`].
+    /// Returns the innermost IP header: without tunnels the same as [`Layers::network`].
     #[inline]
     pub fn inner_network(&self) -> Option<&Layer> {
         self.as_slice().iter().rfind(|layer| layer.protocol.role() == Role::Network)
     }
 
-    /// The transport header of the innermost IP packet.
+    /// Returns the transport header of the innermost IP packet.
     #[inline]
     pub fn inner_transport(&self) -> Option<&Layer> {
         let innermost = self.as_slice().iter().rposition(|layer| layer.protocol.role() == Role::Network)?;
         self.transport_behind(innermost)
     }
 
-    /// Offset of [`Layers::network`] as descriptors hold it: 255 where there is none, or it is beyond 254.
+    /// Returns the offset of [`Layers::network`] as in descriptors: 255 if absent, or beyond 254.
     #[inline]
     pub fn l3(&self) -> u8 {
         self.l3
     }
 
-    /// Offset of [`Layers::transport`] as descriptors hold it: 255 where there is none, or it is beyond 254.
+    /// Returns the offset of [`Layers::transport`] as in descriptors: 255 if absent, or beyond 254.
     #[inline]
     pub fn l4(&self) -> u8 {
         self.l4
     }
 
-    /// What is behind the innermost header: the part of `frame` (the frame that was dissected) up to
-    /// where the innermost length field says, or the frame ends.
+    /// Returns the payload of the innermost header: the part of `frame` (the frame that was dissected) up to the
+    /// innermost length field's end, or the end of the frame.
     #[inline]
     pub fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         let start = self.as_slice().last().map_or(0, Layer::end);
         frame.get(start as usize..self.payload_end as usize).unwrap_or_default()
     }
 
-    /// Notes where the headers that descriptors point to lie.
+    /// Sets the offsets for descriptors.
     pub(crate) fn note_offsets(&mut self) {
         let outermost = self.as_slice().iter().position(|layer| layer.protocol.role() == Role::Network);
         self.l3 = short_offset(outermost.and_then(|index| self.layers.get(index)));
         self.l4 = short_offset(outermost.and_then(|index| self.transport_behind(index)));
     }
 
-    /// The transport header of the packet whose IP header has this index.
+    /// Returns the transport header of the packet whose IP header has this index.
     fn transport_behind(&self, network: usize) -> Option<&Layer> {
         let mut behind = self.as_slice().iter().skip(network + 1);
         let first = behind.find(|layer| layer.protocol.role() != Role::Extension)?;

@@ -1,32 +1,32 @@
 //! Headers as views and values, checksums, and the layered dissection of a frame.
 //!
-//! A *view* is a thin look at bytes: `View::parse` checks every length once, then its getters cannot
-//! fail. A *value* is a plain struct that is read from a view and *emitted* into bytes; what follows from
-//! other bytes (header lengths, total lengths, checksums) is not in it but computed when it is emitted.
-//! [`dissect`](dissect()) walks a frame from the outermost header inwards, allocates nothing, and says
-//! where each header lies and why it stopped. [`build`] makes a frame of values and a payload.
+//! A *view* borrows bytes: `View::parse` checks every length once, then its getters cannot fail. A *value* is a plain
+//! struct that is read from a view and *emitted* into bytes; fields that depend on other bytes (header lengths, total
+//! lengths, checksums) are not in it but computed when it is emitted. [`dissect`](dissect()) walks a frame from the
+//! outermost header inwards, allocates nothing, and returns the position of each header and the reason why it stopped.
+//! [`build`] makes a frame of values and a payload.
 //!
 //! In the order of a frame:
 //!
-//! - [`link`]: what a frame may begin with: [`ethernet`] with [`llc`] (802.3) and [`vlan`], [`null`], [`sll`],
+//! - [`link`]: first headers of a frame: [`ethernet`] with [`llc`] (802.3) and [`vlan`], [`null`], [`sll`],
 //!   [`sll2`], [`ppp`], [`chdlc`];
 //! - [`mpls`], [`pseudowire`], [`pppoe`];
 //! - [`arp`], [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`], [`mobility`], [`hip`], [`shim6`], [`ah`];
 //! - [`tcp`], [`tcp_option`], [`udp`], [`udp_lite`], [`sctp`], [`icmp`], [`icmpv6`], [`ndp`], [`igmp`], [`esp`];
 //! - tunnels: [`gre`], [`erspan`], [`vxlan`], [`geneve`], [`gtp_u`], [`teredo`], and IP in IP;
 //! - [`options`]: the kind, length, data lists of IPv4 and TCP; [`checksum`]: RFC 1071 and RFC 1624; [`crc32c`];
-//! - [`registry`]: one row a protocol; [`number`]: how they announce each other;
-//! - [`dissect`](mod@dissect): the walk, its findings in [`layers`];
-//! - [`flow`]: which flow a frame belongs to, by a hash that is the same for both directions;
-//! - [`build`]: frames from headers, all that follows from others computed; [`cover`]: what each checksum covers;
+//! - [`registry`]: one row per protocol; [`number`]: the numbers that select the next protocol;
+//! - [`dissect`](mod@dissect): the walk, its results in [`layers`];
+//! - [`flow`]: the symmetric flow hash of a frame;
+//! - [`build`]: frames from headers, with all dependent fields computed; [`cover`]: bytes covered by each checksum;
 //! - [`named`]: headers and fields by the names that users write;
-//! - [`error`]: what is wrong with bytes, or with a value that does not fit.
+//! - [`error`]: errors of parsing and emitting.
 //!
-//! # How long a payload is
-//! Frames are captured without FCS, may be cut by a snap length and padded to Ethernet's minimum size.
-//! So a payload ends where its header's length field says, or where the bytes end if that is sooner;
-//! `is_cut` then says that bytes are missing. Padding behind the length never is payload. A length of 0
-//! in IPv4, IPv6 and UDP, as segmentation offload and jumbograms (RFC 2675) leave it, means all bytes there.
+//! # Length of a payload
+//! Frames are captured without FCS, may be truncated by a snap length and padded to Ethernet's minimum size. So a
+//! payload ends at the end given by its header's length field, or at the end of the bytes if that is earlier; `is_cut`
+//! then returns true. Padding after the length is never payload. A length of 0 in IPv4, IPv6 and UDP, as with
+//! segmentation offload and jumbograms (RFC 2675), means all bytes present.
 //!
 //! ```
 //! use linerate_wire::{Layers, Link, Protocol, Stop, dissect};
@@ -45,23 +45,24 @@
 //!
 //! # Dissection
 //!
-//! One row of [`registry`] a protocol: which numbers announce it, and a function that says how long a header is and what it
-//! announces in turn. Numbers are looked up in a hash table that is made from the rows at compile time. A UDP port only makes a
-//! guess: the bytes behind it must be a plausible header (version, flags, what is reserved), else they are payload. What has nothing
-//! to verify, as ESP or MPLS in UDP, is not guessed.
+//! One row of [`registry`] per protocol: the numbers that select it, and a function that returns the length of a header
+//! and the number that it selects. Numbers are looked up in a hash table that is made from the rows at compile time. A
+//! UDP port is only a hint: the bytes after it must be a plausible header (version, flags, reserved bits), else they
+//! are payload. Protocols with nothing to verify, such as ESP or MPLS in UDP, are not guessed.
 //!
-//! Most frames are Ethernet, tags, IP and TCP or UDP. Their walk is spelled out (`common`), held equal to the general one by a
-//! property, and does not grow slower with the number of protocols: UDP ports are compared with all known ones at once.
+//! Most frames are Ethernet, tags, IP and TCP or UDP. They have a fast path (`common`), which a property test compares
+//! with the general walk, and which does not slow down with the number of protocols: UDP ports are compared with all
+//! known ones at once.
 //!
-//! A frame has at most 16 layers (the deepest of 100,000 real frames has 10). What is deeper ends with a reason, as all that cannot
-//! be walked does. A label stack, or a chain of GTP extension headers, is one layer of at most 65,535 bytes. A header is read at
-//! most twice, so hostile frames take no longer than long ones. `l3` and `l4` of a desc are for the outermost IP packet; [`Layers`]
-//! also knows the innermost.
+//! A frame has at most 16 layers (the deepest of 100,000 real frames has 10). Deeper ones end with a reason, as
+//! everything that cannot be walked does. A label stack, or a chain of GTP extension headers, is one layer of at most
+//! 65,535 bytes. A header is read at most twice, so hostile frames take no longer than long ones. `l3` and `l4` of a
+//! desc are for the outermost IP packet; [`Layers`] also has the innermost.
 //!
 //! # The flow hash
 //!
-//! It sorts the endpoints, then multiplies ([`flow`]): hashes that add or xor them send flows whose addresses count up in step to
-//! one shard of sixteen. It carries no secret, so that shards agree between programs and machines.
+//! It sorts the endpoints, then multiplies ([`flow`]): hashes that add or xor them send flows with consecutive
+//! addresses to one shard of sixteen. It has no secret, so that shards agree between programs and machines.
 #![forbid(unsafe_code)]
 
 pub mod ah;

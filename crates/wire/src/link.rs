@@ -1,22 +1,22 @@
-//! Link types: what the first byte of a frame belongs to.
+//! Link types: the first header of a frame.
 
 use crate::registry::Next;
 use crate::{Number, Protocol, chdlc};
 
-/// What the first byte of a frame belongs to.
+/// Link type: the first header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Link {
     /// An Ethernet header.
     Ethernet,
-    /// An IPv4 or IPv6 header, as its version says.
+    /// An IPv4 or IPv6 header, depending on its version.
     RawIp,
-    /// An address family in front of a packet, as BSD's loopback interfaces have it.
+    /// An address family before a packet, as on BSD loopback interfaces.
     Null,
     /// A Linux cooked header.
     Sll,
     /// A Linux cooked header, version 2.
     Sll2,
-    /// A PPP header, with or without HDLC framing, or the Cisco HDLC header that may stand in its place.
+    /// A PPP header, with or without HDLC framing, or the Cisco HDLC header that may take its place.
     Ppp,
     /// A PPPoE header.
     Pppoe,
@@ -25,12 +25,12 @@ pub enum Link {
 }
 
 impl Link {
-    /// All there are.
+    /// All link types.
     pub const ALL: [Link; 8] =
         [Link::Ethernet, Link::RawIp, Link::Null, Link::Sll, Link::Sll2, Link::Ppp, Link::Pppoe, Link::Chdlc];
 
-    /// From a number of the tcpdump.org link-layer header type registry (`LINKTYPE_*`). 12 and 14 are what
-    /// some systems wrote for raw IP.
+    /// Converts a number of the tcpdump.org link-layer header type registry (`LINKTYPE_*`). Some systems wrote 12 and
+    /// 14 for raw IP.
     pub fn from_linktype(number: u16) -> Option<Link> {
         match number {
             0 | 108 => Some(Link::Null),
@@ -45,7 +45,7 @@ impl Link {
         }
     }
 
-    /// Its number in that registry, of several the one that is written today.
+    /// Returns its number in that registry, of several the current one.
     pub fn linktype(self) -> u16 {
         match self {
             Link::Null => 0,
@@ -59,12 +59,12 @@ impl Link {
         }
     }
 
-    /// The link whose frames begin with this header, where there is one.
+    /// Returns the link type whose frames begin with this header, if any.
     pub fn beginning_with(protocol: Protocol) -> Option<Link> {
         Link::ALL.into_iter().find(|link| link.first(&[]) == Next::Protocol(protocol))
     }
 
-    /// What `frame` begins with.
+    /// Returns the first protocol of `frame`.
     pub(crate) fn first(self, frame: &[u8]) -> Next {
         match self {
             Link::Ethernet => Next::Protocol(Protocol::Ethernet),

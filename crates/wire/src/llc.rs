@@ -19,7 +19,7 @@ const UNNUMBERED_INFORMATION: u8 = 0x03;
 
 /// The organization whose SNAP protocols are EtherTypes (RFC 1042).
 const ETHER_TYPES: [u8; 3] = [0, 0, 0];
-/// Another one, of frames that bridges tunnel (IEEE 802.1H).
+/// Another one, for frames tunnelled by bridges (IEEE 802.1H).
 const TUNNELLED: [u8; 3] = [0, 0, 0xf8];
 
 /// An LLC header and what it carries.
@@ -30,7 +30,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at an LLC header; with SNAP where both access points and the control byte say so.
+    /// Parses an LLC header; with SNAP if both access points and the control byte indicate it.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let ([destination_sap, source_sap, first], rest) = split::<LEN>(bytes, Protocol::Llc)?;
         let (destination_sap, source_sap) = (*destination_sap, *source_sap);
@@ -48,7 +48,7 @@ impl<'a> View<'a> {
         Ok(View { header: Header::Plain(Plain { destination_sap, source_sap, control }), payload })
     }
 
-    /// Destination service access point.
+    /// Returns the destination service access point.
     pub fn destination_sap(&self) -> u8 {
         match self.header {
             Header::Plain(plain) => plain.destination_sap,
@@ -56,7 +56,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The SNAP extension, if there is one.
+    /// Returns the SNAP extension, if present.
     pub fn snap(&self) -> Option<Snap> {
         match self.header {
             Header::Plain(_) => None,
@@ -64,17 +64,17 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Bytes of the header: 3, 4 with a second control byte, 8 with SNAP.
+    /// Returns the length of the header in bytes: 3, 4 with a second control byte, 8 with SNAP.
     pub fn header_len(&self) -> usize {
         self.header.length()
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         self.header
     }
@@ -109,12 +109,12 @@ pub enum Control {
     Numbered([u8; 2]),
 }
 
-/// Who is carried behind SNAP.
+/// Protocol of the payload after SNAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snap {
-    /// Whose numbers `protocol` is from; zero for EtherTypes (RFC 1042).
+    /// Organization that assigned `protocol`; zero for EtherTypes (RFC 1042).
     pub organization: [u8; 3],
-    /// The protocol, in the organization's numbers.
+    /// Protocol number of the organization.
     pub protocol: u16,
 }
 
@@ -175,13 +175,13 @@ impl Snap {
     }
 }
 
-/// Whether a control field that begins with this byte has no second one.
+/// Returns whether a control field that begins with this byte has only one.
 fn is_unnumbered(control: u8) -> bool {
     control & 3 == 3
 }
 
-/// What follows the header: an EtherType behind SNAP of the organizations that use them, another number of an
-/// organization, or what the access point stands for.
+/// Returns the protocol after the header: an EtherType after SNAP of the organizations that use them, another number of
+/// an organization, or the protocol of the access point.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let number = match view.header {

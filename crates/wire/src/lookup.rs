@@ -1,21 +1,21 @@
-//! Who is announced by a number: the rows of the registry, turned around at compile time.
+//! Lookup of a protocol by number: the rows of the registry, inverted at compile time.
 
 use crate::registry::{Next, ROWS};
 use crate::{Number, Protocol};
 use Number::UdpPort;
 
-/// Every number that a row has, as a key, with its protocol: at the place that [`slot`] gives, or in the
-/// first free place behind it.
+/// Every number of a row, as a key, with its protocol: at the slot given by [`slot`], or in the first free slot after
+/// it.
 static NUMBERS: [Option<(u64, Protocol)>; SLOTS] = numbers();
 
-/// Places for numbers: several times as many as there are, so that most stand where they are looked for first.
+/// Slots for numbers: several times as many as numbers, so that most are found at the first slot.
 const SLOTS: usize = 256;
 
 /// Every UDP port of a row.
 static PORTS: [u16; count_ports()] = ports();
 
-/// Who is announced by a number. An IP protocol number means the same behind IPv4 and IPv6: extension
-/// headers behind IPv4, which nobody should send, are walked all the same.
+/// Returns the protocol selected by a number. An IP protocol number means the same after IPv4 and IPv6: extension
+/// headers after IPv4, which are invalid, are walked too.
 #[inline]
 pub(crate) fn protocol(number: Number) -> Option<Protocol> {
     let key = number.key();
@@ -29,13 +29,13 @@ pub(crate) fn protocol(number: Number) -> Option<Protocol> {
     }
 }
 
-/// Whether a row has one of these UDP ports. All are compared, which takes a few instructions without a branch.
+/// Returns whether a row has one of these UDP ports. All are compared, which takes a few instructions without a branch.
 #[inline(always)]
 pub(crate) fn has_port(destination: u16, source: u16) -> bool {
     PORTS.iter().fold(false, |found, port| found | (*port == destination) | (*port == source))
 }
 
-/// What a UDP datagram between these ports carries, as far as they say.
+/// Returns the payload protocol of a UDP datagram with these ports.
 pub(crate) fn behind_ports(destination: u16, source: u16) -> Next {
     if !has_port(destination, source) {
         return Next::End;
@@ -43,7 +43,7 @@ pub(crate) fn behind_ports(destination: u16, source: u16) -> Next {
     protocol(UdpPort(destination)).or_else(|| protocol(UdpPort(source))).map_or(Next::End, Next::Guess)
 }
 
-/// Where a key is looked for first: the upper bits of a product scatter well (Knuth, volume 3, section 6.4).
+/// Returns the first slot of a key: the upper bits of a product scatter well (Knuth, volume 3, section 6.4).
 const fn slot(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % SLOTS
 }
@@ -89,7 +89,7 @@ const fn ports() -> [u16; count_ports()] {
     ports
 }
 
-/// The UDP port whose number stands at this place.
+/// Returns the UDP port at this index.
 const fn port_at(place: usize) -> Option<u16> {
     match NUMBERS[place] {
         Some((key, _)) if UdpPort(key as u16).key() == key => Some(key as u16),
@@ -117,7 +117,7 @@ mod tests {
     fn most_numbers_stand_where_they_are_looked_for_first() {
         let all: Vec<Number> = ROWS.iter().flat_map(|row| row.numbers).copied().collect();
         let first = all.iter().filter(|number| NUMBERS[slot(number.key())].is_some_and(|(key, _)| key == number.key()));
-        assert!(all.len() * 3 < SLOTS && first.count() * 4 > all.len() * 3, "more places are needed");
+        assert!(all.len() * 3 < SLOTS && first.count() * 4 > all.len() * 3, "more slots are needed");
     }
 
     #[test]

@@ -3,22 +3,22 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A MAC address, in the order of the wire.
+/// A MAC address, in network byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// Every station.
+    /// The broadcast address.
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
 
-    /// Whether it names a group of stations; broadcast does.
+    /// Returns whether it is a group address; true for broadcast.
     #[inline]
     pub fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether it was assigned locally, not by the maker of the card.
+    /// Returns whether it was assigned locally, not by the manufacturer.
     #[inline]
     pub fn is_local(self) -> bool {
         self.0[0] & 2 != 0
@@ -33,7 +33,7 @@ impl fmt::Display for MacAddr {
     }
 }
 
-/// Text that is not a MAC address.
+/// Error: the text is not a MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotMac;
 

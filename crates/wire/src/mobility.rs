@@ -9,12 +9,12 @@ pub const LEN: usize = 6;
 /// Bytes of the longest message.
 pub const MAX_MESSAGE: usize = 256 * UNIT - LEN;
 
-/// What the length field counts in, and the shortest header.
+/// Unit of the length field in bytes, and length of the shortest header.
 const UNIT: usize = 8;
 /// Offset of the checksum field.
 const CHECKSUM: usize = 4;
 
-/// A mobility header and what is behind it.
+/// A mobility header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     head: &'a [u8; LEN],
@@ -23,7 +23,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a header, which must be there whole.
+    /// Parses a header, which must be complete.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, rest) = split::<LEN>(bytes, Protocol::Mobility)?;
         let message = (usize::from(head[1]) + 1) * UNIT - LEN;
@@ -32,43 +32,43 @@ impl<'a> View<'a> {
         Ok(View { head, message, payload })
     }
 
-    /// IP protocol number of the header behind this one: so far always 59, none.
+    /// Returns the IP protocol number of the header after this one: so far always 59, none.
     pub fn next_header(&self) -> u8 {
         self.head[0]
     }
 
-    /// Bytes of the header, message included: a multiple of 8.
+    /// Returns the length of the header in bytes, message included: a multiple of 8.
     pub fn header_len(&self) -> usize {
         LEN + self.message.len()
     }
 
-    /// Type of the message.
+    /// Returns the type of the message.
     pub fn kind(&self) -> u8 {
         self.head[2]
     }
 
-    /// The checksum field.
+    /// Returns the checksum field.
     pub fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.head[4], self.head[5]])
     }
 
-    /// Whether the checksum is right.
+    /// Returns whether the checksum is correct.
     pub fn is_checksum_right(&self, pseudo: &Pseudo) -> bool {
         let sum = pseudo.sum(registry::MOBILITY, self.header_len() as u32);
         sum.with(self.head).with(self.message).checksum() == 0
     }
 
-    /// The message, options included.
+    /// Returns the message, options included.
     pub fn message(&self) -> &'a [u8] {
         self.message
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header<'a> {
         Header { next_header: self.next_header(), kind: self.kind(), message: self.message }
     }
@@ -77,7 +77,7 @@ impl<'a> View<'a> {
 /// A mobility header; its length is computed when it is emitted, the checksum by [`fill_checksum`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// IP protocol number of the header behind this one.
+    /// IP protocol number of the header after this one.
     pub next_header: u8,
     /// Type of the message.
     pub kind: u8,
@@ -99,7 +99,7 @@ impl Header<'_> {
     }
 }
 
-/// Computes the checksum of a whole header, message included, and writes it there.
+/// Computes the checksum of a complete header, message included, and writes it there.
 pub fn fill_checksum(header: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> {
     let (head, _) = room::<LEN>(header, LEN)?;
     head[CHECKSUM..].fill(0);
@@ -108,7 +108,7 @@ pub fn fill_checksum(header: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(view.header_len(), view.payload.len(), ipv6::next(view.next_header())))

@@ -1,4 +1,4 @@
-//! MPLS label stacks (RFC 3032): one header, however many labels.
+//! MPLS label stacks (RFC 3032): one header for any number of labels.
 
 use crate::error::count;
 use crate::registry::{NO_NEXT_HEADER, Next, Step};
@@ -7,9 +7,9 @@ use crate::{Flaw, Malformed, Number, Protocol, Unfit, ethernet, ipv4, ipv6, look
 /// Bytes of one entry of a stack.
 pub const ENTRY_LEN: usize = 4;
 
-/// EtherType of a packet to one receiver, and since RFC 5332 of any packet.
+/// EtherType of a unicast packet, and since RFC 5332 of any packet.
 pub const UNICAST: u16 = 0x8847;
-/// EtherType of a packet whose label the sender upstream assigned (RFC 5332).
+/// EtherType of a packet whose label the upstream router assigned (RFC 5332).
 pub const MULTICAST: u16 = 0x8848;
 
 /// The largest label.
@@ -26,7 +26,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a stack, which must be there down to its bottom.
+    /// Parses a stack, which must be complete down to its bottom.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         const SHORT: Malformed = Malformed { protocol: Protocol::Mpls, flaw: Flaw::Short };
         let (entries, _) = bytes.as_chunks::<ENTRY_LEN>();
@@ -38,12 +38,12 @@ impl<'a> View<'a> {
         Ok(View { stack, payload })
     }
 
-    /// Bytes of the stack.
+    /// Returns the length of the stack in bytes.
     pub fn header_len(&self) -> usize {
         self.stack.as_flattened().len()
     }
 
-    /// The entries, outermost first.
+    /// Returns the entries, outermost first.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry> + use<'a> {
         self.stack.iter().map(|[a, b, c, ttl]| Entry {
             label: u32::from_be_bytes([0, *a, *b, *c]) >> 4,
@@ -52,13 +52,13 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Everything behind the bottom of the stack.
+    /// Returns the payload after the bottom of the stack.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// One entry of a stack; the mark of the last one is made when the stack is emitted.
+/// One entry of a stack; the bottom-of-stack bit is set when the stack is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The label, at most [`MAX_LABEL`].
@@ -95,8 +95,9 @@ pub fn emit(stack: &[Entry], out: &mut [u8]) -> Result<usize, Unfit> {
     Ok(need)
 }
 
-/// What follows the stack. Nothing in it says so: the first four bits do (RFC 4928, RFC 4385). Ethernet without a control
-/// word may begin with those of IP (RFC 8469 section 1), so that the header of a packet has to look like one.
+/// Returns the protocol after the stack. It is not in the stack: the first four bits select it (RFC 4928, RFC 4385).
+/// Ethernet without a control word may begin with those of IP (RFC 8469 section 1), so the header of a packet must be
+/// plausible.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let next = match view.payload.first().map(|byte| byte >> 4) {
@@ -113,7 +114,7 @@ pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     Ok(Step::new(view.header_len(), view.payload.len(), next))
 }
 
-/// Whether bytes that begin like an IP packet are one; `None` where it cannot be told.
+/// Returns whether bytes that begin like an IP packet are one; `None` if undecidable.
 fn is_certain(packet: &[u8]) -> Option<bool> {
     if packet[0] >> 4 == 4 {
         let header = packet.get(..ipv4::LEN.max(usize::from(packet[0] & 15) * 4))?;

@@ -1,9 +1,8 @@
-//! Headers and their fields by the names that users write: to make a header, to find a field in one, to show it.
+//! Headers and their fields by the names that users write: to create a header, to find a field in one, to print it.
 //!
-//! A [`Kind`] is a header as users know it: `ip`, `udp`, `qinq`. Some headers have two, as `llc` and `snap`. It says
-//! what can be chosen about the header's form, makes one with usual values, and lists its fields. Fields are then
-//! set in the bytes of a frame, so that any of them can change from frame to frame; checksums follow by
-//! [`crate::cover`].
+//! A [`Kind`] is a header as users know it: `ip`, `udp`, `qinq`. Some headers have two, such as `llc` and `snap`. It
+//! lists the options of the header's form, creates one with usual values, and lists its fields. Fields are then set in
+//! the bytes of a frame, so that any of them can vary from frame to frame; checksums are updated by [`crate::cover`].
 //!
 //! To add a protocol, give it a row in the file of its group; to add a field, a row in the table of its kind.
 //!
@@ -33,38 +32,38 @@ use crate::{Protocol, Unfit};
 
 /// A header as users know it.
 pub struct Kind {
-    /// Its name, then others that mean the same.
+    /// Its name, followed by aliases.
     pub names: &'static [&'static str],
-    /// What it is.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// The name of the header it usually stands behind, with the parts that this has to have in parentheses; empty for
-    /// one that a frame begins with.
+    /// Name of the header that usually precedes it, with the parts that this must have in parentheses; empty for a
+    /// first header.
     pub below: &'static str,
-    /// What can be chosen about its form.
+    /// Options of its form.
     pub parts: &'static [Part],
-    /// Its fields, in the order of the header. Of those with one name the first that is there counts.
+    /// Its fields, in the order of the header. Of several with one name the first that is present is used.
     pub fields: &'static [Field],
-    /// Whether these bytes of a header of its protocol are one of this kind.
+    /// Returns whether these bytes of a header of its protocol are of this kind.
     pub fits: fn(&[u8]) -> bool,
-    /// Makes one, with usual values in all fields.
+    /// Creates one, with usual values in all fields.
     pub make: for<'a> fn(Given<'_, 'a>) -> Result<Box<dyn Header + 'a>, Unfit>,
 }
 
-/// Something about the form of a header that can be chosen.
+/// An option of a header's form.
 #[derive(Clone, Copy)]
 pub struct Part {
-    /// Its name; there may be a field of that name.
+    /// Its name; a field may have the same name.
     pub name: &'static str,
-    /// What it is.
+    /// Its type.
     pub form: Form,
 }
 
-/// What can be chosen.
+/// Type of an option.
 #[derive(Clone, Copy)]
 pub enum Form {
-    /// Whether something is there; it is if its field is given.
+    /// Presence of an optional part; present if its field is given.
     Present,
-    /// The same, for something that is also within the bytes of another part.
+    /// Presence of a part that is also within the bytes of another part.
     Within,
     /// A number on which the form depends.
     Number,
@@ -72,14 +71,14 @@ pub enum Form {
     Bytes(fn(&[u8]) -> Option<&[u8]>),
 }
 
-/// What was chosen: names of parts with their values, from which headers borrow.
+/// Options given: names of parts with their values, from which headers borrow.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'s, 'a>(pub &'s [(&'s str, Value<'a>)]);
 
 /// The value of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// It is there.
+    /// The part is present.
     Present,
     /// A number.
     Number(u128),
@@ -94,55 +93,55 @@ pub struct Field {
     pub name: &'static str,
     /// Its bits: 1 to 128.
     pub bits: u32,
-    /// How it is written.
+    /// Its text format.
     pub format: Format,
-    /// Whether it shows bits that no field above it has.
+    /// True if it has bits that no earlier field has.
     pub own: bool,
-    /// Its first bit, from what `base` finds.
+    /// Its first bit, relative to `base`.
     at: usize,
-    /// Where in the header what it belongs to begins, in bytes; `None` where that is not there.
+    /// Returns the offset in bytes of the part of the header that contains it; `None` if that is absent.
     base: fn(&[u8]) -> Option<usize>,
 }
 
 impl Kind {
-    /// All kinds.
+    /// Returns all kinds.
     pub fn all() -> impl Iterator<Item = &'static Kind> {
         [link::KINDS, network::KINDS, extension::KINDS, transport::KINDS, tunnel::KINDS].into_iter().flatten()
     }
 
-    /// The kind of this name.
+    /// Returns the kind of this name.
     pub fn named(name: &str) -> Option<&'static Kind> {
         Kind::all().find(|kind| kind.names.contains(&name))
     }
 
-    /// The kind of a header that was found in a frame.
+    /// Returns the kind of a header that was found in a frame.
     pub fn of(protocol: Protocol, header: &[u8]) -> Option<&'static Kind> {
         Kind::all().find(|kind| kind.protocol == protocol && (kind.fits)(header))
     }
 
-    /// The name users see.
+    /// Returns the name that users see.
     pub fn name(&self) -> &'static str {
         self.names.first().copied().unwrap_or_default()
     }
 
-    /// The field of this name, if this header has it.
+    /// Returns the field of this name, if this header has it.
     pub fn field(&self, name: &str, header: &[u8]) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.name == name && field.start(header).is_some())
     }
 
-    /// The part of this name.
+    /// Returns the part of this name.
     pub fn part(&self, name: &str) -> Option<&'static Part> {
         self.parts.iter().find(|part| part.name == name)
     }
 }
 
 impl<'a> Given<'_, 'a> {
-    /// Whether a part was given.
+    /// Returns whether a part was given.
     pub fn has(&self, name: &str) -> bool {
         self.value(name).is_some()
     }
 
-    /// The number given for a part.
+    /// Returns the number given for a part.
     pub fn number(&self, name: &str) -> Option<u128> {
         match self.value(name)? {
             Value::Number(number) => Some(number),
@@ -150,7 +149,7 @@ impl<'a> Given<'_, 'a> {
         }
     }
 
-    /// The bytes given for a part.
+    /// Returns the bytes given for a part.
     pub fn bytes(&self, name: &str) -> Option<&'a [u8]> {
         match self.value(name)? {
             Value::Bytes(bytes) => Some(bytes),
@@ -164,20 +163,20 @@ impl<'a> Given<'_, 'a> {
 }
 
 impl Field {
-    /// Its first bit from the start of the header; `None` if the header has none, or ends before it.
+    /// Returns its first bit relative to the header; `None` if the header does not have it, or ends before it.
     pub fn start(&self, header: &[u8]) -> Option<usize> {
         let start = (self.base)(header)? * 8 + self.at;
         (start + self.bits as usize <= header.len() * 8).then_some(start)
     }
 
-    /// Its value.
+    /// Returns its value.
     pub fn get(&self, header: &[u8]) -> Option<u128> {
         let start = self.start(header)?;
         let bits = start..start + self.bits as usize;
         Some(bits.fold(0, |value, bit| value << 1 | u128::from(header[bit / 8] >> (7 - bit % 8) & 1)))
     }
 
-    /// Writes the lower bits of a value; `false` if the header has no such field.
+    /// Writes the lower bits of a value; `false` if the header does not have this field.
     pub fn set(&self, header: &mut [u8], value: u128) -> bool {
         let Some(start) = self.start(header) else { return false };
         for index in 0..self.bits as usize {
@@ -190,7 +189,7 @@ impl Field {
         true
     }
 
-    /// The largest value.
+    /// Returns the largest value.
     pub fn most(&self) -> u128 {
         u128::MAX >> (128 - self.bits)
     }
@@ -201,12 +200,12 @@ const fn field(name: &'static str, at: usize, bits: u32, format: Format) -> Fiel
     Field { name, bits, format, own: true, at, base: |_| Some(0) }
 }
 
-/// A field of something that is not in all headers, or not at the same place.
+/// A field that is optional, or at a variable position.
 const fn found(name: &'static str, base: fn(&[u8]) -> Option<usize>, at: usize, bits: u32, format: Format) -> Field {
     Field { name, bits, format, own: true, at, base }
 }
 
-/// Another way to see bits of other fields.
+/// An alias of bits of other fields.
 const fn also(field: Field) -> Field {
     Field { own: false, ..field }
 }
@@ -219,7 +218,7 @@ fn always(_header: &[u8]) -> bool {
     true
 }
 
-/// What lies behind the first `from` bytes.
+/// Returns the bytes after the first `from`.
 fn behind(header: &[u8], from: usize) -> Option<&[u8]> {
     header.get(from..).filter(|bytes| !bytes.is_empty())
 }
@@ -267,7 +266,7 @@ mod tests {
     }
 
     proptest! {
-        /// Cut anywhere, or with nothing left of them.
+        /// Headers truncated anywhere, or empty.
         #[test]
         fn fields_lie_within_headers_of_any_length(header in prop::collection::vec(any::<u8>(), 0..80), value: u128) {
             for kind in Kind::all() {

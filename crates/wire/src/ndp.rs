@@ -1,4 +1,5 @@
-//! Neighbor discovery (RFC 4861): who has an IPv6 address, and the answer. Both are bodies of ICMPv6 messages.
+//! Neighbor discovery (RFC 4861): solicitation and advertisement of an IPv6 address. Both are bodies of ICMPv6
+//! messages.
 
 use crate::error::{room, split};
 use crate::{Flaw, MacAddr, Malformed, Protocol, Unfit};
@@ -8,7 +9,7 @@ use std::net::Ipv6Addr;
 pub const SOLICITATION: u8 = 135;
 /// ICMPv6 type of a neighbor advertisement.
 pub const ADVERTISEMENT: u8 = 136;
-/// The hop limit that a receiver insists on: no router has passed the message on (section 7.1).
+/// The hop limit required by receivers: no router forwarded the message (section 7.1).
 pub const HOP_LIMIT: u8 = 255;
 /// Every node of the link (RFC 4291 section 2.7.1).
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -24,17 +25,17 @@ const ROUTER: u8 = 0x80;
 const SOLICITED: u8 = 0x40;
 const OVERRIDE: u8 = 0x20;
 
-/// Who has this address? (Section 4.3.)
+/// Neighbor solicitation (section 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Solicitation {
-    /// The address.
+    /// The requested address.
     pub target: Ipv6Addr,
-    /// The MAC address of whoever asks, where it is told.
+    /// MAC address of the sender, if present.
     pub source_mac: Option<MacAddr>,
 }
 
 impl Solicitation {
-    /// Reads the body of a solicitation; options that are not known are passed over.
+    /// Reads the body of a solicitation; unknown options are skipped.
     pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let (head, options) = split::<FIXED>(body, Protocol::Icmpv6)?;
         Ok(Solicitation { target: target(head), source_mac: option(options, SOURCE_MAC)? })
@@ -46,23 +47,23 @@ impl Solicitation {
     }
 }
 
-/// I have this address. (Section 4.4.)
+/// Neighbor advertisement (section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertisement {
     /// The sender is a router.
     pub router: bool,
-    /// It was asked.
+    /// It answers a solicitation.
     pub solicited: bool,
-    /// What others remember of this address is to be replaced.
+    /// Override flag: cached entries of this address are to be replaced.
     pub replace: bool,
-    /// The address.
+    /// The advertised address.
     pub target: Ipv6Addr,
-    /// Its MAC address, where it is told.
+    /// Its MAC address, if present.
     pub target_mac: Option<MacAddr>,
 }
 
 impl Advertisement {
-    /// Reads the body of an advertisement; options that are not known are passed over.
+    /// Reads the body of an advertisement; unknown options are skipped.
     pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let (head, options) = split::<FIXED>(body, Protocol::Icmpv6)?;
         Ok(Advertisement {
@@ -82,13 +83,13 @@ impl Advertisement {
     }
 }
 
-/// The group that a node with this address listens to, so that it can be asked for (RFC 4291 section 2.7.1).
+/// Returns the solicited-node group of this address (RFC 4291 section 2.7.1).
 pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]))
 }
 
-/// The MAC address of a multicast group (RFC 2464 section 7).
+/// Returns the MAC address of a multicast group (RFC 2464 section 7).
 pub fn multicast_mac(group: Ipv6Addr) -> MacAddr {
     let [.., a, b, c, d] = group.octets();
     MacAddr([0x33, 0x33, a, b, c, d])
@@ -100,8 +101,8 @@ fn target(head: &[u8; FIXED]) -> Ipv6Addr {
     octets.into()
 }
 
-/// The MAC address in the first option of `kind`. Every option has a length, in units of 8 bytes, and one of 0 makes the
-/// message one to be discarded (section 4.6).
+/// Returns the MAC address in the first option of `kind`. Every option has a length, in units of 8 bytes; a message
+/// with a length of 0 must be discarded (section 4.6).
 fn option(mut options: &[u8], kind: u8) -> Result<Option<MacAddr>, Malformed> {
     const FLAWED: Malformed = Malformed { protocol: Protocol::Icmpv6, flaw: Flaw::OptionLength };
     let mut found = None;
@@ -146,13 +147,13 @@ mod tests {
         assert_eq!((Solicitation::parse(&asked), solicitation.emit(&mut out)), (Ok(solicitation), Ok(28)));
         assert_eq!(out, asked);
 
-        let mut told = asked;
-        (told[0], told[20]) = (0x60, 2);
+        let mut advertised = asked;
+        (advertised[0], advertised[20]) = (0x60, 2);
         let answer =
             Advertisement { router: false, solicited: true, replace: true, target: address, target_mac: Some(MAC) };
-        assert_eq!((Advertisement::parse(&told), answer.emit(&mut out)), (Ok(answer), Ok(28)));
-        assert_eq!(out, told);
-        assert_eq!(Solicitation::parse(&told).unwrap().source_mac, None, "the option of the target is another");
+        assert_eq!((Advertisement::parse(&advertised), answer.emit(&mut out)), (Ok(answer), Ok(28)));
+        assert_eq!(out, advertised);
+        assert_eq!(Solicitation::parse(&advertised).unwrap().source_mac, None, "the option of the target is another");
         assert_eq!(Solicitation { source_mac: None, ..solicitation }.emit(&mut out), Ok(20));
         assert!(solicitation.emit(&mut out[..27]).is_err());
     }

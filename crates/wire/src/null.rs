@@ -1,5 +1,5 @@
-//! The four bytes in front of packets of a BSD loopback interface: an address family, in the byte order of
-//! the machine that captured (`LINKTYPE_NULL`) or of the network (`LINKTYPE_LOOP`).
+//! BSD loopback encapsulation: an address family, in the byte order of the capturing host (`LINKTYPE_NULL`) or of the
+//! network (`LINKTYPE_LOOP`).
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
@@ -16,12 +16,12 @@ pub const IPV6: u32 = 24;
 pub const IPV6_FREEBSD: u32 = 28;
 /// Address family of IPv6 on macOS.
 pub const IPV6_MACOS: u32 = 30;
-/// Address family of IPv6 on Linux and Windows, where other tools write such files.
+/// Address family of IPv6 on Linux and Windows, if other tools write such files there.
 pub const IPV6_LINUX: u32 = 10;
 /// See [`IPV6_LINUX`].
 pub const IPV6_WINDOWS: u32 = 23;
 
-/// The loopback header and what is behind it.
+/// The loopback header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: Header,
@@ -29,7 +29,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a frame. Families are small numbers, so the byte order is the one that makes this one small.
+    /// Parses a frame. Families are small numbers, so the byte order is the one in which the value is small.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split::<LEN>(bytes, Protocol::Null)?;
         let big_endian = head[0] == 0 && head[1] == 0;
@@ -37,12 +37,12 @@ impl<'a> View<'a> {
         Ok(View { header: Header { family, big_endian }, payload })
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         self.header
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
 pub struct Header {
     /// Address family of the packet.
     pub family: u32,
-    /// Whether it is written in the byte order of the network.
+    /// True if it is in network byte order.
     pub big_endian: bool,
 }
 
@@ -66,7 +66,7 @@ impl Header {
     }
 }
 
-/// The packet follows.
+/// Returns the length of the header; the packet follows.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(LEN, view.payload.len(), Next::Number(Number::AddressFamily(view.header.family))))

@@ -1,16 +1,16 @@
-//! The numbers by which a header names what it carries.
+//! Numbers by which a header selects the protocol of its payload.
 
 use std::fmt;
 
-/// How a header names what it carries.
+/// Number by which a header selects the protocol of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Number {
-    /// By EtherType (IEEE 802 numbers), 0x05dd and above; also the protocol type of GRE, whose extra numbers are
+    /// By EtherType (IEEE 802 numbers), 0x05dd and above; also the protocol type of GRE, whose additional numbers are
     /// EtherTypes in all but name.
     EtherType(u16),
     /// By IP protocol number (IANA), also the next header of IPv6.
     IpProtocol(u8),
-    /// By the version in its own first byte, where an IP packet begins and nothing announced it.
+    /// By the version in its own first byte, for an IP packet without a selector.
     IpVersion(u8),
     /// By 802.2 service access point.
     Sap(u8),
@@ -18,22 +18,22 @@ pub enum Number {
     Snap([u8; 3], u16),
     /// By PPP protocol number (IANA).
     PppProtocol(u16),
-    /// By address family of the host that captured.
+    /// By address family of the capturing host.
     AddressFamily(u32),
-    /// By the kind of link that a cooked frame came from (Linux `ARPHRD_*`), where that decides.
+    /// By the kind of link of a cooked frame (Linux `ARPHRD_*`), if it is decisive.
     HardwareType(u16),
     /// By UDP port, at either end.
     UdpPort(u16),
 }
 
 impl Number {
-    /// The version of the IP packet that `bytes` begin with. No bytes count as IPv4.
+    /// Returns the version of the IP packet in `bytes`. No bytes count as IPv4.
     #[inline(always)]
     pub(crate) fn version_of(bytes: &[u8]) -> Number {
         Number::IpVersion(bytes.first().map_or(4, |byte| byte >> 4))
     }
 
-    /// One integer for each number, to look it up by.
+    /// Returns a distinct integer for each number, as a lookup key.
     pub(crate) const fn key(self) -> u64 {
         let (kind, value) = match self {
             Number::EtherType(number) => (0, number as u64),

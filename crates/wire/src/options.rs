@@ -1,6 +1,6 @@
-//! Lists of kind, length, data as IPv4 (RFC 791 section 3.1) and TCP (RFC 9293 section 3.1) headers end with.
+//! Lists of kind, length, data at the end of IPv4 (RFC 791 section 3.1) and TCP (RFC 9293 section 3.1) headers.
 
-/// Bytes of options the longest IPv4 or TCP header holds.
+/// Maximum bytes of options of an IPv4 or TCP header.
 pub const MAX: usize = 40;
 
 /// Kind of the byte that ends a list early.
@@ -16,10 +16,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// None.
+    /// No options.
     pub const NONE: Options = Options { bytes: [0; MAX], length: 0 };
 
-    /// From bytes, padded with end-of-list to a multiple of 4; `None` beyond [`MAX`].
+    /// Creates options from bytes, padded with end-of-list to a multiple of 4; `None` above [`MAX`].
     ///
     /// ```
     /// use linerate_wire::options::Options;
@@ -33,13 +33,13 @@ impl Options {
         Some(options)
     }
 
-    /// The bytes, padding included.
+    /// Returns the bytes, padding included.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length.into()).unwrap_or(&self.bytes)
     }
 
-    /// The options, one after the other.
+    /// Returns the options, in order.
     pub fn iter(&self) -> Iter<'_> {
         Iter::over(self.as_bytes())
     }
@@ -65,19 +65,19 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// An option whose length is below 2 or reaches beyond the header.
+/// Error: the length of an option is below 2 or exceeds the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLength;
 
-/// Goes over options: kind and data of each. Padding is skipped, end-of-list ends, a bad length is the
-/// last item.
+/// Iterates over options: kind and data of each. Padding is skipped, end-of-list ends it, a bad length is the last
+/// item.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Iter<'a> {
-    /// Over the bytes of all options of a header.
+    /// Iterates over the bytes of all options of a header.
     #[inline]
     pub fn over(bytes: &'a [u8]) -> Self {
         Iter { rest: bytes }

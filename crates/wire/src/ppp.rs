@@ -1,4 +1,4 @@
-//! PPP (RFC 1661) in frames like those of HDLC (RFC 1662), or bare as PPPoE and PPTP carry it.
+//! PPP (RFC 1661) in HDLC-like framing (RFC 1662), or without, as in PPPoE and PPTP.
 
 use crate::error::room;
 use crate::registry::{Next, Step};
@@ -10,7 +10,7 @@ pub const IPV4: u16 = 0x0021;
 pub const IPV6: u16 = 0x0057;
 /// Protocol number of MPLS (RFC 3032 section 4.3).
 pub const MPLS: u16 = 0x0281;
-/// Protocol number of MPLS with labels that the sender upstream assigned.
+/// Protocol number of MPLS with labels that the upstream router assigned.
 pub const MPLS_MULTICAST: u16 = 0x0283;
 /// Protocol number of the link control protocol.
 pub const LINK_CONTROL: u16 = 0xc021;
@@ -26,12 +26,12 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a frame. Address and control may have been left out, and so may the zero byte that a
-    /// protocol number begins with (RFC 1661 sections 6.5 and 6.6).
+    /// Parses a frame. Address and control may be compressed away, and so may the zero byte that a protocol number
+    /// begins with (RFC 1661 sections 6.5 and 6.6).
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let behind = bytes.strip_prefix(&ADDRESS_CONTROL);
         let framed = behind.is_some();
-        // The last byte of a number is odd, and no other. 0x00ff is no number, lest it be taken for an address.
+        // Only the last byte of a number is odd. 0x00ff is excluded, to avoid confusion with an address.
         let (protocol, compressed, payload) = match *behind.unwrap_or(bytes) {
             [0xff] => return Err(Malformed { protocol: Protocol::Ppp, flaw: Flaw::Short }),
             [short, ref payload @ ..] if short & 1 == 1 => (short.into(), true, payload),
@@ -41,22 +41,22 @@ impl<'a> View<'a> {
         Ok(View { header: Header { framed, compressed, protocol }, payload })
     }
 
-    /// Bytes of the header: 1 to 4.
+    /// Returns the length of the header in bytes: 1 to 4.
     pub fn header_len(&self) -> usize {
         self.header.length()
     }
 
-    /// What is carried.
+    /// Returns the PPP protocol of the payload.
     pub fn protocol(&self) -> u16 {
         self.header.protocol
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         self.header
     }
@@ -65,11 +65,11 @@ impl<'a> View<'a> {
 /// A PPP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whether address and control stand in front.
+    /// True if address and control are present.
     pub framed: bool,
-    /// Whether the zero byte of the protocol number is left out.
+    /// True if the zero byte of the protocol number is compressed away.
     pub compressed: bool,
-    /// What is carried: odd, with an even upper byte.
+    /// PPP protocol of the payload: odd, with an even upper byte.
     pub protocol: u16,
 }
 
@@ -98,7 +98,7 @@ impl Header {
     }
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(view.header_len(), view.payload.len(), Next::Number(Number::PppProtocol(view.protocol()))))

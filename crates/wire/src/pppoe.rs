@@ -14,12 +14,12 @@ pub const SESSION: u16 = 0x8864;
 
 /// The code of the session stage; every other belongs to discovery.
 pub const SESSION_DATA: u8 = 0x00;
-/// Discovery: is there an access concentrator?
+/// Discovery: search for an access concentrator.
 pub const INITIATION: u8 = 0x09;
-/// Discovery: a session is asked for.
+/// Discovery: request for a session.
 pub const REQUEST: u8 = 0x19;
 
-/// Version and type, the only ones there are.
+/// Version and type, the only ones defined.
 const VERSION_TYPE: u8 = 0x11;
 
 /// A PPPoE packet.
@@ -31,7 +31,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet; of its payload any part must be there.
+    /// Parses a packet; its payload may be truncated.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, rest) = split::<LEN>(bytes, Protocol::Pppoe)?;
         if head[0] != VERSION_TYPE {
@@ -41,38 +41,38 @@ impl<'a> View<'a> {
         Ok(View { head, payload: rest.get(..length).unwrap_or(rest), cut: length > rest.len() })
     }
 
-    /// [`SESSION_DATA`], or the kind of discovery packet.
+    /// Returns [`SESSION_DATA`], or the kind of discovery packet.
     pub fn code(&self) -> u8 {
         self.head[1]
     }
 
-    /// The session; 0 before there is one.
+    /// Returns the session; 0 before it is established.
     pub fn session(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// PPP without framing, or the tags of discovery; up to its length or the end of the bytes.
+    /// Returns the PPP without framing, or the tags of discovery; up to its length or the end of the bytes.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Whether bytes of the payload are missing.
+    /// Returns whether the payload is truncated.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// The tags of a discovery packet: type and value. The list ends where a tag does not fit.
+    /// Returns the tags of a discovery packet: type and value. The list ends at the first that does not fit.
     pub fn tags(&self) -> Tags<'a> {
         Tags { rest: if self.code() == SESSION_DATA { &[] } else { self.payload } }
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header { code: self.code(), session: self.session() }
     }
 }
 
-/// Goes over the tags of a discovery packet.
+/// Iterates over the tags of a discovery packet.
 #[derive(Clone, Debug)]
 pub struct Tags<'a> {
     rest: &'a [u8],
@@ -94,7 +94,7 @@ impl<'a> Iterator for Tags<'a> {
 pub struct Header {
     /// [`SESSION_DATA`], or the kind of discovery packet.
     pub code: u8,
-    /// The session; 0 before there is one.
+    /// The session; 0 before it is established.
     pub session: u16,
 }
 
@@ -112,7 +112,7 @@ impl Header {
     }
 }
 
-/// PPP follows in a session; the tags of discovery are payload.
+/// Returns the length of the header: PPP follows in a session; the tags of discovery are payload.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let next = if view.code() == SESSION_DATA { Next::Protocol(Protocol::Ppp) } else { Next::End };
@@ -129,7 +129,7 @@ mod tests {
         let bytes = [0x11, 0x09, 0, 0, 0, 4, 0x01, 0x01, 0, 0, 0, 0, 0];
         let view = View::parse(&bytes).unwrap();
         assert_eq!(view.header(), Header { code: INITIATION, session: 0 });
-        assert_eq!(view.payload().len(), 4, "padding is no payload");
+        assert_eq!(view.payload().len(), 4, "padding does not count");
         assert!(view.tags().eq([(0x0101, &[][..])]));
         assert_eq!(step(&bytes).unwrap().next, Next::End);
         let mut out = [9; LEN];

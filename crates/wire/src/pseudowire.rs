@@ -1,5 +1,5 @@
-//! The word in front of what a pseudowire carries over MPLS (RFC 4385): the control word of data, the
-//! associated channel header of its maintenance.
+//! The word before the payload of a pseudowire over MPLS (RFC 4385): the control word of data, the associated channel
+//! header of its maintenance.
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
@@ -13,12 +13,12 @@ pub const CHANNEL_IPV4: u16 = 0x0021;
 /// Channel type of IPv6 in an associated channel.
 pub const CHANNEL_IPV6: u16 = 0x0057;
 
-/// The first four bits in front of data.
+/// The first four bits of a data word.
 const DATA: u8 = 0;
-/// The first four bits in front of maintenance.
+/// The first four bits of a maintenance word.
 const CHANNEL: u8 = 1;
 
-/// The word and what is behind it.
+/// The word and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: Header,
@@ -26,7 +26,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at the word behind a label stack.
+    /// Parses the word after a label stack.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let ([kind, low, high, end], payload) = split::<LEN>(bytes, Protocol::Pseudowire)?;
         let last = u16::from_be_bytes([*high, *end]);
@@ -38,33 +38,32 @@ impl<'a> View<'a> {
         Ok(View { header, payload })
     }
 
-    /// The word as a value.
+    /// Returns the word as a value.
     pub fn header(&self) -> Header {
         self.header
     }
 
-    /// Everything behind the word.
+    /// Returns the payload after the word.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// The word in front of what a pseudowire carries.
+/// The word before the payload of a pseudowire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// Of data: the control word.
+    /// Control word of data.
     Data {
-        /// Flags, fragmentation and length, 12 bits; all zero where Ethernet is carried (RFC 4448
-        /// section 4.6).
+        /// Flags, fragmentation and length, 12 bits; all zero for Ethernet (RFC 4448 section 4.6).
         flags: u16,
-        /// Counts the packets; 0 where they are not counted.
+        /// Sequence number; 0 if unused.
         sequence: u16,
     },
-    /// Of maintenance: the associated channel header. Its reserved byte is not kept.
+    /// Associated channel header of maintenance. Its reserved byte is discarded.
     Channel {
         /// Version, 4 bits, 0 so far.
         version: u8,
-        /// What the channel carries, as [`CHANNEL_IPV4`].
+        /// Protocol of the channel, such as [`CHANNEL_IPV4`].
         channel: u16,
     },
 }
@@ -85,7 +84,7 @@ impl Header {
     }
 }
 
-/// What follows the word. Nothing says what data is; Ethernet by far the most often.
+/// Returns the protocol after the word. Data has no type; it is mostly Ethernet.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let next = match view.header {
@@ -97,8 +96,8 @@ pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     Ok(Step::new(LEN, view.payload.len(), next))
 }
 
-/// Whether a payload that may begin with the word is an Ethernet frame without one: it looks like a frame, and what is
-/// behind the word does not.
+/// Returns whether a payload that may begin with the word is an Ethernet frame without one: it looks like a frame, and
+/// the bytes after the word do not.
 pub(crate) fn is_plain_ethernet(payload: &[u8]) -> bool {
     ethernet::is_likely(payload) && !ethernet::is_likely(payload.get(LEN..).unwrap_or_default())
 }
@@ -131,7 +130,7 @@ mod tests {
         frame[12..14].copy_from_slice(&[0x08, 0x00]);
         assert!(is_plain_ethernet(&frame));
         frame[16..18].copy_from_slice(&[0x08, 0x06]);
-        assert!(!is_plain_ethernet(&frame), "both could be: the standard asks for the word");
+        assert!(!is_plain_ethernet(&frame), "ambiguous: the standard requires the word");
         assert!(!is_plain_ethernet(&frame[..13]));
     }
 }

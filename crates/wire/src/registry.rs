@@ -1,8 +1,8 @@
 //! The protocols that [`dissect`](crate::dissect()) knows: one row each.
 //!
-//! To add one: write its file with a `step` function that says how long the header is and what comes
-//! next, name it in [`Protocol`], and give it a row in the registry. Nothing else changes; what announces it
-//! to the headers in front is in the row.
+//! To add one: write its file with a `step` function that returns the length of the header and the next protocol, name
+//! it in [`Protocol`], and give it a row in the registry. Nothing else changes; the numbers that select it are in the
+//! row.
 
 use crate::{
     Malformed, Number, ah, arp, chdlc, erspan, esp, ethernet, geneve, gre, gtp_u, hip, icmp, icmpv6, igmp, ipv4, ipv6,
@@ -36,7 +36,7 @@ pub const ESP: u8 = 50;
 pub const AH: u8 = 51;
 /// IP protocol number of ICMPv6.
 pub const ICMPV6: u8 = 58;
-/// Next header of an IPv6 packet that carries nothing more.
+/// Next header of an IPv6 packet without payload.
 pub const NO_NEXT_HEADER: u8 = 59;
 /// IP protocol number of IPv6 destination options.
 pub const DESTINATION_OPTIONS: u8 = 60;
@@ -55,7 +55,7 @@ pub const SHIM6: u8 = 140;
 /// IP protocol number of Ethernet in IPv6 (RFC 8986).
 pub const ETHERNET: u8 = 143;
 
-/// Whether a UDP datagram between these ports may carry another packet, as far as ports say.
+/// Returns whether a UDP datagram with these ports may carry another packet.
 #[inline(always)]
 pub fn may_be_tunnel(destination: u16, source: u16) -> bool {
     crate::lookup::has_port(destination, source)
@@ -67,7 +67,7 @@ pub fn may_be_tunnel(destination: u16, source: u16) -> bool {
 pub enum Protocol {
     /// Ethernet II and 802.3.
     Ethernet,
-    /// LLC with SNAP, behind an 802.3 length.
+    /// LLC with SNAP, after an 802.3 length.
     Llc,
     /// A VLAN tag, customer or service.
     Vlan,
@@ -135,23 +135,23 @@ pub enum Protocol {
     Geneve,
     /// GTP-U, with its extension headers.
     GtpU,
-    /// The indications of Teredo, which may be none.
+    /// Teredo indications, which may be empty.
     Teredo,
 }
 
 impl Protocol {
-    /// The name used in text and JSON.
+    /// Returns the name used in text and JSON.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// What part it plays in a frame.
+    /// Returns its role in a frame.
     #[inline]
     pub fn role(self) -> Role {
         self.row().role
     }
 
-    /// Whether its header begins with the ports of source and destination, 16 bits each.
+    /// Returns whether its header begins with the ports of source and destination, 16 bits each.
     #[inline]
     pub fn has_ports(self) -> bool {
         self.row().has_ports
@@ -163,29 +163,29 @@ impl Protocol {
     }
 }
 
-/// What part a header plays in a frame.
+/// Role of a header in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Brings frames over a link, and says what they carry; also what is carried beside IP, as ARP.
+    /// Transports frames over a link, and selects their payload; also protocols next to IP, such as ARP.
     Link,
     /// Begins an IP packet: the `l3` of a descriptor.
     Network,
-    /// Stands between an IP header and the transport.
+    /// Is between an IP header and the transport.
     Extension,
     /// Begins the payload of an IP packet: the `l4` of a descriptor.
     Transport,
-    /// Carries another packet or frame: what follows is within a tunnel.
+    /// Carries another packet or frame: the contents are within a tunnel.
     Tunnel,
 }
 
-/// What one header says: all lengths in bytes.
+/// Result of decoding one header: all lengths in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     /// Length of the header.
     pub header: usize,
-    /// Length of what it carries, as far as it is there.
+    /// Captured length of its payload.
     pub payload: usize,
-    /// What it carries.
+    /// Next protocol.
     pub next: Next,
 }
 
@@ -196,28 +196,28 @@ impl Step {
     }
 }
 
-/// What comes behind a header.
+/// Selector of the next header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Payload, or nothing.
     End,
     /// Always this protocol.
     Protocol(Protocol),
-    /// Whoever has registered the number.
+    /// The protocol registered for the number.
     Number(Number),
-    /// Perhaps this protocol: if the bytes are not a whole header of it, they are payload.
+    /// Possibly this protocol: if the bytes are not a complete header of it, they are payload.
     Guess(Protocol),
     /// A later part of a payload that began in another packet.
     Fragment,
 }
 
-/// What there is to know about one protocol.
+/// Properties of one protocol.
 pub(crate) struct Row {
     pub protocol: Protocol,
     name: &'static str,
     role: Role,
     has_ports: bool,
-    /// The numbers that announce it.
+    /// The numbers that select it.
     pub numbers: &'static [Number],
     /// Reads one header of it.
     pub step: fn(&[u8]) -> Result<Step, Malformed>,
@@ -234,7 +234,7 @@ const fn row(
 }
 
 impl Row {
-    /// It begins with the ports of source and destination, 16 bits each.
+    /// Marks a protocol whose header begins with the ports of source and destination, 16 bits each.
     const fn with_ports(self) -> Row {
         Row { has_ports: true, ..self }
     }

@@ -1,4 +1,4 @@
-//! SCTP (RFC 9260): the common header; the chunks behind it are its payload.
+//! SCTP (RFC 9260): the common header; the chunks after it are its payload.
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
@@ -14,7 +14,7 @@ pub const DATA: u8 = 0;
 /// Type of the chunk that opens an association.
 pub const INIT: u8 = 1;
 
-/// Chunks begin at multiples of it.
+/// Alignment of chunks in bytes.
 const ALIGNMENT: usize = 4;
 /// Offset of the checksum field.
 const CHECKSUM: usize = 8;
@@ -27,48 +27,48 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet: the payload of an IP packet.
+    /// Parses a packet: the payload of an IP packet.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split(bytes, Protocol::Sctp)?;
         Ok(View { head, payload })
     }
 
-    /// Source port.
+    /// Returns the source port.
     pub fn source_port(&self) -> u16 {
         u16::from_be_bytes([self.head[0], self.head[1]])
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     pub fn destination_port(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Verification tag, which the receiver chose.
+    /// Returns the verification tag, chosen by the receiver.
     pub fn tag(&self) -> u32 {
         u32::from_be_bytes([self.head[4], self.head[5], self.head[6], self.head[7]])
     }
 
-    /// The checksum field.
+    /// Returns the checksum field.
     pub fn checksum(&self) -> u32 {
         u32::from_le_bytes([self.head[8], self.head[9], self.head[10], self.head[11]])
     }
 
-    /// Whether the checksum is right; says nothing of a packet that is cut or a fragment.
+    /// Returns whether the checksum is correct; meaningless for a packet that is truncated or a fragment.
     pub fn is_checksum_right(&self) -> bool {
         checksum(&self.head[..CHECKSUM], self.payload) == self.checksum()
     }
 
-    /// The chunks, one after the other. A bad length is the last item.
+    /// Returns the chunks, in order. A bad length is the last item.
     pub fn chunks(&self) -> Chunks<'a> {
         Chunks { rest: self.payload }
     }
 
-    /// Everything behind the common header: the chunks.
+    /// Returns the payload after the common header: the chunks.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The common header as a value.
+    /// Returns the common header as a value.
     pub fn header(&self) -> Header {
         Header { source_port: self.source_port(), destination_port: self.destination_port(), tag: self.tag() }
     }
@@ -81,7 +81,7 @@ pub struct Chunk<'a> {
     pub kind: u8,
     /// Flags, whose meaning depends on the type.
     pub flags: u8,
-    /// What is in it, without padding.
+    /// Its contents, without padding.
     pub value: &'a [u8],
 }
 
@@ -103,11 +103,11 @@ impl Chunk<'_> {
     }
 }
 
-/// A chunk whose length is below 4, or reaches beyond the packet.
+/// Error: the length of a chunk is below 4, or exceeds the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLength;
 
-/// Goes over the chunks of a packet.
+/// Iterates over the chunks of a packet.
 #[derive(Clone, Debug)]
 pub struct Chunks<'a> {
     rest: &'a [u8],
@@ -135,7 +135,7 @@ pub struct Header {
     pub source_port: u16,
     /// Destination port.
     pub destination_port: u16,
-    /// Verification tag, which the receiver chose.
+    /// Verification tag, chosen by the receiver.
     pub tag: u32,
 }
 
@@ -151,7 +151,7 @@ impl Header {
     }
 }
 
-/// Computes the checksum of a whole packet (header and chunks) and writes it into its header.
+/// Computes the checksum of a complete packet (header and chunks) and writes it into its header.
 pub fn fill_checksum(packet: &mut [u8]) -> Result<(), Unfit> {
     let (head, chunks) = room::<LEN>(packet, packet.len()).map_err(|_| Unfit::NoRoom { need: LEN })?;
     let checksum = checksum(&head[..CHECKSUM], chunks);
@@ -159,19 +159,19 @@ pub fn fill_checksum(packet: &mut [u8]) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// The checksum of a packet; its own field counts as zero.
+/// Returns the checksum of a packet; its own field counts as zero.
 fn checksum(front: &[u8], chunks: &[u8]) -> u32 {
     Crc32c::NEW.with(front).with(&[0; 4]).with(chunks).value()
 }
 
-/// The chunk that `bytes` begin with.
+/// Returns the first chunk of `bytes`.
 fn first(bytes: &[u8]) -> Option<Chunk<'_>> {
     let ([kind, flags, high, low], rest) = bytes.split_first_chunk::<CHUNK_LEN>()?;
     let length = usize::from(u16::from_be_bytes([*high, *low])).checked_sub(CHUNK_LEN)?;
     Some(Chunk { kind: *kind, flags: *flags, value: rest.get(..length)? })
 }
 
-/// The chunks follow.
+/// Returns the length of the header; the chunks follow.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     Ok(Step::new(LEN, View::parse(bytes)?.payload.len(), Next::End))
 }

@@ -6,17 +6,17 @@ use crate::{Flaw, Malformed, Protocol, Unfit, ipv6};
 
 /// Bytes of the shortest header; every length is a multiple of it.
 pub const UNIT: usize = 8;
-/// Bytes of the longest control message behind the first two bytes of the header.
+/// Bytes of the longest control message after the first two bytes of the header.
 pub const MAX_MESSAGE: usize = 256 * UNIT - FRONT;
 /// The largest context tag.
 pub const MAX_TAG: u64 = (1 << 47) - 1;
 
-/// Bytes in front of a tag's or message's own.
+/// Bytes before the tag or message.
 const FRONT: usize = 2;
-/// The bit that tells data from control.
+/// The bit that marks data, as opposed to control.
 const DATA: u8 = 0x80;
 
-/// A shim6 header and what is behind it.
+/// A shim6 header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: Header<'a>,
@@ -25,7 +25,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a header, which must be there whole.
+    /// Parses a header, which must be complete.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, _) = split::<UNIT>(bytes, Protocol::Shim6)?;
         let length = (usize::from(head[1]) + 1) * UNIT;
@@ -44,17 +44,17 @@ impl<'a> View<'a> {
         Ok(View { header, length, payload })
     }
 
-    /// Bytes of the header: a multiple of 8.
+    /// Returns the length of the header in bytes: a multiple of 8.
     pub fn header_len(&self) -> usize {
         self.length
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header<'a> {
         self.header
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -63,16 +63,16 @@ impl<'a> View<'a> {
 /// A shim6 header; its length is computed when it is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header<'a> {
-    /// In front of a packet whose addresses were changed (section 5.2).
+    /// Header of a packet whose addresses were changed (section 5.2).
     Data {
-        /// IP protocol number of the header behind this one.
+        /// IP protocol number of the header after this one.
         next_header: u8,
         /// Context tag of the receiver, at most [`MAX_TAG`].
         tag: u64,
     },
     /// A message of the protocol itself (section 5.3).
     Control {
-        /// IP protocol number of the header behind this one: 59, none.
+        /// IP protocol number of the header after this one: 59, none.
         next_header: u8,
         /// From the type on, checksum included: 6 bytes more than a multiple of 8, at most [`MAX_MESSAGE`].
         message: &'a [u8],
@@ -80,7 +80,7 @@ pub enum Header<'a> {
 }
 
 impl Header<'_> {
-    /// IP protocol number of the header behind this one.
+    /// Returns the IP protocol number of the header after this one.
     pub fn next_header(&self) -> u8 {
         match *self {
             Header::Data { next_header, .. } | Header::Control { next_header, .. } => next_header,
@@ -112,7 +112,7 @@ impl Header<'_> {
     }
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(view.length, view.payload.len(), ipv6::next(view.header.next_header())))

@@ -1,5 +1,5 @@
-//! The Linux cooked header (`LINKTYPE_LINUX_SLL`, tcpdump.org): what libpcap writes in place of the link header
-//! where frames of several kinds of links meet.
+//! The Linux cooked header (`LINKTYPE_LINUX_SLL`, tcpdump.org): libpcap writes it in place of the link header for
+//! captures of several kinds of links.
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
@@ -30,44 +30,44 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a frame.
+    /// Parses a frame.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split(bytes, Protocol::Sll)?;
         Ok(View { head, payload })
     }
 
-    /// 0 to this host, 1 to all, 2 to a group, 3 to another host, 4 from this host.
+    /// Returns the packet type: 0 to this host, 1 to all, 2 to a group, 3 to another host, 4 from this host.
     pub fn packet_type(&self) -> u16 {
         u16::from_be_bytes([self.head[0], self.head[1]])
     }
 
-    /// Kind of link (`ARPHRD_*`); 1 for Ethernet.
+    /// Returns the kind of link (`ARPHRD_*`); 1 for Ethernet.
     pub fn hardware_type(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Bytes of the sender's link address as the field says, which may be more than are there.
+    /// Returns the length field of the sender's link address, which may exceed the bytes present.
     pub fn address_len(&self) -> u16 {
         u16::from_be_bytes([self.head[4], self.head[5]])
     }
 
-    /// The sender's link address, or its first [`MAX_ADDRESS`] bytes.
+    /// Returns the sender's link address, or its first [`MAX_ADDRESS`] bytes.
     pub fn address(&self) -> &'a [u8] {
         let address = &self.head[6..6 + MAX_ADDRESS];
         address.get(..self.address_len().into()).unwrap_or(address)
     }
 
-    /// An EtherType, [`NOVELL`], [`LLC`], or what the hardware type makes of it.
+    /// Returns an EtherType, [`NOVELL`], [`LLC`], or a number that depends on the hardware type.
     pub fn protocol(&self) -> u16 {
         u16::from_be_bytes([self.head[14], self.head[15]])
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         let mut address = [0; MAX_ADDRESS];
         address.copy_from_slice(&self.head[6..6 + MAX_ADDRESS]);
@@ -88,11 +88,11 @@ pub struct Header {
     pub packet_type: u16,
     /// Kind of link (`ARPHRD_*`); 1 for Ethernet.
     pub hardware_type: u16,
-    /// Bytes of the sender's link address; more than [`MAX_ADDRESS`] where only its beginning is kept.
+    /// Bytes of the sender's link address; more than [`MAX_ADDRESS`] if it is truncated.
     pub address_len: u16,
     /// The sender's link address, padded.
     pub address: [u8; MAX_ADDRESS],
-    /// An EtherType, or as [`View::protocol`] says.
+    /// An EtherType, or as [`View::protocol`].
     pub protocol: u16,
 }
 
@@ -109,13 +109,13 @@ impl Header {
     }
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(LEN, view.payload.len(), next(view.hardware_type(), view.protocol())))
 }
 
-/// What follows a cooked header of either version.
+/// Returns the protocol after a cooked header of either version.
 pub(crate) fn next(hardware_type: u16, protocol: u16) -> Next {
     match (hardware_type, protocol) {
         (NETLINK, _) => Next::Number(Number::HardwareType(hardware_type)),

@@ -16,44 +16,44 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a frame.
+    /// Parses a frame.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split(bytes, Protocol::Sll2)?;
         Ok(View { head, payload })
     }
 
-    /// As in [`crate::sll::View::protocol`].
+    /// Returns the protocol, as in [`crate::sll::View::protocol`].
     pub fn protocol(&self) -> u16 {
         u16::from_be_bytes([self.head[0], self.head[1]])
     }
 
-    /// Number of the interface on the host that captured.
+    /// Returns the number of the interface on the capturing host.
     pub fn interface(&self) -> u32 {
         u32::from_be_bytes([self.head[4], self.head[5], self.head[6], self.head[7]])
     }
 
-    /// Kind of link (`ARPHRD_*`); 1 for Ethernet.
+    /// Returns the kind of link (`ARPHRD_*`); 1 for Ethernet.
     pub fn hardware_type(&self) -> u16 {
         u16::from_be_bytes([self.head[8], self.head[9]])
     }
 
-    /// As in [`crate::sll::View::packet_type`].
+    /// Returns the packet type, as in [`crate::sll::View::packet_type`].
     pub fn packet_type(&self) -> u8 {
         self.head[10]
     }
 
-    /// The sender's link address, or its first [`MAX_ADDRESS`] bytes.
+    /// Returns the sender's link address, or its first [`MAX_ADDRESS`] bytes.
     pub fn address(&self) -> &'a [u8] {
         let address = &self.head[12..12 + MAX_ADDRESS];
         address.get(..self.head[11].into()).unwrap_or(address)
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         let mut address = [0; MAX_ADDRESS];
         address.copy_from_slice(&self.head[12..12 + MAX_ADDRESS]);
@@ -68,18 +68,18 @@ impl<'a> View<'a> {
     }
 }
 
-/// A cooked header; its reserved field is not kept.
+/// A cooked header; its reserved field is discarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// As in [`crate::sll::Header::protocol`].
     pub protocol: u16,
-    /// Number of the interface on the host that captured.
+    /// Number of the interface on the capturing host.
     pub interface: u32,
     /// Kind of link (`ARPHRD_*`); 1 for Ethernet.
     pub hardware_type: u16,
     /// As in [`crate::sll::Header::packet_type`].
     pub packet_type: u8,
-    /// Bytes of the sender's link address; more than [`MAX_ADDRESS`] where only its beginning is kept.
+    /// Bytes of the sender's link address; more than [`MAX_ADDRESS`] if it is truncated.
     pub address_len: u8,
     /// The sender's link address, padded.
     pub address: [u8; MAX_ADDRESS],
@@ -99,7 +99,7 @@ impl Header {
     }
 }
 
-/// What follows the header.
+/// Returns the protocol after the header.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     Ok(Step::new(LEN, view.payload.len(), sll::next(view.hardware_type(), view.protocol())))

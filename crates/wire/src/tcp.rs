@@ -26,9 +26,9 @@ impl Flags {
     pub const RST: Flags = Flags(1 << 2);
     /// Push.
     pub const PSH: Flags = Flags(1 << 3);
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: Flags = Flags(1 << 4);
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: Flags = Flags(1 << 5);
     /// ECN echo (RFC 3168).
     pub const ECE: Flags = Flags(1 << 6);
@@ -37,10 +37,10 @@ impl Flags {
     /// Accurate ECN (RFC 9768), formerly the nonce sum.
     pub const AE: Flags = Flags(1 << 8);
 
-    /// Every bit the header has.
+    /// All bits of the header field.
     const MASK: u16 = 0x0fff;
 
-    /// Whether every bit of `other` is set.
+    /// Returns whether every bit of `other` is set.
     #[inline]
     pub fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
@@ -64,7 +64,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a segment: the payload of an IP packet.
+    /// Parses a segment: the payload of an IP packet.
     #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let flawed = |flaw| Malformed { protocol: Protocol::Tcp, flaw };
@@ -74,80 +74,80 @@ impl<'a> View<'a> {
         Ok(View { head, options, payload })
     }
 
-    /// Bytes of the header, options included: 20 to 60.
+    /// Returns the length of the header in bytes, options included: 20 to 60.
     #[inline]
     pub fn header_len(&self) -> usize {
         LEN + self.options.len()
     }
 
-    /// Source port.
+    /// Returns the source port.
     #[inline]
     pub fn source_port(&self) -> u16 {
         u16::from_be_bytes([self.head[0], self.head[1]])
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     #[inline]
     pub fn destination_port(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Sequence number of the first byte of payload, or of the SYN.
+    /// Returns the sequence number of the first byte of payload, or of the SYN.
     #[inline]
     pub fn sequence(&self) -> u32 {
         u32::from_be_bytes([self.head[4], self.head[5], self.head[6], self.head[7]])
     }
 
-    /// The next sequence number the sender expects, with [`Flags::ACK`].
+    /// Returns the next sequence number the sender expects, with [`Flags::ACK`].
     #[inline]
     pub fn acknowledgement(&self) -> u32 {
         u32::from_be_bytes([self.head[8], self.head[9], self.head[10], self.head[11]])
     }
 
-    /// Control bits.
+    /// Returns the control bits.
     #[inline]
     pub fn flags(&self) -> Flags {
         Flags(u16::from_be_bytes([self.head[12], self.head[13]]) & Flags::MASK)
     }
 
-    /// Receive window, not scaled.
+    /// Returns the receive window, not scaled.
     #[inline]
     pub fn window(&self) -> u16 {
         u16::from_be_bytes([self.head[14], self.head[15]])
     }
 
-    /// The checksum field.
+    /// Returns the checksum field.
     #[inline]
     pub fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.head[16], self.head[17]])
     }
 
-    /// Whether the checksum is right; says nothing of a segment that is cut or a fragment.
+    /// Returns whether the checksum is correct; meaningless for a segment that is truncated or a fragment.
     pub fn is_checksum_right(&self, pseudo: &Pseudo) -> bool {
         let length = self.header_len() + self.payload.len();
         let sum = pseudo.sum(registry::TCP, length as u32).with(self.head).with(self.options).with(self.payload);
         sum.checksum() == 0
     }
 
-    /// Offset behind the last urgent byte, with [`Flags::URG`].
+    /// Returns the offset after the last urgent byte, with [`Flags::URG`].
     #[inline]
     pub fn urgent(&self) -> u16 {
         u16::from_be_bytes([self.head[18], self.head[19]])
     }
 
-    /// The options, one after the other.
+    /// Returns the options, in order.
     #[inline]
     pub fn options(&self) -> Iter<'a> {
         Iter::over(options::Iter::over(self.options))
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header {
             source_port: self.source_port(),
@@ -157,7 +157,7 @@ impl<'a> View<'a> {
             flags: self.flags(),
             window: self.window(),
             urgent: self.urgent(),
-            // A data offset of four bits leaves at most the 40 bytes that options hold.
+            // A data offset of four bits limits options to 40 bytes.
             options: Options::new(self.options).unwrap_or_default(),
         }
     }
@@ -178,9 +178,9 @@ pub struct Header {
     pub flags: Flags,
     /// Receive window, not scaled.
     pub window: u16,
-    /// Offset behind the last urgent byte.
+    /// Offset after the last urgent byte.
     pub urgent: u16,
-    /// Options; [`crate::tcp_option::encode`] makes them.
+    /// Options; [`crate::tcp_option::encode`] creates them.
     pub options: Options,
 }
 
@@ -206,7 +206,7 @@ impl Header {
     }
 }
 
-/// Computes the checksum of a whole segment (header and payload) and writes it into its header.
+/// Computes the checksum of a complete segment (header and payload) and writes it into its header.
 pub fn fill_checksum(segment: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> {
     let (head, _) = room::<LEN>(segment, LEN)?;
     head[CHECKSUM..CHECKSUM + 2].fill(0);
@@ -215,7 +215,7 @@ pub fn fill_checksum(segment: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// The payload follows.
+/// Returns the length of the header; the payload follows.
 #[inline(always)]
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;

@@ -13,26 +13,26 @@ const TIMESTAMPS: u8 = 8;
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOption<'a> {
-    /// The largest segment the sender wants, in bytes of payload.
+    /// Maximum segment size of the sender, in bytes of payload.
     MaximumSegmentSize(u16),
-    /// By how many bits the sender shifts its window.
+    /// Shift of the sender's window.
     WindowScale(u8),
-    /// The sender understands selective acknowledgement.
+    /// The sender supports selective acknowledgement.
     SackPermitted,
-    /// What the sender has received beyond the acknowledgement number.
+    /// Blocks received above the acknowledgement number.
     Sack(SackBlocks<'a>),
     /// Timestamps.
     Timestamps {
         /// The sender's clock.
         value: u32,
-        /// The clock of the other side as last heard.
+        /// The latest timestamp of the other side.
         echo: u32,
     },
     /// Any other kind.
     Unknown {
         /// Its kind; never 0 or 1, which have no length.
         kind: u8,
-        /// What is behind kind and length.
+        /// Data after kind and length.
         data: &'a [u8],
     },
 }
@@ -42,12 +42,12 @@ pub enum TcpOption<'a> {
 pub struct SackBlocks<'a>(&'a [[u8; 8]]);
 
 impl<'a> SackBlocks<'a> {
-    /// From blocks as they stand in the option: first sequence number, then the one behind the last.
+    /// Creates it from blocks as in the option: first sequence number, then the one after the last.
     pub fn new(blocks: &'a [[u8; 8]]) -> Self {
         SackBlocks(blocks)
     }
 
-    /// Each block: its first sequence number, and the one behind its last.
+    /// Returns each block: its first sequence number, and the one after its last.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + use<'a> {
         self.0
             .iter()
@@ -55,7 +55,7 @@ impl<'a> SackBlocks<'a> {
     }
 }
 
-/// Goes over the options of a segment; a wrong length is the last item.
+/// Iterates over the options of a segment; a wrong length is the last item.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     raw: options::Iter<'a>,
@@ -63,7 +63,7 @@ pub struct Iter<'a> {
 }
 
 impl<'a> Iter<'a> {
-    /// Over kinds and data.
+    /// Iterates over kinds and data.
     #[inline]
     pub fn over(raw: options::Iter<'a>) -> Self {
         Iter { raw, failed: false }
@@ -83,7 +83,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// An option by its kind; `None` when the length is not what the kind asks for.
+/// Decodes an option by its kind; `None` if the length does not match the kind.
 fn decode(kind: u8, data: &[u8]) -> Option<TcpOption<'_>> {
     Some(match (kind, data) {
         (MAXIMUM_SEGMENT_SIZE, &[high, low]) => TcpOption::MaximumSegmentSize(u16::from_be_bytes([high, low])),
@@ -101,8 +101,8 @@ fn decode(kind: u8, data: &[u8]) -> Option<TcpOption<'_>> {
     })
 }
 
-/// Options for a header, in this order, without padding between them; `None` when they take more than
-/// 40 bytes, or for an unknown option of kind 0 or 1.
+/// Encodes options for a header, in this order, without padding between them; `None` if they take more than 40 bytes,
+/// or for an unknown option of kind 0 or 1.
 ///
 /// ```
 /// use linerate_wire::tcp_option::{TcpOption, encode};

@@ -1,4 +1,4 @@
-//! Teredo, IPv6 in UDP over IPv4 (RFC 4380): the indications in front of the IPv6 packet.
+//! Teredo, IPv6 in UDP over IPv4 (RFC 4380): the indications before the IPv6 packet.
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
@@ -11,7 +11,7 @@ pub const PORT: u16 = 3544;
 /// Bytes of the origin indication.
 pub const ORIGIN_LEN: usize = 8;
 
-/// What addresses of Teredo begin with (section 2.6).
+/// Prefix of Teredo addresses (section 2.6).
 pub const PREFIX: [u8; 4] = [0x20, 0x01, 0, 0];
 
 /// Bytes of the authentication header without identifier and value.
@@ -19,7 +19,7 @@ const AUTHENTICATION_LEN: usize = 13;
 const ORIGIN: [u8; 2] = [0, 0];
 const AUTHENTICATION: [u8; 2] = [0, 1];
 
-/// The indications and the packet behind them.
+/// The indications and the packet after them.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: Header<'a>,
@@ -28,7 +28,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a datagram: indications in the order of section 5.1.1, then an IPv6 header, which must be there.
+    /// Parses a datagram: indications in the order of section 5.1.1, then an IPv6 header, which must be present.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (authentication, rest) = authentication(bytes)?;
         let (origin, packet) = origin(rest)?;
@@ -39,28 +39,28 @@ impl<'a> View<'a> {
         Ok(View { header: Header { authentication, origin }, length: bytes.len() - packet.len(), packet })
     }
 
-    /// Bytes of the indications; 0 where there are none.
+    /// Returns the length of the indications in bytes; 0 if absent.
     pub fn header_len(&self) -> usize {
         self.length
     }
 
-    /// The indications as a value.
+    /// Returns the indications as a value.
     pub fn header(&self) -> Header<'a> {
         self.header
     }
 
-    /// The IPv6 packet.
+    /// Returns the IPv6 packet.
     pub fn payload(&self) -> &'a [u8] {
         self.packet
     }
 }
 
-/// The indications in front of a packet.
+/// The indications before a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Who vouches for the packet.
+    /// Authentication of the packet.
     pub authentication: Option<Authentication<'a>>,
-    /// Where the server received the packet from.
+    /// Source of the packet as seen by the server.
     pub origin: Option<Origin>,
 }
 
@@ -71,13 +71,13 @@ pub struct Authentication<'a> {
     pub client: &'a [u8],
     /// Authentication value, at most 255 bytes.
     pub value: &'a [u8],
-    /// Tells an answer from a repeated one.
+    /// Distinguishes a reply from a replayed one.
     pub nonce: [u8; 8],
-    /// Not 0 where the client needs a new key.
+    /// Not 0 if the client needs a new key.
     pub confirmation: u8,
 }
 
-/// The client's address and port as the server sees them (section 5.1.1); the bits are inverted on the wire.
+/// The client's address and port as seen by the server (section 5.1.1); the bits are inverted on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// UDP port.
@@ -122,7 +122,7 @@ impl Authentication<'_> {
     }
 }
 
-/// The authentication that `bytes` begin with, if they do, and what is behind it.
+/// Returns the authentication at the start of `bytes`, if present, and the rest.
 fn authentication(bytes: &[u8]) -> Result<(Option<Authentication<'_>>, &[u8]), Malformed> {
     const SHORT: Malformed = Malformed { protocol: Protocol::Teredo, flaw: Flaw::Short };
     let Some(rest) = bytes.strip_prefix(&AUTHENTICATION) else { return Ok((None, bytes)) };
@@ -134,7 +134,7 @@ fn authentication(bytes: &[u8]) -> Result<(Option<Authentication<'_>>, &[u8]), M
     Ok((Some(Authentication { client, value, nonce: *nonce, confirmation: *confirmation }), rest))
 }
 
-/// The origin that `bytes` begin with, if they do, and what is behind it.
+/// Returns the origin at the start of `bytes`, if present, and the rest.
 fn origin(bytes: &[u8]) -> Result<(Option<Origin>, &[u8]), Malformed> {
     let Some(rest) = bytes.strip_prefix(&ORIGIN) else { return Ok((None, bytes)) };
     let ([high, low, a, b, c, d], rest) = split::<6>(rest, Protocol::Teredo)?;
@@ -142,8 +142,8 @@ fn origin(bytes: &[u8]) -> Result<(Option<Origin>, &[u8]), Malformed> {
     Ok((Some(origin), rest))
 }
 
-/// IPv6 follows. A port alone announces this header, so one of the packet's addresses must be Teredo's own, or the
-/// source be of the link, as a client's first messages have it (section 5.2.1).
+/// Returns the length of the indications; IPv6 follows. Only a port identifies this header, so one of the packet's
+/// addresses must be a Teredo address, or the source link-local, as in a client's first messages (section 5.2.1).
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let (ip, _) = split::<{ ipv6::LEN }>(view.packet, Protocol::Teredo)?;

@@ -20,7 +20,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a datagram: the payload of an IP packet.
+    /// Parses a datagram: the payload of an IP packet.
     #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, rest) = split::<LEN>(bytes, Protocol::Udp)?;
@@ -34,32 +34,32 @@ impl<'a> View<'a> {
         Ok(View { head, payload: rest.get(..payload).unwrap_or(rest), cut: payload > rest.len() })
     }
 
-    /// Source port.
+    /// Returns the source port.
     #[inline]
     pub fn source_port(&self) -> u16 {
         u16::from_be_bytes([self.head[0], self.head[1]])
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     #[inline]
     pub fn destination_port(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Bytes of header and payload as the header says.
+    /// Returns the length field: bytes of header and payload.
     #[inline]
     pub fn length(&self) -> u16 {
         u16::from_be_bytes([self.head[4], self.head[5]])
     }
 
-    /// The checksum field; 0 where the sender computed none.
+    /// Returns the checksum field; 0 if the sender computed none.
     #[inline]
     pub fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.head[6], self.head[7]])
     }
 
-    /// Whether the checksum is right, or was left out over IPv4 (over IPv6 it must not be, RFC 8200
-    /// section 8.1); says nothing of a datagram that is cut or a fragment.
+    /// Returns whether the checksum is correct, or absent over IPv4 (over IPv6 it is mandatory, RFC 8200 section 8.1);
+    /// meaningless for a datagram that is truncated or a fragment.
     pub fn is_checksum_right(&self, pseudo: &Pseudo) -> bool {
         if self.checksum() == 0 {
             return matches!(pseudo, Pseudo::V4 { .. });
@@ -68,19 +68,19 @@ impl<'a> View<'a> {
         pseudo.sum(registry::UDP, length as u32).with(self.head).with(self.payload).checksum() == 0
     }
 
-    /// What the datagram carries, up to its length or the end of the bytes.
+    /// Returns the payload, up to its length or the end of the bytes.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Whether bytes of the payload are missing; the first fragment of a datagram is cut, too.
+    /// Returns whether the payload is truncated; also true for the first fragment of a datagram.
     #[inline]
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header { source_port: self.source_port(), destination_port: self.destination_port() }
     }
@@ -111,7 +111,7 @@ impl Header {
     }
 }
 
-/// Computes the checksum of a whole datagram (header and payload) and writes it into its header.
+/// Computes the checksum of a complete datagram (header and payload) and writes it into its header.
 ///
 /// ```
 /// use linerate_wire::{Pseudo, udp};
@@ -130,19 +130,19 @@ pub fn fill_checksum(datagram: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> 
     Ok(())
 }
 
-/// The checksum field after a covered word changed from `old` to `new`; no checksum stays none.
+/// Returns the checksum field after a covered word changed from `old` to `new`; no checksum stays none.
 #[inline]
 pub fn update_checksum(field: u16, old: u16, new: u16) -> u16 {
     if field == 0 { 0 } else { on_wire(checksum::update(field, old, new)) }
 }
 
-/// A checksum of 0 is sent as its other form, since 0 means none.
+/// A checksum of 0 is sent in its other form, since 0 means none.
 #[inline]
 fn on_wire(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// What the ports say follows.
+/// Returns the protocol selected by the ports.
 #[inline(always)]
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;

@@ -18,7 +18,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a datagram: the payload of an IP packet.
+    /// Parses a datagram: the payload of an IP packet.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split::<LEN>(bytes, Protocol::UdpLite)?;
         let view = View { head, payload };
@@ -28,27 +28,27 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Source port.
+    /// Returns the source port.
     pub fn source_port(&self) -> u16 {
         u16::from_be_bytes([self.head[0], self.head[1]])
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     pub fn destination_port(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Bytes that the checksum covers, header included; 0 for all.
+    /// Returns the number of bytes that the checksum covers, header included; 0 for all.
     pub fn coverage(&self) -> u16 {
         u16::from_be_bytes([self.head[4], self.head[5]])
     }
 
-    /// The checksum field.
+    /// Returns the checksum field.
     pub fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.head[6], self.head[7]])
     }
 
-    /// Whether the checksum is right; says nothing of a datagram that is cut or a fragment.
+    /// Returns whether the checksum is correct; meaningless for a datagram that is truncated or a fragment.
     pub fn is_checksum_right(&self, pseudo: &Pseudo) -> bool {
         let behind = match usize::from(self.coverage()) {
             0 => self.payload.len(),
@@ -60,12 +60,12 @@ impl<'a> View<'a> {
         self.checksum() != 0 && sum.checksum() == 0
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header { source_port: self.source_port(), destination_port: self.destination_port(), coverage: self.coverage() }
     }
@@ -97,7 +97,7 @@ impl Header {
     }
 }
 
-/// Computes the checksum of a whole datagram (header and payload), over the bytes that its coverage names, and
+/// Computes the checksum of a complete datagram (header and payload), over the bytes that its coverage names, and
 /// writes it into its header.
 pub fn fill_checksum(datagram: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> {
     let (head, _) = room::<LEN>(datagram, LEN)?;
@@ -107,7 +107,7 @@ pub fn fill_checksum(datagram: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> 
         coverage => coverage,
     };
     let covered = datagram.get(..coverage).filter(|covered| covered.len() >= LEN);
-    let covered = covered.ok_or(Unfit::Field("a UDP-Lite checksum covers the header and no more than is there"))?;
+    let covered = covered.ok_or(Unfit::Field("a UDP-Lite checksum covers the header and at most the datagram"))?;
     let checksum = match pseudo.sum(registry::UDP_LITE, datagram.len() as u32).with(covered).checksum() {
         0 => 0xffff, // 0 would mean none, which UDP-Lite does not have
         checksum => checksum,
@@ -116,7 +116,7 @@ pub fn fill_checksum(datagram: &mut [u8], pseudo: &Pseudo) -> Result<(), Unfit> 
     Ok(())
 }
 
-/// The payload follows.
+/// Returns the length of the header; the payload follows.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     Ok(Step::new(LEN, View::parse(bytes)?.payload.len(), Next::End))
 }

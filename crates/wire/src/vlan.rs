@@ -1,7 +1,7 @@
 //! VLAN tags (IEEE 802.1Q clause 9), customer and service, in any number.
 //!
-//! The tag protocol identifier stands in the type field of the header in front; the tag itself is the
-//! four bytes of control information and the type field of what follows.
+//! The tag protocol identifier is in the type field of the preceding header; the tag itself is the four bytes of
+//! control information and the type field of the payload.
 
 use crate::error::{room, split};
 use crate::ethernet::{bounded, next};
@@ -29,44 +29,44 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a tag, starting behind the type field that announced it.
+    /// Parses a tag, starting after the type field that selected it.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, rest) = split(bytes, Protocol::Vlan)?;
         Ok(View { head, payload: bounded(u16::from_be_bytes([head[2], head[3]]), rest) })
     }
 
-    /// VLAN identifier, 0 to 4095; 0 means priority only.
+    /// Returns the VLAN identifier, 0 to 4095; 0 means priority only.
     #[inline]
     pub fn id(&self) -> u16 {
         u16::from_be_bytes([self.head[0], self.head[1]]) & MAX_ID
     }
 
-    /// Priority code point, 0 to 7.
+    /// Returns the priority code point, 0 to 7.
     #[inline]
     pub fn priority(&self) -> u8 {
         self.head[0] >> 5
     }
 
-    /// Whether the frame may be dropped first.
+    /// Returns whether the frame is eligible for dropping first.
     #[inline]
     pub fn drop_eligible(&self) -> bool {
         self.head[0] & 0x10 != 0
     }
 
-    /// The type field of what follows, as in [`crate::ethernet::View::ether_type`].
+    /// Returns the type field of the payload, as in [`crate::ethernet::View::ether_type`].
     #[inline]
     pub fn ether_type(&self) -> u16 {
         u16::from_be_bytes([self.head[2], self.head[3]])
     }
 
-    /// Everything behind the tag; of an 802.3 payload without padding.
+    /// Returns the payload after the tag; of an 802.3 payload without padding.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The tag as a value.
+    /// Returns the tag as a value.
     pub fn header(&self) -> Header {
         Header {
             id: self.id(),
@@ -84,9 +84,9 @@ pub struct Header {
     pub id: u16,
     /// Priority code point, at most 7.
     pub priority: u8,
-    /// Whether the frame may be dropped first.
+    /// True if the frame is eligible for dropping first.
     pub drop_eligible: bool,
-    /// The type field of what follows.
+    /// The type field of the payload.
     pub ether_type: u16,
 }
 
@@ -107,7 +107,7 @@ impl Header {
     }
 }
 
-/// What follows the tag.
+/// Returns the protocol after the tag.
 #[inline(always)]
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;

@@ -10,7 +10,7 @@ pub const LEN: usize = 8;
 
 /// UDP port.
 pub const PORT: u16 = 4789;
-/// UDP port of Linux where none is given, from before there was a number.
+/// Default UDP port of Linux, from before the number was assigned.
 pub const OLD_PORT: u16 = 8472;
 /// UDP port of the generic protocol extension.
 pub const GPE_PORT: u16 = 4790;
@@ -18,18 +18,18 @@ pub const GPE_PORT: u16 = 4790;
 /// The largest network identifier.
 pub const MAX_VNI: u32 = 0xff_ffff;
 
-/// Flag: the network identifier counts.
+/// Flag: the network identifier is valid.
 pub const FLAG_VNI: u8 = 0x08;
-/// Flag: the last of the reserved bytes in front names what is carried (generic protocol extension).
+/// Flag: the last of the reserved bytes before it selects the payload (generic protocol extension).
 pub const FLAG_PROTOCOL: u8 = 0x04;
-/// Flag: the reserved bytes in front hold a policy group.
+/// Flag: the reserved bytes before it have a policy group.
 pub const FLAG_POLICY: u8 = 0x80;
 
 /// The version of the generic protocol extension, 0 so far.
 const VERSION_WITH_PROTOCOL: u8 = 0x30;
 /// Flags of the generic protocol extension: broadcast and maintenance.
 const FLAGS_WITH_PROTOCOL: u8 = 0x03;
-/// What is reserved of the first byte behind [`FLAG_POLICY`].
+/// Reserved bits of the first byte after [`FLAG_POLICY`].
 const RESERVED_WITH_POLICY: u8 = 0xb7;
 
 /// A VXLAN packet.
@@ -40,7 +40,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet, whose network identifier must count.
+    /// Parses a packet, whose network identifier must be valid.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split::<LEN>(bytes, Protocol::Vxlan)?;
         if head[0] & FLAG_VNI == 0 {
@@ -49,45 +49,45 @@ impl<'a> View<'a> {
         Ok(View { head, payload })
     }
 
-    /// The flags, [`FLAG_VNI`] among them.
+    /// Returns the flags, [`FLAG_VNI`] among them.
     pub fn flags(&self) -> u8 {
         self.head[0]
     }
 
-    /// VXLAN network identifier, 24 bits.
+    /// Returns the VXLAN network identifier, 24 bits.
     pub fn vni(&self) -> u32 {
         u32::from_be_bytes([0, self.head[4], self.head[5], self.head[6]])
     }
 
-    /// The three bytes behind the flags: reserved, or as [`FLAG_PROTOCOL`] and [`FLAG_POLICY`] say.
+    /// Returns the three bytes after the flags: reserved, or as defined by [`FLAG_PROTOCOL`] and [`FLAG_POLICY`].
     pub fn extension(&self) -> [u8; 3] {
         [self.head[1], self.head[2], self.head[3]]
     }
 
-    /// Everything behind the header.
+    /// Returns the payload after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value.
+    /// Returns the header as a value.
     pub fn header(&self) -> Header {
         Header { flags: self.flags(), vni: self.vni(), extension: self.extension() }
     }
 }
 
-/// A VXLAN header; the last reserved byte is not kept.
+/// A VXLAN header; the last reserved byte is discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// [`FLAG_VNI`] for plain VXLAN.
     pub flags: u8,
     /// VXLAN network identifier, at most [`MAX_VNI`].
     pub vni: u32,
-    /// The three bytes behind the flags.
+    /// The three bytes after the flags.
     pub extension: [u8; 3],
 }
 
 impl Header {
-    /// Of plain VXLAN, in the network `vni`.
+    /// Creates a header of plain VXLAN, in the network `vni`.
     pub fn new(vni: u32) -> Self {
         Header { flags: FLAG_VNI, vni, extension: [0; 3] }
     }
@@ -107,8 +107,9 @@ impl Header {
     }
 }
 
-/// Ethernet follows, unless the generic protocol extension says otherwise. What is reserved is ignored (RFC 7348 section 5).
-/// But a port alone announces this header: where reserved bits are set, what follows has to look like what it should be.
+/// Returns the protocol after the header: Ethernet, unless the generic protocol extension selects another. Reserved
+/// bits are ignored (RFC 7348 section 5). But only a port identifies this header: if reserved bits are set, the payload
+/// must be plausible.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let [.., protocol] = view.extension();
@@ -118,7 +119,7 @@ pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
         1 if has_protocol => Next::Number(Number::IpVersion(4)),
         2 if has_protocol => Next::Number(Number::IpVersion(6)),
         5 if has_protocol => Next::Number(Number::EtherType(mpls::UNICAST)),
-        // Network service headers; what has no number yet.
+        // Network service headers; protocols without a number.
         4 if has_protocol => Next::End,
         6.. if has_protocol && !is_likely => Next::End,
         _ => Next::Protocol(Protocol::Ethernet),
@@ -128,14 +129,14 @@ pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
         Next::Number(Number::IpVersion(version)) if view.payload.first().is_some_and(|byte| byte >> 4 == version) => {
             said
         }
-        // Also behind reserved bits that look like the extension.
+        // Also after reserved bits that look like the extension.
         _ if is_likely => Next::Protocol(Protocol::Ethernet),
         _ => return Err(Malformed { protocol: Protocol::Vxlan, flaw: Flaw::Reserved }),
     };
     Ok(Step::new(LEN, view.payload.len(), next))
 }
 
-/// Whether all that is reserved is zero, as most senders leave it.
+/// Returns whether all reserved bits are zero, as with most senders.
 fn is_reserved_clear(view: &View<'_>) -> bool {
     match (view.flags() & !FLAG_VNI, view.extension()) {
         (0, extension) => extension == [0; 3],
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(next(0x0c, 3), Ok(Next::Protocol(Protocol::Ethernet)));
         assert_eq!(next(0x0c, 99), Ok(Next::End));
         for (flags, protocol) in [(0x80, 1), (0x04, 1), (0x18, 0), (0x08, 1), (0x8c, 1), (0x09, 0), (0x98, 1)] {
-            assert_eq!(next(flags, protocol).unwrap_err().flaw, Flaw::Reserved, "and nothing that is likely follows");
+            assert_eq!(next(flags, protocol).unwrap_err().flaw, Flaw::Reserved, "and no plausible payload");
         }
         assert!(step(&[0x88, 0x48, 0, 9, 0, 0, 0, 0]).is_ok(), "policy flags");
     }
@@ -200,9 +201,9 @@ mod tests {
             assert!(next(head, &frame(0x1234)).is_err() && next(head, &[0; 8]).is_err(), "{head:x?}");
         }
         assert_eq!(next([0x0c, 0, 0, 99], &frame(0x0800)), ethernet, "no extension");
-        // Of the extension itself, too.
+        // Also for the extension itself.
         assert_eq!(next([0x0c, 1, 0, 1], &[0x45; 20]), Ok(Next::Number(Number::IpVersion(4))));
         assert_eq!(next([0x4c, 0, 0, 2], &[0x60; 40]), Ok(Next::Number(Number::IpVersion(6))));
-        assert!(next([0, 0, 0, 0], &frame(0x0800)).is_err(), "the network identifier has to count");
+        assert!(next([0, 0, 0, 0], &frame(0x0800)).is_err(), "the network identifier must be valid");
     }
 }

@@ -1,11 +1,11 @@
-//! What is built is dissected into just the headers that it was built from.
+//! Built frames are dissected into exactly the headers that they were built from.
 
 use crate::samples::{Sample, can_carry, payload, samples};
 use linerate_wire::build::{Extension, Frame, Header, Patch, Problem, Unbuilt};
 use linerate_wire::*;
 use proptest::prelude::*;
 
-/// Puts headers behind each other, each chosen by a number among those that its predecessor can carry.
+/// Stacks headers, each chosen by a number among those that its predecessor can carry.
 fn stack<'a>(samples: &'a [Sample], choices: &[prop::sample::Index]) -> (Link, Vec<&'a dyn Header>) {
     let first: Vec<_> = samples.iter().filter_map(|(header, link)| Some((header.as_ref(), (*link)?))).collect();
     let (first, link) = first[choices[0].index(first.len())];
@@ -46,7 +46,7 @@ proptest! {
             .zip(starts.windows(2))
             .map(|(header, ends)| (header.protocol(), ends[0] as u32, (ends[1] - ends[0]) as u16))
             .collect();
-        // Teredo is known by the packet behind it.
+        // Teredo is identified by the packet after it.
         expected.pop_if(|(protocol, ..)| *protocol == Protocol::Teredo);
         let found: Vec<_> = layers.as_slice().iter().map(|layer| (layer.protocol, layer.offset, layer.length)).collect();
         prop_assert_eq!(found, expected, "{}", layers.stop());
@@ -78,7 +78,7 @@ proptest! {
         let expected = Frame { patches: &patches, ..frame }.to_vec().unwrap();
         let checksums = cover::checksums(&bytes, &placed);
         for sum in &before {
-            // Where a coverage became too long there is no checksum.
+            // A coverage that is too long has no checksum.
             let is_there = checksums.iter().any(|now| now.offset == sum.offset);
             bytes[sum.offset..sum.offset + sum.length()].fill(if is_there { 0x5a } else { 0 });
         }
@@ -87,8 +87,8 @@ proptest! {
     }
 }
 
-/// Whether a byte decides on the addresses that checksums cover, or on whether there is a checksum: a patch of it is
-/// only seen in the bytes.
+/// Returns whether a byte affects the addresses that checksums cover, or the presence of a checksum: a patch of it is
+/// only visible in the bytes.
 fn is_form(protocol: Protocol, offset: usize) -> bool {
     match protocol {
         Protocol::Ipv4 => (12..20).contains(&offset),
@@ -171,7 +171,7 @@ fn what_leads_to_the_next_header_stays_and_anything_else_is_replaced() {
     };
     assert_eq!([0, vxlan::OLD_PORT, 1234].map(port), [vxlan::PORT, vxlan::OLD_PORT, 1234]);
     let last = Frame::new(&[&ethernet::Header { ether_type: 0x1234, ..LINK }], &[1]).to_vec().unwrap();
-    assert_eq!(last[12..], [0x12, 0x34, 1], "behind the last header the value counts");
+    assert_eq!(last[12..], [0x12, 0x34, 1], "after the last header the value is kept");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn what_cannot_be_built_is_refused() {
         assert_eq!(patched(Patch { header: 0, offset, bytes: &[0; 2] }), Err(error));
     }
     assert_eq!(Frame::new(&[&LINK], &[0; 3]).write(&mut [0; 16]), Err(Unbuilt::NoRoom { need: 17 }));
-    assert_eq!(Frame::new(&[], &[5]).to_vec(), Ok(vec![5]), "no headers are no error");
+    assert_eq!(Frame::new(&[], &[5]).to_vec(), Ok(vec![5]), "a frame without headers is valid");
 }
 
 fn names(headers: &[&dyn Header]) -> Vec<&'static str> {

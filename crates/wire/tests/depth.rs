@@ -1,4 +1,4 @@
-//! Frames made to exhaust a dissector: headers in headers, long chains, lengths that promise more than there is.
+//! Frames that try to exhaust a dissector: nested headers, long chains, excessive lengths.
 
 use linerate_wire::*;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn emitted(emit: impl Fn(&mut [u8]) -> Result<usize, Unfit>) -> Vec<u8> {
     bytes
 }
 
-/// A frame whose headers repeat `depth` times: each is made around what it carries.
+/// A frame whose headers repeat `depth` times: each wraps its payload.
 fn nested(depth: usize, innermost: &[u8], wrap: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     (0..depth).fold(innermost.to_vec(), |carried, _| [wrap(&carried), carried].concat())
 }
@@ -34,7 +34,8 @@ fn ipv4(protocol: u8, payload: usize) -> Vec<u8> {
     emitted(|out| ipv4::Header::new(protocol).emit(payload, out))
 }
 
-/// Forty headers end in [`Stop::TooDeep`] after the most layers there may be; as many as may be do not.
+/// Checks that forty headers end in [`Stop::TooDeep`] after the maximum number of layers, and that the maximum does
+/// not.
 fn check_bomb(link: Link, frame: &[u8]) {
     let layers = dissected(link, frame);
     assert_eq!((layers.as_slice().len(), layers.stop()), (MAX_LAYERS, Stop::TooDeep));
@@ -113,7 +114,7 @@ fn a_stack_without_a_bottom_or_too_high_for_a_layer_ends_the_walk() {
     assert_eq!((layers.as_slice().len(), layers.stop()), (1, Stop::Malformed(Protocol::Mpls, Flaw::TooLong)));
 }
 
-/// User data behind a chain of GTP extension headers.
+/// User data after a chain of GTP extension headers.
 fn gtp_chain(extensions: usize) -> Vec<u8> {
     let mut chain = [1, 0, 0, 1].repeat(extensions);
     *chain.last_mut().unwrap() = 0;
@@ -155,6 +156,6 @@ fn no_frame_takes_time_beyond_its_length() {
             dissect(*link, frame, &mut layers);
         }
     }
-    // 600 frames of 16,000 entries: 0.1 s if each is looked at once, minutes if each leads to a look at the others.
+    // 600 frames of 16,000 entries: 0.1 s if each is visited once, minutes if each visit includes the others.
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }

@@ -1,5 +1,5 @@
-//! Where `etherparse` understands a frame without complaint, both must see the same headers. Also over
-//! every capture below `$LINERATE_CORPUS`, if that is set.
+//! Frames that `etherparse` parses without error must have the same headers in both. Also for every capture below
+//! `$LINERATE_CORPUS`, if that is set.
 
 use crate::packets::packet;
 use etherparse::{LinkExtSlice, NetSlice, SlicedPacket, TransportSlice};
@@ -7,11 +7,11 @@ use linerate_wire::{Layer, Layers, Link, Protocol, Role, dissect, registry};
 use proptest::prelude::*;
 use std::path::Path;
 
-/// A header and where it begins.
+/// A header and its offset.
 type Place = (Protocol, usize);
 
-/// What etherparse sees: tags, IP header, transport header, and the length of a TCP or UDP payload. `None` where it complains, or where the frame
-/// holds what only one of the two knows.
+/// Headers found by etherparse: tags, IP header, transport header, and the length of a TCP or UDP payload. `None` for
+/// an error, or a frame with a protocol that only one of the two supports.
 fn theirs(link: Link, frame: &[u8]) -> Option<(Vec<Place>, Option<usize>)> {
     let packet = match link {
         Link::Ethernet => SlicedPacket::from_ethernet(frame),
@@ -52,7 +52,7 @@ fn theirs(link: Link, frame: &[u8]) -> Option<(Vec<Place>, Option<usize>)> {
         }
         Some(TransportSlice::Igmp(igmp)) => {
             if matches!(packet.net, Some(NetSlice::Ipv6(_))) {
-                return None; // where it does not belong they leave it, unless it is a fragment
+                return None; // they skip it at an invalid position, unless it is a fragment
             }
             places.push((Protocol::Igmp, at(igmp.slice())));
             None
@@ -62,7 +62,7 @@ fn theirs(link: Link, frame: &[u8]) -> Option<(Vec<Place>, Option<usize>)> {
     Some((places, payload))
 }
 
-/// Compares both; false where there was nothing to compare.
+/// Compares both; false if there was nothing to compare.
 fn compare(link: Link, frame: &[u8]) -> Result<bool, String> {
     let Some((theirs, payload)) = theirs(link, frame) else { return Ok(false) };
     let mut layers = Layers::new();
@@ -70,14 +70,14 @@ fn compare(link: Link, frame: &[u8]) -> Result<bool, String> {
     let fragment = is_fragment(frame, &layers);
     let ours: Vec<Place> = outermost_packet(&layers)
         .filter(|layer| layer.protocol.role() != Role::Extension)
-        // The first fragment: we look into it, they do not.
+        // The first fragment: we decode its payload, they do not.
         .filter(|layer| !(fragment && layer.protocol.role() == Role::Transport))
         .map(|layer| (layer.protocol, layer.offset as usize))
         .collect();
     if ours != theirs {
         return Err(format!("ours {ours:?}, stopped for {:?}; theirs {theirs:?}; frame {frame:02x?}", layers.stop()));
     }
-    // What a tunnel carries is not the payload that they mean.
+    // The payload of a tunnel is not the payload that they return.
     let payload = payload.filter(|_| layers.as_slice().last().is_some_and(|last| Some(last) == layers.transport()));
     match payload {
         Some(payload) if payload != layers.payload(frame).len() => {
@@ -87,7 +87,7 @@ fn compare(link: Link, frame: &[u8]) -> Result<bool, String> {
     }
 }
 
-/// Our layers as far as both know them: behind the link, up to the transport of the outermost packet.
+/// Returns our layers that both support: after the link, up to the transport of the outermost packet.
 fn outermost_packet(layers: &Layers) -> impl Iterator<Item = &Layer> {
     let link = [Protocol::Ethernet, Protocol::Llc, Protocol::Sll];
     let mut networks = 0;
@@ -97,7 +97,7 @@ fn outermost_packet(layers: &Layers) -> impl Iterator<Item = &Layer> {
         let known = match layer.protocol {
             Protocol::Vlan | Protocol::Arp => true,
             Protocol::Tcp | Protocol::Udp | Protocol::Icmp | Protocol::Icmpv6 => true,
-            Protocol::Igmp => !v6, // behind IPv6, where it does not belong, they leave it
+            Protocol::Igmp => !v6, // they skip it after IPv6, where it is invalid
             Protocol::Mobility | Protocol::Hip | Protocol::Shim6 => false,
             other => matches!(other.role(), Role::Network | Role::Extension),
         };
@@ -125,7 +125,7 @@ proptest! {
     fn packets_agree(packet in packet()) {
         let (frame, layers) = packet.build();
         let compared = compare(Link::Ethernet, &frame).map_err(TestCaseError::fail)?;
-        // They take extension headers in the recommended order only, none behind IPv4, and want 8 bytes of ICMPv6.
+        // They accept extension headers only in the recommended order, none after IPv4, and need 8 bytes of ICMPv6.
         let plain = !layers.iter().any(|layer| layer.protocol.role() == Role::Extension);
         let short = matches!(packet.transport, crate::packets::Transport::Icmpv6) && packet.payload.len() < 4;
         prop_assert!(compared || !plain || short, "nothing compared for {:?}", packet);
@@ -138,11 +138,11 @@ proptest! {
     ) {
         let (mut frame, _) = packet.build();
         for (at, byte) in damage {
-            // Behind the addresses, so that what changes is what is walked by.
+            // After the addresses, so that the change affects the walk.
             let at = at.index(frame.len() - 12) + 12;
             frame[at] = byte;
         }
-        // Behind IPv4 they know no IPv6 extension headers, and we walk them.
+        // They do not support IPv6 extension headers after IPv4, and we walk them.
         let behind_v4 = frame.get(12..14) == Some(&[8, 0]) && frame.get(23).is_some_and(|number| extension(*number));
         prop_assume!(!behind_v4);
         compare(Link::Ethernet, &frame).map_err(TestCaseError::fail)?;
@@ -185,7 +185,7 @@ fn each_capture(folder: &Path, visit: &mut impl FnMut(&Path, &[u8])) {
     }
 }
 
-/// The frames of a pcap file in either byte order; other files, and links we do not know, have none.
+/// Calls `visit` for the frames of a pcap file in either byte order; none for other files, and unsupported links.
 fn for_each_frame(file: &[u8], mut visit: impl FnMut(Link, &[u8])) {
     let swapped = match file.first_chunk::<4>() {
         Some([0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1]) => false,

@@ -1,4 +1,4 @@
-//! Flows: both directions and all fragments have one hash, in tunnels on request too, and shards are even.
+//! Flow hashes: equal for both directions and all fragments, optionally in tunnels, and evenly distributed over shards.
 
 use crate::packets::{Network, Packet, Transport, packet};
 use linerate_wire::build::{Frame, Header};
@@ -42,11 +42,11 @@ fn udp_frame(flow: Flow) -> Vec<u8> {
     built(&[&link(), &*network(flow), &ports(flow)], &[0; 30])
 }
 
-/// Kinds of [`tunnelled`].
+/// Number of kinds of [`tunnelled`].
 const TUNNELS: usize = 13;
 /// The kind that carries only its own addresses.
 const TEREDO: usize = 8;
-/// An address of Teredo (RFC 4380 section 4) with the last bytes of this one.
+/// Converts an address to one of Teredo (RFC 4380 section 4) with the same last bytes.
 fn of_teredo((address, port): (IpAddr, u16)) -> (IpAddr, u16) {
     let bits = match address {
         IpAddr::V4(address) => u128::from(u32::from(address)),
@@ -55,7 +55,7 @@ fn of_teredo((address, port): (IpAddr, u16)) -> (IpAddr, u16) {
     (IpAddr::V6((0x2001_0000 << 96 | bits).into()), port)
 }
 
-/// A UDP packet of the flow `inner` in a tunnel of this kind. The tunnel has a source port of its own in each direction.
+/// A UDP packet of the flow `inner` in a tunnel of this kind. The tunnel has a different source port in each direction.
 fn tunnelled(kind: usize, outer: Flow, source_port: u16, inner: Flow) -> Vec<u8> {
     let session = erspan::Session::default();
     let udp = |destination_port| Box::new(udp::Header { source_port, destination_port }) as Box<dyn Header>;
@@ -73,7 +73,7 @@ fn tunnelled(kind: usize, outer: Flow, source_port: u16, inner: Flow) -> Vec<u8>
         4 => vec![udp(gtp_u::PORT), Box::new(user_data)],
         5 => vec![gre()],
         6 => vec![gre(), ethernet()],
-        // ERSPAN of type I has no sequence number, and no header.
+        // ERSPAN type I has no sequence number, and no header.
         7 => vec![
             Box::new(gre::Header::Routing(gre::Routing { sequence: Some(1), ..gre::Routing::default() })),
             Box::new(erspan::Header::Type2 { session, index: 3 }),
@@ -87,7 +87,7 @@ fn tunnelled(kind: usize, outer: Flow, source_port: u16, inner: Flow) -> Vec<u8>
     };
     let (ethernet, outside, inside, ports) = (link(), network(outer), network(inner), ports(inner));
     let mut headers: Vec<&dyn Header> = vec![&ethernet, &*outside];
-    // A tunnel in a tunnel: both go by the innermost packet.
+    // A tunnel in a tunnel: both use the innermost packet.
     let between = network(outer);
     tunnel.iter().for_each(|header| {
         headers.push(&**header);
@@ -113,7 +113,7 @@ fn flow() -> impl Strategy<Value = Flow> {
     prop_oneof![v4, v6]
 }
 
-/// The same packet on its way back.
+/// The same packet in reverse direction.
 fn way_back(packet: &Packet) -> Packet {
     let mut back = packet.clone();
     match &mut back.network {
@@ -137,7 +137,7 @@ proptest! {
         let cut = cut.index(there.len() + 1);
         prop_assert_eq!(located(&there[..cut]).hash, located(&back[..cut]).hash);
         prop_assert_eq!(located(&there[..cut]).hash == 0, cut < ethernet::LEN);
-        // Tags and what is in front of the packet play no part, and nothing behind the ports does.
+        // Tags and other headers before the packet are not hashed, nor is anything after the ports.
         let bare = Packet { tags: Vec::new(), ..packet.clone() };
         prop_assert_eq!(located(&bare.build().0).hash, located(&there).hash);
         prop_assert_eq!(locate(Link::RawIp, &there[ethernet::LEN + packet.tags.len() * vlan::LEN..]).hash, located(&there).hash);
@@ -145,8 +145,8 @@ proptest! {
         if let (Some(last), Transport::Tcp { .. } | Transport::Udp { .. }, false) = (layers.last(), &packet.transport, fragmented) {
             let ports_end = last.offset as usize + 4;
             let whole = located(&there).hash;
-            prop_assert_eq!(located(&there[..ports_end]).hash, whole, "the ports are there");
-            prop_assert_eq!(located(&there[..ports_end - 1]).l4, u8::MAX, "they are not");
+            prop_assert_eq!(located(&there[..ports_end]).hash, whole, "with ports");
+            prop_assert_eq!(located(&there[..ports_end - 1]).l4, u8::MAX, "without ports");
         }
     }
 
@@ -178,7 +178,7 @@ proptest! {
         for other in [fragment(offset * 8, true, ported), fragment(offset * 8, false, turned(ported)), fragment(0, true, ported)] {
             prop_assert_eq!(located(&other).hash, first.hash);
         }
-        // A fragment that is the whole packet is none.
+        // A fragment that is the whole packet is not a fragment.
         prop_assert_eq!(located(&fragment(0, false, flow)).hash, located(&udp_frame(flow)).hash);
     }
 
@@ -196,7 +196,7 @@ proptest! {
             let found = locate_inner(Link::Ethernet, &frame);
             prop_assert_eq!(found.hash, hash, "tunnel {}", kind);
             prop_assert_eq!(found, Located { hash, ..located(&frame) });
-            // The tunnel's packet in fragments: the flow inside is in the first one alone.
+            // The tunnel's packet in fragments: only the first one has the inner flow.
             let gre = gre::Header::Routing(gre::Routing::default());
             let fragment = |more_fragments, fragment_offset| {
                 let part = ipv4::Header { more_fragments, fragment_offset, ..ipv4::Header::new(0) };
@@ -234,7 +234,7 @@ fn frames_without_a_packet_go_by_mac_addresses_and_type() {
     assert_eq!(known, frame([other, one], 2, ethernet::ARP, 46));
     assert_ne!(known, frame([one, one], 0, ethernet::ARP, 28));
     assert_ne!(known, frame([one, other], 0, 0x88cc, 28));
-    assert_eq!(frame([one, other], 0, 40, 40), frame([other, one], 1, 60, 60), "a length is no type");
+    assert_eq!(frame([one, other], 0, 40, 40), frame([other, one], 1, 60, 60), "a length is not a type");
     assert_eq!(located(&[0; 13]), Located { l3: 255, l4: 255, hash: 0 });
     assert_eq!(locate(Link::Null, &[2, 0, 0, 0, 0x45]).hash, 0, "no addresses, no flow");
 }
@@ -255,14 +255,14 @@ fn address(v6: bool, number: u32) -> IpAddr {
     if v6 { IpAddr::V6((0x2001_0db8 << 96 | u128::from(number)).into()) } else { IpAddr::V4(number.into()) }
 }
 
-/// Which of `hosts` comes next, if the host of rank r is 1/r as popular as the first.
+/// Returns the next of `hosts`, if the host of rank r is 1/r as popular as the first.
 fn popular(state: &mut u64, hosts: usize) -> u32 {
     // The inverse of the distribution of 1/x: ranks fall together up to rounding.
     let uniform = (random(state) >> 11) as f64 / (1u64 << 53) as f64;
     ((hosts as f64 + 1.0).powf(uniform) - 1.0) as u32
 }
 
-/// The patterns of addresses that hashes are known to stumble over, each flow once.
+/// Address patterns that defeat weak hashes, each flow once.
 fn patterns(v6: bool) -> [(&'static str, Vec<Flow>); 4] {
     let flow =
         |source, source_port, destination, port| [(address(v6, source), source_port), (address(v6, destination), port)];
@@ -286,7 +286,7 @@ fn patterns(v6: bool) -> [(&'static str, Vec<Flow>); 4] {
     ]
 }
 
-/// The fullest of `shards` shards over their mean.
+/// Returns the load of the fullest of `shards` shards relative to their mean.
 fn imbalance(loads: impl Iterator<Item = (u32, f64)>, shards: u32) -> f64 {
     let mut sums = vec![0.0; shards as usize];
     loads.for_each(|(hash, load)| sums[shard(hash, shards) as usize] += load);
@@ -307,7 +307,7 @@ fn shards_are_even_whatever_the_pattern_of_addresses() {
     }
 }
 
-/// Where a few flows carry much of the traffic no hash is even, as it cannot divide a flow: ours is as good as chance.
+/// With a few heavy flows no hash is even, as it cannot divide a flow: ours is as even as a random one.
 #[test]
 fn heavy_flows_fall_as_evenly_as_by_chance() {
     let load = |rank: usize| 1.0 / (rank + 17) as f64; // without the 16 heaviest

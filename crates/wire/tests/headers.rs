@@ -1,14 +1,14 @@
-//! Every header value that can be emitted is read back the same, needs all its bytes, and writes no others.
+//! Every header value that can be emitted is parsed back equal, needs all its bytes, and writes no others.
 
 use linerate_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fmt::Debug;
 
-/// Room for the longest header of these tests.
+/// Size of the longest header of these tests.
 const ROOM: usize = 4096;
 
-/// Emits a header, reads it back, and tries every shorter place.
+/// Emits a header, parses it, and tries every shorter buffer.
 fn round_trip<H: Debug + PartialEq>(
     header: &H,
     emit: impl Fn(&H, &mut [u8]) -> Result<usize, Unfit>,
@@ -16,7 +16,7 @@ fn round_trip<H: Debug + PartialEq>(
 ) -> Result<(), TestCaseError> {
     let mut bytes = vec![0xdd; ROOM];
     let length = emit(header, &mut bytes)?;
-    prop_assert!(bytes[length..].iter().all(|byte| *byte == 0xdd), "writes behind itself");
+    prop_assert!(bytes[length..].iter().all(|byte| *byte == 0xdd), "writes after its end");
     prop_assert!(same(&bytes, header)?, "not the same: {:?} as {:02x?}", header, &bytes[..length]);
     prop_assert!(same(&bytes[..length], header)?);
     for shorter in [0, length / 2, length.saturating_sub(1)].into_iter().filter(|shorter| *shorter < length) {
@@ -78,7 +78,7 @@ proptest! {
     fn ppp(framed: bool, compressed: bool, protocol: u16) {
         let protocol = if compressed { protocol & 0xff | 1 } else { protocol & 0xfeff | 1 };
         let header = ppp::Header { framed, compressed, protocol };
-        // Never sent, lest it be taken for an address.
+        // Never sent, to avoid confusion with an address.
         prop_assume!(!(compressed && protocol == 0xff));
         round_trip(&header, ppp::Header::emit, |bytes, header| Ok(ppp::View::parse(bytes)?.header() == *header))?;
     }
@@ -244,7 +244,7 @@ proptest! {
             vouched.then_some(teredo::Authentication { client: &client, value: &value, nonce, confirmation });
         let origin = origin.map(|(port, address)| teredo::Origin { port, address: address.into() });
         let header = teredo::Header { authentication, origin };
-        // An IPv6 header belongs to it.
+        // An IPv6 header follows it.
         let emit = |header: &teredo::Header<'_>, out: &mut [u8]| {
             let length = header.emit(out)?;
             Ok(length + ipv6::Header::new(59).emit(0, &mut out[length..])?)

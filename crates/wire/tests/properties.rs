@@ -1,17 +1,17 @@
-//! No bytes panic; what is emitted is read back; layers lie back to back inside the frame.
+//! No bytes cause a panic; emitted values are parsed back; layers are contiguous inside the frame.
 
 use crate::packets::{Network, Transport, packet};
 use crate::views::view_all;
 use linerate_wire::*;
 use proptest::prelude::*;
 
-/// Dissects, and checks what must hold for any bytes.
+/// Dissects, and checks the invariants for any bytes.
 fn dissect_any(link: Link, frame: &[u8]) -> Layers {
     let mut layers = Layers::new();
     dissect(link, frame, &mut layers);
     let mut end = 0;
     for layer in layers.as_slice() {
-        assert_eq!(layer.offset, end, "layers lie back to back");
+        assert_eq!(layer.offset, end, "layers are contiguous");
         assert!(layer.length > 0 || layer.protocol == Protocol::Teredo);
         end = layer.end();
         view_all(&frame[layer.offset as usize..]);
@@ -63,7 +63,7 @@ proptest! {
         };
         prop_assert_eq!(layers.stop(), stop);
         if !later_fragment {
-            prop_assert_eq!(layers.payload(&frame), &packet.payload[..], "padding is no payload");
+            prop_assert_eq!(layers.payload(&frame), &packet.payload[..], "padding does not count");
         }
         let l3 = ethernet::LEN + packet.tags.len() * vlan::LEN;
         prop_assert_eq!(usize::from(layers.l3()), l3);
@@ -152,7 +152,7 @@ fn llc_and_snap_are_walked_within_their_length() {
     let layers = dissect_any(Link::Ethernet, &frame);
     let protocols: Vec<_> = layers.as_slice().iter().map(|layer| layer.protocol).collect();
     assert_eq!(protocols, [Protocol::Ethernet, Protocol::Llc, Protocol::Ipv4]);
-    assert_eq!(layers.stop(), Stop::Malformed(Protocol::Tcp, Flaw::Short), "padding is no TCP header");
+    assert_eq!(layers.stop(), Stop::Malformed(Protocol::Tcp, Flaw::Short), "padding does not count as a TCP header");
     assert_eq!((layers.l3(), layers.l4()), (22, 255));
     frame[14..17].copy_from_slice(&[0x42, 0x42, 3]);
     assert_eq!(dissect_any(Link::Ethernet, &frame).stop(), Stop::Unknown(Number::Sap(0x42)));

@@ -1,10 +1,10 @@
-//! Packets within packets, made of values by the rules of the registry, are dissected into what they were made of.
+//! Packets within packets, built from values by the rules of the registry, are dissected into the same headers.
 
 use linerate_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A packet or frame in the making: its bytes, and its headers from the outermost inwards.
+/// A packet or frame under construction: its bytes, and its headers from the outermost inwards.
 #[derive(Clone, Debug)]
 struct Made {
     bytes: Vec<u8>,
@@ -12,7 +12,7 @@ struct Made {
     kind: Kind,
 }
 
-/// What a packet begins with.
+/// First header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Ethernet,
@@ -20,7 +20,7 @@ enum Kind {
     V6,
 }
 
-/// What is put around a packet. Numbers choose where there is a choice.
+/// Encapsulation of a packet. Numbers select among alternatives.
 #[derive(Clone, Copy, Debug)]
 enum Wrap {
     /// Ethernet around IP: plain, tagged, LLC and SNAP, a label stack, PPPoE. Nothing around Ethernet.
@@ -39,7 +39,7 @@ fn emitted(emit: impl Fn(&mut [u8]) -> Result<usize, Unfit>) -> Vec<u8> {
 }
 
 impl Made {
-    /// A packet of UDP with some payload, or of another protocol without anything behind its header.
+    /// A UDP packet with some payload, or of another protocol without anything after its header.
     fn innermost(v6: bool, transport: u8, payload: &[u8]) -> Made {
         let ports = udp::Header { source_port: 7, destination_port: 9 };
         let (protocol, number, header) = match transport % 5 {
@@ -53,7 +53,7 @@ impl Made {
         message.behind(protocol, header).ip(v6, number)
     }
 
-    /// This behind a header.
+    /// Returns this with a header before it.
     fn behind(mut self, protocol: Protocol, header: Vec<u8>) -> Made {
         self.headers.insert(0, (protocol, header.len()));
         self.bytes.splice(0..0, header);
@@ -87,7 +87,7 @@ impl Made {
         self.behind(Protocol::Mpls, emitted(|out| mpls::emit(&stack, out))).ethernet(mpls::UNICAST)
     }
 
-    /// The EtherType of what this begins with.
+    /// Returns the EtherType of its first header.
     fn ether_type(&self) -> u16 {
         match self.kind {
             Kind::Ethernet => gre::ETHERNET,

@@ -1,4 +1,4 @@
-//! Devices that are open: each once a process, for both directions.
+//! Open devices: each once per process, for both directions.
 
 use super::plugin::plugin;
 use crate::sys::dpdk_device::{Device, Open};
@@ -8,41 +8,41 @@ use linerate_port::{PortError, Spec};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What a user asked for.
+/// Options of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// As DPDK takes it.
+    /// Device in the notation of DPDK.
     device: String,
-    /// Queues of the direction that it is opened for.
+    /// Number of queues of the direction that it is opened for.
     pub queues: u16,
     is_promiscuous: bool,
     memory_mib: Option<u32>,
     options: Options,
 }
 
-/// What both directions of a device share.
+/// Options shared by both directions of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Options {
     mtu: Option<u32>,
     depth: Option<u32>,
     stamps: Option<Stamps>,
-    /// Buffers go round.
+    /// True if buffers are reused in turn.
     is_fifo: Option<bool>,
 }
 
-/// A device that is open, as it was opened.
+/// An open device, and its options.
 struct Known {
     device: Weak<Device>,
     text: String,
     options: Options,
 }
 
-/// By name.
+/// Open devices by name.
 static OPEN: Mutex<Option<HashMap<String, Known>>> = Mutex::new(None);
 
-/// What can be asked for.
+/// Limits of options.
 const MOST_MTU: u64 = 65_535;
-/// What frames have in front of what an MTU is of: an Ethernet header and two tags.
+/// Bytes of a frame in addition to its MTU: an Ethernet header and two tags.
 const HEADER: u32 = 14 + 8;
 const LEAST_MTU: u64 = 68;
 const MOST_DEPTH: u64 = 32_768;
@@ -56,16 +56,16 @@ impl Wish {
         let queues = match spec.queues {
             None => queues.clamp(1, MOST_QUEUES as usize) as u16,
             Some((0, last)) if last < MOST_QUEUES => last as u16 + 1,
-            Some((0, _)) => return Err(wrong(format!("a device has at most {MOST_QUEUES} queues here"))),
+            Some((0, _)) => return Err(wrong(format!("expected at most {MOST_QUEUES} queues"))),
             Some((first, last)) => {
-                return Err(wrong(format!("@{first}-{last}: queues count from 0, all are opened: @0-{last}")));
+                return Err(wrong(format!("@{first}-{last}: queues start at 0; use @0-{last}")));
             }
         };
         let within = |key: &str, least: u64, most: u64| {
             let value = spec.option(key).map(|_| spec.number(key, 0)).transpose()?;
             match value {
                 Some(value) if !(least..=most).contains(&value) => {
-                    Err(wrong(format!("{key}={value}: it is a number from {least} to {most}")))
+                    Err(wrong(format!("{key}={value}: expected a number from {least} to {most}")))
                 }
                 value => Ok(value.map(|value| value as u32)),
             }
@@ -75,7 +75,7 @@ impl Wish {
             Some("poll") => Some(Stamps::Poll),
             Some("driver") => Some(Stamps::Driver),
             Some(other) => {
-                let reason = format!("stamp={other}: it is poll (when frames are read) or driver (what that knows)");
+                let reason = format!("stamp={other}: expected poll (read time) or driver (its timestamps)");
                 return Err(wrong(reason));
             }
         };
@@ -84,12 +84,12 @@ impl Wish {
             Some("lifo") => Some(false),
             Some("fifo") => Some(true),
             Some(other) => {
-                return Err(wrong(format!("pool={other}: it is lifo (buffers in the cache first) or fifo (in turn)")));
+                return Err(wrong(format!("pool={other}: expected lifo (cached buffers first) or fifo (in turn)")));
             }
         };
         let memory = spec.option("memory").map(|_| spec.number("memory", 0)).transpose()?;
         if let Some(bytes) = memory.filter(|bytes| !(LEAST_MEMORY..=MOST_MEMORY).contains(bytes)) {
-            return Err(wrong(format!("memory={bytes}: it is a size from 64MiB to 64GiB")));
+            return Err(wrong(format!("memory={bytes}: expected a size from 64MiB to 64GiB")));
         }
         Ok(Wish {
             device: spec.target.clone(),
@@ -105,25 +105,25 @@ impl Wish {
         })
     }
 
-    /// Of the device, without arguments.
+    /// Returns the name of the device, without arguments.
     pub(super) fn name(&self) -> &str {
         self.device.split(',').next().unwrap_or_default()
     }
 
-    /// Why frames of that length at most are too short for what is asked for.
+    /// Explains why a maximum frame length is too short for the requested MTU.
     pub(super) fn refuses(&self, longest: u32) -> Option<String> {
         let asked = self.options.mtu.filter(|mtu| longest < mtu + HEADER)?;
         let most = longest.saturating_sub(HEADER);
-        Some(format!("mtu={asked}: the device, which is open already, sends frames for an MTU of {most} at most"))
+        Some(format!("mtu={asked}: the device is already open with an MTU of at most {most}"))
     }
 
-    /// Whether it is a card: those have PCI addresses for names.
+    /// Returns whether it is a card: those are named by PCI addresses.
     fn is_card(&self) -> bool {
         self.name().contains(':')
     }
 }
 
-/// Opens a device, or finds it open.
+/// Opens a device, or returns the open one.
 pub(super) fn open(spec: &Spec, wish: &Wish, receives: bool) -> Result<Arc<Device>, PortError> {
     let broken = |reason: String| PortError::broken(spec.to_string(), reason);
     let plugin = plugin(wish.memory_mib, wish.is_card()).map_err(broken)?;
@@ -152,10 +152,10 @@ pub(super) fn open(spec: &Spec, wish: &Wish, receives: bool) -> Result<Arc<Devic
     Ok(device)
 }
 
-/// Whether what is open is what is asked for.
+/// Checks that an open device has the requested options.
 fn check(known: &Known, wish: &Wish) -> Result<(), String> {
     if known.text != wish.device {
-        return Err(format!("is open already, as {}", without_secrets(&known.text)));
+        return Err(format!("already open as {}", without_secrets(&known.text)));
     }
     let differs = |now: Option<u32>, then: Option<u32>| now.is_some() && now != then;
     let (now, then) = (wish.options, known.options);
@@ -166,20 +166,20 @@ fn check(known: &Known, wish: &Wish) -> Result<(), String> {
         ("pool=", now.is_fifo.is_some() && now.is_fifo != then.is_fifo),
     ] {
         if differs {
-            return Err(format!("is open already with another {key}"));
+            return Err(format!("already open with another {key}"));
         }
     }
     Ok(())
 }
 
-/// Why a queue is not to be had.
+/// Explains why a queue is not available.
 pub(super) fn taken(number: u16, there: u16, used: &str, kind: &str) -> String {
     if number < there {
-        return format!("is being {used} already");
+        return format!("already open for {used}");
     }
     match there {
-        0 => format!("is open already, and its driver has no {kind} queue"),
-        1 => format!("is open already with one {kind} queue: name as many with both directions, as @0-{number}"),
-        _ => format!("is open already with {there} {kind} queues: name as many with both directions, as @0-{number}"),
+        0 => format!("already open, without a {kind} queue in its driver"),
+        1 => format!("already open with one {kind} queue; name as many for both directions, such as @0-{number}"),
+        _ => format!("already open with {there} {kind} queues; name as many for both directions, such as @0-{number}"),
     }
 }

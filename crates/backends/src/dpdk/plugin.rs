@@ -1,4 +1,4 @@
-//! Finding the plugin, and starting DPDK by it.
+//! Finds the plugin, and starts DPDK.
 
 use crate::sys::dpdk_plugin::{Plugin, is_secure};
 use rustix::process::geteuid;
@@ -8,13 +8,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Memory of DPDK in this process, unless the first port says otherwise.
+/// Default memory of DPDK in this process, set by the first port.
 pub const MEMORY_MIB: u32 = 512;
-/// Where it is installed.
+/// Installation folders.
 const FOLDERS: [&str; 2] = ["/usr/local/lib/linerate", "/usr/lib/linerate"];
-/// What its name begins with; then comes the ABI of DPDK.
+/// Prefix of its name; the ABI of DPDK follows.
 const NAME: &str = "linerate-dpdk.so.";
-/// Names a plugin, or the folder that it is in.
+/// Environment variable with a plugin, or its folder.
 const VARIABLE: &str = "LINERATE_DPDK";
 
 /// DPDK as it was started.
@@ -26,12 +26,12 @@ struct Started {
 
 static STARTED: OnceLock<Result<Started, String>> = OnceLock::new();
 
-/// The version of DPDK that ports are opened by; why not, where there is none.
+/// Returns the version of DPDK in use, or why none is available.
 pub fn version() -> Result<String, String> {
     plugin(None, false).map(|plugin| plugin.version.clone())
 }
 
-/// The plugin, with DPDK started, which the first call does: with so much memory, in huge pages if a card is to be opened.
+/// Returns the plugin; the first call starts DPDK, with this memory, in huge pages if a card is to be opened.
 pub(super) fn plugin(memory_mib: Option<u32>, is_card: bool) -> Result<&'static Plugin, String> {
     let start = || {
         let plugin = find()?;
@@ -43,14 +43,14 @@ pub(super) fn plugin(memory_mib: Option<u32>, is_card: bool) -> Result<&'static 
     let started = STARTED.get_or_init(start).as_ref().map_err(Clone::clone)?;
     match memory_mib {
         Some(asked) if asked != started.memory_mib => Err(format!(
-            "memory= is of the first port of a process: DPDK has {} MiB here, and cannot have {asked}",
+            "memory= of the first port applies to the process: DPDK has {} MiB, not {asked}",
             started.memory_mib
         )),
         _ => Ok(&started.plugin),
     }
 }
 
-/// What was started, for people.
+/// Describes what was started.
 pub(super) fn how() -> String {
     match STARTED.get() {
         Some(Ok(started)) => format!(
@@ -63,7 +63,7 @@ pub(super) fn how() -> String {
     }
 }
 
-/// The first plugin that can be loaded.
+/// Loads the first plugin that can be loaded.
 fn find() -> Result<Plugin, String> {
     let named = std::env::var_os(VARIABLE).filter(|_| !is_secure()).map(PathBuf::from);
     let folders = match &named {
@@ -81,7 +81,7 @@ fn find() -> Result<Plugin, String> {
     if reasons.is_empty() {
         let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
         return Err(format!(
-            "there is no plugin for DPDK ({NAME}N) in {}: make dpdk builds it, against Debian's dpdk-dev",
+            "no plugin for DPDK ({NAME}N) in {}; build it with make dpdk (needs Debian's dpdk-dev)",
             looked.join(", ")
         ));
     }
@@ -89,34 +89,35 @@ fn find() -> Result<Plugin, String> {
 }
 
 fn load(path: &Path) -> Result<Plugin, String> {
-    trusted(path).map_err(|reason| format!("the plugin {}: {reason}", path.display()))?;
-    Plugin::load(path).map_err(|reason| format!("the plugin {}: {reason}", path.display()))
+    trusted(path).map_err(|reason| format!("plugin {}: {reason}", path.display()))?;
+    Plugin::load(path).map_err(|reason| format!("plugin {}: {reason}", path.display()))
 }
 
-/// Refuses what others may have written: it is loaded or run with all rights of this process. That holds for the folder too.
+/// Rejects files that other users may have written, since they run with all rights of this process. The folder is
+/// checked too.
 pub fn trusted(path: &Path) -> Result<(), String> {
     let path = path.canonicalize().map_err(|error| error.to_string())?;
     for place in [Some(&*path), path.parent()].into_iter().flatten() {
         let data = place.metadata().map_err(|error| error.to_string())?;
         let is_own = data.uid() == 0 || data.uid() == geteuid().as_raw();
         if !is_own || data.mode() & 0o022 != 0 {
-            return Err(format!("others may write to {}: chown root, chmod go-w", place.display()));
+            return Err(format!("{} is writable by other users; chown root, chmod go-w", place.display()));
         }
     }
     Ok(())
 }
 
-/// Where plugins may lie. A program with rights of its own loads nothing that whoever starts it has put beside it.
+/// Returns the folders of plugins. A setuid or capable program ignores the folder of the executable.
 fn folders() -> Vec<PathBuf> {
-    let beside = std::env::current_exe().ok().filter(|_| !is_secure());
-    let beside = beside.and_then(|program| Some(program.parent()?.to_path_buf()));
-    let lib = beside.as_ref().map(|folder| folder.join("../lib/linerate")).filter(|folder| folder.is_dir());
-    let mut folders: Vec<PathBuf> = beside.into_iter().chain(lib).collect();
+    let own = std::env::current_exe().ok().filter(|_| !is_secure());
+    let own = own.and_then(|program| Some(program.parent()?.to_path_buf()));
+    let lib = own.as_ref().map(|folder| folder.join("../lib/linerate")).filter(|folder| folder.is_dir());
+    let mut folders: Vec<PathBuf> = own.into_iter().chain(lib).collect();
     folders.extend(FOLDERS.map(PathBuf::from));
     folders
 }
 
-/// Those of a folder, that of the latest DPDK first.
+/// Returns the plugins of a folder, that of the latest DPDK first.
 fn plugins(folder: &Path) -> Vec<PathBuf> {
     let entries = read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| abi(path).is_some()).collect();
@@ -124,12 +125,12 @@ fn plugins(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The ABI of DPDK that a file is a plugin for.
+/// Returns the ABI of DPDK that a file is a plugin for.
 fn abi(path: &Path) -> Option<u32> {
     path.file_name()?.to_str()?.strip_prefix(NAME)?.parse().ok()
 }
 
-/// Memory in huge pages that nobody has taken.
+/// Returns the free memory in huge pages.
 fn huge_pages_mib() -> u64 {
     let entries = read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
     let free = entries.filter_map(|entry| {
@@ -147,7 +148,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_plugin_that_others_may_write_to_is_not_loaded() {
+    fn a_plugin_writable_by_others_is_not_loaded() {
         let folder = std::env::temp_dir().join(format!("linerate-plugin-{}", std::process::id()));
         create_dir(&folder).unwrap();
         let path = folder.join("plugin");

@@ -7,10 +7,9 @@ use linerate_port::{Head, PortError, RxQueue};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// How late frames may be that a card has stamped.
+/// Maximum delay of frames stamped by a card.
 pub(super) const LAG: Duration = Duration::from_millis(1);
 
-/// One lane.
 pub(super) struct DpdkRx {
     subject: String,
     interfaces: [Interface; 1],
@@ -21,7 +20,7 @@ pub(super) struct DpdkRx {
     consumed: usize,
     /// Frames that the plugin has read, and shows next.
     waiting: usize,
-    /// The furthest horizon so far.
+    /// Highest horizon so far.
     horizon: Nanos,
     delivered: u64,
     joined: u64,
@@ -50,7 +49,7 @@ impl DpdkRx {
         }
     }
 
-    /// Reads what is there, and shows it where it lies.
+    /// Reads frames, and shows them in place.
     fn take_in(&mut self, now: Nanos) -> Result<(), PortError> {
         let taken = self.queue.take(self.snap, now);
         (self.shown, self.consumed, self.waiting) = (taken.frames, 0, taken.waiting);
@@ -58,7 +57,7 @@ impl DpdkRx {
         self.tagged += taken.tagged;
         self.unstamped += taken.unstamped;
         self.horizon = match self.queue.device().info.stamps() {
-            // What is read later has a later time.
+            // Later reads have a later time.
             Stamps::Poll => now,
             Stamps::ByCard => now.before(self.lag),
             Stamps::Driver => self.burst()?.descs().iter().map(|desc| desc.time).max().unwrap_or(Nanos::ZERO),
@@ -67,10 +66,10 @@ impl DpdkRx {
         Ok(())
     }
 
-    /// What is shown, and not consumed.
+    /// Returns the frames that are shown and not consumed.
     fn burst(&self) -> Result<Burst<'_>, PortError> {
         let burst = self.queue.burst(self.consumed..self.shown);
-        burst.map_err(|error| PortError::broken(&self.subject, format!("the plugin is wrong: {error}")))
+        burst.map_err(|error| PortError::broken(&self.subject, format!("invalid desc from the plugin: {error}")))
     }
 
     fn unconsumed(&self) -> usize {

@@ -4,7 +4,6 @@ use crate::sys::dpdk_device::Sending;
 use linerate_burst::{Burst, Count, Ledger, Stage};
 use linerate_port::{PortError, Sent, TxQueue};
 
-/// One send queue.
 pub(super) struct DpdkTx {
     subject: String,
     queue: Sending,

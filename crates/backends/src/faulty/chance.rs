@@ -1,9 +1,9 @@
-//! Chances, and the draws they are held against.
+//! Probabilities, and random draws.
 
 pub(super) use linerate_burst::random::draw;
 use std::fmt;
 
-/// How likely something is, exactly: `0.1%`, `1/1000`, `250ppm`, or `0` for never.
+/// An exact probability: `0.1%`, `1/1000`, `250ppm`, or `0` for never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chance {
     /// At most `of`.
@@ -12,19 +12,19 @@ pub struct Chance {
     of: u64,
 }
 
-/// Digits behind the point of a percentage: one frame in 10^11 is the least chance.
+/// Decimal places of a percentage: the smallest probability is one frame in 10^11.
 const MAX_DECIMALS: usize = 9;
 
 impl Chance {
-    /// Never.
+    /// Probability 0.
     pub const NEVER: Chance = Chance { times: 0, of: 1 };
 
-    /// `times` in `of`; `None` unless that is a chance between 0 and 1.
+    /// Returns `times` in `of`; `None` unless it is between 0 and 1.
     pub fn new(times: u64, of: u64) -> Option<Self> {
         (of > 0 && times <= of).then_some(Chance { times, of })
     }
 
-    /// Reads a chance as it is written.
+    /// Parses a probability.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some((times, of)) = text.split_once('/') {
             return Chance::new(digits(times)?, digits(of)?);
@@ -44,12 +44,12 @@ impl Chance {
         (text == "0").then_some(Chance::NEVER)
     }
 
-    /// Whether it can happen at all.
+    /// Returns whether it is 0.
     pub fn is_never(self) -> bool {
         self.times == 0
     }
 
-    /// Whether it happens, given a draw from all 64-bit numbers: so for exactly its share of all draws, to one in 2^64.
+    /// Returns whether a draw from all 64-bit numbers is a hit: exactly its share of all draws is, to one in 2^64.
     #[inline]
     pub fn hits(self, draw: u64) -> bool {
         scale(draw, self.of) < self.times
@@ -62,13 +62,13 @@ impl fmt::Display for Chance {
     }
 }
 
-/// A draw as a number below `bound`, each as likely as any other to one in 2^64.
+/// Scales a draw to a number below `bound`, uniform to one in 2^64.
 #[inline]
 pub(super) fn scale(draw: u64, bound: u64) -> u64 {
     ((u128::from(draw) * u128::from(bound)) >> 64) as u64
 }
 
-/// Digits alone: no sign, no space.
+/// Parses digits without sign or space.
 fn digits(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn always_is_always_and_never_is_never() {
+    fn certain_and_impossible_chances_are_exact() {
         for draw in [0, 1, u64::MAX / 2, u64::MAX] {
             assert!(Chance::parse("100%").unwrap().hits(draw));
             assert!(!Chance::NEVER.hits(draw));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_hit_as_the_chance_says() {
+    fn the_number_of_hits_matches_the_chance() {
         let chance = Chance::parse("1%").unwrap();
         let hits = (0..1_000_000).filter(|index| chance.hits(draw(7, *index))).count();
         // Five standard deviations.

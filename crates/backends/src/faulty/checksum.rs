@@ -1,4 +1,4 @@
-//! Filling in a transport checksum that the sender had left to hardware.
+//! Completion of a transport checksum that the sender had left to hardware.
 
 use linerate_wire::{Layers, Link, Protocol, Sum, dissect};
 
@@ -6,8 +6,8 @@ use linerate_wire::{Layers, Link, Protocol, Sum, dissect};
 const TCP_CHECKSUM: usize = 16;
 const UDP_CHECKSUM: usize = 6;
 
-/// Fills in the checksum of TCP or UDP over IP. The kernel has left the sum of the pseudo-header in its place
-/// (networking/checksum-offloads), so the sum over the message is the whole sum. False for anything else.
+/// Completes the checksum of TCP or UDP over IP. The kernel has stored the sum of the pseudo-header in its place
+/// (networking/checksum-offloads), so the sum over the message is the whole sum. Returns false for other packets.
 pub(super) fn fill(frame: &mut [u8], layers: &mut Layers) -> bool {
     dissect(Link::Ethernet, frame, layers);
     let (Some(network), Some(transport)) = (layers.network(), layers.transport()) else { return false };
@@ -20,7 +20,7 @@ pub(super) fn fill(frame: &mut [u8], layers: &mut Layers) -> bool {
     let Some(end) = packet_end(frame, network) else { return false };
     let Some(message) = frame.get_mut(start..end).filter(|message| message.len() >= at + 2) else { return false };
     let sum = match Sum::of(message).checksum() {
-        // In UDP a zero says that there is none.
+        // In UDP zero means that no checksum is present.
         0 if transport.protocol == Protocol::Udp => 0xffff,
         sum => sum,
     };
@@ -28,7 +28,7 @@ pub(super) fn fill(frame: &mut [u8], layers: &mut Layers) -> bool {
     true
 }
 
-/// Where the IP packet ends; a length of 0, as super-frames have it, means the end of the frame.
+/// Returns the end of the IP packet; a length of 0, as in super-frames, means the end of the frame.
 fn packet_end(frame: &[u8], network: usize) -> Option<usize> {
     let word = |at: usize| Some(usize::from(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?)));
     let length = match frame.get(network)? >> 4 {
@@ -42,7 +42,7 @@ fn packet_end(frame: &[u8], network: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Ethernet, IP and transport header, ten bytes, and padding behind them that is not summed.
+    /// Ethernet, IP and transport header, ten bytes, and padding that is not summed.
     fn frame(version: u8, protocol: u8) -> (Vec<u8>, usize) {
         let header = if protocol == 6 { 20 } else { 8 };
         let mut bytes = vec![2; 12];
@@ -69,7 +69,7 @@ mod tests {
         (bytes, start)
     }
 
-    /// The sum over pseudo-header and message, as the receiver makes it.
+    /// Verifies the sum over pseudo-header and message, as a receiver does.
     fn verifies(frame: &[u8], start: usize, version: u8, protocol: u8) -> bool {
         let addresses = if version == 4 { &frame[26..34] } else { &frame[22..54] };
         let message = &frame[start..frame.len() - 7];
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tcp_or_udp_is_left_alone() {
+    fn other_protocols_are_unchanged() {
         let (whole, start) = frame(4, 6);
         let mut sctp = whole.clone();
         sctp[23] = 132;

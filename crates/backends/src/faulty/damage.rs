@@ -1,18 +1,18 @@
-//! What is done to the bytes of a frame.
+//! Damage to the bytes of a frame.
 
 use super::chance::{draw, scale};
 use super::faults::{Corruption, Faults};
 use super::plan::FrameFaults;
 use linerate_burst::MAX_FRAME;
 
-/// No frame is cut below an Ethernet header.
+/// Minimum length of a truncated frame: an Ethernet header.
 pub(super) const SHORTEST: usize = 14;
-/// Bytes put behind a frame without a number given: 1 to this many.
+/// Maximum default padding: 1 to this many bytes.
 const MOST_PADDING: u64 = 64;
-/// What they hold: no zeros, which protocols bear too easily.
+/// Padding byte: not zero, which protocols tolerate too easily.
 const PADDING: u8 = 0x5a;
 
-/// Which of these happened to a frame; one too short for a fault is spared it.
+/// Damage done to a frame; a fault that does not fit a short frame is skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Damage {
     /// Cut.
@@ -24,13 +24,13 @@ pub(super) struct Damage {
 }
 
 impl Damage {
-    /// Whether anything happened.
+    /// Returns whether the frame was damaged.
     pub(super) fn any(self) -> bool {
         self != Damage::default()
     }
 }
 
-/// Does to `frame`, a whole one, what is planned for it: cut first, then longer, then bits turned over.
+/// Applies the planned damage to `frame`: truncation, then padding, then bit errors.
 pub(super) fn damage(frame: &mut Vec<u8>, planned: &FrameFaults, faults: &Faults) -> Damage {
     Damage {
         truncated: planned.truncated.is_some_and(|draw| truncate(frame, draw, faults.truncate.1)),
@@ -53,7 +53,7 @@ fn pad(frame: &mut Vec<u8>, draw: u64, more: Option<u32>) -> bool {
     frame.len() > before
 }
 
-/// Turns different bits over: where a draw meets one that was turned, the next is taken.
+/// Flips distinct bits: if a draw hits a flipped one, the next is taken.
 fn corrupt(frame: &mut [u8], key: u64, wanted: &Corruption) -> bool {
     let end = frame.len().min((wanted.last as usize).saturating_add(1));
     let Some(bytes) = frame.get_mut(wanted.first as usize..end).filter(|bytes| !bytes.is_empty()) else {

@@ -1,61 +1,60 @@
-//! The faults that a user asks for, as `key=value`.
+//! Faults set by the user, as `key=value`.
 
 use super::chance::Chance;
 use linerate_generate::Rate;
 use std::time::Duration;
 
-/// The names of all options, in the order of the help text.
+/// Names of all options, in the order of the help text.
 pub const NAMES: &[&str] =
     &["drop", "burst", "repeat", "reorder", "hold", "corrupt", "truncate", "pad", "delay", "rate", "queue", "seed"];
-/// The most frames a burst of losses takes, or that pass a frame held back.
+/// Maximum frames of a burst of losses, or of a reordering distance.
 const MAX_DISTANCE: u32 = 1024;
-/// The most bits turned over in a frame.
+/// Maximum flipped bits of a frame.
 pub(super) const MAX_BITS: u32 = 64;
-/// Longer delays would need more memory than is wise.
+/// Longer delays would need too much memory.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// What a faulty port does to frames. Without options: nothing.
+/// Faults of a port. None by default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
     /// `drop=0.1%`: frames dropped one by one.
     pub drop: Chance,
-    /// `burst=0.01%x20`: with this chance a burst begins, which drops that frame and those that follow, so many
-    /// together.
+    /// `burst=0.01%x20`: probability that a burst starts, which drops this frame and the next ones, 20 in total.
     pub burst: (Chance, u32),
-    /// `repeat=1%`: frames that come twice.
+    /// `repeat=1%`: frames that are duplicated.
     pub repeat: Chance,
-    /// `reorder=1%x5`: frames that leave behind the next 5 that leave.
+    /// `reorder=1%x5`: frames that leave after the next 5 frames.
     pub reorder: (Chance, u32),
-    /// `hold=10ms`: the longest that such a frame waits for others to pass it.
+    /// `hold=10ms`: maximum time that such a frame waits for others to pass it.
     pub hold: Duration,
-    /// `corrupt=0.1%x3@14-33`: frames in which 3 bits of bytes 14 to 33 are turned over.
+    /// `corrupt=0.1%x3@14-33`: frames in which 3 bits of bytes 14 to 33 are flipped.
     pub corrupt: Corruption,
-    /// `truncate=1%x60`: frames cut to 60 bytes; to a length from the seed (14 or more) where none is given.
+    /// `truncate=1%x60`: frames truncated to 60 bytes; by default to a random length of at least 14.
     pub truncate: (Chance, Option<u32>),
-    /// `pad=1%x8`: frames with 8 bytes more behind them; 1 to 64, from the seed, where none is given.
+    /// `pad=1%x8`: frames padded by 8 bytes; by default by 1 to 64, at random.
     pub pad: (Chance, Option<u32>),
-    /// `delay=20ms`: how much later every frame comes.
+    /// `delay=20ms`: delay of every frame.
     pub delay: Duration,
-    /// `delay=20ms+-5ms`: by how much more or less at most, from the seed; frames keep their order.
+    /// `delay=20ms+-5ms`: maximum random deviation of the delay; frames keep their order.
     pub jitter: Duration,
-    /// `rate=100mbps`: how fast frames leave, one after the other.
+    /// `rate=100mbps`: rate at which frames leave.
     pub rate: Option<Rate>,
-    /// `queue=1000`: how many frames may wait because of the rate; those that find as many are dropped.
+    /// `queue=1000`: maximum frames that wait because of the rate; above that frames are dropped.
     pub queue: u32,
-    /// `seed=7`: what all chances are drawn from.
+    /// `seed=7`: seed for all random choices.
     pub seed: u64,
 }
 
-/// Bits turned over.
+/// Bit errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corruption {
-    /// How many frames.
+    /// Probability per frame.
     pub chance: Chance,
-    /// How many bits of each.
+    /// Number of bits per frame.
     pub bits: u32,
-    /// The first byte they may be in.
+    /// First byte that may change.
     pub first: u32,
-    /// The last byte they may be in; those beyond the frame's end do not count.
+    /// Last byte that may change; bytes beyond the frame's end do not count.
     pub last: u32,
 }
 
@@ -80,7 +79,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Reads `key=value&key=value`; the error says which is wrong, and what is right.
+    /// Parses `key=value&key=value`; an error names the wrong value and the expected one.
     ///
     /// ```
     /// use linerate_backends::faulty::Faults;
@@ -93,25 +92,32 @@ impl Faults {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or_else(|| format!("{pair:?} is not key=value"))?;
             if !faults.set(key, value)? {
-                return Err(format!("no fault {key:?}; there are: {}", NAMES.join(", ")));
+                return Err(format!("unknown fault {key:?}; expected one of: {}", NAMES.join(", ")));
             }
         }
         Ok(faults)
     }
 
-    /// Takes one option; false if it is none of these.
+    /// Sets one option; returns false if it is not one of these.
     pub fn set(&mut self, key: &str, value: &str) -> Result<bool, String> {
-        let wrong = |right: &str| format!("{key}={value}: it is {right}");
+        let wrong = |right: &str| format!("{key}={value}: expected {right}");
         match key {
             "drop" => self.drop = Chance::parse(value).ok_or_else(|| wrong(CHANCE))?,
             "repeat" => self.repeat = Chance::parse(value).ok_or_else(|| wrong(CHANCE))?,
-            "burst" => self.burst = distance(value).ok_or_else(|| wrong("as in 0.01%x20, 1 to 1024 frames"))?,
-            "reorder" => self.reorder = distance(value).ok_or_else(|| wrong("as in 1%x5, 1 to 1024 frames"))?,
-            "corrupt" => {
-                self.corrupt = corruption(value).ok_or_else(|| wrong("as in 0.1% or 0.1%x3@14-33, 1 to 64 bits"))?;
+            "burst" => {
+                self.burst = distance(value).ok_or_else(|| wrong("a form such as 0.01%x20, 1 to 1024 frames"))?
             }
-            "truncate" => self.truncate = length(value).ok_or_else(|| wrong("as in 1% or 1%x60, 14 bytes or more"))?,
-            "pad" => self.pad = padding(value).ok_or_else(|| wrong("as in 1% or 1%x8, 1 to 65535 bytes"))?,
+            "reorder" => {
+                self.reorder = distance(value).ok_or_else(|| wrong("a form such as 1%x5, 1 to 1024 frames"))?
+            }
+            "corrupt" => {
+                self.corrupt =
+                    corruption(value).ok_or_else(|| wrong("a form such as 0.1% or 0.1%x3@14-33, 1 to 64 bits"))?;
+            }
+            "truncate" => {
+                self.truncate = length(value).ok_or_else(|| wrong("a form such as 1% or 1%x60, 14 bytes or more"))?
+            }
+            "pad" => self.pad = padding(value).ok_or_else(|| wrong("a form such as 1% or 1%x8, 1 to 65535 bytes"))?,
             "hold" => self.hold = span(value).ok_or_else(|| wrong(SPAN))?,
             "delay" => (self.delay, self.jitter) = delay(value).ok_or_else(|| wrong(DELAY))?,
             "rate" => self.rate = Some(value.parse().map_err(|error| format!("{key}={value}: {error}"))?),
@@ -122,15 +128,15 @@ impl Faults {
         Ok(true)
     }
 
-    /// Whether frames wait here, so that they leave in order of time, later than they came.
+    /// Returns whether frames wait here, so that they leave in order of time, later than they arrived.
     pub fn delays(&self) -> bool {
         self.rate.is_some() || self.delay > Duration::ZERO
     }
 }
 
-const CHANCE: &str = "a chance, as in 0.1%, 1/1000 or 250ppm";
-const SPAN: &str = "a span of time up to 60s, as in 500us, 20ms or 1s";
-const DELAY: &str = "a span of time up to 60s, as in 20ms, or 20ms+-5ms with a part no longer than the whole";
+const CHANCE: &str = "a probability, such as 0.1%, 1/1000 or 250ppm";
+const SPAN: &str = "a duration up to 60s, such as 500us, 20ms or 1s";
+const DELAY: &str = "a duration up to 60s, such as 20ms, or 20ms+-5ms with a deviation no longer than the delay";
 
 fn distance(text: &str) -> Option<(Chance, u32)> {
     let (chance, frames) = times(text)?;
@@ -161,7 +167,7 @@ fn corruption(text: &str) -> Option<Corruption> {
     fits.then_some(Corruption { chance, bits, first, last })
 }
 
-/// `0.1%x20`: a chance, and a number where there is one.
+/// Parses `0.1%x20`: a probability and an optional number.
 fn times(text: &str) -> Option<(Chance, Option<u32>)> {
     match text.split_once('x') {
         None => Some((Chance::parse(text)?, None)),
@@ -196,7 +202,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_fault_is_read_as_it_is_written() {
+    fn every_fault_is_parsed() {
         let text = "drop=0.1%&burst=1/100x20&repeat=250ppm&reorder=1%x5&hold=2ms&corrupt=1%x3@14-33&truncate=1%x60\
                     &pad=2%&delay=20ms+-5ms&rate=100mbps&queue=64&seed=7";
         let faults = Faults::parse(text).unwrap();
@@ -209,17 +215,17 @@ mod tests {
         assert_eq!((faults.hold, faults.queue, faults.seed), (Duration::from_millis(2), 64, 7));
         assert_eq!(faults.rate, Some("100mbps".parse().unwrap()));
         let named: Vec<&str> = text.split('&').map(|pair| pair.split_once('=').unwrap().0).collect();
-        assert_eq!(named, NAMES, "an option is not tried here");
+        assert_eq!(named, NAMES, "an option is not tested here");
         assert_eq!(Faults::parse("").unwrap(), Faults::default());
         assert_eq!(Faults::parse("drop=0&delay=0").unwrap(), Faults::default());
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_is_right() {
+    fn errors_name_the_expected_value() {
         for (text, part) in [
             ("drop=lots", "0.1%"),
             ("drop=0.5", "250ppm"),
-            ("burst=1%x0", "1%x0: it is as in 0.01%x20"),
+            ("burst=1%x0", "1%x0: expected a form such as 0.01%x20"),
             ("reorder=1%x5000", "1024"),
             ("corrupt=1%x65", "64 bits"),
             ("corrupt=1%@9-3", "14-33"),

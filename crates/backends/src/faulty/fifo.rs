@@ -1,4 +1,4 @@
-//! Frames on their way, in the order in which they leave.
+//! Frames in transit, in the order in which they leave.
 
 use linerate_burst::{Block, Burst, Desc, Nanos};
 use std::collections::VecDeque;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 const BLOCK_BYTES: usize = 512 << 10;
 const BLOCK_FRAMES: usize = 2048;
-/// 64 MiB a queue.
+/// 64 MiB per queue.
 const MOST_BLOCKS: usize = 128;
 
-/// Copies of frames, each with the time from which it is shown.
+/// Copies of frames, each with its departure time.
 pub(super) struct Fifo {
     blocks: VecDeque<Block>,
     free: Vec<Block>,
     dues: VecDeque<Nanos>,
-    /// Frames of the first block that were consumed, and those behind them that are shown.
+    /// Frames of the first block that were consumed, and the following ones that are shown.
     consumed: usize,
     shown: usize,
 }
@@ -24,23 +24,23 @@ impl Fifo {
         Fifo { blocks: VecDeque::new(), free: Vec::new(), dues: VecDeque::new(), consumed: 0, shown: 0 }
     }
 
-    /// Puts a frame behind all others.
+    /// Appends a frame.
     pub(super) fn push(&mut self, desc: &Desc, frame: &[u8], due: Nanos) {
         if !self.blocks.back_mut().is_some_and(|block| block.push(desc, frame)) {
             let mut block = self.free.pop().unwrap_or_else(|| Block::new(BLOCK_BYTES, BLOCK_FRAMES));
             let taken = block.push(desc, frame);
-            assert!(taken, "an empty block takes any frame");
+            assert!(taken, "an empty block has room for any frame");
             self.blocks.push_back(block);
         }
         self.dues.push_back(due);
     }
 
-    /// The clock was set back by so much: what is to come is due that much earlier by it.
+    /// Moves departure times back after the clock was set back.
     pub(super) fn set_back(&mut self, span: Duration) {
         self.dues.iter_mut().for_each(|due| *due = due.before(span));
     }
 
-    /// Shows what is due at `now`, or `all`; no more than the first block holds.
+    /// Shows the frames that are due at `now`, or `all`; no more than the first block holds.
     pub(super) fn show(&mut self, now: Nanos, all: bool) -> Burst<'_> {
         let Some(first) = self.blocks.front() else { return Burst::EMPTY };
         let there = first.len() - self.consumed;
@@ -50,7 +50,7 @@ impl Fifo {
         first.burst().slice(self.consumed..self.consumed + self.shown)
     }
 
-    /// The first frames shown have left.
+    /// Removes the first frames shown.
     pub(super) fn consume(&mut self, frames: usize) {
         assert!(frames <= self.shown, "{frames} frames consumed, {} shown", self.shown);
         self.shown -= frames;
@@ -64,7 +64,7 @@ impl Fifo {
         }
     }
 
-    /// Frames that have not left.
+    /// Returns the number of frames that have not left.
     pub(super) fn len(&self) -> usize {
         self.dues.len()
     }
@@ -73,14 +73,14 @@ impl Fifo {
         self.dues.len() > self.shown
     }
 
-    /// Times of the frames that are not shown.
+    /// Returns the times of the frames that are not shown.
     pub(super) fn unshown(&self) -> impl Iterator<Item = Nanos> + '_ {
         let skipped = self.consumed + self.shown;
         self.blocks.iter().flat_map(Block::descs).skip(skipped).map(|desc| desc.time)
     }
 
-    /// Whether frames have to wait elsewhere: what is shown at once fills a block, and where `waits` says that
-    /// frames stay for a while, [`MOST_BLOCKS`] are full.
+    /// Returns whether frames must wait outside: when a block is full, or [`MOST_BLOCKS`] if `waits` is set since
+    /// frames stay for a while.
     pub(super) fn is_full(&self, waits: bool) -> bool {
         self.blocks.len() > if waits { MOST_BLOCKS } else { 1 }
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_out_as_they_went_in_when_they_are_due() {
+    fn frames_leave_in_order_when_they_are_due() {
         let mut fifo = Fifo::new();
         let mut out = Vec::new();
         for number in 0..10_000u64 {

@@ -1,4 +1,4 @@
-//! The line that frames of one queue take: judged, damaged, held back, paced, then on their way.
+//! The line that frames of one queue pass: plan, damage, reordering, pacing, transit.
 
 use super::checksum;
 use super::damage::{Damage, damage};
@@ -10,42 +10,42 @@ use linerate_wire::Layers;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A step of the clock that counts, and how far back an arrival is of another time.
+/// Minimum step of the clock that is handled, and maximum difference between arrivals of one clock.
 const STEP: Duration = Duration::from_millis(10);
 const FAR: Duration = Duration::from_secs(1);
 
-/// The latest of two times of arrival. Where they lie too far apart, the clock that stamps frames was set back, or one frame was
-/// of a wrong time: what comes now does not wait for that, and counts from itself.
+/// Returns the later of two arrival times. If they are too far apart, the clock that stamps frames was set back, or one
+/// frame had a wrong time: the new arrival then counts from itself and does not wait.
 fn latest(before: Nanos, arrival: Nanos) -> Nanos {
     if before.since(arrival) > FAR { arrival } else { before.max(arrival) }
 }
 
-/// Copies frames; what leaves does so in the order it has to, with times moved by as much as it was held up.
+/// Copies frames; they leave in the planned order, with times moved by their delay.
 pub(super) struct Line {
     plan: Plan,
     pacer: Pacer,
     fifo: Fifo,
-    /// Frames that others are to pass, oldest first, and memory for such.
+    /// Frames that wait to be passed by others, oldest first, and spare buffers for them.
     held: VecDeque<Held>,
     spare: Vec<Vec<u8>>,
-    /// Frames that went on to the pacer and were not held back.
+    /// Frames sent to the pacer without reordering.
     passed: u64,
-    /// Frames that came in.
+    /// Frames received.
     number: u64,
-    /// By the clock, when the line was looked at last.
+    /// Clock at the last call.
     now: Nanos,
-    /// The latest arrival, and the latest time given to a frame.
+    /// Latest arrival, and latest time of a frame.
     latest: Nanos,
     newest: Nanos,
-    /// The latest arrival of a frame that went on to the pacer.
+    /// Latest arrival of a frame sent to the pacer.
     gone: Nanos,
-    /// Where a frame is damaged.
+    /// Buffer for a damaged frame.
     scratch: Vec<u8>,
     layers: Layers,
     pub counts: Counts,
 }
 
-/// What was done to frames.
+/// Counts of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub dropped: u64,
@@ -58,18 +58,18 @@ pub(super) struct Counts {
     pub filled: u64,
 }
 
-/// A frame that others are to pass.
+/// A frame that waits to be passed by others.
 struct Held {
-    one: One,
+    one: FrameInfo,
     bytes: Vec<u8>,
-    /// How many frames had passed when it came, and how many are to have when it goes on.
-    came: u64,
+    /// Number of passed frames when it arrived, and when it may leave.
+    entered: u64,
     goes: u64,
 }
 
-/// What is known of a frame beside its bytes.
+/// Metadata of a frame.
 #[derive(Clone, Copy)]
-struct One {
+struct FrameInfo {
     desc: Desc,
     number: u64,
     arrival: Nanos,
@@ -77,7 +77,7 @@ struct One {
 }
 
 impl Line {
-    /// The subject of the accounts of a queue behind it.
+    /// Returns the subject of a queue's accounts behind the line.
     pub(super) fn subject(&self, inner: &str) -> String {
         self.plan.subject(inner)
     }
@@ -101,8 +101,8 @@ impl Line {
         }
     }
 
-    /// Takes a frame that came at `arrival` and was handed in at `now`. The two differ where frames are shown a
-    /// while after they came, or come out of a file.
+    /// Adds a frame that arrived at `arrival` and was handed in at `now`. The two differ if frames are shown some time
+    /// after their arrival, or are read from a file.
     pub(super) fn enter(&mut self, now: Nanos, arrival: Nanos, desc: &Desc, frame: &[u8]) {
         self.settle(now, arrival);
         self.latest = latest(self.latest, arrival);
@@ -115,7 +115,7 @@ impl Line {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let (desc, frame) = self.treat(&faults, desc, frame, &mut scratch);
-        let one = One { desc, number, arrival, repeated: faults.repeated };
+        let one = FrameInfo { desc, number, arrival, repeated: faults.repeated };
         match faults.reordered {
             Some(distance) => self.hold(one, frame, distance),
             None => {
@@ -127,19 +127,19 @@ impl Line {
         self.scratch = scratch;
     }
 
-    /// No frame still to come arrived before `arrival`: what was held back for as long as it may be goes on.
+    /// Releases frames held for the maximum time: no later frame arrived before `arrival`.
     pub(super) fn settle(&mut self, now: Nanos, arrival: Nanos) {
         self.keep_time(now);
         let hold = self.plan.faults().hold;
         self.release(now, Some(hold), |held, _| held.one.arrival.after(hold) < arrival);
     }
 
-    /// No frame comes any more: nothing is held back for others to pass.
+    /// Releases all held frames: no more frames follow.
     pub(super) fn settle_all(&mut self, now: Nanos) {
         self.release(now, None, |_, _| true);
     }
 
-    /// What is due at `now`; `all` where nothing is waited for any more.
+    /// Returns the frames that are due at `now`; `all` after the end.
     pub(super) fn show(&mut self, now: Nanos, all: bool) -> Burst<'_> {
         self.keep_time(now);
         self.fifo.show(now, all)
@@ -149,41 +149,41 @@ impl Line {
         self.fifo.consume(frames);
     }
 
-    /// Whether no more may be handed in before something leaves.
+    /// Returns whether the line accepts no more frames until some leave.
     pub(super) fn is_full(&self) -> bool {
         self.fifo.is_full(self.plan.faults().delays())
     }
 
-    /// Frames, copies among them, that have not left.
+    /// Returns the number of frames, including copies, that have not left.
     pub(super) fn len(&self) -> usize {
         self.fifo.len() + self.held.iter().map(|held| 1 + usize::from(held.one.repeated)).sum::<usize>()
     }
 
-    /// Copies that will be made of frames held back.
+    /// Returns the number of copies that will be made of held frames.
     pub(super) fn copies_held(&self) -> u64 {
         self.held.iter().filter(|held| held.one.repeated).count() as u64
     }
 
-    /// Whether something will leave without more coming in.
+    /// Returns whether frames will leave without more arriving.
     pub(super) fn waits(&self) -> bool {
         self.fifo.has_unshown() || !self.held.is_empty()
     }
 
-    /// The least time that a frame may have which is in the line and not shown.
+    /// Returns the minimum time of the frames that are in the line and not shown.
     pub(super) fn oldest(&self) -> Option<Nanos> {
         let mut unshown = self.fifo.unshown();
-        // Where frames wait they leave in order of time.
+        // Delayed frames leave in order of time.
         let first = if self.plan.faults().delays() { unshown.next() } else { unshown.min() };
         let held = self.held.iter().map(|held| held.one.desc.time.after(self.least_delay())).min();
         first.into_iter().chain(held).min()
     }
 
-    /// By how much the time of any frame is moved at least.
+    /// Returns the minimum shift of any frame's time.
     pub(super) fn least_delay(&self) -> Duration {
         self.plan.faults().delay - self.plan.faults().jitter
     }
 
-    /// Where the clock was set back, what waits does not wait until it is there again.
+    /// Adjusts times after the clock was set back, so that frames do not wait until it has caught up.
     fn keep_time(&mut self, now: Nanos) {
         let back = self.now.since(now);
         self.now = now;
@@ -194,7 +194,7 @@ impl Line {
         }
     }
 
-    /// Fills the checksum in and does the damage, in `scratch` if anything changes.
+    /// Completes the checksum and applies the damage, in `scratch` if anything changes.
     fn treat<'a>(
         &mut self,
         faults: &FrameFaults,
@@ -210,7 +210,7 @@ impl Line {
         scratch.clear();
         scratch.extend_from_slice(frame);
         let mut desc = *desc;
-        // First of all: on a wire frames have their checksums, and damage shows in them.
+        // First: on a wire frames have their checksums, and damage shows in them.
         if partial && !desc.is_truncated() && checksum::fill(scratch, &mut self.layers) {
             desc.flags = desc.flags.without(Flags::CHECKSUM_PARTIAL);
             self.counts.filled += 1;
@@ -221,29 +221,29 @@ impl Line {
             self.counts.padded += u64::from(done.padded);
             self.counts.corrupted += u64::from(done.corrupted);
             let whole = Desc::new(desc.time, 0, scratch.len() as u32);
-            // What was found in the frame may no longer be there.
+            // Layers found in the frame may no longer exist.
             let flags = desc.flags.without(Flags::CHECKSUM_VALID);
             desc = Desc { interface: desc.interface, flags, ..whole };
         }
         (desc, scratch)
     }
 
-    fn hold(&mut self, one: One, frame: &[u8], distance: u32) {
+    fn hold(&mut self, one: FrameInfo, frame: &[u8], distance: u32) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(frame);
-        self.held.push_back(Held { one, bytes, came: self.passed, goes: self.passed + u64::from(distance) });
+        self.held.push_back(Held { one, bytes, entered: self.passed, goes: self.passed + u64::from(distance) });
     }
 
-    /// Lets those go on, from the oldest, of which `may` holds, given how many frames have passed. They come as late
-    /// as the last frame that passed, or after `wait`.
+    /// Releases held frames, from the oldest on, as long as `may` returns true for the number of passed frames. Their
+    /// delay is that of the last frame that passed, or `wait`.
     fn release(&mut self, now: Nanos, wait: Option<Duration>, may: impl Fn(&Held, u64) -> bool) {
         while let Some(held) = self.held.pop_front_if(|held| may(held, self.passed)) {
             let mut one = held.one;
             let wait = wait.unwrap_or_else(|| self.latest.since(one.arrival));
             one.arrival = one.arrival.after(wait);
             one.desc.time = one.desc.time.after(wait);
-            if self.passed > held.came {
+            if self.passed > held.entered {
                 self.counts.reordered += 1;
                 one.desc.time = one.desc.time.max(self.newest.before(self.least_delay()));
             }
@@ -252,8 +252,8 @@ impl Line {
         }
     }
 
-    /// To the pacer, a copy behind it, and on its way.
-    fn go_on(&mut self, now: Nanos, one: &One, frame: &[u8]) {
+    /// Sends a frame to the pacer, followed by its copy, if any.
+    fn go_on(&mut self, now: Nanos, one: &FrameInfo, frame: &[u8]) {
         self.counts.repeated += u64::from(one.repeated);
         let before = self.gone;
         self.gone = latest(before, one.arrival);
@@ -272,7 +272,7 @@ impl Line {
                 desc.time = desc.time.max(self.newest);
             }
             self.newest = self.newest.max(desc.time);
-            // A file may bring frames of the future: they are held up by as much as others, not until then.
+            // A file may contain future frames: they are delayed like others, not until their time.
             self.fifo.push(&desc, frame, departure.min(now.after(wait)));
         }
     }
@@ -286,24 +286,24 @@ mod tests {
     const MS: u64 = 1_000_000;
     const START: u64 = 1_700_000_000_000 * MS;
 
-    /// A frame a millisecond for a second, through a line; after half of it the clock goes by `step`, and `wrong` frames are
-    /// of that time before and behind. How long frames waited at most, by a clock that nobody sets.
+    /// Sends a frame per millisecond for a second through a line; halfway the clock steps by `step`, or with `wrong`
+    /// one frame has such a time. Returns the maximum wait of a frame, by a steady clock.
     fn longest_wait(faults: &str, step: i64, wrong: bool) -> u64 {
         let mut line = Line::new(Plan::new(Faults::parse(faults).unwrap(), 0));
-        let (mut came, mut longest, mut left) = (VecDeque::new(), 0, 0);
+        let (mut arrivals, mut longest, mut left) = (VecDeque::new(), 0, 0);
         for ms in 0..1500u64 {
             let utc = |ms: u64| (START + ms * MS).saturating_add_signed(if ms >= 500 && !wrong { step } else { 0 });
             let now = Nanos(utc(ms));
             if ms < 1000 {
                 let stamp = if wrong && ms == 500 { now.shifted(step) } else { now };
                 line.enter(now, stamp, &Desc::new(stamp, 0, 60), &[0; 60]);
-                came.push_back(ms);
+                arrivals.push_back(ms);
             }
             line.settle(now, now.before(Duration::from_millis(2)));
             let shown = line.show(now, false).len();
             line.consume(shown);
-            for came in came.drain(..shown) {
-                longest = longest.max(ms - came);
+            for arrival in arrivals.drain(..shown) {
+                longest = longest.max(ms - arrival);
             }
             left += shown;
         }
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_until_a_clock_is_there_again() {
+    fn no_frame_waits_for_a_clock_that_was_set() {
         for faults in
             ["delay=20ms", "delay=20ms+-5ms&rate=1mbps", "reorder=5%x3", "reorder=5%x3&delay=20ms", "rate=10mbps"]
         {

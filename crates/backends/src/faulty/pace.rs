@@ -1,18 +1,17 @@
-//! When frames leave: one after the other at the rate, then the way they take.
+//! Departure times of frames: transmission at the rate, then the delay.
 
 use super::plan::Plan;
 use linerate_burst::Nanos;
 use linerate_generate::Rate;
 use std::collections::VecDeque;
 
-/// The times of departure follow from the times of arrival and the lengths alone, and never go back unless they are to
-/// ([`Pacer::restart`]).
+/// Departure times depend only on arrival times and lengths, and never decrease except after [`Pacer::restart`].
 pub(super) struct Pacer {
     rate: Option<Rate>,
     queue: usize,
-    /// When each frame that waits or is being sent will have left the sender, oldest first.
+    /// Time at which each waiting frame, and the one in transmission, is sent, oldest first.
     sending: VecDeque<Nanos>,
-    /// Since when there was no pause, and what was sent since then.
+    /// Start of the current busy period, and the frames and bytes sent in it.
     busy_since: Nanos,
     frames: u64,
     bytes: u64,
@@ -33,13 +32,13 @@ impl Pacer {
         }
     }
 
-    /// Frames of an earlier time come from now on: what was sent says nothing about them.
+    /// Restarts after a step of the clock: earlier frames do not count.
     pub(super) fn restart(&mut self) {
         self.sending.clear();
         self.latest = Nanos::ZERO;
     }
 
-    /// When frame `number`, which came at `arrival`, leaves; `None` if the queue is full.
+    /// Returns the departure time of frame `number` that arrived at `arrival`; `None` if the queue is full.
     pub(super) fn depart(&mut self, plan: &Plan, number: u64, arrival: Nanos, length: usize) -> Option<Nanos> {
         if !plan.faults().delays() {
             return Some(arrival);
@@ -49,20 +48,20 @@ impl Pacer {
         Some(self.latest)
     }
 
-    /// When the last bit has left the sender.
+    /// Returns the time at which the last bit is sent.
     fn transmit(&mut self, arrival: Nanos, length: usize) -> Option<Nanos> {
         let Some(rate) = self.rate else { return Some(arrival) };
         while self.sending.front().is_some_and(|sent| *sent <= arrival) {
             self.sending.pop_front();
         }
-        // The one that is being sent does not wait.
+        // The frame in transmission does not wait.
         if self.sending.len() > self.queue {
             return None;
         }
         if self.sending.is_empty() {
             (self.busy_since, self.frames, self.bytes) = (arrival, 0, 0);
         }
-        // From the sums, so that no fraction of a nanosecond is lost at each frame.
+        // Computed from sums, so that no fraction of a nanosecond is lost per frame.
         self.frames += 1;
         self.bytes += length as u64;
         let sent = Nanos(self.busy_since.0.saturating_add(rate.nanos(self.frames, self.bytes)));
@@ -100,13 +99,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_queue_is_a_list_of_those_that_have_not_left(
+        fn the_queue_matches_a_list_of_waiting_frames(
             gaps in proptest::collection::vec((0u64..3_000, 10usize..1500), 1..200), queue in 1usize..8,
         ) {
             let mut at = 0;
             let frames: Vec<(u64, usize)> = gaps.into_iter().map(|(gap, length)| { at += gap; (at, length) }).collect();
             let got = departures(&format!("rate=8gbps&queue={queue}"), &frames);
-            // One byte a nanosecond: the model is in whole numbers.
+            // One byte per nanosecond: the model uses integers.
             let (mut free, mut left) = (0, Vec::<u64>::new());
             for ((arrival, length), got) in frames.into_iter().zip(got) {
                 let waiting = left.iter().filter(|time| **time > arrival).count();

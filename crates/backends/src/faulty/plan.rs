@@ -1,14 +1,14 @@
-//! What is to become of each frame: decided by seed, queue and the frame's number alone.
+//! The plan of faults: decided by seed, queue and the frame's number only.
 //!
-//! Whether something happens to frame `n` of a queue is `draw(key, n)` held against its chance, with a key for each
-//! kind of fault. So no fault shifts the draws of another one, a run can be predicted, and a model that knows
-//! nothing of this code gives the same counts.
+//! A fault hits frame `n` of a queue if `draw(key, n)` is below its probability, with a key per kind of fault. So no
+//! fault shifts the draws of another one, a run can be predicted, and a model that shares no code with this one gives
+//! the same counts.
 
 use super::chance::{Chance, draw, scale};
 use super::faults::Faults;
 use std::time::Duration;
 
-/// What is drawn for; each has draws of its own.
+/// Purposes of draws; each has its own.
 #[derive(Clone, Copy)]
 enum Purpose {
     Drop,
@@ -19,7 +19,7 @@ enum Purpose {
     Truncate,
     Pad,
     Jitter,
-    /// Which bits; where to cut; how much more.
+    /// Positions of bits; length of truncation; length of padding.
     Bits,
     Cut,
     More,
@@ -27,50 +27,50 @@ enum Purpose {
 
 const PURPOSES: usize = Purpose::More as usize + 1;
 
-/// Decides.
+/// The plan of a queue.
 #[derive(Clone, Debug)]
 pub struct Plan {
     faults: Faults,
-    /// One for each purpose.
+    /// Keys by purpose.
     keys: [u64; PURPOSES],
 }
 
-/// What becomes of one frame.
+/// Faults of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameFaults {
-    /// It is dropped, and nothing else happens to it.
+    /// Dropped, without other faults.
     pub dropped: bool,
-    /// It comes twice.
+    /// Duplicated.
     pub repeated: bool,
-    /// It leaves behind so many others.
+    /// Number of frames that pass it.
     pub reordered: Option<u32>,
-    /// Bits to turn over are chosen by this key.
+    /// Key for the bits to flip.
     pub corrupted: Option<u64>,
-    /// It is cut, to a length chosen by this draw unless the user gave one.
+    /// Draw for the length of truncation, unless set by the user.
     pub truncated: Option<u64>,
-    /// It gets more bytes, chosen likewise.
+    /// Draw for the padding, unless set by the user.
     pub padded: Option<u64>,
 }
 
 impl Plan {
-    /// The subject of the accounts of a queue behind this line: its own name where nothing was asked of the line.
+    /// Returns the subject of a queue's accounts behind this line: unchanged without faults.
     pub fn subject(&self, inner: &str) -> String {
         let nothing = Faults { seed: self.faults.seed, ..Faults::default() };
         if self.faults == nothing { inner.to_owned() } else { format!("faulty:{inner}") }
     }
 
-    /// For queue `queue` of a port: key `p` is `draw(draw(seed, queue), p)`.
+    /// Creates the plan of queue `queue` of a port: key `p` is `draw(draw(seed, queue), p)`.
     pub fn new(faults: Faults, queue: u64) -> Self {
         let seed = draw(faults.seed, queue);
         Plan { keys: std::array::from_fn(|purpose| draw(seed, purpose as u64)), faults }
     }
 
-    /// What was asked for.
+    /// Returns the faults set by the user.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// What becomes of frame `number`, counted from 0.
+    /// Returns the faults of frame `number`, counted from 0.
     pub fn of_frame(&self, number: u64) -> FrameFaults {
         let faults = &self.faults;
         let chosen = |chance, what, which| self.hits(chance, what, number).then(|| self.draw(which, number));
@@ -84,7 +84,7 @@ impl Plan {
         }
     }
 
-    /// By how much frame `number` is delayed: no less than the delay without the jitter, no more than with it.
+    /// Returns the delay of frame `number`: the delay plus or minus at most the jitter.
     pub fn delay(&self, number: u64) -> Duration {
         let Faults { delay, jitter, .. } = self.faults;
         if jitter.is_zero() {
@@ -94,7 +94,7 @@ impl Plan {
         delay - jitter + Duration::from_nanos(scale(self.draw(Purpose::Jitter, number), width))
     }
 
-    /// Whether a burst of losses began at this frame or lasts until it.
+    /// Returns whether a burst of losses covers this frame.
     fn in_burst(&self, number: u64) -> bool {
         let (chance, frames) = self.faults.burst;
         if chance.is_never() {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_drops_as_many_as_it_is_long() {
+    fn a_burst_drops_its_whole_length() {
         let lost = dropped(&plan("burst=1/2000x10"));
         assert!(!lost.is_empty());
         let mut run = 1;
@@ -144,13 +144,13 @@ mod tests {
 
     #[test]
     fn faults_do_not_shift_one_another() {
-        let alone = dropped(&plan("drop=1%"));
+        let single = dropped(&plan("drop=1%"));
         let among = plan("drop=1%&repeat=5%&reorder=3%x2&corrupt=9%&truncate=2%&pad=1%&delay=2ms+-1ms");
-        assert_eq!(alone, dropped(&among));
+        assert_eq!(single, dropped(&among));
         let repeated = (0..20_000).filter(|number| among.of_frame(*number).repeated).count();
         let both = (0..20_000).filter(|n| among.of_frame(*n).repeated && among.of_frame(*n).dropped).count();
         assert!((800..1200).contains(&repeated), "{repeated}");
-        assert!(both < 40, "{both} are both repeated and dropped: the draws hang together");
+        assert!(both < 40, "{both} are both repeated and dropped: the draws are correlated");
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_goes_both_ways_and_no_further() {
+    fn jitter_is_symmetric_and_bounded() {
         let plan = plan("delay=5ms+-2ms");
         let delays: Vec<Duration> = (0..10_000).map(|number| plan.delay(number)).collect();
         let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());

@@ -1,4 +1,4 @@
-//! The receiving side: what a queue brings, as it would have come over a bad wire.
+//! The receiving side: frames of a queue as if they had passed a bad wire.
 
 use super::line::{Counts, Line};
 use super::plan::Plan;
@@ -7,14 +7,13 @@ use linerate_port::{Head, PortError, RxQueue};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// A queue behind a line.
 pub(super) struct FaultyRx {
     inner: Box<dyn RxQueue>,
     line: Line,
     interfaces: Vec<Interface>,
-    /// What the queue has not given to the line is no older.
+    /// Lower bound of the times of frames that the queue has not given to the line.
     floor: Horizon,
-    /// Told once everything before it was shown.
+    /// Error, reported after all earlier frames were shown.
     failure: Option<PortError>,
     delivered: u64,
     detached: bool,
@@ -33,7 +32,7 @@ impl FaultyRx {
         }
     }
 
-    /// Moves what the queue has into the line, as far as there is room.
+    /// Moves frames of the queue into the line, as far as there is room.
     fn pull(&mut self, now: Nanos) -> Result<(), PortError> {
         let FaultyRx { inner, line, interfaces, .. } = self;
         let head = match inner.fill(now) {
@@ -69,7 +68,7 @@ impl FaultyRx {
         Ok(())
     }
 
-    /// No frame that is not shown is older: neither one in the line nor one still to come into it.
+    /// Returns the horizon: no frame in the line or still to enter it is older.
     fn horizon(&self) -> Horizon {
         match (self.line.oldest(), self.floor) {
             (None, Horizon::Ended) => Horizon::Ended,
@@ -113,7 +112,7 @@ impl RxQueue for FaultyRx {
         self.inner.detach();
     }
 
-    /// Nothing announces that a frame is due.
+    /// Due frames do not signal the descriptor.
     fn wake(&self) -> Option<BorrowedFd<'_>> {
         if self.line.waits() || self.failure.is_some() { None } else { self.inner.wake() }
     }
@@ -126,7 +125,7 @@ impl RxQueue for FaultyRx {
         self.inner.nap()
     }
 
-    /// The account of the wrapped queue, with what happened behind it.
+    /// Adds the account of the wrapped queue, with the faults after it.
     fn counters(&self, ledger: &mut Ledger) {
         let mut inner = Ledger::new();
         self.inner.counters(&mut inner);

@@ -1,4 +1,4 @@
-//! The sending side: what is sent leaves as a bad wire would bring it.
+//! The sending side: frames leave as if they passed a bad wire.
 
 use super::line::{Counts, Line};
 use super::plan::Plan;
@@ -9,13 +9,12 @@ use std::os::fd::BorrowedFd;
 const STAGED_BYTES: usize = 512 << 10;
 const STAGED_FRAMES: usize = 1024;
 
-/// A line in front of a queue.
 pub(super) struct FaultyTx {
     inner: Box<dyn TxQueue>,
     line: Line,
-    /// What was sent since the last flush: that one says when it came.
+    /// Frames sent since the last flush; the next flush sets their arrival time.
     staged: Block,
-    /// Frames of it that are in the line.
+    /// Number of these frames that are in the line.
     entered: usize,
     taken: u64,
     full: u64,
@@ -27,7 +26,7 @@ impl FaultyTx {
         FaultyTx { inner, line: Line::new(plan), staged, entered: 0, taken: 0, full: 0 }
     }
 
-    /// Moves what was sent into the line, as far as there is room.
+    /// Moves frames into the line, as far as there is room.
     fn enter(&mut self, now: Nanos) {
         for (desc, frame) in self.staged.burst().slice(self.entered..self.staged.len()).iter() {
             if self.line.is_full() {
@@ -40,7 +39,7 @@ impl FaultyTx {
         self.entered = 0;
     }
 
-    /// Sends what is due.
+    /// Sends the frames that are due.
     fn leave(&mut self, now: Nanos) -> Result<(), PortError> {
         loop {
             let due = self.line.show(now, false);
@@ -52,7 +51,7 @@ impl FaultyTx {
         }
     }
 
-    /// Frames taken and not handed to the queue.
+    /// Returns the number of frames taken and not handed to the queue.
     fn in_hand(&self) -> usize {
         self.staged.len() - self.entered + self.line.len()
     }
@@ -81,7 +80,7 @@ impl TxQueue for FaultyTx {
         if self.in_hand() > 0 { None } else { self.inner.wake() }
     }
 
-    /// The account of the wrapped queue, with what happened in front of it.
+    /// Adds the account of the wrapped queue, with the faults before it.
     fn counters(&self, ledger: &mut Ledger) {
         let mut inner = Ledger::new();
         self.inner.counters(&mut inner);
@@ -93,7 +92,7 @@ impl TxQueue for FaultyTx {
             if account.stage == Stage::Send {
                 let Counts { dropped, queue, repeated, reordered, corrupted, truncated, padded, filled } =
                     self.line.counts;
-                // A frame that is held back is counted as repeated when it goes on, and its copy in hand before.
+                // A held frame is counted as repeated when it is released, but its copy is already in hand.
                 let copies = repeated + self.line.copies_held();
                 own.add(Count::SendReceived, self.taken + copies).add(Count::SendFull, self.full);
                 own.add(Count::SendFaultDropped, dropped).add(Count::SendFaultQueue, queue);

@@ -1,7 +1,7 @@
-//! `mem:name?chunk=2048`: each frame in a chunk of its own, so that it can be held, changed, and sent on where it lies.
+//! `mem:name?chunk=2048`: each frame in its own chunk, so that it can be held, changed, and forwarded in place.
 //!
-//! The fake of ports over registered memory. A chunk is owned by one at a time: the free list, the wire, the queue that shows it,
-//! whoever holds it. A frame that was submitted comes from another region, and goes back there.
+//! The fake of ports over registered memory. A chunk has one owner at a time: the free list, the wire, the queue that
+//! shows it, or the holder of the frame. A submitted frame comes from another region, and is returned there.
 
 use linerate_burst::pool::{Chunk, Pool};
 use linerate_burst::{Burst, Count, Desc, Flags, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Chunks of a region, and frames shown at a time.
+/// Chunks of a region, and maximum frames shown.
 const CHUNKS: usize = 4096;
 const SHOWN: usize = 1024;
 /// Room in front of each frame.
@@ -22,7 +22,7 @@ const HEADROOM: usize = 64;
 
 static WIRES: Mutex<Option<HashMap<String, Weak<Wire>>>> = Mutex::new(None);
 
-/// The memory of a name, and the frames on their way through it.
+/// The memory of a name, and the frames in transit.
 struct Wire {
     name: String,
     region: Arc<Chunks>,
@@ -39,33 +39,33 @@ struct State {
     detached: bool,
 }
 
-/// A region: where frames lie that were sent by copying.
+/// A region, for frames that are sent by copying.
 struct Chunks {
     pool: Pool,
     free: Mutex<Vec<Chunk>>,
-    /// How many frames of its queue are held.
+    /// Number of held frames of its queue.
     held: AtomicUsize,
 }
 
-/// A frame with the chunk that it lies in; what a held frame owns.
+/// A frame with its chunk; the token of a held frame.
 struct Frame {
     chunk: Chunk,
     desc: Desc,
     home: Arc<Chunks>,
-    /// Who gets it back if it was submitted.
+    /// Submitter to which it must be returned, if any.
     lent: Option<Lent>,
 }
 
-/// A frame that was submitted.
+/// The submitter of a frame.
 struct Lent {
     lane: u32,
     completed: Arc<Mutex<Vec<Held>>>,
-    /// Whoever submitted it may have got it so.
+    /// Submitter before it, if the frame was submitted several times.
     before: Option<Box<Lent>>,
 }
 
 impl Frame {
-    /// Nobody needs it here any more.
+    /// Returns the frame to its owner.
     fn go_back(mut self) {
         match self.lent.take() {
             None => lock(&self.home.free).push(self.chunk),
@@ -82,7 +82,7 @@ impl Frame {
         Held::owning(self.desc, Box::new(self))
     }
 
-    /// Where its chunk begins and how long it is.
+    /// Returns the offset and the length of its chunk.
     fn chunk(&self) -> (u32, usize) {
         (self.home.pool.offset(&self.chunk), self.home.pool.chunk_bytes())
     }
@@ -93,7 +93,7 @@ pub(super) fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortEr
     let wire = wire(spec)?;
     let mut state = lock(&wire.state);
     if std::mem::replace(&mut state.receiver, true) {
-        return Err(PortError::broken(&wire.name, "is being received from already"));
+        return Err(PortError::broken(&wire.name, "already open for receiving"));
     }
     state.detached = false;
     drop(state);
@@ -126,11 +126,11 @@ pub(super) fn open_tx(spec: &Spec) -> Result<TxPort, PortError> {
 fn wire(spec: &Spec) -> Result<Arc<Wire>, PortError> {
     let refuse = |reason: &str| Err(PortError::wrong(spec.to_string(), reason));
     if spec.queues.is_some() || spec.option("stamp").is_some_and(|stamp| stamp != "keep") {
-        return refuse("frames in chunks come through one queue and keep their times");
+        return refuse("chunk= supports only one queue and stamp=keep");
     }
     let chunk = match spec.number("chunk", 0)? {
         chunk @ 256..=262_144 => chunk as usize,
-        _ => return refuse("chunk= is 256 to 262144 bytes"),
+        _ => return refuse("chunk=: expected 256 to 262144 bytes"),
     };
     let mut open = lock(&WIRES);
     let open = open.get_or_insert_with(HashMap::new);
@@ -148,7 +148,7 @@ fn wire(spec: &Spec) -> Result<Arc<Wire>, PortError> {
 struct ChunksRx {
     wire: Arc<Wire>,
     interfaces: [Interface; 1],
-    /// What is shown: all of one region. Chunk and desc of each stand in `chunks` and `descs`.
+    /// Frames shown, all of one region, with chunk and desc in `chunks` and `descs`.
     home: Arc<Chunks>,
     shown: Vec<Option<Lent>>,
     chunks: Vec<Chunk>,
@@ -160,7 +160,7 @@ struct ChunksRx {
 }
 
 impl ChunksRx {
-    /// Takes frames from the wire, as long as they lie in one region.
+    /// Takes frames from the wire, as long as they are of one region.
     fn refill(&mut self) {
         let wire = Arc::clone(&self.wire);
         let mut state = lock(&wire.state);
@@ -183,7 +183,7 @@ impl ChunksRx {
         };
     }
 
-    /// Takes the first frames of what is shown.
+    /// Takes the first frames shown.
     fn take(&mut self, frames: usize, mut each: impl FnMut(usize, Frame)) {
         assert!(frames <= self.descs.len(), "{frames} frames consumed, {} shown", self.descs.len());
         let parts = self.chunks.drain(..frames).zip(self.descs.drain(..frames)).zip(self.shown.drain(..frames));
@@ -257,7 +257,7 @@ impl Holding for ChunksRx {
         frames
     }
 
-    /// Each frame has a chunk of its own: it is in nobody's way.
+    /// Nothing to move: each frame has its own chunk and blocks no other.
     fn keep(&mut self, _held: &mut Held) -> bool {
         true
     }
@@ -370,7 +370,7 @@ impl Submitting for ChunksTx {
         let wire = Arc::clone(&self.wire);
         let mut state = lock(&wire.state);
         let before = frames.len();
-        // As many as its own memory would hold: somebody has to take them before there can be more.
+        // At most as many as its own memory holds: the receiver must take them first.
         while state.full.len() < CHUNKS && !state.detached {
             let Some(held) = frames.pop_front() else { break };
             let (lane, desc) = (held.lane, held.desc);

@@ -1,8 +1,8 @@
-//! One end of one interface: the socket, the connection that stands, and who of this process uses it.
+//! One end of one interface: the socket, the current connection, and the ports of this process that use it.
 //!
-//! There is no thread for it. Whoever receives or sends looks after the connection about once a millisecond ([`Device::step`]), and
-//! a look does so much and no more, whoever knocks. A queue keeps what it reads of until it has read it, so memory goes only
-//! when nobody looks into it any more.
+//! No thread serves it. The sending and receiving queues service the connection about once a millisecond
+//! ([`Device::step`]), with a bounded amount of work a call. A queue holds a reference to the memory that it reads, so
+//! memory is unmapped only after the last reader.
 
 mod opened;
 
@@ -23,48 +23,47 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How long a client waits before it tries again.
+/// Interval between connection attempts of a client.
 const RETRY: Duration = Duration::from_millis(250);
-/// How long it may take to make a connection: whoever says nothing makes room for others.
+/// Handshake timeout: a silent peer must not block others.
 pub(super) const MAKING: Duration = Duration::from_secs(5);
-/// The most messages taken in one look, and the most clients.
+/// Maximum number of messages, and of clients, per call of [`Device::step`].
 const MESSAGES: usize = 512;
 pub(super) const CLIENTS: usize = 4;
-/// News of one end: peers may come and go as fast as they like.
+/// Maximum number of messages reported per end: peers may connect and disconnect as fast as they like.
 pub(super) const NEWS: u32 = 100;
 
-/// One end of one interface.
 #[derive(Debug)]
 pub(super) struct Device {
     pub wish: Wish,
-    /// Of a server: where clients come to.
+    /// Listening socket of a server.
     lobby: Option<Arc<Lobby>>,
-    /// Never readable, for those who wait while there is nothing to wait on; and always.
+    /// Never readable, to wait on without a connection; and always readable.
     never: OwnedFd,
     ready: OwnedFd,
-    /// Who it is; the process may become somebody else.
+    /// User of this process at open; it may change later.
     own: u32,
-    /// Goes up when a connection stands, and when it ends.
+    /// Incremented when a connection is established, and when it ends.
     changes: AtomicU64,
     control: Mutex<Control>,
-    /// Whether somebody receives, and whether somebody sends.
+    /// Directions in use: receiving, sending.
     used: [AtomicBool; 2],
 }
 
 #[derive(Debug)]
 struct Control {
     state: State,
-    /// When a client tries again.
+    /// Time of a client's next attempt.
     next: Instant,
-    /// Whether it ever stood.
+    /// True if a connection was ever established.
     has_stood: bool,
-    /// What a server has refused this client with, before it ever stood: it will do so again.
+    /// Reason by which a server refused this client before the first connection: a retry would fail again.
     refusal: Option<String>,
-    /// How often which reason ended a connection, or kept one from being made.
+    /// Times that each reason ended a connection or a handshake.
     reasons: BTreeMap<&'static str, u64>,
-    /// Whether a client has said that it finds nobody, since it last found somebody.
+    /// True if the client has reported that no server listens, since it was last connected.
     has_missed: bool,
-    /// What was said so far.
+    /// Messages reported so far.
     news: u32,
 }
 
@@ -75,50 +74,50 @@ enum State {
     Standing { socket: OwnedFd, session: Arc<Session> },
 }
 
-/// A message that was taken before it was known whom it is for.
+/// A message received before its interface was known.
 pub(super) type First = (Message, Vec<OwnedFd>);
 
-/// Somebody who has come, and was told hello.
+/// A pending connection: accepted, HELLO sent.
 #[derive(Debug)]
 pub(super) struct Guest {
     pub socket: OwnedFd,
     pub since: Instant,
-    /// What it has said, where that was taken.
+    /// Its first message, if received.
     pub first: Option<First>,
 }
 
-/// What became of a guest.
+/// Outcome of handing a pending connection to an interface.
 pub(super) enum Admitted {
     Taken,
-    /// Somebody looks after the connection at this moment.
+    /// The connection is being serviced by another thread.
     Later(Guest),
-    /// Somebody else is at the other end.
+    /// The interface has another peer.
     Connected(Guest),
 }
 
-/// Why a connection ends.
+/// Reason why a connection ends.
 enum Ending {
-    /// The other end has gone.
+    /// The peer has closed the socket.
     Gone,
-    /// It says why.
-    Told(String),
-    /// It has broken a rule.
+    /// The peer sent DISCONNECT with this reason.
+    Disconnect(String),
+    /// The peer has broken a rule of the protocol.
     Broken(&'static str),
 }
 
 impl Device {
-    /// The folder that the file of its socket is in.
+    /// Returns the folder of the socket's file.
     pub(super) fn folder(&self) -> Option<OwnedFd> {
         self.lobby.as_ref()?.listener.folder()
     }
 
-    /// Another number than before says that a connection stands, or has ended.
+    /// Returns a number that changes when a connection is established or ends.
     #[inline]
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// The connection that stands.
+    /// Returns the established connection.
     pub(super) fn session(&self) -> Option<Arc<Session>> {
         match &self.control().state {
             State::Standing { session, .. } => Some(Arc::clone(session)),
@@ -126,24 +125,24 @@ impl Device {
         }
     }
 
-    /// Whether it ever stood; and what a server refuses this client with.
+    /// Returns whether a connection was ever established, and why a server refuses this client.
     pub(super) fn history(&self) -> (bool, Option<String>) {
         let control = self.control();
         (control.has_stood, control.refusal.clone())
     }
 
-    /// What to wait on while no connection stands.
+    /// Returns the descriptor to wait on without a connection.
     pub(super) fn awaited(&self) -> BorrowedFd<'_> {
-        // Messages are looked for every millisecond; nobody is held up by a client that says nothing.
+        // Messages are read every millisecond; a silent client delays nothing.
         self.lobby.as_ref().map_or(self.never.as_fd(), |lobby| lobby.listener.socket.as_fd())
     }
 
-    /// What is readable already.
+    /// Returns a descriptor that is always readable.
     pub(super) fn ready(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 
-    /// Adds how often which reason ended a connection; how many there were.
+    /// Adds the number of times that each reason ended a connection; returns their sum.
     pub(super) fn reasons(&self, subject: &str, ledger: &mut Ledger) -> u64 {
         let control = self.control();
         control
@@ -155,17 +154,17 @@ impl Device {
         own + self.lobby.as_ref().map_or(0, |lobby| lobby.reasons(self.wish.id, subject, ledger))
     }
 
-    /// Looks after the connection, unless somebody else does at this moment.
+    /// Services the connection, unless another thread does.
     pub(super) fn step(&self) {
         self.step_own();
-        // Those who wait are handed on to others: nobody does that who holds a connection.
+        // Pending connections are handed to other interfaces: call this without a lock on a connection.
         self.lobby.iter().filter(|lobby| lobby.is_shared()).for_each(|lobby| lobby.step());
     }
 
     fn step_own(&self) {
         let Some(mut control) = self.try_control() else { return };
         let control = &mut *control;
-        // Whoever has gone makes room for who comes.
+        // Close first: it frees the interface for a new peer.
         self.attend(control);
         self.accept(control);
         if matches!(control.state, State::Apart) && self.lobby.is_none() && Instant::now() >= control.next {
@@ -173,7 +172,7 @@ impl Device {
         }
     }
 
-    /// Takes what the other end has said, and ends the connection where it is over.
+    /// Reads messages of the peer, and closes the connection if it has ended.
     fn attend(&self, control: &mut Control) {
         let Some(ending) = self.listen(control) else { return };
         let was = std::mem::replace(&mut control.state, State::Apart);
@@ -182,10 +181,10 @@ impl Device {
         let has_stood = matches!(was, State::Standing { .. });
         match ending {
             Ending::Gone => self.parted(control, has_stood, ""),
-            // One that has stood ends so in order.
-            Ending::Told(reason) if has_stood => self.parted(control, has_stood, &reason),
-            Ending::Told(reason) => {
-                *control.reasons.entry("the other end said no").or_default() += 1;
+            // An established connection ends this way in order.
+            Ending::Disconnect(reason) if has_stood => self.parted(control, has_stood, &reason),
+            Ending::Disconnect(reason) => {
+                *control.reasons.entry("refused by the peer").or_default() += 1;
                 self.give_up(control, reason);
             }
             Ending::Broken(reason) => {
@@ -193,7 +192,7 @@ impl Device {
                 *control.reasons.entry(reason).or_default() += 1;
                 self.parted(control, has_stood, reason);
                 if !has_stood {
-                    self.tell(control, &format!("a peer was sent away: {}", at_length(reason)));
+                    self.report(control, &format!("peer rejected: {}", at_length(reason)));
                 }
             }
         }
@@ -202,25 +201,25 @@ impl Device {
         }
     }
 
-    /// The other end of a connection that stood has gone.
+    /// Reports the end of an established connection.
     fn parted(&self, control: &mut Control, has_stood: bool, reason: &str) {
         if has_stood {
             let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-            let next = if self.wish.is_server { "the next one may come" } else { "it is looked for again" };
-            self.tell(control, &format!("the other end has gone{reason}: {next}"));
+            let next = if self.wish.is_server { "waiting for the next client" } else { "reconnecting" };
+            self.report(control, &format!("peer disconnected{reason}: {next}"));
         }
     }
 
-    /// Says what whoever watches should know at once.
-    fn tell(&self, control: &mut Control, what: &str) {
-        let rest = if control.news + 1 == NEWS { "; no more is said of it" } else { "" };
+    /// Reports an event at once, up to [`NEWS`] of them.
+    fn report(&self, control: &mut Control, what: &str) {
+        let rest = if control.news + 1 == NEWS { "; further messages are suppressed" } else { "" };
         if control.news < NEWS {
             news::say(format!("{}: {what}{rest}", self.wish.name));
         }
         control.news = control.news.saturating_add(1);
     }
 
-    /// A server that never let this client in will not do so later.
+    /// Stops retrying before the first connection: the server would refuse again.
     fn give_up(&self, control: &mut Control, reason: String) {
         if !control.has_stood && self.lobby.is_none() {
             control.refusal = Some(reason);
@@ -228,7 +227,7 @@ impl Device {
         }
     }
 
-    /// Looks at who wants to connect.
+    /// Accepts clients.
     fn accept(&self, control: &mut Control) {
         let Some(lobby) = self.lobby.as_ref().filter(|lobby| !lobby.is_shared()) else { return };
         for _ in 0..CLIENTS {
@@ -245,7 +244,7 @@ impl Device {
             if let Some(reason) = refusal {
                 part(socket.as_fd(), reason);
                 *control.reasons.entry(reason).or_default() += 1;
-                self.tell(control, &format!("a peer was sent away: {reason}"));
+                self.report(control, &format!("peer rejected: {reason}"));
             } else if say(socket.as_fd(), &Server::hello(&self.wish), None).is_ok() {
                 let making = Making::Server(Server::default());
                 control.state = State::Making { socket, making, since: Instant::now(), first: None };
@@ -253,7 +252,7 @@ impl Device {
         }
     }
 
-    /// Somebody has come who is for this interface.
+    /// Takes a pending connection whose first message names this interface.
     pub(super) fn admit(&self, guest: Guest) -> Admitted {
         let Some(mut control) = self.try_control() else { return Admitted::Later(guest) };
         if !matches!(control.state, State::Apart) {
@@ -268,10 +267,7 @@ impl Device {
         control.next = Instant::now() + RETRY;
         match connected(&self.wish) {
             Ok(None) if !std::mem::replace(&mut control.has_missed, true) => {
-                self.tell(
-                    control,
-                    "nobody listens there: it is tried again four times a second, nothing goes meanwhile",
-                );
+                self.report(control, "no server is listening: retrying 4 times a second; no traffic until then");
             }
             Ok(None) => {}
             Ok(Some(socket)) if self.is_welcome(socket.as_fd()) => {
@@ -280,16 +276,16 @@ impl Device {
             }
             Ok(Some(_)) => {
                 *control.reasons.entry(STRANGER).or_default() += 1;
-                self.give_up(control, format!("it is one {STRANGER}"));
+                self.give_up(control, format!("peer rejected: {STRANGER}"));
             }
             Err(error) => {
-                *control.reasons.entry("its socket cannot be connected to").or_default() += 1;
+                *control.reasons.entry("cannot connect to its socket").or_default() += 1;
                 self.give_up(control, error.to_string());
             }
         }
     }
 
-    /// Takes what the other end has said; why the connection ends, if it does.
+    /// Handles messages of the peer; returns why the connection ends, if it does.
     fn listen(&self, control: &mut Control) -> Option<Ending> {
         for _ in 0..MESSAGES {
             let Control { state, .. } = control;
@@ -309,7 +305,7 @@ impl Device {
                 Heard::Nothing => return None,
                 Heard::Gone => return Some(Ending::Gone),
                 Heard::Noise(reason) => return Some(Ending::Broken(reason)),
-                Heard::Message(Message::Disconnect { text, .. }, _) => return Some(Ending::Told(text)),
+                Heard::Message(Message::Disconnect { text, .. }, _) => return Some(Ending::Disconnect(text)),
                 Heard::Message(message, fds) => (message, fds),
             };
             let Some(making) = making else { return Some(Ending::Broken("unexpected message")) };
@@ -329,25 +325,25 @@ impl Device {
         None
     }
 
-    /// The connection stands.
+    /// Establishes the connection.
     fn stand(&self, control: &mut Control, session: Session) {
         let State::Making { socket, .. } = std::mem::replace(&mut control.state, State::Apart) else { return };
         let is_awaited = std::mem::take(&mut control.has_missed) || control.has_stood;
         if is_awaited || self.wish.is_server {
-            let peer = if session.peer.is_empty() { "a peer without a name" } else { &session.peer };
-            self.tell(control, &format!("connected with {peer}"));
+            let peer = if session.peer.is_empty() { "an unnamed peer" } else { &session.peer };
+            self.report(control, &format!("connected with {peer}"));
         }
         (control.has_stood, control.refusal) = (true, None);
         control.state = State::Standing { socket, session: Arc::new(session) };
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether who is at the other end may be there.
+    /// Returns whether the user of the peer is allowed.
     pub(super) fn is_welcome(&self, socket: BorrowedFd<'_>) -> bool {
         peer::user(socket).is_some_and(|user| user == 0 || user == self.own || self.wish.users.contains(&user))
     }
 
-    /// None if somebody else looks after the connection at this moment.
+    /// Locks the state; `None` if another thread services the connection.
     fn try_control(&self) -> Option<MutexGuard<'_, Control>> {
         match self.control.try_lock() {
             Ok(control) => Some(control),
@@ -369,12 +365,12 @@ impl Drop for Device {
     }
 }
 
-/// A reason with what there was no room for in the message to the other end.
+/// Returns a reason in full, where the message to the peer has a shorter one.
 fn at_length(reason: &'static str) -> &'static str {
     if reason == UNSEALED { UNSEALED_AT_LENGTH } else { reason }
 }
 
-const UNSEALED_AT_LENGTH: &str = "it hands over memory that it could cut off while it is read (no memfd with F_SEAL_SHRINK in ordinary \
-     pages), as VPP and DPDK do without a copy: create its interface with no-zero-copy (VPP) or zero-copy=no (DPDK), or open this port \
-     with trust=yes";
-pub(super) const STRANGER: &str = "of a user who is not let in: say users=";
+const UNSEALED_AT_LENGTH: &str = "its memory could be truncated while it is read (not a memfd with F_SEAL_SHRINK in \
+     ordinary pages), as VPP and DPDK do without a copy: create its interface with no-zero-copy (VPP) or zero-copy=no \
+     (DPDK), or open this port with trust=yes";
+pub(super) const STRANGER: &str = "its user is not allowed; set users=";

@@ -1,8 +1,8 @@
-//! The socket of interfaces that listen, and those who have come to it and have not said which one they are for.
+//! The listening socket of one or more interfaces, and connections that have not named their interface yet.
 //!
-//! A name has one listener in a process, whatever number of interfaces is behind it. Where there is one, who comes is its own at once
-//! ([`Device`]). Where there are several, whoever comes waits here until its first message has said an id, and goes on with
-//! the interface of that; those who say nothing hold nobody up. Whoever uses one of the interfaces looks after it.
+//! A name has one listener in a process, for any number of interfaces. With one interface, its [`Device`] accepts
+//! clients itself. With several, a connection is pending here until its first message (INIT) names an id, and is then
+//! handed to that interface; silent connections delay nothing. Each port of the interfaces services it.
 
 use super::device::{Admitted, CLIENTS, Device, Guest, MAKING, NEWS, STRANGER};
 use super::message::Message;
@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Instant;
 
-/// Most that wait here. One more has the first of them sent away: an honest one has said at once whom it is for.
+/// Maximum number of pending connections. Above it the oldest is closed: real clients send INIT at once.
 const GUESTS: usize = 16;
 
-/// Where clients of some interfaces come to.
+/// The listening socket of some interfaces.
 #[derive(Debug)]
 pub(super) struct Lobby {
     pub listener: Listener,
-    /// What all that are behind it say of who may come and of rings, and the id of the first that was.
+    /// Allowed users and rings, the same for all interfaces, and the id of the first one.
     wish: Wish,
-    /// Whether it ever had more than one behind it.
+    /// True if it ever had more than one interface.
     is_shared: AtomicBool,
     inside: Mutex<Inside>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Lobby {
 struct Inside {
     devices: Vec<Weak<Device>>,
     guests: VecDeque<Guest>,
-    /// Why they were sent away.
+    /// Times that each reason rejected a peer.
     reasons: BTreeMap<&'static str, u64>,
     news: u32,
 }
@@ -47,7 +47,7 @@ impl Lobby {
         Ok(Lobby { listener: Listener::new(wish)?, wish: wish.clone(), is_shared, inside })
     }
 
-    /// One more is behind it.
+    /// Adds an interface.
     pub(super) fn add(&self, device: &Arc<Device>) {
         let mut inside = self.lock();
         inside.devices.retain(|device| device.strong_count() > 0);
@@ -55,12 +55,12 @@ impl Lobby {
         self.is_shared.fetch_or(inside.devices.len() > 1, Ordering::Relaxed);
     }
 
-    /// Whether who comes has to say whom it is for before anybody attends to it.
+    /// Returns whether a client must name its interface before it is handed on.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Looks after those who wait, unless somebody else does at this moment.
+    /// Services pending connections, unless another thread does.
     pub(super) fn step(&self) {
         let mut inside = match self.inside.try_lock() {
             Ok(inside) => inside,
@@ -96,7 +96,7 @@ impl Lobby {
             if inside.guests.len() > GUESTS
                 && let Some(first) = inside.guests.pop_front()
             {
-                self.refuse(inside, &first, "others come, and it has said nothing");
+                self.refuse(inside, &first, "no INIT before newer connections arrived");
             }
         }
     }
@@ -104,14 +104,15 @@ impl Lobby {
     fn refuse(&self, inside: &mut Inside, guest: &Guest, reason: &'static str) {
         part(guest.socket.as_fd(), reason);
         *inside.reasons.entry(reason).or_default() += 1;
-        let rest = if inside.news + 1 == NEWS { "; no more is said of it" } else { "" };
+        let rest = if inside.news + 1 == NEWS { "; further messages are suppressed" } else { "" };
         if inside.news < NEWS {
-            news::say(format!("{}: a peer was sent away: {reason}{rest}", self.wish.name));
+            news::say(format!("{}: peer rejected: {reason}{rest}", self.wish.name));
         }
         inside.news = inside.news.saturating_add(1);
     }
 
-    /// Adds how often which reason sent somebody away, to the account of the interface that was first; how many there were.
+    /// Adds the number of times that each reason rejected a peer, to the account of the first interface; returns their
+    /// sum.
     pub(super) fn reasons(&self, id: u32, subject: &str, ledger: &mut Ledger) -> u64 {
         if id != self.wish.id {
             return 0;
@@ -140,7 +141,7 @@ enum Attended {
     Refused(Guest, &'static str),
 }
 
-/// Hears one out, and has it go on with the interface it is for.
+/// Reads the first message of a pending connection, and hands it to the interface that it names.
 fn attend(mut guest: Guest, devices: &[Arc<Device>]) -> Attended {
     if guest.first.is_none() {
         match hear(guest.socket.as_fd()) {
@@ -152,7 +153,7 @@ fn attend(mut guest: Guest, devices: &[Arc<Device>]) -> Attended {
         }
     }
     let Some((Message::Init { id, .. }, _)) = &guest.first else {
-        return Attended::Refused(guest, "the first message is no INIT");
+        return Attended::Refused(guest, "the first message is not INIT");
     };
     let Some(device) = devices.iter().find(|device| device.wish.id == *id) else {
         return Attended::Refused(guest, "ID not found");

@@ -1,12 +1,12 @@
-//! The messages by which the two ends of a connection agree: one form, of 128 bytes, with numbers in the machine's byte order.
+//! Messages of the handshake: a fixed form of 128 bytes, with numbers in native byte order.
 //!
-//! Pure: bytes in, a message out, and back.
+//! Pure: encodes and decodes bytes.
 
 use linerate_burst::text::is_unseen;
 
-/// Bytes of every message.
+/// Bytes of a message.
 pub(super) const BYTES: usize = 128;
-/// The one version that there is: 2.0.
+/// The only version: 2.0.
 pub(super) const VERSION: u16 = 0x0200;
 /// Bytes of a secret.
 pub(super) const SECRET: usize = 24;
@@ -15,12 +15,11 @@ const NAME: usize = 32;
 /// Bytes of the reason in a disconnect.
 const TEXT: usize = 96;
 
-/// What one end says to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// The server has taken what was said last.
+    /// The server accepts the last message.
     Ack,
-    /// The server's first word: what it can do.
+    /// First message of the server: its limits.
     Hello {
         name: String,
         versions: (u16, u16),
@@ -29,39 +28,39 @@ pub(super) enum Message {
         most_to_server: u16,
         most_log2: u8,
     },
-    /// The client's first word: what it wants.
+    /// First message of the client: the interface that it wants.
     Init { version: u16, id: u32, mode: u8, secret: [u8; SECRET], name: String },
-    /// The client hands memory over.
+    /// The client passes memory.
     AddRegion { index: u16, bytes: u64 },
-    /// The client says where a ring is, and hands its bell over.
+    /// The client describes a ring, and passes its eventfd.
     AddRing(Place),
-    /// The client has said it all.
+    /// The client has described everything.
     Connect { name: String },
-    /// The server has taken it all.
+    /// The server has mapped everything.
     Connected { name: String },
-    /// Either end goes, and says why.
+    /// Either end closes, with a reason.
     Disconnect { code: u32, text: String },
 }
 
-/// Where a ring is.
+/// Position of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Whether the client writes frames there.
+    /// True if the client writes frames there.
     pub to_server: bool,
-    /// Its number, in its direction.
+    /// Number of the ring, in its direction.
     pub index: u16,
-    /// The region that it lies in.
+    /// Index of its region.
     pub region: u16,
-    /// Where in it.
+    /// Offset in the region.
     pub offset: u32,
-    /// Its descriptors, as a power of two.
+    /// Number of descriptors, as a power of two.
     pub log2: u8,
-    /// Bytes in front of each frame that the protocol does not know: 0.
+    /// Bytes of a private header in front of each frame: 0.
     pub private: u16,
 }
 
 impl Message {
-    /// As it goes over the socket.
+    /// Encodes the message.
     pub(super) fn encode(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -114,7 +113,7 @@ impl Message {
         bytes
     }
 
-    /// The message in these bytes; none where there is no such message.
+    /// Decodes a message; `None` for an unknown type.
     pub(super) fn decode(bytes: &[u8; BYTES]) -> Option<Message> {
         let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
@@ -156,7 +155,7 @@ impl Message {
     }
 }
 
-/// Text as it goes over the socket: cut at a character, with a zero behind it.
+/// Encodes text, cut at a character and terminated by a zero.
 fn text<const ROOM: usize>(text: &str) -> [u8; ROOM] {
     let mut bytes = [0; ROOM];
     let end = (0..ROOM.min(text.len() + 1)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -164,7 +163,7 @@ fn text<const ROOM: usize>(text: &str) -> [u8; ROOM] {
     bytes
 }
 
-/// Text of the other end, fit to be shown: up to its zero, and without what a terminal would obey.
+/// Decodes the peer's text for display: up to its zero, without control characters.
 fn shown(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).chars().map(|c| if is_unseen(c) { '?' } else { c }).collect()
@@ -175,7 +174,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As DPDK 22.11 wrote them, but for names.
+    /// Layout as DPDK 22.11 writes it, but for names.
     #[test]
     fn numbers_lie_where_peers_have_them() {
         let place = Place { to_server: true, index: 2, region: 3, offset: 0x0102_0304, log2: 10, private: 0 };
@@ -226,7 +225,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_bearable(bytes: [u8; BYTES]) {
+        fn arbitrary_bytes_do_not_panic(bytes: [u8; BYTES]) {
             if let Some(message) = Message::decode(&bytes) {
                 prop_assert_eq!(Message::decode(&message.encode()).is_some(), true);
             }

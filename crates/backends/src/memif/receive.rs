@@ -1,4 +1,5 @@
-//! The receiving side: a ring, a lane. Each frame is copied once, to memory of this process, and its buffer is given back at once.
+//! The receiving side: one lane per ring. Each frame is copied once, to memory of this process, and its buffer is
+//! returned at once.
 
 use super::device::Claim;
 use super::session::{End, Session, silence};
@@ -12,13 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
-/// What is shown at a time: frames, and the bytes after which no more is taken.
+/// Batch: frames, and the bytes after which no more are copied.
 const FRAMES: usize = 512;
 const BYTES: usize = 256 << 10;
-/// How often the connection is looked after.
+/// Interval at which the connection is serviced.
 pub(super) const LOOK_AFTER: Duration = Duration::from_millis(1);
 
-/// One lane.
 pub(super) struct MemifRx {
     subject: String,
     interfaces: [Interface; 1],
@@ -26,7 +26,7 @@ pub(super) struct MemifRx {
     number: usize,
     snap: usize,
     intake: Option<Intake>,
-    /// What the device had counted when it was last asked.
+    /// Value of the device's change counter at the last check.
     changes: u64,
     looked: Nanos,
     memory: Vec<u8>,
@@ -46,28 +46,28 @@ struct Counts {
     downs: u64,
 }
 
-/// The ring of a connection, as it is read.
+/// The receive state of a connection's ring.
 struct Intake {
     session: Arc<Session>,
     end: End,
-    /// The next slot to be read, and the first that is not given back.
+    /// Next slot to read, and first slot that is not returned.
     next: u16,
     given: u16,
-    /// Where reading ends: the connection has, or nothing more is wanted.
+    /// Position where reading ends, after the connection has ended or the port was detached.
     last: Option<u16>,
-    /// How long a full buffer is, where that is known.
+    /// Length of a full buffer, if known.
     full: Option<u32>,
-    /// Whether the peer was told that we sleep.
+    /// True if the ring's interrupt is unmasked.
     is_asleep: AtomicBool,
 }
 
-/// A frame that was read.
+/// A frame read from the ring.
 struct Frame {
     slots: u16,
     kept: usize,
     wire: usize,
     is_bad: bool,
-    /// A buffer that was not full said that the frame goes on.
+    /// A buffer that was not full had the flag NEXT.
     is_stale: bool,
 }
 
@@ -94,7 +94,7 @@ impl MemifRx {
         self.shown.len() - self.consumed
     }
 
-    /// Looks after the connection, and takes up another where this one has ended and is read.
+    /// Services the connection, and switches to the next one after this one has ended and is read.
     fn look(&mut self, now: Nanos) -> Result<(), PortError> {
         if now.since(self.looked) >= LOOK_AFTER || now < self.looked {
             self.looked = now;
@@ -119,7 +119,7 @@ impl MemifRx {
             .and_then(|session| Intake::new(session, self.number, self.claim.device.wish.any_chains));
         match self.claim.device.history() {
             (false, Some(reason)) => {
-                Err(PortError::broken(&self.claim.device.wish.name, format!("the server refuses: {reason}")))
+                Err(PortError::broken(&self.claim.device.wish.name, format!("refused by the server: {reason}")))
             }
             _ if had => {
                 self.counts.downs += 1;
@@ -129,15 +129,16 @@ impl MemifRx {
         }
     }
 
-    /// Copies what is there, as far as there is room.
+    /// Copies frames from the ring, as far as there is room.
     fn take_in(&mut self, now: Nanos) {
         let MemifRx { intake: Some(intake), memory, shown, counts, snap, .. } = self else { return };
         intake.wake_up();
         let end = intake.last.unwrap_or_else(|| intake.end());
-        // A position is the peer's word: a ring holds no more frames than it has slots, wherever its writer claims to be.
+        // The position comes from the peer: a ring holds no more frames than it has slots, wherever its writer claims
+        // to be.
         let size = intake.end.ring.size();
         let Some(mut waiting) = intake.waiting(end) else {
-            // What lies there is a mixture of frames: nobody can say which are whole.
+            // Overwritten frames are mixed with others: none can be trusted.
             counts.overrun += u64::from(size);
             (intake.next, intake.given) = (end, end.wrapping_sub(size));
             return intake.give_back();
@@ -145,7 +146,7 @@ impl MemifRx {
         if waiting == 0 {
             return;
         }
-        // Bad frames take no room, and are copied as far as they are good: they are work all the same.
+        // Bad frames take no room, but copying their good part costs time: bound it too.
         let (began, bad, mut used, mut copied) = (intake.next, counts.bad, 0, 0);
         while waiting > 0 && shown.len() < FRAMES && copied < BYTES {
             let frame = intake.frame(waiting, &mut memory[used..], *snap);
@@ -163,7 +164,7 @@ impl MemifRx {
             shown.push(Desc { wire: frame.wire as u32, flags, ..Desc::new(now, used as u32, frame.kept as u32) });
             used += frame.kept;
         }
-        // Where the writer has passed this reader meanwhile, it wrote over what was being copied.
+        // If the writer has passed this reader in the meantime, it overwrote what was being copied.
         let end = intake.end();
         if end.wrapping_sub(began) > size && intake.last.is_none() {
             let overrun = u64::from(end.wrapping_sub(intake.next)) + shown.len() as u64;
@@ -176,42 +177,42 @@ impl MemifRx {
 }
 
 impl Intake {
-    /// The ring of that number, if the connection has one.
+    /// Returns the state of a ring, if the connection has it.
     fn new(session: Arc<Session>, number: usize, any_chains: bool) -> Option<Intake> {
         let end = session.rings.0.get(number)?.clone();
         end.ring.set_masked(true);
         let full = end.full.filter(|_| !any_chains);
         let intake = Intake { session, end, next: 0, given: 0, last: None, full, is_asleep: AtomicBool::new(false) };
         if intake.session.is_client {
-            // All buffers are empty: the server may fill them.
+            // All buffers are empty: post them to the server.
             intake.end.ring.set_head(intake.end.ring.size());
         }
         Some(intake)
     }
 
-    /// How far the other end is.
+    /// Returns the peer's position.
     #[inline]
     fn end(&self) -> u16 {
         if self.session.is_client { self.end.ring.tail() } else { self.end.ring.head() }
     }
 
-    /// Slots up to there; none if that is more than the ring has.
+    /// Returns the number of slots up to a position; `None` if it exceeds the ring.
     #[inline]
     fn waiting(&self, end: u16) -> Option<u16> {
         Some(end.wrapping_sub(self.next)).filter(|waiting| *waiting <= self.end.ring.size())
     }
 
-    /// The next frame, of the `waiting` slots that there are at least one.
+    /// Reads the next frame, of at least one `waiting` slot.
     #[inline]
     fn frame(&self, waiting: u16, to: &mut [u8], snap: usize) -> Frame {
         let Intake { session, end, next, full, .. } = self;
         let mut frame = Frame { slots: 0, kept: 0, wire: 0, is_bad: false, is_stale: false };
         loop {
             let position = next.wrapping_add(frame.slots);
-            // Each is looked at once: what it says now is what counts.
+            // Each slot is loaded once: only this value counts.
             let mut slot = end.ring.slot(position);
             if session.is_client {
-                // Where our buffers are is ours to know.
+                // Positions of our own buffers are computed, not read back.
                 let own = end.buffer(position, session.buffer);
                 frame.is_bad |= slot.length > own.length;
                 (slot.region, slot.offset) = (own.region, own.offset);
@@ -230,7 +231,7 @@ impl Intake {
             if slot.flags & NEXT == 0 {
                 break;
             }
-            // The flag may be left from a frame before (DPDK up to 25.11): frames go on behind full buffers alone.
+            // The flag may be left from an earlier frame (DPDK up to 25.11): follow it only after full buffers.
             if full.is_some_and(|full| full != slot.length) {
                 frame.is_stale = true;
                 break;
@@ -244,7 +245,7 @@ impl Intake {
         frame
     }
 
-    /// Lets the other end have all slots that are read.
+    /// Returns all slots that are read to the peer.
     fn give_back(&mut self) {
         let ring = &self.end.ring;
         if !self.session.is_client {
@@ -257,17 +258,18 @@ impl Intake {
         ring.set_head(self.next.wrapping_add(ring.size()));
     }
 
-    /// What to wait on; what is readable already if something came before the other end knew that we sleep.
+    /// Returns the descriptor to wait on; one that is readable if a frame arrived before the peer saw the unmasked
+    /// interrupt.
     fn sleep<'a>(&'a self, ready: BorrowedFd<'a>) -> BorrowedFd<'a> {
         if !self.is_asleep.swap(true, Ordering::Relaxed) {
             self.end.ring.set_masked(false);
         }
-        // It looks whether we sleep after it has said how far it is; we the other way round.
+        // The peer moves its position, then checks the mask; this end does the reverse.
         fence(Ordering::SeqCst);
         if self.end() == self.next { self.end.bell.as_fd() } else { ready }
     }
 
-    /// Has the other end ring no more.
+    /// Masks the ring's interrupt.
     fn wake_up(&self) {
         if self.is_asleep.load(Ordering::Relaxed) {
             self.is_asleep.store(false, Ordering::Relaxed);
@@ -288,9 +290,9 @@ impl RxQueue for MemifRx {
         let is_read = |intake: &Intake| intake.last.is_some_and(|last| last == intake.next);
         let ended = self.is_detached && self.unconsumed() == 0 && self.intake.as_ref().is_none_or(is_read);
         let descs = &self.shown[self.consumed..];
-        let port = || PortError::broken(&self.subject, "a bug: a frame outside its memory");
+        let port = || PortError::broken(&self.subject, "a frame is outside its memory (a bug)");
         let burst = Burst::over(&self.memory, descs).map_err(|_| port())?;
-        // What is read later has a later time; what is shown and was read before is not overtaken.
+        // Later reads have a later time; frames that are shown must not be overtaken by the horizon.
         let horizon = if ended { Horizon::Ended } else { Horizon::At(descs.first().map_or(now, |desc| desc.time)) };
         Ok(Head { burst, horizon, interfaces: &self.interfaces })
     }
@@ -319,7 +321,7 @@ impl RxQueue for MemifRx {
     fn counters(&self, ledger: &mut Ledger) {
         let Counts { delivered, bad, overrun, joined, stale, downs } = self.counts;
         let received = delivered + self.unconsumed() as u64 + bad + overrun;
-        // The connection is one of all rings.
+        // All rings share the connection: count it once.
         let refused = if self.number == 0 { self.claim.device.reasons(&self.subject, ledger) } else { 0 };
         let account = ledger.account(Stage::Receive, &self.subject);
         account.add(Count::Received, received).add(Count::Delivered, delivered);

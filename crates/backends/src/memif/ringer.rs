@@ -1,7 +1,8 @@
-//! Rings the bell of a peer in a thread that nothing waits for.
+//! Rings the bell of a peer in a thread, so that the sender never waits.
 //!
-//! The peer makes the eventfd, and its flags are shared: it can clear `O_NONBLOCK` and fill the counter between any check and the
-//! write, which then waits for as long as the peer likes. The kernel has no write to an eventfd that never waits.
+//! The peer creates the eventfd, and its flags are shared: it can clear `O_NONBLOCK` and fill the counter between any
+//! check and the write, which then blocks as long as the peer likes. The kernel has no write to an eventfd that never
+//! blocks.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
@@ -9,47 +10,47 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Builder, Thread};
 
-/// Threads of this process at most; those that wait in the bells of earlier peers count.
+/// Maximum number of threads in this process, including those blocked on the eventfds of earlier peers.
 const MAX_RINGERS: usize = 512;
 
 static RINGERS: AtomicUsize = AtomicUsize::new(0);
 
-/// A bell, until it is dropped.
+/// A thread that rings until this is dropped.
 #[derive(Debug)]
 pub(super) struct Ringer {
-    wish: Arc<Wish>,
+    request: Arc<Request>,
     thread: Thread,
 }
 
 #[derive(Debug, Default)]
-struct Wish {
+struct Request {
     to_ring: AtomicBool,
     to_end: AtomicBool,
 }
 
-/// Counts one thread.
+/// Counts a thread.
 struct Counted;
 
 impl Ringer {
-    /// Starts the thread, which calls `ring` for each wish, or for several at once.
+    /// Starts the thread, which calls `ring` once for one or more requests.
     pub(super) fn start(mut ring: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let before = RINGERS.fetch_add(1, Ordering::Relaxed);
         let counted = Counted;
         if before >= MAX_RINGERS {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        let wish = Arc::<Wish>::default();
-        let wished = Arc::clone(&wish);
+        let request = Arc::<Request>::default();
+        let shared = Arc::clone(&request);
         let run = move || {
             let _counted = counted;
-            // The sender may be bound to a processor that it does not leave.
+            // The sender may be pinned to a processor that it keeps busy.
             let mut all = CpuSet::new();
             (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
             let _ = sched_setaffinity(None, &all);
             loop {
-                if wished.to_ring.swap(false, Ordering::AcqRel) {
+                if shared.to_ring.swap(false, Ordering::AcqRel) {
                     ring();
-                } else if wished.to_end.load(Ordering::Acquire) {
+                } else if shared.to_end.load(Ordering::Acquire) {
                     return;
                 } else {
                     thread::park();
@@ -57,13 +58,13 @@ impl Ringer {
             }
         };
         let thread = Builder::new().name("memif-bell".into()).spawn(run)?.thread().clone();
-        Ok(Ringer { wish, thread })
+        Ok(Ringer { request, thread })
     }
 
-    /// Has the bell rung soon; never waits.
+    /// Requests a ring; never waits.
     #[inline]
     pub(super) fn ring(&self) {
-        if !self.wish.to_ring.swap(true, Ordering::AcqRel) {
+        if !self.request.to_ring.swap(true, Ordering::AcqRel) {
             self.thread.unpark();
         }
     }
@@ -71,7 +72,7 @@ impl Ringer {
 
 impl Drop for Ringer {
     fn drop(&mut self) {
-        self.wish.to_end.store(true, Ordering::Release);
+        self.request.to_end.store(true, Ordering::Release);
         self.thread.unpark();
     }
 }
@@ -88,7 +89,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_bell_that_waits_holds_nobody_up() {
+    fn a_blocked_bell_does_not_block_the_sender() {
         let (entered, enters) = channel();
         let (release, wait) = channel::<()>();
         let ringer = Ringer::start(move || {
@@ -101,7 +102,7 @@ mod tests {
         for _ in 0..1000 {
             ringer.ring();
         }
-        // The last wish is kept, whatever comes after it.
+        // The last request is kept.
         drop(ringer);
         drop(release);
         enters.recv().unwrap();

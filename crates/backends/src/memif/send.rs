@@ -1,4 +1,4 @@
-//! The sending side: frames are copied into the buffers of a ring, over as many as they need.
+//! The sending side: frames are copied into the buffers of a ring, several per frame where needed.
 
 use super::device::Claim;
 use super::receive::LOOK_AFTER;
@@ -12,15 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// A link header: shorter ones are no frames.
+/// Bytes of a link header; a shorter frame is invalid.
 const ETHERNET: usize = 14;
-/// How long the last frames may take to be read once this end closes, and how long without one being read.
+/// Maximum time for the peer to read the last frames on close, in total and without progress.
 const LINGER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(50));
 
-/// How long a frame waits for more buffers than the other end has ever posted at a time.
+/// Time that a frame waits for more buffers than the peer has ever posted at a time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// One send queue.
 pub(super) struct MemifTx {
     subject: String,
     claim: Arc<Claim>,
@@ -32,35 +31,35 @@ pub(super) struct MemifTx {
     too_long: u64,
     too_short: u64,
     full: u64,
-    /// Frames that a peer had not read when it went, and how often one went.
+    /// Frames that a peer had not read when it disconnected, and the number of disconnects.
     unread: u64,
     downs: u64,
 }
 
-/// The ring of a connection, as it is written.
+/// The transmit state of a connection's ring.
 struct Outlet {
     session: Arc<Session>,
     end: End,
     ringer: Ringer,
-    /// The next slot to be written, and the first that the other end does not know of yet.
+    /// Next slot to write, and first slot that is not published to the peer.
     next: u16,
-    told: u16,
-    /// The most slots that were free at a time.
+    published: u16,
+    /// Maximum number of free slots seen at a time.
     room: u16,
-    /// Since when a frame waits for more than that, though all of it is free.
+    /// Time since when a frame waits for more than that, while all slots are free.
     waits: Option<Instant>,
-    /// What lies in the ring: slots and bytes of each frame.
+    /// Slots and bytes of each frame in the ring.
     under_way: VecDeque<(u16, u32)>,
     slots: u32,
 }
 
-/// What became of a frame.
-enum Became {
+/// Outcome of a frame.
+enum PutOutcome {
     Copied,
     TooLong,
-    /// There is no room now.
+    /// No free slots at present.
     Waits,
-    /// The other end has broken a rule.
+    /// The peer has broken a rule of the protocol.
     Broken(&'static str),
 }
 
@@ -82,7 +81,7 @@ impl MemifTx {
         }
     }
 
-    /// Takes up another connection where this one has ended.
+    /// Switches to the next connection after this one has ended.
     #[inline]
     fn take_up(&mut self) {
         let changes = self.claim.device.changes();
@@ -93,7 +92,7 @@ impl MemifTx {
         }
     }
 
-    /// Whether there is a connection to send to, or will be one.
+    /// Checks whether there is a connection to send to, or will be one.
     #[inline]
     fn look(&mut self) -> Result<(), PortError> {
         self.take_up();
@@ -103,13 +102,13 @@ impl MemifTx {
         self.claim.device.step();
         let name = || self.claim.device.wish.name.clone();
         match self.claim.device.history() {
-            (false, Some(reason)) => Err(PortError::broken(name(), format!("the server refuses: {reason}"))),
+            (false, Some(reason)) => Err(PortError::broken(name(), format!("refused by the server: {reason}"))),
             _ if self.sent.frames > 0 && self.downs > 0 => Err(PortError::Down { port: name() }),
             _ => Ok(()),
         }
     }
 
-    /// The connection has ended: what the other end had not read is lost.
+    /// Closes the ring of a connection that has ended: frames that the peer had not read are lost.
     fn part(&mut self) {
         let Some(mut outlet) = self.outlet.take() else { return };
         outlet.settle();
@@ -125,19 +124,29 @@ impl MemifTx {
 }
 
 impl Outlet {
-    /// The ring of that number, if the connection has one.
+    /// Opens a ring, if the connection has it.
     fn new(session: Arc<Session>, number: usize) -> Option<Outlet> {
         let end = session.rings.1.get(number)?.clone();
         let bell = Arc::clone(&end.bell);
         let Ok(ringer) = Ringer::start(move || ring_bell(&bell)) else {
-            session.break_off("no thread for its bell: those of earlier peers wait");
+            session.break_off("no thread left to ring its bell: threads of earlier peers are blocked");
             return None;
         };
         let room = if session.is_client { end.ring.size() } else { 0 };
-        Some(Outlet { session, end, ringer, next: 0, told: 0, room, waits: None, under_way: VecDeque::new(), slots: 0 })
+        Some(Outlet {
+            session,
+            end,
+            ringer,
+            next: 0,
+            published: 0,
+            room,
+            waits: None,
+            under_way: VecDeque::new(),
+            slots: 0,
+        })
     }
 
-    /// How many slots are free; none where the other end cannot be where it says.
+    /// Returns the number of free slots; `None` if the peer's position is invalid.
     #[inline]
     fn free(&mut self) -> Option<u16> {
         let (ring, is_client) = (&self.end.ring, self.session.is_client);
@@ -154,7 +163,7 @@ impl Outlet {
 
     /// Copies a frame into the buffers of the next slots.
     #[inline]
-    fn put(&mut self, frame: &[u8], free: u16) -> Became {
+    fn put(&mut self, frame: &[u8], free: u16) -> PutOutcome {
         let Outlet { session, end, next, .. } = self;
         let mut slots = 0;
         let mut rest = frame;
@@ -164,10 +173,10 @@ impl Outlet {
             }
             let position = next.wrapping_add(slots);
             let slot = if session.is_client { end.buffer(position, session.buffer) } else { end.ring.slot(position) };
-            let Some(region) = session.region(&slot) else { return Became::Broken("a buffer that lies in no region") };
+            let Some(region) = session.region(&slot) else { return PutOutcome::Broken("a buffer outside the regions") };
             let some = rest.len().min(slot.length as usize);
             if some == 0 {
-                return Became::Broken("a buffer without room");
+                return PutOutcome::Broken("an empty buffer");
             }
             region.copy_in(slot.offset, &rest[..some]);
             rest = &rest[some..];
@@ -184,39 +193,39 @@ impl Outlet {
         self.under_way.push_back((slots, frame.len() as u32));
         self.slots += u32::from(slots);
         self.waits = None;
-        Became::Copied
+        PutOutcome::Copied
     }
 
-    /// A frame needs more slots than are free. Where not even an empty ring has room there never will be any; a peer that posts fewer
-    /// buffers than its ring has slots posts the others later, or never.
-    fn has_no_room(&mut self, free: u16) -> Became {
+    /// Handles a frame that needs more slots than are free. If even an empty ring is too short the frame is dropped; a
+    /// peer that posts fewer buffers than its ring has slots may post the others later, or never.
+    fn has_no_room(&mut self, free: u16) -> PutOutcome {
         if free == self.end.ring.size() {
-            return Became::TooLong;
+            return PutOutcome::TooLong;
         }
         if free < self.room || free == 0 {
-            return Became::Waits;
+            return PutOutcome::Waits;
         }
         let since = *self.waits.get_or_insert_with(Instant::now);
         if since.elapsed() < PATIENCE {
-            return Became::Waits;
+            return PutOutcome::Waits;
         }
         self.waits = None;
-        Became::TooLong
+        PutOutcome::TooLong
     }
 
-    /// Lets the other end see what was copied, and wakes it if it sleeps.
-    fn tell(&mut self) {
-        if self.told == self.next {
+    /// Publishes copied frames to the peer, and wakes it if it sleeps.
+    fn publish(&mut self) {
+        if self.published == self.next {
             return;
         }
-        self.told = self.next;
+        self.published = self.next;
         let ring = &self.end.ring;
         if self.session.is_client {
             ring.set_head(self.next)
         } else {
             ring.set_tail(self.next)
         };
-        // It looks how far we are after it has said that it sleeps; we the other way round.
+        // The peer sets its mask, then checks our position; this end does the reverse.
         fence(Ordering::SeqCst);
         if !ring.is_masked() {
             self.ringer.ring();
@@ -224,10 +233,10 @@ impl Outlet {
         self.settle();
     }
 
-    /// Forgets the frames that the other end has read.
+    /// Removes the frames that the peer has read from the queue.
     fn settle(&mut self) {
         let Some(free) = self.free() else { return };
-        // Those of a server are read once their buffers are posted again.
+        // Frames to a client are read once their buffers are posted again.
         let unread = u32::from(self.room - free);
         while let Some((slots, _)) = self.under_way.front()
             && self.slots - u32::from(*slots) >= unread
@@ -243,7 +252,7 @@ impl TxQueue for MemifTx {
         self.look()?;
         let Some(outlet) = &mut self.outlet else { return Ok(0) };
         let Some(mut free) = outlet.free() else {
-            outlet.session.break_off("a position that cannot be");
+            outlet.session.break_off("invalid ring position");
             self.claim.device.step();
             return Ok(0);
         };
@@ -256,24 +265,24 @@ impl TxQueue for MemifTx {
             }
             let before = outlet.next;
             match outlet.put(frame, free) {
-                Became::Copied => {
+                PutOutcome::Copied => {
                     free -= outlet.next.wrapping_sub(before);
                     self.sent.frames += 1;
                     self.sent.bytes += frame.len() as u64;
                 }
-                Became::TooLong => self.too_long += 1,
-                Became::Waits => {
+                PutOutcome::TooLong => self.too_long += 1,
+                PutOutcome::Waits => {
                     self.full += 1;
                     break;
                 }
-                Became::Broken(reason) => {
+                PutOutcome::Broken(reason) => {
                     outlet.session.break_off(reason);
                     break;
                 }
             }
             done += 1;
         }
-        outlet.tell();
+        outlet.publish();
         Ok(done)
     }
 
@@ -302,7 +311,7 @@ impl TxQueue for MemifTx {
 }
 
 impl Drop for MemifTx {
-    /// Memory goes with the connection on some peers: what they were sent last they get time to read.
+    /// Waits for the peer to read the last frames: some peers unmap the memory when the connection closes.
     fn drop(&mut self) {
         let began = Instant::now();
         let mut moved = (began, usize::MAX);

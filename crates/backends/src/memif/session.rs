@@ -1,13 +1,14 @@
-//! One connection, from its first message on: what each end says in turn, what of the other end's words is believed, and the
-//! memory that comes of it.
+//! One connection, from its first message on: the handshake, the checks of the peer's messages, and the memory that
+//! results.
 //!
 //! ```text
 //!  server  HELLO      ACK              ACK            ACK        CONNECTED
 //!  client       INIT      ADD_REGION..      ADD_RING..    CONNECT
 //! ```
 //!
-//! The client owns and lays out the memory; the server maps it. Whatever breaks the order, or does not fit, ends the connection with
-//! a reason. No message is believed to be about memory that is not mapped, and nothing is mapped that could be cut off under us.
+//! The client owns and lays out the memory; the server maps it. A message that is out of order or inconsistent closes
+//! the connection with a reason. Memory that is not mapped is never accessed, and memory that could be truncated is
+//! never mapped.
 
 use super::message::{Message, Place, SECRET, VERSION};
 use super::wish::Wish;
@@ -21,54 +22,54 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
-/// Said to a client whose memory could be taken away. A message has room for 95 bytes.
+/// Sent to a client whose memory could be truncated. A message has room for 95 bytes.
 pub(super) const UNSEALED: &str =
-    "unsealed memory (F_SEAL_SHRINK): say no-zero-copy (DPDK: zero-copy=no), or here trust=yes";
-/// Behind the last buffer: some peers copy whole buffers of their own, however long the posted one is.
+    "unsealed memory (F_SEAL_SHRINK): set no-zero-copy (DPDK: zero-copy=no), or here trust=yes";
+/// Guard after the last buffer: some peers copy whole buffers of their own, however long the posted one is.
 const GUARD: u64 = 64 << 10;
-/// The most regions of a connection.
+/// Maximum number of regions of a connection.
 const MOST_REGIONS: usize = 256;
-/// Where memory of files lives that can be sealed (linux/magic.h).
+/// File system of memory files that can be sealed (linux/magic.h).
 const TMPFS: i64 = 0x0102_1994;
 
-/// A ring and the bell that wakes its reader.
+/// A ring and the eventfd that wakes its reader.
 #[derive(Clone, Debug)]
 pub(super) struct End {
     pub ring: Ring,
     pub bell: Arc<OwnedFd>,
-    /// Of the client: where its buffers begin in region 0.
+    /// Offset of a client's buffers in region 0.
     pub buffers: u32,
-    /// How long a full buffer is, where that is known.
+    /// Length of a full buffer, if known.
     pub full: Option<u32>,
 }
 
-/// A connection that stands.
+/// An established connection.
 #[derive(Debug)]
 pub(super) struct Session {
     pub regions: Vec<Arc<Region>>,
-    /// Rings that frames come by, and those that they go by.
+    /// Receive rings and transmit rings.
     pub rings: (Vec<End>, Vec<End>),
-    /// Whether this end is the client, whose the buffers are.
+    /// True if this end is the client, which owns the buffers.
     pub is_client: bool,
-    /// Bytes of its buffers then.
+    /// Bytes of a client's buffers.
     pub buffer: u32,
-    /// What the other end calls itself.
+    /// Name that the peer sent.
     pub peer: String,
     broken: OnceLock<&'static str>,
 }
 
 impl Session {
-    /// The other end has broken a rule: whoever looks after the connection ends it.
+    /// Records that the peer has broken a rule; the device closes the connection.
     pub(super) fn break_off(&self, reason: &'static str) {
         let _ = self.broken.set(reason);
     }
 
-    /// Why it is to be ended, if it is.
+    /// Returns why the connection must be closed, if it must.
     pub(super) fn broken(&self) -> Option<&'static str> {
         self.broken.get().copied()
     }
 
-    /// The region that so many bytes of a slot lie in; none where they lie in none.
+    /// Returns the region that contains all bytes of a slot, if one does.
     #[inline]
     pub(super) fn region(&self, slot: &Slot) -> Option<&Region> {
         self.regions
@@ -78,35 +79,36 @@ impl Session {
     }
 }
 
-/// Wakes the reader of a ring, unless its bell is full: it has not looked since. A hostile peer can have this wait: see
+/// Wakes the reader of a ring, unless its eventfd is full: it has not read since. A hostile peer can make this wait:
+/// see
 /// [`Ringer`](super::ringer::Ringer).
 pub(super) fn ring_bell(bell: &OwnedFd) {
     let mut polled = [PollFd::new(bell, PollFlags::OUT)];
     if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
         && polled[0].revents().contains(PollFlags::OUT)
     {
-        // One that cannot be rung is not heard: its reader looks by itself, later.
+        // A failed write is harmless: the reader polls later.
         let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
     }
 }
 
-/// Has a bell be silent until it is rung again. The other end may have it wait for ever, and have read it before: this does not wait.
+/// Clears a bell. The peer may have set it to blocking and read it before: this read does not wait.
 pub(super) fn silence(bell: &OwnedFd) {
     let mut count = [0; 8];
     let where_it_is = u64::MAX;
     let _ = preadv2(bell, &mut [IoSliceMut::new(&mut count)], where_it_is, ReadWriteFlags::NOWAIT);
 }
 
-/// What is to be done after a message.
+/// Next step after a message.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Say this, with a descriptor if there is one.
+    /// Send this, with a descriptor if there is one.
     Say(Message, Option<Arc<OwnedFd>>),
-    /// Say this if anything; then it stands.
+    /// Send this if anything; then the connection is established.
     Stand(Option<Message>, Box<Session>),
 }
 
-/// A connection that is being made.
+/// A handshake in progress.
 #[derive(Debug)]
 pub(super) enum Making {
     Server(Server),
@@ -114,7 +116,7 @@ pub(super) enum Making {
 }
 
 impl Making {
-    /// A message has come, with these descriptors. An error ends the connection, and is told to the other end.
+    /// Handles a message with its descriptors. An error closes the connection, and is sent to the peer.
     pub(super) fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &Wish) -> Result<Next, &'static str> {
         match self {
             Making::Server(server) => server.take(message, fds, wish),
@@ -123,7 +125,6 @@ impl Making {
     }
 }
 
-/// The server's side.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     is_begun: bool,
@@ -135,7 +136,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Its first word.
+    /// Returns the first message of a server.
     pub(super) fn hello(wish: &Wish) -> Message {
         Message::Hello {
             name: "linerate".into(),
@@ -154,7 +155,7 @@ impl Server {
         }
         let said = match (message, fds.into_iter().next()) {
             (Message::Init { version, id, mode, secret, name }, _) if !self.is_begun => {
-                check(version == VERSION, "no such version: 2.0 is spoken here")?;
+                check(version == VERSION, "unsupported version: expected 2.0")?;
                 check(id == wish.id, "ID not found")?;
                 check(mode == 0, "only Ethernet")?;
                 check(wish.secret == [0; SECRET] || secret != [0; SECRET], "secret required")?;
@@ -162,7 +163,7 @@ impl Server {
                 (self.is_begun, self.peer) = (true, name);
                 Message::Ack
             }
-            _ if !self.is_begun => return Err("the first message is no INIT"),
+            _ if !self.is_begun => return Err("the first message is not INIT"),
             (Message::AddRegion { index, bytes }, Some(fd)) => {
                 self.add_region(index, bytes, fd.as_fd(), wish)?;
                 Message::Ack
@@ -173,7 +174,7 @@ impl Server {
             }
             (Message::Connect { .. }, _) => {
                 check(!self.to_server.is_empty() || !self.to_client.is_empty(), "no ring")?;
-                // What was there before is not ours. It writes frames as soon as it is told that it is connected.
+                // Values from before are not ours. The peer writes frames as soon as it receives CONNECTED.
                 self.to_server.iter().chain(&self.to_client).for_each(|end| end.ring.set_tail(0));
                 self.to_server.iter_mut().for_each(|end| end.full = end.capacity());
                 let session = Session {
@@ -194,12 +195,12 @@ impl Server {
 
     fn add_region(&mut self, index: u16, bytes: u64, fd: BorrowedFd<'_>, wish: &Wish) -> Result<(), &'static str> {
         check(usize::from(index) == self.regions.len() && self.regions.len() < MOST_REGIONS, "invalid region index")?;
-        check(bytes > 0 && bytes <= wish.memory.saturating_sub(self.bytes), "more memory than is taken: say memory=")?;
+        check(bytes > 0 && bytes <= wish.memory.saturating_sub(self.bytes), "more memory than allowed: set memory=")?;
         if !wish.trusts {
             check(is_lasting(fd), UNSEALED)?;
         }
         let there = fstat(fd).map_or(0, |file| u64::try_from(file.st_size).unwrap_or(0));
-        check(bytes <= there, "a region is shorter than it is said to be")?;
+        check(bytes <= there, "a region's file is shorter than the region")?;
         let region = Region::map(fd, bytes).map_err(|_| "a region cannot be mapped")?;
         self.bytes += bytes;
         self.regions.push(Arc::new(region));
@@ -213,20 +214,19 @@ impl Server {
         };
         check(place.index < most, "invalid ring index")?;
         check(usize::from(place.index) == ends.len(), "unexpected ring index")?;
-        check(place.private == 0, "private headers are not spoken here")?;
-        check(is_bell(fd.as_fd()), "a ring comes with an eventfd")?;
+        check(place.private == 0, "private headers are not supported")?;
+        check(is_bell(fd.as_fd()), "a ring needs an eventfd")?;
         let region = self.regions.get(usize::from(place.region)).ok_or("invalid region index")?;
-        let ring = Ring::new(region, place.offset, place.log2).ok_or("a ring does not lie in its region")?;
+        let ring = Ring::new(region, place.offset, place.log2).ok_or("invalid ring size or offset")?;
         check(ring.is_ring(), "a ring without its cookie")?;
         ends.push(End { ring, bell: Arc::new(fd), buffers: 0, full: None });
         Ok(())
     }
 }
 
-/// The client's side.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// What is still to be said, the last first; nothing before the hello.
+    /// Messages still to be sent, in reverse order; `None` before HELLO.
     to_say: Option<Vec<(Message, Option<Arc<OwnedFd>>)>>,
     peer: String,
     session: Option<Box<Session>>,
@@ -241,8 +241,8 @@ impl Client {
         check(fds.is_empty(), "wrong number of descriptors")?;
         match (message, &mut self.to_say) {
             (Message::Hello { name, versions, most_to_client, most_to_server, most_log2, .. }, None) => {
-                check((versions.0..=versions.1).contains(&VERSION), "no common version: 2.0 is spoken here")?;
-                check(most_log2 > 0, "rings of no descriptors")?;
+                check((versions.0..=versions.1).contains(&VERSION), "no common version: expected 2.0")?;
+                check(most_log2 > 0, "rings without descriptors")?;
                 self.peer = name;
                 let rings = (
                     wish.rings.0.min(most_to_client.saturating_add(1)),
@@ -259,7 +259,7 @@ impl Client {
                 Ok(Next::Say(init, None))
             }
             (Message::Ack, Some(to_say)) => {
-                let (message, fd) = to_say.pop().ok_or("an ACK too many")?;
+                let (message, fd) = to_say.pop().ok_or("unexpected ACK")?;
                 Ok(Next::Say(message, fd))
             }
             (Message::Connected { .. }, Some(to_say)) if to_say.is_empty() => {
@@ -271,7 +271,7 @@ impl Client {
         }
     }
 
-    /// Makes the memory, and what is to be said of it.
+    /// Allocates the memory, and queues the messages that describe it.
     fn lay_out(&mut self, (inward, outward): (u16, u16), log2: u8, wish: &Wish) -> io::Result<()> {
         let count = u64::from(inward) + u64::from(outward);
         let (rings, buffers) = (count * Ring::bytes(log2) as u64, (u64::from(wish.buffer)) << log2);
@@ -283,7 +283,7 @@ impl Client {
         let region = Arc::new(Region::map(fd.as_fd(), bytes)?);
         let mut messages = vec![(Message::AddRegion { index: 0, bytes }, Some(Arc::new(fd)))];
         let mut ends = (Vec::new(), Vec::new());
-        // To the server first: peers want them so.
+        // Rings to the server first: peers expect this order.
         let directions = (0..outward).map(|index| (true, index)).chain((0..inward).map(|index| (false, index)));
         for (number, (to_server, index)) in directions.enumerate() {
             let offset = (number * Ring::bytes(log2)) as u32;
@@ -309,32 +309,33 @@ impl Client {
 }
 
 impl End {
-    /// The buffer of a position, empty: a client's.
+    /// Returns an empty buffer at a position, of a client.
     #[inline]
     pub(super) fn buffer(&self, position: u16, bytes: u32) -> Slot {
         Slot { flags: 0, region: 0, length: bytes, offset: self.buffers + self.ring.index(position) as u32 * bytes }
     }
 
-    /// How long the peer's buffers are, before it has used one. A client that copies has said so in each descriptor; others have
-    /// said nothing.
+    /// Returns the length of the peer's buffers, before it has used one. A client that copies has set it in each
+    /// descriptor; others have not.
     fn capacity(&self) -> Option<u32> {
         let lengths = || (0..self.ring.size()).map(|position| self.ring.slot(position).length);
         lengths().next().filter(|first| *first > 0 && lengths().all(|length| length == *first))
     }
 
-    /// Has all slots describe their buffers: so the other end knows how much is in a full one.
+    /// Sets all slots to their empty buffers, so that the peer knows the length of a full one.
     fn empty(&self, bytes: u32) {
         (0..self.ring.size()).for_each(|position| self.ring.set_slot(position, self.buffer(position, bytes)));
     }
 }
 
-/// Whether nobody can take the memory of a file away, so that touching it would kill us: ordinary pages, and sealed.
+/// Returns whether the memory of a file cannot be truncated, which would kill this process on access: ordinary pages,
+/// and sealed.
 fn is_lasting(fd: BorrowedFd<'_>) -> bool {
     fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
         && fstatfs(fd).is_ok_and(|system| system.f_type == TMPFS)
 }
 
-/// Whether it is an eventfd. Its name is asked for, not the file: whoever made that may never answer.
+/// Returns whether it is an eventfd. Its link is read, not the file: a file of a hostile peer may block for ever.
 fn is_bell(fd: BorrowedFd<'_>) -> bool {
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
     readlinkat(CWD, link, Vec::new()).is_ok_and(|name| name.as_bytes() == b"anon_inode:[eventfd]")

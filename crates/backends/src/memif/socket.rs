@@ -1,4 +1,4 @@
-//! The socket of a connection: where it is, who is at its other end, and messages with their descriptors.
+//! The socket of a connection: its address, the user of its peer, and messages with their descriptors.
 
 use super::message::{BYTES, Message};
 use super::wish::Wish;
@@ -14,10 +14,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Clients that may wait to be looked at.
+/// Connections that may wait for `accept`.
 const BACKLOG: i32 = 16;
 
-/// A socket that clients connect to. Its file goes with it, if this process may do that then.
+/// A listening socket. Its file is removed on drop, if this process still may.
 #[derive(Debug)]
 pub(super) struct Listener {
     file: Option<SocketFile>,
@@ -25,21 +25,21 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Begins to listen. A file whose listener has gone gives way.
+    /// Starts to listen. A file whose listener has gone is replaced.
     pub(super) fn new(wish: &Wish) -> Result<Listener, String> {
-        let failed = |error: Errno| format!("its socket cannot be made: {error}");
+        let failed = |error: Errno| format!("cannot create its socket: {error}");
         let socket = seqpacket().map_err(failed)?;
-        let taken = || "somebody listens there already: choose another name, or be the client".to_owned();
+        let taken = || "another process is listening there; choose another name, or role=client".to_owned();
         let file = if wish.is_abstract {
             let bound = bind(&socket, &address(wish).map_err(failed)?);
             bound.map_err(|error| if error == Errno::ADDRINUSE { taken() } else { failed(error) })?;
             None
         } else {
-            // Whoever comes is asked who it is; the file lets all others of the machine knock where some of them are let in.
+            // The user of each peer is checked; the file must let other users connect where some of them are allowed.
             let bound = SocketFile::bind(&socket, Path::new(&wish.target), !wish.users.is_empty(), None);
             Some(bound.map_err(|why| match why {
                 NoFile::System(error) => failed(error),
-                NoFile::NoSocket => "is there, and is no socket: choose another name".to_owned(),
+                NoFile::NoSocket => "exists and is not a socket; choose another name".to_owned(),
                 NoFile::Taken(_) => taken(),
             })?)
         };
@@ -49,13 +49,13 @@ impl Listener {
 }
 
 impl Listener {
-    /// The folder of its file, if it has one.
+    /// Returns the folder of its file, if it has one.
     pub(super) fn folder(&self) -> Option<OwnedFd> {
         self.file.as_ref()?.folder().try_clone().ok()
     }
 }
 
-/// A socket connected to whoever listens; none if nobody does, or not yet.
+/// Connects to the server; `None` if none listens, or not yet.
 pub(super) fn connected(wish: &Wish) -> Result<Option<OwnedFd>, Errno> {
     let socket = seqpacket()?;
     match connect(&socket, &address(wish)?) {
@@ -65,21 +65,21 @@ pub(super) fn connected(wish: &Wish) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
-/// What has come.
+/// Result of a read.
 #[derive(Debug)]
 pub(super) enum Heard {
     Nothing,
-    /// The other end has closed.
+    /// The peer has closed the socket.
     Gone,
     Message(Message, Vec<OwnedFd>),
-    /// No message: why.
+    /// Not a message, for this reason.
     Noise(&'static str),
 }
 
-/// Takes the next message.
+/// Reads the next message.
 pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
     let mut bytes = [0; BYTES + 1];
-    // Room for one more than there may be; what the kernel has no room for it closes, and says so.
+    // Room for one more than allowed; descriptors beyond it are closed by the kernel, which sets `CTRUNC`.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -100,12 +100,12 @@ pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
         return Heard::Noise("wrong number of descriptors");
     }
     let Some(Ok(whole)) = (received.bytes == BYTES).then(|| bytes[..BYTES].try_into()) else {
-        return Heard::Noise("a message has 128 bytes");
+        return Heard::Noise("message length is not 128 bytes");
     };
-    Message::decode(whole).map_or(Heard::Noise("no such message"), |message| Heard::Message(message, fds))
+    Message::decode(whole).map_or(Heard::Noise("unknown message type"), |message| Heard::Message(message, fds))
 }
 
-/// Says something, with a descriptor if there is one.
+/// Sends a message, with a descriptor if there is one.
 pub(super) fn say(socket: BorrowedFd<'_>, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
@@ -117,12 +117,12 @@ pub(super) fn say(socket: BorrowedFd<'_>, message: &Message, fd: Option<Borrowed
     sendmsg(socket, &[IoSlice::new(&message.encode())], &mut rights, flags).map(|_| ())
 }
 
-/// Says why this end goes, as far as anybody listens.
+/// Sends DISCONNECT with a reason; errors are ignored.
 pub(super) fn part(socket: BorrowedFd<'_>, reason: &str) {
     let _ = say(socket, &Message::Disconnect { code: 0, text: reason.into() }, None);
 }
 
-/// The names of sockets are not padded: one of another length is another name.
+/// Socket names are not padded: a name of another length is another name.
 fn address(wish: &Wish) -> Result<SocketAddrUnix, Errno> {
     match wish.is_abstract {
         true => SocketAddrUnix::new_abstract_name(wish.target.as_bytes()),

@@ -1,18 +1,17 @@
-//! What a port asks for.
+//! Options of a port.
 
 use super::message::SECRET;
 use crate::sys::memif_memory::MOST_LOG2;
 use linerate_port::{PortError, Spec};
 
-/// Most rings of a direction.
+/// Maximum number of rings per direction.
 const MOST_RINGS: u64 = 64;
-/// Descriptors of a ring, bytes of a buffer, and bytes of a peer's regions, unless the port says otherwise. No peer takes more than
-/// 2048 bytes in a buffer for granted: some copy as much as is there to one of that size.
+/// Defaults: descriptors of a ring, bytes of a buffer, and bytes of a peer's regions. Peers assume buffers of at most
+/// 2048 bytes: some copy as much as there is to one of that size.
 const RING: u64 = 1024;
 const BUFFER: u64 = 2048;
 const MEMORY: u64 = 1 << 30;
 
-/// The options of a port.
 pub(super) const OPTIONS: &[&str] = &[
     "role",
     "id",
@@ -28,77 +27,77 @@ pub(super) const OPTIONS: &[&str] = &[
     "memory",
 ];
 
-/// What a port asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// As it is shown.
+    /// Name in reports.
     pub name: String,
-    /// Where the socket is.
     pub target: String,
-    /// Whether that is an abstract name, and no path.
+    /// True if the target is an abstract name, not a path.
     pub is_abstract: bool,
-    /// Whether it listens for the other end, or connects to it.
+    /// True for a server, which listens; a client connects.
     pub is_server: bool,
-    /// Which interface of the socket.
+    /// Interface of the socket.
     pub id: u32,
-    /// What the other end has to know, or to be told.
+    /// Secret of the client, or the one that a server requires.
     pub secret: [u8; SECRET],
-    /// Rings that frames come by, and that they go by; at least one each.
+    /// Receive and transmit rings; at least one each.
     pub rings: (u16, u16),
-    /// Whether the port says how many of each.
+    /// True if the options set the number of receive rings, and of transmit rings.
     said_rings: (bool, bool),
     /// Descriptors of a ring, as a power of two.
     pub log2: u8,
     /// Bytes of a buffer.
     pub buffer: u32,
-    /// Users who may be at the other end, beside root and this one.
+    /// Users that a peer may run as, other than root and this one.
     pub users: Vec<u32>,
-    /// Whether a frame goes on in the next buffer whenever the peer says so, however full the first one is.
+    /// True if NEXT is followed in any buffer, not only in a full one.
     pub any_chains: bool,
-    /// Whether the peer is believed not to take memory away.
+    /// True if unsealed memory is accepted.
     pub trusts: bool,
-    /// The most bytes of a peer's regions.
+    /// Maximum bytes of a peer's regions.
     pub memory: u64,
 }
 
 impl Wish {
-    /// What a port asks for, and how many rings its user, in and out; 0 where it does not say.
+    /// Parses the options of a port. `rings` are the numbers of rings in and out that the caller needs; 0 if unknown.
     pub(super) fn read(spec: &Spec, rings: (usize, usize)) -> Result<Wish, PortError> {
         let name = spec.to_string();
         let wrong = |reason: String| PortError::wrong(&name, reason);
         let number = |key: &str, default| spec.number(key, default);
         if spec.queues.is_some() {
-            return Err(wrong("its queues are its rings: say rings-in= and rings-out= instead of @".into()));
+            return Err(wrong("queues are set by rings-in= and rings-out=, not by @".into()));
         }
         let either = |key: &str, [no, yes]: [&str; 2]| match spec.option(key) {
             None => Ok(false),
             Some(value) if value == no => Ok(false),
             Some(value) if value == yes => Ok(true),
-            Some(other) => Err(wrong(format!("{key}={other}: it is {no} or {yes}"))),
+            Some(other) => Err(wrong(format!("{key}={other}: expected {no} or {yes}"))),
         };
         let count = |key: &str, asked: usize| {
             let default = (asked.max(1) as u64).min(MOST_RINGS);
             match number(key, default)? {
                 rings @ 1..=MOST_RINGS => Ok(rings as u16),
-                _ => Err(wrong(format!("{key}= is 1 to {MOST_RINGS} rings"))),
+                _ => Err(wrong(format!("{key}=: expected 1 to {MOST_RINGS} rings"))),
             }
         };
         let (ring, buffer) = (number("ring", RING)?, number("buffer", BUFFER)?);
         if !ring.is_power_of_two() || !(2..=1 << MOST_LOG2).contains(&ring) {
-            return Err(wrong(format!("ring= is a power of two, 2 to {} descriptors", 1 << MOST_LOG2)));
+            return Err(wrong(format!("ring=: expected a power of two from 2 to {} descriptors", 1 << MOST_LOG2)));
         }
         if !buffer.is_multiple_of(64) || !(64..=1 << 16).contains(&buffer) {
-            return Err(wrong("buffer= is a multiple of 64, up to 65536 bytes".into()));
+            return Err(wrong("buffer=: expected a multiple of 64 up to 65536 bytes".into()));
         }
         let given = spec.option("secret").unwrap_or_default().as_bytes();
         let mut secret = [0; SECRET];
         let place = secret.get_mut(..given.len()).filter(|_| !given.contains(&0));
-        place.ok_or_else(|| wrong(format!("secret= has at most {SECRET} bytes")))?.copy_from_slice(given);
-        let id = u32::try_from(number("id", 0)?).map_err(|_| wrong("id= is a number of 32 bits".into()))?;
+        place
+            .ok_or_else(|| wrong(format!("secret=: expected at most {SECRET} bytes, none of them 0")))?
+            .copy_from_slice(given);
+        let id = u32::try_from(number("id", 0)?).map_err(|_| wrong("id=: expected a 32-bit number".into()))?;
         let users = spec.option("users").map_or(Ok(Vec::new()), |users| users.split('+').map(str::parse).collect());
         let is_abstract = either("abstract", ["no", "yes"])? || !spec.target.contains('/');
         if spec.target.len() > 107 || spec.target.contains('\0') {
-            return Err(wrong("the name of a socket has at most 107 bytes".into()));
+            return Err(wrong("invalid socket name; expected at most 107 bytes, none of them 0".into()));
         }
         Ok(Wish {
             target: spec.target.clone(),
@@ -110,7 +109,7 @@ impl Wish {
             said_rings: (spec.option("rings-in").is_some(), spec.option("rings-out").is_some()),
             log2: ring.ilog2() as u8,
             buffer: buffer as u32,
-            users: users.map_err(|_| wrong("users= are numbers, as in 1000+65534".into()))?,
+            users: users.map_err(|_| wrong("users=: expected user IDs, such as 1000+65534".into()))?,
             any_chains: either("chains", ["full", "any"])?,
             trusts: either("trust", ["no", "yes"])?,
             memory: number("memory", MEMORY)?,
@@ -118,24 +117,24 @@ impl Wish {
         })
     }
 
-    /// Whether it is the same end of the same interface.
+    /// Returns whether both are the same end of the same interface.
     pub(super) fn is_end_of(&self, other: &Wish) -> bool {
         let key = |wish: &Wish| (wish.target.clone(), wish.is_abstract, wish.is_server, wish.id);
         key(self) == key(other)
     }
 
-    /// Whether both listen at the same place.
+    /// Returns whether both listen on the same socket.
     pub(super) fn is_behind(&self, other: &Wish) -> bool {
         let key = |wish: &Wish| (wish.target.clone(), wish.is_abstract, wish.is_server);
         self.is_server && key(self) == key(other)
     }
 
-    /// Whether a client can be let in, and told how many rings there are, before it is known which of these it is for.
+    /// Returns whether both can share a socket: users and rings apply before the client has named its interface.
     pub(super) fn goes_beside(&self, other: &Wish) -> bool {
         (&self.users, self.rings) == (&other.users, other.rings)
     }
 
-    /// Whether an end that was opened so is what this one asks for: all that is said there is said here, and the same.
+    /// Returns whether an open end meets these options: all that are set here must be the same there.
     pub(super) fn is_met_by(&self, open: &Wish) -> bool {
         let rings = |said: bool, wanted: u16, there: u16| if said { wanted == there } else { wanted <= there };
         rings(self.said_rings.0, self.rings.0, open.rings.0)

@@ -1,4 +1,4 @@
-//! Which packets of an interface to take: those it receives, those the host sends, or both.
+//! Direction of captured packets: those that the interface receives, those that the host sends, or both.
 
 use crate::inventory::{ETHERNET_HARDWARE, uses};
 use crate::sys::packet_socket::PacketSocket;
@@ -9,8 +9,8 @@ use std::io;
 
 /// `PACKET_OUTGOING` (linux/if_packet.h).
 const OUTGOING: u32 = 4;
-/// Loads the packet type (`SKF_AD_OFF + SKF_AD_PKTTYPE`, linux/filter.h), refuses all but outgoing packets, and leaves the
-/// accumulator as a filter finds it.
+/// Loads the packet type (`SKF_AD_OFF + SKF_AD_PKTTYPE`, linux/filter.h), rejects all but outgoing packets, and resets
+/// the accumulator for the filter.
 const OUTGOING_ONLY: [Insn; 4] = [
     Insn::new(code::LD_B_ABS, 0xffff_f000_u32.wrapping_add(4)),
     Insn::jump(code::JEQ_K, OUTGOING, 1, 0),
@@ -18,7 +18,7 @@ const OUTGOING_ONLY: [Insn; 4] = [
     Insn::new(code::LD_IMM, 0),
 ];
 
-/// Direction of the packets that a port takes in.
+/// Direction of the packets that a port captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     In,
@@ -27,8 +27,8 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    /// The direction that was asked for. Without `direction=`, both for ports that watch the traffic of the host, as tcpdump shows
-    /// it, and inbound for ports that send on the interface or answer: a tester does not receive its own frames.
+    /// Returns the requested direction. The default is both for ports that watch the traffic of the host, as in
+    /// tcpdump, and inbound for ports that send on the interface or answer: a tester does not receive its own frames.
     pub(super) fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
         match spec.option("direction") {
             None if options.outgoing => Ok(Direction::InOut),
@@ -42,12 +42,12 @@ impl Direction {
         }
     }
 
-    /// The direction at this interface: what is sent on loopback is received there too, and is taken in once.
+    /// Returns the direction at this interface: packets sent on loopback are received there too, and are captured once.
     pub(super) fn at(self, found: &Found) -> Self {
         if self == Direction::InOut && is_loopback(found) { Direction::In } else { self }
     }
 
-    /// Has a socket take in packets of this direction that pass `program`; inbound is an option of the socket.
+    /// Makes a socket capture packets of this direction that match `program`; inbound is an option of the socket.
     pub(super) fn attach(self, socket: &PacketSocket, program: &[Insn]) -> io::Result<()> {
         match self {
             Direction::In | Direction::InOut => socket.attach(program),
@@ -55,7 +55,7 @@ impl Direction {
         }
     }
 
-    /// A note for the user if an interface that the host uses is watched in one direction only.
+    /// Returns a note if an interface that the host uses is captured in one direction only.
     pub(super) fn note(self, found: &Found) -> Option<String> {
         let note = match self {
             Direction::InOut => return None,

@@ -13,55 +13,54 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often an idle queue asks the kernel whether its interface is still there.
+/// Interval at which an idle queue checks whether its interface still exists.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
-/// Beyond three block timeouts: a timer may be late on a busy machine.
+/// Margin beyond three block timeouts: a timer may be late on a busy machine.
 const DETACH_MARGIN: Duration = Duration::from_millis(10);
-/// Link headers that a frame of MTU length may have in front: Ethernet and two VLAN tags.
+/// Link headers of a frame of MTU length: Ethernet and two VLAN tags.
 const LINK_OVERHEAD: u32 = 14 + 8;
 
-/// Flags that are counted when a frame comes in.
+/// Flags that are counted per frame.
 const FLAGGED: [(Flags, Count); 3] = [
     (Flags::SUPER_FRAME, Count::SuperFrames),
     (Flags::VLAN_RESTORED, Count::VlanRestored),
     (Flags::CHECKSUM_PARTIAL, Count::ChecksumPartial),
 ];
 
-/// One lane.
 pub(super) struct PacketRx {
     subject: String,
     interfaces: [Interface; 1],
     socket: PacketSocket,
     blocks: PacketBlocks,
     timing: Timing,
-    /// Filters of this queue that do not count what they reject.
+    /// Number of kernel filters of this queue that do not count rejected packets.
     uncounted_filter: u64,
     super_frame: u32,
     delivered: u64,
     flagged: [u64; FLAGGED.len()],
     downs: u64,
-    /// When the socket was last asked for errors.
+    /// Time of the last check for socket errors.
     looked: Nanos,
-    /// Since when nothing new is taken in; zero until the first fill after that.
+    /// Time since when no frames are taken; zero until the first fill after that.
     detached: Option<Nanos>,
-    /// The interface is gone, and that is still to be said: what it had brought is shown first.
+    /// True if the interface is gone and this is still to be reported: its frames are shown first.
     removed: bool,
     statistics: Cell<Statistics>,
-    /// Where the card stamps frames.
+    /// Clock of a card that stamps frames.
     clock: Option<Arc<CardClock>>,
 }
 
-/// Times that belong to a lane.
+/// Times of a lane.
 #[derive(Clone, Copy)]
 pub(super) struct Timing {
-    /// How long after its stamp a frame may show up.
+    /// Maximum time from a frame's timestamp until it is visible.
     pub lag: Duration,
-    /// After how long the kernel hands a block over that is not full.
+    /// Time after which the kernel hands over a block that is not full.
     pub block_timeout: Duration,
 }
 
 impl PacketRx {
-    /// A lane over a bound socket; frames beyond `mtu` are super-frames.
+    /// Creates a lane over a bound socket; frames longer than `mtu` are super-frames.
     pub(super) fn new(
         interface: Interface,
         subject: String,
@@ -99,8 +98,8 @@ impl PacketRx {
         }
     }
 
-    /// How far the lane is complete. Frames are stamped before they are stored, so one as old as `lag` may
-    /// still show up.
+    /// Returns the horizon of the lane. Frames are stamped before they are stored, so one as old as `lag` may still
+    /// appear.
     fn horizon(&mut self, now: Nanos, drained: bool) -> Horizon {
         if !drained {
             let newest = self.blocks.descs().last().map_or(Nanos::ZERO, |desc| desc.time);
@@ -110,7 +109,7 @@ impl PacketRx {
             if *since == Nanos::ZERO || now < *since {
                 *since = now;
             }
-            // The last block is handed over when its timeout has passed.
+            // The last block is handed over after its timeout.
             if now.since(*since) > 3 * self.timing.block_timeout + DETACH_MARGIN {
                 return Horizon::Ended;
             }
@@ -118,9 +117,9 @@ impl PacketRx {
         Horizon::At(now.before(self.timing.lag))
     }
 
-    /// Asks now and then what has become of the interface.
+    /// Checks the interface at intervals.
     fn look(&mut self, now: Nanos) -> Result<(), PortError> {
-        // A clock that was set back is no reason to look the less.
+        // Check at once after the clock was set back.
         if now >= self.looked && now < self.looked.after(LOOK_AFTER) {
             return Ok(());
         }
@@ -132,7 +131,7 @@ impl PacketRx {
             Err(error) => return Err(PortError::broken(port, error.to_string())),
         };
         self.downs += u64::from(down);
-        // The kernel does not tell of the removal of an interface that was down.
+        // The kernel does not report the removal of an interface that was down.
         if self.downs > 0 && !self.socket.interface_exists() {
             self.removed = true;
             self.detached = Some(Nanos::ZERO);
@@ -141,7 +140,7 @@ impl PacketRx {
         if down { Err(PortError::Down { port }) } else { Ok(()) }
     }
 
-    /// The kernel's counters since the port was opened; it resets its own when they are read.
+    /// Returns the kernel's counters since the port was opened; reading resets the kernel's own.
     fn statistics(&self) -> Statistics {
         let mut sum = self.statistics.get();
         if let Ok(new) = self.socket.statistics() {
@@ -178,7 +177,7 @@ impl RxQueue for PacketRx {
     }
 
     fn detach(&mut self) {
-        // Frames that the filter refuses are not counted as received either.
+        // Packets that the filter rejects are not counted as received either.
         if self.detached.is_none() && self.socket.attach(&[Insn::ret(0)]).is_ok() {
             self.detached = Some(Nanos::ZERO);
         }

@@ -1,9 +1,9 @@
-//! Frames read one at a time, straight to where they are wanted: a socket without a ring.
+//! Frames read one at a time, directly to their destination: a socket without a ring.
 //!
-//! What a ring stores in blocks of its own has to be copied from there once more. Here the kernel copies the headers of a frame to one
-//! place and its payload to another, which is as fast as its own TCP receiver where super-frames come: 64 KiB a call.
+//! Frames in the blocks of a ring must be copied once more. Here the kernel copies the headers of a frame to one buffer
+//! and its payload to another, which is as fast as its own TCP receiver for super-frames: 64 KiB per call.
 //!
-//! The kernel takes VLAN tags out, and a read as simple as this one does not tell which. Frames that had one are counted, no more.
+//! The kernel strips VLAN tags, and such a simple read does not return them. Tagged frames are only counted.
 
 use super::Wanted;
 use crate::sys::packet_socket::PacketSocket;
@@ -17,14 +17,13 @@ use std::cell::Cell;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// As so many bytes comes what had a VLAN tag; shorter than any frame.
+/// Length to which a tagged frame is truncated; shorter than any frame.
 const TAGGED: usize = 1;
-/// So many of these are passed over at once.
+/// Maximum tagged frames skipped per call.
 const MOST_TAGGED: usize = 256;
-/// What the kernel may keep for us: a reader that is away for a few milliseconds loses nothing at 100 Gb/s.
+/// Receive buffer: a reader that is away for a few milliseconds loses nothing at 100 Gb/s.
 const BUFFER: u32 = 64 << 20;
 
-/// The one lane of such a port.
 pub(super) struct ScatterRx {
     subject: String,
     interfaces: [Interface; 1],
@@ -32,20 +31,20 @@ pub(super) struct ScatterRx {
     delivered: u64,
     super_frames: u64,
     partial: u64,
-    /// Frames that had a tag, of which nothing else is known.
+    /// Frames with a VLAN tag, which are only counted.
     tagged: u64,
     downs: u64,
-    /// Frames that passed the filter, and those for which there was no room; the kernel resets its own.
+    /// Frames that matched the filter, and dropped ones; the kernel resets its own counters.
     statistics: Cell<(u64, u64)>,
-    /// Filters of this queue that do not count what they reject.
+    /// Number of kernel filters of this queue that do not count rejected packets.
     uncounted_filter: u64,
     is_detached: bool,
-    /// Nothing is left of what had come before that.
+    /// True if all frames from before the detach are read.
     is_dry: bool,
 }
 
 impl ScatterRx {
-    /// A bound socket of an interface.
+    /// Opens a socket bound to an interface.
     pub(super) fn open(
         interface: Interface,
         subject: String,
@@ -81,18 +80,18 @@ impl ScatterRx {
         })
     }
 
-    /// What is to be said of the room for what is not read yet, if it is less than was asked for.
+    /// Returns a note on the receive buffer if it is smaller than requested.
     pub(super) fn note(&self) -> Option<String> {
-        // The kernel counts its own part of the memory too, and doubles what is asked for.
+        // The kernel includes its overhead, and doubles the requested size.
         let room = self.socket.receive_buffer().ok().filter(|room| *room < 2 * BUFFER)? / 2;
         Some(format!(
-            "the buffer has {} of {} KiB, as CAP_NET_ADMIN is missing: sysctl -w net.core.rmem_max={BUFFER}",
+            "the receive buffer has {} of {} KiB without CAP_NET_ADMIN; run sysctl -w net.core.rmem_max={BUFFER}",
             room >> 10,
             BUFFER >> 10
         ))
     }
 
-    /// What a failed call says of the interface.
+    /// Translates the error of a system call.
     fn failed(&mut self, error: Errno) -> Result<Option<Scattered>, PortError> {
         let port = self.subject.clone();
         match error {

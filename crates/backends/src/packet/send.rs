@@ -1,4 +1,4 @@
-//! The sending side: `sendmmsg` past the queueing discipline.
+//! The sending side: `sendmmsg`, bypassing the queueing discipline.
 
 use crate::sys::packet_socket::{PacketSocket, SEND_BATCH};
 use linerate_burst::{Burst, Count, Ledger, Stage};
@@ -6,10 +6,9 @@ use linerate_port::{PortError, Sent, TxQueue};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// An Ethernet header; the kernel sends nothing shorter.
+/// Bytes of an Ethernet header; the kernel sends no shorter frame.
 const MIN_FRAME: usize = 14;
 
-/// One send queue.
 pub(super) struct PacketTx {
     subject: String,
     socket: PacketSocket,
@@ -26,22 +25,22 @@ struct SendCounts {
     full: u64,
 }
 
-/// What becomes of the first frame of a burst that the kernel did not take.
+/// Outcome of the first frame of a burst that the kernel did not take.
 enum Refusal {
     Full,
     Dropped,
 }
 
 impl PacketTx {
-    /// A queue over a bound socket.
+    /// Creates a queue over a bound socket.
     pub(super) fn new(subject: String, socket: PacketSocket) -> Self {
         PacketTx { subject, socket, counts: SendCounts::default() }
     }
 
-    /// Judges an error about one frame of `length` bytes.
+    /// Handles an error about one frame.
     fn refuse(&mut self, error: &io::Error) -> Result<Refusal, PortError> {
         match error.raw_os_error() {
-            // Without a carrier every frame is dropped as if a queue were full.
+            // Without a carrier every frame is dropped with the error of a full queue.
             Some(libc::ENOBUFS) if !self.socket.interface_runs() => {
                 return Err(PortError::Down { port: self.subject.clone() });
             }
@@ -85,7 +84,7 @@ impl TxQueue for PacketTx {
             match self.send_some(burst.slice(done..burst.len())) {
                 Ok(0) => break,
                 Ok(frames) => done += frames,
-                // What was sent before the error is done with; the error will come again.
+                // Frames before the error are sent; the error will recur.
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! `?stamp=hardware`: the card says when a frame came.
+//! `?stamp=hardware`: timestamps taken by the card.
 
 use crate::clocks::CardClock;
 use crate::nic::NicMonitor;
@@ -11,22 +11,21 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// The card stamps frames as long as this is there.
+/// Makes the card stamp frames while this lives.
 #[derive(Debug)]
 pub(super) struct Stamping {
-    /// Its clock.
+    /// Clock of the card.
     pub clock: Arc<CardClock>,
-    /// What there is to say of it.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// The number of its clock.
+    /// Number of its clock.
     pub number: u32,
-    _back: Option<Back>,
+    _restore: Option<Restore>,
 }
 
-/// What the card stamped before; it is told so again when this goes, if this process may still do so then, and nobody has told it
-/// otherwise since.
+/// Restores the card's previous setting on drop, if this process still may, and the setting was not changed since.
 #[derive(Debug)]
-struct Back {
+struct Restore {
     socket: OwnedFd,
     interface: String,
     was: [u32; 3],
@@ -34,49 +33,49 @@ struct Back {
 }
 
 impl Stamping {
-    /// Has the card stamp all frames; call it inside the interface's network namespace, which is called `netns`.
+    /// Makes the card stamp all frames; call it inside the interface's network namespace, which is called `netns`.
     pub(super) fn start(interface: &str, netns: Option<&str>) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let ask = Ethtool::new(socket.as_fd(), interface)?;
         let number = able(ask.stamps().ok())?;
         let was = ask.stamping().map_err(|error| {
-            // Others may live by its stamps, as ptp4l does.
-            unable(&format!("how it stamps now cannot be read, nor put back then ({error})"))
+            // Other programs may depend on its stamps, such as ptp4l.
+            unable(&format!("cannot read the present setting, to restore it later ({error})"))
         })?;
         let clock = CardClock::open(number)?;
         let relation = clock.relation();
         let mut notes = vec![format!(
-            "frames have the time of the card: its clock ptp{number} is {} ns ahead of the host's, and put onto that",
+            "timestamps are the card's, converted to host time: its clock ptp{number} is {} ns ahead",
             relation.ahead()
         )];
-        let mut back = None;
+        let mut restore = None;
         if was[2] != STAMP_ALL {
             let now = ask.set_stamping([0, was[1], STAMP_ALL]).map_err(|error| {
                 io::Error::new(
                     error.kind(),
-                    format!("the card cannot be told to stamp all frames ({error}); leave ?stamp=hardware out"),
+                    format!("cannot make the card stamp all frames ({error}); omit ?stamp=hardware"),
                 )
             })?;
             if now[2] != STAMP_ALL {
                 let _ = ask.set_stamping(was);
-                return Err(unable("the card stamps some kinds of frames alone"));
+                return Err(unable("the card stamps only some kinds of frames"));
             }
             let within = netns.map_or_else(String::new, |netns| format!("ip netns exec {} ", quoted(netns)));
             notes.push(format!(
-                "the card stamps all frames from now on; if it still does afterwards: {within}hwstamp_ctl -i {} -t {} -r {}",
+                "the card now stamps all frames; if it still does after the run: {within}hwstamp_ctl -i {} -t {} -r {}",
                 quoted(interface),
                 was[1],
                 was[2]
             ));
-            back = Some(Back { socket, interface: interface.to_owned(), was, set: now });
+            restore = Some(Restore { socket, interface: interface.to_owned(), was, set: now });
         }
-        Ok(Stamping { clock: Arc::new(clock), notes, number, _back: back })
+        Ok(Stamping { clock: Arc::new(clock), notes, number, _restore: restore })
     }
 }
 
-impl Drop for Back {
+impl Drop for Restore {
     fn drop(&mut self) {
-        // A run that has given up its rights cannot; the note has said by which command it is done.
+        // Fails after privileges were dropped; the note has the command for it.
         if let Ok(ask) = Ethtool::new(self.socket.as_fd(), &self.interface)
             && ask.stamping().is_ok_and(|now| now == self.set)
         {
@@ -85,27 +84,27 @@ impl Drop for Back {
     }
 }
 
-/// The number of the clock of a card that can stamp received frames, by what its driver says.
+/// Returns the number of the clock of a card that can stamp received frames, as reported by its driver.
 pub(crate) fn able(said: Option<(u32, Option<u32>, u32)>) -> io::Result<u32> {
-    let (kinds, clock, filters) = said.ok_or_else(|| unable("its driver does not say how it stamps frames"))?;
+    let (kinds, clock, filters) = said.ok_or_else(|| unable("its driver does not report its timestamping"))?;
     let needed = STAMPS_HARDWARE | STAMPS_RAW;
     if kinds & needed != needed {
-        return Err(unable("its driver takes no stamps in hardware"));
+        return Err(unable("its driver does not support hardware timestamps"));
     }
     if filters >> STAMP_ALL & 1 == 0 {
-        return Err(unable("the card stamps some kinds of frames alone"));
+        return Err(unable("the card stamps only some kinds of frames"));
     }
-    clock.ok_or_else(|| unable("the card has no clock that can be read"))
+    clock.ok_or_else(|| unable("the card has no readable clock"))
 }
 
 fn unable(reason: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
-        format!("?stamp=hardware: {reason}; leave it out for the kernel's stamps"),
+        format!("?stamp=hardware: {reason}; omit it to use the kernel's timestamps"),
     )
 }
 
-/// The counters of an interface, with how the clocks differ.
+/// The counters of an interface, and the difference between the clocks.
 pub(super) struct ClockMonitor {
     nic: NicMonitor,
     port: String,
@@ -113,7 +112,7 @@ pub(super) struct ClockMonitor {
 }
 
 impl ClockMonitor {
-    /// Counts on as the monitor does.
+    /// Wraps a monitor.
     pub(super) fn new(nic: NicMonitor, port: String, stamping: Stamping) -> Self {
         ClockMonitor { nic, port, stamping }
     }
@@ -141,13 +140,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_stamp_says_why() {
+    fn cards_without_timestamps_are_refused() {
         let said = |said| able(said).unwrap_err().to_string();
-        assert!(said(None).contains("does not say"));
-        // What a veth says: software alone, and no clock.
-        assert!(said(Some((0x1a, None, 0))).contains("no stamps in hardware"));
+        assert!(said(None).contains("does not report"));
+        // A veth: software only, without a clock.
+        assert!(said(Some((0x1a, None, 0))).contains("hardware timestamps"));
         assert!(said(Some((0x5f, Some(0), 0b1001))).contains("some kinds of frames"));
-        assert!(said(Some((0x5f, None, 0b11))).contains("no clock"));
+        assert!(said(Some((0x5f, None, 0b11))).contains("no readable clock"));
         assert_eq!(able(Some((0x5f, Some(3), 0b11))).unwrap(), 3);
     }
 }

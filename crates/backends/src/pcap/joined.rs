@@ -1,6 +1,7 @@
-//! Many capture files as one lane: more than a merge has lanes for.
+//! Many capture files as one lane: more than a merge supports.
 //!
-//! The order is that of the merge: by the greatest time so far in a file, then by the place of the file. Packets are copied once.
+//! The order is that of the merge: by the latest time so far in a file, then by the position of the file. Packets are
+//! copied once.
 
 use super::{PcapRx, Recording, broken};
 use linerate_burst::{Block, Burst, Desc, Horizon, Interface, Ledger, Nanos};
@@ -12,10 +13,10 @@ use std::os::fd::BorrowedFd;
 const BLOCK_BYTES: usize = 512 << 10;
 const BLOCK_FRAMES: usize = 4096;
 
-/// A port of one lane with the packets of these files, all of them regular ones.
+/// Opens a port of one lane with the packets of these files, all of them regular files.
 ///
 /// # Errors
-/// One of them cannot be opened.
+/// If one of them cannot be opened.
 pub fn joined(paths: &[&str]) -> Result<RxPort, PortError> {
     let queue = |path: &&str| Ok(File { queue: Recording::open(path)?.queue()?, done: 0, map: Vec::new() });
     let files: Vec<File> = paths.iter().map(queue).collect::<Result<_, PortError>>()?;
@@ -37,28 +38,28 @@ struct Joined {
     files: Vec<File>,
     /// Files that have not ended, the next one first.
     order: BinaryHeap<Reverse<(Nanos, usize)>>,
-    /// Those of all files.
+    /// Interfaces of all files.
     interfaces: Vec<Interface>,
     block: Block,
-    /// Which file each packet in the block is of that was not consumed.
+    /// File of each packet in the block that is not consumed.
     sources: VecDeque<usize>,
     newest: Nanos,
-    /// The first error; it is reported after the packets of all files.
+    /// First error; reported after the packets of all files.
     failure: Option<PortError>,
     is_at_work: bool,
     is_detached: bool,
 }
 
 struct File {
-    /// `shown` counts its packets in the block.
+    /// Reader of the file; `shown` counts its packets in the block.
     queue: PcapRx,
-    /// Packets of what its reader shows that are in the block.
+    /// Number of packets shown by its reader that are in the block.
     done: usize,
-    /// The place of each of its interfaces in the list of all.
+    /// Index of each of its interfaces in the list of all.
     map: Vec<u16>,
 }
 
-/// Why reading a file stopped.
+/// Reason why reading a file stopped.
 enum Stopped {
     /// Another file is next.
     Behind,
@@ -83,7 +84,7 @@ impl Joined {
         Ok(())
     }
 
-    /// Copies packets of a file as long as they come before those of the others.
+    /// Copies packets of a file as long as they precede those of the others.
     fn read(&mut self, index: usize) -> Result<Stopped, PortError> {
         let next = self.order.peek().map(|Reverse(next)| *next);
         loop {
@@ -119,7 +120,7 @@ impl Joined {
             let known = map.len();
             for interface in &queue.reader.interfaces()[known..] {
                 let place = u16::try_from(self.interfaces.len());
-                map.push(place.map_err(|_| PortError::broken(&*queue.name, "there are more than 65,536 interfaces"))?);
+                map.push(place.map_err(|_| PortError::broken(&*queue.name, "more than 65,536 interfaces"))?);
                 self.interfaces.push(interface.clone());
             }
         }
@@ -138,7 +139,7 @@ impl RxQueue for Joined {
         {
             return Err(failure);
         }
-        // What a run that stops early has not come to is not told.
+        // Errors beyond the point where a run stopped early are not reported.
         let has_ended = self.is_detached || is_over && self.failure.is_none();
         let first = self.block.len() - self.sources.len();
         let burst: Burst<'_> = self.block.burst().slice(first..self.block.len());

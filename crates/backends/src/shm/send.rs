@@ -1,7 +1,7 @@
-//! The sending side: a ring of its own, as `capture --share` makes one, into which frames are copied.
+//! The sending side: creates a ring like `capture --share`, and copies frames into it.
 //!
-//! One thread does it all. Readers are let in when the sender flushes, which it does every millisecond and while it waits;
-//! the acceptor is looked at once a millisecond at most, and does so much and no more then, whoever knocks.
+//! Uses one thread. Readers are accepted when the sender flushes, which it does every millisecond and while it waits;
+//! the acceptor is polled at most once a millisecond, with a bounded amount of work.
 
 use super::refused;
 use linerate_burst::{Burst, Committed, Count, Desc, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
@@ -11,26 +11,26 @@ use linerate_wire::Link;
 use linerate_wire::flow::locate_inner;
 use std::time::Duration;
 
-/// How often the acceptor is looked at.
+/// Polling interval of the acceptor.
 const ACCEPTOR: Duration = Duration::from_millis(1);
 
-/// Memory of the ring, unless `?memory=` says otherwise.
+/// Default memory of the ring.
 const MEMORY: u64 = 64 << 20;
 
-/// Makes a ring.
+/// Creates a ring.
 pub(super) fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let name = spec.to_string();
     let lossless = match spec.option("lossless") {
         None | Some("no") => false,
         Some("yes") => true,
-        Some(other) => return Err(PortError::wrong(&name, format!("lossless={other}: it is yes or no"))),
+        Some(other) => return Err(PortError::wrong(&name, format!("lossless={other}: expected yes or no"))),
     };
     let patience = spec.option("patience").unwrap_or("1");
     let span = patience.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let no_span = || PortError::wrong(&name, format!("patience={patience}: it is a number of seconds"));
-    let patience = span.ok_or_else(no_span)?;
+    let invalid = || PortError::wrong(&name, format!("patience={patience}: expected a number of seconds"));
+    let patience = span.ok_or_else(invalid)?;
     if spec.queues.is_some() || options.queues > 1 {
-        return Err(PortError::wrong(&name, "a ring is written by one queue: leave @ and --threads out"));
+        return Err(PortError::wrong(&name, "a ring has only one queue; omit @ and --threads"));
     }
     let shape = Options::default();
     let slots = u32::try_from(spec.number("memory", MEMORY)? / shape.slot_bytes as u64).unwrap_or(u32::MAX);
@@ -58,14 +58,14 @@ pub(super) fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<
 
 struct ShmTx {
     name: String,
-    /// Nothing at the end.
+    /// `None` after the end.
     writer: Option<Writer>,
     acceptor: Acceptor,
-    /// When the acceptor was looked at last.
+    /// Time of the last poll.
     looked: Nanos,
-    /// Readers without which nothing is taken at first.
+    /// Number of readers to wait for before the first frame.
     wait: usize,
-    /// The greatest time of a frame.
+    /// Latest time of a frame.
     newest: Nanos,
     sent: Sent,
     too_long: u64,
@@ -73,28 +73,28 @@ struct ShmTx {
     evict: u64,
 }
 
-/// What became of a frame.
-enum Taken {
+/// Outcome of a frame.
+enum PushOutcome {
     Copied,
-    /// No block has room for it, however empty.
+    /// Longer than an empty block.
     TooLong,
     /// Readers hold all blocks.
     Full,
 }
 
 impl ShmTx {
-    fn take(&mut self, desc: &Desc, frame: &[u8]) -> Taken {
+    fn take(&mut self, desc: &Desc, frame: &[u8]) -> PushOutcome {
         let located = locate_inner(Link::Ethernet, frame);
         let desc = Desc { interface: 0, l3: located.l3, l4: located.l4, hash: located.hash, ..*desc };
-        let Some(writer) = &mut self.writer else { return Taken::Full };
+        let Some(writer) = &mut self.writer else { return PushOutcome::Full };
         loop {
-            let Some(block) = writer.block() else { return Taken::Full };
+            let Some(block) = writer.block() else { return PushOutcome::Full };
             if block.push(&desc, frame) {
                 self.newest = self.newest.max(desc.time);
-                return Taken::Copied;
+                return PushOutcome::Copied;
             }
             if block.is_empty() {
-                return Taken::TooLong;
+                return PushOutcome::TooLong;
             }
             writer.commit(&committed(self.newest));
             writer.close_block();
@@ -114,12 +114,12 @@ impl TxQueue for ShmTx {
         let mut done = 0;
         for (desc, frame) in burst.iter() {
             match self.take(desc, frame) {
-                Taken::Copied => {
+                PushOutcome::Copied => {
                     self.sent.frames += 1;
                     self.sent.bytes += u64::from(desc.captured);
                 }
-                Taken::TooLong => self.too_long += 1,
-                Taken::Full => {
+                PushOutcome::TooLong => self.too_long += 1,
+                PushOutcome::Full => {
                     self.full += 1;
                     break;
                 }
@@ -160,7 +160,7 @@ impl TxQueue for ShmTx {
 }
 
 impl Drop for ShmTx {
-    /// Readers get what was committed, then the end.
+    /// Readers receive the committed frames, then the end.
     fn drop(&mut self) {
         if let Some(writer) = self.writer.take() {
             writer.finish();

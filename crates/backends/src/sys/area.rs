@@ -1,18 +1,19 @@
-//! Memory that XDP programs write frames into, as they lie: the only value of an array map, mapped.
+//! Memory that XDP programs write frames into, used in place: the only value of an array map, mapped.
 //!
-//! Each queue has a segment: bytes of frames, then a ring of descs. Positions of bytes and numbers of frames only grow; what
-//! lies between the process's and the program's is the process's, the rest the program's. A frame that begins before the
-//! end of the bytes goes on behind it, where nothing else lies, so that each is whole and one follows the other.
+//! Each queue has a segment: bytes of frames, then a ring of descs. Byte positions and frame numbers only increase; the
+//! range between the process's and the program's position belongs to the process, the rest to the program. A frame that
+//! starts before the end of the bytes extends beyond it into a reserved area, so that frames are contiguous and packed.
 //!
 //! ```text
-//!  | bytes of frames .................. | behind | descs ............... |   next queue ...   | aside
+//!  | bytes of frames .................. | guard  | descs ............... |   next queue ...   | aside
 //!      ^ freed      ^ written                       ^ tail     ^ head
 //! ```
 //!
-//! Memory goes round, so a frame that somebody holds for long would hold up all: it is moved aside, to a chunk behind all segments.
+//! Memory is reused in order, so a frame held for long would block all: it is moved aside, to a chunk after all
+//! segments.
 //!
-//! Unsafe because frames and descs are read where the kernel put them. Its promise, that nobody writes a frame that is shown
-//! or held, is kept by the private fields here and nowhere else.
+//! Unsafe because frames and descs are read where the kernel put them. The guarantee that no frame is written while it
+//! is shown or held rests on the private fields here and nowhere else.
 #![allow(unsafe_code)]
 
 use super::bpf::{F_MMAPABLE, Map, MapKind};
@@ -23,41 +24,41 @@ use std::ptr;
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes behind the place where the last frame of a segment may begin: more than the longest frame.
+/// Bytes after the last offset at which a frame may start: more than the longest frame.
 pub(crate) const BEHIND: usize = 128 << 10;
-/// Where frames begin: at multiples of this.
+/// Alignment of frames.
 pub(crate) const ALIGN: usize = 8;
-/// Most frames shown at a time.
+/// Maximum frames shown at a time.
 const SHOWN: usize = 2048;
-/// Chunks for frames that were moved aside, and bytes of one.
+/// Chunks for frames that were moved aside, and bytes of each.
 const ASIDE: usize = 1024;
 const ASIDE_BYTES: usize = 4096;
-/// In the number of a frame: it lies in this chunk.
+/// Flag in the number of a frame: it is in a chunk aside.
 const IS_ASIDE: u64 = 1 << 63;
 
-/// How an area is divided.
+/// Division of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Segments.
+    /// Number of segments.
     pub queues: u32,
     /// Descs of a segment: a power of two.
     pub frames: u32,
-    /// Bytes of a segment that frames may begin in: a power of two.
+    /// Bytes of a segment in which frames may start: a power of two.
     pub bytes: u32,
 }
 
 impl Layout {
-    /// From one segment to the next.
+    /// Returns the distance of segments.
     pub(crate) fn stride(&self) -> usize {
         self.descs_at() + self.frames as usize * size_of::<Desc>()
     }
 
-    /// Where the descs of a segment begin.
+    /// Returns the offset of the descs of a segment.
     pub(crate) fn descs_at(&self) -> usize {
         self.bytes as usize + BEHIND
     }
 
-    /// All of it.
+    /// Returns the total size.
     pub(crate) fn total(&self) -> usize {
         self.segments() + ASIDE * ASIDE_BYTES
     }
@@ -73,17 +74,17 @@ pub(crate) struct Area {
     map: Map,
     base: *mut u8,
     layout: Layout,
-    /// Which queue has a frame in each chunk aside.
+    /// Queue of the frame in each chunk aside.
     aside: Mutex<Vec<Option<u32>>>,
 }
 
-// SAFETY: the mapping belongs to this value; who may touch which bytes is settled by the positions of each segment.
+// SAFETY: the mapping belongs to this value; access to its bytes is governed by the positions of each segment.
 unsafe impl Send for Area {}
 // SAFETY: as above.
 unsafe impl Sync for Area {}
 
 impl Area {
-    /// Makes one, all zero.
+    /// Creates an area, all zero.
     pub(crate) fn new(layout: Layout) -> io::Result<Self> {
         assert!(layout.frames.is_power_of_two() && layout.bytes.is_power_of_two());
         if i32::try_from(layout.total()).is_err() {
@@ -107,12 +108,12 @@ impl Area {
         Ok(Area { map, base: base.cast(), layout, aside: Mutex::new(vec![None; ASIDE]) })
     }
 
-    /// The descriptor of the map, as instructions name it.
+    /// Returns the descriptor of the map for instructions.
     pub(crate) fn raw(&self) -> i32 {
         self.map.raw()
     }
 
-    /// How it is divided.
+    /// Returns its division.
     pub(crate) fn layout(&self) -> Layout {
         self.layout
     }
@@ -121,13 +122,13 @@ impl Area {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies bytes from a place, of a frame that is held; bytes that a program writes meanwhile are old or new.
+    /// Copies bytes of a held frame; bytes that a program overwrites concurrently are old or new.
     ///
     /// # Panics
     /// If they reach beyond the end.
     pub(crate) fn copy_out(&self, at: usize, to: &mut [u8]) {
         assert!(at <= self.layout.total() && to.len() <= self.layout.total() - at);
-        // SAFETY: inside the mapping (just checked); no reference is made to it, and `to` is no part of it.
+        // SAFETY: inside the mapping (just checked); no reference is made to it, and `to` does not overlap it.
         unsafe { ptr::copy_nonoverlapping(self.base.add(at), to.as_mut_ptr(), to.len()) };
     }
 }
@@ -144,54 +145,55 @@ impl Drop for Area {
 pub(crate) struct Segment {
     area: Arc<Area>,
     queue: u32,
-    /// Frames before this are given back.
+    /// Frames before this are released.
     tail: u64,
     /// Frames before this are consumed.
     next: u64,
     /// Frames before this are written.
     head: u64,
-    /// Bytes before this position are given back.
+    /// Bytes before this position are released.
     freed: u64,
-    /// For each frame from `tail` on that is consumed, whether somebody holds it; empty where nobody holds any.
+    /// State of each consumed frame from `tail` on, true if held; empty if none is.
     states: VecDeque<bool>,
     held: usize,
 }
 
 impl Segment {
-    /// Reads a queue's segment from this frame and this position on. There must be no other reader.
+    /// Reads a queue's segment from this frame and this position on. It must be the only reader.
     pub(crate) fn new(area: Arc<Area>, queue: u32, (tail, freed): (u64, u64)) -> Self {
         assert!(queue < area.layout.queues);
         Segment { area, queue, tail, next: tail, head: tail, freed, states: VecDeque::new(), held: 0 }
     }
 
-    /// The program has written frames up to number `head`. More than there is room for is not believed.
+    /// Sets the number of frames written by the program. A number beyond the room is ignored.
     pub(crate) fn set_head(&mut self, head: u64) {
         if head >= self.head && head - self.tail <= u64::from(self.area.layout.frames) {
             self.head = head;
         }
     }
 
-    /// Where the reader is: number of the next frame to be given back, and the position up to which bytes are given back.
+    /// Returns the reader's position: number of the next frame to be released, and the position up to which bytes are
+    /// released.
     pub(crate) fn position(&self) -> (u64, u64) {
         (self.tail, self.freed)
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub(crate) fn area(&self) -> &Arc<Area> {
         &self.area
     }
 
-    /// Frames before this number have been seen.
+    /// Returns the number before which frames have been seen.
     pub(crate) fn seen(&self) -> u64 {
         self.head
     }
 
-    /// Frames that are written and not consumed.
+    /// Returns the number of frames that are written and not consumed.
     pub(crate) fn waiting(&self) -> usize {
         (self.head - self.next) as usize
     }
 
-    /// The descs of the frames shown: as many as lie in a row.
+    /// Returns the descs of the frames shown: as many as are contiguous.
     pub(crate) fn descs(&self) -> &[Desc] {
         let frames = u64::from(self.area.layout.frames);
         let first = self.next & (frames - 1);
@@ -201,14 +203,14 @@ impl Segment {
         unsafe { slice::from_raw_parts(self.desc_at(self.next), shown) }
     }
 
-    /// The frames shown.
+    /// Returns the frames shown.
     pub(crate) fn shown(&self) -> Burst<'_> {
         // SAFETY: the program keeps each frame inside its segment, does not write those between tail and head, and the
-        // mapping goes on behind a segment's bytes with its descs. Those not consumed are lent to nobody else.
+        // mapping continues after a segment's bytes with its descs. Those not consumed are lent out only here.
         unsafe { Burst::from_raw(self.area.base, self.descs()) }
     }
 
-    /// Done with the first frames shown.
+    /// Consumes the first frames shown.
     ///
     /// # Panics
     /// If fewer are shown.
@@ -216,13 +218,13 @@ impl Segment {
         self.hold(frames, &[], &mut |_, _| {});
     }
 
-    /// How many more frames can be held.
+    /// Returns the number of further frames that can be held.
     pub(crate) fn spare(&self) -> usize {
         (self.area.layout.frames as usize / 2).saturating_sub(self.held)
     }
 
-    /// Done with the first frames shown, but for those at ascending `indices`: `each` gets their descs and numbers. Stops before the
-    /// first that cannot be spared; returns how many are done with or held.
+    /// Consumes the first frames shown, and holds those at ascending `indices`: `each` gets their descs and numbers.
+    /// Stops before the first that cannot be held; returns the number of frames consumed or held.
     ///
     /// # Panics
     /// If fewer are shown, or an index is not below `frames`.
@@ -248,7 +250,7 @@ impl Segment {
         frames
     }
 
-    /// Moves a frame that is held aside: where it lies then, and its number. `None` where there is no room, or where it is aside.
+    /// Moves a held frame aside; returns its new desc and number. `None` without room, or if it is aside already.
     pub(crate) fn keep(&mut self, number: u64, desc: &Desc) -> Option<(Desc, u64)> {
         let length = self.bytes_mut(number, desc).len();
         if length == 0 || length > ASIDE_BYTES || number & IS_ASIDE != 0 {
@@ -267,7 +269,7 @@ impl Segment {
         Some((Desc { offset: at as u32, ..*desc }, IS_ASIDE | chunk as u64))
     }
 
-    /// Gives back a frame that is held; others are passed over.
+    /// Releases a held frame; other numbers are ignored.
     pub(crate) fn release(&mut self, number: u64) {
         if number & IS_ASIDE != 0 {
             let mut aside = self.area.aside();
@@ -281,19 +283,20 @@ impl Segment {
         }
     }
 
-    /// The bytes of a frame that is held, so far as `desc` lies inside it.
+    /// Returns the bytes of a held frame, if `desc` is inside it.
     pub(crate) fn bytes_mut(&mut self, number: u64, desc: &Desc) -> &mut [u8] {
         let Some((start, end)) = self.place(number) else { return &mut [] };
         let (from, to) = (desc.offset as usize, desc.offset as usize + desc.captured as usize);
         if from < start || to > end {
             return &mut [];
         }
-        // SAFETY: inside the mapping, as the program keeps each frame; it does not write it before it is given back, and a frame that
-        // is held is shown no more. A chunk aside has one frame of one queue. Other slices of it borrow this value as this one does.
+        // SAFETY: inside the mapping, as the program keeps each frame; it does not write it before it is released, and
+        // a held frame is not shown again. A chunk aside has one frame of one queue. Other slices of it borrow this
+        // value as this one does.
         unsafe { slice::from_raw_parts_mut(self.area.base.add(from), to - from) }
     }
 
-    /// Where a frame that is held lies.
+    /// Returns the range of a held frame.
     fn place(&self, number: u64) -> Option<(usize, usize)> {
         if number & IS_ASIDE != 0 {
             let chunk = (number ^ IS_ASIDE) as usize;
@@ -301,18 +304,18 @@ impl Segment {
             return (*self.area.aside().get(chunk)? == Some(self.queue)).then_some((start, start + ASIDE_BYTES));
         }
         self.at(number)?;
-        // SAFETY: a desc of the ring, written by the program and not given back.
+        // SAFETY: a desc of the ring, written by the program and not released.
         let whole = unsafe { *self.desc_at(number) };
         Some((whole.offset as usize, whole.offset as usize + whole.captured as usize))
     }
 
-    /// Where the state of a frame that is held stands.
+    /// Returns the index of a held frame's state.
     fn at(&self, number: u64) -> Option<usize> {
         let at = usize::try_from(number.checked_sub(self.tail)?).ok()?;
         self.states.get(at).copied().unwrap_or_default().then_some(at)
     }
 
-    /// Gives back what nobody needs any more, from the oldest on.
+    /// Releases consumed frames that are not held, from the oldest on.
     fn settle(&mut self) {
         let done = self.states.iter().take_while(|is_held| !**is_held).count();
         self.states.drain(..done);
@@ -320,17 +323,17 @@ impl Segment {
         self.give_back(tail);
     }
 
-    /// All frames before this one are given back.
+    /// Releases all frames before this one.
     fn give_back(&mut self, tail: u64) {
         if tail == self.tail {
             return;
         }
-        // SAFETY: a desc of the ring, written by the program and not given back.
+        // SAFETY: a desc of the ring, written by the program and not released.
         let last = unsafe { *self.desc_at(tail - 1) };
         let bytes = u64::from(self.area.layout.bytes);
         let start = u64::from(last.offset) - self.area.layout.stride() as u64 * u64::from(self.queue);
         let end = start + u64::from(last.captured).next_multiple_of(ALIGN as u64);
-        // Never a whole round: the program leaves at least one byte.
+        // Never a whole turn of the ring: the program leaves at least one byte free.
         self.freed += end.wrapping_sub(self.freed) & (bytes - 1);
         self.tail = tail;
     }

@@ -1,7 +1,8 @@
-//! What a program wakes a sleeping reader with: a ring buffer of the kernel's (linux/bpf.h, `BPF_MAP_TYPE_RINGBUF`) that carries
-//! nothing but the news that there is some. Its descriptor is readable until the news is taken.
+//! Wakes a sleeping reader of a program's frames: a ring buffer of the kernel (linux/bpf.h, `BPF_MAP_TYPE_RINGBUF`)
+//! whose events have no content. Its descriptor is readable until they are taken.
 //!
-//! Unsafe because two pages of the ring are mapped: the reader's position, which we write, and the program's.
+//! Unsafe because two pages of the ring are mapped: the reader's position, which this process writes, and the
+//! program's.
 #![allow(unsafe_code)]
 
 use super::bpf::Map;
@@ -13,14 +14,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
 
-/// One bell; any number of programs may ring it.
+/// A bell for any number of programs.
 #[derive(Debug)]
 pub(crate) struct Bell {
     map: Map,
     /// Pages of the reader's position and of the writers'.
     reader: *mut u8,
     writers: *mut u8,
-    /// Always readable: for who has not to wait.
+    /// Always readable: for a reader that must not wait.
     ready: OwnedFd,
 }
 
@@ -30,7 +31,7 @@ unsafe impl Send for Bell {}
 unsafe impl Sync for Bell {}
 
 impl Bell {
-    /// Makes one.
+    /// Creates a bell.
     pub(crate) fn new() -> io::Result<Self> {
         let map = Map::ring(PAGE as u32)?;
         let ready = eventfd(1, EventfdFlags::CLOEXEC)?;
@@ -42,22 +43,22 @@ impl Bell {
         Ok(Bell { map, reader, writers, ready })
     }
 
-    /// The descriptor of the map, as instructions name it.
+    /// Returns the descriptor of the map for instructions.
     pub(crate) fn raw(&self) -> i32 {
         self.map.raw()
     }
 
-    /// What to wait on.
+    /// Returns the descriptor to wait on.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.map.fd()
     }
 
-    /// What is readable already.
+    /// Returns a descriptor that is always readable.
     pub(crate) fn ready(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 
-    /// Takes the news: the descriptor is readable again when there is more.
+    /// Takes all events: the descriptor becomes readable again with the next one.
     pub(crate) fn quiet(&self) {
         let written = position(self.writers).load(Ordering::Acquire);
         let reader = position(self.reader);
@@ -76,7 +77,7 @@ impl Drop for Bell {
     }
 }
 
-/// The first word of a page, as positions are.
+/// Returns the first word of a page, which is a position.
 fn position<'a>(page: *mut u8) -> &'a AtomicU64 {
     // SAFETY: a mapped page of the ring, which outlives the call; the kernel accesses the word by whole loads and stores.
     unsafe { AtomicU64::from_ptr(page.cast()) }

@@ -20,22 +20,22 @@ const LINK_CREATE: i32 = 28;
 
 const PROG_TYPE_XDP: u32 = 6;
 const PROG_TYPE_SOCKET_FILTER: u32 = 1;
-/// As the attach type of a program it stands for `BPF_XDP`.
+/// As the attach type of a program it means `BPF_XDP`.
 const ATTACH_XDP: u32 = 37;
 pub(super) const F_MMAPABLE: u32 = 1 << 10;
 const F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
-/// Helpers that linerate calls ask for no licence, kernel functions for this one.
+/// Helpers used by linerate need no licence, kernel functions need this one.
 pub(super) const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 pub(super) const NAME: [u8; 16] = *b"linerate\0\0\0\0\0\0\0\0";
-/// How long a program that was closed may stay attached.
+/// Time for which a closed program may stay attached.
 const CLOSING: Duration = Duration::from_millis(500);
 const CLOSING_NAP: Duration = Duration::from_millis(5);
 const LOG_BYTES: usize = 1 << 20;
 
-/// What a program may ask of the kernel beyond the plain form.
+/// Features that a program needs beyond the plain form.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Demands {
-    /// It understands frames in several buffers (`BPF_F_XDP_HAS_FRAGS`).
+    /// It supports frames in several buffers (`BPF_F_XDP_HAS_FRAGS`).
     pub frags: bool,
     /// It calls the driver of this interface (`BPF_F_XDP_DEV_BOUND_ONLY`).
     pub bound_to: Option<u32>,
@@ -46,12 +46,12 @@ pub(crate) struct Demands {
 pub(crate) struct Program(pub(super) OwnedFd);
 
 impl Program {
-    /// Loads an XDP program; where the verifier refuses it, the error ends with what it said last.
+    /// Loads an XDP program; if the verifier rejects it, the error ends with the verifier's last message.
     pub(crate) fn load(insns: &[Insn], demands: Demands) -> io::Result<Self> {
         Program::load_as((PROG_TYPE_XDP, ATTACH_XDP), insns, demands)
     }
 
-    /// Loads a filter of packets: the program says how many bytes of each are kept.
+    /// Loads a packet filter: the program returns the number of bytes to keep.
     pub(crate) fn load_filter(insns: &[Insn]) -> io::Result<Self> {
         Program::load_as((PROG_TYPE_SOCKET_FILTER, 0), insns, Demands::default())
     }
@@ -82,8 +82,8 @@ impl Program {
         }
     }
 
-    /// Runs the program on `repeat` live frames that begin as `frame`, `batch` at a time, and sends each
-    /// where the program says. Returns when all have run or a signal arrives (`EINTR`).
+    /// Runs the program on `repeat` live frames with the contents of `frame`, in batches of `batch`, and sends each as
+    /// the program decides. Returns when all have run or a signal arrives (`EINTR`).
     pub(crate) fn run_live(&self, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
         let context: [u32; 6] = [0, frame.len() as u32, 0, 0, 0, 0];
@@ -102,10 +102,10 @@ impl Program {
         unsafe { bpf(PROG_TEST_RUN, &mut attr) }.map(|_| ())
     }
 
-    /// The name of the program with a number, where this process may ask.
+    /// Returns the name of the program with a number, if this process may query it.
     pub(crate) fn name_of(id: u32) -> io::Result<String> {
         let mut attr = [id, 0, 0];
-        // SAFETY: no memory is passed but the attribute itself.
+        // SAFETY: the attribute is the only memory passed.
         let fd = unsafe { bpf_fd(PROG_GET_FD_BY_ID, &mut attr) }?;
         let mut info = [0u8; 80];
         let mut attr =
@@ -126,7 +126,7 @@ pub(crate) enum MapKind {
     Devmap = 14,
     /// AF_XDP sockets by queue.
     Xskmap = 17,
-    /// News from programs.
+    /// Events from programs.
     Ring = 27,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Makes a map of `entries` values of `value_bytes` bytes each.
+    /// Creates a map of `entries` values of `value_bytes` bytes each.
     pub(crate) fn new(kind: MapKind, value_bytes: usize, entries: u32) -> io::Result<Self> {
         Self::create(kind, value_bytes, entries, 0)
     }
@@ -156,23 +156,23 @@ impl Map {
     }
 
     fn make(mut attr: MapAttr) -> io::Result<Self> {
-        // SAFETY: no memory is passed but the attribute itself.
+        // SAFETY: the attribute is the only memory passed.
         let fd = unsafe { bpf_fd(MAP_CREATE, &mut attr) }?;
         Ok(Map { fd, value_bytes: attr.value_size as usize })
     }
 
-    /// Makes a ring buffer of so many bytes, a power of two and of whole pages.
+    /// Creates a ring buffer of `bytes`, a power of two and a multiple of the page size.
     pub(crate) fn ring(bytes: u32) -> io::Result<Self> {
         let attr = MapAttr { map_type: MapKind::Ring as u32, max_entries: bytes, map_name: NAME, ..MapAttr::default() };
         Self::make(attr)
     }
 
-    /// The descriptor, as instructions name it.
+    /// Returns the descriptor for instructions.
     pub(crate) fn raw(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 
-    /// The descriptor, to wait on.
+    /// Returns the descriptor to wait on.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -180,7 +180,7 @@ impl Map {
     /// Sets the value of a key.
     ///
     /// # Panics
-    /// If the value has not the size the map was made for.
+    /// If the size of the value differs from that of the map.
     pub(crate) fn set(&self, key: u32, value: &[u8]) -> io::Result<()> {
         assert_eq!(value.len(), self.value_bytes);
         let key_at = (&raw const key) as u64;
@@ -191,7 +191,7 @@ impl Map {
     }
 }
 
-/// 64-bit words that programs and this process share: the only value of an array map, mapped.
+/// 64-bit words shared by programs and this process: the only value of an array map, mapped.
 #[derive(Debug)]
 pub(crate) struct Words {
     map: Map,
@@ -199,13 +199,13 @@ pub(crate) struct Words {
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone and is accessed by atomics only.
+// SAFETY: the mapping belongs only to this value and is accessed by atomics only.
 unsafe impl Send for Words {}
 // SAFETY: as above.
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// Makes `count` words, all 0.
+    /// Creates `count` words, all 0.
     pub(crate) fn new(count: usize) -> io::Result<Self> {
         let map = Map::create(MapKind::Array, count * 8, 1, F_MMAPABLE)?;
         let bytes = (count * 8).next_multiple_of(4096);
@@ -219,15 +219,15 @@ impl Words {
         Ok(Words { map, base: base.cast(), bytes })
     }
 
-    /// The descriptor of the map, as instructions name it.
+    /// Returns the descriptor of the map for instructions.
     pub(crate) fn raw(&self) -> i32 {
         self.map.raw()
     }
 
-    /// One word.
+    /// Returns a word.
     ///
     /// # Panics
-    /// If there is no such word.
+    /// If the index is out of range.
     pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index * 8 < self.map.value_bytes);
         // SAFETY: inside the mapping (just checked), aligned to 8 bytes, and accessed by atomics on this side;
@@ -243,22 +243,22 @@ impl Drop for Words {
     }
 }
 
-/// Where in the driver a program runs.
+/// Mode of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// In the driver, before the kernel makes a packet of the frame.
+    /// In the driver, before the kernel allocates an skb for the frame.
     Native,
     /// In the kernel, on a copy: every driver.
     Generic,
 }
 
-/// A program attached to an interface; detached when this is dropped, however the process ends.
+/// A program attached to an interface; detached on drop, however the process ends.
 #[derive(Debug)]
 pub(crate) struct Link(#[expect(dead_code, reason = "closing it detaches")] OwnedFd);
 
 impl Link {
-    /// Attaches a program; fails with `EBUSY` where there is another. One that was closed may stay for a moment: a child
-    /// process that is being started has all descriptors too.
+    /// Attaches a program; fails with `EBUSY` if another is attached. A closed one may stay for a moment: a child
+    /// process that is being started holds all descriptors too.
     pub(crate) fn attach(program: &Program, interface: u32, mode: Mode) -> io::Result<Self> {
         let started = Instant::now();
         loop {
@@ -277,7 +277,7 @@ impl Link {
             Mode::Generic => 1 << 1,
         };
         let mut attr = [program.0.as_raw_fd() as u32, interface, ATTACH_XDP, flags];
-        // SAFETY: no memory is passed but the attribute itself.
+        // SAFETY: the attribute is the only memory passed.
         unsafe { bpf_fd(LINK_CREATE, &mut attr) }.map(Link)
     }
 }
@@ -367,7 +367,7 @@ pub(super) unsafe fn bpf_fd<T>(command: i32, attr: &mut T) -> io::Result<OwnedFd
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The end of the verifier's log that says why.
+/// Returns the end of the verifier's log, with the reason.
 fn last_words(log: &[u8]) -> String {
     let text = String::from_utf8_lossy(log.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("processed ")).collect();

@@ -1,5 +1,5 @@
-//! What sending by the kernel needs of bpf(2) beside programs and words: bytes shared with a program, a program
-//! that watches a tracepoint, and a program run once on a frame of memory.
+//! Parts of bpf(2) for sending by an XDP program, in addition to programs and words: bytes shared with a program, a
+//! program that traces a tracepoint, and a single run of a program on a frame in memory.
 //!
 //! Unsafe because attributes go to the kernel as raw memory, and because an array map is mapped.
 #![allow(unsafe_code)]
@@ -21,11 +21,11 @@ pub(crate) struct Bytes {
     length: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone and is reached only through `&mut self`.
+// SAFETY: the mapping belongs only to this value and is reached only through `&mut self`.
 unsafe impl Send for Bytes {}
 
 impl Bytes {
-    /// Makes `length` bytes, all 0.
+    /// Creates `length` bytes, all 0.
     pub(crate) fn new(length: usize) -> io::Result<Self> {
         let map = Map::create(MapKind::Array, length.next_multiple_of(8), 1, F_MMAPABLE)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -38,19 +38,19 @@ impl Bytes {
         Ok(Bytes { map, base: base.cast(), length })
     }
 
-    /// The descriptor of the map, as instructions name it.
+    /// Returns the descriptor of the map for instructions.
     pub(crate) fn raw(&self) -> i32 {
         self.map.raw()
     }
 
-    /// Copies bytes to a place.
+    /// Copies bytes to an offset.
     ///
     /// # Panics
     /// If they reach beyond the end.
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
         assert!(at <= self.length && bytes.len() <= self.length - at);
-        // SAFETY: inside the mapping (just checked), to which no reference exists; nothing else in this process
-        // writes it, and a program that reads meanwhile reads bytes that are old or new.
+        // SAFETY: inside the mapping (just checked), to which no reference exists; nothing else in this process writes
+        // it, and a program that reads concurrently reads bytes that are old or new.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at), bytes.len()) };
     }
 }
@@ -62,8 +62,7 @@ impl Drop for Bytes {
     }
 }
 
-/// A program that runs whenever the kernel passes a tracepoint; removed when this is dropped, however the process
-/// ends.
+/// A program that runs at each hit of a tracepoint; removed on drop, however the process ends.
 #[derive(Debug)]
 pub(crate) struct Tracer {
     _link: OwnedFd,
@@ -91,7 +90,7 @@ impl Tracer {
 }
 
 impl Program {
-    /// Runs the program once on `frame` in memory, which goes nowhere: what it returned, and the frame it left.
+    /// Runs the program once on `frame` in memory, without sending it; returns its result, and the frame afterwards.
     #[cfg(test)]
     pub(crate) fn run_once(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
         let mut out = vec![0; 1 << 14];

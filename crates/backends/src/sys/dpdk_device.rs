@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How to open a device.
+/// Options to open a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open<'a> {
     pub device: &'a str,
@@ -21,30 +21,29 @@ pub(crate) struct Open<'a> {
     pub depth: u32,
     pub mtu: u32,
     pub promiscuous: bool,
-    /// Buffers go round, as behind the ring of a card.
+    /// True if buffers are reused in turn, as in the ring of a card.
     pub fifo: bool,
     pub stamps: Option<Stamps>,
 }
 
-/// An open device.
 #[derive(Debug)]
 pub(crate) struct Device {
     functions: Functions,
     port: NonNull<Port>,
     pub info: Info,
-    /// Which queues are in use: receiving, sending.
+    /// Queues in use: receiving, sending.
     used: [Vec<AtomicBool>; 2],
 }
 
-// SAFETY: the plugin lets different threads use different queues and ask for counters; each queue belongs to one `Receiving` or
-// `Sending`.
+// SAFETY: the plugin lets different threads use different queues and read counters; each queue belongs to one
+// `Receiving` or `Sending`.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
 impl Device {
     pub(crate) fn open(plugin: &Plugin, open: &Open<'_>) -> Result<Arc<Device>, String> {
-        let device = CString::new(open.device).map_err(|_| "a device has no NUL in it".to_owned())?;
+        let device = CString::new(open.device).map_err(|_| "invalid device name: contains NUL".to_owned())?;
         let asked = Asked {
             device: device.as_ptr(),
             rx_queues: open.rx_queues,
@@ -53,27 +52,27 @@ impl Device {
             mtu: open.mtu,
             promiscuous: open.promiscuous.into(),
             fifo: open.fifo.into(),
-            // The best there is.
+            // The best timestamps of the device.
             stamps: open.stamps.map_or(u32::MAX, |stamps| stamps as u32),
         };
         let mut port = std::ptr::null_mut();
         let mut info =
             Info { rx_queues: 0, tx_queues: 0, longest: 0, stamps: 0, promiscuous: 0, node: -1, driver: [0; NAME] };
-        // SAFETY: what it reads and writes lives until it returns, and there is room for a reason.
+        // SAFETY: memory that it reads and writes lives until it returns, and the buffer has room for a reason.
         said(|why| unsafe { (plugin.functions.open)(&raw const asked, &raw mut port, &raw mut info, why) })?;
         let port = NonNull::new(port).ok_or("the plugin opened nothing")?;
         let used = [info.rx_queues, info.tx_queues].map(|count| (0..count).map(|_| AtomicBool::new(false)).collect());
         Ok(Arc::new(Device { functions: plugin.functions, port, info, used }))
     }
 
-    /// A receive queue, unless it is received from already, or is not there.
+    /// Opens a receive queue, unless it is in use or does not exist.
     pub(crate) fn receiving(self: &Arc<Self>, queue: u16) -> Option<Receiving> {
         let is_free = !self.used[0].get(usize::from(queue))?.swap(true, Ordering::AcqRel);
         let area = Area::new(COPIED, SHOWN);
         is_free.then(|| Receiving { device: Arc::clone(self), queue, area, shown: 0, in_place: None })
     }
 
-    /// A send queue, unless somebody sends on it already, or it is not there.
+    /// Opens a send queue, unless it is in use or does not exist.
     pub(crate) fn sending(self: &Arc<Self>, queue: u16) -> Option<Sending> {
         let is_free = !self.used[1].get(usize::from(queue))?.swap(true, Ordering::AcqRel);
         is_free.then(|| Sending { device: Arc::clone(self), queue })
@@ -81,15 +80,15 @@ impl Device {
 
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        // SAFETY: the port is open, and there is room for them.
+        // SAFETY: the port is open, and the buffer has room.
         unsafe { (self.functions.stats)(self.port.as_ptr(), &raw mut stats) };
         stats
     }
 
-    /// The driver's own counters.
+    /// Returns the driver's own counters.
     pub(crate) fn counters(&self) -> Vec<(String, u64)> {
         let mut counters = vec![Counter { name: [0; NAME], value: 0 }; 1024];
-        // SAFETY: the port is open, and there is room for so many.
+        // SAFETY: the port is open, and the buffer has room for 1024 counters.
         let count = unsafe { (self.functions.counters)(self.port.as_ptr(), counters.as_mut_ptr(), 1024) };
         counters.iter().take(count as usize).map(|counter| (name(&counter.name), counter.value)).collect()
     }
@@ -97,7 +96,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: nobody has a queue of it any more, and this is its last use.
+        // SAFETY: no queue of it exists any more, and this is its last use.
         unsafe { (self.functions.close)(self.port.as_ptr()) }
     }
 }
@@ -115,52 +114,51 @@ pub(crate) struct Area {
 struct Line([u8; 64]);
 
 impl Area {
-    /// Room for so many bytes of frames, one of [`MAX_FRAME`] at least, and for so many frames.
+    /// Allocates room for `bytes` of frames, at least for one of [`MAX_FRAME`], and for `frames` descs.
     pub(crate) fn new(bytes: usize, frames: usize) -> Area {
         let lines = (bytes.max(MAX_FRAME + 64) + TAIL).div_ceil(64);
         Area { lines: vec![Line([0; 64]); lines], descs: vec![Desc::new(Nanos::ZERO, 0, 0); frames] }
     }
 
     fn burst<'a>(&'a self, descs: &'a [Desc]) -> Result<Burst<'a>, Misplaced> {
-        // SAFETY: lines are bytes without anything between them, and all were written when they were made.
+        // SAFETY: lines are contiguous bytes without padding, all initialised when they were allocated.
         let bytes = unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast::<u8>(), self.lines.len() * 64) };
         Burst::over(bytes, descs)
     }
 
-    /// Bytes without the tail.
+    /// Returns the bytes without the tail.
     fn room(&self) -> usize {
         self.lines.len() * 64 - TAIL
     }
 }
 
-/// What came.
+/// Result of a receive call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
     pub frames: usize,
-    /// Read by the plugin, and for the next call.
+    /// Frames read by the plugin for the next call.
     pub waiting: usize,
     pub joined: u64,
     pub tagged: u64,
     pub unstamped: u64,
 }
 
-/// Frames that are shown at a time at most, and bytes of those that are copied.
+/// Maximum frames shown at a time, and bytes of those that are copied.
 const SHOWN: usize = 512;
 const COPIED: usize = 256 << 10;
 
-/// One receive queue.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     device: Arc<Device>,
     queue: u16,
-    /// For frames that cannot stay where they are.
+    /// Buffer for frames that cannot stay in place.
     area: Area,
     shown: usize,
-    /// Where offsets begin, of frames that lie in buffers of the queue.
+    /// Base of the offsets of frames in the queue's own buffers.
     in_place: Option<NonNull<u8>>,
 }
 
-// SAFETY: the buffers of a queue belong to who has it.
+// SAFETY: the buffers of a queue belong to its owner.
 unsafe impl Send for Receiving {}
 
 impl Receiving {
@@ -168,7 +166,7 @@ impl Receiving {
         &self.device
     }
 
-    /// What has come, in place of what was there.
+    /// Receives frames, which replace those of the last call.
     pub(crate) fn take(&mut self, snap: u32, now: Nanos) -> Taken {
         let area = &mut self.area;
         let mut take = Take {
@@ -185,7 +183,7 @@ impl Receiving {
             tagged: 0,
             unstamped: 0,
         };
-        // SAFETY: the queue is ours, the area is borrowed for writing, and as long as is said.
+        // SAFETY: the queue is ours, the area is borrowed for writing, and has the given size.
         unsafe { (self.device.functions.take)(self.device.port.as_ptr(), self.queue, &raw mut take) };
         let Take { room, base, frames, waiting, joined, tagged, unstamped, .. } = take;
         self.shown = (frames as usize).min(self.area.descs.len());
@@ -193,18 +191,18 @@ impl Receiving {
         Taken { frames: self.shown, waiting: waiting as usize, joined, tagged, unstamped }
     }
 
-    /// Of the frames that were taken last, those of this range.
+    /// Returns a range of the frames that were received last.
     pub(crate) fn burst(&self, range: std::ops::Range<usize>) -> Result<Burst<'_>, Misplaced> {
         let descs = &self.area.descs[..self.shown][range];
         match self.in_place {
-            // SAFETY: the plugin has looked that each frame lies in a buffer of the queue's memory, with the tail behind it, and
-            // frees none before the next call that takes, or attaches, for which this borrow has to end.
+            // SAFETY: the plugin has checked that each frame is in a buffer of the queue's memory, followed by the
+            // tail, and frees none before the next call that takes, or attaches, for which this borrow must end.
             Some(base) => Ok(unsafe { Burst::from_raw(base.as_ptr(), descs) }),
             None => self.area.burst(descs),
         }
     }
 
-    /// Takes nothing in any more, but for what has arrived.
+    /// Stops receiving, except for frames that have arrived.
     pub(crate) fn detach(&mut self) {
         // SAFETY: the queue is ours.
         unsafe { (self.device.functions.detach)(self.device.port.as_ptr(), self.queue) }
@@ -219,7 +217,7 @@ impl Drop for Receiving {
     }
 }
 
-/// What became of frames to send.
+/// Result of sending frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gone {
     pub done: usize,
@@ -229,7 +227,6 @@ pub(crate) struct Gone {
     pub too_short: u64,
 }
 
-/// One send queue.
 #[derive(Debug)]
 pub(crate) struct Sending {
     device: Arc<Device>,
@@ -237,7 +234,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Hands frames to the driver, the first ones of these.
+    /// Hands frames to the driver, from the first on.
     pub(crate) fn put(&mut self, burst: Burst<'_>) -> Gone {
         let descs = burst.descs();
         let Some(first) = descs.first() else { return Gone::default() };
@@ -245,7 +242,7 @@ impl Sending {
         let frames = u32::try_from(descs.len()).unwrap_or(u32::MAX);
         let mut put =
             Put { base, descs: descs.as_ptr(), frames, done: 0, sent: 0, bytes: 0, too_long: 0, too_short: 0 };
-        // SAFETY: the queue is ours; each frame lies where its desc says from the base, which a burst promises.
+        // SAFETY: the queue is ours; each frame is at its desc's offset from the base, which a burst guarantees.
         unsafe { (self.device.functions.put)(self.device.port.as_ptr(), self.queue, &raw mut put) };
         let Put { done, sent, bytes, too_long, too_short, .. } = put;
         Gone { done: (done as usize).min(descs.len()), sent: sent.into(), bytes, too_long, too_short }
@@ -258,19 +255,19 @@ impl Drop for Sending {
     }
 }
 
-/// What is done with the frames of several devices, beside which ours is measured.
+/// Variants of the baseline benchmark over several devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Classically {
-    /// They are received and freed.
+    /// Received and freed.
     Freed,
-    /// Merged, and each copied.
+    /// Merged and copied.
     Copied,
-    /// The same by three threads.
+    /// Merged and copied by three threads.
     BySteps,
 }
 
-/// Does that with queue 0 of each of these devices; returns how many frames that were, and the nanoseconds of a processor that three
-/// threads used, if there were three.
+/// Runs the benchmark with queue 0 of each of these devices; returns the number of frames, and the CPU time of each of
+/// three threads in nanoseconds, if used.
 pub(crate) fn classic(devices: &[Receiving], frames: u64, area: &mut Area, does: Classically) -> (u64, [u64; 3]) {
     let Some(first) = devices.first() else { return (0, [0; 3]) };
     let ports: Vec<NonNull<Port>> = devices.iter().map(|one| one.device.port).collect();
@@ -285,7 +282,8 @@ pub(crate) fn classic(devices: &[Receiving], frames: u64, area: &mut Area, does:
         threads: (does == Classically::BySteps).into(),
         cpu_ns: [0; 3],
     };
-    // SAFETY: each is borrowed with its queue, and made for queue 0; the area is ours, and as long as is said; threads end before it does.
+    // SAFETY: each is borrowed with its queue, and made for queue 0; the area is ours, of the given size; threads end
+    // before it does.
     let done = unsafe { (first.device.functions.classic)(&raw mut asked) };
     (done, asked.cpu_ns)
 }

@@ -1,4 +1,4 @@
-//! The plugin for DPDK: what it and this program say to each other (`c/linerate_dpdk.h`), and loading it.
+//! The plugin for DPDK: its interface with this program (`c/linerate_dpdk.h`), and loading it.
 //!
 //! Unsafe because it is C. It is loaded at run time and never unloaded: DPDK has threads.
 #![allow(unsafe_code)]
@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// Of `c/linerate_dpdk.h`.
+/// From `c/linerate_dpdk.h`.
 const ABI: u32 = 3;
 const WHY: usize = 512;
 pub(super) const NAME: usize = 64;
@@ -34,7 +34,7 @@ pub(super) struct Asked {
     pub stamps: u32,
 }
 
-/// What was opened.
+/// Properties of the opened device.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Info {
@@ -48,7 +48,7 @@ pub(crate) struct Info {
     pub driver: [u8; NAME],
 }
 
-/// Whose times frames have.
+/// Source of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stamps {
     Poll = 0,
@@ -98,7 +98,7 @@ pub(super) struct Put {
     pub too_short: u64,
 }
 
-/// What a driver has counted.
+/// Counters of a driver.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Stats {
@@ -142,7 +142,7 @@ const SIZES: [usize; 9] = [
     size_of::<Classic>(),
 ];
 
-/// A port of the plugin's, of which only pointers are seen.
+/// A port of the plugin, used only by pointer.
 pub(super) enum Port {}
 
 #[repr(C)]
@@ -164,7 +164,7 @@ struct Table {
     classic: Option<unsafe extern "C" fn(*mut Classic) -> u64>,
 }
 
-/// Its functions, all there.
+/// Functions of the plugin, all present.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Functions {
     pub start: unsafe extern "C" fn(*const Start, *mut c_char) -> c_int,
@@ -179,55 +179,54 @@ pub(super) struct Functions {
     pub classic: unsafe extern "C" fn(*mut Classic) -> u64,
 }
 
-/// The plugin, loaded.
 #[derive(Debug)]
 pub(crate) struct Plugin {
     pub(super) functions: Functions,
-    /// Of DPDK, in words.
+    /// Version of DPDK, as text.
     pub version: String,
 }
 
 impl Plugin {
-    /// Loads it; why not, if it is none, or another than this program knows.
+    /// Loads the plugin; an error explains a file that is not a plugin, or has another version.
     pub(crate) fn load(path: &Path) -> Result<Plugin, String> {
-        // SAFETY: what runs at loading are the initialisers of DPDK's libraries, which register its parts.
+        // SAFETY: loading runs the initialisers of DPDK's libraries, which register its parts.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| words(&error))?;
-        // SAFETY: the type is that of the declaration, which no version changes.
+        // SAFETY: the type is that of the declaration, which is the same in every version.
         let entry = unsafe { library.get::<unsafe extern "C" fn() -> *const Table>(c"linerate_dpdk_plugin") };
-        let entry = *entry.map_err(|_| "it has no symbol linerate_dpdk_plugin: it is no plugin for DPDK".to_owned())?;
-        // A plugin that is refused stays loaded, and does no harm: DPDK was not started.
+        let entry = *entry.map_err(|_| "no symbol linerate_dpdk_plugin: not a plugin for DPDK".to_owned())?;
+        // A rejected plugin stays loaded, and does no harm: DPDK was not started.
         std::mem::forget(library);
         // SAFETY: as for the type.
         let table = unsafe { entry() };
         if table.is_null() {
-            return Err("it has no table of functions".to_owned());
+            return Err("no table of functions".to_owned());
         }
-        // SAFETY: the first two numbers of the table have their places in every version.
+        // SAFETY: the first two numbers of the table have the same offsets in every version.
         let (abi, size) = unsafe { ((&raw const (*table).abi).read(), (&raw const (*table).size).read()) };
         if abi != ABI {
             return Err(format!(
-                "it has version {abi} of the interface, this program {ABI}: build it again (make dpdk)"
+                "built for version {abi} of the interface, this program needs {ABI}; rebuild it (make dpdk)"
             ));
         }
         if size as usize != size_of::<Table>() {
             let own = size_of::<Table>();
-            return Err(format!("its table has {size} bytes, not {own}: build it again (make dpdk)"));
+            return Err(format!("its table has {size} bytes, not {own}; rebuild it (make dpdk)"));
         }
-        // SAFETY: of this version and size it is such a table, which stays as it is.
+        // SAFETY: with this version and size it is such a table, which never changes.
         let table = unsafe { &*table };
         if let Some(at) = (0..SIZES.len()).find(|at| table.sizes[*at] as usize != SIZES[*at]) {
             let (its, own) = (table.sizes[at], SIZES[at]);
-            return Err(format!("its structure {at} has {its} bytes, not {own}: build it again (make dpdk)"));
+            return Err(format!("its structure {at} has {its} bytes, not {own}; rebuild it (make dpdk)"));
         }
-        let functions = functions(table).ok_or("a function is missing in its table: build it again (make dpdk)")?;
+        let functions = functions(table).ok_or("a function is missing in its table; rebuild it (make dpdk)")?;
         Ok(Plugin { functions, version: text(table.version) })
     }
 
-    /// Starts DPDK, which is possible once a process.
+    /// Starts DPDK, which is possible once per process.
     pub(crate) fn start(&self, memory_mib: u32, huge: bool, prefix: &str) -> Result<(), String> {
         let prefix = CString::new(prefix).map_err(|error| error.to_string())?;
         let start = Start { memory_mib, huge: huge.into(), prefix: prefix.as_ptr() };
-        // SAFETY: what it reads lives until it returns, and there is room for a reason.
+        // SAFETY: memory that it reads lives until it returns, and the buffer has room for a reason.
         said(|why| unsafe { (self.functions.start)(&raw const start, why) })
     }
 }
@@ -247,19 +246,20 @@ fn functions(table: &Table) -> Option<Functions> {
     })
 }
 
-/// Whether this process has rights of its file, which whoever started it may not have: then its surroundings are not to be trusted.
+/// Returns whether this process has rights of its file that its user may lack: then its environment must not be
+/// trusted.
 pub(crate) fn is_secure() -> bool {
-    // SAFETY: reads a number that the kernel left for this process.
+    // SAFETY: reads a number that the kernel provided for this process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Calls what says 0, or writes a reason.
+/// Calls a function that returns 0, or writes a reason.
 pub(super) fn said(call: impl FnOnce(*mut c_char) -> c_int) -> Result<(), String> {
     let mut why = [0_u8; WHY];
     if call(why.as_mut_ptr().cast()) == 0 { Ok(()) } else { Err(name(&why)) }
 }
 
-/// Text in a field, up to its NUL.
+/// Reads text in a field, up to its NUL.
 pub(super) fn name(field: &[u8]) -> String {
     String::from_utf8_lossy(field.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
 }
@@ -268,11 +268,11 @@ fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: a table has text there that ends in NUL and stays.
+    // SAFETY: the table has a NUL-terminated text there that never changes.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// What the dynamic linker said, which libloading keeps behind words of its own.
+/// Returns the message of the dynamic linker, which libloading wraps.
 fn words(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |linker| linker.to_string())
 }

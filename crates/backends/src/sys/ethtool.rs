@@ -1,4 +1,4 @@
-//! What the kernel and a driver say about an interface, by ioctl (netdevice(7), linux/ethtool.h).
+//! Properties of an interface reported by the kernel and a driver, by ioctl (netdevice(7), linux/ethtool.h).
 //!
 //! Unsafe because requests and answers go to the kernel as raw memory. Reading needs no privilege.
 #![allow(unsafe_code)]
@@ -29,17 +29,17 @@ const SS_STATS: u32 = 1;
 const SS_FEATURES: u32 = 4;
 /// `SOF_TIMESTAMPING_RX_HARDWARE` and `SOF_TIMESTAMPING_RAW_HARDWARE` (linux/net_tstamp.h).
 pub(crate) const STAMPS_HARDWARE: u32 = 1 << 2;
-/// As said.
+/// As above.
 pub(crate) const STAMPS_RAW: u32 = 1 << 6;
 const STRING: usize = 32;
-/// Words of a block of features: which may be changed, which are on.
+/// Words of a block of features: changeable, active.
 const AVAILABLE: usize = 0;
 const ACTIVE: usize = 2;
-/// More counters or features than any driver has. Every answer gets room for so many: kernels before 6.19 write as
-/// many as the driver has at that moment, whatever number was announced (linux/ethtool.h, `n_stats`).
+/// Upper bound of counters or features of any driver. Every answer has room for this number: kernels before 6.19 write the
+/// driver's number at that moment, whatever number was announced (linux/ethtool.h, `n_stats`).
 const MAX_STRINGS: usize = 65_536;
 
-/// Asks about interfaces through any socket of their network namespace.
+/// Queries interfaces through any socket of their network namespace.
 #[derive(Clone, Copy)]
 pub(crate) struct Ethtool<'a> {
     socket: BorrowedFd<'a>,
@@ -47,7 +47,7 @@ pub(crate) struct Ethtool<'a> {
 }
 
 impl<'a> Ethtool<'a> {
-    /// Asks about `interface`.
+    /// Selects an interface.
     pub(crate) fn new(socket: BorrowedFd<'a>, interface: &str) -> io::Result<Self> {
         let mut name = [0; libc::IFNAMSIZ];
         let bytes = interface.as_bytes();
@@ -58,27 +58,27 @@ impl<'a> Ethtool<'a> {
         Ok(Ethtool { socket, name })
     }
 
-    /// The interface's number.
+    /// Returns the interface's number.
     pub(crate) fn index(&self) -> io::Result<u32> {
         // SAFETY: SIOCGIFINDEX leaves a number in the union.
         let index = unsafe { self.read(libc::SIOCGIFINDEX)?.ifr_ifru.ifru_ifindex };
         u32::try_from(index).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// Longest network packet, in bytes.
+    /// Returns the MTU, in bytes.
     pub(crate) fn mtu(&self) -> io::Result<u32> {
         // SAFETY: SIOCGIFMTU leaves a number in the union.
         let mtu = unsafe { self.read(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
         u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// `IFF_*` flags (linux/if.h).
+    /// Returns the `IFF_*` flags (linux/if.h).
     pub(crate) fn flags(&self) -> io::Result<u32> {
         // SAFETY: SIOCGIFFLAGS leaves 16 bits in the union.
         Ok(u32::from(unsafe { self.read(libc::SIOCGIFFLAGS)?.ifr_ifru.ifru_flags } as u16))
     }
 
-    /// `ARPHRD_*` number and MAC address.
+    /// Returns the `ARPHRD_*` number and the MAC address.
     pub(crate) fn hardware(&self) -> io::Result<(u32, [u8; 6])> {
         // SAFETY: SIOCGIFHWADDR leaves a sockaddr in the union.
         let address = unsafe { self.read(libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr };
@@ -86,7 +86,7 @@ impl<'a> Ethtool<'a> {
         Ok((address.sa_family.into(), bytes))
     }
 
-    /// Its first IPv4 address, if it has one.
+    /// Returns its first IPv4 address, if it has one.
     pub(crate) fn ipv4(&self) -> io::Result<std::net::Ipv4Addr> {
         // SAFETY: SIOCGIFADDR leaves a sockaddr in the union; of family AF_INET, as the socket is.
         let address = unsafe { self.read(libc::SIOCGIFADDR)?.ifr_ifru.ifru_addr };
@@ -95,12 +95,12 @@ impl<'a> Ethtool<'a> {
         Ok(bytes.into())
     }
 
-    /// The driver's name.
+    /// Returns the driver's name.
     pub(crate) fn driver(&self) -> io::Result<String> {
         Ok(self.driver_info()?[0].clone())
     }
 
-    /// The names of the driver, of its firmware's version, and of the place on the bus.
+    /// Returns the names of the driver, of its firmware's version, and of the bus address.
     pub(crate) fn driver_info(&self) -> io::Result<[String; 3]> {
         // struct ethtool_drvinfo: cmd, then driver, version, fw_version, bus_info of 32 bytes each, ... 196 bytes in all.
         let mut info = [0u32; 49];
@@ -110,7 +110,7 @@ impl<'a> Ethtool<'a> {
         Ok([0, 2, 3].map(|place| text(&bytes[4 + place * STRING..][..STRING])))
     }
 
-    /// The speed of the link in Mb/s; `None` where the driver does not know it.
+    /// Returns the speed of the link in Mb/s; `None` if the driver does not know it.
     pub(crate) fn speed(&self) -> io::Result<Option<u64>> {
         // struct ethtool_cmd: 44 bytes, with the lower half of the speed at 12 and the upper one at 28; all ones: unknown.
         let mut settings = [0u32; 11];
@@ -122,24 +122,24 @@ impl<'a> Ethtool<'a> {
         Ok(Some(speed.into()).filter(|speed| ![0, 0xffff, 0xffff_ffff].contains(speed)))
     }
 
-    /// Receive and send queues in use: those of their own kind and those that are combined.
+    /// Returns the receive and send queues in use: separate and combined ones.
     pub(crate) fn queues(&self) -> io::Result<(u32, u32)> {
         let channels = self.channels()?;
         Ok((channels[4].saturating_add(channels[7]), channels[5].saturating_add(channels[7])))
     }
 
-    /// Channels: the most for receiving, sending, other things, both; then what there is now.
+    /// Returns the channels: maximum for receiving, sending, other, combined; then the current numbers.
     pub(crate) fn channels(&self) -> io::Result<[u32; 8]> {
         // struct ethtool_channels: cmd, max_rx, max_tx, max_other, max_combined, rx, tx, other, combined.
         self.words(GCHANNELS)
     }
 
-    /// Descriptors of a ring: the most for receiving, mini, jumbo, sending; then what there is now.
+    /// Returns the descriptors of a ring: maximum for receiving, mini, jumbo, sending; then the current numbers.
     pub(crate) fn rings(&self) -> io::Result<[u32; 8]> {
         self.words(GRINGPARAM)
     }
 
-    /// Gives the receive rings so many descriptors; the rest stays. Most drivers take the link down for it.
+    /// Sets the descriptors of the receive rings; the rest is unchanged. Most drivers take the link down for it.
     pub(crate) fn set_rx_ring(&self, descriptors: u32) -> io::Result<()> {
         let mut request = [0; 9];
         request[0] = SRINGPARAM;
@@ -148,26 +148,27 @@ impl<'a> Ethtool<'a> {
         self.ask(&mut request)
     }
 
-    /// Pause frames: negotiated, obeyed, sent.
+    /// Returns the state of pause frames: negotiated, honoured, sent.
     pub(crate) fn pause(&self) -> io::Result<[bool; 3]> {
         Ok(self.words(GPAUSEPARAM)?.map(|word: u32| word != 0))
     }
 
-    /// Kinds of time stamps (`SOF_TIMESTAMPING_*`), the number of the clock if it has one, receive filters (bits).
+    /// Returns the kinds of timestamps (`SOF_TIMESTAMPING_*`), the number of the clock if it has one, and receive
+    /// filters (bits).
     pub(crate) fn stamps(&self) -> io::Result<(u32, Option<u32>, u32)> {
         // struct ethtool_ts_info: cmd, so_timestamping, phc_index, tx_types, reserved[3], rx_filters, reserved[3].
         let info: [u32; 10] = self.words(GET_TS_INFO)?;
         Ok((info[0], u32::try_from(info[1] as i32).ok(), info[6]))
     }
 
-    /// Which frames the card stamps (`HWTSTAMP_FILTER_*`), with flags and those it sends, as it says it.
+    /// Returns the frames that the card stamps (`HWTSTAMP_FILTER_*`), with flags and the setting for sent frames.
     pub(crate) fn stamping(&self) -> io::Result<[u32; 3]> {
         let mut config = [0; 3];
         self.config(SIOCGHWTSTAMP, &mut config)?;
         Ok(config)
     }
 
-    /// Says which frames it is to stamp; it may answer with more.
+    /// Sets the frames that the card stamps; returns the actual setting, which may include more.
     pub(crate) fn set_stamping(&self, mut config: [u32; 3]) -> io::Result<[u32; 3]> {
         self.config(SIOCSHWTSTAMP, &mut config)?;
         Ok(config)
@@ -181,7 +182,7 @@ impl<'a> Ethtool<'a> {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Which fields the receive hash takes for a kind of flow (linux/ethtool.h: `TCP_V4_FLOW`, `RXH_*`).
+    /// Returns the fields that the receive hash covers for a flow type (linux/ethtool.h: `TCP_V4_FLOW`, `RXH_*`).
     pub(crate) fn hash_fields(&self, flow: u32) -> io::Result<u64> {
         // struct ethtool_rxnfc: cmd, flow_type, u64 data, ... 192 bytes in all; u64 begins at 8.
         let mut info = [0u32; 64];
@@ -190,7 +191,8 @@ impl<'a> Ethtool<'a> {
         Ok(u64::from(info[2]) | u64::from(info[3]) << 32)
     }
 
-    /// How frames are spread over queues: the table, the key, the function (a bit), what is done to the input (`RXH_XFRM_*`).
+    /// Returns the receive-side scaling: the table, the key, the function (a bit), the input transformation
+    /// (`RXH_XFRM_*`).
     pub(crate) fn spread(&self) -> io::Result<(Vec<u32>, Vec<u8>, u8, u8)> {
         // struct ethtool_rxfh: cmd, rss_context, indir_size, key_size, hfunc, input_xfrm, 2 bytes, 4 bytes, then the table and the key.
         let mut sizes = [0u32; 6];
@@ -208,7 +210,7 @@ impl<'a> Ethtool<'a> {
         Ok((answer[6..6 + table].to_vec(), key, function, change))
     }
 
-    /// The driver's own counters, by name.
+    /// Returns the driver's own counters, by name.
     pub(crate) fn statistics(&self) -> io::Result<Vec<(String, u64)>> {
         let names = self.strings(SS_STATS)?;
         // struct ethtool_stats: cmd, n_stats, u64 data[n]; the data begins 8 bytes in.
@@ -220,21 +222,21 @@ impl<'a> Ethtool<'a> {
         Ok(names.into_iter().zip(values).collect())
     }
 
-    /// The offloads that are on.
+    /// Returns the active offloads.
     pub(crate) fn features(&self) -> io::Result<Vec<String>> {
         self.features_in(ACTIVE)
     }
 
-    /// The offloads that may be turned on and off.
+    /// Returns the changeable offloads.
     pub(crate) fn changeable_features(&self) -> io::Result<Vec<String>> {
         self.features_in(AVAILABLE)
     }
 
-    /// Turns an offload on or off. The kernel may do so and still not have it; ask afterwards.
+    /// Turns an offload on or off. The kernel may accept this without effect; query it afterwards.
     pub(crate) fn set_feature(&self, name: &str, on: bool) -> io::Result<()> {
         let names = self.strings(SS_FEATURES)?;
         let Some(index) = names.iter().position(|one| one == name) else {
-            return Err(io::Error::new(io::ErrorKind::NotFound, format!("the kernel knows no offload {name}")));
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("unknown offload {name}")));
         };
         // struct ethtool_sfeatures: cmd, size, then blocks { valid, requested }.
         let blocks = names.len().div_ceil(32);
@@ -245,7 +247,7 @@ impl<'a> Ethtool<'a> {
         self.ask(&mut request)
     }
 
-    /// The features whose bit is set in one word of each block.
+    /// Returns the features whose bit is set in one word of each block.
     fn features_in(&self, word: usize) -> io::Result<Vec<String>> {
         let names = self.strings(SS_FEATURES)?;
         // struct ethtool_gfeatures: cmd, size, then blocks { available, requested, active, never_changed }.
@@ -258,7 +260,7 @@ impl<'a> Ethtool<'a> {
         Ok(names.into_iter().enumerate().filter(|(index, _)| is_set(*index)).map(|(_, name)| name).collect())
     }
 
-    /// What a command answers behind its own number, where that has one size.
+    /// Returns the words of an answer after the command, for commands with an answer of fixed size.
     fn words<const N: usize>(&self, command: u32) -> io::Result<[u32; N]> {
         let mut answer = [0u32; 64];
         answer[0] = command;
@@ -285,7 +287,7 @@ impl<'a> Ethtool<'a> {
 
     fn read(&self, request: libc::Ioctl) -> io::Result<libc::ifreq> {
         let mut ifreq = self.request();
-        // SAFETY: the SIOCGIF* requests used here read the name from and write into the ifreq alone.
+        // SAFETY: the SIOCGIF* requests used here read the name from and write into the ifreq only.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), request, &raw mut ifreq) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(ifreq) }
     }
@@ -299,12 +301,12 @@ impl<'a> Ethtool<'a> {
         ifreq
     }
 
-    /// One ioctl: the first word of `request` is the command, and the answer takes its place.
+    /// Runs an ioctl: the first word of `request` is the command, and the answer replaces it.
     fn ask(&self, request: &mut [u32]) -> io::Result<()> {
         let mut ifreq = self.request();
         ifreq.ifr_ifru.ifru_data = request.as_mut_ptr().cast();
-        // SAFETY: `request` is live and writable, and as large as its command's structure with room for
-        // MAX_STRINGS elements where the number of elements is the driver's to say.
+        // SAFETY: `request` is live and writable, and as large as its command's structure with room for MAX_STRINGS
+        // elements if the driver determines the number of elements.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &raw mut ifreq) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }

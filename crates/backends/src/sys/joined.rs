@@ -1,31 +1,31 @@
-//! Where frames of several chunks are put together: an area that is taken and given back in order.
+//! A buffer for frames joined from several chunks: an area that is allocated and freed in order.
 
 use std::collections::VecDeque;
 
-/// Keeps frames apart, and lets copy kernels run over a frame's end.
+/// Separates frames, and lets copy kernels run over a frame's end.
 const ALIGN: usize = 64;
 
-/// Which parts of the area hold frames.
+/// Allocated parts of the area.
 #[derive(Debug)]
 pub(crate) struct JoinedArea {
     start: usize,
     bytes: usize,
-    /// Parts taken, oldest first: offset in the area and length.
+    /// Allocated parts, oldest first: offset in the area and length.
     parts: VecDeque<(usize, usize)>,
 }
 
 impl JoinedArea {
-    /// An area of `bytes` bytes from `start` of a memory.
+    /// Creates an area of `bytes` bytes from `start` of a memory.
     pub(crate) fn new(start: usize, bytes: usize) -> Self {
         JoinedArea { start, bytes, parts: VecDeque::new() }
     }
 
-    /// Whether a frame of `length` bytes could ever be taken.
+    /// Returns whether a frame of `length` bytes can ever fit.
     pub(crate) fn fits(&self, length: usize) -> bool {
         length.next_multiple_of(ALIGN) <= self.bytes
     }
 
-    /// Takes `length` bytes: their offset in the memory, or `None` until others are given back.
+    /// Allocates `length` bytes; returns their offset in the memory, or `None` until others are freed.
     pub(crate) fn take(&mut self, length: usize) -> Option<usize> {
         let length = length.next_multiple_of(ALIGN);
         let offset = match (self.parts.front(), self.parts.back()) {
@@ -50,7 +50,7 @@ impl JoinedArea {
         Some(self.start + offset)
     }
 
-    /// Gives the oldest part back.
+    /// Frees the oldest part.
     pub(crate) fn give_back(&mut self) {
         self.parts.pop_front();
     }
@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_never_overlap_and_lie_inside(steps in prop::collection::vec((any::<bool>(), 1usize..3000), 1..400)) {
+        fn parts_never_overlap_and_stay_inside(steps in prop::collection::vec((any::<bool>(), 1usize..3000), 1..400)) {
             let mut area = JoinedArea::new(1000, 8192);
             let mut held: VecDeque<(usize, usize)> = VecDeque::new();
             for (take, length) in steps {

@@ -1,8 +1,8 @@
-//! The memory that the two ends of a memif connection share: regions mapped, and the rings in them.
+//! The memory shared by the two ends of a memif connection: mapped regions, and the rings in them.
 //!
-//! Both ends have all of it mapped to be written, so the other one may change any byte at any time: there is never a reference to
-//! it. Numbers are loaded and stored as atomics, each once; bytes of frames are copied out, or in, and what is looked at is the copy.
-//! Where something lies is checked against the mapping here, at each access, whatever a descriptor says.
+//! Both ends have all of it mapped writable, so the peer may change any byte at any time: no reference to it ever
+//! exists. Numbers are loaded and stored as atomics, each once; bytes of frames are copied out, or in, and only the
+//! copy is parsed. Each access is checked against the mapping here, whatever a descriptor contains.
 //!
 //! Unsafe because of that: mapped memory is accessed by pointers.
 #![allow(unsafe_code)]
@@ -15,52 +15,51 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
-/// Bytes of a ring in front of its descriptors.
+/// Bytes of a ring before its descriptors.
 pub(crate) const HEADER: usize = 128;
-/// Bytes of one descriptor.
+/// Bytes of a descriptor.
 pub(crate) const DESC: usize = 16;
-/// What a ring begins with.
+/// First word of a ring.
 pub(crate) const COOKIE: u32 = 0x03E3_1F20;
-/// The most descriptors of a ring, as a power of two: positions have 16 bits, and no peer accepts more.
+/// Maximum descriptors of a ring, as a power of two: positions have 16 bits, and no peer accepts more.
 pub(crate) const MOST_LOG2: u8 = 14;
-/// In the flags of a descriptor: the frame goes on in the next one.
+/// Flag of a descriptor: the frame continues in the next one.
 pub(crate) const NEXT: u16 = 1;
-/// In the flags of a ring: its reader is awake, and wants no word of what comes.
+/// Flag of a ring: its reader is awake, and needs no notification.
 const MASK: u16 = 1;
-/// Where the parts of a ring's header lie.
+/// Offsets in a ring's header.
 const FLAGS: usize = 4;
 const HEAD: usize = 6;
 const TAIL: usize = 64;
-/// So many bytes are copied as one, where there is room.
+/// Bytes up to which a frame is copied with constant length, where there is room.
 const SHORT: usize = 64;
 
-/// One descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slot {
-    /// [`NEXT`].
+    /// [`NEXT`] or 0.
     pub flags: u16,
-    /// In which region its bytes lie.
+    /// Index of its region.
     pub region: u16,
-    /// How many there are, or, of an empty buffer, have room.
+    /// Number of its bytes, or the room of an empty buffer.
     pub length: u32,
-    /// From where on.
+    /// Offset of its bytes.
     pub offset: u32,
 }
 
-/// A file that both ends have mapped.
+/// A file mapped by both ends.
 #[derive(Debug)]
 pub(crate) struct Region {
     base: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to this value; what is in it is accessed by atomics and by copies, as other processes do.
+// SAFETY: the mapping belongs to this value; its contents are accessed by atomics and by copies, as in other processes.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps the first `bytes` of a file. Whoever calls this has made sure that the file cannot become shorter.
+    /// Maps the first `bytes` of a file. The caller has made sure that the file cannot be truncated.
     pub(crate) fn map(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<Region> {
         let bytes = usize::try_from(bytes).ok().filter(|bytes| isize::try_from(*bytes).is_ok());
         let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
@@ -70,22 +69,23 @@ impl Region {
         Ok(Region { base: base.cast(), bytes })
     }
 
-    /// Whether so many bytes from there on lie inside.
+    /// Returns whether `length` bytes from an offset are inside.
     #[inline]
     pub(crate) fn has(&self, offset: u32, length: u32) -> bool {
-        // In 64 bits: the sum of two numbers of 32 may not fit them.
+        // In 64 bits: the sum of two 32-bit numbers may overflow.
         u64::from(offset) + u64::from(length) <= self.bytes as u64
     }
 
-    /// Copies as many bytes out as `to` has room for, up to `length`. What the other end changes meanwhile is old or new.
+    /// Copies up to `length` bytes out, as far as `to` has room. Bytes that the peer changes concurrently are old or
+    /// new.
     ///
     /// # Panics
-    /// If they do not lie inside.
+    /// If they are not inside.
     #[inline]
     pub(crate) fn copy_out(&self, offset: u32, length: usize, to: &mut [u8]) {
         let (at, length) = (offset as usize, length.min(to.len()));
         assert!(at <= self.bytes && length <= self.bytes - at);
-        // SAFETY: inside the mapping, and inside `to`, which is memory of our own; the constant length is one that both have room for.
+        // SAFETY: inside the mapping, and inside `to`, which is our own memory; the constant length fits both.
         unsafe {
             if length <= SHORT && self.bytes - at >= SHORT && to.len() >= SHORT {
                 ptr::copy_nonoverlapping(self.base.add(at), to.as_mut_ptr(), SHORT);
@@ -98,19 +98,20 @@ impl Region {
     /// Copies bytes in.
     ///
     /// # Panics
-    /// If they do not lie inside.
+    /// If they are not inside.
     #[inline]
     pub(crate) fn copy_in(&self, offset: u32, from: &[u8]) {
         let at = offset as usize;
         assert!(at <= self.bytes && from.len() <= self.bytes - at);
-        // SAFETY: inside the mapping, as just checked; `from` is no part of it, since no reference to it is ever made.
+        // SAFETY: inside the mapping, as just checked; `from` does not overlap it, since no reference to it is ever
+        // made.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.base.add(at), from.len()) };
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping made by `map`; rings keep the region that they lie in.
+        // SAFETY: the mapping made by `map`; rings keep their region alive.
         let _ = unsafe { munmap(self.base.cast(), self.bytes) };
     }
 }
@@ -118,25 +119,25 @@ impl Drop for Region {
 /// A ring in a region.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
-    /// Stays mapped as long as this.
+    /// Keeps the region mapped.
     _region: Arc<Region>,
     base: *mut u8,
-    /// Its descriptors, less one.
+    /// Number of its descriptors, less one.
     mask: u16,
 }
 
-// SAFETY: as for the region that it lies in, which it keeps.
+// SAFETY: as for its region, which it keeps alive.
 unsafe impl Send for Ring {}
 // SAFETY: as above.
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    /// Bytes of a ring of so many descriptors.
+    /// Returns the bytes of a ring with 2^`log2` descriptors.
     pub(crate) fn bytes(log2: u8) -> usize {
         HEADER + (DESC << log2)
     }
 
-    /// The ring there; none where it does not lie inside, or at a place for numbers of 64 bits.
+    /// Opens a ring; `None` if it is not inside, or not aligned to 64 bits.
     pub(crate) fn new(region: &Arc<Region>, offset: u32, log2: u8) -> Option<Ring> {
         let at = offset as usize;
         let fits = (1..=MOST_LOG2).contains(&log2) && at.is_multiple_of(8);
@@ -148,28 +149,28 @@ impl Ring {
         Some(Ring { _region: Arc::clone(region), base, mask: (1 << log2) - 1 })
     }
 
-    /// How many descriptors it has.
+    /// Returns the number of descriptors.
     #[inline]
     pub(crate) fn size(&self) -> u16 {
         self.mask + 1
     }
 
-    /// Writes what a new ring begins with: nobody is to be woken, nothing is there.
+    /// Initialises a ring: masked and empty.
     pub(crate) fn prepare(&self) {
-        // SAFETY: inside the ring, aligned, and accessed as an atomic by everybody.
+        // SAFETY: inside the ring, aligned, and accessed as an atomic by all.
         unsafe { AtomicU32::from_ptr(self.base.cast()) }.store(COOKIE, Relaxed);
         self.set_masked(true);
         self.set_head(0);
         self.set_tail(0);
     }
 
-    /// Whether it begins as rings do.
+    /// Returns whether it starts with the cookie.
     pub(crate) fn is_ring(&self) -> bool {
         // SAFETY: as above.
         unsafe { AtomicU32::from_ptr(self.base.cast()) }.load(Relaxed) == COOKIE
     }
 
-    /// How far the client is: slots before this one are written, or have room.
+    /// Returns the client's position: slots before it are written, or have room.
     #[inline]
     pub(crate) fn head(&self) -> u16 {
         self.half(HEAD).load(Acquire)
@@ -181,7 +182,7 @@ impl Ring {
         self.half(HEAD).store(position, Release);
     }
 
-    /// How far the server is.
+    /// Returns the server's position.
     #[inline]
     pub(crate) fn tail(&self) -> u16 {
         self.half(TAIL).load(Acquire)
@@ -193,7 +194,7 @@ impl Ring {
         self.half(TAIL).store(position, Release);
     }
 
-    /// Whether its reader wants no word of what comes.
+    /// Returns whether its reader needs no notification.
     #[inline]
     pub(crate) fn is_masked(&self) -> bool {
         self.half(FLAGS).load(Relaxed) & MASK != 0
@@ -204,13 +205,13 @@ impl Ring {
         self.half(FLAGS).store(if masked { MASK } else { 0 }, Relaxed);
     }
 
-    /// Where a position is in the ring.
+    /// Returns the index of a position in the ring.
     #[inline]
     pub(crate) fn index(&self, position: u16) -> usize {
         usize::from(position & self.mask)
     }
 
-    /// The descriptor of a position, loaded once.
+    /// Returns the descriptor at a position, loaded once.
     #[inline]
     pub(crate) fn slot(&self, position: u16) -> Slot {
         let [first, second] = self.words(position).map(|word| word.load(Relaxed).to_ne_bytes());
@@ -219,7 +220,7 @@ impl Ring {
         Slot { flags: half(0), region: half(2), length: word(&first, 4), offset: word(&second, 0) }
     }
 
-    /// Writes the descriptor of a position.
+    /// Writes the descriptor at a position.
     #[inline]
     pub(crate) fn set_slot(&self, position: u16, slot: Slot) {
         let [first, second] = self.words(position);
@@ -229,13 +230,13 @@ impl Ring {
         second.store(u64::from_ne_bytes(bytes), Relaxed);
     }
 
-    /// Writes the descriptor of a position but for where its bytes lie.
+    /// Writes the descriptor at a position except for its offset.
     #[inline]
     pub(crate) fn set_length(&self, position: u16, slot: Slot) {
         self.words(position)[0].store(Ring::first(slot), Relaxed);
     }
 
-    /// Flags, region and length, as they lie.
+    /// Encodes flags, region and length.
     #[inline]
     fn first(slot: Slot) -> u64 {
         let mut bytes = [0; 8];
@@ -247,7 +248,8 @@ impl Ring {
 
     #[inline]
     fn words(&self, position: u16) -> [&AtomicU64; 2] {
-        // SAFETY: `new` has checked that all descriptors lie inside, at multiples of 8; everybody accesses them as atomics.
+        // SAFETY: `new` has checked that all descriptors are inside, at multiples of 8; all accesses to them are
+        // atomic.
         unsafe {
             let first = self.base.add(HEADER + DESC * self.index(position)).cast::<u64>();
             [AtomicU64::from_ptr(first), AtomicU64::from_ptr(first.add(1))]
@@ -256,7 +258,7 @@ impl Ring {
 
     #[inline]
     fn half(&self, at: usize) -> &AtomicU16 {
-        // SAFETY: inside the header of the ring, aligned, and accessed as an atomic by everybody.
+        // SAFETY: inside the header of the ring, aligned, and accessed as an atomic by all.
         unsafe { AtomicU16::from_ptr(self.base.add(at).cast()) }
     }
 }
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_lies_as_the_protocol_says() {
+    fn a_ring_has_the_layout_of_the_protocol() {
         let region = region(8192);
         let ring = Ring::new(&region, 64, 4).unwrap();
         ring.prepare();
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_lie_inside_is_no_ring() {
+    fn rings_outside_the_region_are_refused() {
         let region = region(4096);
         for (offset, log2) in [(0, 0), (0, 15), (4, 1), (4096 - 128, 1), (u32::MAX - 7, 1), (4096, 1), (0, 8)] {
             assert!(Ring::new(&region, offset, log2).is_none(), "{offset} {log2}");
@@ -301,7 +303,7 @@ mod tests {
         assert!(Ring::new(&region, 4096 - 160, 1).is_some());
         assert!(region.has(4095, 1) && region.has(4096, 0) && !region.has(4096, 1) && !region.has(u32::MAX, u32::MAX));
         let copied = std::panic::catch_unwind(|| region.copy_out(4090, 7, &mut [0; 64]));
-        assert!(copied.is_err(), "copied from behind the end");
+        assert!(copied.is_err(), "copied from beyond the end");
         assert!(Region::map(memfd_create("empty", MemfdFlags::CLOEXEC).unwrap().as_fd(), u64::MAX).is_err());
     }
 

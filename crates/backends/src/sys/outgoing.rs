@@ -1,5 +1,5 @@
-//! What a sending socket tells beside what the standard library asks it: which bytes were acknowledged, and when (tcp(7),
-//! Documentation/networking/timestamping.rst).
+//! Information of a sending socket that the standard library does not provide: acknowledged bytes, and when they were
+//! acknowledged (tcp(7), Documentation/networking/timestamping.rst).
 //!
 //! Unsafe because options, control messages and ioctls go to the kernel as raw memory.
 #![allow(unsafe_code)]
@@ -8,32 +8,32 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// linux/net_tstamp.h: a stamp when the peer has acknowledged, told with no bytes, by the clock of the system.
+/// linux/net_tstamp.h: a stamp when the peer has acknowledged, without data, by the system clock.
 const TX_ACK: u32 = 1 << 9;
 const SOFTWARE: u32 = 1 << 4;
 const STAMP_ONLY: u32 = 1 << 11;
-/// And which byte it was, counted from the first one that is written after this was asked for.
+/// With the number of the byte, counted from the first one written after this was set.
 const OPT_ID: u32 = 1 << 7;
 /// linux/udp.h.
 const UDP_SEGMENT: i32 = 103;
 
-/// Room for a control message of a time stamp and those beside it, aligned.
+/// Aligned room for the control message of a timestamp and others.
 type Control = [u64; 32];
 
-/// What the kernel says of a connection (linux/tcp.h), as far as it is told here.
+/// Information of the kernel on a connection (linux/tcp.h), as far as used here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Shortest round trip, in microseconds.
     pub min_rtt_us: u32,
-    /// Segments that were sent again.
+    /// Number of retransmitted segments.
     pub resent: u32,
-    /// For how long the receiver's window held it up, in microseconds.
+    /// Time limited by the receiver's window, in microseconds.
     pub window_limited_us: u64,
-    /// For how long its own buffer did.
+    /// Time limited by the send buffer, in microseconds.
     pub buffer_limited_us: u64,
 }
 
-/// Bytes written that the peer has not acknowledged yet.
+/// Returns the bytes written that the peer has not acknowledged yet.
 pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request (SIOCOUTQ, the same number) writes one int, which is live.
@@ -41,17 +41,17 @@ pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(bytes.max(0) as u64)
 }
 
-/// Lets what [`write_marked`] marks be told by [`acknowledged_at`].
+/// Enables stamps for bytes marked by [`write_marked`], read by [`acknowledged_at`].
 pub(crate) fn tell_acknowledgements(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &(SOFTWARE | STAMP_ONLY | OPT_ID))
 }
 
-/// Has the kernel cut what is written into datagrams of so many bytes.
+/// Makes the kernel segment written data into datagrams of this size.
 pub(crate) fn cut_datagrams(fd: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     set(fd, libc::SOL_UDP, UDP_SEGMENT, &i32::from(bytes))
 }
 
-/// Writes, and marks the last byte that is taken: the kernel notes when it is acknowledged.
+/// Writes, and marks the last byte that is taken: the kernel stamps its acknowledgement.
 pub(crate) fn write_marked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control: Control = [0; 32];
@@ -60,8 +60,8 @@ pub(crate) fn write_marked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize
     message.msg_iov = &raw mut piece;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
-    // SAFETY: CMSG_SPACE, CMSG_LEN and CMSG_DATA calculate; the first header lies at the beginning of `control`, which is aligned
-    // for it and has room for one message of four bytes.
+    // SAFETY: CMSG_SPACE, CMSG_LEN and CMSG_DATA calculate; the first header is at the start of `control`, which is
+    // aligned for it and has room for one message of four bytes.
     unsafe {
         message.msg_controllen = libc::CMSG_SPACE(4) as _;
         let head = libc::CMSG_FIRSTHDR(&raw const message);
@@ -70,20 +70,20 @@ pub(crate) fn write_marked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize
         (*head).cmsg_len = libc::CMSG_LEN(4) as _;
         libc::CMSG_DATA(head).cast::<u32>().write_unaligned(TX_ACK);
     }
-    // SAFETY: the message points to live memory of the sizes it says, of which the kernel only reads.
+    // SAFETY: the message points to live memory of the given sizes, which the kernel only reads.
     check(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
 }
 
-/// A marked byte that was acknowledged.
+/// An acknowledged marked byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// Its place among all bytes written, modulo 2^32.
+    /// Number of the byte among all written, modulo 2^32.
     pub place: u32,
-    /// When, in nanoseconds of UTC.
+    /// Time in nanoseconds of UTC.
     pub at: u64,
 }
 
-/// The oldest marked byte that was acknowledged and not told yet.
+/// Returns the oldest acknowledged marked byte that was not returned yet.
 pub(crate) fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<Acknowledged>> {
     let mut control: Control = [0; 32];
     // SAFETY: all-zero is a valid msghdr.
@@ -91,7 +91,7 @@ pub(crate) fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<Acknowled
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = size_of::<Control>() as _;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the message has no pieces, and room for control messages of the size it says.
+    // SAFETY: the message has no pieces, and room for control messages of the given size.
     match check(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) }) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -116,16 +116,16 @@ pub(crate) fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<Acknowled
             head = libc::CMSG_NXTHDR(&raw const message, head);
         }
     }
-    // An error that is told without a stamp, as of ICMP, is none: the next write or read has it.
+    // An error without a stamp, such as one from ICMP, is ignored: the next write or read returns it.
     Ok(at.zip(place).map(|(at, place)| Acknowledged { place, at }))
 }
 
-/// What the kernel says of a connection; zeros where it is too old to say it.
+/// Returns the kernel's information on a connection; zeros for fields that the kernel lacks.
 pub(crate) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut info = [0_u8; 256];
     let mut len = info.len() as libc::socklen_t;
     let at = info.as_mut_ptr();
-    // SAFETY: the kernel writes `len` bytes at the most, which are live.
+    // SAFETY: the kernel writes at most `len` bytes, which are live.
     check(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_TCP, libc::TCP_INFO, at.cast(), &raw mut len) } as isize)?;
     let word = |at: usize| u32::from_ne_bytes(info[at..at + 4].try_into().unwrap_or_default());
     let long = |at: usize| u64::from_ne_bytes(info[at..at + 8].try_into().unwrap_or_default());

@@ -1,7 +1,7 @@
-//! Which blocks of a receive ring are ours, and the frames in them that are shown.
+//! Blocks of a receive ring owned by this process, and the frames shown from them.
 //!
-//! Unsafe for one call, [`PacketBlocks::shown`]: its promise, that no shown frame lies in a block given
-//! back, is kept by the private fields here and nowhere else.
+//! Unsafe for one call, [`PacketBlocks::shown`]: the guarantee that no shown frame is in a released block rests on the
+//! private fields here and nowhere else.
 #![allow(unsafe_code)]
 
 use super::packet_ring::{CardTimes, PacketRing, Walk};
@@ -9,25 +9,25 @@ use crate::clocks::Line;
 use linerate_burst::{Burst, Desc};
 use std::collections::VecDeque;
 
-/// Most descs shown at a time, and the number below which more are looked for.
+/// Maximum descs shown at a time, and the number below which more are added.
 const SHOWN: usize = 1024;
 const REFILL: usize = 256;
 
-/// A receive ring read in order: frames are shown, consumed, and their blocks given back.
+/// A receive ring read in order: frames are shown, consumed, and their blocks released.
 pub(crate) struct PacketBlocks {
     ring: PacketRing,
-    /// Frames walked; those before `consumed` are done with.
+    /// Frames walked; those before `consumed` are consumed.
     descs: Vec<Desc>,
     consumed: usize,
     /// The block being walked: the last one of `held`.
     walk: Option<Walk>,
     /// The block that the kernel hands over next.
     next: u32,
-    /// Blocks not given back, oldest first, each with the number of its frames in `descs`, not consumed.
+    /// Blocks not released, oldest first, each with the number of its frames in `descs`, not consumed.
     held: VecDeque<(u32, usize)>,
-    /// Frames that the kernel described wrongly and that were skipped.
+    /// Frames with an invalid header, which were skipped.
     bad: u64,
-    /// Where a card is to stamp frames.
+    /// Times of a card that stamps frames.
     card: Option<CardTimes>,
 }
 
@@ -46,8 +46,8 @@ impl PacketBlocks {
         }
     }
 
-    /// Shows more frames if few are left. `super_frame` as for [`PacketRing::walk`]. Returns the number of
-    /// frames that are new, at the end of what is shown, and whether the ring has nothing more ready.
+    /// Shows more frames if few are left. `super_frame` as for [`PacketRing::walk`]. Returns the number of new frames,
+    /// at the end of those shown, and whether the ring has no more.
     pub(crate) fn refill(&mut self, super_frame: u32) -> (usize, bool) {
         if self.descs.len() - self.consumed >= REFILL {
             return (0, false);
@@ -78,19 +78,19 @@ impl PacketBlocks {
         (self.descs.len() - old, false)
     }
 
-    /// The descs of the frames shown.
+    /// Returns the descs of the frames shown.
     pub(crate) fn descs(&self) -> &[Desc] {
         &self.descs[self.consumed..]
     }
 
-    /// The frames shown.
+    /// Returns the frames shown.
     pub(crate) fn shown(&self) -> Burst<'_> {
-        // SAFETY: the descs not consumed came from walks of blocks in `held`: `release_consumed` alone
-        // releases blocks, and only those without such descs.
+        // SAFETY: the descs not consumed are from walks of blocks in `held`: only `release_consumed` releases blocks,
+        // and only those without such descs.
         unsafe { self.ring.burst(self.descs()) }
     }
 
-    /// Done with the first frames shown.
+    /// Consumes the first frames shown.
     ///
     /// # Panics
     /// If fewer are shown.
@@ -106,24 +106,24 @@ impl PacketBlocks {
         self.release_consumed();
     }
 
-    /// Frames that were skipped because the kernel described them wrongly.
+    /// Returns the number of frames that were skipped for an invalid header.
     pub(crate) fn bad(&self) -> u64 {
         self.bad
     }
 
-    /// From here on frames have times of a card, which become the host's by this line.
+    /// Sets the conversion of card times to host times for the next frames.
     pub(crate) fn set_line(&mut self, line: Line) {
         let missing = self.unstamped();
         self.card = Some(CardTimes { line, missing });
     }
 
-    /// Frames that the card was to stamp and did not.
+    /// Returns the number of frames that the card did not stamp.
     pub(crate) fn unstamped(&self) -> u64 {
         self.card.map_or(0, |card| card.missing)
     }
 
     fn open_next(&mut self) -> Option<Walk> {
-        // A block that is still held says USER too: it is ours, not newly ready.
+        // A held block has the status USER too: it is owned already, not newly ready.
         if self.held.len() == self.ring.blocks() as usize || !self.ring.is_ready(self.next) {
             return None;
         }
@@ -133,7 +133,7 @@ impl PacketBlocks {
         Some(walk)
     }
 
-    /// Gives back the oldest blocks that have nothing left, except the one being walked.
+    /// Releases the oldest blocks that have no frames left, except the one being walked.
     fn release_consumed(&mut self) {
         while let Some((block, 0)) = self.held.front().copied() {
             if self.held.len() == 1 && self.walk.is_some() {

@@ -1,8 +1,8 @@
-//! The TPACKET_V3 receive ring: blocks of frames that kernel and process hand back and forth
-//! (linux/if_packet.h; Documentation/networking/packet_mmap.rst).
+//! The TPACKET_V3 receive ring: blocks of frames exchanged between kernel and process (linux/if_packet.h;
+//! Documentation/networking/packet_mmap.rst).
 //!
-//! Unsafe because the ring is memory that the kernel writes. The rule that makes it sound: while a block's
-//! status says USER, the kernel leaves it alone, so its bytes are ours until [`PacketRing::release`].
+//! Unsafe because the ring is memory that the kernel writes. The rule that makes it sound: while a block's status is
+//! USER, the kernel does not touch it, so its bytes are ours until [`PacketRing::release`].
 #![allow(unsafe_code)]
 
 use super::packet_socket::PacketSocket;
@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes the kernel leaves free in front of each frame, into which a VLAN tag can be put back.
+/// Bytes that the kernel leaves free in front of each frame, to restore a VLAN tag.
 const RESERVE: u32 = 16;
 const TPACKET_V3: u32 = 2;
 const PAGE: usize = 4096;
@@ -22,10 +22,10 @@ const TPID_8021Q: u16 = 0x8100;
 
 /// `sll_pkttype` of frames that this host sends.
 const PACKET_OUTGOING: u8 = 4;
-/// Bytes of struct tpacket3_hdr and the struct sockaddr_ll behind it.
+/// Bytes of struct tpacket3_hdr and the struct sockaddr_ll after it.
 const HEADERS: u32 = 48 + 20;
 
-/// A VLAN tag put back must not make a frame longer than any part of linerate handles.
+/// A restored VLAN tag must not make a frame longer than any part of linerate handles.
 const LONGEST: u32 = MAX_FRAME as u32 - VLAN_TAG as u32;
 
 const STATUS_USER: u32 = 1;
@@ -37,14 +37,14 @@ const STATUS_CSUM_VALID: u32 = 1 << 7;
 const STATUS_GSO_TCP: u32 = 1 << 8;
 const STATUS_RAW_HARDWARE: u32 = 1 << 31;
 
-/// How a ring is laid out.
+/// Layout of a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// Bytes of a block; a multiple of the page size.
     pub block_bytes: u32,
     /// Number of blocks.
     pub blocks: u32,
-    /// After how long a block that is not full is handed over.
+    /// Time after which a block that is not full is handed over.
     pub timeout_ms: u32,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct PacketRing {
     layout: Layout,
 }
 
-// SAFETY: the mapping belongs to this value alone; nothing about it is tied to a thread.
+// SAFETY: the mapping belongs only to this value; nothing about it is tied to a thread.
 unsafe impl Send for PacketRing {}
 
 /// A walk through the frames of one block that is ours.
@@ -66,21 +66,21 @@ pub(crate) struct Walk {
     next: u32,
     /// Frames still to come.
     pub left: u32,
-    /// What is true of all frames of the block.
+    /// Flags of all frames of the block.
     flags: Flags,
 }
 
-/// Times of frames that a card is to stamp.
+/// Times of a card that stamps frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CardTimes {
-    /// How its times become the host's.
+    /// Conversion to host times.
     pub line: Line,
-    /// Frames that it did not stamp: they have the kernel's stamp, which is the host's.
+    /// Frames that it did not stamp: they have the kernel's stamp in host time.
     pub missing: u64,
 }
 
 impl CardTimes {
-    /// The time of a frame, whose status says who took the stamp.
+    /// Returns the time of a frame, whose status names the source of the stamp.
     fn of(&mut self, status: u32, time: Nanos) -> Nanos {
         if status & STATUS_RAW_HARDWARE != 0 {
             return self.line.to_host(time);
@@ -90,7 +90,7 @@ impl CardTimes {
     }
 }
 
-/// The kernel described a frame that does not lie inside its block.
+/// A frame header that exceeds its block.
 #[derive(Debug)]
 pub(crate) struct BadRecord;
 
@@ -110,7 +110,7 @@ impl PacketRing {
         };
         socket.set_raw(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let bytes = layout.block_bytes as usize * layout.blocks as usize;
-        // A page of zeros behind the ring, so that TAIL bytes behind its last frame may be read.
+        // A page of zeros after the ring, so that TAIL bytes after its last frame may be read.
         let mapped = bytes + PAGE;
         const { assert!(TAIL <= PAGE) };
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -147,7 +147,7 @@ impl PacketRing {
         self.layout.blocks
     }
 
-    /// Whether the kernel has handed a block over.
+    /// Returns whether the kernel has handed a block over.
     #[inline]
     pub(crate) fn is_ready(&self, block: u32) -> bool {
         self.status(block).load(Ordering::Acquire) & STATUS_USER != 0
@@ -157,15 +157,15 @@ impl PacketRing {
     pub(crate) fn open(&self, block: u32) -> Walk {
         debug_assert!(self.is_ready(block));
         // struct tpacket_block_desc: version, offset_to_priv, block_status, num_pkts, offset_to_first_pkt.
-        // That frames were lost is said of a block, not of its frames.
+        // Loss of frames is a flag of a block, not of its frames.
         let losing = self.status(block).load(Ordering::Relaxed) & STATUS_LOSING != 0;
         let flags = if losing { Flags::LOSING } else { Flags::NONE };
         Walk { block, left: self.word(block, 12), next: self.word(block, 16), flags }
     }
 
-    /// Appends the descs of the next frames of a walk until there are `limit`, putting VLAN tags back in
-    /// place. Frames wider on the wire than `super_frame` bytes are flagged as such. `STAMPED` where a card is to stamp them; other walks
-    /// have nothing to do with that.
+    /// Appends the descs of the next frames of a walk until there are `limit`, and restores VLAN tags. Frames longer on
+    /// the wire than `super_frame` bytes are flagged as such. `STAMPED` if a card stamps them, so that other walks do
+    /// not check for it.
     pub(crate) fn walk<const STAMPED: bool>(
         &mut self,
         walk: &mut Walk,
@@ -206,13 +206,13 @@ impl PacketRing {
         Ok(())
     }
 
-    /// Frames of this ring as a burst.
+    /// Returns frames of this ring as a burst.
     ///
     /// # Safety
-    /// The descs came from [`PacketRing::walk`] and their blocks have not been released.
+    /// The descs are from [`PacketRing::walk`] and their blocks have not been released.
     pub(crate) unsafe fn burst<'a>(&'a self, descs: &'a [Desc]) -> Burst<'a> {
-        // SAFETY: `walk` checked that each frame lies inside its block, the kernel leaves those blocks alone
-        // until they are released (the caller's promise), and a page follows the last block.
+        // SAFETY: `walk` checked that each frame is inside its block, the kernel does not touch those blocks until they
+        // are released (the caller's guarantee), and a page follows the last block.
         unsafe { Burst::from_raw(self.base, descs) }
     }
 
@@ -232,17 +232,17 @@ impl PacketRing {
         block as usize * self.layout.block_bytes as usize
     }
 
-    /// A 32-bit word of a block that is ours, 0 where it would not lie inside.
+    /// Returns a 32-bit word of a block that is ours, 0 if it is outside.
     #[inline]
     fn word(&self, block: u32, at: u32) -> u32 {
         if at as usize + 4 > self.layout.block_bytes as usize {
             return 0;
         }
-        // SAFETY: inside the block (just checked), which is ours, so nobody writes it now.
+        // SAFETY: inside the block (just checked), which is ours, so it is not written now.
         unsafe { self.base.add(self.start(block) + at as usize).cast::<u32>().read_unaligned() }
     }
 
-    /// The header of the frame a walk has reached, if header and frame lie inside the block.
+    /// Returns the header of the frame that a walk has reached, if header and frame are inside the block.
     #[inline]
     fn header(&self, walk: &Walk) -> Option<Header> {
         // struct tpacket3_hdr: next_offset, sec, nsec, snaplen, len, status, mac:net, rxhash, vlan_tci,
@@ -269,13 +269,13 @@ impl PacketRing {
         (end <= u64::from(limit) && u32::from(header.mac) >= HEADERS + VLAN_TAG as u32).then_some(header)
     }
 
-    /// Moves the two MAC addresses forward by four bytes and writes the tag behind them.
+    /// Moves the two MAC addresses forward by four bytes and writes the tag after them.
     fn restore_vlan(&mut self, frame: usize, header: &Header) {
         let known = header.status & STATUS_VLAN_TPID_VALID != 0;
         let tpid = if known { header.vlan_tpid } else { TPID_8021Q };
-        // SAFETY: `frame` starts at least VLAN_TAG bytes behind its own headers and holds at least two
-        // addresses (both checked by the caller), so the bytes from VLAN_TAG before it to MAC_ADDRESSES
-        // behind lie in this frame's own room inside a block that is ours.
+        // SAFETY: `frame` starts at least VLAN_TAG bytes after its own headers and holds at least two addresses (both
+        // checked by the caller), so the bytes from VLAN_TAG before it to MAC_ADDRESSES after are in this frame's own
+        // room inside a block that is ours.
         let room = unsafe { std::slice::from_raw_parts_mut(self.base.add(frame - VLAN_TAG), VLAN_TAG + MAC_ADDRESSES) };
         room.copy_within(VLAN_TAG.., 0);
         room[MAC_ADDRESSES..MAC_ADDRESSES + 2].copy_from_slice(&tpid.to_be_bytes());
@@ -316,9 +316,9 @@ mod tests {
     use super::*;
     use crate::clocks::{Pair, Relation};
 
-    /// Words of `tp_status` as kernels write them: stamped by the card, by the kernel, by nobody.
+    /// Words of `tp_status` as written by kernels: stamped by the card, by the kernel, not stamped.
     #[test]
-    fn the_status_says_whose_stamp_it_is() {
+    fn the_status_names_the_source_of_a_stamp() {
         let ahead = Pair { card: Nanos(37_000_000_500), host: Nanos(500) };
         let mut card = CardTimes { line: Relation::new(ahead).line(), missing: 0 };
         let time = Nanos(37_000_000_777);

@@ -11,10 +11,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// Frames handed to the kernel in one call.
 pub(crate) const SEND_BATCH: usize = 64;
 
-/// What AF_PACKET has counted since the last look.
+/// Counts of AF_PACKET since the last call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Statistics {
-    /// Frames that passed the socket's filter, those dropped included.
+    /// Frames that passed the socket's filter, including dropped ones.
     pub received: u64,
     /// Frames dropped because the ring was full.
     pub dropped: u64,
@@ -43,12 +43,12 @@ impl PacketSocket {
         Ok(PacketSocket { fd, index })
     }
 
-    /// The descriptor, to wait on.
+    /// Returns the descriptor to wait on.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// Binds to the interface: to take in frames of every protocol, or for sending only.
+    /// Binds to the interface: to receive frames of every protocol, or only to send.
     pub(crate) fn bind(&self, receive: bool) -> io::Result<()> {
         // SAFETY: all-zero is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -66,19 +66,19 @@ impl PacketSocket {
         self.set_raw(libc::SOL_PACKET, option, &value)
     }
 
-    /// Sets the send buffer, beyond the system's limit where that is allowed.
+    /// Sets the send buffer, beyond the system's limit if permitted.
     pub(crate) fn set_send_buffer(&self, bytes: u32) -> io::Result<()> {
         self.set_raw(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes)
             .or_else(|_| self.set_raw(libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
     }
 
-    /// Sets the receive buffer, beyond the system's limit where that is allowed.
+    /// Sets the receive buffer, beyond the system's limit if permitted.
     pub(crate) fn set_receive_buffer(&self, bytes: u32) -> io::Result<()> {
         self.set_raw(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
             .or_else(|_| self.set_raw(libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
     }
 
-    /// What the receive buffer has, with the kernel's own part.
+    /// Returns the size of the receive buffer, including the kernel's overhead.
     pub(crate) fn receive_buffer(&self) -> io::Result<u32> {
         self.get(libc::SOL_SOCKET, libc::SO_RCVBUF)
     }
@@ -97,7 +97,7 @@ impl PacketSocket {
         })
     }
 
-    /// Attaches a classic BPF program: frames for which it returns 0 are not taken in.
+    /// Attaches a classic BPF program: frames for which it returns 0 are rejected.
     pub(crate) fn attach(&self, program: &[Insn]) -> io::Result<()> {
         #[repr(C)]
         #[derive(Clone, Copy)]
@@ -109,7 +109,7 @@ impl PacketSocket {
         self.set_raw(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &Fprog { len, filter: program.as_ptr() })
     }
 
-    /// Joins this interface's promiscuous users; left when the socket closes.
+    /// Makes the interface promiscuous until the socket closes.
     pub(crate) fn set_promiscuous(&self) -> io::Result<()> {
         // SAFETY: all-zero is a valid packet_mreq.
         let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
@@ -125,13 +125,13 @@ impl PacketSocket {
         Ok(self.get::<u32>(libc::SOL_PACKET, libc::PACKET_FANOUT)? as u16)
     }
 
-    /// What was counted since the last call; the kernel resets it.
+    /// Returns the counts since the last call; the kernel resets them.
     pub(crate) fn statistics(&self) -> io::Result<Statistics> {
         let [received, dropped, freezes] = self.get::<[u32; 3]>(libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
         Ok(Statistics { received: received.into(), dropped: dropped.into(), freezes: freezes.into() })
     }
 
-    /// The error that waits on the socket, if any; taking it clears it.
+    /// Returns the pending error of the socket and clears it.
     pub(crate) fn take_error(&self) -> io::Result<()> {
         match self.get::<i32>(libc::SOL_SOCKET, libc::SO_ERROR)? {
             0 => Ok(()),
@@ -139,12 +139,12 @@ impl PacketSocket {
         }
     }
 
-    /// Whether the interface this socket is bound to still exists.
+    /// Returns whether the socket's interface still exists.
     pub(crate) fn interface_exists(&self) -> bool {
         self.named().is_some()
     }
 
-    /// Whether the interface is up and has a carrier (`IFF_RUNNING`; the kernel may say so up to a second
+    /// Returns whether the interface is up and has a carrier (`IFF_RUNNING`; the kernel may update it up to a second
     /// late).
     pub(crate) fn interface_runs(&self) -> bool {
         self.named().is_some_and(|mut request| {
@@ -155,7 +155,7 @@ impl PacketSocket {
         })
     }
 
-    /// A request with the name that the interface has now; `None` where there is no such interface.
+    /// Returns a request with the present name of the interface; `None` if it no longer exists.
     fn named(&self) -> Option<libc::ifreq> {
         // SAFETY: all-zero is a valid ifreq.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -165,8 +165,8 @@ impl PacketSocket {
         known.then_some(request)
     }
 
-    /// Sends frames from the front of `burst`, at most [`SEND_BATCH`]; returns how many the kernel took.
-    /// An error is about the first frame.
+    /// Sends frames from the front of `burst`, at most [`SEND_BATCH`]; returns the number that the kernel took. An
+    /// error is about the first frame.
     pub(crate) fn send(&self, burst: Burst<'_>) -> io::Result<usize> {
         // SAFETY: all-zero is valid for both types: null pointers with zero lengths.
         let mut parts: [libc::iovec; SEND_BATCH] = unsafe { std::mem::zeroed() };

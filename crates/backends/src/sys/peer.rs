@@ -1,12 +1,12 @@
-//! Who is at the other end of a UNIX socket (`SO_PEERCRED`, unix(7)).
+//! The user of the peer of a UNIX socket (`SO_PEERCRED`, unix(7)).
 //!
-//! Unsafe because the answer is a structure that the kernel writes; its process number can be 0, of a process that cannot be seen
-//! from here, which the types of `rustix` do not hold.
+//! Unsafe because the answer is a structure that the kernel writes; its process number can be 0, for a process that is
+//! not visible from here, which the types of `rustix` do not support.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The user there: who connected, or began to listen. None where that cannot be known.
+/// Returns the user that connected, or started to listen; `None` if unknown.
 pub(crate) fn user(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;

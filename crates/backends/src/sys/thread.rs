@@ -1,4 +1,4 @@
-//! What concerns one thread alone: a network of its own, and being called out of a system call.
+//! Operations on a single thread: a private network namespace, and interrupting a system call.
 //!
 //! Unsafe because signals and namespaces are taken from libc.
 #![allow(unsafe_code)]
@@ -7,15 +7,15 @@ use std::fs::File;
 use std::io;
 use std::sync::Once;
 
-/// Its default is to be ignored, so that a stray one harms no program, and little else uses it.
+/// Ignored by default, so that a stray one harms no program, and hardly used otherwise.
 const SIGNAL: i32 = libc::SIGURG;
 
-/// Runs `work` in a network namespace without a name that holds nothing but `lo`, from a thread of its own. The
-/// namespace goes when the file returned is closed and nothing else holds it, however the process ends.
+/// Runs `work` in an unnamed network namespace that holds only `lo`, in its own thread. The namespace is removed when
+/// the returned file is closed and nothing else holds it, however the process ends.
 pub(crate) fn in_new_network<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<(T, File)> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // SAFETY: no memory is involved; the thread ends here, so that it alone is moved.
+            // SAFETY: no memory is involved; the thread ends here, so only it is moved.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -26,32 +26,33 @@ pub(crate) fn in_new_network<T: Send>(work: impl FnOnce() -> io::Result<T> + Sen
     })
 }
 
-/// The thread that runs this.
+/// A thread that can be interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller(libc::pid_t);
 
 impl Caller {
-    /// This thread, which can be called out of system calls from now on.
+    /// Returns this thread, whose system calls can be interrupted from now on.
     pub(crate) fn this() -> Self {
         listen();
         // SAFETY: has no arguments and cannot fail.
         Caller(unsafe { libc::gettid() })
     }
 
-    /// Makes a system call of that thread end with `EINTR`, if one that can is under way. The thread lives.
+    /// Makes an interruptible system call of that thread end with `EINTR`, if one is in progress. The thread must be
+    /// alive.
     pub(crate) fn interrupt(self) {
-        // SAFETY: sends a signal to a thread of this process; `this` has seen to a handler.
+        // SAFETY: sends a signal to a thread of this process; `this` has installed a handler.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, SIGNAL) };
     }
 }
 
-/// Installs a handler that does nothing, unless the program has one of its own.
+/// Installs an empty handler, unless the program has its own.
 fn listen() {
     static ONCE: Once = Once::new();
     extern "C" fn nothing(_: i32) {}
     ONCE.call_once(|| {
-        // SAFETY: sigaction is plain data of which all zeros is a valid value (SIG_DFL, no flags, empty mask);
-        // both calls get valid pointers, and the handler touches nothing.
+        // SAFETY: sigaction is plain data of which all zeros is a valid value (SIG_DFL, no flags, empty mask); both
+        // calls get valid pointers, and the handler accesses no memory.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(SIGNAL, std::ptr::null(), &mut action) == 0

@@ -7,11 +7,11 @@ use super::bpf::Program;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// What the interface hands out may lack its checksum, or be a super-frame of TCP.
+/// The interface may deliver packets without checksum, or super-frames of TCP.
 const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
 
-/// Makes an open `/dev/net/tun` a queue of this interface, which is made if it is not there, with the header in front of each frame
-/// that `crate::virtio` reads.
+/// Makes an open `/dev/net/tun` a queue of this interface, which is created if it does not exist, with the header for
+/// `crate::virtio` in front of each frame.
 pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str, is_ethernet: bool, has_queues: bool) -> io::Result<()> {
     // SAFETY: all-zero is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -27,7 +27,7 @@ pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str, is_ethernet: bool, has_queu
     request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues) as libc::c_short;
     // SAFETY: the request reads and writes one ifreq, which is live.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
-    // The length and byte order of that header belong to the interface, and stay as its last user left them.
+    // The length and byte order of that header belong to the interface, and stay as its last user set them.
     let (len, little) = (crate::virtio::LEN as libc::c_int, libc::c_int::from(cfg!(target_endian = "little")));
     for (set, value) in [(libc::TUNSETVNETHDRSZ, &len), (libc::TUNSETVNETLE, &little)] {
         // SAFETY: the requests read one int, which is live.
@@ -36,14 +36,14 @@ pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str, is_ethernet: bool, has_queu
     Ok(())
 }
 
-/// Says whether super-frames and unfinished checksums are welcome.
+/// Sets whether super-frames and incomplete checksums are accepted.
 pub(crate) fn set_offloads(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     let offloads = libc::c_ulong::from(if on { OFFLOADS } else { 0 });
     // SAFETY: the request takes a number and no memory.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) })
 }
 
-/// Has the interface drop what a program refuses on its way to us; nothing without one.
+/// Makes the interface drop packets that a program rejects; none without a program.
 pub(crate) fn set_filter(fd: BorrowedFd<'_>, program: Option<&Program>) -> io::Result<()> {
     let program: libc::c_int = program.map_or(-1, |program| program.0.as_raw_fd());
     // SAFETY: the request reads one int, which is live; the kernel holds the program itself from then on.

@@ -1,7 +1,7 @@
-//! The receiving side of an AF_XDP socket: which chunks are ours, and the frames in them that are shown.
+//! The receiving side of an AF_XDP socket: chunks owned by this process, and the frames shown from them.
 //!
-//! Unsafe because frames are read where the kernel put them. Its promise, that no shown frame lies in a chunk
-//! given back, is kept by the private fields here and nowhere else.
+//! Unsafe because frames are read where the kernel put them. The guarantee that no shown frame is in a released chunk
+//! rests on the private fields here and nowhere else.
 #![allow(unsafe_code)]
 
 use super::joined::JoinedArea;
@@ -10,52 +10,52 @@ use super::xsk_ring::{Consumer, Producer};
 use linerate_burst::{Burst, Desc, Flags, MAX_FRAME, Nanos};
 use std::sync::Arc;
 
-/// Most frames shown at a time, and the number below which more are looked for.
+/// Maximum frames shown at a time, and the number below which more are added.
 const SHOWN: usize = 1024;
 const REFILL: usize = 256;
-/// How many frames ahead the memory is asked for.
+/// Prefetch distance in frames.
 const PREFETCH: u32 = 8;
 /// Bytes in front of a frame that the XDP program writes: time, then VLAN tag.
 pub(crate) const METADATA: u64 = 16;
-/// In the word of the VLAN tag: there is one.
+/// Flag in the word of the VLAN tag: the frame has one.
 const TAGGED: u64 = 1 << 32;
 const VLAN_TAG: u32 = 4;
 const MAC_ADDRESSES: usize = 12;
 
-/// What went by while frames were shown.
+/// Counts of frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FrameCounts {
-    /// Frames that came in several chunks and were joined.
+    /// Frames of several chunks that were joined.
     pub joined: u64,
-    /// Frames too long to be joined, or that the kernel described wrongly.
+    /// Frames that are too long to be joined, or have an invalid descriptor.
     pub bad: u64,
-    /// Frames without a time stamp, which got the time they were looked at.
+    /// Frames without a timestamp, which got the read time.
     pub unstamped: u64,
-    /// Frames whose VLAN tag was put back.
+    /// Frames whose VLAN tag was restored.
     pub vlan_restored: u64,
     /// Frames longer than the interface's MTU.
     pub super_frames: u64,
 }
 
-/// How times and lengths are read.
+/// Parameters to interpret frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// What to take off a stamp to get UTC.
+    /// Offset to subtract from a stamp to get UTC.
     pub tai_offset: u64,
-    /// The time of frames without a stamp.
+    /// Time of frames without a stamp.
     pub now: Nanos,
-    /// There is metadata in front of frames. (Before the first use of a chunk it reads as 0: no stamp.)
+    /// True if frames have metadata in front. (Before the first use of a chunk it reads as 0: no stamp.)
     pub stamped: bool,
-    /// Frames longer than this are super-frames.
+    /// Length above which frames are super-frames.
     pub super_frame: u32,
 }
 
-/// The receive ring read in order: frames are shown, consumed, and their chunks given back.
+/// The receive ring read in order: frames are shown, consumed, and their chunks released.
 pub(crate) struct XskFrames {
     memory: Arc<Memory>,
     receive: Consumer<libc::xdp_desc>,
     fill: Producer<u64>,
-    /// Frames walked; those before `consumed` are done with.
+    /// Frames walked; those before `consumed` are consumed.
     descs: Vec<Desc>,
     consumed: usize,
     joined: JoinedArea,
@@ -63,7 +63,7 @@ pub(crate) struct XskFrames {
 }
 
 impl XskFrames {
-    /// Gives the first `chunks` chunks of the memory to the kernel, and joins frames in the area behind all chunks.
+    /// Gives the first `chunks` chunks of the memory to the kernel, and joins frames in the area after all chunks.
     pub(crate) fn new(
         memory: Arc<Memory>,
         receive: Consumer<libc::xdp_desc>,
@@ -87,7 +87,7 @@ impl XskFrames {
         frames
     }
 
-    /// Shows more frames if few are left; returns whether the ring has nothing more ready.
+    /// Shows more frames if few are left; returns whether the ring has no more.
     pub(crate) fn refill(&mut self, reading: &Reading) -> bool {
         if self.descs.len() - self.consumed >= REFILL {
             return false;
@@ -120,20 +120,20 @@ impl XskFrames {
         taken == ready
     }
 
-    /// The descs of the frames shown.
+    /// Returns the descs of the frames shown.
     pub(crate) fn descs(&self) -> &[Desc] {
         &self.descs[self.consumed..]
     }
 
-    /// The frames shown.
+    /// Returns the frames shown.
     pub(crate) fn shown(&self) -> Burst<'_> {
-        // SAFETY: each desc not consumed lies inside a chunk that came back in the receive ring and has not been
-        // put into the fill ring since (`consume` alone does that), or in a part of the joined area that is held
-        // until `consume` gives it up.
+        // SAFETY: each desc not consumed is inside a chunk that was returned in the receive ring and has not been put
+        // into the fill ring since (only `consume` does that), or in a part of the joined area that is held until
+        // `consume` frees it.
         unsafe { self.memory.burst(self.descs()) }
     }
 
-    /// Done with the first frames shown.
+    /// Consumes the first frames shown.
     ///
     /// # Panics
     /// If fewer are shown.
@@ -151,22 +151,21 @@ impl XskFrames {
         self.fill.publish();
     }
 
-    /// Whether the kernel waits to be told that the fill ring has chunks again.
+    /// Returns whether the kernel waits for a notification of new chunks in the fill ring.
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.fill.needs_wakeup()
     }
 
-    /// What went by.
     pub(crate) fn counts(&self) -> FrameCounts {
         self.counts
     }
 
-    /// Puts the chunk around an address into the fill ring, which has room for every chunk there is.
+    /// Puts the chunk of an address into the fill ring, which has room for every chunk.
     fn give_back(&mut self, address: u64) {
         self.fill.push(address & !u64::from(self.memory.chunk() - 1));
     }
 
-    /// Shows a frame that lies in one chunk.
+    /// Shows a frame of one chunk.
     #[inline]
     fn show(&mut self, entry: libc::xdp_desc, reading: &Reading) {
         if !self.memory.holds(entry.addr, entry.len) {
@@ -177,8 +176,8 @@ impl XskFrames {
         self.finish(Desc::new(time, entry.addr as u32, entry.len), tag, reading);
     }
 
-    /// Shows a frame of several chunks, copied together; returns the number of its entries, `None` while it
-    /// cannot be shown.
+    /// Shows a frame of several chunks, copied together; returns the number of its entries, `None` while it cannot be
+    /// shown.
     fn join(&mut self, first: libc::xdp_desc, at: u32, ready: u32, reading: &Reading) -> Option<u32> {
         let mut entries = 1;
         let mut length = first.len as usize;
@@ -192,7 +191,7 @@ impl XskFrames {
             length = length.saturating_add(part.len as usize);
             entries += 1;
         }
-        // In front of the frame is room for a VLAN tag.
+        // Room for a VLAN tag in front of the frame.
         let room = length.saturating_add(VLAN_TAG as usize);
         if sound && room <= MAX_FRAME && self.joined.fits(room) {
             let start = self.joined.take(room)? + VLAN_TAG as usize;
@@ -215,13 +214,13 @@ impl XskFrames {
         Some(entries)
     }
 
-    /// Copies the parts of a frame, each checked to lie in its chunk, to `start`.
+    /// Copies the parts of a frame, each checked to be inside its chunk, to `start`.
     fn copy_parts(&mut self, at: u32, entries: u32, mut start: usize) {
         for part in at..at + entries {
             let part = self.receive.peek(part);
             let length = part.len as usize;
-            // SAFETY: chunks that came back in the receive ring are ours, and the joined area has given these bytes
-            // to nobody else; the two do not overlap.
+            // SAFETY: chunks returned in the receive ring are ours, and the joined area has allocated these bytes only
+            // here; the two do not overlap.
             let (from, to) =
                 unsafe { (self.memory.bytes_mut(part.addr as usize, length), self.memory.bytes_mut(start, length)) };
             to.copy_from_slice(from);
@@ -229,11 +228,11 @@ impl XskFrames {
         }
     }
 
-    /// What the XDP program wrote in front of a frame: its time, and its VLAN tag or 0. It is only read: a line
-    /// that this processor has written costs the next frame more than one it has read.
+    /// Reads the data that the XDP program wrote in front of a frame: its time, and its VLAN tag or 0. It is only read:
+    /// a cache line that this processor has written costs the next frame more than one it has read.
     #[inline]
     fn stamp(&mut self, address: u64, reading: &Reading) -> (Nanos, u64) {
-        // SAFETY: the chunk came back in the receive ring and has not been given back.
+        // SAFETY: the chunk was returned in the receive ring and has not been released.
         let words = if reading.stamped { unsafe { self.memory.words_before(address) } } else { [0; 2] };
         let [time, tag] = words;
         if time == 0 {
@@ -255,7 +254,7 @@ impl XskFrames {
         self.descs.push(desc);
     }
 
-    /// Moves the two MAC addresses forward by four bytes and writes the tag behind them.
+    /// Moves the two MAC addresses forward by four bytes and writes the tag after them.
     fn restore_vlan(&mut self, desc: &mut Desc, tag: u32) {
         let headroom = desc.flags.contains(Flags::JOINED) || desc.offset & (self.memory.chunk() - 1) >= VLAN_TAG;
         if (desc.captured as usize) < MAC_ADDRESSES || !headroom {
@@ -266,8 +265,8 @@ impl XskFrames {
         desc.wire += VLAN_TAG;
         desc.flags |= Flags::VLAN_RESTORED;
         self.counts.vlan_restored += 1;
-        // SAFETY: the frame is ours, and so are the bytes in front of it: a chunk begins with the headroom that
-        // the kernel leaves, the joined area with room for a tag.
+        // SAFETY: the frame is ours, and so are the bytes in front of it: a chunk starts with the headroom that the
+        // kernel leaves, the joined area with room for a tag.
         let room = unsafe { self.memory.bytes_mut(desc.offset as usize, VLAN_TAG as usize + MAC_ADDRESSES) };
         room.copy_within(VLAN_TAG as usize.., 0);
         room[MAC_ADDRESSES..].copy_from_slice(&tag.to_be_bytes());

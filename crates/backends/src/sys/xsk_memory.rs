@@ -1,9 +1,9 @@
-//! The memory of an AF_XDP socket: chunks that kernel and process hand back and forth, an area of our own
-//! behind them where frames of several chunks are joined, and a page that stays zero.
+//! The memory of an AF_XDP socket: chunks exchanged between kernel and process, an area of our own after them where
+//! frames of several chunks are joined, and a page that stays zero.
 //!
-//! Unsafe because the kernel writes the chunks it was given. The rule that makes it sound: a chunk is the
-//! kernel's from the moment its address is put into the fill or the send ring until it comes back in the receive or
-//! the completion ring, and ours otherwise.
+//! Unsafe because the kernel writes the chunks it was given. The rule that makes it sound: a chunk is the kernel's from
+//! the moment its address is put into the fill or the send ring until it is returned in the receive or the completion
+//! ring, and ours otherwise.
 #![allow(unsafe_code)]
 
 use linerate_burst::{Burst, Desc, TAIL};
@@ -22,13 +22,13 @@ pub(crate) struct Memory {
     own: usize,
 }
 
-// SAFETY: the mapping belongs to this value; which bytes a thread may touch is settled by who holds a chunk.
+// SAFETY: the mapping belongs to this value; access to its bytes is governed by the ownership of chunks.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Maps `chunks` chunks of `chunk` bytes (2048 or 4096) and `own` bytes behind them.
+    /// Maps `chunks` chunks of `chunk` bytes (2048 or 4096) and `own` bytes after them.
     pub(crate) fn new(chunk: u32, chunks: u32, own: usize) -> io::Result<Self> {
         const { assert!(TAIL <= PAGE) };
         let bytes = chunk as usize * chunks as usize + own;
@@ -50,39 +50,39 @@ impl Memory {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // Fewer TLB misses where the system grants huge pages; nothing depends on it.
+        // Fewer TLB misses if the system grants huge pages; nothing depends on it.
         // SAFETY: the mapping just made.
         unsafe { libc::madvise(base, mapped, libc::MADV_HUGEPAGE) };
         Ok(Memory { base: base.cast(), mapped, chunk, chunks, own })
     }
 
-    /// Where the chunks begin.
+    /// Returns the start of the chunks.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Bytes of a chunk.
+    /// Returns the bytes of a chunk.
     pub(crate) fn chunk(&self) -> u32 {
         self.chunk
     }
 
-    /// Bytes of all chunks.
+    /// Returns the bytes of all chunks.
     pub(crate) fn chunk_bytes(&self) -> usize {
         self.chunk as usize * self.chunks as usize
     }
 
-    /// Bytes of the area of our own, which begins behind the chunks.
+    /// Returns the bytes of the area of our own, which starts after the chunks.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own
     }
 
-    /// Whether a chunk holds `length` bytes at `address`.
+    /// Returns whether a chunk holds `length` bytes at `address`.
     pub(crate) fn holds(&self, address: u64, length: u32) -> bool {
         let within = address & u64::from(self.chunk - 1);
         address < self.chunk_bytes() as u64 && within + u64::from(length) <= u64::from(self.chunk)
     }
 
-    /// The two 64-bit words in front of `address`; 0 where the chunk does not reach so far.
+    /// Returns the two 64-bit words in front of `address`; 0 if the chunk does not include them.
     ///
     /// # Safety
     /// The chunk is ours.
@@ -92,30 +92,30 @@ impl Memory {
         if address & u64::from(self.chunk - 1) < bytes as u64 || !self.holds(address, 0) {
             return [0; 2];
         }
-        // SAFETY: inside the chunk (just checked), which is ours, so nobody writes it.
+        // SAFETY: inside the chunk (just checked), which is ours, so it is not written.
         unsafe { self.base.add(address as usize - bytes).cast::<[u64; 2]>().read_unaligned() }
     }
 
-    /// Bytes of the mapping, to be written.
+    /// Returns bytes of the mapping to write to.
     ///
     /// # Panics
-    /// If they do not lie inside.
+    /// If they are not inside.
     ///
     /// # Safety
     /// The bytes are ours, and no other reference to them is alive.
-    #[expect(clippy::mut_from_ref, reason = "who may write is settled by who holds a chunk")]
+    #[expect(clippy::mut_from_ref, reason = "write access is governed by the ownership of chunks")]
     pub(crate) unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
         assert!(offset + length <= self.chunk_bytes() + self.own);
         // SAFETY: inside the mapping (just checked); the rest is the caller's promise.
         unsafe { slice::from_raw_parts_mut(self.base.add(offset), length) }
     }
 
-    /// Asks the processor to bring the line at an address near.
+    /// Prefetches the cache line at an address.
     #[inline]
     pub(crate) fn prefetch(&self, address: u64) {
         #[cfg(target_arch = "x86_64")]
         if self.holds(address, 0) {
-            // SAFETY: a prefetch reads nothing that the program sees; the address lies inside the mapping.
+            // SAFETY: a prefetch has no effect that the program sees; the address is inside the mapping.
             unsafe {
                 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
                 _mm_prefetch::<_MM_HINT_T0>(self.base.add(address as usize).cast());
@@ -125,19 +125,19 @@ impl Memory {
         let _ = address;
     }
 
-    /// Frames of this memory as a burst.
+    /// Returns frames of this memory as a burst.
     ///
     /// # Safety
-    /// Each desc's frame lies inside the chunks or the area of our own, and nobody writes it for `'a`.
+    /// Each desc's frame is inside the chunks or the area of our own, and is not written for `'a`.
     pub(crate) unsafe fn burst<'a>(&'a self, descs: &'a [Desc]) -> Burst<'a> {
-        // SAFETY: the caller's promise; a page lies behind the last byte that a frame may have.
+        // SAFETY: the caller's guarantee; a page follows the last byte of any frame.
         unsafe { Burst::from_raw(self.base, descs) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping made by `new`. The kernel holds pages of its own accord while it needs them.
+        // SAFETY: the mapping made by `new`. The kernel keeps its own references to pages while it needs them.
         unsafe { libc::munmap(self.base.cast(), self.mapped) };
     }
 }

@@ -1,7 +1,7 @@
-//! The rings between an AF_XDP socket and its process: one writer, one reader, positions that only grow
+//! The rings between an AF_XDP socket and its process: one writer, one reader, positions that only increase
 //! (linux/if_xdp.h; Documentation/networking/af_xdp.rst).
 //!
-//! Unsafe because the rings are memory that the kernel reads and writes. What makes it sound: entries between
+//! Unsafe because the rings are memory that the kernel reads and writes. The rule that makes it sound: entries between
 //! the two positions are the reader's, the others the writer's; positions are published by release and read by acquire.
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where the parts of a ring lie in its mapping (`struct xdp_ring_offset`).
+/// Offsets of the parts of a ring in its mapping (`struct xdp_ring_offset`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offsets {
     /// Position of the writer.
@@ -99,21 +99,21 @@ impl<T: Copy> Producer<T> {
         Ok(Producer { ring: Mapped::new(fd, page, offsets, size)?, written: 0, read: 0 })
     }
 
-    /// How many entries can be written now.
+    /// Returns the number of entries that can be written now.
     pub(crate) fn free(&mut self) -> u32 {
         self.read = self.ring.word(self.ring.offsets.consumer).load(Ordering::Acquire);
         self.ring.size.saturating_sub(self.written.wrapping_sub(self.read))
     }
 
-    /// Entries written that the kernel has not taken yet.
+    /// Returns the number of entries written that the kernel has not taken yet.
     pub(crate) fn waiting(&mut self) -> u32 {
         self.ring.size - self.free()
     }
 
-    /// Writes an entry; it is seen after [`Producer::publish`].
+    /// Writes an entry; visible after [`Producer::publish`].
     ///
     /// # Panics
-    /// If there is no room: ask [`Producer::free`] first.
+    /// If the ring is full: call [`Producer::free`] first.
     #[inline]
     pub(crate) fn push(&mut self, value: T) {
         if self.written.wrapping_sub(self.read) >= self.ring.size {
@@ -124,12 +124,12 @@ impl<T: Copy> Producer<T> {
         self.written = self.written.wrapping_add(1);
     }
 
-    /// Shows what was written to the kernel.
+    /// Publishes written entries to the kernel.
     pub(crate) fn publish(&mut self) {
         self.ring.word(self.ring.offsets.producer).store(self.written, Ordering::Release);
     }
 
-    /// Whether the kernel wants to be told that there is something.
+    /// Returns whether the kernel waits for a notification.
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
     }
@@ -139,7 +139,7 @@ impl<T: Copy> Producer<T> {
 #[derive(Debug)]
 pub(crate) struct Consumer<T> {
     ring: Mapped<T>,
-    /// Entries read, given back or not.
+    /// Entries read, released or not.
     read: u32,
     /// The writer's position when last seen.
     written: u32,
@@ -151,17 +151,17 @@ impl<T: Copy> Consumer<T> {
         Ok(Consumer { ring: Mapped::new(fd, page, offsets, size)?, read: 0, written: 0 })
     }
 
-    /// Looks again for entries; returns how many can be read now.
+    /// Polls for entries; returns the number that can be read now.
     pub(crate) fn look(&mut self) -> u32 {
         self.written = self.ring.word(self.ring.offsets.producer).load(Ordering::Acquire);
-        // More than the ring holds is never true; not to be believed.
+        // A number above the ring's size is never valid: ignore it.
         if self.written.wrapping_sub(self.read) > self.ring.size {
             self.written = self.read;
         }
         self.written.wrapping_sub(self.read)
     }
 
-    /// The entry that comes after `ahead` others.
+    /// Returns the entry after `ahead` others.
     ///
     /// # Panics
     /// If it is not ready.
@@ -172,14 +172,14 @@ impl<T: Copy> Consumer<T> {
         unsafe { self.ring.entry(self.read.wrapping_add(ahead)).read() }
     }
 
-    /// Done with the first entries; seen by the kernel after [`Consumer::release`].
+    /// Consumes the first entries; visible to the kernel after [`Consumer::release`].
     #[inline]
     pub(crate) fn advance(&mut self, entries: u32) {
         debug_assert!(entries <= self.written.wrapping_sub(self.read));
         self.read = self.read.wrapping_add(entries);
     }
 
-    /// Gives the entries done with back to the kernel.
+    /// Releases consumed entries to the kernel.
     pub(crate) fn release(&mut self) {
         self.ring.word(self.ring.offsets.consumer).store(self.read, Ordering::Release);
     }

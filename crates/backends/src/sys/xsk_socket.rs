@@ -1,4 +1,4 @@
-//! AF_XDP sockets: making one over a memory, binding it to a queue, waking the kernel, its statistics
+//! AF_XDP sockets: creating one over a memory, binding it to a queue, waking the kernel, its statistics
 //! (linux/if_xdp.h; Documentation/networking/af_xdp.rst).
 //!
 //! Unsafe because options and addresses go to the kernel as raw memory.
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 
-/// `XDP_MAX_TX_SKB_BUDGET` (Linux 6.17): frames sent by one call in copy mode, 32 where it is not set.
+/// `XDP_MAX_TX_SKB_BUDGET` (Linux 6.17): frames sent by one call in copy mode; the default is 32.
 const MAX_TX_SKB_BUDGET: i32 = 9;
 
 /// Entries of the four rings: powers of two.
@@ -27,16 +27,16 @@ pub(crate) struct RingSizes {
     pub completion: u32,
 }
 
-/// How a queue is bound.
+/// Form in which a queue is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Binding {
-    /// Frames lie in our memory as the card wrote them; else the kernel copies.
+    /// True if the card writes frames into our memory; otherwise the kernel copies them.
     pub zero_copy: bool,
-    /// Frames of several chunks.
+    /// True if frames may use several chunks.
     pub multi_buffer: bool,
 }
 
-/// What AF_XDP has counted on a socket.
+/// Counts of AF_XDP for a socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Statistics {
     /// Frames dropped for lack of a chunk, or longer than a chunk.
@@ -45,11 +45,10 @@ pub(crate) struct Statistics {
     pub ring_full: u64,
     /// Times no chunk was found in the fill ring.
     pub fill_empty: u64,
-    /// Descriptors in the send ring that the kernel did not believe.
+    /// Descriptors in the send ring that the kernel rejected as invalid.
     pub invalid_send: u64,
 }
 
-/// An AF_XDP socket.
 #[derive(Debug)]
 pub(crate) struct XskSocket {
     fd: OwnedFd,
@@ -70,7 +69,7 @@ pub(crate) struct Rings {
 }
 
 impl XskSocket {
-    /// Makes a socket over a memory, with its rings.
+    /// Creates a socket over a memory, with its rings.
     pub(crate) fn new(memory: Arc<Memory>, sizes: RingSizes) -> io::Result<(Self, Rings)> {
         // SAFETY: no memory is passed.
         let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -124,29 +123,29 @@ impl XskSocket {
         })
     }
 
-    /// Lets one call send so many frames, where the kernel knows the option.
+    /// Sets the number of frames that one call sends, if the kernel supports the option.
     pub(crate) fn set_send_budget(&self, frames: u32) {
         let _ = self.set(libc::SOL_XDP, MAX_TX_SKB_BUDGET, &frames);
     }
 
-    /// Lets calls on this socket drive the card's queue instead of its interrupts, up to `budget` frames a call.
+    /// Makes calls on this socket drive the card's queue instead of its interrupts, up to `budget` frames per call.
     pub(crate) fn set_busy_poll(&self, budget: u32) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1u32)?;
         self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL, &20u32)?;
         self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &budget)
     }
 
-    /// The descriptor, to wait on and to put into a map.
+    /// Returns the descriptor, to wait on and to put into a map.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// The memory it was made over.
+    /// Returns its memory.
     pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// Has the kernel look at the fill ring, and at the card where calls drive it.
+    /// Makes the kernel check the fill ring, and the card with busy polling.
     pub(crate) fn kick_receive(&self) {
         // SAFETY: no memory is passed.
         unsafe {
@@ -161,14 +160,14 @@ impl XskSocket {
         }
     }
 
-    /// Has the kernel send what is in the send ring.
+    /// Makes the kernel send the frames in the send ring.
     pub(crate) fn kick_send(&self) -> io::Result<()> {
         // SAFETY: no memory is passed.
         let result = unsafe { libc::sendto(self.fd.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// What was counted since the socket was made.
+    /// Returns the counts since the socket was created.
     pub(crate) fn statistics(&self) -> Statistics {
         // SAFETY: struct xdp_statistics is six integers, valid with any bytes.
         let counts: libc::xdp_statistics = unsafe { self.get(libc::XDP_STATISTICS) }.unwrap_or_else(|_| {
@@ -183,7 +182,7 @@ impl XskSocket {
         }
     }
 
-    /// The error that waits on the socket, if any; taking it clears it.
+    /// Returns the pending error of the socket and clears it.
     pub(crate) fn take_error(&self) -> io::Result<()> {
         let mut code = 0i32;
         let mut length = size_of::<i32>() as libc::socklen_t;

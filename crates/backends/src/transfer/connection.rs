@@ -1,4 +1,4 @@
-//! A connection of the kernel's TCP, and which of its bytes were acknowledged.
+//! A connection of the kernel's TCP, and its acknowledged bytes.
 
 use super::{LOOK, Watched, Way};
 use crate::netns::within;
@@ -18,38 +18,38 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Without stamps of the kernel: how often to look whether all was acknowledged.
+/// Polling interval without stamps of the kernel.
 const GLANCE: Duration = Duration::from_micros(50);
-/// How long to wait for what is on its way when the run is asked to end.
+/// Time to wait for data in flight when the run must end.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long a stamp may be behind the count.
+/// Maximum delay of a stamp after the count.
 const STAMP: Duration = Duration::from_millis(10);
 
-/// A connection.
+/// A TCP connection.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
     peer: SocketAddr,
     written: u64,
     silence: Option<Duration>,
-    /// Whether the kernel stamps acknowledgements.
+    /// True if the kernel stamps acknowledgements.
     is_stamped: bool,
-    /// So many bytes were written when the last one was marked, whose stamp is still to come.
+    /// Bytes written up to the last marked one, whose stamp is pending.
     marked: Option<u64>,
 }
 
-/// When a chunk began.
+/// Start of a chunk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begun {
+pub(super) struct ChunkStart {
     at: Instant,
     utc: u64,
 }
 
 impl Connection {
-    /// Connects.
+    /// Connects to a receiver.
     ///
     /// # Errors
-    /// Why not; [`super::explain`] says what that means.
+    /// If the connection fails; [`super::explain`] has a text for users.
     pub fn open(to: SocketAddr, way: &Way) -> io::Result<Self> {
         let socket = within(way.netns.as_deref(), || {
             let socket = open(to, SocketType::STREAM, way)?;
@@ -65,12 +65,12 @@ impl Connection {
         Ok(Connection { socket, peer: to, written: 0, silence: way.silence, is_stamped, marked: None })
     }
 
-    /// Whom it leads to.
+    /// Returns the peer's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Where it comes from.
+    /// Returns the local address.
     ///
     /// # Errors
     /// Those of the system.
@@ -78,7 +78,7 @@ impl Connection {
         Ok(getsockname(&self.socket)?.try_into()?)
     }
 
-    /// The congestion control and the send buffer that it has.
+    /// Returns the congestion control and the send buffer size in use.
     ///
     /// # Errors
     /// Those of the system.
@@ -86,33 +86,33 @@ impl Connection {
         Ok((tcp_congestion(&self.socket)?, socket_send_buffer_size(&self.socket)?))
     }
 
-    /// Bytes handed to the kernel.
+    /// Returns the bytes handed to the kernel.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Of these, what the other end has acknowledged; it keeps its value when the connection is gone.
+    /// Returns the bytes that the peer has acknowledged; keeps its value after the connection is closed.
     pub fn acknowledged(&self) -> u64 {
-        // The end of the stream counts as a byte of it until it is acknowledged.
+        // The FIN counts as a byte until it is acknowledged.
         let outstanding = outgoing::unacknowledged(self.socket.as_fd()).unwrap_or(self.written);
         self.written.saturating_sub(outstanding)
     }
 
-    /// What the kernel says of it.
+    /// Returns the kernel's information on it.
     pub fn info(&self) -> TcpInfo {
         outgoing::tcp_info(self.socket.as_fd()).unwrap_or_default()
     }
 
-    /// Says that this was all.
+    /// Closes the sending side.
     pub(super) fn close(&mut self) -> io::Result<Patience> {
         shutdown(&self.socket, Shutdown::Write)?;
         Ok(Patience::new(self.silence, self.acknowledged()))
     }
 
-    /// Waits until that is acknowledged. Bytes that came from the other end, which nobody reads.
+    /// Waits until that is acknowledged. Returns the bytes that the peer sent, which are discarded.
     pub(super) fn leave(&mut self, patience: Patience, ends: &mut Farewell, watched: Watched<'_>) -> io::Result<u64> {
         self.settle_by(Self::now(), patience, ends, watched)?;
-        // What lies there unread would have the kernel reset the connection when it is closed.
+        // Unread data would make the kernel reset the connection on close.
         let (mut unread, mut buffer) = (0, [0; 4096]);
         while let Ok((got @ 1.., _)) = recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT) {
             unread += got as u64;
@@ -120,11 +120,11 @@ impl Connection {
         Ok(unread)
     }
 
-    pub(super) fn begin(&self) -> Begun {
+    pub(super) fn begin(&self) -> ChunkStart {
         Self::now()
     }
 
-    /// Hands all of it to the kernel, unless the run ends first.
+    /// Writes all bytes to the kernel, unless the run ends first.
     pub(super) fn write(&mut self, bytes: &[u8], is_last: bool, watched: Watched<'_>) -> io::Result<()> {
         let mut bytes = bytes;
         let mut patience = Patience::new(self.silence, 0);
@@ -156,14 +156,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until all is acknowledged; how long it took since then. None if the run ended first.
-    pub(super) fn settle(&mut self, since: Begun, watched: Watched<'_>) -> io::Result<Option<Duration>> {
+    /// Waits until all is acknowledged; returns the time since the start. `None` if the run ended first.
+    pub(super) fn settle(&mut self, since: ChunkStart, watched: Watched<'_>) -> io::Result<Option<Duration>> {
         self.settle_by(since, Patience::new(self.silence, 0), &mut Farewell::default(), watched)
     }
 
     fn settle_by(
         &mut self,
-        since: Begun,
+        since: ChunkStart,
         mut patience: Patience,
         ends: &mut Farewell,
         watched: Watched<'_>,
@@ -171,14 +171,14 @@ impl Connection {
         let (mut stamp, mut settled) = (None, None);
         loop {
             while let Some(one) = outgoing::acknowledged_at(self.socket.as_fd())? {
-                // What the kernel took in several goes is marked at the end of each.
+                // A write that the kernel took in several parts is marked at the end of each.
                 if self.marked == Some(self.written) && self.written.wrapping_sub(1) as u32 == one.place {
                     (stamp, self.marked) = (Some(one.at), None);
                 }
             }
             let outstanding = outgoing::unacknowledged(self.socket.as_fd())?;
             if outstanding == 0 {
-                // The count is right a moment before the stamp is there.
+                // The count is updated a moment before the stamp is queued.
                 let since_then = *settled.get_or_insert_with(Instant::now);
                 if self.marked != Some(self.written) || since_then.elapsed() > STAMP {
                     self.marked = None;
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Until the kernel has something to say.
+    /// Waits for an event of the kernel.
     fn wait(&self, longest: Duration) -> io::Result<()> {
         let longest = if self.is_stamped { longest } else { GLANCE };
         let timeout = Timespec { tv_sec: longest.as_secs() as _, tv_nsec: longest.subsec_nanos().into() };
@@ -207,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// A connection that is reset says so once, and then that it is none.
+    /// A reset is reported once; later errors only report a missing connection.
     fn reason(&self, error: io::Error) -> io::Error {
         match socket_error(&self.socket) {
             Ok(Err(first)) => first.into(),
@@ -215,31 +215,31 @@ impl Connection {
         }
     }
 
-    fn now() -> Begun {
+    fn now() -> ChunkStart {
         let utc = clock_gettime(ClockId::Realtime);
-        Begun { at: Instant::now(), utc: utc.tv_sec as u64 * 1_000_000_000 + utc.tv_nsec as u64 }
+        ChunkStart { at: Instant::now(), utc: utc.tv_sec as u64 * 1_000_000_000 + utc.tv_nsec as u64 }
     }
 }
 
-/// By the stamp where there is one. Somebody who sets the clock meanwhile makes no chunk longer than it was.
-fn took(since: Begun, stamp: Option<u64>, settled: Instant) -> Duration {
+/// Returns the time by the stamp, if any. Setting the clock in between cannot make a chunk longer than it was.
+fn took(since: ChunkStart, stamp: Option<u64>, settled: Instant) -> Duration {
     let most = settled.saturating_duration_since(since.at);
     let by_stamp = stamp.and_then(|stamp| stamp.checked_sub(since.utc)).map(Duration::from_nanos);
     by_stamp.unwrap_or(most).min(most)
 }
 
-/// Until when what is on its way is waited for once the run is asked to end.
+/// Deadline for data in flight when the run must end.
 #[derive(Debug, Default)]
 pub(super) struct Farewell(Option<Instant>);
 
 impl Farewell {
-    /// It begins when this is first asked.
+    /// Returns whether it has passed; starts at the first call.
     fn is_over(&mut self) -> bool {
         self.0.get_or_insert_with(Instant::now).elapsed() > FAREWELL
     }
 }
 
-/// How long nothing may be acknowledged.
+/// Acknowledgement timeout.
 #[derive(Debug)]
 pub(super) struct Patience {
     most: Option<Duration>,
@@ -257,7 +257,7 @@ impl Patience {
         }
         match self.most {
             Some(most) if self.last.1.elapsed() > most => {
-                let text = format!("nothing was acknowledged for {} s", most.as_secs_f64());
+                let text = format!("no acknowledgement for {} s", most.as_secs_f64());
                 Err(io::Error::new(io::ErrorKind::TimedOut, text))
             }
             _ => Ok(()),
@@ -265,7 +265,7 @@ impl Patience {
     }
 }
 
-/// A socket with the buffer and the address it is to have.
+/// Opens a socket with the requested buffer and address.
 pub(super) fn open(to: SocketAddr, kind: SocketType, way: &Way) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -314,7 +314,7 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
 
 fn congestion_error(name: &str, error: rustix::io::Errno) -> io::Error {
     let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
-    io::Error::other(format!("congestion control {name:?}: {error}; this kernel has {}", known.trim()))
+    io::Error::other(format!("congestion control {name:?}: {error}; available: {}", known.trim()))
 }
 
 #[cfg(test)]
@@ -324,7 +324,7 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    /// As of a chunk of which the kernel took a part, and the rest when there was room.
+    /// As for a chunk of which the kernel took a part, and the rest when there was room.
     #[test]
     fn the_stamp_of_an_earlier_byte_is_not_that_of_the_last_one() {
         const LATER: Duration = Duration::from_millis(50);
@@ -343,7 +343,7 @@ mod tests {
             std::thread::sleep(LATER);
             connection.write(b"and last", false, watched).unwrap();
             assert!(connection.settle(begun, watched).unwrap().unwrap() >= LATER, "{address}");
-            // Each stamp says whose it is.
+            // Each stamp names its byte.
             connection.write(b"more", true, watched).unwrap();
             let place = loop {
                 if let Some(one) = outgoing::acknowledged_at(connection.socket.as_fd()).unwrap() {

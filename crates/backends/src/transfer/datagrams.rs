@@ -1,4 +1,4 @@
-//! Datagrams of the kernel's UDP, each with its place in the stream in front.
+//! Datagrams of the kernel's UDP, each prefixed by its offset in the stream.
 
 use super::connection::{is_passing, open};
 use super::{LOOK, Source, Watched, Way, pin};
@@ -12,59 +12,59 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The byte offset of what follows, big-endian.
+/// Bytes of the prefix: the offset of the payload, big-endian.
 pub(super) const HEAD: usize = 8;
-/// What the kernel cuts at a time: datagrams, and their bytes.
+/// Limits of segmentation offload in the kernel: datagrams, and their bytes.
 const MOST_CUT: usize = 64;
 const MOST_BYTES: usize = 65_000;
-/// Longer ones are not chosen by themselves.
+/// Maximum default datagram size.
 const USUAL_MTU: u32 = 9000;
-/// What is due together is no more than this long.
+/// Maximum duration of a batch.
 const TOGETHER: Duration = Duration::from_micros(100);
 
-/// How fast, how much.
+/// Rate and amount.
 #[derive(Clone, Copy, Debug)]
 pub struct Paced {
-    /// How fast; by frames of Ethernet.
+    /// Rate, measured in Ethernet frames.
     pub rate: Rate,
-    /// No more than so many bytes of payload.
+    /// Maximum bytes of payload.
     pub bytes: Option<u64>,
-    /// No longer than this.
+    /// Maximum duration.
     pub duration: Option<Duration>,
-    /// The processor its thread stays on.
+    /// Processor of its thread.
     pub cpu: Option<usize>,
 }
 
-/// Where datagrams go.
+/// A UDP socket and its options.
 #[derive(Debug)]
 pub struct Datagrams {
     socket: OwnedFd,
     size: usize,
-    /// So many are handed over at a time.
+    /// Datagrams per system call.
     batch: usize,
-    /// The kernel cuts them.
+    /// True if the kernel segments a batch.
     is_cut: bool,
     overhead: u64,
 }
 
-/// What became of them.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DatagramsSent {
-    /// How many.
+    /// Number of datagrams.
     pub datagrams: u64,
-    /// Bytes of payload, without their places.
+    /// Bytes of payload, without prefixes.
     pub bytes: u64,
-    /// Those that the other host said nobody there wants.
+    /// Datagrams refused by the peer (port unreachable).
     pub refused: u64,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
 }
 
 impl Datagrams {
-    /// Those of this size, their place among it; none is what the way takes without fragments.
+    /// Opens a socket for datagrams of this size, including the prefix; by default the path MTU.
     ///
     /// # Errors
-    /// If there is no way there, or the size is none.
+    /// If the destination is unreachable, or the size is invalid.
     pub fn open(to: SocketAddr, way: &Way, size: Option<usize>) -> io::Result<Self> {
         let socket = within(way.netns.as_deref(), || open(to, SocketType::DGRAM, way))?;
         connect(&socket, &to)?;
@@ -75,7 +75,7 @@ impl Datagrams {
         let most = 65_535 - if to.is_ipv4() { 28 } else { 8 };
         if size <= HEAD || size > most {
             return Err(io::Error::other(format!(
-                "datagrams have {} to {most} bytes, their place among them",
+                "invalid datagram size; expected {} to {most} bytes including the prefix",
                 HEAD + 1
             )));
         }
@@ -86,12 +86,12 @@ impl Datagrams {
         Ok(Datagrams { socket, size, batch, is_cut, overhead: u64::from(head) + 14 })
     }
 
-    /// Bytes of a datagram, its place among them.
+    /// Returns the bytes of a datagram, including the prefix.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Where they come from.
+    /// Returns the local address.
     ///
     /// # Errors
     /// Those of the system.
@@ -99,7 +99,7 @@ impl Datagrams {
         Ok(getsockname(&self.socket)?.try_into()?)
     }
 
-    /// Sends. What was sent, and why no more could be: the source cannot be read, or the kernel sends no more.
+    /// Sends datagrams. Returns the counts, and an error of the source or the kernel.
     pub fn send(
         &mut self,
         source: &mut impl Source,
@@ -148,8 +148,8 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Datagrams side by side: their bytes in the buffer, and whether these are the last. Only the last of all is shorter; whole
-    /// ones do not wait for another of which the source has nothing yet.
+    /// Fills the buffer with datagrams; returns their bytes, and whether these are the last. Only the very last one is
+    /// shorter; complete ones do not wait for more data of the source.
     fn fill(
         &self,
         buffer: &mut [u8],
@@ -187,12 +187,12 @@ impl Datagrams {
         Ok((filled, false))
     }
 
-    /// Hands all of them to the kernel, unless the run ends first.
+    /// Sends all of them, unless the run ends first.
     fn hand_over(&mut self, bytes: &[u8], sent: &mut DatagramsSent, watched: Watched<'_>) -> io::Result<()> {
         if self.is_cut {
             match self.pass(bytes, sent, watched) {
-                // It cuts none where nobody behind it calculates checksums, or encrypts (before Linux 6.11 and with IPsec), or where
-                // the way has become too narrow for them in one packet: it takes each by itself then.
+                // The kernel cannot segment without checksum offload, or with encryption (before Linux 6.11 and with
+                // IPsec), or after the path MTU has shrunk: send one at a time then.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE)) => {
                     outgoing::cut_datagrams(self.socket.as_fd(), 0)?;
                     self.is_cut = false;
@@ -203,7 +203,8 @@ impl Datagrams {
         bytes.chunks(self.size).try_for_each(|datagram| self.pass(datagram, sent, watched))
     }
 
-    /// One, or several that the kernel cuts. That nobody wants those before is told by the next one, which is then sent again.
+    /// Sends a datagram, or several that the kernel segments. A refusal of earlier ones is reported by the next call,
+    /// which is then repeated.
     fn pass(&self, bytes: &[u8], sent: &mut DatagramsSent, watched: Watched<'_>) -> io::Result<()> {
         while !watched.is_stopped() {
             match send(&self.socket, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from) {

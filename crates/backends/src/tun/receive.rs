@@ -1,4 +1,4 @@
-//! The receiving side: a call a frame.
+//! The receiving side: one system call per frame.
 
 use super::device::{Device, Queue};
 use crate::virtio;
@@ -12,21 +12,20 @@ use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// What is shown at a time: frames, and room for the bytes of some super-frames.
+/// Batch: frames, and room for the bytes of some super-frames.
 const FRAMES: usize = 512;
 const BYTES: usize = 2 << 20;
-/// The longest that the kernel hands out.
+/// Longest frame that the kernel delivers.
 const LONGEST: usize = 65_535 + 18;
 const _: () = assert!(BYTES > 2 * MAX_FRAME && LONGEST <= MAX_FRAME);
 
-/// One lane.
 pub(super) struct TunRx {
     subject: String,
     interfaces: [Interface; 1],
     device: Arc<Device>,
     queue: Queue,
     snap: usize,
-    /// Frames are read to where they are wanted, and none is shown.
+    /// True if frames are read directly to their destination, and none is shown.
     is_scattered: bool,
     shown: Block,
     used: usize,
@@ -37,12 +36,12 @@ pub(super) struct TunRx {
     partial: u64,
     downs: u64,
     dropped: Cell<u64>,
-    /// How many more are read after the detach.
+    /// Number of frames still to be read after the detach.
     left: Option<u32>,
 }
 
 impl TunRx {
-    /// None if the queue is received from already.
+    /// Opens a queue; `None` if it is already open for receiving.
     pub(super) fn new(subject: String, device: Arc<Device>, queue: Queue, options: &RxOptions) -> Option<Self> {
         if !device.claim(&queue) {
             return None;
@@ -85,12 +84,12 @@ impl TunRx {
         Ok(Some(read))
     }
 
-    /// What a failed call says of the interface.
+    /// Translates the error of a system call.
     fn failed(&mut self, error: Errno) -> Result<Option<Scattered>, PortError> {
         let port = self.subject.clone();
         match error {
             Errno::AGAIN | Errno::INTR => {
-                // All that had arrived is read.
+                // All frames that had arrived are read.
                 self.left = self.left.map(|_| 0);
                 Ok(None)
             }
@@ -105,7 +104,7 @@ impl TunRx {
         }
     }
 
-    /// Reads what is there, as far as there is room.
+    /// Reads frames, as far as there is room.
     fn take_in(&mut self, now: Nanos) -> Result<(), PortError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = loop {
@@ -145,7 +144,7 @@ impl RxQueue for TunRx {
         }
         let ended = self.left == Some(0) && self.unconsumed() == 0;
         let burst = self.shown.burst().slice(self.consumed..self.shown.len());
-        // What is read later has a later time; what is shown and was read before is not overtaken.
+        // Later reads have a later time; frames that are shown must not be overtaken by the horizon.
         let horizon =
             if ended { Horizon::Ended } else { Horizon::At(burst.descs().first().map_or(now, |desc| desc.time)) };
         Ok(Head { burst, horizon, interfaces: &self.interfaces })
@@ -161,7 +160,7 @@ impl RxQueue for TunRx {
     fn detach(&mut self) {
         if self.left.is_none() {
             self.left = Some(self.device.depth);
-            // In this order: what is refused from here on is not lost.
+            // Read the counter first: packets filtered from here on are not lost.
             self.dropped.set(self.device.dropped());
             self.device.retire();
         }
@@ -175,7 +174,7 @@ impl RxQueue for TunRx {
         if self.left.is_none() {
             self.dropped.set(self.device.dropped());
         }
-        // The kernel counts those of all queues together.
+        // The kernel's counter is common to all queues.
         let dropped = if self.queue.number == 0 { self.dropped.get() } else { 0 };
         let received = self.delivered + self.unconsumed() as u64 + dropped;
         let account = ledger.account(Stage::Receive, &self.subject);

@@ -1,4 +1,4 @@
-//! The sending side: a call a frame.
+//! The sending side: one system call per frame.
 
 use super::device::{Device, Queue};
 use crate::virtio;
@@ -9,19 +9,18 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Nothing is left to do for the kernel: checksums are complete.
+/// No work for the kernel: checksums are complete.
 const HEADER: [u8; virtio::LEN] = [0; virtio::LEN];
 const ETHERNET: usize = 14;
 /// EtherTypes of tags and of IP.
 const TAGS: [u16; 2] = [0x8100, 0x88a8];
 const IP: [u16; 2] = [0x0800, 0x86dd];
 
-/// One send queue.
 pub(super) struct TunTx {
     subject: String,
     device: Arc<Device>,
     queue: Queue,
-    /// Frames are Ethernet's, and their packets are sent.
+    /// True if Ethernet headers are stripped before sending.
     strips: bool,
     received: u64,
     sent: Sent,
@@ -29,9 +28,9 @@ pub(super) struct TunTx {
     full: u64,
 }
 
-/// What became of a frame.
-enum Became {
-    /// So many bytes.
+/// Outcome of a frame.
+enum SendOutcome {
+    /// Number of bytes sent.
     Sent(usize),
     Refused,
     Waits,
@@ -42,13 +41,15 @@ impl TunTx {
         TunTx { subject, device, queue, strips, received: 0, sent: Sent::default(), refused: 0, full: 0 }
     }
 
-    fn send_one(&self, frame: &[u8]) -> Result<Became, PortError> {
-        let Some(packet) = (if self.strips { packet(frame) } else { Some(frame) }) else { return Ok(Became::Refused) };
+    fn send_one(&self, frame: &[u8]) -> Result<SendOutcome, PortError> {
+        let Some(packet) = (if self.strips { packet(frame) } else { Some(frame) }) else {
+            return Ok(SendOutcome::Refused);
+        };
         let port = || self.subject.clone();
         match writev(&*self.queue.fd, &[IoSlice::new(&HEADER), IoSlice::new(packet)]) {
-            Ok(_) => Ok(Became::Sent(packet.len())),
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => Ok(Became::Waits),
-            Err(Errno::INVAL | Errno::MSGSIZE | Errno::FAULT) => Ok(Became::Refused),
+            Ok(_) => Ok(SendOutcome::Sent(packet.len())),
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => Ok(SendOutcome::Waits),
+            Err(Errno::INVAL | Errno::MSGSIZE | Errno::FAULT) => Ok(SendOutcome::Refused),
             Err(_) if self.device.is_up().is_none() => Err(PortError::removed(port())),
             Err(Errno::IO) => Err(PortError::Down { port: port() }),
             Err(error) => Err(PortError::broken(port(), format!("sending failed: {error}"))),
@@ -61,16 +62,16 @@ impl TxQueue for TunTx {
         let mut done = 0;
         for (_, frame) in burst.iter() {
             match self.send_one(frame) {
-                Ok(Became::Sent(bytes)) => {
+                Ok(SendOutcome::Sent(bytes)) => {
                     self.sent.frames += 1;
                     self.sent.bytes += bytes as u64;
                 }
-                Ok(Became::Refused) => self.refused += 1,
-                Ok(Became::Waits) => {
+                Ok(SendOutcome::Refused) => self.refused += 1,
+                Ok(SendOutcome::Waits) => {
                     self.full += 1;
                     break;
                 }
-                // What was sent before the error is done with; the error will come again.
+                // Frames before the error are sent; the error will recur.
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -95,7 +96,7 @@ impl TxQueue for TunTx {
     }
 }
 
-/// The IP packet in an Ethernet frame, without what fills it up to 60 bytes; none where there is no such packet.
+/// Returns the IP packet of an Ethernet frame without padding; `None` for other frames.
 fn packet(frame: &[u8]) -> Option<&[u8]> {
     let mut at = ETHERNET;
     let kind = |at: usize| Some(u16::from_be_bytes(frame.get(at - 2..at)?.try_into().ok()?));

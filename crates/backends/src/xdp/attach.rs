@@ -1,4 +1,4 @@
-//! The program on an interface: one of ours for all queues that this process has opened there.
+//! The program on an interface: one for all queues that this process has opened there.
 
 use super::btf;
 use super::program::{self, Form, Word, redirecting, tallying, words, writing};
@@ -23,34 +23,34 @@ use std::os::fd::AsRawFd;
 use std::os::linux::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// The program of an interface, attached as long as this lives.
+/// The program of an interface, attached while this lives.
 pub(super) struct Attachment {
-    /// First, so that no frame is taken any more when the rest goes.
+    /// First, so that no more frames are taken when the rest is dropped.
     _link: Link,
     _program: Program,
     feeds: Feeds,
     words: Words,
-    /// The filter text that it applies; empty of one that takes all frames.
+    /// The filter that it applies; empty if it takes all frames.
     pub filter: String,
     form: Form,
-    /// How it runs, for the user.
+    /// Its mode, for the user.
     pub notes: Vec<String>,
-    /// Sending sides of sockets that were opened to receive: whoever sends through the same queue gets them,
-    /// because the kernel gives a queue to one socket.
+    /// Sending sides of sockets that were opened to receive: a sender on the same queue takes them over, because the
+    /// kernel gives a queue to one socket.
     pub idle_senders: Mutex<HashMap<u32, (Arc<XskSocket>, XskSender)>>,
 }
 
-/// Where the program puts frames.
+/// Destination of frames.
 enum Feeds {
-    /// To the socket of each queue.
+    /// The socket of each queue.
     Sockets(Map),
-    /// Into the segment of each queue; the bell wakes who reads them.
+    /// The segment of each queue; the bell wakes its reader.
     Area(Arc<Area>, Arc<Bell>),
-    /// Nowhere: they are counted.
+    /// None: frames are counted.
     Nowhere(Arc<Bell>),
 }
 
-/// Interfaces by the namespace they are in, and their number there.
+/// Attachments by namespace and interface index.
 type Table = HashMap<(u64, u32), Weak<Attachment>>;
 
 fn table() -> MutexGuard<'static, Table> {
@@ -59,13 +59,13 @@ fn table() -> MutexGuard<'static, Table> {
 }
 
 impl Attachment {
-    /// The attachment of an interface if this process has one; call it inside the interface's namespace.
+    /// Returns the attachment of an interface if this process has one; call it inside the interface's namespace.
     pub(super) fn existing(found: &Found) -> io::Result<Option<Arc<Attachment>>> {
         Ok(table().get(&(namespace()?, found.index)).and_then(Weak::upgrade))
     }
 
-    /// The attachment of an interface, made if this process has none. One that runs elsewhere than is wanted is
-    /// an error.
+    /// Returns the attachment of an interface, and creates it if necessary. An existing one with other options is an
+    /// error.
     pub(super) fn of(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Arc<Attachment>> {
         let key = (namespace()?, found.index);
         let mut table = table();
@@ -91,7 +91,7 @@ impl Attachment {
     fn suits(&self, found: &Found, wanted: &Wanted, filter: &str) -> io::Result<()> {
         if !self.filter.is_empty() && self.filter != filter {
             let reason = format!(
-                "the program of another port on {} has the filter {:?} already: use the same, or another process",
+                "another port of this process already filters {} by {:?}; use the same filter, or another process",
                 found.name, self.filter
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
@@ -106,22 +106,22 @@ impl Attachment {
         if is_mode && is_intake && wanted.passes == self.form.passes {
             return Ok(());
         }
-        let host = if self.form.passes { ", and leaves frames to the host too" } else { "" };
+        let host = if self.form.passes { ", and passes frames to the host too" } else { "" };
         let reason = format!(
-            "the program of another port on {} already runs {}{what}{host}: ask for the same, or use another process",
+            "the program of another port on {} already runs {}{what}{host}; use the same options, or another process",
             found.name,
             name(self.form.mode)
         );
         Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
     }
 
-    /// Where the program runs.
+    /// Returns the mode of the program.
     pub(super) fn mode(&self) -> Mode {
         self.form.mode
     }
 
-    /// Where the frames of a queue come in of which this program leaves none to a socket, most `snap` bytes of each, and what is said of
-    /// it. There is one reader at a time.
+    /// Opens the intake of a queue, unless the program hands its frames to a socket; `snap` limits the bytes of each
+    /// frame. Returns a note, too. A queue has one reader at a time.
     pub(super) fn intake(&self, queue: &Queue, snap: u32) -> io::Result<Option<(Box<dyn Intake>, String)>> {
         Ok(match &self.feeds {
             Feeds::Sockets(_) => None,
@@ -135,13 +135,13 @@ impl Attachment {
             }
             Feeds::Nowhere(bell) => {
                 self.take(queue.number)?;
-                let note = "the program counts the frames, and nobody looks at them".to_owned();
+                let note = "the program only counts the frames".to_owned();
                 Some((Box::new(Tally::new(queue, bell.clone())), note))
             }
         })
     }
 
-    /// The segment of a queue, on from where its last reader was: what that left is not for the next one.
+    /// Returns the segment of a queue, from the position after its last reader: unread frames are skipped.
     fn segment(&self, area: &Arc<Area>, queue: u32) -> Segment {
         let (head, written) = (self.get(Word::Head, queue), self.get(Word::Written, queue));
         self.set(Word::Freed, queue, written);
@@ -151,13 +151,13 @@ impl Attachment {
 
     fn take(&self, queue: u32) -> io::Result<()> {
         if !Word::Read.take(&self.words, queue) {
-            let reason = format!("queue {queue} is being received from already, by another port of this process");
+            let reason = format!("queue {queue} is already open for receiving, by another port of this process");
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
         }
         Ok(())
     }
 
-    /// Sends a queue's frames to a socket, once they are to be taken.
+    /// Connects a queue to its socket, to receive frames once it is opened.
     pub(super) fn connect(&self, queue: u32, socket: &XskSocket) -> io::Result<()> {
         match &self.feeds {
             Feeds::Sockets(sockets) => sockets.set(queue, &socket.fd().as_raw_fd().to_ne_bytes()),
@@ -165,33 +165,33 @@ impl Attachment {
         }
     }
 
-    /// What the program says of a queue.
+    /// Returns a word of a queue.
     pub(super) fn get(&self, word: Word, queue: u32) -> u64 {
         word.get(&self.words, queue)
     }
 
-    /// Frames by size, as a program that counts says.
+    /// Returns the frames by size that a counting program has counted.
     pub(super) fn sizes(&self, queue: u32) -> [u64; Sizes::BUCKETS] {
         program::sizes(&self.words, queue)
     }
 
-    /// Tells the program about a queue.
+    /// Writes a word of a queue.
     pub(super) fn set(&self, word: Word, queue: u32, value: u64) {
         word.set(&self.words, queue, value);
     }
 
-    /// The senders left over from receiving.
+    /// Returns the senders that were opened to receive and are unused.
     pub(super) fn idle_senders(&self) -> MutexGuard<'_, HashMap<u32, (Arc<XskSocket>, XskSender)>> {
         self.idle_senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Which network namespace this thread is in.
+/// Returns the inode of this thread's network namespace.
 fn namespace() -> io::Result<u64> {
     Ok(std::fs::metadata("/proc/thread-self/ns/net")?.st_ino())
 }
 
-/// Loads and attaches the program in the best form that the driver takes.
+/// Loads and attaches the program in the best form that the driver supports.
 fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment> {
     let queues = found.queues.0.max(found.queues.1).max(1);
     let mut refused = Vec::new();
@@ -204,7 +204,7 @@ fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment
     refused.clear();
     let area = match (wanted.intake, wanted.mode) {
         (Some(Via::Socket | Via::Tally), _) | (_, Some(Mode::Generic)) => None,
-        // What this kernel, or its memory, does not have AF_XDP may do without.
+        // AF_XDP may work without a feature or the memory that this needs.
         (None, _) if !wanted.passes => make_area(found, wanted, queues).ok(),
         (None | Some(Via::Area), _) => Some(make_area(found, wanted, queues)?),
     };
@@ -225,21 +225,21 @@ fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment
     }
     let advice = if wanted.passes {
         format!(
-            "; only a program in the driver leaves frames to the host: packet:{0} does, --take takes them away",
+            "; only a program in the driver can share frames with the host; use packet:{0} to share them, or --take",
             found.name
         )
     } else {
         String::new()
     };
     let reason = format!(
-        "{} takes no XDP program ({}){advice}",
+        "{} does not support XDP programs ({}){advice}",
         driver(found),
         reasons(refused.iter().map(|(form, error)| (name(form.mode), error.as_str())))
     );
     Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }
 
-/// Has the program count frames.
+/// Attaches a program that counts frames.
 fn attach_tallying(
     found: &Found,
     wanted: &Wanted,
@@ -259,7 +259,7 @@ fn attach_tallying(
     )))
 }
 
-/// Has the program write frames, those that pass the filter where the kernel can apply it.
+/// Attaches a program that writes frames, with the filter if the kernel can apply it.
 fn attach_writing(
     found: &Found,
     (area, bell): (Arc<Area>, Arc<Bell>),
@@ -283,16 +283,16 @@ fn attach_writing(
             return Ok(Some(Attachment::new(maps, Feeds::Area(area, bell), form, (applied.to_owned(), notes))));
         }
         if filter.is_some() {
-            // What the verifier does not follow this process may do as well.
+            // The verifier rejects some filters that this process can apply.
             let why = refused.last().map(|(_, error)| error.as_str()).unwrap_or_default();
-            note = Some(format!("filter runs in this process: the kernel refuses its program: {why}"));
+            note = Some(format!("filter runs in this process: the kernel rejects its program: {why}"));
             refused.clear();
         }
     }
     Ok(None)
 }
 
-/// The filter, where a program in the kernel gives the same answer, and what is said of it.
+/// Compiles the filter for the kernel, if it has the same result there. Returns a note, too.
 fn in_kernel(text: &str) -> io::Result<(Option<Filter>, Option<String>)> {
     if text.trim().is_empty() {
         return Ok((None, None));
@@ -300,7 +300,7 @@ fn in_kernel(text: &str) -> io::Result<(Option<Filter>, Option<String>)> {
     let filter = Filter::compile(text, LinkType::ETHERNET.0)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
     Ok(match filter.in_kernel(0) {
-        Ok(_) => (Some(filter), Some("filter runs in the kernel, which counts the frames it refuses".into())),
+        Ok(_) => (Some(filter), Some("filter runs in the kernel, which counts filtered frames".into())),
         Err(reason) => (None, Some(format!("filter runs in this process: {reason}"))),
     })
 }
@@ -309,7 +309,7 @@ fn make_area(found: &Found, wanted: &Wanted, queues: u32) -> io::Result<(Arc<Are
     Ok((Arc::new(Area::new(wanted.area(queues, chunk_bytes(found)))?), Arc::new(Bell::new()?)))
 }
 
-/// The first form that the driver takes, loaded and attached.
+/// Loads and attaches the first form that the driver supports.
 fn attach_one(
     found: &Found,
     forms: impl Iterator<Item = Form>,
@@ -335,14 +335,14 @@ fn attach_one(
     Ok(None)
 }
 
-/// The forms of the program, best first.
+/// Returns the forms of the program, best first.
 fn forms(passes: bool) -> impl Iterator<Item = Form> {
     let vlan_tag = btf::function("bpf_xdp_metadata_rx_vlan_tag");
     let native = Form { mode: Mode::Native, vlan_tag: None, frags: true, passes };
-    let told = vlan_tag.map(|_| Form { vlan_tag, ..native });
+    let tagged = vlan_tag.map(|_| Form { vlan_tag, ..native });
     let plain = [native, Form { frags: false, ..native }];
     let generic = plain.map(|form| Form { mode: Mode::Generic, ..form });
-    told.into_iter().chain(plain).chain(generic)
+    tagged.into_iter().chain(plain).chain(generic)
 }
 
 fn name(mode: Mode) -> &'static str {
@@ -352,21 +352,21 @@ fn name(mode: Mode) -> &'static str {
     }
 }
 
-/// Which form was taken, and why no better one, for the user.
+/// Describes the form in use, and why no better one works.
 fn describe(form: Form, refused: &[(Form, String)]) -> String {
     let what = match form {
         Form { mode: Mode::Native, vlan_tag: Some(_), .. } => {
-            "XDP runs in the driver, which tells VLAN tags it took out"
+            "XDP runs in the driver, which reports stripped VLAN tags"
         }
         Form { mode: Mode::Native, .. } => "XDP runs in the driver",
-        Form { mode: Mode::Generic, .. } => "XDP runs in generic mode, behind the driver: slower",
+        Form { mode: Mode::Generic, .. } => "XDP runs in generic mode, after the driver: slower",
     };
     let better = refused.iter().rfind(|(other, _)| other.mode != form.mode);
     let why = better.map_or(String::new(), |(_, error)| format!(" (in the driver: {error})"));
     format!("{what}{why}{}", if form.frags { "" } else { "; frames of one buffer only" })
 }
 
-/// Another program is there: whose?
+/// Describes the program that is already attached.
 fn occupied(found: &Found, error: &io::Error) -> io::Error {
     let (id, is_generic) = Rtnetlink::new()
         .ok()
@@ -385,7 +385,8 @@ fn occupied(found: &Found, error: &io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
         format!(
-            "another XDP program is attached to {}{whose}; it is left alone (end its owner; if it has none: ip link set {} {mode} off)",
+            "another XDP program is attached to {}{whose}; stop its owner, or if it has none run \
+             ip link set {} {mode} off",
             found.name,
             quoted(&found.name)
         ),

@@ -6,7 +6,7 @@ const MAGIC: u16 = 0xeb9f;
 const KIND_FUNC: u32 = 12;
 const TYPE_BYTES: usize = 12;
 
-/// The number of a function; `None` where the kernel has none of that name or shows no type information.
+/// Returns the number of a function; `None` if the kernel lacks it or has no type information.
 pub(super) fn function(name: &str) -> Option<u32> {
     find(&std::fs::read(PATH).ok()?, name)
 }
@@ -32,7 +32,7 @@ fn find(btf: &[u8], name: &str) -> Option<u32> {
     None
 }
 
-/// Bytes behind the common part of a type.
+/// Returns the bytes after the common part of a type.
 fn extra(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         // Integer, variable, declaration tag.
@@ -77,10 +77,10 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_found_by_its_name() {
+    fn functions_are_found_by_name() {
         assert_eq!(find(&sample(), "fun"), Some(2));
         assert_eq!(find(&sample(), "fu"), None);
-        assert_eq!(find(&sample(), "a"), None, "an integer is no function");
+        assert_eq!(find(&sample(), "a"), None, "an integer is not a function");
     }
 
     proptest! {

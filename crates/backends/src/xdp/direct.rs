@@ -1,8 +1,8 @@
-//! Sending from where frames lie: the kernel copies them out of the area that a program wrote them into, and no packet of its own
-//! is made of them (see [`xdp_live`](crate::xdp_live)).
+//! Sending in place: the kernel copies frames from the area that a program wrote them into, without an skb (see
+//! [`xdp_live`](crate::xdp_live)).
 //!
-//! It depends on the other end whether an interface can do that: a veth's has to have an XDP program, or GRO on. So the kernel is
-//! asked for it now and then, and AF_XDP, which copies, has what is not sent so.
+//! The peer decides whether an interface can do that: a veth's peer needs an XDP program or GRO. The kernel is
+//! therefore asked regularly, and AF_XDP, which copies, sends the rest.
 
 use crate::rtnl::{XDP_SENDS, XdpFeatures};
 use crate::sys::area::Area;
@@ -17,10 +17,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the interface is asked whether it sends so.
+/// Interval at which the interface is asked.
 const ASK_AFTER: Duration = Duration::from_millis(500);
 
-/// What is needed to send into an interface from where frames lie, made where it is opened.
+/// Resources to send in place, created when the interface is opened.
 pub(super) struct Way {
     interface: Interface,
     index: u32,
@@ -29,8 +29,8 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// `None` where the kernel does not tell whether an interface sends so, or has no such way. Call it inside the interface's
-    /// namespace.
+    /// Opens them; `None` if the kernel does not report the interface's features, or lacks in-place sending. Call it
+    /// inside the interface's namespace.
     pub(super) fn new(subject: &str, found: &Found) -> Option<Self> {
         let interface = Interface::new(subject.to_owned(), &found.name, &found.driver).ok()?;
         let (features, devmap) = (XdpFeatures::new()?, machine::devmap(found.index).ok()?);
@@ -42,17 +42,17 @@ impl Way {
     }
 }
 
-/// Frames of an area on their way to an interface.
+/// Frames of an area, sent in place.
 pub(super) struct Direct {
     way: Way,
     area: Arc<Area>,
     ring: Ring,
-    /// Those in the ring.
+    /// Frames in the ring.
     waiting: Vec<Held>,
-    /// Whether the interface sends so, and when it was asked.
+    /// Result of the last check whether the interface supports it, and its time.
     sends: bool,
     asked: Nanos,
-    /// The kernel does not let us.
+    /// True if the kernel denies it to this process.
     is_refused: bool,
     received: u64,
     sent: Sent,
@@ -77,12 +77,12 @@ impl Direct {
         })
     }
 
-    /// Whether frames of this region are what it sends.
+    /// Returns whether frames of this region can be sent.
     pub(super) fn is_over(&self, region: &Region) -> bool {
         region.memory::<Area>().is_some_and(|area| Arc::ptr_eq(&area, &self.area))
     }
 
-    /// Asks now and then whether the interface sends so.
+    /// Checks regularly whether the interface supports it.
     pub(super) fn look(&mut self, now: Nanos) {
         if !self.is_refused && (now >= self.asked.after(ASK_AFTER) || now < self.asked) {
             self.asked = now;
@@ -90,23 +90,23 @@ impl Direct {
         }
     }
 
-    /// Whether it would take a frame of this length now, if there were room.
+    /// Returns whether a frame of this length can be sent now, given room.
     pub(super) fn suits(&self, length: usize) -> bool {
         self.sends && (LEAST_FRAME..=self.way.interface.longest_live()).contains(&length)
     }
 
-    /// The bytes of a frame, copied.
+    /// Copies the bytes of a frame.
     pub(super) fn copy(&self, held: &Held, to: &mut Vec<u8>) {
         to.resize(held.desc.captured as usize, 0);
         self.area.copy_out(held.desc.offset as usize, to);
     }
 
-    /// Whether one more can wait.
+    /// Returns whether one more frame can be queued.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < FRAMES
     }
 
-    /// Takes frames, as long as there is room.
+    /// Queues frames; the caller checks for room.
     pub(super) fn extend(&mut self, frames: impl IntoIterator<Item = Held>) {
         for held in frames {
             let is_taken = self.ring.push_placed(held.desc.offset as usize, held.desc.captured as usize);
@@ -116,8 +116,8 @@ impl Direct {
         }
     }
 
-    /// Sends what waits; the memory of all of it goes to `done`. Where the kernel does not let this process send so, what it has not
-    /// sent goes to `rest`, and nothing comes this way any more.
+    /// Sends all queued frames; their memory goes to `done`. If the kernel denies it to this process, unsent frames go
+    /// to `rest`, and in-place sending is disabled.
     pub(super) fn run(&mut self, done: &mut Vec<Held>, rest: &mut Vec<Held>) -> Result<(), PortError> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -131,7 +131,7 @@ impl Direct {
         let left = self.waiting.split_off(self.waiting.len() - self.ring.waiting());
         done.append(&mut self.waiting);
         if result.is_err() {
-            // As before Linux 6.5, which wants CAP_BPF for each call.
+            // As before Linux 6.5, which needs CAP_BPF for each call.
             (self.sends, self.is_refused) = (false, true);
             self.received -= left.len() as u64;
             self.ring.clear();
@@ -140,7 +140,7 @@ impl Direct {
         }
         let judged = self.way.interface.judge(self.ring.state(), before, after);
         if judged.is_err() {
-            // Somebody has changed the other end: what comes next goes by AF_XDP, until that is known better.
+            // The peer has changed: use AF_XDP until the next check.
             self.sends = false;
         }
         match judged {
@@ -149,7 +149,7 @@ impl Direct {
         }
     }
 
-    /// What was sent.
+    /// Returns the frames and bytes sent.
     pub(super) fn sent(&self) -> Sent {
         self.sent
     }

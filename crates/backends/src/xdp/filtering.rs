@@ -1,11 +1,12 @@
-//! A filter of classic BPF as part of an XDP program: unwanted frames cost no copy, and nothing in this process.
+//! A filter of classic BPF as part of an XDP program: unwanted frames cost no copy, and no time of this process.
 //!
-//! libpcap's program is translated instruction by instruction. [`Filter::in_kernel`](linerate_filter::Filter::in_kernel) has judged it
-//! before: no loops, no offsets that wrap around, no shifts out of bounds, memory that is written before it is read. What it reads it
-//! reads where the frame lies; of a frame in several buffers by a function of the kernel, where that is not in the first.
+//! libpcap's program is translated instruction by instruction.
+//! [`Filter::in_kernel`](linerate_filter::Filter::in_kernel) has checked it before: no loops, no offsets that wrap
+//! around, no shifts out of bounds, no reads of unwritten memory. It reads the frame in place; beyond the first of
+//! several buffers by a helper of the kernel.
 //!
 //! ```text
-//!  R2 accumulator   R3 index register   R4, R5 first and last byte of the first buffer   R0, R1 for a while
+//!  R2 accumulator   R3 index register   R4, R5 first and last byte of the first buffer   R0, R1 temporary
 //! ```
 
 use crate::ebpf::{Alu, Assembler, Label, Reg, Size, Value, When, helper};
@@ -17,37 +18,36 @@ const X: Reg = Reg::R3;
 const DATA: Reg = Reg::R4;
 const END: Reg = Reg::R5;
 
-/// Places on the stack, below those of the program around it: both registers while the kernel reads, what it has read, memory.
+/// Stack offsets, below those of the surrounding program: both registers during a helper call, its result, memory.
 const KEPT_A: i16 = -48;
 const KEPT_X: i16 = -56;
 const READ: i16 = -64;
 const MEMORY: i16 = -128;
-/// The kernel's verifier knows places up to here behind the first byte (`MAX_PACKET_OFF`).
+/// The kernel's verifier tracks offsets up to here after the first byte (`MAX_PACKET_OFF`).
 const REACH: u32 = 0xffff - 8;
 
-/// Where frame and results are.
+/// Position of frame and results.
 #[derive(Clone, Copy)]
 pub(super) struct Around {
-    /// The context.
     pub context: Reg,
-    /// Where in it the first buffer begins, and ends.
+    /// Offsets of the first buffer's start and end in the context.
     pub bounds: (i16, i16),
-    /// Where on the stack the length of the frame is.
+    /// Stack offset of the frame's length.
     pub length: i16,
-    /// Whether frames may be in several buffers.
+    /// True if frames may be in several buffers.
     pub frags: bool,
-    /// Where frames go that do not pass; those that do go on.
+    /// Target for frames that do not match; others continue.
     pub refused: Label,
 }
 
-/// Lets frames pass that the program does. All registers but R6 to R9 are lost.
+/// Emits a filter program. All registers but R6 to R9 are lost.
 pub(super) fn filter(asm: &mut Assembler, program: &Program, around: Around) {
     let passed = asm.label();
     let reached = reached(program.ops());
     let mut writer =
         Writer { around, passed, labels: program.ops().iter().map(|_| asm.label()).collect(), slow: vec![] };
     writer.bounds(asm);
-    // Never so; but no place may be one that nothing leads to.
+    // Never true; but the verifier requires every label to be reachable.
     asm.load(Size::B8, A, Reg::Fp, around.length);
     asm.jump_if(When::Eq, A, 0, around.refused);
     asm.jump_if(When::Gt, A, i32::MAX, passed);
@@ -63,7 +63,7 @@ pub(super) fn filter(asm: &mut Assembler, program: &Program, around: Around) {
     asm.place(passed);
 }
 
-/// Which instructions can be come to; nothing leads back.
+/// Returns which instructions are reachable; all jumps are forward.
 fn reached(ops: &[Op]) -> Vec<bool> {
     let mut reached = vec![false; ops.len()];
     reached[0] = true;
@@ -85,13 +85,13 @@ fn reached(ops: &[Op]) -> Vec<bool> {
 struct Writer {
     around: Around,
     passed: Label,
-    /// Of each instruction.
+    /// Label of each instruction.
     labels: Vec<Label>,
-    /// Reads beyond the first buffer, which stand behind all others.
+    /// Reads beyond the first buffer, emitted after all others.
     slow: Vec<Slow>,
 }
 
-/// A read whose place is in R1.
+/// A read from the offset in R1.
 struct Slow {
     begin: Label,
     back: Label,
@@ -164,7 +164,7 @@ impl Writer {
             Op::DivK(k) => asm.alu32(Alu::Div, A, k as i32),
             Op::ModK(k) => asm.alu32(Alu::Mod, A, k as i32),
             Op::DivX | Op::ModX => {
-                // Else the kernel would go on with 0, or with what is there.
+                // The kernel would otherwise continue with 0, or with the old value.
                 asm.jump_if(When::Eq, X, 0, self.around.refused);
                 asm.alu32(if op == Op::DivX { Alu::Div } else { Alu::Mod }, A, X);
             }
@@ -183,11 +183,11 @@ impl Writer {
                 asm.alu32(Alu::Sub, Reg::R0, A);
                 asm.mov(A, Reg::R0);
             }
-            other => unreachable!("{other:?} computes nothing"),
+            other => unreachable!("{other:?} is not arithmetic"),
         }
     }
 
-    /// Goes on with an instruction, by a jump unless it is the next.
+    /// Continues with an instruction, by a jump unless it is the next.
     fn go(&self, asm: &mut Assembler, at: usize, target: usize) {
         if target != at + 1 {
             asm.jump(self.labels[target]);
@@ -211,7 +211,7 @@ impl Writer {
         self.read_at_r1(asm, size, A);
     }
 
-    /// Reads at R1, a place in the frame: from the first buffer, or else slowly.
+    /// Reads at offset R1 of the frame: from the first buffer, or by the slow path.
     fn read_at_r1(&mut self, asm: &mut Assembler, size: Size, to: Reg) {
         let (beyond, back) = self.beyond(asm, size, to);
         let bytes = size.bytes() as i16;
@@ -225,7 +225,7 @@ impl Writer {
         asm.place(back);
     }
 
-    /// Where to go with what is not in the first buffer, and where that goes on.
+    /// Returns the labels of the slow path, and of its return.
     fn beyond(&mut self, asm: &mut Assembler, size: Size, to: Reg) -> (Label, Label) {
         let (begin, back) = (asm.label(), asm.label());
         if !self.around.frags {
@@ -255,14 +255,14 @@ impl Writer {
     }
 }
 
-/// From the order of the network.
+/// Converts from network byte order.
 fn in_order(asm: &mut Assembler, size: Size, reg: Reg) {
     if size != Size::B1 {
         asm.to_be(reg, 8 * size.bytes() as i32);
     }
 }
 
-/// A constant of 32 bits, the upper half 0.
+/// Loads a 32-bit constant; the upper half is 0.
 fn constant(asm: &mut Assembler, reg: Reg, value: u32) {
     asm.alu32(Alu::Mov, reg, value as i32);
 }

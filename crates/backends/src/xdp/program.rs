@@ -1,4 +1,4 @@
-//! The programs that run for every frame an interface receives. As C they would read:
+//! The programs that run for every frame an interface receives. In C:
 //!
 //! ```c
 //! if (ctx->rx_queue_index >= QUEUES) return XDP_PASS;
@@ -13,23 +13,23 @@
 //! return verdict;
 //!
 //! // Writes the frame, with its desc, into the queue's segment of an area:
-//! if (!tag && !filter(ctx)) { q->filtered++; return XDP_DROP; }   // a frame without its tag is judged when it is back
+//! if (!tag && !filter(ctx)) { q->filtered++; return XDP_DROP; }   // without its tag: in the process
 //! captured = q->snap ? min(length, q->snap) : length;
 //! if (q->head - q->tail >= FRAMES || q->written + captured + 12 - q->freed >= BYTES) { q->full++; return XDP_DROP; }
 //! descs[q->head & FRAMES - 1] = { bpf_ktime_get_tai_ns() - q->ahead, place, captured, length, ... };
-//! bpf_xdp_load_bytes(ctx, 0, area + place, captured);         // a VLAN tag that the driver took out is put back meanwhile
+//! bpf_xdp_load_bytes(ctx, 0, area + place, captured);         // a VLAN tag stripped by the driver is restored here
 //! q->written += align(captured);
 //! q->head++;                                                  // last: from here on the process sees it
 //! if (q->sleeps) { q->sleeps = 0; bpf_ringbuf_output(bell); }
-//! return XDP_DROP;                                            // or XDP_PASS: the host gets it too
+//! return XDP_DROP;                                            // or XDP_PASS: the host receives it too
 //!
-//! // Counts the frame, where nobody wants more of it:
-//! q->head++; q->bytes += length; q->sizes[bucket(length)]++;  // and the least and the greatest length
+//! // Only counts the frame:
+//! q->head++; q->bytes += length; q->sizes[bucket(length)]++;  // and minimum and maximum length
 //! return XDP_DROP;                                            // or XDP_PASS
 //! ```
 //!
-//! In the driver a queue's counters need no atomic instruction: one processor at a time serves a queue. In generic
-//! mode several may bring frames that count as of one queue; so nothing is written there, only handed on.
+//! In the driver a queue's counters need no atomic instruction: one processor at a time serves a queue. In generic mode
+//! several may process frames of one queue; therefore nothing is written there, only handed on.
 
 mod tallying;
 mod writing;
@@ -42,80 +42,78 @@ use crate::sys::bpf::{Mode, Words};
 use linerate_burst::Sizes;
 use std::sync::atomic::Ordering;
 
-/// Words of a queue: four cache lines.
+/// Words per queue: four cache lines.
 const QUEUE_WORDS: usize = 32;
-/// Among them, frames by size: those of each bucket.
+/// First of the words that count frames by size, one per bucket.
 const SIZES: usize = 24;
 const VLAN_TAG: i32 = 4;
 
-/// A word of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     // Written by the program:
-    /// Frames handed to the socket, whether it had room for them or not, or written into the area, or counted.
+    /// Frames handed to the socket, including those it had no room for, or written into the area, or counted.
     Head = 0,
-    /// Frames that the driver has no room for metadata in front of: all or none.
+    /// Frames without room for metadata in front: all or none, depending on the driver.
     Unstamped,
-    /// Up to which position bytes are written.
+    /// Position up to which bytes are written.
     Written,
-    /// Frames that found no room.
+    /// Frames dropped for lack of room.
     Full,
     /// Frames too short or too long to be written.
     Bad,
-    /// Frames whose VLAN tag was put back.
+    /// Frames whose VLAN tag was restored.
     Tagged,
     /// Frames longer than the interface's MTU.
     SuperFrames,
-    /// Frames that the filter did not let pass.
+    /// Frames that did not match the filter.
     Filtered,
     // Written by the process:
-    /// Whether frames are to be taken.
+    /// True if frames are taken.
     Open = 8,
-    /// Frames that are given back.
+    /// Frames that the reader has released.
     Tail,
-    /// Up to which position bytes are given back.
+    /// Position up to which bytes are released.
     Freed,
-    /// How far International Atomic Time is ahead of UTC, in nanoseconds.
+    /// Offset of International Atomic Time from UTC, in nanoseconds.
     Ahead,
-    /// Somebody reads what is written.
+    /// True if the queue has a reader.
     Read,
-    /// The reader sleeps, or is about to: the program wakes it, once.
+    /// Set by a reader before it sleeps: the program wakes it, once.
     Sleeps,
-    /// Most bytes of a frame that are written, without a tag that is put back; 0 for all.
+    /// Maximum bytes of a frame that are written, without a restored tag; 0 for all.
     Snap,
-    // Written by a program that counts alone:
-    /// Bytes of its frames.
+    // Written by a counting program only:
     Bytes = 16,
-    /// The length of the shortest.
+    /// Length of the shortest frame.
     Least,
-    /// The length of the longest.
+    /// Length of the longest frame.
     Most,
 }
 
 impl Word {
-    /// Its value for a queue.
+    /// Returns the word of a queue.
     pub(super) fn get(self, words: &Words, queue: u32) -> u64 {
         words.word(QUEUE_WORDS * queue as usize + self as usize).load(Ordering::Acquire)
     }
 
-    /// Gives it a value.
+    /// Writes the word of a queue.
     pub(super) fn set(self, words: &Words, queue: u32, value: u64) {
         words.word(QUEUE_WORDS * queue as usize + self as usize).store(value, Ordering::Release);
     }
 
-    /// Makes it 1 where it is 0; whether it was.
+    /// Sets it from 0 to 1; returns whether it was 0.
     pub(super) fn take(self, words: &Words, queue: u32) -> bool {
         let word = words.word(QUEUE_WORDS * queue as usize + self as usize);
         word.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Where it lies behind the first.
+    /// Returns its offset from the first word.
     fn at(self) -> i16 {
         8 * self as i16
     }
 }
 
-/// Frames by size, of a queue.
+/// Returns the frames of a queue by size.
 pub(super) fn sizes(words: &Words, queue: u32) -> [u64; Sizes::BUCKETS] {
     std::array::from_fn(|bucket| words.word(QUEUE_WORDS * queue as usize + SIZES + bucket).load(Ordering::Acquire))
 }
@@ -131,33 +129,33 @@ const XDP_PASS: i32 = 2;
 const XDP_REDIRECT: i32 = 4;
 /// Bytes of metadata in front of a frame: time, then VLAN tag.
 const METADATA: i32 = crate::sys::xsk_frames::METADATA as i32;
-/// How many words the program shares with the process.
+/// Returns the number of words shared with the process.
 pub(super) fn words(queues: u32) -> usize {
     QUEUE_WORDS * queues as usize
 }
 
-/// What a program is made for.
+/// Form of a program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
-    /// Where it runs.
     pub mode: Mode,
-    /// The kernel's number of its function that tells the VLAN tag a card or driver has taken out of the frame
-    /// (`bpf_xdp_metadata_rx_vlan_tag`), where the driver has it.
+    /// Kernel function number of `bpf_xdp_metadata_rx_vlan_tag`, which reports the VLAN tag that a card or driver has
+    /// stripped, if the driver supports it.
     pub vlan_tag: Option<u32>,
-    /// It is told of frames in several buffers.
+    /// True if it accepts frames in several buffers.
     pub frags: bool,
-    /// The host gets the frames too.
+    /// True if the host receives the frames too.
     pub passes: bool,
 }
 
 impl Form {
-    /// What becomes of a frame that was written, counted or refused.
+    /// Returns the verdict on a frame that was written, counted or dropped.
     fn verdict(self) -> i32 {
         if self.passes { XDP_PASS } else { XDP_DROP }
     }
 }
 
-/// The program that hands frames to sockets, for an interface of so many queues, with its words and its sockets by descriptor.
+/// Returns the program that hands frames to sockets, for a number of queues, with the descriptors of its words and its
+/// sockets.
 pub(super) fn redirecting(form: Form, queues: u32, words: i32, sockets: i32) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
     let (redirect, unstamped) = (asm.label(), asm.label());
@@ -198,7 +196,7 @@ pub(super) fn redirecting(form: Form, queues: u32, words: i32, sockets: i32) -> 
     asm.finish()
 }
 
-/// Context, number and words of the queue into R6, R7 and R8; the label leads to where the frame is left to the host.
+/// Loads context, number and words of the queue into R6, R7 and R8; returns the label that passes a frame to the host.
 fn begin(asm: &mut Assembler, queues: u32, words: i32) -> Label {
     let pass = asm.label();
     asm.mov(Reg::R6, Reg::R1);
@@ -219,7 +217,7 @@ fn leave(asm: &mut Assembler, label: Label, verdict: i32) {
     asm.exit();
 }
 
-/// Adds one to a word of the queue. Uses R1.
+/// Increments a word of the queue. Uses R1.
 fn count(asm: &mut Assembler, form: Form, word: Word) {
     let at = word.at();
     if form.mode == Mode::Generic {
@@ -232,7 +230,7 @@ fn count(asm: &mut Assembler, form: Form, word: Word) {
     }
 }
 
-/// R9 = 1 << 32 | TPID << 16 | TCI of the tag that is not in the frame, 0 where there is none.
+/// R9 = 1 << 32 | TPID << 16 | TCI of a stripped tag, 0 without one.
 fn call_vlan_tag(asm: &mut Assembler, id: u32) {
     let none = asm.label();
     // int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto, u16 *vlan_tci)

@@ -13,15 +13,14 @@ use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_getti
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// How often an idle queue asks what has become of its interface.
+/// Interval at which an idle queue checks its interface.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
-/// How often the difference between the clocks is read.
+/// Interval at which the difference between the clocks is read.
 const CLOCKS_AFTER: Duration = Duration::from_secs(1);
-/// After no more frames are taken, how long one may take that was on its way: a poll of the card's queue, on a
-/// processor that was taken away meanwhile.
+/// Time that a frame in flight may take after the program stopped taking frames: a poll of the card's queue, on a
+/// processor that was preempted.
 const DETACH_MARGIN: Duration = Duration::from_millis(10);
 
-/// One lane.
 pub(super) struct XdpRx {
     subject: String,
     interfaces: [Interface; 1],
@@ -30,39 +29,38 @@ pub(super) struct XdpRx {
     interface: u32,
     netlink: Rtnetlink,
     lag: Duration,
-    /// What the program had counted for this queue when it was opened.
+    /// Counts of the program when this queue was opened.
     base: Counted,
     delivered: u64,
     downs: u64,
     is_down: bool,
     looked: Nanos,
     clocks_read: Nanos,
-    /// Since when nothing new is taken in; zero until the first fill after that.
+    /// Time since when no frames are taken; zero until the first fill after that.
     detached: Option<Nanos>,
-    /// The interface is gone, and that is still to be said: what it had brought is shown first.
+    /// True if the interface is gone and this is still to be reported: its frames are shown first.
     removed: bool,
 }
 
-/// What a lane is made of.
+/// Parts of a lane.
 pub(super) struct Parts {
-    /// For the ledger and for errors.
+    /// Name in the packet accounting and in errors.
     pub subject: String,
-    /// The interface's name.
     pub interface: String,
-    /// Where its frames come in.
+    /// Source of its frames.
     pub intake: Box<dyn Intake>,
-    /// Which queue, and the program that feeds it.
+    /// The queue, and the program that feeds it.
     pub queue: Queue,
-    /// The interface's number.
+    /// Index of the interface.
     pub index: u32,
-    /// To ask about the interface.
+    /// Netlink socket to query the interface.
     pub netlink: Rtnetlink,
-    /// How long after its stamp a frame may show up.
+    /// Maximum time from a frame's timestamp until it is visible.
     pub lag: Duration,
 }
 
 impl XdpRx {
-    /// A lane; frames come once it is started.
+    /// Creates a lane; frames arrive once it is started.
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { subject, interface, intake, queue, index, netlink, lag } = parts;
         XdpRx {
@@ -84,7 +82,7 @@ impl XdpRx {
         }
     }
 
-    /// How far the lane is complete. A frame is stamped a little before it can be seen.
+    /// Returns the horizon of the lane. A frame is stamped a little before it can be seen.
     fn horizon(&mut self, now: Nanos, drained: bool) -> Horizon {
         if !drained {
             let newest = self.intake.shown().descs().last().map_or(Nanos::ZERO, |desc| desc.time);
@@ -101,9 +99,9 @@ impl XdpRx {
         Horizon::At(now.before(self.lag))
     }
 
-    /// Asks now and then what has become of the interface.
+    /// Checks the interface at intervals.
     fn look(&mut self, now: Nanos) -> Result<(), PortError> {
-        // A clock that was set back is no reason to look the less.
+        // Check at once after the clock was set back.
         if now >= self.looked && now < self.looked.after(LOOK_AFTER) {
             return Ok(());
         }
@@ -121,7 +119,7 @@ impl XdpRx {
         if went_down { Err(PortError::Down { port: self.subject.clone() }) } else { Ok(()) }
     }
 
-    /// Shows more frames if there are more; whether that is all there is.
+    /// Shows more frames, if any; returns whether these are all.
     fn refill(&mut self, now: Nanos) -> bool {
         if now >= self.clocks_read.after(CLOCKS_AFTER) || now < self.clocks_read {
             self.clocks_read = now;
@@ -131,7 +129,7 @@ impl XdpRx {
     }
 }
 
-/// What the program has counted for a queue.
+/// Counts of a program for a queue.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counted {
     head: u64,
@@ -146,7 +144,7 @@ impl Counted {
     fn of(queue: &Queue) -> Self {
         let get = |word| queue.get(word);
         Counted {
-            // Last: what is lost is never more than what is received.
+            // `head` last: losses must never exceed the frames received.
             full: get(Word::Full),
             bad: get(Word::Bad),
             tagged: get(Word::Tagged),
@@ -226,16 +224,16 @@ impl RxQueue for XdpRx {
 
 impl Drop for XdpRx {
     fn drop(&mut self) {
-        // Whoever sends through this socket keeps it open, and the program would go on to feed it.
+        // A sender may keep this socket open, and the program would continue to feed it.
         self.queue.set(Word::Open, 0);
         self.queue.set(Word::Read, 0);
-        // The sending side of this socket, if nobody came for it: it would keep the queue occupied.
+        // An unused sending side would keep the queue occupied.
         self.queue.attachment.idle_senders().remove(&self.queue.number);
     }
 }
 
-/// How far International Atomic Time is ahead of UTC on this machine: whole seconds, 0 where nobody has told
-/// the kernel.
+/// Returns the offset of International Atomic Time from UTC on this machine: whole seconds, 0 if the kernel was not
+/// set.
 fn tai_offset() -> u64 {
     let nanos = |time: Timespec| i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
     let Ok(tai) = clock_gettime_dynamic(DynamicClockId::Tai) else { return 0 };

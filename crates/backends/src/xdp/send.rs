@@ -1,4 +1,4 @@
-//! The sending side: frames are copied into chunks, and sent when the chunks come back.
+//! The sending side: frames are copied into chunks, and are sent when the chunks return.
 
 use super::attach::Attachment;
 use super::direct::{Direct, Way};
@@ -14,36 +14,35 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An Ethernet header; nothing shorter is a frame.
+/// Bytes of an Ethernet header; a shorter frame is invalid.
 const ETHERNET: usize = 14;
 const VLAN_TAG: usize = 4;
-/// How often the interface is asked for its carrier.
+/// Interval at which the carrier is checked.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
-/// Entries after which the kernel is told that there is something to send.
+/// Entries after which the ring is published to the kernel.
 const KICK_AFTER: usize = 256;
 
-/// One send queue.
 pub(super) struct XdpTx {
     subject: String,
     socket: Arc<XskSocket>,
     sender: XskSender,
-    /// Keeps a program attached where the driver sends only with one.
+    /// Keeps a program attached for drivers that send only with one.
     _attachment: Option<Arc<Attachment>>,
-    /// The longest frame that the interface sends, without a VLAN tag.
+    /// Longest frame that the interface sends, without a VLAN tag.
     longest: usize,
-    /// Length of the frame that begins in each chunk; 0 for a chunk in the midst of a frame.
+    /// Length of the frame that starts in each chunk; 0 for a continuation chunk.
     lengths: Vec<u32>,
     link: Link,
     counts: SendCounts,
-    /// How frames could be sent from where they lie, until a region is attached.
+    /// Resources to send in place, until a region is attached.
     way: Option<Way>,
     direct: Option<Direct>,
-    /// Submitted, and needed no more.
+    /// Frames submitted and released.
     done: Vec<Held>,
     copied: Vec<u8>,
 }
 
-/// Whether the interface takes frames; asked now and then, because a driver drops them silently where it does not.
+/// State of the link, checked at intervals because a driver silently drops frames while it is down.
 struct Link {
     netlink: Rtnetlink,
     interface: u32,
@@ -62,11 +61,11 @@ impl Link {
 struct SendCounts {
     received: u64,
     sent: Sent,
-    /// Length of the frame that completed last.
+    /// Length of the last completed frame.
     last: u32,
-    /// Frames that completed because the driver dropped them.
+    /// Frames completed because the driver dropped them.
     dropped: u64,
-    /// Frames that were in the ring when the interface was removed.
+    /// Frames in the ring when the interface was removed.
     abandoned: u64,
     too_long: u64,
     too_short: u64,
@@ -74,7 +73,7 @@ struct SendCounts {
 }
 
 impl XdpTx {
-    /// A queue over a bound socket of an interface.
+    /// Creates a queue over a bound socket of an interface.
     pub(super) fn new(
         subject: String,
         (socket, sender): (Arc<XskSocket>, XskSender),
@@ -102,7 +101,7 @@ impl XdpTx {
         })
     }
 
-    /// Fails where frames would only be dropped. Asks the kernel while nothing is under way, which costs little then.
+    /// Fails if frames would only be dropped. Asks the kernel while no frame is in flight, when this is cheap.
     fn check_link(&mut self) -> Result<(), PortError> {
         if self.link.runs && self.sender.outstanding() > 0 {
             return Ok(());
@@ -115,7 +114,7 @@ impl XdpTx {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => {
                 self.judge(&error)?;
             }
-            // What waited in the ring was tried, and dropped.
+            // Frames in the ring were tried and dropped.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 self.reclaim();
                 self.judge(&error)?;
@@ -125,7 +124,7 @@ impl XdpTx {
         if self.link.runs { Ok(()) } else { Err(PortError::Down { port: self.subject.clone() }) }
     }
 
-    /// Writes one frame into the send ring; false where there is no room.
+    /// Writes one frame into the send ring; false if it is full.
     fn push(&mut self, frame: &[u8]) -> bool {
         if frame.len() < ETHERNET {
             self.counts.too_short += 1;
@@ -144,7 +143,7 @@ impl XdpTx {
         true
     }
 
-    /// Counts what was sent.
+    /// Counts completed frames.
     fn reclaim(&mut self) {
         let XdpTx { sender, lengths, counts, .. } = self;
         sender.reclaim(|chunk| {
@@ -157,14 +156,14 @@ impl XdpTx {
         });
     }
 
-    /// Gives up what is in the ring: nobody takes it any more.
+    /// Abandons the frames in the ring after the interface was removed.
     fn abandon(&mut self) {
         self.reclaim();
         let waiting = self.lengths.iter_mut().filter(|length| **length > 0);
         self.counts.abandoned += waiting.map(std::mem::take).count() as u64;
     }
 
-    /// Has the kernel send what is in the ring.
+    /// Makes the kernel send the frames in the ring.
     fn kick(&mut self) -> Result<(), PortError> {
         self.sender.publish();
         if self.sender.waiting() == 0 || !self.sender.needs_wakeup() {
@@ -182,7 +181,7 @@ impl XdpTx {
     fn judge(&mut self, error: &io::Error) -> Result<(), PortError> {
         let port = self.subject.clone();
         match error.raw_os_error() {
-            // The driver dropped the frame, and its chunk came back as that of one sent.
+            // The driver dropped the frame, and its chunk returned as if sent.
             Some(libc::EBUSY) => {
                 self.counts.dropped += 1;
                 self.counts.sent.frames -= 1;
@@ -217,7 +216,7 @@ impl TxQueue for XdpTx {
         }
         self.counts.received += done as u64;
         match self.kick() {
-            // What was taken is in the ring; the error will come again.
+            // Accepted frames are in the ring; the error will recur.
             Err(_) if done > 0 => Ok(done),
             Err(error) => Err(error),
             Ok(()) => Ok(done),
@@ -280,7 +279,7 @@ impl Submitting for XdpTx {
         let result = self.submit_by(&mut direct, frames);
         self.direct = Some(direct);
         match result {
-            // What was taken is on its way; the error will come again.
+            // Accepted frames are in flight; the error will recur.
             Err(error) if frames.len() == before => Err(error),
             _ => Ok(before - frames.len()),
         }
@@ -292,7 +291,7 @@ impl Submitting for XdpTx {
 }
 
 impl XdpTx {
-    /// Each frame goes from where it lies if that can be now, else by AF_XDP; what was before it has left then.
+    /// Sends each frame in place if possible, else by AF_XDP; earlier frames are sent first.
     fn submit_by(&mut self, direct: &mut Direct, frames: &mut VecDeque<Held>) -> Result<(), PortError> {
         while let Some(held) = frames.front() {
             if direct.suits(held.desc.captured as usize) {
@@ -314,14 +313,14 @@ impl XdpTx {
         Ok(())
     }
 
-    /// Sends what lies where it was received; what cannot be sent so is copied after all.
+    /// Sends frames in place; copies those that cannot be sent so.
     fn run_direct(&mut self, direct: &mut Direct) -> Result<(), PortError> {
         let mut rest = Vec::new();
         direct.run(&mut self.done, &mut rest)?;
         for held in rest {
             if !self.push_copied(direct, &held) {
                 self.kick()?;
-                // It has waited long enough: there is no other way to give it back.
+                // Drop the frame after the retry: it must be released.
                 let is_taken = self.push_copied(direct, &held);
                 self.counts.received += u64::from(!is_taken);
                 self.counts.abandoned += u64::from(!is_taken);
@@ -331,7 +330,7 @@ impl XdpTx {
         Ok(())
     }
 
-    /// Takes a copy of a frame; false where there is no room.
+    /// Copies a frame; false if the ring is full.
     fn push_copied(&mut self, direct: &Direct, held: &Held) -> bool {
         let mut copied = std::mem::take(&mut self.copied);
         direct.copy(held, &mut copied);

@@ -1,4 +1,4 @@
-//! What a program that shows no frames has counted of a queue.
+//! Counts of a program that shows no frames.
 
 use super::attach::Attachment;
 use super::program::Word;
@@ -11,23 +11,23 @@ use std::sync::Arc;
 /// The counts of a queue since it was opened.
 pub(super) struct Tally {
     before: Tallied,
-    /// As they were when they were read last.
+    /// Values of the last read.
     pub tallied: Tallied,
-    /// When they were read.
+    /// Time of the last read.
     pub asked: Nanos,
-    /// What to wait on: nothing rings it.
+    /// Descriptor to wait on; never signalled.
     pub bell: Arc<Bell>,
 }
 
 impl Tally {
-    /// Begins to count.
+    /// Starts to count.
     pub(super) fn new(queue: &Queue, bell: Arc<Bell>) -> Self {
         queue.set(Word::Least, u64::MAX);
         queue.set(Word::Most, 0);
         Tally { before: read(&queue.attachment, queue.number), tallied: Tallied::default(), asked: Nanos::ZERO, bell }
     }
 
-    /// Reads them anew.
+    /// Reads the counts.
     pub(super) fn read(&mut self, attachment: &Attachment, queue: u32) {
         let (now, before) = (read(attachment, queue), &self.before);
         let mut sizes = now.sizes;
@@ -41,7 +41,7 @@ impl Tally {
     }
 }
 
-/// The program goes on meanwhile: of a frame that it has in hand some counts are there and others not yet.
+/// Reads the counts while the program runs: those of the frame in progress may be incomplete.
 fn read(attachment: &Attachment, queue: u32) -> Tallied {
     let sizes = Sizes(attachment.sizes(queue));
     let (least, most) = (attachment.get(Word::Least, queue), attachment.get(Word::Most, queue));

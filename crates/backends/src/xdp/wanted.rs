@@ -1,4 +1,4 @@
-//! What the user asked for, checked before anything is opened.
+//! Options of a port, checked before anything is opened.
 
 use crate::sys::area::Layout;
 use crate::sys::bpf::Mode;
@@ -7,79 +7,77 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The options of the backend, for receiving and for sending.
+/// Options of the backend, for receiving and for sending.
 pub(super) const RX_OPTIONS: &[&str] = &["netns", "ring", "mode", "copy", "busy-poll", "pass"];
 pub(super) const TX_OPTIONS: &[&str] = &["netns", "ring", "mode", "copy", "busy-poll"];
 
-/// Memory for frames that wait to be read, over all queues of a port.
+/// Memory for unread frames, of all queues of a port.
 const RING_BYTES: u64 = 128 << 20;
-/// Most and least frames that a queue's ring holds. Every frame takes the chunk that has not been used for longest, so
-/// a ring beyond the processor's caches is slower (measured: 4.0 M frames/s with 16,384, 3.0 with 65,536).
+/// Maximum and minimum ring size. Every frame takes the least recently used chunk, so a ring larger than the
+/// processor's caches is slower (measured: 4.0 M frames/s with 16,384, 3.0 with 65,536).
 const RING_FRAMES: (u64, u64) = (1 << 14, 1 << 12);
-/// Frames that it holds where nothing is to be lost: 20 ms at 3.3 M frames/s.
+/// Ring size for lossless capture: 20 ms at 3.3 M frames/s.
 const LOSSLESS_FRAMES: u64 = 1 << 16;
-/// Frames that a queue's segment of an area holds, and bytes for each; no fewer bytes than this.
+/// Frames of a queue's segment of an area, and bytes per frame; with a minimum size.
 const AREA_FRAMES: u64 = 1 << 15;
 const BYTES_PER_FRAME: u64 = 512;
 const LEAST_AREA: u64 = 1 << 20;
-/// Covers a poll of the card's queue, 64 frames, and a processor that is taken away in the midst of it.
+/// Covers a poll of the card's queue, 64 frames, on a processor that is preempted.
 const LAG: Duration = Duration::from_millis(1);
-/// Link headers that a frame of MTU length may have in front: Ethernet and two VLAN tags.
+/// Link headers of a frame of MTU length: Ethernet and two VLAN tags.
 const LINK_OVERHEAD: u32 = 14 + 8;
 /// Bytes that the kernel leaves free in front of each frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
 
-/// How frames get into our memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copying {
-    /// Zero copy where the driver can, else copied.
+    /// Zero copy if the driver supports it, else copied.
     Auto,
-    /// Zero copy or nothing.
+    /// Zero copy only.
     Zero,
     /// Copied by the kernel.
     Copy,
 }
 
-/// Who puts frames into our memory.
+/// Path of frames into our memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Via {
-    /// The XDP program itself, one behind the other.
+    /// The XDP program writes them, packed.
     Area,
     /// AF_XDP.
     Socket,
-    /// Nobody: the program counts them.
+    /// None: the program counts them.
     Tally,
 }
 
-/// What the user asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// Where the program runs; `None` for the best there is.
+    /// Mode of the program; `None` for the best one.
     pub mode: Option<Mode>,
-    /// Who puts frames into our memory; `None` for the best there is.
+    /// Path of frames into our memory; `None` for the best one.
     pub intake: Option<Via>,
-    /// How frames get into our memory.
+    /// Copy mode of AF_XDP.
     pub copying: Copying,
-    /// Frames that a queue's ring holds, where the user says so.
+    /// Ring size, if set by the user.
     ring: Option<u64>,
-    /// Nothing is to be lost.
+    /// True if losses must be avoided.
     lossless: bool,
-    /// Frames that a call may take from the card's queue, where calls drive it.
+    /// Frames that a system call may take from the card's queue, with busy polling.
     pub busy_poll: Option<u32>,
-    /// How long after its stamp a frame may show up.
+    /// Maximum time from a frame's timestamp until it is visible.
     pub lag: Duration,
-    /// Most bytes of a frame that are wanted, 0 for all.
+    /// Maximum bytes of a frame, 0 for all.
     pub snap: u32,
-    /// Whether the host is to get the frames too, where the user says.
+    /// Choice of the user whether the host receives the frames too.
     pub pass: Option<bool>,
-    /// The host gets the frames too.
+    /// True if the host receives the frames too.
     pub passes: bool,
-    /// Counts are all that is wanted.
+    /// True if only counts are needed.
     tally: bool,
 }
 
 impl Wanted {
-    /// Reads the options of a port.
+    /// Parses the options of a port.
     pub(super) fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
         let refuse = |reason: String| Err(PortError::wrong(spec.to_string(), reason));
         let (mode, intake) = match spec.option("mode") {
@@ -89,23 +87,23 @@ impl Wanted {
             Some("native") => (Some(Mode::Native), Some(Via::Socket)),
             Some("generic") => (Some(Mode::Generic), Some(Via::Socket)),
             Some(other) => {
-                return refuse(format!("mode={other}: it is auto, ring, af_xdp, native or generic"));
+                return refuse(format!("mode={other}: expected auto, ring, af_xdp, native or generic"));
             }
         };
         let copying = match spec.option("copy") {
             None | Some("auto") => Copying::Auto,
             Some("zero") => Copying::Zero,
             Some("copy") => Copying::Copy,
-            Some(other) => return refuse(format!("copy={other}: it is auto, zero or copy")),
+            Some(other) => return refuse(format!("copy={other}: expected auto, zero or copy")),
         };
         if (mode, copying) == (Some(Mode::Generic), Copying::Zero) {
-            return refuse("copy=zero has the card write into our memory, which mode=generic is too late for".into());
+            return refuse("copy=zero does not work with mode=generic, which runs after the driver".into());
         }
-        // Both are matters of AF_XDP.
+        // Both are options of AF_XDP.
         let needs_socket = copying != Copying::Auto || spec.option("busy-poll").is_some();
         let intake = match intake {
             Some(Via::Area) if needs_socket => {
-                return refuse("mode=ring needs no AF_XDP, so copy= and busy-poll= mean nothing with it".into());
+                return refuse("copy= and busy-poll= are options of AF_XDP; omit them with mode=ring".into());
             }
             None if needs_socket => Some(Via::Socket),
             intake => intake,
@@ -113,19 +111,21 @@ impl Wanted {
         let pass = match spec.option("pass") {
             None => None,
             Some("yes") if options.take => {
-                return refuse("pass=yes leaves the frames to the host too, --take takes them away".into());
+                return refuse("pass=yes shares frames with the host, --take takes them away; use one of them".into());
             }
             Some("yes") if intake == Some(Via::Socket) => {
-                return refuse("AF_XDP takes frames away: pass=yes is to be had with mode=ring, or none".into());
+                return refuse(
+                    "pass=yes does not work with AF_XDP, which takes frames away; use mode=ring, or omit mode=".into(),
+                );
             }
             Some("yes") if !options.shared => {
                 return refuse(
-                    "frames that are answered or sent on are not for the host too: leave out pass=yes".into(),
+                    "frames that are answered or forwarded cannot be shared with the host; omit pass=yes".into(),
                 );
             }
             Some("yes") => Some(true),
             Some("no") => Some(false),
-            Some(other) => return refuse(format!("pass={other}: it is yes or no")),
+            Some(other) => return refuse(format!("pass={other}: expected yes or no")),
         };
         let ring = spec
             .option("ring")
@@ -150,29 +150,29 @@ impl Wanted {
         })
     }
 
-    /// The same for a port that only sends: copied, unless something else was asked for, because a driver that does not
-    /// copy may take the receiving half of the queue away from the host as well.
+    /// Returns the options for a port that only sends: copied unless set otherwise, because with zero copy a driver may
+    /// take the receiving half of the queue away from the host too.
     pub(super) fn for_sending(&self) -> Self {
         let copying = if self.copying == Copying::Auto { Copying::Copy } else { self.copying };
         Wanted { copying, ..self.or_socket() }
     }
 
-    /// The same for an interface that the host uses, if that is to have the frames too.
+    /// Returns the options for an interface that the host uses, with frames shared if possible.
     pub(super) fn passing(&self) -> Self {
         Wanted { passes: self.pass != Some(false) && self.intake != Some(Via::Socket), ..*self }
     }
 
-    /// Whether counts are all that is wanted, and the program may count.
+    /// Returns whether only counts are needed, and the program may count.
     pub(super) fn tallies(&self) -> bool {
         self.tally && self.intake.is_none()
     }
 
-    /// The same with whole frames.
+    /// Returns the options with whole frames.
     pub(super) fn whole(&self) -> Self {
         Wanted { snap: 0, ..*self }
     }
 
-    /// The same by AF_XDP, unless something else was asked for, or the program is to count or to leave frames to the host too.
+    /// Returns the options with AF_XDP, unless set otherwise, or the program must count or share frames with the host.
     pub(super) fn or_socket(&self) -> Self {
         if self.passes || self.tallies() {
             return *self;
@@ -180,8 +180,8 @@ impl Wanted {
         Wanted { intake: self.intake.or(Some(Via::Socket)), ..*self }
     }
 
-    /// How the memory is divided that the program writes frames into: as many frames of a chunk's length as the user asks for (or
-    /// for nothing to be lost), else many short ones.
+    /// Returns the layout of the memory that the program writes into: for a number of frames of chunk length if the
+    /// user sets it (or for lossless capture), else for many short ones.
     pub(super) fn area(&self, queues: u32, chunk: u32) -> Layout {
         let asked = self.ring.or(self.lossless.then_some(LOSSLESS_FRAMES));
         let frames = asked.unwrap_or(AREA_FRAMES).next_power_of_two();
@@ -191,7 +191,7 @@ impl Wanted {
         Layout { queues, frames: frames as u32, bytes: bytes as u32 }
     }
 
-    /// Entries of a queue's receive ring.
+    /// Returns the entries of a queue's receive ring.
     pub(super) fn ring_frames(&self, queues: usize, chunk: u32) -> u32 {
         let (most, least) = RING_FRAMES;
         let frames = match self.ring {
@@ -210,7 +210,7 @@ fn prev_power_of_two(number: u64) -> u64 {
     1 << number.max(1).ilog2()
 }
 
-/// The queues of an interface that a port names: all where it names none.
+/// Returns the queues that a port names: all by default.
 pub(super) fn queues(spec: &Spec, count: u32) -> io::Result<RangeInclusive<u32>> {
     match spec.queues {
         None => Ok(0..=count.max(1) - 1),
@@ -225,17 +225,17 @@ pub(super) fn queues(spec: &Spec, count: u32) -> io::Result<RangeInclusive<u32>>
     }
 }
 
-/// Bytes of a chunk: as much as a frame of MTU length needs, if there is such a chunk.
+/// Returns the bytes of a chunk: enough for a frame of MTU length, if such a chunk exists.
 pub(super) fn chunk_bytes(found: &Found) -> u32 {
     if longest_frame(found) + HEADROOM <= 2048 { 2048 } else { 4096 }
 }
 
-/// The longest frame that the interface brings, unless the kernel has put several together.
+/// Returns the longest frame of the interface, unless the kernel has merged several.
 pub(super) fn longest_frame(found: &Found) -> u32 {
     found.mtu.saturating_add(LINK_OVERHEAD)
 }
 
-/// Whether frames of MTU length need several chunks.
+/// Returns whether frames of MTU length need several chunks.
 pub(super) fn needs_several_chunks(found: &Found) -> bool {
     longest_frame(found) + HEADROOM > 4096
 }
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_copy_is_not_to_be_had_behind_the_driver() {
+    fn zero_copy_is_refused_in_generic_mode() {
         let read = |text: &str| Wanted::read(&Spec::parse(text).unwrap(), &RxOptions::default());
         let refused = read("xdp:eth0?mode=generic&copy=zero").unwrap_err().to_string();
         assert!(refused.contains("copy=zero") && refused.contains("mode=generic"), "{refused}");

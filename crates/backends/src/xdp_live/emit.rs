@@ -1,32 +1,31 @@
-//! The parts that all programs of this backend have.
+//! The parts that all programs of this backend share.
 //!
-//! Registers: R6 the context, later the frame; R7 the words; R8 the number of the frame; R9 the time since boot. The
-//! others are free between calls.
+//! Registers: R6 the context, later the frame; R7 the shared words; R8 the number of the frame; R9 the time since boot.
+//! The others are free between calls.
 
 use super::words::{ERROR, FAILED, MADE, TASK, TOO_LONG, at};
 use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
 
-/// `XDP_DROP` and `XDP_REDIRECT` (linux/bpf.h): what a program returns.
+/// `XDP_DROP` and `XDP_REDIRECT` (linux/bpf.h): return values of a program.
 const DROP: i32 = 1;
-/// As above.
 pub(crate) const REDIRECT: i32 = 4;
 
-/// Where programs leave.
+/// Exits of a program.
 pub(crate) struct Exits {
-    /// Sends nothing this time.
+    /// Sends nothing in this run.
     pub drop: Label,
-    /// Sends nothing, and counts that.
+    /// Sends nothing, and counts a failure.
     pub failed: Label,
 }
 
-/// Puts context and words into their registers.
+/// Loads context and words into their registers.
 pub(crate) fn begin(asm: &mut Assembler, words: i32) -> Exits {
     asm.mov(Reg::R6, Reg::R1);
     asm.map_value(Reg::R7, words, 0);
     Exits { drop: asm.label(), failed: asm.label() }
 }
 
-/// Decides that this frame will go to the interface, before it is there.
+/// Selects the interface as the target, before the frame is made.
 pub(crate) fn redirect(asm: &mut Assembler, devmap: i32, exits: &Exits) {
     let known = asm.label();
     asm.load(Size::B8, Reg::R1, Reg::R7, at(TASK));
@@ -41,7 +40,7 @@ pub(crate) fn redirect(asm: &mut Assembler, devmap: i32, exits: &Exits) {
     asm.jump_if(When::Ne, Reg::R0, REDIRECT, exits.failed);
 }
 
-/// The frame was made: sends it, `counter` being the register that holds how many were made before it.
+/// Sends the frame that was made; `counter` is the register with the number of frames made before it.
 pub(crate) fn send(asm: &mut Assembler, counter: Reg) {
     asm.alu(Alu::Add, counter, 1);
     asm.store(Size::B8, Reg::R7, at(MADE), counter);
@@ -49,7 +48,7 @@ pub(crate) fn send(asm: &mut Assembler, counter: Reg) {
     asm.exit();
 }
 
-/// The least program that sends.
+/// Returns the shortest program that sends.
 pub(crate) fn only_redirect(devmap: i32) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
     asm.map(Reg::R1, devmap);
@@ -60,7 +59,7 @@ pub(crate) fn only_redirect(devmap: i32) -> Result<Vec<Insn>, TooFar> {
     asm.finish()
 }
 
-/// Where the exits lead.
+/// Emits the exits.
 pub(crate) fn exits(asm: &mut Assembler, exits: &Exits) {
     asm.place(exits.failed);
     add(asm, FAILED, 1);
@@ -76,7 +75,7 @@ pub(crate) fn add(asm: &mut Assembler, word: usize, value: impl Into<crate::ebpf
     asm.store(Size::B8, Reg::R7, at(word), Reg::R1);
 }
 
-/// `dst += value`; uses `spare` where the value is long.
+/// `dst += value`; uses `spare` for a long value.
 pub(crate) fn add_constant(asm: &mut Assembler, dst: Reg, value: u64, spare: Reg) {
     match i32::try_from(value as i64) {
         Ok(0) => {}
@@ -88,7 +87,7 @@ pub(crate) fn add_constant(asm: &mut Assembler, dst: Reg, value: u64, spare: Reg
     }
 }
 
-/// `R0 = R0 op value`; uses R1 where the value is long.
+/// `R0 = R0 op value`; uses R1 for a long value.
 pub(crate) fn operate(asm: &mut Assembler, op: Alu, value: u64) {
     match i32::try_from(value) {
         Ok(value) => asm.alu(op, Reg::R0, value),
@@ -99,7 +98,7 @@ pub(crate) fn operate(asm: &mut Assembler, op: Alu, value: u64) {
     }
 }
 
-/// Keeps the bits of a mask in R0. Uses R1.
+/// Masks R0. Uses R1.
 pub(crate) fn keep(asm: &mut Assembler, mask: u64) {
     match mask {
         u64::MAX => {}
@@ -117,22 +116,22 @@ pub(crate) fn modulo(asm: &mut Assembler, by: u64) {
     }
 }
 
-/// Bytes that a program reads; more would be tables nobody needs.
+/// Maximum bytes of constant memory; a larger table serves no purpose.
 pub(crate) const MOST_MEMORY: usize = 64 << 20;
 
-/// Bytes that a program reads from a map, gathered while its instructions are: long frames and tables.
+/// Bytes that a program reads from a map, collected while its instructions are emitted: long frames and tables.
 pub(crate) struct Memory {
     pub map: i32,
     pub bytes: Vec<u8>,
 }
 
 impl Memory {
-    /// Nothing yet, of a map.
+    /// Creates an empty memory for a map.
     pub(crate) fn new(map: i32) -> Self {
         Memory { map, bytes: Vec::new() }
     }
 
-    /// Takes bytes in; where they lie. Those that are too many are not kept.
+    /// Adds bytes and returns their offset. Bytes beyond the maximum are dropped.
     pub(crate) fn place(&mut self, bytes: &[u8]) -> i32 {
         let place = self.bytes.len();
         if place <= MOST_MEMORY {
@@ -142,9 +141,10 @@ impl Memory {
         place as i32
     }
 
-    /// Leaves in R1 where the row of eight bytes lies whose number is in a register, of a table of so many.
+    /// Leaves in R1 the address of a row of eight bytes, with the row's number in a register, of a table with `rows`
+    /// rows.
     pub(crate) fn row(&self, asm: &mut Assembler, number: Reg, place: i32, rows: usize, failed: Label) {
-        // For the verifier; it never is.
+        // Never true; the verifier needs the bound.
         asm.jump_if(When::Ge, number, rows as i32, failed);
         asm.alu(Alu::Lsh, number, 3);
         asm.map_value(Reg::R1, self.map, place);
@@ -152,7 +152,7 @@ impl Memory {
     }
 }
 
-/// Which argument of a tracepoint holds what.
+/// The tracepoint, whose arguments differ.
 #[derive(Clone, Copy)]
 pub(crate) enum Watched {
     /// `xdp_devmap_xmit`: from, to, sent, drops, error.
@@ -161,8 +161,8 @@ pub(crate) enum Watched {
     Refused,
 }
 
-/// A program for a tracepoint that counts what became of frames made by the program with these words: frames that
-/// this thread handed over and that are not accounted for yet.
+/// Returns a program for a tracepoint that counts the outcome of frames made by the program with these words: frames
+/// that this thread handed over and that are not accounted for yet.
 pub(crate) fn witness(words: i32, watched: Watched) -> Assembler {
     let mut asm = Assembler::new();
     let (foreign, taken) = (asm.label(), asm.label());

@@ -1,7 +1,7 @@
-//! Which index each selector of a stream has in the next frame.
+//! The index of each selector of a stream in the next frame.
 //!
-//! Indices in turn are counted in words, so that nothing is divided; where a frame's number says all in its bits, no
-//! word is needed. Random ones are drawn at the beginning of a frame and lie on the stack.
+//! Sequential indices are counted in words, which avoids divisions; where the bits of a frame's number suffice, no word
+//! is needed. Random ones are drawn at the start of a frame and kept on the stack.
 
 use super::emit::{Memory, add_constant, keep, modulo, operate};
 use super::words::at;
@@ -11,18 +11,19 @@ use linerate_generate::stream::{FACTORS, GAMMA, Pick, Selector};
 /// Slots of eight bytes on the stack for indices.
 pub(super) const SLOTS: usize = 56;
 
-/// Where the index of a selector comes from. The frame's number is in R8.
+/// Source of a selector's index. The frame's number is in R8.
 pub(super) enum Index {
     /// Bits of the frame's number.
     Bits { shift: u32, mask: u64 },
-    /// A word that counts up to `count` (0: without end), and one that counts the frames for each where there are several.
+    /// A word that counts up to `count` (0: without end), and a word that counts frames if each value is used for
+    /// several.
     Word { word: usize, count: u64, every: (u64, usize) },
-    /// A slot of the stack, drawn for each frame, by a table of so many rows where there is one.
+    /// A stack slot, drawn for each frame, with an alias table if weighted.
     Drawn { slot: usize, count: u64, seed: u64, table: Option<i32> },
 }
 
 impl Index {
-    /// Words are taken from `words` on, slots from `slots` on.
+    /// Allocates words from `words` on, and slots from `slots` on.
     pub(super) fn of(selector: &Selector, words: &mut usize, slots: &mut usize, memory: &mut Memory) -> Self {
         let count = selector.count;
         let mut drawn = |seed, table| {
@@ -45,7 +46,7 @@ impl Index {
         Index::Word { word, count, every: (every, word + 1) }
     }
 
-    /// Draws what is random. Uses R0 to R5.
+    /// Draws a random index. Uses R0 to R5.
     pub(super) fn draw(&self, asm: &mut Assembler, memory: &Memory, failed: Label) {
         let Index::Drawn { slot, count, seed, table } = self else { return };
         asm.mov(Reg::R0, Reg::R8);
@@ -70,7 +71,7 @@ impl Index {
         }
     }
 
-    /// Goes on to the next frame. Uses R0 and R1.
+    /// Advances to the next frame. Uses R0 and R1.
     pub(super) fn step(&self, asm: &mut Assembler) {
         let Index::Word { word, count, every } = self else { return };
         let stays = asm.label();
@@ -82,12 +83,12 @@ impl Index {
     }
 }
 
-/// Where a slot lies from the frame pointer.
+/// Returns the offset of a slot from the frame pointer.
 pub(super) fn stack(slot: usize) -> i16 {
     -8 * (slot as i16 + 1)
 }
 
-/// R0 becomes output number R0 of SplitMix64 from a seed. Uses R1.
+/// Replaces the number in R0 by that output of SplitMix64 from a seed. Uses R1.
 pub(super) fn draw(asm: &mut Assembler, seed: u64) {
     asm.mov64(Reg::R1, GAMMA);
     asm.alu(Alu::Mul, Reg::R0, Reg::R1);
@@ -95,7 +96,7 @@ pub(super) fn draw(asm: &mut Assembler, seed: u64) {
     mix(asm);
 }
 
-/// R0 becomes output `number` of SplitMix64 from a seed in R0. Uses R1.
+/// Replaces a seed in R0 by output `number` of SplitMix64. Uses R1.
 pub(super) fn draw_from(asm: &mut Assembler, number: u64) {
     add_constant(asm, Reg::R0, number.wrapping_add(1).wrapping_mul(GAMMA), Reg::R1);
     mix(asm);
@@ -117,7 +118,7 @@ pub(super) fn fold_down(asm: &mut Assembler, shift: i32) {
     asm.alu(Alu::Xor, Reg::R0, Reg::R1);
 }
 
-/// A draw in R0 becomes one of `count` (0: 2^64). Uses R1.
+/// Scales a draw in R0 to one of `count` values (0: 2^64). Uses R1.
 pub(super) fn scale(asm: &mut Assembler, count: u64) {
     match count {
         0 => {}
@@ -131,7 +132,7 @@ pub(super) fn scale(asm: &mut Assembler, count: u64) {
     }
 }
 
-/// A draw in R0 becomes what an alias table says. Uses R1 to R5.
+/// Maps a draw in R0 by an alias table. Uses R1 to R5.
 fn pick(asm: &mut Assembler, memory: &Memory, place: i32, rows: u64, failed: Label) {
     asm.alu32(Alu::Mov, Reg::R3, Reg::R0);
     asm.alu(Alu::Rsh, Reg::R0, 32);
@@ -141,7 +142,7 @@ fn pick(asm: &mut Assembler, memory: &Memory, place: i32, rows: u64, failed: Lab
     memory.row(asm, Reg::R4, place, rows as usize, failed);
     asm.load(Size::B4, Reg::R5, Reg::R1, 0);
     asm.load(Size::B4, Reg::R2, Reg::R1, 4);
-    // All bits where the draw is below; a jump would be guessed wrong half of the time.
+    // All bits set if the draw is below; a jump would be mispredicted half of the time.
     asm.alu(Alu::Sub, Reg::R3, Reg::R5);
     asm.alu(Alu::Rsh, Reg::R3, 63);
     asm.mov(Reg::R1, 0);
@@ -151,7 +152,7 @@ fn pick(asm: &mut Assembler, memory: &Memory, place: i32, rows: u64, failed: Lab
     asm.alu(Alu::Xor, Reg::R0, Reg::R2);
 }
 
-/// One more in a word, and 0 at `end` (0: never); until then to `below`. Uses R0 and R1.
+/// Increments a word, and resets it at `end` (0: never); otherwise jumps to `below`. Uses R0 and R1.
 pub(super) fn count_up(asm: &mut Assembler, word: usize, end: u64, below: Label) {
     let wraps = asm.label();
     asm.load(Size::B8, Reg::R0, Reg::R7, at(word));
@@ -173,7 +174,7 @@ pub(super) fn count_up(asm: &mut Assembler, word: usize, end: u64, below: Label)
 pub(super) fn shift_right(asm: &mut Assembler, by: u32) {
     match by {
         0 => {}
-        // A shift by 64 is one by 0.
+        // eBPF shifts by the count modulo 64.
         64.. => asm.mov(Reg::R0, 0),
         _ => asm.alu(Alu::Rsh, Reg::R0, by as i32),
     }

@@ -1,4 +1,4 @@
-//! A program with all it needs to be run by the kernel.
+//! A loaded program and its resources.
 
 use super::emit::{self, Watched};
 use super::words::{ERROR, State, TASK};
@@ -10,16 +10,14 @@ use crate::sys::thread::in_new_network;
 use std::fs::File;
 use std::io;
 
-/// Frames that the kernel makes before it lets receivers run: what a veth's receiver takes at a time, and a
-/// quarter of what its ring holds.
+/// Frames that the kernel makes before receivers can run: the batch of a veth's receiver, and a quarter of its ring.
 const BATCH: u32 = 64;
-/// With a schedule: the kernel looks at the time so often, and sends what was made after so many looks.
+/// Batch with a schedule: the kernel checks the time once per run, and sends the frames of this many runs together.
 const PACED_BATCH: u32 = 16;
 const SCRATCH: (u32, u32) = (2, 3);
 
-/// One loaded program.
 pub(crate) struct Machine {
-    // Closed in this order: nothing is attached any more when the program goes.
+    // Dropped in this order: tracers are detached before the program is freed.
     _tracers: Vec<Tracer>,
     _scratch: Scratch,
     program: Program,
@@ -39,7 +37,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The same, without counting what became of frames.
+    /// Loads a program without counting the outcome of frames.
     pub(crate) fn unwatched(insns: &[Insn], state: &State) -> io::Result<Self> {
         let program = Program::load(insns, Demands::default())?;
         let scratch = Scratch::attach(&program)?;
@@ -56,18 +54,18 @@ impl Machine {
     }
 }
 
-/// The interface that frames are sent to, as programs name it; call it inside the interface's network namespace.
+/// Creates the map that names the interface to send to; call it inside the interface's network namespace.
 pub(crate) fn devmap(interface: u32) -> io::Result<Map> {
     let map = Map::new(MapKind::Devmap, 4, 1)?;
     map.set(0, &interface.to_ne_bytes())?;
     Ok(map)
 }
 
-/// A place where a program is attached to an interface that carries nothing: the kernel then has it at hand, and a
-/// call takes microseconds instead of the 25 ms of making it known to all processors and forgetting it again.
+/// Attaches a program to an unused interface: this keeps the kernel's dispatcher for it, so that a call takes
+/// microseconds instead of 25 ms for synchronising all processors.
 ///
-/// The interface is in a network namespace without a name, which only descriptors of this process hold; so it goes
-/// with them however the process ends.
+/// The interface is in an unnamed network namespace, held only by descriptors of this process; it is removed with them
+/// however the process ends.
 struct Scratch {
     _link: Link,
     _namespace: File,
@@ -79,7 +77,9 @@ impl Scratch {
             Rtnetlink::new()?.add_veth(SCRATCH)?;
             Link::attach(program, SCRATCH.0, Mode::Native)
         })
-        .map_err(|error| io::Error::new(error.kind(), format!("no scratch interface for the program: {error}")))?;
+        .map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot create a scratch interface for the program: {error}"))
+        })?;
         Ok(Scratch { _link: link, _namespace: namespace })
     }
 }

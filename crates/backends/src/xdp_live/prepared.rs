@@ -1,4 +1,4 @@
-//! Streams that run: the calls, the schedule, and what another thread may do meanwhile.
+//! Running streams: the calls, the schedule, and control from another thread.
 
 use super::interface::{Interface, LEAST_FRAME};
 use super::machine::Machine;
@@ -19,23 +19,23 @@ use std::time::Duration;
 
 /// Frames of the first call, which shows whether the interface takes any.
 const FIRST: u64 = 16;
-/// Time that a look at the schedule takes at most: a call is made of so many looks that it does not outlast the
-/// streams, and the next one covers what is left.
+/// Maximum time of one check of the schedule: a call has a number of checks that does not outlast the streams, and the
+/// next call covers the rest.
 const LOOK_NANOS: u64 = 400;
-/// But not of fewer: about 2 ms.
+/// Minimum number of checks per call: about 2 ms.
 const LEAST_LOOKS: u64 = 20_000;
-/// Frames that may be under way; more that were refused end a call.
+/// Frames that may be in flight; a call ends when more were refused.
 const UNDER_WAY: u64 = 4096;
-/// How often streams that are held look whether they may go on.
+/// Interval at which paused streams are checked.
 const HELD: Duration = Duration::from_micros(200);
 
-/// A set of streams, loaded.
+/// A loaded set of streams.
 pub(super) struct Prepared {
     machine: Machine,
     control: Arc<Control>,
-    /// Of the greatest length; what is in it is overwritten.
+    /// A buffer of the greatest length; its contents are overwritten.
     frame: Vec<u8>,
-    /// The least time from frame to frame, and whether there is any, as long as streams are told nothing.
+    /// Minimum time between frames, and whether they are paced, for streams without commands.
     gap: (u64, bool),
     _memory: Bytes,
 }
@@ -45,17 +45,18 @@ struct Control {
     state: State,
     /// The thread in a call.
     caller: Mutex<Option<Caller>>,
-    /// The length of all frames, if they have the same.
+    /// Length of all frames, if they have the same.
     length: Option<usize>,
     streams: usize,
-    /// Whether all frames are those of one stream.
+    /// True if the set has only one stream.
     one: bool,
-    /// Where streams may be told something.
-    told: Option<Told>,
+    /// Commands to the streams, if prepared for them.
+    commands: Option<Told>,
 }
 
 impl Prepared {
-    /// Loads the program of a set; `is_told` if its streams may be told something. Call it with the privileges that opening needed.
+    /// Loads the program of a set; `is_told` if it must accept commands. Call it with the privileges that opening
+    /// needed.
     pub(super) fn new(set: &StreamSet, is_told: bool, interface: &Interface, devmap: &Map) -> Result<Self, PortError> {
         let broken = |reason: String| PortError::broken(interface.port(), reason);
         let unable = |reason| PortError::Unable { port: interface.port().to_owned(), reason };
@@ -69,23 +70,23 @@ impl Prepared {
         })?;
         let streams = set.streams.len();
         let (length, one) = (program.length, program.is_one());
-        let told = Told::new(&program, set);
-        let control = Arc::new(Control { state, caller: Mutex::new(None), length, streams, one, told });
+        let commands = Told::new(&program, set);
+        let control = Arc::new(Control { state, caller: Mutex::new(None), length, streams, one, commands });
         let gap = (program.least_gap(), program.turns.is_paced());
         Ok(Prepared { machine, control, frame: vec![0; program.longest], gap, _memory: memory })
     }
 
-    /// What another thread may use while they run.
+    /// Returns the control for use by another thread.
     pub(super) fn control(&self) -> Arc<dyn LiveControl> {
         Arc::clone(&self.control) as Arc<dyn LiveControl>
     }
 
-    /// How far they are.
+    /// Returns the progress of the streams.
     pub(super) fn progress(&self) -> LiveProgress {
         self.control.progress()
     }
 
-    /// What became of their frames.
+    /// Returns the counts of their frames.
     pub(super) fn counts(&self) -> Counts {
         self.control.state.counts()
     }
@@ -93,8 +94,8 @@ impl Prepared {
     /// Runs until the streams have ended or are stopped.
     pub(super) fn run(&self, interface: &Interface) -> Result<(), PortError> {
         let state = &self.control.state;
-        match &self.control.told {
-            Some(told) => told.begin(state, monotonic()),
+        match &self.control.commands {
+            Some(commands) => commands.begin(state, monotonic()),
             None => state.set(DUE, monotonic()),
         }
         self.control.follow_clock();
@@ -105,10 +106,10 @@ impl Prepared {
     }
 
     fn calls(&self, interface: &Interface) -> Result<(), PortError> {
-        let (state, told) = (&self.control.state, self.control.told.as_ref());
+        let (state, commands) = (&self.control.state, self.control.commands.as_ref());
         let mut most = FIRST;
         while state.get(STOP) == 0 {
-            if told.is_some_and(|told| told.turn(state, monotonic()) == Turn::Wait) {
+            if commands.is_some_and(|commands| commands.turn(state, monotonic()) == Turn::Wait) {
                 std::thread::sleep(HELD);
                 continue;
             }
@@ -118,13 +119,13 @@ impl Prepared {
                 break;
             }
             interface.longest()?;
-            let gap = told.map_or(self.gap, Told::gap);
+            let gap = commands.map_or(self.gap, Told::gap);
             let times = self.times(left, gap).min(most).min(u32::MAX.into());
-            if told.is_some_and(|told| !told.enter()) {
+            if commands.is_some_and(|commands| !commands.enter()) {
                 continue;
             }
             let result = self.machine.run(&self.frame, times as u32, gap.1);
-            told.iter().for_each(|told| told.leave());
+            commands.iter().for_each(|commands| commands.leave());
             match result {
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 result => result.map_err(|error| interface.explain(&error))?,
@@ -135,7 +136,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// How often the program runs in a call: once a frame, or as often as the time that is left has looks.
+    /// Returns the number of runs in a call: one per frame, or the number of checks in the remaining time.
     fn times(&self, left: u64, (gap, is_paced): (u64, bool)) -> u64 {
         if !is_paced {
             return left;
@@ -146,7 +147,7 @@ impl Prepared {
     }
 }
 
-/// Frames that the kernel or the interface does not take.
+/// Rejects frames that the kernel or the interface does not take.
 fn check_lengths(set: &StreamSet, interface: &Interface) -> Result<(), PortError> {
     let longest = interface.longest()?;
     for variant in set.streams.iter().flat_map(|stream| &stream.variants) {
@@ -156,9 +157,9 @@ fn check_lengths(set: &StreamSet, interface: &Interface) -> Result<(), PortError
             return Err(PortError::Unable { port: interface.port().to_owned(), reason });
         }
         let reason = if length < LEAST_FRAME {
-            format!("{length} bytes are no frame: it begins with an Ethernet header of {LEAST_FRAME}")
+            format!("frame of {length} bytes is shorter than an Ethernet header of {LEAST_FRAME} bytes")
         } else if !Interface::fits(&variant.frame, longest) {
-            format!("frames of {length} bytes are longer than the interface's MTU allows")
+            format!("frames of {length} bytes exceed the interface's MTU")
         } else {
             continue;
         };
@@ -182,22 +183,22 @@ impl Control {
         *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = caller;
     }
 
-    /// The calling thread cannot end meanwhile: it waits for the lock first.
+    /// Interrupts the call. The calling thread cannot end during this: it waits for the lock first.
     fn interrupt(&self) {
         if let Some(caller) = *self.caller.lock().unwrap_or_else(PoisonError::into_inner) {
             caller.interrupt();
         }
     }
 
-    /// UTC is the time since boot plus what changes only when somebody sets the clock. Read in this order it is
-    /// rather a few nanoseconds too small: no frame is to come from the future.
+    /// Updates the offset between UTC and the time since boot, which changes only when the clock is set. Read in this
+    /// order it is too small by a few nanoseconds rather than too large: no timestamp may be in the future.
     fn follow_clock(&self) {
         let utc = nanos(clock_gettime(ClockId::Realtime));
         self.state.set(OFFSET, utc.wrapping_sub(monotonic()));
     }
 
-    /// The bytes of frames that were sent. Which of them the driver dropped it does not say: theirs are taken to
-    /// be the mean.
+    /// Returns the bytes of frames that were sent. The driver does not report which frames it dropped: they are assumed
+    /// to have the mean length.
     fn bytes(&self, counts: Counts) -> u64 {
         match self.length {
             Some(length) => counts.sent * length as u64,
@@ -222,8 +223,8 @@ impl LiveControl for Control {
     }
 
     fn made(&self) -> Vec<u64> {
-        if let Some(told) = &self.told {
-            return told.made(&self.state);
+        if let Some(commands) = &self.commands {
+            return commands.made(&self.state);
         }
         let word = |stream| if self.one { MADE } else { NUMBERS + stream };
         (0..self.streams).map(|stream| self.state.get(word(stream))).collect()
@@ -231,8 +232,8 @@ impl LiveControl for Control {
 
     fn look(&self) -> Duration {
         self.follow_clock();
-        let told = self.told.as_ref().map(|told| told.look(&self.state, monotonic()));
-        let (again, is_to_end) = told.unwrap_or((Duration::MAX, false));
+        let looked = self.commands.as_ref().map(|commands| commands.look(&self.state, monotonic()));
+        let (again, is_to_end) = looked.unwrap_or((Duration::MAX, false));
         let counts = self.state.counts();
         let has_ended = counts.made >= self.state.get(LIMIT);
         if is_to_end || has_ended || counts.refused() > UNDER_WAY || counts.failed > 0 || self.state.is_turned_away() {
@@ -251,29 +252,29 @@ impl LiveControl for Control {
     }
 
     fn elapsed(&self) -> Duration {
-        self.told.as_ref().map_or(Duration::ZERO, |told| told.elapsed(monotonic()))
+        self.commands.as_ref().map_or(Duration::ZERO, |commands| commands.elapsed(monotonic()))
     }
 
     fn check(&self, command: &dyn Any) -> Result<(), String> {
-        match (&self.told, command.downcast_ref::<Command>()) {
-            (Some(told), Some(command)) => told.check(&self.state, command),
-            (None, _) => Err("these streams were prepared to be told nothing".into()),
-            (_, None) => Err("streams are told commands alone".into()),
+        match (&self.commands, command.downcast_ref::<Command>()) {
+            (Some(commands), Some(command)) => commands.check(&self.state, command),
+            (None, _) => Err("these streams were prepared without commands".into()),
+            (_, None) => Err("not a command for streams".into()),
         }
     }
 
     fn tell(&self, command: &dyn Any) {
-        if let (Some(told), Some(command)) = (&self.told, command.downcast_ref::<Command>()) {
-            told.tell(command.clone());
+        if let (Some(commands), Some(command)) = (&self.commands, command.downcast_ref::<Command>()) {
+            commands.tell(command.clone());
         }
     }
 
     fn done(&self) -> LiveDone {
-        self.told.as_ref().map_or_else(LiveDone::default, |told| told.done(&self.state))
+        self.commands.as_ref().map_or_else(LiveDone::default, |commands| commands.done(&self.state))
     }
 }
 
-/// Time since boot as programs see it.
+/// Returns the time since boot as programs see it.
 pub(super) fn monotonic() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }

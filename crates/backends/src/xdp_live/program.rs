@@ -13,28 +13,28 @@ use linerate_generate::timeline::{Kind, Pace, Turns};
 use linerate_generate::trailer::SEQUENCE_BITS;
 use std::ops::Range;
 
-/// Streams of one program.
+/// Maximum number of streams of a program.
 const MOST_STREAMS: usize = 64;
-/// When the next frame is due (time since boot), and 2^-32 ns beyond.
+/// Due time of the next frame (time since boot), and its fraction in 2^-32 ns.
 pub(super) const DUE: usize = OWN;
 pub(super) const FRACTION: usize = OWN + 1;
-/// The longest lateness, in nanoseconds.
+/// Maximum lateness, in nanoseconds.
 pub(super) const LATE_MAX: usize = OWN + 2;
-/// The sum of all.
+/// Sum of all lateness, in nanoseconds.
 pub(super) const LATE_SUM: usize = OWN + 3;
-/// Which stream the next frame is of.
+/// Stream of the next frame.
 pub(super) const TURN: usize = OWN + 4;
-/// Bytes of all frames made, where they differ in length.
+/// Bytes of all frames made, if they differ in length.
 pub(super) const BYTES: usize = OWN + 5;
-/// Written by this process, where streams are told something: nothing is made that is due then or later.
+/// Written by this process, for streams with commands: no frame due then or later is made.
 pub(super) const UNTIL: usize = OWN + 6;
-/// Written by this process: how far behind its schedule it catches up, in nanoseconds; what goes beyond is due later.
+/// Written by this process: maximum lag that is caught up, in nanoseconds; a longer lag shifts the schedule.
 pub(super) const BOUND: usize = OWN + 7;
-/// How much later all became due by that, in nanoseconds.
+/// Total shift of the schedule by that, in nanoseconds.
 pub(super) const SHIFTED: usize = OWN + 8;
 /// Frames that left later than [`LATE`](linerate_port::LATE) after they were due.
 pub(super) const LATE_FRAMES: usize = OWN + 9;
-/// Of each stream: who has the turn after and before it, ...
+/// Per stream: the streams after and before it in turn, ...
 const AFTER: usize = OWN + 10;
 const BEFORE: usize = AFTER + MOST_STREAMS;
 /// ... frames made, ...
@@ -43,7 +43,7 @@ pub(super) const NUMBERS: usize = BEFORE + MOST_STREAMS;
 const PASS: usize = NUMBERS + MOST_STREAMS;
 const JUMPS: usize = PASS + MOST_STREAMS;
 const BURST: usize = JUMPS + MOST_STREAMS;
-/// From here on words are taken as they are needed, as far as instructions can name them.
+/// Words from here on are allocated as needed, up to the offset that instructions can encode.
 const FREE: usize = BURST + MOST_STREAMS;
 const MOST_WORDS: usize = 4000;
 
@@ -52,28 +52,28 @@ pub(super) struct Program<'a> {
     set: &'a StreamSet,
     plan: Plan,
     pub turns: Turns,
-    /// Of the longest frame.
+    /// Length of the longest frame.
     pub longest: usize,
-    /// The length of all frames, if they have the same.
+    /// Length of all frames, if they have the same.
     pub length: Option<usize>,
-    /// Words beside the common ones.
+    /// Words in addition to the common ones.
     pub words: usize,
-    /// What it reads.
+    /// Constant bytes that it reads.
     pub memory: Vec<u8>,
-    /// Where streams may be told something.
+    /// Words that commands change, if prepared for commands.
     pub told: Option<Places>,
 }
 
-/// Where words lie that say what is constant where streams are told nothing. A program whose next frame is due at 0 waits for no time.
+/// Words that hold what is otherwise constant, for streams with commands. A program whose next frame is due at 0 does
+/// not wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
-    /// Of each layout the gap behind its frames: nanoseconds, and 2^-32 of them.
+    /// Per layout the gap after its frames: nanoseconds, and 2^-32 of them.
     pub gaps: usize,
-    /// Of each stream its number in trailers, where it stands there.
+    /// Per stream its number in trailers, if they have one.
     pub numbers: usize,
 }
 
-/// The maps of a program.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Maps {
     pub words: i32,
@@ -83,18 +83,18 @@ pub(super) struct Maps {
 }
 
 impl<'a> Program<'a> {
-    /// Of a set.
+    /// Compiles a set.
     ///
     /// # Errors
-    /// What is wrong with it, and what programs cannot do.
+    /// An invalid set, or a feature that programs do not support.
     pub(super) fn of(set: &'a StreamSet) -> Result<Self, String> {
         Program::with(set, false)
     }
 
-    /// Of a set whose streams may be told something while they run.
+    /// Compiles a set whose streams accept commands while they run.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`Program::of`].
     pub(super) fn told(set: &'a StreamSet) -> Result<Self, String> {
         Program::with(set, true)
     }
@@ -102,7 +102,7 @@ impl<'a> Program<'a> {
     fn with(set: &'a StreamSet, is_told: bool) -> Result<Self, String> {
         set.check().map_err(|wrong| wrong.to_string())?;
         if set.streams.len() > MOST_STREAMS {
-            return Err(format!("{} streams, where a program has {MOST_STREAMS} at most", set.streams.len()));
+            return Err(format!("{} streams; a program has at most {MOST_STREAMS}", set.streams.len()));
         }
         let (turns, plan) = (Turns::of(set)?, Plan::of(set));
         let lengths = || plan.layouts.iter().map(|layout| layout.length as usize);
@@ -110,18 +110,18 @@ impl<'a> Program<'a> {
         let length = lengths().all(|length| length == longest).then_some(longest);
         let told = is_told.then(|| Places { gaps: FREE, numbers: FREE + 2 * plan.layouts.len() });
         let mut program = Program { set, plan, turns, longest, length, words: 0, memory: Vec::new(), told };
-        // Put together once to know what maps it needs.
+        // Assembled once to find out the sizes of its maps.
         let (_, words, memory) = program.assemble(Maps::default())?;
         (program.words, program.memory) = (words, memory);
         Ok(program)
     }
 
-    /// The instructions, for these maps.
+    /// Returns the instructions for these maps.
     pub(super) fn instructions(&self, maps: Maps) -> Result<Vec<Insn>, String> {
         self.assemble(maps).map(|(instructions, ..)| instructions)
     }
 
-    /// What words begin with: (word, value), where that is not 0.
+    /// Returns the initial values of words that are not 0: (word, value).
     pub(super) fn initial(&self) -> Vec<(usize, u64)> {
         let (mut found, streams) = (vec![(LIMIT, self.turns.frames)], self.set.streams.len());
         // The first turn is that of stream 0.
@@ -139,18 +139,18 @@ impl<'a> Program<'a> {
         found
     }
 
-    /// The layouts of each stream: the number of the first one, and their lengths.
+    /// Returns the layouts of each stream: the number of the first one, and their lengths.
     pub(super) fn layouts(&self) -> Vec<(usize, Vec<u32>)> {
         let lengths = |layouts: Range<usize>| self.plan.layouts[layouts].iter().map(|layout| layout.length).collect();
         self.plan.streams.iter().map(|of| (of.layouts.start, lengths(of.layouts.clone()))).collect()
     }
 
-    /// Whether there is one stream, whose frames are all that are made.
+    /// Returns whether the set has only one stream, so that its number of frames is the total.
     pub(super) fn is_one(&self) -> bool {
         self.turns.kind == Kind::One
     }
 
-    /// The least time from one frame to the next, in nanoseconds.
+    /// Returns the minimum time from one frame to the next, in nanoseconds.
     pub(super) fn least_gap(&self) -> u64 {
         let paces = self.turns.paces.iter().zip(&self.set.streams);
         let gaps = paces.flat_map(|(pace, stream)| {
@@ -160,7 +160,7 @@ impl<'a> Program<'a> {
         gaps.min().unwrap_or_default() / if by_round { self.set.streams.len() as u64 } else { 1 }
     }
 
-    /// Instructions, how many words of its own they use, and the bytes that they read.
+    /// Returns the instructions, the number of own words, and the constant bytes.
     fn assemble(&self, maps: Maps) -> Result<(Vec<Insn>, usize, Vec<u8>), String> {
         let (mut asm, mut words) = (Assembler::new(), FREE);
         if let Some(told) = self.told {
@@ -182,16 +182,16 @@ impl<'a> Program<'a> {
         }
         emit::exits(&mut asm, &exits);
         if words > MOST_WORDS {
-            return Err(format!("counters of {words} words, where a program has {MOST_WORDS}"));
+            return Err(format!("{words} words of counters; a program has at most {MOST_WORDS}"));
         }
         if memory.bytes.len() > MOST_MEMORY {
-            return Err("tables that are too large for a program".into());
+            return Err("tables are too large for a program".into());
         }
         let instructions = asm.finish().map_err(|error| error.to_string())?;
         Ok((instructions, words - OWN, memory.bytes))
     }
 
-    /// Whether a frame is to be made now; leaves the number made so far and the time.
+    /// Decides whether to make a frame now; leaves the number made so far and the time.
     fn decide(&self, asm: &mut Assembler, exits: &Exits) {
         asm.load(Size::B8, Reg::R1, Reg::R7, at(STOP));
         asm.jump_if(When::Ne, Reg::R1, 0, exits.drop);
@@ -202,7 +202,7 @@ impl<'a> Program<'a> {
         let has_time = self.plan.layouts.iter().any(|layout| layout.trailer.is_some());
         let now = asm.label();
         if self.told.is_some() && !has_time {
-            // Whoever waits for no time asks for none.
+            // Skip the clock if no frame waits for a time.
             asm.mov(Reg::R9, 0);
             asm.load(Size::B8, Reg::R1, Reg::R7, at(DUE));
             asm.jump_if(When::Eq, Reg::R1, 0, now);
@@ -239,7 +239,7 @@ impl<'a> Program<'a> {
         let selectors = self.plan.selectors[lengths.selectors.clone()].iter();
         let indices: Vec<Index> = selectors.map(|one| Index::of(one, words, &mut slots, memory)).collect();
         if slots > SLOTS {
-            return Err(format!("{slots} random selectors in one stream, {SLOTS} at most"));
+            return Err(format!("{slots} random selectors in one stream; at most {SLOTS} are supported"));
         }
         indices.iter().for_each(|one| one.draw(asm, memory, exits.failed));
         let layouts = &self.plan.layouts[lengths.layouts.clone()];
@@ -291,24 +291,24 @@ impl<'a> Program<'a> {
 }
 
 impl Places {
-    /// The first of the two words of a layout's gap.
+    /// Returns the first of the two words of a layout's gap.
     pub(super) fn gap(&self, layout: usize) -> usize {
         self.gaps + 2 * layout
     }
 }
 
-/// The gap behind a frame: nanoseconds, and 2^-32 of them.
+/// Returns the gap after a frame: nanoseconds, and 2^-32 of them.
 pub(super) fn gap(pace: &Pace, length: u32) -> (u64, u64) {
     let nanos = pace.rate.exact_nanos(1, length.into());
     (nanos as u64, (nanos.fract() * 4_294_967_296.0) as u64)
 }
 
-/// A stream's number as it stands in trailers.
+/// Returns a stream's number in the form of trailers.
 pub(super) fn number(id: u32) -> u64 {
     u64::from(id) << SEQUENCE_BITS
 }
 
-/// Jumps to the label whose number, from `first`, is in R0: halving, so that many cost little.
+/// Jumps to the label whose number, from `first`, is in R0: binary search, so that many labels cost little.
 fn choose(asm: &mut Assembler, first: usize, labels: &[Label]) {
     let (lower, upper) = labels.split_at(labels.len() / 2);
     match lower {
@@ -324,7 +324,6 @@ fn choose(asm: &mut Assembler, first: usize, labels: &[Label]) {
     }
 }
 
-/// Sets a word.
 fn set(asm: &mut Assembler, word: usize, value: impl Into<Value>) {
     asm.store(Size::B8, Reg::R7, at(word), value);
 }

@@ -1,5 +1,5 @@
-//! Frames in memory that a program reads, sent by copying them into live frames: those that this process wrote, or those that
-//! another program has written as they came in.
+//! Frames in memory that a program copies into live frames: frames written by this process, or received by another
+//! program.
 
 use super::emit;
 use super::interface::{LEAST_FRAME, MOST_BYTES};
@@ -11,41 +11,41 @@ use crate::sys::bpf::Map;
 use crate::sys::bpf_live::Bytes;
 use std::io;
 
-/// Frames of one call: enough that the call itself, some 40 us, does not count.
+/// Frames per call: enough that the cost of the call itself, some 40 us, is negligible.
 pub(crate) const FRAMES: usize = 4096;
 const MEMORY: usize = 4 << 20;
-/// Bytes behind the last place a frame may begin at, which programs may read whatever is there.
+/// Bytes after the last valid offset of a frame, which programs may read.
 const BEHIND: usize = 4096;
 
-/// Words: the next frame, the end, the length of the frames that the kernel makes; then for each frame where it
-/// lies (upper half) and how long it is.
+/// Words: next frame, end, length of the frames that the kernel makes; then per frame its offset (upper half) and its
+/// length.
 const NEXT: usize = OWN;
 const END: usize = OWN + 1;
 const LONGEST: usize = OWN + 2;
 const PLACES: usize = OWN + 3;
 
-/// Frames named and not sent yet.
+/// Frames queued and not sent yet.
 pub(crate) struct Ring {
     machine: Machine,
     state: State,
-    /// Of our own; none where frames lie in the memory of another program.
+    /// Own memory; `None` if frames lie in the memory of another program.
     memory: Option<Bytes>,
     used: usize,
     frames: usize,
-    /// Of those, frames that a call has dealt with.
+    /// Frames among these that a call has handled.
     done: usize,
     longest: usize,
     bytes: u64,
 }
 
 impl Ring {
-    /// An empty ring for an interface, with memory of its own.
+    /// Creates an empty ring for an interface, with its own memory.
     pub(crate) fn new(devmap: &Map) -> io::Result<Self> {
         let memory = Bytes::new(MEMORY + BEHIND)?;
         Ring::with(devmap, (memory.raw(), MEMORY), Some(memory))
     }
 
-    /// An empty ring for an interface, of frames that lie in an area.
+    /// Creates an empty ring for an interface, for frames in an area.
     pub(crate) fn over(devmap: &Map, area: &Area) -> io::Result<Self> {
         Ring::with(devmap, (area.raw(), area.layout().total() - BEHIND), None)
     }
@@ -57,16 +57,16 @@ impl Ring {
         Ok(Ring { machine, state, memory, used: 0, frames: 0, done: 0, longest: 0, bytes: 0 })
     }
 
-    /// The longest live frame that the kernel makes: it says which it refuses.
+    /// Finds the longest live frame that the kernel makes, by trying.
     pub(crate) fn longest_live(&self) -> usize {
         let frame = [0u8; MOST_BYTES];
-        // The ring is empty: the program drops what it is run on.
+        // The ring is empty: the program drops each frame.
         let lengths: Vec<usize> = (LEAST_FRAME..=MOST_BYTES).collect();
         let refused = |length: &usize| self.machine.run(&frame[..*length], 1, false).is_err();
         LEAST_FRAME + lengths.partition_point(|length| !refused(length)) - 1
     }
 
-    /// Takes a copy of a frame of 14 to [`MOST_BYTES`] bytes; false where there is no room.
+    /// Copies a frame of 14 to [`MOST_BYTES`] bytes; false if the ring is full.
     pub(crate) fn push(&mut self, frame: &[u8]) -> bool {
         let Some(memory) = self.memory.as_mut().filter(|_| self.frames < FRAMES) else { return false };
         if self.used + frame.len() > MEMORY {
@@ -78,7 +78,7 @@ impl Ring {
         self.push_placed(place, frame.len())
     }
 
-    /// Takes a frame of 14 to [`MOST_BYTES`] bytes where it lies, until it is sent; false where there is no room.
+    /// Queues a frame of 14 to [`MOST_BYTES`] bytes in place, until it is sent; false if the ring is full.
     pub(crate) fn push_placed(&mut self, place: usize, length: usize) -> bool {
         debug_assert!((LEAST_FRAME..=MOST_BYTES).contains(&length));
         if self.frames == FRAMES {
@@ -91,32 +91,32 @@ impl Ring {
         true
     }
 
-    /// Frames that are not sent yet.
+    /// Returns the number of frames that are not sent yet.
     pub(crate) fn waiting(&self) -> usize {
         self.frames - self.done
     }
 
-    /// The bytes of all frames taken since the ring was empty.
+    /// Returns the bytes of all frames queued since the ring was empty.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What became of all frames so far.
+    /// Returns the counts of all frames so far.
     pub(crate) fn counts(&self) -> Counts {
         self.state.counts()
     }
 
-    /// The words, for judging.
+    /// Returns the shared words.
     pub(crate) fn state(&self) -> &State {
         &self.state
     }
 
-    /// Forgets what is waiting.
+    /// Discards unsent frames.
     pub(crate) fn clear(&mut self) {
         (self.used, self.frames, self.done, self.longest, self.bytes) = (0, 0, 0, 0, 0);
     }
 
-    /// Sends what is waiting; then the ring is empty. After an error the rest waits on.
+    /// Sends all queued frames and empties the ring. After an error the rest stays queued.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let frame = [0u8; MOST_BYTES];
         self.state.set(LONGEST, self.longest as u64);
@@ -135,14 +135,14 @@ impl Ring {
     }
 }
 
-/// Sends frame NEXT of the memory, and makes the one behind it the next.
+/// Returns the program that sends frame NEXT of the memory, and advances NEXT.
 fn program(words: i32, devmap: i32, (memory, length): (i32, usize)) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
     let exits = emit::begin(&mut asm, words);
     asm.load(Size::B8, Reg::R9, Reg::R7, at(NEXT));
     asm.load(Size::B8, Reg::R1, Reg::R7, at(END));
     asm.jump_if(When::Ge, Reg::R9, Reg::R1, exits.drop);
-    // Whatever happens to this frame, the next run deals with another.
+    // Whatever happens to this frame, the next run handles another.
     asm.mov(Reg::R1, Reg::R9);
     asm.alu(Alu::Add, Reg::R1, 1);
     asm.store(Size::B8, Reg::R7, at(NEXT), Reg::R1);
@@ -152,7 +152,7 @@ fn program(words: i32, devmap: i32, (memory, length): (i32, usize)) -> Result<Ve
     asm.alu(Alu::Add, Reg::R9, Reg::R7);
     asm.load(Size::B4, Reg::R8, Reg::R9, at(PLACES));
     asm.load(Size::B4, Reg::R9, Reg::R9, at(PLACES) + 4);
-    // What the verifier has to know of both.
+    // Bounds that the verifier needs.
     asm.jump_if(When::Lt, Reg::R8, LEAST_FRAME as i32, exits.failed);
     asm.jump_if(When::Gt, Reg::R8, MOST_BYTES as i32, exits.failed);
     asm.jump_if(When::Gt, Reg::R9, length as i32, exits.failed);

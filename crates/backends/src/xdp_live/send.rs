@@ -1,4 +1,4 @@
-//! The sending queue: frames copied and sent a call at a time, or streams.
+//! The sending queue: frames copied and sent in batches, or streams.
 
 use super::interface::{Interface, LEAST_FRAME};
 use super::prepared::Prepared;
@@ -12,7 +12,7 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
-/// The one send queue of a port: the kernel sends from the processor that the calling thread runs on.
+/// The only send queue of a port: the kernel sends from the processor of the calling thread.
 pub(super) struct XdpLiveTx {
     interface: Arc<Interface>,
     devmap: Map,
@@ -20,7 +20,7 @@ pub(super) struct XdpLiveTx {
     counts: SendCounts,
 }
 
-/// What the queue sends.
+/// Source of the queue's frames.
 enum What {
     Frames(Ring),
     Streams(Prepared),
@@ -36,7 +36,7 @@ struct SendCounts {
 }
 
 impl XdpLiveTx {
-    /// A queue for the interface in `devmap`.
+    /// Creates a queue for the interface in `devmap`.
     pub(super) fn new(interface: Interface, devmap: Map) -> io::Result<Self> {
         let ring = Ring::new(&devmap)?;
         let interface = interface.limited(ring.longest_live());
@@ -60,8 +60,8 @@ impl XdpLiveTx {
 }
 
 impl SendCounts {
-    /// Notes what was sent. Which of the frames the driver dropped it does not say: their bytes are taken to be the
-    /// mean.
+    /// Adds the frames that were sent. The driver does not report which frames it dropped: they are assumed to have the
+    /// mean length.
     fn add_sent(&mut self, before: Counts, after: Counts, bytes: u64) {
         let (frames, made) = (after.sent - before.sent, after.made - before.made);
         self.sent.frames += frames;
@@ -72,7 +72,7 @@ impl SendCounts {
 impl TxQueue for XdpLiveTx {
     fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
         let What::Frames(ring) = &mut self.what else {
-            return Err(PortError::broken(self.interface.port(), "the queue makes its frames itself and takes none"));
+            return Err(PortError::broken(self.interface.port(), "the queue generates its frames and accepts none"));
         };
         let longest = self.interface.longest()?;
         let mut done = 0;
@@ -112,7 +112,7 @@ impl TxQueue for XdpLiveTx {
         let kernel = match &self.what {
             What::Frames(ring) => {
                 account.add(Count::SendReceived, counts.received).add(Count::SendUnsent, ring.waiting() as u64);
-                // Frames that the program could not make were handed over all the same.
+                // Frames that the program could not make were handed over too.
                 Counts { made: ring.counts().made + ring.counts().failed, ..ring.counts() }
             }
             What::Streams(streams) => {
@@ -133,13 +133,13 @@ impl TxQueue for XdpLiveTx {
 impl XdpLiveTx {
     fn prepare_any(&mut self, streams: &dyn Any, is_told: bool) -> Result<Arc<dyn LiveControl>, PortError> {
         let Some(set) = streams.downcast_ref::<StreamSet>() else {
-            let reason = Unable::Make("it makes frames of a set of streams alone".into());
+            let reason = Unable::Make("it generates frames only from a set of streams".into());
             return Err(PortError::Unable { port: self.interface.port().into(), reason });
         };
         if self.counts.received > 0 {
             return Err(PortError::broken(
                 self.interface.port(),
-                "the queue has sent frames: open another for streams",
+                "the queue has already sent frames; open another for streams",
             ));
         }
         let prepared = Prepared::new(set, is_told, &self.interface, &self.devmap)?;

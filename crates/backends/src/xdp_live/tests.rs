@@ -1,4 +1,4 @@
-//! Programs against the plain telling of their streams, run by the kernel on frames in memory.
+//! Programs compared with the model of their streams, run by the kernel on frames in memory.
 
 mod order;
 mod random;
@@ -20,7 +20,7 @@ const REDIRECT: u32 = 4;
 const DROP: u32 = 1;
 const TIME: u64 = 1_700_000_000_000_000_000;
 
-/// A set's program, on frames that go nowhere.
+/// A set's program, run on frames that are not sent.
 struct Trial<'a> {
     set: &'a StreamSet,
     program: Program,
@@ -40,7 +40,7 @@ impl<'a> Trial<'a> {
         memory.write(0, &streams.memory);
         streams.initial().iter().for_each(|(word, value)| state.set(*word, *value));
         state.set(OFFSET, TIME);
-        // Frames are due long ago, and their times are compared.
+        // Frames are long overdue, and times are compared.
         state.set(BOUND, u64::MAX);
         let devmap = Map::new(MapKind::Devmap, 4, 1).unwrap();
         devmap.set(0, &1u32.to_ne_bytes()).unwrap();
@@ -50,14 +50,14 @@ impl<'a> Trial<'a> {
         Trial { set, program, state, longest: streams.longest, _maps: (devmap, memory) }
     }
 
-    /// The next frame, made over bytes that somebody has left; `None` where none is made.
+    /// Returns the next frame, made over leftover bytes; `None` if none is made.
     fn next(&self) -> Option<Vec<u8>> {
         let (action, frame) = self.program.run_once(&vec![0xee; self.longest]).unwrap();
         assert!(action == REDIRECT || action == DROP && self.state.counts().failed == 0, "a frame failed");
         (action == REDIRECT).then_some(frame)
     }
 
-    /// The next frame is that one.
+    /// Checks that the next frame is frame `n` of a stream.
     fn expect(&self, stream: usize, n: u64) {
         let frame = self.next().unwrap_or_else(|| panic!("stream {stream} frame {n} is not made"));
         let stream = &self.set.streams[stream];
@@ -73,7 +73,7 @@ impl<'a> Trial<'a> {
 fn may_load() -> bool {
     let may = Map::new(MapKind::Devmap, 4, 1).is_ok();
     if !may {
-        eprintln!("SKIPPED: programs are loaded by root alone");
+        eprintln!("SKIPPED: loading programs needs root");
     }
     may
 }
@@ -121,22 +121,21 @@ fn internet(offset: usize, parts: &[(usize, usize)]) -> Checksum {
     Checksum { offset, kind, parts: parts.to_vec() }
 }
 
-/// A frame whose bytes are its length.
 fn plain(length: usize) -> Variant {
     Variant { frame: vec![length as u8; length], ..Variant::default() }
 }
 
-/// As all senders do: of a longer stall the rest is due later.
+/// As in all senders: a longer stall shifts the rest of the schedule.
 #[test]
-fn a_program_that_was_held_up_catches_up_within_a_bound() {
+fn a_stalled_program_catches_up_within_a_bound() {
     if !may_load() {
         return;
     }
     const BEHIND: u64 = 100_000_000;
-    for told in [false, true] {
+    for commanded in [false, true] {
         let one = Stream { rate: Rate::Frames(1e6), ..stream(vec![plain(60)], vec![Selector::ONE]) };
         let set = set(vec![one], Order::Interleaved);
-        let streams = if told { Streams::told(&set) } else { Streams::of(&set) };
+        let streams = if commanded { Streams::told(&set) } else { Streams::of(&set) };
         let trial = Trial::with(&set, &streams.unwrap());
         let word = |word| trial.state.get(word);
         let due = monotonic() - 10 * BEHIND;
@@ -147,7 +146,7 @@ fn a_program_that_was_held_up_catches_up_within_a_bound() {
         assert!((9 * BEHIND..monotonic() - due - BEHIND + 1).contains(&shifted), "{shifted}");
         // The gap at this rate is 1 us.
         assert_eq!((word(DUE), word(LATE_MAX), word(LATE_FRAMES)), (due + shifted + 1000, BEHIND, 1));
-        // What is due now is neither late nor shifted.
+        // A frame that is due now is neither late nor shifted.
         trial.state.set(DUE, monotonic());
         trial.state.set(BOUND, u64::MAX);
         let before = monotonic();
@@ -158,7 +157,7 @@ fn a_program_that_was_held_up_catches_up_within_a_bound() {
 }
 
 #[test]
-fn what_users_write_is_made() {
+fn user_defined_streams_are_made() {
     if !may_load() {
         return;
     }
@@ -166,7 +165,7 @@ fn what_users_write_is_made() {
     let range = |start, step, divide, modulo| Values::Range { start, step, divide, modulo };
     let host = 0x2001_0db8_0000_0000_0000_0000_0000_0001u128;
     let far = Pick::Random { seed: 9 };
-    // Selectors: a count that divides nothing, each for three frames, any, some more likely, bits.
+    // Selectors: a count other than a power of two, three frames each, random, weighted, bits.
     let selectors = vec![
         in_turn(1000, 1),
         in_turn(77, 3),
@@ -193,7 +192,7 @@ fn what_users_write_is_made() {
         change(20, 8, 3, Values::Scatter { start: 1, span: 1 << 40 | 3, seed: 1 }),
         change(20, 2, 3, Values::List([80, 443, 53, 22].into())),
         change(20, 2, 6, Values::List([80, 443, 53].into())),
-        // A VLAN number, a flow label, two fields of one byte, one that begins and ends within bytes.
+        // A VLAN number, a flow label, two fields of one byte, one with both ends inside bytes.
         Change { mask: 0xfff, ..change(20, 2, 0, range(4090, 1, 1, 0)) },
         Change { mask: 0xf_ffff, ..change(20, 4, 2, Values::counting(0)) },
         Change { mask: ((1 << 55) - 1) << 5, ..change(20, 10, 6, Values::counting(3)) },
@@ -245,7 +244,7 @@ fn lengths_are_picked_and_noise_and_trailers_written() {
     }
 }
 
-/// Among all sums of 16 bits there is the one that is written as 0xffff in UDP, as 0 elsewhere.
+/// Among all 16-bit sums there is the one that is written as 0xffff in UDP, as 0 elsewhere.
 #[test]
 fn every_sum_is_folded_and_zero_written_as_asked() {
     if !may_load() {
@@ -274,7 +273,7 @@ fn every_sum_is_folded_and_zero_written_as_asked() {
 }
 
 #[test]
-fn streams_take_turns_and_those_that_are_done_take_none() {
+fn streams_take_turns_until_they_are_done() {
     if !may_load() {
         return;
     }
@@ -296,7 +295,7 @@ fn streams_take_turns_and_those_that_are_done_take_none() {
 }
 
 #[test]
-fn a_sequence_goes_where_it_is_told_and_numbers_go_on() {
+fn a_sequence_follows_its_gotos_and_numbers_continue() {
     if !may_load() {
         return;
     }
@@ -328,7 +327,7 @@ fn a_sequence_goes_where_it_is_told_and_numbers_go_on() {
 }
 
 #[test]
-fn what_programs_cannot_do_is_told() {
+fn unsupported_streams_are_reported() {
     let base = || stream(vec![plain(60)], vec![in_turn(0, 1)]);
     let with = |edit: &dyn Fn(&mut Stream)| {
         let mut stream = base();
@@ -349,9 +348,9 @@ fn what_programs_cannot_do_is_told() {
     let cases = [
         (with(&|stream| stream.shape = Shape::Poisson { seed: 0 }), "Poisson"),
         (two(&|stream| stream.rate = Rate::Frames(1e3)), "different rates"),
-        (two(&|stream| stream.shape = Shape::Bursts { frames: 1, gap: 1 }), "not evenly"),
+        (two(&|stream| stream.shape = Shape::Bursts { frames: 1, gap: 1 }), "uneven gaps"),
         (set((0..65).map(|_| base()).collect(), Order::Interleaved), "65 streams"),
-        // A set that is wrong itself is nobody's; `check` knows all that can be wrong.
+        // An invalid set is rejected by `check`, which has tests of its own.
         (set(Vec::new(), Order::Interleaved), "no stream"),
         (changed(Change { offset: 57, ..some.clone() }), "beyond the end"),
         (wide(Values::counting(u128::from(u64::MAX))), "carries"),
@@ -377,6 +376,6 @@ fn what_programs_cannot_do_is_told() {
     ];
     for (set, part) in cases {
         let reason = Streams::of(&set).map(|_| ()).unwrap_err();
-        assert!(reason.contains(part), "{reason:?} does not tell of {part:?}");
+        assert!(reason.contains(part), "{reason:?} does not contain {part:?}");
     }
 }

@@ -1,9 +1,10 @@
-//! What streams are told while they run: words that their program reads.
+//! Commands to running streams: words that their program reads.
 //!
-//! A command has a time of the schedule. The program makes nothing that is due then or later ([`UNTIL`]); once all before has gone its
-//! call is ended, and for what follows gaps, due time and numbers are written by whoever sees first that no call is under way. So the
-//! program is never half told, and does behind the same frame what the [timeline](linerate_generate::Timeline) says. At top speed
-//! frames have no times: what they are told is done when its time has come.
+//! A command has a time of the schedule. The program makes no frame that is due then or later ([`UNTIL`]); after all
+//! earlier frames its call is ended, and the first thread that sees no call in progress writes gaps, due time and
+//! numbers for the rest. Updates are therefore atomic, and take effect after the same frame as in the
+//! [timeline](linerate_generate::Timeline). At line rate frames have no due times: commands are applied when their time
+//! is reached.
 
 use super::program::{
     self, BOUND, BYTES, DUE, FRACTION, LATE_FRAMES, LATE_MAX, LATE_SUM, NUMBERS, Places, Program, SHIFTED, TURN, UNTIL,
@@ -17,29 +18,29 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often it is looked whether a call that is to end has ended, and what is due before has gone.
+/// Interval of checks whether a call that must end has ended, and earlier frames are sent.
 const SOON: Duration = Duration::from_micros(100);
-/// What a fraction of a nanosecond is counted in.
+/// Units of a nanosecond's fraction.
 const PARTS: f64 = 4_294_967_296.0;
 
-/// Streams that may be told something.
+/// Commands to the streams of a program.
 #[derive(Debug)]
 pub(super) struct Told {
     facts: Facts,
     inner: Mutex<Inner>,
 }
 
-/// What stays.
+/// The constant part.
 #[derive(Debug)]
 struct Facts {
     kind: Kind,
     places: Places,
-    /// What words begin with, and how many there are.
+    /// Initial values of words, and number of words.
     initial: Vec<(usize, u64)>,
     words: usize,
     frames: u64,
     counts: Vec<Option<u64>>,
-    /// Of each stream its first layout, and how long the frames of each are.
+    /// Per stream its first layout, and the lengths of its layouts.
     layouts: Vec<(usize, Vec<u32>)>,
 }
 
@@ -47,29 +48,29 @@ struct Facts {
 struct Inner {
     pending: VecDeque<Command>,
     done: LiveDone,
-    /// When the schedule began: time since boot.
+    /// Start of the schedule: time since boot.
     start: Option<u64>,
-    /// The program runs, and the words are its own.
+    /// True if the program runs, and owns the words.
     in_call: bool,
     paused: Option<u64>,
     stopped: bool,
     paces: Vec<Pace>,
-    /// Frames before each stream was started last; and whether it was told since that it has ended.
+    /// Frames before each stream was last started; and whether its end was reported since.
     before: Vec<u64>,
     has_ended: Vec<bool>,
 }
 
-/// What there is to do between two calls.
+/// Next step between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Frames may be made.
     Run,
-    /// Nothing is to be made before streams are told something.
+    /// No frame may be made before the next command.
     Wait,
 }
 
 impl Told {
-    /// Of a program whose streams may be told something.
+    /// Creates the commands of a program; `None` if it was compiled without them.
     pub(super) fn new(program: &Program<'_>, set: &StreamSet) -> Option<Self> {
         let facts = Facts {
             kind: program.turns.kind,
@@ -95,46 +96,46 @@ impl Told {
         Some(Told { facts, inner: Mutex::new(inner) })
     }
 
-    /// Whether streams could be told that.
+    /// Checks whether streams can follow a command.
     pub(super) fn check(&self, state: &State, command: &Command) -> Result<(), String> {
         let (facts, inner) = (&self.facts, self.lock());
         let named = command.which.places(facts.layouts.len()).count();
         let (is_all, is_rate) = (named == facts.layouts.len(), is_rate(&command.action));
-        // At a terminal each of these has a line of 80 columns.
+        // Each of these fits into a line of 80 columns at a terminal.
         let refused = match (facts.kind, &command.action) {
-            (Kind::Round, _) if !is_all => "a program of the kernel makes these: tell all of them, or send to packet:",
-            (Kind::Round, Action::Rates(_)) => "a program of the kernel makes these in turns: they have one rate",
-            (Kind::Sequence, _) if !is_all && !is_rate => {
-                "streams that follow one another are paused and stopped all together alone"
+            (Kind::Round, _) if !is_all => "xdp-live cannot control single streams; name all of them, or use packet:",
+            (Kind::Round, Action::Rates(_)) => {
+                "xdp-live sends these streams in turns at one rate; set one rate for all"
             }
-            (_, Action::Begin(_)) => "the streams of a program are there from its beginning",
+            (Kind::Sequence, _) if !is_all && !is_rate => "sequential streams can only be paused and stopped together",
+            (_, Action::Begin(_)) => "xdp-live cannot add streams while it runs",
             (Kind::Round, Action::Rate(Rate::Bits(..))) if inner.paces[0].by_round && !facts.are_as_long() => {
-                "streams in turns that differ in length have a rate in frames"
+                "streams in turns that differ in length need a rate in frames"
             }
             (Kind::Round, Action::Start(_))
                 if !inner.stopped && inner.pending.is_empty() && self.is_any_over(state) =>
             {
-                "some of these streams have sent all of their frames: stop all of them first"
+                "some of these streams have sent all of their frames; stop all of them first"
             }
             _ => return Ok(()),
         };
         Err(refused.to_owned())
     }
 
-    /// Whether a stream has no frames left.
+    /// Returns whether a stream has sent all of its frames.
     fn is_any_over(&self, state: &State) -> bool {
         let mut all = self.facts.counts.iter().zip(NUMBERS..);
         all.any(|(count, word)| count.is_some_and(|count| state.get(word) >= count))
     }
 
-    /// Tells streams something from a time on.
+    /// Adds a command, to be applied at its time.
     pub(super) fn tell(&self, command: Command) {
         let mut inner = self.lock();
         let place = inner.pending.partition_point(|other| other.at <= command.at);
         inner.pending.insert(place, command);
     }
 
-    /// The program is about to run for the first time, or again after its interface was away: its schedule begins anew.
+    /// Starts the schedule: the program is about to run for the first time, or again after its interface was away.
     pub(super) fn begin(&self, state: &State, now: u64) {
         let mut inner = self.lock();
         inner.start.get_or_insert(now);
@@ -142,12 +143,12 @@ impl Told {
         inner.set_due(state, now, 0);
     }
 
-    /// For how long the schedule has been running.
+    /// Returns the time since the schedule started.
     pub(super) fn elapsed(&self, now: u64) -> Duration {
         Duration::from_nanos(self.lock().start.map_or(0, |start| now.saturating_sub(start)))
     }
 
-    /// What there is to do, between two calls; does first what streams are told by now.
+    /// Applies the commands that are due, between two calls; returns what to do next.
     pub(super) fn turn(&self, state: &State, now: u64) -> Turn {
         let mut inner = self.lock();
         inner.obey_all(&self.facts, state, now);
@@ -155,20 +156,19 @@ impl Told {
         if inner.is_held() || has_ended { Turn::Wait } else { Turn::Run }
     }
 
-    /// A call begins, unless nothing may be made any more.
+    /// Enters a call; false if no frame may be made.
     pub(super) fn enter(&self) -> bool {
         let mut inner = self.lock();
         inner.in_call = !inner.is_held();
         inner.in_call
     }
 
-    /// It is over.
+    /// Leaves a call.
     pub(super) fn leave(&self) {
         self.lock().in_call = false;
     }
 
-    /// Has the program stop where streams are to do what they are told next. Says how soon to look again, and whether a call
-    /// is to end now.
+    /// Stops the program at the time of the next command. Returns when to check again, and whether a call must end now.
     pub(super) fn look(&self, state: &State, now: u64) -> (Duration, bool) {
         let mut inner = self.lock();
         if !inner.in_call {
@@ -182,27 +182,27 @@ impl Told {
         }
     }
 
-    /// Frames of each stream, before it was started last and since.
+    /// Returns the frames of each stream, before it was last started and since.
     pub(super) fn made(&self, state: &State) -> Vec<u64> {
         let inner = self.lock();
         inner.before.iter().zip(NUMBERS..).map(|(before, word)| before + state.get(word)).collect()
     }
 
-    /// What was done.
+    /// Returns the commands applied, and the streams started and ended since the last call.
     pub(super) fn done(&self, state: &State) -> LiveDone {
         let mut inner = self.lock();
         let Inner { done, has_ended, .. } = &mut *inner;
-        let told = LiveDone { commands: done.commands, until: done.until, ..std::mem::take(done) };
-        (done.commands, done.until) = (told.commands, told.until);
+        let new = LiveDone { commands: done.commands, until: done.until, ..std::mem::take(done) };
+        (done.commands, done.until) = (new.commands, new.until);
         let ends = |(stream, has_ended): (usize, &mut bool)| {
             let is_over = self.facts.counts[stream].is_some_and(|count| state.get(NUMBERS + stream) >= count);
             let is_new = self.facts.kind != Kind::Sequence && is_over && !std::mem::replace(has_ended, is_over);
             is_new.then_some(stream as u32)
         };
-        LiveDone { ended: has_ended.iter_mut().enumerate().filter_map(ends).collect(), ..told }
+        LiveDone { ended: has_ended.iter_mut().enumerate().filter_map(ends).collect(), ..new }
     }
 
-    /// The least time from one frame to the next, in nanoseconds, and whether there is any.
+    /// Returns the minimum time from one frame to the next, in nanoseconds, and whether frames are paced.
     pub(super) fn gap(&self) -> (u64, bool) {
         let (inner, layouts) = (self.lock(), &self.facts.layouts);
         let gaps = inner.paces.iter().zip(layouts);
@@ -221,7 +221,7 @@ fn is_rate(action: &Action) -> bool {
 }
 
 impl Facts {
-    /// Whether all frames are as long.
+    /// Returns whether all frames have the same length.
     fn are_as_long(&self) -> bool {
         let mut lengths = self.layouts.iter().flat_map(|(_, lengths)| lengths);
         let first = lengths.next();
@@ -234,17 +234,17 @@ impl Inner {
         self.paused.is_some() || self.stopped
     }
 
-    /// Whether no frame waits for a time.
+    /// Returns whether all streams are sent at line rate.
     fn is_top(&self) -> bool {
         self.paces.iter().all(Pace::is_top)
     }
 
-    /// When streams are to do what they are told next: time since boot.
+    /// Returns the time of the next command: time since boot.
     fn next_at(&self) -> Option<u64> {
         Some(self.start?.saturating_add(self.pending.front()?.at))
     }
 
-    /// Whether all has gone that was due before that, which is over.
+    /// Returns whether all frames that were due before `at`, which has passed, are sent.
     fn is_ready(&self, state: &State, at: u64, now: u64) -> bool {
         let behind = at.saturating_sub(state.get(DUE));
         let has_ended = state.get(MADE) >= state.get(LIMIT);
@@ -265,7 +265,7 @@ impl Inner {
         state.set(UNTIL, self.next_at().unwrap_or(u64::MAX));
     }
 
-    /// Does what streams are told; what was due before that has gone.
+    /// Applies a command; all frames that were due before are sent.
     fn obey(&mut self, facts: &Facts, state: &State, command: &Command, at: u64) {
         let places: Vec<usize> = command.which.places(facts.layouts.len()).collect();
         match &command.action {
@@ -289,7 +289,8 @@ impl Inner {
         }
     }
 
-    /// What is left of the gap by then changes as whole gaps do; the first frame waits for none, and a gap between bursts stays.
+    /// Changes rates. The rest of the current gap is scaled like whole gaps; the first frame waits for none, and a gap
+    /// between bursts stays.
     fn change_rates(
         &mut self,
         facts: &Facts,
@@ -326,7 +327,7 @@ impl Inner {
         }
     }
 
-    /// All streams begin anew, with these numbers in trailers.
+    /// Restarts all streams, with these numbers in trailers.
     fn restart(&mut self, facts: &Facts, state: &State, at: u64, numbers: &[u32]) {
         let Places { numbers: words, .. } = facts.places;
         for (stream, before) in self.before.iter_mut().enumerate() {
@@ -358,7 +359,7 @@ impl Inner {
         }
     }
 
-    /// The next frame is due then.
+    /// Sets the due time of the next frame.
     fn set_due(&self, state: &State, due: u64, fraction: u64) {
         let (due, fraction) = if self.is_top() { (0, 0) } else { (due, fraction) };
         state.set(DUE, due);

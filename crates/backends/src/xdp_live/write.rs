@@ -1,7 +1,7 @@
-//! The instructions that write one frame.
+//! Instructions that write one frame.
 //!
 //! Straight-line: constant bytes as constants, then each number that changes, then the checksums as the constant sum
-//! plus what changed (RFC 1624). Every byte is written for every frame, because a page comes back with whatever its
+//! plus the changes (RFC 1624). Every byte is written for every frame, because a page is recycled with whatever its
 //! receiver left in it.
 
 use super::emit::{Memory, add_constant, keep, modulo, operate};
@@ -12,28 +12,28 @@ use linerate_generate::plan::{Cover, Covers, Field, Layout, Plan, Sum, SumKind, 
 use linerate_generate::stream::Fill;
 use linerate_generate::trailer::{FACTORS, Key, SEQUENCE_BITS, TIME_BITS};
 
-/// More constant bytes are copied from memory: a call of a function costs as much as so many of them.
+/// Above this number constant bytes are copied from memory: a function call costs as much as storing them.
 const BY_CONSTANTS: usize = 256;
-/// Where sums are kept until all that counts in them is known: those of a tunnel in a tunnel.
+/// Registers of sums until all their terms are known: those of a tunnel in a tunnel.
 const SUMS: [Reg; 4] = [Reg::R2, Reg::R3, Reg::R4, Reg::R5];
-/// A slot of the stack for what is needed later.
+/// Stack slot for a value needed later.
 const LATER: usize = SLOTS;
 
 /// Writes frames of one layout.
 pub(super) struct Writer<'a> {
     pub plan: &'a Plan,
     pub layout: &'a Layout,
-    /// Of the stream's selectors, of which the first has this number in the plan.
+    /// Indices of the stream's selectors, and the first selector's number in the plan.
     pub indices: &'a [Index],
     pub first: usize,
     pub memory: &'a mut Memory,
-    /// The length that the kernel makes frames of.
+    /// Length of the frames that the kernel makes.
     pub longest: usize,
     pub failed: Label,
     pub key: Key,
-    /// The word that the stream's number in trailers is read from, where that can change.
+    /// Word of the stream's number in trailers, if it can change.
     pub number: Option<usize>,
-    /// How large each sum can become.
+    /// Upper bound of each sum.
     pub most: [u64; SUMS.len()],
 }
 
@@ -41,16 +41,19 @@ impl Writer<'_> {
     /// Writes the frame. Uses R0 to R5; R6 becomes the frame.
     ///
     /// # Errors
-    /// What programs cannot do.
+    /// A feature that programs do not support.
     pub(super) fn write(&mut self, asm: &mut Assembler) -> Result<(), String> {
         let (plan, layout) = (self.plan, self.layout);
         let sums = &plan.sums[layout.sums.clone()];
         if sums.iter().any(|sum| matches!(sum.kind, SumKind::Crc32c(_))) {
-            return Err("CRC32c over bytes that change".into());
+            return Err("CRC32c over bytes that change is not supported".into());
         }
         if sums.len() > SUMS.len() {
             let most = SUMS.len();
-            return Err(format!("{} checksums over bytes that change in one frame, {most} at most", sums.len()));
+            return Err(format!(
+                "{} checksums over bytes that change in one frame; at most {most} are supported",
+                sums.len()
+            ));
         }
         self.begin(asm);
         for (index, sum) in sums.iter().enumerate() {
@@ -81,7 +84,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Makes the live frame as long as this one, leaves it in R6, and writes what is constant.
+    /// Resizes the live frame, leaves it in R6, and writes the constant bytes.
     fn begin(&mut self, asm: &mut Assembler) {
         let (template, length) = (self.plan.template(self.layout), self.layout.length as usize);
         let constant = self.constant();
@@ -112,7 +115,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Which bytes no number and no checksum writes wholly.
+    /// Returns which bytes are constant: neither a number nor a checksum writes them completely.
     fn constant(&self) -> Vec<bool> {
         let (plan, layout) = (self.plan, self.layout);
         let mut constant = vec![true; layout.length as usize];
@@ -198,7 +201,7 @@ impl Writer<'_> {
             asm.alu(Alu::Rsh, Reg::R1, shift);
             keep(asm, (1 << shift) - 1);
             asm.alu(Alu::Add, Reg::R0, Reg::R1);
-            // With one less in the upper bits the lower ones may be anything.
+            // If the upper bits are one less, the lower bits may have any value.
             let (upper, mask) = (most >> shift, (1 << shift) - 1);
             most = if upper == 0 { most } else { (upper + (most & mask)).max(upper - 1 + mask) };
         }
@@ -213,7 +216,7 @@ impl Writer<'_> {
         store(asm, sum.offset, 2, false);
     }
 
-    /// Adds R0, a number of that width, to the sums it counts in. Uses R1.
+    /// Adds R0, a number of `width` bytes, to the sums that it counts in. Uses R1.
     fn count(&mut self, asm: &mut Assembler, covers: Covers, width: usize) {
         for Cover { sum, shift } in self.plan.covering(covers) {
             let reg = SUMS[*sum as usize];
@@ -279,14 +282,14 @@ fn shifted(asm: &mut Assembler, start: u64, shift: u32) {
     }
 }
 
-/// Leaves the frame's number as trailers have it in R0.
+/// Leaves the frame's number in R0, in the form of trailers.
 fn sequence(asm: &mut Assembler) {
     asm.mov(Reg::R0, Reg::R8);
     asm.alu(Alu::Lsh, Reg::R0, 64 - SEQUENCE_BITS as i32);
     asm.alu(Alu::Rsh, Reg::R0, 64 - SEQUENCE_BITS as i32);
 }
 
-/// Leaves a stream's number as trailers have it in R1: from its word, or that one.
+/// Leaves a stream's number in R1, in the form of trailers: from its word, or the constant.
 fn load_number(asm: &mut Assembler, number: Result<usize, u64>) {
     match number {
         Ok(word) => asm.load(Size::B8, Reg::R1, Reg::R7, at(word)),
@@ -320,7 +323,8 @@ fn time_and_check(asm: &mut Assembler, number: Result<usize, u64>, key: Key) {
     asm.alu(Alu::Or, Reg::R0, Reg::R1);
 }
 
-/// Writes R0, a number of that width, to the frame; `among` bits that are there, where the number has 0. Uses R1.
+/// Writes R0, a number of `width` bytes, to the frame; with `among` it is merged with the bits outside its mask. Uses
+/// R1.
 fn store(asm: &mut Assembler, offset: usize, width: usize, among: bool) {
     let whole = |size: &Size| size.bytes() == width && !among;
     if let Some(size) = [Size::B1, Size::B2, Size::B4, Size::B8].into_iter().find(whole) {

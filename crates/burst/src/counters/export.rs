@@ -1,4 +1,4 @@
-//! The rows of where flow records go, behind those in front of them.
+//! Counters of the export and the delivery of flow records, after the rows passed in.
 
 macro_rules! export_rows {
     ($($before:tt)*) => {
@@ -7,58 +7,58 @@ macro_rules! export_rows {
 
             /// Records handed to the exporter.
             ExportReceived = Export, Received, "received";
-            /// Records in files, handed to whoever reads a stream, or in a spool.
+            /// Records written to files, to the reader of a stream, or to a spool.
             Exported = Export, Delivered, "delivered";
-            /// Records not written because writing failed, for example as the disk was full.
+            /// Records not written because writing failed, for example because the disk was full.
             ExportFailed = Export, Lost, "export_failed";
-            /// Records that nobody reads, as the reader of the pipe had gone.
+            /// Records not written because the reader of the pipe had closed it.
             ExportUnread = Export, Lost, "reader_gone";
-            /// Records for an exporter that had died of a bug of this program.
+            /// Records not exported because the exporter panicked (a bug).
             ExportDied = Export, Lost, "exporter_died";
-            /// Records for a collector that was away, beyond what could wait for it.
+            /// Records dropped because the collector was unreachable and its queue was full.
             ExportAway = Export, Lost, "collector_away";
-            /// Data records sent to a collector: two of a flow with both directions, unless one record has both.
+            /// Data records sent to a collector; a bidirectional flow takes two, unless one record holds both directions.
             ExportRecords = Export, Note, "data_records";
-            /// Messages sent to a collector, those of templates and statistics among them.
+            /// Messages sent to a collector, including templates and statistics.
             ExportMessages = Export, Note, "messages";
-            /// Times a collector went away: the connection ended, or its host said that nobody listens.
+            /// Times a collector became unreachable: the connection ended, or its host reported a closed port.
             ExportOutages = Export, Note, "outages";
-            /// Flows whose times NetFlow v9 has as elements 152 and 153 alone, as its clock (21, 22) cannot tell them: a collector that reads that clock alone has no times for them.
+            /// Flows exported to NetFlow v9 with only the absolute times (elements 152 and 153), because the clock of elements 21 and 22 cannot represent them; collectors that read only that clock have no times for them.
             ExportAbsolute = Export, Note, "times_beyond_clock";
-            /// Files that are complete.
+            /// Files completely written.
             ExportFiles = Export, Note, "files";
-            /// Records for which there was no room in the spool while nothing in it could give way.
+            /// Records dropped because the spool was full and nothing in it could be evicted.
             ExportNoRoom = Export, Lost, "no_room";
-            /// For how long metering could wait for room in the spool, in milliseconds.
+            /// Time that metering waited for room in the spool, in milliseconds.
             ExportWaitedMs = Export, Note, "waited_ms";
 
-            /// Records that came into the spool, and those that an earlier run had left there.
+            /// Records added to the spool, including those that an earlier run left there.
             DeliverReceived = Deliver, Received, "received";
-            /// Records that the broker or the database has acknowledged.
+            /// Records that the broker or the database acknowledged.
             DeliverAcknowledged = Deliver, Delivered, "acknowledged";
-            /// Records that are in the spool in the end: the next run sends them.
+            /// Records still in the spool at the end; the next run sends them.
             DeliverWaiting = Deliver, Refused, "waiting";
-            /// Records that gave way to newer ones, the oldest first, because the spool was full.
+            /// Records evicted from the full spool, oldest first, in favour of newer ones.
             SpoolDropped = Deliver, Lost, "spool_dropped";
-            /// Records of batches that the other side will never take; they are set aside, in files that end in .refused.
+            /// Records of batches that the receiver rejected permanently; they are set aside in files that end in .refused.
             DeliverRefused = Deliver, Lost, "refused_by_store";
-            /// Records of batches whose files in the spool were damaged, or gone.
+            /// Records of batches whose files in the spool were damaged or missing.
             SpoolDamaged = Deliver, Lost, "spool_damaged";
-            /// Records that an earlier run had left in the spool.
+            /// Records that an earlier run left in the spool.
             DeliverResumed = Deliver, Note, "resumed";
-            /// Batches that were acknowledged.
+            /// Batches acknowledged.
             DeliverBatches = Deliver, Note, "batches";
-            /// Times a batch was sent that may have come before: the other side tells that it is the same.
+            /// Times a batch was sent that may have arrived before; the receiver detects the duplicate.
             DeliverResent = Deliver, Note, "resent";
-            /// Records that the other side may have twice, as it had forgotten what would have told it.
+            /// Records that the receiver may hold twice because it no longer had the state to detect a duplicate.
             MaybeDuplicated = Deliver, Note, "maybe_duplicated";
-            /// Times the other side went away, or refused for a time.
+            /// Times the receiver became unreachable or rejected batches temporarily.
             DeliverOutages = Deliver, Note, "outages";
-            /// Files of batches that are set aside in the spool in the end, of this run and of those before: .refused, .damaged, .unclaimed.
+            /// Batch files set aside in the spool at the end, by this run and earlier ones: .refused, .damaged, .unclaimed.
             DeliverAside = Deliver, Note, "set_aside";
-            /// Files that were set aside and removed, the oldest first, as they took more than a tenth of what the spool may.
+            /// Set-aside files deleted, oldest first, because they exceeded a tenth of the spool limit.
             DeliverAsideDropped = Deliver, Note, "set_aside_dropped";
-            /// How long the oldest batch that waits has waited, in milliseconds.
+            /// Age of the oldest waiting batch, in milliseconds.
             DeliverLagMs = Deliver, Note, "lag_ms";
         }
     };

@@ -1,65 +1,64 @@
-//! The rows of sequenced datagrams and of frames of memory, behind those in front of them.
+//! Counters of sequenced datagrams and of frames of memory, after the rows passed in.
 
 macro_rules! frame_rows {
     ($($before:tt)*) => {
         counters! {
             $($before)*
 
-            /// Datagrams whose payload was looked at for a sequence number.
+            /// Datagrams examined for a sequence number.
             DatagramsReceived = Datagrams, Received, "received";
-            /// Datagrams with bytes that went to frames of memory.
+            /// Datagrams whose bytes were placed in frames of memory.
             DatagramsPlaced = Datagrams, Delivered, "placed";
-            /// Datagrams whose bytes were there already.
+            /// Datagrams whose bytes were already placed.
             DatagramsRepeated = Datagrams, Refused, "already_there";
-            /// Datagrams about the data of others, without data of their own.
+            /// Datagrams without data of their own, such as those that describe other data.
             DatagramsNoData = Datagrams, Refused, "no_data";
-            /// Datagrams too short for their header, or of a length that they must not have.
+            /// Datagrams too short for their header, or of an invalid length.
             DatagramsMalformed = Datagrams, Refused, "malformed";
-            /// Datagrams with a wrong checksum, of UDP or of the IPv4 header.
+            /// Datagrams with a wrong UDP or IPv4 header checksum.
             DatagramsBadChecksum = Datagrams, Refused, "bad_checksum";
-            /// Fragments of datagrams; they are not put together.
+            /// Fragments of datagrams; they are not reassembled.
             DatagramsFragment = Datagrams, Lost, "fragments";
-            /// Super-frames that several datagrams were joined to on the way: where each begins is not told (ethtool -K INTERFACE gro off).
+            /// Super-frames that several datagrams were merged into on the way, so that their boundaries are unknown (ethtool -K INTERFACE gro off).
             DatagramsJoined = Datagrams, Lost, "joined";
-            /// Datagrams for a frame of memory that was finished without them.
+            /// Datagrams for a frame of memory that was already finished.
             DatagramsLate = Datagrams, Lost, "late";
-            /// Datagrams too far from the one before, of a sender that went on from there.
+            /// Datagrams whose sequence number is too far from the previous one, too few in a row for a restart of the sender.
             DatagramsOutOfLine = Datagrams, Lost, "out_of_line";
             /// Datagrams for which no frame of memory was free, or which would have made more than 65,536 gaps in theirs.
             DatagramsNoFrame = Datagrams, Lost, "no_frame";
-            /// Datagrams of more senders than streams are kept for.
+            /// Datagrams of senders beyond the limit on streams.
             DatagramsNoStream = Datagrams, Lost, "streams_full";
-            /// Times that a sender began anew somewhere else in its sequence.
+            /// Times a sender restarted at another sequence number.
             DatagramsRestarts = Datagrams, Note, "restarts";
-            /// Frames of memory that were finished and then dropped for newer ones, as nobody had fetched them.
+            /// Finished frames of memory dropped in favour of newer ones before they were fetched.
             DatagramsReclaimed = Datagrams, Note, "frames_dropped";
-            /// Frames of memory that never were, as nothing came for them.
+            /// Frames of memory skipped because none of their data arrived.
             DatagramsSkipped = Datagrams, Note, "frames_skipped";
-            /// Bytes that did not come, in frames of memory that were finished.
+            /// Bytes missing in finished frames of memory.
             DatagramsMissing = Datagrams, Note, "missing_bytes";
 
             /// Frames of memory handed to their destination.
             StoreReceived = Store, Received, "received";
-            /// Frames of memory that their destination has taken.
+            /// Frames of memory that their destination accepted.
             Stored = Store, Delivered, "stored";
-            /// Frames of memory that came after their destination had failed, or as it did.
+            /// Frames of memory that arrived when their destination failed, or after.
             StoreFailed = Store, Lost, "store_failed";
-            /// Frames of memory for a destination that had died of a bug of this program, or was about to.
+            /// Frames of memory not stored because their destination panicked (a bug).
             StoreDied = Store, Lost, "store_died";
-            /// Frames of memory that no reader of a shared ring of them had given back when the run ended.
+            /// Frames of memory that no reader of the shared ring had returned when the run ended.
             StoreUntaken = Store, Lost, "untaken";
-            /// Finished frames of memory that nobody had fetched and that gave way to newer ones (receive --drop oldest): whoever takes
-            /// frames was too slow.
+            /// Finished frames of memory dropped in favour of newer ones before they were fetched (receive --drop oldest): their reader was too slow.
             StoreGaveWay = Store, Lost, "gave_way";
-            /// Processes that came to read shared frames of memory.
+            /// Processes that attached to read shared frames of memory.
             StoreReaders = Store, Note, "readers";
-            /// Processes that were not let in to read shared frames of memory: another one had them, or they may not.
+            /// Processes rejected as readers of shared frames of memory: another reader was attached, or they lack permission.
             StoreRefusedReaders = Store, Note, "readers_refused";
-            /// Readers of shared frames of memory that were put out, as they gave back what they did not have.
+            /// Readers of shared frames of memory that were evicted because they returned frames that they did not hold.
             StorePutOut = Store, Note, "readers_put_out";
-            /// Times that a frame of memory was handed to a reader.
+            /// Times a frame of memory was handed to a reader.
             StoreHanded = Store, Note, "handed";
-            /// Times that a frame of memory waited for the next reader because the one who had it had gone without giving it back.
+            /// Times a frame of memory waited for the next reader because its reader detached without returning it.
             StoreOfferedAgain = Store, Note, "offered_again";
         }
     };

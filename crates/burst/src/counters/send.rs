@@ -1,64 +1,64 @@
-//! The rows of what is sent, and of answers to questions about addresses, behind those in front of them.
+//! Counters of sending, and of replies to ARP, neighbor discovery and ping, after the rows passed in.
 
 macro_rules! send_rows {
     ($($before:tt)*) => {
         tcp_rows! {
             $($before)*
 
-            /// Frames handed to the queue.
+            /// Packets handed to the queue.
             SendReceived = Send, Received, "received";
-            /// Frames the kernel or the other end accepted.
+            /// Packets that the kernel or the peer accepted.
             Sent = Send, Delivered, "delivered";
-            /// Frames longer than the interface can send (MTU).
+            /// Packets longer than the interface can send (MTU).
             TooLong = Send, Lost, "too_long";
-            /// Frames shorter than a link header.
+            /// Packets shorter than a link header.
             TooShort = Send, Lost, "too_short";
-            /// Frames of which the file holds only the beginning; they are not sent.
+            /// Packets of which the file holds only the beginning; they are not sent.
             SendTruncated = Send, Refused, "truncated";
-            /// Frames the driver dropped: no carrier, or its queue was full.
+            /// Packets that the driver dropped: no carrier, or its queue was full.
             SendDropped = Send, Lost, "driver_dropped";
-            /// Frames the kernel refused for another reason.
+            /// Packets that the kernel rejected for another reason.
             SendRefused = Send, Lost, "send_refused";
-            /// Frames in a memif ring that its reader had not taken when it went.
+            /// Packets in a memif ring that its reader had not taken when it disconnected.
     SendPeerGone = Send, Lost, "peer_gone";
-    /// Frames handed over that were not sent before the run ended.
+    /// Packets handed over and not sent before the run ended.
             SendUnsent = Send, Refused, "unsent";
-            /// Times the interface went down while there was something to send; sending went on when it was back.
+            /// Times the interface went down while packets were waiting; sending continued when it was up again.
             SendLinkDown = Send, Note, "link_down";
             /// Times the queue was full and sending had to wait.
             SendFull = Send, Note, "queue_full";
-            /// Readers of a ring that were evicted: they held everybody up for too long, or broke the protocol.
+            /// Readers of a ring that were evicted: they blocked the writer for too long, or broke the protocol.
             SendEvicted = Send, Note, "readers_evicted";
-            /// Frames that `faulty` dropped by plan: `drop=` and `burst=`.
+            /// Packets that `faulty` dropped as requested by `drop=` and `burst=`.
             SendFaultDropped = Send, Refused, "fault_dropped";
-            /// Frames that found the queue of `faulty` full at the `rate=` asked for.
+            /// Packets that `faulty` dropped because its queue was full at the requested `rate=`.
             SendFaultQueue = Send, Refused, "fault_queue";
-            /// Copies of frames that `faulty` made: they are counted as received as well.
+            /// Copies of packets that `faulty` made; they are counted as received too.
             SendFaultRepeated = Send, Note, "fault_repeated";
-            /// Frames that `faulty` let later ones pass.
+            /// Packets that `faulty` delayed so that later ones overtook them.
             SendFaultReordered = Send, Note, "fault_reordered";
-            /// Frames in which `faulty` turned bits over.
+            /// Packets in which `faulty` flipped bits.
             SendFaultCorrupted = Send, Note, "fault_corrupted";
-            /// Frames that `faulty` cut.
+            /// Packets that `faulty` truncated.
             SendFaultTruncated = Send, Note, "fault_truncated";
-            /// Frames that `faulty` put bytes behind.
+            /// Packets to which `faulty` appended bytes.
             SendFaultPadded = Send, Note, "fault_padded";
-            /// Frames whose transport checksum, left to hardware, `faulty` filled in as hardware would have.
+            /// Packets whose transport checksum, left to hardware, was filled in by `faulty` as hardware would have.
             SendChecksumFilled = Send, Note, "checksum_filled";
 
-            /// Frames looked at: all that may be a question, or the answer to one.
+            /// Packets examined: all that may be a request, or the reply to one.
             AnswerReceived = Answer, Received, "received";
-            /// Frames that were answered, or that answered a question.
+            /// Packets that were answered, or that answered a request.
             Answered = Answer, Delivered, "answered";
-            /// Frames that ask for nothing, or ask somebody else.
+            /// Packets that are not requests, or are requests for other addresses.
             AnswerOther = Answer, Refused, "not_asked";
-            /// Frames that are cut, fragments, have a wrong checksum, or break a rule for such messages.
+            /// Packets that are truncated, fragments, have a wrong checksum, or violate the rules for such messages.
             AnswerMalformed = Answer, Refused, "malformed";
-            /// Frames whose source is no address of one other station.
+            /// Packets whose source is not the address of one other station.
             AnswerMartian = Answer, Refused, "martian";
-            /// Frames that ask more often than is answered.
+            /// Requests beyond the reply rate limit.
             AnswerLimited = Answer, Refused, "rate_limited";
-            /// Frames whose answer found no room, because the port took nothing.
+            /// Packets whose reply was dropped because the send queue was full.
             AnswerFull = Answer, Lost, "queue_full";
             /// ARP requests answered.
             AnsweredArp = Answer, Note, "arp";
@@ -66,15 +66,15 @@ macro_rules! send_rows {
             AnsweredNeighbor = Answer, Note, "neighbor";
             /// Echo requests (ping) answered, ICMP and ICMPv6.
             AnsweredEcho = Answer, Note, "echo";
-            /// Next hops whose MAC address was found.
+            /// Next hops whose MAC address was resolved.
             AnswerResolved = Answer, Note, "resolved";
-            /// ARP requests and neighbor solicitations sent to find next hops.
+            /// ARP requests and neighbor solicitations sent to resolve next hops.
             AnswerAsked = Answer, Note, "asked";
-            /// Own addresses that were told unasked when the run began.
+            /// Own addresses announced at the start of the run (gratuitous ARP, unsolicited advertisements).
     AnswerAnnounced = Answer, Note, "announced";
-    /// Frames from another station that uses an address answered for.
+    /// Packets from another station that uses one of the own addresses.
             AnswerConflict = Answer, Note, "conflict";
-            /// Answers and questions that the port did not take.
+            /// Replies and requests that the port did not accept.
             AnswerUnsent = Answer, Note, "unsent";
         }
     };

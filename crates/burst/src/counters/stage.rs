@@ -1,6 +1,6 @@
-//! Where counters are kept, and what they count.
+//! The stages that own counters, and what they count.
 
-/// Where on the data path a counter is kept; in the order data takes.
+/// A stage of the data path that owns counters; in the order of the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// The network card or its driver.
@@ -9,48 +9,48 @@ pub enum Stage {
     Receive,
     /// The merge of all lanes by time.
     Merge,
-    /// Filter text, shards, duplicates and frame limits.
+    /// Filter, shards, duplicates and limits.
     Select,
     /// The block ring that other processes read.
     Share,
     /// One process that reads the block ring.
     Reader,
-    /// The records of flows.
+    /// Flow records.
     Meter,
-    /// TCP streams that are put together again.
+    /// Reassembled TCP streams.
     Follow,
-    /// The account of streams with trailers.
+    /// Accounting of streams with trailers.
     Check,
-    /// What an inspector says of each frame between two ports.
+    /// Verdicts of an inspector on each packet between two ports.
     Verdict,
-    /// The rules between many ports.
+    /// Forwarding rules between many ports.
     Switch,
-    /// From one port to another.
+    /// Forwarding from one port to another.
     Forward,
     /// A file or other output.
     Write,
-    /// Frames as text.
+    /// Packets printed as text.
     Print,
-    /// Flow records that others have metered.
+    /// Flow records received from other exporters.
     Collect,
     /// One exporter of flow records.
     Export,
-    /// The spool of one exporter, on its way to a broker or a database.
+    /// The spool of one exporter, for delivery to a broker or a database.
     Deliver,
     /// One queue of a sending port.
     Send,
-    /// The answers to those who ask for the addresses of a sender.
+    /// Replies to requests for the addresses of a sender (ARP, neighbor discovery, ping).
     Answer,
-    /// The end of TCP connections that receives.
+    /// The receiving TCP endpoint.
     Tcp,
-    /// Sequenced datagrams that become frames of memory.
+    /// Sequenced datagrams placed in frames of memory.
     Datagrams,
-    /// Where frames of memory go.
+    /// Destinations of frames of memory.
     Store,
 }
 
 impl Stage {
-    /// The name used in text and JSON.
+    /// Returns the name used in text and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Nic => "nic",
@@ -78,7 +78,7 @@ impl Stage {
         }
     }
 
-    /// What its counters count, but for notes of other things.
+    /// Returns the unit of its counters, except of notes.
     pub fn unit(self) -> Unit {
         match self {
             Stage::Collect | Stage::Export | Stage::Deliver => Unit::Records,
@@ -87,7 +87,7 @@ impl Stage {
     }
 }
 
-/// What a stage counts.
+/// The unit of a stage's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Frames.
@@ -97,7 +97,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The name used in text.
+    /// Returns the name used in text.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Frames => "frames",

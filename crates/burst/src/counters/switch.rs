@@ -1,59 +1,59 @@
-//! The rows of what is switched, behind those in front of them.
+//! Counters of the switch, after the rows passed in.
 
 macro_rules! switch_rows {
     ($($before:tt)*) => {
         send_rows! {
             $($before)*
 
-            /// Frames that came by a port of the switch, or, of a ring, that came back from who decides about them.
+            /// Packets received on a port of the switch, or returned over the ring by the inspecting engine.
             SwitchReceived = Switch, Received, "received";
-            /// Frames that left by a port at least, as they came or changed, or went to be decided about.
+            /// Packets that left by at least one port, changed or not, or were sent to the engine for a verdict.
             Switched = Switch, Delivered, "delivered";
-            /// Frames whose rule drops them.
+            /// Packets that a rule drops.
             SwitchRuleDrop = Switch, Refused, "rule_drop";
-            /// Frames that no rule is about.
+            /// Packets that match no rule.
             SwitchNoRule = Switch, Refused, "no_rule";
-            /// Frames whose rule sends them out of the port that they came by.
+            /// Packets whose rule sends them out of the port on which they arrived.
             SwitchSamePort = Switch, Refused, "same_port";
-            /// Frames for a station behind the port that they came by.
+            /// Packets for a station on the port on which they arrived.
             SwitchLocal = Switch, Refused, "local";
-            /// Frames of a VLAN that the port they came by is not in.
+            /// Packets of a VLAN that their ingress port is not a member of.
             SwitchVlan = Switch, Refused, "unknown_vlan";
-            /// Frames for the next bridge alone (01:80:c2:00:00:00 to 0f).
+            /// Packets addressed to the next bridge only (01:80:c2:00:00:00 to 0f).
             SwitchReserved = Switch, Refused, "reserved_mac";
-            /// Frames whose time to live was over.
+            /// Packets whose TTL or hop limit expired.
             SwitchTtl = Switch, Refused, "ttl";
-            /// Frames that there was no other port for.
+            /// Packets for which no other port exists.
             SwitchNoPort = Switch, Refused, "no_port";
-            /// Frames that were not among those of a sample.
+            /// Packets outside the sample.
             SwitchSampled = Switch, Refused, "not_sampled";
-            /// Frames of flows that who decides had blacklisted before.
+            /// Packets of flows that the engine had blacklisted.
             SwitchListed = Switch, Refused, "blacklisted";
-            /// Frames shorter than a header of Ethernet, or with a tag that is cut.
+            /// Packets shorter than an Ethernet header, or with a truncated tag.
             SwitchMalformed = Switch, Refused, "malformed";
-            /// Frames of which only the beginning came; they are not sent.
+            /// Packets received truncated; they are not sent.
             SwitchTruncated = Switch, Lost, "truncated";
-            /// Frames that who decides made itself, more in a second than `--inject-limit` lets go.
+            /// Packets injected by the engine beyond the `--inject-limit` per second.
             SwitchInjectLimit = Switch, Lost, "inject_limit";
-            /// Frames for a switch that had died of a bug of this program, or was about to.
+            /// Packets not switched because the switch panicked (a bug).
             SwitchDied = Switch, Lost, "switch_died";
-            /// Copies of frames that were handed to ports: as many of a frame as it leaves by.
+            /// Copies of packets handed to ports: one per egress port.
             SwitchCopies = Switch, Note, "copies";
-            /// Frames that went to be decided about.
+            /// Packets sent to the engine for a verdict.
             SwitchInspected = Switch, Note, "inspected";
-            /// Frames of flows that who decides had whitelisted before, and that did not go there for that.
+            /// Packets of flows that the engine had whitelisted, which were therefore not sent to it.
             SwitchSkipped = Switch, Note, "whitelisted";
-            /// Of those that came back, frames that who decides had made itself.
+            /// Returned packets that the engine had injected.
             SwitchInjected = Switch, Note, "injected";
-            /// Frames whose rule was known from one like them.
+            /// Packets whose rule was found in the cache.
             SwitchCached = Switch, Note, "cached";
-            /// Frames for which the rules were searched.
+            /// Packets for which the rules were searched.
             SwitchLookups = Switch, Note, "lookups";
-            /// MACs that were learned.
+            /// MAC addresses learned.
             SwitchLearned = Switch, Note, "macs_learned";
-            /// MACs that came by another port than before.
+            /// MAC addresses that moved to another port.
             SwitchMoved = Switch, Note, "macs_moved";
-            /// MACs that were forgotten for others, since there was no room.
+            /// MAC addresses evicted because the table was full.
             SwitchEvicted = Switch, Note, "macs_evicted";
         }
     };

@@ -1,93 +1,93 @@
-//! The rows of the TCP endpoint, behind those in front of it.
+//! Counters of the TCP endpoint, after the rows passed in.
 
 macro_rules! tcp_rows {
     ($($before:tt)*) => {
         frame_rows! {
             $($before)*
 
-            /// Frames looked at for TCP segments to own addresses.
+            /// Packets examined for TCP segments to own addresses.
             TcpReceived = Tcp, Received, "received";
-            /// Segments that belong to a connection, or begin one, and brought what they should.
+            /// Segments of a connection, or that open one, that carried valid new data or control.
             TcpTaken = Tcp, Delivered, "taken";
-            /// Frames that are no TCP segments to own addresses.
+            /// Packets that are not TCP segments to own addresses.
             TcpNotMine = Tcp, Refused, "not_mine";
-            /// Segments that are cut, or whose lengths contradict each other.
+            /// Segments that are truncated or whose lengths are inconsistent.
             TcpMalformed = Tcp, Refused, "malformed";
-            /// Segments with a wrong checksum, of TCP or of the IPv4 header.
+            /// Segments with a wrong TCP or IPv4 header checksum.
             TcpBadChecksum = Tcp, Refused, "bad_checksum";
-            /// Segments whose source is no address of one other host, or which were sent to all stations.
+            /// Segments whose source is not the address of one other host, or that were sent to a broadcast or multicast address.
             TcpMartian = Tcp, Refused, "martian";
-            /// Fragments of IP packets with TCP; they are not put together.
+            /// Fragments of IP packets that carry TCP; they are not reassembled.
             TcpFragment = Tcp, Lost, "fragments";
-            /// Segments of no connection: answered by a reset, or by nothing if that was asked for.
+            /// Segments of no connection: answered by a reset, unless resets are disabled.
             TcpNoConnection = Tcp, Refused, "no_connection";
-            /// Segments that would have begun one connection more than are allowed; their senders try again for a while.
+            /// SYN segments beyond the limit on connections; their senders retransmit them.
             TcpFull = Tcp, Lost, "connections_full";
-            /// Segments that would have begun a stream for which no frame of memory was free; their senders try again for a while.
+            /// SYN segments of streams for which no frame of memory was free; their senders retransmit them.
             TcpNoFrame = Tcp, Lost, "no_frame";
-            /// Segments with nothing that was not there already: sent again, or to ask whether anybody is there.
+            /// Segments without new data: retransmissions or keepalive probes.
             TcpOld = Tcp, Refused, "already_there";
-            /// Segments with nothing but what is beyond the window.
+            /// Segments entirely beyond the receive window.
             TcpBeyond = Tcp, Refused, "beyond_window";
             /// Segments that would have made more gaps in a stream than are kept.
             TcpTooManyGaps = Tcp, Lost, "too_many_gaps";
-            /// Segments with data behind the end of their stream.
+            /// Segments with data after the end of their stream.
             TcpBehindEnd = Tcp, Refused, "behind_end";
-            /// Segments without an acknowledgement, or of what was never sent.
+            /// Segments without an acknowledgement, or that acknowledge data never sent.
             TcpBadAck = Tcp, Refused, "wrong_ack";
-            /// Segments with a timestamp older than the last, of an earlier round of sequence numbers.
+            /// Segments with a timestamp older than the last one, from before a sequence number wrap (PAWS).
             TcpStale = Tcp, Refused, "old_timestamp";
-            /// Segments without a timestamp, in connections that agreed on them.
+            /// Segments without a timestamp, in connections that negotiated timestamps.
             TcpNoTimestamp = Tcp, Refused, "no_timestamp";
-            /// Resets that do not fit exactly where their stream is.
+            /// Resets whose sequence number is not exactly the next one expected.
             TcpBadReset = Tcp, Refused, "wrong_reset";
-            /// Segments that ask for a connection where one is, or whose control bits make no sense.
+            /// SYN segments within a connection, or segments with an invalid combination of control bits.
             TcpBadSyn = Tcp, Refused, "wrong_syn";
-            /// Bytes that were placed.
+            /// Bytes placed in streams.
             TcpBytes = Tcp, Note, "bytes";
-            /// Bytes that came again.
+            /// Bytes received again.
             TcpBytesAgain = Tcp, Note, "bytes_again";
-            /// Segments with data behind a gap.
+            /// Segments with data after a gap.
             TcpOutOfOrder = Tcp, Note, "out_of_order";
-            /// Segments that had urgent data, which is data like other.
+            /// Segments with urgent data, which is treated as ordinary data.
             TcpUrgent = Tcp, Note, "urgent";
-            /// Segments of a connection that came by another way than before (MAC addresses, VLANs); answers go back that way.
+            /// Segments of a connection that arrived from other MAC addresses or VLANs than before; replies follow the new ones.
             TcpMoved = Tcp, Note, "moved";
-            /// Frames whose payload had been read elsewhere, and was wanted in one piece.
+            /// Packets whose scattered payload was copied into one piece.
             TcpGathered = Tcp, Note, "gathered";
-            /// Segments that ask for a connection.
+            /// SYN segments that request a connection.
             TcpSyns = Tcp, Note, "syns";
-            /// Connections that were established.
+            /// Connections established.
             TcpConnections = Tcp, Note, "connections";
-            /// Of these, streams that are complete.
+            /// Established connections whose stream is complete.
             TcpComplete = Tcp, Note, "complete";
-            /// Of these, connections that were reset by the other end.
+            /// Established connections that the peer reset.
             TcpReset = Tcp, Note, "reset";
-            /// Of these, connections given up because nothing came for too long.
+            /// Established connections closed by the idle timeout.
             TcpSilent = Tcp, Note, "silent";
-            /// Of these, connections that were there when the run ended.
+            /// Established connections still open when the run ended.
             TcpStopped = Tcp, Note, "stopped";
-            /// Connections that the other end did not confirm.
+            /// Connections whose handshake the peer did not complete.
             TcpHalfOpen = Tcp, Note, "never_confirmed";
-            /// Questions for a connection that were answered without keeping anything of them (SYN cookies), because so many were open.
+            /// SYN segments answered without storing state (SYN cookies), because too many connections were open.
             TcpCookies = Tcp, Note, "cookies";
-            /// Connections that were established by such an answer.
+            /// Connections established by a SYN cookie.
             TcpCookiesTaken = Tcp, Note, "cookies_taken";
             /// Acknowledgements sent.
             TcpAcks = Tcp, Note, "acks";
-            /// Of these, such as said that there is no room.
+            /// Acknowledgements that announced a zero window.
             TcpZeroWindows = Tcp, Note, "zero_windows";
-            /// Of these, such as said only that there is room again.
+            /// Acknowledgements sent only to reopen the window.
             TcpWindowUpdates = Tcp, Note, "window_updates";
-            /// Of these, answers to segments that may be forged.
+            /// Challenge acknowledgements sent for segments that may be forged.
             TcpChallenges = Tcp, Note, "challenges";
-            /// Such answers that were not sent, as they would have been too many.
+            /// Challenge acknowledgements not sent because of their rate limit.
             TcpUnchallenged = Tcp, Note, "unchallenged";
-            /// Resets sent, to those who are not known or were given up.
+            /// Resets sent for unknown or abandoned connections.
             TcpResetsSent = Tcp, Note, "resets_sent";
-            /// Beginnings and ends of connections that were sent again.
+            /// SYN and FIN segments retransmitted.
             TcpSentAgain = Tcp, Note, "sent_again";
-            /// Segments that found no room on their way out, or that the port did not take.
+            /// Segments dropped because the send queue was full or the port did not accept them.
             TcpUnsent = Tcp, Note, "unsent";
         }
     };

@@ -1,4 +1,4 @@
-//! Identities, and ledgers that are added up.
+//! Identities, and sums of ledgers.
 
 use super::*;
 
@@ -109,7 +109,7 @@ fn a_counter_stays_with_its_stage() {
 }
 
 #[test]
-fn an_event_of_a_port_counts_once_whoever_reports_it() {
+fn an_event_of_a_port_counts_once() {
     let (mut all, mut counted) = (Ledger::new(), 0);
     for (queue, downs) in [("e@0", 2), ("e@1", 1), ("e@2", 3), ("e@3", 3)] {
         let mut own = Ledger::new();

@@ -1,4 +1,4 @@
-//! What the thread does, and what belongs to it.
+//! The thread of a CPU device, and its data.
 
 use super::{CpuConfig, Shared, Work, failed};
 use crate::contract::{Examined, Route, Shape};
@@ -9,19 +9,19 @@ use std::ops::Range;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// What belongs to the thread.
+/// Data of the thread.
 pub(super) struct Core {
     config: CpuConfig,
     drawn: u64,
     shape: Shape,
     memory: Vec<u8>,
-    /// Bytes that came, of each part of each frame.
+    /// Bytes present in each part of each frame.
     counts: Vec<u32>,
-    /// Where blocks are copied to as they lie.
+    /// Buffer to which whole blocks are copied.
     staging: Vec<u8>,
 }
 
-/// Says that nobody works any more, however the thread ends.
+/// Records the end of the thread, in whatever way it ends.
 struct Over<'a>(&'a Shared);
 
 impl Drop for Over<'_> {
@@ -69,7 +69,7 @@ impl Core {
             done.examined.extend(found);
             done.spare.extend(spare);
             if fails {
-                done.failed = Some(failed("its work", "it was told to fail here (fail_one_in)"));
+                done.failed = Some(failed("work", "failed on request (fail_one_in)"));
             }
             done.reached += u64::from(!has_failed);
             drop(done);
@@ -77,7 +77,7 @@ impl Core {
         }
     }
 
-    /// The next of a series that looks random (Marsaglia, Xorshift RNGs, 2003).
+    /// Returns the next pseudorandom number (Marsaglia, Xorshift RNGs, 2003).
     fn draw(&mut self) -> u64 {
         self.drawn ^= self.drawn << 13;
         self.drawn ^= self.drawn >> 7;
@@ -98,7 +98,7 @@ impl Core {
             Work::Mark(frame, ranges) => ranges.into_iter().for_each(|range| self.count(frame, range)),
             Work::Read(frame, range, back) => {
                 let bytes = self.frame(frame)[range].to_vec();
-                // Who asked may have gone.
+                // The receiver may be gone.
                 let _ = back.send(bytes);
             }
             Work::Place(..) | Work::Copy(..) | Work::Examine(..) => {}
@@ -110,7 +110,7 @@ impl Core {
         let mut staging = std::mem::take(&mut self.staging);
         let from = match route {
             Route::Gather => block,
-            // As it lies, to memory of the device first.
+            // The whole block, to device memory first.
             Route::Place | Route::Copy => {
                 staging.clear();
                 staging.extend_from_slice(block);

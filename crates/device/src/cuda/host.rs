@@ -1,7 +1,7 @@
-//! Memory of the host that a GPU reaches by itself: of the driver's making, or somebody's that it was told of.
+//! Host memory that a GPU accesses directly: allocated by the driver, or registered with it.
 //!
-//! Unsafe because it is C, and because what has such memory is read later, by the GPU: a [`Piece`] of it is kept by who queued work until
-//! an event behind that was seen.
+//! Unsafe because it is C, and because the GPU reads the memory later: the code that queued work keeps its [`Piece`]
+//! until a later event was seen.
 #![allow(unsafe_code)]
 
 use super::driver::Context;
@@ -13,19 +13,20 @@ use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-/// Of `cuMemHostAlloc` and `cuMemHostRegister`: for all contexts, and mapped for the GPU; of the latter: which it only reads.
+/// Flags of `cuMemHostAlloc` and `cuMemHostRegister`: for all contexts, and mapped for the GPU; of the latter:
+/// read-only for the GPU.
 const PORTABLE: u32 = 1;
 const MAPPED: u32 = 2;
 const READ_ONLY: u32 = 8;
 
-/// Memory of the host that a GPU reads and writes by itself.
+/// Host memory that a GPU reads and writes directly.
 #[derive(Debug)]
 struct Pinned {
     context: Arc<Context>,
     base: NonNull<u8>,
 }
 
-// SAFETY: reached through the piece that owns it alone.
+// SAFETY: accessed only through the piece that owns it.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
@@ -39,20 +40,21 @@ impl Drop for Pinned {
     }
 }
 
-/// Such memory, all zero, from the beginning of a page on.
+/// Allocates pinned memory, all zero, aligned to pages.
 pub(super) fn pinned(context: &Arc<Context>, bytes: usize) -> Result<Piece, DeviceError> {
     let mut base: *mut c_void = null_mut();
     // SAFETY: writes an address.
-    context.done("memory of the host", unsafe { sys::cuMemHostAlloc(&mut base, bytes.max(1), PORTABLE | MAPPED) })?;
-    let base = NonNull::new(base.cast::<u8>()).ok_or(DeviceError::Cannot("the driver gave no memory of the host"))?;
-    // SAFETY: as many bytes were just allocated, and nobody else has them.
+    let allocated = unsafe { sys::cuMemHostAlloc(&mut base, bytes.max(1), PORTABLE | MAPPED) };
+    context.done("allocating host memory", allocated)?;
+    let base = NonNull::new(base.cast::<u8>()).ok_or(DeviceError::Cannot("the driver returned no host memory"))?;
+    // SAFETY: these bytes were just allocated, and are not shared yet.
     unsafe { base.as_ptr().write_bytes(0, bytes) };
     let owner: Arc<dyn Any + Send + Sync> = Arc::new(Pinned { context: Arc::clone(context), base });
-    // SAFETY: mapped as long as the owner lives, and written by the piece and by work that its owner has queued.
+    // SAFETY: mapped as long as the owner lives, and written only through the piece and by queued work of its owner.
     Ok(unsafe { Piece::shared(base, bytes, true, owner) })
 }
 
-/// Memory of somebody else that a GPU reads by itself, until this is dropped.
+/// Existing memory that a GPU reads directly, until this is dropped.
 struct Registered {
     context: Arc<Context>,
     piece: Piece,
@@ -62,31 +64,30 @@ impl Drop for Registered {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
             let base = self.piece.bytes().as_ptr().cast_mut().cast();
-            // SAFETY: registered once; the memory goes after this.
+            // SAFETY: registered once; the memory is released after this.
             let _ = unsafe { sys::cuMemHostUnregister(base) };
         }
     }
 }
 
-/// The same memory, which a GPU reads by itself from here on.
+/// Registers memory, which a GPU then reads directly, and returns it.
 pub(super) fn registered(context: &Arc<Context>, mut piece: Piece) -> Result<Piece, DeviceError> {
     let (base, bytes) = (NonNull::from(piece.bytes()).cast::<u8>(), piece.len());
     let writable = piece.bytes_mut().len() == bytes;
     let flags = PORTABLE | MAPPED | if writable { 0 } else { READ_ONLY };
-    // SAFETY: as many bytes are mapped as long as the piece lives, which is kept until they are unregistered.
-    context.done("registering memory of the host", unsafe {
-        sys::cuMemHostRegister_v2(base.as_ptr().cast(), bytes, flags)
-    })?;
+    // SAFETY: these bytes are mapped as long as the piece lives, which is kept until they are unregistered.
+    let registered = unsafe { sys::cuMemHostRegister_v2(base.as_ptr().cast(), bytes, flags) };
+    context.done("registering host memory", registered)?;
     let owner: Arc<dyn Any + Send + Sync> = Arc::new(Registered { context: Arc::clone(context), piece });
-    // SAFETY: the piece that had them is the owner's, which nobody reaches any more.
+    // SAFETY: the piece that had them belongs to the owner, and is not accessible otherwise.
     Ok(unsafe { Piece::shared(base, bytes, writable, owner) })
 }
 
-/// The address by which a GPU reads memory of the host that [`pinned`] or [`registered`] gave; none for other memory.
+/// Returns the GPU address of host memory from [`pinned`] or [`registered`]; `None` for other memory.
 pub(super) fn mapped(piece: &Piece) -> Option<u64> {
     let mut address = 0;
     let base = piece.bytes().as_ptr().cast_mut().cast();
-    // SAFETY: writes an address; the driver looks whether it knows the memory.
+    // SAFETY: writes an address; the driver checks that it knows the memory.
     let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, base, 0) };
     (result == CUresult::CUDA_SUCCESS).then_some(address)
 }

@@ -1,6 +1,7 @@
-//! Work that is queued for a GPU, and what it needs until it is done.
+//! Work that is queued for a GPU, and the resources that it needs until it is done.
 //!
-//! Unsafe because it reads and writes memory after the call that queued it: what that is stays in [`Pending`] until its event was seen.
+//! Unsafe because work reads and writes memory after the call that queued it: that memory stays in [`Pending`] until
+//! its event was seen.
 #![allow(unsafe_code)]
 
 use super::Cuda;
@@ -14,15 +15,15 @@ use linerate_receive::frames::{Batch, Entry};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of an entry as the kernel has it.
+/// Bytes of an entry in the kernel's layout.
 const ENTRY: usize = 24;
 const _: () = assert!(size_of::<Entry>() == ENTRY);
-/// What `linerate_place` does with bytes that it only counts.
+/// Form number with which `linerate_place` only counts bytes.
 const NOTHING: u32 = 4;
-/// Threads of a block, and of a warp.
+/// Threads per block, and per warp.
 const THREADS: u32 = 256;
 const WARP: u32 = 32;
-/// The most blocks of threads that entries are divided among.
+/// Maximum number of thread blocks that entries are divided among.
 const MOST: u32 = 4096;
 /// Lines of 128 bytes that a warp sums.
 const ROWS: Range<u64> = 8..4096;
@@ -34,23 +35,24 @@ pub(super) struct Kernels {
     pub report: Kernel,
 }
 
-/// The frames, and what is found out of them.
+/// The frames, and buffers for their results.
 #[derive(Debug)]
 pub(super) struct Frames {
     pub shape: Shape,
     pub memory: Memory,
-    /// What another process opens that by.
+    /// Handle of the memory for other processes.
     pub handle: Option<[u8; 64]>,
     pub counts: Memory,
-    /// Of each frame its remainder, then its bitmap, zero before it is looked at; and where these go on the host.
+    /// For each frame its remainder, then its bitmap, zeroed before it is examined; `found` is the destination on the
+    /// host.
     pub results: Memory,
     pub found: Vec<Found>,
-    /// For sums.
+    /// For checksums.
     pub tables: Memory,
     pub powers: Memory,
 }
 
-/// Memory of the host that kernels read and write, and the address by which they do.
+/// Host memory that kernels read and write, and its GPU address.
 #[derive(Debug)]
 pub(super) struct Found {
     pub here: Piece,
@@ -60,28 +62,28 @@ pub(super) struct Found {
 impl Found {
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Found, DeviceError> {
         let here = pinned(context, bytes)?;
-        let at = mapped(&here).ok_or(DeviceError::Cannot("the driver has no address for memory of the host"))?;
+        let at = mapped(&here).ok_or(DeviceError::Cannot("the driver has no address for host memory"))?;
         Ok(Found { here, at })
     }
 }
 
-/// Device memory for a block as it lies, and a list.
+/// Device memory for a whole block, and for a list.
 #[derive(Debug)]
 pub(super) struct Room {
     pub block: Memory,
     pub list: Found,
 }
 
-/// Work that is queued, and what it needs.
+/// Queued work, and the resources that it needs.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub ticket: u64,
     pub event: Event,
-    /// That the block was copied.
+    /// Recorded after the block was copied.
     pub copied: Option<Event>,
     pub room: Option<Room>,
     pub batch: Option<Batch>,
-    /// Of which frame, and how many bytes of a stream.
+    /// The examined frame, and its bytes of a stream.
     pub examines: Option<(u32, usize)>,
 }
 
@@ -90,7 +92,7 @@ impl Cuda {
         self.events.pop().map_or_else(|| Event::new(&self.context), Ok)
     }
 
-    /// Keeps a failure, for good.
+    /// Keeps a failure permanently.
     pub(super) fn sticky<T>(&mut self, result: Result<T, DeviceError>) -> Result<T, DeviceError> {
         if let Err(error) = &result {
             self.failed.get_or_insert_with(|| error.clone());
@@ -98,7 +100,7 @@ impl Cuda {
         result
     }
 
-    /// What was queued has a ticket, and is kept until it is done.
+    /// Assigns a ticket to queued work, which is kept until it is done.
     pub(super) fn queued(&mut self, mut pending: Pending) -> Result<Ticket, DeviceError> {
         let recorded = self.work.record(&pending.event);
         self.queued += 1;
@@ -107,14 +109,14 @@ impl Cuda {
         self.sticky(recorded).map(|()| Ticket(self.queued))
     }
 
-    /// As the one above for what needs nothing.
+    /// Like [`Cuda::queued`], for work without resources.
     pub(super) fn plain(&mut self, result: Result<(), DeviceError>) -> Result<Ticket, DeviceError> {
         self.sticky(result)?;
         let event = self.event()?;
         self.queued(Pending { ticket: 0, event, copied: None, room: None, batch: None, examines: None })
     }
 
-    /// Takes back what work that is done has needed.
+    /// Releases the resources of finished work.
     pub(super) fn poll(&mut self) -> Result<(), DeviceError> {
         while let Some(first) = self.pending.front() {
             let done = first.event.is_done();
@@ -134,21 +136,21 @@ impl Cuda {
         Ok(())
     }
 
-    /// A room for a list of so many entries and a block of so many bytes.
+    /// Returns a buffer for a list of `entries` and a block of `block` bytes.
     fn room(&mut self, block: usize, entries: usize, is_alone: bool) -> Result<Room, DeviceError> {
         let list = entries * ENTRY;
         if let Some(at) = self.rooms.iter().position(|room| room.block.len() >= block && room.list.here.len() >= list) {
             return Ok(self.rooms.swap_remove(at));
         }
-        // Too small for what comes now, they would be in nobody's way but take memory.
+        // Buffers that are too small now only take memory: release them.
         self.rooms.clear();
         let [block, list] = [block, list].map(|bytes| bytes.next_power_of_two().max(4096));
-        // It is zero before its first block comes: in the same queue.
+        // Zeroed before its first block arrives, because that uses the same queue.
         let through = if is_alone { &self.work } else { &self.blocks };
         Ok(Room { block: Memory::new(&self.context, block, through)?, list: Found::new(&self.context, list)? })
     }
 
-    /// Has a list done. The block is memory of the host, or none if bytes are only counted.
+    /// Queues a list. `how` is the route of a block; without a block bytes are only counted.
     pub(super) fn run(
         &mut self,
         batch: Option<Batch>,
@@ -160,7 +162,7 @@ impl Cuda {
             (Some(Route::Gather), Some(batch)) => mapped(&batch.block),
             _ => None,
         };
-        // Memory that the driver does not know goes over as it lies.
+        // Memory that is not registered is copied as a whole.
         let staged = if here.is_some() { 0 } else { used };
         let is_alone = self.pending.is_empty();
         let needed = self.event().and_then(|event| {
@@ -182,7 +184,7 @@ impl Cuda {
         }
         let block = batch.as_ref().map(|batch| &batch.block);
         let result = self.queue(&room, block, here, staged, list.len(), copied.as_ref());
-        // Whatever was queued of it may still read: it is kept in any case.
+        // Queued parts of it may still read: keep it in any case.
         let pending = Pending { ticket: 0, event, copied, room: Some(room), batch, examines: None };
         let ticket = self.queued(pending);
         self.sticky(result)?;
@@ -202,7 +204,7 @@ impl Cuda {
         let Shape { granule, form, .. } = frames.shape;
         if let Some(block) = block {
             let through = if copied.is_some() { &self.blocks } else { &self.work };
-            // SAFETY: the block is kept in `pending` until an event behind this was seen.
+            // SAFETY: the block is kept in `pending` until a later event was seen.
             unsafe { through.send(&block.bytes()[..staged], &room.block, 0) }?;
         }
         if let Some(copied) = copied {
@@ -225,12 +227,12 @@ impl Cuda {
             Word::Short(form),
         ];
         let grid = (entries as u32).div_ceil(THREADS / WARP).min(MOST);
-        // SAFETY: the arguments are those of the kernel. Every entry was looked at: it reads inside the block, which is padded to whole
-        // words, and writes inside its frame. The list is kept as the block is.
+        // SAFETY: the arguments are those of the kernel. Every entry was checked: it reads inside the block, which is
+        // padded to whole words, and writes inside its frame. The list is kept like the block.
         unsafe { self.work.launch(self.kernels.place, grid, THREADS, &mut arguments) }
     }
 
-    /// Has it found out what a frame has, and its sum.
+    /// Queues the examination of a frame: its bitmap and its checksum.
     pub(super) fn look(&self, frame: u32, len: usize) -> Result<(), DeviceError> {
         let frames = self.frames()?;
         let (shape, at) = (frames.shape, frame as usize * frames.result());
@@ -252,25 +254,25 @@ impl Cuda {
             Word::Long(frames.results.at(at)),
         ];
         let grid = warps.div_ceil(u64::from(THREADS / WARP)).max(1) as u32;
-        // SAFETY: the arguments are those of the kernel, which reads so many bytes of the frame, forgets its counts, and writes the first
-        // word of its results and a bit for each part of it: they have room for these.
+        // SAFETY: the arguments are those of the kernel, which reads `bytes` bytes of the frame, resets its counts, and
+        // writes the first word of its results and a bit for each part: they have room for these.
         unsafe { self.work.launch(self.kernels.examine, grid, THREADS, &mut arguments) }?;
         let (words, found) = (frames.result() / 4, &frames.found[frame as usize]);
         let mut arguments = [Word::Long(frames.results.at(at)), Word::Short(words as u32), Word::Long(found.at)];
         let grid = words.div_ceil(THREADS as usize) as u32;
-        // SAFETY: the arguments are those of the kernel: as many words are on both sides. They are read once an event behind this was
-        // seen, and written by nobody else meanwhile: a frame is looked at once at a time.
+        // SAFETY: the arguments are those of the kernel: both sides have this many words. They are read once a later
+        // event was seen, and not written otherwise until then: a frame is examined once at a time.
         unsafe { self.work.launch(self.kernels.report, grid, THREADS, &mut arguments) }
     }
 }
 
 impl Frames {
-    /// Bytes of results of a frame: a remainder, and whole words of 64 bits.
+    /// Returns the bytes of results of a frame: a remainder, and whole words of 64 bits.
     pub(super) fn result(&self) -> usize {
         8 + self.shape.granules().div_ceil(64) * 8
     }
 
-    /// What was found of a frame, once it is there.
+    /// Returns the results of a frame, once they have arrived.
     fn found(&self, frame: u32, len: usize) -> Examined {
         let (words, _) = self.found[frame as usize].here.bytes().as_chunks::<8>();
         let remainder = words.first().map_or(0, |word| u64::from_le_bytes(*word) as u32);

@@ -1,4 +1,4 @@
-//! The device, as both ends of frames have it.
+//! The device, shared by both ends of frames.
 
 use super::NAP;
 use crate::contract::{Device, DeviceError, Route, Ticket};
@@ -9,7 +9,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// The device, for both ends.
 #[derive(Clone)]
 pub(super) struct Both(Arc<Mutex<State>>);
 
@@ -17,17 +16,17 @@ pub(super) struct State {
     pub device: Box<dyn Device>,
     pub guard: Guard,
     pub route: Route,
-    /// Blocks that nobody has.
+    /// Blocks not in use.
     pub free: Vec<Batch>,
-    /// Work that blocks are out for.
+    /// Tickets of the work that uses blocks.
     pub out: VecDeque<Ticket>,
-    /// Whose blocks the device has, in the order in which they come back, and those of others that came back.
+    /// Owners of the blocks that the device has, in the order of their return, and returned blocks of other owners.
     pub whose: VecDeque<Whose>,
     pub back: VecDeque<Batch>,
     pub failed: Option<DeviceError>,
 }
 
-/// Whose a block is.
+/// Owner of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Ours,
@@ -51,7 +50,7 @@ impl fmt::Debug for Both {
 }
 
 impl State {
-    /// Has a block placed, unless the device has failed.
+    /// Queues the placement of a block, unless the device has failed.
     fn send(&mut self, batch: Batch) {
         let checked = match &self.failed {
             Some(_) => return self.free.push(batch),
@@ -73,7 +72,7 @@ impl State {
         self.device.place(batch, self.route)
     }
 
-    /// Sorts what the device needs no more.
+    /// Sorts the batches that the device returns.
     pub(super) fn collect(&mut self) {
         while let Some(batch) = self.device.returned() {
             match self.whose.pop_front() {
@@ -83,7 +82,7 @@ impl State {
         }
     }
 
-    /// An empty block, once there is one.
+    /// Returns an empty block, once one is free.
     fn free(&mut self) -> Batch {
         loop {
             self.collect();
@@ -92,11 +91,11 @@ impl State {
                 list.clear();
                 return Batch { list, used: 0, ..batch };
             }
-            // None is left only if the device has lost them.
+            // No block is left only if the device has lost them.
             let Some(ticket) = self.out.pop_front() else { return Batch::default() };
             if let Err(error) = self.device.wait(ticket) {
                 self.failed.get_or_insert(error);
-                // What it was handed comes back, if late.
+                // Its batches are returned, possibly later.
                 thread::sleep(NAP);
             }
         }

@@ -1,6 +1,6 @@
-//! The kernels of GPUs, without one: compiled as C++, and compared with what a processor does.
+//! The GPU kernels without a GPU: compiled as C++, and compared with the CPU.
 //!
-//! That they do the same on a GPU is what `tests/contract.rs` and `tests/streams.rs` say where there is one.
+//! `tests/contract.rs` and `tests/streams.rs` compare them on a GPU, if there is one.
 
 use crate::crc::{POWERS, finish, tables};
 use crate::form::Form;
@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// What runs kernels.
+/// A process that runs kernels.
 struct Grid {
     child: Child,
     to: ChildStdin,
@@ -21,14 +21,14 @@ struct Grid {
 }
 
 impl Grid {
-    /// None, said aloud, where there is no compiler.
+    /// Compiles the kernels; `None`, with a note, if no compiler is found.
     fn new() -> Option<Grid> {
         let name = format!("linerate-kernels-{}-{:?}", std::process::id(), std::thread::current().id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         let program = folder.join("grid");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.cpp");
-        // Words that are not aligned, and shifts by too much, are nothing that a GPU can do.
+        // Trap unaligned words and oversized shifts, which a GPU does not support.
         let options = ["-O1", "-std=c++17", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"];
         let compiled = Command::new("c++").args(options).args([source, "-o"]).arg(&program).output();
         match compiled {
@@ -52,7 +52,7 @@ impl Grid {
         }
         self.to.write_all(&job).unwrap();
         for buffer in back {
-            self.from.read_exact(buffer).expect("the kernel did what it must not, and was ended");
+            self.from.read_exact(buffer).expect("the kernel was terminated for undefined behaviour");
         }
     }
 }
@@ -76,13 +76,13 @@ fn entries(list: &[Entry]) -> Vec<u8> {
     list.iter().flat_map(one).collect()
 }
 
-/// Pieces of a frame, one behind the other with gaps, of bytes anywhere in a block; and in which order.
+/// Pieces of a frame, consecutive with gaps, of bytes anywhere in a block; and their order.
 fn pieces() -> impl Strategy<Value = (Vec<(u32, u64, u32, u32)>, bool)> {
     (prop::collection::vec((0_u32..2, 0_u64..40, 0_u32..300, 0_u32..64), 0..12), any::<bool>())
 }
 
 #[test]
-fn bytes_come_to_their_places() {
+fn bytes_are_placed() {
     let Some(grid) = Grid::new().map(RefCell::new) else { return };
     let mut runner = TestRunner::new(Config::with_cases(500));
     let case = (pieces(), 1_u32..5, 1_usize..200, 0_usize..5, 1_u64..4, 1_u32..600);
@@ -125,7 +125,7 @@ fn bytes_come_to_their_places() {
 }
 
 #[test]
-fn what_came_becomes_a_bitmap() {
+fn complete_parts_become_a_bitmap() {
     let Some(grid) = Grid::new().map(RefCell::new) else { return };
     let mut runner = TestRunner::new(Config::with_cases(300));
     let (tables, powers) = (words(&tables()), words(&POWERS));
@@ -149,7 +149,7 @@ fn what_came_becomes_a_bitmap() {
             let buffers = [&words(&counts)[..], &[], &tables, &powers, &results, &left.clone()];
             let numbers = [1, blocks, 32, granules, granule, len, 8];
             grid.borrow_mut().run(&numbers, &buffers, &mut [&mut after, &mut left, &mut found]);
-            prop_assert_eq!((after, left), (vec![0; counts.len() * 4], results), "they are zero for the next time");
+            prop_assert_eq!((after, left), (vec![0; counts.len() * 4], results), "they are zeroed for the next run");
             prop_assert_eq!(&found[8..], &words(&wanted)[..]);
             Ok(())
         })
@@ -170,7 +170,7 @@ fn frames_are_summed_in_parts() {
             grid.run(&numbers, &buffers, &mut [&mut counts, &mut left, &mut results]);
             let remainder = results.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
             let found = finish(remainder, len as u64);
-            assert_eq!(found, Crc32c::NEW.with(&bytes[..len]).value(), "{len} bytes, {rows} lines a warp");
+            assert_eq!(found, Crc32c::NEW.with(&bytes[..len]).value(), "{len} bytes, {rows} lines per warp");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! A way to a device that is not sound.
+//! A device with a faulty path to it.
 
 use linerate_burst::pool::Piece;
 use linerate_device::{Device, DeviceError, Examined, Exported, Facts, Route, Shape, Ticket};
 use linerate_receive::frames::Batch;
 use std::ops::Range;
 
-/// A device that damages a byte of what it is handed, or leaves out an entry of a list.
+/// A device that damages a byte of its data, or omits an entry of a list.
 pub(super) struct Damaging {
     pub device: Box<dyn Device>,
     pub leaves_out: bool,

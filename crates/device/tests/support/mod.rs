@@ -1,16 +1,16 @@
-//! The devices that there are.
+//! The devices under test.
 
 use linerate_device::Device;
 use linerate_device::cpu::{Cpu, CpuConfig};
 use std::time::Duration;
 
-/// A device that is a thread: prompt or late, as the seed says.
+/// Returns a CPU device: prompt or slow, depending on the seed.
 pub(crate) fn cpu(seed: u64) -> Box<dyn Device> {
     let delay = if seed.is_multiple_of(4) { Duration::from_micros(200) } else { Duration::ZERO };
     Box::new(Cpu::open(CpuConfig { seed, delay, ..CpuConfig::default() }))
 }
 
-/// That one, and a GPU where there is one.
+/// Returns a CPU device, and a GPU if there is one.
 pub(crate) fn devices(seed: u64) -> Vec<Box<dyn Device>> {
     #[allow(unused_mut)]
     let mut devices = vec![cpu(seed)];
@@ -22,7 +22,7 @@ pub(crate) fn devices(seed: u64) -> Vec<Box<dyn Device>> {
     devices
 }
 
-/// Once in a run.
+/// Prints a note once per run.
 #[cfg(feature = "cuda")]
 fn say(what: &str) {
     static ONCE: std::sync::Once = std::sync::Once::new();

@@ -1,4 +1,4 @@
-//! What is done with each desc while its frame is copied: interface, lateness, headers and flow, selection, totals.
+//! Completion of each desc while its frame is copied: interface, lateness, headers and flow, selection, totals.
 //!
 //! All of it is inlined into the copy loop.
 
@@ -7,12 +7,12 @@ use linerate_burst::{Committed, Desc, Finish, Flags, Interface, Nanos, Pick};
 use linerate_wire::Link;
 use linerate_wire::flow::locate_inner;
 
-/// Completes descs as lanes show them.
+/// Completes descs of lanes.
 #[derive(Clone, Copy)]
 pub(super) struct Complete<'a> {
-    /// For each lane, the place of each of its interfaces in the list of all.
+    /// For each lane, the index of each of its interfaces in the list of all.
     pub maps: &'a [&'a [u16]],
-    /// Where headers and flows are to be found.
+    /// Locator of headers and flows, if needed.
     pub locator: Option<&'a Locator>,
 }
 
@@ -31,7 +31,7 @@ impl Finish for Complete<'_> {
     }
 }
 
-/// Completes descs, and keeps what is selected.
+/// Completes descs, and keeps those selected.
 pub(super) struct Select<'a> {
     pub complete: Complete<'a>,
     pub selector: &'a mut Selector,
@@ -49,7 +49,7 @@ impl Finish for Select<'_> {
     }
 }
 
-/// What was kept.
+/// Totals of the frames kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Totals {
     pub frames: u64,
@@ -62,12 +62,12 @@ pub(super) struct Totals {
 impl Totals {
     pub(super) const NONE: Totals = Totals { frames: 0, bytes: 0, wire_bytes: 0, first: Nanos::MAX, last: Nanos::ZERO };
 
-    /// The least and the greatest time.
+    /// Returns the smallest and the greatest time.
     pub(super) fn span(&self) -> Option<(Nanos, Nanos)> {
         (self.frames > 0).then_some((self.first, self.last))
     }
 
-    /// Adds up frames that were just copied; a loop of its own, since the copy loop has enough to keep in mind.
+    /// Adds frames that were just copied; a separate loop, since the copy loop uses enough registers.
     pub(super) fn add(&mut self, descs: &[Desc], state: &mut Committed) {
         let (mut bytes, mut wire_bytes, mut flags) = (0, 0, 0);
         let (mut first, mut last) = (self.first, self.last);
@@ -93,14 +93,14 @@ impl Totals {
 /// Finds headers and flows.
 #[derive(Default)]
 pub(super) struct Locator {
-    /// What frames of each interface begin with.
+    /// Link type of each interface.
     links: Vec<Option<Link>>,
-    /// Whether all of them begin with an Ethernet header.
+    /// True if all of them are Ethernet.
     ethernet: bool,
 }
 
 impl Locator {
-    /// Takes up interfaces that are new.
+    /// Adds new interfaces.
     pub(super) fn learn(&mut self, interfaces: &[Interface]) {
         let new = &interfaces[self.links.len().min(interfaces.len())..];
         self.links.extend(new.iter().map(|interface| Link::from_linktype(interface.link.0)));

@@ -1,28 +1,27 @@
-//! The second thread that copies frames, where one was asked for.
+//! Second thread that copies frames, if requested.
 
 use linerate_burst::helper::Helper;
 use std::thread::JoinHandle;
 
-/// Rounds of fewer frames are copied by one thread: calling another takes as long.
+/// Minimum number of frames in a round for two threads: below it, waking the other thread takes as long.
 const WORTH_IT: usize = 512;
 
 /// A helper and its thread, which ends with it.
 #[derive(Debug)]
 pub(super) struct Copier {
-    /// There until the end.
+    /// Present until the end.
     helper: Option<Helper>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Copier {
-    /// Starts the thread.
     pub(super) fn start() -> std::io::Result<Copier> {
         let (helper, worker) = Helper::new();
         let thread = std::thread::Builder::new().name("linerate-copy".into()).spawn(|| worker.work())?;
         Ok(Copier { helper: Some(helper), thread: Some(thread) })
     }
 
-    /// For a round of so many frames, who helps; `None` if that takes longer than to copy them alone.
+    /// Returns the helper for a round of `frames` frames; `None` if one thread is faster.
     pub(super) fn for_frames(&mut self, frames: usize) -> Option<&mut Helper> {
         self.helper.as_mut().filter(|_| frames >= WORTH_IT)
     }
@@ -32,7 +31,7 @@ impl Drop for Copier {
     fn drop(&mut self) {
         self.helper = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there was told already, and this thread has panicked over it.
+            // A panic there was already reported, and has panicked this thread.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Where the ordered stream of a capture goes: the block being filled, and the sinks that see it.
+//! Output of the ordered stream of a capture: the block being filled, and the sinks that read it.
 
 use super::complete::Totals;
 use super::share::Shared;
@@ -12,28 +12,28 @@ use linerate_burst::{Block, Committed, Desc, Flags, Interface, Kind, Ledger, Nan
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The block being filled, and the sinks that get it.
+/// The block being filled, and its sinks.
 pub(super) struct Output {
     store: Store,
     progress: Arc<Progress>,
     totals: Totals,
-    /// Those of `totals` that `progress` knows of.
-    told: Totals,
+    /// Part of `totals` that is in `progress`.
+    reported: Totals,
     failure: Option<ReceiveError>,
-    /// Frames may be missing that were selected.
+    /// True if selected frames may be missing.
     is_dead: bool,
     follow: bool,
-    /// Sinks may hold frames that they were not asked to pass on.
+    /// True if sinks may hold frames without a request to flush.
     unflushed: bool,
 }
 
-/// Where the blocks are.
+/// Location of the blocks.
 enum Store {
     /// Before and after the run.
     None(Sinks),
-    /// In this process alone; sinks may have a thread of their own, since whole blocks go there.
+    /// In this process only; sinks may have a thread of their own, since whole blocks are passed to it.
     Private { block: Block, sinks: Worker<Sinks>, interfaces: Arc<[Interface]> },
-    /// In shared memory, where readers see frames as soon as they are committed; sinks see the same memory.
+    /// In shared memory, where readers see frames as soon as they are committed; sinks read the same memory.
     Shared { ring: Box<Shared>, sinks: Sinks, seen: usize },
 }
 
@@ -42,15 +42,15 @@ impl Output {
         let sinks = Sinks::new(sinks);
         let follow = sinks.follow();
         let store = Store::None(sinks);
-        let (totals, told) = (Totals::NONE, Totals::NONE);
-        Output { store, progress, totals, told, failure: None, is_dead: false, follow, unflushed: false }
+        let (totals, reported) = (Totals::NONE, Totals::NONE);
+        Output { store, progress, totals, reported, failure: None, is_dead: false, follow, unflushed: false }
     }
 
     pub(super) fn set_progress(&mut self, progress: Arc<Progress>) {
         self.progress = progress;
     }
 
-    /// Frames will come, for other processes too if there is a ring.
+    /// Starts the output, with a ring for other processes, if any.
     pub(super) fn begin(&mut self, ring: Option<Shared>) {
         let Store::None(sinks) = &mut self.store else { return };
         let sinks = std::mem::take(sinks);
@@ -60,8 +60,8 @@ impl Output {
         };
     }
 
-    /// Hands full blocks on while `copy` fills them with the frames that `picks` name: it says how many of them it has dealt
-    /// with when there is no more room. `all` are the interfaces that their descs point to.
+    /// Passes full blocks on while `copy` fills them with the frames of `picks`: it returns how many it has processed
+    /// when the block is full. `all` are the interfaces of their descs.
     pub(super) fn gather(
         &mut self,
         picks: &[Pick],
@@ -86,7 +86,7 @@ impl Output {
             done += copy(block, &picks[done..]);
             self.totals.add(&block.descs()[before..], state);
             let complete = complete_to(block.descs());
-            // It takes a look at every interface, of which files may have thousands.
+            // This visits every interface, of which files may have thousands.
             state.mixed |= is_shared && is_mixed(&block.descs()[before.saturating_sub(1)..], all);
             if done < picks.len() {
                 self.commit(all, complete);
@@ -106,7 +106,7 @@ impl Output {
         matches!(self.store, Store::Shared { .. })
     }
 
-    /// Lets other processes see what is there; nothing older than `horizon` will follow but late frames.
+    /// Publishes frames to other processes; later ones are not older than `horizon`, except late ones.
     pub(super) fn commit(&mut self, interfaces: &[Interface], horizon: Nanos) {
         if let Store::Shared { ring, .. } = &mut self.store
             && let Err(error) = ring.commit(interfaces, horizon)
@@ -115,21 +115,21 @@ impl Output {
         }
     }
 
-    /// What readers of shared memory have had so far.
+    /// Adds the counters of shared memory and its readers.
     pub(super) fn share_counters(&self, ledger: &mut Ledger) {
         if let Store::Shared { ring, .. } = &self.store {
             ring.counters(ledger);
         }
     }
 
-    /// What is to be done once a round at `now`.
+    /// Handles readers; to be called once per round at `now`.
     pub(super) fn tick(&mut self, now: Nanos) {
         if let Store::Shared { ring, .. } = &mut self.store {
             ring.tick(now);
         }
     }
 
-    /// Hands what is in the block to the sinks; with `flush`, they pass on what they hold, from blocks before it too.
+    /// Passes the frames of the block to the sinks; with `flush`, these flush earlier blocks too.
     pub(super) fn pass_on(&mut self, interfaces: &[Interface], flush: bool) {
         let must = flush && self.unflushed;
         let mut passed = false;
@@ -156,14 +156,14 @@ impl Output {
             }
         }
         self.unflushed = !flush && (passed || self.unflushed);
-        let (now, before) = (self.totals, std::mem::replace(&mut self.told, self.totals));
+        let (now, before) = (self.totals, std::mem::replace(&mut self.reported, self.totals));
         if now.frames > before.frames {
             let (bytes, wire_bytes) = (now.bytes - before.bytes, now.wire_bytes - before.wire_bytes);
             self.progress.add(now.frames - before.frames, bytes, wire_bytes);
         }
     }
 
-    /// Sinks that got no frame learn of the interfaces, which a file has all the same.
+    /// Passes the interfaces to sinks without frames, since a file contains them anyway.
     pub(super) fn introduce(&mut self, interfaces: &[Interface]) {
         if self.totals.frames > 0 {
             return;
@@ -178,7 +178,7 @@ impl Output {
         }
     }
 
-    /// What follows goes to new outputs; `run` is the ledger up to here.
+    /// Starts new outputs; `run` is the ledger up to here.
     pub(super) fn reopen(&mut self, interfaces: &[Interface], run: Ledger, reopen: &Reopen) {
         self.pass_on(interfaces, true);
         match &mut self.store {
@@ -197,7 +197,7 @@ impl Output {
         self.follow
     }
 
-    /// Tells sinks how the run goes: `run` is the ledger up to here.
+    /// Passes the state of the run to sinks: `run` is the ledger up to here.
     pub(super) fn look(&mut self, interfaces: &[Interface], run: Ledger, complete: Nanos) {
         match &mut self.store {
             Store::None(_) => {}
@@ -247,8 +247,8 @@ impl Output {
         self.totals
     }
 
-    /// Ends ring and sinks, with the ledger of all before them, and adds their counters to it. Returns what was
-    /// noteworthy, and what went wrong, if anything. `has_failed` says that something did before.
+    /// Ends ring and sinks, with the ledger of all stages before them, and adds their counters to it. Returns
+    /// noteworthy events and the failure, if any. `has_failed` is true if an earlier stage failed.
     pub(super) fn finish(&mut self, has_failed: bool, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
         let selected = ledger.account(Stage::Select, "").sum(Kind::Delivered);
         let missing = if self.is_dead { selected.saturating_sub(self.totals.frames) } else { 0 };
@@ -283,19 +283,19 @@ impl Output {
     }
 }
 
-/// Where frames were lost meanwhile it matters that outputs were slower than these came.
+/// Reports waits for slow outputs if frames were lost.
 fn held_up((waits, waited): (u64, Duration), lost: u64) -> Vec<String> {
     let seconds = waited.as_secs_f64();
     let text = || {
         format!(
-            "the capture waited {seconds:.2} s in all for its outputs, {waits} times: the disk, compression or a reader \
-             of a pipe was slower than frames came (linerate-bench disk measures a disk)"
+            "the capture waited {waits} times, {seconds:.2} s in total, for its outputs: the disk, compression or a \
+             pipe reader is too slow (measure a disk with linerate-bench disk)"
         )
     };
     (waits > 0 && lost > 0).then(text).into_iter().collect()
 }
 
-/// No frame behind these, which are in order, is older than this, but for late ones; those may be of any time.
+/// Returns the horizon after these frames, which are in order except for late ones; those may have any time.
 fn complete_to(descs: &[Desc]) -> Nanos {
     let in_order = |desc: &&Desc| !desc.flags.contains(Flags::LATE);
     descs.iter().rev().find(in_order).map_or(Nanos::ZERO, |desc| desc.time)
@@ -321,7 +321,7 @@ mod tests {
     use linerate_burst::{LinkType, SinkError, StampSource};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Frames that it was not asked to pass on yet.
+    /// Number of frames that it has not been asked to flush.
     #[derive(Clone, Default)]
     struct Holds(Arc<AtomicUsize>);
 
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_frame_says_nothing_about_those_behind_it() {
+    fn a_late_frame_does_not_move_the_horizon() {
         let desc = |time, flags| Desc { flags, ..Desc::new(Nanos(time), 0, 0) };
         let far = desc(u64::MAX, Flags::LATE);
         assert_eq!(complete_to(&[desc(5, Flags::NONE), desc(7, Flags::SLICED), far, desc(3, Flags::LATE)]), Nanos(7));

@@ -1,4 +1,4 @@
-//! Sharing the ordered stream: the writer of a block ring beside the capture, its acceptor in a thread of its own.
+//! Sharing of the ordered stream: the writer of a block ring in the capture, with its acceptor in a separate thread.
 
 mod accounts;
 
@@ -13,40 +13,40 @@ use linerate_share::{Acceptor, Access, Client, Error, Writer};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// How to share.
+/// Options of sharing.
 #[derive(Clone, Debug)]
 pub struct SharingOptions {
     /// Name of the ring, or the path of its socket.
     pub name: String,
-    /// How large the ring is, and of what memory.
+    /// Size and memory of the ring.
     pub ring: linerate_share::Options,
-    /// Who may attach beside root and the user who shares, and whether as a lossless reader.
+    /// Users who may attach in addition to root and the user of this process, and whether as lossless readers.
     pub access: Access,
-    /// Begin once so many readers have attached.
+    /// Number of readers to wait for before the run starts.
     pub wait_for: usize,
-    /// How long lossless readers may block the run in one go before they are evicted; `None`: without a limit.
+    /// Longest time for which lossless readers may block the run before they are evicted; `None`: without a limit.
     pub patience: Option<Duration>,
 }
 
-/// A ring that is shared, before the run that fills it.
+/// A shared ring, before the run that fills it.
 pub struct Sharing {
     options: SharingOptions,
     writer: Writer,
     acceptor: Acceptor,
 }
 
-/// How long the writer sleeps before it looks again for a free block.
+/// Sleep of the writer before it checks again for a free block.
 const HOLD_NAP: Duration = Duration::from_micros(20);
-/// How long a run that was asked to stop goes on waiting for a free block.
+/// Time for which a stopped run continues to wait for a free block.
 const LAST_WAIT: Duration = Duration::from_secs(5);
-/// How long readers have after the end to take what they were promised, counted from when one last took something: one
-/// that is stopped delays the end by this much, one that works on is waited for.
+/// Time for readers to take the remaining blocks after the end, counted from the last one taken: a stopped reader
+/// delays the end by this much, a working one is waited for.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How long they have altogether.
+/// Upper bound of that time.
 const LAST_DRAIN: Duration = Duration::from_secs(5);
 
 impl Sharing {
-    /// Makes the ring and its socket; nobody is let in before the run.
+    /// Creates the ring and its socket; readers are admitted when the run starts.
     pub fn create(options: SharingOptions) -> Result<Sharing, Error> {
         let (mut writer, acceptor) =
             Writer::create(&options.name, options.access.clone(), &options.ring, clock::now())?;
@@ -54,41 +54,40 @@ impl Sharing {
         Ok(Sharing { options, writer, acceptor })
     }
 
-    /// Of what memory the ring is and why, a line each, for people.
+    /// Returns notes for the user about the memory of the ring, one line each.
     pub fn notes(&self) -> &[String] {
         self.writer.notes()
     }
 
-    /// Shortest frames that the whole ring holds.
+    /// Returns the number of minimum-size frames that the ring holds.
     pub fn room(&self) -> u64 {
         self.writer.room()
     }
 }
 
-/// The ring of a run.
 pub(crate) struct Shared {
     name: String,
     writer: Writer,
     clients: Receiver<Client>,
-    /// Lets the acceptor close when dropped.
+    /// Closes the acceptor when dropped.
     acceptor: AcceptorThread,
     stop: Stop,
-    /// When the run ends by itself.
+    /// Time at which the run ends by itself.
     until: Option<Instant>,
     state: Committed,
-    /// Frames lost before they got here, as last looked up.
+    /// Frames lost upstream, as last read.
     drops: u64,
-    /// Frames that found no free block to the end.
+    /// Frames that were dropped for lack of a free block.
     no_block: u64,
-    /// Whether the run was asked to stop and has waited long enough for a block.
+    /// True if a stopped run has waited long enough for a block.
     given_up: bool,
-    /// Whether it was said that nobody comes in any more.
+    /// True if it was reported that no more readers can attach.
     is_shut: bool,
     accounts: Accounts,
 }
 
 impl Shared {
-    /// Opens the acceptor and waits for as many readers as the run is to begin with.
+    /// Opens the acceptor and waits for the requested number of readers.
     pub(crate) fn open(sharing: Sharing, stop: Stop, duration: Option<Duration>) -> std::io::Result<Shared> {
         let Sharing { options, writer, acceptor } = sharing;
         let (acceptor, clients) = AcceptorThread::start(acceptor)?;
@@ -114,36 +113,36 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Whether nobody is let in any more, by a bug.
+    /// Returns whether the acceptor has failed by a bug.
     pub(crate) fn has_failed(&self) -> bool {
         self.acceptor.is_dead()
     }
 
-    /// The block to fill, with what is said about it; `None` when every block is in use.
+    /// Returns the block to fill, with its state; `None` if every block is in use.
     #[inline]
     pub(crate) fn block(&mut self) -> Option<(&mut Block, &mut Committed)> {
         Some((self.writer.block()?, &mut self.state))
     }
 
-    /// Whether there is a block to fill.
+    /// Returns whether there is a block to fill.
     #[inline]
     pub(crate) fn is_ready(&mut self) -> bool {
         self.writer.block().is_some()
     }
 
-    /// The writer itself, for who forwards the frames.
+    /// Returns the writer, for forwarding frames.
     pub(crate) fn writer(&mut self) -> &mut Writer {
         &mut self.writer
     }
 
-    /// The block being filled, to be read.
+    /// Returns the block being filled, for reading.
     pub(crate) fn current(&self) -> Option<&Block> {
         self.writer.current()
     }
 
-    /// Lets readers see what is in the block.
+    /// Publishes the frames of the block to readers.
     pub(crate) fn commit(&mut self, interfaces: &[Interface], horizon: Nanos) -> Result<(), Error> {
-        // Whoever was let in before gets what is committed now.
+        // Readers admitted before receive what is committed now.
         self.admit();
         self.writer.set_interfaces(interfaces)?;
         self.state.horizon = horizon;
@@ -152,28 +151,26 @@ impl Shared {
         Ok(())
     }
 
-    /// So many frames were left out of the block because they came a second time.
+    /// Records duplicates that were not added to the block.
     pub(crate) fn leave_out(&mut self, duplicates: u64) {
         self.state.duplicates = self.state.duplicates.saturating_add(duplicates.min(u32::MAX.into()) as u32);
     }
 
-    /// The next frame goes to another block.
+    /// Starts another block with the next frame.
     pub(crate) fn turn(&mut self) {
         self.writer.close_block();
         self.state = Committed { last_time: self.state.last_time, ..Committed::default() };
     }
 
-    /// What is to be done once a round: readers come, go, and give blocks back.
+    /// Handles readers that attach, detach and return blocks; to be called once per round.
     pub(crate) fn tick(&mut self, now: Nanos) {
         self.writer.tick(now);
         self.admit();
         self.note_departures();
         if !self.is_shut && self.has_failed() {
             self.is_shut = true;
-            let said = format!(
-                "nobody can attach to {} any more, by a bug; who is attached goes on, and so does the run",
-                self.name
-            );
+            let said =
+                format!("{}: no more readers can attach (a bug); attached readers and the run continue", self.name);
             news::say(said.clone());
             self.accounts.tell(said);
         }
@@ -183,7 +180,7 @@ impl Shared {
         self.writer.take_departures().iter().for_each(|departure| self.accounts.departed(departure));
     }
 
-    /// Waits for a free block; false when the run is over and none came free.
+    /// Waits for a free block; returns false if the run is over and none became free.
     pub(crate) fn hold(&mut self) -> bool {
         let started = Instant::now();
         let culprit = self.writer.waits_for().into_iter().next();
@@ -195,7 +192,7 @@ impl Shared {
                 break true;
             }
             let is_over = self.stop.is_requested() || self.until.is_some_and(|until| Instant::now() >= until);
-            // What is left in the ports may come in many rounds: they wait once, all together.
+            // The backlog of the ports may take many rounds: they wait only once in total.
             self.given_up |= is_over && over.get_or_insert_with(Instant::now).elapsed() >= LAST_WAIT;
             self.given_up |= self.stop.is_hurried();
             if self.given_up {
@@ -208,20 +205,19 @@ impl Shared {
         found
     }
 
-    /// Frames for which no block came free.
+    /// Records frames dropped for lack of a free block.
     pub(crate) fn lose(&mut self, frames: usize) {
         self.no_block += frames as u64;
     }
 
-    /// Takes note of all frames lost before they got here; those that are new are charged to the reader that held the
-    /// writer up meanwhile.
+    /// Records the total of frames lost upstream; new losses are charged to the reader that blocked the writer.
     pub(crate) fn look_at_losses(&mut self, lost: u64) {
         let new = lost.saturating_sub(self.drops);
         self.drops = lost;
         self.accounts.lost_meanwhile(new);
     }
 
-    /// What was counted so far.
+    /// Adds the counters so far.
     pub(crate) fn counters(&self, ledger: &mut Ledger) {
         self.count(ledger);
         self.accounts.so_far(&self.writer.readers(), ledger);
@@ -234,19 +230,20 @@ impl Shared {
         account.add(Count::NoBlock, self.no_block);
     }
 
-    /// Ends the stream; readers have a while to finish. Adds what was counted. What was noteworthy, and what went wrong.
+    /// Ends the stream; readers get some time to finish. Adds the counters. Returns noteworthy events, and the failure,
+    /// if any.
     pub(crate) fn finish(mut self, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
         self.writer.close_block();
         self.count(ledger);
         let died = self.acceptor.close();
         self.writer.end();
         self.drain_readers();
-        // Those that went in the last round, which has had no tick behind it.
+        // Departures of the last round, which no tick follows.
         self.note_departures();
         (self.accounts.close(&self.writer.readers(), ledger), died.map(ReceiveError::Died))
     }
 
-    /// Waits until readers have finished what was promised to them, or seem not to.
+    /// Waits until readers have finished their blocks, or make no progress.
     fn drain_readers(&mut self) {
         let began = Instant::now();
         let (mut moved, mut before) = (began, u64::MAX);
@@ -275,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_acceptor_that_dies_is_said_once_and_the_run_goes_on() {
+    fn an_acceptor_that_dies_is_reported_once_and_the_run_continues() {
         let name = format!("share-dies-{}", std::process::id());
         let ring = linerate_share::Options { slots: 8, slot_bytes: 512 << 10, huge: false, ..Default::default() };
         let options =
@@ -285,8 +282,8 @@ mod tests {
         let news = news::listen();
         (0..3).for_each(|_| shared.tick(clock::now()));
         let said: Vec<String> = news.try_iter().filter(|said| said.contains(&name)).collect();
-        assert!(said.len() == 1 && said[0].starts_with("nobody can attach to"), "{said:?}");
-        assert!(shared.is_ready(), "the run goes on");
+        assert!(said.len() == 1 && said[0].contains("no more readers can attach"), "{said:?}");
+        assert!(shared.is_ready(), "the run continues");
         let (events, failure) = shared.finish(&mut Ledger::new());
         assert_eq!(events, said);
         assert!(matches!(failure, Some(ReceiveError::Died(_))), "{failure:?}");

@@ -1,7 +1,6 @@
-//! The sinks of a capture, one after the other.
+//! Sinks of a capture, one after the other.
 //!
-//! A thread of their own lets a slow moment of a disk, or compression, pass by without holding up the lanes, and
-//! overlaps reading with writing.
+//! In a separate thread a slow disk or compression does not block the lanes, and reading overlaps with writing.
 
 use crate::control::Reopen;
 use crate::died::survive;
@@ -10,37 +9,36 @@ use crate::worker::{Work, Worker};
 use linerate_burst::{Block, Count, Interface, Kind, Ledger, Nanos, Sink, SinkError, Stage};
 use std::sync::Arc;
 
-/// The thread.
+/// Thread name.
 const NAME: &str = "linerate-sinks";
-/// Blocks that may be on their way to the sinks: 64 MiB.
+/// Number of blocks that may be queued for the sinks: 64 MiB.
 const BLOCKS: usize = 64;
 
-/// What a block goes with.
+/// Data passed with a block.
 pub(super) struct Along {
-    /// The interfaces of its frames.
+    /// Interfaces of its frames.
     pub interfaces: Arc<[Interface]>,
-    /// Whether sinks pass on what they hold.
+    /// True if sinks must flush.
     pub flush: bool,
-    /// What is behind it goes to new outputs: the ledger up to here.
+    /// Starts new outputs after the block: the ledger up to here.
     pub reopen: Option<(Ledger, Reopen)>,
-    /// How the run goes: the ledger up to here, and a time that no frame behind it is older than.
+    /// State of the run: the ledger up to here, and the horizon after the block.
     pub look: Option<(Ledger, Nanos)>,
 }
 
-/// Hands blocks to all sinks.
+/// Passes blocks to all sinks.
 #[derive(Default)]
 pub(super) struct Sinks {
     all: Vec<Guarded>,
-    /// The first failure; later blocks are handed over all the same, so that every frame is accounted for.
+    /// First failure; later blocks are still passed on, so that every frame is accounted for.
     pub failure: Option<ReceiveError>,
 }
 
-/// A sink.
 struct Guarded {
     sink: Box<dyn Sink>,
-    /// It panicked: it is left as it is, and every frame for it is lost.
+    /// True if it panicked: it is not called again, and all its frames are lost.
     is_dead: bool,
-    /// Frames for it.
+    /// Number of frames passed to it.
     shown: u64,
 }
 
@@ -50,12 +48,12 @@ impl Sinks {
         Sinks { all, failure: None }
     }
 
-    /// Whether any is to be told how the run goes.
+    /// Returns whether any sink needs the state of the run.
     pub(super) fn follow(&self) -> bool {
         self.all.iter().any(|sink| !sink.is_dead && sink.sink.follows())
     }
 
-    /// Tells those that follow how the run goes.
+    /// Passes the state of the run to those sinks.
     pub(super) fn look(&mut self, run: &Ledger, complete: Nanos) {
         for sink in &mut self.all {
             let result = sink.ask(|sink| if sink.follows() { sink.look(run, complete) } else { Ok(()) });
@@ -65,7 +63,7 @@ impl Sinks {
         }
     }
 
-    /// Shows the frames from `first` on; with `flush`, the sinks pass on what they hold.
+    /// Passes the frames from `first` on; with `flush`, the sinks flush.
     pub(super) fn accept(&mut self, block: &Block, first: usize, interfaces: &[Interface], flush: bool) {
         for sink in &mut self.all {
             sink.shown += (block.len() - first) as u64;
@@ -79,7 +77,6 @@ impl Sinks {
         }
     }
 
-    /// They pass on what they hold.
     pub(super) fn flush(&mut self) {
         for sink in &mut self.all {
             if let Err(error) = sink.ask(|sink| sink.flush()) {
@@ -88,7 +85,7 @@ impl Sinks {
         }
     }
 
-    /// What follows goes to new outputs; where that cannot be the old ones go on.
+    /// Starts new outputs; if that fails, the old ones continue.
     pub(super) fn reopen(&mut self, run: &Ledger, reopen: &Reopen) {
         for sink in &mut self.all {
             let mut became = None;
@@ -105,9 +102,9 @@ impl Sinks {
         }
     }
 
-    /// Ends the sinks with the ledger of all before them, and adds their counters; `missing` frames that were to come never
-    /// did. Files stay as they were where the run failed and `is_unused` says that none came. What is noteworthy goes to
-    /// `events`. What went wrong, if anything.
+    /// Ends the sinks with the ledger of all stages before them, and adds their counters; `missing` expected frames did
+    /// not arrive. Files stay unchanged if the run failed and `is_unused` is true. Noteworthy events are added to
+    /// `events`. Returns the failure, if any.
     pub(super) fn finish(
         mut self,
         (missing, is_unused): (u64, bool),
@@ -126,7 +123,7 @@ impl Sinks {
         }
         for sink in &mut self.all {
             sink.counters(missing > 0, ledger);
-            // One that died has nothing to add to that.
+            // A sink that panicked has no notes.
             let _ = sink.ask(|sink| {
                 events.extend(sink.notes());
                 Ok(())
@@ -137,7 +134,7 @@ impl Sinks {
 }
 
 impl Guarded {
-    /// Does something with the sink, unless it is dead.
+    /// Calls the sink, unless it is dead.
     fn ask(&mut self, work: impl FnOnce(&mut dyn Sink) -> Result<(), SinkError>) -> Result<(), ReceiveError> {
         if self.is_dead {
             return Ok(());
@@ -151,7 +148,7 @@ impl Guarded {
         }
     }
 
-    /// What became of the frames for it.
+    /// Adds the accounts of its frames.
     fn counters(&mut self, are_missing: bool, ledger: &mut Ledger) {
         let mut own = Ledger::new();
         let was_told = survive(|| self.sink.counters(&mut own)).is_ok();
@@ -188,7 +185,7 @@ impl Work for Sinks {
     }
 }
 
-/// Sinks that get a thread of their own where there are sinks, and a processor to run it.
+/// Runs sinks in a separate thread, if there are sinks and a processor to run it.
 pub(super) fn worker(sinks: Sinks) -> Worker<Sinks> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if sinks.all.is_empty() || processors < 2 {

@@ -1,8 +1,8 @@
-//! What is kept in memory until something happens, and written then: before it, and on for a while.
+//! Ring buffer in memory that is written on a trigger: frames before it, and for a while after it.
 //!
-//! A sink in front of another one. Frames go into blocks of its own; the oldest are forgotten once they are older than asked for,
-//! or memory is full. A trigger (a frame that passes a filter, a rate, somebody's [`ManualTrigger`]) hands what there is to the other sink,
-//! and what comes for a while after the last trigger; then it is armed again.
+//! This is a sink in front of another one. Frames go into blocks of its own; the oldest are dropped once they exceed
+//! the time limit, or memory is full. A trigger (a frame that passes a filter, a rate, a [`ManualTrigger`]) passes the
+//! buffered frames to the other sink, and those that arrive for a while after the last trigger; then it is armed again.
 
 use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES, View};
 use linerate_burst::{Block, Burst, Count, Desc, Flags, Interface, Ledger, Nanos, Sink, SinkError, Stage};
@@ -14,17 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a block takes.
+/// Memory of a block.
 const BLOCK_TAKES: usize = BLOCK_BYTES + BLOCK_FRAMES * size_of::<Desc>();
-/// Rates are of so many nanoseconds, which begin at full multiples.
+/// Window for rates in nanoseconds; windows start at full multiples.
 const WINDOW: u64 = 100_000_000;
 
-/// A trigger that is pulled by hand: from a signal, say.
+/// A manual trigger: by a signal, for example.
 #[derive(Clone, Debug, Default)]
 pub struct ManualTrigger(Arc<AtomicBool>);
 
 impl ManualTrigger {
-    /// The flag that pulls it.
+    /// Returns the flag that fires it.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
@@ -34,50 +34,50 @@ impl ManualTrigger {
     }
 }
 
-/// When to write, and how much.
+/// Trigger conditions and limits.
 #[derive(Clone, Debug, Default)]
 pub struct Triggers {
-    /// How long frames are kept before a trigger, by their times.
+    /// Time for which frames are kept before a trigger, by their time stamps.
     pub before: Duration,
-    /// The most memory for that; two blocks at least.
+    /// Maximum memory for that; at least two blocks.
     pub memory: usize,
-    /// How long frames are written from the last trigger on.
+    /// Time for which frames are written after the last trigger.
     pub after: Duration,
-    /// A frame that passes this is a trigger; empty for none.
+    /// Filter: a matching frame is a trigger; empty for none.
     pub filter: String,
-    /// As many frames or bits as this makes in 100 ms are a trigger.
+    /// Rate: as many frames or bits within 100 ms are a trigger.
     pub rate: Option<Rate>,
-    /// So is this.
+    /// Manual trigger.
     pub manual: ManualTrigger,
 }
 
-/// Keeps frames until there is a trigger.
+/// Keeps frames until a trigger.
 pub struct Triggered {
     triggers: Triggers,
     to: Box<dyn Sink>,
-    /// The oldest first; the last one is filled.
+    /// Oldest first; the last one is being filled.
     blocks: VecDeque<Block>,
     spare: Vec<Block>,
     most: usize,
-    /// Frames are written up to this time; `None` where it waits for a trigger.
+    /// Frames are written up to this time; `None` while armed.
     until: Option<Nanos>,
     newest: Nanos,
-    /// Frames and bytes of the window that began at this time.
+    /// Start, frames and bytes of the current window.
     window: (u64, u64, u64),
     interfaces: Vec<Interface>,
-    /// As many; none where there is none to be had.
+    /// Compiled filter of each interface; `None` if it cannot be compiled for its link type.
     filters: Vec<Option<Filter>>,
     run: Ledger,
-    /// Frames that were forgotten, those of them for want of memory, and triggers.
+    /// Frames dropped, those of them for lack of memory, and triggers.
     forgotten: u64,
     crowded: u64,
     fired: u64,
-    /// What went wrong first since somebody was told; the other sink counts what it does not take.
+    /// First failure not yet returned; the other sink counts frames that it does not take.
     failure: Option<SinkError>,
 }
 
 impl Triggered {
-    /// In front of `to`, of which each trigger gets new outputs.
+    /// Creates the buffer in front of `to`, which starts new outputs with each trigger.
     pub fn new(triggers: Triggers, to: Box<dyn Sink>) -> Self {
         let most = (triggers.memory / BLOCK_TAKES).max(2);
         Triggered {
@@ -105,7 +105,7 @@ impl Triggered {
         }
     }
 
-    fn told(&mut self) -> Result<(), SinkError> {
+    fn take_failure(&mut self) -> Result<(), SinkError> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
@@ -126,7 +126,7 @@ impl Triggered {
         }
     }
 
-    /// Whether a frame is a trigger; counts it.
+    /// Returns whether a frame is a trigger, and counts it.
     fn is_trigger(&mut self, desc: &Desc, frame: &[u8]) -> bool {
         let filter = self.filters.get(usize::from(desc.interface)).and_then(Option::as_ref);
         let passes = filter.is_some_and(|filter| filter.matches(frame, desc.wire));
@@ -152,13 +152,13 @@ impl Triggered {
                 self.forget(true);
             }
             let mut block = self.spare.pop().unwrap_or_else(|| Block::new(BLOCK_BYTES, BLOCK_FRAMES));
-            // An empty one takes any frame.
+            // An empty block takes any frame.
             block.push_stored(desc, burst, index);
             self.blocks.push_back(block);
         }
     }
 
-    /// Forgets blocks that are too old as a whole; the oldest in any case, where there must be room.
+    /// Drops blocks that are completely too old; with `must`, at least the oldest, to free memory.
     fn forget(&mut self, must: bool) {
         let oldest = self.newest.before(self.triggers.before);
         while let Some(block) = self.blocks.front() {
@@ -178,7 +178,7 @@ impl Triggered {
         }
     }
 
-    /// A trigger: what is in memory and young enough is written, and what comes from now on.
+    /// Handles a trigger: writes what is in memory and recent enough, and what arrives from now on.
     fn fire(&mut self, now: Nanos) {
         let was_open = self.until.is_some();
         self.until = Some(now.after(self.triggers.after).max(self.until.unwrap_or(Nanos::ZERO)));
@@ -197,7 +197,7 @@ impl Triggered {
         }
     }
 
-    /// Waits for a trigger again, where its time is over.
+    /// Arms the trigger again after its time is over.
     fn arm(&mut self, now: Nanos) {
         if self.until.is_some_and(|until| now >= until) {
             self.until = None;
@@ -213,7 +213,7 @@ impl Triggered {
         }
     }
 
-    /// Takes frames from `at` on that are written, or kept, up to where that changes; how far it came.
+    /// Writes or keeps frames from `at` on, up to where that changes; returns the index reached.
     fn take(&mut self, view: &View<'_>, at: usize) -> usize {
         let burst = view.burst();
         for index in at..burst.len() {
@@ -233,7 +233,7 @@ impl Triggered {
                 }
                 None if is_trigger => {
                     self.fire(self.newest);
-                    // It is the first to be written on.
+                    // This is the first frame to be written.
                     self.pass(view.slice(index..index + 1));
                     return index + 1;
                 }
@@ -255,7 +255,7 @@ impl Sink for Triggered {
         while at < frames {
             at = self.take(&view, at);
         }
-        self.told()
+        self.take_failure()
     }
 
     fn flush(&mut self) -> Result<(), SinkError> {
@@ -280,24 +280,24 @@ impl Sink for Triggered {
         }
         let result = self.to.look(run, complete);
         self.note(result);
-        self.told()
+        self.take_failure()
     }
 
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {
-        // Pulled since the last look.
+        // Triggered since the last look.
         if self.triggers.manual.take() {
             self.fire(self.newest);
         }
         self.forgotten += self.blocks.drain(..).map(|block| block.len() as u64).sum::<u64>();
-        let told = self.told();
-        self.to.finish(run).and(told)
+        let failed = self.take_failure();
+        self.to.finish(run).and(failed)
     }
 
     fn notes(&self) -> Vec<String> {
         let mut notes =
-            vec![format!("triggers: {}; {} frames were not written for want of one", self.fired, self.forgotten)];
+            vec![format!("triggers: {}; {} frames were not written: no trigger", self.fired, self.forgotten)];
         if self.crowded > 0 {
-            let text = "of these were younger than --before, for which --before-memory had no room";
+            let text = "of these were newer than --before, but exceeded --before-memory";
             notes.push(format!("{} {text}", self.crowded));
         }
         notes.extend(self.to.notes());

@@ -1,36 +1,36 @@
-//! Which protocols frames have.
+//! Protocols of frames.
 
 use linerate_burst::LinkType;
 use linerate_wire::{Layers, Link, Protocol, Stop, dissect};
 
-/// How many frames have a header of which protocol: one frame counts for each protocol it has, once.
+/// Number of frames by protocol: one frame counts once for each protocol in it.
 #[derive(Clone, Debug, Default)]
 pub struct Mix {
     /// By the number of the protocol.
     rows: Vec<Option<(Protocol, u64)>>,
-    /// Frames that were not understood to their end.
+    /// Number of frames not dissected completely.
     unknown: u64,
 }
 
 impl Mix {
-    /// The protocols there were, each with its frames, outer ones first.
+    /// Returns the protocols that occurred, each with its frames, outer ones first.
     pub fn protocols(&self) -> impl Iterator<Item = (Protocol, u64)> + '_ {
         self.rows.iter().flatten().copied()
     }
 
-    /// Frames that were not understood to their end: with a protocol that is not known, malformed, cut off, or of
-    /// an unknown link type.
+    /// Returns the number of frames not dissected completely: with an unknown protocol, malformed, truncated, or of an
+    /// unknown link type.
     pub fn unknown(&self) -> u64 {
         self.unknown
     }
 
-    /// Takes up all frames of another mix.
+    /// Adds another mix.
     pub fn add(&mut self, other: &Mix) {
         other.protocols().for_each(|(protocol, frames)| self.count(protocol, frames));
         self.unknown += other.unknown;
     }
 
-    /// Takes up one frame; `layers` is where it is taken apart.
+    /// Adds one frame; `layers` is the dissector.
     pub(crate) fn look_at(&mut self, link: LinkType, frame: &[u8], layers: &mut Layers) {
         let Some(link) = Link::from_linktype(link.0) else {
             self.unknown += 1;

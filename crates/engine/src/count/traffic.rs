@@ -1,34 +1,34 @@
-//! What is counted of a stream of frames, from their descs alone.
+//! Counters of a stream of frames, from their descs only.
 
 use linerate_burst::{Desc, Nanos, Sizes};
 use linerate_generate::rate::L1_OVERHEAD;
 use linerate_port::Tallied;
 
-/// What was counted of some frames.
+/// Counters of some frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many there were.
+    /// Number of frames.
     pub frames: u64,
-    /// The bytes they had on the wire, without FCS.
+    /// Bytes on the wire, without FCS.
     pub bytes: u64,
-    /// The shortest and the longest of them, in bytes on the wire without FCS.
+    /// Shortest and longest frame, in bytes on the wire without FCS.
     pub lengths: Option<(u32, u32)>,
-    /// How many had which size.
+    /// Number of frames per size class.
     pub sizes: Sizes,
-    /// The least and the greatest time among them.
+    /// Smallest and greatest time stamp.
     pub span: Option<(Nanos, Nanos)>,
-    /// The most in one second.
+    /// Busiest second.
     pub peak: Peak,
 }
 
 impl Traffic {
-    /// Takes up frames that a queue has counted itself, `before` and by now; they are taken to have come evenly in between.
+    /// Adds frames that a queue counted itself, between `before` and `now`; they are spread evenly over that time.
     pub(crate) fn add_tallied(&mut self, before: &(Tallied, Nanos), now: &(Tallied, Nanos)) {
         let ((before, since), (now, until)) = (before, now);
         if now == before {
             return;
         }
-        // Of a frame that is being counted the bytes may come later than the number.
+        // The bytes of a frame may be counted after its number.
         let (frames, bytes) = (now.frames - before.frames, now.bytes - before.bytes);
         let join = |(a, b): (u32, u32), (c, d): (u32, u32)| (a.min(c), b.max(d));
         self.frames += frames;
@@ -54,7 +54,7 @@ impl Traffic {
         self.peak.add(until.seconds(), frames - given.0, bytes - given.1);
     }
 
-    /// Takes up these frames, of which `tally` was taken.
+    /// Adds frames, of which `tally` was taken.
     pub(crate) fn add(&mut self, descs: &[Desc], tally: &Tally) {
         if descs.is_empty() {
             return;
@@ -80,15 +80,15 @@ impl Traffic {
     }
 }
 
-/// The busiest second: seconds are those of the frames' own times, from one full second of UTC to the next.
+/// Busiest second, by the frames' own times, from one full second of UTC to the next.
 ///
 /// Two seconds are kept open, since lanes are not perfectly in order; in a file whose times jump to and fro
 /// between more of them, each stay counts for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// The most frames in one second.
+    /// Most frames in one second.
     pub frames: u64,
-    /// The most bytes in one second at layer 1: with preamble, FCS and gap.
+    /// Most bytes in one second at layer 1: with preamble, FCS and gap.
     pub l1_bytes: u64,
     open: [Second; 2],
 }
@@ -116,7 +116,6 @@ impl Peak {
     }
 }
 
-/// One pass over the descs of a burst.
 #[derive(Debug)]
 pub(crate) struct Tally {
     frames: u64,
@@ -129,7 +128,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Of at most 2^32 descs.
+    /// Counts at most 2^32 descs.
     pub(crate) fn of(descs: &[Desc]) -> Self {
         let mut tally = Tally {
             frames: descs.len() as u64,
@@ -168,7 +167,7 @@ mod tests {
         traffic
     }
 
-    /// RFC 2819, written down once more.
+    /// RFC 2819, restated.
     fn bucket(wire: u32) -> (u32, Option<u32>) {
         match u64::from(wire) + 4 {
             0..=63 => (0, Some(63)),

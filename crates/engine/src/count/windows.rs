@@ -1,13 +1,13 @@
-//! The busiest windows of time, far below a second: bursts that a mean over a second does not show, and that fill queues.
+//! Busiest windows of time, far below a second: bursts that fill queues and do not show in a mean over a second.
 //!
-//! Windows are those of the frames' own times, one behind the other from full multiples of their span in UTC. Only the shortest
-//! are counted frame by frame; what they had goes into the longer ones when they end.
+//! Windows are consecutive and start at full multiples of their span in UTC, by the frames' own times. Only the
+//! shortest are counted frame by frame; their sums are added to the longer ones when they end.
 
 use linerate_burst::{Desc, Nanos};
 use linerate_generate::rate::L1_OVERHEAD;
 use std::time::Duration;
 
-/// Spans in nanoseconds, each a multiple of the one before.
+/// Spans in nanoseconds, each a multiple of the previous one.
 const SPANS: [u64; 3] = [10_000, 100_000, 1_000_000];
 
 /// The busiest windows so far.
@@ -18,31 +18,31 @@ pub struct Windows {
     late: u64,
 }
 
-/// The busiest window of a span, by frames and by bytes: these may be two.
+/// Busiest window of a span, by frames and by bytes: these may be two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Busiest {
-    /// How long it is.
+    /// Length of the window.
     pub span: Duration,
-    /// The most frames in one.
+    /// Most frames in one window.
     pub frames: u64,
-    /// When that began.
+    /// Start of that window.
     pub frames_at: Nanos,
-    /// The most bytes in one at layer 1: with preamble, FCS and gap.
+    /// Most bytes in one window at layer 1: with preamble, FCS and gap.
     pub l1_bytes: u64,
-    /// When that began.
+    /// Start of that window.
     pub l1_at: Nanos,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Window {
-    /// Its number, counted from 1970.
+    /// Index since 1970.
     number: u64,
     frames: u64,
     l1_bytes: u64,
 }
 
 impl Windows {
-    /// Takes up frames, in order of time.
+    /// Adds frames, in order of time.
     pub(crate) fn add<'a>(&mut self, descs: impl IntoIterator<Item = &'a Desc>) {
         for desc in descs {
             let number = desc.time.0 / SPANS[0];
@@ -58,7 +58,7 @@ impl Windows {
         }
     }
 
-    /// The busiest of each span, the shortest first.
+    /// Returns the busiest window of each span, the shortest first.
     pub fn busiest(&self) -> [Busiest; SPANS.len()] {
         let mut all = *self;
         all.close(0, u64::MAX);
@@ -67,12 +67,12 @@ impl Windows {
         busiest
     }
 
-    /// Frames that came when later windows had begun, and are in none.
+    /// Returns the number of frames that arrived after later windows had started, which are in none.
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// The window that is open ends, because there is a frame in a later one.
+    /// Closes the open window, because there is a frame in a later one.
     fn close(&mut self, level: usize, next: u64) {
         let Window { number, frames, l1_bytes } =
             std::mem::replace(&mut self.open[level], Window { number: next, ..Window::default() });
@@ -124,7 +124,7 @@ mod tests {
             let mut windows = Windows::default();
             for part in descs.chunks(pieces) {
                 windows.add(part);
-                // A look at what is so far changes nothing.
+                // Reading the state so far changes nothing.
                 windows.busiest();
             }
             for (busiest, span) in windows.busiest().iter().zip(SPANS) {

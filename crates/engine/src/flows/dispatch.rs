@@ -1,7 +1,7 @@
-//! Frames in their order, into a block for each worker.
+//! Ordered frames, copied into a block for each worker.
 //!
 //! ```text
-//!  picks ──> divide: whose flow? ──> copy what counts ──> Block ──> worker
+//! picks ──> divide: whose flow? ──> copy the metered part ──> Block ──> worker
 //! ```
 
 use super::meters::Meters;
@@ -16,68 +16,67 @@ use linerate_wire::Link;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Frames that are looked at, and then copied, together: they stay in the first cache meanwhile.
+/// Number of frames divided and then copied together: they stay in the first-level cache.
 const CHUNK: usize = 512;
-/// Frames asked for ahead.
+/// Number of frames to prefetch.
 const AHEAD: usize = 8;
-/// How long frames may wait for their block to fill.
+/// Longest time that frames wait for their block to fill.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// How far packet time goes on before a worker without frames is told.
+/// Advance of packet time after which a worker without frames is updated.
 const TELL: Duration = Duration::from_millis(250);
-/// Answers of DNS that a worker is told at once, whatever it has to do.
+/// Number of DNS answers after which a worker is updated at once.
 const HEARD: usize = 1024;
-/// The threads.
+/// Thread name.
 const NAME: &str = "linerate-meter";
-/// Blocks that go round between a worker and whoever fills them. More of them would bear longer pauses, and lie outside
-/// of the caches.
+/// Number of blocks between this thread and a worker. More of them would absorb longer pauses, but exceed the caches.
 const BLOCKS: usize = 7;
 /// Frames of a block, and bytes for them: most frames are cut to their headers.
 const FRAMES: usize = 1024;
 const BYTES: usize = 1 << 18;
 
-/// All workers, with the blocks that are being filled for them.
+/// All workers, with the blocks being filled for them.
 pub(super) struct Dispatch<R: Records + Send + 'static> {
     workers: Vec<Queue<R>>,
     spread: Spread,
     time: PacketTime,
-    /// How long the run had lasted when workers were told the time, with no frame there.
+    /// Time of the run when workers were last updated without frames.
     paused: Duration,
     frames: u64,
     bytes: u64,
-    /// What frames of each interface of all ports begin with.
+    /// Link type of each interface of all ports.
     links: Arc<[Option<Link>]>,
-    /// Whether whole frames count.
+    /// True if whole frames are metered.
     whole: bool,
-    /// Whether answers of DNS count: for each worker, whoever's flow they are of.
+    /// True if DNS answers are used: by each worker, for all flows.
     hears: bool,
 }
 
 struct Queue<R: Records + Send + 'static> {
     worker: Worker<Metering<R>>,
     block: Block,
-    /// Which frames go there.
+    /// Frames for this worker.
     picks: Vec<Pick>,
-    /// When the first frame of the block was copied.
+    /// Time at which the first frame of the block was copied.
     since: Option<Nanos>,
-    /// The packet time that the worker was told last.
-    told: Nanos,
-    /// Answers of DNS among all frames since the block before.
+    /// Packet time of the worker's last update.
+    updated: Nanos,
+    /// DNS answers among all frames since the last block.
     heard: Vec<Heard>,
-    /// What the worker has counted so far.
+    /// Counters of the worker so far.
     shown: Arc<Mutex<Counts>>,
 }
 
 impl<R: Records + Send + 'static> Dispatch<R> {
-    /// A worker for each meter; in a thread of its own if there are several.
+    /// Creates a worker for each meter; in separate threads if there are several.
     ///
     /// # Errors
-    /// If there can be no more threads.
+    /// If a thread cannot be started.
     pub(super) fn new(meters: Meters, records: &Shared<R>) -> Result<Self, ReceiveError> {
         let Meters { config, meters } = meters;
         let spread = Spread::new(&config, meters.len());
         let is_apart = meters.len() > 1;
         let start = |mut meter: linerate_meter::Meter| {
-            // It is told what time it is.
+            // Its time is that of the blocks.
             meter.follow();
             let shown = Arc::default();
             let metering = Metering::new(meter, records, !is_apart, false).showing(&shown);
@@ -86,14 +85,14 @@ impl<R: Records + Send + 'static> Dispatch<R> {
                 true => Worker::apart(NAME, metering, BLOCKS).map_err(|(_, error)| ReceiveError::Worker(error))?,
             };
             let picks = Vec::with_capacity(CHUNK);
-            Ok(Queue { worker, block: block(), picks, since: None, told: Nanos::ZERO, heard: Vec::new(), shown })
+            Ok(Queue { worker, block: block(), picks, since: None, updated: Nanos::ZERO, heard: Vec::new(), shown })
         };
         let mut workers: Vec<Queue<R>> = Vec::with_capacity(meters.len());
         for meter in meters {
             match start(meter) {
                 Ok(queue) => workers.push(queue),
                 Err(error) => {
-                    // Those that have begun have nothing to do.
+                    // Workers already started are idle.
                     workers.into_iter().for_each(|queue| drop(queue.worker.join()));
                     return Err(error);
                 }
@@ -112,12 +111,13 @@ impl<R: Records + Send + 'static> Dispatch<R> {
         })
     }
 
-    /// Whether frames of a worker go nowhere any more.
+    /// Returns whether the records of a worker can no longer be delivered.
     pub(super) fn has_failed(&self) -> bool {
         self.workers.iter().any(|queue| queue.worker.has_failed())
     }
 
-    /// Copies frames for their workers and hands over what is full, or has waited. How many there were, and their bytes.
+    /// Copies frames for their workers and passes on blocks that are full, or have waited. Returns the number of frames
+    /// and their bytes.
     pub(super) fn take(&mut self, round: &Round<'_>, picks: &[Pick]) -> (u64, u64) {
         self.learn(round.interfaces);
         let before = (self.frames, self.bytes);
@@ -136,8 +136,8 @@ impl<R: Records + Send + 'static> Dispatch<R> {
         (self.frames - before.0, self.bytes - before.1)
     }
 
-    /// No frame is there, and none that comes is older than `complete`: hands over what was copied.
-    /// Workers are told the time now and then, where there is none too: whoever looks at them waits for that.
+    /// Handles a round without frames; later frames are not older than `complete`. Passes on what was copied, and
+    /// updates workers with the time periodically even if that has not changed: readers of open flows wait for it.
     pub(super) fn pause(&mut self, complete: Nanos, elapsed: Duration) {
         self.time.tell(complete);
         let now = self.time.now();
@@ -152,24 +152,24 @@ impl<R: Records + Send + 'static> Dispatch<R> {
         }
     }
 
-    /// What the workers have counted so far.
+    /// Returns the counters of the workers so far.
     pub(super) fn counts(&self) -> Counts {
         self.workers.iter().fold(Counts::default(), |sum, queue| sum.plus(&lock(&queue.shown)))
     }
 
-    /// What time it is by all frames.
+    /// Returns the packet time of all frames.
     pub(super) fn time(&self) -> &PacketTime {
         &self.time
     }
 
-    /// Hands over all that was copied and ends all flows, unless this thread `died` over them.
+    /// Passes on all copied frames and ends all flows, unless this thread `died`.
     pub(super) fn finish(mut self, died: Option<Died>) -> (Counts, Vec<Load>, Option<Died>) {
         let mut first = died.or_else(|| {
             let rest = || self.workers.iter_mut().for_each(|queue| queue.hand_over(&self.links, self.time.now()));
             survive(rest).err()
         });
         if first.is_none() {
-            // All at once.
+            // In parallel.
             self.workers.iter_mut().for_each(|queue| queue.worker.end(self.time.latest()));
         }
         let (mut counts, mut loads) = (Counts::default(), Vec::new());
@@ -185,7 +185,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
         (counts, loads, first)
     }
 
-    /// Takes up interfaces that are new.
+    /// Adds new interfaces.
     fn learn(&mut self, interfaces: &[Interface]) {
         if self.links.len() != interfaces.len() {
             self.links = interfaces.iter().map(|interface| Link::from_linktype(interface.link.0)).collect();
@@ -220,19 +220,19 @@ impl<R: Records + Send + 'static> Dispatch<R> {
 }
 
 impl<R: Records + Send + 'static> Queue<R> {
-    /// Whether the time went on, or back, since the worker was told.
+    /// Returns whether the time has changed enough, in either direction, since the worker's last update.
     fn wants_to_know(&self, now: Nanos) -> bool {
-        u128::from(now.0.abs_diff(self.told.0)) >= TELL.as_nanos()
+        u128::from(now.0.abs_diff(self.updated.0)) >= TELL.as_nanos()
     }
 
-    /// Copies the frames of `picks`, handing over each block that is full.
-    fn copy(&mut self, round: &Round<'_>, whole: bool, behind: (&Arc<[Option<Link>]>, Nanos)) {
+    /// Copies the frames of `picks`, passing on each full block.
+    fn copy(&mut self, round: &Round<'_>, whole: bool, context: (&Arc<[Option<Link>]>, Nanos)) {
         let mut done = 0;
         while done < self.picks.len() {
             let mut cut = Cut { links: round.links, maps: round.maps, whole };
             done += self.block.gather(round.bursts, &self.picks[done..], &mut cut);
             if done < self.picks.len() {
-                self.hand_over(behind.0, behind.1);
+                self.hand_over(context.0, context.1);
             }
         }
         if !self.block.is_empty() {
@@ -241,20 +241,19 @@ impl<R: Records + Send + 'static> Queue<R> {
         self.picks.clear();
     }
 
-    /// Hands the block over, even an empty one, with the time that has come.
+    /// Passes the block on, even an empty one, with the current packet time.
     fn hand_over(&mut self, links: &Arc<[Option<Link>]>, now: Nanos) {
-        (self.since, self.told) = (None, now);
+        (self.since, self.updated) = (None, now);
         let heard = std::mem::take(&mut self.heard);
         self.worker.hand_over(&mut self.block, (Arc::clone(links), now, heard), block);
     }
 }
 
-/// An empty block as it goes round.
 fn block() -> Block {
     Block::new(BYTES, FRAMES)
 }
 
-/// Leaves of each frame what counts.
+/// Truncates each frame to its metered part.
 struct Cut<'a> {
     links: &'a [&'a [Option<Link>]],
     maps: &'a [&'a [u16]],

@@ -1,8 +1,9 @@
-//! Looking at flows while they are metered, from another thread.
+//! Reading open flows from another thread.
 //!
-//! Whoever looks leaves a number, as for [`metrics`](crate::metrics): each meter finds it when it is handed frames, or told the time, and
-//! shows records that had a packet since the look before, some thousands of places at a time, between bursts. Records that end
-//! meanwhile are noted as long as somebody has looked lately. A meter that nobody looks at does one load of a word for each burst.
+//! A reader increments a request number, as for [`metrics`](crate::metrics): each meter sees it when it receives frames
+//! or a time update, and publishes records that had a packet since the last look, some thousands of slots at a time,
+//! between bursts. Records that end are noted if there was a recent look. A meter without readers does one load per
+//! burst.
 
 use linerate_burst::Nanos;
 use linerate_meter::{Flow, Glance, Meter, Records};
@@ -10,59 +11,60 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Places that are looked at between two bursts: some 20 us.
+/// Number of slots scanned between two bursts: about 20 us.
 const PLACES: usize = 4096;
-/// Records of a meter that one look has at the most; those beyond are counted. Half of the room is kept for those with many packets.
+/// Maximum number of records of a meter in one look; those beyond are counted. Half of it is reserved for those with
+/// many packets.
 const MOST: usize = 1 << 17;
-/// Ended records are noted for so long after somebody has looked.
+/// Time after a look during which ended records are noted.
 const LATELY: Duration = Duration::from_secs(5);
-/// A packet may be this much older than one before it, and is still seen by a look.
+/// Maximum age of a packet before its predecessor for a look to include it.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Whether anybody will look.
+/// True if flows will be read.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
-/// The meters of this process.
+/// Meters of this process.
 static METERS: Mutex<Vec<Arc<Shown>>> = Mutex::new(Vec::new());
 
-/// What meters show.
+/// Records published by meters.
 #[derive(Debug, Default)]
 pub struct Look {
-    /// Records with a packet since the look before, those that have ended among them; of the first look all.
+    /// Records with a packet since the last look, including those that have ended; all in the first look.
     pub flows: Vec<Glance>,
-    /// How many more of these there were, beyond 131,072 of a meter.
+    /// Number of further records, beyond 131,072 of a meter.
     pub left_out: u64,
-    /// Records that go on.
+    /// Number of open records.
     pub open: u64,
-    /// Records begun since the run began.
+    /// Number of records created since the start of the run.
     pub begun: u64,
-    /// The time of the last packet when this look began, or a little before.
+    /// Time of the last packet when this look started, or a little before.
     pub at: Nanos,
-    /// How many meters there are.
+    /// Number of meters.
     pub meters: usize,
 }
 
 #[derive(Default)]
 struct Shown {
-    /// How often somebody has looked.
+    /// Number of requests.
     asked: AtomicU64,
     answer: Mutex<Answer>,
     is_answered: Condvar,
 }
 
-/// To which of the questions it is.
+/// Number of the request that is answered, and the records.
 #[derive(Default)]
 struct Answer {
     to: u64,
     look: Look,
 }
 
-/// Meters that begin from now on can be looked at.
+/// Enables reading of meters that start later.
 pub fn want() {
     IS_WANTED.store(true, Ordering::Relaxed);
 }
 
-/// Looks at all meters. One that does not answer within `patience` shows the rest at the next look. One thread looks: what it has been
-/// shown nobody else is.
+/// Reads all meters. One that does not answer within `patience` publishes the rest in the next look. Only one thread
+/// may read: records are published once.
 pub fn look(patience: Duration) -> Look {
     let began = Instant::now();
     let meters = lock(&METERS).clone();
@@ -82,20 +84,20 @@ pub fn look(patience: Duration) -> Look {
     all
 }
 
-/// The side of a meter, of whoever drives one.
+/// A meter's side of the reads.
 pub struct Watch {
     shown: Option<Arc<Shown>>,
     answered: u64,
-    /// The question that is being answered, and where.
+    /// Request that is being answered, and the position of the scan.
     walk: Option<(u64, usize)>,
-    /// Records that go on and were seen, and those that ended.
+    /// Open records scanned so far, and those that ended.
     flows: Vec<Glance>,
     left_out: u64,
-    /// Packets of this time and later have not been seen by a look.
+    /// Time from which packets have not been in a look.
     since: Nanos,
     next_since: Nanos,
     until: Option<Instant>,
-    /// Records with so many packets may take all of the room: more, each time that there was too little.
+    /// Packet count above which records may use all of the capacity: increased each time that it was insufficient.
     many: u64,
 }
 
@@ -106,7 +108,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// A meter begins; it can be looked at if anybody [wants](want) to.
+    /// Registers a meter; it can be read if [enabled](want).
     pub fn new() -> Self {
         let shown = IS_WANTED.load(Ordering::Relaxed).then(Arc::<Shown>::default);
         lock(&METERS).extend(shown.clone());
@@ -123,7 +125,7 @@ impl Watch {
         }
     }
 
-    /// Has `work` done by the meter, which notes the records that end if somebody looks.
+    /// Runs `work` on the meter, and notes the records that end if there was a recent look.
     pub fn note(&mut self, work: impl FnOnce(&mut dyn Records), records: &mut dyn Records) {
         match self.until {
             None => work(records),
@@ -131,7 +133,7 @@ impl Watch {
         }
     }
 
-    /// Shows some records, if somebody looks.
+    /// Publishes some records, if requested.
     #[inline]
     pub fn show(&mut self, meter: &Meter, now: Instant) {
         let Some(shown) = &self.shown else { return };
@@ -163,12 +165,12 @@ impl Watch {
         }
         let Some(shown) = &self.shown else { return };
         let mut answer = lock(&shown.answer);
-        // What came too late for the look before goes with this one.
+        // Records too late for the last look are part of this one.
         if answer.look.flows.len() > MOST {
             answer.look.left_out += std::mem::take(&mut answer.look.flows).len() as u64;
         }
         if answer.look.flows.is_empty() {
-            // Memory goes back and forth: what is new to a process has to be cleared first.
+            // Buffers are swapped back and forth, since new memory of a process must be cleared first.
             std::mem::swap(&mut answer.look.flows, &mut self.flows);
         }
         answer.look.flows.append(&mut self.flows);
@@ -217,11 +219,11 @@ mod tests {
     use linerate_meter::Config;
     use linerate_wire::{Link, ethernet};
 
-    /// So many flows beyond what a look has room for.
+    /// Number of flows, above the capacity of a look.
     const FLOWS: u32 = MOST as u32 + 50_000;
     const SIZE: usize = 42;
 
-    /// A packet of UDP of each flow, in its order.
+    /// Builds one UDP packet per flow, in order.
     fn packets(of: impl Iterator<Item = u32>, time: u64) -> (Vec<u8>, Vec<Desc>) {
         let (mut memory, mut descs) = (Vec::new(), Vec::new());
         for flow in of {
@@ -244,7 +246,7 @@ mod tests {
         let (mut meter, mut watch) = (Meter::new(&config), Watch::new());
         let mut seen = Vec::new();
         for round in 1..=3 {
-            // The last one has as many packets in each round as others in three.
+            // The last flow has as many packets in each round as others in three.
             let of = (0..FLOWS).chain([FLOWS; 5]);
             let (memory, descs) = packets(of, (100 + round) * 1_000_000_000);
             let burst = Burst::over(&memory, &descs).unwrap();

@@ -1,4 +1,4 @@
-//! A meter at work on blocks, in any thread.
+//! A meter that works on blocks, in any thread.
 
 use super::watch::Watch;
 use crate::died::{Died, survive};
@@ -9,36 +9,36 @@ use linerate_wire::Link;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What one worker has done.
+/// Work of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Frames it was given.
+    /// Frames received.
     pub frames: u64,
-    /// Their bytes on the wire without FCS.
+    /// Bytes on the wire without FCS.
     pub bytes: u64,
-    /// Records it has begun.
+    /// Number of records created.
     pub flows: u64,
-    /// How long it metered; the rest of the run it waited for frames.
+    /// Time spent metering; the rest of the run it waited for frames.
     pub busy: Duration,
 }
 
-/// What takes the records of all workers, from one at a time.
+/// Receiver of the records of all workers, locked by one at a time.
 pub(super) type Shared<R> = Arc<Mutex<R>>;
 
-/// Records handed over at a time, at the most, where several workers have some.
+/// Maximum number of records passed on at once, if there are several workers.
 const RECORDS: usize = 256;
 
-/// Meters frames, and takes the time it needs.
+/// Meters frames, and measures the time spent.
 pub(super) struct Metering<R> {
     pub meter: Meter,
-    /// Whether answers of DNS count.
+    /// True if DNS answers are used.
     hears: bool,
     busy: Duration,
     records: Shared<R>,
-    /// Where records wait so that workers seldom meet; `None` of a worker that is alone with them.
+    /// Buffer for records that reduces lock contention; `None` for a sole worker.
     batch: Option<Vec<Flow>>,
     watch: Watch,
-    /// What it has counted so far, for another thread.
+    /// Published counters, for another thread.
     shown: Option<Arc<Mutex<Counts>>>,
 }
 
@@ -49,13 +49,13 @@ impl<R: Records> Metering<R> {
         Metering { meter, hears, busy: Duration::ZERO, records, batch, watch, shown: None }
     }
 
-    /// Has it show there what it has counted so far.
+    /// Publishes its counters in `shown`.
     pub(super) fn showing(mut self, shown: &Arc<Mutex<Counts>>) -> Self {
         self.shown = Some(Arc::clone(shown));
         self
     }
 
-    /// Frames where they lie, all there are.
+    /// Meters all frames of a burst in place.
     pub(super) fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
         if self.hears {
             for (desc, frame) in burst.iter() {
@@ -66,7 +66,7 @@ impl<R: Records> Metering<R> {
         self.meter(|meter, records| meter.take(burst, links, records));
     }
 
-    /// It is `now`: quiet flows end, even where no frame comes.
+    /// Expires idle flows at `now`, even without frames.
     pub(super) fn expire(&mut self, now: Nanos) {
         self.meter(|meter, records| meter.expire(now, records));
     }
@@ -76,7 +76,7 @@ impl<R: Records> Metering<R> {
         self.meter(|meter, records| meter.finish(last, records));
     }
 
-    /// What it has done.
+    /// Returns its counters and work.
     pub(super) fn done(&self) -> (Counts, Load) {
         let counts = *self.meter.counts();
         let Counts { frames, bytes, begun: flows, .. } = counts;
@@ -104,10 +104,10 @@ impl<R: Records> Metering<R> {
 }
 
 impl<R: Records + Send + 'static> Work for Metering<R> {
-    /// What frames of each interface begin with, the time that has come behind the frames, and the answers of DNS among all frames up
-    /// to the last of these.
+    /// Link type of each interface, the packet time after the frames, and the DNS answers among all frames up to the
+    /// last of these.
     type With = (Arc<[Option<Link>]>, Nanos, Vec<Heard>);
-    /// The time of the last frame of the run.
+    /// Time of the last frame of the run.
     type Last = Nanos;
 
     fn take(&mut self, block: &Block, (links, now, heard): Self::With) {
@@ -123,7 +123,7 @@ impl<R: Records + Send + 'static> Work for Metering<R> {
     }
 }
 
-/// Ends all flows of a meter that has not died; of what it died, if it did.
+/// Ends all flows of a meter that has not panicked; returns its panic, if any.
 pub(super) fn finish<R: Records>(metering: &mut Metering<R>, last: Nanos, died: Option<Died>) -> Option<Died> {
     died.or_else(|| survive(|| metering.finish(last)).err())
 }

@@ -1,4 +1,4 @@
-//! Both directions of one connection, as they came.
+//! Both directions of one connection, in order of arrival.
 
 use super::Outlet;
 use linerate_burst::{Nanos, SinkError};
@@ -8,17 +8,17 @@ use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 use std::ops::Range;
 
-/// Bytes in a line of hexadecimal numbers.
+/// Bytes per line of a hex dump.
 const ROW: usize = 16;
 
-/// How bytes are shown.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As they are; nothing says where one direction ends and the other begins, or where bytes are missing.
+    /// Raw bytes, without marks of direction or missing bytes.
     Raw,
-    /// Offset, sixteen bytes and what they are as text; the direction that did not begin is indented.
+    /// Hex dump with offset, sixteen bytes and text; the direction of the responder is indented.
     Hex,
-    /// Text, with a dot for each byte that is none; a line says whose it is.
+    /// Text, with a dot for each other byte; a line names the direction.
     Ascii,
 }
 
@@ -27,17 +27,17 @@ pub struct Conversation<W: Write> {
     out: BufWriter<W>,
     number: u64,
     form: Form,
-    /// The two directions, the one that began first.
+    /// The two directions, the originator's first.
     streams: [Option<StreamId>; 2],
     headings: [String; 2],
-    /// Whose bytes came last.
+    /// Direction of the last bytes.
     last: Option<usize>,
     line: String,
     failure: Option<SinkError>,
 }
 
 impl<W: Write> Conversation<W> {
-    /// Of the connection of this number.
+    /// Creates the output of the connection with this number.
     pub fn new(out: W, number: u64, form: Form) -> Self {
         Conversation {
             out: BufWriter::new(out),
@@ -55,7 +55,7 @@ impl<W: Write> Conversation<W> {
         self.streams.iter().position(|one| *one == Some(stream))
     }
 
-    /// Bytes of either are to follow.
+    /// Starts output of a direction.
     fn turn_to(&mut self, side: usize) {
         if self.form == Form::Ascii && self.last != Some(side) {
             let ahead = if self.last.is_some() { "\n" } else { "" };
@@ -159,7 +159,7 @@ impl<W: Write + Send> Outlet for Conversation<W> {
 
     fn notes(&self) -> Vec<String> {
         match self.streams {
-            [None, None] => vec![format!("no connection {} with a byte was seen; they count from 0", self.number)],
+            [None, None] => vec![format!("no connection {} with data (numbers start at 0)", self.number)],
             _ => Vec::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! Files of streams on disk: their names, how they are made, opened and written.
+//! Files of streams on disk: names, creation, reopening and writing.
 
 use linerate_receive::follow::About;
 use rustix::fs::OFlags;
@@ -8,10 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// For whoever made them alone: they hold what others said.
+/// Readable only by the owner: files contain other people's traffic.
 const MODE: u32 = 0o600;
 
-/// Makes the file of a stream: by the name that both ends give it, or, if there is one already, with the number of its connection.
+/// Creates the file of a stream, named by both endpoints, and, if that exists, by the number of its connection.
 pub(super) fn begin(folder: &Path, about: &About) -> Result<(String, File), (String, Error)> {
     let name = format!("{}-{}", numbers(about.ends.from), numbers(about.ends.to));
     match create(&folder.join(&name)) {
@@ -24,12 +24,12 @@ pub(super) fn begin(folder: &Path, about: &About) -> Result<(String, File), (Str
     }
 }
 
-/// Makes a file that was not there.
+/// Creates a file that must not exist.
 pub(super) fn create(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)
 }
 
-/// Writes as much as it can, and says how much.
+/// Writes as much as possible, and returns how much.
 pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> (usize, std::io::Result<()>) {
     let mut done = 0;
     while done < bytes.len() {
@@ -43,18 +43,18 @@ pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> (usize, std::io::R
     (done, Ok(()))
 }
 
-/// Not what somebody else may have put in its place.
+/// Opens a file again, but not a link that may have replaced it.
 pub(super) fn reopen(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)
 }
 
-/// Whether it is this file that can have no more at that place, and others can.
+/// Returns whether the error is limited to this file at this position.
 pub(super) fn is_of_one(error: &Error) -> bool {
     let limits = [rustix::io::Errno::FBIG, rustix::io::Errno::INVAL];
     error.raw_os_error().is_some_and(|code| limits.iter().any(|limit| limit.raw_os_error() == code))
 }
 
-/// An address and a port in digits that sort.
+/// Formats an address and a port in digits that sort.
 fn numbers(end: SocketAddr) -> String {
     let address: Vec<String> = match end.ip() {
         IpAddr::V4(address) => address.octets().iter().map(|part| format!("{part:03}")).collect(),

@@ -1,7 +1,7 @@
-//! A file for each stream, and an index beside them.
+//! One file per stream, and an index.
 //!
-//! Names are made of addresses and ports alone. A file appears with the first byte of its stream, never in place of another. So many are
-//! open at a time; others are closed and opened again when there is more for them.
+//! Names consist only of addresses and ports. A file is created with the first byte of its stream, and never replaces
+//! another. The number of open files is bounded; others are closed and opened again when there is more data for them.
 
 use super::disk::{begin, create, is_of_one, reopen, write_at};
 use super::{Outlet, index};
@@ -15,30 +15,30 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The name of the index.
+/// Name of the index.
 const INDEX: &str = "streams.jsonl";
-/// Bytes of a stream that are gathered before they are written.
+/// Bytes of a stream that are buffered before a write.
 const BUFFER: usize = 64 << 10;
 
-/// How files are written.
+/// Options of writing files.
 #[derive(Clone, Copy, Debug)]
 pub struct FilesOptions {
-    /// What stands for bytes that are missing.
+    /// Representation of missing bytes.
     pub gaps: Gaps,
-    /// The most files there are to be.
+    /// Maximum number of files.
     pub most: u64,
-    /// The most that are open at a time.
+    /// Maximum number of open files.
     pub open: usize,
 }
 
-/// What stands in a file for bytes that are missing.
+/// Representation of missing bytes in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gaps {
-    /// As many zero bytes, which take no room on most file systems: offsets in the file are those of the stream.
+    /// As many zero bytes, which take no space on most file systems: offsets in the file are those of the stream.
     Zeros,
-    /// Nothing.
+    /// None.
     Skip,
-    /// A line that says how many they are.
+    /// A line with the number of missing bytes.
     Mark,
 }
 
@@ -49,55 +49,55 @@ pub struct Files {
     index: BufWriter<File>,
     streams: HashMap<StreamId, Stream>,
     open: Vec<Open>,
-    /// Who is looked at next when one is to be closed.
+    /// Clock hand: the next file to consider when one must be closed.
     hand: usize,
     files: u64,
-    /// Streams without a file, as there were enough.
+    /// Number of streams without a file, because of the maximum.
     left_out: u64,
-    /// Files that could not grow as far as their streams go.
+    /// Number of files that are shorter than their streams, because of the file size limit.
     cut_off: u64,
-    /// Bytes that had been taken, and could not be written then.
+    /// Buffered bytes that could not be written.
     lost: u64,
     failure: Option<SinkError>,
 }
 
-/// A stream that is not over.
+/// An open stream.
 struct Stream {
     about: About,
-    /// Its file, once there is one.
+    /// Name of its file, once created.
     name: Option<String>,
     is_left_out: bool,
-    /// Where the next byte goes.
+    /// Position of the next byte.
     at: u64,
-    /// Whether bytes of it went nowhere.
+    /// True if some bytes were not written.
     is_short: bool,
-    /// How long its file is.
+    /// Length of its file.
     written: u64,
-    /// Among those that are open.
+    /// Index among the open files.
     place: Option<usize>,
 }
 
-/// A file that is open.
+/// An open file.
 struct Open {
     stream: StreamId,
     file: Option<File>,
     buffer: Vec<u8>,
-    /// Since it was looked at last.
+    /// True if it was used since it was last considered.
     is_used: bool,
 }
 
 impl Files {
-    /// Makes the folder, unless it is there and empty, and the index in it.
+    /// Creates the folder, unless it exists and is empty, and the index in it.
     ///
     /// # Errors
-    /// There is something in it, or it cannot be made.
+    /// If it is not empty, or cannot be created.
     pub fn new(folder: &Path, options: FilesOptions) -> Result<Self, SinkError> {
         let fail = |reason: Error, advice: &str| SinkError {
             target: folder.display().to_string(),
             reason,
             advice: advice.to_owned(),
         };
-        let advice = "name a new folder, or an empty one";
+        let advice = "use a new or empty folder";
         match create_dir(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => made.map_err(|error| fail(error, ""))?,
@@ -125,10 +125,10 @@ impl Files {
         })
     }
 
-    /// The folder, for whoever confines the program to it.
+    /// Opens the folder, to restrict the program to it.
     ///
     /// # Errors
-    /// It is gone.
+    /// If it was removed.
     pub fn folder(&self) -> std::io::Result<OwnedFd> {
         File::open(&self.folder).map(OwnedFd::from)
     }
@@ -139,7 +139,7 @@ impl Files {
         false
     }
 
-    /// Writes bytes, or keeps them to be written with others.
+    /// Writes bytes, or buffers them.
     fn put(&mut self, stream: StreamId, bytes: &[u8]) -> bool {
         let Some(place) = self.place_of(stream) else { return false };
         let open = &mut self.open[place];
@@ -151,7 +151,7 @@ impl Files {
         true
     }
 
-    /// Where the file of a stream is open; `None` if it is to have none, or that fails.
+    /// Returns the index of a stream's open file; `None` if it gets none, or that fails.
     fn place_of(&mut self, stream: StreamId) -> Option<usize> {
         let known = self.streams.get(&stream)?;
         if known.is_left_out || self.failure.is_some() {
@@ -188,7 +188,7 @@ impl Files {
         }
     }
 
-    /// A place for one more file: one that nobody has used for long is closed.
+    /// Returns a free index for an open file: one that was not used recently is closed.
     fn free_place(&mut self) -> Option<usize> {
         if self.open.len() < self.options.open.max(1) {
             self.open.push(Open { stream: StreamId(0), file: None, buffer: Vec::new(), is_used: false });
@@ -216,7 +216,7 @@ impl Files {
         }
     }
 
-    /// The file of a stream takes no more: its own affair, or that of all.
+    /// Handles a write error of a stream: either only of this file, or of all.
     fn cut_off(&mut self, stream: StreamId, reason: Error) -> bool {
         let Some(known) = self.streams.get_mut(&stream) else { return false };
         known.is_short = true;
@@ -229,7 +229,7 @@ impl Files {
         self.fail(&name, reason)
     }
 
-    /// Writes what has gathered.
+    /// Writes the buffer.
     fn write_out(&mut self, place: usize) -> bool {
         let Open { stream, file: Some(file), buffer, .. } = &mut self.open[place] else { return true };
         let Some(known) = self.streams.get_mut(stream) else { return true };
@@ -252,7 +252,7 @@ impl Files {
         }
     }
 
-    /// The last of a stream is written, and its file as long as it is.
+    /// Writes the last bytes of a stream, and extends its file to the full length.
     fn complete(&mut self, stream: StreamId, place: usize, has_hole: bool) {
         self.write_out(place);
         let (Some(known), Some(file)) = (self.streams.get_mut(&stream), &self.open[place].file) else { return };
@@ -338,8 +338,7 @@ impl Outlet for Files {
         self.flush();
         if let Some(mut failure) = self.failure.take() {
             if self.lost > 0 {
-                failure.advice =
-                    format!("{} bytes that had been taken are lost too; {INDEX} says what is there", self.lost);
+                failure.advice = format!("{} buffered bytes are lost too; {INDEX} lists what was written", self.lost);
             }
             return Err(failure);
         }
@@ -347,16 +346,16 @@ impl Outlet for Files {
             let target = self.folder.display().to_string();
             Err(SinkError { target, reason: Error::other(reason), advice: advice.to_owned() })
         };
-        let left_out = format!("{} streams have no file: {} are enough", self.left_out, self.options.most);
+        let left_out = format!("{} streams have no file (limit {})", self.left_out, self.options.most);
         let cut_off = match self.cut_off {
-            1 => "1 file is not whole, as it can grow no further".to_owned(),
-            files => format!("{files} files are not whole, as they can grow no further"),
+            1 => "1 file is incomplete: maximum file size reached".to_owned(),
+            files => format!("{files} files are incomplete: maximum file size reached"),
         };
         match (self.left_out, self.cut_off) {
             (0, 0) => Ok(()),
-            (_, 0) => fail(left_out, "--max-files allows more, a filter asks for fewer"),
-            (0, _) => fail(cut_off, "--gaps skip and mark take no room for what is missing"),
-            _ => fail(format!("{left_out}; {cut_off}"), "--max-files allows more, --gaps skip makes them shorter"),
+            (_, 0) => fail(left_out, "raise --max-files or use a filter"),
+            (0, _) => fail(cut_off, "--gaps skip or mark store nothing for missing bytes"),
+            _ => fail(format!("{left_out}; {cut_off}"), "raise --max-files, or use --gaps skip for shorter files"),
         }
     }
 

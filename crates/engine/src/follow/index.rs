@@ -1,10 +1,10 @@
-//! A stream as a line of JSON: numbers and addresses alone, so that nothing in it need be escaped.
+//! A stream as a line of JSON: only numbers and addresses, so that nothing needs escaping.
 
 use linerate_burst::Nanos;
 use linerate_receive::follow::{About, Summary, Tally};
 use std::fmt::Write;
 
-/// How a stream is begun, without the brace that ends it.
+/// Returns the start of a stream, without the closing brace.
 pub(super) fn begun(about: &About) -> String {
     let About { stream, connection, ends, is_inner, began } = about;
     let mut line = format!(r#"{{"stream":{stream},"connection":{connection}"#);
@@ -15,7 +15,7 @@ pub(super) fn begun(about: &About) -> String {
     line
 }
 
-/// What is known in the end, with the file that it is in, if there are files, and how long that is where it has not all.
+/// Returns the summary of a stream, with its file, if there are files, and the file's length if it is incomplete.
 pub(super) fn ended(summary: &Summary, file: Option<Option<&str>>, written: Option<u64>) -> String {
     let Summary { about, other, ending, times, tally, gaps, missing_at_end } = summary;
     let mut line = begun(about);

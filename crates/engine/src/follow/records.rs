@@ -1,17 +1,17 @@
 //! All streams in one pipe.
 //!
-//! Eight bytes of magic, then records: 32 bytes, all numbers little-endian, and what follows them.
+//! Eight bytes of magic, then records: 32 bytes, all numbers little-endian, and their data.
 //!
-//! | offset | bytes | what |
+//! | offset | bytes | content |
 //! |---|---|---|
-//! | 0 | 1 | `B` a stream begins, `D` bytes of it, `G` a gap in it, `E` it is over |
+//! | 0 | 1 | `B` start of a stream, `D` bytes of it, `G` a gap in it, `E` its end |
 //! | 1 | 3 | 0 |
 //! | 4 | 4 | number of the stream |
 //! | 8 | 8 | offset in the stream: of the first byte, or of the gap; of `E` its length |
 //! | 16 | 8 | time, nanoseconds since 1970 |
-//! | 24 | 8 | how many bytes follow; of `G` how many are missing, and none follows |
+//! | 24 | 8 | number of bytes of data; of `G` number of missing bytes, without data |
 //!
-//! Behind `B` and `E` follows a JSON document, as the lines of an index have it.
+//! `B` and `E` are followed by a JSON document, like the lines of an index.
 
 use super::{Outlet, index};
 use linerate_burst::{Nanos, SinkError};
@@ -20,9 +20,9 @@ use linerate_receive::place::StreamId;
 use std::io::{BufWriter, Result, Write};
 use std::ops::Range;
 
-/// What everything begins with.
+/// Magic at the start.
 const MAGIC: &[u8; 8] = b"LRSTRM1\n";
-/// What is written at a time.
+/// Size of a write.
 const BUFFER: usize = 256 << 10;
 
 /// Writes records.
@@ -33,7 +33,7 @@ pub struct Records<W: Write> {
 }
 
 impl<W: Write> Records<W> {
-    /// Begins; `target` is what people call it.
+    /// Starts the output; `target` is its name in messages.
     pub fn new(out: W, target: &str) -> Self {
         let mut records =
             Records { out: BufWriter::with_capacity(BUFFER, out), target: target.to_owned(), failure: None };

@@ -1,4 +1,4 @@
-//! Finished frames for another process: where its memory is made, and how they go and come back in the thread of the run.
+//! Finished frames for another process: creation of the shared memory, and exchange of frames in the thread of the run.
 
 use super::about;
 use crate::acceptor::AcceptorThread;
@@ -16,41 +16,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// How to share frames.
+/// Options of sharing frames.
 #[derive(Clone, Debug)]
 pub struct FrameSharingOptions {
     /// Name of the ring, or the path of its socket.
     pub name: String,
-    /// How they are.
+    /// Layout of the frames.
     pub frames: Config,
-    /// Who may take them beside root and the user who shares.
+    /// Users who may attach in addition to root and the user of this process.
     pub access: Access,
-    /// Use huge pages where there are any.
+    /// Use huge pages if available.
     pub huge: bool,
-    /// How long the end of the run waits for a reader to take the last frames and to give them back, counted from when one came back.
+    /// Longest wait at the end of the run for a reader to take and return the last frames, counted from the last one
+    /// returned.
     pub patience: Duration,
-    /// How many of them a reader may have at a time; others wait where newer ones may take their place. `None` for all.
+    /// Maximum number of frames that a reader may hold; others wait, where newer ones may replace them. `None` for all.
     pub most: Option<u64>,
 }
 
-/// Memory for frames that is shared, before the run that fills it.
+/// Shared memory for frames, before the run that fills it.
 pub struct FrameSharing {
     options: FrameSharingOptions,
     writer: Writer,
     acceptor: Acceptor,
 }
 
-/// How long the end sleeps before it looks again.
+/// Sleep at the end before the next check.
 const NAP: Duration = Duration::from_micros(200);
-/// Added to the number of a process that reads: 0 is for none.
+/// Added to the pid of a reader: 0 stands for none.
 const READS: u64 = 1 << 32;
 
 impl FrameSharing {
-    /// Makes the memory and its socket; nobody is let in before the run. With it come the frames themselves, for
+    /// Creates the memory and its socket; readers are admitted when the run starts. Returns the frames too, for
     /// [`Frames::over`](linerate_receive::frames::Frames::over).
     ///
     /// # Errors
-    /// If the name is taken, or there is no such memory.
+    /// If the name is in use, or the memory cannot be allocated.
     pub fn create(options: FrameSharingOptions) -> Result<(FrameSharing, Vec<Piece>), Error> {
         let Config { frames, size, granule, .. } = options.frames;
         let ring = Options {
@@ -63,12 +64,12 @@ impl FrameSharing {
         Ok((FrameSharing { options, writer, acceptor }, pieces))
     }
 
-    /// Of what memory they are and why, a line each, for people.
+    /// Returns notes for the user about the memory, one line each.
     pub fn notes(&self) -> &[String] {
         self.writer.notes()
     }
 
-    /// Lets readers in; `stop` ends waiting at the end where it is hurried.
+    /// Starts admitting readers; `stop`, if hurried, ends the wait at the end.
     pub(crate) fn open(self, stop: Stop, watch: FrameSharingWatch) -> std::io::Result<SharedFrames> {
         let FrameSharing { options, writer, acceptor } = self;
         let (acceptor, clients) = AcceptorThread::start(acceptor)?;
@@ -88,28 +89,28 @@ impl FrameSharing {
     }
 }
 
-/// To be asked who has the frames, by another thread.
+/// Lets another thread read which process has the frames.
 #[derive(Clone, Debug, Default)]
 pub struct FrameSharingWatch {
-    /// The process that reads, and whether one does.
+    /// Pid of the reader plus [`READS`], or 0.
     reader: Arc<AtomicU64>,
     held: Arc<AtomicU64>,
     waiting: Arc<AtomicU64>,
 }
 
-/// Who has the frames.
+/// State of the shared frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedSoFar {
-    /// The process that reads, if one does; 0 where it cannot be seen from here.
+    /// Pid of the reader, if any; 0 if it is not visible in this pid namespace.
     pub reader: Option<u32>,
-    /// Frames that it has.
+    /// Number of frames that it holds.
     pub held: u64,
-    /// Frames that wait for a reader.
+    /// Number of frames that wait for a reader.
     pub waiting: u64,
 }
 
 impl FrameSharingWatch {
-    /// As it is now.
+    /// Returns the current state.
     pub fn so_far(&self) -> SharedSoFar {
         SharedSoFar {
             reader: self.reader.load(Ordering::Relaxed).checked_sub(READS).map(|pid| pid as u32),
@@ -119,17 +120,16 @@ impl FrameSharingWatch {
     }
 }
 
-/// Frames that are shared, in a run.
 pub(crate) struct SharedFrames {
     options: FrameSharingOptions,
     writer: Writer,
     acceptor: AcceptorThread,
     clients: Receiver<Client>,
     stop: Stop,
-    /// Frames handed over, by their entries.
+    /// Frames passed on, by their entries.
     out: Vec<Option<Frame>>,
-    /// News without memory for which there was no entry, and what came behind it. As long as some wait nothing is handed over, so that
-    /// frames run out before memory does.
+    /// Notices without memory for which there was no entry, and later frames. While some wait nothing is passed on, so
+    /// that frames run out before memory does.
     waiting: VecDeque<Frame>,
     given: u64,
     back: u64,
@@ -138,24 +138,24 @@ pub(crate) struct SharedFrames {
 }
 
 impl SharedFrames {
-    /// Hands a frame over, behind those that wait.
+    /// Passes a frame on, after those that wait.
     pub(crate) fn hand_over(&mut self, frame: Frame) {
         self.given += 1;
         self.waiting.push_back(frame);
         self.offer();
     }
 
-    /// Whether more may be handed over now.
+    /// Returns whether more frames may be passed on now.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.is_empty() && self.options.most.is_none_or(|most| self.given - self.back < most)
     }
 
-    /// Frames that have not come back.
+    /// Returns the number of frames not returned.
     pub(crate) fn out(&self) -> u64 {
         self.given - self.back
     }
 
-    /// A frame that nobody needs any more.
+    /// Returns an unused frame.
     pub(crate) fn returned(&mut self) -> Option<Frame> {
         let entry = self.writer.returned()?;
         self.back += 1;
@@ -164,7 +164,7 @@ impl SharedFrames {
         frame
     }
 
-    /// What is to be done now and then: readers come and go.
+    /// Handles readers that attach and detach; to be called periodically.
     pub(crate) fn tick(&mut self) {
         self.writer.tick(clock::now());
         for client in self.clients.try_iter() {
@@ -178,21 +178,21 @@ impl SharedFrames {
         self.watch.reader.store(reader, Ordering::Relaxed);
     }
 
-    /// Whether nobody is let in any more, by a bug.
+    /// Returns whether the acceptor has failed by a bug.
     pub(crate) fn has_failed(&self) -> bool {
         self.acceptor.is_dead()
     }
 
-    /// All frames were handed over: waits for the last of them, and accounts for all.
+    /// Ends the ring after all frames were passed on: waits for the last of them, and accounts for all.
     pub(crate) fn finish(&mut self, end: &mut End<'_>) {
         let mut moved = Instant::now();
         loop {
-            let mut came = false;
+            let mut returned = false;
             while let Some(frame) = self.returned() {
                 drop(frame);
-                came = true;
+                returned = true;
             }
-            if came {
+            if returned {
                 moved = Instant::now();
             }
             if self.waiting.is_empty() {
@@ -204,7 +204,7 @@ impl SharedFrames {
             }
             std::thread::sleep(NAP);
         }
-        // Who has nothing left to take is to learn that this is the end.
+        // Readers without frames left must see the end.
         self.writer.end();
         let died = self.acceptor.close();
         let counts = self.writer.counts();
@@ -223,21 +223,22 @@ impl SharedFrames {
     fn tell(&mut self, end: &mut End<'_>, untold: u64) {
         end.events.append(&mut self.events);
         if untold > 0 {
-            end.events.push(format!("{untold} more readers of {} went; counters have their sum", self.options.name));
+            end.events
+                .push(format!("{untold} more readers of {} detached; their counters are summed", self.options.name));
         }
         let left = self.out();
         if left > 0 {
-            let who = self.writer.reader().map(|who| format!("{} (pid {}) has them", who.name, who.pid));
+            let who = self.writer.reader().map(|who| format!("held by {} (pid {})", who.name, who.pid));
             end.events.push(format!(
-                "{left} frames shared as {} had not come back {} s after the last: {}",
+                "{left} frames shared as {} were not returned within {} s after the last: {}",
                 self.options.name,
                 self.options.patience.as_secs_f64(),
-                who.as_deref().unwrap_or("nobody took them"),
+                who.as_deref().unwrap_or("no reader took them"),
             ));
         }
     }
 
-    /// Offers what waits here, as far as there are entries.
+    /// Offers waiting frames, as far as there are entries.
     fn offer(&mut self) {
         while let Some(frame) = self.waiting.pop_front() {
             let entry = self.writer.entry(frame.place());

@@ -1,4 +1,4 @@
-//! Frames of another process, for a destination of this one.
+//! Frames of another process, taken for a destination of this one.
 
 use super::frame;
 use crate::control::Stop;
@@ -14,37 +14,38 @@ use linerate_share::Error;
 use linerate_share::frame_ring::{End, Reader};
 use std::time::{Duration, Instant};
 
-/// How long a wait for frames takes at most, so that a stop is seen.
+/// Longest wait for frames, which bounds the delay of a stop.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Takes frames until there are no more.
+/// Takes frames until the ring ends.
 pub struct TakeFrames {
-    /// What they are shared as, for people.
+    /// Name of the ring, for messages.
     pub name: String,
-    /// From whom.
+    /// Reader of the ring.
     pub reader: Reader,
-    /// Ends once so many streams have ended.
+    /// Ends after this number of streams has ended.
     pub streams: Option<u64>,
-    /// Ends after so long.
+    /// Ends after this time.
     pub duration: Option<Duration>,
-    /// Ends when requested.
+    /// Stops when requested.
     pub stop: Stop,
-    /// Lets others see how far it is.
+    /// Publishes the progress.
     pub watch: ReceptionWatch,
 }
 
-/// What became of frames that were taken.
+/// Result of taking frames.
 pub struct Took {
-    /// As of any run that receives.
+    /// Result, as of any run that receives.
     pub run: Received,
-    /// Frames that another reader had had before.
+    /// Number of frames that another reader had taken before.
     pub offered_again: u64,
-    /// Whether the writer said that there are no more.
+    /// True if the writer has ended the ring.
     pub is_whole: bool,
 }
 
 impl TakeFrames {
-    /// Hands each frame to the destination, then gives it back. What a destination has not taken goes to the next reader.
+    /// Passes each frame to the destination, then returns it. The next reader gets frames that a destination has not
+    /// taken.
     pub fn run(mut self, destination: &mut dyn Destination) -> Took {
         let began = Instant::now();
         let (mut taken, mut stored, mut again, mut failure) = (0u64, 0u64, 0u64, None);
@@ -73,7 +74,7 @@ impl TakeFrames {
                 let stored = store(destination, &frame);
                 match &stored {
                     Ok(()) => self.watch.taken(&frame),
-                    // It is the next reader's, and with it what comes behind it.
+                    // The next reader gets it, and later ones.
                     Err(_) => self.reader.leave(),
                 }
                 stored
@@ -87,10 +88,10 @@ impl TakeFrames {
         failure = failure.or(match ended {
             None | Some(End::InOrder | End::Left) => None,
             Some(End::Died) => {
-                Some(self.gone("whoever shared it is gone without having ended: what came is whole".into()))
+                Some(self.gone("the writer died without ending the ring; the frames received are complete".into()))
             }
-            Some(End::PutOut) => Some(self.gone("whoever shares it has put this reader out".into())),
-            Some(End::Broken(what)) => Some(self.gone(format!("whoever shares it broke the format: {what}"))),
+            Some(End::PutOut) => Some(self.gone("this reader was evicted by the writer".into())),
+            Some(End::Broken(what)) => Some(self.gone(format!("the writer broke the format: {what}"))),
         });
         let mut ledger = Ledger::new();
         count(&mut ledger, taken, stored);
@@ -98,7 +99,7 @@ impl TakeFrames {
         let events = match again {
             0 => Vec::new(),
             again => {
-                vec![format!("{again} frames had been handed to another reader, which left without giving them back")]
+                vec![format!("{again} frames had been taken by another reader, which left without returning them")]
             }
         };
         let run =

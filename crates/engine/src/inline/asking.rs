@@ -1,4 +1,4 @@
-//! The ring between frames and who decides about them, whatever brings frames here and wherever they go on to.
+//! Ring between frames and the engine that decides about them, independent of their source and output.
 
 use super::decide::{Decisions, Fate, Place, Why};
 use super::hear::fate;
@@ -15,7 +15,7 @@ use linerate_share::Deciding;
 use linerate_wire::Link;
 use linerate_wire::flow::locate_inner;
 
-/// Frames under way in a ring, and what is known of each.
+/// Pending frames of a ring, with their state.
 pub(crate) struct Asking<E> {
     sharing: Option<Sharing>,
     pub(super) ring: Option<Shared>,
@@ -23,21 +23,21 @@ pub(crate) struct Asking<E> {
     pub(super) decisions: Decisions,
     pub(super) listed: Listed,
     pub(super) engines: u64,
-    /// Whether an engine was there when this was last looked at.
+    /// True if an engine was attached at the last check.
     pub(super) is_decided: bool,
     pub(super) news: News,
     fresh: Vec<Fresh>,
     pub(super) newest: Nanos,
-    /// No frame that comes later is older.
+    /// Watermark: later frames are not older.
     complete: Nanos,
-    /// Memory that is used again.
+    /// Reused allocation.
     done: Done,
 }
 
-/// Blocks, and how many frames of each are needed no more.
+/// Blocks, and the number of unused frames of each.
 pub(crate) type Done = Vec<(u64, u32)>;
 
-/// A frame that was copied and is not committed.
+/// A frame that was copied but not committed.
 struct Fresh {
     frame: u32,
     way: u16,
@@ -46,7 +46,7 @@ struct Fresh {
 }
 
 impl Fresh {
-    /// A frame of which this was said by its flow, or which goes past the engine.
+    /// Creates the state of a frame: `said` is the verdict on its flow, `past` its fate if it bypasses the engine.
     #[inline]
     fn new(frame: u32, way: u16, desc: &Desc, said: Option<Fate>, past: Option<Fate>, tally: &mut Tally) -> Self {
         let is_unfit = desc.is_truncated() || desc.flags.contains(Flags::SUPER_FRAME);
@@ -58,17 +58,17 @@ impl Fresh {
     }
 }
 
-/// What has become of a frame that was offered.
+/// Outcome of offering a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
-    /// It is in the ring, at this place; or there was no block for it.
+    /// The frame is in the ring, at this position; `None` without a free block.
     Taken(Option<Place>),
-    /// It was said of its flow before, and none of its frames is under way.
+    /// Its flow has a verdict, and no pending frames.
     Known(Fate),
 }
 
 impl<E: Exits> Asking<E> {
-    /// Through this ring, with an account for each of so many ways or one for all.
+    /// Creates the ring, with an account for each of `ways` directions or one for all.
     pub(crate) fn new(sharing: Sharing, policy: Policy, exits: E, ways: usize) -> Self {
         Asking {
             sharing: Some(sharing),
@@ -86,7 +86,7 @@ impl<E: Exits> Asking<E> {
         }
     }
 
-    /// The run begins.
+    /// Starts the run.
     pub(crate) fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
         let Some(sharing) = self.sharing.take() else { return Ok(()) };
         let opened = Shared::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Acceptor);
@@ -96,7 +96,7 @@ impl<E: Exits> Asking<E> {
         Ok(())
     }
 
-    /// A round begins: what was said since the last one goes where it is to go.
+    /// Starts a round: applies the verdicts since the last one.
     pub(crate) fn round(&mut self, round: &Round<'_>, give_up: bool) -> Result<(), ReceiveError> {
         let known = self.ring.as_mut().map_or(Ok(()), |ring| {
             ring.tick(round.now);
@@ -109,12 +109,12 @@ impl<E: Exits> Asking<E> {
         known.map_err(ReceiveError::Share)
     }
 
-    /// The block to be filled, and what is said of it.
+    /// Returns the block to be filled, with its state.
     pub(crate) fn block(&mut self) -> Option<(&mut Block, &mut Committed)> {
         self.ring.as_mut()?.block()
     }
 
-    /// Frames were copied into the block, behind so many that it had.
+    /// Adds frames that were copied into the block, after the first `before`.
     pub(crate) fn filled(&mut self, now: Nanos, way: u16, before: usize) {
         let Asking { ring: Some(ring), onward, decisions, listed, fresh, .. } = self else { return };
         let past = decisions.past();
@@ -132,7 +132,7 @@ impl<E: Exits> Asking<E> {
         }
     }
 
-    /// The block at hand has frames.
+    /// Registers the block when it has its first frames.
     fn open(&mut self) {
         let Asking { ring: Some(ring), onward, decisions, .. } = self else { return };
         if !std::mem::replace(&mut onward.blocks.is_open, true) {
@@ -142,7 +142,7 @@ impl<E: Exits> Asking<E> {
         }
     }
 
-    /// A single frame of Ethernet. `may_skip`: those of flows that were decided need not go by the ring.
+    /// Copies a single Ethernet frame into the ring. With `may_skip` frames of decided flows bypass it.
     pub(crate) fn offer(&mut self, now: Nanos, way: u16, desc: &Desc, bytes: &[u8], may_skip: bool) -> Offered {
         let located = locate_inner(Link::Ethernet, bytes);
         let length = bytes.len() as u32;
@@ -181,20 +181,20 @@ impl<E: Exits> Asking<E> {
         Offered::Taken(None)
     }
 
-    /// The next frame goes to another block.
+    /// Starts another block with the next frame.
     pub(crate) fn turn(&mut self) {
         self.ring.iter_mut().for_each(Shared::turn);
         self.onward.blocks.is_open = false;
     }
 
-    /// Shows the engine what was copied. What it is not shown, and what nobody is asked about, goes its way.
+    /// Shows the copied frames to the engine, and outputs those that it is not shown or not asked about.
     pub(crate) fn commit(&mut self, now: Nanos) {
         let Asking { ring: Some(ring), onward, decisions, fresh, .. } = self else { return };
         let slot = onward.blocks.all.back().map(|taken| taken.slot).filter(|_| !fresh.is_empty());
         for one in fresh.iter().filter(|one| one.known.is_some()) {
             slot.into_iter().for_each(|slot| ring.writer().settle(slot, one.frame));
         }
-        // All interfaces are known by now: nothing can be wrong.
+        // All interfaces were checked before: this cannot fail.
         let _ = ring.commit(&[], self.complete);
         let Some(slot) = slot else { return };
         let writer = ring.writer();
@@ -211,13 +211,13 @@ impl<E: Exits> Asking<E> {
         }
     }
 
-    /// Whether a frame is under way.
+    /// Returns whether a frame is pending.
     pub(crate) fn is_busy(&self) -> bool {
         self.decisions.is_busy()
     }
 
-    /// Has frames handed on that are to go: `send` gets where they go and the frames of each block, and says of which blocks how many are
-    /// needed no more.
+    /// Sends frames that are to go: `send` receives the output and the frames of each block, and reports how many
+    /// frames of which blocks are unused now.
     pub(crate) fn send<R>(
         &mut self,
         send: impl for<'r> FnOnce(&mut E, &dyn Fn(u64) -> Burst<'r>, &mut Done) -> R,
@@ -237,7 +237,7 @@ impl<E: Exits> Asking<E> {
         Some(result)
     }
 
-    /// Lets go of blocks of which every frame has gone.
+    /// Releases blocks of which all frames are gone.
     pub(crate) fn release(&mut self) {
         let Asking { ring: Some(ring), onward, decisions, .. } = self else { return };
         let writer = ring.writer();
@@ -248,7 +248,7 @@ impl<E: Exits> Asking<E> {
             if is_open || taken.is_released || taken.unsent > 0 || !decisions.is_done(blocks.first + at as u64) {
                 continue;
             }
-            // Until the engine has given it back it may say too late what becomes of a frame.
+            // Until the engine has returned the block it may still write a late verdict.
             if taken.overdue.is_empty() || writer.engine_from(taken.slot).is_none() {
                 let (slot, overdue) = (taken.slot, std::mem::take(&mut taken.overdue));
                 taken.is_released = true;
@@ -265,12 +265,12 @@ impl<E: Exits> Asking<E> {
         }
     }
 
-    /// So many frames were lost before they came here.
+    /// Records the total of frames lost upstream.
     pub(crate) fn look_at_losses(&mut self, lost: u64) {
         self.ring.iter_mut().for_each(|ring| ring.look_at_losses(lost));
     }
 
-    /// The run is over: adds what is of no way.
+    /// Ends the ring: adds the counters that belong to no direction.
     pub(crate) fn finish(&mut self, name: &str, end: &mut End<'_>) {
         let account = end.ledger.account(Stage::Verdict, name);
         account.add(Count::InlineEngines, self.engines).add(Count::InlineUnlisted, self.listed.refused);

@@ -1,15 +1,15 @@
-//! What becomes of each frame between two ports while somebody else decides: pure. Frames, verdicts and the time come in, the
-//! frames to be sent or dropped come out, each once.
+//! Decision about each frame between two ports while an engine inspects them: pure. Input are frames, verdicts and the
+//! time; output are the frames to be sent or dropped, each once.
 //!
 //! ```text
 //!  arrive ── open ──────> line ── look ──> decided ──> gone, unless one of its flow waits before it
-//!     └── known (policy,  (in order)  └──> held ── say, or its time is up ──> gone, and what waited behind it
+//!     └── known (policy,  (in order)  └──> held ── verdict or timeout ──> gone, with the frames that waited for it
 //!         flow listed)
 //! ```
 //!
-//! Frames that nobody has looked at stand in one line, in the order they came, since that is the order they are looked at: for them
-//! nothing is remembered by flow. Only flows with a held frame have a queue of their own. What a frame costs in the end does not depend
-//! on how many are held.
+//! Frames not yet inspected are in one line, in order of arrival, since that is the order of inspection: for them no
+//! state is kept per flow. Only flows with a held frame have a queue of their own. The amortised cost of a frame does
+//! not depend on the number of held ones.
 
 mod fate;
 
@@ -20,7 +20,7 @@ use linerate_burst::Nanos;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-/// Most frames that are held; the policy for overload has those beyond at once.
+/// Maximum number of held frames; the overload policy is applied at once to those beyond.
 pub(crate) const MOST_HELD: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,31 +38,31 @@ struct Frame {
     state: State,
 }
 
-/// The frames of a block.
+/// Frames of a block.
 #[derive(Debug, Default)]
 struct Batch {
     frames: Vec<Frame>,
-    /// Of them, those that are not gone.
+    /// Number of frames that are not gone.
     left: usize,
 }
 
-/// All frames under way.
+/// All pending frames.
 #[derive(Debug)]
 pub(crate) struct Decisions {
     policy: Policy,
-    /// From the first block on of which a frame is not gone, to the last one.
+    /// Blocks from the first one with a frame that is not gone, to the last one.
     batches: VecDeque<Batch>,
     first: u64,
-    /// The first frame that nobody has looked at.
+    /// First frame that was not inspected.
     line: Place,
-    /// Of each flow with a held frame, the frames from that one on that were looked at, in order.
+    /// For each flow with a held frame, the inspected frames from that one on, in order.
     waiting: HashMap<u64, VecDeque<Place>>,
-    /// Frames that are held, in order; some are decided by now.
+    /// Held frames, in order; some are decided by now.
     held: VecDeque<Place>,
     held_now: usize,
-    /// While the engine is behind: flows of frames that it has not looked at; new frames of others go past it.
+    /// While the engine lags: flows of frames that it has not inspected; new frames of other flows bypass it.
     behind: Option<HashSet<u64>>,
-    /// Memory that is used again.
+    /// Reused allocations.
     spare: Vec<Vec<Frame>>,
 }
 
@@ -81,7 +81,7 @@ impl Decisions {
         }
     }
 
-    /// The frames that follow are of the next block.
+    /// Starts the next block.
     pub(crate) fn turn(&mut self) {
         let frames = self.spare.pop().unwrap_or_default();
         self.batches.push_back(Batch { frames, left: 0 });
@@ -89,7 +89,7 @@ impl Decisions {
         self.advance(&mut |_, _, _| {});
     }
 
-    /// A frame has come on one of the ways; `known` where nobody is asked. `out` takes frames that go.
+    /// Adds a frame of a direction; `known` is its fate if the engine is not asked. `out` receives frames that go.
     #[inline]
     pub(crate) fn arrive(
         &mut self,
@@ -112,7 +112,7 @@ impl Decisions {
             let waits = self.waiting.contains_key(&flow);
             match known {
                 Some(fate) if place != self.line && !waits && !behind.contains(&flow) => self.go(place, fate, out),
-                // It stands in the line, and those of its flow that come later do too.
+                // It waits in the line, and so do later frames of its flow.
                 _ => _ = behind.insert(flow),
             }
         }
@@ -121,13 +121,13 @@ impl Decisions {
         }
     }
 
-    /// The next frame to be looked at.
+    /// Returns the next frame to be inspected.
     #[inline]
     pub(crate) fn next(&self) -> Option<Place> {
         (self.frame(self.line)?.state == State::Open).then_some(self.line)
     }
 
-    /// That frame was looked at: what becomes of it, or that it is held.
+    /// Marks that frame as inspected, with its fate or as held.
     #[inline]
     pub(crate) fn look(&mut self, fate: Option<Fate>, out: &mut impl FnMut(Place, u16, Fate)) {
         let place = self.line;
@@ -146,7 +146,7 @@ impl Decisions {
         self.advance(out);
     }
 
-    /// What becomes of a frame that was held; whether it was.
+    /// Sets the fate of a held frame; returns whether it was held.
     pub(crate) fn say(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u16, Fate)) -> bool {
         if !self.is_held(place) {
             return false;
@@ -167,50 +167,49 @@ impl Decisions {
         true
     }
 
-    /// Whether a frame is held.
     pub(crate) fn is_held(&self, place: Place) -> bool {
         place < self.line && self.frame(place).is_some_and(|frame| frame.state == State::Open)
     }
 
-    /// Whether a frame has gone.
+    /// Returns whether a frame is gone: sent or dropped.
     pub(crate) fn is_gone(&self, place: Place) -> bool {
         self.frame(place).is_none_or(|frame| frame.state == State::Gone)
     }
 
-    /// Whether a frame has come, and gone.
+    /// Returns whether a frame has arrived and is gone.
     pub(crate) fn is_through(&self, place: Place) -> bool {
         let last = self.first + self.batches.len() as u64;
         let has_come = place.block + 1 < last || self.frame(place).is_some();
         has_come && self.is_gone(place)
     }
 
-    /// Whether all frames up to the end of a block have gone.
+    /// Returns whether all frames up to the end of a block are gone.
     pub(crate) fn is_clear(&self, block: u64) -> bool {
         let blocks = (block + 1).saturating_sub(self.first).try_into().unwrap_or(usize::MAX);
         self.batches.iter().take(blocks).all(|batch| batch.left == 0)
     }
 
-    /// The block that frames come into.
+    /// Returns the block being filled.
     pub(crate) fn newest(&self) -> u64 {
         (self.first + self.batches.len() as u64).saturating_sub(1)
     }
 
-    /// Whether frames of other flows wait for one that is held too.
+    /// Returns whether a held frame also delays those of other flows.
     pub(crate) fn is_by_arrival(&self) -> bool {
         self.policy.release == Release::ByArrival
     }
 
-    /// On which way a frame goes.
+    /// Returns the direction of a frame.
     pub(crate) fn way(&self, place: Place) -> u16 {
         self.frame(place).map_or(0, |frame| frame.way)
     }
 
-    /// Frames that are held, in order.
+    /// Returns the held frames, in order.
     pub(crate) fn held(&self) -> impl Iterator<Item = Place> {
         self.held.iter().copied().filter(|place| self.is_held(*place))
     }
 
-    /// Applies the policy to frames whose time is up.
+    /// Applies the policy to frames whose timeout has expired.
     pub(crate) fn settle(&mut self, now: Nanos, out: &mut impl FnMut(Place, u16, Fate)) {
         while let Some(&place) = self.held.front() {
             if self.is_held(place) {
@@ -232,22 +231,22 @@ impl Decisions {
         self.look_behind(now);
     }
 
-    /// What becomes of a frame that goes past the engine, if new ones do.
+    /// Returns the fate of new frames if they bypass the engine.
     pub(crate) fn past(&self) -> Option<Fate> {
         self.behind.as_ref().map(|_| self.fate_of_slow(Why::Overload))
     }
 
-    /// What becomes of a frame that the engine is too slow for.
+    /// Returns the fate of a frame for which the engine is too slow.
     pub(crate) fn fate_of_slow(&self, why: Why) -> Fate {
         Fate::Policy(self.policy.on_overload, why)
     }
 
-    /// What becomes of a frame while no engine is there.
+    /// Returns the fate of a frame without an engine.
     pub(crate) fn fate_of_dead(&self) -> Fate {
         Fate::Policy(self.policy.on_death, Why::Death)
     }
 
-    /// Nobody decides any more: the policy for that has all that is under way, in the order it came.
+    /// Decides all pending frames without an engine, in order of arrival.
     pub(crate) fn give_up(&mut self, fate_of_open: Fate, out: &mut impl FnMut(Place, u16, Fate)) {
         for at in 0..self.batches.len() {
             for frame in 0..self.batches[at].frames.len() as u32 {
@@ -265,29 +264,29 @@ impl Decisions {
         self.advance(out);
     }
 
-    /// Whether a frame is under way.
+    /// Returns whether a frame is pending.
     pub(crate) fn is_busy(&self) -> bool {
         self.next().is_some() || self.held_now > 0
     }
 
-    /// Whether so many more could be too many to be held.
+    /// Returns whether `more` frames could exceed the maximum of held ones.
     pub(crate) fn is_crowded(&self, more: u32) -> bool {
         self.held_now + more as usize > MOST_HELD
     }
 
-    /// Whether nothing is known of a frame of a block.
+    /// Returns whether a block has a frame without a decision.
     pub(crate) fn is_open(&self, block: u64) -> bool {
         let batch = block.checked_sub(self.first).and_then(|at| self.batches.get(at as usize));
         batch.is_some_and(|batch| batch.left > 0 && batch.frames.iter().any(|frame| frame.state == State::Open))
     }
 
-    /// Whether all frames of a block are gone.
+    /// Returns whether all frames of a block are gone.
     pub(crate) fn is_done(&self, block: u64) -> bool {
         let Some(at) = block.checked_sub(self.first) else { return true };
         self.batches.get(at as usize).is_none_or(|batch| batch.left == 0)
     }
 
-    /// Frames of known fate leave the line.
+    /// Removes frames with a known fate from the line.
     #[inline]
     fn advance(&mut self, out: &mut impl FnMut(Place, u16, Fate)) {
         loop {
@@ -303,7 +302,7 @@ impl Decisions {
                     }
                 }
                 None => {
-                    // The line goes on in the next block, if there is one.
+                    // The line continues in the next block, if there is one.
                     if place.block + 1 >= self.first + self.batches.len() as u64 {
                         return;
                     }
@@ -315,7 +314,7 @@ impl Decisions {
         }
     }
 
-    /// Sees whether the engine is behind: from half of the budget on, until a quarter of it.
+    /// Updates whether the engine lags: from half of the budget on, until a quarter of it.
     fn look_behind(&mut self, now: Nanos) {
         let age = self.next().map(|place| self.age(place, now));
         match (age, &self.behind) {
@@ -344,7 +343,7 @@ impl Decisions {
         out(place, way, fate);
     }
 
-    /// Blocks in front of which nothing is under way are not remembered.
+    /// Removes blocks before the first pending frame.
     fn forget(&mut self) {
         while self.batches.len() > 1 && self.batches[0].left == 0 && self.line.block > self.first {
             if let Some(mut batch) = self.batches.pop_front() {
@@ -354,7 +353,7 @@ impl Decisions {
             }
             self.first += 1;
         }
-        // Of those behind a held frame nothing but that they are gone.
+        // Of blocks after a held frame only the fact that all frames are gone is kept.
         for at in 1..self.batches.len().saturating_sub(1) {
             let is_behind = self.first + (at as u64) < self.line.block;
             if is_behind && self.batches[at].left == 0 {

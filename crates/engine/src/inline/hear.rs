@@ -1,4 +1,4 @@
-//! What the engine says, checked, and what happens where it says nothing.
+//! Verdicts of the engine, checked, and the handling of missing ones.
 
 use super::asking::Asking;
 use super::decide::{Fate, Place, Why};
@@ -7,7 +7,7 @@ use linerate_burst::{Desc, Nanos};
 use linerate_share::{Deciding, UNDECIDED, Verdict, Writer};
 
 impl<E: Exits> Asking<E> {
-    /// What the engine has said. One that says what cannot be is put out.
+    /// Reads the engine's verdicts. An engine with an invalid one is evicted.
     pub(crate) fn hear(&mut self, now: Nanos) {
         let deciding = self.ring.as_mut().map(|ring| ring.writer().deciding());
         if deciding.is_none_or(|deciding| deciding == Deciding::Nobody) {
@@ -22,7 +22,7 @@ impl<E: Exits> Asking<E> {
         self.listed.tick(now);
     }
 
-    /// A block that it has given back has nothing open: all that it could say of its frames was heard by now.
+    /// Checks that a returned block has a verdict on each frame: all its verdicts have been read by now.
     fn check_returned(&mut self) -> Result<(), String> {
         let Asking { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
         if ring.writer().deciding() != Deciding::Attached {
@@ -31,13 +31,13 @@ impl<E: Exits> Asking<E> {
         for (block, taken) in (onward.blocks.first..).zip(&onward.blocks.all) {
             let is_returned = !taken.is_released && ring.writer().engine_from(taken.slot).is_none();
             if is_returned && decisions.is_open(block) {
-                return Err("it has given back a block without saying what becomes of each frame".into());
+                return Err("it returned a block without a verdict on each frame".into());
             }
         }
         Ok(())
     }
 
-    /// Frames that it has handed back: to be asked once it is known what it has said, in front of which they came.
+    /// Reads answers, which must be done after reading the verdicts that they preceded.
     fn hear_answers(&mut self) -> Result<(), String> {
         let Asking { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
         while let Some(answer) = ring.writer().take_answer()? {
@@ -46,7 +46,7 @@ impl<E: Exits> Asking<E> {
         Ok(())
     }
 
-    /// What it has said of frames in the order in which it looks at them.
+    /// Reads verdicts in the order of inspection.
     fn hear_line(&mut self, now: Nanos) -> Result<(), String> {
         while let Some(place) = self.decisions.next() {
             let Asking { ring: Some(ring), onward, .. } = self else { break };
@@ -58,7 +58,7 @@ impl<E: Exits> Asking<E> {
                     break;
                 }
                 let more = taken.looked - place.frame;
-                // What it has said of held frames makes room for those that it holds next.
+                // Later verdicts make space for the frames that it holds next.
                 if self.decisions.is_crowded(more) {
                     self.hear_later(now)?;
                 }
@@ -75,8 +75,8 @@ impl<E: Exits> Asking<E> {
         Ok(())
     }
 
-    /// Verdicts on the frames of a block that it has looked at, before the answers are heard that came in front of them: a frame that it
-    /// holds now, and decides with an answer a moment later, is heard of as a held one.
+    /// Reads the verdicts on inspected frames of a block, before the answers that preceded them: a frame that is held
+    /// now, and decided with an answer a moment later, is treated as held.
     fn read_line(&mut self, block: u64) {
         let Asking { ring: Some(ring), onward, .. } = self else { return };
         let Some(taken) = onward.blocks.at(block) else { return };
@@ -84,7 +84,7 @@ impl<E: Exits> Asking<E> {
         taken.said.extend((known..taken.looked).map(|frame| ring.writer().verdict(slot, frame)));
     }
 
-    /// What it has said of frames that it held.
+    /// Reads verdicts on held frames.
     fn hear_later(&mut self, now: Nanos) -> Result<(), String> {
         let Asking { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
         let (mut news, mut last) = (Vec::new(), None);
@@ -116,13 +116,13 @@ impl<E: Exits> Asking<E> {
         Ok(())
     }
 
-    /// What a verdict means for a frame, and for later ones of its flow.
+    /// Returns the fate of a frame with this verdict, and records it for its flow if it is permanent.
     fn fate_of(&mut self, now: Nanos, place: Place, said: u8) -> Result<Fate, String> {
-        let wrong = || format!("{said} is no verdict on a frame");
+        let wrong = || format!("invalid verdict {said} on a frame");
         let verdict = *Verdict::ALL.get(usize::from(said)).ok_or_else(wrong)?;
         let fate = fate(said).ok_or_else(wrong)?;
         if verdict == Verdict::Replace && !self.onward.answers.replaces(place) {
-            return Err("it replaces a frame by nothing".into());
+            return Err("it replaced a frame without data".into());
         }
         if matches!(verdict, Verdict::Whitelist | Verdict::Ignore | Verdict::Blacklist) {
             let Asking { ring: Some(ring), onward, listed, decisions, .. } = self else { return Ok(fate) };
@@ -134,7 +134,7 @@ impl<E: Exits> Asking<E> {
         Ok(fate)
     }
 
-    /// Time passes: the policy has frames whose time is up, and all that are under way where the engine has gone.
+    /// Applies the policy to frames whose timeout has expired, and to all pending ones if the engine has detached.
     pub(crate) fn settle(&mut self, now: Nanos, give_up: bool) {
         let Asking { ring: Some(ring), onward, decisions, .. } = self else { return };
         let deciding = ring.writer().deciding();
@@ -150,7 +150,7 @@ impl<E: Exits> Asking<E> {
         };
         match deciding {
             Deciding::Attached if !give_up => decisions.settle(now, &mut out),
-            // Who is there at the end, and has not said enough, is slow, not dead.
+            // An engine that is attached at the end without all verdicts is slow, not dead.
             Deciding::Attached => decisions.give_up(decisions.fate_of_slow(Why::Held), &mut out),
             _ if decisions.is_busy() || decisions.past().is_some() => {
                 decisions.give_up(decisions.fate_of_dead(), &mut out);
@@ -166,7 +166,7 @@ impl<E: Exits> Asking<E> {
             }
         }
         if deciding == Deciding::Gone {
-            // All that it has said goes with it.
+            // All its verdicts are dropped with it.
             for taken in &mut onward.blocks.all {
                 (taken.looked, taken.later) = (0, 0);
                 taken.said.clear();
@@ -184,18 +184,18 @@ impl<E: Exits> Asking<E> {
     }
 }
 
-/// How far it has looked at a block.
+/// Reads how far the engine has inspected a block.
 fn look_at(taken: &mut Taken, writer: &Writer) -> Result<(), String> {
     let (looked, _) = writer.verdicts(taken.slot);
     let frames = writer.filled(taken.slot).len() as u32;
     if looked < taken.looked || looked > frames {
-        return Err("it has looked at more frames than there are, or at fewer than before".into());
+        return Err("its count of inspected frames decreased or exceeds the block".into());
     }
     taken.looked = looked;
     Ok(())
 }
 
-/// What a verdict means; none of what is no verdict.
+/// Returns the fate for a verdict; `None` if the verdict is invalid.
 pub(super) fn fate(said: u8) -> Option<Fate> {
     Some(match *Verdict::ALL.get(usize::from(said))? {
         Verdict::Pass | Verdict::Whitelist | Verdict::Ignore => Fate::Passed,

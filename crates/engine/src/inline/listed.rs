@@ -1,45 +1,45 @@
-//! Flows that the engine has said once for all what becomes of: so many, and each as long as frames of it come.
+//! Flows with a permanent verdict of the engine: bounded in number, each kept while it has frames.
 
 use super::decide::{Decisions, Fate, Place};
 use linerate_burst::{Desc, Nanos};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Most flows that are remembered; the engine is asked about the others as before.
+/// Maximum number of flows; the engine is asked about others as before.
 const MOST: usize = 1 << 16;
-/// A flow without frames for so long is forgotten.
+/// Idle timeout of a flow.
 const IDLE: Duration = Duration::from_secs(120);
-/// How often forgotten flows make room.
+/// Interval of removing idle flows.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// An address, in the first bytes of these, and a port.
+/// An address, padded to 16 bytes, and a port.
 type End = [u8; 18];
 
-/// What tells a flow: both directions have the same.
+/// Flow key: the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     ends: [End; 2],
     protocol: u8,
     version: u8,
-    /// What is in front of the IP header behind the MAC addresses: tags.
+    /// Tags between the MAC addresses and the IP header.
     tags: [u8; 16],
-    /// Hash of the innermost packet: a tunnel carries many flows, and a verdict is about one of them.
+    /// Hash of the innermost packet: a tunnel carries many flows, and a verdict applies to one of them.
     hash: u32,
 }
 
-/// What was said of a flow.
+/// Verdict on a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub fate: Fate,
     last: Nanos,
-    /// Frames that came before it was said are in this block at the latest.
+    /// Last block that may contain frames from before the verdict.
     said_in: u64,
-    /// The last frame that has gone by the ring all the same.
+    /// Last frame that was sent through the ring anyway.
     pub ahead: Option<Place>,
 }
 
 impl Entry {
-    /// Whether no frame of it is under way, which one that does not go by the ring would overtake.
+    /// Returns whether no frame of it is pending, which one that bypasses the ring would overtake.
     pub(super) fn is_clear(&self, decisions: &Decisions) -> bool {
         !decisions.is_by_arrival()
             && decisions.is_clear(self.said_in)
@@ -47,23 +47,23 @@ impl Entry {
     }
 }
 
-/// What is remembered.
+/// Flows with verdicts.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     flows: HashMap<Key, Entry>,
     swept: Nanos,
-    /// Flows for which there was no room, and frames that belong to no flow.
+    /// Number of verdicts rejected because the table was full, or the frame belongs to no flow.
     pub refused: u64,
 }
 
 impl Listed {
-    /// What becomes of a frame, if that was said of its flow.
+    /// Returns the fate of a frame, if its flow has one.
     #[inline]
     pub(super) fn fate(&mut self, now: Nanos, desc: &Desc, frame: &[u8]) -> Option<Fate> {
         self.find(now, desc, frame).map(|entry| entry.fate)
     }
 
-    /// What was said of the flow of a frame.
+    /// Returns the verdict on the flow of a frame.
     #[inline]
     pub(super) fn find(&mut self, now: Nanos, desc: &Desc, frame: &[u8]) -> Option<&mut Entry> {
         if self.flows.is_empty() {
@@ -74,7 +74,7 @@ impl Listed {
         Some(entry)
     }
 
-    /// Later frames of the flow of this one have the same fate; those before are in this block at the latest.
+    /// Sets the fate of later frames of a flow; earlier ones are in block `said_in` at the latest.
     pub(super) fn insert(&mut self, now: Nanos, desc: &Desc, frame: &[u8], fate: Fate, said_in: u64) {
         match key(desc, frame) {
             Some(key) if self.flows.len() < MOST || self.flows.contains_key(&key) => {
@@ -84,7 +84,7 @@ impl Listed {
         }
     }
 
-    /// Forgets flows without frames, now and then.
+    /// Removes idle flows periodically.
     pub(super) fn tick(&mut self, now: Nanos) {
         if !self.flows.is_empty() && (now.since(self.swept) >= SWEEP || now < self.swept) {
             self.swept = now;
@@ -92,13 +92,13 @@ impl Listed {
         }
     }
 
-    /// The engine that said so has gone, and all that it said with it.
+    /// Removes all verdicts, since their engine has detached.
     pub(super) fn clear(&mut self) {
         self.flows.clear();
     }
 }
 
-/// Of whole packets alone: of a fragment nobody knows the ports.
+/// Returns the key of a complete packet; a fragment has no ports.
 fn key(desc: &Desc, frame: &[u8]) -> Option<Key> {
     let l3 = usize::from(desc.l3);
     let packet = frame.get(l3..).filter(|_| desc.l3 != Desc::NO_LAYER)?;
@@ -107,7 +107,7 @@ fn key(desc: &Desc, frame: &[u8]) -> Option<Key> {
         6 => (6, *packet.get(6)?, packet.get(8..40)?),
         _ => return None,
     };
-    // Behind extension headers of IPv6 nobody looks here.
+    // Extension headers of IPv6 are not parsed here.
     if version == 6 && [0, 43, 44, 51, 60].contains(&protocol) {
         return None;
     }
@@ -173,7 +173,7 @@ mod tests {
         listed.insert(second(341), &fragment, &bytes, Fate::Passed, 0);
         listed.insert(second(341), &Desc::new(Nanos(0), 0, 3), &[1, 2, 3], Fate::Passed, 0);
         assert_eq!((listed.flows.len(), listed.refused), (1, 2));
-        // One in another VLAN is another one.
+        // A frame of another VLAN is another flow.
         let mut tagged = there.clone();
         tagged.splice(12..12, [0x81, 0, 0, 5]);
         let located = locate_inner(Link::Ethernet, &tagged);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_so_many_flows_and_no_more() {
+    fn the_number_of_flows_is_bounded() {
         let mut listed = Listed::default();
         for number in 0..MOST as u32 + 10 {
             let (desc, bytes) = frame(([10, 1, (number >> 24) as u8, (number >> 16) as u8], number as u16), B, 0);

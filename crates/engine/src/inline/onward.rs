@@ -1,4 +1,4 @@
-//! Where frames go once their fate is known: out of a port, or nowhere; with what the engine handed back for them.
+//! Output of decided frames, with the answers of the engine for them.
 
 use super::decide::{Fate, Place};
 use super::limit::Limit;
@@ -6,44 +6,45 @@ use super::tally::Tally;
 use linerate_share::{Answer, Inject, Kind, Writer};
 use std::collections::{HashMap, VecDeque};
 
-/// Where frames go that are not dropped, and frames that the engine hands back. By `way` they came.
+/// Output of frames that are not dropped, and of those injected by the engine; `way` is the direction in which they
+/// arrived.
 pub(crate) trait Exits {
-    /// A frame goes on as it lies.
+    /// Sends a frame in place.
     fn pass(&mut self, way: u16, place: Place);
 
-    /// A frame goes on with other bytes.
+    /// Sends a frame with other bytes.
     fn replace(&mut self, way: u16, place: Place, bytes: Vec<u8>);
 
-    /// A frame of the engine's own goes, beside this one: on its way, or back to where that came from.
+    /// Sends a frame injected with this one: in its direction, or with `back` in the opposite one.
     fn inject(&mut self, way: u16, place: Place, back: bool, bytes: Vec<u8>);
 
-    /// Such a frame does not go: they were too many.
+    /// Counts an injected frame beyond the limit.
     fn refuse(&mut self, way: u16, back: bool);
 
-    /// How many frames of the engine that there is have left, or will not, since this was last asked.
+    /// Returns how many frames of the current engine were sent or dropped since the last call.
     fn take_own(&mut self) -> u64;
 
-    /// The next engine is another one.
+    /// Resets that count for a new engine.
     fn forget_own(&mut self);
 }
 
-/// Where frames go, the blocks that they lie in, and the account of all.
+/// Output of frames, their blocks, and their accounts.
 pub(crate) struct Onward<E> {
     pub exits: E,
     pub blocks: Blocks,
-    /// Of each way, or of all.
+    /// For each direction, or one for all.
     tally: Vec<Tally>,
     pub answers: Pending,
-    /// Of frames of the engine's own.
+    /// Limit of injected frames.
     pub limit: Limit,
 }
 
-/// Blocks of which frames are under way.
+/// Blocks with pending frames.
 #[derive(Default)]
 pub(crate) struct Blocks {
     pub first: u64,
     pub all: VecDeque<Taken>,
-    /// Whether the last of them is being filled.
+    /// True if the last of them is being filled.
     pub is_open: bool,
 }
 
@@ -51,50 +52,51 @@ pub(crate) struct Blocks {
 #[derive(Default)]
 pub(crate) struct Taken {
     pub slot: u32,
-    /// Frames that were handed to a way and are not sent.
+    /// Number of frames passed to an output and not sent.
     pub unsent: u32,
-    /// What the engine says it has looked at, and said later.
+    /// Number of frames inspected, and of later verdicts, as reported by the engine.
     pub looked: u32,
     pub later: u32,
-    /// Its verdicts on those that it has looked at, as they were when that was heard.
+    /// Verdicts on inspected frames, as they were when read.
     pub said: Vec<u8>,
-    /// Frames that the engine was asked about and the policy had, and their ways.
+    /// Frames shown to the engine but decided by the policy, and their directions.
     pub overdue: Vec<(u32, u16)>,
-    /// It is the ring's again.
+    /// True once it was returned to the ring.
     pub is_released: bool,
 }
 
-/// What the engine has handed back for frames under way.
+/// Answers of the engine for pending frames.
 #[derive(Default)]
 pub(crate) struct Pending {
     replaced: HashMap<Place, Vec<u8>>,
     injected: HashMap<Place, Vec<(Inject, Vec<u8>)>>,
-    /// Answers that are done with, and not told.
+    /// Number of answers completed but not reported.
     done: u64,
-    /// Answers for frames that had gone, or that the policy had.
+    /// Number of answers for frames already gone or decided by the policy.
     pub unused: u64,
 }
 
 impl<E: Exits> Onward<E> {
-    /// With an account for each of so many ways, or with one for all; so many frames of the engine's own go in a second.
+    /// Creates an output with an account for each of `ways` directions, or with one for all; at most `inject_limit`
+    /// injected frames are sent per second.
     pub(crate) fn new(exits: E, ways: usize, inject_limit: u32) -> Self {
         let (blocks, answers) = Default::default();
         Onward { exits, blocks, tally: vec![Tally::default(); ways], answers, limit: Limit::new(inject_limit) }
     }
 
-    /// The account of a way.
+    /// Returns the account of a direction.
     #[inline]
     pub(crate) fn tally(&mut self, way: u16) -> &mut Tally {
         let last = self.tally.len() - 1;
         &mut self.tally[usize::from(way).min(last)]
     }
 
-    /// Of each way, or of all.
+    /// Returns the accounts of each direction, or the common one.
     pub(crate) fn tallies(&self) -> &[Tally] {
         &self.tally
     }
 
-    /// A frame goes where its fate has it.
+    /// Sends or drops a frame.
     #[inline]
     pub(crate) fn route(&mut self, place: Place, way: u16, fate: Fate) {
         self.tally(way).count(fate);
@@ -109,10 +111,10 @@ impl<E: Exits> Onward<E> {
             return self.send(place, way, fate, None);
         }
         answers.waste(u64::from(replaced.is_some() && fate != Fate::Replaced));
-        let (behind, before): (Vec<_>, Vec<_>) = injected.into_iter().partition(|(inject, _)| inject.behind);
+        let (after, before): (Vec<_>, Vec<_>) = injected.into_iter().partition(|(inject, _)| inject.behind);
         self.inject(place, way, before);
         self.send(place, way, fate, replaced);
-        self.inject(place, way, behind);
+        self.inject(place, way, after);
     }
 
     fn inject(&mut self, place: Place, way: u16, frames: Vec<(Inject, Vec<u8>)>) {
@@ -140,7 +142,7 @@ impl<E: Exits> Onward<E> {
         }
     }
 
-    /// Takes note of an answer. It is checked: about a frame that there is, and of its length where it replaces one.
+    /// Records an answer after checking it: its frame must exist, and a replacement must have the same length.
     pub(crate) fn take_answer(
         &mut self,
         answer: Answer,
@@ -149,12 +151,12 @@ impl<E: Exits> Onward<E> {
     ) -> Result<(), &'static str> {
         let Answer { slot, frame, kind, bytes } = answer;
         let of_slot = |taken: &Taken| taken.slot == slot && !taken.is_released;
-        let at = self.blocks.all.iter().rposition(of_slot).ok_or("an answer is about a block that is not under way")?;
+        let at = self.blocks.all.iter().rposition(of_slot).ok_or("an answer refers to a block that is not pending")?;
         let descs = writer.filled(slot).descs();
-        let desc = descs.get(frame as usize).ok_or("an answer is about a frame that there is not")?;
+        let desc = descs.get(frame as usize).ok_or("an answer refers to an unknown frame")?;
         let place = Place { block: self.blocks.first + at as u64, frame };
         if kind == Kind::Replace && bytes.len() != desc.captured as usize {
-            return Err("a frame is replaced by one of another length");
+            return Err("a replacement has another length than its frame");
         }
         let answers = &mut self.answers;
         if is_gone(place) {
@@ -173,12 +175,13 @@ impl<E: Exits> Onward<E> {
 }
 
 impl<E: Exits> Onward<E> {
-    /// How many answers are done with since this was last asked. One that is sent is when it has left: until then it is memory.
+    /// Returns the number of answers completed since the last call. Bytes to be sent are complete when they have left:
+    /// until then they occupy memory.
     pub(crate) fn take_done(&mut self) -> u64 {
         self.exits.take_own() + std::mem::take(&mut self.answers.done)
     }
 
-    /// The engine has gone, and what it has handed back with it; what is on its way out goes on.
+    /// Drops the answers of an engine that has detached; those already in the output are still sent.
     pub(crate) fn forget_answers(&mut self) {
         self.answers.clear();
         self.exits.forget_own();
@@ -197,18 +200,18 @@ impl Pending {
         self.replaced.is_empty() && self.injected.is_empty()
     }
 
-    /// Whether there are bytes for a frame.
+    /// Returns whether there are replacement bytes for a frame.
     pub(crate) fn replaces(&self, place: Place) -> bool {
         self.replaced.contains_key(&place)
     }
 
-    /// Answers that are for nothing.
+    /// Counts unused answers.
     fn waste(&mut self, answers: u64) {
         self.done += answers;
         self.unused += answers;
     }
 
-    /// The engine has gone, and what it has handed back with it.
+    /// Drops the answers of an engine that has detached.
     pub(crate) fn clear(&mut self) {
         self.unused += (self.replaced.len() + self.injected.values().map(Vec::len).sum::<usize>()) as u64;
         self.replaced.clear();

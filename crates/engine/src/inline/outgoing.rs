@@ -1,4 +1,4 @@
-//! Frames on their way out of one port: those of a block follow each other as far as they lie there in a row.
+//! Frames queued for one port: adjacent frames of a block are sent together.
 
 use super::decide::Place;
 use super::onward::Exits;
@@ -9,27 +9,27 @@ use linerate_port::{PortError, Sent, TxPort};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// One way between the ports.
+/// One direction between the ports.
 pub(crate) struct Outgoing {
-    /// Whose frames go where.
+    /// Names of both ports.
     name: String,
     to: TxPort,
     runs: VecDeque<Run>,
-    /// For frames that the engine handed back; made when the first one comes.
+    /// Buffer for replaced and injected frames; allocated with the first one.
     own: Option<Block>,
-    /// Which engine there is, and how many of its frames have left since that was asked.
+    /// Number of the current engine, and how many of its frames were sent since the last query.
     engine: u64,
     own_gone: u64,
     counts: Counts,
-    /// What the progress knows of.
-    told: Sent,
+    /// Part of the totals that is in the progress.
+    reported: Sent,
     errors: Errors,
 }
 
 enum Run {
-    /// Frames of a block that lie in a row.
+    /// Adjacent frames of a block.
     Block { block: u64, frames: Range<u32> },
-    /// A frame that the engine handed back, and which one that was.
+    /// A replaced or injected frame, and the number of its engine.
     Own(Vec<u8>, u64),
 }
 
@@ -37,7 +37,7 @@ enum Run {
 struct Counts {
     received: u64,
     injected: u64,
-    /// Of those, the ones beyond the limit.
+    /// Number of those that exceeded the limit.
     beyond: u64,
     handed: u64,
     down: u64,
@@ -45,7 +45,7 @@ struct Counts {
     sent: Sent,
 }
 
-/// Both ways between two ports: out of the second one what came at the first, and the other way round.
+/// Both directions between two ports: frames received by the first one leave by the second, and vice versa.
 impl Exits for [Outgoing; 2] {
     #[inline]
     fn pass(&mut self, way: u16, place: Place) {
@@ -76,19 +76,19 @@ impl Exits for [Outgoing; 2] {
 }
 
 impl Outgoing {
-    /// Through the first queue of a port.
+    /// Creates the output through the first queue of a port.
     pub(crate) fn new(from: &str, to: TxPort) -> Self {
         let name = format!("{from} -> {}", to.name);
-        let (counts, told) = Default::default();
+        let (counts, reported) = Default::default();
         let (engine, own_gone, errors) = Default::default();
-        Outgoing { name, to, runs: VecDeque::new(), own: None, engine, own_gone, counts, told, errors }
+        Outgoing { name, to, runs: VecDeque::new(), own: None, engine, own_gone, counts, reported, errors }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// A frame goes.
+    /// Queues a frame in place.
     #[inline]
     fn push(&mut self, place: Place) {
         self.counts.received += 1;
@@ -98,19 +98,19 @@ impl Outgoing {
         }
     }
 
-    /// A frame goes with other bytes.
+    /// Queues a frame with other bytes.
     fn replace(&mut self, bytes: Vec<u8>) {
         self.counts.received += 1;
         self.runs.push_back(Run::Own(bytes, self.engine));
     }
 
-    /// A frame of the engine's own goes.
+    /// Queues an injected frame.
     fn inject(&mut self, bytes: Vec<u8>) {
         self.counts.injected += 1;
         self.replace(bytes);
     }
 
-    /// Hands over what the port takes; `done` is told of frames that are needed no more.
+    /// Passes queued frames to the port; `done` receives the frames no longer needed.
     pub(crate) fn send<'b>(
         &mut self,
         now: Nanos,
@@ -167,7 +167,7 @@ impl Outgoing {
         }
     }
 
-    /// Gets frames on their way; whether the port has still some in hand, or does not take them.
+    /// Flushes the port; returns whether it has frames queued, unless it does not take them.
     pub(crate) fn flush(&mut self, now: Nanos) -> bool {
         let is_in_hand = match self.to.queues[0].flush(now) {
             Ok(flushed) => !flushed,
@@ -177,26 +177,26 @@ impl Outgoing {
         is_in_hand || !self.runs.is_empty()
     }
 
-    /// Adds to the progress what was sent since the last time.
+    /// Adds to the progress what was sent since the last call.
     pub(crate) fn tell(&mut self, progress: &Progress) {
         let sent = self.to.queues[0].sent();
         self.errors.is_down &= sent == self.counts.sent;
         self.counts.sent = sent;
-        let (frames, bytes) = (sent.frames - self.told.frames, sent.bytes - self.told.bytes);
+        let (frames, bytes) = (sent.frames - self.reported.frames, sent.bytes - self.reported.bytes);
         progress.add(frames, bytes, bytes);
-        self.told = sent;
+        self.reported = sent;
     }
 
     pub(crate) fn has_failed(&self) -> bool {
         self.errors.failure.is_some()
     }
 
-    /// What was sent.
+    /// Returns the totals sent.
     pub(crate) fn sent(&self) -> Sent {
         self.counts.sent
     }
 
-    /// Counters of what is done here and of the port's queues.
+    /// Adds the counters of this output and of the port's queues.
     pub(crate) fn counters(&self, ledger: &mut Ledger) {
         let Counts { received, injected, beyond, handed, down, unsent, .. } = self.counts;
         let account = ledger.account(Stage::Forward, &self.name);
@@ -206,7 +206,7 @@ impl Outgoing {
         self.to.queues.iter().for_each(|queue| queue.counters(ledger));
     }
 
-    /// The run is over: what is left is not sent.
+    /// Ends the output: remaining frames are not sent.
     pub(crate) fn finish(&mut self, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<PortError> {
         if let Some(monitor) = &self.to.monitor {
             monitor.counters(ledger);

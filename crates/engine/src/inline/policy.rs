@@ -1,44 +1,44 @@
-//! What the user says beforehand about frames whose verdict does not come.
+//! Policy for frames without a verdict.
 
 use std::time::Duration;
 
-/// What becomes of frames without a verdict.
+/// Action on frames without a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fail {
-    /// They pass.
+    /// Pass them (fail-open).
     Open,
-    /// They are dropped.
+    /// Drop them (fail-closed).
     Closed,
 }
 
-/// Which frames wait behind one that is held.
+/// Frames that wait for a held one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Those of its flow, and fragments between its two addresses, on the same way.
+    /// Those of its flow, and fragments between its two addresses, in the same direction.
     ByFlow,
-    /// All on the same way.
+    /// All in the same direction.
     ByArrival,
 }
 
-/// What happens when verdicts do not come.
+/// Policy for missing verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// While no engine is there, and to frames under way when it goes.
+    /// Action without an engine, and on pending frames when it detaches.
     pub on_death: Fail,
-    /// To frames that it is too slow for.
+    /// Action on frames for which the engine is too slow.
     pub on_overload: Fail,
-    /// How long it may hold a frame that it has looked at.
+    /// Longest time for which the engine may hold an inspected frame.
     pub hold: Duration,
-    /// How long a frame may wait to be looked at.
+    /// Longest time for which a frame may wait for inspection.
     pub budget: Duration,
-    /// The order that is kept.
+    /// Order that is preserved.
     pub release: Release,
-    /// How many frames of its own the engine may have sent in a second, both ways together.
+    /// Maximum number of frames per second that the engine may inject, in both directions together.
     pub inject_limit: u32,
 }
 
 impl Default for Policy {
-    /// Fail closed both times; 1.1 s, 50 ms; by flow; 10,000 frames of its own a second.
+    /// Returns fail-closed for both; 1.1 s, 50 ms; by flow; 10,000 injected frames per second.
     fn default() -> Self {
         Policy {
             on_death: Fail::Closed,

@@ -1,10 +1,10 @@
-//! What became of the frames of one way.
+//! Accounts of the frames of one direction.
 
 use super::decide::{Fate, Why};
 use super::policy::Fail;
 use linerate_burst::{Count, Ledger, Stage};
 
-/// Frames of one way, by what became of them.
+/// Frames of one direction, by their fate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub received: u64,
@@ -14,22 +14,22 @@ pub(crate) struct Tally {
     policy_passed: u64,
     policy_dropped: u64,
     unfit: u64,
-    /// No block was free.
+    /// Number of frames without a free block.
     pub no_block: u64,
-    /// Why the policy was asked.
+    /// Number of frames by reason for the policy.
     no_engine: u64,
     overload: u64,
     held_too_long: u64,
-    /// Frames whose flow the engine had decided about.
+    /// Number of frames whose flow had a verdict.
     pub listed: u64,
-    /// Frames that were held for a while.
+    /// Number of frames that were held.
     pub held: u64,
-    /// Verdicts that came too late.
+    /// Number of late verdicts.
     pub late: u64,
 }
 
 impl Tally {
-    /// This became of a frame.
+    /// Counts the fate of a frame.
     #[inline]
     pub(crate) fn count(&mut self, fate: Fate) {
         match fate {
@@ -51,7 +51,7 @@ impl Tally {
         }
     }
 
-    /// Adds to the account of the way with this name.
+    /// Adds to the account of the direction with this name.
     pub(crate) fn counters(&self, name: &str, ledger: &mut Ledger) {
         let Tally { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
         let account = ledger.account(Stage::Verdict, name);
@@ -64,7 +64,7 @@ impl Tally {
         account.add(Count::InlineLate, self.late).add(Count::InlineListed, self.listed);
     }
 
-    /// The run is over: whatever has no fate by now.
+    /// Ends the account: adds frames without a fate.
     pub(crate) fn close(&self, name: &str, ledger: &mut Ledger) {
         let Tally { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
         let known = passed + replaced + blocked + policy_passed + policy_dropped + unfit + self.no_block;

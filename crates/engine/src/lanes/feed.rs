@@ -1,36 +1,36 @@
-//! Lanes that somebody else feeds, beside frames of this machine's clock: how long these wait for them.
+//! Externally fed lanes, and the time that frames of this machine's clock wait for them.
 //!
-//! The ring of a live port bears a stall of a tenth of a second, while whoever writes to a pipe or shares a ring may be stopped
-//! for ever. So a lane of theirs that falls behind the clock is waited for no longer than its patience; what it brings
-//! after that is older than what was emitted, and comes out late. Where no lane has frames of the clock everybody waits: a file
-//! or a pipe can.
+//! The ring of a live port buffers a stall of a tenth of a second, while the writer of a pipe or a shared ring may be
+//! stopped forever. So live ports wait for a lane that falls behind the clock no longer than its patience; its later
+//! frames are older than those already emitted, and are late. Without lanes of the clock all wait: a file or a pipe
+//! can.
 
 use linerate_burst::{Horizon, Nanos};
 use linerate_port::Feed;
 use std::time::Duration;
 
-/// How often each change of a lane is said; all are counted.
+/// Maximum number of reports about a lane; all changes are counted.
 const MOST_SAID: u64 = 10;
 
-/// Whom a lane's frames come from.
+/// Clock source of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
-    /// Only of lanes that others feed.
+    /// Longest wait for an externally fed lane.
     patience: Option<Duration>,
-    /// Nobody waits for it.
+    /// True while no lane waits for it.
     is_behind: bool,
     stalls: u64,
 }
 
-/// What time it is for lanes.
+/// Time of a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Present {
     pub now: Nanos,
-    /// How far above it a time may be, in nanoseconds.
+    /// Maximum by which a time may be ahead of `now`, in nanoseconds.
     pub above: u64,
-    /// For how long nobody has set the clock.
+    /// Time since the last step of the clock.
     pub settled: Duration,
-    /// Whether there are frames of the clock.
+    /// True if there are frames of the clock.
     pub is_live: bool,
 }
 
@@ -43,7 +43,7 @@ impl Source {
         Source { patience, is_behind: false, stalls: 0 }
     }
 
-    /// The horizon that others go by where the lane says `horizon`; and what is to be said, behind the lane's name.
+    /// Returns the horizon to use if the lane reports `horizon`, and an event text to append to the lane's name.
     #[inline]
     pub(super) fn bound(&mut self, horizon: Horizon, present: Present) -> (Horizon, Option<String>) {
         match (self.patience, horizon) {
@@ -56,7 +56,8 @@ impl Source {
         let Present { now, above, settled, .. } = present;
         let (floor, top) = (now.before(patience), Nanos(now.0.saturating_add(above)));
         let was_behind = self.is_behind;
-        // Right behind a step of the clock a lane may be at the time before. Nobody can promise what is above the clock.
+        // After a step of the clock a lane may still be at the time before. No source can guarantee times above the
+        // clock.
         self.is_behind = time < floor && (was_behind || settled >= patience);
         self.stalls += u64::from(self.is_behind && !was_behind);
         let bound = match self.is_behind {
@@ -66,15 +67,15 @@ impl Source {
         };
         let said = (self.is_behind != was_behind && self.stalls <= MOST_SAID).then(|| match self.is_behind {
             true => format!(
-                "more than {} ms behind the clock: live ports do not wait for it, its frames come late",
+                "more than {} ms behind the clock; live ports no longer wait, its frames will be late",
                 patience.as_millis()
             ),
-            false => "with the clock again: live ports wait for it as before".to_owned(),
+            false => "caught up with the clock; live ports wait for it again".to_owned(),
         });
         (Horizon::At(bound), said)
     }
 
-    /// How often it fell behind.
+    /// Returns the number of times it fell behind.
     pub(super) fn stalls(&self) -> u64 {
         self.stalls
     }
@@ -106,7 +107,7 @@ mod tests {
         assert_eq!(of(&mut source, START, START + 52 * MS, settled).1, None, "said once");
         let (bound, said) = of(&mut source, START + 30 * MS, START + 60 * MS, settled);
         assert_eq!(bound, at(START + 30 * MS));
-        assert!(said.unwrap().starts_with("with the clock again"));
+        assert!(said.unwrap().starts_with("caught up with the clock"));
         assert_eq!(source.stalls(), 1);
     }
 
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn promises_of_another_time_hold_up_nobody_for_longer() {
         let mut source = Source::new(Feed::Others { patience: Duration::from_millis(50) });
-        // Right behind a step forward, then above the clock that went back.
+        // After a step forward, then above the clock that was set back.
         assert_eq!(of(&mut source, 5, START, 0), (Horizon::At(Nanos(START - 50 * MS)), None));
         assert_eq!(of(&mut source, START + 11 * MS, START, 0), (Horizon::At(Nanos(START - 50 * MS)), None));
         assert_eq!(of(&mut source, START + 9 * MS, START, 0), (Horizon::At(Nanos(START + 9 * MS)), None));

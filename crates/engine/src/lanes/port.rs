@@ -1,44 +1,44 @@
-//! A port of a run: its lanes report what happens to it, each for itself, and it is an event once.
+//! A port of a run: each of its lanes reports a change of its state, which is one event.
 
 use super::State;
 use linerate_port::PortError;
 use linerate_port::contract::Monitor;
 use linerate_wire::Link;
 
-const CAME_BACK: &str = "the interface that was down delivers frames again";
+const UP_AGAIN: &str = "the interface is up and delivers frames again";
 
-/// A port of a run, and what has happened to it.
+/// A port of a run, and its state.
 pub(super) struct Port {
     pub name: String,
     pub monitor: Option<Box<dyn Monitor>>,
     pub filter: String,
-    /// How often the port went down, and whether it is down: all its lanes report that, each for itself.
+    /// Number of times the port went down, and whether it is down, as reported by all its lanes.
     downs: u64,
     is_down: bool,
-    /// Why the port failed for good, as reported.
+    /// Failure that was reported, if any.
     failed: Option<String>,
-    /// The place of each of its interfaces in the list of all.
+    /// Index of each of its interfaces in the list of all.
     pub map: Vec<u16>,
-    /// What frames of each begin with.
+    /// Link type of each interface.
     pub links: Vec<Option<Link>>,
 }
 
 impl Port {
-    /// An open port.
     pub(super) fn new(name: String, monitor: Option<Box<dyn Monitor>>, filter: String) -> Self {
         Port { name, monitor, filter, downs: 0, is_down: false, failed: None, map: Vec::new(), links: Vec::new() }
     }
 
-    /// The event that the port is up again, if a lane that has reported it down brings frames.
+    /// Returns the event that the port is up again, if a lane that has reported it down delivers frames.
     pub(super) fn back_up(&mut self, downs: u64, brings: bool) -> Option<String> {
         if !(brings && self.is_down && downs == self.downs) {
             return None;
         }
         self.is_down = false;
-        Some(format!("{}: {CAME_BACK}", self.name))
+        Some(format!("{}: {UP_AGAIN}", self.name))
     }
 
-    /// The queue of a lane failed, for now or for good. Each lane of a port reports what happens to the port: it is an event once.
+    /// Handles an error of a lane's queue, transient or permanent. Each lane of a port reports the same change: it is
+    /// one event.
     pub(super) fn fail(
         &mut self,
         (state, downs): (&mut State, &mut u64),
@@ -72,7 +72,7 @@ impl Port {
 mod tests {
     use super::*;
 
-    /// Three lanes of one interface that goes down twice and is removed; the second lane misses one of it.
+    /// Three lanes of one interface that goes down twice and is removed; the second lane misses one of the changes.
     #[test]
     fn what_happens_to_a_port_is_an_event_once() {
         let mut port = Port::new("packet:e0".into(), None, String::new());
@@ -84,7 +84,7 @@ mod tests {
                 let (state, downs) = &mut lanes[*lane];
                 events.extend(port.fail((state, downs), down(*lane), &mut failure));
             }
-            // What had come before is no sign of life of the lane that has not looked yet.
+            // Frames that had arrived earlier do not show that the port is up for a lane not yet polled.
             events.extend(port.back_up(0, true));
             events.extend(port.back_up(lanes[0].1, false));
             events.extend(port.back_up(lanes[0].1, true));
@@ -95,7 +95,7 @@ mod tests {
             events.extend(port.fail((state, downs), removed, &mut failure));
         }
         let (down, back) =
-            ("packet:e0: the interface is down", "packet:e0: the interface that was down delivers frames again");
+            ("packet:e0: the interface is down", "packet:e0: the interface is up and delivers frames again");
         assert_eq!(events, [down, back, down, back, "packet:e0@0: the interface was removed"]);
         assert!(lanes.iter().all(|(state, _)| *state == State::Ended) && failure.is_some());
     }

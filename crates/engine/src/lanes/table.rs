@@ -1,4 +1,4 @@
-//! The interfaces of all ports, as lanes show them.
+//! Interfaces of all ports, as lanes report them.
 
 use super::{Port, Shown};
 use crate::clock::Time;
@@ -6,7 +6,7 @@ use linerate_burst::{Interface, Nanos, StampSource};
 use linerate_port::PortError;
 use linerate_wire::Link;
 
-/// The interfaces of all ports, growing while lanes are shown.
+/// Interfaces of all ports, extended while lanes are filled.
 pub(crate) struct Table<'a> {
     pub(super) ports: &'a mut Vec<Port>,
     pub(super) interfaces: &'a mut Vec<Interface>,
@@ -17,18 +17,18 @@ pub(crate) struct Table<'a> {
     pub(super) above: u64,
 }
 
-/// As many interfaces as descs can tell apart.
+/// Maximum number of interfaces that descs can distinguish.
 const MOST_INTERFACES: usize = u16::MAX as usize + 1;
 
 impl Table<'_> {
-    /// No frame that lanes have shown is later than this, if its time is right. To be asked behind `fill`: frames may have
-    /// come while lanes were filled.
+    /// Returns an upper bound of the times of frames returned so far, if their times are right. Must be called after
+    /// `fill`, since frames may arrive while lanes are filled.
     #[inline]
     pub(crate) fn ceiling(&self) -> Nanos {
         if *self.is_live { Nanos(self.time.utc().0.saturating_add(self.above)) } else { Nanos::MAX }
     }
 
-    /// Takes up interfaces that a lane shows for the first time.
+    /// Adds interfaces that a lane reports for the first time.
     pub(crate) fn learn(&mut self, shown: &Shown<'_>) {
         let port = &mut self.ports[shown.port];
         for interface in &shown.interfaces[port.map.len().min(shown.interfaces.len())..] {
@@ -37,14 +37,14 @@ impl Table<'_> {
                 port.map.push(u16::MAX);
                 self.failure.get_or_insert_with(|| {
                     let reason = format!(
-                        "more than {MOST_INTERFACES} interfaces in one run, and frames of the others count as those \
-                         of the last: read fewer files at a time"
+                        "more than {MOST_INTERFACES} interfaces in one run: frames of further ones are assigned to the \
+                         last; read fewer files at a time"
                     );
                     PortError::broken(&port.name, reason)
                 });
                 continue;
             }
-            // A ring of this machine may bring frames of its clock too.
+            // A ring of this machine may contain frames of its clock too.
             let by_clock = matches!(interface.stamp, StampSource::Hardware | StampSource::Kernel | StampSource::Xdp);
             *self.is_live |= self.is_merged && by_clock;
             port.map.push(self.interfaces.len() as u16);
@@ -56,22 +56,21 @@ impl Table<'_> {
         }
     }
 
-    /// The place of each interface of a lane in the list of all.
+    /// Returns the index in the list of all for each interface of a lane.
     pub(crate) fn map(&self, shown: &Shown<'_>) -> &[u16] {
         &self.ports[shown.port].map
     }
 
-    /// What frames of each interface of a lane begin with.
+    /// Returns the link type of each interface of a lane.
     pub(crate) fn links(&self, shown: &Shown<'_>) -> &[Option<Link>] {
         &self.ports[shown.port].links
     }
 
-    /// The interfaces of all ports.
     pub(crate) fn interfaces(&self) -> &[Interface] {
         self.interfaces
     }
 
-    /// The filter that the lane's backend has applied; empty if none.
+    /// Returns the filter that the lane's backend has applied; empty if none.
     #[inline]
     pub(crate) fn filter(&self, shown: &Shown<'_>) -> &str {
         &self.ports[shown.port].filter

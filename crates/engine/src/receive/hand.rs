@@ -1,4 +1,4 @@
-//! How consumers are called: whichever dies is left out from then on, and what it was given is accounted for.
+//! Calls of consumers: one that panics is skipped from then on, and its frames are accounted for.
 
 use crate::consumer::{Consumer, Holds, Reads, Round};
 use crate::died::{Died, survive};
@@ -8,7 +8,7 @@ use linerate_burst::{Count, Kind, Ledger, Nanos, Stage};
 use linerate_port::Held;
 use std::time::Duration;
 
-/// Shows a round to each consumer that has not died.
+/// Passes a round to each consumer that has not panicked.
 pub(super) fn offer(
     round: &mut Round<'_>,
     consumers: &mut [&mut dyn Consumer],
@@ -26,15 +26,15 @@ pub(super) fn offer(
     }
 }
 
-/// What a consumer made of what it alone may do.
+/// Outcome of the calls that only a sole consumer receives.
 pub(super) struct Served {
-    /// Frames that it has read.
+    /// Number of frames read.
     pub frames: usize,
     pub is_busy: bool,
     pub result: Result<(), ReceiveError>,
 }
 
-/// Lets a consumer that is alone hold frames, give them back, and read.
+/// Lets a sole consumer hold frames, release them, and read.
 pub(super) fn serve(
     consumer: &mut dyn Consumer,
     lanes: &mut Lanes,
@@ -54,7 +54,7 @@ pub(super) fn serve(
     }
 }
 
-/// Frames that a consumer which died did not look at any more.
+/// Accounts for frames that a consumer did not process because it panicked.
 pub(super) fn account_for_rest(ledger: &mut Ledger, branch: &str, given: u64) {
     if !ledger.accounts().iter().any(|account| account.stage == Stage::Select && account.branch == branch) {
         return;

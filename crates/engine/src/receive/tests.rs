@@ -1,5 +1,5 @@
-//! Captures while somebody sets the clock, stamps are wrong, and whoever feeds a lane stops: whatever happens, frames are held for
-//! no longer than lanes need, and none is lost; where nothing happens they come out in their order.
+//! Captures with clock steps, wrong time stamps and stopped feeders: in any case frames are held no longer than lanes
+//! require, and none is lost; without such faults they are emitted in order.
 
 use super::*;
 use crate::clock::tests::Fake;
@@ -15,27 +15,27 @@ const S: u64 = 1000 * MS;
 const START: u64 = 1_700_000_000 * S;
 const LAG: u64 = 2 * MS;
 const PATIENCE: u64 = 50 * MS;
-/// What a frame may be held for: lag, slack of the clock, and two of the longest rounds.
+/// Longest time that a frame may be held: lag, slack of the clock, and two of the longest rounds.
 const HELD: u64 = LAG + 10 * MS + 2 * ROUND;
 const ROUND: u64 = 5 * MS;
 const SCHEDULES: u64 = 4000;
 const ROUNDS: u64 = 150;
 
-/// A frame by its stamp, and when it came by the steady clock.
+/// A frame by its stamp, and its arrival by the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     stamp: u64,
-    came: u64,
+    arrived: u64,
 }
 
-/// What a lane has.
+/// State of a lane.
 #[derive(Default)]
 struct State {
     there: VecDeque<Frame>,
     consumed: VecDeque<Frame>,
-    /// What others have promised; lanes of the clock promise what they know.
+    /// Horizon promised by an external feeder; lanes of the clock derive theirs.
     promised: u64,
-    /// The clock steps while this lane is looked at.
+    /// Clock step that occurs while this lane is polled.
     step: i64,
     detached: bool,
 }
@@ -82,27 +82,27 @@ impl RxQueue for FakeRx {
     fn counters(&self, _: &mut Ledger) {}
 }
 
-/// What happens in a schedule.
+/// Faults of a schedule.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trouble {
-    /// The clock is set, by seconds and more.
+    /// Clock steps of seconds and more.
     steps: bool,
-    /// The clock is set by milliseconds.
+    /// Clock steps of milliseconds.
     slews: bool,
-    /// Frames of a wrong time, before and behind.
+    /// Frames with wrong times, in the past and in the future.
     wrong: bool,
-    /// Who feeds a lane stops for a while.
+    /// A lane's feeder stops for a while.
     stops: bool,
 }
 
-/// A machine with a capture on it.
+/// A machine that runs a capture.
 struct Machine {
     clock: Fake,
     lanes: Vec<(Feed, Arc<Mutex<State>>)>,
     receiver: Receiver,
     random: Random,
     trouble: Trouble,
-    /// Frames by lane, as they came out, and whether late.
+    /// Emitted frames with their lanes, and whether late.
     out: Vec<(usize, Frame, bool)>,
     sent: Vec<(usize, Frame)>,
     others_stop: bool,
@@ -120,7 +120,7 @@ impl Machine {
         let lanes: Vec<(Feed, Arc<Mutex<State>>)> = feeds.into_iter().map(|feed| (feed, Arc::default())).collect();
         let ports = lanes.iter().map(|(feed, state)| port(*feed, Arc::clone(state), clock.clone())).collect();
         let receive = Receive { waiting: Waiting::Spin, ..Receive::all(ports) };
-        let receiver = Receiver::with(receive, &mut [&mut Nobody], Box::new(clock.clone()));
+        let receiver = Receiver::with(receive, &mut [&mut Ignore], Box::new(clock.clone()));
         let (out, sent) = Default::default();
         Machine { clock, lanes, receiver, random, trouble, out, sent, others_stop: false }
     }
@@ -133,7 +133,7 @@ impl Machine {
         (self.clock.utc().0, self.clock.steady().0)
     }
 
-    /// Time passes, frames come, and what is to happen happens; then a round.
+    /// Advances time, delivers frames and applies faults; then runs a round.
     fn round(&mut self, brings: bool) {
         let busy = self.random.0 % 7;
         for part in 0..1 + self.random.below(4) {
@@ -143,7 +143,7 @@ impl Machine {
             }
             if self.trouble.steps && self.random.below(60) == 0 {
                 let step = self.step();
-                // Before anybody looks, or while lanes are filled.
+                // Before the poll, or while lanes are filled.
                 let lane = self.random.below(2 * self.lanes.len() as u64) as usize;
                 if lane < self.lanes.len() { self.lane(lane).step += step } else { self.clock.set(step) }
             }
@@ -151,7 +151,7 @@ impl Machine {
                 self.others_stop ^= true;
             }
             for lane in 0..self.lanes.len() {
-                // Some lanes have hardly a frame.
+                // Some lanes have few frames.
                 let rests = (lane as u64 + busy).is_multiple_of(3) && self.random.below(50) > 0;
                 if brings && !rests && (part as usize + lane).is_multiple_of(2) {
                     self.bring(lane);
@@ -159,7 +159,7 @@ impl Machine {
             }
         }
         self.promise();
-        assert!(self.receiver.round(&mut [&mut Nobody]));
+        assert!(self.receiver.round(&mut [&mut Ignore]));
         for pick in std::mem::take(&mut self.receiver.picks) {
             let frame = self.lane(pick.lane()).consumed.pop_front().expect("a frame");
             self.out.push((pick.lane(), frame, pick.is_late()));
@@ -179,28 +179,28 @@ impl Machine {
         }
         let wrong = self.trouble.wrong && self.random.below(30) == 0;
         let stamp = if wrong { utc.saturating_add_signed(self.step()) } else { utc };
-        let frame = Frame { stamp, came: steady };
+        let frame = Frame { stamp, arrived: steady };
         self.lane(lane).there.push_back(frame);
         self.sent.push((lane, frame));
     }
 
-    /// Those who feed lanes say how far they are.
+    /// Updates the horizons of external feeders.
     fn promise(&mut self) {
         let (utc, _) = self.now();
         if !self.others_stop {
             for (_, state) in self.lanes.iter().filter(|(feed, _)| *feed != Feed::Clock) {
                 let mut state = state.lock().unwrap();
-                // Promises of the time before the clock went back are kept, as by writers that never take any back.
+                // Promises from before the clock was set back are kept, as by writers that never revoke them.
                 state.promised = state.promised.max(utc - LAG / 2);
             }
         }
     }
 
-    /// How long the frame has been held that has been held longest.
+    /// Returns the longest time for which a frame has been held.
     fn held(&self) -> u64 {
         let now = self.now().1;
         let heads =
-            (0..self.lanes.len()).filter_map(|lane| self.lane(lane).there.front().map(|frame| now - frame.came));
+            (0..self.lanes.len()).filter_map(|lane| self.lane(lane).there.front().map(|frame| now - frame.arrived));
         heads.max().unwrap_or(0)
     }
 }
@@ -221,7 +221,7 @@ fn port(feed: Feed, state: Arc<Mutex<State>>, clock: Fake) -> RxPort {
     }
 }
 
-/// Runs a schedule; how many frames there were, how many of them late, and what was counted and said.
+/// Runs a schedule; returns the number of frames, and the report.
 fn run(seed: u64, trouble: Trouble) -> (usize, Received) {
     let mut machine = Machine::new(seed, trouble);
     let others = machine.lanes.iter().any(|(feed, _)| *feed != Feed::Clock);
@@ -245,7 +245,7 @@ fn run(seed: u64, trouble: Trouble) -> (usize, Received) {
     let mut newest = 0;
     let calm = !(trouble.steps || trouble.wrong || trouble.slews);
     for (_, frame, late) in &machine.out {
-        assert!(!calm || *late == (frame.stamp < newest), "seed {seed}: {frame:?} behind {newest} says late = {late}");
+        assert!(!calm || *late == (frame.stamp < newest), "seed {seed}: {frame:?} after {newest}: late = {late}");
         newest = newest.max(frame.stamp);
     }
     if calm && !trouble.stops {
@@ -253,7 +253,7 @@ fn run(seed: u64, trouble: Trouble) -> (usize, Received) {
         expected.sort_by_key(|(lane, frame)| (frame.stamp, *lane));
         assert_eq!(out, expected, "seed {seed}: not as the oracle sorts it");
     }
-    (out.len(), machine.receiver.finish(&mut [&mut Nobody], None))
+    (out.len(), machine.receiver.finish(&mut [&mut Ignore], None))
 }
 
 fn run_all(trouble: Trouble) -> (usize, Vec<Received>) {
@@ -268,7 +268,7 @@ fn total(reports: &[Received], count: linerate_burst::Count) -> u64 {
 }
 
 #[test]
-fn where_nobody_sets_the_clock_frames_come_out_as_the_oracle_sorts_them() {
+fn without_clock_steps_frames_are_emitted_as_the_oracle_sorts_them() {
     use linerate_burst::Count::{Ahead, ClockSteps, Late, Stalls};
     let (_, reports) = run_all(Trouble::default());
     assert_eq!([Late, Ahead, Stalls, ClockSteps].map(|count| total(&reports, count)), [0; 4]);
@@ -276,19 +276,19 @@ fn where_nobody_sets_the_clock_frames_come_out_as_the_oracle_sorts_them() {
 }
 
 #[test]
-fn small_steps_are_nobodys_business() {
+fn small_steps_are_ignored() {
     let (_, reports) = run_all(Trouble { slews: true, ..Trouble::default() });
     assert_eq!(total(&reports, linerate_burst::Count::ClockSteps), 0);
     assert!(reports.iter().all(|report| report.events.is_empty()));
 }
 
 #[test]
-fn steps_of_the_clock_hold_no_frame_up_and_are_said() {
+fn clock_steps_delay_no_frame_and_are_reported() {
     let (_, reports) = run_all(Trouble { steps: true, ..Trouble::default() });
     let steps = total(&reports, linerate_burst::Count::ClockSteps);
     assert!(steps > SCHEDULES, "{steps}");
     let said = |what| reports.iter().flat_map(|one| &one.events).filter(|event| event.starts_with(what)).count() as u64;
-    let (back, forward) = (said("the clock went back by "), said("the clock went forward by "));
+    let (back, forward) = (said("the clock was set back by "), said("the clock was set forward by "));
     assert!(back > 0 && forward > 0 && back + forward == steps, "{back} and {forward} of {steps}");
 }
 
@@ -299,7 +299,7 @@ fn frames_of_a_wrong_time_hold_no_other_up() {
 }
 
 #[test]
-fn whoever_stops_holds_no_live_lane_up_for_longer_than_its_patience() {
+fn a_stopped_feeder_delays_no_live_lane_for_longer_than_its_patience() {
     let (_, reports) = run_all(Trouble { stops: true, ..Trouble::default() });
     let stalls = total(&reports, linerate_burst::Count::Stalls);
     assert!(stalls > SCHEDULES / 8, "{stalls}");
@@ -313,12 +313,12 @@ fn all_of_it_together_loses_nothing() {
     run_all(Trouble { steps: true, slews: true, wrong: true, stops: true });
 }
 
-/// Wants an order, and does nothing with it.
-struct Nobody;
+/// Needs an order, and ignores the frames.
+struct Ignore;
 
-impl Consumer for Nobody {
+impl Consumer for Ignore {
     fn name(&self) -> &'static str {
-        "nobody"
+        "ignore"
     }
 
     fn order(&self) -> Order {

@@ -1,53 +1,53 @@
-//! What to do while nothing is ready.
+//! Waiting while nothing is ready.
 
 use linerate_burst::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// How a run waits.
+/// Wait strategy of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// Look again for a while, then wait for the kernel: quick without starving other threads.
+    /// Spin for a while, then wait for the kernel: fast without starving other threads.
     #[default]
     Adaptive,
-    /// Look again for ever: the least delay, a whole core.
+    /// Spin forever: lowest delay, a whole core.
     Spin,
-    /// Wait for the kernel at once: the least work.
+    /// Wait for the kernel at once: least CPU time.
     Sleep,
 }
 
-/// How long adaptive waiting looks again before it sleeps.
+/// Time that adaptive waiting spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
-/// How long to sleep where there is nothing to wait on.
+/// Sleep without a descriptor to poll.
 const NAP: Duration = Duration::from_micros(100);
-/// How long to sleep where frames are there and time has to pass: a quarter of the usual lag.
+/// Sleep if frames are ready and time must pass: a quarter of the usual lag.
 const PAUSE: Duration = Duration::from_micros(500);
-/// So many naps without a frame, and the kernel is asked to wake us.
+/// Number of naps without a frame after which the kernel must wake the thread.
 const NAPS: u32 = 2;
-/// What was quiet for so long is looked at a third as often, which is what an idle run costs; input wakes it all the same.
+/// Idle time after which the poll rate falls to a third, which is what an idle run costs; input still wakes the thread.
 const QUIET: Duration = Duration::from_secs(1);
-/// Looking again pays while this many of the last idle phases ended before [`SPIN`] did; once it does not
-/// pay, only one phase in [`RETRY`] tries it.
+/// Spinning pays off while this many of the last idle phases ended before [`SPIN`] did; after that only one phase in
+/// [`RETRY`] tries it.
 const SCORE: u32 = 8;
 const RETRY: u32 = 64;
 
-/// What an idle run waits for.
+/// Condition that an idle run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// Frames; while they come it is best to look for them so often.
+    /// Frames; with the best poll interval while they arrive.
     Input(Option<Duration>),
-    /// Time: frames are there, and another lane could still bring older ones.
+    /// Time: frames are ready, but another lane could still deliver older ones.
     Horizon,
 }
 
-/// One idle phase after the other.
+/// State of successive idle phases.
 #[derive(Debug)]
 pub(crate) struct Idler {
     waiting: Waiting,
     is_prompt: bool,
     since: Option<Nanos>,
-    /// How well looking again has paid lately, and how often it was left out since.
+    /// Recent success of spinning, and the number of phases that skipped it since.
     score: u32,
     skipped: u32,
 }
@@ -57,12 +57,12 @@ impl Idler {
         Idler { waiting, is_prompt, since: None, score: SCORE, skipped: 0 }
     }
 
-    /// Whether it is to look again for ever.
+    /// Returns whether it spins forever.
     pub(crate) fn never_sleeps(&self) -> bool {
         self.waiting == Waiting::Spin
     }
 
-    /// There was something to do at `now`.
+    /// Ends the idle phase at `now`.
     pub(crate) fn busy(&mut self, now: Nanos) {
         if let Some(since) = self.since.take()
             && now.since(since) < SPIN
@@ -71,8 +71,8 @@ impl Idler {
         }
     }
 
-    /// There was nothing to do at `now`: waits a little, at most for `limit`. `wakes` are what input makes
-    /// readable; `None` where nothing announces it.
+    /// Waits in an idle phase at `now`, at most for `limit`. `wakes` returns the descriptors that become readable with
+    /// input; `None` if there are none.
     pub(crate) fn idle<'a>(
         &mut self,
         now: Nanos,
@@ -82,7 +82,7 @@ impl Idler {
     ) {
         let begins = self.since.is_none();
         let since = self.since.get_or_insert(now);
-        // Where the clock was set back the phase begins anew, or it would spin until the clock is there again.
+        // If the clock was set back the phase restarts, or it would spin until the clock has caught up.
         *since = now.min(*since);
         let since = *since;
         let spins = match (self.waiting, awaited) {
@@ -95,7 +95,7 @@ impl Idler {
                 false
             }
             (Waiting::Adaptive, Awaited::Input(_)) => now.since(since) < SPIN && self.spinning_pays(begins),
-            // Time passes by itself: each look at it would let a few frames through and find the next ones held.
+            // Time passes by itself: each poll would let a few frames through and find the next ones held.
             (Waiting::Adaptive, Awaited::Horizon) => false,
         };
         if spins {
@@ -126,10 +126,10 @@ impl Idler {
 pub(crate) fn wait_for(fds: &[BorrowedFd<'_>], limit: Duration) {
     let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-    // An interrupted wait is as good as a finished one: the caller looks again.
+    // An interrupted wait is as good as a finished one: the caller polls again.
     let _ = poll(&mut polled, Some(&limit));
     if polled.iter().any(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL)) {
-        // The queue will say what is wrong; until then such a descriptor is always ready.
+        // The queue will report the error; until then such a descriptor is always ready.
         std::thread::sleep(NAP);
     }
 }

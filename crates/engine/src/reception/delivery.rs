@@ -1,7 +1,7 @@
-//! Finished frames to their destination, here or in a thread of its own, and back.
+//! Delivery of finished frames to their destination, in this thread or a separate one, and back.
 //!
-//! A frame is owned by whoever has it. There are as many as the pool has, so nothing more bounds what is on its way; a destination
-//! that is slow keeps frames, and the window of the senders closes. After a failure frames come back unused, and are counted.
+//! A frame has one owner. The size of the pool is the only bound of frames in transit; a slow destination keeps frames,
+//! and the window of the senders closes. After a failure frames are returned unused, and are counted.
 
 use crate::consumer::End;
 use crate::died::{Died, survive};
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-/// How many frames are with a destination: one that it works on, and the next.
+/// Maximum number of frames at a destination: one in progress, and the next.
 const MOST_OUT: u64 = 2;
 
-/// Who hands frames to a destination.
+/// Passes frames to a destination.
 pub(super) struct Delivery {
     way: Way,
-    /// Frames handed over that have not come back.
+    /// Number of frames passed on that have not returned.
     out: u64,
     failed: Arc<AtomicBool>,
     lost: Arc<AtomicU64>,
@@ -34,9 +34,9 @@ enum Way {
         back: Receiver<Frame>,
         thread: JoinHandle<Guarded>,
     },
-    /// For another process.
+    /// In shared memory, for another process.
     Shared(Box<SharedFrames>),
-    /// Only while it changes.
+    /// Only during a change.
     Nowhere,
 }
 
@@ -76,7 +76,7 @@ impl Guarded {
 }
 
 impl Delivery {
-    /// In the thread that hands over.
+    /// Calls the destination in this thread.
     pub(super) fn here(destination: Box<dyn Destination>) -> Delivery {
         let (failed, lost): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
         let guarded =
@@ -84,13 +84,13 @@ impl Delivery {
         Delivery { way: Way::Here(guarded), out: 0, failed, lost, given: 0 }
     }
 
-    /// To another process, in the thread that hands over.
+    /// Passes frames to another process, from this thread.
     pub(super) fn shared(frames: SharedFrames) -> Delivery {
         let (failed, lost) = Default::default();
         Delivery { way: Way::Shared(Box::new(frames)), out: 0, failed, lost, given: 0 }
     }
 
-    /// In a thread of its own from now on.
+    /// Moves the destination to a separate thread.
     pub(super) fn apart(mut self) -> Result<Delivery, std::io::Error> {
         let mut guarded = match std::mem::replace(&mut self.way, Way::Nowhere) {
             Way::Here(guarded) => guarded,
@@ -101,7 +101,7 @@ impl Delivery {
         let thread = Builder::new().name("frames".into()).spawn(move || {
             for frame in taken {
                 guarded.accept(&frame);
-                // At the end nobody wants it back.
+                // At the end the receiver is gone.
                 let _ = back.send(frame);
             }
             guarded
@@ -110,7 +110,7 @@ impl Delivery {
         Ok(self)
     }
 
-    /// Hands a frame over; it comes back at once where nobody keeps it.
+    /// Passes a frame on; returns it at once if it is not kept.
     pub(super) fn hand_over(&mut self, frame: Frame) -> Option<Frame> {
         self.given += 1;
         match &mut self.way {
@@ -119,7 +119,7 @@ impl Delivery {
                 Some(frame)
             }
             Way::Apart { to, .. } => {
-                // The thread ends when it is told to, whatever happens to a frame.
+                // The thread ends when its channel closes, whatever happens to a frame.
                 let unsent = to.send(frame).err().map(|unsent| unsent.0);
                 self.out += u64::from(unsent.is_none());
                 unsent
@@ -132,7 +132,7 @@ impl Delivery {
         }
     }
 
-    /// Whether it may have one more now.
+    /// Returns whether the destination can take one more.
     pub(super) fn has_room(&self) -> bool {
         match &self.way {
             Way::Shared(shared) => shared.has_room(),
@@ -140,14 +140,14 @@ impl Delivery {
         }
     }
 
-    /// What is to be done at the end of a burst.
+    /// Does periodic work; to be called at the end of a burst.
     pub(super) fn tick(&mut self) {
         if let Way::Shared(shared) = &mut self.way {
             shared.tick();
         }
     }
 
-    /// A frame that is needed no more.
+    /// Returns an unused frame.
     pub(super) fn returned(&mut self) -> Option<Frame> {
         match &mut self.way {
             Way::Apart { back, .. } => {
@@ -160,24 +160,24 @@ impl Delivery {
         }
     }
 
-    /// Frames that are still to come back.
+    /// Returns the number of frames still to be returned.
     pub(super) fn out(&self) -> u64 {
         if let Way::Shared(shared) = &self.way { shared.out() } else { self.out }
     }
 
-    /// Whether frames go nowhere any more.
+    /// Returns whether the destination has failed.
     pub(super) fn has_failed(&self) -> bool {
         let is_shut = matches!(&self.way, Way::Shared(shared) if shared.has_failed());
         is_shut || self.failed.load(Ordering::Relaxed)
     }
 
-    /// The last frames are on their way: waits for them, and completes what the destination has begun.
+    /// Waits for the last frames, and finishes the destination.
     pub(super) fn finish(&mut self, end: &mut End<'_>) {
         let mut guarded = match std::mem::replace(&mut self.way, Way::Nowhere) {
             Way::Here(guarded) => guarded,
             Way::Apart { to, back, thread } => {
                 drop(to);
-                // Nobody needs the memory any more.
+                // The memory is not needed any more.
                 back.into_iter().for_each(drop);
                 self.out = 0;
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -199,7 +199,7 @@ impl Delivery {
         self.way = Way::Here(guarded);
     }
 
-    /// Where frames went, once all is over.
+    /// Returns the destination after the end.
     pub(super) fn into_destination(self) -> Option<Box<dyn Destination>> {
         match self.way {
             Way::Here(guarded) => Some(guarded.destination),

@@ -1,4 +1,4 @@
-//! What streams come by, and the frames of memory that they fill.
+//! Transport of streams, and the frames in memory that they fill.
 
 use crate::consumer::End;
 use linerate_burst::{Count, Flags, Ledger, Nanos, Stage};
@@ -8,31 +8,31 @@ use linerate_receive::place::Ends;
 use linerate_receive::tcp::{Arrival, Checksum, Endpoint, Heard, Local};
 use linerate_wire::Link;
 
-/// What streams come by. Each has frames of its own: what is promised to a TCP sender nobody else may take.
+/// Transport of streams. Each has frames of its own: memory promised to a TCP sender must not be used otherwise.
 pub enum Protocol {
-    /// Segments, which are acknowledged.
+    /// TCP segments, which are acknowledged.
     Tcp {
-        /// Who acknowledges.
+        /// Endpoint that acknowledges.
         endpoint: Box<Endpoint>,
-        /// What they fill.
+        /// Frames to fill.
         frames: Box<Frames>,
     },
-    /// Datagrams that say where they belong.
+    /// UDP datagrams with their position.
     Udp {
-        /// What they fill.
+        /// Frames to fill.
         datagrams: Box<Datagrams>,
-        /// Where they are to go to.
+        /// Local addresses.
         listen: Vec<Local>,
     },
 }
 
 impl Protocol {
-    /// Whether a connection waits for the acknowledgement of its FIN.
+    /// Returns whether a connection waits for the acknowledgement of its FIN.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self, Protocol::Tcp { endpoint, .. } if endpoint.is_closing())
     }
 
-    /// Takes a frame that lies in one piece; whether it was for this.
+    /// Processes a contiguous frame; returns whether it belongs to this protocol.
     pub(super) fn hear(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) -> bool {
         match self {
             Protocol::Tcp { endpoint, frames } => {
@@ -50,7 +50,7 @@ impl Protocol {
         }
     }
 
-    /// What is due at the end of a burst, and by time.
+    /// Does the work that is due at the end of a burst, and by time.
     pub(super) fn settle(&mut self, is_dry: bool, now: Nanos) {
         match self {
             Protocol::Tcp { endpoint, frames } => {
@@ -61,7 +61,8 @@ impl Protocol {
         }
     }
 
-    /// No more will come: all that is there goes out. False if it is to be called again once what there is to send has gone.
+    /// Ends reception: all received data is finished. Returns false if it must be called again after queued segments
+    /// have left.
     pub(super) fn stop(&mut self, now: Nanos) -> bool {
         match self {
             Protocol::Tcp { endpoint, frames } => endpoint.stop(now, &mut **frames),
@@ -72,7 +73,7 @@ impl Protocol {
         }
     }
 
-    /// Has bytes on their way that finished frames wait for, where frames are elsewhere.
+    /// Flushes data that finished frames wait for, if frames are stored elsewhere.
     pub(super) fn flush(&mut self) {
         match self {
             Protocol::Tcp { frames, .. } => frames.flush(),
@@ -80,7 +81,7 @@ impl Protocol {
         }
     }
 
-    /// Whether a stream may wait for frames to come back.
+    /// Returns whether a stream may wait for frames to return.
     pub(super) fn lacks_frames(&self) -> bool {
         match self {
             Protocol::Tcp { frames, .. } => frames.state().0 == 0,
@@ -88,7 +89,7 @@ impl Protocol {
         }
     }
 
-    /// The next finished frame.
+    /// Returns the next finished frame.
     pub(super) fn full(&mut self) -> Option<Frame> {
         match self {
             Protocol::Tcp { frames, .. } => frames.full(),
@@ -96,7 +97,7 @@ impl Protocol {
         }
     }
 
-    /// A frame that is needed no more; a window may open.
+    /// Returns a frame to the pool; a window may open.
     pub(super) fn give_back(&mut self, frame: Frame) {
         match self {
             Protocol::Tcp { frames, .. } => frames.give_back(frame),
@@ -104,7 +105,7 @@ impl Protocol {
         }
     }
 
-    /// Streams there are and were, and bytes of them.
+    /// Returns the number of open and of all streams, and their bytes.
     pub(super) fn streams(&self) -> (u64, u64, Option<u64>) {
         match self {
             Protocol::Tcp { endpoint, frames } => {
@@ -117,7 +118,7 @@ impl Protocol {
         }
     }
 
-    /// Frames that were finished and went nowhere, as newer ones took their place: their datagrams count as placed.
+    /// Reports finished frames that were replaced by newer ones: their datagrams count as placed.
     pub(super) fn tell_what_gave_way(&self, end: &mut End<'_>) {
         let Protocol::Udp { datagrams, .. } = self else { return };
         let counts = datagrams.counts();
@@ -125,7 +126,7 @@ impl Protocol {
             let account = end.ledger.account(Stage::Store, "");
             account.add(Count::StoreReceived, counts.reclaimed).add(Count::StoreGaveWay, counts.reclaimed);
             end.events.push(format!(
-                "{} finished frames with {} bytes gave way to newer ones: whoever takes frames was too slow",
+                "{} finished frames with {} bytes were replaced by newer ones: their reader was too slow",
                 counts.reclaimed, counts.reclaimed_bytes
             ));
         }

@@ -1,4 +1,4 @@
-//! How far a reception is, for another thread; and what became of its streams.
+//! Progress of a reception, for another thread; and the state of its streams.
 
 use super::Protocol;
 use linerate_burst::Nanos;
@@ -7,65 +7,65 @@ use linerate_receive::place::{Ending, Ends, StreamId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many streams that have ended are told one by one; all are counted.
+/// Maximum number of ended streams with their own entry; all are counted.
 const MOST_TOLD: usize = 10_000;
 
-/// To be asked how far it is.
+/// Lets another thread read the progress.
 #[derive(Clone, Debug, Default)]
 pub struct ReceptionWatch(Arc<Mutex<SoFar>>);
 
-/// What was received in all.
+/// Totals of a reception.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// Streams that began.
+    /// Number of streams started.
     pub streams: u64,
     /// Bytes of streams up to their edges, in frames that are finished or not.
     pub bytes: u64,
-    /// Streams that are open.
+    /// Number of open streams.
     pub open: u64,
-    /// Streams that have ended.
+    /// Number of ended streams.
     pub ended: u64,
-    /// Frames that were finished.
+    /// Number of finished frames.
     pub frames: u64,
-    /// Bytes in these that did not come.
+    /// Bytes missing in these frames.
     pub missing: u64,
 }
 
-/// What was received.
+/// Progress of a reception.
 #[derive(Clone, Debug, Default)]
 pub struct SoFar {
-    /// In all.
+    /// Totals.
     pub totals: Totals,
-    /// What became of each stream that has finished a frame; of the first 10,000.
+    /// State of each of the first 10,000 streams with a finished frame.
     pub by_stream: BTreeMap<StreamId, StreamSoFar>,
-    /// Bytes that came, in frames that are finished.
+    /// Bytes received in finished frames.
     finished_bytes: u64,
 }
 
-/// What was received of a stream.
+/// Progress of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamSoFar {
-    /// Between whom.
+    /// Endpoints.
     pub ends: Ends,
-    /// Bytes that came, in frames that are finished.
+    /// Bytes received in finished frames.
     pub bytes: u64,
-    /// Bytes between these that did not come.
+    /// Bytes missing between these.
     pub missing: u64,
-    /// When the first of them came, and the last.
+    /// Time of the first and of the last of them.
     pub first: Nanos,
     /// See `first`.
     pub last: Nanos,
-    /// How it ended, if it has.
+    /// Ending, if it has ended.
     pub ending: Option<Ending>,
 }
 
 impl ReceptionWatch {
-    /// What was received so far.
+    /// Returns the progress so far.
     pub fn so_far(&self) -> SoFar {
         self.lock().clone()
     }
 
-    /// The same in all alone.
+    /// Returns only the totals.
     pub fn totals(&self) -> Totals {
         self.lock().totals
     }
@@ -89,7 +89,7 @@ impl ReceptionWatch {
         stream.ending = meta.ending;
     }
 
-    /// The same of a frame that another process received: streams are those of which one came.
+    /// Adds a frame that another process received: streams are counted with their first frame.
     pub(crate) fn taken(&self, frame: &Frame) {
         self.finished(frame);
         let SoFar { totals, by_stream, finished_bytes } = &mut *self.lock();

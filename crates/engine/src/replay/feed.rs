@@ -1,4 +1,4 @@
-//! Where batches come from: from memory again and again, or from a thread that stays ahead.
+//! Source of batches: memory, repeatedly, or a thread that reads ahead.
 
 use super::Open;
 use super::prepare::{Batch, Prepare};
@@ -12,31 +12,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::Duration;
 
-/// Batches that are read ahead: 128 MiB of frames, a tenth of a second at 10 Gb/s.
+/// Number of batches that are read ahead: 128 MiB of frames, a tenth of a second at 10 Gb/s.
 const AHEAD: usize = 32;
-/// How long to wait before looking again whether a pipe has something, or stopping is wanted.
+/// Interval of checking a pipe for input, and for stop requests.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// What there is to send.
+/// Next item to send.
 pub(super) enum Turn<'a> {
-    /// These frames.
     Batch(&'a Batch),
-    /// Nothing right now.
+    /// No batch is ready.
     Nothing,
-    /// Nothing more.
+    /// The end.
     Ended,
 }
 
 /// Batches in the order of the recording, pass after pass.
 pub(super) enum Feed {
     /// All in memory.
-    Held { batches: Vec<Batch>, at: usize, passes: Passes },
-    /// Made by a thread.
+    Held {
+        batches: Vec<Batch>,
+        at: usize,
+        passes: Passes,
+    },
     Ahead(Box<Ahead>),
 }
 
 impl Feed {
-    /// Waits until as much as possible is there.
+    /// Waits until as much as possible is ready.
     pub(super) fn fill_up(&self, stop: &Stop) {
         if let Feed::Ahead(ahead) = self {
             while !ahead.filled.load(Ordering::Relaxed) && !stop.is_requested() {
@@ -54,7 +56,7 @@ impl Feed {
         }
     }
 
-    /// Done with the batch shown.
+    /// Advances after the current batch.
     pub(super) fn next(&mut self) {
         match self {
             Feed::Held { batches, at, passes } => {
@@ -71,16 +73,16 @@ impl Feed {
     }
 }
 
-/// How many times the recording is still gone through.
+/// Remaining passes over the recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passes {
     left: u64,
-    /// Passes gone through.
+    /// Number of completed passes.
     pub done: u64,
 }
 
 impl Passes {
-    /// So many, 0: without end.
+    /// Creates a number of passes, 0: without end.
     pub(super) fn new(loops: u64) -> Self {
         Passes { left: if loops == 0 { u64::MAX } else { loops }, done: 0 }
     }
@@ -89,22 +91,22 @@ impl Passes {
         self.left == 0
     }
 
-    /// One has ended; one without a frame would be gone through for ever.
+    /// Ends a pass; one without a frame ends all, or it would loop forever.
     fn end(&mut self, had_frames: bool) {
         self.done += 1;
         self.left = if had_frames { self.left - 1 } else { 0 };
     }
 }
 
-/// The receiving end of a thread that makes batches.
+/// The receiving end of a thread that prepares batches.
 pub(super) struct Ahead {
     batches: Receiver<Result<Batch, PortError>>,
     current: Option<Batch>,
-    /// Batches go back to be filled again.
+    /// Returns batches to be refilled.
     spare: Sender<Batch>,
-    /// The thread has nothing more to do for now.
+    /// True while the thread has nothing to do.
     filled: Arc<AtomicBool>,
-    /// Ends the thread where it waits for a pipe.
+    /// Stops the thread while it waits for a pipe.
     over: Stop,
 }
 
@@ -129,13 +131,13 @@ impl Ahead {
     fn give_back(&mut self) {
         if let Some(mut batch) = self.current.take() {
             batch.clear();
-            // Nobody takes it back once all have been made.
+            // After the end of the thread the receiver is gone.
             let _ = self.spare.send(batch);
         }
     }
 }
 
-/// What passes are made of.
+/// Source of a pass.
 pub(super) enum Stock {
     /// A recording that is read in each pass.
     File(Open),
@@ -143,10 +145,10 @@ pub(super) enum Stock {
     Held(Vec<Batch>),
 }
 
-/// Starts a thread that makes batches, `loops` times (0: without end) from the beginning.
+/// Starts a thread that prepares `loops` passes (0: without end) from the start.
 ///
 /// # Errors
-/// If there can be no more threads.
+/// If the thread cannot be started.
 pub(super) fn start(stock: Stock, prepare: Prepare, loops: u64) -> std::io::Result<Feed> {
     let (sender, batches) = sync_channel(AHEAD);
     let (spare, spares) = channel();
@@ -165,7 +167,7 @@ pub(super) fn start(stock: Stock, prepare: Prepare, loops: u64) -> std::io::Resu
     let make = move || {
         if let Err(died) = survive(|| maker.run(stock, Passes::new(loops))) {
             done.store(true, Ordering::Relaxed);
-            // Whoever sends may have ended before.
+            // The sender may have ended before.
             let _ = tell.send(Err(PortError::broken("replay", died.to_string())));
         }
     };
@@ -173,7 +175,7 @@ pub(super) fn start(stock: Stock, prepare: Prepare, loops: u64) -> std::io::Resu
     Ok(Feed::Ahead(Box::new(Ahead { batches, current: None, spare, filled, over })))
 }
 
-/// Reads a recording into memory; `None` if that takes more than `most` bytes.
+/// Reads a recording into memory; returns `None` if that takes more than `most` bytes.
 pub(super) fn hold(
     open: &mut Open,
     prepare: &mut Prepare,
@@ -205,7 +207,7 @@ pub(super) fn hold(
     Ok(Some(Vec::new()))
 }
 
-/// What came of reading on.
+/// Outcome of a read.
 enum Read {
     Some,
     Full,
@@ -213,11 +215,11 @@ enum Read {
     Ended,
 }
 
-/// Reads what a queue shows into a batch.
+/// Reads the next burst of a queue into a batch.
 fn read(queue: &mut dyn RxQueue, prepare: &mut Prepare, turn: u64, batch: &mut Batch) -> Result<Read, PortError> {
     let head = queue.fill(Nanos::ZERO)?;
     if let Some(other) = head.interfaces.iter().find(|interface| interface.link != LinkType::ETHERNET) {
-        let reason = format!("frames of {} cannot be replayed, only those of ethernet", other.link);
+        let reason = format!("cannot replay frames of {}; expected Ethernet", other.link);
         return Err(PortError::broken("replay", reason));
     }
     let shown = head.burst.len();
@@ -239,22 +241,22 @@ fn pause(queue: &dyn RxQueue) {
     }
 }
 
-/// The thread that stays ahead.
+/// The thread that reads ahead.
 struct Maker {
     prepare: Prepare,
     sender: SyncSender<Result<Batch, PortError>>,
     spares: Receiver<Batch>,
-    /// Batches there are.
+    /// Number of batches allocated.
     made: usize,
-    /// The one being filled.
+    /// Batch being filled.
     batch: Batch,
-    /// Whether this pass had a frame.
+    /// True if this pass had a frame.
     had_frames: bool,
     filled: Arc<AtomicBool>,
     over: Stop,
 }
 
-/// Nobody wants more.
+/// The receiver has ended.
 struct Unwanted;
 
 impl Maker {
@@ -296,7 +298,7 @@ impl Maker {
                     }
                 }
                 Read::Nothing => {
-                    // What a pipe has brought is not held back.
+                    // Frames of a pipe are not held back.
                     if self.hand_on().is_err() {
                         return Ok(Err(Unwanted));
                     }
@@ -321,7 +323,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Hands the batch on and takes another one; waits while all are on their way.
+    /// Passes the batch on and takes another one; waits while all are in use.
     fn hand_on(&mut self) -> Result<(), Unwanted> {
         if self.batch.is_empty() {
             return Ok(());

@@ -1,31 +1,31 @@
-//! Recorded frames made ready: passed over, padded, rewritten, each with the queue it leaves by.
+//! Preparation of recorded frames: selected, padded, rewritten, each with its transmit queue.
 
 use super::Edits;
 use linerate_burst::{Block, Burst, Desc, Flags, MAX_FRAME, block::RECORD_HEADER};
 use linerate_generate::{Rewriter, Side, Sides, Split};
 use linerate_wire::{Link, flow};
 
-/// Bytes of frames that are handed on together.
+/// Bytes of frames in a batch.
 const BATCH_BYTES: usize = 4 << 20;
-/// The least a frame takes there: one of Ethernet's least size.
+/// Least size of a frame in it: one of Ethernet's minimum size.
 const LEAST: usize = RECORD_HEADER + 60;
 
 /// Frames that are ready to be sent.
 pub(super) struct Batch {
     pub block: Block,
-    /// By which queue each leaves; empty where there is one queue.
+    /// Transmit queue of each; empty if there is only one.
     pub queues: Vec<u16>,
-    /// The last one of a pass over the recording.
+    /// True for the last one of a pass over the recording.
     pub ends_pass: bool,
     pub tally: Tally,
 }
 
-/// What became of frames that are not sent as they were recorded.
+/// Counts of frames that are not sent as recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Left out because bytes of them are missing.
+    /// Dropped because they were truncated.
     pub truncated: u64,
-    /// Padded with zeros because bytes of them were missing.
+    /// Padded with zeros because they were truncated.
     pub padded: u64,
 }
 
@@ -41,12 +41,12 @@ impl Batch {
         (self.ends_pass, self.tally) = (false, Tally::default());
     }
 
-    /// Whether there is nothing in it to tell of.
+    /// Returns whether it contains neither frames nor the end of a pass.
     pub(super) fn is_empty(&self) -> bool {
         self.block.is_empty() && !self.ends_pass && self.tally == Tally::default()
     }
 
-    /// Bytes of memory that its frames take.
+    /// Returns the memory that its frames take, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let frames = self.block.burst();
         frames.bytes() + (frames.len() * (RECORD_HEADER + size_of::<Desc>())) as u64
@@ -57,17 +57,17 @@ impl Batch {
     }
 }
 
-/// Makes frames ready.
+/// Prepares frames.
 pub(super) struct Prepare {
-    /// Frames are kept as they were recorded, to be made ready later.
+    /// True if frames are kept as recorded, to be prepared later.
     keep: bool,
     split: Split,
     pad: bool,
     rewriter: Option<Rewriter>,
     sides: Option<Sides>,
-    /// How many queues each port has; queues count through all of them.
+    /// Number of queues of each port; indices count through all of them.
     queues: Vec<u16>,
-    /// The frame at hand.
+    /// Buffer for the current frame.
     frame: Vec<u8>,
 }
 
@@ -85,19 +85,19 @@ impl Prepare {
         }
     }
 
-    /// Keeps frames as they were recorded.
+    /// Creates one that keeps frames as recorded.
     pub(super) fn keeping() -> Self {
         Prepare { keep: true, ..Prepare::new(&Edits::default(), Vec::new()) }
     }
 
-    /// A pass over the recording begins: what it says of flows is the same each time.
+    /// Starts a pass over the recording: decisions about flows are the same in each.
     pub(super) fn begin_pass(&mut self) {
         if let Some(sides) = &mut self.sides {
             sides.clear();
         }
     }
 
-    /// Puts frames of pass `turn` into a batch; returns how many are done with, fewer if the batch is full.
+    /// Adds frames of pass `turn` to a batch; returns the number done with, fewer if the batch is full.
     pub(super) fn put(&mut self, burst: Burst<'_>, turn: u64, batch: &mut Batch) -> usize {
         let full = burst.iter().position(|(desc, frame)| !self.put_one(desc, frame, turn, batch));
         full.unwrap_or(burst.len())
@@ -123,7 +123,7 @@ impl Prepare {
             if let Some(rewriter) = &mut self.rewriter {
                 rewriter.rewrite(&mut self.frame, turn, false);
             }
-            // A tag more may be one too many.
+            // An added tag may exceed the maximum size.
             self.frame.truncate(MAX_FRAME);
             frame = &self.frame;
         }
@@ -141,7 +141,7 @@ impl Prepare {
         true
     }
 
-    /// The port by the side that sent the frame, the queue of the port by its flow, so that each stays in order.
+    /// Returns the port by the side that sent the frame, and the queue by its flow, so that each flow stays in order.
     fn queue(&mut self, recorded: &[u8]) -> u16 {
         let side = self.sides.as_mut().map_or(Side::Client, |sides| sides.side(recorded));
         let (first, queues) = match (side, &self.queues[..]) {

@@ -1,8 +1,8 @@
-//! When each frame leaves.
+//! Schedule of the frames of a replay.
 //!
-//! Frames that are due go to their queue at once; only those that are due already go together. Before the next one is
-//! due the thread sleeps as long as sleeping is exact enough, then looks at the clock until it is time. Where
-//! nobody waits, time is what frames say: it begins with the first one's, and goes to when the next one is due.
+//! Frames that are due are passed to their queue at once; only those already due go together. Before the next one is
+//! due the thread sleeps as long as sleep is exact enough, then spins until it is time. With `at_once`, time is that of
+//! the frames: it starts with the first one's, and advances to the due time of the next one.
 
 use super::feed::{Feed, Turn};
 use super::{Replay, ReplayReport};
@@ -15,21 +15,20 @@ use linerate_port::{PortError, Sent};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Frames that are late are handed on so many at a time; at top speed more.
+/// Maximum batch of late frames; at max rate it is larger.
 const LATE_RUN: usize = 32;
 const TOP_RUN: usize = 256;
 
-/// One run.
 pub(super) struct Session {
     feed: Feed,
     schedule: Schedule,
     pacing: Pacing,
     loop_gap: Option<Duration>,
-    /// The first frame of the batch at hand that was not sent yet.
+    /// Index of the first unsent frame of the current batch.
     at: usize,
-    /// When the frames at hand are due.
+    /// Due times of the current frames.
     dues: Vec<Nanos>,
-    /// Where nobody waits.
+    /// State without waiting.
     at_once: Option<AtOnce>,
     truncated: u64,
     padded: u64,
@@ -39,7 +38,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Sends all of `feed`, unless something failed before.
+    /// Sends all of `feed`, unless an earlier step failed.
     pub(super) fn run_by(replay: Replay, feed: Feed, failed: Option<PortError>, clock: Box<dyn Clock>) -> ReplayReport {
         feed.fill_up(&replay.stop);
         let is_timed = replay.pacing != Pacing::Fixed(Rate::Top);
@@ -74,12 +73,12 @@ impl Session {
         session.report(sender, failure)
     }
 
-    /// One step; false at the end of the recording.
+    /// Runs one step; returns false at the end of the recording.
     fn go_on(&mut self, sender: &mut Sender) -> Result<bool, PortError> {
         let batch = match self.feed.turn()? {
             Turn::Batch(batch) => batch,
             Turn::Nothing => {
-                // Whoever reads the recording is waited for.
+                // Waits for the reader of the recording.
                 self.starved += u64::from(!self.is_starved && self.at_once.is_none());
                 self.is_starved = true;
                 return sender.nap(self.at_once.as_ref().map_or_else(clock::now, |time| time.now)).map(|()| true);
@@ -165,8 +164,8 @@ impl Session {
     }
 }
 
-/// Puts off what is left of a schedule where the sender was held up for too long to catch up with all of it; returns when the
-/// frame is due that was due at this time.
+/// Shifts the rest of a schedule if the sender was delayed for too long to catch up with all of it; returns the new due
+/// time of the frame that was due at `due`.
 fn catch_up(schedule: &mut Schedule, sender: &mut Sender, due: Nanos, now: Nanos) -> Nanos {
     let shift = sender.timing().shift(due, now).unwrap_or_default();
     if !shift.is_zero() {
@@ -175,23 +174,23 @@ fn catch_up(schedule: &mut Schedule, sender: &mut Sender, due: Nanos, now: Nanos
     due.after(shift)
 }
 
-/// The time where nobody waits for it.
+/// Time of a replay that does not wait.
 #[derive(Default)]
 struct AtOnce {
-    /// Frames get times anew; those that go once and as they were recorded keep theirs.
+    /// True if frames get new times; those sent once and as recorded keep theirs.
     restamp: bool,
-    /// That of the first frame of all.
+    /// Time of the first frame.
     first: Option<Nanos>,
     now: Nanos,
-    /// Frames that are due so long after the first do not go any more.
+    /// End of the schedule, after the first frame.
     end: Duration,
-    /// So long after the first the frames at hand are due.
+    /// Due time of the current frames, after the first frame.
     done: Duration,
     restamped: Vec<Desc>,
 }
 
 impl AtOnce {
-    /// Goes to where a frame is due that comes next; says what time it is, and when it is due.
+    /// Advances to the due time of the next frame; returns the time now, and that due time.
     fn go_to(&mut self, desc: &Desc, schedule: &mut Schedule) -> (Nanos, Nanos) {
         let first = *self.first.get_or_insert(desc.time);
         self.now = self.now.max(first);
@@ -205,7 +204,7 @@ impl AtOnce {
         self.done >= self.end
     }
 
-    /// Sends frames of which the first is due at `due`, alone where frames get times anew.
+    /// Sends frames, the first of which is due at `due`; one at a time if frames get new times.
     fn send(&mut self, sender: &mut Sender, queue: usize, burst: Burst<'_>, due: Nanos) -> Result<usize, PortError> {
         let done = if self.restamp {
             let one = burst.slice(0..1);

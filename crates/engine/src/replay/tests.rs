@@ -1,4 +1,4 @@
-//! Replays from memory into queues that write down what they get.
+//! Replays from memory into queues that record their frames.
 
 use super::*;
 use crate::clock;
@@ -8,7 +8,7 @@ use linerate_port::{Feed, Head, RxPort, RxQueue, TxQueue};
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 
-/// What one queue got, in the order of all queues: port, queue, frame, when.
+/// Frames of all queues in order: port, queue, frame, time.
 type Log = Arc<Mutex<Vec<(usize, usize, Vec<u8>, Nanos)>>>;
 
 struct Tape {
@@ -43,7 +43,7 @@ struct Writing {
     port: usize,
     queue: usize,
     sent: Sent,
-    /// Every so many calls it is full.
+    /// Interval of calls at which it is full.
     full_every: usize,
     calls: usize,
 }
@@ -198,7 +198,7 @@ fn no_frame_leaves_before_it_is_due() {
     for (index, (.., when)) in log.iter().enumerate() {
         let pass = index as u64 / 100;
         let due = (index as u64 - pass) * 50_000 + pass * gap.as_nanos() as u64;
-        // The schedule begins a little before the first frame is written down.
+        // The schedule starts a little before the first frame is recorded.
         assert!(when.0 + 1_000_000 >= start + due, "frame {index}: {} us early", (start + due - when.0) / 1000);
     }
     assert_eq!(report.timing.behind.count(), 200);
@@ -218,7 +218,7 @@ fn what_has_nothing_to_send_ends_and_what_has_no_end_is_stopped() {
     }
 }
 
-/// A clock that jumps ahead by a second when so many frames have left: nothing of this process ran meanwhile.
+/// A clock that jumps ahead by a second after a number of frames, as if the process had been suspended.
 struct HeldUp(Log, usize);
 
 impl clock::Clock for HeldUp {
@@ -233,7 +233,7 @@ impl clock::Clock for HeldUp {
 }
 
 #[test]
-fn a_sender_that_was_held_up_catches_up_within_a_bound() {
+fn a_delayed_sender_catches_up_within_a_bound() {
     let log = Log::default();
     // 1,000 frames of 100 us: a second of delay is ten times as long as all of them.
     let held = replay(1000, &[1], &log);

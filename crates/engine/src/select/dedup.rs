@@ -1,4 +1,4 @@
-//! Frames that come twice: from two taps, or from a mirror port that copies what comes in and what goes out.
+//! Duplicate frames: of two taps, or of a mirror port that copies both ingress and egress.
 
 use linerate_burst::Nanos;
 use std::collections::hash_map::Entry;
@@ -6,57 +6,57 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// How long a frame is remembered unless a span is given: 10 ms. Taps of one link differ by microseconds, a mirror port
-/// by the time its buffer takes to drain, some milliseconds. What senders repeat on purpose mostly differs, in IP
-/// identification or TCP time stamp; where nothing does, as in equal acknowledgements over IPv6, it comes a round trip
-/// later, so that a longer span (packet brokers go up to 50 ms and more) would take more of it for copies.
+/// Default window: 10 ms. Taps of one link differ by microseconds, a mirror port by the time its buffer takes to drain,
+/// some milliseconds. Intended repetitions mostly differ, in IP identification or TCP timestamp; those that do not,
+/// such as equal acknowledgements over IPv6, follow a round trip later, so that a longer window (packet brokers use 50
+/// ms and more) would drop more of them as copies.
 pub const WINDOW: Duration = Duration::from_millis(10);
 
-/// Remembers frames for some time.
+/// Memory of recent frames.
 ///
-/// A frame is a duplicate if one with the same bytes and lengths was kept within the window before or, where it comes
-/// late, after its own time. Remembered are the frames of the window up to the newest time, so what comes later than
-/// that is compared with those alone.
+/// A frame is a duplicate if one with the same bytes and lengths was kept within the window before its own time or, if
+/// it is late, after it. Frames of the window up to the newest time are remembered, so later arrivals of older frames
+/// are compared only with those.
 ///
-/// Times that lie far apart ([`FAR`]) are *stretches*, each with a newest time and a memory of its own: so a frame of a
-/// wrong time makes nobody forget, and after a step of the clock, forward or back, frames of the new time are among
-/// themselves. A few stretches are remembered; a new one takes the place of that which has rested longest.
+/// Times that are far apart ([`FAR`]) are *stretches*, each with its own newest time and memory: so a frame with a
+/// wrong time evicts nothing, and after a step of the clock, forward or back, frames of the new time are compared only
+/// with each other. A few stretches are remembered; a new one replaces the least recently used one.
 ///
-/// Frames are compared by 128 bits of hash: two different ones are taken for the same with odds of some 1 in 10^32 for a
-/// million frames in the window. Its keys are drawn for each run, so that frames that hide others cannot be made beforehand.
+/// Frames are compared by 128 bits of hash: two different ones are considered equal with a probability of about 1 in
+/// 10^32 for a million frames in the window. Its keys are random for each run, so that frames that hide others cannot
+/// be crafted.
 ///
-/// Memory is bounded: at most [`MOST`] frames, some 50 MiB. Where there are more the oldest is forgotten, and counted.
+/// Memory is bounded: at most [`MOST`] frames, about 50 MiB. Above that the oldest is evicted, and counted.
 pub(super) struct Dedup {
     window: u64,
-    /// Times farther apart are of two stretches.
+    /// Time distance that separates two stretches.
     far: u64,
     most: usize,
     keys: [u64; 6],
-    /// The one that was used last comes first.
+    /// Most recently used first.
     stretches: Vec<Stretch>,
     forgotten: u64,
 }
 
-/// Frames whose times lie together.
+/// Frames whose times are close together.
 #[derive(Default)]
 struct Stretch {
-    /// The greatest time there was.
+    /// Greatest time.
     newest: u64,
-    /// When each frame was kept.
+    /// Time at which each frame was kept.
     kept: HashMap<Digest, u64, Spread>,
-    /// The same in the order in which they came.
+    /// The same in order of arrival.
     order: VecDeque<(u64, Digest)>,
 }
 
-/// The hash of a frame.
 type Digest = [u64; 2];
 
-/// Frames remembered at most: 10 ms at 52 M frames/s.
+/// Maximum number of frames remembered: 10 ms at 52 M frames/s.
 const MOST: usize = 1 << 19;
 
-/// How far apart times of one stretch may lie, or twice the window, if that is more: no lane lags by as much.
+/// Maximum distance of times in one stretch, or twice the window, if that is more: lanes lag less than that.
 const FAR: Duration = Duration::from_millis(100);
-/// Stretches remembered: that of the live ports, and those of some lanes with clocks of their own.
+/// Number of stretches: that of the live ports, and those of some lanes with clocks of their own.
 const STRETCHES: usize = 4;
 
 impl Dedup {
@@ -71,12 +71,12 @@ impl Dedup {
         Dedup { window, far, most, keys, stretches: Vec::new(), forgotten: 0 }
     }
 
-    /// Whether this frame, of `wire` bytes on the wire, was kept before; if not, it is kept now.
+    /// Returns whether this frame, of `wire` bytes on the wire, was kept before; if not, keeps it now.
     pub(super) fn is_duplicate(&mut self, time: Nanos, frame: &[u8], wire: u32) -> bool {
         let digest = digest(&self.keys, frame, wire);
         self.find(time.0);
         let window = self.window;
-        // A frame may be near to others than that of its own: a late one, where stretches have come near each other.
+        // A late frame may be close to frames of another stretch, if stretches have come close to each other.
         let (first, others) = self.stretches.split_at_mut(1);
         if others.iter().any(|one| one.newest.abs_diff(time.0) <= self.far && one.has(digest, time.0, window)) {
             return true;
@@ -90,12 +90,12 @@ impl Dedup {
         false
     }
 
-    /// Frames that made room for others before their time.
+    /// Returns the number of frames evicted before the end of their window.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Brings the stretch that a time belongs to in front.
+    /// Moves the stretch of a time to the front.
     fn find(&mut self, time: u64) {
         let is_near = |one: &Stretch| one.newest.abs_diff(time) <= self.far;
         if self.stretches.first().is_some_and(is_near) {
@@ -110,7 +110,7 @@ impl Dedup {
         }
     }
 
-    /// Forgets the oldest frame of the stretch that has rested longest.
+    /// Evicts the oldest frame of the least recently used stretch.
     fn make_room(&mut self) {
         if let Some(stretch) = self.stretches.iter_mut().rev().find(|one| !one.order.is_empty()) {
             stretch.forget();
@@ -120,13 +120,13 @@ impl Dedup {
 }
 
 impl Stretch {
-    /// Whether a frame was kept within `window` of `time`.
+    /// Returns whether a frame was kept within `window` of `time`.
     fn has(&self, digest: Digest, time: u64, window: u64) -> bool {
         let is_copy = |kept: &u64| self.newest - kept <= window && kept.abs_diff(time) <= window;
         self.kept.get(&digest).is_some_and(is_copy)
     }
 
-    /// Whether a frame is a duplicate of one that is remembered; `None` if it is now kept.
+    /// Returns whether a frame is a duplicate of a remembered one; `None` if it is now kept.
     fn compare(&mut self, digest: Digest, time: u64, window: u64) -> Option<bool> {
         self.newest = self.newest.max(time);
         while let Some((kept, _)) = self.order.front()
@@ -135,7 +135,7 @@ impl Stretch {
             self.forget();
         }
         match self.kept.entry(digest) {
-            // Only a frame that is late can be farther from one of the window.
+            // Only a late frame can be farther from one in the window.
             Entry::Occupied(entry) if self.newest - entry.get() <= window => {
                 return Some(entry.get().abs_diff(time) <= window);
             }
@@ -145,7 +145,7 @@ impl Stretch {
         None
     }
 
-    /// Forgets the frame that came first, unless it was kept again since.
+    /// Removes the oldest frame, unless it was kept again since.
     fn forget(&mut self) {
         if let Some((time, digest)) = self.order.pop_front()
             && let Entry::Occupied(entry) = self.kept.entry(digest)
@@ -156,7 +156,7 @@ impl Stretch {
     }
 }
 
-/// Takes a part of a digest as it is: it is a hash already.
+/// Uses part of a digest unchanged, since it is a hash already.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -181,7 +181,7 @@ impl Hasher for Spread {
     fn write_usize(&mut self, _length: usize) {}
 }
 
-/// 128 bits of hash: every 16 bytes go into two of four lanes, each by a multiplication with keys of its own.
+/// Returns 128 bits of hash: every 16 bytes go into two of four lanes, each by a multiplication with its own keys.
 fn digest(keys: &[u64; 6], frame: &[u8], wire: u32) -> Digest {
     let [mut lanes @ .., even, odd] = *keys;
     let mut absorb = |chunk: &[u8; 32]| {
@@ -203,7 +203,7 @@ fn digest(keys: &[u64; 6], frame: &[u8], wire: u32) -> Digest {
     [fold(lanes[0] ^ lengths, lanes[2] ^ odd), fold(lanes[1] ^ lengths, lanes[3] ^ even)]
 }
 
-/// Both halves of the product.
+/// Returns the product with both halves combined.
 #[inline(always)]
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Compares each frame with all that were kept before, but for those that the window has left behind.
+    /// Compares each frame with all that were kept before, within the window.
     fn naive(window: u64, frames: &[(u64, Vec<u8>, u32)]) -> Vec<bool> {
         let mut kept: Vec<usize> = Vec::new();
         let mut newest = 0;
@@ -232,7 +232,7 @@ mod tests {
         (0..frames.len()).map(&mut judge).collect()
     }
 
-    /// Frames of few kinds, so that many are equal; some come up to `late` nanoseconds late.
+    /// Frames of few kinds, so that many are equal; some are up to `late` nanoseconds late.
     fn frames(late: u64) -> impl Strategy<Value = Vec<(u64, Vec<u8>, u32)>> {
         let length = prop::sample::select(vec![0usize, 1, 31, 32, 33, 60, 100]);
         let frame = (0..3u8, length, any::<prop::sample::Index>(), 0..2u32);
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Frames, and the places among them at which a frame of a wrong time comes, or all times step from there on.
+    /// Frames, and the indices at which a frame with a wrong time is inserted, or all later times are shifted.
     fn jumps() -> impl Strategy<Value = Vec<(prop::sample::Index, i64)>> {
         let far =
             prop_oneof![Just(-1), Just(1)].prop_flat_map(|way| (1..40i64).prop_map(move |by| way * by * 1_000_000_000));
@@ -293,7 +293,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// The naive judge sees the frames without those of a wrong time.
+        /// The naive model sees the frames without those of a wrong time.
         #[test]
         fn frames_of_a_wrong_time_change_nothing_for_others(
             frames in frames(400), jumps in jumps(), window in 0..2000u64,
@@ -302,7 +302,7 @@ mod tests {
             let mut mixed: Vec<_> = right.iter().map(|one| (true, one.clone())).collect();
             for (at, by) in jumps {
                 let at = at.index(mixed.len() + 1);
-                // The same bytes as others have.
+                // The same bytes as another frame.
                 let like = mixed.get(at.saturating_sub(1)).map_or((BASE, vec![7; 60], 60), |(_, one)| one.clone());
                 mixed.insert(at, (false, ((BASE + at as u64).saturating_add_signed(by), like.1, like.2)));
             }
@@ -312,14 +312,14 @@ mod tests {
             prop_assert_eq!(of_right, naive(window, &right));
         }
 
-        /// The clock is set: frames are compared with those of their own time, and it makes no difference that there were others.
+        /// The clock is set: frames are compared with those of their own time, and others make no difference.
         #[test]
         fn after_a_step_frames_are_compared_among_themselves(
             parts in prop::collection::vec((frames(400), 1..40i64, any::<bool>()), 2..5), window in 0..2000u64,
         ) {
             let (mut base, mut all, mut expected) = (BASE, Vec::new(), Vec::new());
             for (number, (frames, by, back)) in parts.into_iter().enumerate() {
-                // No part is where another was.
+                // Parts do not overlap in time.
                 let step = by * 100i64.pow(number as u32) * 1_000_000_000;
                 base = base.saturating_add_signed(if back { -step } else { step });
                 let part: Vec<_> = frames.into_iter().map(|(time, frame, wire)| (base + time, frame, wire)).collect();

@@ -4,42 +4,42 @@ use linerate_wire::{Link, flow};
 use std::fmt;
 use std::str::FromStr;
 
-/// One of several equal parts of the traffic, as text `2/8`. Both directions of a flow are in one part, as are all
-/// fragments of a packet ([`linerate_wire::flow`]); frames that belong to no flow are in the first part.
+/// One of several equal parts of the traffic, as text `2/8`. Both directions of a flow are in one shard, as are all
+/// fragments of a packet ([`linerate_wire::flow`]); frames that belong to no flow are in the first shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which part, from 1.
+    /// Index of the shard, from 1.
     index: u32,
-    /// How many parts there are.
+    /// Number of shards.
     of: u32,
-    /// Whether packets in tunnels go by their own addresses and ports, instead of those of the tunnel.
+    /// True if tunnelled packets are assigned by their inner addresses and ports, instead of those of the tunnel.
     inner: bool,
 }
 
-/// Text that is no shard.
+/// Error in the text of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardError {
-    /// Not two numbers with a slash between.
-    #[error("{0:?} is no shard: write INDEX/COUNT, as in 1/4 for the first of four")]
+    /// Not two numbers separated by a slash.
+    #[error("invalid shard {0:?}; expected INDEX/COUNT, such as 1/4 for the first of four")]
     Form(String),
-    /// Counted from 0, or beyond the last.
-    #[error("there is no shard {index} of {of}: they are counted from 1 to {of}")]
+    /// Index 0, or above the count.
+    #[error("invalid shard {index}/{of}; expected an index from 1 to {of}")]
     Index {
-        /// Which was asked for.
+        /// Requested index.
         index: u32,
-        /// How many there are.
+        /// Number of shards.
         of: u32,
     },
-    /// None, or more than [`Shard::MOST`].
-    #[error("{0} shards: there are 1 to {most}", most = Shard::MOST)]
+    /// Count of 0, or above [`Shard::MOST`].
+    #[error("invalid shard count {0}; expected 1 to {most}", most = Shard::MOST)]
     Count(u32),
 }
 
 impl Shard {
-    /// The most parts there can be.
+    /// Maximum number of shards.
     pub const MOST: u32 = 4096;
 
-    /// Part `index`, from 1, of `of` parts.
+    /// Creates shard `index`, from 1, of `of` shards.
     pub fn new(index: u32, of: u32) -> Result<Self, ShardError> {
         match (index, of) {
             (_, of) if of == 0 || of > Shard::MOST => Err(ShardError::Count(of)),
@@ -48,22 +48,23 @@ impl Shard {
         }
     }
 
-    /// The same part, where packets in tunnels go by their own addresses and ports: [`flow::locate_inner`].
+    /// Returns the same shard, with tunnelled packets assigned by their inner addresses and ports:
+    /// [`flow::locate_inner`].
     pub fn by_inner_packet(self) -> Self {
         Shard { inner: true, ..self }
     }
 
-    /// Which part, from 1.
+    /// Returns the index of the shard, from 1.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// How many parts there are.
+    /// Returns the number of shards.
     pub fn of(&self) -> u32 {
         self.of
     }
 
-    /// Returns the number of the part that a frame is in, from 1.
+    /// Returns the index of the shard that a frame is in, from 1.
     #[inline]
     pub fn part_of(&self, link: Option<Link>, frame: &[u8]) -> u32 {
         let hash = match link {
@@ -91,7 +92,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// How uneven shards are, by the frames of each: the most over the mean; 1 where there are no frames.
+/// Returns the imbalance of shards by their frames: maximum over mean; 1 without frames.
 pub fn imbalance(frames: &[u64]) -> f64 {
     let most = frames.iter().copied().max().unwrap_or_default();
     let all: u64 = frames.iter().sum();
@@ -107,19 +108,19 @@ mod tests {
         for text in ["1/1", "1/8", "8/8", "4096/4096"] {
             assert_eq!(text.parse::<Shard>().unwrap().to_string(), text);
         }
-        for (text, says) in [
+        for (text, expected) in [
             ("", "INDEX/COUNT"),
             ("3", "INDEX/COUNT"),
             ("1/2/3", "INDEX/COUNT"),
             ("a/2", "INDEX/COUNT"),
             ("-1/2", "INDEX/COUNT"),
             ("0/8", "from 1 to 8"),
-            ("9/8", "no shard 9 of 8"),
+            ("9/8", "invalid shard 9/8"),
             ("1/0", "1 to 4096"),
             ("1/4097", "1 to 4096"),
         ] {
             let error = text.parse::<Shard>().unwrap_err().to_string();
-            assert!(error.contains(says), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 

@@ -1,24 +1,23 @@
-//! How much of a frame to keep.
+//! Truncation of frames.
 
 use linerate_wire::{Layer, Layers, Link, Role, dissect};
 use std::fmt;
 use std::str::FromStr;
 
-/// How much of a frame to keep, as text `96`, `l3` or `l4+64`.
+/// Part of a frame to keep, as text `96`, `l3` or `l4+64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slice {
     /// At most this many bytes.
     Bytes(u32),
-    /// Up to the end of a header, and this many bytes more.
+    /// Up to the end of a header, plus this number of bytes.
     Header(Header, u32),
 }
 
-/// A header to cut behind, of the outermost packet. A frame that has no such header is cut behind those in front
-/// of it: at `Transport` of ARP everything is kept, of a later fragment the IP header.
+/// A header of the outermost packet, after which to truncate. A frame without such a header is truncated after the
+/// headers before it: `Transport` keeps all of an ARP packet, and the IP header of a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// Everything in front of the IP packet: Ethernet, tags, labels, PPPoE; without an IP packet, all there is of
-    /// that kind.
+    /// All headers before the IP packet: Ethernet, tags, labels, PPPoE; without an IP packet, all headers of that kind.
     Link,
     /// IP, with extension headers.
     Network,
@@ -26,15 +25,15 @@ pub enum Header {
     Transport,
 }
 
-/// Text that is no slice.
+/// Error in the text of a slice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no slice: write a number of bytes above 0, or l2, l3, l4 for the end of that header, or l4+64 for 64 bytes more"
+    "invalid slice {0:?}; expected a number of bytes above 0, or l2, l3, l4 for the end of that header, or l4+64 for 64 bytes more"
 )]
 pub struct SliceError(String);
 
 impl Slice {
-    /// How many bytes of a frame to keep: at most its length. `layers` is overwritten.
+    /// Returns the number of bytes of a frame to keep, at most its length. `layers` is overwritten.
     #[inline]
     pub fn length(self, link: Option<Link>, frame: &[u8], layers: &mut Layers) -> usize {
         let length = match self {
@@ -46,7 +45,7 @@ impl Slice {
 }
 
 impl Header {
-    /// Where it ends; 0 in a frame of unknown link type.
+    /// Returns the end of the header; 0 for an unknown link type.
     fn end(self, link: Option<Link>, frame: &[u8], layers: &mut Layers) -> usize {
         let Some(link) = link else { return 0 };
         dissect(link, frame, layers);
@@ -122,7 +121,7 @@ mod tests {
         }
     }
 
-    /// What `l2`, `l3`, `l4` keep of a frame of these headers.
+    /// Returns the lengths that `l2`, `l3`, `l4` keep of a frame with these headers.
     fn kept(headers: &[&dyn Part], payload: &[u8]) -> [usize; 3] {
         let frame = Frame::new(headers, payload).to_vec().unwrap();
         kept_of(Some(Link::Ethernet), &frame)

@@ -29,9 +29,9 @@ fn frame(number: u8) -> (Desc, [u8; 60]) {
     (Desc::new(Nanos(u64::from(number) * 100), 0, 60), frame)
 }
 
-/// A port that has applied the one filter knows nothing of the other.
+/// A port that has applied one filter does not know the other.
 #[test]
-fn both_filters_have_to_be_passed_whoever_applied_the_one() {
+fn both_filters_are_applied_wherever_one_was_applied_before() {
     let frame = |number: u8, kind: u8| [[2, 0, 0, 0, 0, number].as_slice(), &[0; 6], &[8, kind], &[0; 46]].concat();
     let (one, other) = ("ether host 2:0:0:0:0:7", "arp");
     for (filter, also) in [(one, other), (one, ""), ("", other), ("", "")] {
@@ -49,7 +49,7 @@ fn both_filters_have_to_be_passed_whoever_applied_the_one() {
             // A port that has applied another filter has not applied this one.
             assert_eq!(selects(2, &desc), has_one && has_other, "{selection:?}");
             assert_eq!(selects(3, &desc), has_one && has_other, "{selection:?}");
-            // What the port saw without its tag says nothing.
+            // Frames that the port saw without their tag are not exempt.
             let restored = Desc { flags: Flags::VLAN_RESTORED, ..desc };
             assert_eq!(selects(1, &restored), has_one && has_other, "{selection:?}");
         }
@@ -114,7 +114,7 @@ fn everything_is_what_asks_for_nothing() {
     ] {
         assert!(!Selector::new(selection.clone()).is_everything(), "{selection:?}");
     }
-    // As long as a limit is not near.
+    // While a limit is not near.
     let mut selector = Selector::new(Selection { frames: Some(9), ..none() });
     assert!(selector.take_all(5) && !selector.take_all(5) && selector.take_all(4) && selector.is_full());
 }

@@ -6,7 +6,7 @@ use linerate_generate::{Pacing, Schedule};
 use linerate_port::TxQueue;
 use std::sync::atomic::AtomicI64;
 
-/// The clocks of this machine, of which UTC is set by so many nanoseconds.
+/// The clocks of this machine, with UTC shifted by this many nanoseconds.
 struct Set(Arc<AtomicI64>);
 
 impl Clock for Set {
@@ -19,9 +19,9 @@ impl Clock for Set {
     }
 }
 
-/// A hundred frames, 2 ms apart; the clock is set by 100 s on the way, back and forward.
+/// A hundred frames, 2 ms apart; the clock is set by 100 s during the run, back and forward.
 #[test]
-fn a_schedule_goes_on_while_somebody_sets_the_clock() {
+fn a_schedule_continues_while_the_clock_is_set() {
     let set = Arc::new(AtomicI64::new(0));
     let limits = Limits { duration: None, stop: Stop::new(), progress: Progress::new(), at_once: false };
     let mut sender = Sender::with(Vec::new(), limits, Box::new(Set(Arc::clone(&set))));
@@ -47,7 +47,7 @@ fn a_schedule_goes_on_while_somebody_sets_the_clock() {
 /// Takes all frames; its interface goes down before they have left.
 struct GoesDown {
     taken: u64,
-    /// After how many frames it goes down next.
+    /// Numbers of frames after which it goes down next.
     downs: Vec<u64>,
     /// Frames that can leave; others are only taken.
     most_sent: u64,

@@ -1,4 +1,4 @@
-//! What streams were told, and what of it they have done: the state of each, its rate, its number in trailers.
+//! State of streams under control: requested and applied state, rate, number in trailers.
 
 use linerate_generate::stream::check::IDS;
 use linerate_generate::stream::{Order, Shape, Span, Stream, StreamSet};
@@ -7,80 +7,79 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a stream is.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It sends.
+    /// Sending.
     Running,
-    /// It waits to be resumed.
+    /// Paused until it is resumed.
     Paused,
-    /// It waits to be started.
+    /// Stopped until it is started.
     Stopped,
-    /// It has sent all of its frames.
+    /// All of its frames are sent.
     Ended,
 }
 
 /// One stream of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamState {
-    /// How it is.
+    /// Current state.
     pub state: State,
-    /// How fast it goes, or would: its own rate, also where the set began with one for all.
+    /// Own rate, even if the set started with a common rate; kept while it does not send.
     pub rate: Rate,
-    /// Frames that it has sent in this run.
+    /// Frames sent in this run.
     pub sent: u64,
-    /// Frames since it was started last.
+    /// Frames sent since the last start.
     pub since_start: u64,
-    /// Its number in trailers since then.
+    /// Number in trailers since then.
     pub number: u32,
 }
 
-/// Why streams cannot be told something.
+/// Reason why a command was rejected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refused {
-    /// There are none of these.
-    #[error("no stream is named {0:?}: * stands for any characters, ? for one")]
+    /// No stream matches the pattern.
+    #[error("no stream matches {0:?} (* matches any characters, ? one)")]
     Nobody(String),
-    /// Nothing is sent any more.
+    /// The run is over.
     #[error("the run is over")]
     Over,
-    /// That time is over.
-    #[error("the time to do it is over: the run is {0:?} old")]
+    /// The time of the command has passed.
+    #[error("the time has passed: the run started {0:?} ago")]
     Past(Duration),
-    /// They cannot do it.
+    /// The streams do not support it.
     #[error("{0}")]
     Unable(String),
 }
 
-/// What is known of all streams.
+/// State of all streams.
 #[derive(Debug)]
 pub(super) struct Book {
     order: Order,
     lines: Box<[Line]>,
-    /// Whether the set began with a rate of all, and what each has of it.
+    /// Share of each stream, if the set started with a common rate.
     shares: Option<Shares>,
-    /// Commands that no sender has done, by their times.
+    /// Commands that no sender has applied, by their times.
     pending: Vec<Command>,
-    /// Who has or had which number, the numbers of streams that were started again with what they had sent before, and the next number
-    /// that nobody has.
+    /// Streams by current and former numbers; numbers of restarted streams with the frames sent before; and the next
+    /// free number.
     places: HashMap<u32, u32>,
     starts: BTreeMap<u32, Vec<(u32, u64)>>,
     next_number: u32,
 }
 
-/// One stream.
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    /// Why it has a rate, if it cannot do without.
+    /// Reason why it needs a rate, if it does.
     paced: Option<&'static str>,
-    /// It ends by itself.
+    /// True if it ends by itself.
     ends: bool,
-    /// What was told last, and what is done.
-    told: (State, Rate),
+    /// Requested state, and applied state.
+    requested: (State, Rate),
     now: (State, Rate),
-    /// Nothing was sent yet, nor will be before it is started.
+    /// True if nothing was sent yet, nor will be before a start.
     is_new: bool,
-    /// Frames before it was started last, and its number since.
+    /// Frames sent before the last start, and the number since.
     before: u64,
     number: u32,
 }
@@ -96,12 +95,12 @@ impl Book {
         let line = |(place, stream): (usize, &Stream)| {
             let is = (State::Running, own(place, stream));
             let paced = match (&stream.shape, stream.span) {
-                (Shape::Poisson { .. }, _) => Some("a Poisson process has a rate"),
+                (Shape::Poisson { .. }, _) => Some("a Poisson process needs a rate"),
                 (_, Span::ALWAYS) => None,
-                _ => Some("whoever begins or ends at a time of its own has a rate"),
+                _ => Some("a stream with its own start or end needs a rate"),
             };
             let ends = stream.count.is_some() || stream.span.length.is_some();
-            Line { paced, ends, told: is, now: is, is_new: false, before: 0, number: stream.id }
+            Line { paced, ends, requested: is, now: is, is_new: false, before: 0, number: stream.id }
         };
         let places = set.streams.iter().zip(0..).map(|(stream, place)| (stream.id, place)).collect();
         let next_number = set.streams.iter().map(|stream| stream.id + 1).max().unwrap_or(0);
@@ -109,7 +108,8 @@ impl Book {
         Book { order: set.order, lines, shares, pending: Vec::new(), places, starts: BTreeMap::new(), next_number }
     }
 
-    /// Whether streams can do that, sent by so many threads; numbers for those that may start.
+    /// Checks whether the streams, sent by `threads` threads, support an action, and assigns numbers to those that may
+    /// start.
     pub(super) fn prepare(
         &mut self,
         which: &Which,
@@ -118,27 +118,27 @@ impl Book {
         later: bool,
     ) -> Result<Action, Refused> {
         let (all, unable) = (*which == Which::All, |why: &str| Err(Refused::Unable(why.to_owned())));
-        let is_top = self.lines.iter().all(|line| line.told.1 == Rate::Top);
-        let alone = matches!(action, Action::Rate(_) | Action::Rates(_) | Action::Scale(_)) || !all;
-        if is_top && threads > 1 && alone {
+        let is_top = self.lines.iter().all(|line| line.requested.1 == Rate::Top);
+        let is_restricted = matches!(action, Action::Rate(_) | Action::Rates(_) | Action::Scale(_)) || !all;
+        if is_top && threads > 1 && is_restricted {
             return unable(
-                "streams at top speed by several threads can be paused, stopped and started all together alone",
+                "streams without a rate on several threads can only be paused, stopped or started all at once",
             );
         }
         match &action {
             Action::Rate(rate) => self.check_rate(which, *rate)?,
             Action::Rates(rates) if rates.len() != which.places(self.lines.len()).count() => {
-                return unable("as many rates as there are streams belong here");
+                return unable("expected one rate per stream");
             }
             Action::Rates(rates) => rates.iter().try_for_each(|rate| self.check_rate(which, *rate))?,
-            Action::Begin(_) => return unable("the streams of a set are there from its beginning"),
+            Action::Begin(_) => return unable("streams cannot be added to a set"),
             Action::Scale(factor) if !(factor.is_finite() && *factor > 0.0) => {
-                return Err(Refused::Unable(format!("{factor} is no factor above 0")));
+                return Err(Refused::Unable(format!("invalid factor {factor}; expected a number above 0")));
             }
             Action::Pause | Action::Resume | Action::Stop | Action::Start(_)
                 if self.order == Order::Sequential && !all =>
             {
-                return unable("streams that follow one another can be paused, stopped and started all together alone");
+                return unable("sequential streams can only be paused, stopped or started all at once");
             }
             Action::Start(_) => return self.numbers(which, later).map(Action::Start),
             _ => {}
@@ -146,19 +146,19 @@ impl Book {
         Ok(action)
     }
 
-    /// They were told.
-    pub(super) fn told(&mut self, command: &Command) {
+    /// Records a command.
+    pub(super) fn record(&mut self, command: &Command) {
         for place in command.which.places(self.lines.len()) {
             let share = self.share(&command.which, place, &command.action);
             let line = &mut self.lines[place];
-            line.told = after(line.told, &command.action, share);
+            line.requested = after(line.requested, &command.action, share);
             line.is_new |= command.at == 0 && command.action == Action::Stop;
         }
         let place = self.pending.partition_point(|other| other.at <= command.at);
         self.pending.insert(place, command.clone());
     }
 
-    /// What streams were told up to this time is done.
+    /// Marks commands up to this time as applied.
     pub(super) fn done(&mut self, until: u64) {
         let done = self.pending.partition_point(|command| command.at <= until);
         for command in self.pending.drain(..done).collect::<Vec<_>>() {
@@ -170,7 +170,8 @@ impl Book {
         }
     }
 
-    /// A stream began anew, by one sender, which had sent so many of its frames. Another sender may be some starts behind.
+    /// Records a restart by one sender, which had sent this many frames of the stream. Another sender may be some
+    /// starts behind.
     pub(super) fn begun(&mut self, stream: u32, number: Option<u32>, sent: u64) {
         let line = &mut self.lines[stream as usize];
         let Some(number) = number.filter(|number| *number != line.number || self.starts.contains_key(&stream)) else {
@@ -188,13 +189,13 @@ impl Book {
         }
     }
 
-    /// The numbers that a stream had, the present one last.
+    /// Returns the numbers that a stream had, the current one last.
     pub(super) fn numbers_of(&self, place: usize) -> Vec<u32> {
         let starts = self.starts.get(&(place as u32)).map(|starts| starts.iter().map(|(number, _)| *number).collect());
         starts.unwrap_or_else(|| self.lines.get(place).map(|line| line.number).into_iter().collect())
     }
 
-    /// Frames by number, from those that each has sent in all.
+    /// Converts totals of each stream to frames by number.
     pub(super) fn by_number(&self, sent: &[u64]) -> Vec<u64> {
         let most = self.places.keys().max().map_or(0, |number| *number as usize + 1);
         let mut found = vec![0; most];
@@ -212,7 +213,7 @@ impl Book {
         found
     }
 
-    /// How each is, with what it has sent in all; `has_ended` says whether a stream has no frame left.
+    /// Returns the state of each stream, given its total; `has_ended` returns whether a stream has no frame left.
     pub(super) fn states(&self, sent: &[u64], has_ended: impl Fn(usize) -> bool) -> Vec<StreamState> {
         let state = |(place, line): (usize, &Line)| {
             let sent = sent.get(place).copied().unwrap_or(0);
@@ -223,7 +224,7 @@ impl Book {
         self.lines.iter().enumerate().map(state).collect()
     }
 
-    /// The stream that has or had a number.
+    /// Returns the stream that has or had a number.
     pub(super) fn place_of(&self, number: u32) -> Option<usize> {
         self.places.get(&number).map(|place| *place as usize)
     }
@@ -232,7 +233,7 @@ impl Book {
         let unable = |why: String| Err(Refused::Unable(why));
         match rate {
             Rate::Frames(number) | Rate::Bits(number, _) if !(number.is_finite() && number > 0.0) => {
-                return unable(format!("{number} is not a rate: above 0"));
+                return unable(format!("invalid rate {number}; expected a number above 0"));
             }
             _ => {}
         }
@@ -242,22 +243,20 @@ impl Book {
         }
         let chosen: Vec<usize> = which.places(self.lines.len()).collect();
         let others = (0..self.lines.len()).filter(|place| chosen.binary_search(place).is_err());
-        let differs = |place: usize| (self.lines[place].told.1 == Rate::Top) != (rate == Rate::Top);
+        let differs = |place: usize| (self.lines[place].requested.1 == Rate::Top) != (rate == Rate::Top);
         if self.order == Order::Interleaved && others.into_iter().any(differs) {
-            return unable(
-                "streams that are sent together have either all a rate or all none (top): tell all of them".into(),
-            );
+            return unable("interleaved streams must all have a rate or all run at max; set all of them".into());
         }
         Ok(())
     }
 
-    /// A number for each stream that is named.
+    /// Assigns a number to each of the streams.
     fn numbers(&mut self, which: &Which, later: bool) -> Result<Arc<[u32]>, Refused> {
         let streams = self.lines.len();
         let (mut next, is_later) = (self.next_number, later || !self.pending.is_empty());
         let mut number = |place: usize| {
             let line = &mut self.lines[place];
-            let may_start = is_later || line.told.0 == State::Stopped || line.ends;
+            let may_start = is_later || line.requested.0 == State::Stopped || line.ends;
             if std::mem::take(&mut line.is_new) || !may_start {
                 return line.number;
             }
@@ -266,13 +265,13 @@ impl Book {
         };
         let numbers: Vec<u32> = which.places(streams).map(&mut number).collect();
         if next > IDS {
-            return Err(Refused::Unable(format!("streams were started so often that their {IDS} numbers are used up")));
+            return Err(Refused::Unable(format!("too many starts: all {IDS} stream numbers are used")));
         }
         self.next_number = next;
         Ok(numbers.into())
     }
 
-    /// What a stream has of a rate that all are told.
+    /// Returns a stream's rate under an action that sets rates.
     fn share(&self, which: &Which, place: usize, action: &Action) -> Option<Rate> {
         let rate = match action {
             Action::Rate(rate) => rate,
@@ -284,7 +283,7 @@ impl Book {
     }
 }
 
-/// How a stream is once it was told something; `rate` is what it has of one.
+/// Returns the state of a stream after an action; `rate` is its rate under that action.
 fn after((state, is): (State, Rate), action: &Action, rate: Option<Rate>) -> (State, Rate) {
     let state = match (action, state) {
         (Action::Pause, State::Running) => State::Paused,

@@ -1,18 +1,19 @@
-//! Streams that come and go: what each has sent, and who is about to leave.
+//! Streams that are added and removed: their totals, and those about to be removed.
 
 use crate::transmit::{Places, Sending};
 use linerate_burst::Desc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A port may always have frames of others on their way: those of who leaves have left by then.
+/// Time after which the last frames of a removed stream have left, since a port may always have frames of others
+/// queued.
 const LEFT: Duration = Duration::from_secs(1);
 
-/// What a sender knows of streams that come and go.
+/// A sender's view of streams that are added and removed.
 pub(super) struct Coming {
     places: Arc<Places>,
     sending: Vec<Option<Arc<Sending>>>,
-    /// Those whose last frame was taken, and since when there are any.
+    /// Streams whose last frame was taken, and the time since when there are any.
     leaving: Vec<u32>,
     since: Option<Instant>,
 }
@@ -22,37 +23,37 @@ impl Coming {
         Coming { places, sending: Vec::new(), leaving: Vec::new(), since: None }
     }
 
-    /// Somebody has begun at a place.
+    /// Adds the stream at a place.
     pub(super) fn begin(&mut self, place: u32) {
         let at = place as usize;
         self.sending.resize(self.sending.len().max(at + 1), None);
         self.sending[at] = self.places.at(place);
     }
 
-    /// Frames of a stream were taken, each so many nanoseconds after it was due.
+    /// Records frames of a stream that were taken; `late` returns the delay after the due time in nanoseconds.
     pub(super) fn sent(&self, place: u32, frames: &[Desc], late: impl Fn(&Desc) -> u64) {
         if let Some(Some(sending)) = self.sending.get(place as usize) {
             sending.add(frames, late);
         }
     }
 
-    /// The last frames of these were taken, or nothing more of them is to be.
+    /// Ends streams: their last frames were taken, or they were stopped.
     pub(super) fn end(&mut self, places: impl Iterator<Item = u32>) {
         self.leaving.extend(places);
         self.since = self.since.filter(|_| !self.leaving.is_empty()).or_else(|| Some(Instant::now()));
     }
 
-    /// Whether somebody is about to leave.
+    /// Returns whether a stream is about to be removed.
     pub(super) fn is_any_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// Whether they have waited for their last frames for long enough.
+    /// Returns whether they have waited long enough for their last frames.
     pub(super) fn is_late(&self) -> bool {
         self.since.is_some_and(|since| since.elapsed() >= LEFT)
     }
 
-    /// All that was taken has left.
+    /// Removes them: all frames that were taken have left.
     pub(super) fn see_off(&mut self) {
         self.leaving.iter().for_each(|place| self.sending[*place as usize] = None);
         self.places.leave(self.leaving.drain(..));

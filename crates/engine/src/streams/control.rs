@@ -1,7 +1,8 @@
-//! Telling streams something while they run: rates, pause, resume, stop, start.
+//! Control of running streams: rates, pause, resume, stop, start.
 //!
-//! A command takes effect at a time of the schedule that no sender has reached: each reads commands behind its clock and before it takes
-//! frames, and says first how far it is going to take them. So all do the same behind the same frame, whoever is put aside when.
+//! A command takes effect at a time of the schedule that no sender has reached: each reads commands after its clock and
+//! before it takes frames, and publishes first how far it is going to take them. So all senders apply it after the same
+//! frame, whichever thread is preempted.
 
 use super::book::Book;
 pub use super::book::{Refused, State, StreamState};
@@ -16,12 +17,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So far ahead of the senders a command takes effect, in nanoseconds: time for each of them to read it.
+/// Lead of a command over the senders, in nanoseconds: time for each of them to read it.
 const LEAD: u64 = 2_000_000;
-/// How long to wait for what streams were sent so far.
+/// Longest wait for the totals that streams have sent.
 const SENDERS_TELL: Duration = Duration::from_millis(200);
 
-/// Tells the streams of a set something, from any thread. All of its copies are one.
+/// Controls the streams of a set, from any thread. Copies share their state.
 ///
 /// ```
 /// use linerate_engine::streams::Control;
@@ -32,36 +33,36 @@ const SENDERS_TELL: Duration = Duration::from_millis(200);
 /// #     selectors: vec![], rate: Rate::Frames(1e6), shape: Shape::Even, count: Some(10), next: Next::Following, span: Default::default(), mark: Mark::None };
 /// # let set = StreamSet { streams: vec![stream], order: Order::Interleaved, rate: None, key: Key::default() };
 /// let control = Control::new(&set);
-/// let told = control.tell("vo*", Action::Rate(Rate::Frames(500.0)))?;
+/// let change = control.tell("vo*", Action::Rate(Rate::Frames(500.0)))?;
 /// # let port = linerate_backends::open_tx(&linerate_port::Spec::parse("null:x")?, &Default::default())?;
 /// # let run = Default::default();
 /// // In a thread of its own:
 /// linerate_engine::Streams::controlled(&set, port, &control)?.run(&run);
-/// assert!(control.wait(told, std::time::Duration::from_secs(1)));
+/// assert!(control.wait(change, std::time::Duration::from_secs(1)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Control(Arc<Shared>);
 
-/// Something that streams were told, to be waited for.
+/// A command that was accepted, to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// From when on, in nanoseconds from the start of the run.
+    /// Time at which it takes effect, in nanoseconds from the start of the run.
     pub at: u64,
-    /// How many commands there were by then, this one included.
+    /// Number of commands so far, including this one.
     number: u64,
 }
 
 #[derive(Debug)]
 struct Shared {
     names: Box<[String]>,
-    /// Commands so far.
-    told: AtomicU64,
-    /// Whether the run goes on when all streams have ended.
+    /// Number of commands so far.
+    commanded: AtomicU64,
+    /// True if the run continues when all streams have ended.
     stays: AtomicBool,
-    /// Where streams come and go one by one: what each is doing.
+    /// State of each stream, if they are added and removed.
     places: Option<Arc<Places>>,
-    /// Where the port makes their frames: what can be told them.
+    /// Control of the port, if it generates the frames.
     live: OnceLock<Arc<dyn LiveControl>>,
     inner: Mutex<Inner>,
     changed: Condvar,
@@ -69,32 +70,32 @@ struct Shared {
 
 #[derive(Debug)]
 struct Inner {
-    /// Commands that some sender has not read, and how many came before them.
+    /// Commands that some sender has not read, and the number of commands before them.
     commands: VecDeque<Command>,
     read: u64,
     senders: Vec<Sending>,
-    /// The time of the last command that was to be done as soon as may be.
+    /// Time of the last command without a time of its own.
     latest: u64,
     is_over: bool,
-    /// Of a set of streams.
+    /// State of the streams of a set.
     book: Option<Book>,
 }
 
-/// How far a sender is.
+/// Position of a sender.
 #[derive(Debug, Default)]
 struct Sending {
-    /// No frame due later has been taken, in nanoseconds of the schedule.
+    /// Schedule time up to which frames have been taken, in nanoseconds.
     taken: Arc<AtomicU64>,
-    /// Commands read, and up to which time they were obeyed.
+    /// Number of commands read, and the time up to which they were applied.
     read: u64,
     obeyed: Option<u64>,
-    /// And how many.
+    /// Number of commands applied.
     done: u64,
-    /// Streams that it has sent to their end.
+    /// Streams that it has sent completely.
     ended: HashSet<u32>,
 }
 
-/// The ear of one sender.
+/// A sender's side of the control.
 pub(super) struct Listener {
     control: Control,
     sender: usize,
@@ -104,13 +105,13 @@ pub(super) struct Listener {
 }
 
 impl Control {
-    /// Of a set whose streams run from the beginning.
+    /// Creates the control of a set whose streams run from the start.
     pub fn new(set: &StreamSet) -> Self {
         let names = set.streams.iter().map(|stream| stream.name.clone()).collect();
         Control::of(names, Some(Book::new(set)), None)
     }
 
-    /// Of streams that come and go: the run goes on whatever they do.
+    /// Creates the control of streams that are added and removed: the run continues without streams.
     pub(crate) fn coming(places: Arc<Places>) -> Self {
         let control = Control::of(Box::default(), None, Some(places));
         control.stay();
@@ -121,7 +122,7 @@ impl Control {
         let inner = Inner { commands: VecDeque::new(), read: 0, senders: Vec::new(), latest: 0, is_over: false, book };
         Control(Arc::new(Shared {
             names,
-            told: AtomicU64::new(0),
+            commanded: AtomicU64::new(0),
             stays: AtomicBool::new(false),
             places,
             live: OnceLock::new(),
@@ -130,42 +131,42 @@ impl Control {
         }))
     }
 
-    /// The run does not end when all streams have ended: they may be started again. Whoever wants it to end requests that.
+    /// Keeps the run going when all streams have ended, since they may be started again. It must be stopped by request.
     pub fn stay(&self) {
         self.0.stays.store(true, Ordering::Relaxed);
     }
 
-    /// Tells the streams that a pattern names (`*` any characters, `?` one), as soon as their senders are sure to hear it: within
-    /// about 2 ms. Before the run begins, that is its beginning.
+    /// Commands the streams whose names match a pattern (`*` any characters, `?` one), as soon as their senders are
+    /// sure to read it: within about 2 ms. Before the run, it takes effect at the start.
     pub fn tell(&self, pattern: &str, action: Action) -> Result<Told, Refused> {
         self.tell_which(&self.named(pattern)?, action)
     }
 
-    /// Tells these streams, as soon as may be.
+    /// Commands these streams, as soon as possible.
     pub fn tell_which(&self, which: &Which, action: Action) -> Result<Told, Refused> {
         self.command(which, action, None)
     }
 
-    /// Tells these streams what to do so long after the run has begun.
+    /// Commands these streams at a time after the start of the run.
     ///
     /// # Errors
-    /// That time is over, too.
+    /// Also if that time has passed.
     pub fn tell_at(&self, at: Duration, which: &Which, action: Action) -> Result<Told, Refused> {
         self.command(which, action, Some(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// The streams of a pattern.
+    /// Returns the streams that match a pattern.
     pub fn named(&self, pattern: &str) -> Result<Which, Refused> {
         let which = Which::named(pattern, self.0.names.iter().map(String::as_str));
         if which.is_none() { Err(Refused::Nobody(pattern.to_owned())) } else { Ok(which) }
     }
 
-    /// Waits until all senders have done what they were told: what a stopped stream has sent is final then, and
-    /// [`StreamWatch`] says it. False where that has not come within `limit`; true behind the end of the run.
-    pub fn wait(&self, told: Told, limit: Duration) -> bool {
+    /// Waits until all senders have applied a command: the totals of a stopped stream are final then, and
+    /// [`StreamWatch`] has them. Returns false after `limit`; true after the end of the run.
+    pub fn wait(&self, change: Told, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut inner = self.lock();
-        while !inner.is_done(told) {
+        while !inner.is_done(change) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -175,7 +176,7 @@ impl Control {
         true
     }
 
-    /// How each stream is, in the order of the set, with what it has sent.
+    /// Returns the state of each stream, in the order of the set, with its totals.
     pub fn states(&self, watch: &StreamWatch) -> Vec<StreamState> {
         let sent = watch.sent_now(SENDERS_TELL);
         let inner = self.lock();
@@ -185,28 +186,27 @@ impl Control {
         inner.book.as_ref().map(|book| book.states(&sent, has_ended)).unwrap_or_default()
     }
 
-    /// Names of the streams.
+    /// Returns the names of the streams.
     pub fn names(&self) -> &[String] {
         &self.0.names
     }
 
-    /// The place in the set of the stream whose trailers have or had this number.
+    /// Returns the index in the set of the stream that has or had this number in trailers.
     pub fn place_of(&self, number: u32) -> Option<usize> {
         self.lock().book.as_ref()?.place_of(number)
     }
 
-    /// The numbers in trailers that the stream at a place had so far, the present one last.
+    /// Returns all numbers that the stream at an index had in trailers, the current one last.
     pub fn numbers_of(&self, place: usize) -> Vec<u32> {
         self.lock().book.as_ref().map(|book| book.numbers_of(place)).unwrap_or_default()
     }
 
-    /// Frames by the numbers that streams have or had in trailers, from frames that each stream has sent in all, by its place: what a
-    /// [`Check`](linerate_generate::Check) is told.
+    /// Converts totals by stream index to frames by trailer number, for a [`Check`](linerate_generate::Check).
     pub fn by_number(&self, sent: &[u64]) -> Vec<u64> {
         self.lock().book.as_ref().map(|book| book.by_number(sent)).unwrap_or_default()
     }
 
-    /// Whether the run is over.
+    /// Returns whether the run is over.
     pub fn is_over(&self) -> bool {
         self.lock().is_over
     }
@@ -225,31 +225,31 @@ impl Control {
             Some(book) => book.prepare(which, action, senders, at.is_some())?,
             None => action,
         };
-        // First that there will be something, then how far senders are: whoever goes farther sees that there is, and waits for the lock.
-        let number = self.0.told.fetch_add(1, Ordering::SeqCst) + 1;
+        // Announced before positions are read: a sender beyond them sees that, and waits for the lock.
+        let number = self.0.commanded.fetch_add(1, Ordering::SeqCst) + 1;
         let taken = inner.senders.iter().map(|sender| sender.taken.load(Ordering::SeqCst)).max();
-        // Each is behind the one before, though the schedule may stand still: so it shows whether it was done.
+        // Each is later than the previous one, even if the schedule stands still: so its time identifies it as applied.
         let soonest = taken.filter(|_| senders > 0).map_or(0, |taken| taken.saturating_add(LEAD).max(inner.latest + 1));
         inner.latest = if at.is_none() { soonest } else { inner.latest };
         let command = match at {
             Some(at) if at < soonest && senders > 0 => {
-                self.0.told.fetch_sub(1, Ordering::SeqCst);
+                self.0.commanded.fetch_sub(1, Ordering::SeqCst);
                 return Err(Refused::Past(Duration::from_nanos(soonest)));
             }
             at => Command { at: at.unwrap_or(soonest), which: which.clone(), action },
         };
-        inner.book.iter_mut().for_each(|book| book.told(&command));
-        let told = Told { at: command.at, number };
+        inner.book.iter_mut().for_each(|book| book.record(&command));
+        let change = Told { at: command.at, number };
         inner.commands.push_back(command);
-        // A sender may have nothing else to do.
+        // An idle sender must wake up.
         self.0.changed.notify_all();
-        Ok(told)
+        Ok(change)
     }
 
-    /// The port makes the frames. Streams can be told from now on what that can do.
+    /// Sets the port's control, for a port that generates the frames.
     ///
     /// # Errors
-    /// They were told something else before.
+    /// If earlier commands are not supported by it.
     pub(super) fn made_by(&self, live: &Arc<dyn LiveControl>) -> Result<(), String> {
         let inner = self.lock();
         inner.commands.iter().try_for_each(|command| live.check(command))?;
@@ -257,7 +257,7 @@ impl Control {
         Ok(())
     }
 
-    /// So many senders begin.
+    /// Registers senders and returns their listeners.
     pub(super) fn listen(&self, senders: usize) -> Vec<Listener> {
         let mut inner = self.lock();
         let first = inner.senders.len();
@@ -277,16 +277,16 @@ impl Control {
 }
 
 impl Inner {
-    fn is_done(&self, told: Told) -> bool {
-        // Whoever comes and goes is told everything as soon as may be: one after the other.
+    fn is_done(&self, change: Told) -> bool {
+        // Streams that are added and removed get all commands as soon as possible, one after the other.
         let is_done = |sender: &Sending| match self.book {
-            Some(_) => sender.obeyed >= Some(told.at),
-            None => sender.done >= told.number,
+            Some(_) => sender.obeyed >= Some(change.at),
+            None => sender.done >= change.number,
         };
         self.is_over || !self.senders.is_empty() && self.senders.iter().all(is_done)
     }
 
-    /// Commands that all have read are gone.
+    /// Removes commands that all senders have read.
     fn forget(&mut self) {
         let read = self.senders.iter().map(|sender| sender.read).min().unwrap_or(0);
         while self.read < read && self.commands.pop_front().is_some() {
@@ -296,11 +296,12 @@ impl Inner {
 }
 
 impl Listener {
-    /// Frames due up to `elapsed` are to be taken: hears first what streams are told. Says whether there was something.
+    /// Announces that frames due up to `elapsed` will be taken, and passes new commands to `tell`. Returns whether
+    /// there were any.
     #[inline]
     pub(super) fn hear(&mut self, elapsed: u64, tell: impl FnMut(Command)) -> bool {
         self.taken.store(elapsed, Ordering::SeqCst);
-        if self.control.0.told.load(Ordering::SeqCst) == self.read {
+        if self.control.0.commanded.load(Ordering::SeqCst) == self.read {
             return false;
         }
         self.read(elapsed, tell);
@@ -312,7 +313,7 @@ impl Listener {
         let mut inner = self.control.lock();
         let passed = (self.read - inner.read) as usize;
         for command in inner.commands.iter().skip(passed) {
-            // A sender that is alone need not agree with others, and may have rested: what begins is not late.
+            // A sole sender need not agree with others, and may have been idle: a new stream does not start late.
             let at = if self.control.0.places.is_some() { command.at.max(elapsed) } else { command.at };
             tell(Command { at, ..command.clone() });
             self.read += 1;
@@ -321,40 +322,40 @@ impl Listener {
         inner.forget();
     }
 
-    /// Whether the run goes on though there is nothing to send.
+    /// Returns whether the run continues without frames to send.
     pub(super) fn waits(&self, traffic: &Traffic) -> bool {
         traffic.is_waiting() || self.control.0.stays.load(Ordering::Relaxed)
     }
 
-    /// What each stream is doing, where they come and go.
+    /// Returns the states of streams that are added and removed.
     pub(super) fn places(&self) -> Option<Arc<Places>> {
         self.control.0.places.clone()
     }
 
-    /// Waits until streams are told something, or for so long.
+    /// Waits for a command, at most for `limit`.
     pub(super) fn rest(&self, limit: Duration) {
         let inner = self.control.lock();
-        if self.control.0.told.load(Ordering::SeqCst) == self.read {
+        if self.control.0.commanded.load(Ordering::SeqCst) == self.read {
             drop(self.control.0.changed.wait_timeout(inner, limit));
         }
     }
 
-    /// Nothing can be taken: does what streams are told all the same.
+    /// Applies commands while the port takes no frames.
     pub(super) fn stand(&mut self, traffic: &mut Traffic, now: Nanos) {
-        if self.control.0.told.load(Ordering::SeqCst) != self.read {
+        if self.control.0.commanded.load(Ordering::SeqCst) != self.read {
             self.read(self.taken.load(Ordering::SeqCst), |command| traffic.tell(command));
         }
         let latest = self.control.lock().latest;
         traffic.stand(self.taken.load(Ordering::SeqCst).saturating_add(LEAD).max(latest), now);
     }
 
-    /// Whether something was done that whoever told it does not know of.
+    /// Returns whether commands were applied since the last report.
     #[inline]
     pub(super) fn has_obeyed(&self, commands: u64) -> bool {
         commands != self.obeyed
     }
 
-    /// Says what was done: so many commands, the last at this time.
+    /// Reports the number of commands applied, and the time of the last one.
     #[cold]
     pub(super) fn tell(&mut self, commands: u64, until: Option<u64>) {
         self.obeyed = commands;
@@ -366,7 +367,7 @@ impl Listener {
         self.control.0.changed.notify_all();
     }
 
-    /// Says what became of streams, which had sent so much by then.
+    /// Reports starts and ends of streams, with the totals sent by then.
     #[cold]
     pub(super) fn report(&mut self, news: impl Iterator<Item = News>, sent: &[u64]) {
         let mut inner = self.control.lock();
@@ -385,7 +386,7 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// Nobody waits for this sender any more.
+    /// Ends all waits for this sender.
     fn drop(&mut self) {
         let mut inner = self.control.lock();
         let sender = &mut inner.senders[self.sender];

@@ -1,4 +1,4 @@
-//! Streams whose frames the port makes.
+//! Streams whose frames the port generates.
 
 use super::control::{Control, Listener};
 use super::watch::Showing;
@@ -8,7 +8,7 @@ use crate::sender::Sender;
 use linerate_generate::News;
 use linerate_port::{LiveControl, TxPort};
 
-/// Lets the port make them, and passes on what streams are told.
+/// Runs the port's generator, and passes commands to it.
 pub(super) fn run(
     port: TxPort,
     live: &dyn LiveControl,
@@ -40,7 +40,7 @@ pub(super) fn run(
     report
 }
 
-/// Tells the port what streams are told, and whoever told it what of that is done.
+/// Passes commands to the port, and applied ones back to their controllers.
 fn hear(listener: &mut Listener, live: &dyn LiveControl, showing: &mut Showing, streams: usize) {
     let elapsed = u64::try_from(live.elapsed().as_nanos()).unwrap_or(u64::MAX);
     listener.hear(elapsed, |command| live.tell(&command));
@@ -55,7 +55,7 @@ fn hear(listener: &mut Listener, live: &dyn LiveControl, showing: &mut Showing, 
         listener.report(done.ended.into_iter().map(|stream| News::Ended { stream }), &sent);
     }
     if listener.has_obeyed(done.commands) {
-        // What they had sent by then is known as soon as that is.
+        // Totals are published before the command is reported as applied.
         showing.show_surely(&live.made());
         listener.tell(done.commands, done.until);
     }

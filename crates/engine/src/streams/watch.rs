@@ -1,4 +1,4 @@
-//! How many frames each stream has sent, for whoever looks.
+//! Frames sent by each stream, for another thread.
 
 use crate::control::unwatched;
 use linerate_burst::Nanos;
@@ -7,34 +7,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// At most so often senders say what each stream has sent.
+/// Minimum interval of updates by a sender.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
-/// Of so few they do ten times as often.
+/// Number of streams up to which updates are ten times as frequent.
 const FEW_STREAMS: usize = 1000;
-/// How often whoever waits for them looks again.
+/// Poll interval of a waiting reader.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Lets another thread see how many frames each stream has sent. Nothing is copied unless somebody asks, and the run never waits for a
-/// reader.
+/// Lets another thread read how many frames each stream has sent. Nothing is copied without a request, and the run
+/// never waits for a reader.
 #[derive(Clone, Debug, Default)]
 pub struct StreamWatch(Arc<Watched>);
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// How often somebody has asked.
+    /// Number of requests.
     asked: AtomicU64,
     shown: Mutex<Shown>,
 }
 
 #[derive(Debug, Default)]
 struct Shown {
-    /// By all senders together, of each stream.
+    /// Totals of each stream, over all senders.
     sent: Vec<u64>,
-    /// For each sender which question it has answered last.
+    /// Number of the last request answered by each sender.
     answered: Vec<u64>,
 }
 
-/// What one sender shows.
+/// One sender's side of the watch.
 pub(crate) struct Showing {
     watch: StreamWatch,
     sender: usize,
@@ -44,14 +44,14 @@ pub(crate) struct Showing {
 }
 
 impl StreamWatch {
-    /// Frames that each stream has sent, as it was shown last; empty before the first of them. Asks for newer numbers, which are there
-    /// a tenth of a second later at most.
+    /// Returns the frames sent by each stream, as last updated; empty before the first update. Requests an update,
+    /// which follows within a tenth of a second.
     pub fn sent(&self) -> Vec<u64> {
         self.0.asked.fetch_add(1, Ordering::Relaxed);
         self.lock().sent.clone()
     }
 
-    /// The same as it is now, or has become within `limit`.
+    /// Returns current totals, waiting for the update at most for `limit`.
     pub fn sent_now(&self, limit: Duration) -> Vec<u64> {
         let asked = self.0.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let started = Instant::now();
@@ -66,7 +66,7 @@ impl StreamWatch {
         self.lock().sent.clone()
     }
 
-    /// A sender of so many streams begins.
+    /// Registers a sender of `streams` streams.
     pub(crate) fn show(&self, streams: usize) -> Showing {
         let mut shown = self.lock();
         shown.answered.push(0);
@@ -80,7 +80,7 @@ impl StreamWatch {
 }
 
 impl Showing {
-    /// Whether somebody waits to see what was sent, and has not seen it lately.
+    /// Returns whether an update is requested and due.
     #[inline]
     pub(crate) fn is_asked(&self, now: Nanos) -> bool {
         let every = if self.shown.len() <= FEW_STREAMS { SHOW_EVERY / 10 } else { SHOW_EVERY };
@@ -88,7 +88,7 @@ impl Showing {
             && (now.since(self.shown_at) >= every || now < self.shown_at)
     }
 
-    /// Shows what was sent, unless somebody looks at that right now.
+    /// Updates the totals, unless a reader holds the lock.
     pub(crate) fn show(&mut self, sent: &[u64], now: Nanos) {
         let asked = self.watch.0.asked.load(Ordering::Relaxed);
         let watch = self.watch.clone();
@@ -98,7 +98,7 @@ impl Showing {
         }
     }
 
-    /// The same, whoever looks.
+    /// Updates the totals, waiting for readers.
     pub(crate) fn show_surely(&mut self, sent: &[u64]) {
         let asked = self.watch.0.asked.load(Ordering::Relaxed);
         let watch = self.watch.clone();
@@ -117,7 +117,7 @@ impl Showing {
 }
 
 impl Drop for Showing {
-    /// Nobody waits for this sender any more.
+    /// Ends all waits for this sender.
     fn drop(&mut self) {
         self.watch.lock().answered[self.sender] = u64::MAX;
     }

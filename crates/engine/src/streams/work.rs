@@ -1,4 +1,4 @@
-//! What one thread sends.
+//! Work of one sending thread.
 
 use super::coming::Coming;
 use super::control::Listener;
@@ -11,36 +11,36 @@ use linerate_port::PortError;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// What one thread sends.
+/// Work of one sending thread.
 pub(super) struct Work {
     pub traffic: Traffic,
     pub start: Nanos,
-    /// For how long interfaces were down.
+    /// Total shift of the schedule by interface outages and delays.
     pub put_off: u64,
-    /// By how much somebody has set the clock since the start.
+    /// Total of clock steps since the start.
     pub set: i64,
-    /// Frames that are due so long after the start are not sent any more, in nanoseconds.
+    /// End of the schedule after the start, in nanoseconds.
     pub end: u64,
-    /// Where nobody waits, the time that frames are at.
+    /// Time of the frames, with `at_once`.
     pub then: Option<Nanos>,
-    /// How much of the schedule is done, in nanoseconds.
+    /// Part of the schedule that is done, in nanoseconds.
     pub done: u64,
     pub showing: Showing,
-    /// Where streams are told something while they run.
+    /// Source of commands, if streams are controlled.
     pub listener: Option<Listener>,
-    /// Streams whose last frame was made, as long as it was not taken.
+    /// Streams whose last frame was made but not yet taken.
     pub ended: Vec<u32>,
-    /// Where streams come and go.
+    /// State of streams that are added and removed.
     pub coming: Option<Coming>,
 }
 
-/// How long a sender that has nothing to send waits for somebody to tell it something.
+/// Longest wait of a sender without frames before it checks for commands.
 const IDLE: Duration = Duration::from_millis(20);
-/// A queue that takes nothing for so long takes nothing.
+/// Time after which a queue that takes nothing is considered stuck.
 const STUCK: Duration = Duration::from_millis(100);
 
 impl Work {
-    /// Sends what is due; false behind the last frame.
+    /// Sends what is due; returns false after the last frame.
     pub(super) fn step(&mut self, sender: &mut Sender) -> Result<bool, PortError> {
         let Some(mut due) = self.next_due() else { return Ok(false) };
         let now = self.now(due, sender)?;
@@ -66,7 +66,7 @@ impl Work {
             return Ok(false);
         }
         let offered = self.traffic.offer(elapsed, now);
-        let burst = offered.map_err(|bug| PortError::broken("generate", format!("a frame cannot be made: {bug}")))?;
+        let burst = offered.map_err(|bug| PortError::broken("generate", format!("cannot build a frame: {bug}")))?;
         if burst.is_empty() {
             self.obeyed();
             return Ok(true);
@@ -95,7 +95,7 @@ impl Work {
         Ok(true)
     }
 
-    /// Puts off what is left of the schedule where the sender was held up for too long to catch up with all of it.
+    /// Shifts the rest of the schedule if the sender was delayed for too long to catch up with all of it.
     fn catch_up(&mut self, sender: &mut Sender, due: u64, now: Nanos) {
         if self.then.is_some() || !self.traffic.is_paced() || due >= self.end {
             return;
@@ -106,7 +106,7 @@ impl Work {
         }
     }
 
-    /// The port has taken nothing for so long: the schedule waits, and does what streams are told.
+    /// Suspends the schedule while the port takes nothing, but applies commands.
     pub(super) fn stand(&mut self, span: Duration) {
         self.put_off += span.as_nanos() as u64;
         if let Some(listener) = &mut self.listener {
@@ -114,14 +114,14 @@ impl Work {
             self.obeyed();
             self.end();
             if let Some(coming) = &mut self.coming {
-                // What is on its way cannot leave: whoever waits for it is told so.
+                // Queued frames cannot leave: waiting controllers are released.
                 coming.see_off();
-                self.told();
+                self.report_applied();
             }
         }
     }
 
-    /// Waits until a frame is due, or somebody tells streams something.
+    /// Waits until a frame is due or a command arrives.
     fn wait(&mut self, sender: &mut Sender, due: u64, due_at: Nanos, now: Nanos) -> Result<(), PortError> {
         match (&self.listener, &self.coming) {
             (Some(listener), Some(coming)) if due == u64::MAX && !coming.is_any_leaving() => {
@@ -133,14 +133,14 @@ impl Work {
         }
     }
 
-    /// When there is something to do; nothing where the run is over.
+    /// Returns the time of the next frame or command; `None` if the run is over.
     fn next_due(&self) -> Option<u64> {
         let waits =
             || self.then.is_none() && self.listener.as_ref().is_some_and(|listener| listener.waits(&self.traffic));
         self.traffic.next_due().or_else(|| waits().then_some(u64::MAX))
     }
 
-    /// Takes note of what became of streams before the frames that are made, which is what they were told.
+    /// Reports starts and ends of streams before the frames that are made, as commanded.
     fn obeyed(&mut self) {
         let Some(listener) = self.listener.as_mut() else { return };
         if self.traffic.has_news() {
@@ -159,11 +159,11 @@ impl Work {
             self.end();
         }
         if self.coming.is_none() {
-            self.told();
+            self.report_applied();
         }
     }
 
-    /// Streams have ended of which nothing that was made is left.
+    /// Reports the end of streams of which no made frame is left.
     fn end(&mut self) {
         let Some(listener) = self.listener.as_mut() else { return };
         let owed: HashSet<u32> = self.traffic.owed().collect();
@@ -179,7 +179,7 @@ impl Work {
         }
     }
 
-    /// Streams that come and go have gone when their last frame has left; then whoever told them to knows.
+    /// Removes streams whose last frame has left, and reports that to their controllers.
     fn see_off(&mut self, sender: &mut Sender, now: Nanos) -> Result<(), PortError> {
         let Some(coming) = &mut self.coming else { return Ok(()) };
         if coming.is_any_leaving() {
@@ -188,15 +188,15 @@ impl Work {
             }
             coming.see_off();
         }
-        self.told();
+        self.report_applied();
         Ok(())
     }
 
-    /// Whoever told streams something learns that it was done.
-    fn told(&mut self) {
+    /// Reports applied commands to their controllers.
+    fn report_applied(&mut self) {
         let (commands, until) = (self.traffic.obeyed(), self.traffic.obeyed_until());
         if let Some(listener) = self.listener.as_mut().filter(|listener| listener.has_obeyed(commands)) {
-            // What they had sent by then is known as soon as that is.
+            // Totals are published before the command is reported as applied.
             self.showing.show_surely(self.traffic.sent_per_stream());
             listener.tell(commands, until);
         }
@@ -208,7 +208,7 @@ impl Work {
         }
     }
 
-    /// What time it is, to send what is due so long after the start.
+    /// Returns the time now for frames due at `due` after the start.
     fn now(&mut self, due: u64, sender: &mut Sender) -> Result<Nanos, PortError> {
         let Some(then) = &mut self.then else {
             let (now, step) = sender.look_at_clock();
@@ -218,7 +218,7 @@ impl Work {
         let due = due.min(self.end);
         let at = self.start.0.checked_add(due).ok_or_else(|| {
             let years = due / (365 * 24 * 3600 * 1_000_000_000);
-            PortError::broken("generate", format!("a frame is due in {years} years, later than any time of a frame"))
+            PortError::broken("generate", format!("a frame is due in {years} years, beyond the range of time stamps"))
         })?;
         *then = (*then).max(Nanos(at));
         Ok(*then)

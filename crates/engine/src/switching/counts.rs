@@ -1,9 +1,9 @@
-//! What became of frames of a switch.
+//! Counters of a switch.
 
 use linerate_burst::{Account, Count};
 use linerate_switch::Reason;
 
-/// What became of frames that came by ports, or that came back.
+/// Counters of frames received by ports, or returned by engines.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
     pub received: u64,
@@ -16,7 +16,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Frames of which it is known what became of them.
+    /// Returns the number of frames with a known fate.
     pub(super) fn known(&self) -> u64 {
         self.switched + self.truncated + self.by_reason.iter().sum::<u64>()
     }

@@ -1,12 +1,12 @@
-//! Rings of a switch whose readers decide about frames, and what is done with frames that come back.
+//! Rings of a switch whose readers decide about frames, and the processing of frames that return.
 //!
 //! ```text
-//!  rule ── inspect ──> ring ──> engine
-//!   └── what is left to be done, beside the block ──┐
-//!  ports <── rest of the actions <── back, in order <┴── verdict, or the policy
+//! rule ── inspect ──> ring ──> engine
+//!  └── remaining actions, stored per block ────────┐
+//! ports <── remaining actions <── back, in order <─┴── verdict, or the policy
 //! ```
 //!
-//! Frames of flows that the engine has decided once for all do not go by the ring, as soon as none of theirs is under way there.
+//! Frames of flows with a permanent verdict bypass the ring, once none of theirs is pending there.
 
 use super::counts::Counts;
 use super::outlet::Outlet;
@@ -24,51 +24,50 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A ring of a switch, and what happens where its reader says nothing.
+/// A ring of a switch, and its policy for missing verdicts.
 pub struct EngineRing {
-    /// As rules name it.
+    /// Name in rules.
     pub name: String,
     /// The ring.
     pub sharing: Sharing,
-    /// What happens to frames without a verdict.
+    /// Policy for frames without a verdict.
     pub policy: Policy,
 }
 
-/// A ring at work.
 pub(super) struct Engine {
     name: String,
     pub asking: Asking<Returning>,
-    /// Of frames that came back.
+    /// Counters of frames that returned.
     pub counts: Counts,
 }
 
-/// Frames that are asked about, and those that come back.
+/// Frames that wait for verdicts, and those that return.
 #[derive(Default)]
 pub(super) struct Returning {
-    /// Of each block from one on, from which frame on what is left to be done.
+    /// For each block from `first` on, the remaining actions of its frames, by the first frame to which they apply.
     plans: VecDeque<Vec<(u32, Plan)>>,
     first: u64,
     back: VecDeque<Back>,
-    /// For frames that the engine handed back; made when the first one comes.
+    /// Buffer for replaced and injected frames; allocated with the first one.
     own: Option<Block>,
-    /// Which engine there is, and how many of its frames have left since that was asked.
+    /// Number of the current engine, and how many of its frames were processed since the last query.
     engine: u64,
     own_gone: u64,
-    /// Frames that came back, and of those the ones that the engine made.
-    came: u64,
+    /// Number of frames that returned, and of those injected by the engine.
+    returned: u64,
     injected: u64,
-    /// Of these, the ones beyond the limit, which do not come back.
+    /// Number of those that exceeded the limit, which do not return.
     beyond: u64,
 }
 
-/// What is left to be done with a frame.
+/// Remaining actions of a frame.
 #[derive(Clone)]
 struct Plan {
     actions: Arc<[Action]>,
     from: usize,
 }
 
-/// Frames that are to go on.
+/// Frames to be processed further.
 struct Back {
     in_port: PortNo,
     plan: Plan,
@@ -76,19 +75,19 @@ struct Back {
 }
 
 enum What {
-    /// Those of a block that lie in a row.
+    /// Adjacent frames of a block.
     Run { block: u64, frames: Range<u32> },
-    /// One that the engine handed back, and which engine that was.
+    /// A replaced or injected frame, and the number of its engine.
     Own(Vec<u8>, u64),
 }
 
-/// All rings but the one that frames come back from.
+/// All rings except the one that frames return from.
 pub(super) struct Others<'a> {
     pub before: &'a mut [Engine],
     pub after: &'a mut [Engine],
 }
 
-/// What frames that come back are handed on to.
+/// Outputs of frames that return.
 pub(super) struct Onto<'a> {
     pub outlets: &'a mut [Outlet],
     pub counts: &'a mut Counts,
@@ -120,7 +119,7 @@ impl Engine {
         self.asking.begin(start)
     }
 
-    /// A round begins: what was said since the last one is heard.
+    /// Starts a round: applies the verdicts since the last one.
     pub(super) fn round(&mut self, round: &Round<'_>, give_up: bool) -> Result<(), ReceiveError> {
         let blocks = self.asking.onward.blocks.first;
         let returning = &mut self.asking.onward.exits;
@@ -131,7 +130,7 @@ impl Engine {
         self.asking.round(round, give_up)
     }
 
-    /// A frame is to be decided about.
+    /// Copies a frame into the ring for a verdict.
     pub(super) fn offer(&mut self, now: Nanos, desc: &Desc, inspect: &Inspect<'_>) -> Offered {
         let may_skip = self.asking.onward.exits.back.is_empty();
         let offered = self.asking.offer(now, inspect.in_port, desc, inspect.bytes, may_skip);
@@ -141,7 +140,7 @@ impl Engine {
         offered
     }
 
-    /// Whether a frame is under way.
+    /// Returns whether a frame is pending.
     pub(super) fn is_busy(&self) -> bool {
         self.asking.is_busy() || !self.asking.onward.exits.back.is_empty()
     }
@@ -154,9 +153,9 @@ impl Engine {
         self.counts.add_to(account.add(Count::SwitchInjected, returning.injected));
     }
 
-    /// The run is over. Counters come by [`Engine::add_counters`].
+    /// Ends the ring. Counters are added by [`Engine::add_counters`].
     pub(super) fn finish(&mut self, end: &mut End<'_>) {
-        let died = self.asking.onward.exits.came.saturating_sub(self.counts.known());
+        let died = self.asking.onward.exits.returned.saturating_sub(self.counts.known());
         self.counts.received = self.counts.known() + died;
         if died > 0 {
             end.ledger.account(Stage::Switch, &self.name).add(Count::SwitchDied, died);
@@ -167,7 +166,7 @@ impl Engine {
 }
 
 impl Returning {
-    /// This is to be done with a frame once it comes back.
+    /// Stores the remaining actions of a frame.
     fn plan(&mut self, place: Place, rest: Rest<'_>) {
         if self.plans.is_empty() {
             self.first = place.block;
@@ -182,7 +181,7 @@ impl Returning {
         }
     }
 
-    /// What is to be done with a frame.
+    /// Returns the remaining actions of a frame.
     fn plan_of(&self, place: Place) -> Plan {
         let plans = place.block.checked_sub(self.first).and_then(|at| self.plans.get(at as usize));
         let plan = plans.and_then(|plans| {
@@ -192,7 +191,7 @@ impl Returning {
         plan.cloned().unwrap_or_else(|| Plan { actions: Arc::from([]), from: 0 })
     }
 
-    /// Does what is left to be done with frames that came back, until a port is full that is waited for.
+    /// Applies the remaining actions to frames that returned, until a port is full that lanes wait for.
     pub(super) fn go_on<'r>(
         &mut self,
         switch: &mut Switch,
@@ -246,7 +245,7 @@ impl Returning {
 
 impl Exits for Returning {
     fn pass(&mut self, in_port: u16, place: Place) {
-        self.came += 1;
+        self.returned += 1;
         let plan = self.plan_of(place);
         if let Some(Back { in_port: before, plan: same, what: What::Run { block, frames } }) = self.back.back_mut()
             && (*before, *block, frames.end) == (in_port, place.block, place.frame)
@@ -260,14 +259,14 @@ impl Exits for Returning {
     }
 
     fn replace(&mut self, in_port: u16, place: Place, bytes: Vec<u8>) {
-        self.came += 1;
+        self.returned += 1;
         let plan = self.plan_of(place);
         self.back.push_back(Back { in_port, plan, what: What::Own(bytes, self.engine) });
     }
 
-    /// What goes back leaves by the port that the other frame came by.
+    /// A frame injected backwards leaves by the port that the other frame arrived by.
     fn inject(&mut self, in_port: u16, place: Place, back: bool, bytes: Vec<u8>) {
-        (self.came, self.injected) = (self.came + 1, self.injected + 1);
+        (self.returned, self.injected) = (self.returned + 1, self.injected + 1);
         let plan = if back { Plan { actions: Arc::from([Action::InPort]), from: 0 } } else { self.plan_of(place) };
         self.back.push_back(Back { in_port, plan, what: What::Own(bytes, self.engine) });
     }

@@ -1,4 +1,4 @@
-//! One port that a switch sends by: runs of frames where they lie, and blocks of those that were copied.
+//! Output port of a switch: runs of frames in place, and blocks of copied ones.
 
 use super::PortCounts;
 use crate::control::Progress;
@@ -8,27 +8,26 @@ use linerate_port::{PortError, Sent, TxPort};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Memory of a block of copies, and how many there may be before the port is full.
+/// Size of a block of copies, and the number of blocks at which the port is full.
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_FRAMES: usize = 2048;
 const MOST_BLOCKS: usize = 2;
 
-/// From so many frames in a row on it is cheaper to hand them over where they lie than to copy them.
+/// Minimum number of adjacent frames for which sending in place is cheaper than copying.
 const LEAST_RUN: usize = 8;
 
 pub(super) struct Outlet {
     to: TxPort,
-    /// Of the burst at hand: frames in a row that leave as they came.
+    /// Adjacent frames of the current burst that leave unchanged.
     run: Range<usize>,
-    /// Copies on their way, the oldest first; the last one is being filled.
+    /// Copies that are queued, oldest first; the last block is being filled.
     blocks: VecDeque<Block>,
-    /// How many frames of the first block have gone.
+    /// Number of frames of the first block that were sent.
     gone: usize,
-    /// Empty blocks.
     spare: Vec<Block>,
     counts: Counts,
-    /// What the progress knows of.
-    told: Sent,
+    /// Part of the totals that is in the progress.
+    reported: Sent,
     errors: Errors,
 }
 
@@ -45,11 +44,11 @@ struct Counts {
 impl Outlet {
     pub(super) fn new(to: TxPort) -> Self {
         let (blocks, spare) = (VecDeque::new(), Vec::new());
-        let (counts, told, errors) = Default::default();
-        Outlet { to, run: 0..0, blocks, gone: 0, spare, counts, told, errors }
+        let (counts, reported, errors) = Default::default();
+        Outlet { to, run: 0..0, blocks, gone: 0, spare, counts, reported, errors }
     }
 
-    /// Frame `index` of the burst leaves as it came.
+    /// Queues frame `index` of the burst unchanged.
     #[inline]
     pub(super) fn extend(&mut self, index: usize, burst: Burst<'_>, waits: bool) {
         self.counts.received += 1;
@@ -60,7 +59,7 @@ impl Outlet {
         self.run.end = index + 1;
     }
 
-    /// Other bytes leave in the place of frame `index`.
+    /// Queues other bytes in place of frame `index`.
     pub(super) fn copy(&mut self, burst: Burst<'_>, index: usize, bytes: &[u8], waits: bool) {
         self.counts.received += 1;
         self.end_run(burst, waits);
@@ -69,7 +68,7 @@ impl Outlet {
         self.push(&desc, bytes, waits);
     }
 
-    /// The frames of the burst are not there any more.
+    /// Ends the burst, whose frames become unavailable.
     pub(super) fn end_burst(&mut self, burst: Burst<'_>, waits: bool) {
         self.end_run(burst, waits);
     }
@@ -90,7 +89,7 @@ impl Outlet {
         }
     }
 
-    /// Behind what is on its way already.
+    /// Copies a frame after those already queued.
     fn push(&mut self, desc: &Desc, bytes: &[u8], waits: bool) {
         if self.blocks.back_mut().is_some_and(|block| block.push(desc, bytes)) {
             return;
@@ -106,12 +105,12 @@ impl Outlet {
         if block.push(desc, bytes) { self.blocks.push_back(block) } else { self.counts.full += 1 }
     }
 
-    /// Whether what comes now would have to wait.
+    /// Returns whether a new frame would have to wait.
     pub(super) fn is_full(&self) -> bool {
         self.blocks.len() >= MOST_BLOCKS
     }
 
-    /// Hands frames to the port, these or those of the first block from `gone` on; how many are done with.
+    /// Passes frames to the port, these or those of the first block from `gone` on; returns how many are done with.
     fn hand_over(&mut self, block: Option<&Block>, burst: Burst<'_>) -> usize {
         let burst = block.map_or(burst, |block| block.burst().slice(self.gone..block.len()));
         match self.to.queues[0].send(burst) {
@@ -128,7 +127,7 @@ impl Outlet {
         }
     }
 
-    /// Hands over the copies, as far as the port takes them.
+    /// Sends the copies, as far as the port takes them.
     fn drain(&mut self) {
         while let Some(mut block) = self.blocks.pop_front() {
             let frames = if self.has_failed() { 0 } else { self.hand_over(Some(&block), Burst::EMPTY) };
@@ -147,7 +146,7 @@ impl Outlet {
         }
     }
 
-    /// Gets frames on their way; whether there are some left.
+    /// Sends and flushes; returns whether some frames are left.
     pub(super) fn go_on(&mut self, now: Nanos, give_up: bool) -> bool {
         self.drain();
         if give_up || self.has_failed() {
@@ -164,15 +163,15 @@ impl Outlet {
         is_in_hand || !self.blocks.is_empty()
     }
 
-    /// Adds to the progress what was sent since the last time.
+    /// Adds to the progress what was sent since the last call.
     pub(super) fn tell(&mut self, progress: &Progress) {
         let sent = self.to.queues[0].sent();
         self.errors.is_down &= sent == self.counts.sent;
         self.counts.sent = sent;
-        let (frames, bytes) = (sent.frames - self.told.frames, sent.bytes - self.told.bytes);
+        let (frames, bytes) = (sent.frames - self.reported.frames, sent.bytes - self.reported.bytes);
         if frames > 0 {
             progress.add(frames, bytes, bytes);
-            self.told = sent;
+            self.reported = sent;
         }
     }
 
@@ -185,7 +184,7 @@ impl Outlet {
         PortCounts { name: self.to.name.clone(), received, sent, full, down }
     }
 
-    /// Counters of what is done here and of the port's queues.
+    /// Adds the counters of this output and of the port's queues.
     pub(super) fn add_counters(&self, ledger: &mut Ledger) {
         let Counts { received, handed, full, down, unsent, .. } = self.counts;
         let account = ledger.account(Stage::Forward, &self.to.name);
@@ -194,7 +193,7 @@ impl Outlet {
         self.to.queues.iter().for_each(|queue| queue.counters(ledger));
     }
 
-    /// The run is over: what is left is not sent. Counters come by [`Outlet::add_counters`].
+    /// Ends the output: remaining frames are not sent. Counters are added by [`Outlet::add_counters`].
     pub(super) fn finish(&mut self, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<PortError> {
         if let Some(monitor) = &self.to.monitor {
             monitor.counters(ledger);

@@ -1,16 +1,16 @@
-//! Verdicts against what they mean, told in the plainest way.
+//! Verdicts compared with a simple model.
 
 use super::*;
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
-/// What an inspector says of a frame, and when.
+/// Verdict of an inspector on a frame, and its delay.
 #[derive(Clone, Copy, Debug)]
 struct Script {
     flow: u64,
-    /// Frames arrive one a step.
+    /// One frame arrives per step.
     verdict: Verdict,
-    /// Steps until it says so; at once where it is 0, never where it is none.
+    /// Steps until the verdict; 0 for at once, `None` for never.
     after: Option<u64>,
 }
 
@@ -47,7 +47,8 @@ impl Inspect for Scripted {
 
 const DEADLINE: u64 = 20;
 
-/// When each frame goes where: it leaves with the last of its flow that came before it and is decided.
+/// Returns the step and fate of each frame: it leaves with the last one of its flow that arrived before it and is
+/// decided.
 fn expected(scripts: &[Script], fail_open: bool) -> Vec<(u64, Outcome)> {
     let mut last: HashMap<u64, u64> = HashMap::new();
     let decide = |(at, script): (usize, &Script)| {
@@ -62,7 +63,7 @@ fn expected(scripts: &[Script], fail_open: bool) -> Vec<(u64, Outcome)> {
     scripts.iter().enumerate().map(decide).collect()
 }
 
-/// Runs a frame a step, and lets time pass until all are decided.
+/// Adds one frame per step, and advances time until all are decided.
 fn run(scripts: &[Script], policy: Policy) -> (Vec<(u64, u64, Outcome)>, Verdicts) {
     let step = Arc::new(Mutex::new(0));
     let inspector = Scripted { scripts: scripts.to_vec(), step: step.clone(), open: Vec::new() };
@@ -92,7 +93,7 @@ fn script() -> impl Strategy<Value = Script> {
 
 proptest! {
     #[test]
-    fn frames_of_a_flow_keep_their_order_and_nobody_waits_too_long(
+    fn frames_of_a_flow_keep_their_order_and_wait_within_the_limit(
         scripts in prop::collection::vec(script(), 1..120),
         fail_open: bool,
     ) {
@@ -110,10 +111,10 @@ proptest! {
         verdicts.counters("", &mut ledger);
         prop_assert_eq!(ledger.imbalances(), []);
         prop_assert_eq!(verdicts.waiting(), 0);
-        let unsaid = scripts.iter().filter(|script| script.after.is_none_or(|after| after > DEADLINE)).count() as u64;
+        let missing = scripts.iter().filter(|script| script.after.is_none_or(|after| after > DEADLINE)).count() as u64;
         let count = if fail_open { Count::VerdictFailedOpen } else { Count::VerdictLate };
-        prop_assert_eq!(ledger.total(count), unsaid);
-        prop_assert_eq!(ledger.lost(), if fail_open { 0 } else { unsaid });
+        prop_assert_eq!(ledger.total(count), missing);
+        prop_assert_eq!(ledger.lost(), if fail_open { 0 } else { missing });
     }
 }
 
@@ -123,7 +124,7 @@ fn no_more_wait_than_the_policy_allows() {
     for (fail_open, outcome) in [(true, Outcome::Passed), (false, Outcome::Dropped)] {
         let other = |flow| Script { flow, ..held };
         let (left, verdicts) = run(&[held, held, other(2), other(3)], Policy { most: 2, ..policy(fail_open) });
-        // Of a flow that waits nobody overtakes; of others the policy decides at once.
+        // Frames of a waiting flow stay in order; on others the policy decides at once.
         assert_eq!(left[..2], [(2, 2, outcome), (3, 3, outcome)]);
         assert_eq!(left[2..], [(0, DEADLINE, outcome), (1, DEADLINE + 1, outcome)]);
         let mut ledger = Ledger::new();

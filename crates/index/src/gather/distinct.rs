@@ -1,9 +1,10 @@
-//! Some different values, in the order they came.
+//! A set of distinct values, in order of arrival.
 
-/// Slots that are looked at: of values that nobody has chosen a third of the slots is taken, and a few are enough.
+/// Maximum number of slots probed: with a third of the slots in use a few suffice, unless values were chosen to
+/// collide.
 const MOST_STEPS: usize = 64;
 
-/// A value that can be hashed to a place.
+/// A value with a hash.
 pub(super) trait Value: Copy + Eq {
     fn hash(self) -> u64;
 }
@@ -23,16 +24,16 @@ impl Value for u128 {
     }
 }
 
-/// Values, and where each is among them.
+/// Values, and a hash table of their positions.
 pub(super) struct DistinctValues<T> {
     values: Vec<T>,
-    /// By hash, the next free one behind: number of the value, and one more.
+    /// Open addressing with linear probing: number of the value plus one.
     slots: Vec<u16>,
     shift: u32,
 }
 
 impl<T: Value> DistinctValues<T> {
-    /// Room for so many, less than 32,768.
+    /// Returns a set with room for `most` values, less than 32,768.
     pub(super) fn new(most: usize) -> Self {
         let slots = (most * 2).next_power_of_two();
         assert!(slots < 1 << 16, "a slot holds the number of a value");
@@ -50,8 +51,8 @@ impl<T: Value> DistinctValues<T> {
         &self.values
     }
 
-    /// Puts a value in, of which there are no more than there is room for; false where too many others have its place, as
-    /// somebody may have chosen them.
+    /// Inserts a value; the caller ensures that there is room. Returns false if too many others collide with it, for
+    /// example because an attacker chose them.
     #[inline]
     pub(super) fn insert(&mut self, value: T) -> bool {
         let mask = self.slots.len() - 1;
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_value_is_there_once() {
+    fn each_value_is_stored_once() {
         let mut distinct = DistinctValues::new(100);
         assert!((0..300u32).all(|n| distinct.insert(n % 100 * 65_536)));
         assert_eq!(distinct.values(), (0..100).map(|n| n * 65_536).collect::<Vec<u32>>());
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn values_chosen_to_meet_in_one_place_are_refused() {
+    fn values_chosen_to_collide_are_refused() {
         let mut distinct = DistinctValues::new(1000);
         let shift = distinct.shift;
         let mut meeting = (0..u32::MAX).filter(|n| n.hash() >> shift == 7).take(1000);

@@ -1,13 +1,13 @@
-//! What a frame has in the places where a filter looks: whatever else lies there, and however much of it was captured.
+//! The fields of a frame at the positions that filters read, whatever else is there, and however much was captured.
 
 use super::{Gather, KNOWN};
 use crate::link::{ARP_TYPES, IPV4, IPV6, Link, MOST_TAGS, VLAN_TYPES, WITH_PORTS};
 
-/// How far ports of a packet in IPv4 without options reach, in an Ethernet frame.
+/// End of the ports of an IPv4 packet without options, in an Ethernet frame.
 const USUAL: usize = 38;
 
 impl Gather {
-    /// Takes up what a frame has.
+    /// Adds the fields of a frame.
     #[inline]
     pub(super) fn frame(&mut self, link: Link, frame: &[u8]) {
         if link == Link::EtherType(12)
@@ -82,7 +82,7 @@ impl Gather {
         Some(protocol)
     }
 
-    /// Of fragments too, of which only the first has ports: a filter may look there all the same.
+    /// Adds ports, also of later fragments, which have none: a filter may read these positions nevertheless.
     fn ports(&mut self, protocol: u8, frame: &[u8], at: usize) {
         if WITH_PORTS.contains(&protocol) {
             [0, 2].into_iter().filter_map(|place| half(frame, at + place)).for_each(|port| self.ports.insert(port));
@@ -92,14 +92,14 @@ impl Gather {
     fn ipv6_address(&mut self, frame: &[u8], at: usize) {
         match frame.get(at..).and_then(<[u8]>::first_chunk) {
             Some(bytes) => self.addresses.add_ipv6(u128::from_be_bytes(*bytes)),
-            // A filter for a network may need no more of it than is there.
+            // A filter for a network may need only the captured part of it.
             None if frame.len() >= at + 4 => self.addresses.is_any = true,
             None => {}
         }
     }
 }
 
-/// All that is taken up of a frame of IPv4 without options; never (0, 0).
+/// Returns all fields that are gathered from an IPv4 frame without options; never (0, 0).
 #[inline]
 fn flow_of(bytes: &[u8; USUAL]) -> (u64, u64) {
     let [mut addresses, mut ports] = [[0; 8]; 2];

@@ -1,11 +1,11 @@
-//! What is known at a place of a program: which field of the frame the registers hold, and what was found of others before.
+//! The known state at a position of a program: the fields in the registers, and the fields compared before.
 
 use crate::entry::Query;
 use crate::layout::Kind;
 use crate::link::{ARP_TYPES, IPV4, IPV6, Link, MOST_TAGS, VLAN_TYPES, WITH_PORTS};
 use linerate_filter::interpret::{Jump, Op, Test};
 
-/// A place in a program, and what is known there. Two that are equal go on alike.
+/// A position in a program, with the known state. Equal states continue identically.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pub at: u16,
@@ -14,54 +14,54 @@ pub(super) struct State {
     frame: Frame,
 }
 
-/// What a register holds.
+/// Contents of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Value {
     /// Anything.
     Any,
     /// This number.
     Known(u32),
-    /// These bits of a field, somewhere in a range.
+    /// These bits of a field, with a value in a range.
     Field { field: Field, mask: u32, least: u32, greatest: u32 },
-    /// The length of the IPv4 header at that place.
+    /// Length of the IPv4 header at that offset.
     HeaderLength(usize),
 }
 
 /// A field of a frame that an index has a set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Field {
-    /// Behind so many VLAN tags.
+    /// After this many VLAN tags.
     EtherType(usize),
-    /// Of a VLAN tag: its upper bits are not in a set.
+    /// VLAN tag: its upper bits are not in a set.
     Tag,
     /// The first byte of an IP packet without a link header.
     Version,
     Protocol,
     Port,
     Ipv4,
-    /// Word of the address of that side.
+    /// Word of the source (0) or destination (1) address.
     Ipv6(usize, usize),
 }
 
-/// What was found of a frame.
+/// Known fields of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Frame {
     link: Link,
-    /// EtherTypes as far as they are known.
+    /// EtherTypes, as far as they are known.
     ethertypes: [Option<u16>; MOST_TAGS + 1],
     has_ports: bool,
     ipv6: [[Option<u32>; 4]; 2],
 }
 
 impl State {
-    /// Before a program.
+    /// Returns the state before a program.
     pub(super) fn new(link: Link) -> Self {
         let frame = Frame { link, ethertypes: [None; MOST_TAGS + 1], has_ports: false, ipv6: [[None; 4]; 2] };
-        // Registers are 0 at the beginning.
+        // Registers start at 0.
         State { at: 0, a: Value::Known(0), x: Value::Known(0), frame }
     }
 
-    /// Does what an instruction without an alternative does.
+    /// Executes an instruction without a branch.
     pub(super) fn step(&mut self, op: Op) {
         let frame = &self.frame;
         match op {
@@ -77,12 +77,12 @@ impl State {
             Op::Txa => self.a = self.x,
             Op::St(_) | Op::Stx(_) => {}
             Op::AndK(k) => self.a = self.a.masked(k),
-            // Loads of what is in no set, and arithmetic.
+            // Loads of fields without a set, and arithmetic.
             _ => self.a = Value::Any,
         }
     }
 
-    /// Where it goes on behind a comparison, and what a frame must have to go there.
+    /// Returns the continuations of a comparison, with the condition on a frame for each.
     pub(super) fn ways(&self, op: Op, jump: Jump) -> Vec<(Option<Query>, State)> {
         let to = |at: u16| State { at, ..self.clone() };
         let (Op::JumpK(test, k, _), Value::Field { field, mask, least, greatest }) = (op, self.a) else {
@@ -90,7 +90,7 @@ impl State {
         };
         let (yes, no) = match test {
             Test::Equal => {
-                // Nothing but the number itself can be left out of a range.
+                // Only a range of one number can exclude that number.
                 let others = if least == greatest && least == k { None } else { Some((least, greatest)) };
                 (Some((least.max(k), greatest.min(k))), others)
             }
@@ -112,13 +112,13 @@ impl State {
 }
 
 impl Value {
-    /// All of a field.
+    /// Returns all of a field.
     fn of(field: Field) -> Self {
         let mask = field.mask();
         Value::Field { field, mask, least: 0, greatest: mask }
     }
 
-    /// Some bits of it.
+    /// Returns some bits of it.
     fn masked(self, bits: u32) -> Self {
         match self {
             Value::Known(value) => Value::Known(value & bits),
@@ -131,7 +131,7 @@ impl Value {
 }
 
 impl Field {
-    /// The bits it has.
+    /// Returns its bits.
     fn mask(self) -> u32 {
         match self {
             Field::Version | Field::Protocol => 0xff,
@@ -142,7 +142,7 @@ impl Field {
 }
 
 impl Frame {
-    /// The packet that the frame is known to hold: its EtherType, and where it begins.
+    /// Returns the packet that the frame is known to hold: its EtherType, and its offset.
     fn packet(&self) -> Option<(u16, usize)> {
         let first = match self.link {
             Link::Ip => return self.ethertypes[0].map(|ethertype| (ethertype, 0)),
@@ -163,7 +163,7 @@ impl Frame {
                 if at == first + 4 * tags {
                     return Value::of(Field::EtherType(tags));
                 }
-                // What lies behind it is known only of a tag.
+                // The layout after it is known only for a tag.
                 if !self.ethertypes[tags].is_some_and(|ethertype| VLAN_TYPES.contains(&ethertype)) {
                     break;
                 }
@@ -201,7 +201,7 @@ impl Frame {
         }
     }
 
-    /// Two bytes behind an IPv4 header.
+    /// Returns two bytes after an IPv4 header.
     fn half_behind(&self, x: Value, k: usize) -> Value {
         match (self.packet(), x) {
             (Some((IPV4, start)), Value::HeaderLength(of))
@@ -213,7 +213,7 @@ impl Frame {
         }
     }
 
-    /// Takes up what a field is; what an index is asked for then.
+    /// Records the value of a field; returns the query for an index.
     fn learn(&mut self, field: Field, mask: u32, least: u32, greatest: u32) -> Option<Query> {
         let is_known = mask == field.mask() && least == greatest;
         let query = |kind| Some(Query::Value { kind, mask, least, greatest });

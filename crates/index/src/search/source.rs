@@ -16,17 +16,17 @@ use std::ops::{Range, RangeInclusive};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-/// Of an index, read at a time.
+/// Buffer size for an index, in bytes.
 const PIECE: usize = 256 << 10;
 
-/// A file in which something may be found.
+/// A file with possible matches.
 pub(super) struct Source {
     path: String,
     id: Id,
     parts: Parts,
-    /// No frame that is asked for is older.
+    /// No matching frame is older.
     begin: Nanos,
-    /// Link types of it that the filter text does not fit, of which that was noted.
+    /// Its link types that the filter text does not fit, and that were noted.
     pub unfit: Vec<u16>,
     open: Option<Box<Open>>,
 }
@@ -34,30 +34,31 @@ pub(super) struct Source {
 /// A file that is being read.
 struct Open {
     reader: Reader,
-    /// Frames of what it shows that are done with.
+    /// Frames presented by the reader that are done.
     done: usize,
-    /// The greatest time so far.
+    /// Greatest time so far.
     time: Nanos,
     known: Vec<Known>,
 }
 
-/// Which file it is, whatever it is called: device and inode.
+/// Identity of a file, whatever its name: device and inode.
 pub(super) type Id = (u64, u64);
 
-/// Of an interface of a file: its filter, and its numbers among those of the search, for frames without notes and with.
+/// State of a file's interface: its filter, and its numbers among those of the search, for frames without notes and
+/// with.
 type Known = (usize, [Option<u16>; 2]);
 
-/// Where a source is.
+/// Position of a source.
 pub(super) enum Next {
-    /// Its next frame counts as of this time.
+    /// The rank time of its next frame.
     At(Nanos),
-    /// So it is, and there is no more room, or it was read for long enough.
+    /// The same, with the block full, or after enough reading for one call.
     Full(Nanos),
     Ended,
 }
 
 impl Source {
-    /// What may be found in a file; `None` if nothing, or if it was `seen` under another name.
+    /// Determines the possible matches of a file; `None` if there are none, or if it was `seen` under another name.
     pub(super) fn find(
         path: &str,
         seen: &mut HashSet<Id>,
@@ -70,7 +71,7 @@ impl Source {
         if let (Err(error), Some(complete)) = (&opened, path.strip_suffix(PARTIAL_ENDING))
             && error.kind() == ErrorKind::NotFound
         {
-            // A recorder may have completed it meanwhile.
+            // A recorder may have completed it since.
             opened = open(complete).map(|opened| (complete, opened));
         }
         let (path, (file, id)) = match opened {
@@ -91,7 +92,7 @@ impl Source {
         let chosen = open(&format!("{path}{ENDING}")).map(|(index, _)| {
             choose(BufReader::with_capacity(PIECE, &*index), &file, |entry| {
                 let is_then = entry.times.0 <= *span.end() && entry.times.1 >= *span.start();
-                // Asked for every part: a text that does not fit is told in any case.
+                // Evaluated for every part, so that a text that does not fit is always reported.
                 Ok(plan.may_pass(entry)? && is_then)
             })
         });
@@ -120,12 +121,12 @@ impl Source {
         let mut source = Source { path: path.to_owned(), id, begin: Nanos::ZERO, parts, unfit: Vec::new(), open: None };
         source.begin = match source.parts.earliest {
             Some(earliest) => earliest,
-            // The first frame says when; most files are then not needed for long.
+            // Take the time of the first frame; the file is then closed again.
             None => {
                 let mut reader = source.reader(&file);
                 match reader.fill() {
                     Ok(burst) => burst.descs().first()?.time,
-                    // It is told when it is read.
+                    // Reported when it is read.
                     Err(_) => Nanos::ZERO,
                 }
             }
@@ -133,7 +134,7 @@ impl Source {
         Some(source)
     }
 
-    /// No frame that is asked for counts as older.
+    /// Returns a time that no matching frame is older than.
     pub(super) fn begin(&self) -> Nanos {
         self.begin
     }
@@ -150,8 +151,8 @@ impl Source {
         self.open.as_deref_mut().ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// Opens the file that was looked at before, under its name or the one that a recorder has given it since: what was chosen
-    /// is of no other.
+    /// Opens the file examined before, under its name or the one that a recorder has given it since. Another file is
+    /// not accepted, since the parts were chosen for this one.
     fn again(&self) -> io::Result<Arc<File>> {
         let names = [Some(&*self.path), self.path.strip_suffix(PARTIAL_ENDING)];
         let mut failure = None;
@@ -163,12 +164,12 @@ impl Source {
                 Err(error) => failure = Some(error),
             }
         }
-        Err(failure.unwrap_or_else(|| io::Error::other("it was moved or removed during the search: search again")))
+        Err(failure.unwrap_or_else(|| io::Error::other("moved or removed during the search; search again")))
     }
 }
 
 impl Search {
-    /// Reads a source as long as its frames come before those of the one at `limit`.
+    /// Reads a source while its frames come before those of the one at `limit`.
     pub(super) fn read(
         &mut self,
         number: usize,
@@ -233,7 +234,7 @@ impl Search {
         }
     }
 
-    /// What a copy of the file would not have.
+    /// Notes the data of the file that a copy would not have.
     fn note_changes(&mut self, reader: &Reader, path: &str) {
         let changes = [What::LeftOut(reader.left_out()), What::TimeChanged(reader.times_changed())];
         let happened = |what: &What| !matches!(what, What::LeftOut(0) | What::TimeChanged(0));
@@ -241,7 +242,7 @@ impl Search {
         self.notes.extend(changes.into_iter().filter(happened).map(note));
     }
 
-    /// Takes a frame if it is asked for; false where there is no room for it.
+    /// Adds a frame if it matches; returns false if the block is full.
     #[inline]
     fn frame(
         &mut self,
@@ -278,7 +279,7 @@ impl Search {
         Ok(true)
     }
 
-    /// Notes once of each file and link type that none of its frames passes.
+    /// Notes, once per file and link type, that none of its frames passes.
     fn note_unfit(&mut self, source: usize, filter: usize) {
         let (link, Err(refused)) = &self.filters[filter] else { return };
         let Source { path, unfit, .. } = &mut self.sources[source];
@@ -290,8 +291,8 @@ impl Search {
         }
     }
 
-    /// The number of an interface. Of several files those that are alike are one, which has nothing of what single files say of
-    /// it; but frames with notes need the one that their notes belong to.
+    /// Returns the number of an interface. With several files, equal interfaces become one, without the data specific
+    /// to single files; but frames with notes keep the interface that their notes belong to.
     fn interface(&mut self, interface: &Interface, has_notes: bool) -> u16 {
         let keeps_origin = has_notes || self.is_of_one();
         let alike = |known: &Interface| known.origin.is_none() && known == interface;
@@ -303,19 +304,19 @@ impl Search {
                 self.interfaces.len() - 1
             }
         };
-        // Only comments make so many: what belongs to one is then told of another interface.
+        // Only comments can exceed this: later ones are then attributed to the last interface.
         u16::try_from(number).unwrap_or(u16::MAX)
     }
 }
 
-/// Whether a recorder is still at a file: it has another name then, or is locked.
+/// Returns whether a recorder is still writing a file: then it has another name, or is locked.
 fn is_being_written(path: &str) -> bool {
     let is_locked = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
     path.ends_with(PARTIAL_ENDING) || open_regular(path).is_ok_and(is_locked)
 }
 
-/// Puts the place of an error into the file: what is between the ranges was not read. In compressed data it is in what was
-/// decompressed, and nobody knows how much the rest would have been.
+/// Converts the position of an error to one in the file, since data between the ranges was not read. In compressed data
+/// the position refers to the decompressed parts, because the size of the skipped ones is unknown.
 fn placed(mut error: ReadError, parts: &Parts, is_compressed: bool) -> ReadError {
     use ReadError::{CutOff, Damaged, Decompression, Io, Unsupported};
     let is_outer = matches!(error, Decompression { .. });
@@ -329,7 +330,7 @@ fn placed(mut error: ReadError, parts: &Parts, is_compressed: bool) -> ReadError
     };
     if is_compressed && !is_outer {
         if parts.ranges.len() > 1 {
-            name.push_str(" (of it, the parts that were read)");
+            name.push_str(" (decompressed parts only)");
         }
         return error;
     }
@@ -337,7 +338,7 @@ fn placed(mut error: ReadError, parts: &Parts, is_compressed: bool) -> ReadError
     let mut skipped = 0;
     for (Range { start, end }, frames) in parts.ranges.iter().zip(&parts.skipped) {
         skipped = *frames;
-        // The end of a range is a place in it, unless another one follows.
+        // The end of a range belongs to it, unless another range follows.
         if *offset < before + (end - start) || parts.ranges.last().is_some_and(|last| last.end == *end) {
             *offset = start + (*offset - before);
             break;
@@ -350,7 +351,7 @@ fn placed(mut error: ReadError, parts: &Parts, is_compressed: bool) -> ReadError
     error
 }
 
-/// Opens a regular file, and says which it is.
+/// Opens a regular file, and returns its identity.
 fn open(path: &str) -> io::Result<(Arc<File>, Id)> {
     let file = open_regular(path)?;
     let data = file.metadata()?;

@@ -1,4 +1,4 @@
-//! Files and their indexes: which are believed, and what becomes of them meanwhile.
+//! Files and their indexes: validity, and changes during a search.
 
 use crate::layout::{DESCRIBED, header};
 use crate::parts::{Unusable, choose};
@@ -21,21 +21,21 @@ fn an_index_of_another_file_is_not_used() {
     std::os::unix::fs::FileExt::read_exact_at(&*file, &mut there, 1000).unwrap();
     let length = file.metadata().unwrap().len();
     assert_eq!(with(Some(there), 0, 9000).unwrap().ranges, [0..1000, 9000..length]);
-    // What tells of interfaces is read, and so is what cannot be checked.
+    // Parts with interfaces are read, and so are those that cannot be checked.
     assert_eq!(with(Some(there), DESCRIBED, 9000).unwrap().ranges, Vec::from_iter(Some(0..length)));
     assert_eq!(with(None, 0, 9000).unwrap().ranges, Vec::from_iter(Some(0..length)));
     let mut other = there;
     other[3] ^= 1;
     assert!(matches!(with(Some(other), 0, 9000), Err(Unusable::Changed(1000))));
-    // What is not in the file yet, or never came to the disk, is read as far as it is there.
+    // A part that is not completely in the file is read as far as it is there.
     assert_eq!(with(Some(there), 0, length + 1).unwrap().ranges, Vec::from_iter(Some(0..length)));
     assert!(matches!(choose(&b"lr-index"[..], &file, |_| Ok(false)), Err(Unusable::Damaged)));
 }
 
-/// Entries that are right, in front of one that is of another file: the first one left out is looked at, wherever it is, and
-/// one that is read behind it.
+/// Valid entries before one of another file: the first skipped part is verified, wherever it is, and the one read after
+/// it.
 #[test]
-fn an_index_is_checked_where_parts_are_left_out() {
+fn an_index_is_checked_where_parts_are_skipped() {
     let file = Arc::new(File::open("/proc/self/exe").unwrap());
     let mut gather = Gather::new();
     gather.frames = 1;
@@ -60,18 +60,18 @@ fn an_index_is_checked_where_parts_are_left_out() {
     assert_eq!(with(2, &[5, 6]).unwrap(), 20);
 }
 
-/// Entries of nothing are as many as others may be.
+/// Empty entries are limited like others.
 #[test]
-fn an_index_of_nothing_has_an_end() {
+fn empty_entries_are_limited() {
     let file = Arc::new(File::open("/proc/self/exe").unwrap());
     let (gather, mut index) = (Gather::new(), header().to_vec());
     (0..100).for_each(|_| gather.entry(0..0, None, 0, &mut index));
     assert!(matches!(choose(&index[..], &file, |_| Ok(false)), Err(Unusable::Changed(0))));
 }
 
-/// A recorder completes its file, or somebody puts another one in its place, between two looks.
+/// A recorder completes its file, or another file takes its place, between two accesses.
 #[test]
-fn a_file_that_is_renamed_is_found_and_another_is_not_read_for_it() {
+fn a_renamed_file_is_found_and_another_is_not_read_instead() {
     let folder = std::env::temp_dir().join(format!("linerate-index-{}-renamed", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
@@ -97,7 +97,7 @@ fn a_file_that_is_renamed_is_found_and_another_is_not_read_for_it() {
         std::fs::write(&part, &bytes).unwrap();
     };
     assert_eq!(frames(&replace), (0, 1));
-    // It is complete before it is looked at.
+    // It is complete before it is added.
     std::fs::rename(path("away"), &complete).unwrap();
     std::fs::remove_file(&part).unwrap();
     let mut search = Search::new("", Nanos::ZERO..=Nanos::MAX);
@@ -106,9 +106,9 @@ fn a_file_that_is_renamed_is_found_and_another_is_not_read_for_it() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Files that are rotated away, and what was never one.
+/// Files that are rotated away, and paths that are not files.
 #[test]
-fn what_cannot_be_searched_is_said() {
+fn unsearchable_files_are_noted() {
     let mut search = Search::new("", Nanos::ZERO..=Nanos::MAX);
     search.add("/nowhere/gone.pcap");
     search.add("/proc");

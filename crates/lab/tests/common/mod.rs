@@ -1,4 +1,4 @@
-//! What the tests of labs share.
+//! Shared by the tests of labs.
 #![allow(dead_code)] // not every test file uses all of it
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use linerate_lab::{End, Lab, Link, Plan, within};
 
-/// May labs be made here? If not, says so; in CI it is an error for root not to be able to.
+/// Returns whether labs can be created here; prints a message if not. In CI root must be able to.
 pub(crate) fn is_root(test: &str) -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
     let possible = root && ip(&["netns", "list"]).is_some();
@@ -18,11 +18,11 @@ pub(crate) fn is_root(test: &str) -> bool {
     possible
 }
 
-/// Takes a lab down when a test ends, however it ends.
+/// Removes a lab when a test ends, however it ends.
 pub(crate) struct Cleanup(pub String);
 
 impl Cleanup {
-    /// For a lab whose name no other test has.
+    /// Returns the cleanup of a lab with a name that no other test uses.
     pub(crate) fn new(test: &str) -> Self {
         Self(format!("{test}-{}", std::process::id()))
     }
@@ -34,13 +34,13 @@ impl Drop for Cleanup {
     }
 }
 
-/// Deletes a namespace that a test made itself.
+/// Deletes a namespace that a test created itself.
 pub(crate) struct Foreign(pub String);
 
 impl Foreign {
-    /// Makes it.
+    /// Creates it.
     pub(crate) fn new(name: String) -> Self {
-        assert!(ip(&["netns", "add", &name]).is_some(), "cannot make namespace {name}");
+        assert!(ip(&["netns", "add", &name]).is_some(), "cannot create namespace {name}");
         Self(name)
     }
 }
@@ -51,18 +51,18 @@ impl Drop for Foreign {
     }
 }
 
-/// Two hosts and one link without addresses.
+/// Returns a plan of two hosts and one link without addresses.
 pub(crate) fn pair(name: &str) -> Plan {
     Plan::from_links(name, vec![Link::new(End::new("left", "eth0"), End::new("right", "eth0"))]).unwrap()
 }
 
-/// What `ip` prints; none if it fails.
+/// Returns the output of `ip`; `None` if it fails.
 pub(crate) fn ip(arguments: &[&str]) -> Option<String> {
     let output = Command::new("ip").args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What is left of lab `name`: namespaces, interfaces outside any namespace, files.
+/// Returns what is left of lab `name`: namespaces, interfaces outside any namespace, files.
 pub(crate) fn remains(name: &str, interfaces: &str) -> Vec<String> {
     let names = |directory: &str| {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -73,7 +73,7 @@ pub(crate) fn remains(name: &str, interfaces: &str) -> Vec<String> {
     files.filter(|file| file.contains(name)).chain(links).collect()
 }
 
-/// Frames received and sent by an interface, as its namespace counts them.
+/// Returns the numbers of frames received and sent by an interface, as its namespace counts them.
 pub(crate) fn frames(namespace: &str, interface: &str) -> (u64, u64) {
     let text = within(namespace, || fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
     let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{interface}:"))).expect(interface);
@@ -81,7 +81,7 @@ pub(crate) fn frames(namespace: &str, interface: &str) -> (u64, u64) {
     (numbers[1], numbers[9])
 }
 
-/// What identifies the namespace of this name, and so tells whether it is still the same one.
+/// Returns the identity of the namespace of this name, to detect whether it was replaced.
 pub(crate) fn identity(namespace: &str) -> Option<(u64, u64)> {
     fs::metadata(format!("/run/netns/{namespace}")).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }

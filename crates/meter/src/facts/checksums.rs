@@ -1,17 +1,19 @@
-//! Whether the checksum of what a packet carries is wrong.
+//! Verification of transport checksums.
 
 use linerate_wire::{Layer, Protocol, Pseudo, icmp, icmpv6, ipv4, ipv6, ipv6_extension, registry, tcp, udp};
 use std::net::Ipv6Addr;
 
-/// The home address option (RFC 6275, 6.3), and the options of one byte alone (RFC 8200, 4.2).
+/// The home address option (RFC 6275, 6.3), and the only option of one byte (RFC 8200, 4.2).
 const HOME_ADDRESS: u8 = 0xc9;
 const PAD_1: u8 = 0;
-/// Routing headers that end with the last address: the source route (RFC 2460, 4.4) and that to a mobile node (RFC 6275, 6.4).
+/// Routing headers whose last address is the destination: the source route (RFC 2460, 4.4) and that to a mobile node
+/// (RFC 6275, 6.4).
 const ENDS_WITH_LAST: [u8; 2] = [0, 2];
 /// Bytes in front of their addresses.
 const ROUTING: usize = 8;
 
-/// Of a packet that is there whole, no fragment: its header and extension headers, protocol and message.
+/// Returns whether the checksum of a complete packet that is not a fragment is wrong: header, extension headers,
+/// protocol and message.
 pub(super) fn is_wrong(frame: &[u8], header: &Layer, extensions: &[Layer], (protocol, message): (u8, &[u8])) -> bool {
     let Some(pseudo) = pseudo(frame, header, extensions) else { return false };
     match protocol {
@@ -25,8 +27,8 @@ pub(super) fn is_wrong(frame: &[u8], header: &Layer, extensions: &[Layer], (prot
     }
 }
 
-/// With the addresses of the sender and of the final destination (RFC 8200, 8.1; RFC 6275, 11.3.1); none where the latter is
-/// not known.
+/// Returns the pseudo-header with the addresses of the sender and of the final destination (RFC 8200, 8.1; RFC 6275,
+/// 11.3.1); `None` where the latter is not known.
 fn pseudo(frame: &[u8], header: &Layer, extensions: &[Layer]) -> Option<Pseudo> {
     let bytes = frame.get(header.offset as usize..)?;
     if header.protocol == Protocol::Ipv4 {

@@ -1,4 +1,4 @@
-//! What is in front of an IP packet: the link that brought it, and the tunnel that it came through.
+//! Headers in front of an IP packet: its link layer and its tunnel.
 
 use crate::flow::MPLS_LABELS;
 use crate::key::TunnelKind;
@@ -9,14 +9,14 @@ use linerate_wire::{Layer, MacAddr, Protocol, Role, ethernet, geneve, gre, gtp_u
 pub(super) struct Front {
     /// Source and destination of the Ethernet header next to the packet.
     pub macs: Option<[MacAddr; 2]>,
-    /// The outermost two tags.
+    /// VLAN IDs of the outermost two tags.
     pub vlans: [u16; 2],
     /// The uppermost labels, outermost first, without explicit null (0), which stands for no label.
     pub labels: [u32; MPLS_LABELS],
 }
 
 impl Front {
-    /// `layers` are all those in front of the packet.
+    /// Finds them in `layers`, all those in front of the packet.
     pub(super) fn find(frame: &[u8], layers: &[Layer], macs: bool) -> Front {
         let behind = layers.iter().rposition(|layer| layer.protocol.role() != Role::Link);
         let layers = &layers[behind.map_or(0, |last| last + 1)..];
@@ -47,10 +47,10 @@ impl Front {
 /// The innermost of the tunnels between two packets.
 pub(super) struct Through {
     pub kind: TunnelKind,
-    /// What both directions have; 0 where there is no such number.
+    /// Id common to both directions; 0 if the protocol has none.
     pub id: u32,
-    /// Whether the ports of the outer packets are the same both ways. Where the source port is made of the inner packet (RFC
-    /// 7348, 5; RFC 8926, 3.3; 3GPP TS 29.281, 4.4.2.3) they are not.
+    /// True if the ports of the outer packets are the same both ways. They are not where the source port is derived
+    /// from the inner packet (RFC 7348, 5; RFC 8926, 3.3; 3GPP TS 29.281, 4.4.2.3).
     pub has_ports: bool,
     pub teid: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Any frame, header by header: tunnels, extension headers, fragments, what is cut off.
+//! Any frame, header by header: tunnels, extension headers, fragments, truncated frames.
 
 use super::checksums;
 use super::front::{Front, Through};
@@ -14,15 +14,15 @@ use crate::tcp::{Options, Segment};
 use linerate_burst::{Desc, Flags};
 use linerate_wire::{Layer, Layers, Link, Protocol, Role, Stop, dissect, ipv4, ipv6, ipv6_fragment, registry, tcp};
 
-/// What is found in a frame.
-#[allow(clippy::large_enum_variant, reason = "taken apart where it is made")]
+/// Result of decoding a frame.
+#[allow(clippy::large_enum_variant, reason = "destructured where it is created")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
-    /// One packet to meter, and the one in its tunnel if both count.
+    /// One packet to meter, and the one in its tunnel if both are metered.
     Packets(Packet, Option<Packet>),
     /// No IP packet.
     NotIp,
-    /// An IP packet is announced, and its header is cut off or contradicts itself.
+    /// An IP packet is announced, and its header is truncated or inconsistent.
     Malformed,
 }
 
@@ -32,34 +32,32 @@ pub(crate) struct Packet {
     pub source: (u128, u16),
     pub destination: (u128, u16),
     pub protocol: u8,
-    /// But for addresses.
+    /// The wide part of the key, without addresses.
     pub wide: Wide,
     pub vlan: u16,
     pub fragment: Option<Fragment>,
-    /// What is in front of it.
     pub encapsulation: Encapsulation,
-    /// Where its IP header is in the frame.
+    /// Offset of its IP header in the frame.
     pub network: u32,
-    /// All but the key.
+    /// All facts except the key.
     pub facts: Facts,
 }
 
-/// What a fragment says of the others.
+/// Position of a fragment in its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub identification: u32,
-    /// It has the ports.
+    /// True for the first fragment, which has the ports.
     pub is_first: bool,
 }
 
-/// Takes frames apart.
+/// Decodes frames.
 pub(crate) struct General {
     layers: Layers,
     tunnels: Tunnels,
     vlans: bool,
     macs: bool,
     checksums: bool,
-    /// Makes ids.
     id_seed: [u64; 2],
 }
 
@@ -107,12 +105,12 @@ impl General {
         }
     }
 
-    /// What all records of a conversation have in common.
+    /// Returns the id common to all records of a conversation.
     pub(crate) fn id(&self, words: Words, wide: &Wide) -> u64 {
         let mask = if self.vlans { KEY_BITS } else { KEY_BITS & !VLAN_BITS };
         let words = Words { rest: words.rest & mask, ..words };
         let wide = if words.is_wide() { wide.words() } else { [0; 6] };
-        // 0 is no flow.
+        // Id 0 stands for "none".
         mixed(self.id_seed, [words.ends, words.rest].into_iter().chain(wide)).max(1)
     }
 
@@ -121,7 +119,7 @@ impl General {
         self.id(words, &wide)
     }
 
-    /// The packet whose IP header is the layer `network`.
+    /// Returns the packet whose IP header is the layer `network`.
     fn packet(&self, desc: &Desc, frame: &[u8], network: usize) -> Option<Packet> {
         let (header, behind) = self.layers.as_slice().get(network..)?.split_first()?;
         let extensions = behind.iter().take_while(|layer| layer.protocol.role() == Role::Extension).count();
@@ -167,7 +165,7 @@ impl General {
         Some(packet)
     }
 
-    /// What the IP header says, and the extension headers behind it.
+    /// Reads the IP header and its extension headers.
     fn ip(&self, frame: &[u8], header: &Layer, extensions: &[Layer]) -> Option<Ip> {
         let bytes = frame.get(header.offset as usize..)?;
         let last = extensions.last().and_then(|layer| frame.get(layer.offset as usize)).copied();
@@ -205,15 +203,15 @@ impl General {
         })
     }
 
-    /// The extension header at which taking apart came to its end, if it is the layer of this number: it is cut off, or longer
-    /// than its packet.
+    /// Returns the extension header at which decoding stopped, if it is the layer of this number: it is truncated, or
+    /// longer than its packet.
     fn cut_extension(&self, number: usize) -> Option<Protocol> {
         let (Stop::Truncated(protocol) | Stop::Malformed(protocol, _)) = self.layers.stop() else { return None };
         (number == self.layers.as_slice().len() && protocol.role() == Role::Extension).then_some(protocol)
     }
 }
 
-/// What an IP header says.
+/// Fields of an IP header.
 struct Ip {
     version: u8,
     ends: [u128; 2],
@@ -222,19 +220,19 @@ struct Ip {
     tos: u8,
     flags: u8,
     protocol: u8,
-    /// Of IPv4.
+    /// IPv4 identification.
     identification: u16,
     fragment: Option<Fragment>,
     is_damaged: bool,
 }
 
-/// What is behind the IP headers.
+/// Payload of the IP packet.
 struct Message<'a> {
-    /// As far as it is there.
+    /// Captured bytes.
     bytes: &'a [u8],
-    /// As long as it was.
+    /// Original length.
     length: u32,
-    /// The packet says that it is longer than its frame.
+    /// True if the packet is longer than its frame.
     is_cut: bool,
 }
 
@@ -299,7 +297,8 @@ impl Facts {
 }
 
 impl Packet {
-    /// Whether headers may follow that are not read here: what it carries is no transport, or has the port of a tunnel.
+    /// Returns whether further headers may follow that are not read here: the payload is not a transport, or has the
+    /// port of a tunnel.
     fn may_carry_more(&self) -> bool {
         match self.protocol {
             registry::UDP => registry::may_be_tunnel(self.destination.1, self.source.1),
@@ -308,12 +307,12 @@ impl Packet {
         }
     }
 
-    /// As all packets between the same addresses.
+    /// Removes the ports, as in all later fragments between the same addresses.
     fn without_ports(&self) -> Packet {
         Packet { source: (self.source.0, 0), destination: (self.destination.0, 0), ..*self }
     }
 
-    /// The key, and which end the sender is.
+    /// Returns the key, and which end the sender is.
     pub(crate) fn key(&self) -> (Words, Wide, u8) {
         let side = self.source > self.destination;
         let (low, high) = if side { (self.destination, self.source) } else { (self.source, self.destination) };
@@ -328,7 +327,7 @@ impl Packet {
     }
 }
 
-/// Length of the header of a transport, and whether it is there.
+/// Returns the length of a transport header, and whether it was captured.
 fn header_of(protocol: u8, message: &Message<'_>) -> (u32, bool) {
     let least = match protocol {
         registry::TCP => tcp::LEN as u32,
@@ -344,7 +343,7 @@ fn header_of(protocol: u8, message: &Message<'_>) -> (u32, bool) {
     (if is_right { header } else { least }, is_right)
 }
 
-/// Of a TCP header that is there.
+/// Reads a TCP header that was captured.
 fn segment_of(message: &[u8], identification: u16) -> Segment {
     let Some(head) = message.first_chunk() else { return Segment::NONE };
     let segment = Segment::of(head, identification);
@@ -352,7 +351,7 @@ fn segment_of(message: &[u8], identification: u16) -> Segment {
     Segment { options, ..segment }
 }
 
-/// What stands in the key for the ports of source and destination.
+/// Returns the values that the key has for the ports of source and destination.
 fn ports_of(protocol: u8, message: &[u8]) -> [u16; 2] {
     match (protocol, message) {
         (registry::TCP | registry::UDP | registry::UDP_LITE | registry::SCTP, [a, b, c, d, ..]) => {
@@ -372,7 +371,7 @@ fn icmp_hint(protocol: u8, message: &[u8]) -> Hint {
     }
 }
 
-/// Of the fragment header of a packet that has other fragments.
+/// Reads the fragment header of a packet that has other fragments.
 fn fragment(frame: &[u8], layer: &Layer) -> Option<Fragment> {
     let header = frame.get(layer.offset as usize..).filter(|_| layer.protocol == Protocol::Fragment)?;
     let view = ipv6_fragment::View::parse(header).ok()?;

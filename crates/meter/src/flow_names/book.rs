@@ -1,24 +1,24 @@
-//! What was found, once for all flows that say the same.
+//! Table of names, each stored once for all flows that have them.
 
 use foldhash::quality::RandomState;
 use linerate_names::Names;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The most memory: what is found beyond it is not kept, and counted.
+/// Maximum memory: results above it are discarded and counted.
 pub(super) const MOST_BYTES: usize = 64 << 20;
-/// Of each, beside itself: its place here and in the map, which has up to four times as much room while it grows.
+/// Overhead of each: its entry here and in the map, which has up to four times as much room while it grows.
 const EACH: usize = 128;
 
-/// All that is known of flows that go on.
+/// Names of all open flows.
 #[derive(Default)]
 pub(super) struct Book {
-    /// From place 1 on.
+    /// From index 1 on.
     entries: Vec<Entry>,
     free: Vec<u32>,
     places: HashMap<Arc<Names>, u32, RandomState>,
     bytes: usize,
-    /// How often there was no room.
+    /// Number of results discarded for lack of room.
     pub full: u64,
 }
 
@@ -29,12 +29,12 @@ struct Entry {
 }
 
 impl Book {
-    /// What is at a place; 0 is none.
+    /// Returns the names at an index; 0 has none.
     pub(super) fn get(&self, place: u32) -> Option<Arc<Names>> {
         self.entries.get((place as usize).checked_sub(1)?)?.names.clone()
     }
 
-    /// The place of what says this; 0 where there is no room.
+    /// Returns the index of these names; 0 if the book is full.
     pub(super) fn insert(&mut self, names: Arc<Names>) -> u32 {
         if let Some(place) = self.places.get(&names) {
             self.entries[*place as usize - 1].flows += 1;
@@ -55,7 +55,7 @@ impl Book {
         place
     }
 
-    /// A flow says this instead of what is at a place; where there is no room for it, that stays.
+    /// Replaces the names of a flow at an index; without room for new ones the old ones stay.
     pub(super) fn replace(&mut self, place: u32, names: Names) -> u32 {
         match self.insert(Arc::new(names)) {
             0 => place,
@@ -66,7 +66,7 @@ impl Book {
         }
     }
 
-    /// A flow says it no more.
+    /// Removes one flow from these names.
     pub(super) fn release(&mut self, place: u32) {
         let Some(entry) = (place as usize).checked_sub(1).and_then(|place| self.entries.get_mut(place)) else { return };
         entry.flows = entry.flows.saturating_sub(1);
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!((other, book.get(two).as_deref(), book.get(0)), (2, Some(&named("a")), None));
         book.release(two);
         assert_eq!((book.get(1), book.places.len()), (None, 1));
-        assert_eq!(book.replace(other, named("c")), 1, "its place is free again");
+        assert_eq!(book.replace(other, named("c")), 1, "the index is free again");
         book.release(1);
         book.release(0);
         assert_eq!((book.bytes, book.places.len()), (0, 0));

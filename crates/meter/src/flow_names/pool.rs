@@ -1,24 +1,23 @@
-//! Buffers of what is not whole yet. The one that is held for longest gives way.
+//! Buffers of incomplete messages. When full, the oldest buffer is evicted.
 
 use linerate_names::Stream;
 use linerate_names::first::Reads;
 use linerate_names::quic::ConnectionId;
 use std::collections::BTreeMap;
 
-/// The most memory of all buffers: 4 KiB and a bit for each byte, up to four times as much for a hello that is as long.
+/// Maximum memory of all buffers: 4 KiB and a bit for each byte, up to four times as much for a hello of that length.
 pub(super) const MOST_BYTES: usize = 16 << 20;
-/// Of each beside its bytes: itself, and its places in both trees, whose nodes are half full at least.
+/// Overhead of each: itself, and its entries in both trees, whose nodes are at least half full.
 const EACH: usize = 2 * (size_of::<Held>() + size_of::<u64>() + 2 * size_of::<(u32, usize)>());
 
-/// All buffers.
 #[derive(Default)]
 pub(super) struct Pool {
-    /// In the order in which they were taken.
+    /// Ordered by creation.
     held: BTreeMap<u64, Held>,
     numbers: BTreeMap<(u32, usize), u64>,
     next: u64,
     bytes: usize,
-    /// How many gave way.
+    /// Number of evicted buffers.
     pub full: u64,
 }
 
@@ -26,21 +25,21 @@ struct Held {
     flow: (u32, usize),
     stream: Stream,
     source: Source,
-    /// Memory that it is known to take.
+    /// Accounted memory in bytes.
     bytes: usize,
 }
 
-/// Where the bytes of a buffer come from.
+/// Source of a buffer's bytes.
 #[derive(Clone, Copy)]
 pub(super) enum Source {
-    /// Segments of TCP between these ports, and what was read of them.
+    /// Segments of TCP between these ports, and the progress of their parser.
     Tcp([u16; 2], Reads),
-    /// CRYPTO frames of QUIC, whose keys follow from this.
+    /// CRYPTO frames of QUIC, whose keys are derived from this id.
     Quic(ConnectionId),
 }
 
 impl Pool {
-    /// Keeps a stream of a flow's direction, which has none.
+    /// Creates the buffer of a direction that has none.
     pub(super) fn keep(&mut self, record: u32, side: usize, stream: Stream, source: Source) {
         let flow = (record, side);
         self.held.insert(self.next, Held { flow, stream, source, bytes: EACH });
@@ -50,26 +49,26 @@ impl Pool {
         self.settle(record, side);
     }
 
-    /// Puts more into a stream of TCP; what is ready of it, and what was read.
+    /// Adds bytes to a TCP stream; returns its contiguous bytes and the progress of the parser.
     pub(super) fn put(&mut self, record: u32, side: usize, offset: usize, bytes: &[u8]) -> Option<(&[u8], &mut Reads)> {
         self.stream(record, side)?.put(offset, bytes);
         self.settle(record, side);
         self.tcp(record, side).map(|(stream, _, reads)| (stream, reads))
     }
 
-    /// What is ready of a stream of TCP, its ports, and what was read.
+    /// Returns the contiguous bytes of a TCP stream, its ports, and the progress of the parser.
     pub(super) fn tcp(&mut self, record: u32, side: usize) -> Option<(&[u8], [u16; 2], &mut Reads)> {
         let held = self.held.get_mut(self.numbers.get(&(record, side))?)?;
         let Source::Tcp(ports, reads) = &mut held.source else { return None };
         Some((held.stream.ready(), *ports, reads))
     }
 
-    /// The stream of a direction.
+    /// Returns the stream of a direction.
     pub(super) fn stream(&mut self, record: u32, side: usize) -> Option<&mut Stream> {
         self.held.get_mut(self.numbers.get(&(record, side))?).map(|held| &mut held.stream)
     }
 
-    /// What its keys follow from.
+    /// Returns the connection id from which its keys are derived.
     pub(super) fn id(&self, record: u32, side: usize) -> Option<ConnectionId> {
         match self.held.get(self.numbers.get(&(record, side))?)?.source {
             Source::Quic(id) => Some(id),
@@ -77,7 +76,7 @@ impl Pool {
         }
     }
 
-    /// A stream may have grown.
+    /// Accounts for a stream that may have grown.
     pub(super) fn settle(&mut self, record: u32, side: usize) {
         let Some(held) = self.numbers.get(&(record, side)).and_then(|number| self.held.get_mut(number)) else { return };
         let bytes = held.stream.memory() + EACH;
@@ -85,15 +84,15 @@ impl Pool {
         held.bytes = bytes;
     }
 
-    /// Nothing more is wanted of a direction.
+    /// Drops the buffer of a direction.
     pub(super) fn drop(&mut self, record: u32, side: usize) {
         if let Some(held) = self.numbers.remove(&(record, side)).and_then(|number| self.held.remove(&number)) {
             self.bytes -= held.bytes;
         }
     }
 
-    /// Whose buffer has to be dropped because there is no room for all: the oldest one.
-    pub(super) fn give_way(&mut self) -> Option<(u32, usize)> {
+    /// Returns the oldest buffer if one has to be evicted because the pool is full.
+    pub(super) fn evict(&mut self) -> Option<(u32, usize)> {
         let flow = self.held.first_key_value().filter(|_| self.bytes > MOST_BYTES)?.1.flow;
         self.full += 1;
         Some(flow)
@@ -111,16 +110,16 @@ mod tests {
             let mut stream = Stream::default();
             stream.put(0, b"x");
             pool.keep(record, record as usize % 2, stream, Source::Tcp([0; 2], Reads::default()));
-            while let Some((record, side)) = pool.give_way() {
+            while let Some((record, side)) = pool.evict() {
                 pool.drop(record, side);
                 gone.push(record);
             }
             assert!(pool.bytes <= MOST_BYTES);
         }
         assert_eq!((gone.len() as u64, &gone[..3]), (pool.full, &[0, 1, 2][..]));
-        assert!((3000..4000).contains(&pool.held.len()), "{} are held", pool.held.len());
+        assert!((3000..4000).contains(&pool.held.len()), "{} buffers", pool.held.len());
         assert_eq!(pool.put(8999, 1, 1, b"yz").map(|(ready, _)| ready), Some(&b"xyz"[..]));
-        assert!(pool.put(0, 0, 1, b"yz").is_none(), "it has gone");
+        assert!(pool.put(0, 0, 1, b"yz").is_none(), "evicted");
         (0..9000).for_each(|record| pool.drop(record, record as usize % 2));
         assert_eq!((pool.bytes, pool.held.len(), pool.numbers.len()), (0, 0, 0));
     }

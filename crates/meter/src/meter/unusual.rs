@@ -1,4 +1,4 @@
-//! Frames that are not plain: tunnels, fragments, and what is not IP.
+//! Slow path of frames: tunnels, fragments, and frames without IP.
 
 use super::Meter;
 use crate::encapsulation::Encapsulation;
@@ -11,7 +11,7 @@ use linerate_burst::Burst;
 use linerate_wire::Link;
 
 impl Meter {
-    /// Any frame.
+    /// Takes any frame.
     #[inline(never)]
     pub(super) fn look(
         &mut self,
@@ -89,7 +89,7 @@ impl Meter {
         }
     }
 
-    /// Accounts packets that waited.
+    /// Accounts packets that were held.
     pub(crate) fn account_all(&mut self, ready: &mut Vec<Packet>, records: &mut dyn Records) {
         for mut packet in ready.drain(..) {
             self.note_fragment(&mut packet);

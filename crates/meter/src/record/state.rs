@@ -1,10 +1,10 @@
-//! The uppermost byte of a key's second word: what is known of the flow as a whole.
+//! The uppermost byte of a key's second word: state of the flow as a whole.
 
 use super::{FIN, Hot, RST};
 use crate::key::KEY_BITS;
 
-/// In `Hot::state`: which end is the originator, how that is known (2 bits), whether this goes on from a record before, and
-/// which ends of TCP there were: a FIN of each end, a RST; and whether it has still to say what it is.
+/// In `Hot::state`: the originator, the evidence for it (2 bits), whether this continues an earlier record, TCP ends
+/// seen (a FIN of each end, a RST), and whether its payload is to be examined.
 const ORIGINATOR: u8 = 1;
 const DIRECTION: u32 = 1;
 pub(crate) const CONTINUED: u8 = 1 << 3;
@@ -19,12 +19,12 @@ impl Hot {
         (self.rest >> STATE) as u8
     }
 
-    /// Which end is the originator: 0 the lower, 1 the higher.
+    /// Returns the end that is the originator: 0 the lower, 1 the higher.
     pub(crate) fn originator(&self) -> usize {
         usize::from(self.state() & ORIGINATOR)
     }
 
-    /// The bits of [`Direction`](crate::Direction).
+    /// Returns the bits of [`Direction`](crate::Direction).
     pub(crate) fn direction(&self) -> u8 {
         self.state() >> DIRECTION & 3
     }
@@ -34,26 +34,26 @@ impl Hot {
         self.rest = self.rest & KEY_BITS | u64::from(state) << STATE;
     }
 
-    /// Whether TCP has ended: FIN in both directions, or RST.
+    /// Returns whether TCP has ended: FIN in both directions, or RST.
     #[inline(always)]
     pub(crate) fn has_ended(&self) -> bool {
         let state = self.state();
         state & HAD_RST != 0 || state & HAD_FINS == HAD_FINS
     }
 
-    /// Which ends of TCP there were, as bits of the state.
+    /// Returns the TCP ends seen, as bits of the state.
     pub(crate) fn ends_seen(&self) -> u8 {
         self.state() & (HAD_FINS | HAD_RST)
     }
 
-    /// Notes a FIN or RST that ends something.
+    /// Records a FIN or RST that ends the connection.
     pub(crate) fn note_end(&mut self, side: usize, flags: u8) {
         let fin = if flags & FIN != 0 { HAD_FIN << (side & 1) } else { 0 };
         let rst = if flags & RST != 0 { HAD_RST } else { 0 };
         self.rest |= u64::from(fin | rst) << STATE;
     }
 
-    /// Whether something is wanted of its payload.
+    /// Returns whether its payload is to be examined.
     #[inline(always)]
     pub(crate) fn wants_name(&self) -> bool {
         self.state() & NAME_WANTED != 0
@@ -64,13 +64,13 @@ impl Hot {
         self.rest = if is_wanted { self.rest | bit } else { self.rest & !bit };
     }
 
-    /// Whether a SYN now is of another connection.
+    /// Returns whether a SYN now belongs to another connection.
     pub(crate) fn is_closing(&self) -> bool {
         self.ends_seen() != 0
     }
 }
 
-/// The state of a record that begins.
+/// Returns the initial state of a record.
 pub(crate) fn state_of(originator: usize, direction: u8) -> u8 {
     originator as u8 & ORIGINATOR | direction << DIRECTION
 }

@@ -1,24 +1,25 @@
-//! Packets that follow each other closely.
+//! Bursts: packets in close succession.
 
 use super::Stats;
 use linerate_burst::Nanos;
 
-/// Packets of one direction, each soon after the one before.
+/// Packets of one direction, each soon after the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketBurst {
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
     /// Bytes of their payload.
     pub payload_bytes: u64,
-    /// When the first of them came, since the flow's first packet, ns.
+    /// Arrival of the first packet, since the flow's first packet, ns.
     pub first: u64,
-    /// When the last of them came, likewise.
+    /// Arrival of the last packet, likewise.
     pub last: u64,
 }
 
 impl Stats {
-    /// The bursts of one direction: runs of at least `least` packets, each less than `gap` after the one before. Looks at
-    /// the listed packets alone: what came when the list was full is in none, and a burst may have gone on beyond it.
+    /// Returns the bursts of one direction: runs of at least `least` packets, each less than `gap` after the previous
+    /// one. Uses only the listed packets: those that arrived when the list was full are in no burst, and a burst may
+    /// have continued after it.
     pub fn bursts(&self, from_originator: bool, gap: Nanos, least: u64) -> Vec<PacketBurst> {
         let mut bursts: Vec<PacketBurst> = Vec::new();
         for packet in self.packets.iter().filter(|packet| packet.from_originator == from_originator) {

@@ -5,18 +5,18 @@ use super::{StatsSide, Summary, options};
 use crate::facts::Facts;
 use crate::flow::Side;
 
-/// What every packet of its direction touches. Counters are narrow; what does not fit any more is carried to a
-/// [`Carried`].
+/// Line that every packet of its direction touches. Counters are narrow; overflow is carried to a [`Carried`].
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Line {
     lengths: [u16; BINS],
-    /// But the first bin, which is what the others leave: all packets that count in `lengths` but one have a gap.
+    /// Without the first bin, which is derived from the others: all packets that count in `lengths` but one have a gap.
     gaps: [u16; BINS - 1],
     longest: u16,
     /// Sum of squares of gaps, ns².
     gap_squares: f64,
-    /// The millisecond of the latest packet that counts in `lengths`, and in the lowest bit whether options with timestamps are known.
+    /// The millisecond of the latest packet that counts in `lengths`, and in the lowest bit whether the timestamp
+    /// option was seen.
     last: u32,
     shortest: u16,
     length_squares: Word48,
@@ -29,10 +29,10 @@ const _: () = assert!(size_of::<Line>() == 64);
 /// Bins of a histogram: the first to 15, the last from 1,024.
 const BINS: usize = 8;
 const MILLISECOND: u64 = 1_000_000;
-/// In `Line::last`.
+/// Flag in `Line::last`.
 const TIMESTAMPS: u32 = 1;
 
-/// What did not fit into a line.
+/// Overflow of a line.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Carried {
     lengths: [u64; BINS],
@@ -40,7 +40,7 @@ pub(super) struct Carried {
     length_squares: u128,
 }
 
-/// What a packet adds.
+/// Contribution of a packet.
 struct Added {
     /// Bin of its payload, if it has any, and of its gap, if that is not in the first.
     length: Option<usize>,
@@ -61,8 +61,8 @@ impl Line {
         gap_most: Word48::of(0),
     };
 
-    /// Counts a packet that came `gap` ns after those before it, if there were any. What does not fit is
-    /// carried to what `carried` finds.
+    /// Counts a packet that arrived `gap` ns after all earlier ones, if there were any. Overflow is carried to the
+    /// result of `carried`.
     #[inline(always)]
     pub(super) fn count<'a>(&mut self, facts: &Facts, gap: Option<u64>, carried: impl FnOnce() -> &'a mut Carried) {
         let length = u16::try_from(facts.packet).unwrap_or(u16::MAX);
@@ -83,7 +83,7 @@ impl Line {
         }
     }
 
-    /// Bins of a packet; moves `last` on.
+    /// Returns the bins of a packet; updates `last`.
     #[inline(always)]
     fn added(&mut self, facts: &Facts) -> Added {
         let square = u64::from(facts.packet) * u64::from(facts.packet);
@@ -98,7 +98,7 @@ impl Line {
         Added { length: Some(bin(facts.payload)), gap: gap.checked_sub(1), square }
     }
 
-    /// False, and nothing added, if it does not fit.
+    /// Adds a packet; false, and nothing added, if it does not fit.
     #[inline(always)]
     fn add(&mut self, added: &Added) -> bool {
         let squares = self.length_squares.get() + added.square.min(Word48::MAX + 1);
@@ -136,7 +136,7 @@ impl Line {
         }
     }
 
-    /// Whether these kinds of options are known to have been seen; of timestamps this is remembered from now on.
+    /// Returns whether these kinds of options were seen before; the timestamp option is recorded here.
     #[inline(always)]
     pub(super) fn knows(&mut self, kinds: u64) -> bool {
         if kinds != options::TIMESTAMPS {
@@ -147,7 +147,7 @@ impl Line {
         before & TIMESTAMPS != 0
     }
 
-    /// What a record says of a direction that is `side`.
+    /// Returns the statistics of a direction that is `side`.
     pub(super) fn side(&self, carried: &Carried, side: &Side) -> StatsSide {
         if side.packets == 0 {
             return StatsSide::default();
@@ -179,7 +179,7 @@ impl Line {
     }
 }
 
-/// Mean and deviation of lengths.
+/// Returns mean and deviation of lengths.
 fn spread(side: &Side, squares: u128) -> Summary {
     let (count, sum) = (u128::from(side.packets), u128::from(side.packet_bytes));
     let difference = squares.saturating_mul(count).saturating_sub(sum.saturating_mul(sum));
@@ -187,7 +187,7 @@ fn spread(side: &Side, squares: u128) -> Summary {
     Summary { mean, deviation: (difference as f64).sqrt() / side.packets as f64, ..Summary::default() }
 }
 
-/// Bins are powers of 2 from 16 on.
+/// Returns the bin of a value: powers of 2 from 16 on.
 #[inline(always)]
 fn bin(value: u32) -> usize {
     (u32::BITS - value.leading_zeros()).saturating_sub(4).min(BINS as u32 - 1) as usize
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(limits.map(bin), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
     }
 
-    /// A frame whose length is of no packet there is.
+    /// Frames longer than any real packet.
     #[test]
     fn squares_beyond_a_line_are_carried() {
         let (mut line, mut carried) = (Line::NONE, Carried::default());

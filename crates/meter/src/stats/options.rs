@@ -1,8 +1,8 @@
-//! Which kinds of TCP options there are (RFC 9293, 3.1).
+//! Kinds of TCP options (RFC 9293, 3.1).
 
 use linerate_wire::tcp;
 
-/// Of two NOP and timestamps, which is what most segments have that have any (RFC 7323, appendix A).
+/// Two NOP and timestamps, the usual options of segments after the handshake (RFC 7323, appendix A).
 pub(crate) const TIMESTAMPS: u64 = 1 << NOP | 1 << 8;
 const TIMESTAMPS_HEAD: [u8; 4] = [1, 1, 8, 10];
 const TIMESTAMPS_LEN: usize = 12;
@@ -10,7 +10,7 @@ const TIMESTAMPS_LEN: usize = 12;
 const END: u8 = 0;
 const NOP: u8 = 1;
 
-/// The kinds of a segment, a bit each; up to the first that has a length that cannot be.
+/// Returns the kinds of options in a segment, a bit each; up to the first with an invalid length.
 #[inline(always)]
 pub(crate) fn kinds_of(segment: &[u8]) -> u64 {
     let header = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);

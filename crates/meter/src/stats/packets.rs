@@ -4,14 +4,15 @@ use super::PacketStats;
 use crate::facts::Facts;
 use linerate_burst::{prefetch_many, resident};
 
-/// In a word: payload (15 bits), which end sent it, TCP flags, and the lower 40 bits of the time in microseconds, 12 days.
+/// In a word: payload (15 bits), end that sent it, TCP flags, and the lower 40 bits of the time in microseconds, 12
+/// days.
 const PAYLOAD: u64 = 0x7fff;
 const SIDE: u32 = 15;
 const FLAGS: u32 = 16;
 const TIME: u32 = 24;
 const MICROSECOND: u64 = 1000;
 
-/// As many words for each record.
+/// The same number of words for each record.
 pub(super) struct Packets {
     each: usize,
     words: Vec<u64>,
@@ -22,12 +23,12 @@ impl Packets {
         Packets { each, words: resident(records * each) }
     }
 
-    /// Room for one record more.
+    /// Adds room for one record.
     pub(super) fn grow(&mut self) {
         self.words.resize(self.words.len() + self.each, 0);
     }
 
-    /// Asks for the place of a packet.
+    /// Prefetches the word of a packet.
     #[inline(always)]
     pub(super) fn prefetch(&self, record: u32, listed: u8) {
         if let Some(place) = self.words.get(record as usize * self.each + usize::from(listed)) {
@@ -35,7 +36,7 @@ impl Packets {
         }
     }
 
-    /// Lists a packet behind those that are `listed`, if there is room; how many there are then.
+    /// Lists a packet after those `listed`, if there is room; returns their new number.
     #[inline(always)]
     pub(super) fn list(&mut self, record: u32, listed: u8, facts: &Facts) -> u8 {
         if usize::from(listed) >= self.each {
@@ -48,7 +49,7 @@ impl Packets {
         listed + 1
     }
 
-    /// The listed packets of a record that began at `began`, ns, and has this end as its originator.
+    /// Returns the listed packets of a record that began at `began`, ns, and has this end as its originator.
     pub(super) fn of(&self, record: u32, listed: u8, began: u64, originator: usize) -> Vec<PacketStats> {
         let first = record as usize * self.each;
         let began = (began / MICROSECOND) << TIME;

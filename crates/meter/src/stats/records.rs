@@ -1,5 +1,5 @@
-//! What a flow occupies at level `stats` beside its record: one cache line for each direction, a list of its first packets,
-//! and what few packets touch.
+//! Memory layout of a flow at level `stats` besides its record: one cache line per direction, a list of its first
+//! packets, and rarely used parts.
 
 use super::Stats;
 use super::line::{Carried, Line};
@@ -11,15 +11,15 @@ use crate::pages::{self, Pages};
 use crate::record::{Hot, SYN};
 use linerate_burst::{prefetch_many, resident};
 
-/// Bytes of a flow, with so many first packets.
+/// Bytes of a flow with `packets` first packets.
 pub(crate) const fn bytes(packets: usize) -> usize {
     size_of::<[Line; 2]>() + size_of::<Rare>() + packets * size_of::<u64>()
 }
 
-/// The most bytes of what does not fit into lines, for each record.
+/// Maximum number of bytes of line overflow per record.
 pub(crate) const CARRIED_BYTES: usize = pages::bytes::<[Carried; 2]>();
 
-/// Of all records, by their number.
+/// Statistics of all records, by their number.
 pub(crate) struct StatsRecords {
     lines: Vec<[Line; 2]>,
     rare: Vec<Rare>,
@@ -27,7 +27,7 @@ pub(crate) struct StatsRecords {
     carried: Pages<[Carried; 2]>,
 }
 
-/// What the first packet of each way sets, and few others touch.
+/// Fields that the first packet of each direction sets, and few others touch.
 #[derive(Clone, Copy, Default)]
 struct Rare {
     options: [u64; 2],
@@ -36,7 +36,7 @@ struct Rare {
     ip_flags: [u8; 2],
 }
 
-/// Whether a packet counts in histograms and is listed: it has payload, or is of ICMP, which says something without.
+/// Returns whether a packet counts in histograms and is listed: it has payload, or is ICMP, which has content without.
 #[inline(always)]
 pub(super) fn has_content(facts: &Facts) -> bool {
     facts.payload > 0 || is_icmp(facts.words.protocol())
@@ -52,7 +52,7 @@ impl StatsRecords {
         }
     }
 
-    /// A record begins: one that was free, or a new one.
+    /// Starts a record: a freed one, or a new one.
     pub(crate) fn begin(&mut self, record: u32) {
         if record as usize == self.lines.len() {
             self.lines.push([Line::NONE; 2]);
@@ -64,7 +64,7 @@ impl StatsRecords {
         }
     }
 
-    /// Asks for what a packet touches, and of the first one that way for the rest.
+    /// Prefetches the memory that a packet touches, and for the first one of its direction the rest.
     #[inline(always)]
     pub(crate) fn prefetch(&self, record: u32, hot: &Hot, facts: &Facts) {
         if let Some(lines) = self.lines.get(record as usize) {
@@ -78,7 +78,7 @@ impl StatsRecords {
         }
     }
 
-    /// Counts a packet; `gap` is how much later it came than those before it that way, ns, if there were any.
+    /// Counts a packet; `gap` is its distance after all earlier ones of its direction, ns, if there were any.
     #[inline(always)]
     pub(crate) fn count(&mut self, record: u32, hot: &mut Hot, facts: &Facts, gap: Option<u64>) {
         let [side, _] = facts.sides();
@@ -92,7 +92,7 @@ impl StatsRecords {
         }
     }
 
-    /// Notes what the first packet of a way, or its first SYN, says.
+    /// Records the fields of the first packet of a direction, or of its first SYN.
     pub(crate) fn note(&mut self, record: u32, facts: &Facts, is_first: bool) {
         let [side, _] = facts.sides();
         let rare = &mut self.rare[record as usize];
@@ -105,7 +105,7 @@ impl StatsRecords {
         }
     }
 
-    /// What a record says that ends; `sides` are its ways, `began` when it did, ns.
+    /// Returns the statistics of a record that ends; `sides` are its directions, `began` its start, ns.
     pub(crate) fn end(&mut self, record: u32, hot: &Hot, sides: &[Side; 2], began: u64) -> Stats {
         let (lines, rare) = (&self.lines[record as usize], &self.rare[record as usize]);
         let carried = self.carried.take(record);

@@ -1,4 +1,4 @@
-//! All TCP flows of a meter, beside their counters.
+//! TCP state of all flows of a meter.
 
 use super::history::Histories;
 use super::rare::Rare;
@@ -10,42 +10,42 @@ use crate::facts::Facts;
 use crate::pages::{self, Pages};
 use linerate_burst::{prefetch_many, resident};
 
-/// By the number of the flow's record; empty below level `tcp`.
+/// Indexed by the number of the flow's record; empty below level `tcp`.
 pub(crate) struct Connections {
     records: Vec<Record>,
-    beside: Beside,
+    tables: SideTables,
 }
 
-/// What few flows have.
+/// Optional parts that few flows have.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(super) struct SideTables {
     pub troubles: Troubles,
     pub histories: Histories,
     pub round_trips: RoundTrips,
 }
 
-/// Bytes of a flow, and more of one that saw trouble.
+/// Bytes of a flow, and additional bytes of one with a `Trouble`.
 pub(crate) const BYTES: usize = size_of::<Record>();
 pub(crate) const TROUBLE_BYTES: usize = size_of::<super::trouble::Trouble>();
 
-/// The most bytes that few flows have beside, trouble apart.
+/// Maximum number of optional bytes per flow, without `Trouble`.
 pub(crate) const RARE_BYTES: usize = super::history::RARE_BYTES + pages::bytes::<[Sums; 2]>();
 
 const _: () = assert!(TROUBLE_BYTES <= 320);
 
 impl Connections {
-    /// With memory for so many flows.
+    /// Allocates memory for `flows` flows.
     pub(crate) fn new(flows: usize) -> Self {
-        Connections { records: resident(flows), beside: Beside::default() }
+        Connections { records: resident(flows), tables: SideTables::default() }
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether the level is below `tcp`.
     #[inline(always)]
     pub(crate) fn is_off(&self) -> bool {
         self.records.capacity() == 0
     }
 
-    /// Asks for what the next packet of a flow needs.
+    /// Prefetches the memory that the next packet of a flow needs.
     #[inline(always)]
     pub(crate) fn prefetch(&self, record: u32) {
         if let Some(record) = self.records.get(record as usize) {
@@ -54,7 +54,7 @@ impl Connections {
         }
     }
 
-    /// A record begins; `before` is what goes on from the one before.
+    /// Starts a record; `before` is the state carried over from the previous one.
     pub(crate) fn begin(&mut self, number: u32, before: Option<Record>) {
         let record = before.unwrap_or(Record::NEW);
         if self.is_off() {
@@ -66,7 +66,7 @@ impl Connections {
         }
     }
 
-    /// What goes on when a record ends before its connection does.
+    /// Returns the state to carry over when a record ends before its connection does.
     pub(crate) fn carried(&self, number: u32, originator: usize) -> Option<Record> {
         let Record { hot, cold } = self.records.get(number as usize)?;
         let mut carried = Record { hot: hot.carried(), ..Record::NEW };
@@ -77,12 +77,12 @@ impl Connections {
         Some(carried)
     }
 
-    /// Whether a FIN or RST is one that the other end would believe; where sequence numbers are not known it is.
+    /// Returns whether the other end would accept this FIN or RST; true where sequence numbers are not known.
     pub(crate) fn believes_end(&self, number: u32, facts: &Facts) -> bool {
         self.records.get(number as usize).is_none_or(|record| record.believes_end(facts))
     }
 
-    /// Whether a SYN belongs to what was seen of the connection; it does not where sequence numbers are not known.
+    /// Returns whether a SYN belongs to the connection seen so far; false where sequence numbers are not known.
     pub(crate) fn is_late_syn(&self, number: u32, facts: &Facts) -> bool {
         self.records.get(number as usize).is_some_and(|record| record.is_late_syn(facts))
     }
@@ -97,29 +97,29 @@ impl Connections {
         }
     }
 
-    /// The same, if it is not like most.
+    /// Takes a packet on the slow path.
     #[inline(never)]
     pub(crate) fn take_any(&mut self, number: u32, facts: &Facts) {
         if let Some(record) = self.records.get_mut(number as usize) {
-            Rare::new(number, record, &mut self.beside, facts).take();
+            Rare::new(number, record, &mut self.tables, facts).take();
         }
     }
 
-    /// Segments that each end has sent again so far.
+    /// Returns the retransmitted segments of each end so far.
     pub(crate) fn retransmitted(&self, number: u32) -> [u64; 2] {
         let record = self.records.get(number as usize);
-        let trouble = record.and_then(|record| self.beside.troubles.look(record.hot.trouble));
+        let trouble = record.and_then(|record| self.tables.troubles.look(record.hot.trouble));
         let segments =
             |side: &Side| [side.timeout, side.fast, side.spurious, side.unseen].into_iter().map(u64::from).sum();
         trouble.map_or([0; 2], |trouble| trouble.sides.each_ref().map(segments))
     }
 
-    /// What a record says that ends, which is free then.
+    /// Returns the analysis of a record that ends, and frees it.
     pub(crate) fn end(&mut self, number: u32, originator: usize) -> Option<Tcp> {
         let Record { hot, cold } = *self.records.get(number as usize)?;
-        let troubles = self.beside.troubles.take(hot.trouble).map(|trouble| trouble.sides).unwrap_or_default();
+        let troubles = self.tables.troubles.take(hot.trouble).map(|trouble| trouble.sides).unwrap_or_default();
         let is_scaled = hot.scale(0).is_some() && hot.scale(1).is_some();
-        let carried = self.beside.round_trips.0.take(number);
+        let carried = self.tables.round_trips.0.take(number);
         let mut sides = [0, 1].map(|side| {
             let rtt = carried[side].with(&cold.sides[side]);
             side_of(&hot, side, &cold.sides[side], &troubles[side], is_scaled, rtt)
@@ -129,7 +129,7 @@ impl Connections {
         let time = |units: u32| (units != NO_TIME).then_some(u64::from(units) << 10);
         Some(Tcp {
             state: state_of([hot.marks[originator], hot.marks[originator ^ 1]], first_reset),
-            history: self.beside.histories.take(number, hot.history, originator),
+            history: self.tables.histories.take(number, hot.history, originator),
             syn_to_syn_ack: time(hot.handshake[0]),
             syn_ack_to_ack: time(hot.handshake[1]),
             sides,
@@ -166,11 +166,10 @@ fn side_of(hot: &Hot, side: usize, cold: &ColdSide, trouble: &Side, is_scaled: b
     }
 }
 
-/// Round trips that found no room in their record.
+/// Overflow of round trips from the records.
 #[derive(Default)]
 pub(super) struct RoundTrips(Pages<[Sums; 2]>);
 
-/// Count, sum, sum of squares.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     count: u64,
@@ -179,7 +178,7 @@ struct Sums {
 }
 
 impl RoundTrips {
-    /// Takes the sums of a side, not its extremes.
+    /// Adds the sums of a side, not its extremes.
     pub(super) fn carry(&mut self, number: u32, side: usize, cold: &mut ColdSide) {
         self.0.at(number)[side & 1].add(cold);
         (cold.count, cold.sum, cold.squares) = (0, 0, 0);
@@ -187,7 +186,7 @@ impl RoundTrips {
 }
 
 impl Sums {
-    /// All of a side, of which these are a part.
+    /// Returns all round trips of a side, including those in its record.
     fn with(mut self, cold: &ColdSide) -> Rtt {
         let sums = &mut self;
         sums.add(cold);

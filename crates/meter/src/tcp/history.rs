@@ -1,9 +1,9 @@
-//! Letters of what happened, packed.
+//! Packed letters of the connection history.
 
 use super::History;
 use crate::pages::{self, Pages};
 
-/// What has a letter.
+/// Events that have a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Letter {
@@ -21,29 +21,29 @@ pub(crate) enum Letter {
     SynEnd,
 }
 
-/// By number.
+/// Indexed by number.
 const LETTERS: [u8; 13] = *b" shadfrcgtwiq";
-/// Letters that the record has room for, each of which has four bits of number and one of which side it is.
+/// Letters that fit in the record, each with four bits of number and one for the side.
 const ROOM: u32 = 12;
 const BITS: u32 = 5;
 const SIDE: u8 = 16;
 
-/// All letters there can be but those in the record: of each side eight that stand once, and four that stand at each power
-/// of ten of a counter.
+/// Maximum number of letters beyond those in the record: for each side eight that occur once, and four that occur at
+/// each power of ten of a counter.
 const MORE: usize = 2 * (8 + 4 * 10) - ROOM as usize;
 
-/// Letters that found no room in their record.
+/// Letters that did not fit in their record.
 #[derive(Default)]
 pub(crate) struct Histories(Pages<More>);
 
-/// Of one record.
+/// Letters of one record.
 #[derive(Clone)]
 struct More {
     count: u8,
     codes: [u8; MORE],
 }
 
-/// The most bytes that they take for each record.
+/// Maximum number of bytes per record.
 pub(crate) const RARE_BYTES: usize = pages::bytes::<More>();
 
 impl Default for More {
@@ -59,7 +59,7 @@ impl More {
 }
 
 impl Histories {
-    /// Adds a letter, whether or not it is there.
+    /// Adds a letter, even if it is present already.
     pub(super) fn add(&mut self, record: u32, packed: &mut u64, side: usize, letter: Letter) {
         let code = letter as u8 | if side == 1 { SIDE } else { 0 };
         let count = (u64::BITS - packed.leading_zeros()).div_ceil(BITS);
@@ -74,7 +74,7 @@ impl Histories {
         }
     }
 
-    /// Adds a letter that stands once for each side.
+    /// Adds a letter that occurs once per side.
     pub(super) fn add_once(&mut self, record: u32, packed: &mut u64, side: usize, letter: Letter) {
         let code = letter as u8 | if side == 1 { SIDE } else { 0 };
         let more = self.0.get(record).is_some_and(|more| more.codes().contains(&code));
@@ -83,7 +83,7 @@ impl Histories {
         }
     }
 
-    /// All letters, those of the side `originator` in upper case; they are forgotten.
+    /// Removes and returns all letters, those of the side `originator` in upper case.
     pub(super) fn take(&mut self, record: u32, packed: u64, originator: usize) -> History {
         let more = self.0.take(record);
         let letter = |code: u8| {
@@ -99,8 +99,8 @@ fn codes(packed: u64) -> impl Iterator<Item = u8> {
     (0..ROOM).map(move |place| (packed >> (place * BITS)) as u8 & 31).take_while(|code| *code != 0)
 }
 
-/// Whether a letter stands again at this number of times: the 1st, 10th, 100th ...
-pub(crate) fn is_told(times: u32) -> bool {
+/// Returns whether a letter is repeated at this number of occurrences: the 1st, 10th, 100th ...
+pub(crate) fn is_repeated_at(times: u32) -> bool {
     times > 0 && 10u32.pow(times.ilog10()) == times
 }
 
@@ -123,12 +123,13 @@ mod tests {
         for times in 0..200 {
             histories.add(8, &mut packed, times % 2, Letter::Gap);
         }
-        assert_eq!(histories.take(8, packed, 0).0.len(), ROOM as usize + MORE, "there are no more");
+        assert_eq!(histories.take(8, packed, 0).0.len(), ROOM as usize + MORE, "the maximum");
     }
 
     #[test]
     fn powers_of_ten_are_told() {
-        let told: Vec<u32> = (0..=u32::MAX).step_by(1).take(100_001).filter(|times| is_told(*times)).collect();
-        assert_eq!(told, [1, 10, 100, 1000, 10_000, 100_000]);
+        let repeated: Vec<u32> =
+            (0..=u32::MAX).step_by(1).take(100_001).filter(|times| is_repeated_at(*times)).collect();
+        assert_eq!(repeated, [1, 10, 100, 1000, 10_000, 100_000]);
     }
 }

@@ -1,55 +1,55 @@
-//! Packets that are not like most: handshakes, ends, what is lost, late, or sent again; by the definitions in
+//! Slow path: handshakes, connection ends, lost, late and retransmitted segments; by the definitions in
 //! `docs/flows.md`.
 
-use super::connections::Beside;
-use super::history::{Letter, is_told};
+use super::connections::SideTables;
+use super::history::{Letter, is_repeated_at};
 use super::record::{Cold, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS, UNSEEN_SYN, beyond, mark, units};
 use super::trouble::{Side, is_prompt};
 use crate::facts::Facts;
 use crate::flow::Quality;
 use crate::record::{ACK, FIN, RST, SYN};
 
-/// No window reaches so far (RFC 7323, 2.3).
+/// Larger than any window (RFC 7323, 2.3).
 const FAR: i32 = 1 << 30;
-/// No packet has so much payload.
+/// Larger than the payload of any packet.
 pub(super) const MUCH: u32 = 1 << 24;
-/// How long a segment out of order may take where the handshake was not seen: 3 ms, in units of 1,024 ns.
+/// Maximum delay of a segment out of order where the handshake was not seen: 3 ms, in units of 1,024 ns.
 const PATIENCE: u32 = 3_000_000 / 1024;
 
-/// One packet on its way into its record.
+/// Processing of one packet.
 pub(super) struct Rare<'a> {
     pub number: u32,
     pub hot: &'a mut Hot,
     pub cold: &'a mut Cold,
-    pub beside: &'a mut Beside,
+    pub tables: &'a mut SideTables,
     pub facts: &'a Facts,
     side: usize,
     other: usize,
-    /// A FIN or RST ends something.
+    /// True if a FIN or RST ends the connection.
     is_end: bool,
 }
 
 impl<'a> Rare<'a> {
-    pub(super) fn new(number: u32, record: &'a mut Record, beside: &'a mut Beside, facts: &'a Facts) -> Self {
+    pub(super) fn new(number: u32, record: &'a mut Record, tables: &'a mut SideTables, facts: &'a Facts) -> Self {
         let [side, other] = facts.sides();
         let is_end = facts.flags & (FIN | RST) != 0 && record.believes_end(facts);
-        Rare { is_end, number, hot: &mut record.hot, cold: &mut record.cold, beside, facts, side, other }
+        Rare { is_end, number, hot: &mut record.hot, cold: &mut record.cold, tables, facts, side, other }
     }
 
     pub(super) fn take(&mut self) {
         let flags = self.facts.flags;
         if self.facts.quality & Quality::BAD_CHECKSUM.0 != 0 {
-            self.tell(Letter::BadChecksum, |trouble| &mut trouble.bad);
+            self.count_letter(Letter::BadChecksum, |trouble| &mut trouble.bad);
             return;
         }
         if flags & (FIN | RST) != 0 && flags & SYN != 0 {
-            self.tell_once(Letter::SynEnd);
+            self.add_letter_once(Letter::SynEnd);
         }
         if flags & RST != 0 {
             self.reset();
         } else if self.facts.payload < MUCH {
             if flags & SYN != 0 {
-                self.tell_once(if flags & ACK != 0 { Letter::SynAck } else { Letter::Syn });
+                self.add_letter_once(if flags & ACK != 0 { Letter::SynAck } else { Letter::Syn });
             }
             if flags & ACK != 0 {
                 self.acknowledge();
@@ -62,7 +62,7 @@ impl<'a> Rare<'a> {
                 if self.is_end {
                     self.mark(mark::FIN);
                 }
-                self.tell_once(Letter::Fin);
+                self.add_letter_once(Letter::Fin);
             }
         }
     }
@@ -75,12 +75,12 @@ impl<'a> Rare<'a> {
             self.mark(mark::RST);
         }
         if self.facts.flags & FIN != 0 {
-            self.tell_once(Letter::FinRst);
+            self.add_letter_once(Letter::FinRst);
         }
-        self.tell_once(Letter::Rst);
+        self.add_letter_once(Letter::Rst);
     }
 
-    /// What the packet says of the other side's bytes.
+    /// Handles the acknowledgement of the other side's bytes.
     fn acknowledge(&mut self) {
         let (side, other, number) = (self.side, self.other, self.facts.segment.acknowledgement);
         if self.has(other, mark::NEXT) {
@@ -101,7 +101,7 @@ impl<'a> Rare<'a> {
             self.hot.acked[other] = number;
         } else if number == self.hot.acked[other] && self.is_duplicate() {
             let time = self.facts.time;
-            let trouble = self.beside.troubles.of(&mut self.hot.trouble);
+            let trouble = self.tables.troubles.of(&mut self.hot.trouble);
             count(&mut trouble.sides[side].duplicate_acks);
             trouble.sides[other].repeat(number, time);
         }
@@ -110,7 +110,7 @@ impl<'a> Rare<'a> {
         }
     }
 
-    /// Whether an acknowledgement of the same number as before says nothing but this.
+    /// Returns whether an acknowledgement with the same number as before is a pure duplicate.
     fn is_duplicate(&self) -> bool {
         let segment = &self.facts.segment;
         self.facts.payload == 0
@@ -123,7 +123,7 @@ impl<'a> Rare<'a> {
             && beyond(self.hot.next[self.other], segment.acknowledgement) > 0
     }
 
-    /// What the other side sent and was timed has come.
+    /// Handles the acknowledgement of the segment that is timed.
     fn end_round_trip(&mut self) {
         let other = self.other;
         let time = units(self.facts.time).wrapping_sub(self.hot.timed_at[other]);
@@ -140,12 +140,12 @@ impl<'a> Rare<'a> {
                 *handshake = time;
             }
         } else if !self.cold.sides[other].add(time) {
-            self.beside.round_trips.carry(self.number, other, &mut self.cold.sides[other]);
+            self.tables.round_trips.carry(self.number, other, &mut self.cold.sides[other]);
             self.cold.sides[other].add(time);
         }
     }
 
-    /// What the packet has of its own side's sequence numbers.
+    /// Handles the sequence numbers of the packet's own side.
     fn take_segment(&mut self) {
         let Facts { flags, payload, segment, .. } = *self.facts;
         let (syn, fin) = (u32::from(flags & SYN != 0), u32::from(flags & FIN != 0));
@@ -162,35 +162,35 @@ impl<'a> Rare<'a> {
         if !self.has(side, mark::NEXT) || (syn != 0 && !is_known_syn) || !(-FAR..FAR).contains(&ahead) {
             self.begin(end);
         } else if ahead > 0 {
-            let trouble = self.beside.troubles.of(&mut self.hot.trouble);
+            let trouble = self.tables.troubles.of(&mut self.hot.trouble);
             trouble.sides[side].open(self.hot.next[side], start, units(self.facts.time));
-            self.tell(Letter::Gap, |trouble| &mut trouble.gaps);
-            self.go_on(end);
+            self.count_letter(Letter::Gap, |trouble| &mut trouble.gaps);
+            self.advance(end);
         } else if ahead == 0 && payload == 1 && syn + fin == 0 && self.has(self.other, mark::ZERO) {
-            count(&mut self.beside.troubles.of(&mut self.hot.trouble).sides[side].window_probes);
+            count(&mut self.tables.troubles.of(&mut self.hot.trouble).sides[side].window_probes);
             self.hot.marks[side] |= mark::PROBED;
         } else if ahead == 0 {
-            self.go_on(end);
+            self.advance(end);
         } else if is_late_syn || syn != 0 && flags & ACK != 0 && !self.has(side, mark::SYN_ACK) {
-            // Captured after what follows it. Or both opened at the same time: its SYN again, and the acknowledgement of the
+            // Captured after the segments that follow it. Or a simultaneous open: a repeated SYN that acknowledges the
             // other one.
             self.raise(end);
         } else {
             is_same = self.hot.has_same_identification(side, segment.identification);
-            self.take_again(end, is_same);
+            self.take_retransmission(end, is_same);
         }
         if syn != 0 {
             self.take_syn(is_late_syn);
         }
         if payload > 0 {
-            self.tell_first(mark::DATA, Letter::Data);
+            self.add_letter_first(mark::DATA, Letter::Data);
         }
         if !is_same {
             self.hot.note_identification(side, segment.identification);
         }
     }
 
-    /// A packet without payload, SYN, FIN.
+    /// Handles a packet without payload, SYN, FIN.
     fn take_nothing(&mut self) {
         let (side, start) = (self.side, self.facts.segment.sequence);
         if !self.has(side, mark::NEXT) {
@@ -198,14 +198,14 @@ impl<'a> Rare<'a> {
             self.hot.next[side] = start;
             self.mark(mark::NEXT);
         } else if beyond(start, self.hot.next[side]) == -1 {
-            count(&mut self.beside.troubles.of(&mut self.hot.trouble).sides[side].keep_alives);
+            count(&mut self.tables.troubles.of(&mut self.hot.trouble).sides[side].keep_alives);
         }
         if self.facts.flags & ACK != 0 {
-            self.tell_first(mark::ACK, Letter::Ack);
+            self.add_letter_first(mark::ACK, Letter::Ack);
         }
     }
 
-    /// The first segment of a side, or of other sequence numbers than before.
+    /// Handles the first segment of a side, or one with unrelated sequence numbers.
     fn begin(&mut self, end: u32) {
         let side = self.side;
         if !self.has(side, mark::NEXT) {
@@ -217,12 +217,12 @@ impl<'a> Rare<'a> {
         self.hot.marks[side] &= !(mark::TIMING | mark::TIMED_SYN | mark::PROBED);
         self.hot.next[side] = end;
         self.mark(mark::NEXT);
-        if let Some(trouble) = self.beside.troubles.get(self.hot.trouble) {
+        if let Some(trouble) = self.tables.troubles.get(self.hot.trouble) {
             trouble.sides[side].forget();
         }
     }
 
-    /// The first segment of a side tells the number of the SYN before it, unless the SYN with ACK did.
+    /// Derives the number of the SYN from the first segment of a side, unless the SYN with ACK did.
     fn expect_syn(&mut self) {
         let is_answered = self.hot.has_seen_syn(self.other) && self.has(self.other, mark::SYN_ACK);
         if !self.hot.has_seen_syn(self.side) && !is_answered {
@@ -230,8 +230,8 @@ impl<'a> Rare<'a> {
         }
     }
 
-    /// A segment that is the newest of its side, and has no byte that was seen before.
-    fn go_on(&mut self, end: u32) {
+    /// Handles the newest segment of a side without bytes that were seen before.
+    fn advance(&mut self, end: u32) {
         let side = self.side;
         self.raise(end);
         self.hot.marks[side] &= !mark::PROBED;
@@ -244,15 +244,15 @@ impl<'a> Rare<'a> {
             return;
         }
         if crosses(self.hot.next[side], end)
-            && let Some(trouble) = self.beside.troubles.get(self.hot.trouble)
+            && let Some(trouble) = self.tables.troubles.get(self.hot.trouble)
         {
             trouble.sides[side].forget_far(end, FAR as u32);
         }
         self.hot.next[side] = end;
     }
 
-    /// A segment that begins below what comes next; it may have the identification of the one before it.
-    fn take_again(&mut self, end: u32, has_same: bool) {
+    /// Handles a segment below the next sequence number; it may have the identification of the previous one.
+    fn take_retransmission(&mut self, end: u32, has_same: bool) {
         let Facts { flags, payload, segment, time, .. } = *self.facts;
         let (side, start) = (self.side, segment.sequence);
         self.hot.marks[side] &= !(mark::TIMING | mark::TIMED_SYN);
@@ -265,7 +265,7 @@ impl<'a> Rare<'a> {
         let is_copied = has_same && segment.identification != 0 && !self.hot.is_constant_identification(side);
         let is_new = beyond(end, self.hot.next[side]) > 0;
         let patience = self.patience();
-        let trouble = &mut self.beside.troubles.of(&mut self.hot.trouble).sides[side];
+        let trouble = &mut self.tables.troubles.of(&mut self.hot.trouble).sides[side];
         let seen = below - trouble.in_holes(first, first.wrapping_add(below));
         let hole = trouble.fill(start, end);
         let class = match hole {
@@ -280,18 +280,19 @@ impl<'a> Rare<'a> {
         count(class);
         trouble.retransmitted_bytes += u64::from(seen);
         if seen > 0 {
-            self.tell(Letter::Again, |trouble| &mut trouble.again);
+            self.count_letter(Letter::Again, |trouble| &mut trouble.again);
         }
         self.raise(end);
     }
 
-    /// How long a hole may be open for what fills it to be out of order.
+    /// Returns the maximum age of a hole at which a segment that fills it is out of order.
     fn patience(&self) -> u32 {
         let [one, other] = self.hot.handshake;
         if one == NO_TIME || other == NO_TIME { PATIENCE } else { one.saturating_add(other) }
     }
 
-    /// What a SYN says, whose sequence numbers are counted already. A late one is not timed: its answer has come.
+    /// Handles the options of a SYN, whose sequence numbers are counted already. A late one is not timed: its answer
+    /// was seen before.
     fn take_syn(&mut self, is_late: bool) {
         let (side, segment) = (self.side, self.facts.segment);
         let kind = if self.facts.flags & ACK != 0 { mark::SYN_ACK } else { mark::SYN };
@@ -318,7 +319,7 @@ impl<'a> Rare<'a> {
         self.mark(kind);
     }
 
-    /// The window that a packet announces, but SYN and RST.
+    /// Handles the window of a packet other than SYN and RST.
     fn take_window(&mut self) {
         let (side, window) = (self.side, self.facts.segment.window);
         let [least, most] = &mut self.cold.sides[side].windows;
@@ -328,7 +329,7 @@ impl<'a> Rare<'a> {
         if window == 0 {
             self.mark(mark::ZERO);
             if self.facts.flags & FIN == 0 {
-                self.tell(Letter::ZeroWindow, |trouble| &mut trouble.zero_windows);
+                self.count_letter(Letter::ZeroWindow, |trouble| &mut trouble.zero_windows);
             }
         }
     }
@@ -341,25 +342,25 @@ impl<'a> Rare<'a> {
         self.hot.marks[self.side] |= marks;
     }
 
-    /// A letter that stands once, and whose mark says whether it does.
-    fn tell_first(&mut self, mark: u16, letter: Letter) {
+    /// Adds a letter that occurs once, and whose mark records that it has.
+    fn add_letter_first(&mut self, mark: u16, letter: Letter) {
         if !self.has(self.side, mark) {
             self.mark(mark);
-            self.beside.histories.add(self.number, &mut self.hot.history, self.side, letter);
+            self.tables.histories.add(self.number, &mut self.hot.history, self.side, letter);
         }
     }
 
-    fn tell_once(&mut self, letter: Letter) {
-        self.beside.histories.add_once(self.number, &mut self.hot.history, self.side, letter);
+    fn add_letter_once(&mut self, letter: Letter) {
+        self.tables.histories.add_once(self.number, &mut self.hot.history, self.side, letter);
     }
 
-    /// Counts what has a letter, which stands again now and then.
-    fn tell(&mut self, letter: Letter, counter: impl Fn(&mut Side) -> &mut u32) {
-        let trouble = self.beside.troubles.of(&mut self.hot.trouble);
+    /// Counts an event whose letter is repeated at powers of ten.
+    fn count_letter(&mut self, letter: Letter, counter: impl Fn(&mut Side) -> &mut u32) {
+        let trouble = self.tables.troubles.of(&mut self.hot.trouble);
         let counter = counter(&mut trouble.sides[self.side]);
         count(counter);
-        if is_told(*counter) {
-            self.beside.histories.add(self.number, &mut self.hot.history, self.side, letter);
+        if is_repeated_at(*counter) {
+            self.tables.histories.add(self.number, &mut self.hot.history, self.side, letter);
         }
     }
 }
@@ -368,7 +369,7 @@ fn count(counter: &mut u32) {
     *counter = counter.saturating_add(1);
 }
 
-/// Whether sequence numbers from one to another pass a multiple of 2^30, where what is far below is forgotten.
+/// Returns whether the range of sequence numbers crosses a multiple of 2^30, where holes far below are discarded.
 #[inline(always)]
 pub(super) fn crosses(start: u32, end: u32) -> bool {
     (start ^ end) >> 30 != 0

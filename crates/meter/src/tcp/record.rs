@@ -1,4 +1,5 @@
-//! What a TCP flow occupies beside its counters: one cache line that each packet touches, and one that most answers do.
+//! Memory layout of the TCP state of a flow: one cache line that each packet touches, and one that most
+//! acknowledgements touch.
 //!
 //! Sides are the lower and the higher end. Times are in units of 1,024 ns, the lower 32 bits.
 
@@ -8,7 +9,7 @@ use crate::facts::Facts;
 use crate::flow::Quality;
 use crate::record::{ACK, FIN, RST, SYN};
 
-/// Of one flow.
+/// TCP state of one flow.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Record {
@@ -16,38 +17,38 @@ pub(crate) struct Record {
     pub cold: Cold,
 }
 
-/// What each packet touches; of each side in turn.
+/// Line that each packet touches; all fields by side.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Hot {
-    /// Its highest end of a segment so far.
+    /// Highest end of a segment so far.
     pub next: [u32; 2],
-    /// The highest acknowledgement number that the other side sent.
+    /// Highest acknowledgement number sent by the other side.
     pub acked: [u32; 2],
-    /// The end of the segment that is timed, and its time.
+    /// End of the segment that is timed, and its time.
     pub timed_end: [u32; 2],
     pub timed_at: [u32; 2],
-    /// Its last window, as it stood in the header, of packets but SYN and RST.
+    /// Last window, as in the header, of packets other than SYN and RST.
     pub window: [u16; 2],
     /// See [`Hot::note_identification`].
     pub identification: [u16; 2],
     /// See [`mark`].
     pub marks: [u16; 2],
-    /// The number of what went wrong (24 bits), and above it marks of the flow.
+    /// Number of the `Trouble` (24 bits), and above it marks of the flow.
     pub trouble: u32,
-    /// From SYN to SYN with ACK, and from there to ACK; [`NO_TIME`] where not measured.
+    /// Time from SYN to SYN with ACK, and from there to ACK; [`NO_TIME`] where not measured.
     pub handshake: [u32; 2],
     pub history: u64,
 }
 
-/// What few packets touch but those that end a round trip.
+/// Line that few packets touch except those that end a round trip.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Cold {
     pub sides: [ColdSide; 2],
 }
 
-/// Round trips, what the SYN said, windows.
+/// Round trips, fields of the SYN, windows.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct ColdSide {
@@ -55,18 +56,18 @@ pub(crate) struct ColdSide {
     pub least: u32,
     pub most: u32,
     pub sum: u32,
-    /// The number of the SYN; before one was seen, the one that it has to have.
+    /// Sequence number of the SYN; before one was seen, the number that it must have.
     pub isn: u32,
     pub count: u16,
-    /// 0 where none was announced.
+    /// 0 if none was announced.
     pub mss: u16,
-    /// The least and the greatest, as they stood in headers.
+    /// Smallest and largest window, as in headers.
     pub windows: [u16; 2],
 }
 
 const _: () = assert!(size_of::<Record>() == 128);
 
-/// In `Hot::marks`; the uppermost four bits are the window scale.
+/// Bits of `Hot::marks`; the uppermost four bits are the window scale.
 pub(crate) mod mark {
     /// `next` is known.
     pub(crate) const NEXT: u16 = 1;
@@ -74,13 +75,13 @@ pub(crate) mod mark {
     pub(crate) const ACKED: u16 = 1 << 1;
     /// A segment is timed.
     pub(crate) const TIMING: u16 = 1 << 2;
-    /// It is a SYN.
+    /// The timed segment is a SYN.
     pub(crate) const TIMED_SYN: u16 = 1 << 3;
     /// The last window was 0.
     pub(crate) const ZERO: u16 = 1 << 4;
     /// The byte at `next` was sent, as a window probe.
     pub(crate) const PROBED: u16 = 1 << 5;
-    /// An ACK alone, payload were sent.
+    /// A pure ACK, payload were sent.
     pub(crate) const ACK: u16 = 1 << 6;
     pub(crate) const DATA: u16 = 1 << 7;
     /// SYN, SYN with ACK, FIN, RST were sent.
@@ -90,22 +91,22 @@ pub(crate) mod mark {
     pub(crate) const RST: u16 = 1 << 11;
     /// Anything was sent.
     pub(crate) const ALL_SENT: u16 = NEXT | ACK | DATA | SYN | SYN_ACK | FIN | RST;
-    /// Where the scale lies.
+    /// Position of the scale.
     pub(crate) const SCALE: u32 = 12;
 }
 
-/// In the upper byte of `Hot::trouble`, the first two shifted by the side.
+/// Bits of the upper byte of `Hot::trouble`, the first two shifted by the side.
 pub(crate) const SACK: u32 = 1 << 24;
 pub(crate) const TIMESTAMPS: u32 = 1 << 26;
 /// The first RST was sent by the higher end.
 pub(crate) const HIGHER_RESET: u32 = 1 << 28;
-/// Shifted by the side: it opened the connection in a record before, and its SYN was never seen.
+/// Shifted by the side: it opened the connection in an earlier record, and its SYN was never seen.
 pub(crate) const UNSEEN_SYN: u32 = 1 << 29;
-/// The number of a trouble, and what says that there is none.
+/// Number of a `Trouble`; all ones if absent.
 pub(crate) const TROUBLE: u32 = (1 << 24) - 1;
 
-/// How far a FIN or RST may be from what its side sends next: no less, and no more. And by how much windows are scaled where no
-/// handshake said it.
+/// Bounds of the distance of a FIN or RST from its side's next sequence number. And the window shift assumed where no
+/// handshake announced it.
 const LEAST_REACH: u32 = 1 << 16;
 const MOST_REACH: u32 = (1 << 30) - 1;
 const UNKNOWN_SCALE: u8 = 8;
@@ -113,13 +114,13 @@ const UNKNOWN_SCALE: u8 = 8;
 /// Not measured.
 pub(crate) const NO_TIME: u32 = u32::MAX;
 
-/// A time in units of 1,024 ns.
+/// Returns a time in units of 1,024 ns.
 #[inline(always)]
 pub(crate) fn units(time: u64) -> u32 {
     (time >> 10) as u32
 }
 
-/// How much one number is beyond another, modulo 2^32; below 0 if it is not.
+/// Returns the distance of one number after another, modulo 2^32; negative if it is before.
 #[inline(always)]
 pub(crate) fn beyond(number: u32, other: u32) -> i32 {
     number.wrapping_sub(other) as i32
@@ -142,8 +143,8 @@ impl Record {
         cold: Cold { sides: [ColdSide::NEW; 2] },
     };
 
-    /// Whether a FIN or RST begins near what its side sends next, or, if it is the first packet of its side, acknowledges
-    /// about what the other one sends next: no further away than a window reaches.
+    /// Returns whether a FIN or RST begins near the next sequence number of its side, or, if it is the first packet of
+    /// its side, acknowledges about the next one of the other side: within a window's distance.
     pub(crate) fn believes_end(&self, facts: &Facts) -> bool {
         let hot = &self.hot;
         let ([side, other], segment) = (facts.sides(), &facts.segment);
@@ -160,7 +161,7 @@ impl Record {
         }
     }
 
-    /// How far beyond what is acknowledged the other end of `side` may send, as far as windows say.
+    /// Returns how far above the acknowledged number the other end of `side` may send, according to the windows.
     fn reach(&self, side: usize) -> u32 {
         let hot = &self.hot;
         let shift = match [0, 1].map(|side| hot.scale(side)) {
@@ -171,14 +172,15 @@ impl Record {
         (u32::from(self.cold.sides[side].windows[1]) << shift).clamp(LEAST_REACH, MOST_REACH)
     }
 
-    /// Whether this is the SYN of a side that was not seen yet, captured after what follows it: its number is the one that the
-    /// SYN with ACK acknowledged, or the one before the first segment of its side.
+    /// Returns whether this is a SYN of a side whose SYN was not seen yet, captured after the segments that follow it:
+    /// its number is the one that the SYN with ACK acknowledged, or the one before the first segment of its side.
     pub(crate) fn is_late_syn(&self, facts: &Facts) -> bool {
         self.hot.is_late_syn(&self.cold, facts)
     }
 
-    /// Takes a packet as most are: its side sent such before and the same window, it begins where the last one ended and acknowledges
-    /// what was sent and not less than before. Of any other packet nothing is taken, and false.
+    /// Takes a packet on the fast path: its side sent such packets before with the same window, it begins at the next
+    /// sequence number and acknowledges data that was sent, not less than before. Otherwise changes nothing and returns
+    /// false.
     #[inline(always)]
     pub(crate) fn take_usual(&mut self, facts: &Facts) -> bool {
         let hot = &mut self.hot;
@@ -220,25 +222,25 @@ impl Record {
     }
 }
 
-/// Bits of an identification that are kept, and the one above them: it was that of two different segments.
+/// Bits of an identification that are kept, and the bit above them: it occurred in two different segments.
 const IDENTIFICATION: u16 = 0x7fff;
 const IS_CONSTANT: u16 = 0x8000;
 
 impl Hot {
-    /// Takes up the IPv4 identification of a segment, and whether the segment before it, another one, had the same:
-    /// then it says nothing (RFC 6864 section 4.1 lets a packet that is not fragmented have any).
+    /// Records the IPv4 identification of a segment, and whether the previous segment, a different one, had the same:
+    /// then it is not evidence of a copy (RFC 6864 section 4.1 allows any value in a packet that is not fragmented).
     #[inline(always)]
     pub(crate) fn note_identification(&mut self, side: usize, identification: u16) {
         let is_same = (identification ^ self.identification[side]) & IDENTIFICATION == 0;
         self.identification[side] = (identification & IDENTIFICATION) | (u16::from(is_same) * IS_CONSTANT);
     }
 
-    /// Whether a segment has the identification of the one before it.
+    /// Returns whether a segment has the identification of the previous one.
     pub(crate) fn has_same_identification(&self, side: usize, identification: u16) -> bool {
         (identification ^ self.identification[side]) & IDENTIFICATION == 0
     }
 
-    /// Whether two different segments had that identification.
+    /// Returns whether two different segments had that identification.
     pub(crate) fn is_constant_identification(&self, side: usize) -> bool {
         self.identification[side] & IS_CONSTANT != 0
     }
@@ -253,13 +255,13 @@ impl Hot {
         }
     }
 
-    /// What goes on in the next record of this connection: where it is and what its handshake said, not what was counted.
+    /// Returns the state for the next record of this connection: sequence numbers and handshake, not counters.
     pub(crate) fn carried(&self) -> Hot {
         let marks = self.marks.map(|marks| marks & !(mark::ACK | mark::DATA));
         Hot { marks, trouble: self.trouble | TROUBLE, history: 0, ..*self }
     }
 
-    /// The handshake is over, whoever of the two was seen to open it.
+    /// Marks the handshake as finished, independent of the SYN seen.
     pub(crate) fn note_opened(&mut self, originator: usize) {
         for (side, mark) in [(originator, mark::SYN), (originator ^ 1, mark::SYN_ACK)] {
             if !self.has_seen_syn(side) {
@@ -269,7 +271,7 @@ impl Hot {
         }
     }
 
-    /// Whether a SYN of this side was seen, so that its number is known.
+    /// Returns whether a SYN of this side was seen, so that its number is known.
     pub(crate) fn has_seen_syn(&self, side: usize) -> bool {
         self.marks[side] & (mark::SYN | mark::SYN_ACK) != 0 && self.trouble & UNSEEN_SYN << side == 0
     }
@@ -292,7 +294,7 @@ impl ColdSide {
     const NEW: ColdSide =
         ColdSide { squares: 0, least: u32::MAX, most: 0, sum: 0, isn: 0, count: 0, mss: 0, windows: [u16::MAX, 0] };
 
-    /// Adds a round trip; false, and nothing is added, if it is none or does not fit.
+    /// Adds a round trip; false, and nothing is added, if it is invalid or does not fit.
     #[inline(always)]
     pub(crate) fn add(&mut self, time: u32) -> bool {
         let (count, many) = self.count.overflowing_add(1);
@@ -307,7 +309,7 @@ impl ColdSide {
         fits
     }
 
-    /// What goes on in the next record of this connection.
+    /// Returns the state for the next record of this connection.
     pub(crate) fn carried(&self) -> ColdSide {
         ColdSide { isn: self.isn, mss: self.mss, ..ColdSide::NEW }
     }

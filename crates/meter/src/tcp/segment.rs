@@ -1,22 +1,22 @@
-//! What counts of a TCP header, found once.
+//! TCP header fields that are analysed, extracted once.
 
 use linerate_wire::tcp_option::{self, TcpOption};
 use linerate_wire::{options, tcp};
 
-/// What counts of a TCP header but flags and length of payload.
+/// TCP header fields that are analysed, except flags and length of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub sequence: u32,
     pub acknowledgement: u32,
-    /// As it stands in the header.
+    /// Unscaled, as in the header.
     pub window: u16,
-    /// Of the IPv4 packet around it; 0 where it has none.
+    /// Identification of the IPv4 packet; 0 for IPv6.
     pub identification: u16,
-    /// Of a SYN.
+    /// Options of a SYN.
     pub options: Options,
 }
 
-/// The options that a record tells, in one word: the maximum segment size, 0 where there is none, the window scale, and two bits.
+/// Options that a record reports, in one word: the maximum segment size, 0 if absent, the window scale, and two bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options(u32);
 
@@ -24,7 +24,7 @@ impl Segment {
     pub(crate) const NONE: Segment =
         Segment { sequence: 0, acknowledgement: 0, window: 0, identification: 0, options: Options::NONE };
 
-    /// Of a header, without its options.
+    /// Reads a header, without its options.
     #[inline(always)]
     pub(crate) fn of(head: &[u8; tcp::LEN], identification: u16) -> Segment {
         let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -39,13 +39,12 @@ impl Segment {
 }
 
 impl Options {
-    /// No scale.
     pub(crate) const NO_SCALE: u8 = 15;
     pub(crate) const NONE: Options = Options((Options::NO_SCALE as u32) << SCALE);
-    /// The greatest scale there is (RFC 7323, 2.3).
+    /// Maximum window scale (RFC 7323, 2.3).
     const MOST_SCALE: u8 = 14;
 
-    /// Of a segment whose first 20 bytes are there, as far as its options are.
+    /// Reads the captured options of a segment whose first 20 bytes were captured.
     pub(crate) fn read(segment: &[u8]) -> Options {
         let header = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
         let Some(bytes) = segment.get(tcp::LEN..header.min(segment.len())) else { return Options::NONE };
@@ -66,7 +65,7 @@ impl Options {
         self.0 as u16
     }
 
-    /// At most 14, or [`Options::NO_SCALE`].
+    /// Returns the window scale: at most 14, or [`Options::NO_SCALE`].
     pub(crate) fn scale(self) -> u8 {
         (self.0 >> SCALE) as u8
     }

@@ -1,9 +1,9 @@
-//! How far a connection got: Zeek's states, by the rules in `docs/flows.md`.
+//! Connection states of Zeek, by the rules in `docs/flows.md`.
 
 use super::ConnState;
 use super::record::mark;
 
-/// Of the marks of originator and responder; `first_reset` is which of them sent the first RST.
+/// Returns the state from the marks of originator and responder; `first_reset` is the one that sent the first RST.
 pub(crate) fn state_of(marks: [u16; 2], first_reset: usize) -> ConnState {
     let [originator, responder] = marks;
     let either = originator | responder;
@@ -32,7 +32,7 @@ pub(crate) fn state_of(marks: [u16; 2], first_reset: usize) -> ConnState {
     }
 }
 
-/// SYN and SYN with ACK were seen, or either and data or an ACK both ways.
+/// Returns whether SYN and SYN with ACK were seen, or either and data or an ACK both ways.
 pub(crate) fn is_established(marks: [u16; 2]) -> bool {
     let either = marks[0] | marks[1];
     let opened = mark::SYN | mark::SYN_ACK;

@@ -1,24 +1,24 @@
-//! What few flows have: holes, segments sent again, duplicate acknowledgements. Taken when it begins, and used again.
+//! Optional TCP state: holes, retransmissions, duplicate acknowledgements. Allocated when first needed, and reused.
 
 use super::record::{TROUBLE, beyond, units};
 
-/// Of one flow.
+/// Optional state of one flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trouble {
     pub sides: [Side; 2],
 }
 
-/// Of one side: counters stay at their greatest value.
+/// Optional state of one side: counters saturate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Side {
-    /// The newest is the last one; of those before, `open` are there.
+    /// The newest is the last one; `open` is the number of those before it.
     holes: [Hole; HOLES],
     open: u32,
-    /// The acknowledgement number of this side's bytes that was repeated, how often, and when last, ns.
+    /// Repeated acknowledgement number of this side's bytes, the number of repetitions, and the time of the last, ns.
     repeated: u32,
     repeats: u32,
     repeated_at: u64,
-    /// Bytes of holes that are not known any more.
+    /// Bytes of holes that were discarded.
     pub lost_bytes: u64,
     pub retransmitted_bytes: u64,
     pub timeout: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Side {
     pub bad: u32,
 }
 
-/// Sequence numbers that were not seen, and since when later ones were, in units of 1,024 ns.
+/// Sequence numbers that were not seen, and the time since which later ones were, in units of 1,024 ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hole {
     start: u32,
@@ -45,25 +45,25 @@ struct Hole {
     since: u32,
 }
 
-/// Holes of a side that are known.
+/// Maximum number of holes per side.
 const HOLES: usize = 4;
-/// Repeated acknowledgements, and how long ago the last of them may be, that make a segment sent again a fast one.
+/// Number of duplicate acknowledgements, and maximum age of the last of them, that make a retransmission a fast one.
 const REPEATS: u32 = 2;
 const FAST: u64 = 20_000_000;
 
 impl Side {
-    /// `end` follows `start`, both behind all other holes; if there are too many, the oldest is not known any more.
+    /// Opens a hole from `start` to `end`, after all other holes; if there are too many, the oldest is discarded.
     pub(super) fn open(&mut self, start: u32, end: u32, now: u32) {
         let hole = Hole { start, end, since: now };
         self.put(self.open as usize, hole);
     }
 
-    /// How many of the bytes from `start` to `end` are in holes.
+    /// Returns the number of bytes from `start` to `end` that are in holes.
     pub(super) fn in_holes(&self, start: u32, end: u32) -> u32 {
         self.known().iter().filter_map(|hole| hole.overlap(start, end)).map(|(start, end)| end - start).sum()
     }
 
-    /// Since when there is the oldest hole that has some of the bytes from `start` to `end`; they are not in holes any more.
+    /// Returns the time of the oldest hole with some of the bytes from `start` to `end`; removes them from holes.
     pub(super) fn fill(&mut self, start: u32, end: u32) -> Option<u32> {
         let mut oldest = None;
         let mut place = 0;
@@ -85,7 +85,7 @@ impl Side {
         oldest
     }
 
-    /// Forgets what of holes is further than `far` below `next`, before it seems to be above.
+    /// Discards holes further than `far` below `next`, before they would appear to be above.
     pub(super) fn forget_far(&mut self, next: u32, far: u32) {
         while self.open > 0 && next.wrapping_sub(self.holes[0].end) > far {
             self.lose();
@@ -98,19 +98,19 @@ impl Side {
         }
     }
 
-    /// Forgets all holes.
+    /// Discards all holes.
     pub(super) fn forget(&mut self) {
         while self.open > 0 {
             self.lose();
         }
     }
 
-    /// Bytes that were never seen.
+    /// Returns the number of bytes that were never seen.
     pub(super) fn gap_bytes(&self) -> u64 {
         self.lost_bytes + self.known().iter().map(|hole| u64::from(hole.bytes())).sum::<u64>()
     }
 
-    /// One more acknowledgement of the same number.
+    /// Counts a duplicate acknowledgement.
     pub(super) fn repeat(&mut self, number: u32, time: u64) {
         let is_same = self.repeats > 0 && self.repeated == number;
         self.repeats = if is_same { self.repeats.saturating_add(1) } else { 1 };
@@ -118,7 +118,7 @@ impl Side {
         self.repeated_at = time;
     }
 
-    /// Whether a segment that begins here was asked for by repeated acknowledgements.
+    /// Returns whether a segment that begins here was requested by duplicate acknowledgements.
     pub(super) fn is_fast(&self, start: u32, time: u64) -> bool {
         self.repeats >= REPEATS && self.repeated == start && time.saturating_sub(self.repeated_at) <= FAST
     }
@@ -127,7 +127,7 @@ impl Side {
         &self.holes[..self.open as usize]
     }
 
-    /// Puts a hole in before the one at `place`; where the one behind it is then.
+    /// Inserts a hole before the one at `place`; returns the new place of that one.
     fn put(&mut self, place: usize, hole: Hole) -> usize {
         let place = if self.open as usize == HOLES {
             if place == 0 {
@@ -161,7 +161,7 @@ impl Hole {
         self.end.wrapping_sub(self.start)
     }
 
-    /// What of the hole is from `start` to `end`, as offsets from `start`.
+    /// Returns the part of the hole that is from `start` to `end`, as offsets from `start`.
     fn overlap(&self, start: u32, end: u32) -> Option<(u32, u32)> {
         let length = end.wrapping_sub(start) as i32;
         let from = beyond(self.start, start).clamp(0, length);
@@ -170,26 +170,25 @@ impl Hole {
     }
 }
 
-/// Whether a hole that is filled now was not open for longer than `patience` units.
+/// Returns whether a hole that is filled now was open for at most `patience` units.
 pub(crate) fn is_prompt(since: u32, time: u64, patience: u32) -> bool {
     units(time).wrapping_sub(since) as i32 <= patience as i32
 }
 
-/// All troubles, in chunks that never move.
+/// The troubles of all flows, in chunks that never move.
 #[derive(Default)]
 pub(crate) struct Troubles {
     chunks: Vec<Vec<Trouble>>,
-    /// The first one that is free; it knows the next.
+    /// The first one that is free; it links to the next.
     free: Option<u32>,
 }
 
-/// Troubles in a chunk.
 const CHUNK: usize = 1024;
-/// Of the last one that is free.
+/// Link of the last one that is free.
 const LAST: u32 = u32::MAX;
 
 impl Troubles {
-    /// Of a flow that has this number, or has none yet.
+    /// Returns the trouble of a flow with this number; allocates one if it has none yet.
     pub(super) fn of(&mut self, number: &mut u32) -> &mut Trouble {
         if *number & TROUBLE == TROUBLE {
             *number = *number & !TROUBLE | self.new_one();
@@ -198,19 +197,19 @@ impl Troubles {
         &mut self.chunks[place / CHUNK][place % CHUNK]
     }
 
-    /// Of a flow that has one.
+    /// Returns the trouble of a flow that has one.
     pub(super) fn get(&mut self, number: u32) -> Option<&mut Trouble> {
         let place = (number & TROUBLE) as usize;
         self.chunks.get_mut(place / CHUNK)?.get_mut(place % CHUNK)
     }
 
-    /// The same, to be looked at.
+    /// Returns the trouble of a flow that has one, read-only.
     pub(super) fn look(&self, number: u32) -> Option<&Trouble> {
         let place = (number & TROUBLE) as usize;
         self.chunks.get(place / CHUNK)?.get(place % CHUNK)
     }
 
-    /// What the flow had, which it has no more.
+    /// Removes and returns the trouble of a flow.
     pub(super) fn take(&mut self, number: u32) -> Option<Trouble> {
         let before = self.free;
         let trouble = self.get(number)?;

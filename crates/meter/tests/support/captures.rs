@@ -5,7 +5,7 @@ use linerate_record::Reader;
 use linerate_wire::Link;
 use std::path::{Path, PathBuf};
 
-/// The capture files of a folder of the corpus; none where there is no corpus, which is said.
+/// Returns the capture files of a folder of the corpus; without a corpus none, which is reported.
 pub(crate) fn captures(folder: &str) -> Vec<PathBuf> {
     let Some(root) = std::env::var_os("LINERATE_CORPUS") else {
         eprintln!("SKIPPED: LINERATE_CORPUS is not set, no capture was metered");
@@ -31,7 +31,7 @@ pub(crate) fn captures(folder: &str) -> Vec<PathBuf> {
 
 pub(crate) type Described = (Desc, Vec<u8>);
 
-/// The frames, and what they begin with; `None` for a file that is damaged, or has several kinds of frames.
+/// Returns the frames, and their link type; `None` for a file that is damaged, or has several link types.
 pub(crate) fn load(path: &Path) -> Option<(Vec<Described>, Option<Link>)> {
     let mut reader = Reader::open(path.to_str()?).ok()?;
     let mut frames = Vec::new();

@@ -1,6 +1,6 @@
-//! Frames made of a few numbers, and what a side of a record must say of them.
+//! Synthetic frames, and the expected counters of a side.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod captures;
 pub(crate) mod naive_tcp;
@@ -73,7 +73,7 @@ impl Sent {
         }
     }
 
-    /// Source and destination as records name them: of ICMP, all of which are echo requests, type and code.
+    /// Source and destination as records have them: for ICMP, always echo requests, type and code.
     pub(crate) fn ends(&self) -> [End; 2] {
         let ports = match (self.is_icmp(), self.v6) {
             (true, true) => [128, 0],
@@ -92,15 +92,16 @@ impl Sent {
         source > destination
     }
 
-    /// Whether the receiver is the higher end; both are the lower one where they are equal and one answers itself.
+    /// Returns whether the receiver is the higher end; both are the lower one where they are equal and a host answers
+    /// itself.
     pub(crate) fn is_other_higher(&self) -> bool {
         !self.is_higher()
     }
 
-    /// The ends of the flow, from the higher end on or from the lower one.
+    /// Returns the ends of the flow, starting with the higher or the lower one.
     pub(crate) fn ends_from(&self, higher: bool) -> [End; 2] {
         let mut ends = self.ends();
-        // Nobody but who asks is the originator of ICMP.
+        // Only the requester is the originator of ICMP.
         if self.is_higher() != higher && !self.is_icmp() {
             ends.swap(0, 1);
         }
@@ -116,7 +117,7 @@ impl Sent {
         (ends.map(|end| end.address).to_vec(), ends.map(|end| end.port).to_vec(), self.protocol_number(), vlan)
     }
 
-    /// Bytes of the IP header, of the transport header.
+    /// Returns the bytes of the IP header, of the transport header.
     fn headers(&self) -> [usize; 2] {
         let transport = match self.protocol {
             6 => tcp::LEN,
@@ -176,7 +177,7 @@ impl Sent {
     }
 }
 
-/// What a record says of these packets.
+/// Returns the expected side of a record of these packets.
 pub(crate) fn side(packets: &[&&Sent]) -> Side {
     let Some(first) = packets.first() else { return Side::default() };
     let headers = |one: &Sent| one.headers().iter().sum::<usize>();
@@ -196,7 +197,7 @@ pub(crate) fn side(packets: &[&&Sent]) -> Side {
     }
 }
 
-/// The records of these frames in bursts of these sizes, one after another and then again from the first; without ids.
+/// Returns the records of these frames in bursts of these sizes, cyclically; without ids.
 pub(crate) fn metered(sent: &[Sent], config: &Config, bursts: &[usize]) -> Vec<Flow> {
     let frames: Vec<(Desc, Vec<u8>)> = sent
         .iter()
@@ -212,7 +213,7 @@ pub(crate) fn metered(sent: &[Sent], config: &Config, bursts: &[usize]) -> Vec<F
     flows
 }
 
-/// The records of any frames.
+/// Returns the records of any frames.
 pub(crate) fn metered_frames(
     frames: &[(Desc, Vec<u8>)],
     link: Link,
@@ -222,7 +223,7 @@ pub(crate) fn metered_frames(
     metered_with(frames, link, config, bursts, false)
 }
 
-/// The same; if `expire`, quiet flows are looked for behind each burst.
+/// Returns the records; with `expire`, idle flows are expired after each burst.
 fn metered_with(
     frames: &[(Desc, Vec<u8>)],
     link: Link,
@@ -261,7 +262,7 @@ pub(crate) fn sorted(mut flows: Vec<Flow>) -> Vec<Flow> {
     flows
 }
 
-/// Frames of any bytes, with times and lengths that have nothing to do with them; every frame and byte is accounted for.
+/// Meters arbitrary bytes with unrelated times and lengths; every frame and byte is accounted for.
 pub(crate) fn take_bytes(frames: &[(Vec<u8>, u64, u32)], config: &Config) {
     for link in Link::ALL {
         let frames: Vec<(Desc, Vec<u8>)> = frames
@@ -276,7 +277,7 @@ pub(crate) fn take_bytes(frames: &[(Vec<u8>, u64, u32)], config: &Config) {
     }
 }
 
-/// Packets and bytes of outermost records, with what is in no record, are all there are.
+/// Checks that packets and bytes of outermost records and of frames in no record add up to all frames.
 pub(crate) fn accounted(flows: &[Flow], counts: &Counts, frames: &[(Desc, Vec<u8>)], config: &Config) {
     let inner = config.tunnels == linerate_meter::Tunnels::Inner;
     let outermost = || flows.iter().filter(|flow| inner || flow.tunnel.is_none());
@@ -287,7 +288,7 @@ pub(crate) fn accounted(flows: &[Flow], counts: &Counts, frames: &[(Desc, Vec<u8
     assert_eq!(found, bytes);
 }
 
-/// The records of a part of the frames there are, of which the last has the time `now`; without ids.
+/// Returns the records of a part of the frames, the last of which has the time `now`; without ids.
 pub(crate) fn metered_until(sent: &[Sent], config: &Config, now: Nanos) -> Vec<Flow> {
     let mut flows = Vec::new();
     let mut meter = Meter::new(config);

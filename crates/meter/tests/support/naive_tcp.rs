@@ -1,4 +1,4 @@
-//! Figures of TCP straight from the definitions: every byte that is missing stands in a map, every round trip in a list.
+//! TCP values derived directly from the definitions: every missing byte is in a map, every round trip in a list.
 
 use super::segments::{ACK, FIN, MS, RST, SYN, Segment};
 use linerate_meter::{ConnState, History, Rtt, Tcp, TcpSide};
@@ -6,24 +6,24 @@ use std::collections::BTreeMap;
 
 const FAR: i64 = 1 << 30;
 
-/// What is known of the bytes of one side, counted on beyond 2^32.
+/// Known bytes of one side, with positions extended beyond 2^32.
 #[derive(Default)]
 struct Bytes {
     next: Option<i64>,
     acked: Option<i64>,
-    /// Each byte never seen, with the number of its hole and when that began.
+    /// Each byte never seen, with the number of its hole and its start.
     missing: BTreeMap<i64, (usize, u64)>,
     holes: usize,
     forgotten: u64,
     timed: Option<(i64, u64, Timed)>,
-    /// Acknowledgements of the other side that repeat one.
+    /// Duplicate acknowledgements of the other side.
     repeats: Vec<(i64, u64)>,
     identification: u16,
     /// Two different segments had it.
     is_constant: bool,
     is_probed: bool,
     isn: Option<u32>,
-    /// Before a SYN is seen, the number that it has to have.
+    /// Before a SYN is seen, the number that it must have.
     expected: Option<u32>,
     window: Option<u16>,
     windows: Vec<u16>,
@@ -48,7 +48,7 @@ pub(crate) struct Naive {
     handshake: [Option<u64>; 2],
     history: Vec<(usize, char)>,
     resets: Vec<usize>,
-    /// A gap is too much for a map of bytes.
+    /// A gap is too large for a map of bytes.
     pub is_too_much: bool,
 }
 
@@ -56,7 +56,7 @@ fn units(time: u64) -> u64 {
     time >> 10
 }
 
-/// A sequence number near one that is known.
+/// Extends a sequence number to the position nearest a known one.
 fn near(number: u32, known: Option<i64>) -> i64 {
     let known = known.unwrap_or(number.into());
     known + i64::from(number.wrapping_sub(known as u32) as i32)
@@ -166,7 +166,7 @@ impl Naive {
         }
     }
 
-    /// Whether a FIN or RST is no further than a window from what its side sends next, or acknowledges.
+    /// Returns whether a FIN or RST is within a window of its side's next sequence number, or acknowledgement.
     pub(crate) fn believes_end(&self, one: &Segment) -> bool {
         let (me, peer) = (&self.sides[one.side], &self.sides[1 - one.side]);
         let scales = [me, peer].map(|side| side.found.window_scale);
@@ -186,7 +186,7 @@ impl Naive {
         }
     }
 
-    /// Whether this is a SYN that was captured after what follows it.
+    /// Returns whether this is a SYN that was captured after the segments that follow it.
     pub(crate) fn is_late_syn(&self, one: &Segment) -> bool {
         self.sides[one.side].is_late_syn(one)
     }
@@ -325,7 +325,7 @@ impl Naive {
         }
     }
 
-    /// What it says; `originator` is 0 or 1 as sides are.
+    /// Returns the expected analysis; `originator` is 0 or 1 as sides are.
     pub(crate) fn tcp(&self, originator: usize) -> Tcp {
         let order = [originator, 1 - originator];
         let letter = |(side, letter): &(usize, char)| {
@@ -337,7 +337,7 @@ impl Naive {
             history: History(self.history.iter().map(letter).collect()),
             syn_to_syn_ack: self.handshake[0].map(|units| units << 10),
             syn_ack_to_ack: self.handshake[1].map(|units| units << 10),
-            sides: order.map(|side| self.sides[side].told(scaled)),
+            sides: order.map(|side| self.sides[side].analysis(scaled)),
         }
     }
 
@@ -389,7 +389,7 @@ impl Bytes {
         (self.next, self.acked, self.timed, self.is_probed) = (None, None, None, false);
     }
 
-    /// Holes are runs of bytes of one number; those beyond the four newest are not known any more.
+    /// Holes are runs of bytes of one number; only the four newest are kept.
     fn forget_old(&mut self) {
         let mut runs: Vec<Vec<i64>> = Vec::new();
         for (byte, (hole, _)) in &self.missing {
@@ -431,7 +431,7 @@ impl Bytes {
         self.sent.push(kind);
     }
 
-    fn told(&self, scaled: bool) -> TcpSide {
+    fn analysis(&self, scaled: bool) -> TcpSide {
         let times = &self.round_trips;
         let count = times.len() as f64;
         let mean = times.iter().sum::<u64>() as f64 / count;

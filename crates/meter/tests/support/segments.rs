@@ -23,7 +23,7 @@ pub(crate) const SERVER: u16 = 80;
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub time: u64,
-    /// 0 the client, 1 the server.
+    /// Sender: 0 the client, 1 the server.
     pub side: usize,
     pub sequence: u32,
     pub acknowledgement: u32,
@@ -32,12 +32,11 @@ pub(crate) struct Segment {
     pub identification: u16,
     pub payload: usize,
     pub options: Vec<u8>,
-    /// Its checksum is wrong.
     pub is_bad: bool,
 }
 
 impl Segment {
-    /// An acknowledgement alone, milliseconds after the start.
+    /// A pure acknowledgement, `millis` milliseconds after the start.
     pub(crate) fn at(millis: u64, side: usize, sequence: u32, acknowledgement: u32) -> Segment {
         Segment {
             time: START + millis * MS,
@@ -73,7 +72,7 @@ impl Segment {
         Segment { options: options.to_vec(), ..self }
     }
 
-    /// `turned` gives the client the higher address.
+    /// Returns the frame; `turned` gives the client the higher address.
     fn frame(&self, turned: bool) -> Vec<u8> {
         let address = |side: usize| Ipv4Addr::new(10, 0, 0, if (side == 1) != turned { 2 } else { 1 });
         let ports = [CLIENT, SERVER];
@@ -100,17 +99,17 @@ impl Segment {
     }
 }
 
-/// All of level `tcp`, with checksums.
+/// Level `tcp`, with checksums.
 pub(crate) fn config() -> Config {
     Config { max_flows: 64, level: Level::Tcp, checksums: true, ..Config::default() }
 }
 
-/// The records, in the order in which they end, of these segments in bursts of these sizes.
+/// Returns the records, in the order in which they end, of these segments in bursts of these sizes.
 pub(crate) fn flows(segments: &[Segment], config: &Config, bursts: &[usize], turned: bool) -> Vec<Flow> {
     flows_with(segments, config, bursts, turned, |_, _, _| {})
 }
 
-/// The same of frames that were changed.
+/// Returns the records of modified frames.
 pub(crate) fn flows_with(
     segments: &[Segment],
     config: &Config,
@@ -130,8 +129,8 @@ pub(crate) fn flows_with(
     metered_frames(&frames, Link::Ethernet, config, bursts).0
 }
 
-/// The only record.
-pub(crate) fn told(segments: &[Segment]) -> Tcp {
+/// Returns the analysis of the only record.
+pub(crate) fn analysis(segments: &[Segment]) -> Tcp {
     let flows = flows(segments, &config(), &[32], false);
     assert_eq!(flows.len(), 1);
     flows.into_iter().next().and_then(|flow| flow.tcp).expect("level tcp")

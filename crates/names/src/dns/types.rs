@@ -1,14 +1,14 @@
-//! Names of the numbers in messages of DNS.
+//! Names of the numbers in DNS messages.
 
 use std::borrow::Cow;
 
-/// The name of a type, such as `AAAA`, or `TYPE65280` (RFC 3597, 5).
+/// Returns the name of a type, such as `AAAA`, or `TYPE65280` (RFC 3597, 5).
 pub fn type_name(kind: u16) -> Cow<'static, str> {
     let known = TYPES.iter().find(|(number, _)| *number == kind);
     known.map_or_else(|| Cow::Owned(format!("TYPE{kind}")), |(_, name)| Cow::Borrowed(*name))
 }
 
-/// The name of a response code, such as `NXDOMAIN`, or `RCODE12`.
+/// Returns the name of a response code, such as `NXDOMAIN`, or `RCODE12`.
 pub fn rcode_name(rcode: u8) -> Cow<'static, str> {
     let known = RCODES.get(usize::from(rcode));
     known.map_or_else(|| Cow::Owned(format!("RCODE{rcode}")), |name| Cow::Borrowed(*name))
@@ -30,7 +30,7 @@ const RCODES: [&str; 12] = [
     "DSOTYPENI",
 ];
 
-/// IANA, "Resource Record (RR) TYPEs": those that are seen.
+/// IANA, "Resource Record (RR) TYPEs": those in use.
 const TYPES: [(u16, &str); 40] = [
     (1, "A"),
     (2, "NS"),

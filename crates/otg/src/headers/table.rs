@@ -1,4 +1,4 @@
-//! All headers and fields.
+//! Table of all headers and fields.
 
 use super::{Field, Header};
 use crate::pattern::Kind::{self, Bits, Ipv4, Ipv6, Mac};
@@ -11,12 +11,12 @@ const fn auto(otg: &'static str, name: &'static str, kind: Kind) -> Field {
     Field { otg, name, kind, usual: None }
 }
 
-/// A field that cannot be anything else.
+/// Field with only one supported value.
 const fn only(otg: &'static str, bits: u32, usual: u128) -> Field {
     Field { otg, name: "", kind: Bits(bits), usual: Some(usual) }
 }
 
-/// All headers, but for `custom`, which is bytes.
+/// All headers, except `custom`, which is raw bytes.
 pub const HEADERS: &[Header] = &[
     Header {
         otg: "ethernet",
@@ -36,7 +36,7 @@ pub const HEADERS: &[Header] = &[
             set("priority", "prio", Bits(3), 0),
             set("cfi", "dei", Bits(1), 0),
             set("id", "id", Bits(12), 1),
-            // What is in front of the tag says it: see `tag`.
+            // Determined by the header before the tag: see `tag`.
             auto("tpid", "tpid", Bits(16)),
         ],
         checksum: None,
@@ -94,7 +94,7 @@ pub const HEADERS: &[Header] = &[
             set("dst_port", "dport", Bits(16), 0),
             set("seq_num", "seq", Bits(32), 0),
             set("ack_num", "ack", Bits(32), 0),
-            // Its usual value there, 0, is one that no receiver takes.
+            // The default of the model, 0, is invalid for receivers.
             auto("data_offset", "data_offset", Bits(4)),
             set("ecn_ns", "flags&0x100", Bits(1), 0),
             set("ecn_cwr", "flags&0x80", Bits(1), 0),

@@ -1,4 +1,4 @@
-//! Any field, and what it is compared with.
+//! Comparisons of fields.
 
 use super::words::{network, protocol};
 use super::{Direction, Mistake, Parsed, Parser, Type, among, compare, directed, negated};
@@ -11,9 +11,9 @@ use crate::values;
 use std::collections::BTreeSet;
 
 impl Parser {
-    /// A field, or one of the quantities made of several.
+    /// Parses a field, or a quantity derived from several.
     pub(super) fn field(&mut self, direction: Direction) -> Parsed {
-        let Some(word) = self.word(0) else { return Err(self.wrong("a field is missing")) };
+        let Some(word) = self.word(0) else { return Err(self.wrong("missing field")) };
         let quantity = match (word.as_str(), direction) {
             ("bps", Direction::Either) => Some(Quantity::Bps),
             ("pps", Direction::Either) => Some(Quantity::Pps),
@@ -35,8 +35,8 @@ impl Parser {
                 ["host", "net", "port", "portrange", "proto", "flags", "packets", "bps", "pps", "bpp", "and", "not"];
             let words = words.map(str::to_owned).into_iter().chain(known());
             let words = words.chain(PROTOCOLS.iter().map(|(name, _)| (*name).to_owned()));
-            let near = nearest(&word, words).map_or(String::new(), |near| format!("; {near} is"));
-            return Err(self.wrong(format!("{word} is no word of filters, and no field{near}")));
+            let near = nearest(&word, words).map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+            return Err(self.wrong(format!("{word}: no such keyword or field{near}")));
         };
         let name_at = self.place();
         self.at += 1;
@@ -45,9 +45,7 @@ impl Parser {
                 let (is_not, filter) = self.tested(id, &word, name_at)?;
                 Ok(negated(is_not, filter))
             }
-            (Named::One(_), _) => {
-                Err(Mistake::new(name_at, format!("{word} is not of one direction: leave src or dst out")))
-            }
+            (Named::One(_), _) => Err(Mistake::new(name_at, format!("{word} has no direction; remove src or dst"))),
             (Named::Both(ids), direction) => {
                 let begin = self.at;
                 let [(is_not, one), (_, other)] = {
@@ -55,25 +53,25 @@ impl Parser {
                     self.at = begin;
                     [one, self.tested(ids[1], &word, name_at)?]
                 };
-                // Of either one `!=` says that none is so.
+                // With either direction, `!=` requires both to differ.
                 Ok(negated(is_not, directed(direction, |side| [&one, &other][side].clone())))
             }
         }
     }
 
-    /// A column and what it is compared with; and whether it is not to be so.
+    /// Parses the comparison of a column; the bool negates it.
     pub(super) fn tested(&mut self, id: Id, word: &str, name_at: usize) -> Result<(bool, Filter), Mistake> {
         let column = &all()[id];
         let is_compared = self.is_sign(&["=", "==", "!=", "<", "<=", ">", ">=", "~"])
             || self.is_word(&["in", "eq", "ne", "lt", "le", "gt", "ge"]);
         if column.kind() == Kind::List {
-            return Err(Mistake::new(name_at, format!("{word} is a list, which is asked for nothing here")));
+            return Err(Mistake::new(name_at, format!("{word} is a list; lists are not supported here")));
         }
         if !is_compared {
             return if column.kind() == Kind::Flag || column.is_nullable {
                 Ok((false, Filter::Is(Test::Is(id))))
             } else {
-                Err(self.wrong(format!("{word} is compared with something, as in {word} = {}", example(column.kind()))))
+                Err(self.wrong(format!("{word} needs a comparison, such as {word} = {}", example(column.kind()))))
             };
         }
         match column.kind() {
@@ -98,7 +96,7 @@ impl Parser {
                 let is = match text.as_str() {
                     "true" | "yes" | "1" => true,
                     "false" | "no" | "0" => false,
-                    _ => return Err(Mistake::new(at, "it is true or false")),
+                    _ => return Err(Mistake::new(at, "expected true or false")),
                 };
                 Ok((is_not == is, Filter::Is(Test::Is(id))))
             }
@@ -106,7 +104,7 @@ impl Parser {
         }
     }
 
-    /// A quantity, a sign, a number; or `in` and numbers.
+    /// Parses an operator and a number for a quantity; or `in` and numbers.
     pub(super) fn compared(
         &mut self,
         quantity: Quantity,
@@ -116,10 +114,10 @@ impl Parser {
     ) -> Result<(bool, Filter), Mistake> {
         let Some(sign) = self.order(&["=", "==", "!=", "<", "<=", ">", ">="]) else {
             if !self.is_word(&["in"]) {
-                return Err(self.wrong(format!("{word} is compared with a number, as in {word} > 10")));
+                return Err(self.wrong(format!("{word} needs a number, such as {word} > 10")));
             }
             let Quantity::Column(id) = quantity else {
-                return Err(self.wrong(format!("{word} is compared with one number, as in {word} > 10")));
+                return Err(self.wrong(format!("{word} needs a single number, such as {word} > 10")));
             };
             let is_protocol = all()[id].name == "protocol";
             let mut numbers = BTreeSet::new();
@@ -130,7 +128,7 @@ impl Parser {
                     self.number(at, &text, word, kind, unit)?
                 } {
                     Number::Whole(number) => drop(numbers.insert(number)),
-                    Number::Real(_) => return Err(Mistake::new(at, "of a list numbers are whole")),
+                    Number::Real(_) => return Err(Mistake::new(at, "numbers in a list must be whole")),
                 }
             }
             return Ok((false, among(id, numbers)));

@@ -1,4 +1,4 @@
-//! Words of pcap-filter, and flags.
+//! Keywords of pcap-filter, and TCP flags.
 
 use super::{About, Direction, Mistake, Parsed, Parser, Type, among, compare, directed, negated};
 use crate::columns::{Id, own};
@@ -9,7 +9,7 @@ use crate::quantity::{Number, Quantity};
 use crate::values;
 
 impl Parser {
-    /// A protocol by its name, alone or in front of what it goes for.
+    /// Parses a protocol name, optionally before a primitive.
     pub(super) fn protocol_word(&mut self, word: &str) -> Result<Option<Filter>, Mistake> {
         let version = match word {
             "ip" if matches!(self.word(1), Some(next) if next == "in" || next.starts_with(|c: char| c.is_ascii_digit())) =>
@@ -27,7 +27,7 @@ impl Parser {
             (None, None) => return Ok(None),
         };
         self.at += 1;
-        const BEHIND: [&str; 12] = [
+        const NEXT: [&str; 12] = [
             "src",
             "dst",
             "orig",
@@ -41,7 +41,7 @@ impl Parser {
             "proto",
             "flags",
         ];
-        if !self.is_word(&BEHIND) {
+        if !self.is_word(&NEXT) {
             return Ok(Some(own));
         }
         let direction = self.direction()?;
@@ -50,7 +50,7 @@ impl Parser {
         Ok(Some(own.and(rest)))
     }
 
-    /// `src`, `dst`, `src or dst`, `src and dst`, or nothing.
+    /// Parses `src`, `dst`, `src or dst`, `src and dst`, or nothing.
     pub(super) fn direction(&mut self) -> Result<Direction, Mistake> {
         let side = |word: Option<String>| match word.as_deref() {
             Some("src" | "orig" | "source") => Some(0),
@@ -70,7 +70,7 @@ impl Parser {
     }
 
     pub(super) fn typed(&mut self, direction: Direction) -> Parsed {
-        let Some(word) = self.word(0) else { return Err(self.wrong("host, net, port or a field is missing")) };
+        let Some(word) = self.word(0) else { return Err(self.wrong("missing host, net, port or field")) };
         let kind = match word.as_str() {
             "host" | "ip" => Type::Host,
             "net" => Type::Net,
@@ -99,7 +99,7 @@ impl Parser {
         self.of(about)
     }
 
-    /// Values of one of pcap-filter's types.
+    /// Parses the values of one of pcap-filter's types.
     pub(super) fn of(&mut self, about: About) -> Parsed {
         let About { direction, kind } = about;
         match kind {
@@ -127,8 +127,9 @@ impl Parser {
             }
             Type::PortRange => {
                 let (at, text) = self.value()?;
-                let both =
-                    text.split_once('-').ok_or_else(|| Mistake::new(at, "a range of ports is written 6000-6008"))?;
+                let both = text
+                    .split_once('-')
+                    .ok_or_else(|| Mistake::new(at, "invalid port range; expected one such as 6000-6008"))?;
                 let [from, to] = [port(at, both.0)?, port(at, both.1)?];
                 let [from, to] = [from.min(to), from.max(to)].map(u64::from);
                 let ids = ["orig_port", "resp_port"].map(own);
@@ -146,7 +147,7 @@ impl Parser {
         }
     }
 
-    /// Letters of TCP flags: all of them are there.
+    /// Parses letters of TCP flags: all of them must be set.
     pub(super) fn flags(&mut self, direction: Direction) -> Parsed {
         const LETTERS: &str = "FSRPAUEC";
         self.take(&[], &["=", "=="]);
@@ -157,7 +158,7 @@ impl Parser {
                 Some(bit) => mask |= 1 << bit,
                 None if letter == 'X' => mask |= 0x3f,
                 None => {
-                    let text = format!("{letter} is no TCP flag; there are F, S, R, P, A, U, E, C, as in flags SA");
+                    let text = format!("{letter}: no such TCP flag; expected F, S, R, P, A, U, E, C, such as flags SA");
                     return Err(Mistake::new(at, text));
                 }
             }
@@ -183,7 +184,7 @@ pub(super) fn network(kind: Type, at: usize, text: &str, mask: Option<&str>) -> 
 pub(super) fn port(at: usize, text: &str) -> Result<u16, Mistake> {
     let service = SERVICES.iter().find(|(name, _)| *name == text.to_ascii_lowercase()).map(|(_, port)| *port);
     service.or_else(|| text.parse().ok()).ok_or_else(|| {
-        Mistake::new(at, format!("{text} is no port: a number to 65535, or a name as domain, http, https, ssh"))
+        Mistake::new(at, format!("{text}: invalid port; expected 0 to 65535 or a name such as domain, http, ssh"))
     })
 }
 
@@ -191,14 +192,11 @@ pub(super) fn protocol(at: usize, text: &str) -> Result<u64, Mistake> {
     let lower = text.to_ascii_lowercase();
     let known = PROTOCOLS.iter().find(|(name, _)| *name == lower).map(|(_, number)| *number);
     known.or_else(|| text.parse().ok()).map(u64::from).ok_or_else(|| {
-        Mistake::new(
-            at,
-            format!("{text} is no protocol: a number to 255, or a name as tcp, udp, icmp, icmp6, sctp, gre"),
-        )
+        Mistake::new(at, format!("{text}: invalid protocol; expected 0 to 255 or a name such as tcp, udp, icmp, gre"))
     })
 }
 
-/// What has ports, as pcap-filter has it.
+/// Protocols with ports, as in pcap-filter.
 fn transports() -> Filter {
     among(own("protocol"), [6, 17, 132])
 }

@@ -1,29 +1,30 @@
-//! Which copy is the fastest, where it runs.
+//! Measures the copy kernels on this machine.
 
 use super::Kernel;
 
-/// What a calibration has found about one kernel.
+/// Throughput of one kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// Which.
+    /// The kernel.
     pub kernel: Kernel,
-    /// Bytes that it copies in a second.
+    /// Bytes per second.
     pub rate: u64,
 }
 
-/// How long a calibration takes.
+/// Duration of a calibration in nanoseconds.
 const SPAN: u64 = 50_000_000;
-/// Bytes copied between two looks at the clock.
+/// Bytes copied between two reads of the clock.
 const STRETCH: usize = 1 << 20;
-/// What pieces are copied from: as a burst that just came, it stays in a cache.
+/// Size of the source: it stays in a cache, like a burst just received.
 const SOURCE: usize = 1 << 18;
 
-/// Copies pieces of so many bytes into this memory for about 50 ms, by every kernel in turn, and says how fast each is, the fastest first.
-/// `clock` tells nanoseconds. The memory is to be of the kind and size that will be copied to, and holds zeros afterwards.
+/// Copies pieces of `piece` bytes into this memory for about 50 ms, with all kernels in turn. Returns their
+/// throughput, the fastest first. `clock` returns nanoseconds. The memory should be of the kind and size that will be
+/// copied to; it is zeroed.
 pub fn calibrate(memory: &mut [&mut [u8]], piece: usize, clock: &dyn Fn() -> u64) -> Vec<Measured> {
     let source = vec![0; SOURCE];
     let piece = piece.clamp(1, SOURCE);
-    // What other programs do meanwhile only makes it slower, so the best time counts.
+    // Other programs can only slow a kernel down, so the best time counts.
     let mut best: Vec<(Kernel, f64)> = Kernel::all().map(|kernel| (kernel, 0.0)).collect();
     let mut stretches = Stretches { memory: 0, at: 0 };
     let (begin, mut round) = (clock(), 0);
@@ -51,10 +52,10 @@ pub fn calibrate(memory: &mut [&mut [u8]], piece: usize, clock: &dyn Fn() -> u64
     found
 }
 
-/// No clock stands still for so many rounds.
+/// Upper bound on rounds, in case the clock does not advance.
 const MOST: usize = 10_000;
 
-/// The memory, a stretch after the other, round and round.
+/// Iterates over the memory in stretches, cyclically.
 struct Stretches {
     memory: usize,
     at: usize,

@@ -1,10 +1,10 @@
-//! Every kernel against the plain one.
+//! Compares all kernels with the plain one.
 
 use super::*;
 use linerate_wire::Crc32c;
 use std::cell::Cell;
 
-/// Every length up to some lines, and some longer, at every place in a line, from every place in a line.
+/// Checks all lengths up to a few lines, and some longer ones, at all alignments of source and destination.
 fn everywhere(mut check: impl FnMut(usize, usize, usize)) {
     for len in (0..700).chain([1448, 4095, 4096, 7960, 8192, 20_000, 65_483]) {
         for (to, from) in [(0, 0), (1, 0), (63, 1), (17, 40), (len % 64, len / 7 % 64)] {
@@ -41,7 +41,7 @@ fn every_kernel_copies_what_it_is_given_and_no_more() {
                     kernel.copy(place, from);
                 }
                 kernel.fence();
-                assert!(room[start..start + len] == *from, "{kernel}: {len} bytes, {to} behind a line");
+                assert!(room[start..start + len] == *from, "{kernel}: {len} bytes, {to} after a line");
                 let around = room[start - 64..start].iter().chain(&room[start + len..start + len + 64]);
                 assert!(around.copied().all(|byte| byte == 0xee), "{kernel} wrote around {len} bytes");
             }
@@ -71,7 +71,7 @@ fn pieces_lie_one_behind_the_other() {
     assert_eq!(Kernel::named("fastest"), None);
 }
 
-/// By a clock that goes on by what the kernel is said to need.
+/// With a clock that advances by the kernel's assumed cost.
 #[test]
 fn a_calibration_ends_whatever_the_clock_says() {
     let now = Cell::new(0_u64);

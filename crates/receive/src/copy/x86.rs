@@ -1,27 +1,27 @@
-//! Copies past the cache, and CRC-32C, by instructions of x86-64.
+//! Non-temporal copies and CRC-32C with x86-64 instructions.
 //!
-//! Unsafe as all instructions named one by one are. Lengths and bounds are those of slices; what is stored past the cache lies in whole,
-//! aligned lines of a slice that is borrowed to be written. Such stores are seen by their own thread as any other; before another
-//! thread may look there has to be a [`fence`].
+//! Unsafe because of intrinsics. Lengths and bounds are those of slices; non-temporal stores go to whole, aligned
+//! lines of a mutably borrowed slice. Their own thread sees such stores as usual; before another thread may read them,
+//! a [`fence`] is required.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-/// A cache line.
+/// Size of a cache line.
 const LINE: usize = 64;
-/// Lines at a time.
+/// Cache lines per step.
 const LINES: usize = 4;
 const BLOCK: usize = LINES * LINE;
 
-/// What of this there is on the processor.
+/// Instruction sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Set {
-    /// Bytes one by one, which the processor makes lines of.
+    /// `rep movsb`, which the processor turns into line stores.
     Repeat,
-    /// Vectors of 32 bytes past the cache.
+    /// 32-byte non-temporal stores.
     Avx2,
-    /// Whole lines past the cache.
+    /// Non-temporal stores of whole cache lines.
     Avx512,
 }
 
@@ -35,7 +35,7 @@ impl Set {
     }
 }
 
-/// Copies, if the processor can.
+/// Copies, if the processor has the instructions.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -44,7 +44,7 @@ pub(super) fn copy(set: Set, to: &mut [u8], from: &[u8]) {
     assert_eq!(to.len(), from.len());
     match set {
         Set::Repeat => repeat(to, from),
-        // SAFETY: the processor has what the function needs.
+        // SAFETY: the processor has the instructions that the function needs.
         Set::Avx2 if set.is_there() => unsafe { past_the_cache_avx2(to, from) },
         // SAFETY: as above.
         Set::Avx512 if set.is_there() => unsafe { past_the_cache_avx512(to, from) },
@@ -52,7 +52,7 @@ pub(super) fn copy(set: Set, to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// What was stored before, past the cache as well, is seen before anything that is stored behind this.
+/// Orders earlier stores, non-temporal ones included, before any later store.
 #[inline]
 pub(super) fn fence() {
     // SAFETY: SSE is part of x86-64.
@@ -60,15 +60,15 @@ pub(super) fn fence() {
 }
 
 fn repeat(to: &mut [u8], from: &[u8]) {
-    // SAFETY: as many bytes as both slices have; they do not overlap, as one is borrowed to be written. The direction flag is clear
-    // between functions.
+    // SAFETY: both slices have as many bytes; they do not overlap, as one is borrowed mutably. The direction flag is
+    // clear between functions.
     unsafe {
         asm!("rep movsb", inout("rcx") to.len() => _, inout("rdi") to.as_mut_ptr() => _, inout("rsi") from.as_ptr() => _,
             options(nostack, preserves_flags));
     }
 }
 
-/// The parts in front of the first whole line and behind the last one are copied in the usual way; what is between is returned.
+/// Copies the parts before the first and after the last whole line normally, and returns the lines between.
 fn lines<'a, 'b>(to: &'a mut [u8], from: &'b [u8]) -> (&'a mut [[u8; LINE]], &'b [[u8; LINE]]) {
     let head = to.as_ptr().align_offset(LINE).min(to.len());
     let ((to_head, to), (from_head, from)) = (to.split_at_mut(head), from.split_at(head));
@@ -82,7 +82,7 @@ fn lines<'a, 'b>(to: &'a mut [u8], from: &'b [u8]) -> (&'a mut [[u8; LINE]], &'b
 fn past_the_cache_avx512(to: &mut [u8], from: &[u8]) {
     let (to, from) = lines(to, from);
     for (to, from) in to.iter_mut().zip(from) {
-        // SAFETY: a line of each slice, the first at a multiple of its length.
+        // SAFETY: one line of each slice; the destination is aligned to a line.
         unsafe { _mm512_stream_si512(to.as_mut_ptr().cast(), _mm512_loadu_si512(from.as_ptr().cast())) };
     }
 }
@@ -91,7 +91,7 @@ fn past_the_cache_avx512(to: &mut [u8], from: &[u8]) {
 fn past_the_cache_avx2(to: &mut [u8], from: &[u8]) {
     let (to, from) = lines(to, from);
     for (to, from) in to.iter_mut().zip(from) {
-        // SAFETY: a line of each slice, the first at a multiple of its length; two vectors are a line.
+        // SAFETY: one line of each slice; the destination is aligned to a line; two vectors are a line.
         unsafe {
             let (to, from) = (to.as_mut_ptr().cast::<__m256i>(), from.as_ptr().cast::<__m256i>());
             let (low, high) = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
@@ -101,17 +101,17 @@ fn past_the_cache_avx2(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Whether there are instructions for the checksum, and whether they fold lines.
+/// Returns whether CRC instructions are available, and whether they can fold lines.
 pub(super) fn sums() -> (bool, bool) {
     let words = is_x86_feature_detected!("sse4.2");
     (words, words && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("vpclmulqdq"))
 }
 
-/// Goes on with a remainder over `bytes`, if the processor can.
+/// Continues a remainder over `bytes`, if the processor can.
 #[inline]
 pub(super) fn sum(remainder: u32, bytes: &[u8]) -> Option<u32> {
     match sums() {
-        // SAFETY: the processor has what the function needs.
+        // SAFETY: the processor has the instructions that the function needs.
         (_, true) if bytes.len() >= LINE => Some(unsafe { fold::<false>(remainder, &mut [], bytes) }),
         // SAFETY: as above.
         (true, _) => Some(unsafe { words(remainder, bytes) }),
@@ -119,7 +119,7 @@ pub(super) fn sum(remainder: u32, bytes: &[u8]) -> Option<u32> {
     }
 }
 
-/// Copies whole lines past the cache and goes on with a remainder, in one pass, if the processor can.
+/// Copies with non-temporal stores and continues a remainder, in one pass, if the processor can.
 #[inline]
 pub(super) fn copy_summed(remainder: u32, to: &mut [u8], from: &[u8]) -> Option<u32> {
     assert_eq!(to.len(), from.len());
@@ -129,11 +129,11 @@ pub(super) fn copy_summed(remainder: u32, to: &mut [u8], from: &[u8]) -> Option<
     let head = to.as_ptr().align_offset(LINE).min(to.len());
     let ((to_head, to), (from_head, from)) = (to.split_at_mut(head), from.split_at(head));
     to_head.copy_from_slice(from_head);
-    // SAFETY: the processor has what the functions need.
+    // SAFETY: the processor has the instructions that the functions need.
     Some(unsafe { fold::<true>(words(remainder, from_head), to, from) })
 }
 
-/// Eight bytes at a time.
+/// Continues a remainder, eight bytes at a time.
 #[target_feature(enable = "sse4.2")]
 fn words(remainder: u32, bytes: &[u8]) -> u32 {
     let (words, tail) = bytes.as_chunks();
@@ -141,21 +141,21 @@ fn words(remainder: u32, bytes: &[u8]) -> u32 {
     tail.iter().fold(remainder as u32, |sum, byte| _mm_crc32_u8(sum, *byte))
 }
 
-/// Multiplies a line by what carries it over so many bytes, and adds the line that lies there.
+/// Advances a line by the distance of the factor `over` and adds `line` (folding).
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 fn carry(sum: __m512i, over: __m512i, line: __m512i) -> __m512i {
     let (low, high) = (_mm512_clmulepi64_epi128::<0x00>(sum, over), _mm512_clmulepi64_epi128::<0x11>(sum, over));
-    // All three added.
+    // XOR of all three.
     _mm512_ternarylogic_epi64::<0x96>(low, high, line)
 }
 
-/// What carries the two halves of 128 bits over so many bytes. In this form, the lowest bit of which is the highest power, the lower half
-/// has 64 powers more than the upper.
+/// Returns the folding factors of the two halves of 128 bits for a distance in bytes. In this representation the
+/// lowest bit is the highest power, so the lower half has 64 powers more than the upper.
 const fn carrier(bytes: u64) -> [u64; 2] {
     [power(8 * bytes + 32) << 1, power(8 * bytes - 32) << 1]
 }
 
-/// The remainder of x to this power.
+/// Returns the remainder of x to this power.
 const fn power(exponent: u64) -> u64 {
     let (mut remainder, mut step) = (0x8000_0000_u32, 0);
     while step < exponent {
@@ -168,7 +168,7 @@ const fn power(exponent: u64) -> u64 {
 const OVER_A_LINE: [u64; 2] = carrier(LINE as u64);
 const OVER_A_BLOCK: [u64; 2] = carrier(BLOCK as u64);
 
-/// Goes on with a remainder over `from`, and copies it to `to`, whose address is a multiple of a line, if that is asked for.
+/// Continues a remainder over `from`; with `COPY` also copies it to `to`, which must be aligned to a line.
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
 fn fold<const COPY: bool>(remainder: u32, to: &mut [u8], from: &[u8]) -> u32 {
     let whole = from.len() / LINE * LINE;
@@ -179,7 +179,7 @@ fn fold<const COPY: bool>(remainder: u32, to: &mut [u8], from: &[u8]) -> u32 {
     }
     let (source, place) = (lines.as_ptr(), to_lines.as_mut_ptr());
     let line = |at: usize| {
-        // SAFETY: `at` and a line more are no more than `whole`, which both slices have; what is stored begins at a multiple of a line.
+        // SAFETY: `at` plus a line is at most `whole`, which both slices have; stores are aligned to a line.
         unsafe {
             let bytes = _mm512_loadu_si512(source.add(at).cast());
             if COPY {
@@ -211,7 +211,7 @@ fn fold<const COPY: bool>(remainder: u32, to: &mut [u8], from: &[u8]) -> u32 {
         at += LINE;
     }
     let mut folded = [0_u8; LINE];
-    // SAFETY: a line of memory.
+    // SAFETY: `folded` is a line of memory.
     unsafe { _mm512_storeu_si512(folded.as_mut_ptr().cast(), sum) };
     words(words(0, &folded), tail)
 }

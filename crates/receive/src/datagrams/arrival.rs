@@ -1,4 +1,4 @@
-//! The UDP datagram in a frame.
+//! Extracts the UDP datagram of a frame.
 
 use super::Datagrams;
 use crate::place::Ends;
@@ -6,25 +6,24 @@ use linerate_burst::{Flags, Nanos};
 use linerate_wire::{Layers, Link, Protocol, dissect, ipv4, ipv6, udp};
 use std::net::{IpAddr, SocketAddr};
 
-/// The number of UDP in IP headers.
+/// IP protocol number of UDP.
 const UDP: u8 = 17;
 
-/// Why a datagram is not taken.
+/// Reasons why a datagram is not accepted.
 enum Bad {
-    /// It is a part of one.
     Fragment,
-    /// It is cut, or its lengths contradict each other.
+    /// Truncated, or with contradictory lengths.
     Malformed,
-    /// Its checksum, or that of its IPv4 header, is wrong.
+    /// Wrong UDP or IPv4 header checksum.
     Checksum,
-    /// Several were joined on the way, and where each began is not told.
+    /// Several datagrams merged by offload (a super-frame); their boundaries are lost.
     Joined,
 }
 
 impl Datagrams {
-    /// Takes the datagram of a frame, if there is one between these ends; whether there is. Fragments are counted and not put
-    /// together, whoever's they are; IPv6 extension headers are not looked behind. `flags` say what is known of its checksums, and
-    /// whether it is a super-frame.
+    /// Processes the datagram of a frame, if it is UDP and `wanted` accepts its addresses. Returns whether it was. All
+    /// fragments are counted, for any address, and not reassembled; no IPv6 extension headers are followed. `flags`
+    /// give the state of its checksums, and whether it is a super-frame.
     pub fn receive_frame(
         &mut self,
         link: Link,
@@ -58,10 +57,10 @@ impl Datagrams {
     }
 }
 
-/// Between whom, as far as that is known, and what.
+/// Addresses, if known, and payload.
 type Found<'a> = (Option<Ends>, Result<&'a [u8], Bad>);
 
-/// Between whom, as far as that is known, and what; none if there is no UDP.
+/// Returns addresses and payload; `None` if it is not UDP.
 fn datagram(link: Link, frame: &[u8], is_trusted: bool) -> Option<Found<'_>> {
     let mut layers = Layers::new();
     dissect(link, frame, &mut layers);
@@ -120,7 +119,7 @@ mod tests {
         (taken, [counts.placed, counts.malformed, counts.bad_checksum, counts.fragments])
     }
 
-    /// Ethernet, IPv4 and UDP around a payload.
+    /// Builds Ethernet, IPv4 and UDP headers around a payload.
     fn frame(payload: &[u8]) -> Vec<u8> {
         let mut ip = vec![0x45, 0, 0, 0, 0, 1, 0, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         ip[2..4].copy_from_slice(&(28 + payload.len() as u16).to_be_bytes());
@@ -133,7 +132,7 @@ mod tests {
         [&[2; 12][..], &[8, 0], &ip, &datagram, &padding].concat()
     }
 
-    /// Of TCP they are for somebody else.
+    /// Fragments of TCP belong to other consumers.
     #[test]
     fn fragments_of_ipv6_are_counted_if_they_are_of_datagrams() {
         for (next, wanted) in [(UDP, (true, [0, 0, 0, 1])), (6, (false, [0; 4]))] {

@@ -1,50 +1,50 @@
-//! What happened to datagrams, counted.
+//! Counters of datagrams.
 
 use linerate_burst::{Account, Count};
 
-/// What became of datagrams, and of frames.
+/// Counters of datagrams and frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Datagrams that came.
+    /// Datagrams received.
     pub received: u64,
-    /// Those with bytes that are in frames.
+    /// Datagrams with bytes stored in frames.
     pub placed: u64,
-    /// Those whose bytes were there already.
+    /// Duplicates.
     pub repeated: u64,
-    /// Those for frames that were finished.
+    /// Datagrams for finished frames.
     pub late: u64,
-    /// Those too far from the last one.
+    /// Datagrams too far from the last position.
     pub out_of_line: u64,
-    /// Those too short for their header, or of a length that they must not have.
+    /// Datagrams too short for their header, or of an invalid length.
     pub malformed: u64,
-    /// Those with a wrong checksum.
+    /// Datagrams with a wrong checksum.
     pub bad_checksum: u64,
-    /// Fragments of datagrams, which are not put together.
+    /// Fragments, which are not reassembled.
     pub fragments: u64,
     /// Super-frames of several datagrams.
     pub joined: u64,
-    /// Those that are in order and carry no data.
+    /// Valid datagrams that carry no data.
     pub no_data: u64,
-    /// Those for which no frame was free, or which would have made more than 65,536 gaps in theirs.
+    /// Datagrams dropped because no frame was free, or their frame would have more than 65,536 gaps.
     pub no_frame: u64,
-    /// Those of streams beyond the greatest number.
+    /// Datagrams of streams above the maximum number.
     pub no_stream: u64,
-    /// Times that a sender began anew.
+    /// Restarts of senders.
     pub restarts: u64,
-    /// Frames that were dropped for newer ones, and bytes that had come to them.
+    /// Frames dropped in favour of newer ones, and bytes received in them.
     pub reclaimed: u64,
     /// See `reclaimed`.
     pub reclaimed_bytes: u64,
-    /// Frames of which nothing came.
+    /// Frames that received nothing.
     pub skipped: u64,
-    /// Frames that were finished.
+    /// Finished frames.
     pub frames: u64,
-    /// Bytes in these that did not come.
+    /// Bytes missing in finished frames.
     pub missing: u64,
 }
 
 impl Counts {
-    /// Adds what was counted.
+    /// Adds the counters.
     pub fn add_to(&self, account: &mut Account) {
         account
             .add(Count::DatagramsReceived, self.received)

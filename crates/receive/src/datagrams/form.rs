@@ -1,27 +1,27 @@
-//! What a datagram says of where it belongs.
+//! Header formats of sequenced datagrams.
 
-/// A number in the header of a datagram.
+/// A number in a datagram header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Where its first byte is.
+    /// Offset of its first byte.
     pub offset: usize,
-    /// How many bytes it has: 1 to 8.
+    /// Width in bytes: 1 to 8.
     pub width: usize,
-    /// Whether its lowest byte comes first.
+    /// True if the lowest byte comes first.
     pub little_endian: bool,
-    /// Of these bytes as one number, so many low bits are not part of it ...
+    /// Low bits of the number that do not belong to the field.
     pub shift: u32,
-    /// ... and behind those it has so many.
+    /// Width of the field in bits, above these.
     pub bits: u32,
 }
 
 impl Field {
-    /// A number of whole bytes, the highest first.
+    /// Returns a field of whole bytes, big-endian.
     pub const fn big(offset: usize, width: usize) -> Field {
         Field { offset, width, little_endian: false, shift: 0, bits: 8 * width as u32 }
     }
 
-    /// The same, the lowest first.
+    /// Returns a field of whole bytes, little-endian.
     pub const fn little(offset: usize, width: usize) -> Field {
         Field { little_endian: true, ..Field::big(offset, width) }
     }
@@ -34,71 +34,73 @@ impl Field {
     }
 }
 
-/// What a sequence number counts.
+/// Unit of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Datagrams, each with so many bytes of data.
+    /// Datagrams, each with this number of bytes of data.
     Packets(usize),
     /// Bytes of data.
     Bytes,
 }
 
-/// What datagrams say of themselves.
+/// Header format of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A sequence number in a fixed place.
+    /// Sequence number at a fixed offset.
     Fixed {
-        /// The number.
+        /// Sequence number.
         sequence: Field,
-        /// What it counts.
+        /// Its unit.
         unit: Unit,
-        /// The number of the batch within which it counts, and how many bytes a batch has.
+        /// Number of the batch within which it counts, and bytes per batch.
         batch: Option<(Field, u64)>,
-        /// Where data begins.
+        /// Offset of the data.
         data: usize,
     },
-    /// SPEAD, 64-48 or 64-40. A position is a heap and an offset in it: heaps have so many bytes, and their numbers go up by so many.
+    /// SPEAD, 64-48 or 64-40. A position is a heap and an offset in it; heaps have a fixed size and a fixed step of
+    /// their numbers.
     Spead {
-        /// Bytes of a heap.
+        /// Bytes per heap.
         heap: u64,
-        /// From the number of one heap to that of the next.
+        /// Difference between consecutive heap numbers.
         step: u64,
     },
-    /// Data packets of VITA 49, with so many bytes of data each. Their count has four bits, so a loss of more than seven in a row makes
-    /// what follows belong elsewhere, by a multiple of 16 packets. Where that matters a timestamp as a fixed field is the sounder rule.
+    /// Data packets of VITA 49 with a fixed number of data bytes. Their count has four bits, so a loss of more than
+    /// seven in a row shifts all that follows by a multiple of 16 packets. Where that matters, use a timestamp as a
+    /// fixed field.
     Vita49 {
-        /// Bytes of data in each packet.
+        /// Bytes of data per packet.
         data: usize,
     },
 }
 
-/// Why a datagram belongs nowhere.
+/// Reasons why a datagram has no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It contradicts itself, is too short, or has a length that it must not have.
+    /// Contradictory, too short, or of an invalid length.
     Malformed,
-    /// It is about data and holds none.
+    /// Without data, as its type may be.
     NoData,
 }
 
-/// Where a datagram belongs.
+/// Position of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Belongs<'a> {
-    /// Which stream of its sender.
+    /// Stream of the sender.
     pub stream: u32,
     number: u64,
-    /// How many bits of the number are there.
+    /// Width of the number in bits.
     bits: u32,
-    /// What a step of it is in bytes.
+    /// Unit of the number in bytes.
     unit: u64,
-    /// Behind that, in bytes.
+    /// Offset within the unit, in bytes.
     offset: u64,
-    /// The data.
+    /// Data.
     pub data: &'a [u8],
 }
 
 impl Belongs<'_> {
-    /// The position that is nearest to `near`, as the number starts again from 0 where its bits end.
+    /// Returns the position nearest to `near`, since the number wraps around.
     pub fn position(&self, near: u64) -> u64 {
         let (near, mask) = (near / self.unit, mask(self.bits));
         let ahead = self.number.wrapping_sub(near) & mask;
@@ -109,17 +111,17 @@ impl Belongs<'_> {
         number.saturating_mul(self.unit).saturating_add(self.offset)
     }
 
-    /// The position of the first of a stream.
+    /// Returns the position as the first one of a stream.
     pub fn first(&self) -> u64 {
         self.number.saturating_mul(self.unit).saturating_add(self.offset)
     }
 }
 
 impl Form {
-    /// Where a datagram with this payload belongs.
+    /// Finds the position of a datagram by its payload.
     ///
     /// # Errors
-    /// If it belongs nowhere.
+    /// If it has no position.
     pub fn find<'a>(&self, payload: &'a [u8]) -> Result<Belongs<'a>, Unfit> {
         match *self {
             Form::Fixed { sequence, unit, batch, data } => fixed(payload, &sequence, unit, batch, data),
@@ -160,20 +162,20 @@ fn fixed<'a>(
         return some_data(Belongs { stream: 0, number, bits: sequence.bits, unit, offset: 0, data });
     };
     let batch = field.read(payload).ok_or(Unfit::Malformed)?;
-    // What reached into the next batch would be there before the data that belongs there.
+    // Data that reaches into the next batch would be stored before the data that belongs there.
     let is_inside = |offset: &u64| offset.checked_add(data.len() as u64).is_some_and(|end| end <= bytes);
     let offset = number.checked_mul(unit).filter(is_inside).ok_or(Unfit::Malformed)?;
     some_data(Belongs { stream: 0, number: batch, bits: field.bits, unit: bytes.max(1), offset, data })
 }
 
-/// Item identifiers of SPEAD.
+/// SPEAD item identifiers.
 const HEAP: u64 = 1;
 const HEAP_OFFSET: u64 = 3;
 const LENGTH: u64 = 4;
 
 fn spead(payload: &[u8], heap: u64, step: u64) -> Result<Belongs<'_>, Unfit> {
     let (head, _) = payload.split_first_chunk::<8>().ok_or(Unfit::Malformed)?;
-    // Magic, version 4, then the widths of identifiers and of addresses in bytes.
+    // Magic, version 4, then the widths of identifiers and addresses in bytes.
     let bits = match head[..4] {
         [0x53, 4, 2, 6] => 48,
         [0x53, 4, 3, 5] => 40,
@@ -199,7 +201,7 @@ fn spead(payload: &[u8], heap: u64, step: u64) -> Result<Belongs<'_>, Unfit> {
     if offset.checked_add(length as u64).is_none_or(|end| end > heap) || count % step != 0 {
         return Err(Unfit::Malformed);
     }
-    // A number that goes up by several does not start again at a multiple of these: it counts as endless.
+    // A number with a step does not wrap at a multiple of it: treat it as unbounded.
     some_data(Belongs { stream: 0, number: count / step, bits: 64, unit: heap, offset, data })
 }
 
@@ -207,7 +209,7 @@ fn vita49(payload: &[u8], size: usize) -> Result<Belongs<'_>, Unfit> {
     let (head, _) = payload.split_first_chunk::<4>().ok_or(Unfit::Malformed)?;
     let head = u32::from_be_bytes(*head);
     let kind = head >> 28;
-    // Signal and extension data, without and with an identifier of the stream; the others are about data.
+    // Signal and extension data, without and with a stream identifier; the other types are context.
     if kind > 3 {
         return Err(Unfit::NoData);
     }

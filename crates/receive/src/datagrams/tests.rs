@@ -1,4 +1,4 @@
-//! Datagrams that get lost, come twice, late or in any order, against what was sent.
+//! Datagrams lost, duplicated, late or out of order, compared with what was sent.
 
 use super::*;
 use crate::copy::Kernel;
@@ -36,7 +36,7 @@ pub(super) fn datagram(number: u64) -> Vec<u8> {
     [vec![0xaa, high, low], data(number)].concat()
 }
 
-/// Never 0.
+/// Never 0, so that missing bytes show.
 fn data(number: u64) -> Vec<u8> {
     (0..DATA as u64).map(|at| ((number * 37 + at * 3) % 255) as u8 + 1).collect()
 }
@@ -44,9 +44,9 @@ fn data(number: u64) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Shuffled within `reorder`, some lost, some twice, from any sequence number on, so that it wraps.
+    /// Shuffled within `reorder`, some lost, some duplicated, from any first sequence number, so that it wraps.
     #[test]
-    fn frames_hold_what_came_in_time(
+    fn frames_hold_what_arrived_in_time(
         start in prop_oneof![Just(0_u64), 0..70_000_u64], fates in prop::collection::vec((0_u8..20, 0_u64..40), 1..300),
     ) {
         let mut sent: Vec<(u64, u64)> = Vec::new();
@@ -61,14 +61,14 @@ proptest! {
         }
         sent.sort_by_key(|(when, _)| *when);
         let mut datagrams = Datagrams::new(config(FORM, 50)).unwrap();
-        // The oracle: sets of numbers by frame, and the window.
+        // Oracle: sets of numbers per frame, and the window.
         let (mut there, mut first, mut want): (BTreeMap<u64, BTreeSet<u64>>, _, _) = (BTreeMap::new(), None, Counts::default());
         let base = sent.first().map_or(0, |(_, number)| number % 65_536);
         let origin = sent.first().map_or(0, |(_, number)| *number);
         for (_, number) in &sent {
             datagrams.receive(&ends(), &datagram(number % 65_536), Nanos(5));
             want.received += 1;
-            // Where a stream begins no number is behind its first but those down to 0.
+            // At the start of a stream only numbers down to 0 can be before its first.
             let Some(position) = (base + number).checked_sub(origin) else { return Ok(()) };
             let frame = position / 8;
             let begin: u64 = *first.get_or_insert(frame);
@@ -106,12 +106,12 @@ proptest! {
             prop_assert_eq!(numbers.len() * DATA, meta.len - meta.missing as usize);
             prop_assert!(meta.len == SIZE || meta.ending.is_some());
         }
-        prop_assert!(there.is_empty(), "{:?} did not go out", there);
+        prop_assert!(there.is_empty(), "{:?} was not output", there);
         prop_assert!(repeated <= counts.repeated);
     }
 
     #[test]
-    fn nothing_that_comes_harms(
+    fn no_input_breaks_invariants(
         payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..40), kind in 0..4,
     ) {
         let form = match kind {
@@ -149,13 +149,13 @@ fn numbers(datagrams: &mut Datagrams) -> Vec<(u32, u64, u64)> {
 }
 
 #[test]
-fn a_sender_that_begins_anew_has_a_new_stream() {
+fn a_restarted_sender_gets_a_new_stream() {
     let mut datagrams = Datagrams::new(config(FORM, 5)).unwrap();
     some(&mut datagrams, 1000..1016, 1);
-    // One that is out of line is no new beginning, nor are several that are all over the place.
+    // One out of line is not a restart, nor are several scattered ones.
     some(&mut datagrams, [5, 300, 1016, 7, 400, 8, 500, 9, 600, 10], 1);
     assert_eq!((datagrams.counts().out_of_line, datagrams.counts().restarts), (9, 0));
-    // The last of those is in line with these: the eighth of them is number 6.
+    // The last of those is consistent with these: the eighth of them is number 6.
     some(&mut datagrams, 0..16, 1);
     datagrams.finish();
     let counts = datagrams.counts();
@@ -163,9 +163,9 @@ fn a_sender_that_begins_anew_has_a_new_stream() {
     assert_eq!(numbers(&mut datagrams), [(0, 125, 0), (0, 126, 0), (0, 127, 0), (1, 0, 60), (1, 1, 0)]);
 }
 
-/// Within reach, but behind all frames in the making.
+/// Within reach, but behind all frames in progress.
 #[test]
-fn so_has_one_that_begins_anew_within_reach() {
+fn a_restart_within_reach_gets_a_new_stream() {
     let mut datagrams = Datagrams::new(config(FORM, 20)).unwrap();
     some(&mut datagrams, 0..100, 1);
     some(&mut datagrams, 0..16, 2);
@@ -179,7 +179,7 @@ fn so_has_one_that_begins_anew_within_reach() {
 fn one_wrong_number_loses_no_other_datagram() {
     let mut datagrams = Datagrams::new(config(FORM, 20)).unwrap();
     some(&mut datagrams, (0..20).chain([150]).chain(20..40), 1);
-    // Two that agree are where the sender is now; the first of them is lost.
+    // Two consistent ones give the new position of the sender; the first of them is lost.
     some(&mut datagrams, 112..128, 1);
     datagrams.finish();
     let counts = datagrams.counts();
@@ -189,7 +189,7 @@ fn one_wrong_number_loses_no_other_datagram() {
 }
 
 #[test]
-fn who_waits_too_long_gets_what_is_there() {
+fn a_timeout_outputs_incomplete_frames() {
     let mut datagrams = Datagrams::new(config(FORM, 5)).unwrap();
     some(&mut datagrams, [0, 1, 3], 1_000_000_000);
     some(&mut datagrams, [9], 1_800_000_000);
@@ -204,9 +204,9 @@ fn who_waits_too_long_gets_what_is_there() {
     assert_eq!((frame.meta.ending, frame.meta.len, frame.meta.late), (Some(Ending::Silent), 20, 1));
 }
 
-/// For the first frame of a stream none was free; the second does not wait for it.
+/// No frame was free for the first frame of a stream; the second does not wait for it.
 #[test]
-fn a_frame_behind_none_waits_no_longer() {
+fn a_frame_after_a_missing_one_times_out() {
     let mut datagrams = Datagrams::new(config(FORM, 1)).unwrap();
     let other = Ends { from: ends().to, to: ends().from };
     datagrams.receive(&other, &datagram(0), Nanos(1));
@@ -220,9 +220,9 @@ fn a_frame_behind_none_waits_no_longer() {
     assert_eq!((datagrams.counts().skipped, datagrams.counts().no_frame), (1, 2));
 }
 
-/// Whoever comes while none is free leaves nothing behind but a count.
+/// A stream that starts while no frame is free leaves only a count.
 #[test]
-fn streams_that_never_had_a_frame_are_not_told_of() {
+fn streams_without_a_frame_report_no_end() {
     let mut datagrams = Datagrams::new(config(FORM, 1)).unwrap();
     datagrams.receive(&Ends { from: ends().to, to: ends().from }, &datagram(0), Nanos(1));
     for second in 1..=20 {
@@ -242,7 +242,7 @@ fn gaps_of_a_frame_are_bounded() {
     for position in (1..=140_001_u32).step_by(2) {
         datagrams.receive(&ends(), &[&position.to_be_bytes()[..], &[7]].concat(), Nanos(1));
     }
-    // What closes a gap is taken still.
+    // Data that closes a gap is still accepted.
     datagrams.receive(&ends(), &[&2_u32.to_be_bytes()[..], &[7]].concat(), Nanos(1));
     datagrams.finish();
     assert_eq!((datagrams.counts().placed, datagrams.counts().no_frame), (65_537, 70_001 - 65_536));
@@ -285,7 +285,7 @@ fn fields_are_found_in_any_form() {
     let form = Form::Fixed { sequence, unit: Unit::Bytes, batch: Some((Field::big(0, 1), 100)), data: 3 };
     let belongs = form.find(&[9, 0x3a, 0xf1, 1, 2]).unwrap();
     assert_eq!((belongs.first(), belongs.data), (9 * 100 + 0x13, [1, 2].as_slice()));
-    // 8 bits of batches: the one behind 255 is 0.
+    // 8 bits of batches: the one after 255 is 0.
     assert_eq!(form.find(&[1, 0, 0, 1]).unwrap().position(255 * 100), 257 * 100);
     // Data that reaches into the next batch.
     let form = Form::Fixed {

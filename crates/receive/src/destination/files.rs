@@ -1,7 +1,7 @@
-//! Streams in files, and a list of their frames.
+//! Writes streams to files, with a list of their frames.
 //!
-//! A frame is in the list once all of it is in its file; whatever goes wrong, what the list names is there. Nothing is written over:
-//! files are made anew, in a folder that has no list yet.
+//! A frame is listed once it is completely written, so the list is valid after any failure. Nothing is overwritten:
+//! files are created exclusively, in a folder that has no list yet.
 
 use super::index::{COLUMNS, file_name, line};
 use super::{Destination, DestinationError, Stored};
@@ -16,53 +16,54 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// How files are to be.
+/// Configuration of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilesConfig {
-    /// A file for each frame, and not for each stream.
+    /// One file per frame instead of per stream.
     pub per_frame: bool,
-    /// Past the page cache (`O_DIRECT`).
+    /// Bypass the page cache (`O_DIRECT`).
     pub direct: bool,
 }
 
-/// What direct writes want lengths and places to be multiples of.
+/// Alignment of lengths and offsets for direct writes.
 const BLOCK: usize = 4096;
-/// Of new files, since they hold what others said.
+/// Mode of new files: private, since they hold captured content.
 const MODE: u32 = 0o600;
-/// So many files are open at a time, twice if written directly too: a process may have 1024 of any kind by default.
+/// Maximum number of open streams (two descriptors each with direct writes): a process may have 1024 descriptors by
+/// default.
 const MOST_OPEN: usize = 256;
-/// The list.
+/// Name of the list.
 const LIST: &str = "frames.csv";
 
-/// Writes frames to files of one folder.
+/// Writes frames to files in one folder.
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
     folder: OwnedFd,
     config: FilesConfig,
     list: File,
-    /// Bytes of the list.
+    /// Length of the list in bytes.
     listed: u64,
-    /// Those of streams that have not ended.
+    /// Files of streams that have not ended.
     open: BTreeMap<StreamId, Pair>,
     stored: Stored,
 }
 
-/// The file of a stream.
 #[derive(Debug)]
 struct Pair {
     name: String,
-    /// Closed while others need it more: only so many are open at a time.
+    /// `None` while closed: the number of open files is limited.
     open: Option<Open>,
-    /// When it was written last: which frame of all.
+    /// Number of frames written before its last use.
     used: u64,
-    /// Where in the stream its first byte is: that of the first frame. Datagrams may begin anywhere below 2^64, files may not.
+    /// Stream offset of its first byte: that of the first frame. Datagrams may start anywhere below 2^64, files may
+    /// not.
     base: u64,
-    /// Where what was written ends.
+    /// End of the written part.
     end: u64,
 }
 
-/// A file, and the same once more without the page cache.
+/// A file, opened with and without the page cache.
 #[derive(Debug)]
 struct Open {
     plain: File,
@@ -70,10 +71,10 @@ struct Open {
 }
 
 impl Files {
-    /// Makes the folder, if it is not there, and the list in it. Frames will have so many bytes.
+    /// Creates the folder, if needed, and the list in it. `frame`: size of frames in bytes.
     ///
     /// # Errors
-    /// If that cannot be done, or if there is a list already.
+    /// If the folder or list cannot be created, or a list already exists.
     pub fn create(path: &Path, frame: usize, config: FilesConfig) -> Result<Self, DestinationError> {
         if config.direct && !frame.is_multiple_of(BLOCK) {
             return Err(DestinationError::Blocks(frame));
@@ -81,7 +82,7 @@ impl Files {
         let fail = |error: io::Error| DestinationError::Folder { path: path.to_owned(), error };
         std::fs::create_dir_all(path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
-                fail(io::Error::new(ErrorKind::NotADirectory, "this is there, and is no folder: name another one"))
+                fail(io::Error::new(ErrorKind::NotADirectory, "not a directory; use another path"))
             }
             _ => fail(error),
         })?;
@@ -97,7 +98,7 @@ impl Files {
         Ok(files)
     }
 
-    /// The folder, in which files are made while frames come.
+    /// Returns the folder in which files are created during the run.
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
@@ -105,7 +106,7 @@ impl Files {
     fn list(&mut self, text: &str) -> Result<(), DestinationError> {
         let written = self.list.write_all(text.as_bytes());
         if let Err(error) = written {
-            // No half line stays.
+            // Remove a partial line.
             let _ = self.list.set_len(self.listed);
             return Err(DestinationError::Write { path: self.path.join(LIST), error, kept: self.listed });
         }
@@ -113,7 +114,7 @@ impl Files {
         Ok(())
     }
 
-    /// Opens a file, which is new or was there before.
+    /// Opens a file; `is_new`: creates it.
     fn open(&self, name: &str, is_new: bool) -> Result<Open, DestinationError> {
         let fail = |error| DestinationError::Make { path: self.path.join(name), error };
         let again = || {
@@ -127,14 +128,14 @@ impl Files {
             None => None,
             Some(Ok(file)) => Some(File::from(file)),
             Some(Err(Errno::INVAL)) => {
-                return Err(fail(io::Error::other("this file system takes no direct writes: leave --direct out")));
+                return Err(fail(io::Error::other("the file system does not support direct writes; omit --direct")));
             }
             Some(Err(errno)) => return Err(fail(errno.into())),
         };
         Ok(Open { plain, direct })
     }
 
-    /// The file of a frame, made if there is none.
+    /// Returns the file of a frame; creates it if needed.
     fn pair(&mut self, frame: &Frame) -> Result<Pair, DestinationError> {
         if let Some(mut pair) = self.open.remove(&frame.meta.stream) {
             if pair.open.is_none() {
@@ -151,7 +152,7 @@ impl Files {
         Ok(Pair { name, open, used: 0, base: frame.meta.offset, end: 0 })
     }
 
-    /// Keeps the file of a stream that goes on; the one that was not used for longest is closed if too many are open.
+    /// Keeps the file of an unfinished stream; closes the least recently used one if too many are open.
     fn keep(&mut self, stream: StreamId, pair: Pair) {
         let open = |pair: &&mut Pair| pair.open.is_some();
         if self.open.values_mut().filter(open).count() >= MOST_OPEN
@@ -193,10 +194,10 @@ impl Destination for Files {
 }
 
 impl Pair {
-    /// Writes the bytes of a frame, whole blocks directly if that is asked for.
+    /// Writes the bytes of a frame, whole blocks directly if configured.
     fn write(&mut self, frame: &Frame, at: u64) -> io::Result<()> {
         let bytes = frame.bytes();
-        let Some(Open { plain, direct }) = &self.open else { return Err(io::Error::other("it is closed")) };
+        let Some(Open { plain, direct }) = &self.open else { return Err(io::Error::other("file is closed")) };
         let whole = if direct.is_some() { bytes.len() / BLOCK * BLOCK } else { 0 };
         if let Some(direct) = direct {
             direct.write_all_at(&bytes[..whole], at)?;
@@ -207,7 +208,7 @@ impl Pair {
     }
 }
 
-/// A file that was not there.
+/// Creates a file; fails if it exists.
 fn make(folder: BorrowedFd<'_>, name: &str) -> Result<File, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     openat(folder, name, flags, Mode::from_raw_mode(MODE)).map(File::from)

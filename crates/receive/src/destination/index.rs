@@ -1,4 +1,4 @@
-//! The list of frames beside their files: a line each, comma separated.
+//! List of frames (CSV), one line per frame.
 
 use crate::frames::Meta;
 use crate::place::{Ending, Ends, StreamId};
@@ -7,11 +7,10 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-/// What the columns are.
 pub(super) const COLUMNS: &str =
     "id,stream,from,to,frame,offset,length,missing,crc32c,first,last,repeated,late,ending,file,gaps\n";
 
-/// The line of a frame.
+/// Returns the line of a frame.
 pub(super) fn line(meta: &Meta, missing: &[Range<u64>], file: &str) -> String {
     let Meta { id, stream, ends, number, offset, len, repeated, late, .. } = meta;
     let crc = meta.crc32c.map(|crc| format!("{crc:08x}")).unwrap_or_default();
@@ -28,9 +27,9 @@ pub(super) fn line(meta: &Meta, missing: &[Range<u64>], file: &str) -> String {
     line + "\n"
 }
 
-/// What a file of a stream is called: the stream, and between whom.
+/// Returns the file name of a stream: its number and addresses.
 pub(super) fn file_name(stream: StreamId, ends: &Ends) -> String {
-    // No colon, which means something to other programs.
+    // Colons have special meaning to other programs.
     let end = |end: &SocketAddr| format!("{}_{}", end.ip().to_string().replace(':', "-"), end.port());
     format!("stream-{:06}_{}_{}", stream.0, end(&ends.from), end(&ends.to))
 }

@@ -1,33 +1,34 @@
-//! What time it is, by the frames: one wrong stamp must neither end all streams nor keep them for ever.
+//! Packet time: one wrong timestamp must neither end all streams nor keep them forever.
 
 use linerate_burst::Nanos;
 
-/// Time goes on by so much at most for a frame alone.
+/// Maximum step in nanoseconds for a single frame.
 const STEP: u64 = 10_000_000_000;
-/// More frames in a row that agree take it further, or back.
+/// Number of consecutive frames that confirm a larger step, forwards or backwards.
 const AGREEING: u32 = 64;
 
-/// `now` never goes back, so that spans can be told by it: where stamps turn out to be of another time, it goes on from where it was.
+/// `now` never goes back, so it can measure durations: after a jump of timestamps it continues from where it was.
 ///
-/// A frame far ahead does not move `now` alone, but state that it touches is stamped with the frame's own time. So nothing looks older than it
-/// is once the clock follows such frames. Stamps of frames that it does not follow are corrected, see [`Correction`].
+/// A single frame far ahead does not move `now`, but state that it touches is stamped with the frame's own time. So
+/// nothing looks older than it is once the clock follows such frames. If it does not follow them, the stamps are
+/// corrected, see [`Correction`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     now: Nanos,
-    /// The time of the latest frame, on the scale of `now`, and that of the frame before.
+    /// Time of the latest frame, on the scale of `now`, and of the frame before.
     own: Nanos,
     before: Nanos,
-    /// No time on that scale up to this one is in doubt.
+    /// Latest confirmed time on that scale.
     sure: Nanos,
-    /// The stamp that `now` stands for.
+    /// Timestamp that corresponds to `now`.
     stamp: Nanos,
-    /// The earliest of those in a row that were far ahead, and how many there were.
+    /// Earliest of consecutive frames far ahead, and their number.
     ahead: (Nanos, u32),
-    /// The latest of those that were far behind, and how many.
+    /// Latest of consecutive frames far behind, and their number.
     behind: (Nanos, u32),
 }
 
-/// It was decided whether frames far ahead are right: of state stamped later than `above`, what is later than `most` is stamped with that.
+/// Decision on frames far ahead: stamps of state later than `above` are limited to `most`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Correction {
     pub above: Nanos,
@@ -35,22 +36,22 @@ pub(super) struct Correction {
 }
 
 impl Clock {
-    /// For spans.
+    /// Returns the time for measuring durations.
     pub(super) fn now(&self) -> Nanos {
         self.now
     }
 
-    /// What state is stamped with: the time of the latest frame, later than `now` if that is in doubt.
+    /// Returns the stamp for state: the time of the latest frame, ahead of `now` while unconfirmed.
     pub(super) fn own(&self) -> Nanos {
         self.own
     }
 
-    /// For whoever compares it with stamps of frames.
+    /// Returns the time on the scale of frame timestamps.
     pub(super) fn stamp(&self) -> Nanos {
         self.stamp
     }
 
-    /// A frame came.
+    /// Advances to the time of a frame.
     #[inline]
     pub(super) fn advance(&mut self, time: Nanos) -> Option<Correction> {
         let gone = time.0.saturating_sub(self.stamp.0);
@@ -62,7 +63,7 @@ impl Clock {
         if self.ahead.1 > 0 { self.refute() } else { None }
     }
 
-    /// No frame comes, and none that will is older than `time`.
+    /// Advances while no frames arrive: none older than `time` will follow.
     pub(super) fn pause(&mut self, time: Nanos) {
         self.go_on(time.0.saturating_sub(self.stamp.0));
     }
@@ -82,7 +83,7 @@ impl Clock {
         }
         if time > self.stamp {
             self.behind.1 = 0;
-            return self.doubt(time);
+            return self.leap_ahead(time);
         }
         let (latest, frames) = self.behind;
         self.behind = if frames == 0 { (time, 1) } else { (latest.max(time), frames + 1) };
@@ -95,8 +96,9 @@ impl Clock {
         correction
     }
 
-    /// A frame far ahead. The last of many in a row begins the next row if it is far ahead of the others too.
-    fn doubt(&mut self, time: Nanos) -> Option<Correction> {
+    /// Processes a frame far ahead. The last of a confirming row starts the next row if it is far ahead of the others
+    /// too.
+    fn leap_ahead(&mut self, time: Nanos) -> Option<Correction> {
         self.before = self.own;
         self.own = Nanos(self.now.0.saturating_add(time.0 - self.stamp.0));
         let (earliest, frames) = self.ahead;
@@ -126,7 +128,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const START: u64 = 1_000_000 * SECOND;
 
-    /// Times of frames, seconds after the start, and what they are stamped with in the end.
+    /// Feeds times of frames in seconds after the start; returns their final stamps.
     fn stamped(times: &[u64]) -> (Clock, Vec<u64>) {
         let (mut clock, mut stamps) = (Clock::default(), Vec::new());
         for time in times {

@@ -1,4 +1,4 @@
-//! How streams are followed, who takes them, and what is known of each.
+//! Configuration, output and results of reassembly.
 
 use super::side::Tally;
 use super::{Overlap, segment, table};
@@ -7,22 +7,22 @@ use linerate_burst::Nanos;
 use std::ops::Range;
 use std::time::Duration;
 
-/// How streams are followed.
+/// Configuration of reassembly.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Which bytes count where two segments differ.
+    /// Policy for overlapping segments that differ.
     pub overlap: Overlap,
-    /// The most connections at a time.
+    /// Maximum number of concurrent connections.
     pub connections: usize,
-    /// The most memory for what waits, of all streams; lists of gaps count too, and get a quarter.
+    /// Maximum memory for waiting bytes of all streams; lists of gaps are included, with at most a quarter.
     pub memory: usize,
-    /// The same of one stream.
+    /// The same per stream.
     pub stream_memory: usize,
-    /// How long a gap is waited for whose bytes the receiver has.
+    /// Time that a gap is kept open after the receiver has acknowledged it.
     pub patience: Duration,
-    /// After how long without a frame a connection is over.
+    /// Idle timeout of a connection.
     pub idle: Duration,
-    /// Whether segments with a wrong checksum are left out.
+    /// True to ignore segments with a wrong checksum.
     pub checksums: bool,
 }
 
@@ -41,24 +41,24 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The most memory that connections take, without what waits.
+    /// Returns the maximum memory of connections, without waiting bytes.
     pub fn table_bytes(&self) -> usize {
         self.connections * (size_of::<table::Connection>() + 2 * size_of::<segment::Key>() + 32)
     }
 }
 
-/// How the first byte of a stream is known.
+/// Evidence for the start of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Began {
     /// By the SYN, or its acknowledgement.
     Start,
-    /// It was under way.
+    /// Midstream: the SYN was not captured.
     #[default]
     Middle,
 }
 
 impl Began {
-    /// In a word.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Began::Start => "start",
@@ -67,25 +67,25 @@ impl Began {
     }
 }
 
-/// How a stream ended.
+/// Reason for the end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Its sender said that this is all.
+    /// Its sender closed it (FIN).
     Fin,
     /// Either side reset the connection.
     Reset,
-    /// Nothing came for too long.
+    /// Idle timeout.
     Silent,
-    /// A new connection between the same ends began.
+    /// A new connection with the same addresses and ports started.
     Reused,
-    /// It gave way to others.
+    /// Evicted in favour of other connections.
     Evicted,
-    /// The run ended first.
+    /// The run stopped.
     Stopped,
 }
 
 impl Ending {
-    /// In a word.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Ending::Fin => "fin",
@@ -98,93 +98,93 @@ impl Ending {
     }
 }
 
-/// Which stream it is: one direction of a connection.
+/// Identity of a stream: one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// Its own number, never used again.
+    /// Number, never reused.
     pub stream: StreamId,
-    /// How many connections were seen before its own.
+    /// Number of connections seen before its own.
     pub connection: u64,
-    /// Whose bytes, and where to.
+    /// Addresses.
     pub ends: Ends,
-    /// Whether its packets came through a tunnel.
+    /// True if its packets were in a tunnel.
     pub is_inner: bool,
-    /// How its first byte is known.
+    /// Evidence for its start.
     pub began: Began,
 }
 
-/// What is known of a stream in the end.
+/// Result of a stream.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Which it is.
+    /// Identity.
     pub about: About,
-    /// The other direction, if anything was seen of it.
+    /// The other direction, if any of it was seen.
     pub other: Option<StreamId>,
-    /// How it ended.
+    /// Reason for its end.
     pub ending: Ending,
-    /// When the first and the last of its bytes came.
+    /// Time of its first and last byte.
     pub times: Option<(Nanos, Nanos)>,
-    /// What was counted.
+    /// Counters.
     pub tally: Tally,
-    /// Gaps, ascending, as far as there was memory for them.
+    /// Gaps, ascending, as far as memory allowed.
     pub gaps: Vec<Range<u64>>,
-    /// Bytes at its end that were sent, by what either side said, and not seen.
+    /// Bytes at its end that were sent, according to FIN or acknowledgements, and not captured.
     pub missing_at_end: u64,
 }
 
-/// Takes streams as they come.
+/// Consumer of streams.
 pub trait Output {
-    /// A stream has its first byte, or gap.
+    /// Starts a stream, at its first byte or gap.
     fn begin(&mut self, about: &About, now: Nanos);
 
-    /// The next bytes of a stream; false if they go nowhere.
+    /// Passes the next bytes of a stream. Returns false if they are lost.
     fn bytes(&mut self, stream: StreamId, offset: u64, bytes: &[u8], now: Nanos) -> bool;
 
-    /// The next bytes of a stream were not captured.
+    /// Reports that the next bytes of a stream were not captured.
     fn gap(&mut self, stream: StreamId, gap: Range<u64>, now: Nanos);
 
-    /// A stream is over.
+    /// Ends a stream.
     fn end(&mut self, summary: &Summary);
 }
 
-/// What became of a frame.
+/// Result for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is of a connection.
+    /// It belongs to a connection.
     Followed,
-    /// It is, and bytes that came with it went nowhere.
+    /// It does, and bytes output with it were lost.
     Unwritten,
-    /// There is no TCP segment in it.
+    /// No TCP segment.
     NotTcp,
-    /// An IP or TCP header is cut off or contradicts itself.
+    /// An IP or TCP header is truncated or invalid.
     Malformed,
-    /// It is a part of a TCP segment, in a fragment of a packet.
+    /// Fragment of a TCP segment.
     Fragment,
-    /// Its checksum is wrong.
+    /// Wrong checksum.
     BadChecksum,
 }
 
-/// What was counted of all streams.
+/// Counters of all streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections that were seen.
+    /// Connections seen.
     pub connections: u64,
-    /// The most at a time.
+    /// Maximum number of concurrent ones.
     pub most_connections: u64,
-    /// Streams with a byte, or a gap.
+    /// Streams with a byte or a gap.
     pub streams: u64,
-    /// Connections that gave way to others while they were open.
+    /// Open connections evicted.
     pub evicted: u64,
-    /// Of all streams that are over.
+    /// Totals of ended streams.
     pub tally: Tally,
-    /// Bytes at the ends of streams that were sent and not seen.
+    /// Bytes at the ends of streams that were sent and not captured.
     pub missing_at_end: u64,
-    /// The most memory that what waited took.
+    /// Maximum memory of waiting bytes.
     pub most_memory: usize,
 }
 
 impl Tally {
-    /// Adds those of another stream.
+    /// Adds the counters of another stream.
     pub(super) fn add(&mut self, other: &Tally) {
         self.bytes += other.bytes;
         self.gaps += other.gaps;

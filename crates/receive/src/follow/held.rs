@@ -1,46 +1,46 @@
-//! Bytes that wait for others in front of them.
+//! Bytes that wait for earlier ones.
 
 use super::Overlap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a piece takes beside its bytes.
+/// Overhead of a piece in bytes.
 const PIECE: usize = 128;
 
-/// Bytes of one stream that are there and not handed on, by their offset.
+/// Received bytes of one stream that are not output yet, by offset.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pieces: BTreeMap<u64, Piece>,
     charge: usize,
 }
 
-/// Bytes back to back, of one segment.
+/// Contiguous bytes of one segment.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// None of those that were sent and not captured.
+    /// `None` for bytes that were sent and not captured.
     bytes: Option<Box<[u8]>>,
     end: u64,
-    /// Where the segment began and ended that brought it.
+    /// Range of the segment that carried it.
     segment: Range<u64>,
 }
 
-/// What came again.
+/// Duplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Again {
-    /// Bytes for which there were some already.
+    /// Bytes received before.
     pub repeated: u64,
-    /// Of these, bytes that differ.
+    /// Those of them that differ.
     pub differing: u64,
 }
 
 impl Held {
-    /// Memory that it takes.
+    /// Returns the memory used.
     pub(super) fn charge(&self) -> usize {
         self.charge
     }
 
-    /// Lays the bytes of a segment where there are none yet, or where those that are there give way to them. `cut` bytes behind them
-    /// will not come.
+    /// Stores the bytes of a segment where none are stored, or where the policy prefers them. The `cut` bytes after
+    /// them were not captured.
     pub(super) fn lay(&mut self, segment: &Range<u64>, start: u64, bytes: &[u8], cut: u64, overlap: Overlap) -> Again {
         let end = start + bytes.len() as u64;
         let again = self.lay_part(segment, start..end, Some(bytes), overlap);
@@ -50,7 +50,7 @@ impl Held {
         again
     }
 
-    /// Takes the first piece if it begins there.
+    /// Removes and returns the first piece if it starts at `at`.
     pub(super) fn take(&mut self, at: u64) -> Option<(u64, Option<Box<[u8]>>)> {
         let entry = self.pieces.first_entry().filter(|entry| *entry.key() == at)?;
         let piece = entry.remove();
@@ -95,7 +95,7 @@ impl Held {
         self.pieces.insert(at, piece);
     }
 
-    /// Puts other bytes in place of a part of a piece.
+    /// Replaces a part of a piece.
     fn replace(&mut self, first: u64, at: u64, until: u64, new: &[u8], segment: &Range<u64>) {
         let Some(old) = self.pieces.remove(&first) else { return };
         self.charge -= charge(&old);

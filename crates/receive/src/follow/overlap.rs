@@ -1,28 +1,28 @@
-//! Which bytes count where two segments bring different ones.
+//! Policies for overlapping segments.
 
 use std::ops::Range;
 
-/// Which bytes count where two segments bring different ones for the same place, as long as neither was handed on: hosts differ in
-/// this, and whoever knows that can show one stream to a host and another to who looks on.
+/// Policy for overlapping segments that differ, as long as neither was output. Hosts differ in this, so a sender can
+/// present one stream to the host and another to the observer (an evasion technique).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// Those that came first.
+    /// The first ones received.
     #[default]
     First,
-    /// Those that came last.
+    /// The last ones received.
     Last,
-    /// Those of the segment that begins earlier; of two that begin together, the first: BSD, macOS, and Windows before Vista.
+    /// Those of the segment that starts earlier; with equal starts, the first: BSD, macOS, and Windows before Vista.
     Bsd,
-    /// As BSD, but of two that begin together the longer one, the first if they are alike.
+    /// As BSD, but with equal starts those of the longer segment; the first if lengths are equal.
     Linux,
 }
 
 impl Overlap {
-    /// Each with its name.
+    /// All policies by name.
     pub const NAMES: [(&'static str, Overlap); 4] =
         [("first", Overlap::First), ("last", Overlap::Last), ("bsd", Overlap::Bsd), ("linux", Overlap::Linux)];
 
-    /// Whether bytes of a segment that comes now count rather than those of one that is there.
+    /// Returns whether bytes of a new segment replace those of a stored one.
     pub(super) fn prefers_new(self, new: &Range<u64>, old: &Range<u64>) -> bool {
         match self {
             Overlap::First => false,

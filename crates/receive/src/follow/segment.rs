@@ -1,4 +1,4 @@
-//! What a frame says to whoever follows streams: the TCP segment in it, and between whom.
+//! Parses captured frames: the TCP segment and its endpoints.
 
 use linerate_burst::{Desc, Flags, Nanos};
 use linerate_wire::{Layer, Layers, Link, Protocol, Pseudo, Role, Stop};
@@ -8,26 +8,26 @@ use linerate_wire::{
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The longest payload that is believed in, where only a capture file says how long it was.
+/// Maximum payload assumed where only a capture file gives the length.
 const LONGEST: usize = 1 << 20;
 
-/// Which connection it is.
+/// Connection key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// The lower end first.
+    /// Lower endpoint first.
     ends: [(u128, u16); 2],
     version: u8,
     tunnel: Tunnel,
 }
 
-/// The tunnel that a packet came through, without what differs from one direction to the other.
+/// Tunnel that carried a packet, equal for both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Tunnel {
-    /// 0: none.
+    /// 0: no tunnel.
     kind: u8,
-    /// VNI, or key of GRE.
+    /// VNI, or GRE key.
     id: u32,
-    /// Addresses of its ends, the lower first.
+    /// Addresses of its endpoints, lower first.
     ends: [u128; 2],
 }
 
@@ -48,7 +48,7 @@ impl Hash for Key {
 }
 
 impl Key {
-    /// One of the two ends.
+    /// Returns one of the two endpoints.
     pub(super) fn end(&self, side: usize) -> SocketAddr {
         let (address, port) = self.ends[side];
         let address = match self.version {
@@ -58,24 +58,23 @@ impl Key {
         SocketAddr::new(address, port)
     }
 
-    /// Whether it lies in a tunnel.
+    /// Returns whether it is inside a tunnel.
     pub(super) fn is_inner(&self) -> bool {
         self.tunnel.kind != 0
     }
 }
 
-/// A TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment<'a> {
     pub key: Key,
-    /// Which end sent it.
+    /// Endpoint that sent it.
     pub side: usize,
     pub sequence: u32,
-    /// If there is one.
+    /// `None` without the ACK flag.
     pub acknowledgement: Option<u32>,
     pub flags: tcp::Flags,
     pub payload: &'a [u8],
-    /// Bytes behind the payload that were sent and not captured.
+    /// Bytes after the payload that were sent and not captured.
     pub cut: usize,
     pub time: Nanos,
 }
@@ -85,13 +84,12 @@ impl Segment<'_> {
         self.flags.contains(flag)
     }
 
-    /// Bytes of the stream that it brought to its receiver.
+    /// Returns the number of stream bytes that it carried on the wire.
     pub(super) fn len(&self) -> usize {
         self.payload.len() + self.cut
     }
 }
 
-/// What is in a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found<'a> {
     Segment(Segment<'a>),
@@ -101,7 +99,7 @@ pub(super) enum Found<'a> {
     BadChecksum,
 }
 
-/// Takes a frame apart.
+/// Parses a frame.
 pub(super) fn look<'a>(link: Link, desc: &Desc, frame: &'a [u8], checksums: bool, layers: &mut Layers) -> Found<'a> {
     dissect(link, frame, layers);
     let all = layers.as_slice();
@@ -123,7 +121,7 @@ pub(super) fn look<'a>(link: Link, desc: &Desc, frame: &'a [u8], checksums: bool
         return Found::Malformed;
     };
     let payload = layers.payload(frame);
-    // Of a frame that is there whole nothing is missing, whatever its headers say.
+    // A frame that was captured completely lacks nothing, whatever its headers claim.
     let is_cut = frame.len() < desc.wire as usize;
     let cut = if is_cut { missing(desc.wire as usize, frame, all, payload.len()) } else { 0 };
     let is_known = desc.flags.contains(Flags::CHECKSUM_PARTIAL) || desc.flags.contains(Flags::CHECKSUM_VALID);
@@ -145,7 +143,7 @@ pub(super) fn look<'a>(link: Link, desc: &Desc, frame: &'a [u8], checksums: bool
     })
 }
 
-/// How many bytes of the payload were sent and not captured: as far as the frame went, and all headers say that it goes.
+/// Returns the number of payload bytes sent and not captured, limited by the frame's length and all headers.
 #[cold]
 fn missing(wire: usize, frame: &[u8], layers: &[Layer], payload: usize) -> usize {
     let said = layers.iter().filter_map(|layer| said_end(frame, layer));
@@ -154,14 +152,14 @@ fn missing(wire: usize, frame: &[u8], layers: &[Layer], payload: usize) -> usize
     end.saturating_sub(start).min(LONGEST).saturating_sub(payload)
 }
 
-/// Where what a header covers ends, from the start of the frame, if it says so.
+/// Returns the end of the part covered by a header, from the start of the frame, if it has a length field.
 fn said_end(frame: &[u8], header: &Layer) -> Option<usize> {
     let word = |at: usize| {
         let bytes = frame.get(header.offset as usize + at..)?.first_chunk()?;
         Some(usize::from(u16::from_be_bytes(*bytes)))
     };
     let is_length = |length: &usize| *length <= usize::from(ethernet::MAX_LENGTH);
-    // 0 means that it does not fit, or that a card sets it later.
+    // 0: too long for the field, or filled in by the NIC later.
     let is_set = |length: &usize| *length > 0;
     let (length, from) = match header.protocol {
         Protocol::Ethernet => (word(ethernet::LEN - 2).filter(is_length)?, ethernet::LEN),
@@ -176,21 +174,21 @@ fn said_end(frame: &[u8], header: &Layer) -> Option<usize> {
     Some(header.offset as usize + from + length)
 }
 
-/// Whether an IP or TCP header was announced, and is not there as it should be.
+/// Returns whether an IP or TCP header was announced and is missing or invalid.
 fn is_broken(stop: Stop) -> bool {
     let (Stop::Truncated(protocol) | Stop::Malformed(protocol, _)) = stop else { return false };
     matches!(protocol.role(), Role::Network | Role::Extension) || protocol == Protocol::Tcp
 }
 
-/// What an IP header says.
+/// Fields of an IP header.
 struct Ip {
     version: u8,
     source: u128,
     destination: u128,
-    /// Of what is behind all IP headers.
+    /// Protocol after all IP headers.
     protocol: u8,
     is_fragment: bool,
-    /// None where the final destination stands in a routing header.
+    /// `None` if the final destination is in a routing header.
     pseudo: Option<Pseudo>,
 }
 
@@ -223,7 +221,7 @@ impl Ip {
         })
     }
 
-    /// Whether the checksum of a segment that is there whole is wrong.
+    /// Returns whether the checksum of a completely captured segment is wrong.
     fn is_wrong(&self, frame: &[u8], header: &Layer, payload: &[u8]) -> bool {
         let (start, end) = (header.offset as usize, header.end() as usize + payload.len());
         let segment = frame.get(start..end).and_then(|bytes| tcp::View::parse(bytes).ok());
@@ -231,14 +229,14 @@ impl Ip {
     }
 }
 
-/// Whether a fragment header speaks of others.
+/// Returns whether a fragment header belongs to an actual fragment.
 fn is_part(frame: &[u8], layer: &Layer) -> bool {
     let header = frame.get(layer.offset as usize..).filter(|_| layer.protocol == Protocol::Fragment);
     let view = header.and_then(|header| ipv6_fragment::View::parse(header).ok());
     view.is_some_and(|view| view.more_fragments() || view.fragment_offset() > 0)
 }
 
-/// The innermost tunnel of a packet, by the headers in front of it.
+/// Returns the innermost tunnel of a packet, by the headers before its IP header.
 fn tunnel(frame: &[u8], front: &[Layer]) -> Tunnel {
     let Some(outer) = front.iter().rposition(|layer| layer.protocol.role() == Role::Network) else {
         return Tunnel::default();

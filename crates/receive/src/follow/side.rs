@@ -1,4 +1,4 @@
-//! One direction of a connection: where its bytes belong, what waits, what is missing.
+//! One direction of a connection: offsets, waiting bytes, gaps.
 
 use super::held::{Again, Held};
 use super::{Began, Context, Output};
@@ -7,108 +7,107 @@ use crate::ranges::Ranges;
 use linerate_burst::Nanos;
 use std::ops::Range;
 
-/// Ranges behind the first gap that are kept; beyond that the gap is given up.
+/// Maximum number of ranges beyond the first gap; above it the gap is given up.
 const RANGES: usize = 4096;
-/// No window is larger (RFC 7323, 2.3), so what lies further ahead belongs elsewhere.
+/// Maximum window (RFC 7323, 2.3); segments further ahead belong elsewhere.
 const WINDOW: i64 = 1 << 30;
-/// What is so near to where a stream is belongs to it: the largest window without scaling.
+/// Distance within which a number belongs to the stream: the largest unscaled window.
 const NEAR: u64 = 1 << 16;
-/// Unless so many segments in a row say the same: then much was not captured.
+/// Consecutive segments far away that are accepted: then much was not captured.
 const INSISTING: u32 = 16;
-/// Lists of gaps may take this part of the memory, as the rest is for what waits.
+/// Lists of gaps may use this fraction of the memory; the rest is for waiting bytes.
 const LISTS: usize = 4;
-/// Memory that a gap takes in the list of a stream.
+/// Memory of a gap in the list of a stream.
 pub(super) const GAP: usize = size_of::<Range<u64>>();
 
-/// One direction.
 #[derive(Debug, Default)]
 pub(super) struct Side {
-    /// Sequence number of the first byte, once one is known.
+    /// Sequence number of the first byte, once known.
     base: Option<u32>,
-    /// What the other side acknowledged last.
+    /// Last acknowledgement of the other side.
     heard: Option<u32>,
     pub began: Began,
     ranges: Ranges,
     held: Held,
-    /// Where the sender says that it ends.
+    /// Offset of the end, according to the sender.
     fin: Option<u64>,
-    /// How far the receiver has all.
+    /// Acknowledged edge.
     acked: u64,
-    /// Once there is a byte of it, or a gap.
+    /// Set at its first byte or gap.
     pub stream: Option<StreamId>,
-    /// When the first and the last of its bytes came.
+    /// Times of its first and last byte.
     pub times: Option<(Nanos, Nanos)>,
-    /// Segments in a row from far away.
+    /// Consecutive segments far away.
     far: u32,
-    /// Whether it stands in the row of those that wait.
+    /// True if it is in the queue of streams with gaps.
     pub is_queued: bool,
     pub gaps: Vec<Range<u64>>,
     pub tally: Tally,
 }
 
-/// What was counted of one direction; all but `gaps` are bytes.
+/// Counters of one direction; all but `gaps` and `unlisted` are bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Handed on.
+    /// Output.
     pub bytes: u64,
-    /// Gaps that were given up.
+    /// Gaps given up.
     pub gaps: u64,
-    /// Their bytes.
+    /// Bytes in these.
     pub missing: u64,
-    /// Gaps that are not in the list, for lack of memory.
+    /// Gaps not in the list, for lack of memory.
     pub unlisted: u64,
-    /// Came again, before or after they were handed on.
+    /// Duplicates, before or after the output.
     pub repeated: u64,
-    /// Of these, those that differed from what was waiting.
+    /// Duplicates that differed from the waiting bytes.
     pub differing: u64,
-    /// Came when their gap had been given up.
+    /// Received after their gap was given up.
     pub late: u64,
-    /// Before the first byte of a stream that was under way when it was first seen.
+    /// Before the first byte of a stream first seen midstream.
     pub before: u64,
-    /// Behind its end.
+    /// After its end.
     pub beyond: u64,
-    /// So far away that they belong to nothing that is known.
+    /// Too far away to belong to the stream.
     pub far: u64,
 }
 
 impl Side {
-    /// A SYN: the stream begins behind it.
+    /// Starts the stream after a SYN.
     pub(super) fn begin(&mut self, sequence: u32) {
         self.base = Some(sequence.wrapping_add(1));
         self.began = Began::Start;
     }
 
-    /// The other side has acknowledged the SYN.
+    /// Starts the stream by the acknowledgement of its SYN.
     pub(super) fn begin_by_answer(&mut self, acknowledged: u32) {
         if self.base.is_none() {
             self.begin(acknowledged.wrapping_sub(1));
         }
     }
 
-    /// Whether it is known where it begins.
+    /// Returns whether its start is known.
     pub(super) fn is_begun(&self) -> bool {
         self.base.is_some()
     }
 
-    /// Whether the other side has acknowledged anything.
+    /// Returns whether the other side has acknowledged anything.
     pub(super) fn is_heard(&self) -> bool {
         self.heard.is_some()
     }
 
-    /// Whether a SYN with this sequence number is that of this stream, or could be.
+    /// Returns whether a SYN with this sequence number is, or could be, that of this stream.
     pub(super) fn agrees(&self, sequence: u32) -> bool {
         let first = sequence.wrapping_add(1);
         self.base.map_or_else(|| self.is_near(first), |base| base == first)
     }
 
-    /// Whether a sequence number is near to where the stream is, and neither before its first byte nor after its end, as far as that is known.
+    /// Returns whether a sequence number is near the stream, and not before its first byte or after its end, if known.
     pub(super) fn is_near(&self, sequence: u32) -> bool {
         // A keep-alive repeats the byte before the first one.
         let is_within = |at: i64| at >= -1 && self.fin.is_none_or(|fin| at <= fin as i64 + 1);
         self.distance(sequence) <= NEAR && (self.base.is_none() || is_within(self.at(sequence)))
     }
 
-    /// How far a sequence number is from where the stream is; 0 if that is not known.
+    /// Returns the distance of a sequence number from the stream; 0 if unknown.
     pub(super) fn distance(&self, sequence: u32) -> u64 {
         if self.base.is_some() {
             let (at, first) = (self.at(sequence), self.ranges.edge().min(self.acked) as i64);
@@ -118,64 +117,64 @@ impl Side {
         self.heard.map_or(0, |heard| (sequence.wrapping_sub(heard) as i32).unsigned_abs().into())
     }
 
-    /// Whether a byte was seen.
+    /// Returns whether data was seen.
     pub(super) fn has_data(&self) -> bool {
         self.ranges.end() > 0
     }
 
-    /// Whether its sender has said that this is all, and all before is there or given up.
+    /// Returns whether a FIN was seen and all bytes before it were output or given up.
     pub(super) fn is_over(&self) -> bool {
         self.fin.is_some_and(|fin| self.ranges.edge() >= fin)
     }
 
-    /// Whether its sender has said that this is all.
+    /// Returns whether a FIN was seen.
     pub(super) fn has_fin(&self) -> bool {
         self.fin.is_some()
     }
 
-    /// Whether bytes wait for others.
+    /// Returns whether bytes wait for earlier ones.
     pub(super) fn is_waiting(&self) -> bool {
         !self.ranges.beyond().is_empty()
     }
 
-    /// Where the first gap ends, if there is one.
+    /// Returns the end of the first gap.
     pub(super) fn gap_end(&self) -> Option<u64> {
         self.ranges.gap_end()
     }
 
-    /// How far the receiver has all.
+    /// Returns the acknowledged edge.
     pub(super) fn acked(&self) -> u64 {
         self.acked
     }
 
-    /// Bytes at its end that were sent, by what either side said, and not seen.
+    /// Returns the bytes at its end that were sent, according to FIN or acknowledgements, and not captured.
     pub(super) fn missing_at_end(&self, is_over: bool) -> u64 {
         let end = self.fin.unwrap_or(self.acked);
         let missing = if self.base.is_some() { end.saturating_sub(self.ranges.end()) } else { 0 };
-        // A FIN has a number too, which is acknowledged as a byte is.
+        // A FIN has a sequence number too, and is acknowledged like a byte.
         if missing == 1 && self.fin.is_none() && is_over { 0 } else { missing }
     }
 
-    /// The other side has everything before this, unless that is further than it can have come.
+    /// Processes an acknowledgement of the other side, unless it is implausibly far ahead.
     pub(super) fn acknowledge(&mut self, acknowledgement: u32) {
         self.heard = Some(acknowledgement);
         if self.base.is_some()
             && let Ok(acked) = u64::try_from(self.at(acknowledgement))
             && acked <= self.ranges.end() + WINDOW as u64
         {
-            // It comes after the FIN in the numbers: who has bytes behind that did not take it for one.
+            // It is beyond the FIN: a receiver that acknowledges later bytes did not accept that FIN.
             self.fin = self.fin.filter(|fin| acked <= fin + 1);
             self.acked = self.acked.max(acked.min(self.fin.unwrap_or(u64::MAX)));
         }
     }
 
-    /// Whether a reset with this sequence number is one that the receiver can have taken.
+    /// Returns whether the receiver may have accepted a RST with this sequence number.
     pub(super) fn may_reset(&self, sequence: u32) -> bool {
         let (at, edge, acked) = (self.at(sequence), self.ranges.edge() as i64, self.acked as i64);
         self.base.is_none() || (at >= edge.min(acked) && at <= edge.max(acked) + WINDOW)
     }
 
-    /// The sender says that it ends there.
+    /// Processes a FIN.
     pub(super) fn finish(&mut self, sequence: u32) {
         self.base.get_or_insert(sequence);
         if self.fin.is_none()
@@ -187,7 +186,7 @@ impl Side {
         }
     }
 
-    /// Bytes of a segment, and how many behind them were sent and not captured.
+    /// Processes the bytes of a segment, and the number of bytes after them that were not captured.
     #[inline]
     pub(super) fn receive(&mut self, sequence: u32, bytes: &[u8], cut: usize, context: &mut Context<'_, impl Output>) {
         self.base.get_or_insert(sequence);
@@ -199,12 +198,12 @@ impl Side {
             return self.receive_any(sequence, bytes, cut as u64, context);
         }
         self.far = 0;
-        // Nothing waits, so this cannot be one range too many.
+        // Nothing waits, so the limit of ranges cannot be exceeded.
         let _ = self.ranges.insert(edge..edge + len, RANGES, |_| {});
         self.hand_on(edge, bytes, context);
     }
 
-    /// Where a sequence number lies, of the two places next to where the stream is now.
+    /// Returns the offset of a sequence number: the candidate nearest to the edge.
     fn at(&self, sequence: u32) -> i64 {
         let edge = self.ranges.edge();
         let expected = self.base.unwrap_or(sequence).wrapping_add(edge as u32);
@@ -217,7 +216,7 @@ impl Side {
         let segment = start.max(0) as u64..(start + bytes.len() as i64 + cut as i64).max(0) as u64;
         let Some((mut start, mut bytes, mut cut)) = self.trimmed(start, bytes, cut) else { return };
         let end = start + bytes.len() as u64 + cut;
-        // In front of all that waits: nothing need be copied.
+        // Before all that waits: no copy needed.
         let is_next = start == self.ranges.edge() && self.ranges.gap_end().is_none_or(|gap| end <= gap);
         while self.ranges.insert(start..end, RANGES, |_| {}).is_err() {
             self.give_up(context);
@@ -243,7 +242,7 @@ impl Side {
         }
     }
 
-    /// The offset of a segment, and whether all that was known before is left behind; `None` where it belongs to nothing that is known.
+    /// Returns the offset of a segment, and whether it leaves all known state behind; `None` if it does not belong.
     fn place_of(&mut self, sequence: u32, len: u64) -> Option<(i64, bool)> {
         let (at, edge) = (self.at(sequence), self.ranges.edge() as i64);
         let reach = edge.max(self.acked as i64);
@@ -256,13 +255,13 @@ impl Side {
             self.tally.far += len;
             return None;
         }
-        // It has gone on by an unknown number of rounds; the least is believed in.
+        // The stream advanced by an unknown number of wraps; assume the fewest.
         self.far = 0;
         let expected = self.base.unwrap_or(sequence).wrapping_add(edge as u32);
         Some((edge + i64::from(sequence.wrapping_sub(expected)), true))
     }
 
-    /// What of a segment lies between what was handed on and the end.
+    /// Returns the part of a segment between the edge and the end.
     fn trimmed<'b>(&mut self, start: i64, bytes: &'b [u8], cut: u64) -> Option<(u64, &'b [u8], u64)> {
         let (edge, end) = (self.ranges.edge(), start + bytes.len() as i64 + cut as i64);
         let (mut start, mut bytes, mut cut) = (start, bytes, cut);
@@ -284,7 +283,7 @@ impl Side {
         (!bytes.is_empty() || cut > 0).then_some((start as u64, bytes, cut))
     }
 
-    /// Bytes came that lie in front of what was handed on.
+    /// Counts bytes before the edge.
     fn count_again(&mut self, start: i64, len: u64) {
         let before = len.min(start.min(0).unsigned_abs());
         let (from, to) = (start.max(0) as u64, (start + len as i64).max(0) as u64);
@@ -308,14 +307,14 @@ impl Side {
         self.hand_on_held(end, context);
     }
 
-    /// Gives up all gaps: nothing comes any more.
+    /// Gives up all gaps, when no more segments follow.
     pub(super) fn give_up_all(&mut self, context: &mut Context<'_, impl Output>) {
         while self.is_waiting() {
             self.give_up(context);
         }
     }
 
-    /// What waited from there on, and is in order now.
+    /// Outputs waiting bytes that are now in order.
     fn hand_on_held(&mut self, from: u64, context: &mut Context<'_, impl Output>) {
         let mut at = from;
         while at < self.ranges.edge() {

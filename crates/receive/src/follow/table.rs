@@ -1,46 +1,44 @@
-//! The connections that are known, and in which order they were last heard of.
+//! Known connections, by the time of their last segment.
 
 use super::segment::Key;
 use super::side::Side;
 use linerate_burst::Nanos;
 use std::collections::HashMap;
 
-/// No place.
 const NONE: u32 = u32::MAX;
 
-/// In which of the lists a connection stands; those of the first give way first where there is no room.
+/// List of a connection; earlier lists are evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
-    /// It has ended, and what comes late still belongs to it.
+    /// Ended; late segments still belong to it.
     Closed,
-    /// No byte was seen yet.
+    /// No data seen yet.
     Fresh,
     Open,
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub key: Key,
-    /// How many there were before it.
+    /// Number of connections before it.
     pub number: u64,
     pub sides: [Side; 2],
-    /// Which side has reset it.
+    /// Side that has reset it.
     pub reset_by: Option<usize>,
-    /// Which sides have sent anything.
+    /// Sides that have sent a segment.
     pub has_sent: [bool; 2],
-    /// When it was last heard of.
+    /// Time of its last segment.
     pub seen: Nanos,
     pub list: List,
     earlier: u32,
     later: u32,
-    /// The connections of the same ends before it and after it. There are two at the most.
+    /// Previous and next connection of the same endpoints. At most two exist.
     pub predecessor: Option<u32>,
     successor: Option<u32>,
 }
 
 impl Connection {
-    /// The list where it belongs.
+    /// Returns the list it belongs to.
     pub(super) fn state(&self) -> List {
         match &self.sides {
             _ if self.reset_by.is_some() => List::Closed,
@@ -51,16 +49,15 @@ impl Connection {
     }
 }
 
-/// All connections.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// The latest connection of the same ends.
+    /// Latest connection of each key.
     places: HashMap<Key, u32>,
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
-    /// The first and the last of each list: those heard of longest ago, and just now.
+    /// Ends of each list: the least and the most recently active.
     ends: [Option<(u32, u32)>; 3],
-    /// The last one that was asked for.
+    /// Last lookup.
     last: Option<(Key, u32)>,
     begun: u64,
 }
@@ -70,7 +67,7 @@ impl Table {
         self.connections.len() - self.free.len()
     }
 
-    /// How many there were.
+    /// Returns the number of connections so far.
     pub(super) fn begun(&self) -> u64 {
         self.begun
     }
@@ -96,7 +93,7 @@ impl Table {
         self.connections.get_mut(place as usize)?.as_deref_mut()
     }
 
-    /// Adds one; there is one of this key at the most.
+    /// Adds a connection; at most one of this key may exist.
     pub(super) fn add(&mut self, key: Key, now: Nanos) -> u32 {
         let predecessor = self.find(&key);
         self.last = None;
@@ -127,7 +124,7 @@ impl Table {
         place
     }
 
-    /// Removes one; says too whether it had a successor.
+    /// Removes a connection. Also returns whether it had a successor.
     pub(super) fn remove(&mut self, place: u32) -> Option<(Box<Connection>, bool)> {
         self.unlink(place);
         let connection = self.connections.get_mut(place as usize)?.take()?;
@@ -147,7 +144,7 @@ impl Table {
         Some((connection, successor.is_some()))
     }
 
-    /// Of those of each list that were seen after `above`, which are the last, none was seen after `most`.
+    /// Limits stamps later than `above` to `most`; they are at the ends of the lists.
     pub(super) fn correct(&mut self, above: Nanos, most: Nanos) {
         for mut place in self.ends.map(|ends| ends.map_or(NONE, |(_, last)| last)) {
             while let Some(connection) = self.get_mut(place).filter(|connection| connection.seen > above) {
@@ -157,7 +154,7 @@ impl Table {
         }
     }
 
-    /// It was heard of now.
+    /// Updates the time and list of a connection.
     #[inline]
     pub(super) fn touch(&mut self, place: u32, list: List, now: Nanos) {
         let Some(connection) = self.get_mut(place) else { return };
@@ -169,12 +166,12 @@ impl Table {
         }
     }
 
-    /// The one of a list that was not heard of for longest.
+    /// Returns the least recently active connection of a list.
     pub(super) fn oldest(&self, list: List) -> Option<u32> {
         self.ends[list as usize].map(|(first, _)| first)
     }
 
-    /// All places, by the number of their connections.
+    /// Returns all slots, by number of their connection.
     pub(super) fn all(&self) -> Vec<u32> {
         let is_there = |place: &u32| self.get(*place).is_some();
         let mut places: Vec<u32> = (0..self.connections.len() as u32).filter(is_there).collect();

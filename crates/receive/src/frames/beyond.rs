@@ -1,8 +1,8 @@
-//! Frames in memory that this processor does not write: bytes go there in blocks, with a list of their places.
+//! Frames in memory that this processor does not write: bytes are sent there in blocks, with a list of destinations.
 //!
-//! Who fills such frames sees the same as with any others: room, gaps, presence, the order of frames. Bytes are put into a block one
-//! behind the other, or stay in a block that they lie in already, and the list says where each is to go. Whoever takes blocks
-//! ([`Beyond`]) has them placed.
+//! For the code that fills such frames they look like any others: room, gaps, presence, the order of frames. Bytes are
+//! appended to a block, or stay in a block that already holds them, and the list has the destination of each. The
+//! receiver of blocks ([`Beyond`]) places them.
 
 use super::pool::Pool;
 use super::{Config, Frames, FramesError};
@@ -12,90 +12,92 @@ use std::fmt::Debug;
 use std::mem::take;
 use std::ops::Range;
 
-/// Where bytes of a block are to go.
+/// Destination of bytes in a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Entry {
-    /// From which byte of the frame on.
+    /// Offset in the frame.
     pub at: u64,
-    /// Where they lie in the block.
+    /// Offset in the block.
     pub from: u32,
-    /// How many.
+    /// Number of bytes.
     pub len: u32,
-    /// To which frame.
+    /// Frame number.
     pub frame: u32,
 }
 
 /// A block and its list.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The memory.
+    /// Memory.
     pub block: Piece,
-    /// Bytes of it that are used, from its first on.
+    /// Bytes used, from the start.
     pub used: usize,
-    /// Where they are to go.
+    /// Destinations.
     pub list: Vec<Entry>,
 }
 
-/// Takes blocks, and has their bytes placed.
+/// Receives blocks, and has their bytes placed.
 pub trait Beyond: Send + Debug {
-    /// Takes a block and gives an empty one for it; waits until there is one. The first that it is given has no memory.
+    /// Takes a full block and returns an empty one; waits until one is available. The first block passed has no
+    /// memory.
     fn exchange(&mut self, full: Batch) -> Batch;
 
-    /// A finished frame goes nowhere, and is used again: what was placed in it is nothing.
+    /// Discards a finished frame, which is reused: bytes placed in it are void.
     fn forget(&mut self, frame: u32);
 }
 
 impl Frames {
-    /// Frames over memory of somebody else: a piece for each, of their size. [`Frame::place`](super::Frame::place) says which one a frame has.
+    /// Creates frames over external memory: one piece of the frame size each. [`Frame::place`](super::Frame::place)
+    /// returns the index of a frame's piece.
     ///
     /// # Errors
-    /// If there can be no such frames, or the pieces are others.
+    /// If the configuration is invalid, or the pieces do not match it.
     pub fn over(config: &Config, pieces: Vec<Piece>) -> Result<Self, FramesError> {
         Ok(Frames::of(Pool::over(config, pieces)?))
     }
 
-    /// Frames with no memory here: bytes go in blocks to `beyond`, and frames have a number ([`Frame::place`](super::Frame::place)) and no bytes.
+    /// Creates frames with no local memory: bytes are passed to `beyond` in blocks; frames have a number
+    /// ([`Frame::place`](super::Frame::place)) and no bytes.
     ///
     /// # Errors
-    /// If there can be no such frames.
+    /// If the configuration is invalid.
     pub fn beyond(config: &Config, beyond: Box<dyn Beyond>) -> Result<Self, FramesError> {
         Ok(Frames::of(Pool::beyond(config, beyond)?))
     }
 
-    /// Has bytes on their way that finished frames wait for; before these are fetched. Of frames that are elsewhere.
+    /// Flushes the bytes that finished frames wait for. Call it before fetching these. For frames that are elsewhere.
     #[inline]
     pub fn flush(&mut self) {
         self.pool.way.flush(false);
     }
 
-    /// Bytes of frames that are elsewhere stay where they are if they lie in this block, until the next call of
-    /// [`lent`](Frames::lent), and are only noted. What is noted of a frame has to be placed before that frame is taken; a block of
-    /// 4 GiB or more is not left where it is.
+    /// Lends a block until the next call of [`lent`](Frames::lent): bytes for frames elsewhere that lie in it are not
+    /// copied but only listed. They must be placed before their frame is fetched. A block of 4 GiB or more is not
+    /// lent.
     pub fn lend(&mut self, block: &[u8]) {
         self.pool.way.lend(block);
     }
 
-    /// What was noted of the block. Bytes from elsewhere go on their way first.
+    /// Returns the list of the lent block. Bytes from elsewhere are flushed first.
     pub fn lent(&mut self) -> Vec<Entry> {
         self.pool.way.flush(true);
         self.pool.way.lent()
     }
 }
 
-/// How bytes come to frames: copied, or noted.
+/// Path of bytes into frames: copied, or listed for a [`Beyond`].
 #[derive(Debug, Default)]
 pub(crate) struct Way {
     pub kernel: Kernel,
     noting: Option<Box<Noting>>,
 }
 
-/// What is noted.
 #[derive(Debug)]
 struct Noting {
     beyond: Box<dyn Beyond>,
     batch: Batch,
-    /// The addresses of bytes that stay where they are, and what is noted of these.
+    /// Addresses of the lent block, and the list of its bytes.
     lent: Range<usize>,
     list: Vec<Entry>,
     /// A frame was finished since the last exchange.
@@ -117,7 +119,7 @@ impl Way {
         self.noting.is_some()
     }
 
-    /// Notes bytes for a frame; false where they are to be copied.
+    /// Lists bytes for a frame; false if they must be copied.
     #[inline]
     pub(crate) fn note(&mut self, frame: Option<u32>, at: u64, bytes: &[u8]) -> bool {
         match (&mut self.noting, frame) {
@@ -133,7 +135,7 @@ impl Way {
         self.noting.iter_mut().for_each(|noting| noting.is_due = true);
     }
 
-    /// Hands over what is noted, if a frame waits for it, or in any case.
+    /// Passes on the batch, if a finished frame waits for it or `any`.
     pub(crate) fn flush(&mut self, any: bool) {
         if let Some(noting) = &mut self.noting
             && (noting.is_due || any)
@@ -180,7 +182,7 @@ impl Noting {
                 let had = self.batch.used;
                 self.exchange();
                 if had == 0 {
-                    // Nobody gives memory any more: who takes blocks has failed, and says so where frames go.
+                    // No memory any more: the receiver of blocks has failed, and reports it to the sink of frames.
                     return;
                 }
                 continue;
@@ -200,7 +202,7 @@ impl Noting {
     }
 }
 
-/// Bytes that follow others in the block and in the frame become one entry with them.
+/// Merges bytes that are adjacent to the last entry in both block and frame.
 fn push(list: &mut Vec<Entry>, new: Entry) {
     match list.last_mut() {
         Some(last)

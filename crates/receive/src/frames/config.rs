@@ -1,33 +1,33 @@
-//! How frames are to be.
+//! Configuration of frames.
 
 use crate::copy::Kernel;
 
-/// How frames are.
+/// Configuration of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes of a frame.
+    /// Frame size in bytes.
     pub size: usize,
-    /// How many there are, taken from the system at once.
+    /// Number of frames, allocated at once.
     pub frames: usize,
-    /// So much room is kept behind the edge of each stream, if there are frames enough: no sender has more on its way.
+    /// Room in bytes kept beyond the edge of each stream, if enough frames are free: bounds the window.
     pub ahead: u64,
-    /// What is where bytes are missing.
+    /// Content of missing parts.
     pub missing: Missing,
-    /// Bytes to a bit of the bitmap.
+    /// Bytes per bit of the bitmap.
     pub granule: usize,
-    /// Whether there is a CRC-32C of each frame.
+    /// True to compute a CRC-32C of each frame.
     pub crc: bool,
-    /// How bytes are copied; see [`Frames::calibrate`](super::Frames::calibrate).
+    /// Copy kernel; see [`Frames::calibrate`](super::Frames::calibrate).
     pub kernel: Kernel,
 }
 
-/// What is where bytes are missing.
+/// Content of the missing parts of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
     /// Zeros.
     #[default]
     Zeroed,
-    /// Whatever was there before: bytes of other frames, and of packets that were not taken.
+    /// Unspecified: bytes of earlier frames, or of packets that were not accepted.
     Left,
 }
 
@@ -45,23 +45,23 @@ impl Default for Config {
     }
 }
 
-/// Why there can be no such frames.
+/// Invalid configuration of frames, or memory that is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FramesError {
-    /// No bytes, or more than a mapping has.
-    #[error("frames of {0} bytes: give a size from 1 byte to 64 GiB")]
+    /// Frame size out of range.
+    #[error("frame size {0}: out of range; expected 1 byte to 64 GiB")]
     Size(usize),
-    /// None.
-    #[error("a pool of {0} frames of {1} bytes: give at least one, and at most 16 TiB in all")]
+    /// Number of frames out of range.
+    #[error("{0} frames of {1} bytes: out of range; expected at least 1 frame and at most 16 TiB in total")]
     Frames(usize, usize),
-    /// More than there is.
-    #[error("{0} frames of {1} bytes are more memory than there is: ask for fewer, or for smaller ones")]
+    /// Not enough memory.
+    #[error("{0} frames of {1} bytes: not enough memory; use fewer or smaller frames")]
     Memory(usize, usize),
-    /// Pieces of memory that do not fit.
-    #[error("the memory given is not {0} pieces of {1} bytes")]
+    /// Pieces do not match the configuration.
+    #[error("external memory must be {0} pieces of {1} bytes")]
     Pieces(usize, usize),
-    /// No bytes to a bit.
-    #[error("a bit of the bitmap for {0} bytes: give at least 1")]
+    /// Granule of 0.
+    #[error("bitmap granule of {0} bytes: must be at least 1")]
     Granule(usize),
 }
 

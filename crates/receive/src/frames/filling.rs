@@ -1,4 +1,4 @@
-//! A frame that is being filled.
+//! A frame in progress.
 
 use super::beyond::Way;
 use super::frame::Frame;
@@ -9,18 +9,18 @@ use crate::ranges::{Ranges, TooManyGaps};
 use linerate_burst::Nanos;
 use std::ops::Range;
 
-/// A frame, and which of its bytes are there.
+/// A frame, and the bytes received in it.
 #[derive(Debug)]
 pub(crate) struct Filling {
     frame: Frame,
     there: Ranges,
     crc: Option<Crc>,
-    /// Up to where the checksum goes: it follows the edge.
+    /// End of the part covered by the checksum, which follows the edge.
     summed: u64,
 }
 
 impl Filling {
-    /// To be the frame `number` of a stream.
+    /// Starts frame `number` of a stream.
     pub(crate) fn new(mut frame: Frame, stream: StreamId, ends: &Ends, number: u64, config: &Config) -> Self {
         let meta = &mut frame.meta;
         (meta.stream, meta.ends, meta.number, meta.offset) = (stream, *ends, number, number * config.size as u64);
@@ -29,19 +29,19 @@ impl Filling {
         Filling { frame, there: Ranges::default(), crc: (config.crc && is_here).then_some(Crc::NEW), summed: 0 }
     }
 
-    /// Which bytes are there, from the first of the frame on.
+    /// Returns the bytes received, from the start of the frame.
     #[inline]
     pub(crate) fn there(&self) -> &Ranges {
         &self.there
     }
 
-    /// Puts those of these bytes to `at` that are not there yet, and says how many. They end in the frame.
+    /// Stores those of the bytes that are new. Returns their number. They must end within the frame.
     #[inline]
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8], way: &mut Way, now: Nanos) -> usize {
         self.put_within(at, bytes, usize::MAX, way, now).unwrap_or_default()
     }
 
-    /// The same, or nothing if there would be more than so many gaps.
+    /// Stores them, or fails if there would be more than `gaps` gaps.
     #[inline]
     pub(crate) fn put_within(
         &mut self,
@@ -68,7 +68,7 @@ impl Filling {
                 _ => kernel.copy(to, from),
             }
         })?;
-        self.came(now);
+        self.received(now);
         Ok(count)
     }
 
@@ -80,21 +80,21 @@ impl Filling {
         self.frame.meta.late = self.frame.meta.late.saturating_add(1);
     }
 
-    /// When a byte came last.
+    /// Returns the time of the last byte.
     pub(crate) fn last(&self) -> Nanos {
         self.frame.meta.last
     }
 
-    /// As many bytes are at `at` already.
+    /// Marks bytes as received that are in place already.
     #[inline]
     pub(crate) fn put_in_place(&mut self, at: usize, len: usize, now: Nanos) {
         let _ = self.there.insert(at as u64..(at + len) as u64, usize::MAX, |_| {});
-        self.came(now);
+        self.received(now);
     }
 
-    /// What came before its turn is summed when its turn has come.
+    /// Updates times, and the checksum: bytes received out of order are summed once the edge passes them.
     #[inline]
-    fn came(&mut self, now: Nanos) {
+    fn received(&mut self, now: Nanos) {
         let edge = self.there.edge();
         if let Some(crc) = &mut self.crc
             && self.summed < edge
@@ -109,7 +109,7 @@ impl Filling {
         meta.last = now;
     }
 
-    /// The room from `at` on up to the next byte that is there; none if `at` is.
+    /// Returns the room from `at` to the next received byte, at most `most` bytes; empty if `at` is received.
     #[inline]
     pub(crate) fn gap(&mut self, at: usize, most: usize) -> &mut [u8] {
         let (from, size) = (at as u64, self.frame.memory.len());
@@ -125,12 +125,12 @@ impl Filling {
         &mut self.frame.memory.bytes_mut()[at..end]
     }
 
-    /// The bytes from `at` on, there or not.
+    /// Returns the bytes of a range, received or not.
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.frame.memory.bytes()[range]
     }
 
-    /// The frame, which ends with byte `len`.
+    /// Finishes the frame at length `len`.
     pub(crate) fn finish(mut self, config: &Config, len: usize, ending: Option<Ending>, id: u64) -> Frame {
         let frame = &mut self.frame;
         let mut at = self.there.edge();
@@ -151,12 +151,12 @@ impl Filling {
         meta.crc32c = self.crc.map(|crc| crc.with(&memory[self.summed as usize..len]).value());
         meta.missing = frame.missing.iter().map(|range| range.end - range.start).sum();
         (meta.id, meta.len, meta.ending) = (id, len, ending);
-        // The frame may go to another thread.
+        // The frame may be passed to another thread.
         config.kernel.fence();
         self.frame
     }
 
-    /// What it was made from, with nothing in it.
+    /// Returns the frame without using it.
     pub(crate) fn give_up(self) -> Frame {
         self.frame
     }

@@ -1,4 +1,4 @@
-//! A frame: a piece of a stream in memory of its own, and what is known of it.
+//! A frame: a part of a stream in its own memory, with metadata.
 
 use super::memory::Memory;
 use crate::place::{Ending, Ends, StreamId};
@@ -6,59 +6,59 @@ use linerate_burst::Nanos;
 use linerate_burst::pool::Piece;
 use std::ops::Range;
 
-/// A finished frame. Whoever has it owns its memory, and gives it back to where it came from once done.
+/// A finished frame. Its owner has exclusive use of its memory, and returns it to its pool when done.
 #[derive(Debug)]
 pub struct Frame {
     pub(super) memory: Memory,
     pub(super) presence: Presence,
     pub(super) missing: Vec<Range<u64>>,
-    /// What is known of it.
+    /// Metadata.
     pub meta: Meta,
 }
 
-/// What is known of a frame beside its bytes.
+/// Metadata of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// A running number, over all frames of the run, in the order in which they were finished.
+    /// Sequence number over all frames of the run, in the order in which they were finished.
     pub id: u64,
-    /// Whose bytes it holds.
+    /// Stream.
     pub stream: StreamId,
-    /// Between whom.
+    /// Addresses.
     pub ends: Ends,
-    /// Which frame of its stream it is, from 0 on.
+    /// Index within its stream, from 0.
     pub number: u64,
-    /// Where in the stream its first byte is.
+    /// Stream offset of its first byte.
     pub offset: u64,
-    /// Bytes of it that belong to the stream. All but the last frame of a stream are full.
+    /// Bytes that belong to the stream. All frames but the last of a stream are full.
     pub len: usize,
-    /// Bytes among these that did not come.
+    /// Missing bytes among these.
     pub missing: u64,
-    /// The CRC-32C of these bytes as they lie in memory, if it was asked for.
+    /// CRC-32C of these bytes as stored, if configured.
     pub crc32c: Option<u32>,
-    /// When the first of its bytes came, and the last. Zero if none did.
+    /// Time of the first received byte, and of the last; 0 if nothing was received.
     pub first: Nanos,
     /// See `first`.
     pub last: Nanos,
-    /// Datagrams for it that came twice.
+    /// Duplicate datagrams of this frame.
     pub repeated: u32,
-    /// Datagrams for its stream that came too late for their frame while this one was filled.
+    /// Late datagrams of its stream while this frame was filled.
     pub late: u32,
-    /// How its stream ended, if this is the last of it.
+    /// Reason for the end of the stream, if this is its last frame.
     pub ending: Option<Ending>,
 }
 
-/// What was said of a frame cannot be right.
+/// Metadata that cannot belong to the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more bytes, or other gaps, than a frame has")]
+#[error("invalid length or gaps of a frame")]
 pub struct NoFrame;
 
 impl Frame {
     pub(super) fn new(memory: Memory, granule: usize) -> Self {
-        let nobody = ([0, 0, 0, 0], 0).into();
+        let unset = ([0, 0, 0, 0], 0).into();
         let meta = Meta {
             id: 0,
             stream: StreamId(0),
-            ends: Ends { from: nobody, to: nobody },
+            ends: Ends { from: unset, to: unset },
             number: 0,
             offset: 0,
             len: 0,
@@ -73,10 +73,11 @@ impl Frame {
         Frame { memory, presence: Presence { granule, words: Vec::new(), granules: 0 }, missing: Vec::new(), meta }
     }
 
-    /// A frame that another process finished, over its memory, which is only read. `missing` ascends.
+    /// Returns a frame that another process has finished, over its memory, which is only read. `missing` must be
+    /// ascending.
     ///
     /// # Errors
-    /// If it has more bytes than its memory, or others are missing than it has.
+    /// If it has more bytes than its memory, or `missing` is invalid.
     pub fn shown(memory: Piece, meta: Meta, missing: Vec<Range<u64>>, granule: usize) -> Result<Self, NoFrame> {
         let ends = missing.iter().map(|gap| gap.end);
         let follows = missing.iter().zip([0].into_iter().chain(ends)).all(|(gap, before)| gap.start >= before);
@@ -89,46 +90,46 @@ impl Frame {
         Ok(Frame { memory: Memory::over(memory, None), presence, missing, meta })
     }
 
-    /// Which of the pieces it has that the pool was given; `None` of others, and of a frame without memory.
+    /// Returns the index of its piece in an external pool; `None` for other frames, and without memory.
     pub fn place(&self) -> Option<u32> {
         self.memory.place
     }
 
-    /// Its bytes. What did not come is zero, or whatever was there before, as the pool was told. None of a frame that is
+    /// Returns its bytes. Missing parts are zero or unspecified, as configured. Empty for a frame that is
     /// [elsewhere](super::Beyond).
     pub fn bytes(&self) -> &[u8] {
         self.memory.bytes().get(..self.meta.len).unwrap_or_default()
     }
 
-    /// All of its memory, from a multiple of 4096 on: what lies behind [`Frame::bytes`] belongs to no stream.
+    /// Returns all of its memory, aligned to 4096: bytes after [`Frame::bytes`] belong to no stream.
     pub fn memory(&self) -> &[u8] {
         self.memory.bytes()
     }
 
-    /// Whether all of its bytes came.
+    /// Returns whether all bytes were received.
     pub fn is_complete(&self) -> bool {
         self.meta.missing == 0
     }
 
-    /// The bytes that did not come, from its first on: ascending, with what came between them.
+    /// Returns the missing ranges, relative to its start, ascending and separated by received bytes.
     pub fn missing(&self) -> &[Range<u64>] {
         &self.missing
     }
 
-    /// The bytes that came, likewise.
+    /// Returns the received ranges, likewise.
     pub fn there(&self) -> impl Iterator<Item = Range<u64>> {
         let starts = [0].into_iter().chain(self.missing.iter().map(|gap| gap.end));
         let ends = self.missing.iter().map(|gap| gap.start).chain([self.meta.len as u64]);
         starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty())
     }
 
-    /// The same as a bitmap, coarser.
+    /// Returns the received parts as a bitmap, which is coarser.
     pub fn presence(&self) -> &Presence {
         &self.presence
     }
 }
 
-/// Which parts of a frame are there, a bit for each.
+/// Bitmap of the complete parts of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Presence {
     granule: usize,
@@ -137,32 +138,32 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Bytes to a bit. The last bit of a frame may stand for fewer.
+    /// Returns the number of bytes per bit. The last bit of a frame may cover fewer.
     pub fn granule(&self) -> usize {
         self.granule
     }
 
-    /// How many bits there are.
+    /// Returns the number of bits.
     pub fn len(&self) -> usize {
         self.granules
     }
 
-    /// Whether there are none, as in a frame of no bytes.
+    /// Returns whether it has no bits, as for an empty frame.
     pub fn is_empty(&self) -> bool {
         self.granules == 0
     }
 
-    /// Whether all bytes of a part came.
+    /// Returns whether all bytes of a part were received.
     pub fn is_there(&self, granule: usize) -> bool {
         granule < self.granules && self.words[granule / 64] >> (granule % 64) & 1 == 1
     }
 
-    /// The bits, the lowest of the first word first; those behind the last are 0.
+    /// Returns the bits, from the least significant one of the first word; unused ones are 0.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// For a frame of `len` bytes without these.
+    /// Sets the bits for a frame of `len` bytes with these missing.
     pub(super) fn set(&mut self, len: usize, missing: &[Range<u64>]) {
         self.granules = len.div_ceil(self.granule);
         self.words.clear();

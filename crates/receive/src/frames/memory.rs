@@ -1,25 +1,25 @@
-//! The memory of a frame.
+//! Memory of a frame.
 
 use linerate_burst::pool::Piece;
 use linerate_burst::resident;
 
-/// What direct writes to a disk want addresses to be multiples of.
+/// Alignment for direct writes.
 const ALIGNMENT: usize = 4096;
 
-/// Bytes from a multiple of 4096 on, in huge pages where the system has them, and there before they are needed.
+/// Bytes aligned to 4096, in huge pages if available, and populated in advance.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     piece: Piece,
-    /// Which of the pieces that the pool was given, if it was given any.
+    /// Index of the piece in an external pool.
     pub place: Option<u32>,
-    /// Bytes of it elsewhere: then there are none here.
+    /// Length if the bytes are elsewhere; 0 otherwise.
     beyond: usize,
 }
 
 impl Memory {
-    /// None if the system has not as much; it may still promise more than it has.
+    /// Allocates; `None` if memory is insufficient. The system may still overcommit.
     pub(super) fn new(bytes: usize) -> Option<Self> {
-        // To ask for what is not there would end the program.
+        // A failing allocation would abort the process.
         Vec::<u8>::new().try_reserve_exact(bytes + ALIGNMENT).ok()?;
         let mut room = resident(bytes + ALIGNMENT);
         room.resize(bytes + ALIGNMENT, 0);
@@ -27,17 +27,17 @@ impl Memory {
         Some(Memory { piece: Piece::of(room, start..start + bytes), place: None, beyond: 0 })
     }
 
-    /// Of somebody else.
+    /// Wraps external memory.
     pub(super) fn over(piece: Piece, place: Option<u32>) -> Self {
         Memory { piece, place, beyond: 0 }
     }
 
-    /// Elsewhere.
+    /// Returns memory that is elsewhere.
     pub(super) fn beyond(bytes: usize, place: u32) -> Self {
         Memory { piece: Piece::default(), place: Some(place), beyond: bytes }
     }
 
-    /// Whether its bytes are here.
+    /// Returns whether its bytes are here.
     pub(super) fn is_here(&self) -> bool {
         self.beyond == 0
     }

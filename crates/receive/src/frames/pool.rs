@@ -1,4 +1,4 @@
-//! Frames that nobody fills: free ones, and finished ones that nobody has fetched.
+//! Idle frames: free ones, and finished ones not fetched yet.
 
 use super::beyond::{Beyond, Way};
 use super::filling::Filling;
@@ -10,16 +10,15 @@ use crate::place::{Ending, Ends, StreamId};
 use linerate_burst::pool::Piece;
 use std::collections::VecDeque;
 
-/// The two rings of a pool.
+/// The two queues of a pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
     config: Config,
-    /// How bytes come to frames.
     pub way: Way,
     free: Vec<Frame>,
     full: VecDeque<Frame>,
     next: u64,
-    /// Bytes that did not come, of all finished frames.
+    /// Missing bytes of all finished frames.
     missing: u64,
 }
 
@@ -32,7 +31,7 @@ impl Pool {
         Ok(Pool::of(config, free, Way::of(config.kernel)))
     }
 
-    /// The same over memory of somebody else.
+    /// Creates a pool over external memory.
     pub(crate) fn over(config: &Config, pieces: Vec<Piece>) -> Result<Self, FramesError> {
         config.check()?;
         if pieces.len() != config.frames || pieces.iter().any(|piece| piece.len() != config.size) {
@@ -43,7 +42,7 @@ impl Pool {
         Ok(Pool::of(config, free, Way::of(config.kernel)))
     }
 
-    /// The same with no memory here: `beyond` takes bytes in blocks.
+    /// Creates a pool with no local memory: `beyond` receives bytes in blocks.
     pub(crate) fn beyond(config: &Config, beyond: Box<dyn Beyond>) -> Result<Self, FramesError> {
         config.check()?;
         let count = u32::try_from(config.frames).map_err(|_| FramesError::Frames(config.frames, config.size))?;
@@ -59,13 +58,13 @@ impl Pool {
         &self.config
     }
 
-    /// How many frames are free.
+    /// Returns the number of free frames.
     #[inline]
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// How many are finished, and have not been fetched.
+    /// Returns the number of finished frames not fetched yet.
     pub(crate) fn waiting(&self) -> usize {
         self.full.len()
     }
@@ -78,7 +77,7 @@ impl Pool {
         self.missing
     }
 
-    /// Finds the fastest copy to free frames, and uses it from here on.
+    /// Measures the copy kernels on free frames, and selects the fastest.
     pub(crate) fn calibrate(&mut self, piece: usize, clock: &dyn Fn() -> u64) -> Vec<Measured> {
         if self.way.is_beyond() {
             return Vec::new();
@@ -86,19 +85,19 @@ impl Pool {
         let mut memory: Vec<&mut [u8]> = self.free.iter_mut().map(|frame| frame.memory.bytes_mut()).collect();
         let found = calibrate(&mut memory, piece, clock);
         if let Some(fastest) = found.first() {
-            // A frame in the making was filled by the one before, and will be finished with the fence of the new one.
+            // A frame in progress was filled by the old kernel, and will be finished with the fence of the new one.
             self.config.kernel.fence();
             (self.config.kernel, self.way.kernel) = (fastest.kernel, fastest.kernel);
         }
         found
     }
 
-    /// A free frame, to be filled.
+    /// Takes a free frame.
     pub(crate) fn begin(&mut self, stream: StreamId, ends: &Ends, number: u64) -> Option<Filling> {
         Some(Filling::new(self.free.pop()?, stream, ends, number, &self.config))
     }
 
-    /// The frame is finished with byte `len`.
+    /// Finishes a frame at length `len`.
     pub(crate) fn finish(&mut self, filling: Filling, len: usize, ending: Option<Ending>) {
         let frame = filling.finish(&self.config, len, ending, self.next);
         self.next += 1;
@@ -107,25 +106,24 @@ impl Pool {
         self.full.push_back(frame);
     }
 
-    /// A stream ended where no frame begins: one without memory says so.
+    /// Reports the end of a stream at a frame boundary, by a frame without memory.
     pub(crate) fn finish_without(&mut self, stream: StreamId, ends: &Ends, number: u64, ending: Ending) {
         let frame = Frame::new(Memory::default(), self.config.granule);
         let filling = Filling::new(frame, stream, ends, number, &self.config);
         self.finish(filling, 0, Some(ending));
     }
 
-    /// Nothing came to this frame.
+    /// Returns an empty frame.
     pub(crate) fn give_up(&mut self, filling: Filling) {
         self.free.push(filling.give_up());
     }
 
-    /// The next finished frame.
     #[inline]
     pub(crate) fn full(&mut self) -> Option<Frame> {
         self.full.pop_front()
     }
 
-    /// Takes the oldest finished frame that nobody has fetched for free again; says how many bytes of streams are lost so.
+    /// Frees the oldest finished frame not fetched yet. Returns the number of stream bytes lost.
     pub(crate) fn reclaim(&mut self) -> Option<u64> {
         let oldest = self.full.iter().position(|frame| frame.memory.len() > 0 && frame.meta.ending.is_none())?;
         let frame = self.full.remove(oldest)?;
@@ -135,7 +133,7 @@ impl Pool {
         Some(bytes)
     }
 
-    /// Takes a frame back that was fetched; those without memory, and those of another size, are none of this pool.
+    /// Takes back a fetched frame; ignores those without memory or of another size, which are not of this pool.
     pub(crate) fn give_back(&mut self, frame: Frame) {
         if frame.memory.len() == self.config.size && self.config.size > 0 {
             self.free.push(frame);
@@ -145,7 +143,7 @@ impl Pool {
 
 #[cfg(test)]
 impl Pool {
-    /// Finished frames that are not just the news of an end.
+    /// Returns the number of finished frames with memory: not mere reports of an end.
     pub(crate) fn waiting_with_memory(&self) -> usize {
         self.full.iter().filter(|frame| frame.memory.len() > 0).count()
     }

@@ -1,4 +1,4 @@
-//! The frames that one stream holds.
+//! The frames of one stream.
 
 use super::beyond::Way;
 use super::filling::Filling;
@@ -8,16 +8,16 @@ use linerate_burst::Nanos;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A stream, and the frames that it fills: those behind its edge, one after the other.
+/// A stream and its frames in progress, consecutive from its edge.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub id: StreamId,
     pub ends: Ends,
-    /// The number of the first that it holds.
+    /// Index of the first frame held.
     pub first: u64,
     pub held: VecDeque<Filling>,
     pub edge: u64,
-    /// Whether it waits for a frame.
+    /// True if it waits for a frame.
     pub waits: bool,
 }
 
@@ -26,20 +26,20 @@ impl Stream {
         Stream { id, ends: *ends, first: 0, held: VecDeque::new(), edge: 0, waits: false }
     }
 
-    /// The first byte that there is no room for.
+    /// Returns the first byte without room.
     #[inline]
     pub(super) fn room(&self, size: u64) -> u64 {
         (self.first + self.held.len() as u64) * size
     }
 
-    /// Whether there is less room behind the edge than there is to be, or none. Nobody gets more than he has brought so far: of many
-    /// that begin at once, none takes the frames of all.
+    /// Returns whether there is less room beyond the edge than wanted, or none. At most as much as received so far: of
+    /// many streams that start at once, none takes the frames of all.
     #[inline]
     pub(super) fn wants(&self, size: u64, ahead: u64) -> bool {
         self.room(size) < self.edge + ahead.min(self.edge).max(1)
     }
 
-    /// Puts bytes to their place, as far as there is room, and says for how many there is none.
+    /// Stores bytes, as far as there is room. Returns the number of bytes without room.
     #[inline]
     pub(super) fn put(&mut self, mut offset: u64, mut bytes: &[u8], size: u64, way: &mut Way, now: Nanos) -> usize {
         while let Some((frame, at)) = self.frame_of(offset, size) {
@@ -53,7 +53,7 @@ impl Stream {
         bytes.len()
     }
 
-    /// As many bytes are at their place already.
+    /// Marks bytes as received that are in place already.
     #[inline]
     pub(super) fn put_in_place(&mut self, mut offset: u64, mut len: usize, size: u64, now: Nanos) {
         while let Some((frame, at)) = self.frame_of(offset, size) {
@@ -66,7 +66,7 @@ impl Stream {
         }
     }
 
-    /// The frame that a byte belongs to, if the stream holds it, and where in it.
+    /// Returns the frame of a byte, if held, and the offset in it.
     #[inline]
     fn frame_of(&mut self, offset: u64, size: u64) -> Option<(&mut Filling, usize)> {
         let (index, at) = self.index_of(offset, size)?;
@@ -82,7 +82,7 @@ impl Stream {
         }
     }
 
-    /// The room from `offset` on up to the next byte that is there, in two pieces: they may be in two frames.
+    /// Returns the room from `offset` to the next received byte, in two pieces: it may span two frames.
     pub(super) fn gap(&mut self, offset: u64, size: u64) -> (&mut [u8], &mut [u8]) {
         let Some((index, at)) = self.index_of(offset, size) else { return Default::default() };
         let mut frames = self.held.iter_mut().skip(index);
@@ -96,7 +96,7 @@ impl Stream {
         }
     }
 
-    /// The bytes of a range, whether they count as there or not, as far as the stream holds their frames.
+    /// Returns the bytes of a range, received or not, as far as their frames are held.
     pub(super) fn bytes(&self, range: Range<u64>, size: u64) -> impl Iterator<Item = &[u8]> {
         let begin = self.index_of(range.start, size).unwrap_or((self.held.len(), 0));
         let mut left = (range.end - range.start) as usize;

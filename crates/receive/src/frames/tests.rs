@@ -1,4 +1,4 @@
-//! Frames against streams that are known byte by byte.
+//! Frames compared with streams known byte by byte.
 
 use super::*;
 use crate::copy::Kernel;
@@ -6,7 +6,7 @@ use crate::ranges::Ranges;
 use linerate_wire::Crc32c;
 use proptest::prelude::*;
 
-/// The byte of a stream at an offset; never 0, so that missing ones show.
+/// Returns the byte of a stream at an offset; never 0, so that missing ones show.
 fn byte(stream: StreamId, offset: u64) -> u8 {
     ((offset * 31 + offset / 255 + u64::from(stream.0) * 101) % 255) as u8 + 1
 }
@@ -19,18 +19,18 @@ fn ends(stream: StreamId) -> Ends {
     Ends { from: ([10, 0, 0, 1], stream.0 as u16).into(), to: ([10, 0, 0, 2], 9).into() }
 }
 
-/// What a stream sent, and what was seen of it.
+/// Bytes that a stream has sent, and the state of its reader.
 struct Sender {
     id: StreamId,
     there: Ranges,
     room: u64,
-    /// The number of the next frame that its reader sees.
+    /// Index of the next frame of its reader.
     next: u64,
     ending: Option<Ending>,
     is_over: bool,
 }
 
-/// The frames, and what is known to be true of them.
+/// The frames, and their expected state.
 struct Model {
     config: Config,
     frames: Frames,
@@ -43,7 +43,7 @@ struct Model {
 #[derive(Clone, Debug)]
 enum Step {
     Begin,
-    /// Of a stream, so far behind its edge, so many bytes, and how they come.
+    /// Stream, distance beyond its edge, number of bytes, and how they arrive.
     Segment(usize, u64, u64, Way),
     End(usize, Ending),
     Fetch,
@@ -53,7 +53,7 @@ enum Step {
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Copied,
-    /// Read to where this many bytes behind the edge of that stream was expected, behind a header of so many bytes.
+    /// Read into place, expected this many bytes beyond the edge of that stream, after a header of this many bytes.
     Read(usize, u64, usize),
 }
 
@@ -131,7 +131,7 @@ impl Model {
         for piece in new {
             let part = (piece.start - range.start) as usize..(piece.end - range.start) as usize;
             let payload = match way {
-                // What lies in the header's buffer is the reader's own.
+                // Bytes in the header buffer belong to the caller.
                 Way::Read(..) if part.start >= skip => Payload::Read { from: part.start - skip, len: part.len() },
                 _ => Payload::Bytes(&sent[part]),
             };
@@ -140,7 +140,7 @@ impl Model {
         self.frames.advance(id, sender.there.edge(), Nanos(self.time));
     }
 
-    /// Has the payload read, and looks at what was read. How many of its bytes went to the buffer for headers.
+    /// Reads the payload and checks what was read. Returns the number of its bytes in the header buffer.
     fn read(&mut self, stream: usize, expected: usize, ahead: u64, header: usize, sent: &[u8]) -> usize {
         let expected = match expected {
             usize::MAX => Some((self.senders[stream].id, self.senders[stream].there.edge())),
@@ -184,7 +184,7 @@ impl Model {
         let full = self.frames.pool.waiting_with_memory();
         assert_eq!(free + held + full + fetched, self.config.frames, "frames got lost");
         let without = self.frames.streams.iter().any(|stream| stream.held.is_empty());
-        assert!(!without || free == 0, "a stream waits beside a free frame");
+        assert!(!without || free == 0, "a stream waits although a frame is free");
     }
 
     fn check(&mut self, frame: &Frame) {
@@ -201,7 +201,7 @@ impl Model {
         assert!(sender.ending.is_some() || frame.is_complete(), "{meta:?}");
         if meta.ending.is_some() {
             assert_eq!(meta.ending, sender.ending);
-            assert!(sender.there.end() <= end, "more came than went out");
+            assert!(sender.there.end() <= end, "more received than output");
         }
         let is_there = |at: u64| {
             let at = meta.offset + at;
@@ -232,7 +232,7 @@ impl Model {
         assert_eq!(meta.first == Nanos::ZERO, meta.missing == meta.len as u64);
     }
 
-    /// Everything comes to an end, and all frames are free again.
+    /// Stops everything; all frames are free afterwards.
     fn finish(mut self) {
         for stream in 0..self.senders.len() {
             if self.senders[stream].ending.is_none() {
@@ -275,7 +275,7 @@ fn frames(size: usize, count: usize, ahead: u64) -> Frames {
     Frames::new(&Config { size, frames: count, ahead, ..Config::default() }).unwrap()
 }
 
-/// Fills so many bytes of a stream, as far as there is room; says how many.
+/// Sends this many bytes of a stream, as far as there is room. Returns their number.
 fn fill(frames: &mut Frames, stream: StreamId, from: u64, len: u64) -> u64 {
     let end = (from + len).min(frames.room(stream));
     frames.place(stream, from, Payload::Bytes(&bytes(stream, from..end)), Nanos(1));
@@ -284,10 +284,10 @@ fn fill(frames: &mut Frames, stream: StreamId, from: u64, len: u64) -> u64 {
 }
 
 #[test]
-fn one_stream_alone_has_the_whole_pool() {
+fn a_single_stream_gets_the_whole_pool() {
     let mut frames = frames(10, 5, 1000);
     assert!(frames.begin(StreamId(0), &ends(StreamId(0)), Nanos(1)));
-    assert_eq!((frames.room(StreamId(0)), frames.state()), (10, (4, 0)), "as long as it has brought nothing");
+    assert_eq!((frames.room(StreamId(0)), frames.state()), (10, (4, 0)), "while it has received nothing");
     let mut at = 0;
     for len in [10, 10, 20, 10, 0] {
         assert_eq!(fill(&mut frames, StreamId(0), at, 100), len);
@@ -318,7 +318,7 @@ fn of_many_streams_that_begin_at_once_none_takes_the_frames_of_others() {
     }
 }
 
-/// Two that want everything, and a reader that gives frames back one by one: each gets every second one.
+/// Two streams that want everything, and a reader that returns frames one by one: they get alternate frames.
 #[test]
 fn streams_that_want_everything_share() {
     for count in [2, 5] {
@@ -366,7 +366,7 @@ fn of_what_was_read_to_its_place_a_part_may_be_taken() {
     assert_eq!((read, frames.full().unwrap().bytes()), (Ok(50), [7; 20].as_slice()));
 }
 
-/// In a process of its own, which may have no more than 2 GB.
+/// Runs in a child process limited to 2 GB.
 #[test]
 fn memory_that_is_not_there_is_refused() {
     let output = std::process::Command::new("sh")

@@ -1,4 +1,4 @@
-//! When something is said: at the end of a burst, and when its time has come.
+//! Acknowledgements: at the end of a burst, and on timers.
 
 use super::connection::{Due, State};
 use super::fast::set_limits;
@@ -8,32 +8,32 @@ use crate::place::{Ending, Payload, Place};
 use linerate_burst::{Count, Nanos};
 use std::time::Duration;
 
-/// The longest that data waits to be acknowledged (RFC 9293 section 3.8.6.3 allows 500 ms).
+/// Delayed ACK timeout (RFC 9293 section 3.8.6.3 allows 500 ms).
 const DELAY: Duration = Duration::from_millis(40);
-/// The same where the queue was not dry, and more is about to come.
+/// The same for [`AckPolicy::Adaptive`]: the queue was not dry, so more data is about to arrive.
 const SHORT_DELAY: Duration = Duration::from_millis(1);
-/// How often somebody looks whether there is room again: so long for each connection, within limits.
+/// Interval of checks for free room, per connection, clamped to `LEAST_LOOK` and `MOST_LOOK`.
 const LOOK: Duration = Duration::from_micros(20);
 const LEAST_LOOK: Duration = Duration::from_micros(200);
 const MOST_LOOK: Duration = Duration::from_millis(10);
-/// So much a burst is acknowledged though the queue is not dry.
+/// Bytes in a burst that are acknowledged even if the queue is not dry.
 const MUCH: u64 = 512 << 10;
-/// The first wait for an answer to our SYN or FIN; the next are twice as long each (RFC 6298).
+/// Initial retransmission timeout of SYN and FIN; doubled with each retry (RFC 6298).
 const RETRY: Duration = Duration::from_secs(1);
-/// How often these are sent.
+/// Maximum number of transmissions of these.
 const TRIES: u8 = 6;
-/// Challenges a second, and as many more as cannot be foreseen.
+/// Minimum challenge ACKs per second; up to as many more are allowed at random.
 const CHALLENGES: u8 = 5;
 
 impl Endpoint {
-    /// A burst of frames has been received, and the queue has run dry or not: places learn how far their streams are, and
-    /// acknowledgements that are due are made. To be called also when there was nothing to receive: room that has become free is told of.
+    /// Ends a burst; `is_dry`: the queue is empty. Places are advanced to the new edges of their streams, and
+    /// acknowledgements that are due are sent. Call it without a burst too: it announces room that has become free.
     pub fn burst_end(&mut self, is_dry: bool, now: Nanos, place: &mut impl Place) {
         let mut touched = std::mem::take(&mut self.touched);
         for slot in touched.drain(..) {
             self.burst_ended(slot, is_dry, now, place);
         }
-        // What was touched meanwhile is for the next burst.
+        // Connections touched here belong to the next burst.
         touched.append(&mut self.touched);
         self.touched = touched;
         if self.timers.first().is_some_and(|(when, _)| when <= now) {
@@ -41,13 +41,13 @@ impl Endpoint {
         }
     }
 
-    /// Does what is due.
+    /// Runs expired timers.
     pub fn tick(&mut self, now: Nanos, place: &mut impl Place) {
         let mut most = self.table.len();
         while let Some((when, slot)) = self.timers.first().filter(|(when, _)| *when <= now && most > 0) {
             most -= 1;
-            self.came_due(slot, when.max(now), place);
-            // Whatever was done, it is not due again at the same time.
+            self.expire(slot, when.max(now), place);
+            // It must not expire again at the same time.
             if let Some(connection) = self.table.get(slot) {
                 let next = connection.deadline(self.config.idle).max(now.after(Duration::from_nanos(1)));
                 self.timers.set(slot, next);
@@ -55,13 +55,13 @@ impl Endpoint {
         }
     }
 
-    /// When something is due next, without a frame.
+    /// Returns the next deadline, if any timer is set.
     pub fn deadline(&self) -> Option<Nanos> {
         self.timers.first().map(|(when, _)| when)
     }
 
-    /// The run ends: streams as well, and their senders get a reset. False if there are more than can be told at once: to be
-    /// called again when the frames are sent.
+    /// Stops all streams and sends a RST to each peer. Returns false if the outbox is full: call it again after
+    /// sending the frames.
     pub fn stop(&mut self, now: Nanos, place: &mut impl Place) -> bool {
         for slot in self.table.slots() {
             if self.outbox.is_full() {
@@ -75,7 +75,7 @@ impl Endpoint {
         true
     }
 
-    /// Acknowledges all that is there, and offers what room there is.
+    /// Acknowledges all data received and announces the receive window.
     pub(super) fn acknowledge(&mut self, slot: u32, now: Nanos, place: &mut impl Place) {
         let Some(connection) = self.table.get_mut(slot) else { return };
         if connection.state == State::Established {
@@ -85,14 +85,14 @@ impl Endpoint {
         let Some(connection) = self.table.get_mut(slot) else { return };
         let said = connection.said(now);
         if !self.outbox.put(&connection.template, &said, Some(slot), now) {
-            // It stays due.
+            // Retry later.
             connection.ask(Due::Now);
             connection.touch(slot, &mut self.touched);
             self.counts[Count::TcpUnsent] += 1;
             return;
         }
-        connection.told = connection.next();
-        connection.told_window = connection.window().1;
+        connection.acked = connection.next();
+        connection.acked_window = connection.window().1;
         (connection.pending, connection.due, connection.again) = (0, Due::Later, None);
         connection.young = connection.young.saturating_sub(1);
         connection.ack_at = Nanos::MAX;
@@ -102,7 +102,7 @@ impl Endpoint {
         self.look_later(slot, now);
     }
 
-    /// Promises what room there is, and takes what was kept until there is some; whether it did.
+    /// Extends the promised window to the free room and stores bytes kept beyond it. Returns whether any were stored.
     fn open(&mut self, slot: u32, now: Nanos, place: &mut impl Place) -> bool {
         let Some(connection) = self.table.get_mut(slot) else { return false };
         let (stream, before) = (connection.stream, connection.promise);
@@ -120,8 +120,8 @@ impl Endpoint {
         taken.is_ok() && fresh > 0
     }
 
-    /// An acknowledgement for what may be forged, not too often (RFC 5961 section 7); how often is not to be foreseen from outside,
-    /// and what others cause does not count.
+    /// Sends a challenge ACK for a segment that may be forged, rate limited (RFC 5961 section 7). The limit is per
+    /// connection and random, so an attacker cannot measure it (side channel).
     pub(super) fn challenge(&mut self, slot: u32, now: Nanos, place: &mut impl Place) {
         let Some(connection) = self.table.get_mut(slot) else { return };
         if now >= connection.challenges_until || connection.challenges_until > now.after(Duration::from_secs(2)) {
@@ -138,19 +138,19 @@ impl Endpoint {
         self.acknowledge(slot, now, place);
     }
 
-    /// Our end of a connection: acknowledges theirs, too.
+    /// Sends our FIN, which also acknowledges the peer's.
     pub(super) fn send_fin(&mut self, slot: u32, now: Nanos) {
         let Some(connection) = self.table.get_mut(slot) else { return };
         let said = Said { flags: ACK | FIN, sequence: connection.iss.wrapping_add(1), ..connection.said(now) };
         let is_out = self.outbox.put(&connection.template, &said, Some(slot), now);
         self.counts[Count::TcpUnsent] += u64::from(!is_out);
         self.counts[Count::TcpSentAgain] += u64::from(connection.tries > 0);
-        connection.told = connection.next();
+        connection.acked = connection.next();
         (connection.pending, connection.due, connection.again) = (0, Due::Later, None);
         self.try_again(slot, is_out, now);
     }
 
-    /// When our SYN or FIN is sent again.
+    /// Schedules the retransmission of our SYN or FIN.
     pub(super) fn try_again(&mut self, slot: u32, is_out: bool, now: Nanos) {
         let Some(connection) = self.table.get_mut(slot) else { return };
         connection.retry_at = now.after(if is_out { RETRY * (1 << connection.tries) } else { SHORT_DELAY });
@@ -176,7 +176,7 @@ impl Endpoint {
         if connection.state == State::Established {
             connection.advance(now, place);
         }
-        let waiting = connection.next() - connection.told;
+        let waiting = connection.next() - connection.acked;
         let is_due = connection.due > Due::Later
             || waiting > 0
                 && match self.config.acks {
@@ -188,7 +188,7 @@ impl Endpoint {
             return self.acknowledge(slot, now, place);
         }
         if waiting > 0 && !is_dry {
-            // So that it is looked at again when the queue has run dry, though nothing more came.
+            // Check it again once the queue is dry, even if no more segments arrive.
             connection.touch(slot, &mut self.touched);
         }
         if waiting > 0 && connection.ack_at == Nanos::MAX {
@@ -199,7 +199,7 @@ impl Endpoint {
         }
     }
 
-    fn came_due(&mut self, slot: u32, now: Nanos, place: &mut impl Place) {
+    fn expire(&mut self, slot: u32, now: Nanos, place: &mut impl Place) {
         let idle = self.config.idle;
         let Some(connection) = self.table.get_mut(slot) else { return };
         if connection.retry_at <= now {
@@ -230,7 +230,7 @@ impl Endpoint {
         }
     }
 
-    /// Says that there is room again, if that is worth saying.
+    /// Sends a window update if the window has grown enough.
     fn look(&mut self, slot: u32, now: Nanos, place: &mut impl Place) {
         let has_taken = self.open(slot, now, place);
         let Some(connection) = self.table.get_mut(slot) else { return };
@@ -244,7 +244,7 @@ impl Endpoint {
         }
     }
 
-    /// Where the window that the other end knows of is less than half of what it could be, somebody looks again.
+    /// Schedules a check for free room if the window known to the peer is less than half of the possible one.
     fn look_later(&mut self, slot: u32, now: Nanos) {
         let after = (LOOK * self.table.len() as u32).clamp(LEAST_LOOK, MOST_LOOK);
         let Some(connection) = self.table.get_mut(slot) else { return };

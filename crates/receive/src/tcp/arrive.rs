@@ -1,4 +1,5 @@
-//! A segment of a connection that is not the one expected: RFC 9293 section 3.10.7.4, in its order, with RFC 5961 and 7323.
+//! Slow path: segments of a connection other than the expected one, in the order of RFC 9293 section 3.10.7.4, with
+//! RFC 5961 and 7323.
 
 use super::connection::{Connection, Due, NEVER, State};
 use super::segment::Segment;
@@ -7,10 +8,10 @@ use super::{Endpoint, options};
 use crate::place::{Ending, Payload, Place};
 use linerate_burst::{Count, Nanos};
 
-/// Acknowledgements of a burst that are made at once for data behind gaps, where blocks say more than their number does.
+/// Immediate ACKs per burst for out-of-order data: their SACK blocks carry more information than their number.
 const EAGER: u8 = 4;
 
-/// Where a segment is, as far as the window is concerned.
+/// Position of a segment relative to the receive window.
 enum Fit {
     In,
     Old,
@@ -18,7 +19,7 @@ enum Fit {
 }
 
 impl Endpoint {
-    /// Takes a segment of a connection, and says as what it counts.
+    /// Processes a segment of a connection. Returns the counter that it falls under.
     #[cold]
     pub(super) fn arrive(&mut self, slot: u32, segment: &Segment<'_>, now: Nanos, place: &mut impl Place) -> Count {
         let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
@@ -62,7 +63,7 @@ impl Endpoint {
         self.accept(slot, segment, (start, stamp), now, place)
     }
 
-    /// What is in a segment that is in the window and acknowledges what we sent.
+    /// Processes a segment that is in the window and has an acceptable ACK.
     fn accept(
         &mut self,
         slot: u32,
@@ -96,7 +97,7 @@ impl Endpoint {
         outcome
     }
 
-    /// Data, as far as it is in the window and was not there before.
+    /// Stores data, as far as it is in the window and new.
     fn data(&mut self, slot: u32, segment: &Segment<'_>, start: i64, now: Nanos, place: &mut impl Place) -> Count {
         let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
         let length = segment.payload.len() as i64;
@@ -112,7 +113,7 @@ impl Endpoint {
             connection.kept = keep(segment.payload, connection.promise as i64 - start, place);
         }
         let (ranges_before, mut fresh) = (connection.ranges.beyond().len(), 0);
-        // The first piece of it that was there, and how far all of it was looked at.
+        // The first duplicate piece, and the end of the part examined so far.
         let (mut again, mut at) = (None, start);
         let taken = connection.ranges.insert(from..to, self.config.max_gaps, |piece| {
             fresh += piece.end - piece.start;
@@ -146,17 +147,17 @@ impl Endpoint {
             connection.eager = connection.eager.saturating_add(1);
             connection.ask(if is_eager { Due::Now } else { Due::Burst });
         } else if ranges_before > 0 {
-            // All of a gap or a part of it is filled (RFC 5681 section 4.2).
+            // A gap was filled, fully or partly (RFC 5681 section 4.2).
             connection.ask(if ranges_now < ranges_before || !connection.agreed.sack { Due::Now } else { Due::Burst });
         }
         Count::TcpTaken
     }
 
-    /// The stream ends here, unless it is known to go on or to end elsewhere.
+    /// Records the end of the stream, unless data beyond it or another end is known.
     fn fin(&mut self, slot: u32, at: i64) {
         let Some(connection) = self.table.get_mut(slot) else { return };
         let at = at as u64;
-        // It needs no room, so that it may be one beyond the promise.
+        // FIN needs no room, so it may be one beyond the promised window.
         if connection.fin == NEVER && connection.ranges.end() <= at && at <= connection.promise {
             connection.fin = at;
         }
@@ -164,7 +165,7 @@ impl Endpoint {
         connection.touch(slot, &mut self.touched);
     }
 
-    /// Says what is to be said at once, and ends a stream that is complete.
+    /// Sends an ACK that is due now, and closes a complete stream.
     fn settle(&mut self, slot: u32, now: Nanos, place: &mut impl Place) {
         let Some(connection) = self.table.get_mut(slot) else { return };
         if connection.is_complete() && connection.state == State::Established {
@@ -183,7 +184,7 @@ impl Endpoint {
         }
     }
 
-    /// RFC 5961 section 3.2; it holds where the window is closed as well.
+    /// Processes a RST (RFC 5961 section 3.2), also with a closed window.
     fn reset(&mut self, slot: u32, start: i64, now: Nanos, place: &mut impl Place) -> Count {
         let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
         let next = connection.next() as i64;
@@ -197,8 +198,8 @@ impl Endpoint {
         Count::TcpBadReset
     }
 
-    /// An acknowledgement for a segment that brings nothing: at the end of the burst where there was data, and where there was none, which
-    /// may answer one of ours, not too often.
+    /// Answers a segment without new data by an ACK: at the end of the burst if it had a payload; otherwise by a
+    /// challenge ACK, since it may itself be an answer to one of ours.
     fn answer_old(
         &mut self,
         slot: u32,
@@ -222,7 +223,7 @@ impl Endpoint {
         count
     }
 
-    /// A connection is over, for its place as well.
+    /// Ends a connection and its stream.
     pub(super) fn end(&mut self, slot: u32, ending: Ending, now: Nanos, place: &mut impl Place) {
         let Some(mut connection) = self.remove(slot) else { return };
         if connection.state != State::Established {
@@ -238,7 +239,7 @@ impl Endpoint {
         }] += 1;
     }
 
-    /// Nothing is known of a connection any more.
+    /// Removes a connection and its timer.
     pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
         self.timers.set(slot, Nanos::MAX);
         let connection = self.table.remove(slot)?;
@@ -247,7 +248,8 @@ impl Endpoint {
     }
 }
 
-/// The test of section 3.10.7.4, first; a FIN needs no room, and what is empty may be just behind the window.
+/// Acceptability test of section 3.10.7.4; a FIN needs no room, and an empty segment may be at the right edge of the
+/// window.
 fn fit(connection: &Connection, segment: &Segment<'_>, start: i64) -> Fit {
     let (next, right) = (connection.next() as i64, connection.promise.max(connection.next()) as i64);
     let length = segment.payload.len() as i64;
@@ -258,7 +260,8 @@ fn fit(connection: &Connection, segment: &Segment<'_>, start: i64) -> Fit {
     if start > right || (start == right && length > 0) { Fit::Beyond } else { Fit::In }
 }
 
-/// What is behind the promise in a segment that begins in front of it, as far as the unit of a window can have let it come.
+/// Copies the bytes beyond the promised window of a segment that starts before its end: at most one unit of window
+/// scaling.
 fn keep(payload: Payload<'_>, promised: i64, place: &impl Place) -> Option<Box<[u8]>> {
     const UNIT: usize = 1 << 14;
     let from = usize::try_from(promised).ok().filter(|from| *from < payload.len())?;
@@ -267,7 +270,7 @@ fn keep(payload: Payload<'_>, promised: i64, place: &impl Place) -> Option<Box<[
     Some(bytes.into())
 }
 
-/// What came again, for the next acknowledgement to say (RFC 2883).
+/// Records a duplicate for the next ACK (D-SACK, RFC 2883).
 fn note_again(connection: &mut Connection, start: i64, end: i64) {
     if start >= 0 && start < end {
         connection.again = Some((start as u64, end as u64));

@@ -1,61 +1,63 @@
-//! What an endpoint is to be, and to keep to.
+//! Configuration of an endpoint.
 
 use linerate_wire::MacAddr;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The most that a window can promise (RFC 7323 section 2.3).
+/// Maximum receive window (RFC 7323 section 2.3).
 pub const MOST_WINDOW: u64 = 1 << 30;
 
-/// Ports of an address that answers for connections. It is not configured in the kernel, which would reset them.
+/// Local address and ports that accept connections. The kernel must not have the address: it would reset the
+/// connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// The address.
+    /// IP address.
     pub ip: IpAddr,
-    /// The ports.
+    /// Port range.
     pub ports: RangeInclusive<u16>,
 }
 
-/// When data is acknowledged. At once in any case: where a gap begins or ends, at the end of a stream, when the window opens, and
-/// every two full segments while a connection is young, so that its sender finds its pace.
+/// When data is acknowledged. In any policy an ACK is immediate where a gap opens or is filled, at the end of a stream
+/// and when the window opens, and is sent every two full segments while a connection is young, for the sender's slow
+/// start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AckPolicy {
-    /// When the queue has run dry, and before that as much as is good for a fast sender.
+    /// When the queue is dry, and before that often enough to keep a fast sender going.
     #[default]
     Adaptive,
-    /// Once a burst.
+    /// Once per burst.
     Burst,
-    /// Once so many bytes have come; also when the sender has pushed and the queue is dry, or 40 ms after the data.
+    /// After this number of bytes; also when the sender set PSH and the queue is dry, or 40 ms after the data.
     Bytes(u64),
-    /// The same for segments.
+    /// The same, in segments.
     Segments(u32),
 }
 
-/// What an endpoint is to be.
+/// Configuration of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Addresses and ports.
     pub listen: Vec<Local>,
-    /// The MAC addresses that frames are for; if there are none, any that is not a group's.
+    /// Accepted destination MAC addresses; if empty, any unicast address.
     pub stations: Vec<MacAddr>,
-    /// The longest IP packet that can arrive: segments of 40 bytes less (IPv6: 60) are asked for.
+    /// Maximum IP packet size that can arrive: the MSS option is 40 bytes less (IPv6: 60).
     pub mtu: u32,
-    /// The most bytes beyond the edge of a stream that are ever promised room, if its place has it.
+    /// Maximum receive window in bytes, as far as the place has room.
     pub window: u64,
-    /// The most connections.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// The most that are half open. Those beyond it are answered by cookies, for which nothing is kept.
+    /// Maximum number of half-open connections. Beyond it SYNs are answered by SYN cookies, which keep no state.
     pub backlog: usize,
     /// When data is acknowledged.
     pub acks: AckPolicy,
-    /// After how long a connection that brings nothing is given up.
+    /// Idle timeout of a connection.
     pub idle: Option<Duration>,
-    /// The most gaps in a stream; data that would make more is dropped.
+    /// Maximum number of gaps in a stream; data that would open more is dropped.
     pub max_gaps: usize,
-    /// To be random: from it are made sequence numbers and cookies, which nobody may guess, and the order of tables.
+    /// Random secret: the source of sequence numbers, SYN cookies and the order of tables. It must not be predictable.
     pub secret: [u64; 2],
-    /// Whether segments of no connection are answered by a reset, or by silence.
+    /// True to answer segments of unknown connections by a RST, false to drop them silently.
     pub reset_unknown: bool,
 }
 
@@ -77,29 +79,29 @@ impl Default for Config {
     }
 }
 
-/// A configuration that makes no sense.
+/// Invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadConfig {
-    /// No address.
-    #[error("no address to receive for: give at least one")]
+    /// `listen` is empty.
+    #[error("no address to listen on; give at least one")]
     NoAddress,
-    /// An address that no single host has.
-    #[error("{0} is not the address of one host")]
+    /// Not a unicast host address.
+    #[error("{0}: not a unicast host address")]
     Address(IpAddr),
-    /// No ports.
-    #[error("{0} has no ports: give 1 to 65535, the lower one first")]
+    /// Empty port range, or port 0.
+    #[error("{0}: invalid port range; expected 1 to 65535, the lower one first")]
     Ports(IpAddr),
-    /// A group of stations.
-    #[error("{0} is not the MAC address of one station")]
+    /// Multicast MAC address.
+    #[error("{0}: not a unicast MAC address")]
     Station(MacAddr),
-    /// Packets too short or too long.
-    #[error("an MTU of {0} bytes: give 576 to 65575, for IPv6 1280 or more")]
+    /// MTU out of range.
+    #[error("MTU of {0} bytes: out of range; expected 576 to 65575 (IPv6: from 1280)")]
     Mtu(u32),
-    /// No window, or more than can be promised.
-    #[error("a window of {0} bytes: give 1 to 1 GiB")]
+    /// Window out of range.
+    #[error("receive window of {0} bytes: out of range; expected 1 byte to 1 GiB")]
     Window(u64),
-    /// None of something.
-    #[error("{0} is 0: at least 1 is needed")]
+    /// A value that must not be 0.
+    #[error("{0}: must be at least 1")]
     None(&'static str),
 }
 
@@ -129,8 +131,8 @@ impl Config {
         let counts = [
             ("connections", self.connections as u64),
             ("max_gaps", self.max_gaps as u64),
-            ("bytes of an acknowledgement", if self.acks == AckPolicy::Bytes(0) { 0 } else { 1 }),
-            ("segments of an acknowledgement", if self.acks == AckPolicy::Segments(0) { 0 } else { 1 }),
+            ("bytes per ACK", if self.acks == AckPolicy::Bytes(0) { 0 } else { 1 }),
+            ("segments per ACK", if self.acks == AckPolicy::Segments(0) { 0 } else { 1 }),
         ];
         match counts.iter().find(|(_, count)| *count == 0) {
             Some((name, _)) => Err(BadConfig::None(name)),
@@ -138,18 +140,18 @@ impl Config {
         }
     }
 
-    /// The longest payload of a segment to ask for.
+    /// Returns the MSS to announce.
     pub(super) fn segment(&self, is_v6: bool) -> u16 {
         (self.mtu - if is_v6 { 60 } else { 40 }).min(u16::MAX.into()) as u16
     }
 
-    /// By how many bits windows are shifted where that is agreed on.
+    /// Returns our window scale, if the option is negotiated.
     pub(super) fn shift(&self) -> u8 {
         (0..14).find(|shift| self.window >> shift <= u16::MAX.into()).unwrap_or(14)
     }
 }
 
-/// Whether an address is one that a single host can have on a link.
+/// Returns whether an address can be the unicast address of a host on a link.
 pub(super) fn is_host(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !matches!(ip.octets()[0], 0 | 127 | 224..),

@@ -1,7 +1,7 @@
-//! What is known of a connection: a small state, and what follows from it.
+//! State of a connection.
 //!
-//! Nothing is ever sent on it but SYN and FIN, so that one number is what the other end may acknowledge. Places in the stream are
-//! 64-bit offsets; the 32 bits of a sequence number are read as the offset nearest to the edge.
+//! Nothing but SYN and FIN is ever sent on it, so the peer may acknowledge only one number. Positions in the stream
+//! are 64-bit offsets; a 32-bit sequence number stands for the offset nearest to the edge.
 
 use super::options::{Agreed, put_stamps};
 use super::segment::Key;
@@ -11,103 +11,98 @@ use crate::ranges::Ranges;
 use linerate_burst::Nanos;
 use std::time::Duration;
 
-/// No FIN has come.
+/// No FIN received.
 pub(super) const NEVER: u64 = u64::MAX;
-/// For how long a timestamp says how old a segment is (RFC 7323 section 5.5).
+/// Lifetime of a recorded timestamp for PAWS (RFC 7323 section 5.5).
 const STAMP_LIFE: Duration = Duration::from_secs(24 * 24 * 60 * 60);
-/// The most blocks that are remembered for selective acknowledgements.
+/// Maximum number of ranges remembered for SACK blocks.
 const BLOCKS: usize = 4;
-/// So many segments, at least, are acknowledged two by two when a connection is young.
+/// Number of ACKs, one per two segments, that a young connection sends.
 const YOUNG: u8 = 16;
 
-/// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Its beginning was answered.
+    /// SYN received and answered.
     SynReceived,
-    /// Data comes.
     Established,
-    /// All data is there, and our own end is to be acknowledged.
+    /// All data received; our FIN is not acknowledged yet.
     LastAck,
 }
 
-/// Whether an acknowledgement is due.
+/// Urgency of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
-    /// When the policy says so.
+    /// According to the policy.
     Later,
-    /// At the end of the burst.
     Burst,
-    /// At once.
     Now,
 }
 
-/// A connection.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub key: Key,
     pub state: State,
     pub stream: StreamId,
     pub template: Template,
-    /// Initial sequence numbers: theirs and ours.
+    /// Initial sequence numbers: peer's and ours.
     pub irs: u32,
     pub iss: u32,
     pub agreed: Agreed,
     pub ranges: Ranges,
-    /// Where the stream ends, once that is known.
+    /// Offset of the end of the stream, once known.
     pub fin: u64,
-    /// The first byte that was never promised room.
+    /// First byte beyond the promised window.
     pub promise: u64,
-    /// What came from there on, where less room than the unit of a window was left: see [`Connection::window`].
+    /// Bytes received beyond it, when the room left was less than the unit of the window: see [`Connection::window`].
     pub kept: Option<Box<[u8]>>,
-    /// The most room there ever was behind the edge.
+    /// Maximum room seen beyond the edge.
     capacity: u64,
-    /// The edge that the place knows of.
+    /// Edge last reported to the place.
     pub advanced: u64,
-    /// The edge that the other end knows of, a FIN counted as a byte.
-    pub told: u64,
-    /// And as much window.
-    pub told_window: u64,
-    /// Segments that are not acknowledged.
+    /// Edge last acknowledged, a FIN counted as a byte.
+    pub acked: u64,
+    /// Window last announced.
+    pub acked_window: u64,
+    /// Segments not acknowledged yet.
     pub pending: u32,
     pub due: Due,
-    /// From which edge on, and after how many segments, an acknowledgement does not wait.
+    /// Edge and number of segments from which an ACK does not wait.
     pub ack_from: u64,
     pub ack_segments: u32,
-    /// Whether its number is in the list of those that the burst has touched.
+    /// True if it is in the list of connections touched by the burst.
     pub is_touched: bool,
-    /// Whether the last data was pushed.
+    /// True if the last data had PSH set.
     pub is_pushed: bool,
-    /// Acknowledgements that are still made two by two.
+    /// ACKs that are still sent every two segments.
     pub young: u8,
-    /// Acknowledgements made at once in this burst for data behind gaps.
+    /// Immediate ACKs sent in this burst for out-of-order data.
     pub eager: u8,
     pub ts_recent: u32,
     ts_recent_at: Nanos,
-    /// What our timestamps begin with.
+    /// Offset of our timestamps.
     pub ts_offset: u32,
-    /// Where data came last behind gaps, newest first.
+    /// Positions of the last out-of-order data, newest first.
     recent: [u64; BLOCKS],
     recents: usize,
-    /// What came again since the last acknowledgement.
+    /// Duplicate range since the last ACK.
     pub again: Option<(u64, u64)>,
     pub heard: Nanos,
-    /// What our SYN or FIN still waits for: the next try, and how often it was sent.
+    /// Retransmission timer of our SYN or FIN, and number of transmissions.
     pub retry_at: Nanos,
     pub tries: u8,
-    /// When an acknowledgement is made at the latest, and when somebody looks again whether there is room.
+    /// Delayed ACK timer, and timer of the next check for free room.
     pub ack_at: Nanos,
     pub look_at: Nanos,
-    /// Challenges: how many more until when.
+    /// Challenge ACKs left until `challenges_until`.
     pub challenges: u8,
     pub challenges_until: Nanos,
 }
 
-/// What [`super`] says of memory.
+/// The bound in the docs of [`super`].
 const _: () = assert!(size_of::<Connection>() <= 512);
 
 impl Connection {
-    /// One whose SYN has come.
+    /// Returns a connection whose SYN has been received.
     pub(super) fn new(key: Key, template: Template, (irs, iss): (u32, u32), agreed: Agreed, now: Nanos) -> Self {
         Connection {
             key,
@@ -123,8 +118,8 @@ impl Connection {
             kept: None,
             capacity: 0,
             advanced: 0,
-            told: 0,
-            told_window: 0,
+            acked: 0,
+            acked_window: 0,
             pending: 0,
             due: Due::Later,
             ack_from: u64::MAX,
@@ -149,44 +144,44 @@ impl Connection {
         }
     }
 
-    /// Whether all of the stream is there.
+    /// Returns whether the stream is complete.
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
         self.ranges.edge() == self.fin
     }
 
-    /// What is expected next (RCV.NXT), a FIN counted as a byte.
+    /// RCV.NXT as an offset, a FIN counted as a byte.
     #[inline]
     pub(super) fn next(&self) -> u64 {
         self.ranges.edge() + u64::from(self.is_complete())
     }
 
-    /// Our next sequence number (SND.NXT).
+    /// SND.NXT.
     #[inline]
     pub(super) fn sequence(&self) -> u32 {
         self.iss.wrapping_add(1 + u32::from(self.state == State::LastAck))
     }
 
-    /// The sequence number of an offset.
+    /// Returns the sequence number of an offset.
     #[inline]
     pub(super) fn sequence_of(&self, offset: u64) -> u32 {
         self.irs.wrapping_add(1).wrapping_add(offset as u32)
     }
 
-    /// The offset of a sequence number, of all it may stand for that nearest to the edge; may be before the beginning.
+    /// Returns the offset of a sequence number: the candidate nearest to the edge, which may be before the start.
     #[inline]
     pub(super) fn offset_of(&self, sequence: u32) -> i64 {
         let edge = self.ranges.edge();
         edge as i64 + i64::from(sequence.wrapping_sub(self.sequence_of(edge)) as i32)
     }
 
-    /// An acknowledgement is due then, if not sooner.
+    /// Makes an acknowledgement due at `due` at the latest.
     #[inline]
     pub(super) fn ask(&mut self, due: Due) {
         self.due = self.due.max(due);
     }
 
-    /// Puts its number into the list of those that the burst has touched.
+    /// Adds the connection to the list of those touched by the burst.
     #[inline]
     pub(super) fn touch(&mut self, slot: u32, touched: &mut Vec<u32>) {
         if !self.is_touched {
@@ -195,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Tells the place how far all bytes are there.
+    /// Reports the contiguous edge to the place.
     #[inline]
     pub(super) fn advance(&mut self, now: Nanos, place: &mut impl Place) {
         let edge = self.ranges.edge();
@@ -205,8 +200,8 @@ impl Connection {
         }
     }
 
-    /// Promises room as far as there is, unless it is so little that it would make small segments (RFC 9293 section
-    /// 3.8.6.2.2). Never takes a promise back.
+    /// Promises the free room, unless it is so little that it would cause small segments (silly window syndrome, RFC
+    /// 9293 section 3.8.6.2.2). Never shrinks the window.
     #[inline]
     pub(super) fn open(&mut self, room: u64, segment: u64) {
         let edge = self.ranges.edge();
@@ -218,51 +213,51 @@ impl Connection {
         }
     }
 
-    /// The window as the header says it, and how many bytes these are: what is promised, without the bits that are shifted out.
+    /// Returns the window field and its value in bytes: the promised window, without the bits lost by scaling.
     pub(super) fn window(&self) -> (u16, u64) {
         let shift = self.agreed.shift.unwrap_or(0);
         let promised = self.promise.saturating_sub(self.next());
         let field = (promised >> shift).min(u16::MAX.into());
         if field == 0 && promised > 0 {
-            // What is less than the unit of the field could never be said, and a frame never be filled to its end. One unit is more
-            // than there is: what comes behind the promise is kept, and acknowledged once there is room. A sender that had to send
-            // it again would do so after minutes, if its window had been closed for as long.
+            // Less than one unit of the field cannot be announced, so a frame could never be filled to its end.
+            // Announce one unit, more than the room: data beyond the promise is kept, and acknowledged once there is
+            // room. Otherwise a sender whose window was closed for minutes would retransmit it only after minutes.
             return (1, promised);
         }
         (field as u16, field << shift)
     }
 
-    /// The most that a window can be, as far as is known.
+    /// Returns the largest window possible, as far as known.
     pub(super) fn usual_window(&self) -> u64 {
         self.capacity.min(self.agreed.window)
     }
 
-    /// How much of the window that the other end knows of it has not used.
+    /// Returns the part of the announced window that the peer has not used.
     pub(super) fn known_window(&self) -> u64 {
-        (self.told + self.told_window).saturating_sub(self.next())
+        (self.acked + self.acked_window).saturating_sub(self.next())
     }
 
-    /// Whether a timestamp is older than the last one, of those that are compared.
+    /// Returns whether a timestamp is older than the last one (PAWS).
     #[inline]
     pub(super) fn is_stale(&self, value: u32, now: Nanos) -> bool {
         (value.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) < STAMP_LIFE
     }
 
-    /// Keeps a timestamp that is to be echoed: that of the segment which the last acknowledgement waits for (RFC 7323 section 4.3).
+    /// Records the timestamp to echo: that of the segment the last ACK waits for (RFC 7323 section 4.3).
     #[inline]
     pub(super) fn stamp(&mut self, value: u32, start: i64, now: Nanos) {
-        if start <= self.told as i64 {
+        if start <= self.acked as i64 {
             (self.ts_recent, self.ts_recent_at) = (value, now);
         }
     }
 
-    /// Data came here, behind a gap.
+    /// Records the position of out-of-order data.
     pub(super) fn note_recent(&mut self, offset: u64) {
         let kept = self.recents.min(BLOCKS - 1);
         self.recent.copy_within(..kept, 1);
         self.recent[0] = offset;
         self.recents = kept + 1;
-        // One for each range is enough.
+        // Keep only one per range.
         let mut distinct = 0;
         for at in 0..self.recents {
             let range = self.range_at(self.recent[at]);
@@ -274,7 +269,7 @@ impl Connection {
         self.recents = distinct;
     }
 
-    /// An acknowledgement of all that is there.
+    /// Builds an ACK of all data received.
     pub(super) fn said(&self, now: Nanos) -> Said {
         let mut options = Options::NONE;
         if self.agreed.stamps {
@@ -287,18 +282,19 @@ impl Connection {
         Said { flags: ACK, sequence: self.sequence(), ack, window: self.window().0, options }
     }
 
-    /// Our clock in timestamps: milliseconds.
+    /// Returns our timestamp clock, in milliseconds.
     pub(super) fn stamp_at(&self, now: Nanos) -> u32 {
         self.ts_offset.wrapping_add((now.0 / 1_000_000) as u32)
     }
 
-    /// When something is due next.
+    /// Returns the earliest deadline.
     pub(super) fn deadline(&self, idle: Option<Duration>) -> Nanos {
         let idle = idle.filter(|_| self.state == State::Established).map_or(Nanos::MAX, |idle| self.heard.after(idle));
         self.retry_at.min(self.ack_at).min(self.look_at).min(idle)
     }
 
-    /// What came again, then the ranges in which data came last, then others (RFC 2018 section 4, RFC 2883 section 4).
+    /// Adds SACK blocks: the duplicate, then the ranges of the latest data, then others (RFC 2018 section 4, RFC 2883
+    /// section 4).
     fn put_blocks(&self, options: &mut Options) {
         let ranges = self.ranges.beyond();
         if ranges.is_empty() && self.again.is_none() {
@@ -316,7 +312,7 @@ impl Connection {
         let first = usize::from(self.again.is_some());
         if let Some(again) = self.again {
             put(again, 0);
-            // The range that it is a part of comes next.
+            // The range that contains it comes next.
             self.range_at(again.0).into_iter().for_each(|range| put(range, first));
         }
         self.recent[..self.recents].iter().filter_map(|at| self.range_at(*at)).for_each(|range| put(range, first));

@@ -1,4 +1,4 @@
-//! What was counted.
+//! Counters of stage `tcp`.
 
 use linerate_burst::{Account, Count};
 use std::ops::{Index, IndexMut};
@@ -6,17 +6,15 @@ use std::ops::{Index, IndexMut};
 const FIRST: usize = Count::TcpReceived as usize;
 const COUNTERS: usize = Count::TcpUnsent as usize - FIRST + 1;
 
-/// The counters of stage `tcp`.
 #[derive(Clone, Debug)]
 pub(super) struct Counts([u64; COUNTERS]);
 
 impl Counts {
-    /// Nothing.
     pub(super) fn new() -> Self {
         Counts([0; COUNTERS])
     }
 
-    /// Adds what was counted; of those that hold nothing only what everybody wants to know.
+    /// Adds the counters; of zero ones only those that are always reported.
     pub(super) fn add_to(&self, account: &mut Account) {
         for (number, frames) in self.0.iter().enumerate() {
             let count = Count::ALL[FIRST + number];

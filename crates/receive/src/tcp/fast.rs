@@ -1,4 +1,4 @@
-//! The segment that was expected: the next of its stream, with nothing but data. A few comparisons, and no more.
+//! Fast path: the next segment of a stream, with only data, in a few comparisons.
 
 use super::connection::{Connection, State};
 use super::segment::Segment;
@@ -7,13 +7,13 @@ use super::{AckPolicy, Config, Endpoint, options};
 use crate::place::Place;
 use linerate_burst::{Count, Nanos};
 
-/// Where data is not acknowledged before the end of a burst, it is after this part of the window, so that the sender can go on.
+/// An ACK is sent before the end of a burst after this fraction of the window, so that the sender does not stall.
 const PART_OF_WINDOW: u64 = 4;
 
 impl Endpoint {
-    /// Takes a segment if it is the one that was expected.
+    /// Processes a segment if it is the expected one. Returns whether it was.
     #[inline]
-    pub(super) fn expected_came(
+    pub(super) fn receive_expected(
         &mut self,
         slot: u32,
         segment: &Segment<'_>,
@@ -43,7 +43,7 @@ impl Endpoint {
                 _ => return false,
             }
         }
-        // It cannot be one gap too many: there is none.
+        // It cannot exceed the maximum of gaps: no gaps exist.
         let _ = connection.ranges.insert(edge..end, usize::MAX, |_| {});
         place.place(connection.stream, edge, segment.payload, now);
         connection.heard = now;
@@ -59,7 +59,7 @@ impl Endpoint {
     }
 }
 
-/// From which edge on, and after how many segments, an acknowledgement cannot wait for the end of the burst.
+/// Sets the edge and the number of segments from which an ACK does not wait for the end of the burst.
 pub(super) fn set_limits(connection: &mut Connection, config: &Config) {
     let most = (connection.agreed.window / PART_OF_WINDOW).max(1);
     let (bytes, segments) = match config.acks {
@@ -68,5 +68,5 @@ pub(super) fn set_limits(connection: &mut Connection, config: &Config) {
         AckPolicy::Segments(segments) => (most, segments),
         AckPolicy::Adaptive | AckPolicy::Burst => (most, u32::MAX),
     };
-    (connection.ack_from, connection.ack_segments) = (connection.told + bytes.min(most), segments);
+    (connection.ack_from, connection.ack_segments) = (connection.acked + bytes.min(most), segments);
 }

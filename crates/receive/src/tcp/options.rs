@@ -1,23 +1,21 @@
-//! What two ends agree on when they begin (RFC 7323, RFC 2018), and timestamps.
+//! TCP options negotiated by the SYNs (RFC 7323, RFC 2018), and timestamps.
 
 use super::template::Options;
 use linerate_wire::options;
 use linerate_wire::tcp_option::{Iter, TcpOption};
 
-/// What was agreed on.
+/// Negotiated options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Agreed {
-    /// By how many bits our window is shifted.
+    /// Our window scale.
     pub shift: Option<u8>,
-    /// Selective acknowledgements.
     pub sack: bool,
-    /// Timestamps.
     pub stamps: bool,
-    /// The most that our window can say, or is to.
+    /// Maximum window that we can or want to announce.
     pub window: u64,
 }
 
-/// What a SYN offers; of options that contradict themselves what stands in front of these.
+/// Parses the options of a SYN; a malformed option ends the list.
 pub(super) fn offered(bytes: &[u8], shift: u8, window: u64) -> (Agreed, u32) {
     let (mut agreed, mut stamp) = (Agreed::default(), 0);
     for option in Iter::over(options::Iter::over(bytes)).map_while(Result::ok) {
@@ -31,11 +29,11 @@ pub(super) fn offered(bytes: &[u8], shift: u8, window: u64) -> (Agreed, u32) {
     (agreed.with_window(window), stamp)
 }
 
-/// The timestamp of a segment.
+/// Returns the timestamp of a segment.
 #[inline]
 pub(super) fn stamp(bytes: &[u8]) -> Option<u32> {
     match bytes {
-        // As everybody writes it.
+        // The usual layout.
         [1, 1, 8, 10, a, b, c, d, _, _, _, _] => Some(u32::from_be_bytes([*a, *b, *c, *d])),
         [] => None,
         _ => Iter::over(options::Iter::over(bytes)).map_while(Result::ok).find_map(|option| match option {
@@ -46,18 +44,18 @@ pub(super) fn stamp(bytes: &[u8]) -> Option<u32> {
 }
 
 impl Agreed {
-    /// As bits, for a cookie.
+    /// Encodes them in a cookie.
     pub(super) fn bits(&self) -> u32 {
         u32::from(self.shift.is_some()) | u32::from(self.sack) << 1 | u32::from(self.stamps) << 2
     }
 
-    /// From these bits.
+    /// Decodes them.
     pub(super) fn from_bits(bits: u32, shift: u8, window: u64) -> Self {
         let shift = (bits & 1 != 0).then_some(shift);
         Agreed { shift, sack: bits & 2 != 0, stamps: bits & 4 != 0, window: 0 }.with_window(window)
     }
 
-    /// The options of our SYN.
+    /// Returns the options of our SYN.
     pub(super) fn answer(&self, segment: u16, value: u32, echo: u32) -> Options {
         let mut options = Options::NONE;
         let [high, low] = segment.to_be_bytes();
@@ -79,7 +77,7 @@ impl Agreed {
     }
 }
 
-/// Timestamps as everybody writes them.
+/// Appends timestamps in the usual layout.
 pub(super) fn put_stamps(value: u32, echo: u32, options: &mut Options) {
     options.put(&[1, 1, 8, 10]);
     options.put(&value.to_be_bytes());

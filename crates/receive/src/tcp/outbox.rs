@@ -1,20 +1,18 @@
-//! Frames on their way out, bounded in number.
+//! Bounded queue of frames to send.
 
 use super::template::{MOST_FRAME, Said, Template};
 use linerate_burst::{Block, Burst, Desc, Nanos};
 
-/// The most frames that wait.
 pub(super) const MOST_FRAMES: usize = 1024;
 const MOST_BYTES: usize = 512 << 10;
-/// Of these, what answers to strangers may take: a flood of them leaves room for those who are known.
-const FOR_STRANGERS: usize = MOST_FRAMES / 2;
+/// Maximum share of answers to unknown peers, so that a flood leaves room for connections.
+const FOR_UNKNOWN: usize = MOST_FRAMES / 2;
 
-/// Frames for the port.
 #[derive(Debug)]
 pub(super) struct Outbox {
     block: Block,
     frame: [u8; MOST_FRAME],
-    /// Whose each frame is: the number of a connection.
+    /// Connection of each frame.
     owners: Vec<Option<u32>>,
 }
 
@@ -24,9 +22,9 @@ impl Outbox {
         Outbox { block: Block::new(MOST_BYTES, MOST_FRAMES), frame: [0; MOST_FRAME], owners }
     }
 
-    /// Puts a frame of a connection in, or of a stranger (`None`); false where there is no room.
+    /// Adds a frame of a connection, or of an unknown peer (`None`). Returns false if the queue is full.
     pub(super) fn put(&mut self, template: &Template, said: &Said, owner: Option<u32>, now: Nanos) -> bool {
-        if owner.is_none() && self.block.len() >= FOR_STRANGERS {
+        if owner.is_none() && self.block.len() >= FOR_UNKNOWN {
             return false;
         }
         let length = template.write(said, &mut self.frame);
@@ -38,17 +36,15 @@ impl Outbox {
         is_in
     }
 
-    /// Whether there is no room for one more.
     pub(super) fn is_full(&self) -> bool {
         self.block.len() >= MOST_FRAMES
     }
 
-    /// All that waits.
     pub(super) fn frames(&self) -> Burst<'_> {
         self.block.burst()
     }
 
-    /// Nothing waits any more; whose the last `unsent` frames were.
+    /// Empties the queue; returns the owners of the last `unsent` frames.
     pub(super) fn clear(&mut self, unsent: usize) -> impl Iterator<Item = Option<u32>> + '_ {
         self.block.clear();
         let first = self.owners.len().saturating_sub(unsent);

@@ -1,22 +1,20 @@
-//! What nobody can guess: SipHash (Aumasson, Bernstein 2012) under a key.
+//! Keyed hashes that cannot be predicted: SipHash (Aumasson, Bernstein 2012).
 
-/// A key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Secret([u64; 2]);
 
 impl Secret {
-    /// From random words.
     pub(super) fn new(words: [u64; 2]) -> Self {
         Secret(words)
     }
 
-    /// For tables: SipHash-1-3 of the words' bytes.
+    /// Hash for tables: SipHash-1-3 of the words' bytes.
     #[inline]
     pub(super) fn spread(&self, words: [u64; 5]) -> u64 {
         self.hash::<1, 3>(&words)
     }
 
-    /// For what must not be guessed: SipHash-2-4 of the words' bytes.
+    /// Cryptographic hash: SipHash-2-4 of the words' bytes.
     pub(super) fn seal(&self, words: &[u64]) -> u64 {
         self.hash::<2, 4>(words)
     }
@@ -61,7 +59,8 @@ fn round(state: &mut [u64; 4]) {
 mod tests {
     use super::*;
 
-    /// The example of the paper: key 00..0f, message 00..0e would need a part of a word; so 8 bytes, from the reference's vectors.
+    /// Example of the paper: key 00..0f; message 00..0e would need a partial word, so 8 bytes, from the reference
+    /// vectors.
     #[test]
     fn siphash_2_4_is_that_of_its_authors() {
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
@@ -70,7 +69,7 @@ mod tests {
         assert_eq!(of(&[0x0706_0504_0302_0100]), [0x62, 0x24, 0x93, 0x9a, 0x79, 0xf5, 0xf5, 0x93]);
     }
 
-    /// The standard library's hasher is SipHash-1-3 with a key of zeros.
+    /// The hasher of the standard library is SipHash-1-3 with a key of zeros.
     #[test]
     fn siphash_1_3_is_that_of_the_standard_library() {
         use std::hash::{DefaultHasher, Hasher};

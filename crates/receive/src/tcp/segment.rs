@@ -1,4 +1,4 @@
-//! A frame as a TCP segment to an own address: every length looked at once, and every checksum.
+//! Parses a frame as a TCP segment to a local address; each length is checked once, and every checksum.
 
 use super::config::{Config, is_host};
 use super::{Arrival, Checksum, Local};
@@ -7,17 +7,17 @@ use linerate_burst::Count;
 use linerate_wire::{Link, MacAddr, Pseudo, Sum, ethernet, registry, vlan};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A link header with two tags.
+/// Ethernet header with two VLAN tags.
 pub(super) const MOST_LINK: usize = 22;
 const MOST_EXTENSIONS: usize = 8;
 const MOST_LENGTH: usize = 65_535;
 
-/// Whose connection: addresses of IPv4 as those of IPv6 that stand for them, which no packet of IPv6 may have.
+/// Connection key; IPv4 addresses as IPv4-mapped IPv6 addresses, which no IPv6 packet may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub from: u128,
     pub to: u128,
-    /// Of the source, and of the destination.
+    /// Source and destination port.
     pub ports: u32,
 }
 
@@ -46,7 +46,7 @@ impl Key {
     }
 }
 
-/// Bits of an address, those of IPv4 mapped.
+/// Returns an address as bits, IPv4 mapped.
 pub(super) fn bits(ip: IpAddr) -> u128 {
     match ip {
         IpAddr::V4(ip) => mapped(ip.to_bits()),
@@ -58,10 +58,10 @@ fn mapped(bits: u32) -> u128 {
     0xffff << 32 | u128::from(bits)
 }
 
-/// Whom frames are to be for.
+/// Local addresses.
 #[derive(Debug)]
 pub(super) struct Own {
-    /// Ascending.
+    /// Sorted.
     ips: Vec<u128>,
     listen: Vec<Local>,
     stations: Vec<MacAddr>,
@@ -75,7 +75,7 @@ impl Own {
         Own { ips, listen: config.listen.clone(), stations: config.stations.clone() }
     }
 
-    /// Whether connections to these are taken.
+    /// Returns whether this address and port accept connections.
     pub(super) fn listens(&self, key: &Key) -> bool {
         self.listen.iter().any(|local| bits(local.ip) == key.to && local.ports.contains(&key.destination_port()))
     }
@@ -86,7 +86,7 @@ impl Own {
     }
 }
 
-/// What became of a frame that is no segment.
+/// Reasons why a frame yields no segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     NotMine,
@@ -96,10 +96,9 @@ pub(super) enum Refusal {
 
 const MALFORMED: Refusal = Refusal::Drop(Count::TcpMalformed);
 
-/// A TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment<'a> {
-    /// The link header, with tags.
+    /// Link header, VLAN tags included.
     pub link: &'a [u8],
     pub key: Key,
     pub sequence: u32,
@@ -107,11 +106,11 @@ pub(super) struct Segment<'a> {
     pub flags: u8,
     pub options: &'a [u8],
     pub payload: Payload<'a>,
-    /// Bytes in front of the payload.
+    /// Length of all headers before the payload.
     pub headers: usize,
 }
 
-/// Where the TCP header of a packet is, and where the packet ends, from its beginning.
+/// Position of the TCP header in a packet, and of the packet's end.
 struct Found {
     from: u128,
     to: u128,
@@ -119,11 +118,11 @@ struct Found {
     end: usize,
 }
 
-/// Reads a frame.
+/// Parses a frame.
 #[inline]
 pub(super) fn read<'a>(arrival: &Arrival<'a>, own: &Own) -> Result<Segment<'a>, Refusal> {
     let frame = arrival.headers;
-    // Nobody knows what a frame is whose headers are not all there.
+    // Headers that are incomplete here: nothing can be decided yet.
     let unknown = if arrival.rest > 0 { Refusal::Gather } else { Refusal::NotMine };
     let network = network_at(arrival.link, frame).ok_or(unknown)??;
     let (link, packet) = frame.split_at(network);
@@ -168,7 +167,7 @@ pub(super) fn read<'a>(arrival: &Arrival<'a>, own: &Own) -> Result<Segment<'a>, 
     Ok(Segment { link, key, sequence: word(4), ack: word(8), flags: head[13], options, payload, headers })
 }
 
-/// Where the packet begins; an error for what is no IP packet, nothing if that cannot be said.
+/// Returns the position of the IP header; an error if it is not IP, `None` if the frame is too short to decide.
 #[inline]
 fn network_at(link: Link, frame: &[u8]) -> Option<Result<usize, Refusal>> {
     match link {
@@ -209,7 +208,7 @@ fn find_v4(packet: &[u8], whole: usize, own: &Own, unknown: Refusal) -> Result<F
         return Err(Refusal::Drop(Count::TcpFragment));
     }
     let end = match word(2) {
-        // Longer than the field can say.
+        // Longer than the field can express (a super-frame).
         0 if whole > MOST_LENGTH => whole,
         length => length.into(),
     };
@@ -263,7 +262,7 @@ fn verify(arrival: &Arrival<'_>, found: &Found, packet: &[u8], payload: usize) -
     let (here, rest) = match arrival.checksum {
         Checksum::Trusted => return Ok(()),
         _ if arrival.rest == 0 => (&packet[found.tcp..found.end], 0),
-        // Padding is in that sum.
+        // The sum includes padding.
         Checksum::Rest(sum) if payload == arrival.rest => (&packet[found.tcp..], sum),
         Checksum::Rest(_) | Checksum::Verify => return Err(Refusal::Gather),
     };
@@ -272,7 +271,7 @@ fn verify(arrival: &Arrival<'_>, found: &Found, packet: &[u8], payload: usize) -
     if sum.checksum() == 0 { Ok(()) } else { Err(Refusal::Drop(Count::TcpBadChecksum)) }
 }
 
-/// What the checksum covers beside the segment.
+/// Returns the pseudo-header of the checksum.
 #[inline]
 pub(super) fn pseudo(source: u128, destination: u128) -> Pseudo {
     if destination >> 32 == 0xffff {

@@ -1,19 +1,18 @@
-//! The connections: numbered, and found by whose they are.
+//! Connections by slot, with a hash index by key.
 
 use super::connection::Connection;
 use super::secret::Secret;
 use super::segment::Key;
 
-/// No connection.
+/// Empty index entry.
 const FREE: u32 = u32::MAX;
 
-/// Connections.
 #[derive(Debug)]
 pub(super) struct Table {
     secret: Secret,
     slots: Vec<Option<Connection>>,
     free: Vec<u32>,
-    /// What the key of a connection spreads to, and its number; twice as many at least as there are connections.
+    /// Hash of the key and slot; at least twice as many entries as connections.
     index: Vec<(u32, u32)>,
     len: usize,
 }
@@ -38,12 +37,11 @@ impl Table {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
-    /// The numbers of all.
     pub(super) fn slots(&self) -> Vec<u32> {
         (0..self.slots.len() as u32).filter(|slot| self.get(*slot).is_some()).collect()
     }
 
-    /// The connection of these ends.
+    /// Finds the connection of these endpoints.
     pub(super) fn find(&self, key: &Key) -> Option<u32> {
         let spread = self.spread(key);
         let mask = self.index.len() - 1;
@@ -60,7 +58,7 @@ impl Table {
         }
     }
 
-    /// Adds one of ends that no other has.
+    /// Adds a connection whose key is not in the table.
     pub(super) fn insert(&mut self, connection: Connection) -> u32 {
         if (self.len + 1) * 2 > self.index.len() {
             self.grow();
@@ -76,7 +74,7 @@ impl Table {
         slot
     }
 
-    /// Takes one out.
+    /// Removes a connection.
     pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
         let connection = self.slots.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
@@ -86,7 +84,7 @@ impl Table {
         while self.index[gap].1 != slot {
             gap = (gap + 1) & mask;
         }
-        // Those behind it move up, as far as each may.
+        // Move later entries of the cluster up, as far as each may go.
         let mut at = gap;
         loop {
             at = (at + 1) & mask;
@@ -147,7 +145,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map.
+        /// Compared with a map.
         #[test]
         fn connections_are_found_whatever_came_and_went(
             steps in prop::collection::vec((0u32..120, any::<bool>()), 0..600), secret: [u64; 2],

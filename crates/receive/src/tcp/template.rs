@@ -1,9 +1,9 @@
-//! Segments on their way out: what is the same in all of a connection is made once.
+//! Segments to send: the constant part of a connection's headers is built once.
 
 use super::segment::{Key, MOST_LINK, Segment, pseudo};
 use linerate_wire::{Sum, registry};
 
-/// Control bits.
+/// TCP flags.
 pub(super) const FIN: u8 = 1;
 pub(super) const SYN: u8 = 2;
 pub(super) const RST: u8 = 4;
@@ -13,11 +13,10 @@ pub(super) const URG: u8 = 32;
 
 /// Link header, IPv6, TCP with all options.
 pub(super) const MOST_FRAME: usize = MOST_LINK + 40 + 60;
-/// Ethernet's least frame, without FCS (IEEE 802.3, clause 3.2.8).
+/// Minimum Ethernet frame without FCS (IEEE 802.3, clause 3.2.8).
 const LEAST_FRAME: usize = 60;
 const HOPS: u8 = 64;
 
-/// Options of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     bytes: [u8; 40],
@@ -27,7 +26,7 @@ pub(super) struct Options {
 impl Options {
     pub(super) const NONE: Options = Options { bytes: [0; 40], len: 0 };
 
-    /// Adds bytes, a multiple of 4 of them for all that are added together; what does not fit is left out.
+    /// Appends bytes, whose total must be a multiple of 4; an option that does not fit is omitted.
     pub(super) fn put(&mut self, bytes: &[u8]) {
         if let Some(to) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
             to.copy_from_slice(bytes);
@@ -40,7 +39,7 @@ impl Options {
     }
 }
 
-/// What differs from one segment to the next.
+/// Variable part of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     pub flags: u8,
@@ -51,27 +50,27 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// A reset at this place.
+    /// Builds a RST.
     pub(super) fn reset(sequence: u32, ack: Option<u32>) -> Self {
         let flags = RST | if ack.is_some() { ACK } else { 0 };
         Said { flags, sequence, ack: ack.unwrap_or(0), window: 0, options: Options::NONE }
     }
 }
 
-/// The headers of all segments to one peer, as far as they are the same.
+/// Constant part of the headers of all segments to one peer.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
-    /// Link header, IP header, and the ports.
+    /// Link header, IP header and ports.
     bytes: [u8; MOST_LINK + 44],
     link: u8,
     is_v6: bool,
-    /// Of the IPv4 header but its length; of pseudo-header and ports.
+    /// Sum of the IPv4 header without its length; sum of pseudo-header and ports.
     network: Sum,
     transport: Sum,
 }
 
 impl Template {
-    /// For answers to a segment: the way back.
+    /// Returns the template of answers to a segment.
     pub(super) fn back(segment: &Segment<'_>) -> Self {
         let mut template = Template {
             bytes: [0; MOST_LINK + 44],
@@ -84,7 +83,7 @@ impl Template {
         template
     }
 
-    /// Whether frames with this link header come from where these go.
+    /// Returns whether a link header is the reverse of this template's.
     #[inline]
     pub(super) fn is_way_of(&self, link: &[u8]) -> bool {
         let own = &self.bytes[..self.link.into()];
@@ -92,7 +91,7 @@ impl Template {
             && (own.len() < 12 || (own[..6] == link[6..12] && own[6..12] == link[..6] && own[12..] == link[12..]))
     }
 
-    /// Another way back to the same peer.
+    /// Replaces the link header: the peer is now reached by another path.
     pub(super) fn go(&mut self, link: &[u8], key: &Key) {
         let at = link.len();
         self.link = at as u8;
@@ -110,7 +109,7 @@ impl Template {
             network[24..40].copy_from_slice(&key.from.to_be_bytes());
             40
         } else {
-            // Never in fragments, so that its identification says nothing (RFC 6864).
+            // DF set, so the identification field carries no meaning (RFC 6864).
             (network[0], network[6], network[8], network[9]) = (0x45, 0x40, HOPS, registry::TCP);
             network[12..16].copy_from_slice(&(key.to as u32).to_be_bytes());
             network[16..20].copy_from_slice(&(key.from as u32).to_be_bytes());
@@ -121,7 +120,7 @@ impl Template {
         self.transport = pseudo(key.to, key.from).sum(registry::TCP, 0).with(&network[ports..ports + 4]);
     }
 
-    /// Writes a frame to the front of `out`, and returns how long it is.
+    /// Writes a frame to the start of `out`. Returns its length.
     pub(super) fn write(&self, said: &Said, out: &mut [u8; MOST_FRAME]) -> usize {
         let at = usize::from(self.link);
         let network = if self.is_v6 { 40 } else { 20 };

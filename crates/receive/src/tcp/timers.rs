@@ -1,25 +1,24 @@
-//! When something is due for whom: a heap with one entry for each.
+//! Timers: a heap with one entry per slot.
 
 use linerate_burst::Nanos;
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Times of numbered things.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: Vec<(Nanos, u32)>,
-    /// Where in the heap each number is.
+    /// Position of each slot in the heap.
     places: Vec<u32>,
 }
 
 impl Timers {
-    /// The first time, and whose it is.
+    /// Returns the earliest deadline and its slot.
     #[inline]
     pub(super) fn first(&self) -> Option<(Nanos, u32)> {
         self.heap.first().copied()
     }
 
-    /// Something is due for `who` at this time, and not at another; never at [`Nanos::MAX`].
+    /// Sets the only timer of slot `who`; [`Nanos::MAX`] clears it.
     pub(super) fn set(&mut self, who: u32, when: Nanos) {
         if who as usize >= self.places.len() {
             self.places.resize(who as usize + 1, NOWHERE);

@@ -1,4 +1,4 @@
-//! One thing at a time.
+//! Single cases.
 
 use super::hosts::{ACK, FIN, RST, SYN, Sent, Watcher, answer, followed, sent};
 use linerate_receive::follow::{Began, Config, Ending, Taken};
@@ -41,7 +41,7 @@ fn repeats_keep_alives_and_probes_add_nothing() {
             sent(99, SYN, &[]),
             sent(99, SYN, &[]),
             sent(100, ACK, b"abcd"),
-            // A keep-alive, with and without the byte, and a probe of a window that is shut.
+            // A keep-alive, with and without the byte, and a probe of a zero window.
             sent(103, ACK, b"\0"),
             sent(103, ACK, b""),
             sent(104, ACK, b"e"),
@@ -90,7 +90,7 @@ fn a_new_syn_begins_a_new_stream() {
         sent(103, ACK | FIN, &[]),
         sent(7777, SYN, &[]),
         sent(7778, ACK, b"two"),
-        // An answer of its own number makes no third.
+        // A SYN-ACK with its own number starts no third connection.
         answer(11, 7778, SYN, &[]),
         answer(12, 7781, 0, b"back"),
     ];
@@ -119,7 +119,7 @@ fn a_reset_ends_both_and_its_text_is_no_data() {
         sent(99, SYN, &[]),
         sent(100, ACK, b"data"),
         answer(500, 104, RST, b"go away"),
-        // Of the same connection all the same.
+        // Still of the same connection.
         sent(102, ACK, b"ta and more"),
     ];
     let streams = followed(Config::default(), &segments);
@@ -135,7 +135,7 @@ fn a_gap_is_given_up_once_its_receiver_has_the_bytes_for_a_while() {
     for _ in 0..400 {
         watcher.see(&sent(108, ACK, &[]));
     }
-    assert!(watcher.out.streams.is_empty(), "nobody has it: it may come");
+    assert!(watcher.out.streams.is_empty(), "not acknowledged: it may still arrive");
     watcher.see(&answer(500, 108, 0, &[]));
     for _ in 0..50 {
         watcher.see(&sent(108, ACK, &[]));
@@ -194,7 +194,7 @@ fn fragments_are_told_apart_and_what_is_no_tcp() {
     assert_eq!(watcher.see_frame(&packet[..30], packet.len()), Taken::Malformed, "cut in its header");
     packet[9] = 17;
     assert_eq!(watcher.see_frame(&packet, packet.len()), Taken::NotTcp);
-    assert_eq!(watcher.see_frame(&[], 0), Taken::Malformed, "nothing where a packet should be");
+    assert_eq!(watcher.see_frame(&[], 0), Taken::Malformed, "an empty packet");
     assert!(watcher.done().is_empty());
 }
 
@@ -203,7 +203,7 @@ fn silence_ends_a_connection_and_one_wrong_time_does_not() {
     let mut watcher = Watcher::new(Config { idle: Duration::from_secs(5), ..Config::default() });
     watcher.see(&sent(99, SYN, &[]));
     watcher.see(&sent(100, ACK, b"a"));
-    // A stamp of another year.
+    // A timestamp far in the future.
     watcher.time += 40_000_000_000;
     watcher.see(&Sent { port: 7, ..sent(1, ACK, b"x") });
     watcher.time -= 40_000_000_000;

@@ -1,27 +1,27 @@
-//! What a frame lacks: it was cut when captured, or a length in it is wrong.
+//! Missing parts of frames: truncated by the capture, or with a wrong length field.
 
 use super::hosts::{ACK, Collected, FIN, SYN, Sent, answer, sent};
 use linerate_burst::{Desc, Nanos};
 use linerate_receive::follow::{Config, Follow};
 use linerate_wire::Link;
 
-/// How a packet lies in its frame.
+/// Encapsulation of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Under {
     Ethernet,
-    /// With the length of 802.3, LLC and SNAP.
+    /// 802.3 length, LLC and SNAP.
     Length,
-    /// In a tag, and in PPPoE.
+    /// VLAN tag and PPPoE.
     Pppoe,
     Raw,
-    /// In UDP (VXLAN).
+    /// UDP (VXLAN).
     Vxlan,
     GtpU,
 }
 
 const ALL: [Under; 6] = [Under::Ethernet, Under::Length, Under::Pppoe, Under::Raw, Under::Vxlan, Under::GtpU];
 
-/// A frame of a packet; the length that holds it counts as many bytes as it has.
+/// Encapsulates a packet; the enclosing length field matches its actual length.
 fn frame(under: Under, packet: &[u8]) -> Vec<u8> {
     let bytes = |length: usize| (length as u16).to_be_bytes();
     let (ether_type, ppp) = if packet[0] >> 4 == 6 { ([0x86, 0xdd], [0, 0x57]) } else { ([8, 0], [0, 0x21]) };
@@ -51,7 +51,7 @@ fn frame(under: Under, packet: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Version 6, where the other is 4.
+/// Converts IPv4 to IPv6.
 fn six(packet: &[u8]) -> Vec<u8> {
     let mut six = vec![0x60, 0, 0, 0, 0, 0, 6, 64];
     six[4..6].copy_from_slice(&((packet.len() - 20) as u16).to_be_bytes());
@@ -59,7 +59,7 @@ fn six(packet: &[u8]) -> Vec<u8> {
     six
 }
 
-/// What is said of the first stream: its bytes, gaps, and bytes that came late.
+/// Returns the bytes, gaps and late bytes of the first stream.
 fn followed(link: Link, frames: &[(Vec<u8>, usize)]) -> (Vec<u8>, Vec<(u64, u64)>, u64) {
     let (mut follow, mut out) = (Follow::new(Config::default()), Collected::default());
     for (number, (frame, wire)) in frames.iter().enumerate() {
@@ -86,7 +86,7 @@ fn link(under: Under) -> Link {
     if under == Under::Raw { Link::RawIp } else { Link::Ethernet }
 }
 
-/// All bytes are there, though the IP header of one packet claims more of them, and whatever fills the frame up.
+/// All bytes are present, although the IP header of one packet claims more, with any padding.
 #[test]
 fn of_a_frame_that_is_whole_nothing_is_missing() {
     for under in ALL {
@@ -102,7 +102,8 @@ fn of_a_frame_that_is_whole_nothing_is_missing() {
                     let said = if lies { length + lie } else { length };
                     packet[place..place + 2].copy_from_slice(&said.to_be_bytes());
                     let mut frame = frame(under, &packet);
-                    // Where no length is shorter than that of IP, what lies behind is what it says.
+                    // If no enclosing length is shorter than that of IP, bytes after the packet are taken as part of
+                    // it.
                     let has_bound = !matches!(under, Under::Ethernet | Under::Raw);
                     frame.extend(vec![0; if lies && !has_bound { 0 } else { padding }]);
                     let wire = frame.len();
@@ -115,7 +116,7 @@ fn of_a_frame_that_is_whole_nothing_is_missing() {
     }
 }
 
-/// What a frame lacks that was cut is what all of its headers say.
+/// A truncated frame lacks what all of its headers agree on.
 #[test]
 fn a_frame_that_was_cut_lacks_no_more_than_its_headers_say() {
     for under in ALL {
@@ -141,7 +142,7 @@ fn a_frame_that_was_cut_lacks_no_more_than_its_headers_say() {
     }
 }
 
-/// A card divides such packets, and sets the length then.
+/// TSO splits such packets, and sets the length then.
 #[test]
 fn a_packet_without_a_length_is_as_long_as_its_frame() {
     let mut packet = sent(100, ACK, b"long").packet();

@@ -1,4 +1,4 @@
-//! Segments that somebody else may have sent, and clocks that are wrong.
+//! Segments that may be forged, and wrong clocks.
 
 use super::hosts::{ACK, FIN, RST, SYN, Sent, Watcher, answer, followed, sent};
 use linerate_receive::follow::{Config, Ending};
@@ -39,7 +39,7 @@ fn a_fin_that_the_receiver_did_not_take_is_none() {
 fn a_reset_that_its_receiver_does_not_take_ends_nothing() {
     let begun = [sent(99, SYN, &[]), answer(499, 100, SYN, &[]), sent(100, ACK, b"abcd"), answer(500, 104, 0, b"ok")];
     let wrong = [answer(501 + (1 << 30) + 5, 104, RST, &[]), answer(400, 104, RST, &[])];
-    // In the window, but whoever is said to have sent it goes on.
+    // In the window, but its alleged sender continues.
     let guessed = [answer(502, 104, RST, &[]), sent(104, ACK, b"e"), answer(502, 105, 0, &[])];
     for after in [&wrong[..1], &wrong[1..], &guessed] {
         let mut watcher = Watcher::new(Config { connections: 10, ..Config::default() });
@@ -59,12 +59,12 @@ fn a_reset_that_its_receiver_does_not_take_ends_nothing() {
 #[test]
 fn a_reset_with_a_syn_in_it_begins_nothing_and_ends_what_a_reset_ends() {
     let begun = [sent(99, SYN, &[]), answer(499, 100, SYN, &[]), sent(100, ACK, b"abcd")];
-    // Somewhere: its receiver drops it, and what goes on is the same stream.
+    // Anywhere else: its receiver drops it, and later segments belong to the same stream.
     let forged = [sent(0x7000_0000, SYN | RST, &[]), sent(104, ACK, b"efgh"), sent(108, ACK | FIN, &[])];
     let streams = followed(Config::default(), &[&begun[..], &forged].concat());
     assert_eq!((streams.len(), streams[0].whole()), (1, b"abcdefgh".to_vec()));
     assert_eq!(streams[0].summary().ending, Ending::Fin);
-    // Where the stream is, it is a reset.
+    // At the current position it acts as a RST.
     let streams = followed(Config::default(), &[&begun[..], &[sent(104, SYN | RST, &[])]].concat());
     assert_eq!(streams[0].summary().ending, Ending::Reset);
 }

@@ -1,4 +1,4 @@
-//! Traffic that wants memory, files, or the end of others.
+//! Traffic that exhausts memory or files, or tries to end other connections.
 
 use super::hosts::{ACK, SYN, Sent, Watcher, answer, sent};
 use linerate_receive::follow::{Config, Ending, Overlap};
@@ -89,7 +89,7 @@ fn many_streams_with_gaps_keep_to_the_memory_of_all() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever comes: in order, within its bounds, and all given back (which `Collected` and `done` look at).
+    /// Any segments: output in order, within its bounds, and all memory freed (checked by `Collected` and `done`).
     #[test]
     fn any_segments_are_borne(
         segments in prop::collection::vec(

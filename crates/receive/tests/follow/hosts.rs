@@ -1,4 +1,4 @@
-//! Two hosts that send segments, somebody who follows them, and what came of it.
+//! Two hosts that send segments, an observer, and the streams it outputs.
 
 use linerate_burst::{Desc, Nanos};
 use linerate_receive::follow::{About, Config, Follow, Output, Summary, Taken};
@@ -21,7 +21,7 @@ pub(super) struct Sent {
     pub ack: Option<u32>,
     pub flags: u16,
     pub data: Vec<u8>,
-    /// Bytes of the frame that are not captured.
+    /// Bytes at the end of the frame that are not captured.
     pub cut: usize,
     pub has_wrong_checksum: bool,
 }
@@ -35,7 +35,7 @@ pub(super) fn answer(seq: u32, ack: u32, flags: u16, data: &[u8]) -> Sent {
 }
 
 impl Sent {
-    /// As an IPv4 packet.
+    /// Encodes it as an IPv4 packet.
     pub(super) fn packet(&self) -> Vec<u8> {
         let (client, server) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let (source, destination) = if self.is_answer { (server, client) } else { (client, server) };
@@ -65,18 +65,18 @@ impl Sent {
     }
 }
 
-/// A stream as it came out.
+/// A stream as output.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     pub bytes: Vec<(u64, Vec<u8>)>,
     pub gaps: Vec<Range<u64>>,
-    /// How far it has come.
+    /// Bytes output so far.
     pub edge: u64,
     pub summary: Option<Summary>,
 }
 
 impl Stream {
-    /// All bytes, with zeros for those that are missing.
+    /// Returns all bytes, with zeros for missing ones.
     pub(super) fn whole(&self) -> Vec<u8> {
         let mut all = vec![0; self.edge as usize];
         for (at, bytes) in &self.bytes {
@@ -90,7 +90,7 @@ impl Stream {
     }
 }
 
-/// Takes streams, and looks whether they come in order.
+/// Collects streams, and checks that they arrive in order.
 #[derive(Default)]
 pub(super) struct Collected {
     pub streams: BTreeMap<StreamId, (About, Stream)>,
@@ -137,11 +137,11 @@ impl Output for Collected {
     }
 }
 
-/// Somebody who follows.
+/// An observer.
 pub(super) struct Watcher {
     pub follow: Follow,
     pub out: Collected,
-    /// Milliseconds.
+    /// In milliseconds.
     pub time: u64,
 }
 
@@ -150,7 +150,7 @@ impl Watcher {
         Watcher { follow: Follow::new(config), out: Collected::default(), time: 1_000_000 }
     }
 
-    /// A millisecond later a segment comes.
+    /// Observes a segment, one millisecond later.
     pub(super) fn see(&mut self, sent: &Sent) -> Taken {
         let packet = sent.packet();
         let captured = &packet[..packet.len() - sent.cut];
@@ -164,7 +164,7 @@ impl Watcher {
         self.follow.take(Link::RawIp, &desc, captured, &mut self.out)
     }
 
-    /// The end: all streams, in the order in which they began.
+    /// Finishes; returns all streams, in the order in which they started.
     pub(super) fn done(mut self) -> Vec<Stream> {
         self.follow.finish(&mut self.out);
         let streams: Vec<Stream> = self.out.streams.into_values().map(|(_, stream)| stream).collect();
@@ -175,7 +175,7 @@ impl Watcher {
     }
 }
 
-/// What came of these segments.
+/// Returns the streams of these segments.
 pub(super) fn followed(config: Config, segments: &[Sent]) -> Vec<Stream> {
     let mut watcher = Watcher::new(config);
     for sent in segments {

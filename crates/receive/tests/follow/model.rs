@@ -1,11 +1,11 @@
-//! Random segments, and what a naive model makes of them.
+//! Random segments, compared with a naive model.
 
 use super::hosts::{ACK, FIN, SYN, Sent, Stream, followed, sent};
 use linerate_receive::follow::{Config, Ending, Overlap};
 use proptest::prelude::*;
 use std::ops::Range;
 
-/// Byte of a stream by its offset.
+/// Returns the byte of a stream at an offset.
 fn pattern(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
@@ -14,7 +14,7 @@ fn part(start: u64, end: u64) -> Vec<u8> {
     (start..end).map(pattern).collect()
 }
 
-/// Without any bound that could be met, and with a gap that waits to the end.
+/// A configuration whose limits are never reached, in which gaps wait to the end.
 fn patient(overlap: Overlap) -> Config {
     Config { overlap, ..Config::default() }
 }
@@ -23,7 +23,7 @@ fn policies() -> impl Strategy<Value = Overlap> {
     prop::sample::select(Overlap::NAMES.map(|(_, overlap)| overlap).to_vec())
 }
 
-/// Bytes from segments that say the same, whatever their order: all that came, and gaps for the rest.
+/// Checks a stream of consistent segments in any order: all received bytes, and gaps for the rest.
 fn check_whole(stream: &Stream, pieces: &[Range<u64>]) {
     let end = pieces.iter().map(|piece| piece.end).max().unwrap_or(0);
     let is_there = |at: u64| pieces.iter().any(|piece| piece.contains(&at));
@@ -31,15 +31,15 @@ fn check_whole(stream: &Stream, pieces: &[Range<u64>]) {
     let wanted: Vec<u8> = (0..end).map(|at| if is_there(at) { pattern(at) } else { 0 }).collect();
     assert_eq!(stream.whole(), wanted);
     let missing: Vec<u64> = (0..end).filter(|at| !is_there(*at)).collect();
-    let told: Vec<u64> = stream.gaps.iter().cloned().flatten().collect();
-    assert_eq!(told, missing);
+    let reported: Vec<u64> = stream.gaps.iter().cloned().flatten().collect();
+    assert_eq!(reported, missing);
     let seen: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
     let tally = stream.summary().tally;
     assert_eq!(tally.bytes + tally.repeated, seen, "{tally:?}");
     assert_eq!((tally.differing, tally.late, tally.before, tally.beyond, tally.far), (0, 0, 0, 0, 0));
 }
 
-/// What hosts of these policies have in the end, byte by byte.
+/// Returns what hosts with these policies end up with, byte by byte.
 fn model(overlap: Overlap, segments: &[(Range<u64>, u8)]) -> Vec<Option<u8>> {
     let end = segments.iter().map(|(range, _)| range.end).max().unwrap_or(0);
     let mut bytes: Vec<Option<(u8, Range<u64>)>> = vec![None; end as usize];
@@ -94,7 +94,7 @@ proptest! {
         prop_assert_eq!(streams[0].whole(), wanted);
     }
 
-    /// A stream that goes round more than once, by gaps that nobody waits for; some segments come again.
+    /// A stream whose numbers wrap more than once, through gaps that are given up at once; some segments are repeated.
     #[test]
     fn sequence_numbers_wrap(
         isn in any::<u32>(), steps in prop::collection::vec((1_u64..1 << 30, any::<bool>()), 10..30), seen in 1_u64..50,

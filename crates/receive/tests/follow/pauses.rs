@@ -1,4 +1,4 @@
-//! A pause in a capture changes nothing but times, and what is due because of it.
+//! A pause in a capture changes only times, and what expires during it.
 
 use super::hosts::{ACK, FIN, RST, SYN, Sent, Stream, Watcher, answer, sent};
 use linerate_receive::follow::{Config, Ending};
@@ -11,8 +11,8 @@ fn other() -> Sent {
     Sent { port: 8, ..sent(1, ACK, b"") }
 }
 
-/// Connections that need the time to be right: gaps that are acknowledged before their bytes come, ends with repeats behind them, a SYN that
-/// is answered late. Each waits for the next one in milliseconds.
+/// Connections that depend on correct time: gaps that are acknowledged before their bytes arrive, ends followed by
+/// retransmissions, a SYN that is answered late. Each waits for the next one in milliseconds.
 fn conversations() -> Vec<(Sent, u64)> {
     let at = |port: u16, sent: Sent| Sent { port, ..sent };
     vec![
@@ -36,17 +36,17 @@ fn conversations() -> Vec<(Sent, u64)> {
     ]
 }
 
-/// All that is said of streams but times.
-fn told(streams: &[Stream]) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
-    let told = |stream: &Stream| {
+/// Returns everything reported about streams except times.
+fn reported(streams: &[Stream]) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
+    let reported = |stream: &Stream| {
         let summary = stream.summary();
         let (about, gaps): (_, Vec<Range<u64>>) = (summary.about, stream.gaps.clone());
         (about, stream.whole(), gaps, summary.ending, summary.tally, summary.missing_at_end, summary.other)
     };
-    streams.iter().map(told).collect()
+    streams.iter().map(reported).collect()
 }
 
-/// Conversations, with so many other frames between their segments, after `before` frames and a pause.
+/// Runs the conversations, with `others` frames between their segments, after `before` frames and a pause.
 fn after(before: usize, pause: u64, others: &[usize]) -> Vec<Stream> {
     let mut watcher = Watcher::new(Config { idle: Duration::from_secs(1 << 40), ..Config::default() });
     watcher.see(&sent(99, SYN, &[]));
@@ -55,7 +55,7 @@ fn after(before: usize, pause: u64, others: &[usize]) -> Vec<Stream> {
     watcher.time += pause;
     for ((sent, wait), others) in conversations().iter().zip(others.iter().cycle()) {
         watcher.see(&Sent { port: sent.port + 1, ..sent.clone() });
-        // As many frames as it takes, in the time that there is.
+        // As many frames as requested, in the time available.
         (0..*others).for_each(|_| {
             watcher.see(&other());
             watcher.time -= 1;
@@ -75,11 +75,11 @@ proptest! {
         pause in prop_oneof![1_u64..20_000, 20_000_u64..10_000_000, 10_000_000_u64..100_000_000_000],
         others in prop::collection::vec(0_usize..80, 1..20),
     ) {
-        prop_assert_eq!(told(&after(before, pause, &others)), told(&after(before, 0, &others)));
+        prop_assert_eq!(reported(&after(before, pause, &others)), reported(&after(before, 0, &others)));
     }
 }
 
-/// Whatever comes within the frames by which the clock is late, and in which of the lists of connections it stands.
+/// Events within the frames by which the clock lags, in each of the lists of connections.
 #[test]
 fn what_came_after_a_pause_is_not_older_than_it_is() {
     for pause in [11_000, 61_000, 3_601_000, 1 << 40] {

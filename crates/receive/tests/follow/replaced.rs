@@ -1,4 +1,4 @@
-//! A SYN of another number, which may be that of a new connection, late, or forged.
+//! A SYN with another number: of a new connection, late, or forged.
 
 use super::hosts::{ACK, FIN, RST, SYN, Sent, Stream, answer, followed, sent};
 use linerate_receive::follow::{Config, Ending};
@@ -39,7 +39,7 @@ fn a_stale_or_forged_syn_hides_nothing() {
                 vec![answer(number, 0x8000_0000, SYN, data)],
                 vec![syn(number), answer(77, number.wrapping_add(1), SYN, &[])],
                 vec![syn(number), answer(number, 0x8000_0000, SYN, &[])],
-                // One after the other, as many as there is no room for.
+                // One after the other, more than are kept.
                 (0..9).map(|more| syn(number.wrapping_add(more * 12_345))).collect(),
                 (0..9).map(|more| answer(number.wrapping_add(more * 12_345), 106, SYN, data)).collect(),
                 vec![syn(number), sent(number.wrapping_add(1), RST, &[])],
@@ -54,7 +54,7 @@ fn a_stale_or_forged_syn_hides_nothing() {
     }
 }
 
-/// Numbers that are near are told apart by what the client acknowledges.
+/// Numbers that are near are distinguished by what the client acknowledges.
 #[test]
 fn a_stale_answer_before_the_true_one_hides_nothing() {
     for number in [0, 98, 400, 498, 502, 600, 60_000] {
@@ -74,7 +74,7 @@ fn a_stale_answer_before_the_true_one_hides_nothing() {
             assert_eq!(of(&streams, connection), [b"GET /1GET /2".to_vec(), b"onetwo".to_vec()], "{segments:?}");
         }
     }
-    // What a reset acknowledges begins nothing.
+    // A RST starts nothing, whatever it acknowledges.
     let segments = [&begun()[..1], &[answer(7, 300, SYN | RST, &[])], &begun()[1..], &goes_on()].concat();
     assert_eq!(of(&followed(Config::default(), &segments), 0), [b"GET /1GET /2".to_vec(), b"onetwo".to_vec()]);
     let reset = Sent { ack: Some(0), ..sent(0x9000_0000, SYN | RST, &[]) };
@@ -117,9 +117,9 @@ fn a_connection_that_is_replaced_gives_its_place_up() {
     let closed = [begun(), goes_on()].concat();
     let reset = [begun(), vec![Sent { ack: Some(503), ..sent(106, RST, &[]) }]].concat();
     for (before, ending) in [(closed, Ending::Fin), (reset, Ending::Reset), (begun(), Ending::Reused)] {
-        // Numbers as a host gives them a few milliseconds later, and any.
+        // Numbers as a host assigns them a few milliseconds later, and arbitrary ones.
         for (client, server) in [(20_099, 20_499), (112, 506), (0x9000_0000, 0x1000_0000)] {
-            // The FIN of the one before may have this number.
+            // The FIN of the previous connection may have this number.
             if ending == Ending::Reused && client == 112 {
                 continue;
             }
@@ -135,7 +135,7 @@ fn a_connection_that_is_replaced_gives_its_place_up() {
     }
 }
 
-/// As where two captures of a connection become one.
+/// As when two captures of a connection are merged.
 #[test]
 fn a_syn_before_the_middle_begins_another_connection() {
     let middle = [Sent { ack: Some(9000), ..sent(20_000, ACK, b"middle") }, answer(9000, 20_006, 0, b"yes")];
@@ -150,7 +150,7 @@ fn a_syn_before_the_middle_begins_another_connection() {
     assert_eq!([0, 1].map(|connection| of(&streams, connection)), wanted);
 }
 
-/// One direction alone was captured.
+/// Only one direction was captured.
 #[test]
 fn a_connection_of_which_one_side_was_seen_is_replaced_too() {
     let of_client = |first: u32, text: &[u8]| vec![sent(first, SYN, &[]), sent(first + 1, ACK, text)];

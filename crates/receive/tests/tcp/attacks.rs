@@ -1,4 +1,4 @@
-//! What others may try, and what lightning-kit gets wrong, each by name.
+//! Attacks, and mistakes of lightning-kit, each by name.
 
 use super::model::Chance;
 use super::peer::*;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const ACK: Flags = Flags::ACK;
 
-/// A connection with 100 bytes there.
+/// A connection that has received 100 bytes.
 fn victim() -> (Rig, Conn) {
     let mut rig = Rig::new(config());
     let conn = rig.connect(5000, false);
@@ -34,7 +34,7 @@ fn a_reset_counts_only_exactly_where_the_stream_is() {
     let (mut rig, conn) = victim();
     assert_eq!(rig.send(&conn.seg(Flags::RST, 100, &[])), []);
     assert_eq!((rig.endpoint.connections(), rig.memory.one().ending), (0, Some(Ending::Reset)));
-    // Also where the window is closed.
+    // Also with a closed window.
     let mut rig = Rig::new(config());
     rig.memory.room = 100;
     let conn = rig.connect(5000, false);
@@ -60,7 +60,7 @@ fn a_peer_that_was_started_anew_gets_a_new_connection() {
     let (mut rig, conn) = victim();
     let again = Seg { options: syn_options(), ..conn.seg(Flags::SYN, 77_777, &[]) };
     let challenge = rig.send(&again).remove(0);
-    // It knows of no such connection.
+    // The peer does not know the connection.
     rig.send(&Seg { seq: challenge.ack, options: vec![], ..conn.seg(Flags::RST, 0, &[]) });
     assert_eq!(rig.memory.one().ending, Some(Ending::Reset));
     rig.connect_as(&again);
@@ -153,7 +153,7 @@ fn challenges_are_limited_for_each_connection() {
     assert_eq!(flood(&mut rig, &first), 0);
     rig.pass(Duration::from_millis(1200));
     assert!((5..=10).contains(&flood(&mut rig, &first)));
-    // Acknowledgements of data are not held up by it.
+    // ACKs of data are not limited by it.
     assert_eq!(rig.send(&first.data(0, b"x")).len(), 1);
 }
 
@@ -170,13 +170,13 @@ fn a_flood_of_syns_takes_no_memory_and_real_ones_still_get_in() {
             rig.hear(&syn.frame());
         }
         assert!(rig.endpoint.connections() <= 65);
-        let told = rig.send(&good.data(at, &[1; 1000]));
+        let response = rig.send(&good.data(at, &[1; 1000]));
         at += 1000;
-        assert!(told.iter().any(|reply| reply.to.1 == 40000 && reply.ack == good.seq(at)), "round {round}");
+        assert!(response.iter().any(|reply| reply.to.1 == 40000 && reply.ack == good.seq(at)), "round {round}");
         rig.now = rig.now.after(Duration::from_micros(100));
     }
     assert!(rig.count(Count::TcpCookies) > 10_000);
-    // One that means it.
+    // A genuine client.
     for is_plain in [false, true] {
         let mut first = Seg::new(Flags::SYN, 123, 0, &[]);
         first.from.1 = 555 + u16::from(is_plain);
@@ -184,24 +184,24 @@ fn a_flood_of_syns_takes_no_memory_and_real_ones_still_get_in() {
         let before = rig.endpoint.connections();
         let conn = rig.connect_as(&first);
         assert_eq!(rig.endpoint.connections(), before + 1);
-        let told = rig.send(&conn.data(0, b"through")).remove(0);
-        assert_eq!((told.ack, told.stamps.is_some()), (conn.seq(7), !is_plain));
-        assert_eq!(u64::from(told.window) << conn.scale > 65_535, !is_plain);
+        let response = rig.send(&conn.data(0, b"through")).remove(0);
+        assert_eq!((response.ack, response.stamps.is_some()), (conn.seq(7), !is_plain));
+        assert_eq!(u64::from(response.window) << conn.scale > 65_535, !is_plain);
     }
     assert_eq!(rig.count(Count::TcpCookiesTaken), 2);
-    // Guesses, and cookies that are too old.
+    // Guesses, and expired cookies.
     let before = rig.endpoint.connections();
     for _ in 0..10_000 {
         let mut guess = Seg::new(ACK, chance.next() as u32, chance.next() as u32, &[]);
         guess.from.1 = 777;
         rig.hear(&guess.frame());
-        assert_eq!(rig.replies(), [], "no reset: it may be one that we have answered so");
+        assert_eq!(rig.replies(), [], "no reset: it may have been answered by a cookie");
     }
     let mut late = Seg::new(Flags::SYN, 9, 0, &[]);
     late.from.1 = 888;
     rig.hear(&late.frame());
     let cookie = rig.replies().remove(0).seq;
-    // Half open ones that are sent again for a minute leave no room for others, who get cookies too.
+    // Half-open connections, retransmitted for a minute, leave no room for others, which get cookies too.
     rig.now = rig.now.after(Duration::from_secs(129));
     let mut other = Seg::new(Flags::SYN, 9, 0, &[]);
     other.from.1 = 889;
@@ -244,7 +244,8 @@ fn nothing_is_answered_without_end() {
     assert_eq!(rig.count(Count::TcpUnsent), 50_000 - 512);
 }
 
-/// Packets that are nearly right, of a connection and of none: nothing panics, nothing with a wrong checksum counts, all is counted.
+/// Packets that are almost valid, of a connection and of none: no panic, none with a wrong checksum counts, all are
+/// counted.
 #[test]
 fn hostile_bytes_do_no_harm() {
     let (mut rig, conn) = victim();

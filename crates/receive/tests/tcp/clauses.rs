@@ -1,4 +1,4 @@
-//! What RFC 9293 and its companions ask of a receiver, clause by clause: headers, beginnings, ends.
+//! Requirements of RFC 9293 and its companions on a receiver, clause by clause: headers, connection setup and end.
 
 use super::peer::*;
 use linerate_burst::Count;
@@ -51,7 +51,7 @@ fn options_are_taken_anywhere_and_broken_ones_do_no_harm() {
         segment.options = options.to_vec();
         assert_eq!(rig.send(&segment)[0].ack, conn.seq(at as u64 + 1), "{options:?}");
     }
-    // Timestamps elsewhere than everybody puts them.
+    // Timestamps at an unusual position.
     let mut rig = Rig::new(config());
     let conn = rig.connect(5, false);
     let mut segment = conn.data(0, b"x");
@@ -129,7 +129,7 @@ fn our_syn_says_what_we_can_take() {
     assert_eq!(answer(65535, false, &[]).mss, Some(65495));
     let odd = answer(1500, false, &[3, 3, 200, 1]);
     assert_eq!((odd.scale, odd.mss), (Some(11), Some(1460)));
-    // The rest is not understood, so nothing of it is agreed on.
+    // The rest is malformed, so none of it is negotiated.
     assert!(!answer(1500, false, &[3, 0, 4, 2]).sack_ok);
 
     let mut rig = Rig::new(config());
@@ -179,7 +179,7 @@ fn a_syn_that_comes_again_is_answered_again() {
     let first = rig.send(&Seg::new(Flags::SYN, 9, 0, &[])).remove(0);
     assert_eq!(rig.send(&Seg::new(Flags::SYN, 9, 0, &[])), std::slice::from_ref(&first));
     let other = rig.send(&Seg::new(Flags::SYN, 5000, 0, &[])).remove(0);
-    assert_eq!((other.ack, rig.endpoint.connections()), (5001, 1), "begun anew");
+    assert_eq!((other.ack, rig.endpoint.connections()), (5001, 1), "restarted");
 }
 
 #[test]
@@ -201,13 +201,13 @@ fn the_end_of_a_stream_is_taken_in_its_order() {
     let replies = rig.send(&conn.seg(FIN, 5, b"world"));
     assert_eq!((replies[0].ack, replies[0].is(ACK)), (conn.seq(0), true));
     assert_eq!(rig.memory.one().ending, None);
-    // Behind the end there is nothing.
+    // Data after the end is dropped.
     rig.send(&conn.data(10, b"more"));
     assert_eq!(rig.count(Count::TcpBehindEnd), 1);
     let end = rig.send(&conn.data(0, b"hello")).remove(0);
     assert_eq!((end.is(FIN), end.ack), (true, conn.seq(11)));
     assert_eq!(rig.memory.one().bytes, b"helloworld");
-    // Its end again, data behind it, and ours again until it is acknowledged.
+    // FIN again with data after it, and our FIN again until it is acknowledged.
     let again = rig.send(&conn.seg(FIN, 5, b"world")).remove(0);
     assert_eq!((again.ack, again.seq), (conn.seq(11), conn.peer.wrapping_add(1)));
     rig.send(&conn.data(11, b"more"));
@@ -263,7 +263,7 @@ fn a_connection_that_brings_nothing_is_given_up() {
     rig.pass(Duration::from_secs(50));
     rig.send(&conn.data(0, b"x"));
     assert_eq!(rig.pass(Duration::from_secs(59)), []);
-    // A question whether anybody is there is a sign of life.
+    // A keep-alive is a sign of life.
     rig.send(&conn.data(0, &[]));
     assert_eq!(rig.pass(Duration::from_secs(59)), []);
     let reset = rig.pass(Duration::from_secs(2)).remove(0);
@@ -316,7 +316,7 @@ fn answers_go_back_the_way_the_segments_came() {
     let reply = rig.send(&conn.data(0, b"x")).remove(0);
     let link = first.link();
     assert_eq!(reply.link, [&link[6..12], &link[..6], &link[12..]].concat());
-    // Another router on the way: what comes in, goes back there.
+    // Another router on the path: replies go to the router that segments come from.
     let mut moved = conn.data(1, b"y");
     moved.macs.0.0[5] = 9;
     assert_eq!((rig.send(&moved)[0].link[5], rig.count(Count::TcpMoved)), (9, 1));

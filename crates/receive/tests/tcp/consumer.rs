@@ -1,4 +1,4 @@
-//! Consumers that free memory late, and a sender that sends whatever the window lets it, however little.
+//! Consumers that free memory late, and a sender that sends whatever the window allows, however little.
 
 use super::model::byte;
 use super::peer::*;
@@ -11,7 +11,7 @@ const ROOM: u64 = 20_000;
 const MSS: u64 = 1448;
 const SEED: u64 = 11;
 
-/// A peer without manners of its own: it neither waits for more to send nor for more room.
+/// A peer without congestion or silly-window avoidance: it waits neither for more data nor for more room.
 struct Sender {
     conn: Conn,
     next: u64,
@@ -32,7 +32,7 @@ impl Sender {
         }
     }
 
-    /// One segment, as long as the window lets it be.
+    /// Sends one segment, as long as the window allows.
     fn send(&mut self, rig: &mut Rig) {
         let size = MSS.min(self.right - self.next);
         let payload: Vec<u8> = (self.next..self.next + size).map(|at| byte(SEED, at)).collect();
@@ -71,7 +71,7 @@ fn a_consumer_that_frees_a_byte_at_a_time_gets_whole_segments() {
         sender.wait(&mut rig, Duration::from_micros(10));
         sender.fill(&mut rig);
     }
-    // A part of a segment where the window ends, and no more.
+    // At most one partial segment at the end of each window.
     let least = 10 * ROOM / MSS;
     assert!(sender.segments <= 3 * least, "{} segments instead of {least}", sender.segments);
     assert!(is_right(&rig));
@@ -87,7 +87,7 @@ fn a_consumer_that_stalls_for_a_minute_loses_nothing_and_nobody() {
         assert_eq!((rig.memory.one().edge, sender.right), (ROOM, ROOM), "closed");
         let (mut waited, mut wait) = (Duration::ZERO, Duration::from_millis(200));
         while waited < Duration::from_secs(60) {
-            assert_eq!(sender.wait(&mut rig, wait), 0, "nobody asked");
+            assert_eq!(sender.wait(&mut rig, wait), 0, "no probe was sent");
             let probe = sender.conn.data(ROOM, &[byte(SEED, ROOM)]);
             let replies = rig.send(&probe);
             assert_eq!(replies.len(), 1);
@@ -97,12 +97,12 @@ fn a_consumer_that_stalls_for_a_minute_loses_nothing_and_nobody() {
         assert_eq!((rig.memory.one().edge, rig.count(Count::TcpZeroWindows) > 8), (ROOM, true));
         rig.memory.one_mut().room += ROOM;
         if is_update_lost {
-            assert_eq!(rig.pass(Duration::from_secs(5)).len(), 1, "said once, unasked");
+            assert_eq!(rig.pass(Duration::from_secs(5)).len(), 1, "sent once, unsolicited");
         } else {
             assert_eq!(sender.wait(&mut rig, Duration::from_millis(10)), 1);
             assert!(sender.right > ROOM + ROOM / 2);
         }
-        // The next probe brings a byte, and is told.
+        // The next probe carries a byte, and is acknowledged.
         sender.right = sender.right.max(ROOM + 1);
         sender.fill(&mut rig);
         let end = rig.memory.one().edge;
@@ -111,8 +111,8 @@ fn a_consumer_that_stalls_for_a_minute_loses_nothing_and_nobody() {
     }
 }
 
-/// A window of less than its unit is told as one unit. What that brings too much the sender has under way: it would send it again
-/// after minutes, where it has tried for as long.
+/// A window of less than its unit is announced as one unit. The excess is in flight at the sender: it would retransmit
+/// it only after minutes, if it has tried for as long.
 #[test]
 fn what_came_behind_the_promise_is_acknowledged_with_the_first_room() {
     let mut rig = Rig::new(config());
@@ -136,7 +136,7 @@ fn what_came_behind_the_promise_is_acknowledged_with_the_first_room() {
     }
     rig.memory.one_mut().room += ROOM;
     let replies = rig.pass(Duration::from_millis(10));
-    assert_eq!((replies.len(), replies[0].ack), (1, sender.conn.seq(end)), "all of it, unasked");
+    assert_eq!((replies.len(), replies[0].ack), (1, sender.conn.seq(end)), "all of it, unsolicited");
     assert_eq!((rig.memory.one().edge, is_right(&rig)), (end, true));
     sender.hear(&replies);
     sender.fill(&mut rig);
@@ -145,11 +145,11 @@ fn what_came_behind_the_promise_is_acknowledged_with_the_first_room() {
 
 #[test]
 fn an_end_that_came_before_the_last_bytes_ends_the_stream_with_them() {
-    for (is_alone, is_plain) in [(true, true), (true, false), (false, true), (false, false)] {
+    for (is_separate, is_plain) in [(true, true), (true, false), (false, true), (false, false)] {
         let mut rig = Rig::new(config());
         let conn = rig.connect(5, is_plain);
         rig.send(&conn.data(0, &[1; 10]));
-        let (at, payload) = if is_alone { (110, 0) } else { (60, 50) };
+        let (at, payload) = if is_separate { (110, 0) } else { (60, 50) };
         assert!(rig.send(&conn.seg(Flags(0x11), at, &vec![1; payload]))[0].is(Flags::ACK));
         let replies = rig.send(&conn.data(10, &vec![1; at as usize - 10]));
         assert!(replies[0].is(Flags(0x11)) && replies[0].ack == conn.seq(111), "{replies:?}");
@@ -161,12 +161,12 @@ fn an_end_that_came_before_the_last_bytes_ends_the_stream_with_them() {
 fn what_overlaps_in_several_places_is_told_by_its_first() {
     let mut rig = Rig::new(config());
     let conn = rig.connect(5, false);
-    let mut told = |at: u64, len: usize| rig.send(&conn.data(at, &vec![0; len])).remove(0).blocks[0];
-    assert_eq!(told(100, 50), (conn.seq(100), conn.seq(150)));
-    assert_eq!(told(200, 50), (conn.seq(200), conn.seq(250)));
-    assert_eq!(told(50, 220), (conn.seq(100), conn.seq(150)), "the first of two");
-    assert_eq!(told(0, 60), (conn.seq(50), conn.seq(60)), "with the gap in front of it");
-    assert_eq!(told(260, 100), (conn.seq(260), conn.seq(270)), "in order");
+    let mut first_block = |at: u64, len: usize| rig.send(&conn.data(at, &vec![0; len])).remove(0).blocks[0];
+    assert_eq!(first_block(100, 50), (conn.seq(100), conn.seq(150)));
+    assert_eq!(first_block(200, 50), (conn.seq(200), conn.seq(250)));
+    assert_eq!(first_block(50, 220), (conn.seq(100), conn.seq(150)), "the first of two");
+    assert_eq!(first_block(0, 60), (conn.seq(50), conn.seq(60)), "with the gap in front of it");
+    assert_eq!(first_block(260, 100), (conn.seq(260), conn.seq(270)), "in order");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What RFC 9293 and its companions ask of a receiver, clause by clause: data, acknowledgements, windows.
+//! Requirements of RFC 9293 and its companions on a receiver, clause by clause: data, ACKs, windows.
 
 use super::model::{Chance, byte};
 use super::peer::*;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const ACK: Flags = Flags::ACK;
 
-/// A connection that is no longer young.
+/// A connection past its start, which no longer acknowledges every second segment.
 fn grown(config: Config, is_plain: bool) -> (Rig, Conn, u64) {
     let mut rig = Rig::new(config);
     let conn = rig.connect(5, is_plain);
@@ -27,11 +27,11 @@ fn a_gap_is_told_at_once_and_so_is_its_end() {
         let (mut rig, conn, at) = grown(config(), is_plain);
         assert_eq!(rig.at_once(&conn.data(at, b"x")), [], "what is in order waits for the end of the burst");
         for step in 1..4 {
-            let told = rig.at_once(&conn.data(at + 10 * step, b"0123"));
-            assert_eq!((told.len(), told[0].ack), (1, conn.seq(at + 1)), "never past a gap");
+            let acks = rig.at_once(&conn.data(at + 10 * step, b"0123"));
+            assert_eq!((acks.len(), acks[0].ack), (1, conn.seq(at + 1)), "never past a gap");
         }
-        let told = rig.at_once(&conn.data(at + 1, &[0; 9]));
-        assert_eq!((told.len(), told[0].ack), (1, conn.seq(at + 14)));
+        let acks = rig.at_once(&conn.data(at + 1, &[0; 9]));
+        assert_eq!((acks.len(), acks[0].ack), (1, conn.seq(at + 14)));
         assert_eq!(rig.at_once(&conn.data(at + 14, &[0; 6]))[0].ack, conn.seq(at + 24));
         assert_eq!(rig.at_once(&conn.data(at + 24, &[0; 6]))[0].ack, conn.seq(at + 34));
         assert_eq!(rig.memory.one().edge, at + 34);
@@ -46,13 +46,13 @@ fn blocks_tell_what_came_last_first() {
     assert_eq!(send(100), [block(100, 110)]);
     assert_eq!(send(300), [block(300, 310), block(100, 110)]);
     assert_eq!(send(200), [block(200, 210), block(300, 310), block(100, 110)]);
-    assert_eq!(send(400), [block(400, 410), block(200, 210), block(300, 310)], "three beside timestamps");
+    assert_eq!(send(400), [block(400, 410), block(200, 210), block(300, 310)], "three with timestamps");
     assert_eq!(send(110), [block(100, 120), block(400, 410), block(200, 210)], "the range that grew");
-    // What came again comes first, then the range it is a part of (RFC 2883).
+    // The duplicate comes first, then the range it is a part of (RFC 2883).
     assert_eq!(send(300), [block(300, 310), block(300, 310), block(100, 120)]);
     assert_eq!(send(110), [block(110, 120), block(100, 120), block(400, 410)]);
     assert_eq!(send(10), [block(10, 20), block(100, 120), block(400, 410)], "below the edge");
-    assert_eq!(send(500), [block(500, 510), block(100, 120), block(400, 410)], "said once");
+    assert_eq!(send(500), [block(500, 510), block(100, 120), block(400, 410)], "reported once");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn more_gaps_than_are_kept_are_dropped_and_counted() {
         rig.send(&conn.data(at + 10 * step, b"01234"));
     }
     assert_eq!((rig.count(Count::TcpTooManyGaps), rig.count(Count::TcpOutOfOrder)), (6, 3));
-    // What is missing still comes.
+    // Missing data is still accepted.
     assert_eq!(rig.send(&conn.data(at, &[0; 100]))[0].ack, conn.seq(at + 100));
 }
 
@@ -86,9 +86,9 @@ fn timestamps_are_echoed_and_old_ones_refused() {
     rig.hear(&conn.data(at + 1, b"b").frame());
     rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
     let echo = |replies: Vec<Reply>| replies[0].stamps.unwrap().1;
-    assert_eq!(echo(rig.replies()), stamp.0 + 100, "that of the segment which waits for it (RFC 7323 section 4.3)");
+    assert_eq!(echo(rig.replies()), stamp.0 + 100, "of the segment that the ACK waited for (RFC 7323 section 4.3)");
     conn.stamp = Some((stamp.0 + 300, stamp.1));
-    assert_eq!(echo(rig.send(&conn.data(at + 9, b"gap"))), stamp.0 + 100, "not of one behind a gap");
+    assert_eq!(echo(rig.send(&conn.data(at + 9, b"gap"))), stamp.0 + 100, "not of one after a gap");
     let mut old = conn.clone();
     old.stamp = Some((stamp.0 + 50, stamp.1));
     rig.send(&old.data(at + 2, b"c"));
@@ -96,7 +96,7 @@ fn timestamps_are_echoed_and_old_ones_refused() {
     conn.stamp = None;
     assert_eq!(rig.send(&conn.data(at + 2, b"c")), []);
     assert_eq!(rig.count(Count::TcpNoTimestamp), 1);
-    // Not where it is a reset, and not after 24 days.
+    // Not for a RST, and not after 24 days.
     rig.pass(Duration::from_secs(100));
     let mut rig = Rig::new(Config { idle: None, ..config() });
     let mut conn = rig.connect(5, false);
@@ -122,7 +122,7 @@ fn acknowledgements_come_two_by_two_then_once_a_burst() {
     let size = 64 * 1460;
     assert_eq!(burst(&mut rig, &conn, 0, true), 16 + 1);
     assert_eq!(burst(&mut rig, &conn, size, true), 1);
-    assert_eq!(burst(&mut rig, &conn, 2 * size, false), 0, "more is about to come");
+    assert_eq!(burst(&mut rig, &conn, 2 * size, false), 0, "more is about to arrive");
     assert_eq!(rig.memory.one().edge, 3 * size, "its place knows");
     assert_eq!(rig.pass(Duration::from_millis(1)).len(), 1);
     for (acks, expected) in [
@@ -137,7 +137,7 @@ fn acknowledgements_come_two_by_two_then_once_a_burst() {
         assert_eq!(rig.pass(Duration::from_millis(50)).len(), waits, "at last");
         rig.hear(&conn.seg(ACK | Flags::PSH, at + size, b"end").frame());
         rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
-        assert_eq!(rig.replies().len(), 1, "pushed, and nothing behind it: {acks:?}");
+        assert_eq!(rig.replies().len(), 1, "PSH, and nothing after it: {acks:?}");
     }
 }
 
@@ -151,13 +151,13 @@ fn windows_are_never_taken_back_and_never_silly() {
         let size = chance.below(1461).min(rig.memory.one().room - at);
         for reply in rig.send(&conn.data(at, &vec![0; size as usize])) {
             let right = at + size + (u64::from(reply.window) << conn.scale);
-            // Where less is left than a window can say, it says the least that it can.
+            // If the room is less than the unit of a window, one unit is announced.
             let most = if reply.window == 1 { (1 << conn.scale) - 1 } else { 0 };
             assert!(right + (1 << conn.scale) > promised && right <= rig.memory.one().room + most);
             promised = promised.max(right);
         }
         at += size;
-        // Whoever has the memory frees a byte now and then: nobody is told.
+        // The consumer frees a byte now and then: no window update.
         rig.memory.one_mut().room += 1;
     }
     assert!(at >= 100_000);
@@ -208,7 +208,7 @@ fn a_closed_window_is_probed_and_opens_again() {
     let update = rig.pass(Duration::from_millis(5));
     assert_eq!((update.len(), u64::from(update[0].window) << conn.scale > 100_000), (1, true));
     assert_eq!(rig.send(&conn.data(3000, &[8; 1000]))[0].ack, conn.seq(4000));
-    // The end needs no room.
+    // A FIN needs no room.
     let mut rig = Rig::new(config());
     rig.memory.room = 100;
     let conn = rig.connect(5, false);
@@ -254,13 +254,13 @@ fn sequence_numbers_go_round() {
     for isn in [0xffff_fff0_u32, 0xffff_ffff, 0x7fff_fff0, 0] {
         let mut rig = Rig::new(config());
         let conn = rig.connect(isn, false);
-        rig.send(&conn.data(20, b"behind the turn"));
-        assert_eq!(rig.send(&conn.data(0, &[b'.'; 20]))[0].ack, isn.wrapping_add(1 + 35));
-        assert_eq!(rig.memory.one().bytes, b"....................behind the turn");
+        rig.send(&conn.data(20, b"after the wrap"));
+        assert_eq!(rig.send(&conn.data(0, &[b'.'; 20]))[0].ack, isn.wrapping_add(1 + 34));
+        assert_eq!(rig.memory.one().bytes, b"....................after the wrap");
     }
 }
 
-/// Places forget what is long behind, as they do.
+/// A place that keeps no old data, like real ones.
 #[test]
 fn streams_of_more_than_4_gib_have_64_bit_offsets() {
     use linerate_burst::Nanos;
@@ -298,9 +298,9 @@ fn streams_of_more_than_4_gib_have_64_bit_offsets() {
     data.payload = vec![0; 65_400];
     let mut frame = data.frame();
     while far.0 < 9 << 30 {
-        let told = hear(&mut rig, &mut far, &frame);
+        let acks = hear(&mut rig, &mut far, &frame);
         data.seq = data.seq.wrapping_add(65_400);
-        assert_eq!(told[0].ack, data.seq);
+        assert_eq!(acks[0].ack, data.seq);
         frame[38..42].copy_from_slice(&data.seq.to_be_bytes());
     }
     data.flags = Flags(0x11);
@@ -360,7 +360,7 @@ fn super_frames_of_any_length() {
             at += size;
             assert_eq!(replies[0].ack, conn.seq(at));
         }
-        // A length of 0 of a packet that is no longer than one can say.
+        // Length 0 in a packet that is not too long for the field.
         let mut frame = conn.data(at, b"short").frame();
         let length = if is_v6 { 18..20 } else { 16..18 };
         frame[length].fill(0);

@@ -1,4 +1,4 @@
-//! What was found wrong in lightning-kit by reading it, each by name (docs/tcp.md), as far as it applies to an endpoint.
+//! Defects of lightning-kit found by reading it, each by name (docs/tcp.md), as far as they apply to an endpoint.
 
 use super::model::byte;
 use super::peer::*;
@@ -43,7 +43,7 @@ fn c_padding_of_ethernet_is_no_payload() {
     assert_eq!((frame.len(), rig.memory.one().bytes.len()), (60, 1));
 }
 
-/// The endpoint knows no frames; it hands over pieces at their offset, whatever they cross.
+/// The endpoint does not know frames; it passes pieces with their offset, across any boundary.
 #[test]
 fn d_e_pieces_belong_where_their_offset_says() {
     let mut rig = Rig::new(config());
@@ -56,7 +56,7 @@ fn d_e_pieces_belong_where_their_offset_says() {
     assert!(stream.edge == 5496 && stream.bytes.iter().enumerate().all(|(at, got)| *got == byte(9, at as u64)));
 }
 
-/// The place is told of an edge before its sender is: whatever a fence is needed for, it has its time.
+/// The place is advanced before the ACK is sent, so a fence takes effect in time.
 #[test]
 fn f_bytes_are_there_before_anybody_is_told() {
     let mut rig = Rig::new(config());
@@ -118,7 +118,7 @@ fn j_an_acknowledgement_that_was_not_sent_is_sent_later() {
     }
     rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
     assert_eq!(rig.replies()[0].ack, conn.seq(8));
-    // And one that was sent and lost, when its sender asks.
+    // And one that was sent and lost, when the sender retransmits.
     assert_eq!(rig.send(&conn.data(0, b"the last"))[0].ack, conn.seq(8));
 }
 
@@ -140,8 +140,8 @@ fn k_what_comes_again_is_never_written_elsewhere() {
 fn l_windows_are_scaled() {
     let mut rig = Rig::new(config());
     let conn = rig.connect(5, false);
-    let told = rig.send(&conn.data(0, b"x")).remove(0);
-    assert!(u64::from(told.window) << conn.scale > 60 << 20);
+    let response = rig.send(&conn.data(0, b"x")).remove(0);
+    assert!(u64::from(response.window) << conn.scale > 60 << 20);
 }
 
 #[test]

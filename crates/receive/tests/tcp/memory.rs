@@ -1,10 +1,10 @@
-//! A place that checks what it is told.
+//! A place that checks its calls.
 
 use linerate_burst::Nanos;
 use linerate_receive::place::{Ending, Ends, Payload, Place, StreamId};
 use std::collections::BTreeMap;
 
-/// One stream, as it came.
+/// One stream, as received.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub ends: Ends,
@@ -19,9 +19,9 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub streams: BTreeMap<StreamId, Stream>,
-    /// Room for each behind its beginning.
+    /// Room of each stream beyond its start.
     pub room: u64,
-    /// What was read straight to it.
+    /// Bytes read straight into place.
     pub read: Vec<u8>,
     pub is_full: bool,
 }
@@ -50,7 +50,7 @@ impl Place for Memory {
         }
         let new =
             Stream { ends: *ends, bytes: Vec::new(), is_there: Vec::new(), edge: 0, room: self.room, ending: None };
-        assert!(self.streams.insert(stream, new).is_none(), "{stream} began twice");
+        assert!(self.streams.insert(stream, new).is_none(), "{stream} started twice");
         true
     }
 
@@ -63,7 +63,7 @@ impl Place for Memory {
     }
 
     fn place(&mut self, stream: StreamId, offset: u64, payload: Payload<'_>, _: Nanos) {
-        let stream = self.streams.get_mut(&stream).expect("a stream that has begun");
+        let stream = self.streams.get_mut(&stream).expect("a known stream");
         let end = offset + payload.len() as u64;
         assert!(end <= stream.room, "{end} is beyond the room of {}", stream.room);
         assert!(!payload.is_empty() && stream.ending.is_none());
@@ -77,20 +77,20 @@ impl Place for Memory {
             Payload::Read { from, len } => &self.read[from..from + len],
         };
         let range = offset as usize..end;
-        assert!(stream.is_there[range.clone()].iter().all(|there| !there), "{range:?} came twice");
+        assert!(stream.is_there[range.clone()].iter().all(|there| !there), "{range:?} stored twice");
         stream.is_there[range.clone()].fill(true);
         stream.bytes[range].copy_from_slice(bytes);
     }
 
     fn advance(&mut self, stream: StreamId, edge: u64, _: Nanos) {
-        let stream = self.streams.get_mut(&stream).expect("a stream that has begun");
-        assert!(edge > stream.edge && stream.ending.is_none(), "an edge of {edge} behind {}", stream.edge);
+        let stream = self.streams.get_mut(&stream).expect("a known stream");
+        assert!(edge > stream.edge && stream.ending.is_none(), "edge went from {} to {edge}", stream.edge);
         assert!(stream.is_there[stream.edge as usize..edge as usize].iter().all(|there| *there), "past a gap");
         stream.edge = edge;
     }
 
     fn end(&mut self, stream: StreamId, ending: Ending, _: Nanos) {
-        let stream = self.streams.get_mut(&stream).expect("a stream that has begun");
+        let stream = self.streams.get_mut(&stream).expect("a known stream");
         assert!(stream.ending.is_none(), "it ended twice");
         if ending == Ending::Complete {
             assert_eq!(stream.edge as usize, stream.bytes.len());

@@ -1,4 +1,4 @@
-//! A sender, and a wire that does everything wires do, from a seed: what is delivered is what was sent.
+//! A sender, and a seeded wire with all kinds of faults: what is delivered is what was sent.
 
 use super::peer::*;
 use linerate_burst::{Count, Nanos};
@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// Numbers from a seed (SplitMix64).
+/// Random numbers from a seed (SplitMix64).
 pub(super) struct Chance(pub u64);
 
 impl Chance {
@@ -25,7 +25,7 @@ impl Chance {
         self.next() % end.max(1)
     }
 
-    /// So many times in a thousand.
+    /// Returns true this many times in a thousand.
     pub(super) fn hits(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
@@ -35,12 +35,12 @@ impl Chance {
     }
 }
 
-/// The byte at an offset.
+/// Returns the byte at an offset.
 pub(super) fn byte(seed: u64, offset: u64) -> u8 {
     (((offset >> 3) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (8 * (offset & 7))) as u8
 }
 
-/// What a wire does, per thousand frames each.
+/// Faults of a wire, per thousand frames each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
     pub drop: u64,
@@ -50,19 +50,19 @@ pub(super) struct Faults {
     pub truncate: u64,
     pub pad: u64,
     pub reorder: u64,
-    /// By how many microseconds at most a frame is late then.
+    /// Maximum delay of a late frame in microseconds.
     pub late: u64,
     pub lost_acks: u64,
-    /// Segments sent again begin with bytes that came before, changed.
+    /// Retransmissions start with bytes sent before, changed.
     pub overlap: u64,
-    /// Room comes in pieces of so many bytes; 0: there is always enough.
+    /// Room becomes free in pieces of this many bytes; 0: unlimited.
     pub room: u64,
 }
 
 const LATENCY: u64 = 50_000;
 const RTO: Duration = Duration::from_millis(200);
 
-/// When it arrives, which it is, whether it comes in, and its bytes.
+/// Time of arrival, number, whether it is for the endpoint, and its bytes.
 type OnTheWay = (Nanos, u64, bool, Vec<u8>);
 
 struct World {
@@ -73,7 +73,7 @@ struct World {
     faults: Faults,
     total: u64,
     sizes: &'static [u64],
-    /// Frames on the wire: when they arrive, their number, whether they are for the endpoint.
+    /// Frames on the wire.
     wire: BinaryHeap<Reverse<OnTheWay>>,
     number: u64,
     losing: u64,
@@ -139,14 +139,14 @@ pub(super) fn run(seed: u64, total: u64, faults: Faults, config: Config, sizes: 
 }
 
 impl World {
-    /// The next thing that happens; false where it is a timer of the endpoint.
+    /// Runs the next event; false if it is a timer of the endpoint.
     fn step(&mut self) -> bool {
         let due = self.rig.endpoint.deadline().unwrap_or(Nanos::MAX).min(self.retry_at);
         let arrives = self.wire.peek().map_or(Nanos::MAX, |Reverse((at, ..))| *at);
         let next = due.min(arrives);
-        assert!(next != Nanos::MAX, "seed {}: nothing will ever happen", self.seed);
+        assert!(next != Nanos::MAX, "seed {}: deadlock, no event is pending", self.seed);
         if next > self.rig.now {
-            // Nothing more at this time: the queue is dry.
+            // No more events at this time: the queue is dry.
             self.rig.endpoint.burst_end(true, self.rig.now, &mut self.rig.memory);
             self.collect();
         }
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// The one who has the memory gives some of it back, now and then.
+    /// The consumer frees some memory now and then.
     fn consume(&mut self) {
         if self.faults.room > 0 && self.chance.hits(100) {
             let piece = self.chance.below(self.faults.room) + 1;
@@ -187,9 +187,9 @@ impl World {
         self.rig.endpoint.clear(unsent);
         for frame in &frames[..frames.len() - unsent] {
             if read(frame).flags.contains(Flags::RST) {
-                // Of something that came after all was over.
+                // A segment that arrived after everything had ended.
                 assert_eq!(self.rig.endpoint.connections(), 0, "seed {}: reset", self.seed);
-                // Its own end may have been lost each time.
+                // Its own FIN may have been lost each time.
                 self.is_closed |= self.una > self.total;
                 continue;
             }
@@ -206,20 +206,25 @@ impl World {
         self.wire.push(Reverse((self.rig.now.after(Duration::from_nanos(after)), self.number, is_in, frame)));
     }
 
-    /// Whatever is said is true.
+    /// Checks that everything sent is true.
     fn check(&mut self, frame: &[u8]) {
         let reply = read(frame);
         let stream = self.rig.memory.one();
         let edge = stream.edge;
         let ack = edge as i64 + i64::from(reply.ack.wrapping_sub(self.conn.seq(edge)) as i32);
         let fin = i64::from(stream.ending.is_some());
-        assert!(ack >= 0 && ack <= edge as i64 + fin, "seed {}: acknowledged {ack}, there are {edge}", self.seed);
+        assert!(ack >= 0 && ack <= edge as i64 + fin, "seed {}: acknowledged {ack}, received {edge}", self.seed);
         let right = ack as u64 + (u64::from(reply.window) << self.conn.scale);
         let grain = 1 << self.conn.scale;
-        // Where less is left than a window can say, it says the least that it can.
+        // If the room is less than the unit of a window, one unit is announced.
         let most = if reply.window == 1 { grain - 1 } else { 0 };
         assert!(right <= stream.room + fin as u64 + most, "seed {}: {right} promised", self.seed);
-        assert!(right + grain > self.promised || fin > 0, "seed {}: {right} behind {}", self.seed, self.promised);
+        assert!(
+            right + grain > self.promised || fin > 0,
+            "seed {}: window edge {right} after {}",
+            self.seed,
+            self.promised
+        );
         self.promised = self.promised.max(right);
         for (start, end) in reply.blocks {
             let offset = |seq: u32| (edge as i64 + i64::from(seq.wrapping_sub(self.conn.seq(edge)) as i32)) as usize;
@@ -228,7 +233,7 @@ impl World {
         }
     }
 
-    /// The sender hears something.
+    /// Processes a segment at the sender.
     fn hear(&mut self, frame: &[u8]) {
         let reply = read(frame);
         assert!(!reply.flags.contains(Flags::RST), "seed {}: reset", self.seed);

@@ -1,4 +1,4 @@
-//! The other end: segments made by hand, and what comes back, read and checked.
+//! The peer: segments built by hand, and replies, parsed and checked.
 
 use super::memory::Memory;
 use linerate_burst::{Count, Kind, Ledger, Nanos, Stage};
@@ -27,7 +27,7 @@ pub(super) fn config() -> Config {
     Config { listen: vec![local(v4(1)), local(v6(1))], secret: [7, 8], ..Config::default() }
 }
 
-/// A segment to be.
+/// A segment to build.
 #[derive(Clone, Debug)]
 pub(super) struct Seg {
     pub from: (IpAddr, u16),
@@ -58,7 +58,7 @@ impl Seg {
         }
     }
 
-    /// The frame.
+    /// Returns the frame.
     pub(super) fn frame(&self) -> Vec<u8> {
         let mut frame = self.link();
         frame.extend(self.packet());
@@ -123,7 +123,7 @@ impl Seg {
     }
 }
 
-/// What came back.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub to: (IpAddr, u16),
@@ -146,7 +146,7 @@ impl Reply {
     }
 }
 
-/// Reads a reply; everything in it must be right.
+/// Parses a reply; everything in it must be valid.
 pub(super) fn read(frame: &[u8]) -> Reply {
     let mut at = 12;
     while frame[at..at + 2] == [0x81, 0] {
@@ -230,27 +230,27 @@ impl Rig {
         self.endpoint.receive(&arrival, &mut self.memory)
     }
 
-    /// What waits to be sent.
+    /// Returns the frames to send.
     pub(super) fn replies(&mut self) -> Vec<Reply> {
         let replies = self.endpoint.frames().iter().map(|(_, frame)| read(frame)).collect();
         self.endpoint.clear(0);
         replies
     }
 
-    /// One segment, and what comes back before the burst ends.
+    /// Sends one segment, and returns the replies before the burst ends.
     pub(super) fn at_once(&mut self, segment: &Seg) -> Vec<Reply> {
         self.hear(&segment.frame());
         self.replies()
     }
 
-    /// One segment as a burst of its own.
+    /// Sends one segment as a burst of its own.
     pub(super) fn send(&mut self, segment: &Seg) -> Vec<Reply> {
         self.hear(&segment.frame());
         self.endpoint.burst_end(true, self.now, &mut self.memory);
         self.replies()
     }
 
-    /// Time goes by.
+    /// Advances the time.
     pub(super) fn pass(&mut self, time: Duration) -> Vec<Reply> {
         let end = self.now.after(time);
         let mut replies = Vec::new();
@@ -274,7 +274,7 @@ impl Rig {
         account.get(count)
     }
 
-    /// Shakes hands; timestamps and all else are offered, or nothing is.
+    /// Completes the handshake; timestamps and all other options are offered, or none.
     pub(super) fn connect(&mut self, isn: u32, is_plain: bool) -> Conn {
         let mut first = Seg::new(Flags::SYN, isn, 0, &[]);
         if !is_plain {
@@ -309,14 +309,14 @@ impl Rig {
 pub(super) struct Conn {
     pub base: Seg,
     pub isn: u32,
-    /// What is acknowledged.
+    /// Acknowledged edge.
     pub peer: u32,
     pub scale: u8,
     pub stamp: Option<(u32, u32)>,
 }
 
 impl Conn {
-    /// A segment at this offset of the stream.
+    /// Returns a segment at this offset of the stream.
     pub(super) fn seg(&self, flags: Flags, offset: u64, payload: &[u8]) -> Seg {
         let options = self.stamp.map(|(value, echo)| stamps(value, echo)).unwrap_or_default();
         Seg { flags, seq: self.seq(offset), ack: self.peer, options, payload: payload.to_vec(), ..self.base.clone() }

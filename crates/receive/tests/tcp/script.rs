@@ -1,4 +1,4 @@
-//! Any bytes as what a peer and strangers do to an endpoint, one decision after the other: nothing wrong is ever taken.
+//! Interprets any bytes as a script of what a peer and attackers send to an endpoint: invalid data is never accepted.
 
 use super::peer::*;
 use linerate_burst::Count;
@@ -7,12 +7,12 @@ use linerate_wire::Link;
 use linerate_wire::tcp::Flags;
 use std::time::Duration;
 
-/// What the peer's stream holds at an offset.
+/// Returns the byte of the peer's stream at an offset.
 fn byte(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Runs a script; panics where something is wrong.
+/// Runs a script; panics on any violation.
 pub(super) fn run(bytes: &[u8]) {
     let mut bytes = bytes.iter().copied();
     let mut next = || bytes.next();
@@ -30,7 +30,7 @@ pub(super) fn run(bytes: &[u8]) {
     rig.memory.room = if setting & 32 != 0 { 10_000 } else { 1 << 30 };
     let isn = if setting & 64 != 0 { 0xffff_ff00 } else { 7 };
     let conn = rig.connect(isn, setting & 128 != 0);
-    // Where the peer's segments are, roughly.
+    // Rough position of the peer's segments.
     let mut at = 0u64;
     while let (Some(what), Some(one), Some(other)) = (next(), next(), next()) {
         let near = at.saturating_add(u64::from(one) * 16).saturating_sub(2000);
@@ -43,7 +43,7 @@ pub(super) fn run(bytes: &[u8]) {
                 rig.hear(&conn.seg(Flags::ACK | push, offset, &payload).frame());
                 at = if what & 8 == 0 { offset + size } else { at };
             }
-            // Strangers who know the addresses, and not what we have sent.
+            // Off-path attackers who know the addresses, but not our numbers.
             6 => {
                 let mut blind = conn.seg(Flags(u16::from(one) & 0x3b), near, &[0xbd; 40]);
                 blind.ack = blind.ack.wrapping_add(1 + u32::from(other));
@@ -52,7 +52,7 @@ pub(super) fn run(bytes: &[u8]) {
             7 => {
                 rig.hear(&conn.seg(Flags::RST, at + 1 + u64::from(other), &[]).frame());
             }
-            // Damage.
+            // Corruption.
             8 | 9 => {
                 let mut frame = conn.data(at, &[0xbd; 30]).frame();
                 let place = (usize::from(one) * 3 + usize::from(what & 3)) % (frame.len() - 14) + 14;

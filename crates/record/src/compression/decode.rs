@@ -1,4 +1,4 @@
-//! Decompressing a stream that may be cut, damaged or hostile.
+//! Decompresses a stream that may be truncated, damaged or hostile.
 
 use super::Compression;
 use super::lz4::Frames;
@@ -7,44 +7,43 @@ use std::fmt;
 use std::io::{Error, ErrorKind, Read, Result};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
-/// Compressed bytes asked for at a time.
+/// Compressed bytes read at a time.
 const PIECE: usize = 128 << 10;
 
-/// The most that is gone through for one call, in compressed bytes: whoever reads what is compressed to nothing gets
-/// to look up in between. Real data is far from it.
+/// Maximum compressed bytes processed per call, so that the caller regains control on data that decompresses to
+/// nothing. Real data stays far below it.
 const MOST_EFFORT: usize = 1 << 20;
 
-/// What it takes to begin and end a member or frame, in compressed bytes that could be gone through meanwhile.
+/// Cost of starting and ending a member or frame, in compressed bytes.
 const MEMBER_EFFORT: usize = 4 << 10;
 
-/// The largest window a zstd frame may ask for, as a power of two: 128 MiB, which is what `zstd -d` takes
-/// unless told otherwise, and all that `zstd` makes without `--long=28` or more.
+/// Largest window of a zstd frame, as a power of two: 128 MiB, the default limit of `zstd -d`, and the maximum that
+/// `zstd` produces without `--long=28` or more.
 const LARGEST_WINDOW: u32 = 27;
 
-/// The most bytes a zstd frame's header begins with before its length is known.
+/// Bytes at the start of a zstd frame needed to compute its header length.
 const FRAME_START: usize = 5;
 
-/// Bytes of the header of a zstd block.
 const BLOCK_HEADER: usize = 3;
 
-/// What is wrong with a stream that goes on behind the end of its file.
-pub(crate) const CUT_OFF: &str = "the file is cut off here";
+/// Error of a stream that continues beyond the end of its file.
+pub(crate) const CUT_OFF: &str = "unexpected end of file";
 
-/// A compressed source, read decompressed. All bytes that can be had come before an error about the data;
-/// that error is a [`Broken`]. Errors of the source itself are passed on, and reading goes on after them; so it does
-/// after `Interrupted`, which says that a lot was gone through that holds no byte.
+/// Reader of the decompressed content. All bytes that can be decompressed are returned before an error about the data,
+/// which is a [`Broken`]. Errors of the source are passed on, and reading can continue after them, as after
+/// `Interrupted`, which means that much input was processed without output.
 pub(crate) struct Decoder {
     source: Source,
     codec: Codec,
-    /// Told once what was decompressed before it was taken.
+    /// Reported once all decompressed bytes were read.
     broken: Option<Broken>,
 }
 
-/// Compressed data that cannot be decompressed further.
+/// Compressed data is invalid from here.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
     pub compression: Compression,
-    /// Where, in bytes from the beginning of the compressed file.
+    /// Offset from the start of the compressed file, in bytes.
     pub offset: u64,
     pub what: String,
 }
@@ -58,12 +57,12 @@ impl fmt::Display for Broken {
 impl std::error::Error for Broken {}
 
 enum Codec {
-    /// The member under way.
+    /// Current member.
     Gzip {
         member: Option<Decompress>,
         members: u64,
     },
-    /// How many bytes make up the rest of the block under way, and whether a frame is under way.
+    /// Bytes left of the current block, and whether a frame is in progress.
     Zstd {
         context: DCtx<'static>,
         hint: usize,
@@ -72,13 +71,13 @@ enum Codec {
     Lz4(Frames),
 }
 
-/// What a step of decompression did.
+/// Result of a decompression step.
 #[derive(Default)]
 pub(super) struct Progress {
     pub consumed: usize,
     pub written: usize,
     pub error: Option<String>,
-    /// A member or frame is at its end.
+    /// A member or frame has ended.
     pub ended: bool,
 }
 
@@ -122,7 +121,7 @@ impl Read for Decoder {
             if let Some(what) = step.error {
                 self.broken = Some(self.breaks(what));
             } else if step.consumed == 0 && step.written == 0 {
-                // What was decompressed is not held back while more may be long in coming.
+                // Return what was decompressed: the source may block for long.
                 if written > 0 {
                     break;
                 }
@@ -130,7 +129,7 @@ impl Read for Decoder {
                     if !self.codec.is_inside() {
                         return Ok(0);
                     }
-                    // What is not whole was not gone through.
+                    // The incomplete part was not processed.
                     let left = self.source.at_hand().len() as u64;
                     let cut = self.breaks(CUT_OFF.into());
                     self.broken = Some(Broken { offset: cut.offset + left, ..cut });
@@ -148,7 +147,7 @@ impl Codec {
     fn step(&mut self, from: &[u8], into: &mut [u8]) -> Progress {
         match self {
             Codec::Gzip { member: None, .. } if from.is_empty() => Progress::default(),
-            // Tapes and block devices pad with zeros, which gzip passes over as well.
+            // Tapes and block devices pad with zeros, which gzip ignores too.
             Codec::Gzip { member: None, members: 1.. } if from[0] == 0 => {
                 let consumed = from.iter().take_while(|byte| **byte == 0).count();
                 Progress { consumed, ..Progress::default() }
@@ -167,7 +166,7 @@ impl Codec {
         }
     }
 
-    /// Whether the end of the file would be in the middle of something.
+    /// Returns whether the file must not end here.
     fn is_inside(&self) -> bool {
         match self {
             Codec::Gzip { member, .. } => member.is_some(),
@@ -177,7 +176,7 @@ impl Codec {
     }
 }
 
-/// Inflates; also says whether the member has ended, its checksum and length found right.
+/// Inflates. Also returns whether the member has ended, with correct checksum and length.
 fn step_gzip(inflate: &mut Decompress, from: &[u8], into: &mut [u8]) -> (Progress, bool) {
     let before = (inflate.total_in(), inflate.total_out());
     let result = inflate.decompress(from, into, FlushDecompress::None);
@@ -188,8 +187,8 @@ fn step_gzip(inflate: &mut Decompress, from: &[u8], into: &mut [u8]) -> (Progres
     (Progress { consumed, written, error, ended }, ended)
 }
 
-/// Decompresses one block at most: what comes before a damaged block is then handed out. The library asks for a block
-/// together with the header of the next; were that one wrong, it would hand out neither.
+/// Decompresses at most one block, so that everything before a damaged block is output. The library asks for a block
+/// together with the next header; if that is damaged, neither would be output.
 fn step_zstd(
     context: &mut DCtx<'static>,
     hint: &mut usize,
@@ -212,20 +211,19 @@ fn step_zstd(
             None
         }
         Err(code) => Some(match zstd_safe::get_error_name(code) {
-            name if name.contains("too much memory") => format!("{name}: windows may have 128 MiB"),
+            name if name.contains("too much memory") => format!("{name}: the maximum window is 128 MiB"),
             name => name.to_owned(),
         }),
     };
     Progress { consumed, written, error, ended: !*inside }
 }
 
-/// Compressed bytes.
 struct Source {
     inner: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     at: usize,
     end: usize,
-    /// Where `at` is in the file.
+    /// File offset of `at`.
     offset: u64,
 }
 
@@ -245,7 +243,7 @@ impl Source {
         self.offset += bytes as u64;
     }
 
-    /// Reads on behind what is left, for which room is made where nothing of it could be used: a block of LZ4 is taken as one.
+    /// Reads more after the remaining bytes; makes room for them, as a block of LZ4 is decompressed as a whole.
     /// Returns false at the end.
     fn read_on(&mut self) -> Result<bool> {
         self.buffer.copy_within(self.at..self.end, 0);

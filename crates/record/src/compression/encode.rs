@@ -1,10 +1,9 @@
-//! Compressing what is written, so that the file can be ended behind any piece.
+//! Compresses output such that the file can be ended after any piece.
 //!
-//! After each piece the stream is flushed to a byte boundary: whoever reads the file finds all of it up to
-//! there. A file is ended by a fixed tail: an empty last block, for gzip with checksum and length behind it, for LZ4 the mark of the end.
-//! The tail of the piece before stays known, so that a piece that could not be written is taken back and
-//! the file ended as if it had never begun. That is why zstd frames carry no checksum: theirs would have to
-//! be computed anew.
+//! After each piece the stream is flushed to a byte boundary: readers can decompress the file up to there. A file is
+//! ended by a fixed tail: an empty last block, for gzip followed by checksum and length, for LZ4 the end mark. The
+//! tail of the previous piece is kept, so that a piece that could not be written can be removed and the file ended
+//! without it. That is why zstd frames have no checksum: it would have to be recomputed.
 
 use super::parallel::Parallel;
 use super::{Compression, lz4};
@@ -13,29 +12,29 @@ use std::io::{Error, Result};
 use zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_flush;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
-/// gzip levels above 1 take two to three times as long for 6 % less, on real traffic.
+/// gzip levels above 1 take two to three times as long for 6 % less size, on real traffic.
 const GZIP_LEVEL: u32 = 1;
 
-/// `zstd --fast=1`: 1 % more than level 1 on real traffic, in 70 % of the time.
+/// `zstd --fast=1`: 1 % larger than level 1 on real traffic, in 70 % of the time.
 const ZSTD_LEVEL: i32 = -1;
 
-/// Room made for output at a time.
+/// Output buffer growth in bytes.
 const PIECE: usize = 64 << 10;
 
-/// A member header without name and time: method, no flags, no time, fastest, Unix (RFC 1952, 2.3).
+/// Member header without name and time: method, no flags, no time, fastest, Unix (RFC 1952, 2.3).
 const MEMBER_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 3];
 
 /// Ends a deflate stream at a byte boundary: an empty last block of fixed codes (RFC 1951, 3.2.6).
 const LAST_DEFLATE_BLOCK: [u8; 2] = [3, 0];
 
-/// Ends a zstd frame: an empty last block as it is (RFC 8878, 3.1.1.2).
+/// Ends a zstd frame: an empty last raw block (RFC 8878, 3.1.1.2).
 const LAST_ZSTD_BLOCK: [u8; 3] = [1, 0, 0];
 
-/// A compressor whose output is whole at the end of each piece.
+/// A compressor whose output is complete at the end of each piece.
 pub(crate) struct Encoder {
     codec: Codec,
     out: Vec<u8>,
-    /// What would end the file behind the last piece, and behind the one before; empty where there is none.
+    /// Tails that end the file after the last piece, and after the one before; empty without such a piece.
     tail: Vec<u8>,
     tail_before: Vec<u8>,
 }
@@ -64,7 +63,7 @@ impl Encoder {
         Ok(Encoder { codec, out: Vec::new(), tail: Vec::new(), tail_before: Vec::new() })
     }
 
-    /// The same with so many threads, which zstd alone can use.
+    /// Returns an encoder with several threads, which only zstd can use.
     pub(crate) fn with_threads(compression: Compression, threads: usize) -> Result<Self> {
         let mut encoder = Encoder::new(compression)?;
         if compression == Compression::Zstd && threads > 1 {
@@ -73,12 +72,12 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// How many threads it uses.
+    /// Returns the number of threads.
     pub(crate) fn threads(&self) -> usize {
         if let Codec::ZstdParallel(parallel) = &self.codec { parallel.threads() } else { 1 }
     }
 
-    /// What it compresses by.
+    /// Returns the compression.
     pub(crate) fn compression(&self) -> Compression {
         match self.codec {
             Codec::Gzip { .. } => Compression::Gzip,
@@ -87,7 +86,7 @@ impl Encoder {
         }
     }
 
-    /// The bytes that stand for `piece` in the file.
+    /// Compresses a piece. Returns the bytes to write.
     pub(crate) fn compress(&mut self, piece: &[u8]) -> Result<&[u8]> {
         self.out.clear();
         std::mem::swap(&mut self.tail, &mut self.tail_before);
@@ -108,7 +107,7 @@ impl Encoder {
                 self.tail.clear();
                 self.tail.extend(LAST_ZSTD_BLOCK);
             }
-            // Each piece is ended in itself.
+            // Each piece is a complete frame.
             Codec::ZstdParallel(parallel) => parallel.compress(piece, &mut self.out)?,
             Codec::Lz4 => {
                 lz4::compress(piece, self.tail_before.is_empty(), &mut self.out)?;
@@ -119,17 +118,17 @@ impl Encoder {
         Ok(&self.out)
     }
 
-    /// Whether what follows cannot be read without what is there.
+    /// Returns whether later output depends on earlier output.
     pub(crate) fn is_joined(&self) -> bool {
         !self.tail.is_empty() && !matches!(self.codec, Codec::Lz4)
     }
 
-    /// What ends the file behind all pieces; nothing where there was none.
+    /// Returns the tail that ends the file after all pieces; empty without pieces.
     pub(crate) fn tail(&self) -> &[u8] {
         &self.tail
     }
 
-    /// What ends the file without the last piece; nothing where there was no other.
+    /// Returns the tail that ends the file without the last piece; empty without another one.
     pub(crate) fn tail_before(&self) -> &[u8] {
         &self.tail_before
     }
@@ -141,7 +140,7 @@ fn deflate_piece(deflate: &mut Compress, piece: &[u8], out: &mut Vec<u8>) -> Res
         out.reserve(PIECE);
         let done = (deflate.total_in() - start) as usize;
         let status = deflate.compress_vec(&piece[done..], out, FlushCompress::Sync).map_err(Error::other)?;
-        // Output that fills the room may not be all of it.
+        // The output may be incomplete if it fills the buffer.
         if out.len() < out.capacity() || status == Status::BufError {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What is behind a path, or anything that takes bytes, as a target.
+//! Targets: opened paths and other writers.
 
 use super::{MODE, Target};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -6,10 +6,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
-/// Times the path is looked at anew when it appears or goes between two looks.
+/// Attempts to open a path that appears or disappears in between.
 const LOOKS: usize = 8;
 
-/// Opens a file to write it, and says whether it was made for that.
+/// Opens a file for writing. Also returns whether it was created.
 pub(super) fn open_file(path: &str) -> io::Result<(File, bool)> {
     let no_terminal = rustix::fs::OFlags::NOCTTY.bits() as i32;
     let mut last = ErrorKind::AlreadyExists.into();
@@ -28,27 +28,27 @@ pub(super) fn open_file(path: &str) -> io::Result<(File, bool)> {
     Err(last)
 }
 
-/// The file, locked as long as it is open where it is a regular one. File systems without locks are written to all the same.
+/// Locks a regular file while it is open. File systems without locks are written to without.
 ///
 /// # Errors
-/// Another output has it.
+/// If another output has the file locked.
 pub(super) fn lock(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-        let text = "the file is being written by another run, or by another output of this one; write to another file";
+        let text = "file is being written by another run, or by another output of this one; write to another file";
         return Err(io::Error::new(ErrorKind::ResourceBusy, text));
     }
     Ok(file)
 }
 
-/// What a file has is replaced by what is written to it: an existing one is emptied before the first write, so that it stays
-/// as it was where a run fails before that.
+/// Replaces the content of a file: an existing one is emptied before the first write, so that it stays unchanged if a
+/// run fails earlier.
 pub struct Replaced {
     file: File,
     is_older: bool,
 }
 
 impl Replaced {
-    /// Over a regular file that is open for writing at its begin.
+    /// Wraps a regular file opened for writing at its start.
     pub(super) fn new(file: File) -> io::Result<Self> {
         Ok(Replaced { is_older: file.metadata()?.len() > 0, file })
     }
@@ -73,19 +73,19 @@ impl Write for Replaced {
     }
 }
 
-/// Opens a file to be replaced by what is written: as [`Output::open`](super::Output::open) does, but without compression.
+/// Opens a file to be replaced, like [`Output::open`](super::Output::open), but without compression.
 ///
 /// # Errors
-/// Those of `open(2)`; another output has the file.
+/// Those of `open(2)`; if another output has the file.
 pub fn replace(path: &str) -> io::Result<Replaced> {
     Replaced::new(open_file(path)?.0)
 }
 
-/// A file descriptor, and whether it is a regular file.
+/// A file descriptor.
 pub(super) struct Opened {
     pub file: Replaced,
     pub regular: bool,
-    /// Whether it is known by a name: standard output may well be a file without any, and so may what /proc/self/fd leads to.
+    /// True if it has a name: standard output may be an unlinked file, and so may a path in /proc/self/fd.
     pub has_name: bool,
 }
 
@@ -97,7 +97,7 @@ impl Opened {
         Ok(Opened { file, regular, has_name: data.nlink() > 0 })
     }
 
-    /// Standard output: what it leads to is written on.
+    /// Wraps standard output: a file is appended to.
     pub(super) fn output(file: File) -> io::Result<Self> {
         let mut opened = Opened::new(file)?;
         (opened.file.is_older, opened.has_name) = (false, false);
@@ -109,7 +109,7 @@ impl Target for Opened {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.file.write(bytes) {
-                // Whoever shares the pipe may have made it non-blocking.
+                // Another process that shares the pipe may have made it non-blocking.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     poll(&mut [PollFd::new(&self.file.file, PollFlags::OUT)], None)?;
                 }
@@ -121,7 +121,7 @@ impl Target for Opened {
     fn take_back(&mut self, bytes: u64) -> io::Result<bool> {
         let file = &mut self.file.file;
         let end = if self.regular { file.stream_position()? } else { 0 };
-        // Standard output may stand in the middle of somebody's file: what lies behind is not ours.
+        // Standard output may be in the middle of a file of another program: later data is not ours.
         if !self.regular || end < bytes || file.metadata()?.len() != end {
             return Ok(false);
         }

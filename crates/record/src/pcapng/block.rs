@@ -1,9 +1,9 @@
-//! What all blocks have in common: type and length in front, length again behind, a byte order.
+//! Common structure of blocks: type and length before the body, the length again after it, byte order.
 
 use crate::error::Fault;
 use crate::input::LONGEST_RECORD;
 
-/// Begins a section; a palindrome, so that it is known before the byte order.
+/// Starts a section; a palindrome, so it is recognised before the byte order is known.
 pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 pub(super) const INTERFACE: u32 = 1;
 pub(super) const PACKET: u32 = 2;
@@ -11,18 +11,18 @@ pub(super) const SIMPLE_PACKET: u32 = 3;
 pub(super) const STATISTICS: u32 = 5;
 pub(super) const ENHANCED_PACKET: u32 = 6;
 
-/// In a section header, behind type and length; tells the byte order of the section.
+/// After type and length in a section header; gives the byte order of the section.
 pub(super) const ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
-/// Bytes of type and length in front of the body.
+/// Bytes of type and length before the body.
 pub(super) const HEAD: usize = 8;
-/// Bytes of the length behind the body.
+/// Bytes of the length after the body.
 pub(super) const TRAILER: usize = 4;
 
 /// The byte order of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// Whether it differs from this machine's.
+    /// True if it differs from the native order.
     pub swapped: bool,
 }
 
@@ -45,44 +45,44 @@ impl Order {
         if self.swapped { value.swap_bytes() } else { value }
     }
 
-    /// The 32-bit words of a fixed part of a body.
+    /// Returns the 32-bit words of a fixed part of a body.
     #[inline]
     pub(super) fn words<const N: usize>(self, body: &[u8]) -> Option<[u32; N]> {
         let (chunks, _) = body.as_chunks::<4>();
         chunks.first_chunk::<N>().map(|chunks| chunks.map(|chunk| self.u32(chunk)))
     }
 
-    /// The order of the section that `head` (type, length, magic) begins, if it begins one.
+    /// Returns the order of the section that `head` (type, length, magic) starts, if it does.
     pub(super) fn of_section(head: &[u8; 12]) -> Option<Self> {
         let magic = [head[8], head[9], head[10], head[11]];
         [Order { swapped: false }, Order { swapped: true }].into_iter().find(|order| order.u32(magic) == ORDER_MAGIC)
     }
 }
 
-/// Checks the length a block claims. `whole` asks that it can be held in the buffer.
+/// Validates the length of a block. `whole`: it must fit the buffer.
 #[inline]
 pub(super) fn checked_length(length: u32, whole: bool) -> Result<usize, Fault> {
     let length = length as usize;
     if length < HEAD + TRAILER || !length.is_multiple_of(4) {
-        return Err(Fault::damaged(format!("a block of {length} bytes; blocks have 12 or more, a multiple of 4")));
+        return Err(Fault::damaged(format!("block length {length}: invalid; expected a multiple of 4, at least 12")));
     }
     if whole && length > LONGEST_RECORD {
         return Err(Fault::damaged(format!(
-            "a block of {length} bytes, and none with a frame or an interface may be longer than {LONGEST_RECORD}"
+            "block length {length} exceeds the maximum of {LONGEST_RECORD} for a packet or interface"
         )));
     }
     Ok(length)
 }
 
-/// The body of a whole block, once the length behind it is found to agree with the one in front.
+/// Returns the body of a complete block after comparing the lengths before and after it.
 #[inline]
 pub(super) fn body(block: &[u8], order: Order) -> Result<&[u8], Fault> {
     let Some((rest, trailer)) = block.split_last_chunk::<TRAILER>() else {
-        return Err(Fault::damaged("a block without an end"));
+        return Err(Fault::damaged("block without its trailing length"));
     };
     let length = order.u32(*trailer);
     if length as usize != block.len() {
-        return Err(Fault::damaged(format!("a block of {} bytes that ends as one of {length}", block.len())));
+        return Err(Fault::damaged(format!("block lengths differ: {} at its start, {length} at its end", block.len())));
     }
     Ok(&rest[HEAD.min(rest.len())..])
 }

@@ -1,14 +1,14 @@
-//! How much is kept of what a file says beyond its frames: counted as what it takes in memory, not as what it is in the
-//! file, where a block of 12 bytes may stand for more.
+//! Limit on the metadata kept of a file, counted by its size in memory, since a block of 12 bytes in the file may need
+//! more.
 
-/// The most bytes that are kept of a file: options of sections and interfaces, names of interfaces, comments on
-/// statistics, names of addresses, secrets.
+/// Maximum bytes kept of a file: options of sections and interfaces, interface names, comments on statistics, name
+/// resolution, secrets.
 pub(super) const MOST_KEPT: usize = 16 << 20;
 
-/// What a thing takes beside its bytes: its place on the heap, and one in a list that may have twice the room it needs.
+/// Overhead per item: its allocation, and an entry in a list that may have twice the needed capacity.
 const EACH: usize = 64;
 
-/// What is kept of one file so far.
+/// Metadata kept of one file so far.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     used: usize,
@@ -16,8 +16,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Whether there is room for a thing of so many bytes, which is then taken up by it; else it is counted as left
-    /// out.
+    /// Charges an item of this size if it fits; otherwise counts it as left out. Returns whether it fits.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         let fits = self.used + bytes + EACH <= MOST_KEPT;
         if fits {
@@ -28,22 +27,23 @@ impl Budget {
         fits
     }
 
-    /// As [`take`](Budget::take) for what is needed and bounded elsewhere: it leaves less room for other things.
+    /// Charges without a limit, like [`take`](Budget::take), for items bounded elsewhere: less room remains for
+    /// others.
     pub(super) fn charge(&mut self, bytes: usize) {
         self.used += bytes;
     }
 
-    /// A thing that was taken up is kept no longer.
+    /// Releases an item.
     pub(super) fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes + EACH);
     }
 
-    /// So many things cannot be kept.
+    /// Counts items that cannot be kept.
     pub(super) fn leave_out(&mut self, things: u64) {
         self.left_out += things;
     }
 
-    /// Things left out so far.
+    /// Returns the number of items left out.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -62,6 +62,6 @@ mod tests {
         assert_eq!((small, budget.left_out()), (MOST_KEPT / (16 + EACH), 2 + (1_000_000 - small as u64)));
         budget.charge(1 << 30);
         budget.give_back(16);
-        assert!(!budget.take(0), "what is needed leaves less room");
+        assert!(!budget.take(0), "mandatory items leave less room");
     }
 }

@@ -1,4 +1,4 @@
-//! Writing blocks, in native byte order.
+//! Encodes blocks in native byte order.
 
 use super::block::{self, HEAD, ORDER_MAGIC, SECTION_HEADER, TRAILER};
 use super::option::{COMMENT, NATIVE, copy, has, push, push_end, push_text};
@@ -16,7 +16,7 @@ const IF_OS: u16 = 12;
 /// Ticks are nanoseconds.
 const RESOLUTION: u8 = 9;
 
-/// Appends blocks to memory that is used again and again.
+/// Appends blocks to a reused buffer.
 pub(crate) struct Encoder {
     bytes: Vec<u8>,
     os: String,
@@ -27,7 +27,7 @@ impl Encoder {
         Encoder { bytes: Vec::new(), os: system() }
     }
 
-    /// The blocks appended since the last [`clear`](Encoder::clear).
+    /// Returns the blocks appended since the last [`clear`](Encoder::clear).
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -36,9 +36,9 @@ impl Encoder {
         self.bytes.clear();
     }
 
-    /// The header of the one section; its length is left open, as for a pipe. `kept` are the options of the
-    /// section that the frames come from, where there is one such; else the header says where it is written.
-    /// `encoded` are comments in the form of options, `comments` are others.
+    /// Appends the header of the only section; its length is left open, as for a pipe. `kept` are the options of the
+    /// section that the frames come from, if there is exactly one; else the header describes this system. `encoded`
+    /// are comments as encoded options, `comments` are further ones.
     pub(crate) fn section_header(&mut self, kept: Option<&[u8]>, encoded: &[u8], comments: &[String]) {
         let start = self.begin(SECTION_HEADER);
         self.bytes.extend(ORDER_MAGIC.to_ne_bytes());
@@ -68,7 +68,7 @@ impl Encoder {
         copy(options, NATIVE, &[], to);
     }
 
-    /// An interface: what its origin says of it, else what is known here. `comments` are more of them,
+    /// Appends an interface: the metadata of its origin, else what is known here. `comments` are further ones,
     /// encoded.
     pub(crate) fn interface(&mut self, interface: &Interface, origin: Option<&Origin>, comments: &[u8]) {
         let start = self.begin(block::INTERFACE);
@@ -82,7 +82,7 @@ impl Encoder {
                 push_text(&mut self.bytes, IF_DESCRIPTION, &interface.description);
             }
         }
-        // Where a reader of this file will find them among what the origin says: a copy is then written the same.
+        // After the metadata of the origin, where a reader of this file finds them: a copy is then identical.
         self.bytes.extend_from_slice(comments);
         push(&mut self.bytes, IF_TSRESOL, &[RESOLUTION]);
         if interface.stamp != StampSource::File {
@@ -93,8 +93,8 @@ impl Encoder {
         self.end(start);
     }
 
-    /// One frame of interface `id` with its FCS; `fcs` is how long that is, where the interface does not tell, `note` are options
-    /// about the frame, encoded.
+    /// Appends a frame of interface `id` with its FCS; `fcs` is the FCS length if it differs from that of the
+    /// interface, `note` are encoded options of the frame.
     #[inline]
     pub(crate) fn frame(&mut self, id: u32, desc: &Desc, frame: &[u8], fcs: u32, note: &[u8]) {
         let start = self.bytes.len();
@@ -136,7 +136,7 @@ impl Encoder {
         push_end(&mut self.bytes);
     }
 
-    /// The statistics of interface `id`, told at `time`, with one more comment unless it is empty.
+    /// Appends the statistics of interface `id` at `time`, with one more comment unless it is empty.
     pub(crate) fn statistics(&mut self, id: u32, time: Nanos, statistics: &Statistics, comment: &str) {
         let start = self.begin(block::STATISTICS);
         self.bytes.extend(id.to_ne_bytes());
@@ -147,12 +147,12 @@ impl Encoder {
         self.end(start);
     }
 
-    /// A block that was encoded elsewhere.
+    /// Appends an encoded block.
     pub(crate) fn whole(&mut self, block: &[u8]) {
         self.bytes.extend_from_slice(block);
     }
 
-    /// Begins a block; [`end`](Encoder::end) puts its length in.
+    /// Starts a block; [`end`](Encoder::end) fills in its length.
     fn begin(&mut self, kind: u32) -> usize {
         let start = self.bytes.len();
         self.bytes.extend(kind.to_ne_bytes());
@@ -167,13 +167,13 @@ impl Encoder {
     }
 }
 
-/// Name and release of the running system, as far as it tells.
+/// Returns name and release of the operating system, if available.
 fn system() -> String {
     let word = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     format!("{} {}", word("ostype").trim(), word("osrelease").trim()).trim().to_owned()
 }
 
-/// The model of the processor, as far as the system tells.
+/// Returns the processor model, if available.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find(|line| line.starts_with("model name"));

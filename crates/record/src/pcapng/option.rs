@@ -1,4 +1,5 @@
-//! Options: a list of codes, lengths and values at the end of a body. They are hints from strangers: what
+//! Options: a list of codes, lengths and values at the end of a body. They are untrusted hints: invalid ones are
+//! skipped.
 //! does not fit is passed over.
 
 use super::block::Order;
@@ -8,10 +9,10 @@ const END: u16 = 0;
 /// Free text, in any block.
 pub(super) const COMMENT: u16 = 1;
 
-/// The longest text taken from an option, in bytes.
+/// Maximum length of an option's text in bytes.
 const LONGEST_TEXT: usize = 1024;
 
-/// Walks the options in `bytes`; ends at the end mark, or where an option does not fit.
+/// Iterates over the options in `bytes`, to the end mark or the first option that does not fit.
 pub(super) fn options(bytes: &[u8], order: Order) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -24,30 +25,30 @@ pub(super) fn options(bytes: &[u8], order: Order) -> impl Iterator<Item = (u16, 
     })
 }
 
-/// An option that is known: its code, and of how many bytes the one word is that it holds; 1 for bytes.
+/// A known option: its code, and the size of the word that it holds; 1 for bytes.
 pub(super) type Kept = (u16, usize);
 
-/// A word size: the option is read here, and not copied as it is.
+/// Word size: the option is parsed here, and not copied.
 pub(super) const READ: usize = usize::MAX;
-/// A word size: two words of four bytes.
+/// Word size: two words of four bytes.
 pub(super) const PAIR: usize = usize::MAX - 1;
-/// A word size: a byte that says what follows; of kinds 1 and 2, which are of eBPF, a word of eight bytes.
+/// Word size: a byte that gives the kind; for kinds 1 and 2, of eBPF, followed by a word of eight bytes.
 pub(super) const VERDICT: usize = usize::MAX - 2;
 
-/// Comments and custom options that may be copied: UTF-8 and binary, behind the number of an enterprise.
+/// Comments and custom options that may be copied: UTF-8 and binary, after an enterprise number.
 const KEPT_ANYWHERE: [Kept; 3] = [(COMMENT, 1), (2988, ENTERPRISE), (2989, ENTERPRISE)];
 
-/// A word size: a word of four bytes, then bytes.
+/// Word size: a word of four bytes, then bytes.
 const ENTERPRISE: usize = 0;
 
-/// Appends the options in `bytes` that are kept anywhere or in `kept`, in native byte order, without an end
-/// mark. Returns how many were left out: those that are not known, and those that make no sense: empty, not of their
-/// word, or longer than their block. Programs refuse files with such.
+/// Appends the options in `bytes` that are kept everywhere or in `kept`, in native byte order, without an end mark.
+/// Returns the number of options left out: unknown ones, and invalid ones (empty, wrong word size, or longer than
+/// their block), since programs refuse files with those.
 pub(super) fn copy(bytes: &[u8], order: Order, kept: &[Kept], to: &mut Vec<u8>) -> u64 {
     let mut left_out = u64::from(!are_whole(bytes, order));
     for (code, value) in options(bytes, order) {
         let known = kept.iter().chain(&KEPT_ANYWHERE).find(|(kept, _)| *kept == code);
-        // Where words lie that the byte order is about.
+        // Positions of words affected by the byte order.
         let words: Option<&[(usize, usize)]> = match known.map(|(_, word)| *word) {
             Some(READ) => continue,
             Some(ENTERPRISE) if value.len() >= 4 => Some(&[(0, 4)]),
@@ -71,7 +72,7 @@ pub(super) fn copy(bytes: &[u8], order: Order, kept: &[Kept], to: &mut Vec<u8>) 
     left_out
 }
 
-/// What stands behind the end mark of a list; nothing where there is none.
+/// Returns the bytes after the end mark of a list; empty without one.
 pub(super) fn behind_end(bytes: &[u8], order: Order) -> &[u8] {
     let mut at = 0;
     while let Some([a, b, c, d]) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
@@ -84,7 +85,7 @@ pub(super) fn behind_end(bytes: &[u8], order: Order) -> &[u8] {
     &[]
 }
 
-/// Whether each option lies inside `bytes`, up to the end mark or the end.
+/// Returns whether each option is inside `bytes`, up to the end mark or the end.
 pub(super) fn are_whole(bytes: &[u8], order: Order) -> bool {
     let mut at = 0;
     while let Some([a, b, c, d]) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
@@ -100,27 +101,27 @@ pub(super) fn are_whole(bytes: &[u8], order: Order) -> bool {
     at == bytes.len()
 }
 
-/// Whether encoded options in native byte order hold one of this code.
+/// Returns whether encoded options in native byte order include this code.
 pub(super) fn has(bytes: &[u8], code: u16) -> bool {
     options(bytes, NATIVE).any(|(found, _)| found == code)
 }
 
-/// The byte order of this machine.
+/// Native byte order.
 pub(super) const NATIVE: Order = Order { swapped: false };
 
-/// The text of an option: at most 1,024 bytes, without characters that could play tricks on a terminal.
+/// Returns the text of an option: at most 1,024 bytes, without characters that could manipulate a terminal.
 pub(super) fn text(value: &[u8]) -> String {
     let value = &value[..value.len().min(LONGEST_TEXT)];
     let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
     let shown = String::from_utf8_lossy(value);
     let mut text: String = shown.chars().map(|c| if is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c }).collect();
-    // What stands for a byte is longer than that.
+    // Replacement characters are longer than the bytes they replace.
     text.truncate(text.floor_char_boundary(LONGEST_TEXT));
     text.shrink_to_fit();
     text
 }
 
-/// Appends an option in native byte order; a value too long for one is cut.
+/// Appends an option in native byte order; a value that is too long is truncated.
 pub(crate) fn push(to: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     to.extend(code.to_ne_bytes());
@@ -129,14 +130,14 @@ pub(crate) fn push(to: &mut Vec<u8>, code: u16, value: &[u8]) {
     to.resize(to.len() + value.len().next_multiple_of(4) - value.len(), 0);
 }
 
-/// Appends text as an option, cut where a character begins, unless it is empty.
+/// Appends text as an option, truncated at a character boundary, unless it is empty.
 pub(super) fn push_text(to: &mut Vec<u8>, code: u16, text: &str) {
     if !text.is_empty() {
         push(to, code, &text.as_bytes()[..text.floor_char_boundary(usize::from(u16::MAX))]);
     }
 }
 
-/// Appends the mark that ends the options.
+/// Appends the end mark of options.
 pub(super) fn push_end(to: &mut Vec<u8>) {
     push(to, END, &[]);
 }

@@ -1,4 +1,4 @@
-//! The three blocks that hold a frame.
+//! The three block types that hold a frame.
 
 use super::block::{HEAD, Order};
 use super::option::{Kept, PAIR, READ, VERDICT, are_whole, copy, has, options, push};
@@ -17,59 +17,59 @@ const OUTBOUND: u32 = 0b10;
 const FCS_LENGTH: u32 = 0x1e0;
 const FCS_SHIFT: u32 = 5;
 const LINK_ERRORS: u32 = 0xffff_0000;
-/// The bit of `epb_flags` for a wrong checksum of the link layer.
+/// Bit of `epb_flags`: wrong link-layer checksum.
 const CRC_ERROR: u32 = 1 << 24;
 
-/// Options of a frame that are known beside comments: flags, hash, drop count, packet number, queue, verdict, process and
+/// Known options of a frame, besides comments: flags, hash, drop count, packet number, queue, verdict, process and
 /// thread.
 const KEPT: [Kept; 7] = [(FLAGS, READ), (3, 1), (DROPS, 8), (5, 8), (6, 4), (7, VERDICT), (8, PAIR)];
 
-/// In a desc, for now: its frame has a note.
+/// Temporary value in a desc: its frame has a note.
 pub(super) const NOTED: u16 = u16::MAX;
 
-/// What the frames of one interface have in common.
+/// Common properties of the frames of an interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     /// Index into the interfaces of the whole file.
     pub index: u16,
     pub clock: Clock,
-    /// Longest captured length; 0 for no limit.
+    /// Maximum captured length; 0: unlimited.
     pub snap: u32,
-    /// Bytes of FCS at the end of its frames, unless a frame says otherwise.
+    /// Bytes of FCS at the end of its frames, unless a frame gives another length.
     pub fcs: u8,
 }
 
 /// Finds the interface of a frame among those of its section.
 #[inline]
 fn lane(lanes: &[Lane], id: u32) -> Result<&Lane, Fault> {
-    lanes.get(id as usize).ok_or_else(|| {
-        Fault::damaged(format!("a frame of interface {id} in a section with {} interfaces", lanes.len()))
-    })
+    lanes
+        .get(id as usize)
+        .ok_or_else(|| Fault::damaged(format!("packet of interface {id} in a section with {} interfaces", lanes.len())))
 }
 
-/// An enhanced packet block: `body` begins at `at` of the memory.
+/// Parses an enhanced packet block; `body` starts at `at` of the memory.
 #[inline]
 pub(super) fn enhanced(body: &[u8], at: usize, order: Order, lanes: &[Lane]) -> Result<Desc, Fault> {
     let Some([id, high, low, captured, wire]) = order.words::<5>(body) else {
-        return Err(Fault::damaged("an enhanced packet block that is too short"));
+        return Err(Fault::damaged("enhanced packet block is too short"));
     };
     framed(&body[20..], at + 20, order, lane(lanes, id)?, [high, low, captured, wire])
 }
 
-/// An obsolete packet block: as an enhanced one, but with 16 bits for the interface and 16 for drops.
+/// Parses an obsolete packet block: like an enhanced one, but with 16 bits for the interface and 16 for drops.
 pub(super) fn obsolete(body: &[u8], at: usize, order: Order, lanes: &[Lane]) -> Result<Desc, Fault> {
     let (Some(words), Some(id)) = (order.words::<5>(body), body.first_chunk::<2>()) else {
-        return Err(Fault::damaged("a packet block that is too short"));
+        return Err(Fault::damaged("packet block is too short"));
     };
     let [_, high, low, captured, wire] = words;
     framed(&body[20..], at + 20, order, lane(lanes, order.u16(*id).into())?, [high, low, captured, wire])
 }
 
-/// A simple packet block, which knows neither time nor interface: it is of the first one, and takes the
-/// time of the frame before it, so that the order of the file stays the order in time.
+/// Parses a simple packet block, which has neither time nor interface: it belongs to the first one, and gets the time
+/// of the frame before it, so that file order remains time order.
 pub(super) fn simple(body: &[u8], at: usize, order: Order, lanes: &[Lane], last: Nanos) -> Result<Desc, Fault> {
     let Some([wire]) = order.words::<1>(body) else {
-        return Err(Fault::damaged("a simple packet block that is too short"));
+        return Err(Fault::damaged("simple packet block is too short"));
     };
     let lane = lane(lanes, 0)?;
     let captured = if lane.snap == 0 { wire } else { wire.min(lane.snap) };
@@ -79,7 +79,7 @@ pub(super) fn simple(body: &[u8], at: usize, order: Order, lanes: &[Lane], last:
     Ok(desc)
 }
 
-/// The frame at the front of `bytes`, with options behind it.
+/// Parses the frame at the start of `bytes`, with options after it.
 #[inline]
 fn framed(bytes: &[u8], at: usize, order: Order, lane: &Lane, words: [u32; 4]) -> Result<Desc, Fault> {
     let [high, low, captured, wire] = words;
@@ -97,7 +97,7 @@ fn framed(bytes: &[u8], at: usize, order: Order, lane: &Lane, words: [u32; 4]) -
     Ok(desc)
 }
 
-/// What the options of a frame say: its flags, [`NOTED`] if they say more than flags can, and the length of its FCS.
+/// Parses the options of a frame: its flags, [`NOTED`] if flags cannot express them, and its FCS length.
 fn look_at(bytes: &[u8], order: Order, usual_fcs: u8) -> (Flags, u16, u8) {
     let mut note = if are_whole(bytes, order) { 0 } else { NOTED };
     let mut word = 0;
@@ -107,23 +107,23 @@ fn look_at(bytes: &[u8], order: Order, usual_fcs: u8) -> (Flags, u16, u8) {
             _ => note = NOTED,
         }
     }
-    if !is_told_by_flags(word, usual_fcs) {
+    if !is_expressed_by_flags(word, usual_fcs) {
         note = NOTED;
     }
     let fcs = ((word & FCS_LENGTH) >> FCS_SHIFT) as u8;
     (flags(word), note, if fcs == 0 { usual_fcs } else { fcs })
 }
 
-/// Whether flags of a desc, and the FCS of its interface, say all that `epb_flags` says.
-fn is_told_by_flags(word: u32, usual_fcs: u8) -> bool {
+/// Returns whether the flags of a desc, and the FCS of its interface, express all of `epb_flags`.
+fn is_expressed_by_flags(word: u32, usual_fcs: u8) -> bool {
     let fcs = (word & FCS_LENGTH) >> FCS_SHIFT;
     word & !(DIRECTION | FCS_LENGTH | CRC_ERROR) == 0
         && word & DIRECTION != DIRECTION
         && (fcs == 0 || usual_fcs == 0 && matches!(fcs, 2 | 4))
 }
 
-/// Keeps what options say of the frame in the body that `desc` was made of; returns how many are left out. `of_block` is the
-/// usual length of an FCS, and how many frames were lost before this one as an obsolete block tells.
+/// Stores the options of the frame that `desc` was made of; returns the number left out. `of_block` is the usual FCS
+/// length, and the number of frames lost before this one according to an obsolete block.
 #[cold]
 pub(super) fn keep_note(desc: &mut Desc, body: &[u8], order: Order, notes: &Notes, of_block: (u8, u64)) -> u64 {
     let (usual_fcs, drops) = of_block;
@@ -133,7 +133,7 @@ pub(super) fn keep_note(desc: &mut Desc, body: &[u8], order: Order, notes: &Note
     let mut left_out = copy(options, order, &KEPT, &mut kept);
     for (_, value) in self::options(options, order).filter(|(code, _)| *code == FLAGS) {
         match <[u8; 4]>::try_from(value).map(|value| order.u32(value)) {
-            Ok(word) if is_told_by_flags(word, usual_fcs) => {}
+            Ok(word) if is_expressed_by_flags(word, usual_fcs) => {}
             Ok(word) => push(&mut kept, FLAGS, &word.to_ne_bytes()),
             Err(_) => left_out += 1,
         }
@@ -145,7 +145,7 @@ pub(super) fn keep_note(desc: &mut Desc, body: &[u8], order: Order, notes: &Note
     left_out
 }
 
-/// How many frames were lost before that of an obsolete packet block, as far as it tells.
+/// Returns the number of frames lost before that of an obsolete packet block, if known.
 pub(super) fn drops(body: &[u8], order: Order) -> u64 {
     match body.get(2..).and_then(|rest| rest.first_chunk::<2>()).map(|drops| order.u16(*drops)) {
         None | Some(u16::MAX) => 0,
@@ -153,7 +153,7 @@ pub(super) fn drops(body: &[u8], order: Order) -> u64 {
     }
 }
 
-/// Whether the time of a frame is none that a desc can have.
+/// Returns whether a desc cannot represent the time of a frame.
 #[cold]
 pub(super) fn is_time_changed(body: &[u8], order: Order, clock: Clock) -> bool {
     let ticks = order.words::<3>(body).map(|[_, high, low]| u64::from(high) << 32 | u64::from(low));
@@ -166,7 +166,7 @@ fn check_length(captured: u32, room: usize) -> Result<(), Fault> {
         return Err(Fault::too_long(captured));
     }
     if captured as usize > room {
-        return Err(Fault::damaged(format!("a frame of {captured} bytes in a block with room for {room}")));
+        return Err(Fault::damaged(format!("packet of {captured} bytes in a block with room for {room}")));
     }
     Ok(())
 }
@@ -183,9 +183,8 @@ fn flags(word: u32) -> Flags {
     flags
 }
 
-/// The `epb_flags` option of a frame, if there is anything to say: its code and its word. A note says which link-layer error
-/// damaged a frame; without one the bit of a wrong checksum stands for all. `fcs` is the length of an FCS that the interface
-/// does not tell.
+/// Returns the `epb_flags` option of a frame, if needed: its code and word. A note has the exact link-layer error;
+/// without one the bit of a wrong checksum stands for all. `fcs` is an FCS length that differs from the interface's.
 #[inline]
 pub(super) fn flags_option(flags: Flags, fcs: u32, note: &[u8]) -> Option<(u16, u32)> {
     let direction = match (flags.contains(Flags::OUTGOING), flags.contains(Flags::INCOMING)) {
@@ -198,5 +197,5 @@ pub(super) fn flags_option(flags: Flags, fcs: u32, note: &[u8]) -> Option<(u16, 
     (word != 0 && !has(note, FLAGS)).then_some((FLAGS, word))
 }
 
-/// Where the frame of an enhanced packet block lies behind the block's begin.
+/// Offset of the frame in an enhanced packet block.
 pub(super) const ENHANCED_FRAME: usize = HEAD + 20;

@@ -1,4 +1,4 @@
-//! Reading a section: its byte order, its interfaces, its frames.
+//! Reads a section: its byte order, interfaces and frames.
 
 use super::block::{self, Order};
 use super::budget::Budget;
@@ -19,14 +19,14 @@ pub(super) const IF_TSRESOL: u16 = 9;
 pub(crate) const IF_FCSLEN: u16 = 13;
 const IF_TSOFFSET: u16 = 14;
 
-/// Microseconds, where an interface does not say.
+/// Microseconds, the default of an interface.
 const DEFAULT_RESOLUTION: u8 = 6;
 
 /// Options of a section header that are kept: hardware, operating system, application.
 const KEPT_OF_SECTION: [Kept; 3] = [(2, 1), (3, 1), (4, 1)];
 
-/// Options of an interface that are known: name, description, addresses (IPv4, IPv6, MAC, EUI), speed, resolution and offset
-/// of times, time zone, filter, operating system, FCS length, hardware, speeds out and in, name of the time zone.
+/// Known options of an interface: name, description, addresses (IPv4, IPv6, MAC, EUI), speed, resolution and offset of
+/// times, time zone, filter, operating system, FCS length, hardware, speeds out and in, time zone name.
 const KEPT_OF_INTERFACE: [Kept; 17] = [
     (IF_NAME, 1),
     (IF_DESCRIPTION, 1),
@@ -47,46 +47,46 @@ const KEPT_OF_INTERFACE: [Kept; 17] = [
     (18, 1),
 ];
 
-/// Options of statistics that are known: times and counts.
+/// Known options of statistics: times and counts.
 const READ_OF_STATISTICS: [Kept; 7] = [(2, READ), (3, READ), (4, READ), (5, READ), (6, READ), (7, READ), (8, READ)];
 
-/// What is known of the section under the cursor, and of the file so far.
+/// State of the section at the cursor, and of the file so far.
 #[derive(Debug)]
 pub(crate) struct Section {
     order: Order,
     lanes: Vec<Lane>,
     last: Nanos,
-    /// Every interface of every section so far.
+    /// Interfaces of all sections so far.
     pub interfaces: Vec<Interface>,
-    /// What else the file says of each interface.
+    /// Further metadata of each interface.
     pub origins: Vec<Arc<Origin>>,
-    /// Blocks that others need to be understood.
+    /// Number of blocks that others depend on.
     pub described: u64,
-    /// Frames whose times cannot be told.
+    /// Frames whose times cannot be represented.
     pub times_changed: u64,
     options: Arc<Vec<u8>>,
     notes: Arc<Notes>,
     budget: Budget,
 }
 
-/// Whether a block holds no frame and is looked into all the same, unless it is too long.
+/// Returns whether a block without a frame is parsed, and must therefore fit the buffer.
 #[inline]
 fn is_kept(kind: u32) -> bool {
     kind == block::STATISTICS || tables::is_one(kind)
 }
 
-/// Enough for the files of a year, one an hour, behind one another. Bare as they may be, so many take half of what may
-/// be kept of a file.
+/// Enough for the files of a year, one per hour, concatenated. Even without metadata, this many use half of the budget
+/// of a file.
 const MOST_INTERFACES: usize = 8192;
 
-/// What a bare interface takes in memory from here to the file written.
+/// Memory of an interface without metadata, from here to the written file.
 const EACH_INTERFACE: usize = 1 << 10;
 
-/// How many hold the name of an interface at a time: the reader, the run, its sinks, their file, the report.
+/// Number of copies of an interface name: the reader, the run, its sinks, their file, the report.
 const COPIES_OF_NAMES: usize = 5;
 
 impl Section {
-    /// Before the first section header.
+    /// Returns the state before the first section header.
     pub(crate) fn new() -> Self {
         let order = Order { swapped: false };
         Section {
@@ -103,16 +103,16 @@ impl Section {
         }
     }
 
-    /// Things that the file says beyond frames, and that are not kept.
+    /// Returns the number of metadata items left out.
     pub(crate) fn left_out(&self) -> u64 {
         self.budget.left_out()
     }
 
-    /// Appends a desc for each frame from `at` on that is all there, until `descs` is at its capacity.
+    /// Appends a desc for each complete frame from `at`, until `descs` is at its capacity.
     pub(crate) fn parse_blocks(&mut self, bytes: &[u8], at: &mut usize, descs: &mut Vec<Desc>) -> Step {
         loop {
             let order = self.order;
-            // One copy of the loop for each byte order: the order is then known in all of it.
+            // One copy of the loop per byte order, so that the order is constant in it.
             let step = if order.swapped {
                 self.walk(Order { swapped: true }, bytes, at, descs)
             } else {
@@ -126,7 +126,7 @@ impl Section {
         }
     }
 
-    /// Walks blocks up to the next section header of another byte order, which gives `None`.
+    /// Parses blocks up to the next section header of another byte order, which returns `None`.
     #[inline(always)]
     fn walk(
         &mut self,
@@ -204,29 +204,28 @@ impl Section {
         self.lanes.iter().find(|lane| lane.index == desc.interface)
     }
 
-    /// A block that tells something for other files.
+    /// Stores a block with metadata for other files.
     #[cold]
     fn keep_block(&mut self, kind: u32, body: &[u8], order: Order) {
         if kind == block::STATISTICS {
             return self.statistics(body, order);
         }
         self.described += 1;
-        let (block, senseless) = tables::copy(kind, body, order);
-        self.budget.leave_out(senseless);
+        let (block, invalid) = tables::copy(kind, body, order);
+        self.budget.leave_out(invalid);
         if let Some(block) = block.filter(|block| self.budget.take(block.len())) {
             self.notes.push_table(block);
         }
     }
 
-    /// Begins a new section. Returns the bytes of its header, or as an inner error how many are needed to
-    /// tell.
+    /// Starts a new section. Returns the length of its header, or as an inner error the number of bytes needed.
     #[cold]
     fn section_header(&mut self, rest: &[u8]) -> Result<Result<usize, usize>, Fault> {
         let Some(head) = rest.first_chunk::<12>() else {
             return Ok(Err(12));
         };
         let Some(order) = Order::of_section(head) else {
-            return Err(Fault::damaged("a section header without the byte-order magic"));
+            return Err(Fault::damaged("section header without the byte-order magic"));
         };
         let length = block::checked_length(order.u32([head[4], head[5], head[6], head[7]]), true)?;
         let Some(whole) = rest.get(..length) else {
@@ -235,18 +234,18 @@ impl Section {
         let body = block::body(whole, order)?;
         let version = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
         match version.map(|bytes| (order.u16([bytes[0], bytes[1]]), order.u16([bytes[2], bytes[3]]))) {
-            // 1.2 is read as 1.0 is, as libpcap and Wireshark do; there are no others.
+            // 1.2 is read as 1.0, as libpcap and Wireshark do; other versions do not exist.
             Some((1, 0 | 2)) => {}
             Some((major, minor)) => {
-                return Err(Fault::Unsupported(format!("pcapng version {major}.{minor}, not 1.0 or 1.2")));
+                return Err(Fault::Unsupported(format!("pcapng version {major}.{minor}; expected 1.0 or 1.2")));
             }
-            None => return Err(Fault::damaged("a section header that is too short")),
+            None => return Err(Fault::damaged("section header is too short")),
         }
-        // Nobody asks for what was said of a section without interfaces.
+        // The metadata of a section without interfaces is unused.
         if Arc::strong_count(&self.options) == 1 {
             self.give_back(self.options.len());
         }
-        // Behind magic, version and length of the section.
+        // After magic, version and length of the section.
         self.options = Arc::new(self.keep(body.get(16..).unwrap_or_default(), order, &KEPT_OF_SECTION));
         self.order = order;
         self.described += 1;
@@ -259,13 +258,13 @@ impl Section {
             let [a, b, c, d, e, f, g, h] = *fixed;
             ([order.u16([a, b]), order.u16([c, d])], order.u32([e, f, g, h]), rest)
         }) else {
-            return Err(Fault::damaged("an interface description block that is too short"));
+            return Err(Fault::damaged("interface description block is too short"));
         };
         if self.interfaces.len() == MOST_INTERFACES {
             return Err(Fault::Unsupported(format!("more than {MOST_INTERFACES} interfaces in one file")));
         }
         if !are_whole(rest, order) {
-            return Err(Fault::damaged("an interface description block with an option longer than it"));
+            return Err(Fault::damaged("interface description block with an option longer than the block"));
         }
         let mut interface = Interface::new("", link_type(link), StampSource::File);
         interface.snap = snap;
@@ -280,7 +279,7 @@ impl Section {
                 (IF_TSOFFSET, [a, b, c, d, e, f, g, h]) => {
                     offset = order.u64([*a, *b, *c, *d, *e, *f, *g, *h]) as i64;
                 }
-                // Its times would be wrong.
+                // Times would be wrong.
                 (IF_TSRESOL | IF_TSOFFSET, _) => {
                     let (option, bytes) = if code == IF_TSRESOL { ("if_tsresol", 1) } else { ("if_tsoffset", 8) };
                     let length = value.len();
@@ -305,14 +304,14 @@ impl Section {
         Ok(())
     }
 
-    /// Takes up the statistics of an interface; those of an unknown one say nothing.
+    /// Stores the statistics of an interface; those of an unknown one are ignored.
     fn statistics(&mut self, body: &[u8], order: Order) {
         let found = order.words::<1>(body).zip(body.get(12..)).and_then(|([id], rest)| {
             let lane = self.lanes.get(id as usize).copied()?;
             Some((rest, lane, self.origins.get(usize::from(lane.index)).cloned()?))
         });
         let Some((rest, lane, origin)) = found else { return self.budget.leave_out(1) };
-        // They stand for those that were read before.
+        // They replace those read before.
         if let Some(earlier) = origin.take_statistics() {
             self.give_back(earlier.comments.len());
         }
@@ -321,7 +320,7 @@ impl Section {
         origin.set_statistics(statistics);
     }
 
-    /// A copy of options to keep; empty if there is none to be kept, or no room.
+    /// Copies options to keep; empty if none are kept, or the budget is exhausted.
     fn keep(&mut self, bytes: &[u8], order: Order, kept: &[Kept]) -> Vec<u8> {
         let mut found = Vec::new();
         self.budget.leave_out(copy(bytes, order, kept, &mut found));
@@ -332,7 +331,7 @@ impl Section {
         found
     }
 
-    /// Options of so many bytes are kept no longer.
+    /// Releases the budget of dropped options.
     fn give_back(&mut self, bytes: usize) {
         if bytes > 0 {
             self.budget.give_back(bytes);

@@ -1,4 +1,4 @@
-//! The interface statistics block: what was received and dropped, told at the end.
+//! The interface statistics block: totals of received and dropped frames.
 
 use super::block::Order;
 use super::option::{options, push};
@@ -14,7 +14,7 @@ const ACCEPTED: u16 = 6;
 const DROPPED_BY_SYSTEM: u16 = 7;
 const DELIVERED: u16 = 8;
 
-/// The numbers among the options of a block whose times `clock` tells; comments are not looked at.
+/// Parses the numbers among the options of a block, with times in ticks of `clock`; ignores comments.
 pub(super) fn parse(bytes: &[u8], order: Order, clock: Clock) -> Statistics {
     let mut found = Statistics::default();
     for (code, value) in options(bytes, order) {
@@ -34,7 +34,7 @@ pub(super) fn parse(bytes: &[u8], order: Order, clock: Clock) -> Statistics {
     found
 }
 
-/// Appends the options of a block whose ticks are nanoseconds, without an end mark.
+/// Appends the options of a block with nanosecond ticks, without an end mark.
 pub(super) fn encode(statistics: &Statistics, to: &mut Vec<u8>) {
     for (code, time) in [(START_TIME, statistics.first), (END_TIME, statistics.last)] {
         if let Some(time) = time {
@@ -56,7 +56,7 @@ pub(super) fn encode(statistics: &Statistics, to: &mut Vec<u8>) {
     to.extend_from_slice(&statistics.comments);
 }
 
-/// A time as the format has it everywhere: the upper word first, whatever the byte order.
+/// Encodes a time as everywhere in the format: the upper word first, in any byte order.
 pub(super) fn words(time: Nanos) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&((time.0 >> 32) as u32).to_ne_bytes());

@@ -1,5 +1,5 @@
-//! Blocks about a whole file: names of addresses, secrets to decrypt traffic with, entries of the systemd journal, custom
-//! blocks. They are carried from file to file as they are, but for the byte order.
+//! Blocks about a whole file: name resolution, decryption secrets, systemd journal entries, custom blocks. They are
+//! copied from file to file unchanged, except for the byte order.
 
 use super::block::{HEAD, Order, TRAILER};
 use super::option::{self, Kept, are_whole, behind_end, options, push, push_end};
@@ -7,10 +7,10 @@ use super::option::{self, Kept, are_whole, behind_end, options, push, push_end};
 const NAME_RESOLUTION: u32 = 4;
 const SYSTEMD_JOURNAL: u32 = 9;
 const DECRYPTION_SECRETS: u32 = 10;
-/// A custom block that may be copied; those of type 0x40000BAD may not.
+/// Custom block that may be copied; those of type 0x40000BAD may not.
 const CUSTOM: u32 = 0xbad;
 
-/// Whether a block is of such a kind.
+/// Returns whether a block has one of these types.
 #[inline]
 pub(super) fn is_one(kind: u32) -> bool {
     matches!(kind, NAME_RESOLUTION | SYSTEMD_JOURNAL | DECRYPTION_SECRETS | CUSTOM)
@@ -19,31 +19,31 @@ pub(super) fn is_one(kind: u32) -> bool {
 const IPV4_RECORD: u16 = 1;
 const IPV6_RECORD: u16 = 2;
 
-/// Options of names: the server that told them, by name and addresses.
+/// Options of name resolution: name and addresses of the DNS server.
 const OF_NAMES: [Kept; 3] = [(2, 1), (3, 1), (4, 1)];
 
-/// A block of these kinds in native byte order. `None` where there is nothing in it. And how much of it makes no sense, and is
-/// left out: programs refuse files with such.
+/// Returns such a block in native byte order, or `None` if it is empty; and the number of invalid items left out,
+/// since programs refuse files with them.
 pub(super) fn copy(kind: u32, body: &[u8], order: Order) -> (Option<Vec<u8>>, u64) {
     let mut block = vec![0; HEAD];
-    let mut senseless = 0;
+    let mut invalid = 0;
     if kind == NAME_RESOLUTION {
-        // Records are laid out as options are, and end as they do.
+        // Records have the layout of options, and the same end mark.
         for (kind, record) in options(body, order) {
-            if makes_sense(kind, record) {
+            if is_valid(kind, record) {
                 push(&mut block, kind, record);
             } else {
-                senseless += 1;
+                invalid += 1;
             }
         }
         if block.len() == HEAD {
-            return (None, senseless);
+            return (None, invalid);
         }
         push_end(&mut block);
-        senseless += u64::from(!are_whole(body, order));
-        senseless += copy_options(behind_end(body, order), order, &OF_NAMES, &mut block);
+        invalid += u64::from(!are_whole(body, order));
+        invalid += copy_options(behind_end(body, order), order, &OF_NAMES, &mut block);
     } else if kind == CUSTOM {
-        // The number of the enterprise is in the order of the file, what follows in an order that only the enterprise knows.
+        // The enterprise number is in the byte order of the file, the rest in an order that only the enterprise knows.
         let Some(([enterprise], rest)) = order.words::<1>(body).zip(body.get(4..)) else { return (None, 1) };
         block.extend(enterprise.to_ne_bytes());
         block.extend(rest);
@@ -63,17 +63,17 @@ pub(super) fn copy(kind: u32, body: &[u8], order: Order) -> (Option<Vec<u8>>, u6
         block.extend(secrets);
         block.resize(block.len().next_multiple_of(4), 0);
         let options = body.get(8 + (length as usize).next_multiple_of(4)..).unwrap_or_default();
-        senseless += copy_options(options, order, &[], &mut block);
+        invalid += copy_options(options, order, &[], &mut block);
     }
     let length = ((block.len() + TRAILER) as u32).to_ne_bytes();
     block[..4].copy_from_slice(&kind.to_ne_bytes());
     block[4..HEAD].copy_from_slice(&length);
     block.extend(length);
     block.shrink_to_fit();
-    (Some(block), senseless)
+    (Some(block), invalid)
 }
 
-/// Appends options with an end mark, where there are some; how many are left out.
+/// Appends options with an end mark, if any. Returns the number left out.
 fn copy_options(options: &[u8], order: Order, kept: &[Kept], block: &mut Vec<u8>) -> u64 {
     let start = block.len();
     let left_out = option::copy(options, order, kept, block);
@@ -83,8 +83,8 @@ fn copy_options(options: &[u8], order: Order, kept: &[Kept], block: &mut Vec<u8>
     left_out
 }
 
-/// Whether a record has an address, and names that end.
-fn makes_sense(kind: u16, record: &[u8]) -> bool {
+/// Returns whether a record has an address, and terminated names.
+fn is_valid(kind: u16, record: &[u8]) -> bool {
     let address = match kind {
         IPV4_RECORD => 4,
         IPV6_RECORD => 16,

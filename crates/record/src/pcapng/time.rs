@@ -1,8 +1,8 @@
-//! Times of an interface: ticks of a resolution that a file chooses, behind an offset.
+//! Times of an interface: ticks of a resolution given by the file, plus an offset.
 
 use linerate_burst::Nanos;
 
-/// How the ticks of an interface become nanoseconds since the epoch.
+/// Converts ticks of an interface to nanoseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     unit: Unit,
@@ -12,28 +12,28 @@ pub(super) struct Clock {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
-    /// A tick is this many nanoseconds.
+    /// Nanoseconds per tick.
     Nanos(u64),
-    /// This many ticks are a nanosecond.
+    /// Ticks per nanosecond.
     PerNano(u64),
-    /// 2 to this power ticks are a second.
+    /// Ticks per second, as a power of two.
     PowerOfTwo(u32),
 }
 
 impl Clock {
-    /// A clock of the resolution that `if_tsresol` encodes: a power of ten, or of two where bit 7 is set.
+    /// Returns a clock of the resolution encoded in `if_tsresol`: a power of ten, or of two if bit 7 is set.
     pub(super) fn new(resolution: u8, offset: i64) -> Self {
         let exponent = u32::from(resolution & 0x7f);
         let unit = match resolution {
             0..=9 => Unit::Nanos(10u64.pow(9 - exponent)),
-            // Beyond 10^-28 a whole 64-bit count is less than a nanosecond.
+            // Beyond 10^-28 a full 64-bit count is less than a nanosecond.
             10..=0x7f => Unit::PerNano(10u64.checked_pow(exponent - 9).unwrap_or(u64::MAX)),
             0x80.. => Unit::PowerOfTwo(exponent),
         };
         Clock { unit, offset }
     }
 
-    /// The time of a count of ticks; before the epoch and after the year 2554 the nearest that can be told.
+    /// Converts ticks to a time; before the epoch and after 2554, to the nearest that can be represented.
     #[inline]
     pub(super) fn time(&self, ticks: u64) -> Nanos {
         match self.unit {
@@ -42,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// Whether the time of a count of ticks cannot be told.
+    /// Returns whether the time of a number of ticks cannot be represented.
     pub(super) fn is_beyond(&self, ticks: u64) -> bool {
         u64::try_from(self.nanos(ticks)).is_err()
     }

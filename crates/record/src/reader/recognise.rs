@@ -1,4 +1,4 @@
-//! What a file is, by its first bytes.
+//! Recognises a file by its first bytes.
 
 use super::Format;
 use crate::compression::Compression;
@@ -9,18 +9,18 @@ use crate::pcapng::{SECTION_HEADER, Section};
 use linerate_burst::{Interface, StampSource};
 use std::sync::Arc;
 
-/// Magics of compressed files that are not decompressed here, with the program that does it.
+/// Magics of compressed files that are not supported, with the program that decompresses them.
 const COMPRESSED: [(&[u8], &str); 2] = [(b"\xfd7zXZ", "xz"), (b"BZh", "bzip2")];
 
-/// The format of a file by its first bytes, and how many of them are a header that is done with.
+/// Returns the format of a file by its first bytes, and the length of the header consumed.
 pub(super) fn recognise(bytes: &[u8], name: &str) -> Result<(Format, u64), ReadError> {
     let name = name.to_owned();
     if let Some((_, tool)) = COMPRESSED.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return Err(ReadError::Compressed { name, tool });
     }
-    // What was compressed once is decompressed when this is looked at.
+    // Content that was compressed once is decompressed at this point.
     if let Some(again) = Compression::of_magic(bytes) {
-        let found = format!("it is compressed twice: undo one of them first ({} -dc)", again.name());
+        let found = format!("it is compressed twice; decompress it once first ({} -dc)", again.name());
         return Err(ReadError::NotACapture { name, found });
     }
     let Some(magic) = bytes.first_chunk::<4>() else {
@@ -31,7 +31,7 @@ pub(super) fn recognise(bytes: &[u8], name: &str) -> Result<(Format, u64), ReadE
         return Ok((Format::Pcapng(Section::new()), 0));
     }
     if !FileHeader::is_magic(*magic) {
-        let known = if *magic == *b"PAR1" { ", as Parquet does, which databases read" } else { "" };
+        let known = if *magic == *b"PAR1" { ", as Parquet does" } else { "" };
         let found = format!("it begins with {}{known}", magic.escape_ascii());
         return Err(ReadError::NotACapture { name, found });
     }

@@ -15,7 +15,7 @@ fn refusal(bytes: &[u8]) -> String {
     open(bytes).err().expect("an error").to_string()
 }
 
-/// Reads to the end: frames, and what was wrong.
+/// Reads to the end; returns the number of frames, and the error.
 fn drain(mut reader: Reader) -> (usize, Option<String>) {
     let mut frames = 0;
     loop {
@@ -26,7 +26,7 @@ fn drain(mut reader: Reader) -> (usize, Option<String>) {
                 reader.consume(1.min(shown));
             }
             Err(error) => {
-                assert!(reader.ended() && reader.fill().unwrap().is_empty(), "told once, then ended");
+                assert!(reader.ended() && reader.fill().unwrap().is_empty(), "reported once, then ended");
                 return (frames, Some(error.to_string()));
             }
         }
@@ -41,15 +41,15 @@ fn what_is_no_capture_says_what_it_is() {
     assert!(refusal(b"PAR1\x15\x04").contains("it begins with PAR1, as Parquet does"));
     assert!(refusal(b"\xfd7zXZ\0").contains("(xz -dc x.pcap | linerate ... -r -)"));
     assert!(refusal(b"BZh91AY").contains("bzip2 -dc"));
-    assert!(refusal(&file_header(LinkType::RAW, 0)[..23]).contains("24 bytes belong there, 23 are left"));
+    assert!(refusal(&file_header(LinkType::RAW, 0)[..23]).contains("(23 of 24 bytes present)"));
 }
 
 #[test]
 fn frames_before_a_cut_are_handed_out_first() {
     let mut bytes = file_header(LinkType::ETHERNET, 0).to_vec();
     bytes.extend([record(60, 60), record(0, 0), record(60, 18)].concat());
-    let message = "x.pcap: cut off in the middle of the record at byte 116: 76 bytes belong there, 34 are left; the \
-                   2 frames before it are complete";
+    let message = "x.pcap: cut off in the middle of the record at byte 116 (34 of 76 bytes present); \
+                   2 packets before it";
     assert_eq!(drain(open(&bytes).unwrap()), (2, Some(message.into())));
     bytes.truncate(116);
     assert_eq!(drain(open(&bytes).unwrap()), (2, None));
@@ -59,8 +59,8 @@ fn frames_before_a_cut_are_handed_out_first() {
 fn a_hostile_length_names_its_place() {
     let mut bytes = file_header(LinkType::ETHERNET, 0).to_vec();
     bytes.extend([record(60, 60), record(u32::MAX, 1000)].concat());
-    let message = "x.pcap: damaged at byte 100: a frame of 4294967295 bytes, and none may be longer than 262144; \
-                   the 1 frames before it were read";
+    let message = "x.pcap: damaged at byte 100: packet length 4294967295 exceeds the maximum of 262144 bytes; \
+                   1 packet before it";
     assert_eq!(drain(open(&bytes).unwrap()), (1, Some(message.into())));
 }
 

@@ -1,4 +1,4 @@
-//! From one file of a recording to the next.
+//! Changes from one file of a recording to the next.
 
 use super::limits::{OnTrouble, Sync, Writing, end_of_span};
 use super::partial::PartialFile;
@@ -21,7 +21,7 @@ impl Recording {
             let made = PartialFile::make(&self.retained, &mut self.pattern, time, self.run.clone(), options);
             let mut partial = made.map_err(failed(self.name.clone()))?;
             match (self.open)(&mut partial) {
-                // Something lies where what is beside it would; another name has room for both.
+                // A companion file of this name exists; another name is free for both.
                 _ if partial.is_taken() => partial.discard(),
                 Ok(sink) => {
                     let until = self.limits.every.map(|every| end_of_span(time, every));
@@ -38,13 +38,13 @@ impl Recording {
         }
     }
 
-    /// Completes the file that is open; the next frame begins another.
+    /// Completes the open file; the next frame starts another.
     pub(super) fn end_file(&mut self, run: &Ledger) -> Result<(), SinkError> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
         let ended = match current.sink.finish(run) {
-            // The capture itself is complete: that goes on.
-            Err(error) if let Some(path) = current.partial.beside_called(&error.target) => {
-                Trouble::note(&mut self.beside, format!("{path}: {}; {}", error.reason, error.advice));
+            // The capture itself is complete, so the recording continues.
+            Err(error) if let Some(path) = current.partial.companion_named(&error.target) => {
+                Trouble::note(&mut self.index_trouble, format!("{path}: {}; {}", error.reason, error.advice));
                 Ok(())
             }
             ended => ended,
@@ -53,7 +53,7 @@ impl Recording {
         ended.and(kept).or_else(|error| self.handle_failure(error))
     }
 
-    /// Keeps a file that nothing more is written to, and what its sink has counted.
+    /// Closes a file, and keeps the counters of its sink.
     pub(super) fn close_file(&mut self, current: Current) -> Result<(), SinkError> {
         let mut own = Ledger::new();
         current.sink.counters(&mut own);
@@ -65,16 +65,16 @@ impl Recording {
             return Ok(());
         }
         let path = current.partial.path();
-        // Whatever fails, it gets its name and counts among the files that are kept.
+        // On any failure it still gets its name and counts among the retained files.
         let is_synced = self.sync != Sync::Never;
         let synced = if is_synced { current.partial.sync() } else { Ok(()) };
         let completed = current.partial.complete();
         let named = if is_synced { self.locked().sync() } else { Ok(()) };
-        let advice = "what is in it may be called .part, or not all be on the disk".to_owned();
+        let advice = "the file may still be named .part, or not be completely on disk".to_owned();
         synced.and(completed).and(named).map_err(|reason| SinkError { target: path, reason, advice })
     }
 
-    /// Adds what the sink of a file has counted to one account of all of them; the frames it has written.
+    /// Adds the counters of a file's sink to the account of all files. Returns the frames written.
     fn add(&mut self, own: &Ledger) -> u64 {
         let done = self.done.account(Stage::Write, &self.name);
         let before = done.get(Count::Written);

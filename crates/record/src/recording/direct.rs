@@ -1,7 +1,8 @@
-//! Writing past the page cache: whole blocks from aligned memory, and the rest by the usual way.
+//! Direct I/O: whole blocks from aligned memory, the rest through the page cache.
 //!
-//! What does not fill a block yet is written through the page cache when the input pauses, and at the end; the block then goes
-//! over it as a whole. Room is asked for in front of each block, so that a disk which is full says so before frames are taken.
+//! An incomplete block is written through the page cache when the input pauses, and at the end; the complete block
+//! later overwrites it. Space is allocated before each block, so that a full disk is reported before frames are
+//! accepted.
 
 use crate::aligned::Aligned;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, openat};
@@ -11,31 +12,31 @@ use std::io::{Error, Result};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a block.
+/// Block size in bytes.
 const BLOCK: usize = 1 << 20;
 
-/// A file that is written in blocks.
+/// A file written in blocks.
 pub(super) struct Direct {
-    /// By which whole blocks go; none once something was taken back of a block that is gone.
+    /// Descriptor for whole blocks; `None` after bytes of an earlier block were removed.
     direct: Option<File>,
     plain: File,
     block: Aligned,
     /// Bytes in the block, and those of them that are in the file.
     filled: usize,
     flushed: usize,
-    /// Where the block will be in the file.
+    /// File offset of the block.
     at: u64,
     has_room: bool,
 }
 
 impl Direct {
-    /// `direct` and `plain` are the same file, empty, opened with `O_DIRECT` and without.
+    /// Wraps `direct` and `plain`, the same empty file opened with and without `O_DIRECT`.
     pub(super) fn new(direct: File, plain: File) -> Self {
         let block = Aligned::new(BLOCK);
         Direct { direct: Some(direct), plain, block, filled: 0, flushed: 0, at: 0, has_room: false }
     }
 
-    /// Takes some of `bytes`.
+    /// Accepts some of `bytes`.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         let Some(direct) = &self.direct else {
             let count = self.plain.write_at(bytes, self.at)?;
@@ -44,7 +45,7 @@ impl Direct {
         };
         if !self.has_room {
             match fallocate(&self.plain, FallocateFlags::KEEP_SIZE, self.at, BLOCK as u64) {
-                // Where it cannot be asked for beforehand the block says it.
+                // Without preallocation the write of the block reports a full disk.
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.has_room = true,
                 Err(error) => return Err(error.into()),
             }
@@ -59,7 +60,7 @@ impl Direct {
         Ok(count)
     }
 
-    /// Brings what is in the block into the file.
+    /// Writes the incomplete block to the file.
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.direct.is_some() && self.flushed < self.filled {
             self.plain.write_all_at(&self.block[self.flushed..self.filled], self.at + self.flushed as u64)?;
@@ -68,14 +69,14 @@ impl Direct {
         Ok(())
     }
 
-    /// The same, and gives back the room that was asked for and not used.
+    /// Flushes, and releases allocated space that was not used.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.flush()?;
         let end = if self.direct.is_some() { self.at + self.filled as u64 } else { self.at };
         self.plain.set_len(end)
     }
 
-    /// Makes `end` the end of what was written.
+    /// Truncates the output at `end`.
     pub(super) fn cut(&mut self, end: u64) -> Result<()> {
         if self.direct.is_some() && end >= self.at {
             self.filled = (end - self.at) as usize;
@@ -89,20 +90,20 @@ impl Direct {
     }
 }
 
-/// Tries whether files of a folder can be written so, by one that has no name.
+/// Tests whether files of a folder support direct writes, with an unnamed file.
 pub(super) fn probe(folder: impl AsFd) -> Result<()> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
     match openat(folder, ".", flags, Mode::from_raw_mode(0o600)) {
         Err(Errno::INVAL) => Err(explain(Errno::INVAL)),
-        // What else goes wrong, as where no file can be without a name, the first file says.
+        // Other failures, such as missing support for unnamed files, are reported with the first file.
         _ => Ok(()),
     }
 }
 
-/// Why a file cannot be written so.
+/// Returns the error of a failed direct open.
 pub(super) fn explain(error: Errno) -> Error {
     match error {
-        Errno::INVAL => Error::other("this file system takes no direct writes: leave --direct out"),
+        Errno::INVAL => Error::other("the file system does not support direct writes; omit --direct"),
         error => error.into(),
     }
 }
@@ -114,7 +115,7 @@ mod tests {
     use rustix::fs::{CWD, open};
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// The same bytes lie in the file, whatever pieces they came in, and however often it was flushed or cut.
+    /// The file has the same content, in whatever pieces it was written, and however often it was flushed or cut.
     #[test]
     fn a_file_is_what_was_written() {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -123,7 +124,7 @@ mod tests {
             open(&probe, OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT, Mode::from_raw_mode(0o600)).is_ok();
         let _ = std::fs::remove_file(&probe);
         if !is_direct {
-            return eprintln!("SKIPPED: {} takes no direct writes", std::env::temp_dir().display());
+            return eprintln!("SKIPPED: {} does not support direct writes", std::env::temp_dir().display());
         }
         proptest!(ProptestConfig::with_cases(20), |(steps in prop::collection::vec((0usize..900_000, 0u8..8), 1..12))| {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);

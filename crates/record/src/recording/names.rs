@@ -1,4 +1,4 @@
-//! What the files of a recording are called: dates and times of their first frames, in UTC.
+//! File names of a recording: dates and times of their first frames, in UTC.
 
 use crate::compression::Compression;
 use crate::date;
@@ -6,26 +6,26 @@ use linerate_burst::Nanos;
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
-/// What is called by date and time unless the name says otherwise.
+/// Default name.
 const USUAL: &str = "%Y%m%d-%H%M%S";
 
-/// The conversions of strftime(3) that there are.
+/// Supported conversions of strftime(3).
 const CONVERSIONS: &str = "%Y %m %d %H %M %S %y %j %F %T %s, and %% for a percent sign";
 
-/// How files are called.
+/// Pattern of file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
-    /// Where they are; empty for the folder that the program is in.
+    /// Folder; empty for the current one.
     pub folder: PathBuf,
-    /// With conversions.
+    /// Name with conversions.
     name: String,
-    /// The last name without a number, and the number of the next one of it.
+    /// Last name without a number, and the number of its next use.
     last: (String, u32),
 }
 
 impl Pattern {
-    /// Of a path as the user gave it. Behind `DIR/` names are dates and times with this ending; so it is with what has no
-    /// conversion in its last part, behind that and before its ending. Folders are taken as they are.
+    /// Parses a path as given by the user. After `DIR/` names are dates and times with this extension; a name without
+    /// conversions gets date and time before its extension. Conversions in folders are not expanded.
     pub(super) fn new(path: &str, ending: &str) -> Result<Self> {
         let (folder, name) = path.rsplit_once('/').map_or(("", path), |(folder, name)| (folder, name));
         let folder = if folder.is_empty() && path.starts_with('/') { "/" } else { folder };
@@ -41,13 +41,13 @@ impl Pattern {
         match pattern.expand(Nanos::ZERO) {
             Some(name) if !name.contains('/') => Ok(pattern),
             _ => {
-                let text = format!("{path}: names of files know {CONVERSIONS}");
+                let text = format!("{path}: invalid conversion in the file name; supported are {CONVERSIONS}");
                 Err(Error::new(ErrorKind::InvalidInput, text))
             }
         }
     }
 
-    /// Names for a file that begins at a time, one of which will be free; each is given once.
+    /// Returns candidate names for a file that starts at a time, each once; one will be free.
     pub(super) fn next(&mut self, time: Nanos) -> String {
         let plain = self.expand(time).unwrap_or_default();
         if self.last.0 != plain {
@@ -56,7 +56,7 @@ impl Pattern {
         let (plain, number) = &mut self.last;
         let name = match *number {
             1 => plain.clone(),
-            // Behind the plain name where names are sorted.
+            // Sorts after the plain name.
             number => {
                 let (stem, ending) = split(plain);
                 format!("{stem}_{number:03}{ending}")
@@ -66,7 +66,7 @@ impl Pattern {
         name
     }
 
-    /// The name for a time; `None` where a conversion is not known.
+    /// Expands the name for a time; `None` for an unknown conversion.
     fn expand(&self, time: Nanos) -> Option<String> {
         let seconds = time.seconds();
         let [year, month, day] = date(seconds);
@@ -98,13 +98,12 @@ impl Pattern {
     }
 }
 
-/// A name and its endings: `all` and `.pcapng.zst`.
+/// Splits a name from its extensions: `all` and `.pcapng.zst`.
 fn split(name: &str) -> (&str, &str) {
     let (_, plain) = Compression::of_path(name);
     name.split_at(plain.rfind('.').filter(|at| *at > 0).unwrap_or(plain.len()))
 }
 
-/// From 1 on.
 fn day_of_year(seconds: u64, year: u64) -> u64 {
     let days = seconds / 86_400;
     (0..366).find(|back| *back == days || date((days - back - 1) * 86_400)[0] != year).map_or(1, |back| back + 1)

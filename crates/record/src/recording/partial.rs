@@ -1,4 +1,4 @@
-//! A file of a recording in the making: `NAME.part`, which becomes `NAME` once it is complete.
+//! The file in progress of a recording: `NAME.part`, which becomes `NAME` once it is complete.
 
 use super::direct::{self, Direct};
 use super::limits::Writing;
@@ -16,31 +16,31 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a file is called until it is complete; what is beside it has its ending behind that.
+/// Suffix of an incomplete file; a companion file has its extension after that.
 pub const PARTIAL_ENDING: &str = ".part";
-/// Of new files, since captures hold what others said.
+/// Mode of new files: private, since captures are confidential.
 const MODE: u32 = 0o600;
 
-/// A file of a recording that was just made, for whoever opens the sink that writes it.
+/// A newly created file of a recording, passed to the function that opens its sink.
 pub struct PartialFile {
     retained: Arc<Mutex<Retained>>,
     folder: PathBuf,
-    /// Once it is complete.
+    /// Final name.
     name: String,
-    /// The file itself first, then what is beside it.
+    /// The file itself first, then its companion files.
     members: Vec<Member>,
     output: Option<Output>,
     before: Ledger,
     options: Writing,
-    /// What was to be beside it: endings.
-    beside: Vec<&'static str>,
-    /// Something lies where what is beside it would.
+    /// Extensions of the requested companion files.
+    companions: Vec<&'static str>,
+    /// True if a companion file exists already.
     is_taken: bool,
 }
 
 /// One file in the folder.
 struct Member {
-    /// Behind the name of the file: nothing of the file itself.
+    /// Extension; empty for the file itself.
     ending: &'static str,
     file: File,
     id: Id,
@@ -48,7 +48,7 @@ struct Member {
 }
 
 impl PartialFile {
-    /// Makes a file for what begins at a time, of the first name that is free.
+    /// Creates a file for data that starts at a time, with the first free name.
     pub(super) fn make(
         retained: &Arc<Mutex<Retained>>,
         pattern: &mut Pattern,
@@ -66,12 +66,12 @@ impl PartialFile {
                 output: None,
                 before: before.clone(),
                 options,
-                beside: Vec::new(),
+                companions: Vec::new(),
                 is_taken: false,
             };
             match partial.add("") {
                 Ok(output) => partial.output = Some(output),
-                // Another run writes it, or one was cut off.
+                // Another run is writing it, or it is left over from a crash.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => {
                     partial.discard();
@@ -85,19 +85,19 @@ impl PartialFile {
         }
     }
 
-    /// The file itself, to be asked for once; compressed where its name says so.
+    /// Returns the file itself, compressed according to its name. Call it once.
     ///
     /// # Panics
-    /// If it is asked for twice.
+    /// If it is called twice.
     pub fn output(&mut self) -> Output {
         self.output.take().expect("a file has one output")
     }
 
-    /// A file beside it, which has its name and this behind it (`.idx`): complete with it, and removed with it; and what it is called
-    /// meanwhile. Whoever cannot make or write it says that of this name as the file ends: the recording goes on without.
-    /// Where there is such a file already it goes on to the next name.
+    /// Creates a companion file with this name and extension (`.idx`), which is completed and deleted with the file.
+    /// Returns its current name too. A caller that cannot create or write it reports an error with this name when the
+    /// file ends: the recording continues without it. If such a file exists already, the next name is used for both.
     pub fn beside(&mut self, ending: &'static str) -> (String, io::Result<Output>) {
-        self.beside.push(ending);
+        self.companions.push(ending);
         let made = match self.is_free(&format!("{}{ending}", self.name)) {
             true => self.add(ending),
             false => Err(ErrorKind::AlreadyExists.into()),
@@ -106,45 +106,45 @@ impl PartialFile {
         (self.shown(&format!("{}{PARTIAL_ENDING}{ending}", self.name)), made)
     }
 
-    /// Whether something lies where what is beside it would.
+    /// Returns whether a companion file exists already.
     pub(super) fn is_taken(&self) -> bool {
         self.is_taken
     }
 
-    /// Where what is beside it is going to be, if that is what is called so now.
-    pub(super) fn beside_called(&self, name: &str) -> Option<String> {
-        let mut endings = self.beside.iter();
+    /// Returns the final path of the companion file that has this name now.
+    pub(super) fn companion_named(&self, name: &str) -> Option<String> {
+        let mut endings = self.companions.iter();
         let ending = endings.find(|ending| self.shown(&format!("{}{PARTIAL_ENDING}{ending}", self.name)) == name)?;
         Some(self.shown(&format!("{}{ending}", self.name)))
     }
 
-    /// Where it is going to be, for people.
+    /// Returns the final path, for display.
     pub fn path(&self) -> String {
         self.shown(&self.name)
     }
 
-    /// The ledger when it was begun.
+    /// Returns the ledger at the start of the file.
     pub fn before(&self) -> Ledger {
         self.before.clone()
     }
 
-    /// Bytes of it, with what is beside it.
+    /// Returns the size including companion files.
     pub(super) fn size(&self) -> u64 {
         self.members.iter().map(|member| member.size.load(Ordering::Relaxed)).sum()
     }
 
-    /// Bytes of the file itself.
+    /// Returns the size of the file itself.
     pub(super) fn own_size(&self) -> u64 {
         self.members.first().map_or(0, |member| member.size.load(Ordering::Relaxed))
     }
 
-    /// Waits until what was written is on the disk.
+    /// Waits until the data is on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.members.iter().try_for_each(|member| member.file.sync_all())
     }
 
-    /// Gives it its name, or one with a number where somebody has taken that. What somebody has moved or removed meanwhile is left
-    /// alone; what cannot get its name is kept by the one it has.
+    /// Renames it to its final name, or one with a number if that was taken in the meantime. A file that was moved or
+    /// removed in the meantime is ignored; one that cannot be renamed keeps its current name.
     pub(super) fn complete(mut self) -> io::Result<()> {
         self.drop_empty();
         let (mut names, mut result, stem) = (Vec::new(), Ok(()), self.name.clone());
@@ -186,12 +186,12 @@ impl PartialFile {
         result
     }
 
-    /// Takes it away, as there is nothing in it.
+    /// Deletes the files, which are empty.
     pub(super) fn discard(self) {
         self.members.iter().for_each(|member| self.remove(member));
     }
 
-    /// Takes away what is beside it and could not be begun.
+    /// Deletes empty companion files.
     fn drop_empty(&mut self) {
         let is_empty = |member: &Member| !member.ending.is_empty() && member.size.load(Ordering::Relaxed) == 0;
         self.members.iter().filter(|member| is_empty(member)).for_each(|member| self.remove(member));
@@ -202,12 +202,12 @@ impl PartialFile {
         let name = format!("{}{PARTIAL_ENDING}{}", self.name, member.ending);
         let retained = self.locked();
         if retained.has(&name, member.id) {
-            // It was not data; that it stays is told by its name.
+            // It was empty; if it remains, its name shows that.
             let _ = unlinkat(&retained.folder, name.as_str(), AtFlags::empty());
         }
     }
 
-    /// What is made and then fails is taken away by [`discard`](Self::discard).
+    /// Creates a file. If this fails halfway, [`discard`](Self::discard) deletes it.
     fn add(&mut self, ending: &'static str) -> io::Result<Output> {
         let name = format!("{}{PARTIAL_ENDING}{ending}", self.name);
         let file = self.create(&name)?;
@@ -223,7 +223,7 @@ impl PartialFile {
         }
     }
 
-    /// A new file in the folder. Its name alone may want more room than there is.
+    /// Creates a file in the folder. Even a new directory entry may not fit a full disk.
     fn create(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
@@ -239,13 +239,13 @@ impl PartialFile {
         self.locked().remove_oldest()
     }
 
-    /// The same file, opened to be written past the page cache.
+    /// Opens the same file for direct writes.
     fn direct(&self, name: &str, file: &File) -> io::Result<Direct> {
         let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let direct = openat(&self.locked().folder, name, flags, Mode::empty());
         let direct = direct.map(File::from).map_err(direct::explain)?;
         if Id::of(&direct)? != Id::of(file)? {
-            return Err(io::Error::other("somebody put another file in its place"));
+            return Err(io::Error::other("the file was replaced by another process"));
         }
         Ok(Direct::new(direct, file.try_clone()?))
     }
@@ -258,7 +258,7 @@ impl PartialFile {
         statat(&self.locked().folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err_and(|error| error == Errno::NOENT)
     }
 
-    /// In the place of none, as far as the file system can do that at once.
+    /// Renames without overwriting, atomically if the file system supports that.
     fn rename(&self, from: &str, to: &str) -> rustix::io::Result<()> {
         let retained = self.locked();
         match renameat_with(&retained.folder, from, &retained.folder, to, RenameFlags::NOREPLACE) {

@@ -1,4 +1,4 @@
-//! The files of a recording that are complete, in the order they were begun, and those that have to go.
+//! Complete files of a recording, in the order in which they were started; deletes the oldest.
 
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, fsync, openat, statx, unlinkat};
 use rustix::io::Errno;
@@ -7,32 +7,32 @@ use std::fs::File;
 use std::io::Result;
 use std::os::fd::OwnedFd;
 
-/// What is asked of a file.
+/// Requested metadata.
 const ASKED: StatxFlags = StatxFlags::INO.union(StatxFlags::BTIME);
 
-/// A file, whatever it is called later. Its number alone is that of another one soon after it was removed.
+/// Identity of a file, independent of its name. Inode numbers are reused soon after a file is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     device: (u32, u32),
     inode: u64,
-    /// Seconds and nanoseconds of when it was made, where the file system knows that.
+    /// Birth time in seconds and nanoseconds, if the file system has it.
     made: (i64, u32),
 }
 
-/// All files of a recording that are complete and not yet removed.
+/// Complete files of a recording that were not deleted yet.
 #[derive(Debug)]
 pub(super) struct Retained {
     pub folder: OwnedFd,
     kept: VecDeque<Kept>,
-    /// Bytes of these.
+    /// Total size in bytes.
     pub bytes: u64,
-    /// Files that were removed.
+    /// Number of files deleted.
     pub removed: u64,
-    /// Files that had to go and could not be removed, and why the last of them could not.
+    /// Number of files that could not be deleted, and the last error.
     pub stuck: Option<(u64, Errno)>,
 }
 
-/// A file, with what is beside it, by their names.
+/// Names of a file and its companion files.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub names: Vec<(String, Id)>,
@@ -60,7 +60,6 @@ impl Retained {
         Retained { folder, kept: VecDeque::new(), bytes: 0, removed: 0, stuck: None }
     }
 
-    /// How many files there are.
     pub(super) fn len(&self) -> usize {
         self.kept.len()
     }
@@ -70,17 +69,17 @@ impl Retained {
         self.kept.push_back(kept);
     }
 
-    /// Whether a name in the folder is that of this file.
+    /// Returns whether a name in the folder belongs to this file.
     pub(super) fn has(&self, name: &str, id: Id) -> bool {
         statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, ASKED).is_ok_and(|there| Id::from(there) == id)
     }
 
-    /// Removes the oldest file, and says whether there was one. What was moved away, or has another file's name by now, is no
-    /// business of this recording any more.
+    /// Deletes the oldest file; returns whether there was one. Files that were moved away or replaced no longer belong
+    /// to this recording.
     pub(super) fn remove_oldest(&mut self) -> bool {
         let Some(Kept { names, bytes }) = self.kept.pop_front() else { return false };
         self.bytes -= bytes;
-        // A run that is killed in between leaves no index without its file.
+        // A run killed in between leaves no index without its file.
         for (place, (name, id)) in names.iter().enumerate().rev() {
             if !self.has(name, *id) {
                 continue;
@@ -93,9 +92,9 @@ impl Retained {
         true
     }
 
-    /// Brings its names to the disk.
+    /// Syncs the directory.
     pub(super) fn sync(&self) -> Result<()> {
-        // The folder is open by its path alone.
+        // The folder was opened with O_PATH, which cannot be synced.
         let folder = openat(&self.folder, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(fsync(folder)?)
     }

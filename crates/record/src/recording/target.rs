@@ -1,4 +1,4 @@
-//! Where the bytes of one file of a recording go.
+//! Destination of the bytes of one file of a recording.
 
 use super::direct::Direct;
 use super::retained::Retained;
@@ -9,11 +9,11 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A file that makes room for itself where it may.
+/// A file that deletes the oldest ones for space, if configured.
 pub(super) struct Slot {
     file: File,
     direct: Option<Direct>,
-    /// Bytes in it, for the recording to know.
+    /// Size in bytes, shared with the recording.
     size: Arc<AtomicU64>,
     retained: Arc<Mutex<Retained>>,
     drop_oldest: bool,
@@ -30,7 +30,7 @@ impl Slot {
         Slot { file, direct, size, retained, drop_oldest }
     }
 
-    /// Does what takes room, as often as that can be made.
+    /// Repeats an operation that needs space, as long as files can be deleted for it.
     fn with_room<T>(&mut self, mut work: impl FnMut(&mut Self) -> io::Result<T>) -> io::Result<T> {
         loop {
             match work(self) {
@@ -45,7 +45,7 @@ impl Slot {
     }
 }
 
-/// Whether an oldest file that goes would help.
+/// Returns whether deleting the oldest file would help.
 pub(super) fn is_full(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

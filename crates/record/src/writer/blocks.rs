@@ -1,4 +1,4 @@
-//! Writing pcapng: interfaces as they appear, frames with what is known of them, statistics at the end.
+//! Writes pcapng: interfaces as they appear, frames with their metadata, statistics at the end.
 
 use super::{Counts, Failure, put};
 use crate::file::Output;
@@ -10,26 +10,26 @@ use linerate_burst::{Desc, Flags, Interface, Ledger, LinkType, Nanos, StampSourc
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A pcapng file in the making.
+/// A pcapng file in progress.
 pub(super) struct Blocks {
     encoder: Encoder,
     /// Comments on the section.
     pub comments: Vec<String>,
     begun: bool,
-    /// Sections of input files whose comments are in the file, by the address of their options, which lie in
-    /// memory as long as the interfaces do.
+    /// Sections of input files whose comments are in the file, by the address of their options, which stay in memory
+    /// as long as the interfaces.
     sections: HashSet<usize>,
-    /// The files that interfaces come from, and how many of their tables are written.
+    /// Files that interfaces come from, and the number of their tables already written.
     files: Vec<(Arc<Notes>, usize)>,
-    /// For each interface of the view, its interface in the file.
+    /// For each interface of the view, its index in the file.
     ids: Vec<Option<u32>>,
-    /// How many interfaces of the view were looked at.
+    /// Number of interfaces of the view processed.
     known: usize,
-    /// The interfaces in the file.
+    /// Interfaces in the file.
     seen: Vec<Seen>,
-    /// Where each frame ends in the encoder's bytes.
+    /// End of each frame in the encoder's bytes.
     ends: Vec<usize>,
-    /// The options of one frame.
+    /// Options of one frame.
     note: Vec<u8>,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Blocks {
 struct Seen {
     name: String,
     origin: Option<Arc<Origin>>,
-    /// Whether its frames come from a file; those out of order there are not late here.
+    /// True if its frames come from a file; those out of order there are not late here.
     from_file: bool,
-    /// Bytes of FCS that its description tells.
+    /// FCS length in its description.
     fcs: u32,
     first: Nanos,
     last: Nanos,
@@ -61,19 +61,19 @@ impl Blocks {
         }
     }
 
-    /// The same for a new file: with the comments that the user gave, and nothing written.
-    pub(super) fn anew(&self) -> Self {
+    /// Returns the state for the next file: with the user's comments, and nothing written.
+    pub(super) fn for_next_file(&self) -> Self {
         Blocks { comments: self.comments.clone(), ..Blocks::new() }
     }
 
-    /// How many blocks without frames are written.
+    /// Returns the number of blocks without frames written.
     pub(super) fn described(&self) -> u64 {
         let tables: usize = self.files.iter().map(|(_, written)| written).sum();
         u64::from(self.begun) + (self.seen.len() + tables) as u64
     }
 
-    /// Writes the section header, unless that was done. Where all `interfaces` come from one pcapng file, the
-    /// header says what that of its first section said; from several, it has the comments of all of those.
+    /// Writes the section header, unless written. If all `interfaces` come from one pcapng file, the header has the
+    /// metadata of its first section; from several, it has the comments of all of those.
     pub(super) fn begin(
         &mut self,
         output: &mut Output,
@@ -133,7 +133,7 @@ impl Blocks {
         self.write_out(output, counts)
     }
 
-    /// A frame that was commented on, or is late; false if its comments are not known any more.
+    /// Appends a frame with comments, or a late one; false if its comments were dropped.
     #[cold]
     fn push_special(&mut self, id: u32, desc: &Desc, stored: &[u8], fcs: u32) -> bool {
         let seen = &self.seen[id as usize];
@@ -144,7 +144,7 @@ impl Blocks {
         is_known
     }
 
-    /// All interfaces of a file that was read are there in the one written, also those without a frame.
+    /// Writes all interfaces of input files, including those without frames.
     fn push_interfaces_of_files(
         &mut self,
         output: &mut Output,
@@ -161,7 +161,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Writes these interfaces where there is none in the file: programs refuse files without.
+    /// Writes these interfaces if the file has none: programs refuse files without.
     pub(super) fn push_interfaces(
         &mut self,
         output: &mut Output,
@@ -174,7 +174,7 @@ impl Blocks {
         self.write_out(output, counts)
     }
 
-    /// Names and secrets that files told since the last time; those a frame needs came before it.
+    /// Writes names and secrets read from input files since the last time; those that a frame needs precede it.
     fn push_tables(&mut self, output: &mut Output, counts: &mut Counts) -> Result<(), Failure> {
         for file in 0..self.files.len() {
             let (notes, written) = &mut self.files[file];
@@ -188,7 +188,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The interface in the file for one of the view, written where it is not there yet.
+    /// Returns the index in the file of an interface of the view; writes it if needed.
     #[inline]
     fn id(&mut self, interfaces: &[Interface], index: u16) -> u32 {
         match self.ids.get(usize::from(index)) {
@@ -206,7 +206,7 @@ impl Blocks {
         let mut comments = Vec::new();
         if let Some(origin) = &origin {
             self.is_new_file(origin);
-            // The header is written: what a later section says is said of its first interface.
+            // The header is already written: attach comments of a later section to its first interface.
             if self.is_new_section(origin) {
                 self.encoder.comments(&origin.section, &mut comments);
             }
@@ -222,7 +222,7 @@ impl Blocks {
         id
     }
 
-    /// Takes the file of an interface up, unless that was done.
+    /// Records the input file of an interface; returns whether it is new.
     fn is_new_file(&mut self, origin: &Origin) -> bool {
         let is_new = !self.files.iter().any(|(notes, _)| Arc::ptr_eq(notes, &origin.notes));
         if is_new {
@@ -235,8 +235,8 @@ impl Blocks {
         self.sections.insert(Arc::as_ptr(&origin.section).addr())
     }
 
-    /// Writes the statistics of all interfaces: those of the file that an interface was read from, else what the ledger of this
-    /// file knows; and the ledger of the `run` as a comment.
+    /// Writes the statistics of all interfaces: those of the file that an interface was read from, else those of the
+    /// ledger of this file; and the ledger of the `run` as a comment.
     pub(super) fn end(
         &mut self,
         output: &mut Output,
@@ -252,8 +252,8 @@ impl Blocks {
         for (id, shared) in shared.into_iter().enumerate() {
             let seen = &self.seen[id];
             let name = if shared { "" } else { &seen.name };
-            let told = seen.origin.as_ref().and_then(|origin| origin.statistics());
-            let mut statistics = told.unwrap_or_else(|| statistics::of_interface(own, name));
+            let read = seen.origin.as_ref().and_then(|origin| origin.statistics());
+            let mut statistics = read.unwrap_or_else(|| statistics::of_interface(own, name));
             if seen.first <= seen.last {
                 statistics.first.get_or_insert(seen.first);
                 statistics.last.get_or_insert(seen.last);
@@ -267,7 +267,7 @@ impl Blocks {
         self.write_out(output, counts)
     }
 
-    /// Writes what there is once it is a piece.
+    /// Writes the encoded bytes once they amount to a piece.
     #[inline]
     fn write_pieces(&mut self, output: &mut Output, counts: &mut Counts) -> Result<(), Failure> {
         if self.encoder.bytes().len() >= output.piece() { self.write_out(output, counts) } else { Ok(()) }

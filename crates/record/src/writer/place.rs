@@ -1,23 +1,25 @@
-//! Where in its file a writer is, for whoever keeps an index of it.
+//! Position of a writer in its file, for an index.
 
 use super::{Encoding, Failure, Format, Writer};
 use crate::file::Replaced;
 use linerate_burst::SinkError;
 use std::io;
 
-/// How far a file is written.
+/// Position in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// How many files were begun before it.
+    /// Number of files started before it.
     pub file: u64,
-    /// Bytes in it.
+    /// Bytes written.
     pub offset: u64,
-    /// What it says beyond frames, which whoever leaves parts out has to read all the same: headers, interfaces, names.
+    /// Number of records beyond frames that a reader with random access must read in any case: headers, interfaces,
+    /// names.
     pub described: u64,
 }
 
 impl Writer {
-    /// Where it is. What [`accept`](linerate_burst::Sink::accept) was handed lies between the places before and after.
+    /// Returns the position. Frames passed to [`accept`](linerate_burst::Sink::accept) are between the positions
+    /// before and after.
     pub fn place(&self) -> Place {
         let described = match &self.encoding {
             Encoding::Pcap(records) => records.described(),
@@ -26,7 +28,7 @@ impl Writer {
         Place { file: self.files_before, offset: self.output.written(), described }
     }
 
-    /// What it writes, and whether that is compressed.
+    /// Returns the format, and the compression.
     pub fn format(&self) -> Format {
         match &self.encoding {
             Encoding::Pcap(records) => records.format(),
@@ -34,7 +36,7 @@ impl Writer {
         }
     }
 
-    /// Lets what follows be read without what is there, but for what is [described](Place::described).
+    /// Makes later output independent of earlier output, except for what is [described](Place::described).
     ///
     /// # Errors
     /// Those of writing.
@@ -45,13 +47,13 @@ impl Writer {
         })
     }
 
-    /// A new file beside the one that is written, called as it is with `ending` behind, and its name; what an old one of that
-    /// name has is replaced. `None` where no regular file is written.
+    /// Creates a companion file (index), named like the current file plus `ending`; returns it and its name. The
+    /// content of an old one is replaced. `None` if the output is not a regular file.
     ///
     /// # Errors
     /// Those of `openat(2)`.
     pub fn beside(&mut self, ending: &str) -> io::Result<Option<(Replaced, String)>> {
-        self.output.beside(ending)
+        self.output.companion(ending)
     }
 }
 
@@ -77,7 +79,7 @@ mod tests {
         }
     }
 
-    /// What is between two places is what was written there, by itself, and all together are the file.
+    /// The bytes between two positions can be read on their own, and all together are the file.
     #[test]
     fn parts_stand_by_themselves() {
         let all = |bytes: &[u8]| {
@@ -107,19 +109,19 @@ mod tests {
                 let bytes = memory.0.lock().unwrap().clone();
                 let described: Vec<bool> = places.windows(2).map(|two| two[0].described < two[1].described).collect();
                 assert_eq!(described, [true, false, false], "{format:?}");
-                // A part of LZ4 is read with the head of the frame in front of it, and its end behind it.
+                // A part of LZ4 is read after the frame header, and with an end mark.
                 let is_lz4 = compression == Some(Compression::Lz4);
-                let alone = |part: &[u8], is_first: bool, is_last: bool| {
+                let decoded = |part: &[u8], is_first: bool, is_last: bool| {
                     let head = if is_lz4 && !is_first { &bytes[..7] } else { &[] };
                     all(&[head, part, if is_lz4 && !is_last { &[0; 4][..] } else { &[] }].concat())
                 };
                 let part =
-                    |n: usize| alone(&bytes[places[n].offset as usize..places[n + 1].offset as usize], n == 0, false);
+                    |n: usize| decoded(&bytes[places[n].offset as usize..places[n + 1].offset as usize], n == 0, false);
                 let length = part(1).len();
                 assert_eq!((length, part(2).len()), if format == Format::Pcap { (76, 76) } else { (92, 92) });
                 assert!(part(1).ends_with(&[1; 16]) || part(1)[length - 20..].starts_with(&[1; 16]));
                 let joined =
-                    [part(0), part(1), part(2), alone(&bytes[places[3].offset as usize..], false, true)].concat();
+                    [part(0), part(1), part(2), decoded(&bytes[places[3].offset as usize..], false, true)].concat();
                 assert!(joined == all(&bytes), "{compression:?} {format:?}");
             }
         }

@@ -1,5 +1,4 @@
-//! Writing the classic format: the records of a block as they lie, which have nanoseconds, or copied with
-//! microseconds.
+//! Writes the classic format: the records of a block unchanged, with nanoseconds, or copied with microseconds.
 
 use super::{Counts, Failure, Format, put};
 use crate::file::Output;
@@ -9,10 +8,10 @@ use linerate_burst::block::{RECORD_HEADER, View};
 use linerate_burst::{Desc, Flags, Interface, LinkType, Nanos};
 use std::ops::Range;
 
-/// The last second that a pcap file can hold, to its end.
+/// Latest time that a pcap file can hold.
 const LAST_TIME: Nanos = Nanos((u32::MAX as u64 + 1) * 1_000_000_000 - 1);
 
-/// What the header of a pcap file says of all its frames.
+/// Properties that a pcap file has for all frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub link: LinkType,
@@ -40,16 +39,16 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// A pcap file in the making.
+/// A pcap file in progress.
 pub(super) struct Records {
-    /// Whether times are written in microseconds.
+    /// True to write microseconds.
     micros: bool,
-    /// What the frames are, once it is known.
+    /// Kind of the frames, once known.
     kind: Option<Kind>,
     begun: bool,
     /// Records whose times were changed.
     scratch: Vec<u8>,
-    /// Of each interface of the views.
+    /// Kinds of the interfaces of the views.
     kinds: Vec<Kind>,
 }
 
@@ -58,12 +57,12 @@ impl Records {
         Records { micros, kind: None, begun: false, scratch: Vec::new(), kinds: Vec::new() }
     }
 
-    /// The same for a new file, with frames of the same kind.
-    pub(super) fn anew(&self) -> Self {
+    /// Returns the state for the next file, with frames of the same kind.
+    pub(super) fn for_next_file(&self) -> Self {
         Records { kind: self.kind, kinds: self.kinds.clone(), ..Records::new(self.micros) }
     }
 
-    /// How many headers are written.
+    /// Returns the number of headers written.
     pub(super) fn described(&self) -> u64 {
         u64::from(self.begun)
     }
@@ -76,7 +75,7 @@ impl Records {
         self.begun
     }
 
-    /// Writes the header, unless that was done.
+    /// Writes the header, unless written.
     pub(super) fn begin(&mut self, output: &mut Output, counts: &mut Counts, kind: Kind) -> Result<(), Failure> {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
@@ -89,8 +88,8 @@ impl Records {
         put(output, &header, counts, 0, |_| 0)
     }
 
-    /// Writes the frames of the kind that the file has, which is that of the first one; in one piece where all are. Those
-    /// before one of another kind are written, but nothing is where there is no file yet: it is then left as it was.
+    /// Writes the frames of the file's kind, which is that of the first one; in one piece if all are. Frames before
+    /// one of another kind are written, unless the file was not started yet: it then stays unchanged.
     pub(super) fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
         let descs = view.burst().descs();
         self.kinds.extend(view.interfaces.iter().skip(self.kinds.len()).map(Kind::of));
@@ -106,7 +105,7 @@ impl Records {
         }
         let Some(other) = other else { return Ok(()) };
         if self.begun {
-            // What is compressed ends here.
+            // Ends the compressed stream.
             let _ = output.finish();
         } else {
             output.remove_new();
@@ -114,20 +113,20 @@ impl Records {
         Err(Failure::of_kind(kind, other, counts.written))
     }
 
-    /// Whether that is plain for all frames together: interfaces of one kind, and no frame with an FCS of its own.
+    /// Returns whether all frames certainly fit: interfaces of one kind, and no frame with its own FCS.
     fn all_fit(&self, kind: Kind, descs: &[Desc]) -> bool {
         let flags = descs.iter().fold(Flags::NONE, |flags, desc| flags | desc.flags);
         kind.is_held() && !flags.intersects(Flags::FCS) && self.kinds.iter().all(|own| *own == kind)
     }
 
-    /// Whether a file of a kind holds a frame. One that is shorter than an FCS has none.
+    /// Returns whether a file of a kind can hold a frame. One shorter than an FCS has none.
     fn fits(&self, kind: Kind, desc: &Desc) -> bool {
         let own = self.kind_of(desc);
         let is_short = own.link == kind.link && own.fcs == 0 && desc.wire < u32::from(kind.fcs);
         kind.is_held() && (own == kind || is_short)
     }
 
-    /// What a frame is. Views hold the interface of each of their frames; one that did not would be Ethernet.
+    /// Returns the kind of a frame. Views have the interface of each of their frames; a missing one would be Ethernet.
     fn kind_of(&self, desc: &Desc) -> Kind {
         let kind = self.kinds.get(usize::from(desc.interface)).copied();
         let kind = kind.unwrap_or(Kind { link: LinkType::ETHERNET, fcs: 0 });

@@ -5,7 +5,7 @@ use linerate_burst::{Block, Desc, Flags, Interface, Nanos, StampSource};
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// A file of `capacity` bytes that takes at most `step` of them at a time.
+/// A file of at most `capacity` bytes that accepts at most `step` of them at a time.
 #[derive(Clone)]
 struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -70,7 +70,7 @@ fn counts(writer: &Writer) -> [u64; 4] {
     [Count::WriteReceived, Count::Written, Count::WriteFailed, Count::LinkTypeMixed].map(|count| ledger.total(count))
 }
 
-/// Frames of a file that must open cleanly: (interface name, flags, length).
+/// Reads a valid file: (interface name, flags, length) of each frame.
 fn read(bytes: Vec<u8>) -> Vec<(String, Flags, usize)> {
     let mut reader = Reader::new(Box::new(io::Cursor::new(bytes)), "x").unwrap();
     let mut frames = Vec::new();
@@ -87,7 +87,7 @@ fn read(bytes: Vec<u8>) -> Vec<(String, Flags, usize)> {
     }
 }
 
-/// Complete frames at the beginning of a file, whatever follows them.
+/// Returns the number of complete frames at the start of a file, whatever follows.
 fn complete(bytes: &[u8]) -> u64 {
     let mut frames = 0;
     if let Ok(mut reader) = Reader::new(Box::new(io::Cursor::new(bytes.to_vec())), "x") {
@@ -99,7 +99,7 @@ fn complete(bytes: &[u8]) -> u64 {
     frames
 }
 
-/// Whether a file opens and is read to its end without an error.
+/// Returns whether a file is read to its end without an error.
 fn ends_well(bytes: &[u8]) -> bool {
     let Ok(mut reader) = Reader::new(Box::new(io::Cursor::new(bytes.to_vec())), "x") else { return false };
     loop {
@@ -126,7 +126,7 @@ fn pcapng_keeps_interfaces_and_flags() {
     assert_eq!(counts(&writer), [3, 3, 0, 0]);
 }
 
-/// Lengths of the frames of a file that must open cleanly.
+/// Returns the lengths of the frames of a valid file.
 fn lengths(disk: &Disk) -> Vec<usize> {
     read(disk.bytes()).into_iter().map(|(_, _, length)| length).collect()
 }
@@ -215,13 +215,13 @@ fn a_file_that_was_there_stays_until_there_is_something_to_write() {
     std::fs::remove_file(path).unwrap();
     open().unwrap().finish_unused(&Ledger::new()).unwrap();
     assert_eq!(length(), 24, "a new file is one without packets");
-    // Nothing is written where the first packets are of two link types.
+    // Nothing is written if the first packets have two link types.
     let mixed = block(&[(2, Flags::NONE, 1), (0, Flags::NONE, 2)]);
     assert!(open().unwrap().accept(mixed.view(0, &interfaces())).is_err());
     assert_eq!(length(), 24, "an old file stays");
     std::fs::remove_file(path).unwrap();
     assert!(open().unwrap().accept(mixed.view(0, &interfaces())).is_err());
-    assert!(!std::fs::exists(path).unwrap(), "a new file goes");
+    assert!(!std::fs::exists(path).unwrap(), "a new file is deleted");
     std::fs::write(path, []).unwrap();
     assert!(open().unwrap().accept(mixed.view(0, &interfaces())).is_err());
     assert_eq!(length(), 0, "an old empty file stays");
@@ -272,7 +272,7 @@ fn wherever_the_disk_is_full_a_compressed_file_ends_with_a_whole_piece() {
                 assert_eq!((received, written), (15, whole * (whole + 1) / 2), "{capacity}");
                 assert_eq!(finished.is_err() && whole < 5, whole < 5, "{capacity}");
                 assert_eq!(complete(&disk.bytes()), written, "{compression:?} {format:?} {capacity}");
-                // There is room for what ends the file where the piece that did not fit was longer.
+                // The tail fits if the piece that did not fit was longer.
                 ended += u64::from(written > 0 && ends_well(&disk.bytes()));
             }
             assert!(ended > 700, "{ended}");
@@ -294,13 +294,13 @@ fn a_reader_that_goes_away_is_counted_and_explained() {
     drop(reader);
     let mut writer = Writer::new(Output::to(Box::new(pipe), "pipe"), Format::Pcap);
     let error = writer.accept(block(&[(0, Flags::NONE, 60)]).view(0, &interfaces())).unwrap_err();
-    assert!(error.to_string().contains("its reader has gone"), "{error}");
+    assert!(error.to_string().contains("the reader closed the pipe"), "{error}");
     assert_eq!(counts(&writer), [1, 0, 1, 0]);
 }
 
 type Options = Vec<(u16, Vec<u8>)>;
 
-/// The interface and the options of each interface statistics block.
+/// Returns the interface and the options of each interface statistics block.
 fn statistics_blocks(bytes: &[u8]) -> Vec<(u32, Options)> {
     let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
     let half = |at: usize| u16::from_ne_bytes(bytes[at..at + 2].try_into().unwrap());

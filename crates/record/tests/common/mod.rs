@@ -1,4 +1,4 @@
-//! What several tests need: frames as plain values, read and written in one go.
+//! Shared by several tests: frames as plain values, read and written in one call.
 #![allow(dead_code)]
 
 use linerate_burst::{Block, Desc, Flags, Interface, Ledger, Nanos, Sink};
@@ -6,7 +6,7 @@ use linerate_record::{Format, Output, ReadError, Reader, Writer};
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 
-/// A frame with everything a file says about it.
+/// A frame with all its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub time: Nanos,
@@ -16,7 +16,7 @@ pub(crate) struct Frame {
     pub bytes: Vec<u8>,
 }
 
-/// What reading a file to its end gave.
+/// Result of reading a file to its end.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub frames: Vec<Frame>,
@@ -60,7 +60,7 @@ pub(crate) fn read_bytes(bytes: &[u8]) -> Content {
     read(io::Cursor::new(bytes.to_vec()), usize::MAX)
 }
 
-/// A source that gives at most `step` bytes at a time.
+/// A source that returns at most `step` bytes at a time.
 pub(crate) struct Slow {
     pub bytes: io::Cursor<Vec<u8>>,
     pub step: usize,
@@ -94,7 +94,7 @@ pub(crate) fn write(frames: &[Frame], interfaces: &[Interface], format: Format, 
     memory.0.lock().unwrap().clone()
 }
 
-/// As [`write`], to any output.
+/// Writes to any output, like [`write`].
 pub(crate) fn write_to(output: Output, frames: &[Frame], interfaces: &[Interface], format: Format, most: usize) {
     let mut writer = Writer::new(output, format);
     let mut block = Block::new(1 << 20, most);

@@ -1,4 +1,4 @@
-//! What fails where a file begins or ends, and what lies beside files.
+//! Failures at the start or end of a file, and companion files.
 
 use super::{Scratch, counted, frame, hand};
 use linerate_burst::block::View;
@@ -9,11 +9,11 @@ use std::fs;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// A file beside each capture, which cannot be finished.
-fn beside(fails: bool) -> Open {
-    struct Beside(Writer, linerate_record::Output, bool);
+/// Opens a companion file of each capture, which optionally cannot be finished.
+fn with_index(fails: bool) -> Open {
+    struct WithIndex(Writer, linerate_record::Output, bool);
 
-    impl Sink for Beside {
+    impl Sink for WithIndex {
         fn accept(&mut self, view: View<'_>) -> Result<(), SinkError> {
             self.0.accept(view)
         }
@@ -25,7 +25,8 @@ fn beside(fails: bool) -> Open {
         fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {
             self.0.finish(run)?;
             let reason = io::ErrorKind::StorageFull.into();
-            let failure = || SinkError { target: self.1.name().to_owned(), reason, advice: "make it later".to_owned() };
+            let failure =
+                || SinkError { target: self.1.name().to_owned(), reason, advice: "build it later".to_owned() };
             if self.2 { Err(failure()) } else { Ok(()) }
         }
 
@@ -38,35 +39,35 @@ fn beside(fails: bool) -> Open {
         let writer = Writer::new(partial.output(), Format::Pcap);
         let mut output = partial.beside(".idx").1?;
         output.write_all(b"index")?;
-        Ok(Box::new(Beside(writer, output, fails)))
+        Ok(Box::new(WithIndex(writer, output, fails)))
     })
 }
 
 #[test]
-fn what_an_earlier_run_left_beside_a_name_costs_the_name_alone() {
+fn leftovers_of_an_earlier_run_only_cost_the_name() {
     let limits = Limits { every: Some(Duration::from_secs(1)), files: Some(2), ..Limits::default() };
     for left in ["1700000000.pcap.idx", "1700000000.pcap.part.idx", "1700000000.pcap", "1700000000.pcap.part"] {
         let scratch = Scratch::new();
-        fs::write(scratch.path(left), "somebody's").unwrap();
-        let mut recording = Recording::new(&scratch.path("%s.pcap"), "", limits, beside(false)).unwrap();
+        fs::write(scratch.path(left), "of another").unwrap();
+        let mut recording = Recording::new(&scratch.path("%s.pcap"), "", limits, with_index(false)).unwrap();
         hand(&mut recording, &[frame(0, 60, Flags::NONE), frame(1000, 60, Flags::NONE)], 1);
         recording.finish(&Ledger::new()).unwrap();
         let mut wanted =
             vec!["1700000000_002.pcap", "1700000000_002.pcap.idx", "1700000001.pcap", "1700000001.pcap.idx", left];
         wanted.sort_unstable();
         assert_eq!(scratch.names(), wanted, "{left}");
-        assert_eq!(fs::read(scratch.path(left)).unwrap(), b"somebody's");
+        assert_eq!(fs::read(scratch.path(left)).unwrap(), b"of another");
     }
 }
 
-/// What comes while a file is written is left alone, and what was written is kept and removed in its turn.
+/// Files created by others in the meantime are not touched; the recording's own files are kept and deleted in order.
 #[test]
-fn what_comes_beside_a_name_meanwhile_costs_the_name_alone() {
+fn files_created_in_between_only_cost_the_name() {
     let scratch = Scratch::new();
     let limits = Limits { every: Some(Duration::from_secs(1)), files: Some(2), ..Limits::default() };
-    let mut recording = Recording::new(&scratch.path("%s.pcap"), "", limits, beside(false)).unwrap();
+    let mut recording = Recording::new(&scratch.path("%s.pcap"), "", limits, with_index(false)).unwrap();
     hand(&mut recording, &[frame(0, 60, Flags::NONE)], 1);
-    fs::write(scratch.path("1700000000.pcap.idx"), "somebody's").unwrap();
+    fs::write(scratch.path("1700000000.pcap.idx"), "of another").unwrap();
     hand(&mut recording, &[frame(1000, 60, Flags::NONE)], 1);
     assert_eq!(scratch.names().len(), 5, "{:?}", scratch.names());
     hand(&mut recording, &[frame(2000, 60, Flags::NONE)], 1);
@@ -77,20 +78,20 @@ fn what_comes_beside_a_name_meanwhile_costs_the_name_alone() {
 }
 
 #[test]
-fn an_index_that_fails_is_told_and_ends_nothing() {
+fn an_index_that_fails_is_reported_and_ends_nothing() {
     let scratch = Scratch::new();
     let limits = Limits { every: Some(Duration::from_secs(1)), ..Limits::default() };
-    let mut recording = Recording::new(&scratch.path("%s.pcap"), "", limits, beside(true)).unwrap();
+    let mut recording = Recording::new(&scratch.path("%s.pcap"), "", limits, with_index(true)).unwrap();
     hand(&mut recording, &(0..3).map(|second| frame(second * 1000, 60, Flags::NONE)).collect::<Vec<_>>(), 1);
     recording.finish(&Ledger::new()).unwrap();
     assert_eq!(counted(&recording).total(Count::Written), 3);
     let notes = recording.notes().join("\n");
     let wanted =
-        format!("3 files are complete without what lies beside them, at last: {}", scratch.path("1700000002.pcap.idx"));
-    assert!(notes.contains(&wanted) && notes.contains("make it later"), "{notes}");
+        format!("3 files are complete without their index, last error: {}", scratch.path("1700000002.pcap.idx"));
+    assert!(notes.contains(&wanted) && notes.contains("build it later"), "{notes}");
 }
 
-/// A user who asks for a new file is told, and so is the run, which ends.
+/// A user who requests a new file gets the error, and so does the run, which ends.
 #[test]
 fn what_fails_at_a_new_file_ends_the_run() {
     struct Fails(Writer);

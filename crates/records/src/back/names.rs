@@ -1,4 +1,4 @@
-//! What a conversation said of itself, put back.
+//! Setters of names found in payload.
 
 use super::{Set, Value};
 use crate::ipfix::said::{client, dns, http, request, server};
@@ -6,7 +6,7 @@ use linerate_meter::names::{quic, tls};
 use linerate_meter::{Flow, Names};
 use std::sync::Arc;
 
-/// As [`set`](super::set), of names.
+/// Like [`set`](super::set), for names.
 pub(super) fn of_names(path: &str) -> Option<Set> {
     fn names(flow: &mut Flow) -> &mut Names {
         Arc::make_mut(flow.names.get_or_insert_default())

@@ -1,4 +1,4 @@
-//! Columns, made from the table of fields: from flows to an array each.
+//! Arrow columns, generated from the table of fields: one array per column.
 
 use super::text::Dotted;
 use crate::fields::{self, Absence, Field as Declared, Get, Has};
@@ -14,21 +14,20 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// One column of a file.
+/// Column of a file.
 pub(super) struct Column {
     pub field: Field,
     of: &'static Declared,
     side: usize,
-    /// Of bits with names: which.
+    /// Quality bit of a bit column.
     bit: Quality,
 }
 
-/// The schema of all files, whatever the level: what a level does not have is null.
+/// Returns the schema of all files, for every level: fields above the level are null.
 pub fn schema() -> Schema {
     Schema::new(columns().into_iter().map(|column| column.field).collect::<Vec<_>>())
 }
 
-/// All columns, in their order.
 pub(super) fn columns() -> Vec<Column> {
     let mut columns = Vec::new();
     for (of, side) in fields::columns() {
@@ -46,12 +45,12 @@ pub(super) fn columns() -> Vec<Column> {
 }
 
 impl Column {
-    /// Whether it holds times.
+    /// Returns whether it holds timestamps.
     pub(super) fn is_of_times(&self) -> bool {
         matches!(self.of.get, Get::Time(_))
     }
 
-    /// Its values for these flows, which have no more than this; `None`: they have none.
+    /// Returns its values for these flows, whose parts are `has`; `None` if all are absent.
     pub(super) fn array(&self, flows: &[&Flow], has: Has) -> Option<ArrayRef> {
         has.covers(self.of.needs()).then(|| self.values(flows, has))
     }
@@ -89,14 +88,14 @@ fn data_type(get: Get) -> DataType {
         Get::U64(_) | Get::Id(_) => DataType::UInt64,
         Get::F64(_) => DataType::Float64,
         Get::Bool(_) | Get::Quality(_) => DataType::Boolean,
-        // Without a zone, as DuckDB has hardly a function for nanoseconds with one; always UTC.
+        // Without a time zone, because DuckDB has hardly any functions for nanoseconds with one; always UTC.
         Get::Time(_) => DataType::Timestamp(TimeUnit::Nanosecond, None),
         Get::Name(_) | Get::Text(_) | Get::Address(_) | Get::Mac(_) => DataType::Utf8,
         Get::List(_) => DataType::List(Arc::new(item())),
     }
 }
 
-/// Parquet's times are signed and end in the year 2262: what is later stands for the last moment (docs/flows.md).
+/// Converts to Parquet's signed timestamps, which end in the year 2262: later times saturate (docs/flows.md).
 fn signed(time: Nanos) -> i64 {
     i64::try_from(time.0).unwrap_or(i64::MAX)
 }
@@ -112,7 +111,7 @@ fn write_address(address: IpAddr, text: &mut impl Write) -> bool {
     }
 }
 
-/// Numbers: where all are there, which is usual, without a word on which are.
+/// Builds an array without a null bitmap where all values are present, the usual case.
 fn numbers<T: ArrowPrimitiveType>(flows: &[&Flow], get: impl Fn(&Flow) -> Option<T::Native>) -> ArrayRef {
     let mut values = Vec::with_capacity(flows.len());
     values.extend(flows.iter().map_while(|flow| get(flow)));
@@ -135,7 +134,7 @@ fn texts(flows: &[&Flow], get: impl Fn(&Flow, &mut StringBuilder) -> bool) -> Ar
     let mut texts = StringBuilder::with_capacity(flows.len(), flows.len() * USUAL);
     for flow in flows {
         match get(flow, &mut texts) {
-            // What was written since the one before.
+            // Ends the value written since the previous one.
             true => texts.append_value(""),
             false => texts.append_null(),
         }

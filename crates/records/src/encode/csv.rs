@@ -1,7 +1,7 @@
-//! Comma-separated values (RFC 4180): a line of names, then a line a flow. The columns are those of Parquet.
+//! Comma-separated values (RFC 4180): a header line, then one line per flow. The columns are those of Parquet.
 //!
-//! Times are text with nine digits, which DuckDB and ClickHouse take for times by themselves. Text, in which strangers may have a
-//! word, is always in quotes; what is absent is empty.
+//! Times are text with nine digits, which DuckDB and ClickHouse detect as timestamps. Text may come from payload, so it
+//! is always quoted; absent values are empty.
 
 use super::json::write_value;
 use super::lines::Lines;
@@ -13,12 +13,11 @@ use linerate_record::date;
 use std::io::{self, Write};
 use std::sync::LazyLock;
 
-/// A column of a file.
 struct Column {
     name: String,
     of: &'static Field,
     side: usize,
-    /// Of bits with names: which.
+    /// Quality bit of a bit column.
     bit: Quality,
 }
 
@@ -35,7 +34,7 @@ static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
     columns
 });
 
-/// Columns that stand together, with what a flow has wherever it has any of them.
+/// Groups of adjacent columns, with the parts that a flow must have for any of them.
 static RUNS: LazyLock<Vec<(Has, &[Column])>> = LazyLock::new(|| {
     COLUMNS.chunk_by(|one, next| one.of.needs() == next.of.needs()).map(|run| (run[0].of.needs(), run)).collect()
 });
@@ -54,12 +53,12 @@ pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<
                 text.push(b',');
             }
         }
-        // None behind the last.
+        // No comma after the last value.
         text.pop();
     })
 }
 
-/// Appends a value; nothing where it is absent.
+/// Appends a value; nothing if it is absent.
 fn write_field(Column { of, side, bit, .. }: &Column, flow: &Flow, text: &mut Vec<u8>) {
     let side = *side;
     match &of.get {
@@ -78,16 +77,16 @@ fn write_field(Column { of, side, bit, .. }: &Column, flow: &Flow, text: &mut Ve
             }
         }
         Get::Quality(get) => text.extend_from_slice(if get(flow).contains(*bit) { b"true" } else { b"false" }),
-        // Numbers, and yes or no, are the same there.
+        // Numbers and booleans look the same as in JSON.
         _ => drop(write_value(&of.get, flow, side, text)),
     }
 }
 
-/// As RFC 3339 has it, in UTC.
+/// Formats as RFC 3339, in UTC.
 fn write_time(time: Nanos, text: &mut Vec<u8>) {
     let (seconds, nanos) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
     let [year, month, day] = date(seconds);
-    // The last of 64 bits of nanoseconds is in the year 2554.
+    // 64 bits of nanoseconds end in the year 2554.
     text::digits::<4>(year, text);
     for (before, number) in
         [(b'-', month), (b'-', day), (b'T', seconds / 3600 % 24), (b':', seconds / 60 % 60), (b':', seconds % 60)]

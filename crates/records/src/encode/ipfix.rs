@@ -1,6 +1,6 @@
-//! Files of IPFIX (RFC 5655): messages one after another, each template in front of the first record that it is of.
+//! IPFIX files (RFC 5655): a sequence of messages, each template before its first record.
 //!
-//! A file says nothing of when it was written: the time of a message is that of the latest packet in it and before.
+//! A file does not contain the time of writing: the export time of a message is the latest packet time so far.
 
 use super::{Encoder, Settings};
 use crate::ipfix::{Message, Packer, Profile, Version};
@@ -8,18 +8,18 @@ use linerate_burst::Nanos;
 use linerate_meter::Flow;
 use std::io::{self, Write};
 
-/// The most bytes of a message in a file.
+/// Maximum message size in bytes in a file.
 const MOST: usize = 32_000;
 
 struct File {
     out: Box<dyn Write + Send>,
     packer: Packer,
-    /// Data records so far.
+    /// Number of data records so far.
     sequence: u32,
-    /// Whether it is told what elements are.
+    /// True after the types of elements were written.
     has_begun: bool,
     latest: Nanos,
-    /// Empty between calls; their memory is kept.
+    /// Empty between calls; keeps its allocation.
     messages: Vec<Message>,
     bytes: Vec<u8>,
 }

@@ -1,4 +1,5 @@
-//! JSON lines under our own names (`linerate/flow/1`), made from the table of fields; and what writes a document a line.
+//! JSON lines with our own names (`linerate/flow/1`), generated from the table of fields; and a writer of JSON
+//! documents.
 
 use super::lines::Lines;
 use super::{Encoder, Origin, Settings, text};
@@ -9,11 +10,11 @@ use std::io;
 use std::io::Write;
 use std::sync::LazyLock;
 
-/// A record as we write it.
+/// Document of our own format.
 static RECORD: LazyLock<Document> = LazyLock::new(|| {
     let mut record = Document::new("{\"schema\":\"linerate/flow/1\",");
     let all: Vec<&Field> = fields().collect();
-    // Those of one direction stand together.
+    // Fields of one direction are adjacent.
     for run in all.chunk_by(|one, other| one.is_of_sides() && other.is_of_sides()) {
         for side in 0..if run[0].is_of_sides() { 2 } else { 1 } {
             run.iter().for_each(|field| record.add(&field.path_of(side), field.needs(), Source::of(field, side)));
@@ -22,14 +23,14 @@ static RECORD: LazyLock<Document> = LazyLock::new(|| {
     record
 });
 
-/// A flow as a JSON document, as it stands in a line.
+/// Returns a flow as a JSON document, without a newline.
 pub fn record(flow: &Flow) -> String {
     let mut text = Vec::new();
     RECORD.write(flow, &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Flows as lines, each of which says where it is from: `sensor`, `run` (hexadecimal), `batch`, `row`.
+/// Returns flows as lines with their origin: `sensor`, `run` (hexadecimal), `batch`, `row`.
 pub fn lines_from(flows: &[&Flow], origin: &Origin) -> Vec<u8> {
     let (mut text, Origin { sensor, run, batch }) = (Vec::new(), origin);
     for (row, flow) in flows.iter().enumerate() {
@@ -38,7 +39,7 @@ pub fn lines_from(flows: &[&Flow], origin: &Origin) -> Vec<u8> {
         text.extend_from_slice(format!(",\"run\":\"{run:016x}\",\"batch\":{batch},\"row\":{row},").as_bytes());
         let begin = text.len();
         RECORD.write(flow, &mut text);
-        // What opens the document is there already.
+        // The opening brace is already written.
         text.copy_within(begin + 1.., begin);
         text.pop();
         text.push(b'\n');
@@ -50,33 +51,32 @@ pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<
     Lines::start(out, "", |flow, text| RECORD.write(flow, text))
 }
 
-/// What stands in a JSON document of a flow. Names are made once: only values are written for each flow.
+/// JSON document of a flow. Names are built once: only values are written per flow.
 pub(super) struct Document {
     begin: &'static str,
     members: Vec<Member>,
 }
 
-/// A member of an object.
 pub(super) struct Member {
-    /// With quotes and colon.
+    /// Includes quotes and colon.
     name: String,
-    /// What a flow has wherever it has this.
+    /// Parts that a flow must have for this member.
     needs: Has,
     source: Source,
 }
 
-/// Where the value of a member comes from.
+/// Source of a member's value.
 pub(super) enum Source {
-    /// A value of a direction.
+    /// Value of a field for a direction.
     Value { get: Get, side: usize, absence: Absence },
-    /// Whatever is appended, which is JSON; false: nothing is.
+    /// Function that appends JSON; false: it appended nothing.
     Text(fn(&Flow, &mut Vec<u8>) -> bool),
-    /// An object, which is absent if it has no member.
+    /// Object, absent if it has no members.
     Object(Vec<Member>),
 }
 
 impl Source {
-    /// The value that a field has of a direction.
+    /// Returns the source for a field and a direction.
     pub(super) fn of(field: &Field, side: usize) -> Source {
         Source::Value { get: field.get, side, absence: field.absence }
     }
@@ -87,12 +87,12 @@ impl Document {
         Document { begin, members: Vec::new() }
     }
 
-    /// Adds a member at a path, whose parts are divided by dots.
+    /// Adds a member at a path with dots between its parts.
     pub(super) fn add(&mut self, path: &str, needs: Has, source: Source) {
         add(&mut self.members, path.split('.'), needs, source);
     }
 
-    /// Adds a member to the document itself, whatever its name.
+    /// Adds a top-level member; its name may contain dots.
     pub(super) fn add_flat(&mut self, name: &str, source: Source) {
         self.members.push(Member::new(name, Has::NOTHING, source));
     }
@@ -122,14 +122,14 @@ fn add<'a>(members: &mut Vec<Member>, mut path: impl Iterator<Item = &'a str> + 
         members.len() - 1
     });
     let object = &mut members[index];
-    // What all of it needs.
+    // Parts that all members need.
     object.needs = object.needs.and(needs);
     if let Source::Object(members) = &mut object.source {
         add(members, path, needs, source);
     }
 }
 
-/// Each with a comma behind it.
+/// Writes members, each followed by a comma.
 fn write_members(members: &[Member], flow: &Flow, has: Has, text: &mut Vec<u8>) {
     for Member { name, source, .. } in members.iter().filter(|member| has.covers(member.needs)) {
         let begin = text.len();
@@ -155,7 +155,7 @@ fn write_members(members: &[Member], flow: &Flow, has: Has, text: &mut Vec<u8>) 
     }
 }
 
-/// Ends what has a comma behind each of its parts.
+/// Replaces a trailing comma by the closing character.
 fn close(text: &mut Vec<u8>, end: u8) {
     if text.last() == Some(&b',') {
         text.pop();
@@ -163,7 +163,7 @@ fn close(text: &mut Vec<u8>, end: u8) {
     text.push(end);
 }
 
-/// Appends a value; false, and nothing is appended, where it is absent.
+/// Appends a value; returns false, without appending, if it is absent.
 pub(crate) fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8>) -> bool {
     match get {
         Get::U8(get) => json(get(flow, side), text),
@@ -206,7 +206,7 @@ fn word(word: &str, text: &mut Vec<u8>) {
     text.extend_from_slice(word.as_bytes());
 }
 
-/// What has no character that JSON would escape.
+/// Writes a text that needs no JSON escaping.
 fn quoted<T>(value: Option<T>, text: &mut Vec<u8>, write: impl FnOnce(T, &mut Vec<u8>)) -> bool {
     let is_there = value.is_some();
     if let Some(value) = value {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_a_flow_that_has_it_is_in_its_document() {
+    fn every_field_that_a_flow_has_is_in_its_document() {
         let flow = crate::tests::flow();
         let document: serde_json::Value = serde_json::from_str(&record(&flow)).unwrap();
         let is_always =

@@ -1,22 +1,22 @@
-//! Lines of text, one a flow: what encodings that are text have in common.
+//! Text lines, one per flow: common to all text formats.
 
 use super::Encoder;
 use linerate_meter::Flow;
 use std::io::{self, Write};
 
-/// Appends the line of a flow, without its end.
+/// Appends the line of a flow, without a newline.
 type Line = fn(&Flow, &mut Vec<u8>);
 
-/// A file of lines, whole ones at a time.
+/// File of lines; writes only whole lines.
 pub(super) struct Lines {
     out: Box<dyn Write + Send>,
     line: Line,
-    /// Empty between calls; its memory is kept.
+    /// Empty between calls; keeps its allocation.
     text: Vec<u8>,
 }
 
 impl Lines {
-    /// Begins a file with `head`, which may be nothing.
+    /// Starts a file with `head`, which may be empty.
     pub(super) fn start(mut out: Box<dyn Write + Send>, head: &str, line: Line) -> io::Result<Box<dyn Encoder>> {
         if !head.is_empty() {
             out.write_all(head.as_bytes())?;

@@ -1,4 +1,4 @@
-//! Parquet: row group by row group. Nothing here opens a file.
+//! Parquet writer, row group by row group. It opens no files.
 
 mod workers;
 
@@ -21,41 +21,42 @@ use parquet::schema::types::ColumnPath;
 use std::io::{Error, Result, Write};
 use std::sync::Arc;
 
-/// Rows of a group, which is what a query reads or leaves out as a whole: many enough for columns to compress, few
-/// enough for several threads to share a file.
+/// Rows per row group, the unit that a query reads or skips: large enough for columns to compress well, small enough
+/// for several threads to share a file.
 pub const GROUP_ROWS: usize = 1 << 17;
 
-/// Flows whose columns are made at a time: they stay in the cache while column after column is made of them.
+/// Flows per batch of column building, so that they stay in the cache while all columns are built.
 const BATCH: usize = 1024;
 
-/// Writes flows as a Parquet file, with zstd.
+/// Writes flows as a Parquet file, compressed with zstd.
 ///
-/// Every file has the same columns; those that a level of detail does not have are null. Within one call of
-/// [`write`](Writer::write) flows are to come in the order of their first packets: each row group says it is sorted so.
+/// Every file has the same columns; those above the level of the flows are null. Within one call of
+/// [`write`](Writer::write) flows must be sorted by their first packet: each row group declares that order.
 pub struct Writer<W: Write + Send> {
     columns: Vec<Column>,
     schema: SchemaRef,
     writer: SerializedFileWriter<W>,
     groups: ArrowRowGroupWriterFactory,
-    /// That make columns.
+    /// Number of threads that build columns.
     threads: usize,
-    /// Where rows are from, and how many there are.
+    /// Origin of the rows, and the number of rows so far.
     origin: Option<(Origin, u32)>,
 }
 
 impl<W: Write + Send> Writer<W> {
-    /// A file of no rows yet, written to `out`.
+    /// Starts an empty file, written to `out`.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Write errors.
     pub fn new(out: W) -> Result<Self> {
         Writer::over(out, None)
     }
 
-    /// The same, with columns that say where each row is from, and without `community_id`, which any store can compute.
+    /// Starts a file with columns for the origin of each row, and without `community_id`, which any database can
+    /// compute.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Write errors.
     pub fn from(out: W, origin: Origin) -> Result<Self> {
         Writer::over(out, Some((origin, 0)))
     }
@@ -73,7 +74,7 @@ impl<W: Write + Send> Writer<W> {
         Ok(Writer { columns, schema, writer, groups, threads: 1, origin })
     }
 
-    /// Has so many threads make columns, this one among them. The bytes are the same for any number.
+    /// Sets the number of threads that build columns, including the calling one. It does not change the output.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Writer { threads: threads.max(1), ..self }
@@ -82,7 +83,7 @@ impl<W: Write + Send> Writer<W> {
     /// Adds flows, in row groups of their own.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Write errors.
     pub fn write(&mut self, flows: &[&Flow]) -> Result<()> {
         flows.chunks(GROUP_ROWS).try_for_each(|flows| self.write_group(flows))
     }
@@ -97,7 +98,7 @@ impl<W: Write + Send> Writer<W> {
                 (None, Some((origin, rows))) => {
                     Some(origin_of(origin, column - columns.len(), rows + first as u32, flows.len()))
                 }
-                // There are no more columns then.
+                // All columns are written.
                 (None, None) => None,
             }
         };
@@ -111,19 +112,19 @@ impl<W: Write + Send> Writer<W> {
         Ok(())
     }
 
-    /// Ends the file.
+    /// Completes the file.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Write errors.
     pub fn finish(self) -> Result<W> {
         self.writer.into_inner().map_err(io)
     }
 }
 
-/// A file of rows that say where they are from as two: its first so many rows, and the others.
+/// Splits a file with row origins in two: its first `rows` rows, and the rest.
 ///
 /// # Errors
-/// It is no such file.
+/// The bytes are not such a file.
 pub(crate) fn split(bytes: &[u8], rows: usize) -> Result<[Vec<u8>; 2]> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::copy_from_slice(bytes)).map_err(io)?;
     let schema = Arc::clone(reader.schema());
@@ -143,18 +144,18 @@ pub(crate) fn split(bytes: &[u8], rows: usize) -> Result<[Vec<u8>; 2]> {
     Ok([one.into_inner().map_err(io)?, other.into_inner().map_err(io)?])
 }
 
-/// Those of flows whose rows say where they are from.
+/// Returns the columns of files with row origins.
 fn columns_from() -> Vec<Column> {
     let mut columns = columns();
     columns.retain(|column| column.field.name() != "community_id");
     columns
 }
 
-/// Columns that say where a row is from.
+/// Columns for the origin of a row.
 const ORIGIN: [(&str, DataType); 4] =
     [("sensor", DataType::Utf8), ("run", DataType::UInt64), ("batch", DataType::UInt64), ("row", DataType::UInt32)];
 
-/// The values of one of these columns.
+/// Returns the values of an origin column.
 fn origin_of(origin: &Origin, column: usize, rows: u32, count: usize) -> ArrayRef {
     match column {
         0 => Arc::new(StringArray::from(vec![origin.sensor.as_str(); count])),
@@ -187,7 +188,7 @@ fn properties(columns: &[Column]) -> WriterProperties {
         .set_sorting_columns(Some(vec![sorted]))
         .set_created_by(concat!("linerate version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(vec![KeyValue::new("schema".to_owned(), "linerate/flow/1".to_owned())]));
-    // Of values that hardly repeat a dictionary is made in vain.
+    // A dictionary is useless for values that rarely repeat.
     let rising = columns.iter().filter(|column| column.is_of_times()).map(|column| column.field.name().as_str());
     for name in rising.chain(["row"]) {
         let path = ColumnPath::from(name);
@@ -200,7 +201,7 @@ fn properties(columns: &[Column]) -> WriterProperties {
     properties.build()
 }
 
-/// What the system said, where it said something.
+/// Returns the underlying system error, if any.
 fn io(error: ParquetError) -> Error {
     match error {
         ParquetError::External(error) => match error.downcast::<Error>() {
@@ -215,9 +216,9 @@ fn io(error: ParquetError) -> Error {
 mod tests {
     use super::*;
 
-    /// Each file says by which column it is sorted, whole or halved.
+    /// Each file, whole or split, declares its sort column.
     #[test]
-    fn halves_are_sorted_by_what_they_say() {
+    fn halves_declare_their_sort_column() {
         let origin = || Origin { sensor: "s".into(), run: 1, batch: 2 };
         let flow = |id: u64| Flow { id, ..crate::tests::flow() };
         let flows: Vec<Flow> = (0..30).map(flow).collect();
@@ -238,9 +239,9 @@ mod tests {
         }
     }
 
-    /// Whoever makes columns: the file is the same, byte for byte.
+    /// The file is identical for any number of threads.
     #[test]
-    fn threads_change_no_byte() {
+    fn output_does_not_depend_on_threads() {
         let flow = |id: u64| {
             let mut flow = crate::tests::flow();
             flow.id = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);

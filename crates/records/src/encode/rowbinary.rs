@@ -1,7 +1,7 @@
-//! `RowBinary` of ClickHouse, of all its versions: the columns that a table of flows has, values one after the other, little endian.
+//! ClickHouse `RowBinary`, for all versions: the columns of a table of flows, concatenated values, little endian.
 //!
-//! An address is 16 bytes (`IPv6`, or `FixedString(16)` of versions before 18.12, an IPv4 address mapped), a time ns since 1970
-//! (`DateTime64(9)`, or `UInt64` before 20.1), a text its length (LEB128) and its bytes.
+//! An address is 16 bytes (`IPv6`, or `FixedString(16)` before version 18.12; IPv4 is mapped), a time ns since 1970
+//! (`DateTime64(9)`, or `UInt64` before 20.1), a text its length (LEB128) followed by its bytes.
 
 use super::Origin;
 use crate::fields::{Field, Get, columns};
@@ -34,12 +34,12 @@ static COLUMNS: LazyLock<Vec<(&Field, usize)>> = LazyLock::new(|| {
     NAMES.iter().filter_map(of).collect()
 });
 
-/// The columns of a row, as an `INSERT` names them.
+/// Returns the columns of a row, for the `INSERT` statement.
 pub fn names() -> String {
     [&["sensor", "run", "batch", "row"], &NAMES[..]].concat().join(", ")
 }
 
-/// Rows of flows.
+/// Returns the rows of flows.
 pub fn rows_from(flows: &[&Flow], origin: &Origin) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (row, flow) in flows.iter().enumerate() {
@@ -52,11 +52,11 @@ pub fn rows_from(flows: &[&Flow], origin: &Origin) -> Vec<u8> {
     bytes
 }
 
-/// Where so many rows end; `None`: there are fewer.
+/// Returns the offset after `rows` rows; `None` if there are fewer.
 pub(crate) fn end_of(bytes: &[u8], rows: usize) -> Option<usize> {
     let mut rest = bytes;
     for _ in 0..rows {
-        // Behind the sensor: run, batch, row.
+        // After the sensor: run, batch, row.
         rest = behind_text(rest)?.get(20..)?;
         for (field, _) in COLUMNS.iter() {
             rest = match field.get {
@@ -82,21 +82,21 @@ fn behind_text(bytes: &[u8]) -> Option<&[u8]> {
         if byte < 0x80 {
             return bytes.get(at + length..);
         }
-        // No text is so long.
+        // Text lengths fit in four bytes.
         if at == 4 {
             return None;
         }
     }
 }
 
-/// What is absent is 0, or empty.
+/// Appends a value; absent ones are 0 or empty.
 fn value(get: &Get, flow: &Flow, side: usize, bytes: &mut Vec<u8>) {
     match get {
         Get::U8(get) => bytes.push(get(flow, side).unwrap_or_default()),
         Get::U16(get) => bytes.extend(get(flow, side).unwrap_or_default().to_le_bytes()),
         Get::U32(get) => bytes.extend(get(flow, side).unwrap_or_default().to_le_bytes()),
         Get::U64(get) | Get::Id(get) => bytes.extend(get(flow, side).unwrap_or_default().to_le_bytes()),
-        // Times that the type has no place for are its last.
+        // Saturates at the largest time of the type.
         Get::Time(get) => {
             bytes.extend(get(flow, side).map_or(0, |time| time.0.min(i64::MAX as u64)).to_le_bytes());
         }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_its_values_one_after_the_other() {
+    fn a_row_is_the_concatenation_of_its_values() {
         assert_eq!(COLUMNS.len(), NAMES.len());
         let kinds = |(field, _): &(&Field, usize)| {
             !matches!(field.get, Get::F64(_) | Get::Bool(_) | Get::Mac(_) | Get::List(_) | Get::Quality(_))

@@ -1,8 +1,8 @@
-//! What records have most of, as text: a fifth of the time that the machinery for all formats takes.
+//! Formatting of the most frequent values: five times as fast as the formatting machinery of the standard library.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// An address of IPv4 as people write it.
+/// IPv4 address in dotted decimal.
 pub(super) struct Dotted {
     bytes: [u8; 16],
     used: usize,
@@ -29,7 +29,7 @@ impl Dotted {
     }
 }
 
-/// Each octet with a point behind it, and how many characters that is.
+/// Each octet followed by a dot, with its length in characters.
 const OCTETS: [([u8; 4], usize); 256] = {
     let (mut all, mut octet) = ([([b'.'; 4], 0); 256], 0);
     while octet < 256 {
@@ -59,14 +59,14 @@ pub(super) fn address(address: IpAddr, text: &mut Vec<u8>) {
     }
 }
 
-/// 16 hexadecimal digits.
+/// Appends 16 hexadecimal digits.
 pub(super) fn hex(number: u64, text: &mut Vec<u8>) {
     text.extend_from_slice(&std::array::from_fn::<u8, 16, _>(|place| {
         b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15]
     }));
 }
 
-/// The last `N` decimal digits, zeros first.
+/// Appends the last `N` decimal digits, zero-padded.
 pub(super) fn digits<const N: usize>(mut number: u64, text: &mut Vec<u8>) {
     let mut digits = [b'0'; N];
     for digit in digits.iter_mut().rev() {
@@ -77,7 +77,7 @@ pub(super) fn digits<const N: usize>(mut number: u64, text: &mut Vec<u8>) {
 }
 
 pub(super) fn display(what: impl std::fmt::Display, text: &mut Vec<u8>) {
-    // Memory takes whatever is written.
+    // Writing to memory does not fail.
     let _ = std::io::Write::write_fmt(text, format_args!("{what}"));
 }
 
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_the_library_writes() {
+    fn output_equals_that_of_the_standard_library() {
         let all = (0..=255u8).map(|octet| IpAddr::from([octet, 255 - octet, 0, octet / 3]));
         for of in all.chain([IpAddr::from([0; 16]), "2001:db8::1".parse().unwrap()]) {
             assert_eq!(written(|text| address(of, text)), of.to_string());

@@ -1,4 +1,4 @@
-//! JSON lines under the names of Zeek's conn.log; docs/flows.md tells where the meaning differs.
+//! JSON lines with the names of Zeek's conn.log; docs/flows.md lists differences in meaning.
 
 use super::json::{Document, Source};
 use super::lines::Lines;
@@ -11,22 +11,22 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-/// A name of Zeek's.
+/// Zeek field.
 enum Conn {
-    /// What a field of ours says that has this name there.
+    /// Field of ours with this Zeek name and the same value.
     Same(&'static str),
-    /// What Zeek makes of a flow.
+    /// Value derived for Zeek.
     Own(&'static str, Source),
 }
 
-/// A record as Zeek writes it: in its order, and without what is not known.
+/// Document in Zeek's order, without unknown values.
 static RECORD: LazyLock<Document> = LazyLock::new(|| {
     let mut record = Document::new("{");
     columns().into_iter().for_each(|(name, source)| record.add_flat(name, source));
     record
 });
 
-/// All names in their order, and what their values come from.
+/// Returns all names in their order, with the sources of their values.
 pub(super) fn columns() -> Vec<(&'static str, Source)> {
     let column = |conn| match conn {
         Conn::Own(name, source) => Some((name, source)),
@@ -39,7 +39,7 @@ pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<
     Lines::start(out, "", |flow, text| RECORD.write(flow, text))
 }
 
-/// Zeek's names for fields of ours.
+/// Returns Zeek names for fields of ours.
 fn same() -> impl Iterator<Item = (&'static str, Source)> {
     fields().flat_map(|field| {
         let names = if let Zeek::Same(names) = field.zeek { names } else { &[] };
@@ -47,7 +47,7 @@ fn same() -> impl Iterator<Item = (&'static str, Source)> {
     })
 }
 
-/// All names, in their order.
+/// Returns all names in their order.
 fn conn() -> [Conn; 25] {
     use Conn::{Own, Same};
     let own = |name, get| Own(name, Source::Value { get, side: 0, absence: Absence::LeftOut });
@@ -85,7 +85,7 @@ fn duration(flow: &Flow) -> Option<f64> {
     Some(seconds(flow.last().0.saturating_sub(flow.first().0))).filter(|span| *span > 0.0)
 }
 
-/// TLS has an older name there, and QUIC both.
+/// Maps to Zeek's service names: an older one for TLS, and both for QUIC.
 fn service(flow: &Flow) -> Option<&'static str> {
     Some(match flow.names.as_ref()?.protocol()? {
         Protocol::Tls => "ssl",
@@ -103,14 +103,14 @@ fn tunnel_parents(flow: &Flow, text: &mut Vec<u8>) -> bool {
     flow.tunnel.is_some_and(|tunnel| write!(text, "[\"{}\"]", uid(tunnel.parent)).is_ok())
 }
 
-/// To microseconds, as Zeek writes them.
+/// Converts to seconds, rounded to microseconds as in Zeek.
 fn seconds(nanos: u64) -> f64 {
     (nanos / 1_000) as f64 / 1e6
 }
 
-/// What the name of a record is made of: the flow's number where others may stand for it, else one of the record alone.
+/// Returns the input of the uid: the flow id if other flows may refer to it, else a hash unique to the record.
 fn number(flow: &Flow) -> u64 {
-    // A flood has no number: each of its records is of other flows.
+    // Floods have no id: each of their records covers other flows.
     let is_flood = flow.id == 0;
     let is_piece = flow.end == EndReason::Active || flow.quality.contains(Quality::CONTINUED);
     if !is_flood && (is_piece || may_be_parent(flow)) {
@@ -132,7 +132,7 @@ fn number(flow: &Flow) -> u64 {
     number
 }
 
-/// Whether flows in a tunnel may name this one, which they do by its number.
+/// Returns whether flows in a tunnel may refer to this one by its id.
 fn may_be_parent(flow: &Flow) -> bool {
     match flow.protocol {
         registry::TCP | registry::ICMP | registry::ICMPV6 => false,
@@ -141,12 +141,12 @@ fn may_be_parent(flow: &Flow) -> bool {
     }
 }
 
-/// Adds a number to a hash.
+/// Mixes a number into a hash.
 fn mix(hash: u64, number: u64) -> u64 {
     linerate_burst::random::draw(hash ^ number, 0)
 }
 
-/// Zeek's begin with a C too.
+/// Formats a uid, which starts with C as in Zeek.
 fn uid(number: u64) -> String {
     format!("C{number:016x}")
 }
@@ -160,17 +160,17 @@ fn proto(number: u8) -> &'static str {
     }
 }
 
-/// Payload by sequence numbers: once, however often it was sent, and with what was not seen of it.
+/// Returns payload bytes by sequence numbers: retransmissions count once, and gaps are included.
 fn sequence_bytes(flow: &Flow, side: usize) -> u64 {
     let sent_again = flow.tcp.as_ref().map_or(0, |tcp| tcp.sides[side].retransmitted_bytes);
     let unseen = flow.tcp.as_ref().map_or(0, |tcp| tcp.sides[side].gap_bytes);
     flow.sides[side].payload_bytes.saturating_sub(sent_again).saturating_add(unseen)
 }
 
-/// Of what has no state Zeek tells who sent packets.
+/// Returns the state; for flows without one Zeek distinguishes by who sent packets.
 fn conn_state(flow: &Flow) -> Option<&'static str> {
     if flow.protocol == registry::TCP {
-        // Of a header that was not seen no level tells anything.
+        // If the TCP header was not captured, no level knows the state.
         let is_unseen = flow.quality.contains(Quality::TRUNCATED) && flow.sides.iter().all(|side| side.tcp_flags == 0);
         return flow.tcp.as_ref().map(|tcp| tcp.state).or(is_unseen.then_some(ConnState::Oth)).map(ConnState::name);
     }
@@ -188,7 +188,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_that_the_table_of_fields_has_are_those_that_are_written() {
+    fn zeek_names_in_the_table_of_fields_are_written() {
         let written: BTreeSet<_> =
             conn().into_iter().filter_map(|conn| if let Conn::Same(name) = conn { Some(name) } else { None }).collect();
         assert_eq!(same().map(|(name, _)| name).collect::<BTreeSet<_>>(), written);

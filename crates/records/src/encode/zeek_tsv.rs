@@ -1,6 +1,7 @@
-//! Zeek's own text: lines of values between tabs, behind lines that name and type them, as `zeek-cut` reads it.
+//! Zeek's native text format: tab-separated values after header lines with names and types, as `zeek-cut` reads it.
 //!
-//! The lines `#open` and `#close` say when a file was written, which an encoder does not know; no reader asks for them.
+//! The lines `#open` and `#close`, with the time of writing, are omitted: encoders do not know it, and no reader
+//! requires them.
 
 use super::json::Source;
 use super::lines::Lines;
@@ -11,7 +12,7 @@ use linerate_meter::Flow;
 use std::io::{self, Write};
 use std::sync::LazyLock;
 
-/// Names that have another type than `count`; of the others `string` are those named like it.
+/// Types of names that are not `count`.
 const TYPES: [(&str, &str); 17] = [
     ("ts", "time"),
     ("uid", "string"),
@@ -47,7 +48,7 @@ pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<
             write_field(source, flow, text);
             text.push(b'\t');
         }
-        // None behind the last.
+        // No tab after the last value.
         text.pop();
     })
 }
@@ -55,7 +56,7 @@ pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<
 fn write_field(source: &Source, flow: &Flow, text: &mut Vec<u8>) {
     let is_there = match source {
         Source::Value { get, side, .. } => write_value(get, flow, *side, text),
-        // A list of names, as JSON has it.
+        // A set of names is JSON in the source.
         Source::Text(write) => {
             let begin = text.len();
             let is_there = write(flow, text);
@@ -70,7 +71,7 @@ fn write_field(source: &Source, flow: &Flow, text: &mut Vec<u8>) {
     }
 }
 
-/// Appends a value; false, and nothing is appended, where it is absent.
+/// Appends a value; returns false, without appending, if it is absent.
 fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8>) -> bool {
     match get {
         Get::F64(get) => get(flow, side).is_some_and(|number| write!(text, "{number:.6}").is_ok()),
@@ -79,13 +80,13 @@ fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8>) -> bool 
         Get::Text(get) => get(flow, side).is_some_and(|name| write_text(&name, text)),
         Get::Address(get) => get(flow, side).map(|address| text::address(address, text)).is_some(),
         Get::Mac(get) => get(flow, side).map(|mac| text::display(mac, text)).is_some(),
-        // What Zeek has of lists is not made from these.
+        // Zeek's lists do not use these types.
         Get::List(_) | Get::Quality(_) => false,
         get => super::json::write_value(get, flow, side, text),
     }
 }
 
-/// Always true. What would be taken for a tab, for nothing, or for an escape is escaped.
+/// Appends text, with tabs, placeholders of absent values and escapes escaped. Always returns true.
 fn write_text(name: &str, text: &mut Vec<u8>) -> bool {
     if name.is_empty() {
         text.extend_from_slice(b"(empty)");
@@ -98,7 +99,7 @@ fn write_text(name: &str, text: &mut Vec<u8>) -> bool {
     }
     for (place, byte) in name.bytes().enumerate() {
         if is_escaped(byte) || is_no_value && place == 0 {
-            // Memory takes whatever is written.
+            // Writing to memory does not fail.
             let _ = write!(text, "\\x{byte:02x}");
         } else {
             text.push(byte);
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_escaped_and_every_type_is_of_a_column() {
+    fn text_is_escaped_and_every_type_has_a_column() {
         let escaped = |name: &str| {
             let mut text = Vec::new();
             write_text(name, &mut text);

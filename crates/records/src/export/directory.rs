@@ -1,4 +1,4 @@
-//! Folders that outlast a power cut, and stay what they were whatever their paths lead to later.
+//! Directory handles whose entries survive a power failure, and that stay valid if their path changes.
 
 use super::at;
 use rustix::fs::{
@@ -12,29 +12,29 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// An open folder: everything in it is made and renamed relative to it, and links in it are not followed.
+/// Open directory: files in it are created and renamed relative to it, and symbolic links in it are not followed.
 #[derive(Debug)]
 pub(super) struct Directory {
     open: OwnedFd,
-    /// What it was called, for people.
+    /// Path at the time of opening, for messages.
     pub path: PathBuf,
 }
 
 impl Directory {
-    /// Opens one that is there.
+    /// Opens an existing directory.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let open = openat(CWD, path, FOLDER, Mode::empty())?;
         Ok(Directory { open, path: path.to_path_buf() })
     }
 
-    /// Makes one, and those it is in, as far as they are not there. Each new one is in its parent on the disk before this
-    /// returns: else a file in it, itself on the disk, could be found by nobody.
+    /// Creates a directory and its missing parents. Each new one is synced in its parent before this returns: otherwise
+    /// a synced file in it could be unreachable after a crash.
     pub(super) fn make(path: &Path) -> io::Result<Self> {
         make_with(path, &mut |folder| File::open(folder)?.sync_all())?;
         Directory::open(path)
     }
 
-    /// The folder of this name in it, which is made if it is not there.
+    /// Opens the subdirectory with this name, and creates it if missing.
     pub(super) fn within(&self, name: &str) -> io::Result<Self> {
         match mkdirat(&self.open, name, Mode::RWXU) {
             Ok(()) => self.sync()?,
@@ -45,18 +45,18 @@ impl Directory {
         Ok(Directory { open, path: self.path.join(name) })
     }
 
-    /// What there is of a name.
+    /// Returns the status of an entry.
     pub(super) fn look(&self, name: &OsStr) -> io::Result<Stat> {
         Ok(statat(&self.open, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// Makes a file; an error if there is anything of its name.
+    /// Creates a file; fails if the name exists.
     pub(super) fn new_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&self.open, name, flags, OWNER)?.into())
     }
 
-    /// Opens a file. No link is followed, and a FIFO or a device, which could be waited for without end, is refused.
+    /// Opens a regular file. Rejects symbolic links, and FIFOs and devices, on which an open could block.
     pub(super) fn file(&self, name: impl AsRef<OsStr>, how: OFlags) -> io::Result<File> {
         let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(openat(&self.open, name.as_ref(), flags, OWNER)?);
@@ -67,25 +67,24 @@ impl Directory {
         Ok(file)
     }
 
-    /// Gives a file another name, in place of what has it.
+    /// Renames a file, replacing an existing one.
     pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.open, from, &self.open, to)?)
     }
 
-    /// Removes a file.
     pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.open, name, AtFlags::empty())?)
     }
 
-    /// Brings its entries to the disk.
+    /// Syncs its entries to disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         Ok(fsync(&self.open)?)
     }
 
-    /// Whether files can be made in it.
+    /// Returns whether files can be created in it.
     pub(super) fn check(&self) -> io::Result<()> {
         accessat(&self.open, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
-            .map_err(|error| at(&self.path, "files cannot be made here", error.into()))
+            .map_err(|error| at(&self.path, "cannot create files", error.into()))
     }
 }
 
@@ -95,11 +94,11 @@ impl AsFd for Directory {
     }
 }
 
-/// Records have addresses and names in them: what is made is for its owner alone.
+/// Records contain addresses and names: new files are readable only by their owner.
 const OWNER: Mode = Mode::RUSR.union(Mode::WUSR);
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The folder that a path is in.
+/// Returns the parent directory of a path.
 pub(super) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if folder == Path::new("") => Path::new("."),
@@ -108,10 +107,10 @@ pub(super) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Another run may make the same folders meanwhile.
+/// Tolerates concurrent creation by another run.
 fn make_with(folder: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     match make_one(folder, sync) {
-        // What it is in may be there and take nothing, as a folder that was removed, or /proc: it is tried once more, not for ever.
+        // The parent may exist and reject entries, like a removed directory or /proc: retry once, not forever.
         Err(error) if error.kind() == ErrorKind::NotFound && parent(folder) != folder => {
             make_with(parent(folder), sync)?;
             make_one(folder, sync)
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_stays_itself_and_links_in_it_lead_nowhere() {
+    fn open_directories_ignore_renames_and_links() {
         let root = scratch("itself");
         let [flows, moved, elsewhere] = ["flows", "moved", "elsewhere"].map(|name| root.join(name));
         let folder = Directory::make(&flows).unwrap();
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_for_its_owner_alone_and_a_fifo_is_not_waited_for() {
+    fn files_are_private_and_fifos_do_not_block() {
         use std::os::unix::fs::PermissionsExt;
         let root = scratch("modes");
         let folder = Directory::make(&root.join("a/b")).unwrap();
@@ -193,14 +192,14 @@ mod tests {
         rustix::fs::mknodat(&folder, "journal", rustix::fs::FileType::Fifo, OWNER, 0).unwrap();
         for how in [OFlags::RDONLY, OFlags::RDWR, OFlags::WRONLY, OFlags::RDWR | OFlags::CREATE] {
             let error = folder.file("journal", how).unwrap_err();
-            // Nobody reads it: to write is refused by the system.
+            // Without a reader the system rejects the write.
             assert!(error.raw_os_error() == Some(6) || error.to_string().contains("not a regular file"), "{error}");
         }
         std::fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
-    fn a_folder_that_takes_nothing_is_told_of() {
+    fn unwritable_directories_are_reported() {
         for path in ["/proc/linerate", "/proc/linerate/a/b"] {
             let error = make_with(Path::new(path), &mut |_| panic!("nothing was made")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound, "{path}");

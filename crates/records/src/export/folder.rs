@@ -1,7 +1,7 @@
-//! A folder with a folder for each hour.
+//! Output directory with a subdirectory per hour.
 //!
-//! No file stays open: what has gathered is sorted by time, cut where hours end, and each piece becomes a complete file at
-//! once. So memory does not depend on how many hours flows are of, and what a crash can cost is what has gathered.
+//! No file stays open: collected records are sorted by time, split at hour boundaries and written as complete files at
+//! once. Memory does not depend on the number of hours, and a crash loses only the collected records.
 
 use super::directory::Directory;
 use super::part::Part;
@@ -23,31 +23,42 @@ struct Folder {
     format: &'static Format,
     compression: Option<Compression>,
     settings: Settings,
-    /// How often files are written.
+    /// Rotation interval.
     span: Duration,
-    /// In the names of all files of this run; made with the first of them.
+    /// Part of all file names of this run; set with the first file.
     run: Option<String>,
     written: u64,
     files: u64,
-    /// Files that were told of.
-    told: u64,
+    /// Number of files reported so far.
+    reported: u64,
 }
 
 pub(super) fn open(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     let root = Path::new(name);
     let root = if root.is_dir() { Directory::open(root) } else { Directory::make(root) }
-        .map_err(|error| at(root, "cannot be made", error))?;
+        .map_err(|error| at(root, "cannot create directory", error))?;
     if !options.append
         && let Some(found) = find_records(root.path.as_path(), 2)
     {
-        let text = format!("{name}: there are records already, as {}: --append adds to them", found.display());
+        let text = format!("{name}: already has records ({}); add to them with --append", found.display());
         return Err(Error::new(ErrorKind::AlreadyExists, text));
     }
     let format = options.format.unwrap_or_else(Format::of_folder);
     let span = options.rotate;
     let (compression, settings) = (options.compression, options.settings());
     let name = name.to_owned();
-    Ok(Box::new(Folder { name, root, format, compression, settings, span, run: None, written: 0, files: 0, told: 0 }))
+    Ok(Box::new(Folder {
+        name,
+        root,
+        format,
+        compression,
+        settings,
+        span,
+        run: None,
+        written: 0,
+        files: 0,
+        reported: 0,
+    }))
 }
 
 impl Folder {
@@ -106,16 +117,16 @@ impl Exporter for Folder {
             });
             let name = format!("flows-{run}-{:06}.{}{ending}", self.files, self.format.endings[0]);
             let path = self.root.path.join(&folders[0]).join(&folders[1]).join(&name);
-            self.write_file(&folders, &name, &flows).map_err(|error| at(&path, "cannot be written", error))?;
+            self.write_file(&folders, &name, &flows).map_err(|error| at(&path, "cannot write", error))?;
             self.files += 1;
             self.written += flows.len() as u64;
         }
         Ok(())
     }
 
-    /// What had gathered was written before: each file is complete at once.
+    /// Only reports: files are complete as soon as they are written.
     fn reopen(&mut self) -> Result<Option<String>> {
-        let files = self.files - std::mem::replace(&mut self.told, self.files);
+        let files = self.files - std::mem::replace(&mut self.reported, self.files);
         Ok(Some(format!("{}: {files} new files are complete", self.name)))
     }
 
@@ -128,7 +139,7 @@ impl Exporter for Folder {
     }
 }
 
-/// A file of records in a folder of folders, so many levels deep.
+/// Finds a record file in a directory tree of the given depth.
 fn find_records(folder: &Path, depth: usize) -> Option<PathBuf> {
     let is_record = |path: &Path| {
         let name = path.to_string_lossy();
@@ -143,10 +154,10 @@ fn find_records(folder: &Path, depth: usize) -> Option<PathBuf> {
     })
 }
 
-/// A name for a run that begins at a time, in seconds since 1970.
+/// Returns a name for a run that starts at a time, in seconds since 1970.
 fn run(now: u64) -> String {
     let (date, hour) = hours::date_and_hour(now);
-    // Two runs in one folder, on one machine or several, must not have one name.
+    // Two runs in one directory, on one host or several, must not share a name.
     let chance = RandomState::new().hash_one(std::process::id()) as u32;
     format!("{}T{hour:02}{:02}{:02}-{chance:08x}", date.replace('-', ""), now / 60 % 60, now % 60)
 }

@@ -2,10 +2,10 @@
 
 use std::io::{Error, ErrorKind, Result};
 
-/// Checks a target without looking its host up: what stands behind `://`, and a port unless it is the usual one.
+/// Parses a target without resolving its host: the part after `://`, and a port unless it is the default.
 pub(super) fn host_and_port(target: &str, usual: u16) -> Result<(&str, u16)> {
     let wrong = || {
-        let text = format!("{target}: write it as SCHEME://HOST:PORT, an address of IPv6 in brackets");
+        let text = format!("{target}: invalid target; expected SCHEME://HOST:PORT, with IPv6 addresses in brackets");
         Error::new(ErrorKind::InvalidInput, text)
     };
     let (_, rest) = target.split_once("://").ok_or_else(wrong)?;
@@ -22,7 +22,7 @@ pub(super) fn host_and_port(target: &str, usual: u16) -> Result<(&str, u16)> {
     if is_host && port != 0 { Ok((host, port)) } else { Err(wrong()) }
 }
 
-/// The port that the registry has.
+/// Returns the registered port.
 pub(super) fn usual_port(target: &str) -> u16 {
     match () {
         () if target.starts_with("netflow9") => 2055,

@@ -1,25 +1,26 @@
-//! Which hours flows are of, and how many of them get folders; which days, and how many of them go into a batch.
+//! Distribution of flows over hours (subdirectories) and days (batches), with limits for both.
 //!
-//! Times in a file are whatever its writer says. A folder for each hour that somebody made up would fill a disk with
-//! folders, at three waits for the disk an hour.
+//! Times in a capture file are not trustworthy. One directory per forged hour would fill a disk with directories, with
+//! three disk syncs per hour.
 
 use linerate_record::date;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// The most hours of what is written at a time: two days, which takes a disk about half a second.
+/// Maximum number of hours per write: two days, which take a disk about half a second.
 const MOST: usize = 48;
-/// 1990-01-01: nothing was captured before.
+/// 1990-01-01: no captures are older.
 const FIRST: u64 = 631_152_000;
-/// Clocks may be ahead by so many seconds.
+/// Tolerance in seconds for clocks that are ahead.
 const AHEAD: u64 = 86_400;
-/// The most days of a batch: databases keep a day apart, and take 100 such parts of an insert at most.
+/// Maximum number of days per batch: databases partition by day, and accept at most 100 partitions per insert.
 const MOST_DAYS: usize = 50;
-/// What databases read as no value (the name is Hive's): another word would make text of all dates.
+/// Null in Hive partitioning: any other word would turn all dates into text.
 const NONE: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// Flows by hours, with the folder of the date and that of the hour; those of hours that cannot be, and of the quietest ones
-/// beyond two days of them, together in the end. `flows` are in the order of `time`, which like `now` is in seconds since 1970.
+/// Splits flows by hour, with the names of the date and hour directories. Invalid hours, and the hours with the fewest
+/// flows beyond two days of them, are combined at the end. `flows` are sorted by `time`, which like `now` is in seconds
+/// since 1970.
 pub(super) fn split<'a, T>(flows: &[&'a T], time: fn(&T) -> u64, now: u64) -> Vec<([String; 2], Vec<&'a T>)> {
     let hour = |flow: &&T| time(flow) / 3600;
     let can_be = |flow: &&T| (FIRST..=now.saturating_add(AHEAD)).contains(&time(flow));
@@ -43,8 +44,8 @@ pub(super) fn split<'a, T>(flows: &[&'a T], time: fn(&T) -> u64, now: u64) -> Ve
     split
 }
 
-/// Flows in pieces of a few days each; those of times that cannot be are in pieces of their own. `flows` are in the order of `time`, which like
-/// `now` is in seconds since 1970.
+/// Splits flows into pieces of a few days each; invalid times are in pieces of their own. `flows` are sorted by `time`,
+/// which like `now` is in seconds since 1970.
 pub(super) fn days<'a, 'b, T>(flows: &'b [&'a T], time: fn(&T) -> u64, now: u64) -> Vec<&'b [&'a T]> {
     let (early, rest) = flows.split_at(flows.partition_point(|flow| time(flow) < FIRST));
     let (good, late) = rest.split_at(rest.partition_point(|flow| time(flow) <= now.saturating_add(AHEAD)));
@@ -60,7 +61,7 @@ pub(super) fn days<'a, 'b, T>(flows: &'b [&'a T], time: fn(&T) -> u64, now: u64)
     pieces
 }
 
-/// The date (as `2026-11-21`) and hour of a time in seconds since 1970, UTC.
+/// Returns the date (as `2026-11-21`) and hour of a time in seconds since 1970, UTC.
 pub(super) fn date_and_hour(seconds: u64) -> (String, u64) {
     let [year, month, day] = date(seconds);
     (format!("{year:04}-{month:02}-{day:02}"), seconds / 3600 % 24)
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_has_a_folder_if_it_can_be() {
+    fn valid_hours_have_directories() {
         let none = format!("date={NONE}/hour={NONE}");
         let times = [0, FIRST - 1, FIRST, DAY, DAY + 3599, DAY + 3600, DAY + 86_400, DAY + 90_000, u64::MAX];
         let wanted = [
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fullest_hours_of_a_batch_have_folders() {
+    fn the_fullest_hours_of_a_batch_have_directories() {
         let mut times: Vec<u64> = (0..1000).map(|hour| DAY - hour * 3600).collect();
         times.extend((500..520).map(|hour| DAY - hour * 3600));
         times.sort_unstable();
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_has_a_few_days_and_no_time_that_cannot_be_beside_others() {
+    fn pieces_have_few_days_and_separate_invalid_times() {
         let shown = |times: &[u64]| {
             let times: Vec<&u64> = times.iter().collect();
             let pieces = days(&times, |time| *time, DAY);

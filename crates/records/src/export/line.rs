@@ -6,49 +6,49 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs,
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a collector may take nothing before it counts as gone.
+/// Send timeout before a collector counts as unreachable.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long it may take to agree on TLS.
+/// Timeout of the TLS handshake.
 const AGREEING: Duration = Duration::from_secs(10);
-/// How long one that has everything may take to close.
+/// Timeout for a collector to close after receiving everything.
 const CLOSING: Duration = Duration::from_secs(2);
-/// How often it is asked where the host of a collector is that is away.
+/// Interval between name lookups for an unreachable collector.
 const ASK: Duration = Duration::from_secs(5);
-/// What the kernel keeps of datagrams that are on their way.
+/// Delay before a datagram is sent again when the kernel's buffer is full.
 const WAIT: Duration = Duration::from_millis(1);
 
 static RECONNECTS: AtomicBool = AtomicBool::new(false);
 
-/// Whether something here connects again when its collector has gone: a confined process has to be allowed to.
+/// Returns whether an exporter may reconnect after startup: a sandboxed process must permit it.
 pub fn reconnects() -> bool {
     RECONNECTS.load(Ordering::Relaxed)
 }
 
-/// Something here will.
+/// Records that an exporter may reconnect.
 pub(super) fn will_reconnect() {
     RECONNECTS.store(true, Ordering::Relaxed);
 }
 
-/// What takes messages to a collector.
+/// Transport of messages to a collector.
 pub(super) trait Line: Send {
-    /// Sends one, whole.
+    /// Sends a whole message.
     fn send(&mut self, message: &[u8]) -> Result<()>;
 
-    /// Tries a collector that had gone; false: it is still away.
+    /// Retries an unreachable collector; false: it still is.
     fn again(&mut self) -> Result<bool>;
 
-    /// Whether the collector has closed, or its host refused what was sent last, as far as is known by now.
+    /// Returns whether the collector closed, or its host rejected the last message, as far as known now.
     fn is_refused(&mut self) -> bool;
 
-    /// Whether the other side may have forgotten, or never got, what was said.
+    /// Returns whether the peer may have lost or never received templates.
     fn forgets(&self) -> bool;
 
-    /// Nothing more is sent.
+    /// Closes the transport; nothing more is sent.
     fn end(&mut self);
 }
 
-/// Whether an error means that a collector is not there, now.
+/// Returns whether an error means that a collector is currently unreachable.
 pub(super) fn is_away(error: &Error) -> bool {
     use ErrorKind::*;
     matches!(
@@ -66,12 +66,12 @@ pub(super) fn is_away(error: &Error) -> bool {
     )
 }
 
-/// Datagrams.
+/// UDP transport.
 pub(super) struct Udp {
     socket: UdpSocket,
     host: String,
     port: u16,
-    /// When it was asked last where the host is.
+    /// Time of the last name lookup.
     asked: Instant,
 }
 
@@ -90,7 +90,7 @@ impl Udp {
         Ok(Udp { socket, host: host.to_owned(), port, asked: Instant::now() })
     }
 
-    /// The host may be elsewhere by now.
+    /// Resolves the host again, as its address may have changed.
     fn look_again(&mut self) {
         if self.asked.elapsed() < ASK || is_address(&self.host) {
             return;
@@ -99,7 +99,7 @@ impl Udp {
         let Ok(is_ipv4) = self.socket.local_addr().map(|own| own.is_ipv4()) else { return };
         let found = addresses(&self.host, self.port).unwrap_or_default();
         if let Some(address) = found.into_iter().find(|address| address.is_ipv4() == is_ipv4) {
-            // Where that cannot be it stays as it was.
+            // On failure the address stays the same.
             let _ = self.socket.connect(address);
         }
     }
@@ -111,7 +111,7 @@ impl Line for Udp {
         loop {
             match self.socket.send(message) {
                 Ok(_) => return Ok(()),
-                // No room for it in the kernel (ENOBUFS).
+                // The kernel's buffer is full (ENOBUFS).
                 Err(error) if error.raw_os_error() == Some(105) && begun.elapsed() < PATIENCE => {
                     std::thread::sleep(WAIT)
                 }
@@ -123,7 +123,7 @@ impl Line for Udp {
 
     fn again(&mut self) -> Result<bool> {
         self.look_again();
-        // What came of the attempt before is of no more interest.
+        // Discards the error of the previous attempt.
         let _ = self.socket.take_error();
         Ok(true)
     }
@@ -139,12 +139,12 @@ impl Line for Udp {
     fn end(&mut self) {}
 }
 
-/// A connection.
+/// TCP or TLS transport.
 pub(super) struct Tcp {
     host: String,
     port: u16,
     addresses: Vec<SocketAddr>,
-    /// When it was asked last where the host is.
+    /// Time of the last name lookup.
     asked: Instant,
     secure: Secure,
     stream: Option<Stream>,
@@ -199,7 +199,7 @@ impl Line for Tcp {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock && since.elapsed() < PATIENCE => {}
                 Err(error) => {
-                    // Half a message may be there: nothing can follow it.
+                    // A message may be partially sent: nothing can follow it.
                     self.stream = None;
                     let kind = if error.kind() == ErrorKind::WouldBlock { ErrorKind::TimedOut } else { error.kind() };
                     return Err(Error::new(kind, error));
@@ -210,21 +210,21 @@ impl Line for Tcp {
 
     fn again(&mut self) -> Result<bool> {
         self.stream = None;
-        // It may be elsewhere by now; where nobody knows, it may still be where it was.
+        // The address may have changed; without an answer the old one may still be valid.
         if self.asked.elapsed() >= ASK && !is_address(&self.host) {
             self.asked = Instant::now();
             self.addresses = addresses(&self.host, self.port).unwrap_or(std::mem::take(&mut self.addresses));
         }
         match self.connect() {
             Ok(()) => Ok(true),
-            // What a certificate is by now, it may be no more later.
+            // A certificate error may be temporary.
             Err(error) if is_away(&error) || self.secure.is_on() => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Collectors say nothing: that there is something to read, or an end, is the end. Without this what is written first
-    /// into a connection that the other side has closed would be lost.
+    /// Collectors never send: readable data or an end of stream means closed. Without this check the first write to a
+    /// connection that the peer has closed would be lost.
     fn is_refused(&mut self) -> bool {
         let is_closed = self.stream.as_mut().is_none_or(Stream::is_closed);
         if is_closed {
@@ -237,11 +237,11 @@ impl Line for Tcp {
         false
     }
 
-    /// Waits until the collector closes too: then it has read everything.
+    /// Waits for the collector to close too, which confirms that it read everything.
     fn end(&mut self) {
         let Some(mut stream) = self.stream.take() else { return };
         let until = Instant::now() + CLOSING;
-        // One that does not close has its time, and nothing depends on it.
+        // Bounded by the timeout; the result does not matter.
         stream.end();
         let _ = stream.socket().set_read_timeout(Some(CLOSING));
         while Instant::now() < until && stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {}
@@ -254,7 +254,7 @@ fn is_address(host: &str) -> bool {
 
 fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     let found: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
-    if found.is_empty() { Err(Error::new(ErrorKind::NotFound, "the host has no address")) } else { Ok(found) }
+    if found.is_empty() { Err(Error::new(ErrorKind::NotFound, "host has no address")) } else { Ok(found) }
 }
 
 #[cfg(test)]
@@ -262,9 +262,9 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A host that has moved: its name says where it is now.
+    /// The address of a host name changes.
     #[test]
-    fn who_is_away_is_looked_for_by_name() {
+    fn unreachable_hosts_are_resolved_again() {
         let collector = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = collector.local_addr().unwrap().port();
         let (before, asked) = ((Ipv4Addr::new(127, 0, 0, 99), port), Instant::now().checked_sub(ASK).unwrap());

@@ -1,8 +1,8 @@
-//! Collectors: IPFIX over UDP and TCP, NetFlow v9 over UDP.
+//! Collectors: IPFIX over UDP, TCP and TLS, NetFlow v9 over UDP.
 //!
-//! What a collector that has gone would have had waits in bounded memory and is sent once it is back, behind all templates; what there
-//! is no room for is lost by name, the oldest first. Over UDP nobody says what was read: a collector that is away is one whose host
-//! says that nobody listens there.
+//! Messages for an unreachable collector wait in bounded memory and are sent after the templates when it is back; the
+//! oldest are dropped and counted when the memory is full. UDP has no acknowledgements: a collector counts
+//! as unreachable when its host reports a closed port.
 
 mod again;
 
@@ -17,17 +17,17 @@ use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
-/// The most bytes that wait for a collector that is away.
+/// Maximum bytes queued for an unreachable collector.
 const MOST_WAITING: usize = 16 << 20;
-/// How often it is tried then.
+/// Retry interval while it is unreachable.
 const RETRY: Duration = Duration::from_millis(250);
-/// The most bytes of a message where no datagram has to hold it.
+/// Maximum message size in bytes over a stream, where no datagram limits it.
 const MOST_OF_STREAM: usize = 16_000;
-/// It is told no more often than so that a collector is away: one may come and go all the time.
+/// Minimum interval between notices about an unreachable collector, which may flap.
 const TELL: Duration = Duration::from_secs(5);
-/// How long a collector that is away is waited for at the end.
+/// Timeout for an unreachable collector at the end.
 const LAST_WAIT: Duration = Duration::from_secs(2);
-/// How far sending may be behind its pace, to catch up with.
+/// Maximum lag behind the configured rate that is caught up in a burst.
 const BURST: Duration = Duration::from_millis(2);
 
 struct Network {
@@ -35,36 +35,36 @@ struct Network {
     profile: Profile,
     packer: Packer,
     line: Box<dyn Line>,
-    /// Not sent yet.
+    /// Unsent messages.
     waiting: VecDeque<Message>,
     waiting_bytes: usize,
-    /// Of datagrams the one sent last: that it was refused shows at the next one.
+    /// Last datagram sent: its rejection shows at the next send.
     last: Option<Message>,
     fresh: Vec<Message>,
-    /// The collector is away, and was tried last at this time.
+    /// Time of the last attempt, while the collector is unreachable.
     away: Option<Instant>,
-    /// Since when it is, and whether that was told.
+    /// Start of the outage, and whether it was reported.
     left: Option<(Instant, bool)>,
-    /// When it was told last that it is.
-    told_last: Option<Instant>,
-    /// Is told that it is, and that it is back.
-    told: fn(String),
+    /// Time of the last report of an outage.
+    last_notice: Option<Instant>,
+    /// Receives notices that it is unreachable or back.
+    notify: fn(String),
     is_hurried: Option<fn() -> bool>,
-    /// What no record tells of.
+    /// Counters for statistics records.
     observed: Observed,
-    /// Data records sent, or messages of NetFlow v9; of statistics apart.
+    /// Number of data records sent, or of messages for NetFlow v9; statistics are counted separately.
     sequence: u32,
     statistics_sequence: u32,
     sent: Statistics,
     records: u64,
     outages: u64,
-    /// When templates and statistics were sent last, and messages since then.
+    /// Time of the last templates and statistics, and number of messages since then.
     templates: Nanos,
     since_templates: u64,
     statistics: Nanos,
-    /// The time by what was told last.
+    /// Time of the last write or tick.
     now: Nanos,
-    /// When the next message may go.
+    /// Earliest time of the next message.
     due: Option<Instant>,
 }
 
@@ -76,7 +76,8 @@ pub(super) fn ipfix_tcp(target: &str, options: &Options) -> Result<Box<dyn Expor
     open(target, options, Version::Ipfix, |host, port| Ok(Box::new(Tcp::open(host, port, Secure::No)?)))
 }
 
-/// RFC 7011, 10.4 and 11: the collector shows a certificate for its name, and we show ours where one is named.
+/// Opens IPFIX over TLS (RFC 7011, 10.4 and 11): the collector's certificate is checked against its name, and ours is
+/// sent if configured.
 pub(super) fn ipfix_tls(target: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     let secure = Secure::of(target, &options.tls)?;
     open(target, options, Version::Ipfix, |host, port| Ok(Box::new(Tcp::open(host, port, secure)?)))
@@ -99,7 +100,7 @@ fn open(
     let (host, port) = host_and_port(target, usual_port(target))?;
     let line = connect(host, port).map_err(|error| {
         let advice = match error.kind() {
-            ErrorKind::ConnectionRefused => ": no collector listens there; start it first",
+            ErrorKind::ConnectionRefused => ": no collector is listening; start it first",
             _ => "",
         };
         Error::new(error.kind(), format!("{target}: {error}{advice}"))
@@ -115,8 +116,8 @@ fn open(
         fresh: Vec::new(),
         away: None,
         left: None,
-        told_last: None,
-        told: options.told.unwrap_or(drop),
+        last_notice: None,
+        notify: options.told.unwrap_or(drop),
         is_hurried: options.is_hurried,
         observed: options.observed.clone(),
         sequence: 0,
@@ -137,7 +138,7 @@ impl Network {
         self.line.forgets()
     }
 
-    /// Queues a message; the oldest give way.
+    /// Queues a message; drops the oldest ones when full.
     fn push(&mut self, message: Message) {
         self.waiting_bytes += message.bytes.len();
         self.waiting.push_back(message);
@@ -148,7 +149,7 @@ impl Network {
         }
     }
 
-    /// Whether what was sent last turns out to be refused, by the time that it takes on this machine, or nearby.
+    /// Returns whether the last message is rejected within the time that takes on this host or nearby.
     fn is_refused_soon(&mut self) -> bool {
         if self.is_udp() {
             std::thread::sleep(RETRY / 10);
@@ -156,7 +157,7 @@ impl Network {
         self.line.is_refused()
     }
 
-    /// Sends what waits, as far as the collector is there.
+    /// Sends queued messages while the collector is reachable.
     fn flush(&mut self, now: Nanos) -> Result<()> {
         if self.away.is_none() && self.sent.messages > 0 && self.line.is_refused() {
             self.leave();
@@ -185,7 +186,7 @@ impl Network {
                 }
                 Err(error) => {
                     self.sent.lost += message.flows;
-                    return Err(self.told(error));
+                    return Err(self.with_advice(error));
                 }
             }
         }
@@ -202,13 +203,13 @@ impl Network {
         self.since_templates += 1;
     }
 
-    /// Puts a message in front of those that wait.
+    /// Puts a message back at the front of the queue.
     fn give_back(&mut self, message: Message) {
         self.waiting_bytes += message.bytes.len();
         self.waiting.push_front(message);
     }
 
-    /// The collector has gone, and did not get what was sent last.
+    /// Marks the collector as unreachable; it did not receive the last message.
     fn leave(&mut self) {
         if let Some(last) = self.last.take() {
             let step = if self.profile.version == Version::V9 { 1 } else { last.records };
@@ -221,17 +222,17 @@ impl Network {
         }
         if self.away.is_none() {
             self.outages += 1;
-            let is_told = self.told_last.is_none_or(|last| last.elapsed() >= TELL);
-            self.left = Some((Instant::now(), is_told));
-            if is_told {
-                self.told_last = Some(Instant::now());
-                (self.told)(format!("{}: the collector is away; records wait while there is room for them", self.name));
+            let is_reported = self.last_notice.is_none_or(|last| last.elapsed() >= TELL);
+            self.left = Some((Instant::now(), is_reported));
+            if is_reported {
+                self.last_notice = Some(Instant::now());
+                (self.notify)(format!("{}: collector unreachable; buffering records up to 16 MiB", self.name));
             }
         }
         self.away = Some(Instant::now());
     }
 
-    /// Tries a collector that has gone, now and then; one that is back gets all templates first.
+    /// Retries an unreachable collector periodically; sends all templates first when it is back.
     fn is_back(&mut self, now: Nanos) -> Result<bool> {
         if self.away.is_some_and(|tried| tried.elapsed() < RETRY) {
             return Ok(false);
@@ -241,27 +242,27 @@ impl Network {
             return Ok(false);
         }
         if !self.is_udp() {
-            // Another session, with templates and numbers of its own.
+            // A new session, with its own templates and sequence numbers.
             (self.sequence, self.statistics_sequence) = (0, 0);
         }
         match self.send_templates(now) {
-            // Whether that was refused shows at the next attempt.
+            // A rejection shows at the next attempt.
             Ok(()) if self.is_refused_soon() => Ok(false),
             Ok(()) => {
                 self.away = None;
                 if let Some((since, true)) = self.left.take() {
                     let (seconds, lost) = (since.elapsed().as_secs_f64(), self.sent.lost);
-                    let text = format!("the collector is back after {seconds:.1} s; {lost} records are lost so far");
-                    (self.told)(format!("{}: {text}", self.name));
+                    let text = format!("collector reachable again after {seconds:.1} s; {lost} records lost so far");
+                    (self.notify)(format!("{}: {text}", self.name));
                 }
                 Ok(true)
             }
             Err(error) if is_away(&error) => Ok(false),
-            Err(error) => Err(self.told(error)),
+            Err(error) => Err(self.with_advice(error)),
         }
     }
 
-    /// Waits until so many records may go.
+    /// Waits until the rate limit permits this number of records.
     fn pace(&mut self, records: u32) {
         if !self.is_udp() {
             return;
@@ -275,12 +276,12 @@ impl Network {
         self.due = due.checked_add(span);
     }
 
-    fn told(&self, error: Error) -> Error {
+    fn with_advice(&self, error: Error) -> Error {
         let advice = match error.raw_os_error() {
-            Some(90) => ": a message is longer than the way there takes; --ipfix mtu=BYTES makes them shorter",
+            Some(90) => ": message exceeds the path MTU; reduce it with --ipfix mtu=BYTES",
             _ => "",
         };
-        Error::new(error.kind(), format!("{}: cannot be sent to: {error}{advice}", self.name))
+        Error::new(error.kind(), format!("{}: cannot send: {error}{advice}", self.name))
     }
 }
 
@@ -309,11 +310,11 @@ impl Exporter for Network {
             let before = self.packer.absolute;
             self.packer.pack(&flows.iter().collect::<Vec<_>>(), now, &mut fresh);
             if before == 0 && self.packer.absolute > 0 {
-                let text = "flows are too far from now for the clock of NetFlow v9; their times are in elements 152 and 153 alone";
-                (self.told)(format!("{}: {text}", self.name));
+                let text = "flow times exceed the NetFlow v9 uptime clock; only elements 152 and 153 have them";
+                (self.notify)(format!("{}: {text}", self.name));
             }
             for message in fresh.drain(..) {
-                // A datagram may get lost: templates go twice.
+                // Datagrams may be lost: send templates twice.
                 if message.records == 0 && self.is_udp() {
                     self.push(message.clone());
                 }
@@ -348,7 +349,7 @@ impl Exporter for Network {
                 }
             }
             if self.away.is_none() && result.is_ok() && self.sent.messages > 0 {
-                // Nobody waits for these.
+                // Failures of the last statistics do not matter.
                 let _ = self.send_statistics(now);
             }
             self.line.end();
@@ -357,7 +358,7 @@ impl Exporter for Network {
             self.sent.lost += message.flows;
         }
         if self.sent.lost > 0 && self.away.is_some() {
-            (self.told)(format!("{}: {} records were lost: the collector is away", self.name, self.sent.lost));
+            (self.notify)(format!("{}: collector unreachable; {} records lost", self.name, self.sent.lost));
         }
         result
     }

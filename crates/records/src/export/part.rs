@@ -1,4 +1,4 @@
-//! A file that has its name once it is complete.
+//! Output files that get their name on completion.
 
 use super::directory::Directory;
 use linerate_record::numbered;
@@ -8,67 +8,67 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 
-/// `NAME.part`, which becomes `NAME`.
+/// `NAME.part`, which is renamed to `NAME`.
 #[derive(Debug)]
 pub(super) struct Part {
     file: File,
-    /// What it is in.
+    /// Directory of the file.
     pub folder: Directory,
-    /// While it is written.
+    /// Name while it is written.
     part: OsString,
-    /// Once it is complete.
+    /// Name after completion.
     pub name: OsString,
-    /// What a run that died had left of it, and where that is now, for people.
+    /// Message about a leftover of a crashed run and its new name.
     pub leftover: Option<String>,
 }
 
 impl Part {
-    /// Makes `name.part` in a folder, and holds a lock on it as long as it is written. One that a run has left that was killed goes
-    /// to a name with a number, so that nothing of it is lost and the next run need not wait for anybody.
+    /// Creates `name.part` in a directory and holds a lock on it while it is written. A leftover of a killed run is
+    /// renamed with a number, so that its data is kept and the next run can start at once.
     ///
     /// # Errors
     /// Another run is writing it.
     pub(super) fn make(folder: Directory, name: &OsStr) -> io::Result<Self> {
         let mut part = name.to_owned();
         part.push(".part");
-        let told = |error: io::Error| {
+        let describe = |error: io::Error| {
             let advice = match error.kind() {
-                ErrorKind::AlreadyExists => ": another run is writing it; wait for it to end, or write to another file",
+                ErrorKind::AlreadyExists => ": another run is writing it; wait for it to end or use another file",
                 _ => "",
             };
             io::Error::new(error.kind(), format!("{}: {error}{advice}", folder.path.join(&part).display()))
         };
-        let leftover = set_aside(&folder, &part, name).map_err(told)?;
-        let file = folder.new_file(&part).map_err(told)?;
-        // Where there are no locks a leftover is never moved.
+        let leftover = set_aside(&folder, &part, name).map_err(describe)?;
+        let file = folder.new_file(&part).map_err(describe)?;
+        // Without file locks a leftover is never moved.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Part { file, folder, part, name: name.to_owned(), leftover })
     }
 
-    /// Another handle to the same file and the same place in it.
+    /// Returns a second handle with a shared file offset.
     pub(super) fn handle(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// Gives it its name once it is on the disk, in place of what has it.
+    /// Syncs the file and gives it its name, replacing an existing file.
     ///
     /// # Errors
-    /// Say where the records are.
+    /// The message names the location of the records.
     pub(super) fn complete(&self) -> io::Result<()> {
         self.complete_as(&self.name)
     }
 
-    /// The same of one behind others of its run, in the place of none: with a number where the name is taken, which it is not by
-    /// an empty file, as logrotate(8) leaves it. If somebody has moved it away it is complete there. Returns where it is, for people.
-    ///
+    /// Completes a rotated file without replacing another: adds a number if the name is taken, except by an empty file,
+    /// as logrotate(8) leaves it. If the file was moved in the meantime, it is completed there. Returns its location,
+    /// for messages.
     /// # Errors
-    /// As of [`complete`](Part::complete).
+    /// Same as [`complete`](Part::complete).
     pub(super) fn complete_beside(&self) -> io::Result<String> {
         let file = self.file.metadata()?;
         let is_this = |there: &rustix::fs::Stat| (there.st_dev, there.st_ino) == (file.dev(), file.ino());
         if !self.is_removed() && !self.folder.look(&self.part).is_ok_and(|there| is_this(&there)) {
             self.file.sync_all()?;
-            return Ok(format!("what was {}", self.folder.path.join(&self.part).display()));
+            return Ok(format!("{} (moved since)", self.folder.path.join(&self.part).display()));
         }
         let name = self.name.to_string_lossy();
         let names = std::iter::once(self.name.clone()).chain((2..).map(|number| numbered(&name, number).into()));
@@ -80,47 +80,49 @@ impl Part {
 
     fn complete_as(&self, name: &OsStr) -> io::Result<()> {
         let (part, path) = (self.folder.path.join(&self.part), self.folder.path.join(name));
-        let told = |text: String| move |error: io::Error| io::Error::new(error.kind(), format!("{text}: {error}"));
+        let describe = |text: String| move |error: io::Error| io::Error::new(error.kind(), format!("{text}: {error}"));
         if self.is_removed() {
-            let text = format!("{} was removed while it was written, and what was in it is gone", part.display());
+            let text = format!("{}: removed while it was written; its records are lost", part.display());
             return Err(io::Error::new(ErrorKind::NotFound, text));
         }
-        self.file.sync_all().map_err(told(format!("what is in {} may not all be on the disk", part.display())))?;
+        self.file
+            .sync_all()
+            .map_err(describe(format!("{}: sync to disk failed; records may be incomplete", part.display())))?;
         self.folder.rename(&self.part, name).map_err(|error| {
             let advice = match error.kind() {
-                ErrorKind::NotFound => format!("{} was moved or removed meanwhile", part.display()),
+                ErrorKind::NotFound => format!("{}: moved or removed while it was written", part.display()),
                 _ => format!(
-                    "all records are in {}, which cannot take the place of {}; rename it, or move away what is there",
+                    "all records are in {}, but it cannot replace {}; rename one of them",
                     part.display(),
                     path.display()
                 ),
             };
-            told(advice)(error)
+            describe(advice)(error)
         })?;
         let known = self.folder.sync();
-        known.map_err(told(format!("{} is complete, but its name may not be on the disk", path.display())))
+        known.map_err(describe(format!("{}: complete, but sync of its directory failed", path.display())))
     }
 
-    /// Whether it has no name any more: what is in it goes with this.
+    /// Returns whether it has no name any more: dropping it deletes its data.
     pub(super) fn is_removed(&self) -> bool {
         self.file.metadata().is_ok_and(|data| data.nlink() == 0)
     }
 
-    /// Takes it away, as nobody could read it.
+    /// Removes it, as it contains nothing readable.
     pub(super) fn discard(self) {
-        // It was not data; that it stays is told by its name.
+        // It has no records; a remaining file is recognisable by its name.
         let _ = self.folder.remove(&self.part);
     }
 }
 
-/// Gives what a run that died has left of a file another name; what is empty is removed. `AlreadyExists`: somebody writes it.
+/// Renames the leftover of a crashed run; removes it if empty. `AlreadyExists`: another run is writing it.
 fn set_aside(folder: &Directory, part: &OsStr, name: &OsStr) -> io::Result<Option<String>> {
     let file = match folder.file(part, OFlags::RDONLY) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| io::Error::from(ErrorKind::AlreadyExists))?;
-    // Another run may have moved it, and begun its own, before the lock was had.
+    // Another run may have moved it and created its own before the lock was acquired.
     let (data, there) = (file.metadata()?, folder.look(part)?);
     if (there.st_dev, there.st_ino) != (data.dev(), data.ino()) {
         return Err(ErrorKind::AlreadyExists.into());
@@ -134,10 +136,10 @@ fn set_aside(folder: &Directory, part: &OsStr, name: &OsStr) -> io::Result<Optio
     folder.rename(part, &free)?;
     folder.sync()?;
     let [part, free] = [part, &free].map(|name| folder.path.join(name));
-    Ok(Some(format!("{}: left by a run that died; it is kept as {}", part.display(), free.display())))
+    Ok(Some(format!("{}: left by a crashed run; kept as {}", part.display(), free.display())))
 }
 
-/// Leftovers of one file that are kept beside it.
+/// Maximum number of leftovers per file.
 const MOST_LEFTOVERS: usize = 10_000;
 
 #[cfg(test)]
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_its_name_once_it_is_complete_and_leftovers_stay() {
+    fn complete_files_get_their_name_and_leftovers_are_kept() {
         let folder = std::env::temp_dir().join(format!("linerate-part-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("flows.jsonl");
@@ -156,12 +158,12 @@ mod tests {
             let kept = folder.join(format!("flows.jsonl.{number}.part"));
             assert!(part.leftover.as_ref().unwrap().ends_with(kept.to_str().unwrap()), "{part:?}");
             assert_eq!(std::fs::read_to_string(&kept).unwrap(), text);
-            // As long as somebody writes it nobody else does, and it stays.
+            // While one run writes it, no other can, and the file stays.
             let error = make().unwrap_err().to_string();
             assert!(error.contains("flows.jsonl.part") && error.contains("another run is writing it"), "{error}");
         }
         [1, 2].iter().for_each(|it| std::fs::remove_file(folder.join(format!("flows.jsonl.{it}.part"))).unwrap());
-        // An empty one is nothing to keep.
+        // An empty leftover is removed.
         let part = make().unwrap();
         assert_eq!((&part.leftover, std::fs::read_dir(&folder).unwrap().count()), (&None, 1));
         io::Write::write_all(&mut part.handle().unwrap(), b"all").unwrap();
@@ -175,11 +177,11 @@ mod tests {
         let (here, there) = (folder.join(&part.part), folder.join("there"));
         std::fs::rename(&here, &there).unwrap();
         let error = part.complete().unwrap_err().to_string();
-        assert!(error.contains("flows.jsonl.part was moved or removed") && !part.is_removed(), "{error}");
+        assert!(error.contains("flows.jsonl.part: moved or removed") && !part.is_removed(), "{error}");
         std::fs::remove_file(there).unwrap();
-        std::fs::write(&here, "of somebody").unwrap();
+        std::fs::write(&here, "of another").unwrap();
         let error = part.complete().unwrap_err().to_string();
-        assert!(error.contains("flows.jsonl.part was removed while") && here.exists(), "{error}");
+        assert!(error.contains("flows.jsonl.part: removed while") && here.exists(), "{error}");
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

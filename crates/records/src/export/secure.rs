@@ -1,4 +1,4 @@
-//! Sockets to others, with TLS around them where a target asks for it.
+//! Sockets to peers, with TLS where a target requires it.
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -6,22 +6,22 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 
-/// Files for TLS, in PEM.
+/// PEM files for TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificates of those who are believed to sign others; none: those that the system has, and clients need none.
+    /// Certificates of trusted CAs; `None`: those of the system, and clients need no certificate.
     pub ca: Option<PathBuf>,
-    /// Our own certificate, and those between it and its CA.
+    /// Our own certificate, followed by intermediate ones up to its CA.
     pub cert: Option<PathBuf>,
-    /// Its key.
+    /// Private key of the certificate.
     pub key: Option<PathBuf>,
 }
 
 impl Tls {
-    /// As it is written: `ca=FILE,cert=FILE,key=FILE`, each of them or none.
+    /// Parses `ca=FILE,cert=FILE,key=FILE`; each part is optional.
     ///
     /// # Errors
-    /// A word is none of these.
+    /// A part is unknown.
     pub fn parse(text: &str) -> Result<Self> {
         let mut tls = Tls::default();
         for word in text.split(',') {
@@ -30,7 +30,7 @@ impl Tls {
                 Some(("cert", file)) if !file.is_empty() => (&mut tls.cert, file),
                 Some(("key", file)) if !file.is_empty() => (&mut tls.key, file),
                 _ => {
-                    let text = format!("{word:?} is none of ca=FILE, cert=FILE, key=FILE");
+                    let text = format!("{word:?}: expected ca=FILE, cert=FILE or key=FILE");
                     return Err(Error::new(ErrorKind::InvalidInput, text));
                 }
             };
@@ -39,31 +39,31 @@ impl Tls {
         if tls.cert.is_some() != tls.key.is_some() {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
-                "a certificate and its key go together: cert=FILE,key=FILE",
+                "certificate and key must be given together: cert=FILE,key=FILE",
             ));
         }
         Ok(tls)
     }
 
-    /// The same for who makes connections of it.
+    /// Returns the files for the connection code.
     #[cfg(feature = "tls")]
     pub(crate) fn files(&self) -> linerate_tls::Files {
         linerate_tls::Files { ca: self.ca.clone(), cert: self.cert.clone(), key: self.key.clone() }
     }
 }
 
-/// Whether a target is spoken with by TLS.
+/// Returns whether a target uses TLS.
 pub fn is_secure(target: &str) -> bool {
     super::scheme(target).is_some_and(|scheme| scheme.ends_with("+tls") || scheme.ends_with("+https"))
 }
 
-/// What is said by a program that has none.
+/// Error of a program that was built without TLS.
 #[cfg(not(feature = "tls"))]
 pub(crate) fn without<T>() -> Result<T> {
     Err(Error::new(ErrorKind::Unsupported, "this program was built without TLS and SASL (feature tls)"))
 }
 
-/// How connections to a target are made.
+/// Connection security of a target.
 #[derive(Clone, Debug)]
 pub(super) enum Secure {
     No,
@@ -72,10 +72,10 @@ pub(super) enum Secure {
 }
 
 impl Secure {
-    /// That of a target.
+    /// Returns the security for a target.
     ///
     /// # Errors
-    /// A file cannot be read, or is not what it should be.
+    /// A file cannot be read or is invalid.
     pub(super) fn of(target: &str, tls: &Tls) -> Result<Self> {
         if !is_secure(target) {
             return Ok(Secure::No);
@@ -89,7 +89,7 @@ impl Secure {
         }
     }
 
-    /// Begins to speak over a socket that is connected and has timeouts; after each `goes_on` is asked.
+    /// Starts a session over a connected socket with timeouts; `goes_on` is called after each of them.
     pub(super) fn begin(&self, host: &str, socket: TcpStream, goes_on: impl FnMut() -> bool) -> Result<Stream> {
         match self {
             Secure::No => {
@@ -101,13 +101,13 @@ impl Secure {
         }
     }
 
-    /// Whether there is TLS.
+    /// Returns whether TLS is used.
     pub(super) fn is_on(&self) -> bool {
         !matches!(self, Secure::No)
     }
 }
 
-/// A connection.
+/// Connection to a peer.
 pub(super) enum Stream {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
@@ -123,7 +123,7 @@ impl Stream {
         }
     }
 
-    /// Whether nothing has come, and the other side has not closed.
+    /// Returns whether nothing was received and the peer has not closed.
     pub(super) fn is_quiet(&mut self) -> bool {
         match self {
             Stream::Plain(socket) => {
@@ -135,7 +135,7 @@ impl Stream {
         }
     }
 
-    /// Whether the other side has closed; what it says, of those who say nothing that matters, is passed over.
+    /// Returns whether the peer has closed; received data is discarded.
     pub(super) fn is_closed(&mut self) -> bool {
         match self {
             Stream::Plain(socket) => match recv(socket, &mut [0_u8; 16], RecvFlags::DONTWAIT) {
@@ -147,7 +147,7 @@ impl Stream {
         }
     }
 
-    /// Waits a moment for what the other side says against us.
+    /// Waits briefly for an alert of the peer.
     pub(super) fn heard(&mut self) -> Result<()> {
         #[cfg(feature = "tls")]
         if let Stream::Tls(stream) = self {
@@ -158,13 +158,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Says that nothing more comes.
+    /// Closes the sending direction.
     pub(super) fn end(&mut self) {
         #[cfg(feature = "tls")]
         if let Stream::Tls(stream) = self {
             stream.end();
         }
-        // One that has gone needs no word of it.
+        // A closed peer needs no notification.
         let _ = self.socket().shutdown(Shutdown::Write);
     }
 }
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_and_wrong_ones_told() {
+    fn parts_are_parsed_and_unknown_ones_rejected() {
         let tls = Tls::parse("ca=/etc/ca.pem,cert=a b.pem,key=k").unwrap();
         let wanted = Tls { ca: Some("/etc/ca.pem".into()), cert: Some("a b.pem".into()), key: Some("k".into()) };
         assert_eq!(tls, wanted);

@@ -1,14 +1,14 @@
-//! Brokers and databases: batches of records that wait on the disk until the other side has them, each once.
+//! Brokers and databases: batches of records are spooled on disk until the destination has each exactly once.
 //!
 //! ```text
-//!  queue's thread:  gather -> sort -> batch (form) -> spool: file, name, line in the journal on the disk
-//!  own thread:      spool, oldest first -> destination (kafka, clickhouse) -> acknowledged: a line, the file goes
+//!  queue thread:   collect -> sort -> batch (form) -> spool: file, name, journal line on disk
+//!  sender thread:  spool, oldest first -> destination (kafka, clickhouse) -> acknowledged: journal line, file removed
 //! ```
 //!
-//! - `batches`: flows as batches of bytes; `words`: what can be chosen; `link`, `http`: connections that are never waited for without end;
-//! - `spool`, `journal`: what lies on the disk, and what a death leaves there;
-//! - `sender`: a few batches at a time, again and again until it is clear what became of each;
-//! - `clickhouse`, `kafka`: how a batch that comes twice is told from two batches.
+//! - `batches`: encoding of flows into batches; `words`: options; `link`, `http`: connections with timeouts;
+//! - `spool`, `journal`: the state on disk, and recovery after a crash;
+//! - `sender`: sends a few batches at a time and retries until the outcome of each is known;
+//! - `clickhouse`, `kafka`: deduplication of a batch that is sent twice.
 
 mod batches;
 mod clickhouse;
@@ -53,54 +53,54 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The most bytes of a message: brokers take 1,048,588, headers and all, unless they are told otherwise.
+/// Maximum message size in bytes: the default limit of brokers is 1,048,588, including headers.
 const MOST_OF_MESSAGE: usize = 900_000;
-/// The most that is read of a file with a password.
+/// Maximum bytes read from a password file.
 const MOST_OF_PASSWORD: u64 = 64 << 10;
-/// How often the time is told: what an earlier run has left is sent as soon.
+/// Tick interval: batches left by an earlier run are sent after the first tick.
 const TICK: Duration = Duration::from_millis(100);
-/// Whoever waits for so long is told why.
+/// Waits of this length are reported, with their cause.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Who takes batches.
+/// Receiver of batches.
 trait Destination: Send {
-    /// How many may be under way at a time.
+    /// Returns the maximum number of batches in flight.
     fn window(&self) -> usize;
 
-    /// Sends one; what became of it is asked for later.
+    /// Sends a batch; [`end`](Destination::end) returns the outcome.
     fn begin(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal>;
 
-    /// Waits for what became of the oldest that is under way, which is this one. One that was not taken comes again.
+    /// Waits for the outcome of the oldest batch in flight, which is `waiting`. Batches not taken are sent again.
     fn end(&mut self, spool: &Spool, waiting: &Waiting) -> std::result::Result<(), Refusal>;
 
-    /// Something was not taken, and nothing is under way any more.
+    /// Called after a failure when no batches are in flight.
     ///
     /// # Errors
-    /// That cannot be noted.
+    /// The journal cannot be written.
     fn settle(&mut self, spool: &Spool) -> Result<()>;
 }
 
-/// Why a batch was not taken.
+/// Reason why a batch was not accepted.
 #[derive(Debug)]
 enum Refusal {
-    /// It may be, later.
+    /// Temporary: it is sent again later.
     Later(String),
-    /// It was not, as one before it was not: it goes again at once.
+    /// A previous batch was not accepted: it is sent again at once.
     Again,
-    /// It is too long: parts of it may be.
+    /// It is too long: it is split.
     TooLong(String),
-    /// It is of too many days or so: parts of it may be, and others may be as long.
+    /// It spans too many days or partitions: it is split, but other batches may keep their length.
     TooMixed(String),
-    /// This one never will be.
+    /// This batch is rejected for good.
     Never(String),
-    /// None will be until somebody mends what is said.
+    /// All batches are blocked until the reported error is fixed.
     ToMend(String),
 }
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         match error.kind() {
-            // Not by the system.
+            // Errors of our own, not of the operating system.
             ErrorKind::Unsupported | ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
                 Refusal::ToMend(error.to_string())
             }
@@ -109,12 +109,12 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Whether records go to such a target by way of a spool.
+/// Returns whether a target uses a spool.
 pub fn is_shipped(target: &str) -> bool {
     matches!(super::scheme(target), Some("kafka" | "kafka+tls" | "clickhouse" | "clickhouse+https"))
 }
 
-/// Finds out whether a target and what was chosen go together.
+/// Checks that a target and the options are compatible.
 pub(super) fn check(name: &str, options: &Options) -> Result<()> {
     let target = target(name)?;
     let wrong = |text: &str| Err(Error::new(ErrorKind::InvalidInput, format!("{name}: {text}")));
@@ -122,20 +122,16 @@ pub(super) fn check(name: &str, options: &Options) -> Result<()> {
     if name.starts_with("kafka") { kafka::topic(&target) } else { clickhouse::table(&target) }.map_err(tell)?;
     form(name, options).map_err(tell)?;
     match &options.ship {
-        ship if ship.spool.is_none() => {
-            wrong("batches wait on the disk until the other side has them: say where, by --ship spool=DIR")
-        }
-        _ if options.compression.is_some() => {
-            wrong("batches are compressed already, or not at all; --compress is for files")
-        }
+        ship if ship.spool.is_none() => wrong("batches need a spool on disk; set --ship spool=DIR"),
+        _ if options.compression.is_some() => wrong("batches have their own compression; remove --compress"),
         ship if name.starts_with("kafka") && target.user.is_some() != ship.sasl.is_some() => wrong(
-            "who signs in to Kafka has a name, and a way: kafka+tls://USER@HOST/TOPIC, and --ship sasl=scram-sha-512 or so",
+            "Kafka SASL needs a user and a mechanism; use kafka+tls://USER@HOST/TOPIC and --ship sasl=scram-sha-512",
         ),
         ship if ship.sasl.is_some() && !name.starts_with("kafka") => {
-            wrong("sasl= is for Kafka; ClickHouse has the user, and the password by --ship password=FILE")
+            wrong("sasl= applies only to Kafka; for ClickHouse use USER@ and --ship password=FILE")
         }
         ship if ship.sasl == Some(Sasl::Plain) && !is_secure(name) => {
-            wrong("sasl=plain sends the password as it is: kafka+tls:// or sasl=scram-sha-256")
+            wrong("sasl=plain sends the password in clear text; use kafka+tls:// or sasl=scram-sha-256")
         }
         ship if name.starts_with("clickhouse://") && !target.is_loopback() && clickhouse::has_secret(&target, ship) => {
             wrong("user and password would be sent in clear text; use clickhouse+https://, or a server on this host")
@@ -143,10 +139,10 @@ pub(super) fn check(name: &str, options: &Options) -> Result<()> {
         #[cfg(not(feature = "tls"))]
         ship if ship.sasl.is_some() || is_secure(name) => super::secure::without(),
         ship if ship.window.is_some() && name.starts_with("kafka") => {
-            wrong("window= is for ClickHouse; a broker knows a batch by its number for a day")
+            wrong("window= applies only to ClickHouse; Kafka identifies batches by sequence number")
         }
         _ if name.starts_with("clickhouse") && target.hosts.len() > 1 => {
-            wrong("name one host: a batch that may have come is known to be there by that one alone")
+            wrong("more than one host; ClickHouse deduplicates batches per server, so name one")
         }
         _ => Ok(()),
     }
@@ -166,10 +162,10 @@ fn ship_by(name: &str, options: &Options, clock: Clock) -> Result<Ship> {
     let (target, form, ship) = (target(name)?, form(name, options)?, &options.ship);
     let root = ship.spool.as_deref().unwrap_or(Path::new("."));
     let path = root.join(folder_of(name));
-    let folder = Directory::make(&path).map_err(|error| at(&path, "cannot be made", error))?;
-    let (told, is_kafka) = (options.told.unwrap_or(drop), name.starts_with("kafka"));
-    let terms = Terms { most: ship.most, has_numbers: is_kafka, clock, told };
-    let spool = Spool::open(folder, terms).map_err(|error| at(&path, "cannot be used as a spool", error))?;
+    let folder = Directory::make(&path).map_err(|error| at(&path, "cannot create directory", error))?;
+    let (notify, is_kafka) = (options.told.unwrap_or(drop), name.starts_with("kafka"));
+    let terms = Terms { most: ship.most, has_numbers: is_kafka, clock, notify };
+    let spool = Spool::open(folder, terms).map_err(|error| at(&path, "cannot open spool", error))?;
     let over = Over::new(options.is_hurried);
     let password = ship.password.as_deref().map(password).transpose()?;
     let secure = Secure::of(name, &options.tls)?;
@@ -179,7 +175,7 @@ fn ship_by(name: &str, options: &Options, clock: Clock) -> Result<Ship> {
         Box::new(clickhouse::ClickHouse::new(name, &target, ship, password, over.clone(), &secure)?)
     };
     let spool = Arc::new(spool);
-    let sender = Sender::new(name, Arc::clone(&spool), destination, over.clone(), told);
+    let sender = Sender::new(name, Arc::clone(&spool), destination, over.clone(), notify);
     Ok(Ship {
         name: name.to_owned(),
         form,
@@ -192,7 +188,7 @@ fn ship_by(name: &str, options: &Options, clock: Clock) -> Result<Ship> {
         spool,
         sender,
         over,
-        told,
+        notify,
         run: RandomState::new().hash_one(std::process::id()),
         number: 0,
         spooled: 0,
@@ -209,34 +205,34 @@ struct Ship {
     rows: usize,
     age: Duration,
     most: usize,
-    /// That make batches.
+    /// Number of threads that build batches.
     threads: usize,
-    /// Records that were not too many for a batch.
+    /// Largest number of records known to fit into a batch.
     fits: usize,
     spool: Arc<Spool>,
     sender: Sender,
     over: Over,
-    told: fn(String),
+    notify: fn(String),
     run: u64,
-    /// Of the next batch.
+    /// Number of the next batch.
     number: u64,
     spooled: u64,
     no_room: u64,
-    /// For room.
+    /// Time spent waiting for free space.
     waited: Duration,
-    /// What gave way.
+    /// Dropped batches.
     gone: Option<Gone>,
 }
 
 impl Ship {
-    /// Says so if the other side is waited for, and how not to.
+    /// Reports a wait for the destination, and how to end it.
     fn tell_of_waiting(&self) {
         let since = Instant::now();
         while !self.spool.is_empty() && !self.over.is_now() {
             if since.elapsed() >= SOON {
                 let (records, left) = (self.spool.lag().records, self.over.left().unwrap_or_default().as_secs());
-                (self.told)(format!(
-                    "{}: {records} records wait; the other side is waited for up to {left} s: two Ctrl-C leave them in {}",
+                (self.notify)(format!(
+                    "{}: {records} records undelivered; waiting up to {left} s; press Ctrl-C twice to keep them in {}",
                     self.name,
                     self.spool.path().display()
                 ));
@@ -277,7 +273,7 @@ impl Exporter for Ship {
         for lane in 0..self.ship.lanes {
             let own = |flow: &&Flow| flow.id % u64::from(self.ship.lanes) == u64::from(lane);
             let of_lane: Vec<&Flow> = sorted.iter().copied().filter(own).collect();
-            self.put(&of_lane, lane).map_err(|error| at(self.spool.path(), "no batch can be written", error))?;
+            self.put(&of_lane, lane).map_err(|error| at(self.spool.path(), "cannot write batch", error))?;
         }
         self.sender.failure()
     }
@@ -329,38 +325,36 @@ impl Exporter for Ship {
     }
 }
 
-/// What batches for a target are written as.
+/// Returns the encoding of batches for a target.
 fn form(name: &str, options: &Options) -> Result<Form> {
     let wrong = |text: &str| Err(Error::new(ErrorKind::InvalidInput, text));
     let is_kafka = name.starts_with("kafka");
     match options.format.map(|format| format.name) {
-        Some(_) if options.ship.rowbinary => wrong("--ship rowbinary says what is written: leave --format out"),
+        Some(_) if options.ship.rowbinary => wrong("--ship rowbinary sets the format; remove --format"),
         None if options.ship.rowbinary => Ok(Form::RowBinary),
         None | Some("parquet") if !Format::of_folder().lines => Ok(Form::Parquet),
-        None if !is_kafka => {
-            wrong("this program was built without Parquet: --ship rowbinary writes what ClickHouse reads")
-        }
+        None if !is_kafka => wrong("this program was built without Parquet; use --ship rowbinary"),
         None | Some("jsonl") if is_kafka => Ok(Form::Json),
-        _ if is_kafka => wrong("a broker is sent parquet or jsonl, or RowBinary by --ship rowbinary"),
-        _ => wrong("ClickHouse is sent parquet, or RowBinary by --ship rowbinary where it is older than 20"),
+        _ if is_kafka => wrong("unsupported format for Kafka; expected parquet, jsonl or --ship rowbinary"),
+        _ => wrong("unsupported format for ClickHouse; expected parquet, or --ship rowbinary before version 20"),
     }
 }
 
-/// The password in a file: its first line.
+/// Reads a password: the first line of a file.
 fn password(path: &Path) -> Result<String> {
-    let told = |error: Error| at(path, "the password cannot be read", error);
-    let file = input::open(path).map_err(told)?;
-    if fstat(&file).map_err(|error| told(error.into()))?.st_mode & 0o007 != 0 {
+    let describe = |error: Error| at(path, "cannot read password", error);
+    let file = input::open(path).map_err(describe)?;
+    if fstat(&file).map_err(|error| describe(error.into()))?.st_mode & 0o007 != 0 {
         let path = path.display();
-        let text = format!("{path}: everybody on this machine may read the password: chmod o= {path}");
+        let text = format!("{path}: password file is world-readable; run chmod o= {path}");
         return Err(Error::new(ErrorKind::PermissionDenied, text));
     }
     let mut text = String::new();
-    file.take(MOST_OF_PASSWORD).read_to_string(&mut text).map_err(told)?;
+    file.take(MOST_OF_PASSWORD).read_to_string(&mut text).map_err(describe)?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Reads bytes as whatever the other side may answer, and as a line of a journal: nothing of it does harm. For fuzzing.
+/// Parses bytes as all answers of peers and as journal lines, which must not panic. For fuzzing.
 #[doc(hidden)]
 pub fn read_anything(bytes: &[u8]) {
     http::read_anything(bytes);
@@ -372,18 +366,18 @@ pub fn read_anything(bytes: &[u8]) {
     }
 }
 
-/// The check of these bytes: of the batches of Kafka, and of what lies in a spool.
+/// Returns the CRC-32C of bytes, for Kafka batches and spool files.
 fn crc32c(bytes: &[u8]) -> u32 {
     Crc32c::NEW.with(bytes).value()
 }
 
-/// ns since 1970.
+/// Returns the time in ns since 1970.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_nanos().try_into().unwrap_or(u64::MAX)
 }
 
-/// ns since the machine started, while it slept as well.
+/// Returns ns since boot, including suspend.
 fn up() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)

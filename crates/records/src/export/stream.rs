@@ -1,4 +1,4 @@
-//! One file, or whatever else bytes can be written to.
+//! Export to one file or byte stream.
 
 use super::directory::{Directory, parent};
 use super::part::Part;
@@ -19,19 +19,19 @@ struct Stream {
     format: &'static Format,
     compression: Option<Compression>,
     settings: Settings,
-    /// `None` once it has ended.
+    /// `None` after the end.
     encoder: Option<Box<dyn Encoder>>,
-    /// What ends the file behind the last record, where it is compressed.
+    /// Compressed file that must be ended after the last record.
     compressed: Option<Shared>,
-    /// Of a regular file.
+    /// Regular file.
     part: Option<Part>,
     written: u64,
-    /// In complete files.
+    /// Records in complete files.
     completed: u64,
     files: u64,
 }
 
-/// A compressed file, of the encoder that writes to it and of who ends it.
+/// Compressed file, shared by the encoder that writes to it and the owner that ends it.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Mutex<Compressed>>);
 
@@ -40,7 +40,7 @@ impl Shared {
         Ok(Shared(Arc::new(Mutex::new(Compressed::new(compression, Box::new(out))?))))
     }
 
-    /// Ends it behind the last record.
+    /// Ends it after the last record.
     pub(super) fn finish(&self) -> Result<()> {
         self.lock().finish()
     }
@@ -61,7 +61,7 @@ impl Write for Shared {
 }
 
 pub(super) fn standard_output(target: &str, options: &Options) -> Result<Box<dyn Exporter>> {
-    let none = || Error::new(ErrorKind::Unsupported, "standard output: no records are written there here");
+    let none = || Error::new(ErrorKind::Unsupported, "standard output: not available for records here");
     let out = options.standard_output.ok_or_else(none)?;
     let (format, _) = Format::of_path(target, options.format)?;
     Stream::over("standard output", (format, options.compression, options.settings()), None, out())
@@ -72,17 +72,17 @@ pub(super) fn file(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     let how = (format, compression.or(options.compression), options.settings());
     let path = Path::new(name);
     if path.exists() && !path.is_file() {
-        let file = OpenOptions::new().write(true).open(path).map_err(|error| at(path, "cannot be opened", error))?;
+        let file = OpenOptions::new().write(true).open(path).map_err(|error| at(path, "cannot open", error))?;
         return Stream::over(name, how, None, Box::new(file));
     }
-    // A link stays one: what it leads to is replaced.
+    // Follows a symbolic link: its target is replaced, not the link.
     let path = path.canonicalize().unwrap_or(path.to_path_buf());
-    let none = || Error::new(ErrorKind::InvalidInput, format!("{name}: no name of a file"));
+    let none = || Error::new(ErrorKind::InvalidInput, format!("{name}: invalid file name"));
     let file = path.file_name().ok_or_else(none)?;
     let folder = parent(&path);
-    let part = Part::make(Directory::open(folder).map_err(|error| at(folder, "cannot be opened", error))?, file)?;
-    if let (Some(leftover), Some(told)) = (&part.leftover, options.told) {
-        told(leftover.clone());
+    let part = Part::make(Directory::open(folder).map_err(|error| at(folder, "cannot open", error))?, file)?;
+    if let (Some(leftover), Some(notify)) = (&part.leftover, options.told) {
+        notify(leftover.clone());
     }
     let file = part.handle()?;
     Stream::over(name, how, Some(part), Box::new(file))
@@ -112,7 +112,7 @@ impl Stream {
         Ok(Box::new(stream))
     }
 
-    /// What is written from now on goes there.
+    /// Starts writing to `out`.
     fn begin(&mut self, mut out: Box<dyn Write + Send>) -> Result<()> {
         self.compressed = None;
         if let Some(compression) = self.compression {
@@ -130,20 +130,20 @@ impl Stream {
         if let Err(error) = encoder.write(flows) {
             self.encoder = None;
             if let Some((mut file, end)) = end {
-                // What is left behind the last whole line is no line.
+                // Truncates a partial line.
                 let _ = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
                 if let Some(compressed) = self.compressed.take() {
-                    // In the room that this has made.
+                    // Uses the space freed by the truncation.
                     let _ = compressed.lock().finish_before();
                 }
             }
-            return Err(at(Path::new(&self.name), "cannot be written to", error));
+            return Err(at(Path::new(&self.name), "cannot write", error));
         }
         self.written += flows.len() as u64;
         Ok(())
     }
 
-    /// Ends what was written; a file stays where it is.
+    /// Ends the encoding; the file keeps its name.
     fn end(&mut self) -> Result<()> {
         self.encoder.take().map_or(Ok(()), |encoder| encoder.finish())?;
         self.compressed.take().map_or(Ok(()), |compressed| compressed.finish())
@@ -158,7 +158,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Completes the file, wherever it is by now, and begins the next.
+    /// Completes the file, even if it was moved, and starts the next.
     fn turn(&mut self) -> Result<Option<String>> {
         let Some(mut part) = self.part.take() else { return Ok(None) };
         self.end()?;
@@ -169,10 +169,10 @@ impl Stream {
         self.begin(Box::new(part.handle()?))?;
         let leftover = part.leftover.take().map_or_else(String::new, |leftover| format!("; {leftover}"));
         self.part = Some(part);
-        Ok(Some(format!("{done}: {records} records are complete{leftover}")))
+        Ok(Some(format!("{done}: complete, {records} records{leftover}")))
     }
 
-    /// Counts what went with a file that somebody removed.
+    /// Counts the records lost with a removed file.
     fn forget(&mut self, part: &Part) {
         if part.is_removed() {
             self.written = self.completed;
@@ -190,7 +190,7 @@ impl Exporter for Stream {
     }
 
     fn demand(&self) -> Demand {
-        // Lines are read while it runs.
+        // Lines are read during the run.
         let (bytes, age) =
             if self.format.lines { (1 << 20, Duration::from_millis(100)) } else { (usize::MAX, Duration::MAX) };
         Demand { bytes, age, tick: None }
@@ -205,7 +205,7 @@ impl Exporter for Stream {
     }
 
     fn write(&mut self, flows: &[Flow], _: Nanos) -> Result<()> {
-        // So many that what they become stays in the cache.
+        // Small enough for the encoded chunk to stay in the cache.
         const CHUNK: usize = 512;
         let sorted = if self.format.lines { flows.iter().collect() } else { in_order(flows) };
         let chunk = if self.format.lines { CHUNK } else { sorted.len().max(1) };
@@ -213,15 +213,15 @@ impl Exporter for Stream {
     }
 
     fn reopen(&mut self) -> Result<Option<String>> {
-        self.turn().map_err(|error| at(Path::new(&self.name), "cannot be completed and begun anew", error))
+        self.turn().map_err(|error| at(Path::new(&self.name), "cannot rotate", error))
     }
 
-    /// A failed file of lines stays under its other name, with what could be written.
+    /// A failed file of lines keeps its temporary name, with the records that could be written.
     fn finish(&mut self, ending: Ending) -> Result<()> {
         let result = match ending {
             Ending::Complete => self.complete(),
             Ending::Failed if self.format.lines => {
-                // Why it failed is told already.
+                // The cause is already reported.
                 let _ = self.end();
                 Ok(())
             }
@@ -235,7 +235,7 @@ impl Exporter for Stream {
         if let Some(part) = self.part.take() {
             self.forget(&part);
         }
-        result.map_err(|error| at(Path::new(&self.name), "cannot be completed", error))
+        result.map_err(|error| at(Path::new(&self.name), "cannot complete", error))
     }
 
     fn counters(&self, account: &mut Account) {
@@ -243,7 +243,7 @@ impl Exporter for Stream {
     }
 }
 
-/// Where the next byte goes.
+/// Returns the file with the offset of the next byte.
 fn end(mut file: File) -> Result<(File, u64)> {
     let end = file.stream_position()?;
     Ok((file, end))

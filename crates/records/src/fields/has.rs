@@ -1,9 +1,9 @@
-//! What a record has of all that most have not, so that nobody asks it for fields that are absent.
+//! Optional parts of a record, with which encoders skip absent fields without evaluating them.
 
 use super::{Field, Part};
 use linerate_meter::{Flow, Quality};
 
-/// Things a record may have, a bit each; above them those of its quality.
+/// Optional parts of a record, one bit each; the quality bits are above them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Has(u32);
 
@@ -11,7 +11,7 @@ pub struct Has(u32);
 const QUALITY: u32 = 16;
 
 impl Has {
-    /// None of them.
+    /// No parts.
     pub const NOTHING: Has = Has(0);
     const TAGS: Has = Has(1);
     const TUNNEL: Has = Has(1 << 1);
@@ -24,7 +24,7 @@ impl Has {
     const STATS: Has = Has(1 << 8);
     const NAMES: Has = Has(1 << 9);
 
-    /// What a flow has.
+    /// Returns the parts of a flow.
     pub fn of(flow: &Flow) -> Has {
         Has(u32::from(flow.vlans[0] != 0)
             | u32::from(flow.tunnel.is_some()) << 1
@@ -39,29 +39,29 @@ impl Has {
             | u32::from(flow.quality.0) << QUALITY)
     }
 
-    /// What any of some flows has.
+    /// Returns the parts that any of the flows has.
     pub fn any(flows: &[&Flow]) -> Has {
         flows.iter().fold(Has::NOTHING, |has, flow| Has(has.0 | Has::of(flow).0))
     }
 
-    /// Whatever is to be known before relying on any of it.
+    /// Returns the quality bits.
     pub const fn quality(self) -> Quality {
         Quality((self.0 >> QUALITY) as u16)
     }
 
-    /// Whether all of `needs` is there.
+    /// Returns whether all parts in `needs` are present.
     pub const fn covers(self, needs: Has) -> bool {
         needs.0 & !self.0 == 0
     }
 
-    /// What both have.
+    /// Returns the common parts.
     pub const fn and(self, other: Has) -> Has {
         Has(self.0 & other.0)
     }
 }
 
 impl Field {
-    /// What a flow has wherever it has this field.
+    /// Returns the parts that a flow must have for this field to be present.
     pub fn needs(&self) -> Has {
         match self.part {
             Part::Tcp | Part::TcpSide => Has::TCP,
@@ -89,7 +89,7 @@ mod tests {
     use linerate_meter::{Tunnel, TunnelKind};
     use std::sync::Arc;
 
-    /// A flow with one thing more than the plain one, of each that is asked for.
+    /// Returns flows that each have one optional part.
     fn with_more() -> Vec<Flow> {
         let mut plain = crate::back::nothing();
         (plain.tcp, plain.stats, plain.names) = (None, None, None);
@@ -117,20 +117,20 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flow_lacks_has_no_values() {
+    fn fields_of_absent_parts_have_no_values() {
         for flow in with_more() {
             let has = Has::of(&flow);
             for (field, side) in fields().flat_map(|field| [(field, 0), (field, 1)]) {
                 let is_there = write_value(&field.get, &flow, side, &mut Vec::new());
                 assert!(has.covers(field.needs()) || !is_there, "{} of {flow:?}", field.path);
-                // What is null where it is absent would be passed over.
+                // A skipped field would not be written as null.
                 assert!(field.absence != Absence::Null || field.needs() == Has::NOTHING, "{}", field.path);
             }
         }
     }
 
     #[test]
-    fn some_flows_have_what_any_of_them_has() {
+    fn any_is_the_union_of_parts() {
         let all = with_more();
         let has = Has::any(&all.iter().collect::<Vec<_>>());
         assert!(all.iter().all(|flow| has.covers(Has::of(flow))));

@@ -1,4 +1,4 @@
-//! Fields of what a conversation said of itself.
+//! Fields found in payload.
 
 use super::Get::{Bool, Name, Text, U8, U16};
 use super::Part::Names;
@@ -10,7 +10,7 @@ use linerate_meter::names::value::{Dns, Http};
 use linerate_meter::names::{dns, quic};
 use std::borrow::Cow;
 
-/// The enterprises of CESNET and of Flowmon, whose elements these are.
+/// Private enterprise numbers of CESNET and Flowmon.
 const CESNET: u32 = 8057;
 const FLOWMON: u32 = 39499;
 
@@ -19,14 +19,14 @@ pub(super) const FIELDS: &[Field] = &[
         Names,
         "service",
         Name(|flow, _| Some(flow.names.as_ref()?.protocol()?.name())),
-        "the protocol that was read: `tls`, `quic`, `dns`, `http`, `ssh`",
+        "application protocol: `tls`, `quic`, `dns`, `http`, `ssh`",
     )
     .zeek_like("service"),
     maybe(
         Names,
         "tls.server_name",
         Text(|flow, _| text(client(flow)?.server_name.as_deref())),
-        "name of the server that the client asks for (SNI); where ECH hides that, the name of the provider",
+        "server name requested by the client (SNI); with ECH the name of the provider",
     )
     .elements_of(CESNET, &[808], &[])
     .zeek_like("ssl.log: server_name"),
@@ -34,84 +34,89 @@ pub(super) const FIELDS: &[Field] = &[
         Names,
         "tls.alpn",
         Text(|flow, _| text(client(flow)?.alpn.as_deref())),
-        "protocols that the client offers, with commas between",
+        "ALPN protocols offered by the client, comma-separated",
     )
     .elements_of(FLOWMON, &[337], &[]),
     maybe(
         Names,
         "tls.client_version",
         Text(|flow, _| Some(version_name(client(flow)?.version))),
-        "the highest version that the client offers, such as `TLSv1.3`; a number in hexadecimal where it has no name, as drafts",
+        "highest TLS version offered by the client, such as `TLSv1.3`; in hexadecimal if unnamed, such as drafts",
     ),
     maybe(
         Names,
         "tls.ja4",
         Text(|flow, _| text(client(flow).map(|hello| &*hello.ja4))),
-        "JA4 of the client's hello, by FoxIO's definition",
+        "JA4 fingerprint of the ClientHello, as defined by FoxIO",
     )
     .elements_of(CESNET, &[809], &[]),
     maybe(
         Names,
         "tls.ech",
         Bool(|flow, _| client(flow).map(|hello| hello.ech)),
-        "whether the hello has an extension of Encrypted Client Hello, or of the older ESNI; browsers send it also where it hides nothing",
+        "true if the ClientHello has an Encrypted Client Hello or ESNI extension; browsers also send it without encrypting a name",
     ),
     maybe(
         Names,
         "tls.version",
         Text(|flow, _| Some(version_name(server(flow)?.version))),
-        "the version that the server chose",
+        "TLS version chosen by the server",
     )
     .zeek_like("ssl.log: version"),
     maybe(
         Names,
         "tls.cipher",
         U16(|flow, _| Some(server(flow)?.cipher)),
-        "number of the cipher suite that the server chose",
+        "cipher suite chosen by the server, as a number",
     )
     .zeek_like("ssl.log: cipher"),
     maybe(
         Names,
         "tls.server_alpn",
         Text(|flow, _| text(server(flow)?.alpn.as_deref())),
-        "the protocol that the server chose; from TLS 1.3 on it is encrypted",
+        "ALPN protocol chosen by the server; encrypted since TLS 1.3",
     )
     .zeek_like("ssl.log: next_protocol"),
     maybe(
         Names,
         "quic.version",
         Text(|flow, _| Some(quic::version_name(flow.names.as_ref()?.quic?))),
-        "version of QUIC: `1`, `2`, `draft-29`",
+        "QUIC version: `1`, `2`, `draft-29`",
     )
     .zeek_like("quic.log: version"),
     maybe(
         Names,
         "dns.query",
         Text(|flow, _| text(asked(flow)?.name.as_deref())),
-        "name of the first question, with `\\DDD` for bytes that are not visible, and `.` for the root",
+        "query name of the first question, with `\\DDD` for unprintable bytes and `.` for the root",
     )
     .elements_of(CESNET, &[2], &[])
     .zeek_like("dns.log: query"),
-    maybe(Names, "dns.qtype", U16(|flow, _| Some(asked(flow)?.kind)), "number of its type")
+    maybe(Names, "dns.qtype", U16(|flow, _| Some(asked(flow)?.kind)), "query type, as a number")
         .elements_of(CESNET, &[3], &[])
         .zeek_like("dns.log: qtype"),
-    maybe(Names, "dns.qtype_name", Text(|flow, _| Some(asked(flow)?.kind_name())), "name of its type, such as `AAAA`")
-        .zeek_like("dns.log: qtype_name"),
-    maybe(Names, "dns.rcode", U8(|flow, _| asked(flow)?.rcode), "response code of its answer")
+    maybe(
+        Names,
+        "dns.qtype_name",
+        Text(|flow, _| Some(asked(flow)?.kind_name())),
+        "query type, as a name such as `AAAA`",
+    )
+    .zeek_like("dns.log: qtype_name"),
+    maybe(Names, "dns.rcode", U8(|flow, _| asked(flow)?.rcode), "response code")
         .elements_of(CESNET, &[1], &[])
         .zeek_like("dns.log: rcode"),
     maybe(
         Names,
         "dns.rcode_name",
         Text(|flow, _| asked(flow)?.rcode.map(dns::rcode_name)),
-        "name of that code, such as `NXDOMAIN`",
+        "response code, as a name such as `NXDOMAIN`",
     )
     .zeek_like("dns.log: rcode_name"),
     maybe(
         Names,
         "dns.answers",
         U16(|flow, _| asked(flow)?.answers),
-        "records in the section of answers, as its header says",
+        "number of answer records in the response header (ANCOUNT)",
     )
     .unit("records")
     .elements_of(CESNET, &[14], &[]),
@@ -119,14 +124,14 @@ pub(super) const FIELDS: &[Field] = &[
         Names,
         "dns.addresses",
         Text(|flow, _| text(asked(flow)?.addresses.as_deref())),
-        "addresses of that name, or of what it is an alias of, in the answer, with commas between: as many as 255 bytes hold",
+        "addresses of the name, or of its alias target, in the response, comma-separated, up to 255 bytes",
     )
     .zeek_like("dns.log: answers"),
     maybe(
         Names,
         "http.method",
         Text(|flow, _| text(request(flow).map(|request| &*request.method))),
-        "method of the first request",
+        "method of the first HTTP request",
     )
     .elements_of(0, &[459], &[])
     .zeek_like("http.log: method"),
@@ -134,7 +139,7 @@ pub(super) const FIELDS: &[Field] = &[
         Names,
         "http.host",
         Text(|flow, _| text(request(flow)?.host.as_deref())),
-        "its header Host; without one, the host in its target",
+        "Host header of that request; without one the host in its target",
     )
     .elements_of(0, &[460], &[])
     .zeek_like("http.log: host"),
@@ -142,7 +147,7 @@ pub(super) const FIELDS: &[Field] = &[
         Names,
         "http.target",
         Text(|flow, _| text(request(flow).map(|request| &*request.target))),
-        "what it is about, as it stands there: 255 bytes of it",
+        "request target, up to 255 bytes",
     )
     .elements_of(0, &[461], &[])
     .zeek_like("http.log: uri"),
@@ -150,7 +155,7 @@ pub(super) const FIELDS: &[Field] = &[
         Names,
         "http.user_agent",
         Text(|flow, _| text(request(flow)?.user_agent.as_deref())),
-        "its header User-Agent: 255 bytes of it",
+        "User-Agent header of that request, up to 255 bytes",
     )
     .elements_of(0, &[468], &[])
     .zeek_like("http.log: user_agent"),
@@ -158,7 +163,7 @@ pub(super) const FIELDS: &[Field] = &[
         Names,
         "http.status",
         U16(|flow, _| exchange(flow)?.status),
-        "status of its answer, behind those that only announce it",
+        "status code of its final response, after interim (1xx) responses",
     )
     .elements_of(0, &[457], &[])
     .zeek_like("http.log: status_code"),
@@ -166,11 +171,11 @@ pub(super) const FIELDS: &[Field] = &[
         Names,
         "resp.resolved",
         Text(|flow, _| text(flow.names.as_ref()?.resolved[0].as_deref())),
-        "the name that the originator had asked DNS for when it was told this address, by the newest answer before the flow; not what the conversation says",
+        "name that the originator resolved to this address, from the latest DNS response before the flow; not from the conversation itself",
     ),
-    maybe(Names, "ssh.client", Text(|flow, _| line(flow, 0)), "the line with which the originator begins")
+    maybe(Names, "ssh.client", Text(|flow, _| line(flow, 0)), "SSH version string of the originator")
         .zeek_like("ssh.log: client"),
-    maybe(Names, "ssh.server", Text(|flow, _| line(flow, 1)), "the line with which the responder begins")
+    maybe(Names, "ssh.server", Text(|flow, _| line(flow, 1)), "SSH version string of the responder")
         .zeek_like("ssh.log: server"),
 ];
 

@@ -1,4 +1,4 @@
-//! Fields from level `tcp` on.
+//! Fields from level `tcp`.
 
 use super::Get::{Bool, F64, Name, Text, U8, U16, U32, U64};
 use super::Part::{Tcp, TcpSide};
@@ -7,26 +7,21 @@ use linerate_meter::{Flow, Rtt, TcpSide as Side};
 use std::borrow::Cow;
 
 pub(super) const FIELDS: &[Field] = &[
-    always(
-        Tcp,
-        "tcp.state",
-        Name(|flow, _| Some(flow.tcp.as_ref()?.state.name())),
-        "how far the connection got, see above",
-    )
-    .argus("state")
-    .zeek_like("conn_state"),
+    always(Tcp, "tcp.state", Name(|flow, _| Some(flow.tcp.as_ref()?.state.name())), "connection state, see above")
+        .argus("state")
+        .zeek_like("conn_state"),
     always(
         Tcp,
         "tcp.history",
         Text(|flow, _| Some(Cow::Borrowed(&flow.tcp.as_ref()?.history.0))),
-        "what happened, a letter each, see above",
+        "connection history, one letter per event, see above",
     )
     .zeek(&["history"]),
     maybe(
         Tcp,
         "tcp.syn_to_syn_ack_ns",
         U64(|flow, _| flow.tcp.as_ref()?.syn_to_syn_ack),
-        "handshake: from the sensor to the responder and back",
+        "handshake round-trip time between sensor and responder (SYN to SYN-ACK)",
     )
     .unit("ns")
     .argus("synack"),
@@ -34,46 +29,56 @@ pub(super) const FIELDS: &[Field] = &[
         Tcp,
         "tcp.syn_ack_to_ack_ns",
         U64(|flow, _| flow.tcp.as_ref()?.syn_ack_to_ack),
-        "handshake: from the sensor to the originator and back",
+        "handshake round-trip time between sensor and originator (SYN-ACK to ACK)",
     )
     .unit("ns")
     .argus("ackdat"),
-    maybe(TcpSide, "*.tcp.isn", U32(|flow, side| of(flow, side)?.isn), "sequence number of the first SYN")
+    maybe(TcpSide, "*.tcp.isn", U32(|flow, side| of(flow, side)?.isn), "initial sequence number, of the first SYN")
         .iana(&[184])
         .argus("stcpb, dtcpb"),
-    maybe(TcpSide, "*.tcp.mss", U16(|flow, side| of(flow, side)?.mss), "option of the SYN (RFC 9293, 3.7.1)")
-        .unit("bytes")
-        .tstat("c_mss"),
+    maybe(
+        TcpSide,
+        "*.tcp.mss",
+        U16(|flow, side| of(flow, side)?.mss),
+        "maximum segment size option of the SYN (RFC 9293, 3.7.1)",
+    )
+    .unit("bytes")
+    .tstat("c_mss"),
     maybe(
         TcpSide,
         "*.tcp.window_scale",
         U8(|flow, side| of(flow, side)?.window_scale),
-        "option of the SYN (RFC 7323, 2): bits that windows are shifted by",
+        "window scale option of the SYN (RFC 7323, 2): shift count",
     )
     .tstat("c_win_scl"),
     always(
         TcpSide,
         "*.tcp.sack_permitted",
         Bool(|flow, side| Some(of(flow, side)?.sack_permitted)),
-        "option of the SYN (RFC 2018)",
+        "SACK permitted option of the SYN (RFC 2018)",
     )
     .tstat("c_sack_opt"),
     always(
         TcpSide,
         "*.tcp.timestamps",
         Bool(|flow, side| Some(of(flow, side)?.timestamps)),
-        "option of the SYN (RFC 7323, 3)",
+        "timestamps option of the SYN (RFC 7323, 3)",
     )
     .tstat("c_tm_opt"),
-    always(TcpSide, "*.tcp.window_min", U32(|flow, side| Some(of(flow, side)?.window[0])), "least window, see above")
-        .unit("bytes")
-        .argus("swin, dwin")
-        .tstat("c_win_min"),
+    always(
+        TcpSide,
+        "*.tcp.window_min",
+        U32(|flow, side| Some(of(flow, side)?.window[0])),
+        "minimum receive window, see above",
+    )
+    .unit("bytes")
+    .argus("swin, dwin")
+    .tstat("c_win_min"),
     always(
         TcpSide,
         "*.tcp.window_max",
         U32(|flow, side| Some(of(flow, side)?.window[1])),
-        "greatest window, see above",
+        "maximum receive window, see above",
     )
     .unit("bytes")
     .tstat("c_win_max"),
@@ -81,7 +86,7 @@ pub(super) const FIELDS: &[Field] = &[
         TcpSide,
         "*.tcp.zero_windows",
         U64(|flow, side| Some(of(flow, side)?.zero_windows)),
-        "segments that announced a window of 0, see above",
+        "segments with a zero window, see above",
     )
     .unit("packets")
     .zeek_like("history `w`")
@@ -90,24 +95,24 @@ pub(super) const FIELDS: &[Field] = &[
         TcpSide,
         "*.tcp.rtt.count",
         U64(|flow, side| Some(of(flow, side)?.rtt.count)),
-        "times from data to its acknowledgement, see above; how many were measured",
+        "number of RTT samples (data to acknowledgement), see above",
     )
     .tstat("c_rtt_cnt"),
-    maybe(TcpSide, "*.tcp.rtt.min_ns", U64(|flow, side| Some(rtt(flow, side)?.min)), "the least")
+    maybe(TcpSide, "*.tcp.rtt.min_ns", U64(|flow, side| Some(rtt(flow, side)?.min)), "minimum RTT")
         .unit("ns")
         .argus("tcprtt")
         .tstat("c_rtt_min"),
-    maybe(TcpSide, "*.tcp.rtt.max_ns", U64(|flow, side| Some(rtt(flow, side)?.max)), "the greatest")
+    maybe(TcpSide, "*.tcp.rtt.max_ns", U64(|flow, side| Some(rtt(flow, side)?.max)), "maximum RTT")
         .unit("ns")
         .tstat("c_rtt_max"),
-    maybe(TcpSide, "*.tcp.rtt.mean_ns", F64(|flow, side| Some(rtt(flow, side)?.mean)), "their mean")
+    maybe(TcpSide, "*.tcp.rtt.mean_ns", F64(|flow, side| Some(rtt(flow, side)?.mean)), "mean RTT")
         .unit("ns")
         .tstat("c_rtt_avg"),
     maybe(
         TcpSide,
         "*.tcp.rtt.deviation_ns",
         F64(|flow, side| Some(rtt(flow, side)?.deviation)),
-        "their standard deviation",
+        "standard deviation of the RTT",
     )
     .unit("ns")
     .tstat("c_rtt_std"),
@@ -115,7 +120,7 @@ pub(super) const FIELDS: &[Field] = &[
         TcpSide,
         "*.tcp.retransmitted.timeout",
         U64(|flow, side| Some(of(flow, side)?.retransmitted.timeout)),
-        "segments sent again, by class: after a silence",
+        "retransmissions after a timeout",
     )
     .unit("packets")
     .argus("sretrans, dretrans")
@@ -125,7 +130,7 @@ pub(super) const FIELDS: &[Field] = &[
         TcpSide,
         "*.tcp.retransmitted.fast",
         U64(|flow, side| Some(of(flow, side)?.retransmitted.fast)),
-        "after duplicate acknowledgements",
+        "retransmissions after duplicate acknowledgements",
     )
     .unit("packets")
     .tstat("c_pkts_fs"),
@@ -133,7 +138,7 @@ pub(super) const FIELDS: &[Field] = &[
         TcpSide,
         "*.tcp.retransmitted.spurious",
         U64(|flow, side| Some(of(flow, side)?.retransmitted.spurious)),
-        "although acknowledged already",
+        "retransmissions of acknowledged data",
     )
     .unit("packets")
     .tstat("c_pkts_unrto"),
@@ -141,7 +146,7 @@ pub(super) const FIELDS: &[Field] = &[
         TcpSide,
         "*.tcp.retransmitted.unseen",
         U64(|flow, side| Some(of(flow, side)?.retransmitted.unseen)),
-        "lost before the sensor, and never seen here before",
+        "retransmissions of data that the sensor never saw: lost before it",
     )
     .unit("packets")
     .tstat("c_pkts_ooo"),
@@ -149,7 +154,7 @@ pub(super) const FIELDS: &[Field] = &[
         TcpSide,
         "*.tcp.retransmitted_bytes",
         U64(|flow, side| Some(of(flow, side)?.retransmitted_bytes)),
-        "payload seen before",
+        "retransmitted payload that was seen before",
     )
     .unit("bytes")
     .tstat("c_bytes_retx"),
@@ -157,7 +162,7 @@ pub(super) const FIELDS: &[Field] = &[
         TcpSide,
         "*.tcp.out_of_order",
         U64(|flow, side| Some(of(flow, side)?.out_of_order)),
-        "segments that came behind later ones, see above",
+        "out-of-order segments, see above",
     )
     .unit("packets")
     .tstat("c_pkts_reor"),
@@ -165,7 +170,7 @@ pub(super) const FIELDS: &[Field] = &[
         TcpSide,
         "*.tcp.copies",
         U64(|flow, side| Some(of(flow, side)?.copies)),
-        "copies of one packet that the network or a mirror made, see above",
+        "duplicates of a packet, made by the network or a mirror port, see above",
     )
     .unit("packets")
     .tstat("c_pkts_dup"),
@@ -173,25 +178,25 @@ pub(super) const FIELDS: &[Field] = &[
         TcpSide,
         "*.tcp.duplicate_acks",
         U64(|flow, side| Some(of(flow, side)?.duplicate_acks)),
-        "acknowledgements that repeat the one before, see above",
+        "duplicate acknowledgements, see above",
     )
     .unit("packets"),
     always(
         TcpSide,
         "*.tcp.keep_alives",
         U64(|flow, side| Some(of(flow, side)?.keep_alives)),
-        "segments right below what comes next, see above",
+        "keep-alive segments, just below the next sequence number, see above",
     )
     .unit("packets"),
     always(
         TcpSide,
         "*.tcp.window_probes",
         U64(|flow, side| Some(of(flow, side)?.window_probes)),
-        "segments of one byte into a window of 0, see above",
+        "zero window probes of one byte, see above",
     )
     .unit("packets"),
-    always(TcpSide, "*.tcp.gaps", U64(|flow, side| Some(of(flow, side)?.gaps)), "times something was missing"),
-    always(TcpSide, "*.tcp.gap_bytes", U64(|flow, side| Some(of(flow, side)?.gap_bytes)), "bytes that never came")
+    always(TcpSide, "*.tcp.gaps", U64(|flow, side| Some(of(flow, side)?.gaps)), "gaps in the sequence space"),
+    always(TcpSide, "*.tcp.gap_bytes", U64(|flow, side| Some(of(flow, side)?.gap_bytes)), "bytes missing in gaps")
         .unit("bytes")
         .argus("sgap, dgap")
         .zeek_like("missed_bytes"),
@@ -201,7 +206,7 @@ fn of(flow: &Flow, side: usize) -> Option<&Side> {
     Some(&flow.tcp.as_ref()?.sides[side])
 }
 
-/// Absent and not 0 where nothing was measured, so that averages over flows leave it out.
+/// `None` rather than 0 without samples, so that averages over flows ignore it.
 fn rtt(flow: &Flow, side: usize) -> Option<&Rtt> {
     Some(&of(flow, side)?.rtt).filter(|rtt| rtt.count > 0)
 }

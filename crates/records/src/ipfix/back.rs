@@ -1,4 +1,4 @@
-//! A record back to a flow, element by element.
+//! Decoding of a record into a flow, element by element.
 
 mod ends;
 
@@ -17,16 +17,16 @@ use linerate_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// A record of which not all is known yet.
+/// Partially decoded record.
 pub(super) struct Record {
     clock: Clock,
     flow: Flow,
     numbers: Numbers,
-    /// Of IPv4, of IPv6, and the exporter's, each with the rank of its element.
+    /// IPv4, IPv6 and exporter addresses, each with the rank of its element.
     addresses: [Option<(u8, IpAddr)>; 6],
-    /// Whether a field of the quality was there.
+    /// True if a quality element was present.
     has_quality: bool,
-    /// What it said of itself.
+    /// Names found in payload.
     names: Names,
     tunnel: Tunnel,
     has_tunnel: bool,
@@ -48,7 +48,7 @@ impl Record {
         }
     }
 
-    /// Takes a value.
+    /// Applies the value of an element.
     pub(super) fn set(&mut self, meaning: Meaning, value: &[u8]) {
         match meaning {
             Meaning::Unknown => {}
@@ -81,7 +81,7 @@ impl Record {
         }
     }
 
-    /// How many packets there are to one that was looked at, where the record says so.
+    /// Returns the sampling interval (packets per sampled packet), if the record has it.
     pub(super) fn sampling(&self) -> u64 {
         let numbers =
             [Number::SamplingInterval, Number::SamplingSize, Number::SamplingSpace, Number::SamplingPopulation];
@@ -90,7 +90,7 @@ impl Record {
         interval.max(whole.checked_div(size).unwrap_or(0))
     }
 
-    /// When its exporter began, in ms since 1970, where that is known.
+    /// Returns the start time of the exporter in ms since 1970, if present.
     pub(super) fn boot(&self) -> Option<u64> {
         some(self.numbers.of(Number::Boot)).or(self.clock.boot)
     }
@@ -180,7 +180,7 @@ impl Record {
         }
     }
 
-    /// The flow; `None` where it has no addresses.
+    /// Returns the flow; `None` without addresses.
     pub(super) fn flow(mut self) -> Option<Flow> {
         self.set_ends()?;
         self.set_headers();
@@ -215,7 +215,7 @@ impl Record {
         let (reason, event) = (numbers.of(Number::EndReason), numbers.of(Number::FirewallEvent));
         flow.end = match (EndReason::ALL.into_iter().find(|end| *end as u64 == reason), event) {
             (Some(end), _) => end,
-            // Created, changed; deleted, denied.
+            // Created, updated; deleted, denied.
             (None, 1 | 5) => EndReason::Active,
             (None, 2 | 3) => EndReason::End,
             (None, _) => match numbers.of(Number::NatEvent) {
@@ -229,18 +229,18 @@ impl Record {
         if numbers.has(Number::Domain) {
             self.exporter.domain = numbers.of(Number::Domain) as u32;
         }
-        let mut told = [4, 5].iter().filter_map(|place| self.addresses[*place]).map(|(_, address)| address);
-        self.exporter.address = told.rfind(|address| !address.is_unspecified()).or(self.exporter.address);
+        let mut found = [4, 5].iter().filter_map(|place| self.addresses[*place]).map(|(_, address)| address);
+        self.exporter.address = found.rfind(|address| !address.is_unspecified()).or(self.exporter.address);
     }
 
-    /// Counts, times and what else is of each direction.
+    /// Sets counters, times and other values of each direction.
     fn set_sides(&mut self) {
         let numbers = &self.numbers;
         for (of, side) in self.flow.sides.iter_mut().zip(0..) {
             let number = |number| numbers.of_side(number, side);
             of.packets = number(Number::Packets);
             of.payload_bytes = number(Number::PayloadBytes);
-            // Who counts less than whole packets has seen so much of them.
+            // Exporters that count only payload saw at least those bytes.
             of.packet_bytes = some(number(Number::PacketBytes)).unwrap_or(of.payload_bytes);
             of.frame_bytes = some(number(Number::FrameBytes)).unwrap_or(of.packet_bytes);
             of.tcp_flags = number(Number::TcpFlags) as u8;
@@ -253,8 +253,8 @@ impl Record {
         let times = [0, 1].map(|side| {
             let clock = Clock { boot: self.boot(), ..self.clock };
             let up = [Number::UpFirst, Number::UpLast].map(|up| (numbers.has(up), numbers.of_side(up, side) as u32));
-            let told = [Number::First, Number::Last].map(|number| numbers.of_side(number, side));
-            times::told(clock, told, up)
+            let absolute = [Number::First, Number::Last].map(|number| numbers.of_side(number, side));
+            times::of_direction(clock, absolute, up)
         });
         let duration = numbers.of(Number::Duration).saturating_mul(1_000);
         let otherwise = [numbers.of(Number::Observed), u64::from(self.clock.seconds) * 1_000_000_000];
@@ -269,7 +269,7 @@ impl Record {
         }
     }
 
-    /// Where the source is the responder.
+    /// Swaps the directions, if the source is the responder.
     fn turn(&mut self) {
         self.flow.ends.swap(0, 1);
         self.flow.sides.swap(0, 1);
@@ -284,7 +284,7 @@ impl Record {
     }
 }
 
-/// An unsigned number of any size (RFC 7011, 6.2), of longer values the lower bits.
+/// Reads an unsigned number of any size (RFC 7011, 6.2); longer values are truncated to the lower 64 bits.
 fn read_number(value: &[u8]) -> u64 {
     value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
@@ -298,7 +298,7 @@ fn is(name: &str, value: &[u8]) -> bool {
     name.as_bytes() == value
 }
 
-/// 0 stands for what is absent.
+/// Returns `None` for 0, which stands for absent.
 fn some<T: Default + PartialEq>(number: T) -> Option<T> {
     Some(number).filter(|number| *number != T::default())
 }
@@ -307,7 +307,7 @@ fn has_traffic(side: &Side) -> bool {
     side.packets > 0 || side.frame_bytes > 0
 }
 
-/// Made of the key where no exporter gives one.
+/// Derives an id from the key if the exporter sends none.
 fn id(flow: &Flow) -> u64 {
     let mut ends = flow.ends;
     ends.sort_by_key(|end| (end.address, end.port));

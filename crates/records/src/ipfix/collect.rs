@@ -1,45 +1,45 @@
-//! Messages of IPFIX and NetFlow v9 back to flows, whoever made them.
+//! Decoding of IPFIX and NetFlow v9 messages of any exporter into flows.
 //!
-//! Templates are of one session (an address and port, a connection, a file) and one observation domain. What is not known, or not any
-//! more, is counted.
+//! Templates belong to one session (an address and port, a connection, a file) and one observation domain. Data without
+//! a known template is counted.
 
 use super::back::Record;
 use super::elements::Meaning;
 use super::sessions::{Field, Limits, Session, Sessions, Template};
 use linerate_meter::{ExportedBy, Flow};
 
-/// What came.
+/// Counters of a collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Sessions that began: whoever sent something.
+    /// Sessions started.
     pub sessions: u64,
-    /// Messages of either protocol.
+    /// Messages of both protocols.
     pub messages: u64,
-    /// Records that are flows.
+    /// Flow records.
     pub records: u64,
-    /// Records of something else: statistics, sampling, names; without addresses.
+    /// Other records: statistics, sampling, names, and records without addresses.
     pub others: u64,
-    /// Messages that are damaged, or of no protocol that is known here; what stood in front of the damage counts.
+    /// Malformed messages, or messages of unknown protocols; records before the error are counted.
     pub malformed: u64,
-    /// Sets of data whose template is not known, or not any more.
+    /// Data sets without a known template.
     pub unknown: u64,
-    /// Templates that were learned, again or anew.
+    /// Templates received, including refreshed ones.
     pub templates: u64,
-    /// Elements of templates of flows that are not read, as nothing here says the same.
+    /// Elements of flow templates that are not read, as no field corresponds to them.
     pub unread: u64,
-    /// Templates that gave way to others for want of room.
+    /// Templates evicted for lack of space.
     pub no_room: u64,
-    /// Data records of IPFIX that did not come, by sequence numbers.
+    /// Lost IPFIX data records, by sequence numbers.
     pub lost: u64,
-    /// Messages of NetFlow v9 that did not come, by sequence numbers.
+    /// Lost NetFlow v9 messages, by sequence numbers.
     pub lost_messages: u64,
-    /// Connections that were closed, as there were too many, or by TLS.
+    /// Connections closed by the connection limit or by TLS.
     pub refused: u64,
-    /// The greatest number of packets of which one was looked at, as an exporter says; 0: nobody said.
+    /// Highest sampling interval (packets per sampled packet) announced by an exporter; 0: none.
     pub sampling: u64,
 }
 
-/// A field of a template, as it is sent.
+/// Field of a template, as sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spec {
     pub enterprise: u32,
@@ -47,18 +47,18 @@ pub(super) struct Spec {
     pub length: u16,
 }
 
-/// Takes messages of any number of sessions.
+/// Decoder for messages of any number of sessions.
 pub struct Collector {
     enterprise: u32,
     sessions: Sessions,
     found: Found,
-    /// Is told which elements of a template are not read, and how often it was.
-    told: Option<fn(String)>,
-    times_told: usize,
+    /// Receives the unread elements of a template; and the number of such notices.
+    notify: Option<fn(String)>,
+    notices: usize,
     steps: u64,
 }
 
-/// A header, and how much of the message it is.
+/// Header of a message, with its length.
 struct Head {
     version: u16,
     bytes: usize,
@@ -67,51 +67,52 @@ struct Head {
     clock: Clock,
 }
 
-/// What times in a message are relative to.
+/// Reference of relative times in a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     /// Seconds since 1970.
     pub seconds: u32,
-    /// Milliseconds since the exporter began; of NetFlow v9.
+    /// Uptime of the exporter in milliseconds; NetFlow v9.
     pub uptime: Option<u32>,
-    /// When it began, in milliseconds since 1970; of IPFIX, where it says so.
+    /// Start of the exporter in milliseconds since 1970; IPFIX, if present.
     pub boot: Option<u64>,
 }
 
-/// More than this is no gap.
+/// A larger difference is a restart rather than a gap.
 const FAR: u32 = 1 << 24;
-/// The most fields of a template; no exporter has as many.
+/// Maximum number of fields of a template; no exporter needs as many.
 const MOST_FIELDS: usize = 1024;
-/// The most templates whose elements are named, and of one the most elements.
-const MOST_TOLD: usize = 64;
+/// Maximum number of notices about templates, and of elements per notice.
+const MOST_NOTICES: usize = 64;
 const MOST_NAMED: usize = 16;
 
-/// A message is damaged.
+/// Error of a malformed message.
 struct Malformed;
 
 impl Collector {
-    /// Elements of `enterprise` are ours.
+    /// Creates a collector; elements of `enterprise` are ours.
     pub fn new(limits: Limits, enterprise: u32) -> Self {
         let sessions = Sessions::new(limits);
-        Collector { enterprise, sessions, found: Found::default(), told: None, times_told: 0, steps: 0 }
+        Collector { enterprise, sessions, found: Found::default(), notify: None, notices: 0, steps: 0 }
     }
 
-    /// Has `told` called with the elements that are not read, once for each of the first templates that have any.
-    pub fn telling(self, told: fn(String)) -> Self {
-        Collector { told: Some(told), ..self }
+    /// Sets a function that receives the unread elements of each template, for a limited number of templates.
+    pub fn telling(self, notify: fn(String)) -> Self {
+        Collector { notify: Some(notify), ..self }
     }
 
-    /// What came so far.
+    /// Returns the counters so far.
     pub fn found(&self) -> Found {
         Found { sessions: self.sessions.begun, no_room: self.sessions.no_room, ..self.found }
     }
 
-    /// How much was looked at so far: sets, records, fields, parts of templates. That is bounded by the bytes of messages.
+    /// Returns the amount of work so far: sets, records, fields, parts of templates. It is bounded by the bytes of
+    /// messages.
     pub fn steps(&self) -> u64 {
         self.steps + self.sessions.walked
     }
 
-    /// Takes one message of a session.
+    /// Processes a message of a session.
     pub fn take(&mut self, session: Session, message: &[u8], out: &mut dyn FnMut(&Flow)) {
         self.found.messages += 1;
         self.sessions.hear(session);
@@ -120,17 +121,17 @@ impl Collector {
         }
     }
 
-    /// Counts what is no message at all.
+    /// Counts malformed data.
     pub fn refuse(&mut self) {
         self.found.malformed += 1;
     }
 
-    /// Counts a connection that was closed, or not begun.
+    /// Counts a rejected connection.
     pub(super) fn turn_away(&mut self) {
         self.found.refused += 1;
     }
 
-    /// Forgets a session that has ended.
+    /// Removes a session that has ended.
     pub fn end(&mut self, session: Session) {
         self.sessions.end(session);
     }
@@ -173,7 +174,7 @@ impl Collector {
         result
     }
 
-    /// Templates, until there are no more or the rest is padding.
+    /// Reads templates until the end of the set or the padding.
     fn learn(&mut self, session: Session, head: &Head, mut set: &[u8], is_options: bool) -> Result<(), Malformed> {
         let Head { version, domain, .. } = *head;
         while set.len() >= 4 {
@@ -187,7 +188,7 @@ impl Collector {
                 return Ok(());
             }
             if count == 0 && version == 10 {
-                // Withdrawn; all of a kind by the number of its sets.
+                // Withdrawals; the set id withdraws all of a kind.
                 match id {
                     _ if !session.is_stream() => {}
                     256.. => self.sessions.forget(session, domain, id),
@@ -212,11 +213,11 @@ impl Collector {
                 let is_foreign = version == 10 && element & 1 << 15 != 0;
                 let enterprise = if is_foreign { u32::from(number()?) << 16 | u32::from(number()?) } else { 0 };
                 let element = if is_foreign { element & !(1 << 15) } else { element };
-                // What scopes of NetFlow v9 are numbers of is something else.
+                // Scope fields of NetFlow v9 are not information elements.
                 let enterprise = if version == 9 && place < scopes { u32::MAX } else { enterprise };
                 let spec = Spec { enterprise, element, length };
                 let meaning = Meaning::of(spec, self.enterprise);
-                // A field of no bytes says nothing: data would be walked for it without end.
+                // Skips empty fields: records of only such fields would never end.
                 if length > 0 {
                     fields.push(Field { meaning, length });
                 }
@@ -238,11 +239,11 @@ impl Collector {
         Ok(())
     }
 
-    /// Counts the elements of a new template that are not read, and names them.
+    /// Counts and reports the unread elements of a new template.
     fn name(&mut self, session: Session, domain: u32, id: u16, unread: &[Spec]) {
         self.found.unread += unread.len() as u64;
-        let Some(told) = self.told.filter(|_| !unread.is_empty() && self.times_told < MOST_TOLD) else { return };
-        self.times_told += 1;
+        let Some(notify) = self.notify.filter(|_| !unread.is_empty() && self.notices < MOST_NOTICES) else { return };
+        self.notices += 1;
         let of = session.exporter().map_or_else(String::new, |address| format!(" of {address}"));
         let named = unread.iter().take(MOST_NAMED).map(|Spec { enterprise, element, .. }| match enterprise {
             0 => element.to_string(),
@@ -253,11 +254,11 @@ impl Collector {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let last = if self.times_told == MOST_TOLD { "; further templates are counted only" } else { "" };
-        told(format!("template {id}{of}, domain {domain}: elements not read: {named}{more}{last}"));
+        let last = if self.notices == MOST_NOTICES { "; further templates are counted only" } else { "" };
+        notify(format!("template {id}{of}, domain {domain}: elements not read: {named}{more}{last}"));
     }
 
-    /// The records of a set, and how many there are; `None` where that is not known.
+    /// Reads the records of a set and returns their number; `None` if unknown.
     fn data(
         &mut self,
         session: Session,
@@ -274,7 +275,7 @@ impl Collector {
             return None;
         };
         let (mut count, mut began) = (0, boot);
-        // What is shorter than any record is padding.
+        // A remainder shorter than any record is padding.
         while set.len() >= template.least {
             let mut record = Record::new(clock, exporter);
             self.steps += 1;
@@ -305,14 +306,14 @@ impl Collector {
         Some(count)
     }
 
-    /// Compares a sequence number with what was to come; `records` are those of this message, where all are known.
+    /// Compares a sequence number with the expected one; `records` is the number in this message, if known.
     fn follow(&mut self, session: Session, head: &Head, records: Option<u32>) {
         let Some(domain) = self.sessions.domain(session, head.domain) else { return };
         let next = &mut domain.sequences[usize::from(head.version == 9)];
         let gap = next.map_or(0, |expected| head.sequence.wrapping_sub(expected));
         let step = if head.version == 9 { Some(1) } else { records };
         *next = step.map(|step| head.sequence.wrapping_add(step));
-        // A number from before is of a message that was late; one far from there of an exporter that began anew.
+        // A lower number is a late message; a distant one means that the exporter restarted.
         if gap < FAR {
             let lost = if head.version == 9 { &mut self.found.lost_messages } else { &mut self.found.lost };
             *lost = lost.saturating_add(gap.into());
@@ -320,7 +321,7 @@ impl Collector {
     }
 }
 
-/// The bytes of a value, which are taken off.
+/// Takes the bytes of a value off the set.
 fn value<'a>(length: u16, set: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = match length {
         u16::MAX => match **set {

@@ -1,8 +1,9 @@
-//! Which elements a record has, in which order.
+//! Elements of a record and their order.
 //!
-//! The order is what collectors need: nfcapd takes most reverse elements for the forward ones, and what stands later in the
-//! template wins; so all reverse ones come first. Times are in milliseconds, which all know, and again in nanoseconds behind them in
-//! full records. TCP flags are of one byte, as pmacct reads no other. VLANs are element 58 first, which everybody reads.
+//! The order serves collectors: nfcapd treats most reverse elements as forward ones, and later elements of a template
+//! win; so all reverse ones come first. Times are in milliseconds, which every collector reads, and in full records
+//! also in nanoseconds after them. TCP flags have one byte, the only size that pmacct reads. VLANs start with element
+//! 58, which every collector reads.
 
 use super::own::{RESPONDER, number};
 use super::times::{millis, ntp};
@@ -14,54 +15,54 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Variable length (RFC 7011, 7).
 pub(super) const VARIABLE: u16 = u16::MAX;
-/// Bytes of a text, at most: as long as one byte tells. And where its record would be too long for any message otherwise.
+/// Maximum bytes of a text: the limit of a one-byte length. And lower limits for records that would exceed a message.
 pub(super) const MOST_TEXTS: [usize; 3] = [254, 48, 8];
 
-/// Texts that are words with commas between: what is cut off begins between two of them.
+/// Fields with comma-separated texts, which are truncated after a whole item.
 const LISTS: [&str; 2] = ["tls.alpn", "dns.addresses"];
 
-/// An element of a record.
+/// Element of a record.
 pub(super) struct Column {
-    /// 0: IANA's.
+    /// Private enterprise number; 0: IANA.
     pub enterprise: u32,
     pub element: u16,
     pub length: u16,
     value: Source,
-    /// Which direction's value, where a record has both: 0 that of the record, 1 the other one.
+    /// Direction of the value in records with both: 0 that of the record, 1 the reverse.
     other: usize,
 }
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Copy)]
 enum Source {
-    /// Appends exactly the column's length; of the flow and a direction.
+    /// Appends exactly the column's length, given the flow and a direction.
     Fixed(fn(&Flow, usize, &mut Vec<u8>)),
-    /// As the table of fields has it.
+    /// Value of a field.
     Field(&'static Field),
 }
 
-/// What a record is of: which columns it has.
+/// Kind of record, which determines its columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kind {
     pub ipv6: bool,
     pub biflow: bool,
-    /// Several flows in one record.
+    /// True for several flows in one record.
     pub flood: bool,
     pub icmp: bool,
     pub tcp: bool,
     pub stats: bool,
-    /// Whose names it has.
+    /// Application protocol of its names.
     pub service: Option<Protocol>,
-    /// Whether it has the name by which its originator knew the responder's address.
+    /// True if it has the name to which the originator resolved the responder's address.
     pub resolved: bool,
-    /// Whether somebody else has metered it.
+    /// True if another exporter metered it.
     pub relayed: bool,
-    /// Whether the clock of NetFlow v9 cannot tell its times, so that 21 and 22 are left out.
+    /// True if its times exceed the NetFlow v9 uptime clock, so that 21 and 22 are omitted.
     pub absolute: bool,
 }
 
 impl Kind {
-    /// What kind of record a flow becomes.
+    /// Returns the kind of record of a flow.
     pub(super) fn of(flow: &Flow, profile: &Profile) -> Kind {
         Kind {
             ipv6: flow.ends.iter().any(|end| end.address.is_ipv6()),
@@ -77,16 +78,16 @@ impl Kind {
         }
     }
 
-    /// The number of its template: the same layout has the same one in each run.
+    /// Returns the id of its template: constant for the same layout in each run.
     pub(super) fn template(self, profile: &Profile) -> u16 {
         let Kind { ipv6, biflow, flood, icmp, tcp, stats, resolved, relayed, absolute, .. } = self;
         let bits = [ipv6, biflow, flood, icmp, tcp, stats, profile.full, resolved, relayed, absolute];
-        // Names are in templates of their own: some collectors drop all of one that they do not know an element of.
+        // Names have separate templates: some collectors drop all records of a template with an unknown element.
         let service = self.service.map_or(0, |service| 1024 * service as u16);
         256 + service + bits.iter().enumerate().map(|(place, bit)| u16::from(*bit) << place).sum::<u16>()
     }
 
-    /// Its columns, in their order.
+    /// Returns its columns in order.
     pub(super) fn columns(self, profile: &Profile) -> Vec<Column> {
         let mut columns = Vec::new();
         if self.biflow {
@@ -103,7 +104,7 @@ impl Kind {
         }
         columns.extend(self.key());
         if profile.full && !self.biflow {
-            // The source is the originator, or the responder.
+            // Biflow direction: the source is the originator, or the responder.
             columns.push(fixed(239, 1, |_, side, to| to.push(side as u8 + 1)));
         }
         columns.extend(self.counts(profile));
@@ -117,7 +118,7 @@ impl Kind {
         columns
     }
 
-    /// What flows are told apart by.
+    /// Returns the columns of the flow key.
     fn key(self) -> Vec<Column> {
         let mut columns = match self.ipv6 {
             false => vec![
@@ -141,7 +142,7 @@ impl Kind {
         columns
     }
 
-    /// Of each direction, in every record.
+    /// Returns the counters of each direction, part of every record.
     fn counts(self, profile: &Profile) -> Vec<Column> {
         let mut columns = vec![
             fixed(6, 1, |flow, side, to| to.push(flow.sides[side].tcp_flags)),
@@ -152,7 +153,7 @@ impl Kind {
             columns.push(fixed(53, 1, |flow, side, to| to.push(flow.sides[side].ttl[1])));
         }
         if profile.version == Version::V9 && !self.absolute {
-            // Milliseconds of a clock that began with this process; who takes them replaces them below.
+            // Milliseconds relative to the start of this process; replaced when sent.
             columns
                 .push(fixed(22, 4, |flow, side, to| to.extend((millis(flow.sides[side].first) as u32).to_be_bytes())));
             columns
@@ -171,7 +172,7 @@ impl Kind {
         fixed(if self.ipv6 { 139 } else { 32 }, 2, |flow, side, to| to.extend(icmp_message(flow, side)))
     }
 
-    /// All other fields that have elements, of a direction.
+    /// Returns the columns of all other fields with elements, for a direction.
     fn of_fields(self, profile: &Profile, other: usize) -> Vec<Column> {
         let mut columns = Vec::new();
         if !profile.full {
@@ -193,7 +194,7 @@ impl Kind {
         columns
     }
 
-    /// Whether a field is one of the service's; QUIC has those of TLS too.
+    /// Returns whether a field belongs to the service; QUIC also has the fields of TLS.
     fn has_names(self, path: &str) -> bool {
         let group = path.split('.').next().unwrap_or(path);
         self.service.is_some_and(|service| {
@@ -201,7 +202,7 @@ impl Kind {
         })
     }
 
-    /// The columns of one field, if it has any beyond those that every record has.
+    /// Returns the columns of a field, except for those in every record.
     fn of_field(self, field: &'static Field, profile: &Profile, other: usize) -> Vec<Column> {
         let column = |enterprise, element| {
             let length = length(field.get);
@@ -226,7 +227,7 @@ impl Kind {
     }
 }
 
-/// Fields that every record has, or that follow from those that it has.
+/// Fields in every record, or derived from those.
 const EVERYWHERE: [&str; 16] = [
     "id",
     "community_id",
@@ -251,7 +252,7 @@ fn fixed(element: u16, length: u16, put: fn(&Flow, usize, &mut Vec<u8>)) -> Colu
 }
 
 impl Column {
-    /// Appends the value that a flow has of it, in a record of this direction; of a text so many bytes at most.
+    /// Appends the value of a flow, in a record of this direction; texts are limited to `most` bytes.
     #[inline]
     pub(super) fn put(&self, flow: &Flow, side: usize, most: usize, to: &mut Vec<u8>) {
         let side = side ^ self.other;
@@ -262,7 +263,7 @@ impl Column {
     }
 }
 
-/// Bytes of a field's values.
+/// Returns the length of a field's values.
 fn length(get: Get) -> u16 {
     match get {
         Get::U8(_) | Get::Bool(_) => 1,
@@ -275,7 +276,7 @@ fn length(get: Get) -> u16 {
     }
 }
 
-/// What is absent is 0, or empty.
+/// Appends a value; absent ones are 0 or empty.
 fn put_field(field: &Field, flow: &Flow, side: usize, most: usize, to: &mut Vec<u8>) {
     match field.get {
         Get::U8(get) => to.push(get(flow, side).unwrap_or_default()),
@@ -295,20 +296,20 @@ fn put_field(field: &Field, flow: &Flow, side: usize, most: usize, to: &mut Vec<
     }
 }
 
-/// A text, of which what would be cut off a list begins between two of its words.
+/// Returns a text, truncated after a whole item if it is a list.
 fn of_whole<'a>(field: &Field, text: &'a str, most: usize) -> &'a [u8] {
     let ends = text.match_indices(',').map(|(place, _)| place).chain([text.len()]).take_while(|end| *end <= most);
     &text.as_bytes()[..if LISTS.contains(&field.path) { ends.last().unwrap_or(0) } else { text.len() }]
 }
 
-/// A variable length and what has it (RFC 7011, 7), at most so many bytes of it.
+/// Appends a text with its variable length (RFC 7011, 7), limited to `most` bytes.
 fn put_text(text: &[u8], most: usize, to: &mut Vec<u8>) {
     let text = &text[..text.len().min(most)];
     to.push(text.len() as u8);
     to.extend_from_slice(text);
 }
 
-/// Labels with their place in the stack: label, class, whether it is the last one.
+/// Returns the columns of MPLS labels: label, traffic class, bottom of stack.
 fn mpls(other: usize) -> Vec<Column> {
     let put: [fn(&Flow, usize, &mut Vec<u8>); 4] = [
         |flow, side, to| to.extend(label(flow, side, 0)),
@@ -328,7 +329,7 @@ fn label(flow: &Flow, side: usize, place: usize) -> [u8; 3] {
     bytes
 }
 
-/// layer2SegmentId (351): the kind of tunnel in the upper byte, 1 VXLAN, 2 NVGRE.
+/// Returns layer2SegmentId (351): the tunnel type in the upper byte, 1 VXLAN, 2 NVGRE.
 fn segment(flow: &Flow) -> u64 {
     use linerate_meter::TunnelKind::{Gre, Vxlan};
     let Some(tunnel) = flow.tunnel else { return 0 };
@@ -340,7 +341,7 @@ fn segment(flow: &Flow) -> u64 {
     u64::from(tunnel.id) | kind << 56
 }
 
-/// Who has metered it, as an address of IPv4 or of IPv6; none where it is of the other kind, or not known.
+/// Returns the exporter's address as IPv4 or IPv6; unspecified if it is of the other version, or unknown.
 fn exporter(flow: &Flow, is_wide: bool) -> IpAddr {
     let address = flow.exporter.as_ref().and_then(|exporter| exporter.address);
     let none = if is_wide { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
@@ -361,31 +362,31 @@ fn wide(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// None of ICMP, which has element 32 or 139.
+/// Returns the port; 0 for ICMP, which has element 32 or 139.
 fn port(flow: &Flow, side: usize) -> [u8; 2] {
     let is_icmp = matches!(flow.protocol, registry::ICMP | registry::ICMPV6);
     if is_icmp { [0; 2] } else { flow.ends[side].port.to_be_bytes() }
 }
 
-/// Requests of ICMP and of ICMPv6, and their replies.
+/// ICMP and ICMPv6 requests with their replies.
 const PAIRS: [&[[u8; 2]]; 2] = [
     &[[8, 0], [13, 14], [15, 16], [17, 18], [10, 9]],
     &[[128, 129], [133, 134], [135, 136], [130, 131], [139, 140], [144, 145]],
 ];
 
-/// Type and code of what a side sends: the originator's port is the type, the responder's the code.
+/// Returns type and code that a side sends: the originator's port is the type, the responder's the code.
 fn icmp_message(flow: &Flow, side: usize) -> [u8; 2] {
     let [kind, code] = flow.ends.map(|end| end.port.to_be_bytes()[1]);
     if side == 0 { [kind, code] } else { [icmp_reply(flow.protocol, kind), code] }
 }
 
-/// The type that answers one.
+/// Returns the reply type of a request.
 pub(super) fn icmp_reply(protocol: u8, kind: u8) -> u8 {
     let pairs = PAIRS[usize::from(protocol == registry::ICMPV6)];
     pairs.iter().find(|pair| pair[0] == kind).map_or(kind, |pair| pair[1])
 }
 
-/// The type that one answers.
+/// Returns the request type of a reply.
 pub(super) fn icmp_request(protocol: u8, kind: u8) -> u8 {
     let pairs = PAIRS[usize::from(protocol == registry::ICMPV6)];
     pairs.iter().find(|pair| pair[1] == kind).map_or(kind, |pair| pair[0])

@@ -1,14 +1,15 @@
-//! Which information elements are read, and what each of them says.
+//! Information elements that are decoded, with their semantics.
 //!
-//! Several elements say the same, as exporters do: packets are 2, 86, 298 and others. [`NUMBERS`] lists them by what they say, the
-//! best first. A record takes the best one that is not 0, so that one that is absent or 0 hides no other.
+//! Several elements have the same meaning, depending on the exporter: packets are 2, 86, 298 and others. [`NUMBERS`]
+//! lists them by meaning, the best first. A record uses the best one that is not 0, so that absent or zero elements do
+//! not hide others.
 
 use super::collect::Spec;
 use super::own::{OWN, RESPONDER};
 use super::said;
 use crate::fields::REVERSE;
 
-/// A number of a record. Those up to `UpLast` are of a direction, the others of the flow.
+/// Number of a record. Those up to `UpLast` belong to a direction, the others to the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Number {
@@ -18,18 +19,18 @@ pub(super) enum Number {
     PayloadBytes,
     TcpFlags,
     Tos,
-    /// Behind the exporter.
+    /// After the exporter (post-mutation).
     PostTos,
     TtlMin,
     TtlMax,
-    /// Of one packet, or of all.
+    /// TTL of one packet, or of all.
     Ttl,
     Isn,
     Label0,
     Label1,
     Label2,
     Label3,
-    /// Of the reverse direction they follow from those of the other one.
+    /// Those of the reverse direction are derived.
     Icmp4,
     IcmpType4,
     IcmpCode4,
@@ -39,7 +40,7 @@ pub(super) enum Number {
     /// In ns since 1970.
     First,
     Last,
-    /// In ms since the exporter began.
+    /// In ms of uptime.
     UpFirst,
     UpLast,
     Protocol,
@@ -64,14 +65,14 @@ pub(super) enum Number {
     Id,
     /// In us.
     Duration,
-    /// When an event was seen, in ns since 1970.
+    /// Observation time of an event, in ns since 1970.
     Observed,
     EndReason,
     FirewallEvent,
     NatEvent,
     BiflowDirection,
     Segment,
-    /// When the exporter began, in ms since 1970.
+    /// Start of the exporter, in ms since 1970.
     Boot,
     SamplingInterval,
     SamplingSize,
@@ -79,15 +80,15 @@ pub(super) enum Number {
     SamplingPopulation,
 }
 
-/// How many there are, and how many of them are of a direction.
+/// Number of variants, and of those that belong to a direction.
 const COUNT: usize = Number::SamplingPopulation as usize + 1;
 const OF_SIDES: usize = Number::UpLast as usize + 1;
 
-/// Numbers of a record: of each the best one that is not 0.
+/// Numbers of a record: for each the best element that is not 0.
 pub(super) struct Numbers {
     values: [[u64; COUNT]; 2],
     ranks: [[u8; COUNT]; 2],
-    /// A bit of each that was there, also as 0.
+    /// One bit for each number present, even if 0.
     seen: u64,
 }
 
@@ -100,7 +101,7 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// Takes a value. Of two elements of one rank the later one counts; flags are put together.
+    /// Applies a value. Of two elements of one rank the later one wins; flags are combined.
     pub(super) fn offer(&mut self, number: Number, side: usize, rank: u8, value: u64) {
         let (place, side) = (number as usize, side & 1);
         self.seen |= 1 << place;
@@ -120,18 +121,18 @@ impl Numbers {
         self.values[side & 1][number as usize]
     }
 
-    /// Whether it was there, also as 0.
+    /// Returns whether a number was present, even if 0.
     pub(super) fn has(&self, number: Number) -> bool {
         self.seen & 1 << number as usize != 0
     }
 
-    /// A number, or where it was not there what it is behind the exporter.
+    /// Returns a number, or if absent its value after the exporter.
     pub(super) fn or_post(&self, number: Number, post: Number, side: usize) -> u64 {
         self.of_side(if self.has(number) { number } else { post }, side)
     }
 }
 
-/// IANA's elements by the number that they say, the best first. What stands behind `post` is true behind the exporter alone.
+/// IANA elements by meaning, the best first. Elements after `post` apply only after the exporter.
 const NUMBERS: &[(Number, &[u16])] = &[
     (Number::Packets, &[2, 86, 298, 402, 24, 172, 430, 431]),
     (Number::PacketBytes, &[1, 85, 23, 171]),
@@ -192,30 +193,30 @@ const NUMBERS: &[(Number, &[u16])] = &[
     (Number::SamplingPopulation, &[310]),
 ];
 
-/// Elements of the responder, and those that say the same of the initiator.
+/// Elements of the responder, with the equivalent ones of the initiator.
 const RESPONDERS: [(u16, u16); 2] = [(232, 231), (299, 298)];
 
-/// Addresses, by place: source and destination of IPv4, of IPv6, the exporter's. The best element first; prefixes are what
-/// aggregated records have.
+/// Addresses: source and destination of IPv4, of IPv6, the exporter's. The best element first; prefixes occur in
+/// aggregated records.
 const ADDRESSES: [&[u16]; 6] = [&[8, 44], &[12, 45], &[27, 170], &[28, 169], &[130, 403], &[131, 404]];
 
-/// What an element says. It is looked up once, when a template is learned.
+/// Meaning of an element, looked up once per template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// Nothing that is read here.
+    /// Not decoded.
     Unknown,
-    /// A number, of a direction, by an element of IANA's; the least rank is the best.
+    /// Number of a direction, by an IANA element; the lowest rank is the best.
     Number { number: Number, rank: u8, side: u8, element: u16 },
-    /// One of the [`ADDRESSES`].
+    /// Address, by index in [`ADDRESSES`].
     Address { place: u8, rank: u8 },
-    /// A field by an element of our own, by its place in [`OWN`].
+    /// Field of one of our own elements, by index in [`OWN`].
     Own { place: u8, side: u8 },
-    /// What a conversation said of itself, by its place among these fields.
+    /// Name found in payload, by index in these fields.
     Name(u8),
 }
 
 impl Meaning {
-    /// What an element says; `ours` is the enterprise of our own.
+    /// Returns the meaning of an element; `ours` is our own enterprise number.
     pub(super) fn of(Spec { enterprise, element, length }: Spec, ours: u32) -> Meaning {
         let is_variable = length == u16::MAX;
         let meaning = match enterprise {
@@ -226,7 +227,7 @@ impl Meaning {
         };
         let meaning = meaning.or_else(|| said::place_of(enterprise, element).map(Meaning::Name));
         match meaning {
-            // As long as an address is, or nothing is read of it.
+            // Addresses of other lengths are ignored.
             Some(Meaning::Address { .. }) if !is_variable && length != 4 && length != 16 => Meaning::Unknown,
             Some(meaning) => meaning,
             None => Meaning::Unknown,
@@ -234,7 +235,7 @@ impl Meaning {
     }
 }
 
-/// Of an element of IANA's: `reverse` is 1 where it is said of the other direction (RFC 5103).
+/// Looks up an IANA element: `reverse` is 1 for the reverse direction (RFC 5103).
 fn of_iana(element: u16, reverse: u8) -> Option<Meaning> {
     let (same, is_responder) = match RESPONDERS.iter().find(|(responder, _)| *responder == element) {
         Some((_, initiator)) => (*initiator, 1),
@@ -255,7 +256,7 @@ fn of_own(element: u16) -> Option<Meaning> {
     Some(Meaning::Own { place: place as u8, side: u8::from(element & RESPONDER != 0) })
 }
 
-/// The number that the value of an element says, in the unit of what it says.
+/// Converts the value of an element to the unit of its meaning.
 pub(super) fn scaled(element: u16, number: u64) -> u64 {
     match element {
         195 | 98 => (number & 0x3f) << 2,
@@ -273,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_and_each_element_stands_once() {
+    fn numbers_and_elements_are_unique() {
         for (place, (number, _)) in NUMBERS.iter().enumerate() {
             assert_eq!(*number as usize, place, "{number:?}");
         }

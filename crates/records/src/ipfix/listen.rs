@@ -1,4 +1,4 @@
-//! Where messages come from: datagrams and connections at one port, and files (RFC 5655).
+//! Sources of messages: datagrams and connections at one port, and files (RFC 5655).
 
 mod connections;
 #[cfg(feature = "tls")]
@@ -18,31 +18,32 @@ use std::io::{Error, ErrorKind, Read, Result};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
-/// What the kernel is asked to keep of datagrams that wait; it gives what an administrator allows.
+/// Requested receive buffer in bytes; the kernel limits it to what the administrator permits.
 const BUFFER: usize = 16 << 20;
-/// Bytes of datagrams that are taken in a row, before the stop request and connections are looked at again.
+/// Bytes of datagrams processed in a row before the stop request and connections are checked.
 const ROW: usize = 1 << 20;
-/// Bytes of datagrams taken after the stop request: all that the kernel keeps for us.
+/// Bytes of datagrams processed after the stop request: the whole receive buffer.
 const LAST: usize = BUFFER;
-/// How long is waited before it is asked whether to go on.
+/// Interval of checks for the stop request.
 const WAIT_NS: i64 = 50_000_000;
 
-/// Takes messages at a port.
+/// Receives messages at a port.
 pub struct Listener {
-    /// Over TLS there are none.
+    /// `None` over TLS.
     datagrams: Option<UdpSocket>,
     listener: TcpListener,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
-    /// How many connections came.
+    /// Number of accepted connections.
     connected: u64,
-    /// How long one may be silent while others want its place.
+    /// Idle timeout of connections when others need their slot.
     silent: Duration,
     #[cfg(feature = "tls")]
     secure: Option<secure::Door>,
 }
 
-/// One number for both. With port 0 the system chooses it for one, and somebody may have it for the other: then it chooses again.
+/// Binds UDP and TCP to the same port. For port 0 the system chooses one, which may be in use for the other protocol:
+/// then it retries.
 fn both(address: SocketAddr) -> Result<(UdpSocket, TcpListener)> {
     let mut choices = if address.port() == 0 { 16 } else { 1 };
     loop {
@@ -56,23 +57,23 @@ fn both(address: SocketAddr) -> Result<(UdpSocket, TcpListener)> {
 }
 
 impl Listener {
-    /// At `HOST:PORT`, all addresses of this machine without a host, over UDP and TCP.
+    /// Binds to `HOST:PORT`, or to all local addresses without a host, over UDP and TCP.
     ///
     /// # Errors
-    /// There is no such address, or somebody else listens there.
+    /// The address is invalid or in use.
     pub fn bind(at: &str) -> Result<Self> {
         Listener::first_of(at, "ipfix", Listener::at)
     }
 
-    /// The same over TLS (RFC 7011, 10.4 and 11), so by connections alone; with a CA exporters have to bring a certificate of it. `told` is
-    /// called with who was refused and why, now and then.
+    /// Binds over TLS (RFC 7011, 10.4 and 11), thus only for connections; with a CA, exporters must present a
+    /// certificate of it. `notify` receives rate-limited notices about rejected peers.
     ///
     /// # Errors
-    /// As of [`bind`](Listener::bind); a file cannot be read, or is not what it should be; `Unsupported`: there is no TLS here.
-    pub fn bind_secure(at: &str, tls: &Tls, told: fn(String)) -> Result<Self> {
+    /// As for [`bind`](Listener::bind); a file cannot be read or is invalid; `Unsupported`: built without TLS.
+    pub fn bind_secure(at: &str, tls: &Tls, notify: fn(String)) -> Result<Self> {
         #[cfg(feature = "tls")]
         {
-            let door = secure::Door::new(tls, told)?;
+            let door = secure::Door::new(tls, notify)?;
             let mut listener =
                 Listener::first_of(at, "ipfix+tls", |address| Listener::over(None, TcpListener::bind(address)?))?;
             listener.secure = Some(door);
@@ -80,7 +81,7 @@ impl Listener {
         }
         #[cfg(not(feature = "tls"))]
         {
-            let _ = (at, tls, told);
+            let _ = (at, tls, notify);
             crate::export::secure::without()
         }
     }
@@ -89,14 +90,14 @@ impl Listener {
         let wrong = || {
             Error::new(
                 ErrorKind::InvalidInput,
-                format!("{at:?}: write it as {scheme}://HOST:PORT, or {scheme}://:PORT"),
+                format!("{at:?}: invalid address; expected {scheme}://HOST:PORT or {scheme}://:PORT"),
             )
         };
         let (host, port) = at.rsplit_once(':').ok_or_else(wrong)?;
         let port: u16 = port.parse().map_err(|_| wrong())?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let addresses: Vec<SocketAddr> = match host {
-            // Both, where there is IPv6.
+            // Both IP versions, if IPv6 is available.
             "" => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
             host => (host, port).to_socket_addrs()?.collect(),
         };
@@ -112,7 +113,7 @@ impl Listener {
 
     fn at(address: SocketAddr) -> Result<Self> {
         let (datagrams, listener) = both(address)?;
-        // Only an administrator may have so much; what there is serves too.
+        // Needs CAP_NET_ADMIN; the default size works too.
         if sockopt::set_socket_recv_buffer_size_force(&datagrams, BUFFER).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&datagrams, BUFFER);
         }
@@ -133,18 +134,18 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// Returns the local address.
     ///
     /// # Errors
-    /// The system does not say.
+    /// System errors.
     pub fn address(&self) -> Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Takes what comes until `goes_on` says no, which is asked some times a second.
+    /// Receives until `goes_on` returns false; it is called several times per second.
     ///
     /// # Errors
-    /// Nothing can be received any more.
+    /// Receiving failed for good.
     pub fn run(
         &mut self,
         collector: &mut Collector,
@@ -167,7 +168,7 @@ impl Listener {
             #[cfg(feature = "tls")]
             self.leave_slow(collector);
         }
-        // What had arrived by then.
+        // Datagrams that arrived before the stop request.
         self.take_datagrams(LAST, collector, out)
     }
 
@@ -185,7 +186,7 @@ impl Listener {
         Ok(Ready { datagrams, listener: is_ready[0], connections })
     }
 
-    /// Takes datagrams that wait, until these were so many bytes; an empty one counts too.
+    /// Processes queued datagrams up to a number of bytes; an empty one counts too.
     fn take_datagrams(&mut self, bytes: usize, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> Result<()> {
         let mut left = bytes;
         while left > 0 {
@@ -211,7 +212,7 @@ struct Ready {
     connections: Vec<usize>,
 }
 
-/// Takes whole messages off; false, and the damage is counted, where there is none.
+/// Takes whole messages off the buffer; returns false, and counts the error, for malformed data.
 fn take_messages(bytes: &mut Vec<u8>, session: Session, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> bool {
     let mut taken = 0;
     while let Some(head) = bytes.get(taken..taken + 4) {
@@ -228,10 +229,10 @@ fn take_messages(bytes: &mut Vec<u8>, session: Session, collector: &mut Collecto
     true
 }
 
-/// Reads a file of messages, also compressed; no other has its `number`. Asks `goes_on` now and then.
+/// Reads a file of messages, also compressed; `number` must be unique. Calls `goes_on` periodically.
 ///
 /// # Errors
-/// It cannot be read, or is none; what stood in front of the damage was taken.
+/// The file cannot be read or is malformed; records before the error were processed.
 pub fn read_file(
     path: &str,
     number: u64,
@@ -239,16 +240,16 @@ pub fn read_file(
     out: &mut dyn FnMut(&Flow),
     goes_on: &mut dyn FnMut(&Collector) -> bool,
 ) -> Result<()> {
-    let told = |error: Error| Error::new(error.kind(), format!("{path}: {error}"));
+    let describe = |error: Error| Error::new(error.kind(), format!("{path}: {error}"));
     let damaged = |text: &str| Error::new(ErrorKind::InvalidData, format!("{path}: {text}"));
-    let mut source = plain(Box::new(open_regular(path).map_err(told)?)).map_err(told)?;
+    let mut source = plain(Box::new(open_regular(path).map_err(describe)?)).map_err(describe)?;
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     let (session, mut is_first) = (Session::File(number), true);
     while goes_on(collector) {
         let count = match source.read(&mut buffer) {
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(describe(error)),
         };
         if count == 0 {
             break;
@@ -256,9 +257,9 @@ pub fn read_file(
         bytes.extend_from_slice(&buffer[..count]);
         if !take_messages(&mut bytes, session, collector, out) {
             let text = if is_first {
-                "no file of IPFIX: messages of it begin with 00 0a"
+                "not an IPFIX file: messages start with 00 0a"
             } else {
-                "damaged: no message where one was to begin"
+                "damaged: no message at the expected offset"
             };
             return Err(damaged(text));
         }
@@ -269,5 +270,5 @@ pub fn read_file(
         return Ok(());
     }
     collector.refuse();
-    Err(damaged("it ends within a message"))
+    Err(damaged("truncated within a message"))
 }

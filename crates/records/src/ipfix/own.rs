@@ -1,6 +1,7 @@
-//! Elements that no registry has: numbers of ours, below an enterprise that users name.
+//! Unregistered elements: our own numbers, within a private enterprise number that users choose.
 
-/// Fields whose elements are ours, in the order of their numbers, from 1 on. New ones come last, and none is taken out: numbers stay.
+/// Fields with elements of our own, in the order of their numbers, from 1. Append new ones and never remove any:
+/// numbers are stable.
 pub const OWN: &[&str] = &[
     "direction",
     "quality",
@@ -60,10 +61,10 @@ pub const OWN: &[&str] = &[
     "dns.addresses",
 ];
 
-/// In the numbers of the responder's elements, where one record has both directions.
+/// Bit in the numbers of the responder's elements, if a record has both directions.
 pub const RESPONDER: u16 = 0x2000;
 
-/// The number of a field's element, where it is ours.
+/// Returns the number of a field's own element, if it has one.
 pub fn number(path: &str) -> Option<u16> {
     OWN.iter().position(|own| *own == path).map(|place| place as u16 + 1)
 }

@@ -1,4 +1,4 @@
-//! Records into messages no longer than they may be, and the templates that tell how to read them.
+//! Encoding of records into messages of limited length, with their templates.
 
 use super::column::{Column, Kind, MOST_TEXTS};
 use super::times::millis;
@@ -8,70 +8,70 @@ use linerate_burst::Nanos;
 use linerate_meter::Flow;
 use std::collections::BTreeMap;
 
-/// A message. Its sequence number is written when it is sent.
+/// Encoded message. Its sequence number is set when it is sent.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// All of it.
+    /// Encoded bytes.
     pub bytes: Vec<u8>,
-    /// Data records in it, as sequence numbers of IPFIX count them.
+    /// Number of data records, as counted by IPFIX sequence numbers.
     pub records: u32,
-    /// Flows whose last record is in it.
+    /// Number of flows whose last record it contains.
     pub flows: u64,
 }
 
-/// The template of statistics.
+/// Template id of statistics.
 const STATISTICS: u16 = 512;
-/// Sets of templates and of options templates.
+/// Set ids of templates and options templates.
 const TEMPLATES: u16 = 2;
 pub(super) const OPTIONS: u16 = 3;
-/// How long before the first export the clock of NetFlow v9 began: its times are told apart for 49 days from then on.
+/// Start of the NetFlow v9 uptime clock before the first export: from then on its times are unambiguous for 49 days.
 const UP: u64 = 86_400_000;
 
-/// What an exporter tells of itself.
+/// Counters that an exporter sends about itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Statistics {
     /// Messages sent.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of these messages.
     pub bytes: u64,
-    /// Flows in them.
+    /// Flows in these messages.
     pub flows: u64,
-    /// Flows that were not sent.
+    /// Flows not sent.
     pub lost: u64,
-    /// Packets that were lost before they could be metered.
+    /// Packets lost before metering.
     pub dropped: u64,
-    /// Packets that were passed over.
+    /// Packets ignored by the meter.
     pub ignored: u64,
 }
 
-/// Makes messages of flows.
+/// Encodes flows into messages.
 pub struct Packer {
     profile: Profile,
-    /// The layouts in use, by the numbers of their templates.
+    /// Layouts in use, by template id.
     layouts: BTreeMap<u16, Vec<Column>>,
     message: Message,
-    /// The set that is open: its template, and where it begins.
+    /// Open set: its template, and its offset.
     set: Option<(u16, usize)>,
-    /// When the clock of NetFlow v9 began, in milliseconds since 1970.
+    /// Start of the NetFlow v9 uptime clock, in milliseconds since 1970.
     boot: Option<u64>,
-    /// Flows whose times this clock does not tell.
+    /// Number of flows whose times exceed this clock.
     pub absolute: u64,
 }
 
 impl Packer {
-    /// One that has sent nothing yet.
+    /// Creates a packer without templates.
     pub fn new(profile: Profile) -> Self {
         let message = Message { bytes: Vec::new(), records: 0, flows: 0 };
         Packer { profile, layouts: BTreeMap::new(), message, set: None, boot: None, absolute: 0 }
     }
 
-    /// Appends the messages that tell of these flows, each template in front of the first record that it is of.
+    /// Appends the messages for these flows, each template before its first record.
     pub fn pack(&mut self, flows: &[&Flow], now: Nanos, out: &mut Vec<Message>) {
         let boot = *self.boot.get_or_insert_with(|| millis(now).saturating_sub(UP));
         for flow in flows {
             let mut kind = Kind::of(flow, &self.profile);
             let mut times = flow.sides.iter().filter(|side| side.has_time()).flat_map(|side| [side.first, side.last]);
-            kind.absolute = self.profile.version == Version::V9 && times.any(|time| !is_told(time, now, boot));
+            kind.absolute = self.profile.version == Version::V9 && times.any(|time| !is_expressible(time, now, boot));
             self.absolute += u64::from(kind.absolute);
             let template = kind.template(&self.profile);
             if !self.layouts.contains_key(&template) {
@@ -92,12 +92,12 @@ impl Packer {
         self.close(out);
     }
 
-    /// All templates in use again, a message each.
+    /// Returns all templates in use, one message each.
     pub fn templates(&self, now: Nanos) -> Vec<Message> {
         self.layouts.keys().map(|template| self.template(*template, now)).collect()
     }
 
-    /// What an exporter tells of itself, of no observation domain: collectors count sequence numbers of domains apart.
+    /// Returns a statistics message, without an observation domain: collectors count sequence numbers per domain.
     pub fn statistics(&self, statistics: Statistics, now: Nanos) -> Option<Message> {
         if self.profile.version == Version::V9 {
             return None;
@@ -137,22 +137,21 @@ impl Packer {
         Some(Message { bytes, records: 1, flows: 0 })
     }
 
-    /// What the elements are that no registry has, where they are told; of no observation domain.
+    /// Returns the types of unregistered elements, if configured; without an observation domain.
     pub fn types(&self, now: Nanos) -> Vec<Message> {
         types(&self.profile, now)
     }
 
-    /// Adds one record.
     fn add(&mut self, flow: &Flow, side: usize, template: u16, now: Nanos, out: &mut Vec<Message>) {
         if self.put(flow, side, template, now) {
             return;
         }
-        // It is in the next one, also where it is too long for any.
+        // Starts the next message, even if the record is too long for any.
         self.close(out);
         self.put(flow, side, template, now);
     }
 
-    /// Writes a record into the message, unless there are others and no room.
+    /// Writes a record into the message; false if it does not fit and the message has others.
     fn put(&mut self, flow: &Flow, side: usize, template: u16, now: Nanos) -> bool {
         let most = self.profile.most;
         if self.message.records == 0 {
@@ -180,7 +179,7 @@ impl Packer {
                 break;
             }
         }
-        // A set of NetFlow v9 is padded.
+        // Sets of NetFlow v9 are padded.
         if bytes.len() + 3 > most && self.message.records > 0 {
             bytes.truncate(before);
             self.set = set;
@@ -200,7 +199,7 @@ impl Packer {
         }
     }
 
-    /// Hands out the message that was being filled.
+    /// Completes the open message.
     fn close(&mut self, out: &mut Vec<Message>) {
         if self.message.records == 0 {
             return;
@@ -211,7 +210,7 @@ impl Packer {
         out.push(message);
     }
 
-    /// A message with one template.
+    /// Returns a message with one template.
     fn template(&self, template: u16, now: Nanos) -> Message {
         let is_v9 = self.profile.version == Version::V9;
         let mut bytes = head(self.profile, now, self.boot.unwrap_or(0));
@@ -233,14 +232,14 @@ impl Packer {
 }
 
 impl Message {
-    /// Writes the number of what was sent before it: data records of IPFIX, messages of NetFlow v9.
+    /// Sets the sequence number: data records sent before for IPFIX, messages for NetFlow v9.
     pub fn number(&mut self, version: Version, sequence: u32) {
         let at = if version == Version::V9 { 12 } else { 8 };
         self.bytes[at..at + 4].copy_from_slice(&sequence.to_be_bytes());
     }
 }
 
-/// A header, whose length and sequence number are written later.
+/// Returns a header; length and sequence number are set later.
 pub(super) fn head(profile: Profile, now: Nanos, boot: u64) -> Vec<u8> {
     let seconds = now.seconds() as u32;
     let mut bytes = Vec::with_capacity(20);
@@ -251,7 +250,7 @@ pub(super) fn head(profile: Profile, now: Nanos, boot: u64) -> Vec<u8> {
         }
         Version::V9 => {
             bytes.extend([0, 9, 0, 0]);
-            // Of that whole second, so that times come out exactly.
+            // Truncated to the whole second of the header, so that times are exact.
             bytes.extend(uptime(Nanos(now.seconds() * 1_000_000_000), boot));
             bytes.extend(seconds.to_be_bytes());
         }
@@ -261,15 +260,15 @@ pub(super) fn head(profile: Profile, now: Nanos, boot: u64) -> Vec<u8> {
     bytes
 }
 
-/// Whether the clock of NetFlow v9 tells a time to whoever has the header of a message of this time: none from before it began, or last
-/// went round, and none as far away that it could be another one.
-fn is_told(time: Nanos, now: Nanos, boot: u64) -> bool {
+/// Returns whether the NetFlow v9 clock can express a time relative to a message header: not times before its start or
+/// its last wraparound, and none so distant that it is ambiguous.
+fn is_expressible(time: Nanos, now: Nanos, boot: u64) -> bool {
     let (time, now) = (millis(time), now.seconds() * 1000);
     let began = now.saturating_sub((now.wrapping_sub(boot) as u32).into());
     time >= began && time - began < 1 << 32 && time.abs_diff(now) < 1 << 31
 }
 
-/// Milliseconds since a clock began, which goes round after 49 days.
+/// Returns milliseconds of uptime, which wrap around after 49 days.
 fn uptime(time: Nanos, boot: u64) -> [u8; 4] {
     (millis(time).wrapping_sub(boot) as u32).to_be_bytes()
 }
@@ -289,7 +288,7 @@ pub(super) fn end_message(bytes: &mut [u8]) {
     bytes[2..4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Writes the length of IPFIX, or the number of records of NetFlow v9, a template among them.
+/// Sets the length for IPFIX, or the number of records, including templates, for NetFlow v9.
 fn end(version: Version, message: &mut Message) {
     match version {
         Version::Ipfix => end_message(&mut message.bytes),

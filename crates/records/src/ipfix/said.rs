@@ -1,4 +1,4 @@
-//! What a conversation said of itself, back from the elements that tell it. 0 and an empty text stand for what is absent.
+//! Decoding of names found in payload. 0 and empty texts stand for absent values.
 
 use crate::fields::names;
 use linerate_meter::Names;
@@ -7,13 +7,13 @@ use linerate_meter::names::quic;
 use linerate_meter::names::tls::{self, ClientHello, ServerHello};
 use linerate_meter::names::value::{Dns, Http, Tls, told};
 
-/// The place among [`names`] of the field that an element of somebody else tells, if it is one of these.
+/// Returns the index in [`names`] of the field for an element of another enterprise, if any.
 pub(super) fn place_of(enterprise: u32, element: u16) -> Option<u8> {
-    let place = names().iter().position(|field| field.elements(0).any(|told| told == (enterprise, element)))?;
+    let place = names().iter().position(|field| field.elements(0).any(|known| known == (enterprise, element)))?;
     u8::try_from(place).ok()
 }
 
-/// Takes the value of a field.
+/// Sets the value of a field.
 pub(super) fn set(names: &mut Names, path: &str, value: &[u8]) {
     let number = value.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     let text = || Some(told(value)).filter(|text| !text.is_empty());

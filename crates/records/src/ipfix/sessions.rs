@@ -1,21 +1,21 @@
-//! What is known of exporters: templates and numbers, of a session and an observation domain each.
+//! State of exporters: templates and sequence numbers, per session and observation domain.
 //!
-//! Room is bounded, whatever is sent, and nobody takes the room of others: who has too much, as a session or as a host, loses what
-//! of its own was used longest ago. Where all together have too much, whoever was heard longest ago is forgotten.
+//! Memory is bounded, and exporters cannot use up each other's share: a session or host above its limit loses its own
+//! least recently used entries. If all together exceed the limit, the least recently heard session is removed.
 
 use super::elements::Meaning;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// How much is kept: in fields of templates, 8 bytes each. Any template and any domain is as much as 8 of them beside that, a session
-/// as 24.
+/// Memory limits, in template fields of 8 bytes. Each template and each domain counts as 8 additional fields, each
+/// session as 24.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Of all together.
+    /// Limit of all sessions together.
     pub fields: usize,
-    /// Of a host: an address of IPv4, or 64 bits of one of IPv6.
+    /// Limit per host: an IPv4 address, or a /64 prefix of IPv6.
     pub of_host: usize,
-    /// Of a session.
+    /// Limit per session.
     pub of_session: usize,
 }
 
@@ -28,19 +28,19 @@ impl Default for Limits {
 const OF_PART: usize = 8;
 const OF_SESSION: usize = 24;
 
-/// Whose messages belong together: templates are of it alone.
+/// Transport session: scope of templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Session {
     /// Datagrams of an address and port.
     Datagrams(SocketAddr),
-    /// A connection, by a number, and who is at its other end.
+    /// Connection, with a number and the address of the peer.
     Connection(u64, IpAddr),
-    /// A file, by a number.
+    /// File, with a number.
     File(u64),
 }
 
 impl Session {
-    /// Who sends.
+    /// Returns the address of the exporter.
     pub fn exporter(&self) -> Option<IpAddr> {
         match self {
             Session::Datagrams(from) => Some(from.ip().to_canonical()),
@@ -49,12 +49,13 @@ impl Session {
         }
     }
 
-    /// Whether nothing of it gets lost, and templates may be withdrawn (RFC 7011, 8.1); over UDP nobody may do that.
+    /// Returns whether the transport is reliable, so that templates may be withdrawn (RFC 7011, 8.1); UDP does not
+    /// allow that.
     pub(super) fn is_stream(&self) -> bool {
         !matches!(self, Session::Datagrams(_))
     }
 
-    /// Who answers for the room that it takes.
+    /// Returns the host whose memory limit applies.
     pub(super) fn host(&self) -> Option<IpAddr> {
         Some(match self.exporter()? {
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
@@ -63,7 +64,7 @@ impl Session {
     }
 }
 
-/// A field of a template: what its value says, and how long that is.
+/// Field of a template: its meaning and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub meaning: Meaning,
@@ -73,41 +74,40 @@ pub(super) struct Field {
 #[derive(Debug)]
 pub(super) struct Template {
     pub fields: Vec<Field>,
-    /// Whether it is of options: its records are about an exporter, not of flows.
+    /// True for options templates: their records are about the exporter, not about flows.
     pub is_options: bool,
-    /// The fewest bytes of a record.
+    /// Minimum bytes of a record.
     pub least: usize,
 }
 
-/// What is known of an observation domain.
+/// State of an observation domain.
 #[derive(Debug, Default)]
 pub(super) struct Domain {
-    /// The sequence number that is to come, of IPFIX and of NetFlow v9.
+    /// Next expected sequence number, of IPFIX and of NetFlow v9.
     pub sequences: [Option<u32>; 2],
-    /// When its exporter began, in ms since 1970, if it has said so.
+    /// Start of the exporter in ms since 1970, if announced.
     pub boot: Option<u64>,
 }
 
-/// Something of a session.
+/// Entry of a session.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Template(u32, u16),
     Domain(u32),
 }
 
-/// What is known of a session; with each part stands when it was used last.
+/// Entries of a session, each with its time of last use.
 #[derive(Default)]
 struct Known {
     used: u64,
     size: usize,
     templates: HashMap<(u32, u16), (u64, Template)>,
-    /// The same by domain and kind (true: of options), so that all of a kind are found without a look at others.
+    /// Template ids by domain and kind (true: options), to find all of a kind without a full scan.
     kinds: BTreeSet<(u32, bool, u16)>,
     domains: HashMap<u32, (u64, Domain)>,
     order: BTreeMap<u64, Part>,
 }
 
-/// The sessions of a host.
 #[derive(Default)]
 struct Host {
     size: usize,
@@ -118,16 +118,16 @@ pub(super) struct Sessions {
     limits: Limits,
     known: HashMap<Session, Known>,
     hosts: HashMap<IpAddr, Host>,
-    /// As they were heard.
+    /// Sessions by the time of their last message.
     order: BTreeMap<u64, Session>,
     size: usize,
-    /// Counts what is used.
+    /// Logical clock of uses.
     clock: u64,
-    /// How many there were.
+    /// Number of sessions started.
     pub begun: u64,
-    /// Templates that gave way.
+    /// Number of templates evicted.
     pub no_room: u64,
-    /// Templates that were looked at to forget those of a kind.
+    /// Number of templates visited by withdrawals of a whole kind.
     pub walked: u64,
 }
 
@@ -137,7 +137,7 @@ impl Sessions {
         Sessions { limits, known, hosts, order, size: 0, clock: 0, begun: 0, no_room: 0, walked: 0 }
     }
 
-    /// A session says something.
+    /// Notes a message of a session.
     pub(super) fn hear(&mut self, session: Session) {
         if self.order.last_key_value().is_some_and(|(_, last)| *last == session) {
             return;
@@ -160,7 +160,7 @@ impl Sessions {
         }
     }
 
-    /// A template, if it is known.
+    /// Returns a template, if known.
     pub(super) fn template(&mut self, session: Session, domain: u32, id: u16) -> Option<&Template> {
         let known = self.known.get_mut(&session)?;
         let (used, template) = known.templates.get_mut(&(domain, id))?;
@@ -168,7 +168,7 @@ impl Sessions {
         Some(template)
     }
 
-    /// Keeps a template; one that is known already is so for longer. Whether it was not.
+    /// Stores or refreshes a template; returns whether it is new.
     pub(super) fn keep(&mut self, session: Session, domain: u32, id: u16, template: Template) -> bool {
         let same = |known: &Template| known.fields == template.fields && known.is_options == template.is_options;
         if self.template(session, domain, id).is_some_and(same) {
@@ -184,7 +184,7 @@ impl Sessions {
         true
     }
 
-    /// Forgets a template that is withdrawn.
+    /// Removes a withdrawn template.
     pub(super) fn forget(&mut self, session: Session, domain: u32, id: u16) {
         let Some(known) = self.known.get_mut(&session) else { return };
         if let Some((used, template)) = known.templates.remove(&(domain, id)) {
@@ -194,7 +194,7 @@ impl Sessions {
         }
     }
 
-    /// Forgets all templates of a kind in a domain.
+    /// Removes all templates of a kind in a domain.
     pub(super) fn forget_all(&mut self, session: Session, domain: u32, is_options: bool) {
         let Some(known) = self.known.get(&session) else { return };
         let of_kind = known.kinds.range((domain, is_options, 0)..=(domain, is_options, u16::MAX));
@@ -202,7 +202,7 @@ impl Sessions {
         ids.into_iter().for_each(|id| self.forget(session, domain, id));
     }
 
-    /// What is known of a domain of a session that was heard.
+    /// Returns the state of a domain of a known session.
     pub(super) fn domain(&mut self, session: Session, domain: u32) -> Option<&mut Domain> {
         if self.known.get(&session).is_some_and(|known| !known.domains.contains_key(&domain)) {
             self.clock += 1;
@@ -217,7 +217,6 @@ impl Sessions {
         Some(found)
     }
 
-    /// A session is over.
     pub(super) fn end(&mut self, session: Session) {
         let Some(known) = self.known.remove(&session) else { return };
         self.order.remove(&known.used);
@@ -233,7 +232,7 @@ impl Sessions {
         }
     }
 
-    /// A session takes so much more; there may be too much then.
+    /// Adds to the size of a session, and enforces the limits.
     fn grow(&mut self, session: Session, size: usize) {
         let host = session.host();
         self.size += size;
@@ -266,7 +265,7 @@ impl Sessions {
         }
     }
 
-    /// Forgets the session that was heard longest ago; of the one that speaks what it used longest ago. False: it has nothing.
+    /// Removes the least recently heard session, or the oldest entries if it is the current one. False: it has none.
     fn make_room(&mut self, oldest: Session, speaks: Session) -> bool {
         if oldest == speaks {
             return self.drop_oldest(speaks);
@@ -293,9 +292,9 @@ impl Sessions {
     }
 }
 
-/// Something is used.
+/// Marks an entry as used.
 fn touch(order: &mut BTreeMap<u64, Part>, clock: &mut u64, used: &mut u64, part: Part) {
-    // What was used last may be so again without a number of its own.
+    // The most recently used entry needs no new time.
     if order.last_key_value().is_some_and(|(last, _)| last == used) {
         return;
     }
@@ -320,7 +319,7 @@ mod tests {
         Template { fields, is_options: false, least: 4 }
     }
 
-    /// Room is what the books say, and no more than there may be.
+    /// Checks that the sizes are consistent and within the limits.
     fn check(sessions: &Sessions) {
         let sizes = sessions.known.values().map(|known| {
             let templates: usize = known.templates.values().map(|(_, one)| OF_PART + one.fields.len()).sum();
@@ -336,11 +335,11 @@ mod tests {
     }
 
     #[test]
-    fn a_session_and_a_host_push_out_their_own_and_what_is_used_stays() {
+    fn sessions_and_hosts_evict_their_own_unused_entries() {
         let mut sessions = Sessions::new(LIMITS);
         sessions.hear(from(1, 1));
         sessions.keep(from(1, 1), 0, 256, template(10));
-        // Many templates of one session, of which one is used again and again, and another sent again.
+        // Many templates of one session: one is used repeatedly, another is refreshed.
         let noisy = from(2, 1);
         sessions.hear(noisy);
         [300, 301].into_iter().for_each(|id| assert!(sessions.keep(noisy, 0, id, template(10))));
@@ -358,12 +357,12 @@ mod tests {
             sessions.keep(from(2, port), 0, 256, template(10));
             check(&sessions);
         }
-        assert!(sessions.template(from(1, 1), 0, 256).is_some(), "another host has its own");
+        assert!(sessions.template(from(1, 1), 0, 256).is_some(), "another host is unaffected");
         assert!(sessions.template(from(2, 4999), 0, 256).is_some() && sessions.template(noisy, 0, 300).is_none());
     }
 
     #[test]
-    fn of_too_many_hosts_those_that_speak_are_known() {
+    fn the_most_recent_hosts_are_kept() {
         let mut sessions = Sessions::new(LIMITS);
         let steady = from(1, 1);
         sessions.hear(steady);

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 const NOW: Nanos = Nanos(1_700_000_100_000_000_000);
 
-/// Flows of all kinds of templates that need no more than counters.
+/// Flows of all kinds of templates that need only counters.
 fn flows() -> Vec<Flow> {
     let ipv6 = |flow: &mut Flow| {
         flow.ends.iter_mut().for_each(|end| end.address = IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]))
@@ -47,7 +47,7 @@ fn flows() -> Vec<Flow> {
     flows
 }
 
-/// What flows say of themselves, each in templates of its own.
+/// Names, each in a template of its own.
 fn said() -> [Names; 6] {
     let text = |text: &str| Some(text.into());
     let client =
@@ -75,11 +75,11 @@ fn names_are_in_templates_of_their_own_and_fit() {
         flows().iter().map(|flow| column::Kind::of(flow, &profile).template(&profile)).collect();
     templates.sort_unstable();
     templates.dedup();
-    assert_eq!(templates.len(), 11, "five kinds of flows, and six of names: {templates:?}");
+    assert_eq!(templates.len(), 11, "five kinds of flows and six of names: {templates:?}");
     let plain = Profile::default();
     assert!(
         flows().iter().all(|flow| column::Kind::of(flow, &plain).template(&plain) < 384),
-        "plain records have none"
+        "plain records have no names"
     );
     let mut long = said();
     long[3].http.as_mut().unwrap().request = Some(Request {
@@ -97,13 +97,13 @@ fn names_are_in_templates_of_their_own_and_fit() {
     let answered = Flow { names: Some(long[2].clone().into()), ..flow() };
     let small = Profile { most: 600, biflow: true, ..profile };
     let messages = packed(small, &flows);
-    assert!(messages.iter().all(|message| message.bytes.len() <= 600), "texts are cut where they would not fit");
+    assert!(messages.iter().all(|message| message.bytes.len() <= 600), "texts that do not fit are truncated");
     let (back, found) = collected(&messages);
     assert_eq!((back.len(), found.malformed), (9, 0));
     assert_eq!(back[0].names.as_ref().unwrap().site(), Some(&*"h".repeat(48)));
     let (back, _) = collected(&packed(Profile { most: 512, ..small }, &[answered]));
-    let told = back[0].names.as_ref().unwrap().dns.as_ref().unwrap().addresses.as_deref();
-    assert_eq!(told, Some("2001:db8:1111:1111:1111:1111:1111:1111"), "whole addresses alone");
+    let addresses = back[0].names.as_ref().unwrap().dns.as_ref().unwrap().addresses.as_deref();
+    assert_eq!(addresses, Some("2001:db8:1111:1111:1111:1111:1111:1111"), "only whole addresses");
 }
 
 fn packed(profile: Profile, flows: &[Flow]) -> Vec<Message> {
@@ -127,7 +127,7 @@ fn collected(messages: &[Message]) -> (Vec<Flow>, Found) {
 }
 
 #[test]
-fn messages_are_no_longer_than_they_may_be_and_lose_nothing() {
+fn messages_respect_the_limit_and_lose_nothing() {
     let many: Vec<Flow> = flows().into_iter().cycle().take(5_000).collect();
     for (text, version) in [
         ("biflow", Version::Ipfix),
@@ -151,14 +151,14 @@ fn messages_are_no_longer_than_they_may_be_and_lose_nothing() {
 }
 
 #[test]
-fn all_comes_back_of_a_full_record() {
+fn full_records_round_trip() {
     let flows = flows();
     let (back, _) = collected(&packed(Profile { biflow: true, full: true, ..Profile::default() }, &flows));
     for (one, other) in flows.iter().zip(&back) {
         let mut one = one.clone();
-        // What one direction has no packets of has no times either.
+        // A direction without packets has no times.
         one.quality = other.quality;
-        // Who has metered it is told of what others have.
+        // The exporter is known only for records of others.
         let domain = Profile::default().domain;
         one.exporter.get_or_insert_with(|| ExportedBy { domain, ..ExportedBy::default() }.into());
         assert_eq!(&one, other);
@@ -177,7 +177,7 @@ fn sequence_gaps_and_unknown_templates_are_counted() {
     let (_, found) = collected(&without);
     assert_eq!((found.lost, found.unknown), (messages[gone].records.into(), 0));
     let (_, found) = collected(&messages[data[0]..]);
-    assert!(found.unknown > 0 && found.records == 0, "no template came");
+    assert!(found.unknown > 0 && found.records == 0, "no template received");
 }
 
 #[test]
@@ -198,11 +198,11 @@ fn templates_are_of_a_session_and_bounded() {
         .iter()
         .filter(|message| message.records > 0)
         .for_each(|message| collector.take(Session::File(5), &message.bytes, &mut none));
-    assert!(collector.found().unknown > before, "templates of other sessions are theirs");
+    assert!(collector.found().unknown > before, "templates are per session");
 }
 
 #[test]
-fn a_withdrawal_is_heard_in_a_stream_alone() {
+fn withdrawals_apply_only_to_streams() {
     let messages = packed(Profile::default(), &flows()[..1]);
     let withdrawal = [0, 10, 0, 24, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 8, 0, 2, 0, 0];
     let mut withdrawal = withdrawal.to_vec();
@@ -219,7 +219,7 @@ fn a_withdrawal_is_heard_in_a_stream_alone() {
 }
 
 #[test]
-fn no_bytes_harm_a_collector() {
+fn collectors_survive_any_bytes() {
     let profiles = ["full", "biflow,full", "biflow"].map(|text| Profile::parse(text).unwrap());
     let v9 = Profile { version: Version::V9, ..Profile::default() };
     let messages: Vec<Message> =
@@ -247,8 +247,8 @@ fn no_bytes_harm_a_collector() {
 }
 
 #[test]
-fn every_field_is_told_or_left_out_for_a_reason() {
-    // What follows from others, or is a list.
+fn every_field_is_exported_or_omitted_for_a_reason() {
+    // Derived fields, and lists.
     let follows = ["community_id", "duration_ns", "dns.qtype_name", "dns.rcode_name"];
     let left_out = [&follows[..], &["*.stats.length_histogram", "*.stats.gap_histogram"]].concat();
     for field in crate::fields::fields() {
@@ -264,27 +264,28 @@ fn every_field_is_told_or_left_out_for_a_reason() {
 }
 
 #[test]
-fn statistics_tell_what_no_record_tells_of() {
+fn statistics_have_counters_of_the_exporter() {
     let packer = Packer::new(Profile::default());
     let statistics = Statistics { messages: 1, flows: 3, lost: 4, dropped: 5, ignored: 6, ..Statistics::default() };
     let bytes = packer.statistics(statistics, NOW).unwrap().bytes;
     let word = |at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
-    // Behind the header and that of the set: template, fields, scopes.
+    // After the headers of message and set: template, fields, scopes.
     let (count, mut at) = (word(22), 16 + word(18) + 4);
-    let mut told = std::collections::BTreeMap::new();
+    let mut values = std::collections::BTreeMap::new();
     for field in 0..count {
         let (element, length) = (word(26 + field * 4), word(28 + field * 4));
-        told.insert(element, bytes[at..at + length].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)));
+        values
+            .insert(element, bytes[at..at + length].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)));
         at += length;
     }
     assert_eq!(at, bytes.len());
     for (element, value) in [(41, 1), (42, 3), (166, 4), (135, 5), (164, 6)] {
-        assert_eq!(told[&element], value, "{element}");
+        assert_eq!(values[&element], value, "{element}");
     }
 }
 
 #[test]
-fn words_of_a_profile_are_checked() {
+fn profile_options_are_checked() {
     let profile = Profile::parse("biflow,full,enterprise=9,domain=3,mtu=1500,rate=5").unwrap();
     assert!(profile.biflow && profile.full);
     assert_eq!((profile.enterprise, profile.domain, profile.most, profile.rate), (9, 3, 1452, 5));
@@ -293,9 +294,9 @@ fn words_of_a_profile_are_checked() {
     }
 }
 
-/// As `softflowd` has it: times since it began, that in options; no protocol beside type and code.
+/// As in `softflowd`: times relative to its start, which is in options; type and code without a protocol.
 #[test]
-fn times_since_the_exporter_began_and_icmp_by_its_type_alone_are_understood() {
+fn uptime_and_icmp_without_a_protocol_are_decoded() {
     const BEGAN: u64 = 1_699_999_000_123;
     let set = |id: u16, body: &[u8]| [&id.to_be_bytes(), &(body.len() as u16 + 4).to_be_bytes(), body].concat();
     let fields = |fields: &[(u16, u16)]| -> Vec<u8> {
@@ -319,10 +320,10 @@ fn times_since_the_exporter_began_and_icmp_by_its_type_alone_are_understood() {
     }
     let flow = &flows[0];
     assert_eq!((flow.protocol, flow.ends[0].port, flow.ends[1].port), (1, 8, 0));
-    // Of a whole second, as the message has its time.
+    // Relative to a whole second, like the message header.
     let (began, millis) = (BEGAN * 1_000_000, 1_000_000);
     assert_eq!((flow.first().0, flow.last().0), (began + 60_000 * millis, began + 61_500 * millis));
-    // 50 days later the same clock has gone round once.
+    // 50 days later the same clock has wrapped around once.
     let round = 1_u64 << 32;
     let clock = collect::Clock { seconds: (BEGAN / 1000 + round / 1000 + 100) as u32, uptime: None, boot: Some(BEGAN) };
     let mut record = back::Record::new(clock, Default::default());

@@ -1,11 +1,11 @@
-//! When a flow was, by whatever elements an exporter tells it with. 0 stands for what is not told.
+//! Times of a flow from the elements of an exporter. 0 stands for absent.
 
 use super::collect::Clock;
 use linerate_burst::Nanos;
 
-/// From 1900 to 1970, in seconds.
+/// Seconds from 1900 to 1970.
 const SINCE_1900: u64 = 2_208_988_800;
-/// Seconds of an era of NTP.
+/// Seconds of an NTP era.
 const ERA: u64 = 1 << 32;
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -13,7 +13,8 @@ const MILLISECOND: u64 = 1_000_000;
 /// First and last time of a direction, in ns since 1970.
 type Times = [u64; 2];
 
-/// The time that an element says: seconds, milliseconds, micro- and nanoseconds as NTP has them, microseconds before the export.
+/// Converts an absolute time: seconds, milliseconds, micro- and nanoseconds in NTP format, microseconds before the
+/// export.
 pub(super) fn absolute(clock: Clock, element: u16, number: u64) -> u64 {
     match element {
         _ if number == 0 => 0,
@@ -22,16 +23,15 @@ pub(super) fn absolute(clock: Clock, element: u16, number: u64) -> u64 {
         158 | 159 => (u64::from(clock.seconds) * SECOND).saturating_sub(number.saturating_mul(1_000)),
         _ => {
             let seconds = number >> 32;
-            // What would be before 1970 is of the era that begins in 2036 (RFC 5905, 6).
+            // Times before 1970 are in the era that starts in 2036 (RFC 5905, 6).
             let seconds = if seconds < SINCE_1900 { seconds + ERA } else { seconds } - SINCE_1900;
             seconds * SECOND + (((number & 0xffff_ffff) * SECOND) >> 32)
         }
     }
 }
 
-/// What is told of a direction: absolute times, or else in ms since the exporter began, if that is there. Both of these are 0 where
-/// they say nothing.
-pub(super) fn told(clock: Clock, absolute: Times, since_boot: [(bool, u32); 2]) -> Times {
+/// Returns the times of a direction: absolute ones, or else those in ms of uptime, if present. Both are 0 if absent.
+pub(super) fn of_direction(clock: Clock, absolute: Times, since_boot: [(bool, u32); 2]) -> Times {
     let is_nothing = since_boot.iter().all(|(_, number)| *number == 0);
     let mut times = absolute;
     for (time, (is_there, number)) in times.iter_mut().zip(since_boot) {
@@ -42,7 +42,7 @@ pub(super) fn told(clock: Clock, absolute: Times, since_boot: [(bool, u32); 2]) 
     times
 }
 
-/// Milliseconds since the exporter began, which go round after 49 days: that nearest to the export.
+/// Converts milliseconds of uptime, which wrap around after 49 days: returns the time nearest to the export.
 fn of_uptime(clock: Clock, number: u32) -> u64 {
     let exported = i64::from(clock.seconds) * 1000;
     let ago = match (clock.uptime, clock.boot) {
@@ -54,10 +54,10 @@ fn of_uptime(clock: Clock, number: u32) -> u64 {
     u64::try_from(millis).unwrap_or(0).saturating_mul(MILLISECOND)
 }
 
-/// The times of both directions from what is told of them. A direction without traffic leaves its times to one with traffic; where
-/// none has any, the first one has them. What is told of neither direction is what the duration makes of it, or else the first of
-/// `otherwise` that is not 0.
-pub(super) fn whole(told: [Times; 2], has_traffic: [bool; 2], duration: u64, otherwise: [u64; 2]) -> [Times; 2] {
+/// Completes the times of both directions. A direction without traffic passes its times to one with traffic; without
+/// any traffic the first direction gets them. Times that are absent in both are derived from the duration, or else are
+/// the first of `otherwise` that is not 0.
+pub(super) fn whole(times: [Times; 2], has_traffic: [bool; 2], duration: u64, otherwise: [u64; 2]) -> [Times; 2] {
     let fallback = otherwise.into_iter().find(|time| *time != 0).unwrap_or(0);
     let fill = |[first, last]: Times, [other_first, other_last]: Times| {
         let before = |last: u64| last.saturating_sub(duration);
@@ -70,11 +70,11 @@ pub(super) fn whole(told: [Times; 2], has_traffic: [bool; 2], duration: u64, oth
             (first, last) => [first, last.max(first)],
         }
     };
-    let [one, other] = told;
+    let [one, other] = times;
     if has_traffic == [true; 2] {
         let is_nothing = |times: Times| times == [0; 2];
         let filled = [fill(one, other), fill(other, one)];
-        return match told.map(is_nothing) {
+        return match times.map(is_nothing) {
             [false, true] => [filled[0]; 2],
             [true, false] => [filled[1]; 2],
             _ => filled,
@@ -90,10 +90,10 @@ pub(super) fn millis(time: Nanos) -> u64 {
     time.0 / MILLISECOND
 }
 
-/// Seconds since 1900 and a fraction (RFC 7011, 6.1.10), rounded up, so that the same nanoseconds come back. From 2036 on they are of
-/// the next era (RFC 5905, 6); what is later than that era tells, from 2106 on, is 0.
+/// Converts to seconds since 1900 with a fraction (RFC 7011, 6.1.10), rounded up for an exact round trip in ns. Times
+/// from 2036 are in the next era (RFC 5905, 6); times after that era, from 2106, are 0.
 pub(super) fn ntp(time: Nanos) -> u64 {
     let (seconds, nanos) = (time.0 / SECOND, time.0 % SECOND);
-    // The era is in the bits that are shifted out.
+    // The era is in the bits shifted out.
     if seconds < ERA { (seconds + SINCE_1900) << 32 | (nanos << 32).div_ceil(SECOND) } else { 0 }
 }

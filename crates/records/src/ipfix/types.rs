@@ -1,5 +1,5 @@
-//! What elements are that no registry has, told beside the records that have them (RFC 5610): numbers, names, types, units, what they
-//! mean.
+//! Type information of unregistered elements, sent in addition to records (RFC 5610): numbers, names, types, units,
+//! descriptions.
 
 use super::own::{OWN, RESPONDER, number};
 use super::pack::{Message, OPTIONS, begin_set, end_message, end_set, head};
@@ -7,16 +7,16 @@ use super::{Profile, Version};
 use crate::fields::{Field, Get, fields};
 use linerate_burst::Nanos;
 
-/// The template.
+/// Template id.
 const TYPES: u16 = 513;
 /// Elements and lengths: two of the scope, which are privateEnterpriseNumber and informationElementId, then informationElementDataType,
 /// informationElementSemantics, informationElementUnits, informationElementName, informationElementDescription.
 const COLUMNS: [(u16, u16); 7] = [(346, 4), (303, 2), (339, 1), (344, 1), (345, 2), (341, 65535), (340, 65535)];
 const SCOPES: u16 = 2;
-/// The most bytes of a description.
+/// Maximum bytes of a description.
 const MOST_TEXT: usize = 200;
 
-/// Messages of no observation domain, as statistics are; none where nothing is told that needs it.
+/// Returns messages without an observation domain, like statistics; none if no exported element needs them.
 pub(super) fn types(profile: &Profile, now: Nanos) -> Vec<Message> {
     if !profile.full || profile.version != Version::Ipfix {
         return Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn types(profile: &Profile, now: Nanos) -> Vec<Message> {
     let own = OWN.iter().filter_map(|path| fields().find(|field| field.path == *path));
     for (field, side) in own.flat_map(|field| sides(field).map(move |side| (field, side))) {
         let record = record(field, side, profile.enterprise);
-        // As of any message: the first one has room.
+        // As for any message: the first record always fits.
         if open.0.bytes.len() + record.len() > profile.most && open.0.records > 0 {
             all.push(end(std::mem::replace(&mut open, begin())));
         }
@@ -84,7 +84,8 @@ fn data_type(get: Get) -> u8 {
     }
 }
 
-/// IANA, "IPFIX Information Element Semantics": a quantity where there is a unit, a total of packets or bytes, bits, what only names.
+/// Returns IANA "IPFIX Information Element Semantics": quantity for units, totals for packets and bytes, flags,
+/// identifiers.
 fn semantics(field: &Field) -> u8 {
     const DEFAULT: u8 = 0;
     const QUANTITY: u8 = 1;
@@ -117,9 +118,9 @@ fn unit(field: &Field) -> u16 {
 mod tests {
     use super::*;
 
-    /// Read again in the plainest way: each element once, with the name of its field.
+    /// A minimal reader finds each element once, with the name of its field.
     #[test]
-    fn each_element_of_ours_is_told_once() {
+    fn each_own_element_is_described_once() {
         for (most, messages) in [(464, 20..80), (16_000, 1..2)] {
             let profile = Profile { full: true, enterprise: 77, most, ..Profile::default() };
             let all = types(&profile, Nanos(1_700_000_000_000_000_000));

@@ -1,4 +1,4 @@
-//! What is captured at a port: begun and ended, listed, looked at, handed out.
+//! Captures at a port: start, stop, list, show, export.
 
 use super::frames;
 use crate::tester::Tester;
@@ -7,20 +7,20 @@ use linerate_otg::config::Format;
 use linerate_otg::read::Faults;
 use serde_json::{Value, json};
 
-/// Rows of a list at most.
+/// Maximum number of rows of a list.
 const MOST_ROWS: u64 = 500;
-/// Characters of a filter.
+/// Maximum characters of a filter.
 const LONGEST_FILTER: usize = 500;
-/// Frames that are looked at before whoever receives gets on.
+/// Number of frames checked per lock, so that the receiver can continue.
 const AT_ONCE: usize = 2000;
 
-/// What a document says of a port and its frames.
+/// Port and filter of a request.
 pub(super) struct Asked {
-    /// The place of the port.
+    /// Index of the port.
     pub port: usize,
-    /// What frames have to be.
+    /// Compiled filter.
     pub filter: Filter,
-    /// As it was written.
+    /// Filter text.
     pub text: String,
 }
 
@@ -28,7 +28,7 @@ impl Asked {
     /// Reads the fields `port` and `filter`.
     ///
     /// # Errors
-    /// A port that there is not, a filter that is none.
+    /// The port is unknown or the filter is invalid.
     pub(super) fn read(tester: &Tester, document: &Value) -> Result<Self, Faults> {
         let mut faults = Faults::default();
         let name = document["port"].as_str().unwrap_or_default();
@@ -36,7 +36,10 @@ impl Asked {
         if port.is_none() {
             faults.add(
                 "port",
-                format_args!("no port {name:?} here; there is {}", tester.names().collect::<Vec<_>>().join(", ")),
+                format_args!(
+                    "unknown port {name:?}; expected one of {}",
+                    tester.names().collect::<Vec<_>>().join(", ")
+                ),
             );
         }
         let text = document["filter"].as_str().unwrap_or_default();
@@ -52,10 +55,10 @@ impl Asked {
     }
 }
 
-/// Begins, ends or empties a capture.
+/// Starts, stops or clears a capture.
 ///
 /// # Errors
-/// What is wrong with the document.
+/// The document is invalid.
 pub(super) fn act(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     let asked = Asked::read(tester, document)?;
     let mut heard = tester.port(asked.port).listener.heard();
@@ -71,17 +74,17 @@ pub(super) fn act(tester: &Tester, document: &Value) -> Result<Value, Faults> {
         "clear" => *captured = Default::default(),
         other => {
             let mut faults = Faults::default();
-            faults.add("do", format_args!("{other:?}: start, stop or clear"));
+            faults.add("do", format_args!("{other:?}: expected start, stop or clear"));
             return Err(faults);
         }
     }
     Ok(json!({}))
 }
 
-/// Frames that fit, from the one of a number on.
+/// Lists matching frames from a number on.
 ///
 /// # Errors
-/// What is wrong with the document.
+/// The document is invalid.
 pub(super) fn list(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     let asked = Asked::read(tester, document)?;
     let most = document["count"].as_u64().unwrap_or(100).clamp(1, MOST_ROWS) as usize;
@@ -113,10 +116,10 @@ pub(super) fn list(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     }))
 }
 
-/// One frame, in layers.
+/// Returns a frame, decoded by layer.
 ///
 /// # Errors
-/// If there is none of that number, any more.
+/// The frame does not exist or was dropped.
 pub(super) fn frame(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     let asked = Asked::read(tester, document)?;
     let number = document["number"].as_u64().unwrap_or(u64::MAX);
@@ -128,7 +131,7 @@ pub(super) fn frame(tester: &Tester, document: &Value) -> Result<Value, Faults> 
     drop(heard);
     let Some((time, wire, bytes)) = found else {
         let mut faults = Faults::default();
-        faults.add("number", "there is no such frame, or it had to make room for others");
+        faults.add("number", "unknown frame, or dropped for lack of space");
         return Err(faults);
     };
     let mut shown = frames::layers(&bytes);
@@ -138,14 +141,14 @@ pub(super) fn frame(tester: &Tester, document: &Value) -> Result<Value, Faults> 
     Ok(shown)
 }
 
-/// Frames that fit, as a file.
+/// Returns matching frames as a file.
 ///
 /// # Errors
-/// What is wrong with the document.
+/// The document is invalid.
 pub(super) fn file(tester: &Tester, document: &Value) -> Result<Vec<u8>, Faults> {
     let asked = Asked::read(tester, document)?;
     let format = if document["format"].as_str() == Some("pcap") { Format::Pcap } else { Format::Pcapng };
-    // Frames are shared with the capture, which goes on.
+    // The bytes are shared with the capture, which continues.
     let copy = tester.port(asked.port).listener.heard().captured.chosen(&asked.filter);
     Ok(copy.file(format))
 }

@@ -1,5 +1,5 @@
-//! The description of all paths for machines. What documents are like stands in `schemas.json`: by names, and by methods with paths.
-//! Those of the model have a description of their own.
+//! OpenAPI description of all paths. `schemas.json` has the schemas of documents, by name, and by method and path. The
+//! OTG model has a description of its own.
 
 use crate::api::{self, JSON};
 use linerate_otg::MODEL;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 const SCHEMAS: &str = include_str!("schemas.json");
 
-/// What may stand behind the `?` of a path, what it says, and whether it is a number.
+/// Query parameters: name, description, and whether it is a number.
 const QUERY: &[(&str, &str, bool)] = &[
-    ("from", "The first stream, by the order of streams from 0.", true),
-    ("count", "How many streams at most.", true),
-    ("name", "The one stream of this name.", false),
+    ("from", "Index of the first stream, from 0.", true),
+    ("count", "Maximum number of streams.", true),
+    ("name", "Name of a single stream.", false),
 ];
 
-/// The description of all paths (OpenAPI 3.1).
+/// Returns the description of all paths (OpenAPI 3.1).
 pub fn openapi() -> Value {
     let mut all: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
     refer(&mut all);
@@ -24,7 +24,7 @@ pub fn openapi() -> Value {
         let schema = |way: &str| own.get(way).map_or_else(|| json!({}), |schema| json!({"schema": schema}));
         let mut one = json!({"summary": known.about, "responses": {
             "200": {"description": "done", "content": {known.kind: schema("gives")}},
-            "default": {"description": "refused: code, kind and errors", "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
+            "default": {"description": "error: code, kind and errors", "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
         }});
         let parameter = |(name, about, is_number): &(&str, &str, bool)| {
             let schema = if *is_number { json!({"type": "integer", "minimum": 0}) } else { json!({"type": "string"}) };
@@ -51,7 +51,7 @@ pub fn openapi() -> Value {
     json!({
         "openapi": "3.1.0",
         "info": {"title": "linerate serve", "version": MODEL, "description":
-            "Documents of paths outside /api/v1 are those of the Open Traffic Generator model (docs/otg.md); docs/serve-api.md tells of the others."},
+            "Documents of paths outside /api/v1 are those of the Open Traffic Generator model (docs/otg.md); docs/serve-api.md describes the others."},
         "paths": paths,
         "components": {"schemas": schemas, "securitySchemes": {
             "bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}},
@@ -59,7 +59,7 @@ pub fn openapi() -> Value {
     })
 }
 
-/// Makes names of schemas references to where they are in the description.
+/// Converts schema names to references within the description.
 fn refer(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

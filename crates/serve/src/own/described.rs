@@ -1,4 +1,4 @@
-//! Streams as `/api/v1` has them: what a stream file says of each, with the ports that it is for.
+//! Streams in the format of `/api/v1`: the keys of a stream file, with the ports of each stream.
 
 use crate::desk::NO_FILES;
 use crate::recordings::Recordings;
@@ -10,47 +10,47 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// A stream.
+/// Stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Described {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// The port that sends it.
+    /// Sending port.
     pub tx: String,
-    /// The ports where it should come.
+    /// Receiving ports.
     pub rx: Vec<String>,
-    /// Keys of a stream file, but for its name, in the order of the keys.
+    /// Keys of a stream file except the name, in the order of the keys.
     pub keys: Vec<(&'static str, Value)>,
-    /// The recording that it replays, where it has no packet of its own.
+    /// Recording that it replays, instead of a packet.
     pub replay: Option<String>,
-    /// The sequence that it is part of: the others of it follow, or go before.
+    /// Sequence that it belongs to.
     pub sequence: Option<String>,
 }
 
-/// What is wrong with a stream, and where.
+/// Error in a stream, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which of them, from 0.
+    /// Index of the stream, from 0.
     pub stream: usize,
-    /// Which key; empty for the whole.
+    /// Key; empty for the whole stream.
     pub key: String,
-    /// From which character of its value on, where that is known.
+    /// Offset in characters in the value, if known.
     pub at: Option<usize>,
-    /// What is wrong, and what would be right.
+    /// Problem and remedy.
     pub what: String,
 }
 
-/// Streams at most.
+/// Maximum number of streams.
 pub const MOST_STREAMS: usize = 1 << 17;
-/// Characters of a name.
+/// Maximum characters of a name.
 const LONGEST_NAME: usize = 200;
-/// Keys that have no meaning where streams are commanded one by one.
+/// Keys that do not apply where streams are controlled individually.
 const NOT_HERE: &[&str] = &["name", "id"];
-/// Keys that have no meaning beside a recording.
+/// Keys that do not apply to a recording.
 const OF_A_PACKET: &[&str] = &["packet", "size", "burst", "poisson", "check"];
-/// What stands for the frames of a recording until they are there.
+/// Placeholder for the frames of a recording until they are set.
 const PLACEHOLDER: &str = "packet = 'ip/udp'\nsize = '64'\n";
-/// How fast where nobody says.
+/// Default rate.
 const USUAL_RATE: &str = "1kpps";
 
 impl Fault {
@@ -58,12 +58,12 @@ impl Fault {
         Fault { stream: 0, key: key.to_owned(), at: None, what: what.into() }
     }
 
-    /// As JSON has it.
+    /// Returns it as JSON.
     pub fn json(&self) -> Value {
         json!({"stream": self.stream, "key": self.key, "at": self.at, "what": self.what})
     }
 
-    /// As a line.
+    /// Adds it to a list of errors, as a line.
     pub fn line(&self, faults: &mut Faults) {
         let key = if self.key.is_empty() { String::new() } else { format!(".{}", self.key) };
         faults.add(&format!("streams[{}]{key}", self.stream), &self.what);
@@ -71,12 +71,12 @@ impl Fault {
 }
 
 impl Described {
-    /// Reads one.
+    /// Reads a stream.
     ///
     /// # Errors
-    /// What is wrong with it, as far as can be said without the others.
+    /// An error of this stream, as far as it is independent of the others.
     pub fn read(document: &Value) -> Result<Self, Fault> {
-        let Some(fields) = document.as_object() else { return Err(Fault::new("", "a stream is an object")) };
+        let Some(fields) = document.as_object() else { return Err(Fault::new("", "expected an object")) };
         let (name, tx, rx, keys) = (String::new(), String::new(), Vec::new(), Vec::new());
         let mut read = Described { name, tx, rx, keys, replay: None, sequence: None };
         for (name, value) in fields {
@@ -93,10 +93,10 @@ impl Described {
                     let Some(key) = known else {
                         return Err(Fault::new(
                             name,
-                            format!("there is no such key; there are name, tx, rx, replay, sequence, {}", all()),
+                            format!("unknown key; expected one of name, tx, rx, replay, sequence, {}", all()),
                         ));
                     };
-                    // What a form leaves empty says nothing.
+                    // Forms send empty values for unset keys.
                     if !(value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty())) {
                         read.keys.push((key.name, fitting(key, value)?));
                     }
@@ -104,57 +104,54 @@ impl Described {
             }
         }
         if read.sequence.is_none() && read.get("next").is_some() {
-            return Err(Fault::new(
-                "next",
-                "it is of a sequence: say of which (sequence), and give the others its name too",
-            ));
+            return Err(Fault::new("next", "needs a sequence; set the same sequence in all of its streams"));
         }
         if read.replay.is_some()
             && let Some((key, _)) = read.keys.iter().find(|(key, _)| OF_A_PACKET.contains(key))
         {
-            return Err(Fault::new(key, "a recording has frames and times of its own: leave it out"));
+            return Err(Fault::new(key, "does not apply to a recording; remove it"));
         }
         read.complete();
         match (read.name.chars().count(), read.tx.is_empty()) {
-            (0, _) => Err(Fault::new("name", "it needs a name")),
-            (_, true) => Err(Fault::new("tx", "the port that sends it is missing")),
+            (0, _) => Err(Fault::new("name", "missing name")),
+            (_, true) => Err(Fault::new("tx", "missing sending port")),
             (LONGEST_NAME.., _) => Err(Fault::new("name", format!("at most {LONGEST_NAME} characters"))),
             _ => Ok(read),
         }
     }
 
-    /// Puts keys in order, and adds the rate that goes without saying.
+    /// Sorts the keys, and adds the default rate.
     fn complete(&mut self) {
-        // A recording goes as it came.
+        // A recording has its own timing.
         if self.get("rate").is_none() && self.replay.is_none() {
             self.keys.push(("rate", USUAL_RATE.into()));
         }
         self.keys.sort_by_key(|(name, _)| keys::STREAM.iter().position(|key| key.name == *name));
     }
 
-    /// The value of a key, if it has one.
+    /// Returns the value of a key, if present.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.keys.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// The text of a key; empty where there is none.
+    /// Returns the text of a key; empty if absent.
     pub fn text(&self, name: &str) -> &str {
         self.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What it sends, for people.
+    /// Returns a description of its frames.
     pub fn told(&self) -> String {
         self.replay.as_ref().map_or_else(|| self.text("packet").to_owned(), |name| format!("replay of {name}"))
     }
 
-    /// Has it go at another rate.
+    /// Sets the rate.
     pub fn pace(&mut self, rate: &str) {
         self.keys.retain(|(name, _)| *name != "rate");
         self.keys.push(("rate", rate.into()));
         self.complete();
     }
 
-    /// As it was read.
+    /// Returns it as JSON.
     pub fn json(&self) -> Value {
         let mut fields = Map::new();
         fields.insert("name".into(), self.name.as_str().into());
@@ -167,10 +164,10 @@ impl Described {
     }
 }
 
-/// Where a line of a stream file comes from: the stream, its key, and at which character the value begins.
+/// Origin of a line of a stream file: stream, key, and offset of the value in characters.
 type Origin = Option<(usize, &'static str, usize)>;
 
-/// Streams as a stream file, and where each of its lines comes from.
+/// Writes streams as a stream file, with the origin of each of its lines.
 pub fn written(streams: &[&Described]) -> (String, Vec<Origin>) {
     let (mut text, mut places) = (String::new(), Vec::new());
     for (index, stream) in streams.iter().enumerate() {
@@ -185,14 +182,14 @@ pub fn written(streams: &[&Described]) -> (String, Vec<Origin>) {
             let value = toml(value);
             let quoted = usize::from(value.starts_with(['\'', '"']));
             places.push(Some((index, key, key.len() + 3 + quoted)));
-            // Text in memory takes whatever is written.
+            // Writing to memory does not fail.
             let _ = writeln!(text, "{key} = {value}");
         }
         if stream.replay.is_some() {
             text += PLACEHOLDER;
             places.extend([None, None]);
             if stream.get("rate").is_none() {
-                // Beside others all have rates.
+                // A set needs a rate for each stream.
                 let _ = writeln!(text, "rate = '{USUAL_RATE}'");
                 places.push(None);
             }
@@ -201,10 +198,10 @@ pub fn written(streams: &[&Described]) -> (String, Vec<Origin>) {
     (text, places)
 }
 
-/// What these send; all leave by one line, of which this is the rate at layer 1.
+/// Compiles streams that leave through one port with this line rate at layer 1.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first error.
 pub fn streams(all: &[&Described], line: Option<f64>, recordings: &Recordings) -> Result<Vec<Stream>, Fault> {
     let mut groups: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
     for (index, own) in all.iter().enumerate() {
@@ -221,7 +218,7 @@ pub fn streams(all: &[&Described], line: Option<f64>, recordings: &Recordings) -
     Ok(made.into_iter().flatten().collect())
 }
 
-/// Those that are sent all at once, or one after the other.
+/// Compiles streams that are sent in parallel or in sequence.
 fn together(
     all: &[&Described],
     order: Order,
@@ -252,25 +249,25 @@ fn together(
     Ok(set.streams)
 }
 
-/// What streams of a document are.
+/// Reads the streams of a document.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// All errors.
 pub fn read_all(document: &Value) -> Result<Vec<Described>, Faults> {
     let mut faults = Faults::default();
     let Some(list) = document.get("streams").and_then(Value::as_array) else {
-        faults.add("streams", "a list of streams belongs here");
+        faults.add("streams", "expected a list of streams");
         return Err(faults);
     };
     if list.len() > MOST_STREAMS {
-        faults.add("streams", format_args!("{} of them: at most {MOST_STREAMS}", list.len()));
+        faults.add("streams", format_args!("{} streams: at most {MOST_STREAMS}", list.len()));
         return Err(faults);
     }
     let (mut read, mut names) = (Vec::new(), BTreeSet::new());
     for (index, one) in list.iter().enumerate() {
         match Described::read(one) {
             Ok(one) if !names.insert(one.name.clone()) => {
-                Fault { stream: index, ..Fault::new("name", "another stream is called so") }.line(&mut faults);
+                Fault { stream: index, ..Fault::new("name", "duplicate name") }.line(&mut faults);
             }
             Ok(one) => read.push(one),
             Err(fault) => Fault { stream: index, ..fault }.line(&mut faults),
@@ -280,7 +277,7 @@ pub fn read_all(document: &Value) -> Result<Vec<Described>, Faults> {
 }
 
 fn text<'a>(key: &str, value: &'a Value) -> Result<&'a str, Fault> {
-    value.as_str().ok_or_else(|| Fault::new(key, "a text belongs here"))
+    value.as_str().ok_or_else(|| Fault::new(key, "expected a text"))
 }
 
 fn ports(value: &Value) -> Result<Vec<String>, Fault> {
@@ -289,11 +286,11 @@ fn ports(value: &Value) -> Result<Vec<String>, Fault> {
         Value::String(name) if name.is_empty() => Ok(Vec::new()),
         Value::String(name) => Ok(vec![name.clone()]),
         Value::Array(names) => names.iter().map(|name| text("rx", name).map(str::to_owned)).collect(),
-        _ => Err(Fault::new("rx", "names of ports belong here")),
+        _ => Err(Fault::new("rx", "expected names of ports")),
     }
 }
 
-/// A value of one of the types that a key has.
+/// Converts a value to a type that the key accepts.
 fn fitting(key: &keys::Key, value: &Value) -> Result<Value, Fault> {
     let fits = |of: &keys::Type| match of {
         keys::Type::Text => value.is_string(),
@@ -312,7 +309,7 @@ fn fitting(key: &keys::Key, value: &Value) -> Result<Value, Fault> {
     if key.types.iter().any(fits) {
         return Ok(value.clone());
     }
-    Err(Fault::new(key.name, format!("write {}", key.legal)))
+    Err(Fault::new(key.name, format!("expected {}", key.legal)))
 }
 
 fn all() -> String {
@@ -320,7 +317,7 @@ fn all() -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A value as TOML has it (TOML 1.0): text as it stands, where that can be.
+/// Formats a value as TOML (TOML 1.0), with literal strings where possible.
 pub fn toml(value: &Value) -> String {
     match value {
         Value::String(text) if !text.contains(|letter: char| letter == '\'' || letter.is_control()) => {
@@ -356,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_have_positions() {
         let fault = |packet: &str, key: &str, value: Value| {
             let mut document = json!({"name": "a", "tx": "p1", "packet": packet});
             document[key] = value;
@@ -368,16 +365,16 @@ mod tests {
             (fault.key, fault.at)
         };
         assert_eq!(fault("ip/udp(dprt=53)", "count", json!(1)), ("packet".into(), Some(7)));
-        // With escapes characters are elsewhere, so that it is about the whole.
+        // Escapes shift characters, so the error has no offset.
         assert_eq!(fault("ip/udp", "rate", json!("10 cows")), ("rate".into(), Some(0)));
         assert_eq!(fault("ip/udp", "rate", json!(10)), ("rate".into(), None));
         assert_eq!(fault("ip/udp", "cuont", json!(10)), ("cuont".into(), None));
-        assert_eq!(fault("ip/udp", "next", json!("stop")), ("next".into(), None), "of no sequence");
+        assert_eq!(fault("ip/udp", "next", json!("stop")), ("next".into(), None), "without a sequence");
         assert_eq!(fault("file(/etc/passwd#1)", "count", json!(1)).0, "packet");
     }
 
     #[test]
-    fn any_text_is_read_back_from_a_file() {
+    fn any_text_round_trips_through_a_file() {
         for name in ["plain", "it's", "\"q\"", "a\\b", "line\nnext\u{1b}", "<img src=x onerror=alert(1)>", "'''"] {
             let document =
                 json!({"name": name, "tx": "p1", "packet": "ip/udp", "burst": {"frames": 3, "gap": "1ms"}, "count": 9});

@@ -1,4 +1,4 @@
-//! Recordings: kept, listed, let go.
+//! Recordings: store, list, remove.
 
 use super::captures;
 use crate::desk::Desk;
@@ -6,10 +6,10 @@ use crate::recordings::{ROOM, Recorded, Recording, decoded};
 use linerate_otg::read::Faults;
 use serde_json::{Value, json};
 
-/// Characters of a name.
+/// Maximum characters of a name.
 const LONGEST_NAME: usize = 100;
 
-/// All that are kept, and those that the server has itself.
+/// Lists stored recordings, and the files of the server.
 pub(super) fn list(desk: &Desk) -> Value {
     let folder = desk.reader.as_ref().map(|reader| reader.names()).unwrap_or_default();
     let tester = desk.tester();
@@ -17,31 +17,31 @@ pub(super) fn list(desk: &Desk) -> Value {
     json!({"files": tester.recordings.all().map(row).collect::<Vec<_>>(), "folder": folder, "room": ROOM})
 }
 
-/// Keeps a recording, or lets it go.
+/// Stores or removes a recording.
 ///
 /// # Errors
-/// What is wrong with the document, or why there is none.
+/// The document is invalid, or the recording cannot be read.
 pub(super) fn act(desk: &Desk, document: &Value) -> Result<Value, Faults> {
     let mut faults = Faults::default();
     let name = document["name"].as_str().unwrap_or_default().trim();
     if !(1..=LONGEST_NAME).contains(&name.chars().count()) {
-        faults.add("name", format_args!("a name of 1 to {LONGEST_NAME} characters belongs here"));
+        faults.add("name", format_args!("expected a name of 1 to {LONGEST_NAME} characters"));
         return Err(faults);
     }
     if document["do"] == "remove" {
         let mut tester = desk.tester();
         if tester.described().iter().any(|own| own.replay.as_deref() == Some(name)) {
-            faults.add("name", format_args!("a stream replays {name:?}: remove that first"));
+            faults.add("name", format_args!("in use by a stream; remove that first"));
         } else if !tester.recordings.remove(name) {
-            faults.add("name", format_args!("no file {name:?}"));
+            faults.add("name", format_args!("unknown file {name:?}"));
         }
         return if faults.is_empty() { Ok(json!({})) } else { Err(faults) };
     }
     let (key, frames) = frames(desk, document)?;
     let kept = frames.and_then(Recording::new).and_then(|recording| {
-        let told =
+        let row =
             json!({"name": name, "frames": recording.len(), "bytes": recording.bytes, "seconds": recording.seconds()});
-        desk.tester().recordings.keep(name, recording).map(|()| told)
+        desk.tester().recordings.keep(name, recording).map(|()| row)
     });
     kept.map_err(|what| {
         faults.add(key, what);
@@ -49,9 +49,9 @@ pub(super) fn act(desk: &Desk, document: &Value) -> Result<Value, Faults> {
     })
 }
 
-/// The frames that a document means, and by which key.
+/// Returns the frames that a document selects, and the key that selects them.
 fn frames(desk: &Desk, document: &Value) -> Result<(&'static str, Result<Vec<Recorded>, String>), Faults> {
-    let reader = || desk.reader.as_ref().ok_or_else(|| "no files are read here".to_owned());
+    let reader = || desk.reader.as_ref().ok_or_else(|| "reading files is not supported here".to_owned());
     if let Some(text) = document["base64"].as_str() {
         return Ok(("base64", reader().and_then(|reader| reader.read(decoded(text)?))));
     }
@@ -60,10 +60,7 @@ fn frames(desk: &Desk, document: &Value) -> Result<(&'static str, Result<Vec<Rec
     }
     if document["port"].is_null() {
         let mut faults = Faults::default();
-        faults.add(
-            "",
-            "say which: base64 (a capture file), open (a file of the server) or port (what was captured there)",
-        );
+        faults.add("", "expected base64 (a capture file), open (a file of the server) or port (its captured frames)");
         return Err(faults);
     }
     let tester = desk.tester();
@@ -73,7 +70,7 @@ fn frames(desk: &Desk, document: &Value) -> Result<(&'static str, Result<Vec<Rec
     let frames = chosen.from(0, usize::MAX).into_iter().flat_map(|(_, frames)| frames);
     let recorded = frames.map(|frame| {
         if frame.bytes.len() < frame.wire as usize {
-            return Err("frames were cut: capture them whole to replay them".to_owned());
+            return Err("frames are truncated; capture whole frames for replay".to_owned());
         }
         Ok(Recorded { time: frame.time, bytes: frame.bytes.to_vec() })
     });

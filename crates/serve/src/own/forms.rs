@@ -1,4 +1,4 @@
-//! Streams as what people keep: a stream file, a command, a script for `snappi`; and back from there.
+//! Streams in external forms: a stream file, a command, a script for `snappi`; and back.
 
 use super::described::{Described, written};
 use super::snappi;
@@ -7,25 +7,25 @@ use linerate_otg::read::Faults;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What is in front of a document within a script, and behind it.
+/// Delimiters of a document within a script.
 pub(crate) const BEGIN: &str = "CONFIG = r'''";
-/// See there.
+/// End delimiter.
 pub(crate) const END: &str = "'''";
 
-/// Writes streams in a form: the text, and a name for its file.
+/// Writes streams in a form: the text, and a file name.
 ///
 /// # Errors
-/// What cannot be said in that form.
+/// Properties that the form cannot express.
 pub(crate) fn write(tester: &Tester, streams: &[Described], form: &str) -> Result<Value, Faults> {
     let mut faults = Faults::default();
     for (index, name) in streams.iter().enumerate().filter_map(|(index, one)| Some((index, one.replay.as_ref()?))) {
         faults.add(
             &format!("streams[{index}].replay"),
-            format_args!("no form has the frames of {name:?}: keep its file beside"),
+            format_args!("frames of {name:?} are not included; store the file separately"),
         );
     }
     for (index, _) in streams.iter().enumerate().filter(|(_, one)| one.sequence.is_some()) {
-        faults.add(&format!("streams[{index}].sequence"), "no form has sequences beside other streams");
+        faults.add(&format!("streams[{index}].sequence"), "sequences cannot be mixed with other streams");
     }
     if !faults.is_empty() {
         return Err(faults);
@@ -35,14 +35,14 @@ pub(crate) fn write(tester: &Tester, streams: &[Described], form: &str) -> Resul
         "command" => (command(tester, streams, &mut faults), "generate.sh"),
         "snappi" => (snappi::script(tester, streams, &mut faults), "streams.py"),
         _ => {
-            faults.add("form", format_args!("{form:?}: file, command or snappi"));
+            faults.add("form", format_args!("{form:?}: expected file, command or snappi"));
             return Err(faults);
         }
     };
     if faults.is_empty() { Ok(json!({"text": text, "name": name})) } else { Err(faults) }
 }
 
-/// A stream file; ports are no keys of one, and stand beside.
+/// Writes a stream file; ports are not keys, and are in comments.
 fn file(streams: &[Described]) -> String {
     let mut text = "# Streams of linerate generate: docs/streams.md\n".to_owned();
     for stream in streams {
@@ -53,10 +53,10 @@ fn file(streams: &[Described]) -> String {
     text
 }
 
-/// A comment of a file that says where the next stream goes.
+/// Comment in a file with the ports of the next stream.
 const PORTS: &str = "# ports ";
 
-/// A command for each stream, in a shell.
+/// Writes one shell command per stream.
 fn command(tester: &Tester, streams: &[Described], faults: &mut Faults) -> String {
     let mut lines = Vec::new();
     for (index, stream) in streams.iter().enumerate() {
@@ -86,11 +86,13 @@ fn command(tester: &Tester, streams: &[Described], faults: &mut Faults) -> Strin
                 "for" => match seconds(value.as_str().unwrap_or_default()) {
                     Some(seconds) => {
                         is_timed = true;
-                        words.extend(["-t".into(), seconds.to_string()]);
+                        words.extend(["-T".into(), seconds.to_string()]);
                     }
-                    None => faults.add(&path, "no command says its time: save a stream file"),
+                    None => faults.add(&path, "commands do not support this duration; save a stream file"),
                 },
-                "start" => faults.add(&format!("{path}.start"), "a command has none: save a stream file"),
+                "start" => {
+                    faults.add(&format!("{path}.start"), "commands do not support a start time; save a stream file")
+                }
                 _ => {}
             }
         }
@@ -100,14 +102,14 @@ fn command(tester: &Tester, streams: &[Described], faults: &mut Faults) -> Strin
     lines.join("\n") + "\n"
 }
 
-/// A time of a stream file in seconds.
+/// Converts a time of a stream file to seconds.
 fn seconds(text: &str) -> Option<f64> {
     let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
     let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.trim().strip_suffix(name)?, unit)))?;
     Some(number.trim().parse::<f64>().ok()? * unit)
 }
 
-/// A word of a shell (POSIX, section 2.2.2).
+/// Quotes a word for a shell (POSIX, section 2.2.2).
 fn quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=+@%,".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
@@ -116,10 +118,10 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Streams of a text in any of these forms; which one it is, is seen from what is in it.
+/// Reads streams from a text in any of these forms, which is detected by its content.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// The text cannot be read.
 pub(crate) fn read(tester: &Tester, text: &str) -> Result<Value, Faults> {
     let mut faults = Faults::default();
     let streams = if text.contains(BEGIN) || text.trim_start().starts_with('{') {
@@ -132,7 +134,7 @@ pub(crate) fn read(tester: &Tester, text: &str) -> Result<Value, Faults> {
     if faults.is_empty() { Ok(json!({"streams": streams})) } else { Err(faults) }
 }
 
-/// The ports that a stream has where nothing says which: the first one, and the second.
+/// Returns the default ports of a stream: the first one sends, the second receives.
 fn usual(tester: &Tester) -> (String, Vec<String>) {
     let mut names = tester.names();
     (names.next().unwrap_or_default().to_owned(), names.next().map(str::to_owned).into_iter().collect())
@@ -142,7 +144,7 @@ fn from_file(tester: &Tester, text: &str, faults: &mut Faults) -> Vec<Value> {
     let table: toml::Table = match text.parse() {
         Ok(table) => table,
         Err(error) => {
-            faults.add("", format_args!("this is no stream file, no command and no script: {}", error.message()));
+            faults.add("", format_args!("not a stream file, command or script: {}", error.message()));
             return Vec::new();
         }
     };
@@ -150,7 +152,7 @@ fn from_file(tester: &Tester, text: &str, faults: &mut Faults) -> Vec<Value> {
     for (key, value) in &table {
         let is_usual = key == "order" && value.as_str() == Some("interleaved");
         if !["stream", "seed", "key"].contains(&key.as_str()) && !is_usual {
-            faults.add(key, "here each stream stands for itself: it has a rate of its own, and they run all at once");
+            faults.add(key, "not supported here: each stream has its own rate, and all run in parallel");
         }
     }
     let list = table.get("stream").and_then(toml::Value::as_array).cloned().unwrap_or_default();
@@ -167,7 +169,7 @@ fn from_file(tester: &Tester, text: &str, faults: &mut Faults) -> Vec<Value> {
         streams.push(fields);
     }
     if streams.is_empty() {
-        faults.add("", "there is no [[stream]] in it");
+        faults.add("", "no [[stream]] found");
     }
     streams
 }
@@ -187,7 +189,7 @@ fn commands(tester: &Tester, text: &str, faults: &mut Faults) -> Vec<Value> {
     streams
 }
 
-/// The streams of one command: each packet is one.
+/// Reads a command: one stream per packet.
 fn one_command(tester: &Tester, words: &[String], name: String, faults: &mut Faults) -> Vec<Value> {
     let (tx, rx) = usual(tester);
     let (mut tx, mut rx, mut packets, mut fields) = (tx, rx, Vec::new(), BTreeMap::<&str, Value>::new());
@@ -202,7 +204,7 @@ fn one_command(tester: &Tester, words: &[String], name: String, faults: &mut Fau
             continue;
         }
         let Some(value) = own.or_else(|| words.next()) else {
-            faults.add(option, "a value belongs behind it");
+            faults.add(option, "missing value");
             break;
         };
         match option {
@@ -210,23 +212,23 @@ fn one_command(tester: &Tester, words: &[String], name: String, faults: &mut Fau
             "--check" => rx = vec![tester.name_of(value)],
             "-k" | "--packet" => packets.push(value.to_owned()),
             "--size" | "--rate" => drop(fields.insert(&option[2..], value.into())),
-            "-c" | "--frames" | "--count" => match value.parse::<u64>() {
+            "-c" | "--packets" => match value.parse::<u64>() {
                 Ok(0) => {}
                 Ok(count) => drop(fields.insert("count", count.into())),
-                Err(_) => faults.add(option, "a number belongs here"),
+                Err(_) => faults.add(option, "expected a number"),
             },
-            "-t" | "--duration" => drop(fields.insert("for", format!("{value}s").into())),
+            "-T" | "--duration" => drop(fields.insert("for", format!("{value}s").into())),
             "--burst" => {
                 let (frames, gap) = value.split_once('/').unwrap_or((value, ""));
                 let frames = frames.parse::<u64>().unwrap_or(0);
                 fields.insert("burst", json!({"frames": frames, "gap": gap}));
             }
             "--seed" => {}
-            _ => faults.add(option, "this option is none of a stream here"),
+            _ => faults.add(option, "option not supported for streams"),
         }
     }
     if packets.is_empty() {
-        faults.add("-k", "the command has no packet");
+        faults.add("-k", "missing packet");
     }
     let is_one = packets.len() == 1;
     let stream = |(index, packet): (usize, String)| {
@@ -238,7 +240,7 @@ fn one_command(tester: &Tester, words: &[String], name: String, faults: &mut Fau
     packets.into_iter().enumerate().map(stream).collect()
 }
 
-/// The words of a line, as a shell has them: quotation marks and backslashes.
+/// Splits a line into words like a shell: quotes and backslashes.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut open) = (Vec::new(), None::<String>, None);
     let mut letters = line.chars();
@@ -264,13 +266,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_line_is_taken_apart_as_a_shell_does() {
+    fn lines_are_split_like_in_a_shell() {
         assert_eq!(words(r#"a 'b c' "d \"e" f\ g '' --x='1 2'"#), ["a", "b c", "d \"e", "f g", "", "--x=1 2"]);
     }
 
     proptest! {
         #[test]
-        fn what_is_quoted_is_one_word_again(text in "[ -~]{0,20}") {
+        fn quoted_text_is_one_word(text in "[ -~]{0,20}") {
             prop_assert_eq!(words(&quoted(&text)), [text]);
         }
     }

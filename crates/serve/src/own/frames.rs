@@ -1,4 +1,4 @@
-//! Frames for people: layers and hexadecimal.
+//! Readable frames: layers and hexadecimal.
 
 use super::described::{Described, Fault, streams};
 use crate::recordings::Recordings;
@@ -9,29 +9,29 @@ use linerate_print::{Frame, Options, Printer, Time};
 use linerate_wire::Link;
 use serde_json::{Value, json};
 
-/// Frames of a stream that are shown at most.
+/// Maximum number of frames shown per stream.
 pub(super) const MOST_SHOWN: u64 = 32;
-/// Bytes of a frame that are shown.
+/// Maximum bytes shown per frame.
 const MOST_BYTES: usize = 9216;
 
-/// The first frames of a stream, with their due times.
+/// Returns the first frames of a stream, with their due times.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The stream is invalid.
 pub(super) fn first(
     one: &Described,
     line: Option<f64>,
     recordings: &Recordings,
     count: u64,
 ) -> Result<Vec<Value>, Fault> {
-    // Of one alone it is not known whom it goes to.
-    let mut alone = one.clone();
-    alone.sequence = None;
-    alone.keys.retain(|(key, _)| *key != "next");
-    let streams = streams(&[&alone], line, recordings)?;
+    // The receiver is not known for a single stream.
+    let mut single = one.clone();
+    single.sequence = None;
+    single.keys.retain(|(key, _)| *key != "next");
+    let streams = streams(&[&single], line, recordings)?;
     let fault = |key: &str, what: String| Fault { stream: 0, key: key.to_owned(), at: None, what };
     if streams.iter().any(|stream| stream.rate == Rate::Top) {
-        return Err(fault("rate", "at top speed it would keep the others waiting: give it a rate".to_owned()));
+        return Err(fault("rate", "an unlimited rate would block the other streams; set a rate".to_owned()));
     }
     let set = StreamSet { streams, order: Order::Interleaved, rate: None, key: Key::default() };
     let mut timeline = Timeline::new(&set, Part::WHOLE).map_err(|wrong| fault("", wrong.to_string()))?;
@@ -52,7 +52,7 @@ pub(super) fn first(
     Ok(frames)
 }
 
-/// A frame that came, in layers.
+/// Decodes a received frame by layer.
 pub(super) fn layers(frame: &[u8]) -> Value {
     let variant = Variant { frame: frame.to_vec(), ..Variant::default() };
     let stream = Stream {
@@ -72,7 +72,7 @@ pub(super) fn layers(frame: &[u8]) -> Value {
     shown(frame, &describe(&stream, 0, 0, &Key::default()))
 }
 
-/// A frame as one line, without its time.
+/// Returns a frame as one line, without its time.
 pub(super) fn summary(frame: &[u8], wire: u32) -> String {
     let mut line = Vec::new();
     let options = Options { time: Time::None, ..Options::default() };
@@ -80,10 +80,10 @@ pub(super) fn summary(frame: &[u8], wire: u32) -> String {
     String::from_utf8_lossy(&line).trim_end().to_owned()
 }
 
-/// Of the registry of link types.
+/// Link type of Ethernet.
 const ETHERNET: u16 = 1;
 
-/// `  name  fields` in each line but the first.
+/// Parses lines of the form `  name  fields`, after the first.
 fn shown(frame: &[u8], text: &str) -> Value {
     let layer = |line: &str| {
         let (name, fields) = line.trim_start().split_once(' ').unwrap_or((line.trim(), ""));
@@ -98,10 +98,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_shown_as_they_will_be() {
+    fn frames_are_shown_as_sent() {
         let document = json!({"name": "a", "tx": "p", "packet": "ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)", "rate": "1kpps", "count": 3});
         let frames = first(&Described::read(&document).unwrap(), None, &Recordings::default(), 5).unwrap();
-        assert_eq!(frames.len(), 3, "it has three");
+        assert_eq!(frames.len(), 3, "all three frames");
         let layers: Vec<&str> =
             frames[1]["layers"].as_array().unwrap().iter().filter_map(|layer| layer["layer"].as_str()).collect();
         assert_eq!(layers[..3], ["eth", "ip", "udp"]);

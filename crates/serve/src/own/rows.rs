@@ -1,4 +1,4 @@
-//! Figures of all ports and streams, as the page shows them.
+//! Figures of all ports and streams for the web page.
 
 use super::described::Described;
 use crate::desk::Desk;
@@ -8,12 +8,12 @@ use linerate_otg::read::Faults;
 use serde_json::{Value, json};
 use std::ops::Range;
 
-/// Streams whose figures are told at once.
+/// Maximum number of streams with figures per answer.
 const MOST_ROWS: usize = 200;
-/// Characters of a packet's text that are told.
+/// Maximum characters of a packet's text.
 const MOST_TEXT: usize = 200;
 
-/// Which streams somebody looks at.
+/// Range of streams to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     from: usize,
@@ -21,16 +21,16 @@ pub struct Page {
 }
 
 impl Page {
-    /// Reads the fields `from`, by the order of streams from 0, and `count`; both may be left out.
+    /// Reads the optional fields `from`, the index of the first stream, and `count`.
     ///
     /// # Errors
-    /// What is no number.
+    /// A field is not a number.
     pub fn read(document: &Value) -> Result<Self, Faults> {
         let mut faults = Faults::default();
         let mut number = |name: &str, usual: usize| match &document[name] {
             Value::Null => usual,
             value => value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-                faults.add(name, "a number belongs here");
+                faults.add(name, "expected a number");
                 usual
             }),
         };
@@ -38,14 +38,14 @@ impl Page {
         if faults.is_empty() { Ok(page) } else { Err(faults) }
     }
 
-    /// Which of so many these are.
+    /// Returns the range of indices within a number of streams.
     pub fn places(self, streams: usize) -> Range<usize> {
         let from = self.from.min(streams);
         from..from.saturating_add(self.count).min(streams)
     }
 }
 
-/// Everything that changes, and of streams those of a page: however many there are, it is no longer.
+/// Returns all figures, with the streams of one page: the size does not depend on their number.
 pub fn figures(desk: &Desk, page: Page) -> Value {
     let (measuring, (noted, refused)) = (desk.measuring.brief(), desk.noted());
     let tester = desk.tester();
@@ -83,7 +83,7 @@ fn port(tester: &Tester, place: usize) -> Value {
     })
 }
 
-/// The longest frame that can be sent, with FCS, where there is one.
+/// Returns the longest frame with FCS that can be sent, if limited.
 fn longest(longest: usize) -> Option<usize> {
     longest.checked_add(4).filter(|longest| *longest < usize::MAX / 2)
 }
@@ -107,7 +107,7 @@ fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
     let sizes = flow.stream.variants.iter().map(|variant| variant.frame.len() + 4);
     let (least, most) = (sizes.clone().min(), sizes.max());
     let known = |count: u64| (flow.is_counted && !flow.rx.is_empty()).then_some(count);
-    // While it is sent some are on the way: what is missing below the highest number that came is lost.
+    // While a stream is sent some frames are in flight: only gaps below the highest number received are lost.
     let is_over = figures.transmit == Transmit::Stopped;
     let lost = if is_over { figures.tx.frames.saturating_sub(figures.distinct) } else { figures.missing };
     json!({
@@ -122,7 +122,7 @@ fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
     })
 }
 
-/// To the nearest.
+/// Rounds to the nearest integer.
 pub(super) fn whole(rate: f64) -> u64 {
     rate.round() as u64
 }

@@ -1,7 +1,8 @@
-//! Streams as configurations of Open Traffic Generators, in a script for the client `snappi`.
+//! Streams as Open Traffic Generator configurations, in a script for the client `snappi`.
 //!
-//! What a stream sends is written as headers, fields and patterns of the model; then that is read as any client's would be, and its
-//! frames are compared with those of the stream. What comes out otherwise is refused: so nothing is said that is not so.
+//! A stream is written as headers, fields and patterns of the model; then that is read back like any client's
+//! configuration, and its frames are compared with those of the stream. Streams with any difference are rejected, so
+//! that scripts are never wrong.
 
 use super::described::{Described, streams};
 use super::forms::{BEGIN, END};
@@ -17,12 +18,12 @@ use linerate_wire::named::{Field, Kind};
 use linerate_wire::{Layers, cover, dissect};
 use serde_json::{Map, Value, json};
 
-/// Frames of a stream that are compared.
+/// Number of frames compared per stream.
 const COMPARED: u64 = 300;
-/// Values of a field that are written one by one.
+/// Maximum number of values listed individually per field.
 const MOST_VALUES: u64 = 1024;
 
-/// A script that has these streams sent.
+/// Writes a script that sends these streams.
 pub(super) fn script(tester: &Tester, all: &[Described], faults: &mut Faults) -> String {
     let document = document(tester, all, faults);
     let text = literal(&document);
@@ -34,18 +35,18 @@ pub(super) fn script(tester: &Tester, all: &[Described], faults: &mut Faults) ->
          api.set_control_state(state)\n\n\n\
          transmit(\"start\")\nrequest = api.metrics_request()\nrequest.flow.flow_names = []\n\
          while any(flow.transmit != \"stopped\" for flow in api.get_metrics(request).flow_metrics):\n    time.sleep(0.5)\n\
-         # Answered once what was sent has come.\n\
+         # Returns when all frames have arrived.\n\
          transmit(\"stop\")\n\
          for flow in api.get_metrics(request).flow_metrics:\n    print(flow.name, flow.frames_tx, flow.frames_rx)\n"
     )
 }
 
-/// JSON that is a raw string of Python as it stands: nothing in it ends the literal, and no character of it is drawn as another.
+/// Escapes JSON for a raw Python string: it cannot end the literal, and contains no invisible or misleading characters.
 fn literal(document: &Value) -> String {
     let text = serde_json::to_string_pretty(document).unwrap_or_default();
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        // What is outside of strings is plain ASCII without quotation marks of this kind.
+        // Outside of strings JSON is plain ASCII without such quotes.
         match c {
             ' '..='~' if c != '\'' => safe.push(c),
             '\n' => safe.push(c),
@@ -61,14 +62,12 @@ fn document(tester: &Tester, all: &[Described], faults: &mut Faults) -> Value {
         let path = format!("streams[{index}]");
         let made = streams(&[one], tester.line_of(&one.tx), &tester.recordings);
         let Some(stream) = made.ok().and_then(|mut made| made.pop()) else {
-            faults.add(&path, "it is wrong itself");
+            faults.add(&path, "the stream itself is invalid");
             continue;
         };
         match flow(one, &stream) {
             Ok(flow) if is_same(&flow, one, &stream) => flows.push(flow),
-            Ok(_) => {
-                faults.add(&path, cannot("frames whose lengths, checksums or further layers differ from the usual"))
-            }
+            Ok(_) => faults.add(&path, cannot("frames with unusual lengths, checksums or additional layers")),
             Err(what) => faults.add(&path, cannot(&what)),
         }
     }
@@ -80,16 +79,16 @@ fn document(tester: &Tester, all: &[Described], faults: &mut Faults) -> Value {
 }
 
 fn cannot(what: &str) -> String {
-    format!("the model cannot express {what}: save a stream file")
+    format!("the model cannot express {what}; save a stream file")
 }
 
-/// A flow of the model, or what it cannot express.
+/// Converts a stream to a flow of the model, or returns what the model cannot express.
 fn flow(one: &Described, stream: &Stream) -> Result<Value, String> {
     let sizes: Vec<usize> = stream.variants.iter().map(|variant| variant.frame.len() + 4).collect();
     let [size] = sizes[..] else { return Err(format!("{} sizes in one stream (size)", sizes.len())) };
     let Rate::Frames(pps) = stream.rate else {
         let Rate::Bits(bits, Layer::L1) = stream.rate else {
-            return Err("a rate of layer 2, or top speed (rate; pps and bpsl1 can be)".to_owned());
+            return Err("a layer 2 or unlimited rate (rate; pps and bpsl1 are supported)".to_owned());
         };
         return finished(one, stream, size, json!({"choice": "bps", "bps": bits.round() as u64}));
     };
@@ -114,9 +113,9 @@ fn finished(one: &Described, stream: &Stream, size: usize, rate: Value) -> Resul
         }
         (Shape::Poisson { .. }, ..) => return Err("gaps of a Poisson process (poisson)".to_owned()),
         (Shape::Recorded(_), ..) => return Err("gaps of a recording (replay)".to_owned()),
-        (Shape::Even, ..) => return Err("an end by a number of packets and by time (count and for)".to_owned()),
+        (Shape::Even, ..) => return Err("an end by both packets and time (count and for)".to_owned()),
         (Shape::Bursts { .. }, ..) => {
-            return Err("bursts with start, for, or a count that is no multiple of them (burst)".to_owned());
+            return Err("bursts with start, for, or a count that is not a multiple (burst)".to_owned());
         }
     };
     let is_counted = stream.mark != Mark::None;
@@ -131,7 +130,7 @@ fn delay(stream: &Stream) -> Value {
     json!({"choice": "nanoseconds", "nanoseconds": stream.span.start as f64})
 }
 
-/// The headers of its frames.
+/// Converts the headers of its frames.
 fn packet(stream: &Stream) -> Result<Vec<Value>, String> {
     let variant = &stream.variants[0];
     let frame = &variant.frame;
@@ -162,13 +161,13 @@ fn fields(row: &Header, kind: &Kind, stream: &Stream, offset: usize, bytes: &[u8
             }
             Err(_) => pattern(field, stream, offset, bytes),
         };
-        let value = value.ok_or_else(|| format!("how {name} of {} changes", kind.name()))?;
+        let value = value.ok_or_else(|| format!("the values of {name} in {}", kind.name()))?;
         fields.insert(own.otg.to_owned(), value);
     }
     Ok(Value::Object(fields))
 }
 
-/// The values of a field.
+/// Converts the values of a field.
 fn pattern(field: &Field, stream: &Stream, offset: usize, bytes: &[u8]) -> Option<Value> {
     let bit = offset * 8 + field.start(bytes)?;
     let shown = |value: u128| match field.format {
@@ -200,26 +199,26 @@ fn pattern(field: &Field, stream: &Stream, offset: usize, bytes: &[u8]) -> Optio
     (values.len() as u64 <= MOST_VALUES).then(|| json!({"choice": "values", "values": all}))
 }
 
-/// Whether a flow of the model sends what the stream does, as and when it does.
+/// Returns whether a flow of the model sends the same frames at the same times as the stream.
 fn is_same(flow: &Value, one: &Described, stream: &Stream) -> bool {
     let ports: Vec<Value> = one.rx.iter().chain([&one.tx]).map(|name| json!({"name": name})).collect();
     let document = json!({"ports": ports, "flows": [flow]});
     let Ok(config) = Config::read(&document, &Setup::default()) else { return false };
     let Some(flow) = config.flows.into_iter().next() else { return false };
-    // Its number is not given yet, and stands in trailers.
+    // Its id is assigned later, and is part of trailers.
     let other = Stream { id: stream.id, ..flow.stream };
     let timing = |stream: &Stream| (stream.rate, stream.shape.clone(), stream.count, stream.span, stream.mark);
     let is_frame_same = |n| other.frame(n, 0, &Key::default()) == stream.frame(n, 0, &Key::default());
     timing(&other) == timing(stream) && (0..COMPARED).all(is_frame_same)
 }
 
-/// Streams of a script or of a configuration.
+/// Reads the streams of a script or a configuration.
 pub(super) fn read(tester: &Tester, text: &str, faults: &mut Faults) -> Vec<Value> {
     let inner = text.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or(text, |(inner, _)| inner);
     let document: Value = match serde_json::from_str(inner) {
         Ok(document) => document,
         Err(error) => {
-            faults.add("", format_args!("this is no JSON: {error}"));
+            faults.add("", format_args!("invalid JSON: {error}"));
             return Vec::new();
         }
     };
@@ -265,13 +264,13 @@ pub(super) fn read(tester: &Tester, text: &str, faults: &mut Faults) -> Vec<Valu
     streams
 }
 
-/// As a stream file has it.
+/// Formats a rate for a stream file.
 fn rate(rate: Rate) -> String {
     match rate {
         Rate::Frames(frames) => format!("{frames}pps"),
         Rate::Bits(bits, Layer::L1) => format!("{bits}bpsl1"),
         Rate::Bits(bits, Layer::L2) => format!("{bits}bps"),
-        Rate::Top => "top".to_owned(),
+        Rate::Top => "max".to_owned(),
     }
 }
 

@@ -30,11 +30,11 @@ async function ask(method, path, document, signal) {
     answer = await fetch(path, { method, headers, body, signal, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused(0, ["the server does not answer: it may have ended"]);
+    throw new Refused(0, ["no answer from the server; it may have stopped"]);
   }
   if (!answer.ok) {
     const said = await answer.json().catch(() => ({}));
-    throw new Refused(answer.status, said.errors ?? [`the server said ${answer.status}`]);
+    throw new Refused(answer.status, said.errors ?? [`HTTP status ${answer.status}`]);
   }
   return answer;
 }
@@ -46,9 +46,9 @@ export const patch = async (path, document) => (await ask("PATCH", at(path), doc
 export const getBlob = async (path) => (await ask("GET", at(path))).blob();
 export const postBlob = async (path, document) => (await ask("POST", at(path), document)).blob();
 
-/** Follows the figures, with streams from a number on: `told` gets each, until `signal` says to end. Server-sent events,
- * read here since EventSource sends no token. */
-export async function follow(told, signal, from) {
+/** Follows the figures, with streams from an index on: calls `show` for each until `signal` aborts. Reads server-sent events
+ * itself, because EventSource cannot send a token. */
+export async function follow(show, signal, from) {
   const answer = await ask("GET", at(`events?from=${from}`), undefined, signal);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -57,8 +57,8 @@ export async function follow(told, signal, from) {
     if (done) return;
     const events = (rest + value).split("\n\n");
     rest = events.pop();
-    // Of several that came at once the last one is the truth.
+    // Of several events received at once only the last matters.
     const data = events.at(-1)?.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
-    if (data) told(JSON.parse(data));
+    if (data) show(JSON.parse(data));
   }
 }

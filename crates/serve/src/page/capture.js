@@ -1,4 +1,4 @@
-// Frames captured at a port: begun, listed, looked at, kept.
+// Captures at a port: start, list, show, download.
 
 import { patch, post, postBlob } from "./api.js";
 import { button, count, day, el, field, keep, select, table, text } from "./dom.js";
@@ -10,9 +10,9 @@ export function open(main, page, [name]) {
   const ports = page.ports();
   const port = select(ports, { id: "port", value: ports.includes(name) ? name : ports[ports.length - 1] });
   const wanted = el("input", { id: "wanted", placeholder: "pcap-filter; nothing: all", spellcheck: "false" });
-  const full = select([["ring", "the oldest go"], ["stop", "the newest go"]], { id: "full" });
+  const full = select([["ring", "drop the oldest"], ["stop", "drop the newest"]], { id: "full" });
   const filter = el("input", { id: "filter", placeholder: "udp port 53", spellcheck: "false" });
-  const told = el("p", { role: "status", "data-what": "told" });
+  const status = el("p", { role: "status", "data-what": "told" });
   const rows = table("Captured frames", [["number", "", true], ["time", "UTC"], ["length", "bytes", true], ["frame"]], { "data-table": "frames" });
   const shown = el("section", { "aria-label": "Frame" });
   let skip = 0, fitting = 0, was = "", chosen = null;
@@ -29,23 +29,23 @@ export function open(main, page, [name]) {
     await page.attempt(list);
   };
   main.append(el("h1", {}, "Capture"),
-    el("div", { class: "bar" }, field("Port", port), field("Take what fits", wanted), field("When 16 MiB are full", full),
+    el("div", { class: "bar" }, field("Port", port), field("Capture filter", wanted), field("When full (16 MiB)", full),
       button("Start", () => doing("start"), { class: "main", "data-do": "start" }), button("Stop", () => doing("stop"), { "data-do": "stop" }),
       button("Clear", () => doing("clear"), { "data-do": "clear" })),
-    el("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); skip = 0; page.attempt(list); } }, field("Show what fits", filter),
+    el("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); skip = 0; page.attempt(list); } }, field("Display filter", filter),
       el("button", { "data-do": "list" }, "Show"), button("Before", turn(-ROWS)), button("Next", turn(ROWS)),
       button("Download pcapng", () => page.attempt(download), { "data-do": "download" }),
-      button("Replay", () => page.attempt(replay), { "data-do": "replay", title: "keeps what fits, as a stream" })),
-    told, el("div", { class: "two" }, rows.element, shown));
+      button("Replay", () => page.attempt(replay), { "data-do": "replay", title: "stores matching frames as a stream" })),
+    status, el("div", { class: "two" }, rows.element, shown));
   port.addEventListener("change", () => { skip = 0; page.attempt(list); });
 
   async function list() {
     const answer = await post("capture/frames", { port: port.value, filter: filter.value, skip, count: ROWS });
     fitting = answer.fitting;
-    const dropped = answer.dropped > 0 ? `, ${count(answer.dropped)} had no room` : "";
-    const which = filter.value ? `, ${count(fitting)} fit` : "";
-    const none = answer.frames === 0 ? (answer.is_on ? ": nothing came so far" : ": start a capture") : "";
-    text(told, `${count(answer.frames)} frames${which}${dropped}; ${answer.is_on ? "taking more" : "stopped"}${none}`);
+    const dropped = answer.dropped > 0 ? `, ${count(answer.dropped)} dropped` : "";
+    const which = filter.value ? `, ${count(fitting)} match` : "";
+    const none = answer.frames === 0 ? (answer.is_on ? ": none received yet" : ": start a capture") : "";
+    text(status, `${count(answer.frames)} frames${which}${dropped}; ${answer.is_on ? "capturing" : "stopped"}${none}`);
     rows.body.replaceChildren(...answer.rows.map((row) => {
       const line = el("tr", { "data-frame": row.number, class: row.number === chosen ? "chosen" : null,
         onclick: (event) => event.target.closest("button") || look(row.number) },
@@ -80,7 +80,7 @@ export function open(main, page, [name]) {
   function update(figures) {
     const own = figures.ports.find((one) => one.name === port.value)?.capture;
     const now = own ? `${own.is_on} ${own.frames} ${own.dropped}` : "";
-    // What is looked at does not move away: the list grows at its end.
+    // The list grows at its end, so that visible rows do not move.
     if (now !== was && !rows.body.contains(document.activeElement)) page.attempt(list, false);
     was = now;
   }

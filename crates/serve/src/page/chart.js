@@ -1,4 +1,4 @@
-// What was sent, came and got lost in the last ten minutes, a point a second.
+// Frames sent, received and lost in the last ten minutes, one point per second.
 
 import { el } from "./dom.js";
 
@@ -6,12 +6,12 @@ const MOST = 600;
 const times = [], sent = [], received = [], lost = [];
 let last = null;
 
-/** Takes note of figures, whatever is shown. */
+/** Records figures for the chart, whether it is shown or not. */
 export function remember(figures) {
   const now = Math.floor(Date.now() / 1000);
   let missing = null;
   for (const stream of figures.streams) if (stream.lost !== null) missing = (missing ?? 0) + stream.lost;
-  // Of streams that are not told one by one it is known what did not come below the highest number.
+  // For streams without individual figures the gaps below the highest number received are known.
   if (figures.streams_in_all > figures.streams.length) missing = figures.ports.reduce((all, port) => all + port.missing, 0);
   if (last && last.time === now) return;
   const sum = (side) => figures.ports.reduce((all, port) => all + port[side].frames_per_s, 0);
@@ -30,7 +30,7 @@ export function recall(points) {
   [times, sent, received, lost].forEach((list, column) => list.unshift(...before.map((point) => point[column])));
 }
 
-/** A chart in a place; `update` draws what there is, `close` ends it. */
+/** Creates a chart in an element; `update` redraws it, `close` removes it. */
 export function chart(place) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
@@ -73,4 +73,4 @@ export function chart(place) {
   };
 }
 
-export const chartPlace = () => el("div", { class: "chart", role: "img", "aria-label": "Frames a second, sent, received and lost, of the last ten minutes" });
+export const chartPlace = () => el("div", { class: "chart", role: "img", "aria-label": "Frames per second sent, received and lost in the last ten minutes" });

@@ -1,4 +1,4 @@
-// Elements, numbers and tables. What comes from elsewhere becomes text nodes, and nothing else.
+// Elements, numbers and tables. External data only becomes text nodes.
 
 /** An element: attributes, listeners (`onclick` and the like as functions), children as nodes or text. */
 export function el(name, attributes = {}, ...children) {
@@ -71,7 +71,7 @@ export function select(names, attributes = {}) {
   return made;
 }
 
-/** A button that is off while what it does goes on. */
+/** Creates a button that is disabled while its action runs. */
 export function button(label, act, attributes = {}) {
   const made = el("button", { type: "button", ...attributes, onclick: async () => {
     made.disabled = true;
@@ -85,20 +85,20 @@ export function button(label, act, attributes = {}) {
   return made;
 }
 
-/** Goes through a long list, so many at a time: `go` gets the number of the first, `show` says what is seen. */
+/** Pages through a long list: `go` gets the index of the first row, `show` updates the range shown. */
 export function pager(most, go) {
   let at = 0, all = 0;
   const first = el("input", { class: "rate", "aria-label": "first", inputmode: "numeric" });
   const to = (from) => go(Math.max(0, Math.min(from, Math.floor((all - 1) / most) * most)));
   const back = button("Earlier", () => to(at - most), { "data-do": "earlier" }), on = button("Later", () => to(at + most), { "data-do": "later" });
-  const told = el("span", { class: "weak" });
+  const status = el("span", { class: "weak" });
   first.addEventListener("change", () => to(Math.max(0, parseInt(first.value.replace(/\D/g, ""), 10) - 1 || 0)));
-  const element = el("div", { class: "bar", hidden: true }, back, on, el("label", {}, "From", first), told);
+  const element = el("div", { class: "bar", hidden: true }, back, on, el("label", {}, "From", first), status);
   function show(from, shown, total) {
     [at, all] = [from, total];
     element.hidden = total <= most;
     if (document.activeElement !== first) first.value = from + 1;
-    text(told, `${count(from + 1)} to ${count(from + shown)} of ${count(total)}`);
+    text(status, `${count(from + 1)} to ${count(from + shown)} of ${count(total)}`);
     back.disabled = from === 0;
     on.disabled = from + shown >= total;
   }

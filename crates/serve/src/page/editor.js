@@ -1,4 +1,4 @@
-// Streams as text: written, checked while that is done, with the frames that they will send.
+// Stream editor: checks while typing and shows the frames that will be sent.
 
 import { get, patch, post } from "./api.js";
 import { button, el, field, keep, pager, select, table, text } from "./dom.js";
@@ -7,9 +7,9 @@ import { frame } from "./frame.js";
 const PLAIN = ["size", "rate", "count", "start", "for", "burst", "sequence", "next"];
 const USUAL = { packet: "ip(dst=198.18.0.2)/udp(dport=9)", size: "128", rate: "1kpps", count: "", start: "", for: "", burst: "", poisson: false, check: "" };
 const HINTS = {
-  packet: "layers with slashes between: ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload(random)",
-  size: "64, 64..1518, random(64..1518), [64:7, 594:4, 1518:1], imix", rate: "250kpps, 1gbps, 50%", count: "no end",
-  start: "10ms", for: "2s", burst: "100/1ms", sequence: "of none", next: "goto NAME x3",
+  packet: "layers, separated by slashes: ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload(random)",
+  size: "64, 64..1518, random(64..1518), [64:7, 594:4, 1518:1], imix", rate: "250kpps, 1gbps, 50%", count: "unlimited",
+  start: "10ms", for: "2s", burst: "100/1ms", sequence: "none", next: "goto NAME x3",
 };
 const FORMS = [["file", "stream file"], ["command", "command"], ["snappi", "snappi script"]];
 
@@ -20,7 +20,7 @@ export function open(main, page, [name]) {
     tx: select(ports, { id: "tx" }),
     rx: select(ports, { id: "rx", multiple: true, size: Math.min(4, Math.max(2, ports.length)) }),
     packet: el("textarea", { id: "packet", rows: 4, spellcheck: "false", class: "mono" }),
-    check: select([["", "by a trailer, or its packet"], ["trailer", "by a trailer"], ["count", "by its packet"], ["no", "not at all"]], { id: "check" }),
+    check: select([["", "trailer, or packet count"], ["trailer", "trailer"], ["count", "packet count"], ["no", "none"]], { id: "check" }),
     poisson: el("input", { type: "checkbox", id: "poisson" }), replay: el("select", { id: "replay" }),
   };
   for (const key of PLAIN) inputs[key] = el("input", { id: key, placeholder: HINTS[key], spellcheck: "false" });
@@ -29,18 +29,18 @@ export function open(main, page, [name]) {
   const apply = button("Apply", save, { class: "main", "data-do": "apply" });
   const title = el("h1", {}, "Streams");
   const pages = pager(200, (first) => page.attempt(() => { from = first; return load(); }));
-  const list = table("Streams that there are", [["stream"], ["from, to"], ["packet"], ["rate", "", true]], { "data-table": "list" });
+  const list = table("Streams", [["stream"], ["from, to"], ["packet"], ["rate", "", true]], { "data-table": "list" });
   main.append(title,
     el("div", { class: "two" },
       el("form", { onsubmit: (event) => { event.preventDefault(); apply.click(); } },
-        el("div", { class: "form" }, field("Name", inputs.name), field("Sent by port", inputs.tx), field("Comes to ports", inputs.rx)),
-        el("div", { class: "form" }, field("Frames", inputs.replay), field("Bring a capture file", el("input", { type: "file", id: "bring",
+        el("div", { class: "form" }, field("Name", inputs.name), field("From port", inputs.tx), field("To ports", inputs.rx)),
+        el("div", { class: "form" }, field("Frames", inputs.replay), field("Upload a capture file", el("input", { type: "file", id: "bring",
           onchange: (event) => page.attempt(() => bring(event.target.files[0])) }), { class: "broad" })),
         field("Packet", inputs.packet, { class: "wide" }), el("p", { class: "weak" }, HINTS.packet), verdict,
         el("div", { class: "form" }, field("Size, bytes with FCS", inputs.size), field("Rate", inputs.rate), field("Frames", inputs.count),
-          field("Bursts, frames/gap", inputs.burst), field("Start after", inputs.start), field("For", inputs.for),
-          field("In sequence", inputs.sequence), field("Then", inputs.next), field("Checked", inputs.check),
-          el("label", {}, inputs.poisson, " Gaps of a Poisson process")),
+          field("Bursts (frames/gap)", inputs.burst), field("Start delay", inputs.start), field("Duration", inputs.for),
+          field("Sequence", inputs.sequence), field("Next", inputs.next), field("Check by", inputs.check),
+          el("label", {}, inputs.poisson, " Poisson gaps")),
         el("div", { class: "bar" }, apply, button("New", async () => fill(null), { "data-do": "new" }),
           button("Remove", () => page.attempt(async () => {
             await patch("streams", { streams: [], remove: [inputs.name.value] });
@@ -53,7 +53,7 @@ export function open(main, page, [name]) {
       button("Find and replace", replace), button("Read", async () => { reading.showModal(); }, { "data-do": "read" })));
   const pasted = el("textarea", { rows: 10, spellcheck: "false", class: "mono", id: "pasted" });
   const reading = el("dialog", { "aria-label": "Read streams" }, el("h2", {}, "Read streams"),
-    el("p", {}, "A stream file, commands (linerate generate), a snappi script or its configuration. Streams of the same names are replaced."),
+    el("p", {}, "A stream file, commands (linerate generate), a snappi script or its configuration. Streams with the same name are replaced."),
     pasted,
     el("input", { type: "file", "aria-label": "file", onchange: async (event) => { pasted.value = await event.target.files[0]?.text() ?? ""; } }),
     el("div", { class: "bar" }, button("Take", () => page.attempt(taken), { class: "main", "data-do": "take" }), button("Close", async () => reading.close())));
@@ -87,7 +87,7 @@ export function open(main, page, [name]) {
     list.body.replaceChildren(...answer.streams.map((one) => el("tr", { "data-stream": one.name },
       el("th", { scope: "row" }, el("a", { href: `#/edit/${encodeURIComponent(one.name)}` }, one.name)),
       el("td", {}, `${one.tx} > ${one.rx.join(", ") || "-"}`), el("td", { class: "long mono" }, one.packet ?? `replay of ${one.replay}`),
-      el("td", { class: "number" }, one.rate ?? "as it came"))));
+      el("td", { class: "number" }, one.rate ?? "as recorded"))));
     list.element.hidden = total === 0;
   }
 
@@ -95,7 +95,7 @@ export function open(main, page, [name]) {
   async function files(chosen) {
     const kept = (await get("files")).files;
     const options = kept.map((file) => [file.name, `replay ${file.name}: ${file.frames} frames, ${file.seconds.toFixed(3)} s`]);
-    inputs.replay.replaceChildren(...[["", "made of the packet below"], ...options].map(([value, label]) => el("option", { value }, label)));
+    inputs.replay.replaceChildren(...[["", "from the packet below"], ...options].map(([value, label]) => el("option", { value }, label)));
     inputs.replay.value = chosen ?? "";
     fit();
   }
@@ -103,7 +103,7 @@ export function open(main, page, [name]) {
   /** A recording has frames and times of its own. */
   function fit() {
     for (const key of ["packet", "size", "burst", "check", "poisson"]) inputs[key].disabled = inputs.replay.value !== "";
-    inputs.rate.placeholder = inputs.replay.value ? "as it came" : HINTS.rate;
+    inputs.rate.placeholder = inputs.replay.value ? "as recorded" : HINTS.rate;
     inputs.count.placeholder = inputs.replay.value ? "once" : HINTS.count;
     if (inputs.replay.value && inputs.rate.value === USUAL.rate) inputs.rate.value = "";
   }
@@ -151,7 +151,7 @@ export function open(main, page, [name]) {
     }
   }
 
-  /** A fault, with a caret below the place in the text. */
+  /** Returns an error with a caret below its position in the text. */
   function said(fault) {
     const value = inputs[fault.key]?.value ?? "";
     if (fault.at === null || value.includes("\n")) return `${fault.key}: ${fault.what}`;
@@ -165,7 +165,7 @@ export function open(main, page, [name]) {
     const done = await page.attempt(() => patch("streams", { streams: [stream()] }));
     if (!done) return;
     await load();
-    text(verdict, `"${inputs.name.value}" is set.`);
+    text(verdict, `"${inputs.name.value}" saved.`);
     verdict.dataset.state = "set";
   }
 
@@ -184,14 +184,14 @@ export function open(main, page, [name]) {
   }
 
   async function replace() {
-    const sought = el("input", { id: "find" }), by = el("input", { id: "by" }), told = el("p", { role: "status" });
+    const sought = el("input", { id: "find" }), by = el("input", { id: "by" }), status = el("p", { role: "status" });
     const dialog = el("dialog", { "aria-label": "Find and replace" }, el("h2", {}, "Find and replace in all packets"),
-      el("div", { class: "form" }, field("Find", sought), field("Replace by", by)), told,
+      el("div", { class: "form" }, field("Find", sought), field("Replace with", by)), status,
       el("div", { class: "bar" }, button("Replace", () => page.attempt(async () => {
         const meant = (await get("streams")).streams.filter((one) => sought.value && one.packet?.includes(sought.value));
         const changed = meant.map((one) => ({ ...one, packet: one.packet.replaceAll(sought.value, by.value) }));
         if (changed.length > 0) await patch("streams", { streams: changed });
-        text(told, `${changed.length} streams changed`);
+        text(status, `${changed.length} streams changed`);
         await load();
       }), { class: "main" }), button("Close", async () => { dialog.close(); dialog.remove(); })));
     main.append(dialog);

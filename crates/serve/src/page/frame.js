@@ -1,4 +1,4 @@
-// A frame: layers with their fields, and bytes.
+// Frame view: layers with their fields, and bytes.
 
 import { el } from "./dom.js";
 

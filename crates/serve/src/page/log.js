@@ -1,11 +1,11 @@
-// What was done, and what was refused.
+// Log of changes, errors and rejected clients.
 
 import { get } from "./api.js";
 import { count, day, el, table } from "./dom.js";
 
 export function open(main, page) {
-  const rows = table("The last 500 things that were done or refused, the latest first", [["time", "UTC"], ["what"]], { "data-table": "log" });
-  const others = table("Those who may not ask, the latest first", [["time", "UTC"], ["address"], ["times", "", true], ["why"]], { "data-table": "refused" });
+  const rows = table("Last 500 changes and errors, latest first", [["time", "UTC"], ["event"]], { "data-table": "log" });
+  const others = table("Rejected clients, latest first", [["time", "UTC"], ["address"], ["times", "", true], ["why"]], { "data-table": "refused" });
   others.element.hidden = true;
   main.append(el("h1", {}, "Log"), rows.element, others.element);
   let shown = null;

@@ -1,4 +1,4 @@
-// The frame of the page: views by address, the token, and figures that come twice a second.
+// Page frame: views by URL, the token, and figures twice per second.
 
 import { follow, get, setToken, token } from "./api.js";
 import { recall } from "./chart.js";
@@ -21,14 +21,14 @@ const page = { figures: null, from: 0, ports: () => page.figures?.ports.map((por
 let view = null;
 let following = null;
 
-/** Says what went wrong, until the next thing is done. */
+/** Shows an error until the next action. */
 function fail(error) {
   failure.hidden = !error;
   text(failure, error ? error.message ?? error : "");
   if (error?.status === 401) login();
 }
 
-/** Does something, and says if it went wrong. What nobody has asked for just now leaves what was said before. */
+/** Runs an action and shows its error. Background actions (`isOwn` false) do not clear an earlier error. */
 async function attempt(act, isOwn = true) {
   try {
     const made = await act();
@@ -112,8 +112,8 @@ function login() {
     fail(null);
     main.replaceChildren();
     connect();
-  } }, el("h1", {}, "Token"), el("p", {}, "linerate serve prints it at its start, and an address of this page that has it."),
-  el("label", {}, "Token", input), el("p", {}, el("button", { class: "main" }, "Go on")));
+  } }, el("h1", {}, "Token"), el("p", {}, "linerate serve prints it at start, together with a URL of this page that includes it."),
+  el("label", {}, "Token", input), el("p", {}, el("button", { class: "main" }, "Continue")));
   main.replaceChildren(form);
   input.focus();
 }
@@ -131,7 +131,7 @@ addEventListener("hashchange", () => {
   show();
   main.focus({ preventScroll: true });
 });
-// A browser has six connections to a host: a tab that nobody sees needs none.
+// Browsers limit connections per host to six: hidden tabs disconnect.
 document.addEventListener("visibilitychange", () => (document.hidden ? following?.abort() : connect()));
 token();
 show();

@@ -1,12 +1,12 @@
-// A measurement: asked for, estimated, followed trial by trial, and its report.
+// Measurements: form, estimate, live trials, and report.
 
 import { get, getBlob, post } from "./api.js";
 import { bits, button, clock, count, el, field, keep, micros, select, table, text } from "./dom.js";
 
-const METHODS = [["ndr", "NDR: nothing lost, as CSIT has it"], ["pdr", "PDR: at most 0.5 % lost"], ["ndr,pdr", "NDR and PDR"], ["tst009", "TST009"],
+const METHODS = [["ndr", "NDR: no loss, as in CSIT"], ["pdr", "PDR: at most 0.5% loss"], ["ndr,pdr", "NDR and PDR"], ["tst009", "TST009"],
   ["throughput", "RFC 2544, 26.1: throughput"], ["latency", "RFC 2544, 26.2: latency"], ["loss", "RFC 2544, 26.3: loss rates"],
   ["back-to-back", "RFC 2544, 26.4: bursts (RFC 9004)"], ["recovery", "RFC 2544, 26.5: recovery"], ["reset", "RFC 2544, 26.6: reset"],
-  ["mrr", "MRR: what comes through at most"], ["soak", "Soak: one load for long"], ["y1564", "Y.1564: services as agreed"]];
+  ["mrr", "MRR: maximum receive rate"], ["soak", "Soak: constant load"], ["y1564", "Y.1564: service activation"]];
 const TESTS = ["throughput", "latency", "loss", "back-to-back", "recovery", "reset"];
 /** Fields that only these methods have. */
 const ONLY = { size: [...TESTS, "mrr", "soak", "goal"], max: [...TESTS, "mrr", "goal"], trial: [...TESTS, "mrr", "y1564", "goal"], sum: ["goal"],
@@ -32,8 +32,8 @@ export function open(main, page) {
   const inputs = {
     to: select(ports, { id: "to" }), check: select(ports, { id: "check", value: ports[1] ?? ports[0] }), method: select(METHODS, { id: "method" }),
     size: el("input", { id: "size", value: "64,512,1518" }), max: el("input", { id: "max", placeholder: "100kpps" }),
-    trial: el("input", { id: "trial", placeholder: "as the method says" }), sum: el("input", { id: "sum", placeholder: "as the method says" }),
-    width: el("input", { id: "width", placeholder: "0.5%" }), repeat: el("input", { id: "repeat", placeholder: "as the method says" }),
+    trial: el("input", { id: "trial", placeholder: "default of the method" }), sum: el("input", { id: "sum", placeholder: "default of the method" }),
+    width: el("input", { id: "width", placeholder: "0.5%" }), repeat: el("input", { id: "repeat", placeholder: "default of the method" }),
     "burst-limit": el("input", { id: "burst-limit", placeholder: "2" }), rate: el("input", { id: "rate", placeholder: "50kpps" }),
     duration: el("input", { id: "duration", placeholder: "a week" }), "max-latency": el("input", { id: "max-latency", placeholder: "none" }),
     loss: el("input", { id: "loss", placeholder: "0%" }), performance: el("input", { id: "performance", placeholder: "900" }),
@@ -42,9 +42,9 @@ export function open(main, page) {
     both: el("input", { type: "checkbox", id: "both" }), short: el("input", { type: "checkbox", id: "short", checked: true }),
   };
   const estimate = el("span", { role: "status", "data-what": "estimate" });
-  const told = el("p", { role: "status", "data-what": "told" });
+  const status = el("p", { role: "status", "data-what": "told" });
   const progress = el("progress", { max: 1, value: 0, hidden: true, "aria-label": "part of the estimated time" });
-  const trials = table("Trials, the latest first", TRIALS, { "data-table": "trials" });
+  const trials = table("Trials, latest first", TRIALS, { "data-table": "trials" });
   const results = table("Results", RESULTS, { "data-table": "results" });
   const found = table("Found", FOUND, { "data-table": "found" });
   const start = button("Start", () => page.attempt(() => post("measure", asked())), { class: "main", "data-do": "start" });
@@ -53,15 +53,15 @@ export function open(main, page) {
     button(`Report as ${label}`, () => page.attempt(async () => keep(`report.${form}`, await getBlob(`measure/report.${form}`))),
       { "data-report": form, hidden: true }));
   main.append(el("h1", {}, "Measure"),
-    el("div", { class: "form" }, field("From port", inputs.to), field("To port", inputs.check), field("What", inputs.method, { class: "broad" }),
-      field("Sizes, bytes with FCS", inputs.size), field("Greatest rate", inputs.max), field("Seconds of a trial", inputs.trial),
-      field("Seconds that decide", inputs.sum), field("Bounds may differ by", inputs.width), field("Runs of a test", inputs.repeat),
-      field("Seconds of the longest burst", inputs["burst-limit"]), field("Load", inputs.rate), field("Seconds in all", inputs.duration),
-      field("Latency p99 at most, ms", inputs["max-latency"]), field("Loss at most", inputs.loss), field("Seconds of all services", inputs.performance),
+    el("div", { class: "form" }, field("From port", inputs.to), field("To port", inputs.check), field("Method", inputs.method, { class: "broad" }),
+      field("Sizes, bytes with FCS", inputs.size), field("Maximum rate", inputs.max), field("Trial duration, s", inputs.trial),
+      field("Total duration for a decision, s", inputs.sum), field("Width of the bounds", inputs.width), field("Repetitions", inputs.repeat),
+      field("Longest burst, s", inputs["burst-limit"]), field("Load", inputs.rate), field("Duration, s", inputs.duration),
+      field("Max latency p99, ms", inputs["max-latency"]), field("Max loss", inputs.loss), field("Duration of the performance test, s", inputs.performance),
       field("Packet", inputs.packet, { class: "broad" }), field("Services: a file of linerate measure", inputs.services, { class: "wide" }),
       el("label", {}, inputs.both, " both directions at once"), el("label", {}, inputs.short, " RFC 2544 shortened")),
-    el("div", { class: "bar" }, start, stop, button("How long will it take?", () => page.attempt(foretell), { "data-do": "estimate" }), estimate),
-    told, progress, el("div", { class: "bar" }, files), results.element, found.element, el("h2", {}, "Trials"), trials.element);
+    el("div", { class: "bar" }, start, stop, button("Estimate duration", () => page.attempt(foretell), { "data-do": "estimate" }), estimate),
+    status, progress, el("div", { class: "bar" }, files), results.element, found.element, el("h2", {}, "Trials"), trials.element);
   results.element.hidden = found.element.hidden = trials.element.hidden = true;
   inputs.method.addEventListener("change", fit);
   fit();
@@ -90,7 +90,7 @@ export function open(main, page) {
 
   async function foretell() {
     const said = await post("measure/estimate", asked());
-    text(estimate, `about ${clock(said.seconds)} in all`);
+    text(estimate, `about ${clock(said.seconds)} in total`);
   }
 
   const lines = (body, rows) => body.replaceChildren(...rows);
@@ -103,7 +103,7 @@ export function open(main, page) {
     trials.element.hidden = all.length === 0;
     lines(trials.body, all.reverse().slice(0, 300).map(([size, row]) => el("tr", {}, cell(size, true), cell(row.trial, true), cell(row.test),
       cell(count(row.offered), true), cell(row.duration_s.toFixed(2), true), cell(count(row.lost), true), cell((row.loss_ratio * 100).toFixed(4), true),
-      cell(micros(row.latency_p99_ns), true), cell(row.tester ? `the tester ${row.tester}` : ""))));
+      cell(micros(row.latency_p99_ns), true), cell(row.tester ? `tester: ${row.tester}` : ""))));
     const facts = findings(report);
     found.element.hidden = facts.length === 0;
     lines(found.body, facts.map(([what, test, value, remark]) => el("tr", { "data-test": test }, cell(what), cell(test), cell(value, true),
@@ -121,7 +121,7 @@ export function open(main, page) {
     return el("meter", { min: 0, max: most, value: result.lower ?? 0, low: 0, title: `${count(result.lower)} of ${count(most)} frames/s` });
   }
 
-  /** What tests have found beside bounds: of what, by which test, how much, and what is to be known of it. */
+  /** Lists results of tests other than bounds: subject, test, value, and remark. */
   function findings(report) {
     const seconds = (value) => (value === null || value === undefined ? "-" : `${value.toFixed(4)} s`);
     const percent = (value) => `${(100 * value).toFixed(4)} %`;
@@ -132,13 +132,13 @@ export function open(main, page) {
       for (const row of size.loss ?? []) add("loss", percent(row.loss_ratio), `at ${count(row.load)} frames/s`);
       const bursts = size.bursts;
       if (bursts) add("back-to-back", `${count(bursts.mean)} frames`,
-        bursts.is_limited ? "the longest that is tried" : `a buffer of ${count(bursts.buffer_frames)} frames, ${seconds(bursts.corrected_s)}`);
+        bursts.is_limited ? "longest burst tested" : `a buffer of ${count(bursts.buffer_frames)} frames, ${seconds(bursts.corrected_s)}`);
       if (size.recovery) add("recovery", seconds(size.recovery.mean_s), size.recovery.shortened);
-      for (const run of size.reset?.runs ?? []) add("reset", seconds(run.by_times_s), `by loss ${seconds(run.by_loss_s)}; the command: ${run.command}`);
+      for (const run of size.reset?.runs ?? []) add("reset", seconds(run.by_times_s), `by loss ${seconds(run.by_loss_s)}; command: ${run.command}`);
       if (size.forwarding) add("mrr", `${count(size.forwarding.mean)} frames/s`, `at ${count(size.forwarding.load)}`);
       if (size.soak) add("soak", size.soak.verdict, `${count(size.soak.seconds)} s, ${count(size.soak.lost)} of ${count(size.soak.sent)} lost, ` +
         `${size.soak.events.length} times; p99 ${micros(size.soak.latency_p99_ns)} us`);
-      for (const left of size.left_out ?? []) add("left out", "-", left);
+      for (const left of size.left_out ?? []) add("skipped", "-", left);
     }
     for (const step of report.services ?? []) {
       const late = `${(step.delay_s * 1000).toFixed(3)} ms`;
@@ -156,9 +156,9 @@ export function open(main, page) {
     stop.disabled = !state.is_running;
     const seconds = state.estimate?.seconds ?? 0;
     const of = seconds > 0 ? ` of about ${clock(seconds)}` : "";
-    text(told, state.failure ? `It failed: ${state.failure}` : state.is_running ? `Measuring for ${clock(state.seconds)}${of}.`
-      : state.number > 0 ? `Done in ${clock(state.seconds)}.` : "Nothing was measured yet. Streams are stopped while it lasts.");
-    told.dataset.state = state.failure ? "failed" : state.is_running ? "running" : state.number > 0 ? "done" : "idle";
+    text(status, state.failure ? `Failed: ${state.failure}` : state.is_running ? `Measuring for ${clock(state.seconds)}${of}.`
+      : state.number > 0 ? `Done in ${clock(state.seconds)}.` : "No measurement yet. Streams are stopped during a measurement.");
+    status.dataset.state = state.failure ? "failed" : state.is_running ? "running" : state.number > 0 ? "done" : "idle";
     progress.hidden = !state.is_running || seconds === 0;
     progress.value = Math.min(1, state.seconds / (seconds || 1));
     files.forEach((file) => { file.hidden = !state.has_report; });

@@ -1,4 +1,4 @@
-// Ports and streams as they run.
+// Live ports and streams.
 
 import { patch, post } from "./api.js";
 import { chart, chartPlace, remember } from "./chart.js";
@@ -8,32 +8,32 @@ export { remember };
 
 const PORTS = [["port"], ["link"], ["line", ""], ["sent", "", true], ["sent", "frames/s", true], ["received", "", true],
   ["received", "frames/s", true], ["sent", "bits/s, L1", true], ["capture"], ["remark"]];
-const STREAMS = [["chosen"], ["stream"], ["state"], ["from, to"], ["size", "bytes", true], ["rate asked for", "", true], ["sent", "", true],
+const STREAMS = [["selected"], ["stream"], ["state"], ["from, to"], ["size", "bytes", true], ["rate", "", true], ["sent", "", true],
   ["sent", "frames/s", true], ["late", "", true], ["received", "", true], ["received", "frames/s", true], ["lost", "", true],
   ["reordered", "", true],
   ["duplicated", "", true], ["latency p50", "us", true], ["p99", "us", true], ["max", "us", true], ["do"]];
 
 export function open(main, page) {
-  const ports = table("Ports: frames since the streams were set, or since counters were cleared", PORTS, { "data-table": "ports" });
+  const ports = table("Ports: frames since the streams were set or the counters cleared", PORTS, { "data-table": "ports" });
   const streams = table("Streams", STREAMS, { "data-table": "streams" });
-  const empty = el("p", { class: "empty", hidden: true }, "There are no streams yet: ", el("a", { href: "#/edit/+" }, "make one"), ".");
+  const empty = el("p", { class: "empty", hidden: true }, "No streams yet: ", el("a", { href: "#/edit/+" }, "add one"), ".");
   const pages = pager(200, (from) => page.look(from));
   const summary = el("span", { "aria-live": "off", "data-what": "summary" });
   const rows = { ports: new Map(), streams: new Map() };
   const chosen = () => [...rows.streams.values()].filter((row) => row.box.checked).map((row) => row.name);
   const doing = (what, names = chosen()) =>
     page.attempt(() => {
-      if (what === "start" && rows.streams.size === 0) throw new Error("there are no streams to start: make one first");
+      if (what === "start" && rows.streams.size === 0) throw new Error("no streams to start; add one first");
       return post("traffic", { do: what, ...(names.length > 0 ? { streams: names } : {}) });
     });
-  const actions = [["start", "Start"], ["stop", "Stop"], ["pause", "Pause"], ["resume", "Go on"]].map(([what, label]) =>
+  const actions = [["start", "Start"], ["stop", "Stop"], ["pause", "Pause"], ["resume", "Resume"]].map(([what, label]) =>
     button(label, () => doing(what), { "data-do": what, class: what === "start" ? "main" : null }));
   main.append(
     el("h1", {}, "Run"),
-    el("div", { class: "bar", role: "group", "aria-label": "Chosen streams, or all" }, actions,
+    el("div", { class: "bar", role: "group", "aria-label": "Selected streams, or all" }, actions,
       button("Clear counters", () => page.attempt(() => post("traffic", { do: "clear" })), { "data-do": "clear" }),
-      el("span", { class: "weak" }, "of the chosen streams, or of all"), el("span", { class: "grow" }), summary),
-    streams.element, empty, pages.element, el("h2", {}, "Ports"), ports.element, el("h2", {}, "Frames a second"),
+      el("span", { class: "weak" }, "selected streams, or all"), el("span", { class: "grow" }), summary),
+    streams.element, empty, pages.element, el("h2", {}, "Ports"), ports.element, el("h2", {}, "Frames per second"),
   );
   const place = chartPlace();
   main.append(place);
@@ -111,7 +111,7 @@ export function open(main, page) {
     pages.show(figures.streams_from, figures.streams.length, figures.streams_in_all);
     if (figures.streams_from > 0 && figures.streams.length === 0) page.look(0);
     const active = figures.streams_active;
-    const word = figures.measure.is_running ? "a measurement is running" : active > 0 ? states(figures, active) : "nothing is sent";
+    const word = figures.measure.is_running ? "a measurement is running" : active > 0 ? states(figures, active) : "idle";
     text(summary, word);
     actions.forEach((action) => { action.title = figures.measure.is_running ? "a measurement is running" : ""; });
     drawn.update();

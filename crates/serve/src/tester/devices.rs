@@ -1,4 +1,4 @@
-//! Devices of the configuration, and the MAC addresses that their flows are sent to.
+//! Devices of the configuration, and the destination MAC addresses of their flows.
 
 use super::Tester;
 use linerate_otg::control::Neighbors;
@@ -7,21 +7,21 @@ use linerate_otg::read::Faults;
 use linerate_wire::MacAddr;
 use std::net::IpAddr;
 
-/// Bytes of the destination of an Ethernet frame.
+/// Bytes of a destination MAC address.
 const MAC: usize = 6;
 
-/// A gateway of an interface.
+/// Gateway of an interface.
 pub struct Neighbor<'a> {
-    /// The name of the interface.
+    /// Name of the interface.
     pub ethernet: &'a str,
-    /// Its address.
+    /// IP address of the gateway.
     pub ip: IpAddr,
-    /// Where it is, if that is known.
+    /// MAC address, if resolved.
     pub mac: Option<MacAddr>,
 }
 
 impl Tester {
-    /// Those of a new configuration are there from now on.
+    /// Enables the devices of a new configuration.
     pub(super) fn place_devices(&self) {
         for (place, port) in self.ports.iter().enumerate() {
             let own = || self.config.devices.iter().filter(|one| self.device_place(one) == Some(place));
@@ -31,7 +31,7 @@ impl Tester {
         }
     }
 
-    /// Has all of them there, or none.
+    /// Enables or disables all devices.
     pub fn switch_devices(&self, is_on: bool) {
         self.ports.iter().for_each(|port| port.listener.heard().devices.switch(is_on));
     }
@@ -49,15 +49,15 @@ impl Tester {
         gateway.mac.or_else(|| self.ports.get(self.place_of(port)?)?.listener.heard().devices.find(&gateway.hop))
     }
 
-    /// Gateways of interfaces, and where they are.
+    /// Returns the gateways of interfaces with their MAC addresses.
     ///
     /// # Errors
-    /// Names that no interface has.
+    /// An interface name is unknown.
     pub fn neighbors(&self, wanted: &Neighbors) -> Result<Vec<Neighbor<'_>>, Faults> {
         let mut faults = Faults::default();
         for name in &wanted.ethernets {
             if !self.config.devices.iter().any(|ethernet| ethernet.name == *name) {
-                faults.add("ethernet_names", format_args!("no interface is called {name:?}"));
+                faults.add("ethernet_names", format_args!("unknown interface {name:?}"));
             }
         }
         if !faults.is_empty() {
@@ -76,10 +76,10 @@ impl Tester {
         Ok(self.config.devices.iter().filter(is_wanted).flat_map(row).collect())
     }
 
-    /// Flows that begin have the MAC addresses of their gateways as destination.
+    /// Sets the destination MAC addresses of starting flows to those of their gateways.
     ///
     /// # Errors
-    /// Gateways that have not answered.
+    /// A gateway is not resolved.
     pub(super) fn address(&mut self, flows: &[usize]) -> Result<(), Faults> {
         let mut faults = Faults::default();
         for at in flows {
@@ -87,9 +87,9 @@ impl Tester {
             let Some(gateway) = flow.gateway else { continue };
             let Some(mac) = self.find(&flow.tx, &gateway) else {
                 let port = &flow.tx;
-                let what = "nobody has answered for the gateway";
-                let next = "ask for neighbours until it has, and see that protocols are started";
-                faults.add(&flow.name, format_args!("{what} {gateway} at {port} yet: {next}"));
+                let what = "unresolved gateway";
+                let next = "start protocols and poll the neighbours until it replies";
+                faults.add(&flow.name, format_args!("{what} {gateway} at {port}; {next}"));
                 continue;
             };
             for variant in &mut self.config.flows[*at].stream.variants {

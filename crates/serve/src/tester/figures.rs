@@ -1,4 +1,4 @@
-//! What ports and flows have done.
+//! Figures of ports and flows.
 
 use super::{FORGET, MANY, Tester};
 use crate::port::{FCS, Port};
@@ -11,18 +11,18 @@ use serde_json::Value;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 impl Tester {
-    /// Flows of the configuration.
+    /// Returns a flow of the configuration.
     pub fn flow(&self, at: usize) -> &Flow {
         &self.config.flows[at]
     }
 
-    /// What a flow has done.
+    /// Returns the figures of a flow.
     pub fn figures(&self, at: usize) -> FlowFigures {
         let running = &self.running[at];
         if let Some(frozen) = &running.frozen {
             return frozen.clone();
         }
-        // Receivers first: what they have was sent before.
+        // Reads receivers first: their frames are then counted as sent.
         let (mut rx, mut figures) = came(&self.ports, running);
         rx.frames -= running.before.0.min(rx.frames);
         rx.bytes -= running.before.1.min(rx.bytes);
@@ -39,7 +39,7 @@ impl Tester {
         FlowFigures { tx, rx, line, late: running.sending.late(), ..figures }
     }
 
-    /// What a port of the configuration has done.
+    /// Returns the figures of a port of the configuration.
     pub fn port_figures(&self, at: usize) -> PortFigures {
         let (own, port) = (&self.config.ports[at], &self.ports[self.places[at]]);
         let ([tx, rx], is_capturing) = port.counted();
@@ -61,7 +61,7 @@ impl Tester {
         }
     }
 
-    /// Of each port as the server was started with it: its name, frames sent and received in all, and what went wrong.
+    /// Returns for each port its name, frames sent and received in total, and its failure.
     pub fn totals(&self) -> Vec<(String, u64, u64, Option<String>)> {
         let total = |port: &Port| {
             let failure = port.transmitter.failure().or(port.listener.failure());
@@ -70,29 +70,29 @@ impl Tester {
         self.ports.iter().map(total).collect()
     }
 
-    /// How many flows are sent, or hold on.
+    /// Returns the number of flows that are sending or paused.
     pub fn active(&self) -> usize {
         self.ports.iter().map(|port| port.transmitter.active()).sum()
     }
 
-    /// Somebody looks at a flow.
+    /// Marks a flow as viewed.
     pub fn look_at(&self, at: usize) {
         self.watched.borrow_mut().insert(at, self.ticks);
     }
 
-    /// Whether it is known how fast a flow goes, which is so a second after somebody has looked at it first.
+    /// Returns whether the rate of a flow is known, one second after its first view.
     pub fn is_paced(&self, at: usize) -> bool {
         self.look_at(at);
         let running = &self.running[at];
         running.id == 0 || running.rates.is_known() || !running.is_active()
     }
 
-    /// The last ten minutes of all ports together.
+    /// Returns the last ten minutes of all ports together.
     pub fn history(&self) -> Value {
         self.history.json()
     }
 
-    /// Takes note of counts, to know rates: twice a second. Of many flows only of those that somebody looks at.
+    /// Samples counters for rates, called twice per second. With many flows only viewed ones are sampled.
     pub fn tick(&mut self, now: Instant) {
         let mut all = [0.0, 0.0];
         let mut missing = 0;

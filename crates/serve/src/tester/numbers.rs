@@ -1,7 +1,7 @@
-//! The numbers of flows in trailers, and the accounts that are kept by them.
+//! Ids of flows in trailers, and the accounts kept by id.
 //!
-//! A flow with trailers has another number each time that it begins: what is still on the way from before is nobody's then. The account of
-//! the number before is closed, and its memory another's.
+//! A flow with trailers gets a new id at each start, so that frames still in flight from before are ignored. The
+//! account of the previous id is closed and its memory reused.
 
 use super::Tester;
 use crate::listen::account;
@@ -11,21 +11,21 @@ use linerate_generate::stream::Mark;
 use linerate_generate::trailer::Key;
 use linerate_otg::read::Faults;
 
-/// Accounts that are closed before whoever receives gets on.
+/// Number of accounts closed per lock, so that the receiver can continue.
 const AT_ONCE: usize = 256;
 
 impl Tester {
-    /// Gives flows that begin their numbers.
+    /// Assigns ids to starting flows.
     ///
     /// # Errors
-    /// If there are no more; then none has another.
+    /// No ids are left; then nothing changes.
     pub(super) fn number(&mut self, flows: &[usize]) -> Result<(), Faults> {
         let is_new = |at: &usize| self.config.flows[*at].stream.mark == Mark::Trailer || self.running[*at].id == 0;
         let new: Vec<usize> = flows.iter().copied().filter(is_new).collect();
         if self.next_id as usize + new.len() > self.numbers {
             let mut faults = Faults::default();
             let what = format_args!(
-                "flows have started {} times since all were stopped, and a trailer has no number for more: stop all of them once",
+                "flows have started {} times since all were stopped, and no trailer ids are left; stop all of them once",
                 self.next_id - 1
             );
             faults.add("", what);
@@ -48,14 +48,14 @@ impl Tester {
         Ok(())
     }
 
-    /// Closes the accounts of these numbers.
+    /// Closes the accounts of these ids.
     pub(super) fn forget(&self, ids: &[u32]) {
         for port in &self.ports {
             ids.chunks(AT_ONCE).for_each(|some| port.listener.heard().check.forget(some));
         }
     }
 
-    /// What a flow came to stays known, and its number is none any more: that is returned, where it had one.
+    /// Freezes the figures of a flow and releases its id, which is returned if it had one.
     pub(super) fn freeze(&mut self, at: usize) -> Option<u32> {
         let figures = self.figures(at);
         let running = &mut self.running[at];
@@ -66,7 +66,7 @@ impl Tester {
         (id != 0).then_some(id)
     }
 
-    /// New accounts and another key, so that frames of before are nobody's; what they had come to stays known.
+    /// Starts new accounts with a new key, so that older frames are ignored; figures are kept.
     pub(super) fn renew(&mut self) {
         for at in 0..self.running.len() {
             self.freeze(at);
@@ -81,7 +81,7 @@ impl Tester {
 
 #[cfg(test)]
 impl Tester {
-    /// With accounts for so many streams, and numbers below this.
+    /// Sets the number of streams per account, and the limit of ids.
     pub(super) fn with_room(self, room: usize, numbers: usize) -> Self {
         Tester { room, numbers, ..self }
     }

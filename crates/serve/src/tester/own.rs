@@ -1,4 +1,4 @@
-//! Streams as `/api/v1` sets them, and what it asks beside the model.
+//! Streams set through `/api/v1`, and other functions beyond the model.
 
 use super::{NOTHING, Tester};
 use crate::own::described::{Described, read_all, streams};
@@ -14,64 +14,64 @@ use linerate_otg::flow::{Flow, Latency};
 use linerate_otg::read::Faults;
 use std::collections::{HashMap, HashSet};
 
-/// Bytes that the frames of all streams may have, each size of each once.
+/// Maximum bytes of the frames of all streams, counting each size once.
 const MOST_BYTES: usize = 64 << 20;
 
 impl Tester {
-    /// The names of the ports.
+    /// Returns the names of the ports.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.ports.iter().map(|port| port.name.as_str())
     }
 
-    /// Where a port of this name is.
+    /// Returns the index of a port.
     pub fn place(&self, name: &str) -> Option<usize> {
         self.ports.iter().position(|port| port.name == name)
     }
 
-    /// A port by its place.
+    /// Returns a port by index.
     pub(crate) fn port(&self, place: usize) -> &Port {
         &self.ports[place]
     }
 
-    /// What a port is, as whoever started the server wrote it; its name where there is no such port.
+    /// Returns the specification of a port, or the name if it is unknown.
     pub fn spec_of(&self, name: &str) -> String {
         self.place(name).map_or_else(|| name.to_owned(), |place| self.ports[place].spec.clone())
     }
 
-    /// What a port is called here that somebody calls by its name or its specification; the text where there is none.
+    /// Returns the name of a port given by name or specification, or the text if it is unknown.
     pub fn name_of(&self, text: &str) -> String {
         self.located(text).map_or_else(|| text.to_owned(), |place| self.ports[place].name.clone())
     }
 
-    /// Bits per second of the line of a port, where they are known.
+    /// Returns the line rate of a port in bits per second, if known.
     pub fn line_of(&self, name: &str) -> Option<f64> {
         self.ports[self.place(name)?].line
     }
 
-    /// Something that nobody knows.
+    /// Returns a secret random number.
     pub(crate) fn secret(&self) -> u64 {
         mix(self.key)
     }
 
-    /// The streams as they were set; none where the model set them.
+    /// Returns the streams as set; empty if the model set them.
     pub fn described(&self) -> &[Described] {
         &self.own
     }
 
-    /// How many streams there are, whoever set them.
+    /// Returns the number of streams, however they were set.
     pub fn streams(&self) -> usize {
         self.running.len()
     }
 
-    /// Whether a stream is sent, or holds on.
+    /// Returns whether a stream is sending or paused.
     pub fn is_active(&self, at: usize) -> bool {
         self.running[at].is_active()
     }
 
-    /// Takes streams instead of all that there were: all of them or none.
+    /// Replaces all streams atomically.
     ///
     /// # Errors
-    /// What is wrong with them; then everything is as it was.
+    /// All errors; the state is then unchanged.
     pub fn set(&mut self, all: Vec<Described>) -> Result<(), Faults> {
         let (config, places) = self.made(&all)?;
         self.take(config, places);
@@ -79,29 +79,29 @@ impl Tester {
         Ok(())
     }
 
-    /// The same of streams as people keep them: a stream file, commands, or a script.
+    /// Replaces all streams by those of a stream file, commands or a script.
     ///
     /// # Errors
-    /// As above, or why they cannot be read.
+    /// Same as [`set`](Tester::set), or the text cannot be read.
     pub fn load(&mut self, text: &str) -> Result<(), Faults> {
         self.set(read_all(&forms::read(self, text)?)?)
     }
 
-    /// Adds streams, or takes them instead of those of the same names, and removes others; what is not named goes on as it was.
+    /// Adds or replaces streams by name, and removes others; streams that are not named continue.
     ///
     /// # Errors
-    /// What is wrong with them; then everything is as it was.
+    /// All errors; the state is then unchanged.
     pub fn amend(&mut self, some: Vec<Described>, gone: &[String]) -> Result<(), Faults> {
         let mut faults = Faults::default();
         if self.own.is_empty() && !self.running.is_empty() {
-            faults.add("streams", "those that there are were set by another API: set all of them (POST)");
+            faults.add("streams", "the current streams were set by another API; replace all of them (POST)");
             return Err(faults);
         }
         let mut all = self.own.clone();
         let mut leaving: HashSet<&str> = gone.iter().map(String::as_str).collect();
         all.retain(|own| !leaving.remove(own.name.as_str()));
         let unknown = gone.iter().filter(|name| leaving.contains(name.as_str()));
-        unknown.for_each(|name| faults.add("remove", format_args!("no stream is called {name:?}")));
+        unknown.for_each(|name| faults.add("remove", format_args!("unknown stream {name:?}")));
         let touched: Vec<String> = some.iter().map(|own| own.name.clone()).collect();
         let mut known: HashMap<String, usize> =
             all.iter().enumerate().map(|(at, own)| (own.name.clone(), at)).collect();
@@ -123,7 +123,7 @@ impl Tester {
         Ok(())
     }
 
-    /// The configuration that streams mean.
+    /// Compiles streams to a configuration.
     fn made(&self, all: &[Described]) -> Result<(Config, Vec<usize>), Faults> {
         let mut faults = Faults::default();
         for (index, own) in all.iter().enumerate() {
@@ -132,7 +132,7 @@ impl Tester {
                     let known = self.names().collect::<Vec<_>>().join(", ");
                     faults.add(
                         &format!("streams[{index}].{key}"),
-                        format_args!("no port {name:?} here; there is {known}"),
+                        format_args!("unknown port {name:?}; expected one of {known}"),
                     );
                 }
             }
@@ -143,7 +143,7 @@ impl Tester {
             _ => 0,
         };
         if all.iter().map(bytes).sum::<usize>() > MOST_BYTES {
-            faults.add("streams", format_args!("their sizes make more than {MOST_BYTES} bytes of frames: write steps"));
+            faults.add("streams", format_args!("frames of all sizes exceed {MOST_BYTES} bytes; use steps"));
             return Err(faults);
         }
         let named = |name: &str| Named { name: name.to_owned(), location: name.to_owned(), speed: None };
@@ -156,7 +156,7 @@ impl Tester {
                 Ok(made) => {
                     for (at, stream) in places.into_iter().zip(made) {
                         if stream.rate == Rate::Top {
-                            let what = "at top speed it would keep the others waiting: give it a rate";
+                            let what = "an unlimited rate would block the other streams; set a rate";
                             faults.add(&format!("streams[{at}].rate"), what);
                         }
                         let is_counted = stream.mark != Mark::None;
@@ -186,7 +186,7 @@ impl Tester {
         if faults.is_empty() { Ok((config, places)) } else { Err(faults) }
     }
 
-    /// Counts from here on; what goes on is not touched.
+    /// Clears counters; running streams are not affected.
     pub fn clear(&mut self) {
         for at in 0..self.running.len() {
             self.running[at].cleared = Some(self.figures(at));
@@ -200,7 +200,7 @@ impl Tester {
         }
     }
 
-    /// What a stream has done since counters were cleared.
+    /// Returns the figures of a stream since counters were cleared.
     pub fn figures_since(&self, at: usize) -> FlowFigures {
         let mut figures = self.figures(at);
         let Some(before) = &self.running[at].cleared else { return figures };

@@ -1,4 +1,4 @@
-//! Other rates of streams while they are sent, whatever else there is: nothing is looked at but the streams that are named.
+//! Rate changes of running streams. The cost depends only on the streams named.
 
 use super::Tester;
 use crate::own::described::{Described, Fault, streams};
@@ -6,14 +6,14 @@ use linerate_generate::Rate;
 use linerate_otg::read::Faults;
 use std::collections::HashMap;
 
-/// Of more names than this a list of all is made before they are looked for.
+/// Number of names above which an index of all streams is built.
 const FEW: usize = 8;
 
 impl Tester {
-    /// Has streams go at another rate.
+    /// Changes the rate of streams.
     ///
     /// # Errors
-    /// Names that no stream has, or what is wrong with the rate; then everything is as it was.
+    /// A name is unknown or the rate is invalid; the state is then unchanged.
     pub fn pace(&mut self, names: &[String], rate: &str) -> Result<(), Faults> {
         let places = self.described_places(names)?;
         let paced = |at: &usize| {
@@ -22,7 +22,7 @@ impl Tester {
             own
         };
         let some: Vec<Described> = places.iter().map(paced).collect();
-        // Times of a recording, and turns of a sequence, follow from more than a rate.
+        // Times of a recording or sequence depend on more than a rate.
         if some.iter().any(|own| own.replay.is_some() || own.sequence.is_some()) {
             return self.amend(some, &[]);
         }
@@ -40,7 +40,7 @@ impl Tester {
             for (index, stream) in those.into_iter().zip(made) {
                 let now = &self.config.flows[places[index]].stream;
                 if stream.rate == Rate::Top {
-                    let what = "at top speed it would keep the others waiting: give it a rate";
+                    let what = "an unlimited rate would block the other streams; set a rate";
                     faults.add(&format!("streams[{index}].rate"), what);
                 }
                 let is_same = (&stream.shape, &stream.count, &stream.span) == (&now.shape, &now.count, &now.span);
@@ -65,7 +65,7 @@ impl Tester {
         Ok(())
     }
 
-    /// Where streams that were set here are.
+    /// Returns the indices of streams set through this API.
     fn described_places(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
         let mut faults = Faults::default();
         let many: HashMap<&str, usize> = match names.len() > FEW {
@@ -78,7 +78,7 @@ impl Tester {
                 false => many.get(name.as_str()).copied(),
             };
             if found.is_none() {
-                faults.add("streams", format_args!("no stream {name:?} was set here"));
+                faults.add("streams", format_args!("unknown stream {name:?}"));
             }
             found
         };

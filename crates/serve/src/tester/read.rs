@@ -1,4 +1,4 @@
-//! Configurations read against the ports that there are, and names found in them.
+//! Reading of configurations for the available ports, and lookup of names.
 
 use super::Tester;
 use linerate_otg::config::{Config, Text};
@@ -10,8 +10,7 @@ use std::collections::HashMap;
 impl Tester {
     pub(super) fn read(&self, text: &str) -> Result<(Config, Vec<usize>), Faults> {
         let mut faults = Faults::default();
-        let Ok(text) = Text::parse(text).map_err(|error| faults.add("", format_args!("this is no JSON: {error}")))
-        else {
+        let Ok(text) = Text::parse(text).map_err(|error| faults.add("", format_args!("invalid JSON: {error}"))) else {
             return Err(faults);
         };
         let mut config = Config::read_text(&text, &Setup { seed: self.key, lines: self.lines(&text.frame) })?;
@@ -20,11 +19,11 @@ impl Tester {
             let found = self.located(&port.location);
             if found.is_none() {
                 let known: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
-                let what = format!("no port {:?} here; there is {}", port.location, known.join(", "));
+                let what = format!("unknown port {:?}; expected one of {}", port.location, known.join(", "));
                 faults.add(&format!("ports[{index}].location"), what);
             }
             if let Some(other) = found.and_then(|place| places.iter().position(|known| *known == place)) {
-                faults.add(&format!("ports[{index}].location"), format!("ports[{other}] is there already"));
+                faults.add(&format!("ports[{index}].location"), format!("already used by ports[{other}]"));
             }
             places.push(found.unwrap_or(usize::MAX));
         }
@@ -32,7 +31,7 @@ impl Tester {
             let at = config.ports.iter().position(|port| port.name == *name).and_then(|at| places.get(at));
             let Some(port) = at.and_then(|place| self.ports.get(*place)) else { continue };
             if let Some(why) = port.listener.heard().devices.refusal() {
-                faults.add("devices", format_args!("none can be at {name}: {why}"));
+                faults.add("devices", format_args!("not possible at {name}: {why}"));
             }
         }
         self.fit(&config, &places, "flows", &mut faults);
@@ -40,20 +39,20 @@ impl Tester {
         if faults.is_empty() { Ok((config, places)) } else { Err(faults) }
     }
 
-    /// Sees that ports send frames of these lengths.
+    /// Checks that ports can send frames of these lengths.
     pub(super) fn fit(&self, config: &Config, places: &[usize], list: &str, faults: &mut Faults) {
         for (index, flow) in config.flows.iter().enumerate() {
             let at = config.ports.iter().position(|port| port.name == flow.tx).and_then(|at| places.get(at));
             let Some(port) = at.and_then(|place| self.ports.get(*place)) else { continue };
             let longest = flow.stream.variants.iter().map(|variant| variant.frame.len()).max().unwrap_or(0);
             if longest > port.longest {
-                let what = format!("{} bytes, and {} sends {} at most", longest + 4, port.name, port.longest + 4);
+                let what = format!("{} bytes; {} sends at most {}", longest + 4, port.name, port.longest + 4);
                 faults.add(&format!("{list}[{index}].size"), what);
             }
         }
     }
 
-    /// The lines of the ports of a configuration, by their names there.
+    /// Returns the line rates of the ports of a configuration, by their names there.
     fn lines(&self, document: &Value) -> Vec<(String, f64)> {
         let ports = document.get("ports").and_then(Value::as_array).into_iter().flatten();
         ports
@@ -69,17 +68,17 @@ impl Tester {
         self.ports.iter().position(|port| port.name == location || port.spec == location)
     }
 
-    /// The places of flows by their names, or all of them.
+    /// Returns the indices of flows by name, or of all flows.
     ///
     /// # Errors
-    /// Names that no flow has.
+    /// A name is unknown.
     pub fn flows(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
         let mut faults = Faults::default();
         let known = if names.is_empty() { HashMap::new() } else { self.by_name() };
         let places = names.iter().filter_map(|name| {
             let place = known.get(&**name).copied();
             if place.is_none() {
-                faults.add("flow_names", format!("no flow is called {name:?}"));
+                faults.add("flow_names", format!("unknown flow {name:?}"));
             }
             place
         });
@@ -87,22 +86,22 @@ impl Tester {
         if faults.is_empty() { Ok(places) } else { Err(faults) }
     }
 
-    /// Places of the flows.
+    /// Returns the indices of all flows by name.
     pub(super) fn by_name(&self) -> HashMap<&str, usize> {
         self.config.flows.iter().enumerate().map(|(at, flow)| (flow.name.as_str(), at)).collect()
     }
 
-    /// The ports of the configuration by their names, or all: places there.
+    /// Returns the indices of ports of the configuration by name, or of all ports.
     ///
     /// # Errors
-    /// Names that no port has.
+    /// A name is unknown.
     pub fn ports(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
         let mut faults = Faults::default();
         let mut places = Vec::new();
         for name in names {
             match self.config.ports.iter().position(|port| port.name == *name) {
                 Some(place) => places.push(place),
-                None => faults.add("port_names", format!("no port is called {name:?}")),
+                None => faults.add("port_names", format!("unknown port {name:?}")),
             }
         }
         if names.is_empty() {

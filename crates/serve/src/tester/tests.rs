@@ -1,4 +1,4 @@
-//! A tester whose two ports are joined by memory.
+//! Tester with two ports connected by memory.
 
 use super::{Settling, Tester};
 use crate::own::described::{Described, read_all};
@@ -23,7 +23,7 @@ fn tester(name: &str) -> Tester {
             spec: own.to_owned(),
             tx: open_tx(&spec(tx), &options).unwrap(),
             rx: open_rx(&spec(rx), &RxOptions::default()).unwrap(),
-            answers: Err("there is no interface".to_owned()),
+            answers: Err("no interface".to_owned()),
             line: None,
             longest: 9000,
             is_up: Box::new(|| true),
@@ -49,21 +49,21 @@ fn transmit(tester: &mut Tester, state: Traffic, flows: &[usize]) -> Option<Sett
 }
 
 #[test]
-fn what_a_stream_loses_keeps_nobody_waiting_while_others_are_sent() {
+fn losses_of_a_stream_do_not_block_while_others_are_sent() {
     let mut tester = tester("settle");
     let stream =
         |name: &str, rx: &str| json!({"name": name, "tx": "p1", "rx": [rx], "packet": "ip/udp", "rate": "2kpps"});
-    // What p1 sends never comes to p1.
+    // Frames sent by p1 never arrive at p1.
     tester.set(streams(&[stream("lost", "p1"), stream("other", "p2"), stream("whole", "p2")])).unwrap();
     transmit(&mut tester, Traffic::Start, &[0, 1, 2]);
     wait_until("all are sent", || (0..3).all(|at| tester.figures(at).tx.frames > 100));
     let mut settling = transmit(&mut tester, Traffic::Stop, &[0]).unwrap();
     let now = Instant::now();
-    assert!(!settling.look(&tester, now), "frames may be on the way");
-    // Time stands still there: nothing but other frames changes.
+    assert!(!settling.look(&tester, now), "frames may be in flight");
+    // The time is fixed: only other frames change.
     let (later, before) = (now + Duration::from_millis(200), tester.figures(1).rx.frames);
     wait_until("it is quiet", || settling.look(&tester, later));
-    wait_until("others go on", || tester.figures(1).rx.frames > before + 100);
+    wait_until("others continue", || tester.figures(1).rx.frames > before + 100);
     let mut settling = transmit(&mut tester, Traffic::Stop, &[2]).unwrap();
     wait_until("all of it is there", || settling.look(&tester, now));
     let FlowFigures { tx, distinct, .. } = tester.figures(2);
@@ -79,20 +79,20 @@ fn streams_start_more_often_than_there_is_room_and_lose_nothing() {
     let forever = json!({"name": "forever", "tx": "p1", "rx": ["p2"], "packet": "ip/udp", "rate": "1kpps"});
     tester.set(streams(&[brief("brief"), forever, brief("gone")])).unwrap();
     transmit(&mut tester, Traffic::Start, &[1]);
-    let came = |tester: &Tester| {
+    let has_arrived = |tester: &Tester| {
         let figures = tester.figures(0);
         figures.transmit == Transmit::Stopped && figures.distinct == 10 && figures.missing == 0
     };
     for round in 0..10 {
         transmit(&mut tester, Traffic::Start, &[0, 2]);
-        wait_until(&format!("round {round} has come"), || came(&tester));
+        wait_until(&format!("round {round} has arrived"), || has_arrived(&tester));
         wait_until("the other too", || !tester.is_active(2));
-        // Another of the same name has an account of its own, and so has one that is not sent any more.
+        // A stream with the same name gets a new account, and so does a stopped one.
         tester.amend(streams(&[brief("gone")]), &[]).unwrap();
     }
     let lost = tester.figures(1);
     assert_eq!(lost.missing, 0, "{lost:?}");
-    // All numbers but those of one start are taken.
+    // All ids except for one start are used.
     for _ in 0..4 {
         transmit(&mut tester, Traffic::Start, &[0, 2]);
         wait_until("they have ended", || !tester.is_active(0) && !tester.is_active(2));
@@ -101,18 +101,18 @@ fn streams_start_more_often_than_there_is_room_and_lose_nothing() {
     assert!(refused[0].contains("stop all of them once"), "{refused:?}");
     transmit(&mut tester, Traffic::Stop, &[1]);
     transmit(&mut tester, Traffic::Start, &[0, 2]);
-    wait_until("they come again", || came(&tester));
+    wait_until("they arrive again", || has_arrived(&tester));
 }
 
 #[test]
-fn devices_are_refused_where_nobody_could_answer() {
+fn devices_need_a_port_for_replies() {
     let mut tester = tester("devices");
     let device = json!({"name": "d", "ethernets": [{"name": "e", "mac": "02:00:00:00:00:01", "connection": {"port_name": "b"},
         "ipv4_addresses": [{"name": "a", "address": "10.0.0.1", "gateway": "10.0.0.2"}]}]});
     let ports = json!([{"name": "a", "location": "p1"}, {"name": "b", "location": "p2"}]);
     let text = json!({"ports": ports, "devices": [device]}).to_string();
     let refused = tester.configure(&text).unwrap_err().lines();
-    assert_eq!(refused, ["devices: none can be at b: there is no interface"]);
-    assert_eq!(tester.text(), "{}", "nothing was changed");
+    assert_eq!(refused, ["devices: not possible at b: no interface"]);
+    assert_eq!(tester.text(), "{}", "nothing changed");
     tester.stop();
 }

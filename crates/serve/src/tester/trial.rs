@@ -1,4 +1,4 @@
-//! Trials of a measurement, at the ports of the tester: streams that are sent once, and the account of them alone.
+//! Trials of a measurement at the ports of the tester: streams sent once, with their own account.
 
 use super::Tester;
 use super::settle::Quiet;
@@ -17,58 +17,58 @@ use std::time::{Duration, Instant};
 /// Frames of a trial in one direction.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// The port that sends.
+    /// Sending port.
     pub tx: String,
-    /// The port where they should come.
+    /// Receiving port.
     pub rx: String,
-    /// What is sent: each stream has its own rate, and an end.
+    /// Streams, each with its own rate and an end.
     pub set: StreamSet,
-    /// How long that should take.
+    /// Expected duration in seconds.
     pub seconds: f64,
-    /// A packet that leaves more than this after it was due is late.
+    /// Delay after the due time from which a packet counts as late.
     pub late_after: Duration,
 }
 
-/// What came of it.
+/// Result of one direction of a trial.
 pub struct Came {
-    /// Frames that each stream has sent, by its number.
+    /// Frames sent by each stream, by its id.
     pub sent: Vec<u64>,
-    /// Packets that left late.
+    /// Packets sent late.
     pub late: u64,
-    /// From the first frame to the last.
+    /// Time from the first frame to the last.
     pub elapsed: Duration,
-    /// The account of the port where they should come, of this trial alone.
+    /// Account of the receiving port for this trial only.
     pub check: Check,
-    /// What the port where they should come lost itself meanwhile, by cause.
+    /// Losses of the receiving port in this time, by cause.
     pub losses: BTreeMap<&'static str, u64>,
-    /// Why a port sends or receives no more.
+    /// Failure of a port.
     pub failure: Option<String>,
 }
 
-/// One direction of a trial, to be looked at while it goes on.
+/// View of one direction of a running trial.
 #[derive(Clone)]
 pub struct Look {
-    /// Streams by their numbers.
+    /// Streams by id.
     sending: Vec<Option<Arc<Sending>>>,
     heard: Arc<Mutex<Heard>>,
 }
 
-/// Something that goes on beside a trial: it gets each direction, and where it shows that all was sent.
+/// Function that runs in parallel to a trial: it gets each direction, and a flag that is set when all was sent.
 pub type Beside<'a> = Box<dyn FnOnce(Vec<Look>, Arc<AtomicBool>) + Send + 'a>;
 
 impl Look {
-    /// Frames that each stream has sent, by its number.
+    /// Returns the frames sent by each stream, by its id.
     pub fn sent(&self) -> Vec<u64> {
         self.sending.iter().map(|one| one.as_ref().map_or(0, |sending| sending.frames())).collect()
     }
 
-    /// What came of each stream, and what is lost of it where so many frames had been sent
-    /// [`AGE`](linerate_generate::check::AGE) ago.
+    /// Returns the state of each stream, with the losses among the frames sent [`AGE`](linerate_generate::check::AGE)
+    /// ago, given by `aged`.
     pub fn live(&self, aged: &[u64]) -> Vec<LiveRow> {
         self.heard().check.live(Some(aged)).rows
     }
 
-    /// Frames of ours that came.
+    /// Returns the number of frames of this trial received.
     pub fn ours(&self) -> u64 {
         self.heard().check.ours()
     }
@@ -78,17 +78,17 @@ impl Look {
     }
 }
 
-/// Whoever has not sent all so much later is told to end.
+/// Factor of the expected duration after which unfinished streams are stopped.
 const LATE: f64 = 1.05;
-/// And never sooner than after this.
+/// Minimum time before that.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often it is looked whether all is sent.
+/// Interval of checks for the end of sending.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Sends frames, waits until they have come or nothing has come for so long, and says what came; `beside` goes on beside that.
+/// Sends frames, waits until they have arrived or silence, and returns the results; `beside` runs in parallel.
 ///
 /// # Errors
-/// A port that there is not, or streams that cannot be sent.
+/// A port is unknown, or the streams cannot be sent.
 pub fn run(
     tester: &Mutex<Tester>,
     ways: &[Way],
@@ -107,7 +107,7 @@ pub fn run(
         let is_sent = Arc::new(AtomicBool::new(false));
         let shown = Arc::clone(&is_sent);
         let beside = beside.map(|beside| scope.spawn(move || beside(looks, shown)));
-        // Streams that have ended stay so.
+        // Ended streams do not restart.
         let mut left = sending.iter().flatten().filter(|sending| sending.doing() != Doing::Stopped).peekable();
         while left.peek().is_some() && began.elapsed() < most && !stop.is_requested() {
             std::thread::sleep(LOOK);
@@ -119,14 +119,14 @@ pub fn run(
         }
     });
     let mut awaited = lock().end_trial(ways, &sending);
-    // Whoever asks for figures has the tester meanwhile.
+    // Unlocks the tester between polls for requests of figures.
     let is_whole = loop {
         match lock().has_come(&mut awaited, quiet, Instant::now()) {
             Some(is_whole) => break is_whole,
             None => std::thread::sleep(LOOK),
         }
     };
-    // What a port lost last may not be known yet.
+    // The latest losses of a port may not be known yet.
     let (seen, looked) = (Instant::now(), lock().losses(ways));
     let has_looked = |now: &[Lost]| now.iter().zip(&looked).all(|(now, then)| now.looks > then.looks);
     while !is_whole && seen.elapsed() < GRACE && !has_looked(&lock().losses(ways)) {
@@ -135,14 +135,14 @@ pub fn run(
     Ok(lock().account_of(ways, &sending, &before))
 }
 
-/// What is to come of a trial that has ended.
+/// Frames to wait for after a trial.
 struct Awaited {
     sent: u64,
     rx: Vec<usize>,
     quiet: Quiet,
 }
 
-/// What a port had lost by some time, and how often that was looked at.
+/// Losses of a port at some time, and number of polls then.
 #[derive(Default)]
 struct Lost {
     causes: BTreeMap<&'static str, u64>,
@@ -150,15 +150,15 @@ struct Lost {
 }
 
 impl Tester {
-    /// Ends all that is sent, and sends these.
+    /// Stops all streams, and sends these.
     fn send_once(&mut self, ways: &[Way]) -> Result<Vec<Vec<Arc<Sending>>>, String> {
         self.stop_all();
         self.renew();
         let mut all = Vec::new();
         for (number, way) in ways.iter().enumerate() {
-            let port = self.place(&way.tx).ok_or_else(|| format!("no port {:?} here", way.tx))?;
-            let rx = self.place(&way.rx).ok_or_else(|| format!("no port {:?} here", way.rx))?;
-            // What comes back to where it was sent is nobody's.
+            let port = self.place(&way.tx).ok_or_else(|| format!("unknown port {:?}", way.tx))?;
+            let rx = self.place(&way.rx).ok_or_else(|| format!("unknown port {:?}", way.rx))?;
+            // Frames that return to their sender are ignored.
             let key = Key(self.key.wrapping_add(number as u64));
             let mut check = account(key, self.room);
             for stream in way.set.streams.iter().filter(|stream| stream.mark == Mark::Count) {
@@ -169,7 +169,7 @@ impl Tester {
             let longest =
                 way.set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
             if let Some(longest) = longest.filter(|longest| *longest > port.longest) {
-                return Err(format!("{} bytes, and {} sends {} at most", longest + 4, port.name, port.longest + 4));
+                return Err(format!("{} bytes; {} sends at most {}", longest + 4, port.name, port.longest + 4));
             }
             if let Some(failure) = port.transmitter.failure() {
                 return Err(format!("{}: {failure}", port.name));
@@ -181,7 +181,7 @@ impl Tester {
         Ok(all)
     }
 
-    /// Each direction, to be looked at while it is sent.
+    /// Returns a view of each direction, for use while it is sent.
     fn looks(&self, ways: &[Way], sending: &[Vec<Arc<Sending>>]) -> Vec<Look> {
         let look = |(way, sending): (&Way, &Vec<Arc<Sending>>)| {
             let mut by_number = Vec::new();
@@ -196,7 +196,7 @@ impl Tester {
         ways.iter().zip(sending).filter_map(look).collect()
     }
 
-    /// Ends what has not ended yet.
+    /// Stops unfinished streams.
     fn end_trial(&self, ways: &[Way], sending: &[Vec<Arc<Sending>>]) -> Awaited {
         for (way, sending) in ways.iter().zip(sending) {
             let port = self.place(&way.tx).map(|place| &self.ports[place]);
@@ -207,18 +207,18 @@ impl Tester {
         Awaited { sent, rx, quiet: Quiet::new(&self.ports, Instant::now()) }
     }
 
-    /// Whether all of a trial has come; `Some(false)` if nothing of it has for so long: frames of others are none of it.
+    /// Returns whether all frames of a trial have arrived; `Some(false)` after silence: other frames do not count.
     fn has_come(&self, awaited: &mut Awaited, quiet: Duration, now: Instant) -> Option<bool> {
-        let came = awaited.rx.iter().map(|place| {
+        let counts = awaited.rx.iter().map(|place| {
             let check = &self.ports[*place].listener.heard().check;
             (check.ours(), check.totals().duplicated)
         });
-        let (ours, repeated) = came.fold((0, 0), |(ours, repeated), (more, again)| (ours + more, repeated + again));
+        let (ours, repeated) = counts.fold((0, 0), |(ours, repeated), (more, again)| (ours + more, repeated + again));
         let is_whole = ours - repeated.min(ours) >= awaited.sent;
         (is_whole || awaited.quiet.is_over(&self.ports, ours, quiet, now)).then_some(is_whole)
     }
 
-    /// What the port where each should come has lost so far.
+    /// Returns the losses of each receiving port so far.
     fn losses(&self, ways: &[Way]) -> Vec<Lost> {
         let of = |way: &Way| {
             let heard = self.ports[self.place(&way.rx)?].listener.heard();

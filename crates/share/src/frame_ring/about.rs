@@ -1,53 +1,53 @@
-//! What is known of a frame beside its bytes.
+//! Metadata of a frame of memory.
 
 use linerate_burst::Nanos;
 use std::net::SocketAddr;
 
-/// A frame, as the table has it.
+/// A frame, as recorded in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
-    /// A running number, over all frames of the run, in the order in which they were finished.
+    /// A sequence number over all frames of the run, in the order in which they were finished.
     pub id: u64,
-    /// Whose bytes it holds.
+    /// The stream of its bytes.
     pub stream: u32,
-    /// Who sends.
+    /// Sender of the stream.
     pub from: SocketAddr,
-    /// Who receives.
+    /// Receiver of the stream.
     pub to: SocketAddr,
-    /// Which frame of its stream it is, from 0 on.
+    /// Index of the frame in its stream, from 0.
     pub number: u64,
-    /// Where in the stream its first byte is.
+    /// Offset of its first byte in the stream.
     pub offset: u64,
-    /// Bytes of it that belong to the stream.
+    /// Bytes that belong to the stream.
     pub len: u64,
-    /// Bytes among these that did not come.
+    /// Number of these bytes that were not received.
     pub missing: u64,
-    /// The CRC-32C of its bytes as they lie in memory, if it was asked for.
+    /// CRC-32C of its bytes in memory, if requested.
     pub crc32c: Option<u32>,
-    /// When the first of its bytes came; zero if none did.
+    /// Time of the first byte received; zero if there was none.
     pub first: Nanos,
-    /// When the last of them came.
+    /// Time of the last byte received.
     pub last: Nanos,
-    /// Datagrams for it that came twice.
+    /// Duplicate datagrams for it.
     pub repeated: u32,
-    /// Datagrams for its stream that came too late.
+    /// Datagrams for its stream that arrived too late.
     pub late: u32,
-    /// How its stream ended, if this is the last of it.
+    /// The way in which its stream ended, if this is the last frame.
     pub ending: Option<Ending>,
-    /// To how many readers it was handed before, who left without giving it back.
+    /// Number of readers that it was handed to before, and that detached without returning it.
     pub offered: u32,
-    /// Whether there are more gaps than the list has room for: the last one reaches to the end of the last of them then.
+    /// True if there are more gaps than the list has room for: its last entry then reaches to the end of the last gap.
     pub is_coarse: bool,
 }
 
-/// How a stream ended.
+/// The way in which a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Its sender said that this is all.
+    /// Its sender finished it.
     Complete,
     /// Its sender reset it.
     Reset,
-    /// Nothing came for too long.
+    /// The idle timeout expired.
     Silent,
     /// The run ended first.
     Stopped,
@@ -56,17 +56,20 @@ pub enum Ending {
 impl Ending {
     const ALL: [Ending; 4] = [Ending::Complete, Ending::Reset, Ending::Silent, Ending::Stopped];
 
-    /// The number that stands for it; 0 is for none.
+    /// Returns its number; 0 stands for none.
     pub(super) fn number(ending: Option<Ending>) -> u32 {
         let place = Ending::ALL.iter().position(|one| Some(*one) == ending);
         place.map_or(0, |place| place as u32 + 1)
     }
 
-    /// What a number stands for; an error if for nothing.
+    /// Returns the ending of a number.
+    ///
+    /// # Errors
+    /// If the number is unknown.
     pub(super) fn of(number: u32) -> Result<Option<Ending>, &'static str> {
         let ending = number.checked_sub(1).map(|place| Ending::ALL.get(place as usize).copied());
         match ending {
-            Some(None) => Err("a stream ended in a way that there is not"),
+            Some(None) => Err("a stream has an unknown ending"),
             known => Ok(known.flatten()),
         }
     }

@@ -1,4 +1,4 @@
-//! The memory of frames: header, table, bitmaps, gaps, and the frames themselves. Written by the writer alone.
+//! The memory of frames: header, table, bitmaps, gaps, and the frames themselves. Written only by the writer.
 
 use super::about::{About, Ending};
 use super::layout::{Entry, Header, MAGIC, Shape, flag, state};
@@ -18,20 +18,20 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// How many frames there are, and of what memory.
+/// Number and memory of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Frames, 1 to 32,768.
     pub frames: u32,
-    /// Bytes of each.
+    /// Bytes per frame.
     pub frame_bytes: usize,
-    /// Bytes to a bit of the bitmaps.
+    /// Bytes per bit of the bitmaps.
     pub granule: u32,
-    /// Use huge pages where there are any.
+    /// Use huge pages if available.
     pub huge: bool,
 }
 
-/// What the writer makes.
+/// A new arena, for the writer.
 pub(super) struct Created {
     pub arena: Arena,
     pub pieces: Vec<Piece>,
@@ -49,7 +49,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Makes it, with every page there.
+    /// Creates it, with every page populated.
     pub(super) fn create(options: &Options, now: Nanos) -> Result<Created, Error> {
         let shape = Shape::of(options)?;
         let memory = crate::Options { huge: options.huge, ..crate::Options::default() };
@@ -72,25 +72,24 @@ impl Arena {
         Ok(Created { arena: Arena { mapping, shape, generation }, pieces, fd, notes })
     }
 
-    /// Maps what a writer handed over. Nothing in it is believed but what fits together.
+    /// Maps the memory received from a writer. Every number in it is checked for consistency.
     pub(super) fn open(fd: BorrowedFd<'_>) -> Result<Arena, String> {
-        let wrong = |error: rustix::io::Errno| format!("its memory cannot be used: {error}");
+        let wrong = |error: rustix::io::Errno| format!("its memory is not usable: {error}");
         let size = fstat(fd).map_err(wrong)?.st_size;
         let bytes = usize::try_from(size).ok().filter(|bytes| *bytes >= 2 * HUGE && bytes.is_multiple_of(HUGE));
-        let bytes = bytes.ok_or("its memory has a size that no ring has")?;
+        let bytes = bytes.ok_or("its memory has an invalid size")?;
         if !fcntl_get_seals(fd).map_err(wrong)?.contains(SealFlags::SHRINK) {
-            return Err("its memory may be cut while it is read".into());
+            return Err("its memory may be truncated while it is read".into());
         }
-        let mapping =
-            Mapping::new(fd, bytes, false).map_err(|error| format!("its memory cannot be mapped: {error}"))?;
+        let mapping = Mapping::new(fd, bytes, false).map_err(|error| format!("mapping its memory failed: {error}"))?;
         let word = |at| mapping.load_word(at, Relaxed);
         let long = |at| mapping.load_long(at, Relaxed);
         if (long(offset_of!(Header, magic)), word(offset_of!(Header, byte_order))) != (MAGIC, BYTE_ORDER) {
-            return Err("its memory does not begin as a ring of frames does".into());
+            return Err("its memory has no frame ring header".into());
         }
         let major = word(offset_of!(Header, major));
         if major != MAJOR {
-            return Err(format!("its memory has version {major} of the format, and this program knows {MAJOR}"));
+            return Err(format!("its memory has format version {major}; this program supports {MAJOR}"));
         }
         let options = Options {
             frames: word(offset_of!(Header, frames)),
@@ -103,33 +102,31 @@ impl Arena {
             && shape.longs().iter().all(|(at, value)| long(*at) == *value)
             && shape.bytes == bytes;
         if !fits {
-            return Err("its memory is laid out in another way than version 1 says".into());
+            return Err("its memory does not have the layout of version 1".into());
         }
         let generation = long(offset_of!(Header, generation));
         Ok(Arena { mapping: Arc::new(mapping), shape, generation })
     }
 
-    /// How large its parts are.
     pub(super) fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// A number that no other memory has.
+    /// Returns a number that is unique to this memory.
     pub(super) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Says that the writer lives.
+    /// Records that the writer is alive.
     pub(super) fn beat(&self, now: Nanos) {
         self.mapping.long(offset_of!(Header, heartbeat)).store(now.0, Relaxed);
     }
 
-    /// When the writer last did something, by its clock.
+    /// Returns the time at which the writer was last active, by its clock.
     pub(super) fn heartbeat(&self) -> Nanos {
         Nanos(self.mapping.load_long(offset_of!(Header, heartbeat), Relaxed))
     }
 
-    /// The writer's process.
     pub(super) fn writer(&self) -> u32 {
         self.mapping.load_word(offset_of!(Header, writer), Relaxed)
     }
@@ -171,29 +168,29 @@ impl Arena {
         self.mapping.word(base + offset_of!(Entry, state)).store(state::FINISHED, Release);
     }
 
-    /// A frame is handed to one more reader.
+    /// Sets the number of readers that a frame was handed to.
     pub(super) fn set_offered(&self, entry: u32, offered: u32) {
         self.mapping.word(self.shape.entry(entry) + offset_of!(Entry, offered)).store(offered, Relaxed);
     }
 
-    /// A frame is the writer's again.
+    /// Marks a frame as the writer's.
     pub(super) fn set_free(&self, entry: u32) {
         self.mapping.word(self.shape.entry(entry) + offset_of!(Entry, state)).store(state::FREE, Relaxed);
     }
 
-    /// What the table has of an entry, and its gaps, each number copied out once and checked.
+    /// Reads an entry and its gaps; each number is copied out once and checked.
     pub(super) fn read(&self, entry: u32) -> Result<(About, Vec<Range<u64>>), &'static str> {
         let base = self.shape.entry(entry);
         let long = |at: usize| self.mapping.load_long(base + at, Relaxed);
         let word = |at: usize| self.mapping.load_word(base + at, Relaxed);
         if self.mapping.load_word(base + offset_of!(Entry, state), Acquire) != state::FINISHED {
-            return Err("a frame is handed over that is not finished");
+            return Err("a frame was handed over unfinished");
         }
         let has_memory = entry < self.shape.frames;
         let (len, memory) = (long(offset_of!(Entry, len)), long(offset_of!(Entry, memory)));
         let (most, own) = if has_memory { (self.shape.frame_bytes, self.shape.frame(entry)) } else { (0, 0) };
         if memory != own as u64 || len > most as u64 {
-            return Err("a frame lies elsewhere than its entry");
+            return Err("a frame is not at the position of its entry");
         }
         let v4 = match word(offset_of!(Entry, family)) {
             4 => true,
@@ -226,19 +223,19 @@ impl Arena {
         };
         let gaps = if has_memory { self.read_gaps(entry, word(offset_of!(Entry, gaps)), len)? } else { Vec::new() };
         let listed: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
-        // Of a coarse list the last one is too long.
+        // The last gap of a coarse list is too long.
         let fits = if about.is_coarse { about.missing <= listed } else { about.missing == listed };
-        if fits { Ok((about, gaps)) } else { Err("other bytes of a frame are missing than its list of gaps says") }
+        if fits { Ok((about, gaps)) } else { Err("the gaps of a frame do not add up to its missing bytes") }
     }
 
-    /// The memory of an entry, which stays the reader's until `lent` is dropped.
+    /// Returns the memory of an entry, which the reader holds until `lent` is dropped.
     pub(super) fn lend(&self, entry: u32, lent: Arc<dyn Any + Send + Sync>) -> Piece {
         let has_memory = entry < self.shape.frames;
         let (at, bytes) = if has_memory { (self.shape.frame(entry), self.shape.frame_bytes) } else { (0, 0) };
         self.mapping.lend(at, bytes, lent)
     }
 
-    /// Lists gaps, as far as there is room: the last place is for all the rest. How many are listed.
+    /// Writes as many gaps as there is room for, the last entry covering all the rest; returns their number.
     fn write_gaps(&self, frame: u32, gaps: &[Range<u64>], bitmap: &[u64]) -> usize {
         let (base, room) = (self.shape.gaps(frame), self.shape.gap_room);
         let listed = gaps.len().min(room);
@@ -259,14 +256,14 @@ impl Arena {
     fn read_gaps(&self, frame: u32, listed: u32, len: u64) -> Result<Vec<Range<u64>>, &'static str> {
         let base = self.shape.gaps(frame);
         if listed as usize > self.shape.gap_room {
-            return Err("a frame has more gaps than there is room for");
+            return Err("a frame has more gaps than the list can hold");
         }
         let (mut gaps, mut before) = (Vec::with_capacity(listed as usize), 0);
         for place in 0..listed as usize {
             let start = self.mapping.load_long(base + place * 16, Relaxed);
             let end = self.mapping.load_long(base + place * 16 + 8, Relaxed);
             if start < before || start >= end || end > len {
-                return Err("the gaps of a frame do not follow each other");
+                return Err("the gaps of a frame are out of order");
             }
             before = end;
             gaps.push(start..end);
@@ -276,7 +273,7 @@ impl Arena {
 }
 
 impl Shape {
-    /// The numbers of the header that follow from it: of 32 bits, and of 64.
+    /// Returns the header fields that follow from the shape: those of 32 bits, and of 64 below.
     fn words(&self) -> [(usize, u32); 9] {
         [
             (offset_of!(Header, byte_order), BYTE_ORDER),
@@ -349,7 +346,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
-        /// A writer that is wrong anywhere is refused, or shows a frame that lies within its memory.
+        /// A writer that is wrong anywhere is rejected, or presents a frame within its memory.
         #[test]
         fn whatever_a_writer_writes_is_refused_or_within(at in 0usize..2200, value: u64, small in 0u64..10_000, is_small: bool) {
             let options = Options { frames: 2, frame_bytes: 10_000, granule: 4096, huge: false };
@@ -380,7 +377,7 @@ mod tests {
     fn a_wrong_header_is_refused_number_by_number() {
         let options = Options { frames: 2, frame_bytes: 10_000, granule: 4096, huge: false };
         let Created { arena, fd, .. } = Arena::create(&options, Nanos(1)).unwrap();
-        // A byte more in a frame, or to a bit, is another sound ring of the same layout; 4 GiB more in a frame are not.
+        // One more byte per frame, or per bit, is a valid ring of the same layout; 4 GiB more per frame are not.
         for place in [0, 8, 12, 20, 24, 28, 36, 40, 48, 56, 68, 72, 100, 104, 112, 120] {
             let word = arena.mapping.word(place);
             let right = word.fetch_add(1, Relaxed);

@@ -1,21 +1,21 @@
-//! Where everything lies in the memory of frames: the format of `docs/frame-ring.md`. As in [`crate::layout`] the structs only name
+//! Layout of the memory of frames: the format of `docs/frame-ring.md`. As in [`crate::layout`] the structs only define
 //! offsets.
 
 use super::arena::Options;
 use crate::error::Error;
 use crate::layout::{HUGE, PAGE};
 
-/// What the memory begins with.
+/// Magic number of the memory.
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"LRFRAMES");
 
-/// Most frames: each has an entry of the table, and some are for news without memory.
+/// Maximum number of frames: each has an entry of the table; further entries are for notices without memory.
 pub(super) const MOST_FRAMES: u32 = 1 << 15;
-/// Most bytes of a frame.
+/// Maximum bytes per frame.
 pub(super) const MOST_BYTES: u64 = 64 << 30;
-/// Gaps that the list of a frame has room for: one for so many bytes, within these limits.
+/// Capacity of a frame's gap list: one entry per this many bytes, within these limits.
 const GAP_EVERY: u64 = 1024;
 const GAPS: (u64, u64) = (64, 4096);
-/// Entries for the news that a stream ended where no frame begins.
+/// Entries for notices that a stream ended where no frame begins.
 const NEWS: u32 = 16;
 
 /// The first page.
@@ -45,7 +45,7 @@ pub(super) struct Header {
     pub gaps_offset: u64,
     pub reserved: [u32; 32],
 
-    /// From here on numbers change while the ring lives.
+    /// Fields from here on change while the ring exists.
     pub heartbeat: u64,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Entry {
     pub missing: u64,
     pub first: u64,
     pub last: u64,
-    /// From the beginning of the memory; 0: it has none.
+    /// Offset from the start of the memory; 0: none.
     pub memory: u64,
     pub crc32c: u32,
     pub flags: u32,
@@ -80,17 +80,17 @@ pub(super) struct Entry {
 
 /// Values of [`Entry::flags`], to be added.
 pub(super) mod flag {
-    /// There is a CRC-32C.
+    /// The CRC-32C field is valid.
     pub(crate) const CRC: u32 = 1;
-    /// There are more gaps than are listed.
+    /// More gaps exist than are listed.
     pub(crate) const COARSE: u32 = 2;
 }
 
 /// Values of [`Entry::state`].
 pub(super) mod state {
-    /// The writer's.
+    /// Owned by the writer.
     pub(crate) const FREE: u32 = 0;
-    /// Finished: it waits for a reader, or has one.
+    /// Finished: waits for a reader, or is held by one.
     pub(crate) const FINISHED: u32 = 1;
 }
 
@@ -104,7 +104,7 @@ const _: () = {
     assert!(size_of::<Entry>() == 256);
 };
 
-/// How large the parts are.
+/// Sizes and offsets of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub frames: u32,
@@ -121,17 +121,17 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Where the table begins.
+    /// Offset of the table.
     pub(super) const ENTRIES: usize = PAGE;
 
-    /// Of so many frames.
+    /// Returns the shape for these options.
     pub(super) fn of(options: &Options) -> Result<Shape, Error> {
         let Options { frames, frame_bytes, granule, .. } = *options;
         if !(1..=MOST_FRAMES).contains(&frames) {
-            return Err(Error::Invalid(format!("{frames} frames: 1 to {MOST_FRAMES} can be shared")));
+            return Err(Error::Invalid(format!("invalid number of frames {frames}; expected 1 to {MOST_FRAMES}")));
         }
         if !(1..=MOST_BYTES).contains(&(frame_bytes as u64)) || granule == 0 {
-            return Err(Error::Invalid(format!("frames of {frame_bytes} bytes: 1 byte to 64 GiB can be shared")));
+            return Err(Error::Invalid(format!("invalid frame size {frame_bytes}; expected 1 byte to 64 GiB")));
         }
         let entries = frames + frames.max(NEWS);
         let stride = frame_bytes.next_multiple_of(PAGE);
@@ -142,7 +142,7 @@ impl Shape {
         let frames_offset = (gaps_offset + frames as usize * gap_room * 16).next_multiple_of(HUGE);
         let whole = (frames as usize).checked_mul(stride).and_then(|all| all.checked_add(frames_offset));
         let bytes = whole.filter(|bytes| *bytes <= 16 << 40).ok_or_else(|| {
-            Error::Invalid(format!("{frames} frames of {frame_bytes} bytes: 16 TiB in all can be shared"))
+            Error::Invalid(format!("{frames} frames of {frame_bytes} bytes exceed the limit of 16 TiB"))
         })?;
         let bytes = bytes.next_multiple_of(HUGE);
         Ok(Shape {
@@ -160,22 +160,22 @@ impl Shape {
         })
     }
 
-    /// Where an entry of the table begins.
+    /// Returns the offset of an entry of the table.
     pub(super) fn entry(&self, entry: u32) -> usize {
         Shape::ENTRIES + entry as usize * size_of::<Entry>()
     }
 
-    /// Where a frame begins.
+    /// Returns the offset of a frame.
     pub(super) fn frame(&self, frame: u32) -> usize {
         self.frames_offset + frame as usize * self.stride
     }
 
-    /// Where its bitmap begins.
+    /// Returns the offset of its bitmap.
     pub(super) fn bitmap(&self, frame: u32) -> usize {
         self.bitmaps_offset + frame as usize * self.bitmap_bytes
     }
 
-    /// Where its list of gaps begins.
+    /// Returns the offset of its gap list.
     pub(super) fn gaps(&self, frame: u32) -> usize {
         self.gaps_offset + frame as usize * self.gap_room * 16
     }

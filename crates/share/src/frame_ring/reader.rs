@@ -1,6 +1,6 @@
-//! The reader: takes frames as they were finished, and gives each back when it is dropped.
+//! The reader: takes frames in the order in which they were finished, and returns each when it is dropped.
 //!
-//! The writer is trusted for nothing. Every number of its memory is copied out once and checked; what cannot be right ends the ring.
+//! The writer is not trusted. Every number in its memory is copied out once and checked; an invalid one ends the ring.
 
 use super::about::About;
 use super::arena::Arena;
@@ -17,21 +17,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Wake-ups taken out of the socket at a time.
+/// Wake-ups read from the socket at a time.
 const WAKES: usize = 64;
 
-/// Why no more frames come.
+/// The reason why no more frames arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The writer has ended in order, and all was taken.
+    /// The writer has ended normally, and all frames were taken.
     InOrder,
-    /// The writer is gone without having ended; all that it had handed over was taken.
+    /// The writer died without ending; all frames that it had handed over were taken.
     Died,
-    /// The writer has taken everything back: this reader broke the protocol.
+    /// The writer evicted this reader, which broke the protocol.
     PutOut,
     /// This reader has [left](Reader::leave).
     Left,
-    /// What the writer wrote cannot be right.
+    /// The writer's memory is inconsistent.
     Broken(&'static str),
 }
 
@@ -40,35 +40,35 @@ pub enum End {
 pub struct Reader {
     session: Arc<Session>,
     published: Taker,
-    /// Whether an entry was taken and has not come back, by its number.
+    /// For each entry, whether it was taken and not yet returned.
     taken: Vec<bool>,
     hung_up: bool,
     ended: Option<End>,
     ready: OwnedFd,
 }
 
-/// What the frames that were taken need too: it lasts until the last of them is dropped.
+/// State shared with the taken frames: it lives until the last of them is dropped.
 #[derive(Debug)]
 struct Session {
     arena: Arena,
     control: Control,
     socket: OwnedFd,
     giving: Mutex<Giving>,
-    /// Frames given back so far.
+    /// Frames returned so far.
     given: AtomicU64,
-    /// What is held now is the next reader's.
+    /// Held frames now belong to the next reader.
     has_left: AtomicBool,
 }
 
-/// What is given back, by whichever thread drops a frame.
+/// State of returns, by whichever thread drops a frame.
 #[derive(Debug, Default)]
 struct Giving {
     returned: Pusher,
-    /// Entries that the reader has to know of.
+    /// Returned entries that the reader has not processed yet.
     news: Vec<u32>,
 }
 
-/// The ownership of one entry, which goes back when it is dropped.
+/// The ownership of one entry, which is returned when it is dropped.
 #[derive(Debug)]
 struct Lent {
     session: Arc<Session>,
@@ -87,29 +87,29 @@ impl Drop for Lent {
     }
 }
 
-/// A frame that was taken. It goes back to the writer, to be filled again, when its memory is dropped.
+/// A frame that was taken. It is returned to the writer for reuse when its memory is dropped.
 #[derive(Debug)]
 pub struct Taken {
-    /// What is known of it.
+    /// Metadata of the frame.
     pub about: About,
-    /// The bytes that did not come, from its first on, ascending.
+    /// Missing bytes as ranges from the first byte of the frame, ascending.
     pub gaps: Vec<Range<u64>>,
     memory: Piece,
     granule: u32,
 }
 
 impl Taken {
-    /// Its bytes, where they were received.
+    /// Returns its bytes, where they were received.
     pub fn bytes(&self) -> &[u8] {
         &self.memory.bytes()[..self.about.len as usize]
     }
 
-    /// Bytes to a bit of its bitmap.
+    /// Returns the bytes per bit of its bitmap.
     pub fn granule(&self) -> u32 {
         self.granule
     }
 
-    /// All of its memory, which is only to be read; the frame goes back when that is dropped.
+    /// Returns all of its memory, read-only; the frame is returned to the writer when that is dropped.
     pub fn into_memory(self) -> Piece {
         self.memory
     }
@@ -147,8 +147,8 @@ impl Reader {
         })
     }
 
-    /// The next frame, if one is there now. Any number may be held at a time, and dropped in any order; as long as they are held the
-    /// writer has so many less to receive into.
+    /// Returns the next frame, if one is available. Any number may be held at a time, and dropped in any order; held
+    /// frames are not available for receiving.
     pub fn take(&mut self) -> Option<Taken> {
         if self.ended.is_some() {
             return None;
@@ -162,18 +162,18 @@ impl Reader {
         }
     }
 
-    /// Waits until there may be something new, at most for `limit`.
+    /// Waits until there may be a new frame, at most for `limit`.
     pub fn wait(&mut self, limit: Duration) {
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         let mut polled = [PollFd::from_borrowed_fd(self.wake(), PollFlags::IN)];
-        // An interrupted wait is as good as a finished one: the caller looks again.
+        // An interrupted wait counts as finished: the caller polls again.
         let _ = poll(&mut polled, Some(&limit));
         index::wake_up(self.session.control.sleeping());
         self.listen();
     }
 
-    /// What to wait on for the next frame. The writer is told that this reader sleeps; what came meanwhile makes the answer a descriptor
-    /// that is ready at once, so no wake-up is lost. To be asked anew for each wait.
+    /// Returns the descriptor to wait on for the next frame. The reader is marked as sleeping; if a frame arrived
+    /// before that, the returned descriptor is ready immediately, so no wake-up is lost. Call it again for each wait.
     pub fn wake(&self) -> BorrowedFd<'_> {
         let Session { control, socket, .. } = &*self.session;
         let is_anything_new = || {
@@ -184,7 +184,7 @@ impl Reader {
         if may_sleep { socket.as_fd() } else { self.ready.as_fd() }
     }
 
-    /// Takes no more, and gives nothing back any more: what it holds goes to the next reader.
+    /// Detaches: takes and returns no more frames; those still held go to the next reader.
     pub fn leave(&mut self) {
         let _giving = self.session.giving.lock().unwrap_or_else(PoisonError::into_inner);
         self.session.has_left.store(true, Ordering::Relaxed);
@@ -192,28 +192,28 @@ impl Reader {
         self.ended.get_or_insert(End::Left);
     }
 
-    /// Why no more frames come, once none does.
+    /// Returns why no more frames arrive, once that is so.
     pub fn ended(&self) -> Option<End> {
         self.ended
     }
 
-    /// How many frames there are, and bytes of each.
+    /// Returns the number of frames, and the bytes of each.
     pub fn frames(&self) -> (u32, usize) {
         let shape = self.session.arena.shape();
         (shape.frames, shape.frame_bytes)
     }
 
-    /// Frames that went back so far.
+    /// Returns the number of frames returned so far.
     pub fn given_back(&self) -> u64 {
         self.session.given.load(Ordering::Relaxed)
     }
 
-    /// The writer's process.
+    /// Returns the writer's process.
     pub fn writer(&self) -> u32 {
         self.session.arena.writer()
     }
 
-    /// When the writer last did something, by its clock.
+    /// Returns the time at which the writer was last active, by its clock.
     pub fn heartbeat(&self) -> Nanos {
         self.session.arena.heartbeat()
     }
@@ -223,22 +223,22 @@ impl Reader {
         if control.is_evicted() {
             return Err(End::PutOut);
         }
-        // Before the last frames are looked for.
+        // Loaded before the last frames are looked for.
         let is_over = control.has_ended();
         let entry = match self.published.take(&control.published(), self.taken.len() as u64) {
             Ok(Some(entry)) => entry,
             Ok(None) if is_over => return Err(End::InOrder),
             Ok(None) if self.hung_up => return Err(End::Died),
             Ok(None) => return Ok(None),
-            Err(Overrun) => return Err(End::Broken("more frames are handed over than there are")),
+            Err(Overrun) => return Err(End::Broken("more frames were handed over than exist")),
         };
         let entry = u32::try_from(entry).ok().filter(|entry| (*entry as usize) < self.taken.len());
-        let entry = entry.ok_or(End::Broken("a frame is handed over that there is not"))?;
+        let entry = entry.ok_or(End::Broken("an unknown frame was handed over"))?;
         for back in self.session.giving.lock().unwrap_or_else(PoisonError::into_inner).news.drain(..) {
             self.taken[back as usize] = false;
         }
         if std::mem::replace(&mut self.taken[entry as usize], true) {
-            return Err(End::Broken("a frame is handed over again before it was given back"));
+            return Err(End::Broken("a frame was handed over again before it was returned"));
         }
         let (about, gaps) = arena.read(entry).map_err(End::Broken)?;
         let lent = Arc::new(Lent { session: Arc::clone(&self.session), entry });
@@ -246,7 +246,7 @@ impl Reader {
         Ok(Some(Taken { about, gaps, memory: arena.lend(entry, lent), granule }))
     }
 
-    /// Takes wake-ups out of the socket, and notices when the writer is gone.
+    /// Reads wake-ups from the socket, and detects that the writer is gone.
     fn listen(&mut self) {
         let mut bytes = [0; 16];
         for _ in 0..WAKES {

@@ -1,42 +1,41 @@
-//! Who has which frame: known to the writer alone. Pure.
+//! The holder of each frame, in the writer's private state. Pure.
 
 use std::collections::VecDeque;
 
-/// Where an entry is.
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// With the writer, to be filled.
     Free,
     /// Finished, for the next reader.
     Waiting,
-    /// With the reader, since it was handed over as the so-manieth of all.
+    /// Held by the reader; the number is its position among all frames ever handed over.
     Held(u64),
 }
 
-/// A reader gave back what it does not have.
+/// A reader returned an entry that it does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Violation {
     /// Beyond the table.
     NoSuch,
-    /// It was never handed to it, or came back already.
+    /// Never handed to it, or already returned.
     NotHeld,
 }
 
 impl Violation {
-    /// For reports.
+    /// Returns the words for reports.
     pub(super) fn words(self) -> &'static str {
         match self {
-            Violation::NoSuch => "it gave back a frame that there is not",
-            Violation::NotHeld => "it gave back a frame that it does not have",
+            Violation::NoSuch => "it returned an unknown frame",
+            Violation::NotHeld => "it returned a frame that it does not hold",
         }
     }
 }
 
-/// All entries.
 #[derive(Debug)]
 pub(super) struct Slots {
     states: Vec<State>,
-    /// In the order in which they are to be handed over.
+    /// In the order of handing over.
     waiting: VecDeque<u32>,
     handed: u64,
     held: usize,
@@ -47,7 +46,7 @@ impl Slots {
         Slots { states: vec![State::Free; entries as usize], waiting: VecDeque::new(), handed: 0, held: 0 }
     }
 
-    /// A free entry of these is to be handed over; false if it is not free.
+    /// Queues a free entry for the reader; returns false if it is not free.
     pub(super) fn offer(&mut self, entry: u32) -> bool {
         let is_free = self.states.get(entry as usize) == Some(&State::Free);
         if is_free {
@@ -57,13 +56,13 @@ impl Slots {
         is_free
     }
 
-    /// The first free one from here on.
+    /// Returns the first free entry from `first` on.
     pub(super) fn free_from(&self, first: u32) -> Option<u32> {
         let free = self.states.iter().skip(first as usize).position(|state| *state == State::Free)?;
         Some(first + free as u32)
     }
 
-    /// Hands the next one to the reader.
+    /// Hands the next entry to the reader.
     pub(super) fn next(&mut self) -> Option<u32> {
         let entry = self.waiting.pop_front()?;
         self.states[entry as usize] = State::Held(self.handed);
@@ -71,7 +70,7 @@ impl Slots {
         Some(entry)
     }
 
-    /// The reader gives one back.
+    /// Takes an entry back from the reader.
     pub(super) fn give_back(&mut self, entry: u64) -> Result<u32, Violation> {
         let place = usize::try_from(entry).ok().filter(|place| *place < self.states.len()).ok_or(Violation::NoSuch)?;
         if !matches!(self.states[place], State::Held(_)) {
@@ -82,7 +81,8 @@ impl Slots {
         Ok(place as u32)
     }
 
-    /// The reader is gone: what it had waits again, in front of the others, as it was handed over. Which ones.
+    /// Removes the reader: its entries wait again, before the others, in the order in which they were handed over.
+    /// Returns them.
     pub(super) fn leave(&mut self) -> Vec<u32> {
         let held = |(place, state): (usize, &State)| match state {
             State::Held(number) => Some((*number, place as u32)),
@@ -98,12 +98,12 @@ impl Slots {
         had.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// How many the reader has.
+    /// Returns the number of entries that the reader holds.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// How many wait.
+    /// Returns the number of waiting entries.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -115,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Beside lists of what waits and what the reader has.
+        /// Compared with lists of the waiting entries and of those that the reader holds.
         #[test]
         fn each_entry_is_in_one_place_and_the_order_stays(steps in prop::collection::vec((0u8..5, 0u64..7), 0..200)) {
             let mut slots = Slots::new(6);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_table_has_is_refused_whatever_its_size() {
+    fn numbers_beyond_the_table_are_refused() {
         let mut slots = Slots::new(2);
         for entry in [2, u64::from(u32::MAX), 1 << 32, u64::MAX] {
             assert_eq!(slots.give_back(entry), Err(Violation::NoSuch));

@@ -1,6 +1,6 @@
 //! The writer: hands finished frames to a reader, and takes them back.
 //!
-//! Whatever a reader does, nothing here waits for it; what it gives back is checked against [`Slots`].
+//! Nothing here waits for a reader; the frames that it returns are checked against [`Slots`].
 
 use super::about::About;
 use super::arena::{Arena, Created, Options};
@@ -24,37 +24,37 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the writer looks whether its reader has gone.
+/// Interval at which the writer checks whether its reader is gone.
 const LOOK: Duration = Duration::from_millis(10);
-/// Events kept until somebody asks; readers may come and go as fast as they like.
+/// Maximum number of events kept for [`Writer::take_events`]; readers may attach and detach at any rate.
 const EVENTS: usize = 64;
 
-/// What happened so far.
+/// Counters of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Readers that came.
+    /// Readers attached.
     pub readers: u64,
-    /// Of these, put out because they broke the protocol.
+    /// Readers evicted because they broke the protocol.
     pub put_out: u64,
-    /// Times that a frame was handed to a reader.
+    /// Times a frame was handed to a reader.
     pub handed: u64,
-    /// Frames that readers gave back.
+    /// Frames that readers returned.
     pub returned: u64,
-    /// Times that a frame waited for the next reader because the one who had it was gone.
+    /// Times a frame waited for the next reader because its reader was gone.
     pub offered_again: u64,
-    /// Events beyond those that are kept.
+    /// Events dropped because too many were pending.
     pub untold: u64,
 }
 
-/// The one who fills frames.
+/// The process that fills frames.
 #[derive(Debug)]
 pub struct Writer {
     arena: Arena,
     slots: Slots,
-    /// To how many readers each entry was handed.
+    /// Number of readers that each entry was handed to.
     offered: Vec<u32>,
     reader: Option<Attached>,
-    /// Entries that came back and were not asked for yet.
+    /// Returned entries that were not fetched yet.
     back: VecDeque<u32>,
     registrations: Arc<Registrations>,
     looked: Nanos,
@@ -64,7 +64,7 @@ pub struct Writer {
     notes: Vec<String>,
 }
 
-/// The reader as the writer knows it.
+/// The reader, from the writer's side.
 #[derive(Debug)]
 struct Attached {
     _registration: Registration,
@@ -73,15 +73,15 @@ struct Attached {
     who: Who,
     published: Pusher,
     returned: Taker,
-    was_told: bool,
+    end_sent: bool,
 }
 
 impl Writer {
-    /// Makes memory for frames and shares it under a name, or at a path if the name has a `/`. What comes third are the frames
-    /// themselves, in the order of their numbers. The acceptor may be run by another thread.
+    /// Allocates memory for frames and shares it under a name, or at a path if the name has a `/`. Returns the writer,
+    /// the acceptor, which another thread may run, and the frames in the order of their numbers.
     ///
     /// # Errors
-    /// If the name is taken, or there is no such memory.
+    /// If the name is taken, or the memory is not available.
     pub fn create(
         name: &str,
         access: Access,
@@ -112,17 +112,18 @@ impl Writer {
         Ok((writer, acceptor, pieces))
     }
 
-    /// Of what memory the frames are and why, a line each, for people.
+    /// Returns the choices of memory and their reasons, one line each, for users.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The entry that a frame would have: that of its memory, or one for news without memory; `None` if all of those are in use.
+    /// Returns the entry for a frame: that of its memory, or one for a notice without memory; `None` if all of those
+    /// are in use.
     pub fn entry(&self, frame: Option<u32>) -> Option<u32> {
         frame.or_else(|| self.slots.free_from(self.arena.shape().frames))
     }
 
-    /// A finished frame is the next reader's; false if its entry is in use, or there is none.
+    /// Offers a finished frame to the reader; returns false if its entry is in use, or does not exist.
     pub fn offer(&mut self, entry: u32, about: &About, gaps: &[Range<u64>], bitmap: &[u64]) -> bool {
         if !self.slots.offer(entry) {
             return false;
@@ -133,7 +134,7 @@ impl Writer {
         true
     }
 
-    /// The entry of a frame that nobody needs any more.
+    /// Returns the entry of a frame that is free again.
     #[inline]
     pub fn returned(&mut self) -> Option<u32> {
         if self.back.is_empty() {
@@ -142,7 +143,7 @@ impl Writer {
         self.back.pop_front()
     }
 
-    /// What is to be done now and then: looks whether the reader is there.
+    /// Performs periodic work: checks whether the reader is still there.
     pub fn tick(&mut self, now: Nanos) {
         if now.since(self.looked) < LOOK && now >= self.looked {
             return;
@@ -154,9 +155,9 @@ impl Writer {
         }
     }
 
-    /// A reader that was let in at the acceptor: it has all that waits, and what is offered from now on.
+    /// Attaches a reader from the acceptor: it gets all waiting frames, and those offered from now on.
     pub fn admit(&mut self, client: Client) {
-        // The acceptor lets one in at a time; whoever was there before has gone, or it is seen now.
+        // The acceptor admits one at a time: the reader before is gone, which is noticed here at the latest.
         self.part(None);
         let Client { registration, socket, control, who, .. } = client;
         self.counts.readers += 1;
@@ -167,38 +168,38 @@ impl Writer {
             who,
             published: Pusher::default(),
             returned: Taker::default(),
-            was_told: false,
+            end_sent: false,
         });
         self.publish();
     }
 
-    /// No more frames will be offered: the reader, and those who come later, learn so behind the last.
+    /// Ends the ring: no more frames will be offered. The reader, and later ones, learn it after the last frame.
     pub fn end(&mut self) {
         self.is_over = true;
         self.publish();
     }
 
-    /// Who reads.
+    /// Returns the attached reader.
     pub fn reader(&self) -> Option<&Who> {
         self.reader.as_ref().map(|reader| &reader.who)
     }
 
-    /// Frames that a reader has, and those that wait for one.
+    /// Returns the number of frames that the reader holds, and of those that wait.
     pub fn out(&self) -> (usize, usize) {
         (self.slots.held(), self.slots.waiting())
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What was noteworthy since this was last asked.
+    /// Returns the events since the last call, for users.
     pub fn take_events(&mut self) -> Vec<String> {
         std::mem::take(&mut self.events)
     }
 
-    /// Hands the reader what waits, and wakes it.
+    /// Hands the waiting frames to the reader, and wakes it.
     fn publish(&mut self) {
         let Some(reader) = &mut self.reader else { return };
         let mut is_new = false;
@@ -210,9 +211,9 @@ impl Writer {
             reader.published.push(&reader.control.published(), u64::from(entry));
             is_new = true;
         }
-        if self.is_over && !reader.was_told {
+        if self.is_over && !reader.end_sent {
             reader.control.set_ended();
-            (reader.was_told, is_new) = (true, true);
+            (reader.end_sent, is_new) = (true, true);
         }
         if !is_new {
             return;
@@ -220,14 +221,14 @@ impl Writer {
         index::shown();
         if index::must_wake(reader.control.sleeping()) {
             match send(&reader.socket, b"w", SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                // A reader that does not listen finds what it missed in the socket.
+                // A reader with a full socket buffer finds earlier wake-ups there.
                 Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {}
                 Err(_) => self.looked = Nanos::ZERO,
             }
         }
     }
 
-    /// Takes back what the reader gave back.
+    /// Processes the frames that the reader returned.
     fn take_back(&mut self) {
         while let Some(reader) = &mut self.reader {
             let most = self.slots.held() as u64;
@@ -242,37 +243,37 @@ impl Writer {
                     }
                     Err(violation) => violation.words(),
                 },
-                Err(Overrun) => "it gave back more than it has",
+                Err(Overrun) => "it returned more frames than it holds",
             };
             return self.part(Some(violation));
         }
     }
 
-    /// The reader has gone, or is put out; what it has waits for the next one.
+    /// Detaches or evicts the reader; the frames that it holds wait for the next one.
     fn part(&mut self, why: Option<&str>) {
         if why.is_none() {
             self.take_back();
         }
         let Some(reader) = self.reader.take() else { return };
         if why.is_some() {
-            reader.control.set_put_out();
+            reader.control.set_evicted();
             self.counts.put_out += 1;
         }
         let _ = shutdown(&reader.socket, Shutdown::Both);
         let again = self.slots.leave().len();
         self.counts.offered_again += again as u64;
         let Who { name, pid, uid } = &reader.who;
-        let left = why.map_or_else(|| "left".to_owned(), |why| format!("was put out: {why}"));
+        let left = why.map_or_else(|| "left".to_owned(), |why| format!("was evicted: {why}"));
         let had = match again {
             0 => String::new(),
-            again => format!("; {again} frames that it had are offered again"),
+            again => format!("; {again} frames that it held are offered again"),
         };
         if why.is_some() || again > 0 {
-            self.tell(format!("reader {name:?} (pid {pid}, user {uid}) {left}{had}"));
+            self.report(format!("reader {name:?} (pid {pid}, user {uid}) {left}{had}"));
         }
     }
 
-    fn tell(&mut self, event: String) {
+    fn report(&mut self, event: String) {
         if self.events.len() < EVENTS { self.events.push(event) } else { self.counts.untold += 1 }
     }
 }
@@ -283,7 +284,7 @@ impl Drop for Writer {
     }
 }
 
-/// Whether the other end of its socket was closed. What a reader sends means nothing.
+/// Returns whether the peer has closed its socket. Data that a reader sends is ignored.
 fn has_gone(reader: &Attached) -> bool {
     let mut polled = [PollFd::new(&reader.socket, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

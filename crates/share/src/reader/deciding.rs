@@ -1,11 +1,11 @@
-//! What a reader that decides needs to know of the frames that it shows, and blocks that it keeps for verdicts to come.
+//! Support for an engine: the positions of presented frames, and blocks held until their verdicts are given.
 
 use super::{End, Reader};
 use crate::control::Control;
 use crate::slots::Place;
 
 impl Reader {
-    /// Which block the shown frames are of, and which of its frames the first of them is; none where none is shown.
+    /// Returns the block of the presented frames, and the index of the first one; `None` if no frame is presented.
     pub(crate) fn place(&self) -> Option<Place> {
         let Place { slot, from } = *self.held.front()?;
         let shown = self.frames.len() as u32;
@@ -16,28 +16,28 @@ impl Reader {
         &self.control
     }
 
-    /// What is said of a frame of this block comes later.
+    /// Holds a frame of this block: its verdict follows later.
     pub(crate) fn hold(&mut self, slot: u32) {
-        self.unsaid[slot as usize] += 1;
+        self.undecided[slot as usize] += 1;
     }
 
-    /// Whether something is still to be said of a block.
+    /// Returns whether a frame of the block is held.
     pub(crate) fn is_held(&self, slot: u32) -> bool {
-        self.unsaid[slot as usize] > 0
+        self.undecided[slot as usize] > 0
     }
 
-    /// It was said of one of them.
+    /// Releases a held frame of the block, whose verdict was given.
     pub(crate) fn said(&mut self, slot: u32) {
-        self.unsaid[slot as usize] -= 1;
-        if self.unsaid[slot as usize] == 0
-            && std::mem::take(&mut self.put_aside[slot as usize])
+        self.undecided[slot as usize] -= 1;
+        if self.undecided[slot as usize] == 0
+            && std::mem::take(&mut self.consumed_blocks[slot as usize])
             && let Err(end) = self.give_back(slot)
         {
             self.stop(end);
         }
     }
 
-    /// What cannot be right was found by whoever uses this.
+    /// Ends the stream because of invalid data that the caller found.
     pub(crate) fn break_off(&mut self, reason: &'static str) {
         self.stop(End::Broken(reason));
     }

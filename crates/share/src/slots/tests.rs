@@ -1,4 +1,4 @@
-//! Random lives of readers and blocks, beside a model that keeps every frame.
+//! Random sequences of operations, compared with a model that keeps every frame.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SLOTS: u32 = 6;
 
-/// The same rules told frame by frame, without a sum kept anywhere.
+/// The same rules applied frame by frame, without sums.
 #[derive(Default)]
 struct Model {
     /// Frames of each block by their number in the stream.
@@ -16,7 +16,7 @@ struct Model {
     open: Option<u32>,
     committed: u64,
     readers: BTreeMap<u32, ModelReader>,
-    /// The block that each reader may be looking at that was evicted.
+    /// The block kept for each evicted reader.
     kept: BTreeMap<u32, u32>,
 }
 
@@ -156,7 +156,7 @@ fn take(slots: &mut Slots, model: &mut Model, step: &Step) {
             if let Some(gone) = model.readers.remove(&reader) {
                 let held: usize = gone.holds.values().map(Vec::len).sum();
                 let first = gone.holds.iter().min_by_key(|(_, frames)| frames[0]).map(|(slot, _)| *slot);
-                // Two of six blocks, beside three for lossy readers and one to be filled.
+                // Two of six blocks: three are for lossy readers and one is to be filled.
                 let first = first.filter(|_| model.kept.len() < 2);
                 let (tally, keeps) = slots.evict(reader);
                 assert_eq!((tally.reclaimed, keeps), (held as u64, first.is_some()));
@@ -200,7 +200,7 @@ fn compare(slots: &Slots, model: &Model) {
 
 proptest! {
     #[test]
-    fn what_is_known_is_what_happened(steps in prop::collection::vec(step(), 1..300)) {
+    fn the_state_matches_the_model(steps in prop::collection::vec(step(), 1..300)) {
         let mut slots = Slots::new(SLOTS);
         let mut model = Model { free: (0..SLOTS).collect(), ..Model::default() };
         for step in &steps {

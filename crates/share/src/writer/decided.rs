@@ -1,7 +1,7 @@
-//! What a writer that forwards frames knows of the reader that decides about them.
+//! The engine, from the side of a writer that forwards frames.
 //!
-//! Each block is the writer's own, beside its readers', until it has sent or dropped every frame of it. Of what the reader writes
-//! the caller checks every number; a reader that says what cannot be is put out.
+//! The writer holds each block too, until it has sent or dropped every frame of it. The caller checks every number that
+//! the engine writes; an engine with impossible values is evicted.
 
 use super::Writer;
 use crate::acceptor::Who;
@@ -11,7 +11,7 @@ use crate::verdicts::{SETTLED, UNDECIDED, progress, said, say};
 use linerate_burst::Block;
 use std::sync::Arc;
 
-/// The reader that decides.
+/// The attached engine.
 #[derive(Debug)]
 pub(super) struct Engine {
     number: u32,
@@ -19,18 +19,18 @@ pub(super) struct Engine {
     answers: Taken,
     who: Who,
     is_gone: bool,
-    /// Why it was put out, if it was.
+    /// Reason of its eviction, if it was evicted.
     evict: Option<String>,
 }
 
-/// Whether a reader decides.
+/// State of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deciding {
-    /// None.
+    /// No engine.
     Nobody,
-    /// It is attached.
+    /// An engine is attached.
     Attached,
-    /// It has gone; what it had said is still there, until [`Writer::forget_engine`].
+    /// The engine is gone; its verdicts remain until [`Writer::forget_engine`].
     Gone,
 }
 
@@ -41,30 +41,30 @@ impl Engine {
 }
 
 impl Writer {
-    /// From now on each block is the writer's own until [`Writer::release`], so that it can be read.
+    /// Makes the writer hold each block from now on until [`Writer::release`], so that it can be read.
     pub fn keep_blocks(&mut self) {
         self.slots.keep();
     }
 
-    /// A block is not read any more.
+    /// Releases a block after reading it.
     pub fn release(&mut self, slot: u32) {
         self.slots.release(slot);
     }
 
-    /// Which block is being filled.
+    /// Returns the number of the block being filled.
     pub fn current_slot(&self) -> Option<u32> {
         self.slots.current()
     }
 
-    /// A block that was filled, or is being filled, to be read until it is released.
+    /// Returns a block that was filled, or is being filled, for reading until it is released.
     ///
     /// # Panics
-    /// If there is no such block.
+    /// If the block does not exist.
     pub fn filled(&self, slot: u32) -> &Block {
         &self.blocks[slot as usize]
     }
 
-    /// Whether a reader decides.
+    /// Returns the state of the engine.
     pub fn deciding(&self) -> Deciding {
         match &self.engine {
             None => Deciding::Nobody,
@@ -73,12 +73,13 @@ impl Writer {
         }
     }
 
-    /// Who decides, or did so last until [`Writer::forget_engine`]; and why it was put out, if it was.
+    /// Returns the engine, or the last one until [`Writer::forget_engine`], and the reason of its eviction, if it was
+    /// evicted.
     pub fn engine(&self) -> Option<(&Who, Option<&str>)> {
         self.engine.as_ref().map(|engine| (&engine.who, engine.evict.as_deref()))
     }
 
-    /// The one that has gone is done with: the next one may come.
+    /// Forgets an engine that is gone, and attaches the next one.
     pub fn forget_engine(&mut self) {
         if self.deciding() == Deciding::Gone {
             self.engine = None;
@@ -88,58 +89,58 @@ impl Writer {
         }
     }
 
-    /// The first frame of a block that the one who decides was shown, if it has it.
+    /// Returns the first frame of a block that the engine was shown, if it holds the block.
     pub fn engine_from(&self, slot: u32) -> Option<u32> {
         self.slots.from(self.engine.as_ref().filter(|engine| !engine.is_gone)?.number, slot)
     }
 
-    /// How many frames of a block it says it has looked at, and how many verdicts on those it held.
+    /// Returns the number of frames of a block that the engine has examined, and of verdicts on held ones.
     pub fn verdicts(&self, slot: u32) -> (u32, u32) {
         self.engine.as_ref().map_or((0, 0), |engine| progress(&engine.control.verdicts(slot)))
     }
 
-    /// What it says of a frame.
+    /// Returns the engine's verdict on a frame.
     ///
     /// # Panics
-    /// If a block never has so many.
+    /// If blocks never have this many frames.
     pub fn verdict(&self, slot: u32, frame: u32) -> u8 {
         self.engine.as_ref().map_or(SETTLED, |engine| said(&engine.control.verdicts(slot), frame))
     }
 
-    /// The next frame that it hands back, if there is one.
+    /// Returns the next answer of the engine, if there is one.
     ///
     /// # Errors
-    /// It cannot be right: it is to be refused.
+    /// If it is invalid: then evict the engine.
     pub fn take_answer(&mut self) -> Result<Option<Answer>, &'static str> {
         self.engine.as_mut().map_or(Ok(None), |engine| engine.answers.take(&engine.control))
     }
 
-    /// So many more of its answers are done with.
+    /// Marks this many more of its answers as handled.
     pub fn answers_done(&mut self, answers: u64) {
         if let Some(engine) = &mut self.engine {
             engine.answers.done(answers, &engine.control);
         }
     }
 
-    /// Tells it that nobody waits for its verdict on a frame.
+    /// Marks a frame as settled: the engine's verdict on it is not needed any more.
     ///
     /// # Panics
-    /// If a block never has so many.
+    /// If blocks never have this many frames.
     pub fn settle(&self, slot: u32, frame: u32) {
         if let Some(engine) = &self.engine {
             say(&engine.control.verdicts(slot), frame, SETTLED);
         }
     }
 
-    /// Puts it out: what it said cannot be.
+    /// Evicts the engine for breaking the protocol.
     pub fn refuse_engine(&mut self, reason: &str) {
         if let Some(Engine { number, is_gone: false, .. }) = self.engine {
             self.part(number, Some(format!("it broke the protocol: {reason}")));
         }
     }
 
-    /// Frames in blocks that this reader holds which need no verdict of it any more. A block that is still being filled cannot be given
-    /// back, although all of its frames may be decided.
+    /// Returns the number of frames in blocks held by this reader that no longer need its verdict. A block that is
+    /// still being filled cannot be returned, although all of its frames may be decided.
     pub(super) fn decided_by(&self, number: u32) -> u64 {
         let Some(engine) = self.engine.as_ref().filter(|engine| engine.number == number && !engine.is_gone) else {
             return 0;

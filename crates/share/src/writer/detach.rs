@@ -1,4 +1,5 @@
-//! How blocks come back and readers go: by themselves, for breaking the protocol, or for keeping everybody waiting.
+//! Returned blocks and departures of readers: detached, evicted for breaking the protocol, or evicted for blocking the
+//! writer.
 
 use super::{Attached, Departure, Who, Writer};
 use crate::index::{self, Overrun};
@@ -12,15 +13,15 @@ use std::iter::once;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Between two ticks no more time passes than this: a clock that is set forward does not end anybody's patience.
+/// Maximum time counted between two ticks: a clock that is set forward does not expire the patience.
 const JUMP: Duration = Duration::from_millis(100);
-/// Why a lossless reader is evicted: one that has asked for every frame is not made lossy.
-const TOO_SLOW: &str = "it blocked the writer for longer than its patience, and frames after that would be lost to it";
-/// Departures kept until somebody asks: more than there can be readers between two ticks.
+/// Reason for the eviction of a lossless reader, which requested every frame and is never made lossy.
+const TOO_SLOW: &str = "it blocked the writer for longer than the limit; as a lossless reader it cannot skip frames";
+/// Maximum number of departures kept for [`Writer::take_departures`]: more than the readers possible between two ticks.
 const DEPARTURES: usize = 1024;
 
-/// A descriptor that tells when a process ends (Linux 5.3); none where it cannot be seen from here. Of one that has ended, the socket
-/// is as good as closed.
+/// Returns a descriptor that becomes ready when a process ends (Linux 5.3); `None` if it is not visible from here. The
+/// socket of a process that has already ended is shut down.
 pub(super) fn process_of(who: &Who, socket: &OwnedFd) -> Option<OwnedFd> {
     let opened = pidfd_open(Pid::from_raw(who.pid)?, PidfdFlags::empty());
     if opened.as_ref().is_err_and(|error| *error == Errno::SRCH) {
@@ -30,19 +31,19 @@ pub(super) fn process_of(who: &Who, socket: &OwnedFd) -> Option<OwnedFd> {
 }
 
 impl Writer {
-    /// Readers that have left, died or were evicted since this was last asked.
+    /// Returns the readers that detached, died or were evicted since the last call.
     pub fn take_departures(&mut self) -> Vec<Departure> {
         std::mem::take(&mut self.departures)
     }
 
-    /// Takes back all that a reader holds but the block that it may be looking at, and hangs up. That block is used again
-    /// once the reader has hung up too. (Beyond the number of lossless readers that a ring takes no block is kept: what
-    /// a lossy reader that is evicted is looking at may then change under it.)
+    /// Evicts a reader: reclaims all blocks that it holds except the one that it may be reading, and closes the
+    /// connection. That block is reused once the reader has closed its end too. (Beyond the limit of lossless readers
+    /// no block is kept: the frames that an evicted lossy reader is reading may then change.)
     pub fn evict(&mut self, reader: u32, reason: impl Into<String>) {
         let Some(Some(attached)) = self.readers.get(reader as usize) else { return };
-        attached.control.set_put_out();
+        attached.control.set_evicted();
         index::turned();
-        // What it gave back before it could know is not what it is looking at.
+        // Blocks returned before it could see the eviction are not the one that it is reading.
         self.take_back_from(reader);
         let Some(mut report) = self.report(reader) else { return };
         let Some(attached) = self.readers[reader as usize].take() else { return };
@@ -62,8 +63,8 @@ impl Writer {
         bits(self.slots.present()).for_each(|number| self.take_back_from(number));
     }
 
-    /// Loses patience with lossless readers while no block is free.
-    pub(super) fn bear(&mut self, now: Nanos) {
+    /// Evicts lossless readers that have blocked the writer for longer than the patience.
+    pub(super) fn evict_blocking_readers(&mut self, now: Nanos) {
         let passed = now.since(self.wait.ticked).min(JUMP);
         self.wait.ticked = now;
         if !self.wait.wanted || self.slots.current().is_some() || self.slots.any_free() {
@@ -78,7 +79,7 @@ impl Writer {
         }
     }
 
-    pub(super) fn look_for_the_gone(&mut self) {
+    pub(super) fn remove_gone_readers(&mut self) {
         let watched = self.readers.iter().flatten().chain(&self.kept).flat_map(|attached| {
             let socket = PollFd::new(&attached.socket, PollFlags::empty());
             let process = attached.process.as_ref().map(|process| PollFd::new(process, PollFlags::IN));
@@ -111,7 +112,7 @@ impl Writer {
                 Ok(None) => break,
                 Ok(Some(slot)) => slot,
                 Err(Overrun) => {
-                    self.part(number, Some("it broke the protocol: it gave back more than it holds".into()));
+                    self.part(number, Some("it broke the protocol: it returned more blocks than it holds".into()));
                     break;
                 }
             };
@@ -121,12 +122,12 @@ impl Writer {
         }
     }
 
-    /// A reader is attached no more, and nothing is kept for it.
+    /// Detaches a reader, without keeping a block for it.
     pub(super) fn part(&mut self, number: u32, evict: Option<String>) {
         let Some(mut report) = self.report(number) else { return };
         let Some(attached) = self.readers[number as usize].take() else { return };
         if evict.is_some() {
-            attached.control.set_put_out();
+            attached.control.set_evicted();
         }
         self.engine_parted(number, evict.as_deref());
         self.slots.leave(number);

@@ -1,4 +1,4 @@
-//! A ring for tests, and frames that say which they are.
+//! A ring for tests, and frames that carry their number.
 #![allow(dead_code)]
 
 use linerate_burst::{Burst, Committed, Desc, Interface, LinkType, Nanos, StampSource};
@@ -6,12 +6,12 @@ use linerate_share::{Acceptor, Access, Attach, Error, Options, Reader, Writer};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The smallest ring there can be, unless told otherwise.
+/// Returns the options of the smallest possible ring, with this number of blocks.
 pub(crate) fn options(slots: u32) -> Options {
     Options { slots, slot_bytes: 512 << 10, huge: false, ..Options::default() }
 }
 
-/// A name that no other test has.
+/// Returns a unique name.
 pub(crate) fn unique() -> String {
     static USED: AtomicU32 = AtomicU32::new(0);
     format!("test-{}-{}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
@@ -22,7 +22,7 @@ pub(crate) struct Ring {
     pub name: String,
     pub writer: Writer,
     pub acceptor: Acceptor,
-    /// What the test says the time is.
+    /// The test's clock.
     pub now: Nanos,
 }
 
@@ -43,7 +43,7 @@ impl Ring {
     pub(crate) fn attach(&mut self, attach: &Attach) -> Result<Reader, Error> {
         let attaching = attach.begin(&self.name)?;
         self.let_in();
-        // A lossless one for whom there is no room is refused a moment later.
+        // A lossless reader without room is rejected after a delay.
         for client in self.acceptor.step(Nanos(self.now.0 + 200_000_000)) {
             self.writer.admit(client);
         }
@@ -58,21 +58,21 @@ impl Ring {
         self.attach(&Attach { quota, ..Attach::default() }).unwrap()
     }
 
-    /// Admits whoever is at the acceptor.
+    /// Admits the readers at the acceptor.
     pub(crate) fn let_in(&mut self) {
         for client in self.acceptor.step(self.now) {
             self.writer.admit(client);
         }
     }
 
-    /// Time passes: long enough for the writer to look for readers that have gone.
+    /// Advances the clock enough for the writer to check for readers that are gone.
     pub(crate) fn tick(&mut self) {
         self.now = Nanos(self.now.0 + 20_000_000);
         self.writer.tick(self.now);
     }
 
-    /// Time passes until so many readers are left: a process that another test has just begun may hold a socket open for
-    /// a moment.
+    /// Advances the clock until this many readers are left: a process that another test has just started may hold a
+    /// socket open for a moment.
     pub(crate) fn wait_for(&mut self, readers: usize) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.writer.readers().len() != readers {
@@ -83,7 +83,7 @@ impl Ring {
         }
     }
 
-    /// Writes and commits as many of `frames` frames as there is room for; how many.
+    /// Writes and commits as many of `frames` frames as there is room for; returns their number.
     pub(crate) fn write(&mut self, frames: u64) -> u64 {
         let first = self.writer.committed();
         let mut pushed = 0;
@@ -101,13 +101,13 @@ impl Ring {
         pushed
     }
 
-    /// Commits all frames in front of this one.
+    /// Commits all frames before this one.
     pub(crate) fn commit(&mut self, next: u64) {
         let horizon = time(next);
         self.writer.commit(&Committed { last_time: horizon, horizon, ..Committed::default() });
     }
 
-    /// What holds at any time.
+    /// Checks the invariants.
     pub(crate) fn check(&self) {
         for report in self.writer.readers() {
             assert_balanced(&report.tally);
@@ -128,7 +128,7 @@ pub(crate) fn desc(id: u64) -> Desc {
     Desc { hash: id as u32, ..Desc::new(time(id), 0, 0) }
 }
 
-/// A frame that says which it is, of many lengths.
+/// Returns a frame that starts with its number; lengths vary.
 pub(crate) fn frame(id: u64) -> Vec<u8> {
     let length = 8 + (id * 7919 % 1500) as usize;
     let mut bytes = id.to_le_bytes().to_vec();
@@ -136,7 +136,7 @@ pub(crate) fn frame(id: u64) -> Vec<u8> {
     bytes
 }
 
-/// Which frames a burst holds; checks every byte of them.
+/// Returns the numbers of a burst's frames; checks every byte of them.
 pub(crate) fn ids(burst: Burst<'_>) -> Vec<u64> {
     burst
         .iter()
@@ -150,7 +150,7 @@ pub(crate) fn ids(burst: Burst<'_>) -> Vec<u64> {
         .collect()
 }
 
-/// Takes all there is.
+/// Takes all available frames.
 pub(crate) fn drain(reader: &mut Reader) -> Vec<u64> {
     let mut all = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! The protocol of `docs/block-ring.md` told a second time, by its numbers alone: a reader and a writer that do whatever a
-//! test wants. They share no code with the crate.
+//! A second implementation of the protocol of `docs/block-ring.md`, from its numbers: a reader and a writer that do
+//! whatever a test requires. They share no code with the crate.
 #![allow(dead_code)]
 
 use crate::support::{Ring, frame, time};
@@ -40,7 +40,7 @@ pub(crate) struct Map {
     pub bytes: usize,
 }
 
-// SAFETY: it is accessed by atomics alone.
+// SAFETY: it is accessed only by atomics.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
@@ -49,7 +49,7 @@ impl Map {
     pub(crate) fn new(fd: BorrowedFd<'_>, write: bool) -> rustix::io::Result<Map> {
         let bytes = fstat(fd)?.st_size as usize;
         let access = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: a new mapping at a place of the kernel's choice.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe { mmap(null_mut(), bytes, access, MapFlags::SHARED, fd, 0)? };
         Ok(Map { base: base.cast(), bytes })
     }
@@ -100,7 +100,7 @@ pub(crate) fn socket() -> OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
 }
 
-/// A socket connected to a ring; nothing was said.
+/// Returns a socket connected to a ring, before the hello.
 pub(crate) fn connected(name: &str) -> OwnedFd {
     let socket = socket();
     connect(&socket, &address(name)).unwrap();
@@ -118,8 +118,8 @@ pub(crate) fn hello(major: u32, lossless: bool, quota: u32) -> [u8; 128] {
     hello
 }
 
-/// The next message, without waiting, and the descriptors that came with it; `None` when there is none, and no bytes when
-/// the other side has hung up.
+/// Receives the next message, without blocking, with its descriptors; `None` if none is waiting, and no bytes if the
+/// peer has closed the socket.
 pub(crate) fn hear(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
     let (mut bytes, mut space) = ([0; 600], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))]);
     let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -132,7 +132,7 @@ pub(crate) fn hear(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
     Some((bytes[..message.bytes].to_vec(), fds.collect()))
 }
 
-/// Says something, with descriptors.
+/// Sends a message, with descriptors.
 pub(crate) fn say(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
@@ -140,11 +140,11 @@ pub(crate) fn say(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
         assert!(rights.push(SendAncillaryMessage::ScmRights(fds)));
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    // The other side may have hung up: that is its right.
+    // The peer may have closed the socket.
     let _ = sendmsg(socket, &[IoSlice::new(bytes)], &mut rights, flags);
 }
 
-/// Why a reader is not let in: the number, and the words for people.
+/// Receives a rejection: the status and the text.
 pub(crate) fn refusal(socket: &OwnedFd) -> (u32, String) {
     let (bytes, fds) = hear(socket).or_else(|| hear(socket)).expect("an answer");
     assert!(fds.is_empty() && bytes.len() == 512, "{} bytes", bytes.len());
@@ -152,7 +152,7 @@ pub(crate) fn refusal(socket: &OwnedFd) -> (u32, String) {
     (word(12), String::from_utf8(bytes[64..64 + word(48) as usize].to_vec()).unwrap())
 }
 
-/// A reader that does what a test wants.
+/// A reader that does whatever a test requires.
 pub(crate) struct RawReader {
     pub socket: OwnedFd,
     pub arena_fd: OwnedFd,
@@ -176,7 +176,7 @@ impl RawReader {
         RawReader { socket, arena_fd, arena, control, taken: 0, returned: 0 }
     }
 
-    /// The next block published, and the first frame in it.
+    /// Takes the next published block, and the index of its first frame.
     pub(crate) fn take(&mut self) -> Option<(u32, u32)> {
         if self.control.long(control::PUBLISHED).load(Acquire) == self.taken {
             return None;
@@ -194,26 +194,26 @@ impl RawReader {
         self.control.long(control::RINGS + at as usize * 8).store(entry, Relaxed);
     }
 
-    /// Gives a block back, or anything else.
+    /// Returns a block, or any other number.
     pub(crate) fn give(&mut self, entry: u64) {
         self.put(entry);
         self.returned += 1;
         self.control.long(control::RETURNED).store(self.returned, Release);
     }
 
-    /// Where a block begins.
+    /// Returns the offset of a block.
     pub(crate) fn block(&self, slot: u32) -> usize {
         let bytes = self.arena.long(arena::SLOT_BYTES).load(Relaxed);
         (self.arena.long(arena::SLOTS_OFFSET).load(Relaxed) + u64::from(slot) * bytes) as usize
     }
 
-    /// Of a block: whether it is closed, and how many frames are committed.
+    /// Returns whether a block is closed, and its number of committed frames.
     pub(crate) fn progress(&self, slot: u32) -> (bool, u32) {
         let closed = self.arena.word(self.block(slot) + 108).load(Acquire) == 1;
         (closed, self.arena.word(self.block(slot) + 64).load(Acquire))
     }
 
-    /// A frame of a block.
+    /// Returns a frame of a block.
     pub(crate) fn frame(&self, slot: u32, index: u32) -> Vec<u8> {
         let desc = self.block(slot) + 128 + index as usize * 32;
         let word = |at| self.arena.word(desc + at).load(Relaxed) as usize;
@@ -221,7 +221,7 @@ impl RawReader {
     }
 }
 
-/// A writer that does what a test wants, for one reader.
+/// A writer that does whatever a test requires, for one reader.
 pub(crate) struct RawWriter {
     pub listener: OwnedFd,
     pub arena_fd: OwnedFd,
@@ -232,10 +232,10 @@ pub(crate) struct RawWriter {
     pub published: u64,
 }
 
-/// Blocks of a raw writer, and the bytes of each.
+/// Number of blocks of a raw writer, and bytes of each.
 pub(crate) const RAW_SLOTS: u32 = 4;
 pub(crate) const RAW_BYTES: usize = 512 << 10;
-/// Descs of such a block, and where its records begin: (512 KiB - 192) / (32 + 16 + 60), rounded up to a page.
+/// Number of descs of such a block, and offset of its records: (512 KiB - 192) / (32 + 16 + 60), rounded up to a page.
 pub(crate) const RAW_FRAMES: u32 = 4852;
 pub(crate) const RAW_BODY: u32 = 155_648;
 
@@ -258,7 +258,7 @@ impl RawWriter {
         writer
     }
 
-    /// What a ring has to have to be read at all.
+    /// Writes the headers that a valid ring needs.
     pub(crate) fn put_headers(&self) {
         let arena = &self.arena;
         arena.put(0, b"LINERATE");
@@ -281,7 +281,7 @@ impl RawWriter {
 
     pub(crate) fn accept(&mut self) {
         let socket = accept_with(&self.listener, SocketFlags::CLOEXEC).unwrap();
-        // A reader in another process says hello when it likes, after it has connected.
+        // A reader in another process may send its hello long after it has connected.
         let hello = (0..10_000).find_map(|_| {
             std::thread::sleep(Duration::from_millis(1));
             hear(&socket)
@@ -298,7 +298,7 @@ impl RawWriter {
         welcome
     }
 
-    /// Lets in whoever has said hello.
+    /// Accepts a connection and sends the welcome.
     pub(crate) fn welcome(&mut self) {
         self.accept();
         let fds = [self.arena_fd.as_fd(), self.control_fd.as_fd()];
@@ -309,7 +309,7 @@ impl RawWriter {
         (2 << 20) + slot as usize * RAW_BYTES
     }
 
-    /// Fills a block with frames as a sound writer would, from the first index on.
+    /// Fills a block with frames as a valid writer would, from the first index on.
     pub(crate) fn fill(&self, slot: u32, first: u64, frames: u32) {
         let block = self.block(slot);
         let mut at = RAW_BODY as usize;

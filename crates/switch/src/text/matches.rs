@@ -1,4 +1,4 @@
-//! Which frames a rule is about.
+//! Parser of matches.
 
 use super::PortNames;
 use super::value::{masked, masked_mac, masked_v4, masked_v6, number};
@@ -8,7 +8,7 @@ use crate::key::{
 };
 use crate::rule::Match;
 
-/// What a field needs to be looked at.
+/// Prerequisites of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
     V4OrArp,
@@ -21,14 +21,14 @@ enum Needs {
     Icmp,
 }
 
-/// Fields that were said so far.
+/// Fields parsed so far.
 #[derive(Default)]
 pub(super) struct Fields {
     matches: Match,
     needs: Vec<(String, Needs)>,
 }
 
-/// Words that say a type and a protocol.
+/// Words for a type and a protocol.
 const WORDS: [(&str, u16, Option<u8>); 13] = [
     ("ip", TYPE_IPV4, None),
     ("ipv6", TYPE_IPV6, None),
@@ -45,7 +45,7 @@ const WORDS: [(&str, u16, Option<u8>); 13] = [
     ("ip6", TYPE_IPV6, None),
 ];
 
-/// Names of the same fields that Open vSwitch knows too.
+/// Alternative names of fields in Open vSwitch.
 const ALIASES: [(&str, &str); 20] = [
     ("eth_src", "dl_src"),
     ("eth_dst", "dl_dst"),
@@ -69,39 +69,38 @@ const ALIASES: [(&str, &str); 20] = [
     ("tos", "nw_tos"),
 ];
 
-/// What Open vSwitch has and this has not, and why.
+/// Fields of Open vSwitch that are not supported, and the reasons.
 const REFUSED: [(&str, &str); 12] = [
     ("ct_", "connections are not tracked"),
-    ("tun_", "frames do not come by tunnels of the switch"),
-    ("reg", "there are no registers: one table"),
-    ("xreg", "there are no registers: one table"),
-    ("xxreg", "there are no registers: one table"),
-    ("metadata", "there are no registers: one table"),
-    ("conj_id", "there are no conjunctions"),
-    ("mpls", "labels of MPLS are not looked at"),
-    ("ipv6_label", "flow labels are not looked at"),
-    ("nd_", "options of neighbour discovery are not looked at"),
-    ("nsh", "service headers are not looked at"),
-    ("arp_", "of ARP arp_op, arp_spa and arp_tpa are looked at"),
+    ("tun_", "the switch has no tunnel ports"),
+    ("reg", "registers are not implemented"),
+    ("xreg", "registers are not implemented"),
+    ("xxreg", "registers are not implemented"),
+    ("metadata", "registers are not implemented"),
+    ("conj_id", "conjunctions are not implemented"),
+    ("mpls", "MPLS labels cannot be matched"),
+    ("ipv6_label", "flow labels cannot be matched"),
+    ("nd_", "neighbour discovery options cannot be matched"),
+    ("nsh", "service headers cannot be matched"),
+    ("arp_", "only arp_op, arp_spa and arp_tpa can be matched"),
 ];
 
-/// Flags of TCP by their names, from the lowest bit on.
+/// Names of TCP flags, from the lowest bit on.
 pub(super) const FLAGS: [&str; 12] =
     ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]"];
 
-/// The name that a field has here.
+/// Returns the canonical name of a field.
 pub(super) fn name_of(key: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name)
 }
 
 impl Fields {
-    /// One more.
     pub(super) fn add(&mut self, key: &str, value: Option<&str>, ports: &dyn PortNames) -> Result<(), String> {
         let Some(value) = value else { return self.word(key) };
         let name = name_of(key);
         match name {
             "in_port" => {
-                let port = ports.number(value).ok_or_else(|| format!("in_port={value}: there is no such port"))?;
+                let port = ports.number(value).ok_or_else(|| format!("in_port={value}: no such port"))?;
                 self.set(key, IN_PORT, (port.into(), IN_PORT.all()))
             }
             "dl_src" => self.set(key, DL_SRC, wide(masked_mac(key, value)?)),
@@ -135,7 +134,7 @@ impl Fields {
         }
     }
 
-    /// A type and a protocol by one word.
+    /// Adds a type and a protocol by one word.
     fn word(&mut self, key: &str) -> Result<(), String> {
         let Some((_, dl_type, protocol)) = WORDS.iter().find(|(word, ..)| *word == key) else {
             return Err(unknown(key));
@@ -150,13 +149,13 @@ impl Fields {
     }
 
     fn set(&mut self, key: &str, field: Field, (value, mask): (u128, u128)) -> Result<(), String> {
-        let Match { mask: said, value: before } = &mut self.matches;
-        let both = said.get(field) & mask;
+        let Match { mask: given, value: before } = &mut self.matches;
+        let both = given.get(field) & mask;
         if (before.get(field) ^ value) & both != 0 {
-            return Err(format!("{key} says something else than what stands before it: no frame would match"));
+            return Err(format!("{key} contradicts an earlier field; no frame would match"));
         }
-        let (all, value) = (said.get(field) | mask, before.get(field) | value & mask);
-        said.set(field, all);
+        let (all, value) = (given.get(field) | mask, before.get(field) | value & mask);
+        given.set(field, all);
         before.set(field, value);
         Ok(())
     }
@@ -166,7 +165,7 @@ impl Fields {
         match vlan {
             0xffff => self.set(key, VLAN_TCI, (0, 0xffff)),
             0..0x1000 => self.set(key, VLAN_TCI, wide((vlan | 0x1000, 0x1fff))),
-            _ => Err(format!("{key}={value}: there are VLANs 0 to 4095, and 0xffff for frames without a tag")),
+            _ => Err(format!("{key}={value}: invalid VLAN; expected 0 to 4095, or 0xffff for frames without a tag")),
         }
     }
 
@@ -177,7 +176,7 @@ impl Fields {
 
     fn address(&mut self, key: &str, field: Field, value: &str) -> Result<(), String> {
         if value.contains(':') {
-            return Err(format!("{key}: {value} is an address of IPv6: ipv6_src, ipv6_dst, behind ipv6"));
+            return Err(format!("{key}: {value} is an IPv6 address; use ipv6 with ipv6_src or ipv6_dst"));
         }
         self.needing(key, Needs::V4OrArp).set(key, field, wide32(masked_v4(key, value)?))
     }
@@ -185,25 +184,25 @@ impl Fields {
     fn tos(&mut self, key: &str, value: &str, shift: u32) -> Result<(), String> {
         let tos = number(key, value, 0xff >> shift)? << shift;
         if tos & !0xfc != 0 {
-            return Err(format!("{key}={value}: the lower two bits are nw_ecn; a multiple of 4"));
+            return Err(format!("{key}={value}: the lower two bits are nw_ecn; expected a multiple of 4"));
         }
         self.needing(key, Needs::Ip).set(key, NW_TOS, wide((tos, 0xfc)))
     }
 
     fn fragment(&mut self, key: &str, value: &str) -> Result<(), String> {
         let (any, later) = (u128::from(Key::FRAGMENT), u128::from(Key::LATER));
-        let said = match value {
+        let bits = match value {
             "no" => (0, any),
             "yes" => (any, any),
             "first" => (any, any | later),
             "later" => (any | later, any | later),
             "not_later" => (0, later),
-            _ => return Err(format!("{key}={value}: it is no, yes, first, later or not_later")),
+            _ => return Err(format!("{key}={value}: invalid value; expected no, yes, first, later or not_later")),
         };
-        self.needing(key, Needs::Ip).set(key, NW_FRAG, said)
+        self.needing(key, Needs::Ip).set(key, NW_FRAG, bits)
     }
 
-    /// All of them, if each has what it needs.
+    /// Returns the match, if all prerequisites are met.
     pub(super) fn finish(self) -> Result<Match, String> {
         for (key, needs) in &self.needs {
             if !is_met(*needs, &self.matches) {
@@ -217,14 +216,14 @@ impl Fields {
                     Needs::Tcp => "tcp or tcp6",
                     Needs::Icmp => "icmp or icmp6",
                 };
-                return Err(format!("{key} is a field of {what}: say which, as in tcp,tp_dst=80"));
+                return Err(format!("{key} needs {what}; add it, as in tcp,tp_dst=80"));
             }
         }
         Ok(self.matches)
     }
 }
 
-/// Which type, and which protocol, a match is sure of.
+/// Returns the type and the protocol that a match determines.
 pub(super) fn sure_of(matches: &Match) -> (Option<u16>, Option<u8>) {
     let sure = |field: Field| (matches.mask.get(field) == field.all()).then(|| matches.value.get(field));
     let protocol = sure(NW_PROTO).map(|protocol| protocol as u8);
@@ -247,7 +246,7 @@ fn is_met(needs: Needs, matches: &Match) -> bool {
     }
 }
 
-/// `+syn-ack`, or bits and which of them count.
+/// Parses `+syn-ack`, or bits with an optional mask.
 fn tcp_flags(text: &str) -> Result<(u64, u64), String> {
     if !text.starts_with(['+', '-']) {
         return masked("tcp_flags", text, 0xfff);
@@ -259,11 +258,11 @@ fn tcp_flags(text: &str) -> Result<(u64, u64), String> {
         let name = &rest[1..end];
         let bit = FLAGS.iter().position(|flag| *flag == name).ok_or_else(|| {
             format!(
-                "tcp_flags: {name:?} is no flag; there are fin, syn, rst, psh, ack, urg, ece, cwr, ns, as in +syn-ack"
+                "tcp_flags: unknown flag {name:?}; expected fin, syn, rst, psh, ack, urg, ece, cwr or ns, such as +syn-ack"
             )
         })?;
         if mask >> bit & 1 == 1 {
-            return Err(format!("tcp_flags: {name} stands there twice"));
+            return Err(format!("tcp_flags: duplicate flag {name}"));
         }
         (value, mask) = (value | u64::from(is_set) << bit, mask | 1 << bit);
         rest = &rest[end..];
@@ -273,8 +272,8 @@ fn tcp_flags(text: &str) -> Result<(u64, u64), String> {
 
 fn unknown(key: &str) -> String {
     match REFUSED.iter().find(|(start, _)| key.starts_with(start)) {
-        Some((_, reason)) => format!("{key} is not supported: {reason}"),
-        None => format!("{key:?} is no field that rules look at; the page of switch lists them"),
+        Some((_, reason)) => format!("{key}: not supported: {reason}"),
+        None => format!("{key:?}: unknown field; see docs/guide/switch.md"),
     }
 }
 

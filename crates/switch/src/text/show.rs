@@ -1,4 +1,4 @@
-//! Rules as `ovs-ofctl dump-flows` prints them, so that both can be compared.
+//! Rules in the format of `ovs-ofctl dump-flows`, so that both can be compared.
 
 use super::matches::{FLAGS, sure_of};
 use crate::action::Action;
@@ -10,7 +10,7 @@ use crate::rule::{Installed, Match, Rule};
 use linerate_burst::Nanos;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A line of `dump-flows`, without its first blank; `rings` are called so.
+/// Formats a line of `dump-flows`, without its leading space; `rings` holds the names of rings.
 pub fn show_rule(installed: &Installed, now: Nanos, rings: &[String]) -> String {
     let Installed { rule, since, used, frames, bytes, .. } = installed;
     let seconds = |since: &Nanos| now.0.saturating_sub(since.0) as f64 / 1e9;
@@ -27,7 +27,7 @@ pub fn show_rule(installed: &Installed, now: Nanos, rings: &[String]) -> String 
     text + &format!("idle_age={}, {}", seconds(used) as u64, show_plain(rule, rings))
 }
 
-/// Priority, matches, actions.
+/// Formats priority, matches and actions.
 fn show_plain(rule: &Rule, rings: &[String]) -> String {
     let mut parts = Vec::new();
     if rule.priority != Rule::PRIORITY {
@@ -38,7 +38,7 @@ fn show_plain(rule: &Rule, rings: &[String]) -> String {
     format!("{}{gap}actions={}", parts.join(","), show_actions(&rule.actions, rings))
 }
 
-/// Which frames; empty for all.
+/// Formats a match; empty for all frames.
 pub fn show_match(matches: &Match) -> String {
     let mut parts: Vec<String> = Vec::new();
     let (dl_type, protocol) = sure_of(matches);
@@ -101,7 +101,7 @@ fn word_of(dl_type: Option<u16>, protocol: u8) -> Option<&'static str> {
     })
 }
 
-/// A field, with its mask where not all bits count; nothing where none does.
+/// Adds a field, with its mask if partial; nothing if the mask is empty.
 fn put(parts: &mut Vec<String>, name: &str, (value, mask): (u128, u128), all: u128, show: impl Fn(u128) -> String) {
     match mask {
         0 => {}
@@ -135,8 +135,8 @@ fn address(parts: &mut Vec<String>, name: &str, (value, mask): (u128, u128), bit
     }
 }
 
-fn fragment(said: (u128, u128)) -> Option<&'static str> {
-    match said {
+fn fragment(bits: (u128, u128)) -> Option<&'static str> {
+    match bits {
         (0, 1) => Some("no"),
         (1, 1) => Some("yes"),
         (1, 3) => Some("first"),
@@ -172,7 +172,7 @@ fn v6(address: u128) -> String {
     Ipv6Addr::from_bits(address).to_string()
 }
 
-/// What is done; `rings` are called so.
+/// Formats actions; `rings` holds the names of rings.
 pub fn show_actions(actions: &[Action], rings: &[String]) -> String {
     let one = |action: &Action| match *action {
         Action::Output { port, most: None } => format!("output:{port}"),

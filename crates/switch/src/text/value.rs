@@ -1,19 +1,21 @@
-//! Numbers and addresses as they are written.
+//! Parsers of numbers and addresses.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A number, decimal or behind `0x`, no greater than `most`.
+/// Parses a number, decimal or with `0x`, up to `most`.
 pub(super) fn number(key: &str, text: &str, most: u64) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        // Signs that the standard library takes are no part of a number here.
+        // The standard library accepts signs, which are invalid here.
         Some(digits) if digits.starts_with(|c: char| c.is_ascii_hexdigit()) => u64::from_str_radix(digits, 16).ok(),
         None if text.starts_with(|c: char| c.is_ascii_digit()) => text.parse().ok(),
         _ => None,
     };
-    parsed.filter(|number| *number <= most).ok_or_else(|| format!("{key}: {text:?} is no number from 0 to {most}"))
+    parsed
+        .filter(|number| *number <= most)
+        .ok_or_else(|| format!("{key}: invalid number {text:?}; expected 0 to {most}"))
 }
 
-/// A number of so many bits, and which of them count: `N` or `N/MASK`.
+/// Parses a number with an optional mask: `N` or `N/MASK`.
 pub(super) fn masked(key: &str, text: &str, most: u64) -> Result<(u64, u64), String> {
     match text.split_once('/') {
         Some((value, mask)) => Ok((number(key, value, most)?, number(key, mask, most)?)),
@@ -21,9 +23,9 @@ pub(super) fn masked(key: &str, text: &str, most: u64) -> Result<(u64, u64), Str
     }
 }
 
-/// A MAC: six bytes in hexadecimal.
+/// Parses a MAC: six bytes in hexadecimal.
 pub(super) fn mac(key: &str, text: &str) -> Result<u64, String> {
-    let wrong = || format!("{key}: {text:?} is no MAC such as 02:00:00:00:00:01");
+    let wrong = || format!("{key}: invalid MAC address {text:?}; expected one such as 02:00:00:00:00:01");
     let (mut mac, mut parts) = (0, 0);
     for part in text.split(':') {
         let is_hex = (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -33,7 +35,7 @@ pub(super) fn mac(key: &str, text: &str) -> Result<u64, String> {
     (parts == 6).then_some(mac).ok_or_else(wrong)
 }
 
-/// A MAC, and which of its bits count.
+/// Parses a MAC with an optional mask.
 pub(super) fn masked_mac(key: &str, text: &str) -> Result<(u64, u64), String> {
     match text.split_once('/') {
         Some((value, mask)) => Ok((mac(key, value)?, mac(key, mask)?)),
@@ -41,12 +43,11 @@ pub(super) fn masked_mac(key: &str, text: &str) -> Result<(u64, u64), String> {
     }
 }
 
-/// An address of IPv4.
 pub(super) fn v4(key: &str, text: &str) -> Result<u32, String> {
-    text.parse::<Ipv4Addr>().map(Ipv4Addr::to_bits).map_err(|_| format!("{key}: {text:?} is no address of IPv4"))
+    text.parse::<Ipv4Addr>().map(Ipv4Addr::to_bits).map_err(|_| format!("{key}: invalid IPv4 address {text:?}"))
 }
 
-/// An address of IPv4, and which of its bits count: behind `/` how many, or a mask.
+/// Parses an IPv4 address with an optional prefix length or mask.
 pub(super) fn masked_v4(key: &str, text: &str) -> Result<(u32, u32), String> {
     let Some((address, mask)) = text.split_once('/') else { return Ok((v4(key, text)?, u32::MAX)) };
     let address = v4(key, address)?;
@@ -54,12 +55,11 @@ pub(super) fn masked_v4(key: &str, text: &str) -> Result<(u32, u32), String> {
     Ok((address, mask))
 }
 
-/// An address of IPv6.
 pub(super) fn v6(key: &str, text: &str) -> Result<u128, String> {
-    text.parse::<Ipv6Addr>().map(Ipv6Addr::to_bits).map_err(|_| format!("{key}: {text:?} is no address of IPv6"))
+    text.parse::<Ipv6Addr>().map(Ipv6Addr::to_bits).map_err(|_| format!("{key}: invalid IPv6 address {text:?}"))
 }
 
-/// An address of IPv6, and which of its bits count.
+/// Parses an IPv6 address with an optional prefix length or mask.
 pub(super) fn masked_v6(key: &str, text: &str) -> Result<(u128, u128), String> {
     let Some((address, mask)) = text.split_once('/') else { return Ok((v6(key, text)?, u128::MAX)) };
     let address = v6(key, address)?;
@@ -67,7 +67,7 @@ pub(super) fn masked_v6(key: &str, text: &str) -> Result<(u128, u128), String> {
     Ok((address, mask))
 }
 
-/// A mask of the first `bits` of `of`.
+/// Returns a mask of the first `bits` of `of`.
 fn prefix(bits: u64, of: u32) -> u128 {
     let rest = of - bits as u32;
     let all = if of == 128 { u128::MAX } else { (1 << of) - 1 };

@@ -1,42 +1,42 @@
-//! Why a frame cannot be built.
+//! Errors of building a frame.
 
 use crate::{Protocol, Unfit};
 use std::fmt;
 
-/// Why a frame cannot be built.
+/// Error of building a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unbuilt {
-    /// The place is shorter than the `need` bytes of the frame.
+    /// The buffer is shorter than the `need` bytes of the frame.
     NoRoom {
         /// Bytes of the frame.
         need: usize,
     },
     /// One header cannot be written.
     Header {
-        /// Which one, from 0.
+        /// Index of the header, from 0.
         index: usize,
-        /// What it is.
+        /// Protocol of the header.
         protocol: Protocol,
-        /// What is wrong.
+        /// Cause.
         problem: Problem,
     },
-    /// A patch is for a header that is not there.
+    /// A patch has an invalid header index.
     NoSuchHeader {
-        /// The number it gives.
+        /// Its header index.
         header: usize,
     },
 }
 
-/// Why a header cannot be written where it stands.
+/// Error of writing a header at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// Its value does not fit into it, or what is behind is too long for its length field.
+    /// Its value does not fit, or its contents are too long for its length field.
     Unfit(Unfit),
-    /// It has no way to say that this comes next.
+    /// It cannot carry this protocol.
     CannotCarry(Protocol),
-    /// Its checksum covers IP addresses, and no IP header stands in front.
+    /// Its checksum covers IP addresses, and no IP header precedes it.
     NoAddresses,
-    /// A patch goes beyond it.
+    /// A patch exceeds it.
     PatchOutside,
 }
 
@@ -51,8 +51,8 @@ impl fmt::Display for Problem {
         match self {
             Problem::Unfit(unfit) => unfit.fmt(f),
             Problem::CannotCarry(next) => write!(f, "cannot carry {}", next.name()),
-            Problem::NoAddresses => f.write_str("the checksum covers IP addresses: put an IP header in front"),
-            Problem::PatchOutside => f.write_str("a patch goes beyond the header"),
+            Problem::NoAddresses => f.write_str("the checksum covers IP addresses: add an IP header before it"),
+            Problem::PatchOutside => f.write_str("a patch exceeds the header"),
         }
     }
 }
@@ -60,9 +60,9 @@ impl fmt::Display for Problem {
 impl fmt::Display for Unbuilt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unbuilt::NoRoom { need } => write!(f, "no room for a frame of {need} bytes"),
+            Unbuilt::NoRoom { need } => write!(f, "buffer too small: the frame needs {need} bytes"),
             Unbuilt::Header { index, protocol, problem } => write!(f, "header {index}, {}: {problem}", protocol.name()),
-            Unbuilt::NoSuchHeader { header } => write!(f, "a patch is for header {header}, which is not there"),
+            Unbuilt::NoSuchHeader { header } => write!(f, "patch for header {header}: no such header"),
         }
     }
 }
@@ -78,6 +78,6 @@ mod tests {
         let problem = Problem::CannotCarry(Protocol::Tcp);
         let error = Unbuilt::Header { index: 2, protocol: Protocol::Vlan, problem };
         assert_eq!(error.to_string(), "header 2, vlan: cannot carry tcp");
-        assert_eq!(Unbuilt::NoRoom { need: 60 }.to_string(), "no room for a frame of 60 bytes");
+        assert_eq!(Unbuilt::NoRoom { need: 60 }.to_string(), "buffer too small: the frame needs 60 bytes");
     }
 }

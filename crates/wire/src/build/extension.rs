@@ -5,7 +5,7 @@ use crate::checksum::Sum;
 use crate::{Protocol, Pseudo, Unfit, ah, hip, ipv6_extension, ipv6_fragment, mobility, shim6};
 use std::net::Ipv6Addr;
 
-/// An extension header of the common form, which does not say itself which one it is.
+/// An extension header of the common form, whose type is not in the header itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension<'a> {
     /// Hop-by-hop options.
@@ -42,8 +42,8 @@ impl Header for Extension<'_> {
     }
 }
 
-/// Where in this data of a routing header the address stands that the packet is for in the end, if it is not there yet:
-/// the last one of types 0 and 2 (RFC 8200, RFC 6275), the first of a segment list, which is reversed (RFC 8754).
+/// Returns the offset of the final destination in the data of a routing header, if it has segments left: the last
+/// address of types 0 and 2 (RFC 8200, RFC 6275), the first of a segment list, which is reversed (RFC 8754).
 pub(crate) fn last_segment(data: &[u8]) -> Option<usize> {
     let [kind, left, _, _, _, _, addresses @ ..] = data else { return None };
     let last = (addresses.len() / 16).checked_sub(1)?;
@@ -119,7 +119,7 @@ impl Header for shim6::Header<'_> {
         Ok(header.emit(out)?)
     }
 
-    /// Over the header alone, in place of what the message holds there (RFC 5533 section 5.3).
+    /// Computes the checksum over this header only, not over its contents (RFC 5533 section 5.3).
     fn complete(&self, message: &mut [u8], _addresses: Option<Pseudo>) -> Result<(), Problem> {
         if let shim6::Header::Control { message: own, .. } = self {
             let header = front(message, 2 + own.len())?;

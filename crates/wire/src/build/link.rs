@@ -61,14 +61,14 @@ impl Header for &[mpls::Entry] {
         Protocol::Mpls
     }
 
-    /// Nothing in a label says what comes next, so it is what a reader would guess.
+    /// A label does not identify the next header, so it must be the one that a parser guesses.
     fn write(&self, behind: Behind, out: &mut [u8]) -> Result<usize, Problem> {
         behind.only(&[Protocol::Ipv4, Protocol::Ipv6, Protocol::Pseudowire, Protocol::Ethernet])?;
         Ok(mpls::emit(self, out)?)
     }
 }
 
-/// A label of its own, so that a stack is built of one header after the other. The last one is the bottom.
+/// A single label, so that a stack is built of several headers. The last one is the bottom.
 impl Header for mpls::Entry {
     fn protocol(&self) -> Protocol {
         Protocol::Mpls
@@ -84,7 +84,7 @@ impl Header for mpls::Entry {
     }
 }
 
-/// A service tag (802.1ad): the same as a customer tag, but for the number that announces it.
+/// A service tag (802.1ad): like a customer tag except for its EtherType.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceTag(pub vlan::Header);
 
@@ -200,7 +200,7 @@ impl Header for chdlc::Header {
     }
 }
 
-/// The protocol field of a cooked header: on some kinds of link it is not an EtherType.
+/// Returns the protocol field of a cooked header: on some kinds of link it is not an EtherType.
 fn cooked_protocol(hardware_type: u16, own: u16, behind: Behind) -> Result<u16, Problem> {
     if hardware_type == sll::NETLINK || sll::WIRELESS.contains(&hardware_type) {
         behind.only(&[])?;

@@ -14,7 +14,7 @@ impl Header for ipv4::Header {
         Ok(Self { protocol: behind.ip_protocol(self.protocol)?, ..*self }.emit(behind.length, out)?)
     }
 
-    /// Once more, for the header may have been patched.
+    /// Computed again, because the header may have been patched.
     fn complete(&self, message: &mut [u8], _addresses: Option<Pseudo>) -> Result<(), Problem> {
         let (head, options) = room::<{ ipv4::LEN }>(message, ipv4::LEN + self.options.as_bytes().len())?;
         head[10..12].fill(0);

@@ -1,4 +1,4 @@
-//! What IP packets carry.
+//! Transport headers.
 
 use super::{Behind, Header, Problem};
 use crate::error::room;
@@ -24,7 +24,7 @@ impl Header for udp::Header {
         Protocol::Udp
     }
 
-    /// A port of 0 becomes that of the next header; another one stays, for tunnels may use any.
+    /// A port of 0 becomes that of the next header; another one is kept, because tunnels may use any.
     fn write(&self, behind: Behind, out: &mut [u8]) -> Result<usize, Problem> {
         let port = behind.number(self.destination_port, Number::UdpPort, |number| match number {
             Number::UdpPort(port) => Some(port),
@@ -99,8 +99,7 @@ impl Header for icmpv6::Header {
     }
 }
 
-/// An ICMPv6 message whose first four bytes of body are part of the header, as those of an echo are (RFC 4443
-/// section 4.1).
+/// An ICMPv6 message whose header includes the first four bytes of the body, as for an echo (RFC 4443 section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo6 {
     /// Type and code.
@@ -142,7 +141,7 @@ impl Header for igmp::Header {
     }
 }
 
-/// What is encrypted is the payload.
+/// Encrypted contents are payload.
 impl Header for esp::Header {
     fn protocol(&self) -> Protocol {
         Protocol::Esp

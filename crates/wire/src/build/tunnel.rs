@@ -61,7 +61,7 @@ impl Header for vxlan::Header {
         Protocol::Vxlan
     }
 
-    /// The generic extension has a port of its own.
+    /// The generic extension has its own port.
     fn numbers(&self) -> &'static [Number] {
         match self.flags & vxlan::FLAG_PROTOCOL {
             0 => &[Number::UdpPort(vxlan::PORT), Number::UdpPort(vxlan::OLD_PORT)],
@@ -113,7 +113,7 @@ impl Header for teredo::Header<'_> {
     }
 }
 
-/// The number of a protocol in the generic extension of VXLAN (draft-ietf-nvo3-vxlan-gpe).
+/// Returns the number of a protocol in the generic extension of VXLAN (draft-ietf-nvo3-vxlan-gpe).
 fn generic_protocol(next: Protocol) -> Option<u8> {
     match next {
         Protocol::Ipv4 => Some(1),

@@ -1,10 +1,10 @@
-//! How the values of fields are written.
+//! Text formats of fields.
 
 use crate::MacAddr;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// How the value of a field is written. Any of them can be written as a number too.
+/// Text format of a field. Any of them can be written as a number too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A decimal number.
@@ -15,7 +15,7 @@ pub enum Format {
     Mac,
     /// Four decimal numbers.
     Ipv4,
-    /// As RFC 5952 has it.
+    /// As in RFC 5952.
     Ipv6,
     /// An IPv4 address whose bits are all inverted in the header (RFC 4380 section 5.1.1).
     InvertedIpv4,
@@ -26,7 +26,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// How values are written, whatever the header makes of their bits.
+    /// Returns the format without inversion of bits.
     pub fn plain(self) -> Format {
         match self {
             Format::InvertedIpv4 => Format::Ipv4,
@@ -35,12 +35,12 @@ impl Format {
         }
     }
 
-    /// A value as text.
+    /// Returns a value as text.
     pub fn show(self, value: u128) -> impl fmt::Display {
         Shown { format: self, value }
     }
 
-    /// The value of a text: in this format, or as a decimal number, or a hexadecimal one behind `0x`.
+    /// Parses a text: in this format, or as a decimal number, or a hexadecimal one after `0x`.
     pub fn parse(self, text: &str) -> Option<u128> {
         let written = match self {
             Format::InvertedIpv4 => return inverted(self.plain().parse(text)?, u32::MAX.into()),
@@ -57,7 +57,7 @@ impl Format {
         written.or_else(|| number(text))
     }
 
-    /// A value to show what is meant.
+    /// Returns an example of a value.
     pub fn example(self) -> &'static str {
         match self {
             Format::Number | Format::InvertedPort => "a number such as 7 or 0x1f",
@@ -70,12 +70,12 @@ impl Format {
     }
 }
 
-/// Bits of a value that has no others, inverted.
+/// Inverts the bits of a value that has no others.
 fn inverted(value: u128, bits: u128) -> Option<u128> {
     (value <= bits).then_some(!value & bits)
 }
 
-/// A number as users write them: decimal, or hexadecimal behind `0x`; `_` may stand between digits.
+/// Parses a number as users write them: decimal, or hexadecimal after `0x`; `_` may separate digits.
 fn number(text: &str) -> Option<u128> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => (digits, 16),

@@ -5,12 +5,12 @@ use super::{Form, Given, Kind, also, always, field, found, part};
 use crate::build::{Header, ServiceTag};
 use crate::{MacAddr, Protocol, Unfit, arp, chdlc, ethernet, llc, mpls, null, ppp, pppoe, pseudowire, sll, sll2, vlan};
 
-/// What frames are from and for where nobody says: MAC addresses that were assigned locally.
+/// Default source of frames: MAC addresses that were assigned locally.
 pub(super) const SOURCE_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const DESTINATION_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
-/// EtherType of experiments (IEEE 802), where nothing else is carried.
+/// EtherType of experiments (IEEE 802), for an empty payload.
 pub(super) const EXPERIMENT: u16 = 0x88b5;
-/// Service access point that is nobody's.
+/// Unassigned service access point.
 const UNUSED_SAP: u8 = 0xfc;
 
 const TAG: vlan::Header = vlan::Header { id: 1, priority: 0, drop_eligible: false, ether_type: EXPERIMENT };
@@ -238,7 +238,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// A control field of one byte if its lowest bits say so, else of two.
+/// Creates a control field of one byte if its lowest bits require it, else of two.
 fn plain<'a>(given: Given<'_, 'a>) -> Result<Box<dyn Header + 'a>, Unfit> {
     let control = match given.number("control").unwrap_or(3) {
         control @ 0..=0xff if control & 3 == 3 => llc::Control::Unnumbered(control as u8),
@@ -248,7 +248,7 @@ fn plain<'a>(given: Given<'_, 'a>) -> Result<Box<dyn Header + 'a>, Unfit> {
     boxed(llc::Header::Plain(llc::Plain { destination_sap: UNUSED_SAP, source_sap: UNUSED_SAP, control }))
 }
 
-/// Where the byte of an address family lies that is not 0.
+/// Returns the offset of the byte of an address family that is not 0.
 fn family(header: &[u8]) -> Option<usize> {
     match header {
         [0, _, _, last] if *last != 0 => Some(3),
@@ -262,5 +262,5 @@ pub(super) fn boxed<'a>(header: impl Header + 'a) -> Result<Box<dyn Header + 'a>
 
 pub(super) fn byte(given: Given<'_, '_>, name: &str, usual: u8) -> Result<u8, Unfit> {
     let value = given.number(name).map_or(Ok(usual), u8::try_from);
-    value.map_err(|_| Unfit::Field("this number has 8 bits"))
+    value.map_err(|_| Unfit::Field("the number must be at most 255"))
 }

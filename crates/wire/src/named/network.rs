@@ -12,7 +12,7 @@ pub(super) const SOURCE_4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 pub(super) const DESTINATION_4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 pub(super) const SOURCE_6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
 pub(super) const DESTINATION_6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 2);
-/// IP protocol of experiments (RFC 3692), where nothing else is carried.
+/// IP protocol of experiments (RFC 3692), for an empty payload.
 pub(super) const EXPERIMENT: u8 = 253;
 
 pub(super) const KINDS: &[Kind] = &[

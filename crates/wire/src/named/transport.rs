@@ -1,4 +1,4 @@
-//! What IP packets carry.
+//! Transport headers.
 
 use super::Format::{Flags, Hex, Ipv4, Number};
 use super::link::boxed;
@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::tcp_option::{TcpOption, encode};
 use crate::{Protocol, Pseudo, Unfit, esp, icmp, icmpv6, igmp, sctp, tcp, udp, udp_lite};
 
-/// Where nobody says: from a port that nobody registered to that of the discard protocol (RFC 863).
+/// Default ports: from an unregistered port to that of the discard protocol (RFC 863).
 const SOURCE_PORT: u16 = 49152;
 const DISCARD: u16 = 9;
 
@@ -178,7 +178,7 @@ const TCP_FIELDS: &[Field] = &[
     found("ts_ecr", |header| option(header, 8), 48, 32, Number),
 ];
 
-/// With the options given by name, in the order of Linux, or as bytes.
+/// Creates a segment with the options given by name, in the order of Linux, or as bytes.
 fn segment<'a>(given: Given<'_, 'a>) -> Result<Box<dyn Header + 'a>, Unfit> {
     const FULL: Unfit = Unfit::Field("TCP options have at most 40 bytes");
     let timestamps = ["timestamps", "ts_val", "ts_ecr"].iter().any(|name| given.has(name));
@@ -199,7 +199,7 @@ fn segment<'a>(given: Given<'_, 'a>) -> Result<Box<dyn Header + 'a>, Unfit> {
     boxed(tcp::Header { flags, window: u16::MAX, options, ..ports })
 }
 
-/// Where the first option of a kind begins in a TCP header.
+/// Returns the offset of the first option of a kind in a TCP header.
 fn option(header: &[u8], kind: u8) -> Option<usize> {
     let mut at = tcp::LEN;
     loop {

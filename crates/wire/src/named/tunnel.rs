@@ -167,9 +167,9 @@ pub(super) const KINDS: &[Kind] = &[
         ],
         fits: always,
         make: |given| {
-            let nobody = teredo::Authentication { client: &[], value: &[], nonce: [0; 8], confirmation: 0 };
+            let empty = teredo::Authentication { client: &[], value: &[], nonce: [0; 8], confirmation: 0 };
             let seen = teredo::Origin { port: 1, address: super::network::SOURCE_4 };
-            let authentication = given.has("nonce").then_some(nobody);
+            let authentication = given.has("nonce").then_some(empty);
             let origin = (given.has("origin") || given.has("origin_port")).then_some(seen);
             boxed(teredo::Header { authentication, origin })
         },
@@ -201,12 +201,12 @@ const VXLAN_FIELDS: &[Field] = &[
     field("reserved", 56, 8, Hex),
 ];
 
-/// Whether a bit of a byte is set.
+/// Returns whether a bit of a byte is set.
 fn flag(header: &[u8], at: usize, bits: u8) -> Option<()> {
     (header.get(at)? & bits != 0).then_some(())
 }
 
-/// Bytes of a GRE header up to the fields of these flags: checksum and offset share one word.
+/// Returns the length of a GRE header up to the fields of these flags: checksum and offset share one word.
 fn gre_words(header: &[u8], flags: u8) -> usize {
     let set = header.first().copied().unwrap_or(0) & flags;
     gre::LEN + 4 * (usize::from(set & 0xc0 != 0) + usize::from(set & 0x20 != 0) + usize::from(set & 0x10 != 0))
@@ -225,12 +225,12 @@ fn user_plane<'a>(given: Given<'_, 'a>) -> Result<Box<dyn Header + 'a>, Unfit> {
     boxed(gtp_u::Header { message, teid: 1, sequence, n_pdu, first_extension, extensions })
 }
 
-/// Whether an authentication header of no client and no value stands in front.
+/// Returns whether an authentication header with empty client and value is present.
 fn vouched(header: &[u8]) -> Option<()> {
     header.starts_with(&[0, 1, 0, 0]).then_some(())
 }
 
-/// Where the origin indication begins.
+/// Returns the offset of the origin indication.
 fn origin(header: &[u8]) -> Option<usize> {
     let at = header.len().checked_sub(teredo::ORIGIN_LEN)?;
     header.get(at..)?.starts_with(&[0, 0]).then_some(at)

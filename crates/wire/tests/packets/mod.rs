@@ -1,4 +1,4 @@
-//! Whole packets made of values, with the layers they must be dissected into.
+//! Complete packets built from values, with the layers that they must be dissected into.
 
 use linerate_wire::{
     Layer, MacAddr, Protocol, Pseudo, ethernet, icmp, icmpv6, ipv4, ipv6, ipv6_extension, ipv6_fragment,
@@ -7,14 +7,14 @@ use linerate_wire::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What a packet is made of.
+/// Parts of a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     pub tags: Vec<(u16, u16)>,
     pub network: Network,
     pub transport: Transport,
     pub payload: Vec<u8>,
-    /// Bytes behind the packet, as Ethernet pads short frames.
+    /// Bytes after the packet, as Ethernet pads short frames.
     pub padding: usize,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Transport {
     },
     Icmp,
     Icmpv6,
-    /// An IP protocol that nobody knows.
+    /// An unassigned IP protocol.
     Unknown,
 }
 
@@ -122,7 +122,7 @@ impl Packet {
         headers
     }
 
-    /// The headers, and whether what they carry begins in another packet.
+    /// The headers, and true if their payload begins in another packet.
     fn network(&self, payload: usize, number: u8) -> (Vec<(Protocol, Vec<u8>)>, bool) {
         match &self.network {
             Network::V4 { options, fragment, addresses: [source, destination] } => {
@@ -154,7 +154,7 @@ impl Packet {
         }
     }
 
-    /// Transport header and payload, the header's length, and what it is.
+    /// Transport header and payload, the header's length, and its protocol.
     fn message(&self) -> (Vec<u8>, usize, Option<Protocol>, u8) {
         let (header, protocol, number) = match &self.transport {
             Transport::Tcp { options, header: [sequence, acknowledgement], ports: [source_port, destination_port] } => {

@@ -1,4 +1,4 @@
-//! A header of each kind, and every way to put them behind each other.
+//! A header of each kind, and all valid stacks of two.
 
 use linerate_wire::build::{Extension, Frame, Header};
 use linerate_wire::{
@@ -8,19 +8,19 @@ use linerate_wire::{
 };
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// An IP protocol number and EtherTypes, SAPs, ports that lead to nothing.
+/// An unassigned IP protocol number, and unassigned EtherTypes, SAPs, ports.
 const UNKNOWN_PROTOCOL: u8 = 253;
 const UNKNOWN_TYPE: u16 = 0x88b5;
 
 const SOURCE_4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const DESTINATION_4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// Teredo's own (RFC 4380 section 4), or it would not be read behind Teredo: server, no flags, port and address inverted.
+/// A Teredo address (RFC 4380 section 4), as required after Teredo: server, no flags, port and address inverted.
 const SOURCE_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0, 0xc000, 0x201, 0, 0xefff, 0x3fff, 0xfdfe);
 const DESTINATION_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 
 /// PadN over four bytes.
 const PADDING: [u8; 6] = [1, 4, 0, 0, 0, 0];
-/// One segment left: behind the destination of the header comes `2001:db8::3`.
+/// One segment left: after the destination of the header follows `2001:db8::3`.
 const ROUTE: [u8; 22] = [0, 1, 0, 0, 0, 0, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3];
 /// A segment list of two, reversed, with one left.
 const SEGMENTS: [u8; 38] = {
@@ -59,7 +59,7 @@ pub(super) fn samples() -> Vec<Sample> {
 
 fn links() -> Vec<Sample> {
     let mac = MacAddr([2, 0, 0, 0, 0, 1]);
-    // Behind labels, an address whose first four bits are 0, 1, 4 or 6 would look like another protocol.
+    // After labels, an address whose first four bits are 0, 1, 4 or 6 would look like another protocol.
     let link = ethernet::Header { destination: MacAddr([0x22, 0, 0, 0, 0, 2]), source: mac, ether_type: UNKNOWN_TYPE };
     let tag = vlan::Header { id: 7, priority: 3, drop_eligible: false, ether_type: UNKNOWN_TYPE };
     let control = llc::Control::Unnumbered(3);
@@ -190,17 +190,17 @@ fn tunnels() -> Vec<Box<dyn Header>> {
     ]
 }
 
-/// Whether `outer` can stand in front of `inner`.
+/// Returns whether `outer` can precede `inner`.
 pub(super) fn can_carry(outer: &dyn Header, inner: &dyn Header) -> bool {
     Frame::new(&[outer, inner], &[]).length().is_ok()
 }
 
-/// A payload that a reader finds well formed behind `last`: nothing where it would begin with another header.
+/// Returns a well-formed payload for `last`: empty if it would begin with another header.
 pub(super) fn payload(last: Protocol) -> &'static [u8] {
     match (last, last.role()) {
         // A data chunk: length, transmission sequence number, stream, its sequence number, protocol; six bytes, padded.
         (Protocol::Sctp, _) => &[0, 3, 0, 22, 0, 0, 0, 1, 0, 2, 0, 3, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0],
-        // Identifier, sequence number, data: behind Teredo, eight bytes that nobody else has.
+        // Identifier, sequence number, data: after Teredo, eight unique bytes.
         (Protocol::Icmpv6, _) => &[0, 1, 0, 2, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff, 1, 2, 3],
         (Protocol::Igmp, _) | (_, Role::Link | Role::Extension | Role::Tunnel) => &[],
         _ => &[0x99, 0x98, 0x97, 0x96, 0x95, 0x94, 0x93, 0x92, 0x91, 0x90, 0x9f, 0x9e, 0x9d],

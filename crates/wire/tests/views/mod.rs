@@ -1,9 +1,9 @@
-//! Every view over any bytes; also what the fuzzer looks with.
+//! Every view over arbitrary bytes; also used by the fuzzer.
 
 use linerate_wire::*;
 use std::hint::black_box;
 
-/// Every view over the same bytes, every getter that could go wrong.
+/// Parses the same bytes with every view and calls every getter that could fail.
 pub(crate) fn view_all(bytes: &[u8]) {
     let pseudo = Pseudo::V6 { source: 1.into(), destination: 2.into() };
     view_links(bytes);

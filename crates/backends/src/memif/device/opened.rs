@@ -1,4 +1,4 @@
-//! The ends that this process has open, and who uses them.
+//! The ends that this process has open, and the directions in use.
 
 use super::super::lobby::Lobby;
 use super::super::wish::Wish;
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
-/// Those that this process has open.
+/// Ends that this process has open.
 static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
-const BESIDE: &str = "another id of its socket is open with other users=, rings-in= or rings-out=: say the same, as a client is let in and \
-     told how many rings there are before it says an id";
+const CONFLICT: &str = "another id of its socket is open with other users=, rings-in= or rings-out=; set the same, \
+     since both apply before a client names its id";
 
-/// A direction of it, until the last of its queues goes.
+/// Claims a direction of an end until its last queue is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub device: Arc<Device>,
@@ -30,7 +30,7 @@ impl Drop for Claim {
 }
 
 impl Device {
-    /// The one that is open already, or a new one.
+    /// Returns the end that is already open, or opens a new one.
     pub(crate) fn open(wish: Wish) -> Result<Arc<Device>, String> {
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         devices.retain(|device| device.strong_count() > 0);
@@ -38,14 +38,13 @@ impl Device {
             return match wish.is_met_by(&device.wish) {
                 true => Ok(device),
                 false => {
-                    Err("is open already with other options: say the same, with rings-in= and rings-out=, of both"
-                        .into())
+                    Err("already open with other options; give both the same, with rings-in= and rings-out=".into())
                 }
             };
         }
         let lobby = match devices.iter().filter_map(Weak::upgrade).find(|device| wish.is_behind(&device.wish)) {
             Some(other) if !wish.goes_beside(&other.wish) => {
-                return Err(BESIDE.into());
+                return Err(CONFLICT.into());
             }
             Some(other) => other.lobby.clone(),
             None if wish.is_server => Some(Arc::new(Lobby::new(&wish)?)),
@@ -72,7 +71,7 @@ impl Device {
             wish,
         });
         device.lobby.iter().for_each(|lobby| lobby.add(&device));
-        // Who comes to one that listens waits until frames are asked for: other ids of its socket may be opened meanwhile.
+        // A server accepts clients once frames are asked for: other ids of its socket may be opened before.
         if device.lobby.is_none() {
             device.step();
         }
@@ -80,13 +79,13 @@ impl Device {
         Ok(device)
     }
 
-    /// Claims a direction with all its rings; none if somebody has it.
+    /// Claims a direction with all its rings; `None` if it is in use.
     pub(crate) fn claim(self: &Arc<Self>, outward: bool) -> Option<Arc<Claim>> {
         let is_free = !self.used[usize::from(outward)].swap(true, Ordering::Relaxed);
         is_free.then(|| Arc::new(Claim { device: Arc::clone(self), outward }))
     }
 
-    /// Those that are open in this process.
+    /// Returns the ends that are open in this process.
     pub(crate) fn all() -> Vec<Arc<Device>> {
         DEVICES.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
     }

@@ -1,4 +1,4 @@
-//! The same answer in the kernel as in this process, for texts and for any program.
+//! The same result in the kernel as in this process, for texts and for arbitrary programs.
 
 use super::*;
 use crate::sys::bpf::{Demands, Program as Loaded};
@@ -9,7 +9,7 @@ const PASSED: i32 = 2;
 const REFUSED: i32 = 1;
 const LENGTH: i16 = -16;
 
-/// The filter alone, in the kernel.
+/// Loads a program that consists only of the filter.
 fn load(program: &Program, frags: bool) -> std::io::Result<Loaded> {
     let mut asm = Assembler::new();
     let refused = asm.label();
@@ -27,12 +27,12 @@ fn load(program: &Program, frags: bool) -> std::io::Result<Loaded> {
 
 fn is_root() -> bool {
     if !geteuid().is_root() {
-        eprintln!("SKIPPED: programs are loaded by root");
+        eprintln!("SKIPPED: loading programs needs root");
     }
     geteuid().is_root()
 }
 
-/// Beside what this process says, in one buffer and in several.
+/// Compares with this process's result, in one buffer and in several.
 fn compare(program: &Program, frames: &[Vec<u8>], what: &str) {
     for frags in [false, true] {
         let loaded = load(program, frags).unwrap_or_else(|error| panic!("{what}, frags {frags}: {error}"));
@@ -59,7 +59,7 @@ impl Dice {
     }
 }
 
-/// Frames that look like many things, whole and cut.
+/// Frames of many kinds, whole and truncated.
 fn frames(dice: &mut Dice) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for number in 0..300u32 {
@@ -79,7 +79,7 @@ fn frames(dice: &mut Dice) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn texts_have_the_same_answer_in_the_kernel() {
+fn texts_have_the_same_result_in_the_kernel() {
     if !is_root() {
         return;
     }
@@ -121,9 +121,9 @@ fn texts_have_the_same_answer_in_the_kernel() {
     }
 }
 
-/// Any program that is allowed into the kernel at all.
+/// Arbitrary programs that the kernel accepts.
 #[test]
-fn any_program_has_the_same_answer_in_the_kernel() {
+fn any_program_has_the_same_result_in_the_kernel() {
     if !is_root() {
         return;
     }

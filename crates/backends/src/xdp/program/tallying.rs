@@ -1,10 +1,11 @@
-//! The program that counts frames and shows none.
+//! The program that only counts frames.
 
 use super::{Form, SIZES, VLAN_TAG, Word, begin, call_vlan_tag, count, leave};
 use crate::ebpf::{Alu, Assembler, Insn, Reg, Size, TooFar, When, helper};
 use linerate_burst::Sizes;
 
-/// The program, in the driver, for an interface of so many queues; frames longer than `super_frame` are counted as such.
+/// Returns the program, for the driver and a number of queues; frames longer than `super_frame` are counted as
+/// super-frames.
 pub(crate) fn tallying(form: Form, queues: u32, words: i32, super_frame: u32) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
     let pass = begin(&mut asm, queues, words);
@@ -35,7 +36,7 @@ pub(crate) fn tallying(form: Form, queues: u32, words: i32, super_frame: u32) ->
         asm.store(Size::B8, Reg::R8, word.at(), Reg::R9);
         asm.place(known);
     }
-    // R1 goes from bucket to bucket.
+    // R1 steps through the buckets.
     let found = asm.label();
     asm.mov(Reg::R1, Reg::R8);
     for bound in Sizes::bounds() {

@@ -8,22 +8,23 @@ use linerate_burst::{Desc, Flags};
 use linerate_filter::Program as Filter;
 use std::mem::offset_of;
 
-/// The shortest frame that is written: one with a header.
+/// Shortest frame that is written: one with a header.
 pub(crate) const SHORTEST: i32 = 14;
-/// The longest; what is longer than a piece comes in two, because `bpf_xdp_load_bytes` loads no more than 0xffff bytes.
+/// Longest frame; a frame longer than a piece is copied in two, because `bpf_xdp_load_bytes` loads at most 0xffff
+/// bytes.
 const PIECE: i32 = 0x8000;
 const LONGEST: i32 = PIECE + 0xffff;
 const _: () = assert!(LONGEST as usize + VLAN_TAG as usize <= crate::sys::area::BEHIND);
 const MAC_ADDRESSES: i32 = 12;
 
-/// Places on the stack, below what [`call_vlan_tag`] uses: bytes that the frame has, then those that are written.
+/// Stack offsets, below those of [`call_vlan_tag`]: first the bytes of the frame, then those that are written.
 const LENGTH: i16 = -16;
 const POSITION: i16 = -24;
 const NUMBER: i16 = -32;
 const TAG: i16 = -40;
 
-/// The program that writes frames into an area, with its words, the area and the bell by descriptor; frames longer than
-/// `super_frame` are flagged. With a filter those that do not pass it are counted alone.
+/// Returns the program that writes frames into an area, with the descriptors of its words, the area and the bell;
+/// frames longer than `super_frame` are flagged. Frames that do not match the filter are only counted.
 pub(crate) fn writing(
     form: Form,
     (words, area, bell): (i32, i32, i32),
@@ -61,7 +62,7 @@ pub(crate) fn writing(
     asm.call(helper::TAI);
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Ahead.at());
     asm.alu(Alu::Sub, Reg::R0, Reg::R1);
-    // Where the segment and the desc begin.
+    // Offsets of the segment and the desc.
     asm.alu(Alu::Mul, Reg::R7, layout.stride() as i32);
     asm.load(Size::B8, Reg::R1, Reg::Fp, NUMBER);
     asm.alu(Alu::And, Reg::R1, layout.frames as i32 - 1);
@@ -92,7 +93,7 @@ pub(crate) fn writing(
     asm.finish()
 }
 
-/// Wakes a reader that sleeps; goes to `drop` where it does not.
+/// Wakes a sleeping reader; jumps to `drop` if it is awake.
 fn wake(asm: &mut Assembler, bell: i32, drop: Label) {
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Sleeps.at());
     asm.jump_if(When::Eq, Reg::R1, 0, drop);
@@ -105,21 +106,21 @@ fn wake(asm: &mut Assembler, bell: i32, drop: Label) {
     asm.call(helper::RING_OUTPUT);
 }
 
-/// Leaves of R9 bytes those that are wanted.
+/// Truncates R9 bytes to the snap length.
 fn cut(asm: &mut Assembler, bad: Label) {
     let whole = asm.label();
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Snap.at());
     asm.jump_if(When::Eq, Reg::R1, 0, whole);
     asm.jump_if(When::Le, Reg::R9, Reg::R1, whole);
     asm.mov(Reg::R9, Reg::R1);
-    // So that the kernel can see it; the process asks for nothing else.
+    // For the verifier; the process requests no other length.
     asm.jump_if(When::Lt, Reg::R9, SHORTEST, bad);
     asm.jump_if(When::Gt, Reg::R9, LONGEST, bad);
     asm.place(whole);
 }
 
-/// Notes number and position of a frame of which R9 bytes are written; leads to `full` where there is no room for it and a VLAN tag. Never
-/// is all room used: then nothing free could not be told from nothing used.
+/// Stores number and position of a frame of which R9 bytes are written; jumps to `full` if it does not fit, with a VLAN
+/// tag. One alignment unit always stays free, to distinguish full from empty.
 fn find_room(asm: &mut Assembler, layout: Layout, full: Label) {
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Head.at());
     asm.store(Size::B8, Reg::Fp, NUMBER, Reg::R1);
@@ -134,12 +135,12 @@ fn find_room(asm: &mut Assembler, layout: Layout, full: Label) {
     asm.jump_if(When::Ge, Reg::R1, layout.bytes as i32 - (ALIGN as i32 + VLAN_TAG), full);
 }
 
-/// Writes the desc at R2 of a frame at offset R7, of which R9 bytes are written, whose time is R0.
+/// Writes the desc at R2 of a frame at offset R7, with R9 bytes written and time R0.
 fn write_desc(asm: &mut Assembler, form: Form, super_frame: u32) {
     let place = |field: usize| field as i16;
     asm.store(Size::B8, Reg::R2, place(offset_of!(Desc, time)), Reg::R0);
     asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, offset)), Reg::R7);
-    // Interface 0, and flags behind it.
+    // Interface 0, followed by the flags.
     asm.mov(Reg::R3, 0);
     let fits = asm.label();
     asm.load(Size::B8, Reg::R4, Reg::Fp, LENGTH);
@@ -167,7 +168,7 @@ fn write_desc(asm: &mut Assembler, form: Form, super_frame: u32) {
     asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, hash)), 0);
 }
 
-/// Copies what is wanted and lies behind `from` in the frame to R7 + `to`.
+/// Copies the wanted bytes from offset `from` of the frame to R7 + `to`.
 fn copy(asm: &mut Assembler, from: i32, to: i32, bad: Label) {
     let (long, done) = (asm.label(), asm.label());
     let load = |asm: &mut Assembler, skip: i32| {
@@ -192,7 +193,7 @@ fn copy(asm: &mut Assembler, from: i32, to: i32, bad: Label) {
     asm.place(done);
 }
 
-/// The same from the beginning, with its tag where it had been, if there is one.
+/// Copies a frame from its start, and inserts its tag where it was, if it has one.
 fn copy_with_tag(asm: &mut Assembler, bad: Label) {
     let (tagged, done) = (asm.label(), asm.label());
     asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
@@ -212,7 +213,7 @@ fn copy_with_tag(asm: &mut Assembler, bad: Label) {
     asm.place(done);
 }
 
-/// Moves position and number on; the process may read the frame from then on.
+/// Advances position and number; the process may read the frame from then on.
 fn publish(asm: &mut Assembler) {
     asm.load(Size::B8, Reg::R1, Reg::Fp, POSITION);
     asm.load(Size::B8, Reg::R2, Reg::Fp, LENGTH);
@@ -223,7 +224,7 @@ fn publish(asm: &mut Assembler) {
     asm.load(Size::B8, Reg::R1, Reg::Fp, NUMBER);
     asm.alu(Alu::Add, Reg::R1, 1);
     if cfg!(target_arch = "x86_64") {
-        // Stores are seen in their order.
+        // Stores are visible in program order.
         asm.store(Size::B8, Reg::R8, Word::Head.at(), Reg::R1);
     } else {
         asm.exchange(Reg::R8, Word::Head.at(), Reg::R1);

@@ -1,11 +1,11 @@
-//! Frames of a lane that are held.
+//! Held frames of a lane.
 
 use super::XdpRx;
 use super::intake::give_back;
 use linerate_burst::Desc;
 use linerate_port::{Held, Holding, Region, Room};
 
-/// Of frames that the program writes: they lie back to back, so there is no room around them.
+/// Only for frames that the program writes: they are packed, without room around them.
 impl Holding for XdpRx {
     fn region(&self) -> Region {
         match self.intake.segment() {

@@ -1,4 +1,4 @@
-//! What a program does with the frames of a queue: it hands them to a socket, writes them into an area, or counts them.
+//! Sources of a queue's frames: a program hands them to a socket, writes them into an area, or counts them.
 
 use super::Counted;
 use crate::sys::area::Segment;
@@ -16,21 +16,20 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// How often a program that writes frames is asked for more: each look takes a line of memory away from it, which costs it more
-/// than the frame (measured on a veth: 4.0 M frames/s looked at all the time, 11.4 every 100 us).
+/// Interval at which a program that writes frames is polled: each poll takes a cache line away from it, which costs it
+/// more than a frame (measured on a veth: 4.0 M frames/s polled continuously, 11.4 every 100 us).
 const ASK_AFTER: Duration = Duration::from_micros(20);
 
-/// And one that counts.
+/// The same for a program that counts.
 const COUNT_AFTER: Duration = Duration::from_millis(1);
 
-/// How long a reader that is in no hurry waits meanwhile, instead of looking at the clock: the processor that brings the frames is
-/// often the other half of its own, and is slowed by that too.
+/// Time that a reader without deadline sleeps between polls, instead of reading the clock: the processor that receives
+/// the frames is often its hyper-thread sibling, and slowed by that too.
 const NAP: Duration = Duration::from_micros(100);
 
-/// Frames of which no more are asked for.
+/// Number of frames above which the program is not polled.
 const ENOUGH: usize = 1024;
 
-/// A queue of a program.
 pub(crate) struct Queue {
     pub attachment: Arc<Attachment>,
     pub number: u32,
@@ -46,68 +45,68 @@ impl Queue {
     }
 }
 
-/// Where the frames of a queue come in.
+/// Source of a queue's frames.
 pub(crate) trait Intake: Send {
-    /// The frames that are shown.
+    /// Returns the frames that are shown.
     fn shown(&self) -> Burst<'_>;
 
-    /// Shows more frames if there are more; whether that is all there is.
+    /// Shows more frames, if any; returns whether these are all.
     fn refill(&mut self, queue: &Queue, now: Nanos, is_detached: bool) -> bool;
 
-    /// Done with the first frames shown.
+    /// Consumes the first frames shown.
     fn consume(&mut self, queue: &Queue, frames: usize);
 
-    /// What to wait on.
+    /// Returns the descriptor to wait on.
     fn wake(&self, queue: &Queue) -> Option<BorrowedFd<'_>>;
 
-    /// Adds the counters of what came in, beside what was delivered.
+    /// Adds the counters of received frames; delivered ones are added by the caller.
     fn counters(&self, counted: &Counted, account: &mut Account);
 
-    /// When frames were looked for last.
+    /// Returns the time of the last poll.
     fn looked(&self, now: Nanos) -> Nanos {
         now
     }
 
-    /// How far International Atomic Time is ahead of UTC, in nanoseconds.
+    /// Sets the offset of International Atomic Time from UTC, in nanoseconds.
     fn set_ahead(&mut self, _queue: &Queue, _nanos: u64) {}
 
-    /// What is wrong with it.
+    /// Returns a pending error.
     fn take_error(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// How long to wait before the next look, while frames come.
+    /// Returns the time to wait before the next poll, while frames arrive.
     fn nap(&self) -> Option<Duration> {
         None
     }
 
-    /// What is counted of frames that are not shown.
+    /// Returns the counts of frames that are not shown.
     fn tallied(&self) -> Option<&Tallied> {
         None
     }
 
-    /// The segment, where frames are written into one.
+    /// Returns the segment, if frames are written into one.
     fn segment(&self) -> Option<&Segment> {
         None
     }
 
-    /// The same.
+    /// Returns the segment, mutably.
     fn segment_mut(&mut self) -> Option<&mut Segment> {
         None
     }
 }
 
-/// A socket of AF_XDP, and its memory.
+/// An AF_XDP socket and its memory.
 pub(crate) struct SocketIntake {
     frames: XskFrames,
     socket: Arc<XskSocket>,
     reading: Reading,
-    /// Calls drive the card's queue.
+    /// True if system calls drive the card's queue.
     busy_poll: bool,
 }
 
 impl SocketIntake {
-    /// Frames longer than `super_frame` are super-frames.
+    /// Creates an intake; frames longer than `super_frame` are super-frames.
     pub(crate) fn new((frames, socket): (XskFrames, Arc<XskSocket>), super_frame: u32, busy_poll: bool) -> Self {
         let reading = Reading { tai_offset: 0, now: Nanos::ZERO, stamped: true, super_frame };
         SocketIntake { frames, socket, reading, busy_poll }
@@ -158,14 +157,14 @@ impl Intake for SocketIntake {
 /// A segment that the program writes frames into.
 pub(crate) struct AreaIntake {
     segment: Segment,
-    /// What wakes whoever reads it.
+    /// Wakes the reader.
     bell: Arc<Bell>,
-    /// When the program was asked last.
+    /// Time of the last poll.
     asked: Nanos,
 }
 
 impl AreaIntake {
-    /// Most `snap` bytes of a frame are wanted; 0 for all.
+    /// Creates an intake with at most `snap` bytes of a frame; 0 for all.
     pub(crate) fn new(segment: Segment, bell: Arc<Bell>, queue: &Queue, snap: u32) -> Self {
         queue.set(Word::Snap, if snap == 0 { 0 } else { snap.max(SHORTEST as u32).into() });
         AreaIntake { segment, bell, asked: Nanos::ZERO }
@@ -192,12 +191,12 @@ impl Intake for AreaIntake {
         give_back(&self.segment, queue);
     }
 
-    /// The program is to ring from now on.
+    /// Requests a wake-up from the program.
     fn wake(&self, queue: &Queue) -> Option<BorrowedFd<'_>> {
         queue.set(Word::Sleeps, 1);
         fence(Ordering::SeqCst);
-        // What came meanwhile will wake nobody. (That the program has looked whether somebody sleeps, and its frame is
-        // seen here only later, is a matter of nanoseconds; no wait is longer than some milliseconds.)
+        // Frames that arrived before cause no wake-up. (A program may check the flag nanoseconds before its frame is
+        // visible here; waits are limited to some milliseconds.)
         let has_come = self.segment.seen() != queue.get(Word::Head);
         Some(if has_come { self.bell.ready() } else { self.bell.fd() })
     }
@@ -209,7 +208,7 @@ impl Intake for AreaIntake {
         account.add(Count::SuperFrames, counted.super_frames).add(Count::VlanRestored, counted.tagged);
     }
 
-    /// What was not asked for could still be older than what comes now.
+    /// Frames since the last poll could be older than those that arrive now.
     fn looked(&self, now: Nanos) -> Nanos {
         self.asked.min(now)
     }
@@ -231,14 +230,13 @@ impl Intake for AreaIntake {
     }
 }
 
-/// Tells the program what it may write again.
+/// Publishes the released positions to the program.
 pub(super) fn give_back(segment: &Segment, queue: &Queue) {
     let (tail, freed) = segment.position();
     queue.set(Word::Freed, freed);
     queue.set(Word::Tail, tail);
 }
 
-/// A program that counts.
 impl Intake for Tally {
     fn shown(&self) -> Burst<'_> {
         Burst::EMPTY
@@ -256,7 +254,7 @@ impl Intake for Tally {
         assert_eq!(frames, 0, "no frame is shown");
     }
 
-    /// Nothing comes that anybody would be woken for.
+    /// Never signalled: no frame is shown.
     fn wake(&self, _: &Queue) -> Option<BorrowedFd<'_>> {
         Some(self.bell.fd())
     }

@@ -1,4 +1,4 @@
-//! What follows a frame: whose turn is next, and when it is due.
+//! Instructions after a frame: the next stream, and the next due time.
 
 use super::*;
 use crate::ebpf::Alu;
@@ -7,7 +7,7 @@ use linerate_generate::stream::Next;
 use linerate_port::LATE;
 
 impl Program<'_> {
-    /// Whose turn is next. Uses R0, R1, R4 and R5.
+    /// Selects the next stream. Uses R0, R1, R4 and R5.
     pub(super) fn turn(&self, asm: &mut Assembler, index: usize) {
         if self.is_one() && self.told.is_none() {
             return;
@@ -27,7 +27,7 @@ impl Program<'_> {
         }
     }
 
-    /// Behind the last frame of a pass another stream follows, or nothing. Uses R0 and R1.
+    /// Selects the following stream, or the end, after the last frame of a pass. Uses R0 and R1.
     fn follow(&self, asm: &mut Assembler, index: usize) {
         let stream = &self.set.streams[index];
         let Some(count) = stream.count else { return };
@@ -56,7 +56,7 @@ impl Program<'_> {
         asm.place(done);
     }
 
-    /// When the next frame is due, R2 and R3 being the gap. Uses R0, R1, R4 and R9.
+    /// Computes the due time of the next frame, with the gap in R2 and R3. Uses R0, R1, R4 and R9.
     pub(super) fn advance(&self, asm: &mut Assembler, index: usize) {
         let (pace, done) = (&self.turns.paces[index], asm.label());
         match self.told {
@@ -125,7 +125,7 @@ impl Program<'_> {
     }
 }
 
-/// A stream that has sent its frames takes no more turns. Uses R0, R1, R4 and R5.
+/// Removes a stream that has sent its frames from the turns. Uses R0, R1, R4 and R5.
 fn leave(asm: &mut Assembler, index: usize, count: u64) {
     let stays = asm.label();
     asm.mov64(Reg::R1, count);

@@ -1,4 +1,4 @@
-//! The order and the times of any set, beside the timeline that all other senders follow.
+//! Order and times of any set, compared with the timeline that all other senders follow.
 
 use super::super::program::DUE;
 use super::*;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 /// Frames that are compared.
 const FRAMES: usize = 80;
 
-/// What sets are drawn from: few values, so that they meet.
+/// Strategies with few values, so that they collide.
 fn next(streams: usize) -> impl Strategy<Value = Next> {
     let goto = (0..streams, prop::option::weighted(0.8, 0u64..4));
     prop_oneof![
@@ -26,7 +26,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     prop_oneof![Just(Shape::Even), (1u64..5, 0u64..3000).prop_map(|(frames, gap)| Shape::Bursts { frames, gap })]
 }
 
-/// A frame that says which stream it is of and which number it has.
+/// Returns a frame that contains its stream and its number.
 fn marked(id: u32, length: usize) -> Variant {
     let mut frame = vec![id as u8; length];
     frame[14..18].fill(0);
@@ -42,7 +42,7 @@ fn one(id: u32, streams: usize) -> impl Strategy<Value = Stream> {
     })
 }
 
-/// Streams as users write them; `same`: as programs take turns between them.
+/// Generates streams as users write them, restricted to the orders that programs support.
 pub(super) fn sets() -> impl Strategy<Value = StreamSet> {
     let streams = (1usize..6).prop_flat_map(|count| (0..count as u32).map(|id| one(id, count)).collect::<Vec<_>>());
     let common = prop::option::weighted(0.3, rate());
@@ -71,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn frames_come_in_the_order_and_at_the_times_of_the_timeline(set in sets()) {
+    fn frames_follow_the_order_and_times_of_the_timeline(set in sets()) {
         prop_assume!(may_load() && set.check().is_ok());
         let mut runs = Vec::new();
         Timeline::new(&set, Part::WHOLE).unwrap().take(u64::MAX, FRAMES, &mut runs);
@@ -80,7 +80,7 @@ proptest! {
         let slots: Vec<_> = runs.into_iter().flat_map(Run::slots).collect();
         for slot in &slots {
             let due = trial.state.get(DUE);
-            // Fractions of a nanosecond are rounded here and cut off there.
+            // Fractions of a nanosecond are rounded here and truncated there.
             prop_assert!(!paced || due.abs_diff(slot.due) <= 1, "due at {due}, not {slot:?}");
             trial.expect(slot.stream as usize, slot.number);
         }

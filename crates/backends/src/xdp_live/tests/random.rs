@@ -1,4 +1,4 @@
-//! Any streams, as far as programs make them.
+//! Arbitrary streams, restricted to what programs support.
 
 use super::*;
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn change_of() -> impl Strategy<Value = Change> {
     (0usize..400, 1usize..17, 0usize..3, map(), 0u32..128, 1u32..129).prop_map(
         |(offset, width, selector, map, low, bits)| {
             let all = 8 * width as u32;
-            // Often whole bytes, as fields mostly are.
+            // Often whole bytes, as most fields are.
             let (low, bits) = if low < 64 { (0, all) } else { (low % all, bits) };
             let bits = 1 + (bits - 1) % (all - low);
             Change { offset, width, mask: u128::MAX >> (128 - bits) << low, selector, map }
@@ -99,7 +99,7 @@ fn streams() -> impl Strategy<Value = Vec<Stream>> {
     prop::collection::vec(one, 1..4)
 }
 
-/// What of it programs make.
+/// Reduces a stream to what programs support.
 fn fit(stream: Stream) -> Stream {
     let works = |stream: &Stream| Streams::of(&set(vec![stream.clone()], Order::Interleaved)).is_ok();
     let whole = stream.clone();
@@ -136,8 +136,8 @@ fn fit(stream: Stream) -> Stream {
     stream
 }
 
-/// The order of a set, told plainly: stream and number of its first frames.
-fn told(set: &StreamSet, frames: usize) -> Vec<(usize, u64)> {
+/// Returns the order of a set by a simple model: stream and number of its first frames.
+fn expected(set: &StreamSet, frames: usize) -> Vec<(usize, u64)> {
     let count = |index: usize| set.streams[index].count.unwrap_or(frames as u64);
     let indices = 0..set.streams.len();
     let mut all: Vec<(usize, u64)> = indices.flat_map(|index| (0..count(index)).map(move |n| (index, n))).collect();
@@ -152,16 +152,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn programs_make_what_the_model_says(streams in streams(), sequential: bool) {
+    fn programs_match_the_model(streams in streams(), sequential: bool) {
         prop_assume!(may_load());
         let streams = streams.into_iter().map(fit).collect();
         let set = set(streams, if sequential { Order::Sequential } else { Order::Interleaved });
         let trial = Trial::of(&set);
-        let told = told(&set, 30);
-        for (stream, n) in &told {
+        let expected = expected(&set, 30);
+        for (stream, n) in &expected {
             trial.expect(*stream, *n);
         }
-        if told.len() < 30 {
+        if expected.len() < 30 {
             prop_assert!(trial.next().is_none());
         }
     }

@@ -1,4 +1,4 @@
-//! What streams are told while they run, beside the timeline that all other senders follow.
+//! Commands to running streams, compared with the timeline that all other senders follow.
 
 use super::order::sets;
 use super::*;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 /// Frames that are compared.
 const FRAMES: usize = 80;
-/// When a run begins: time since boot.
+/// Start of a run: time since boot.
 const START: u64 = 1000;
-/// How far apart two times may be, in nanoseconds: fractions are rounded by the timeline and cut off by the program.
+/// Tolerance of times, in nanoseconds: fractions are rounded by the timeline and truncated by the program.
 const ROUNDED: u64 = 8;
 
-/// What is told, each so long after the one before.
+/// Generates commands, each some time after the one before.
 fn commands() -> impl Strategy<Value = Vec<Command>> {
     let rate = prop::sample::select(vec![5e5, 1e6, 3.1e6]).prop_map(|rate| vec![Action::Rate(Rate::Frames(rate))]);
     let scale = prop::sample::select(vec![0.3, 1.0, 2.5]).prop_map(|factor| vec![Action::Scale(factor)]);
@@ -26,10 +26,10 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
         2 => Just(vec![Action::Pause, Action::Resume]),
         2 => Just(vec![Action::Stop, Action::Start(Arc::from([]))]),
     ];
-    prop::collection::vec((actions, 0u64..15_000, 0u64..9000), 0..6).prop_map(|told| {
+    prop::collection::vec((actions, 0u64..15_000, 0u64..9000), 0..6).prop_map(|commands_after| {
         let mut at = 0;
         let mut commands = Vec::new();
-        for (actions, after, between) in told {
+        for (actions, after, between) in commands_after {
             at += after;
             for action in actions {
                 commands.push(Command { at, which: Which::All, action });
@@ -40,7 +40,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
     })
 }
 
-/// Frames of the model, and when each is due.
+/// Returns the frames of the model, and their due times.
 fn by_the_model(set: &StreamSet, commands: &[Command]) -> Vec<(Vec<u8>, u64)> {
     let mut traffic = Traffic::commanded(set, Part::WHOLE).unwrap();
     commands.iter().for_each(|command| traffic.tell(command.clone()));
@@ -55,32 +55,32 @@ fn by_the_model(set: &StreamSet, commands: &[Command]) -> Vec<(Vec<u8>, u64)> {
     frames
 }
 
-/// The same of the program.
+/// Returns the frames of the program, and their due times.
 fn by_the_program(set: &StreamSet, commands: &[Command]) -> Vec<(Vec<u8>, u64)> {
     let program = Streams::told(set).unwrap_or_else(|reason| panic!("{reason}"));
-    let told = Told::new(&program, set).unwrap();
+    let live = Told::new(&program, set).unwrap();
     let trial = Trial::with(set, &program);
     let (state, mut frames) = (&trial.state, Vec::new());
     commands.iter().for_each(|command| {
-        told.check(state, command).unwrap();
-        told.tell(command.clone());
+        live.check(state, command).unwrap();
+        live.tell(command.clone());
     });
-    told.begin(state, START);
+    live.begin(state, START);
     let times = commands.iter().map(|command| command.at).chain([u64::MAX - START]);
     for at in times {
-        while told.turn(state, START) == Turn::Run && frames.len() < FRAMES {
+        while live.turn(state, START) == Turn::Run && frames.len() < FRAMES {
             let due = state.get(DUE) - START;
             match trial.next() {
                 Some(frame) => frames.push((frame, due)),
                 None => break,
             }
         }
-        told.turn(state, START + at);
+        live.turn(state, START + at);
     }
     frames
 }
 
-/// Whether one of the two made a frame as streams were about to rest, and the other, by less than a rounding, after that.
+/// Returns whether only one of the two made a frame just before a pause or a stop, within rounding.
 fn is_on_the_edge(commands: &[Command], wanted: u64, made: u64) -> bool {
     let rests = |command: &&Command| matches!(command.action, Action::Pause | Action::Stop);
     let mut at = commands.iter().filter(rests).map(|command| command.at);
@@ -91,11 +91,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn streams_that_are_told_something_do_what_the_timeline_does(set in sets(), commands in commands()) {
+    fn commanded_streams_follow_the_timeline(set in sets(), commands in commands()) {
         prop_assume!(may_load());
         let mut set = set;
         if set.order == Order::Interleaved {
-            // Told something, each has its part of a rate of all there; here they go on sharing it.
+            // With commands each stream has its part of a common rate; here they share it.
             set.rate = None;
         }
         for stream in &mut set.streams {
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn a_stream_that_begins_anew_has_another_number_and_its_first_frame() {
+fn a_restarted_stream_has_another_number_and_its_first_frame() {
     if !may_load() {
         return;
     }
@@ -133,27 +133,27 @@ fn a_stream_that_begins_anew_has_another_number_and_its_first_frame() {
     let mut after = before.clone();
     (after.streams[0].id, after.streams[1].id) = (40_000, 3);
     let program = Streams::told(&before).unwrap();
-    let told = Told::new(&program, &before).unwrap();
+    let live = Told::new(&program, &before).unwrap();
     let trial = Trial::with(&before, &program);
-    told.begin(&trial.state, START);
+    live.begin(&trial.state, START);
     (0..10).for_each(|n| trial.expect(n as usize % 2, n / 2));
-    let tell = |action| told.tell(Command { at: 0, which: Which::All, action });
+    let tell = |action| live.tell(Command { at: 0, which: Which::All, action });
     tell(Action::Stop);
-    assert_eq!(told.turn(&trial.state, START), Turn::Wait, "at top speed nothing is waited for");
+    assert_eq!(live.turn(&trial.state, START), Turn::Wait, "no wait at line rate");
     tell(Action::Start(Arc::from([40_000, 3])));
-    assert_eq!(told.turn(&trial.state, START), Turn::Run);
+    assert_eq!(live.turn(&trial.state, START), Turn::Run);
     let trial = Trial { set: &after, ..trial };
     (0..10).for_each(|n| trial.expect(n as usize % 2, n / 2));
-    assert_eq!(told.made(&trial.state), [10, 10]);
-    let done = told.done(&trial.state);
+    assert_eq!(live.made(&trial.state), [10, 10]);
+    let done = live.done(&trial.state);
     assert_eq!((done.commands, done.until), (2, Some(0)));
     let begun: Vec<_> = done.begun.iter().map(|begun| (begun.stream, begun.number, begun.made)).collect();
     assert_eq!(begun, [(0, Some(40_000), 5), (1, Some(3), 5)]);
-    assert_eq!(told.done(&trial.state).begun, []);
+    assert_eq!(live.done(&trial.state).begun, []);
 }
 
 #[test]
-fn what_streams_of_a_program_cannot_be_told_is_said() {
+fn unsupported_commands_are_reported() {
     if !may_load() {
         return;
     }
@@ -161,21 +161,21 @@ fn what_streams_of_a_program_cannot_be_told_is_said() {
     let refused = |set: &StreamSet, which: Which, action| {
         let program = Streams::told(set).unwrap();
         let trial = Trial::with(set, &program);
-        let told = Told::new(&program, set).unwrap();
-        told.begin(&trial.state, START);
+        let live = Told::new(&program, set).unwrap();
+        live.begin(&trial.state, START);
         trial.next().unwrap();
-        told.check(&trial.state, &Command { at: 0, which, action }).err().unwrap_or_default()
+        live.check(&trial.state, &Command { at: 0, which, action }).err().unwrap_or_default()
     };
     let (turns, row) =
         (set(vec![one(60), one(70)], Order::Interleaved), set(vec![one(60), one(70)], Order::Sequential));
     let first = || Which::Some(Arc::from([0]));
     let (rate, bits) = (Action::Rate(Rate::Frames(5.0)), Action::Rate(Rate::Bits(1e6, linerate_generate::Layer::L2)));
     for action in [Action::Pause, Action::Resume, Action::Stop, Action::Start(Arc::from([])), rate.clone()] {
-        assert!(refused(&turns, first(), action).contains("tell all of them, or"));
+        assert!(refused(&turns, first(), action).contains("name all of them, or"));
     }
     assert!(refused(&turns, Which::All, bits.clone()).contains("a rate in frames"));
     assert!(refused(&turns, Which::All, Action::Start(Arc::from([]))).contains("stop all of them first"));
-    assert!(refused(&row, first(), Action::Pause).contains("all together alone"));
+    assert!(refused(&row, first(), Action::Pause).contains("paused and stopped together"));
     for (set, which, action) in [(&turns, Which::All, rate.clone()), (&row, first(), rate), (&row, Which::All, bits)] {
         assert_eq!(refused(set, which, action), "");
     }

@@ -1,31 +1,31 @@
-//! What became of the frames for each reader, and what each has cost. Readers may come and go without end: beyond so many of
-//! them, and so many events, there are sums.
+//! Accounts of each reader, and its effect on the run. The number of readers over time is unbounded: above a limit,
+//! readers and events are summed up.
 
 use linerate_burst::{Account, Count, Ledger, Stage};
 use linerate_share::{Departure, Report};
 use std::time::Duration;
 
-/// Readers with an account of their own.
+/// Maximum number of readers with an account of their own.
 const OWN: usize = 256;
-/// Events told one by one.
+/// Maximum number of events reported one by one.
 const EVENTS: usize = 256;
-/// The account of all others.
+/// Name of the account of all others.
 const OTHERS: &str = "all other readers";
 
-/// The accounts of all readers of a run.
+/// Accounts of all readers of a run.
 #[derive(Clone, Default)]
 pub(super) struct Accounts {
     ledger: Ledger,
-    /// Departures of those without an account of their own.
+    /// Number of readers without an account of their own.
     others: u64,
-    /// The account of the reader that held everybody up since losses were last looked at.
+    /// Account of the reader that blocked the run since losses were last read.
     held: Option<String>,
     events: Vec<String>,
     untold: u64,
 }
 
 impl Accounts {
-    /// A reader is gone.
+    /// Records the departure of a reader.
     pub(super) fn departed(&mut self, departure: &Departure) {
         if let Some(reason) = &departure.evict {
             self.tell(format!("{} was evicted: {reason}", named(&departure.report)));
@@ -33,7 +33,7 @@ impl Accounts {
         self.count(&departure.report);
     }
 
-    /// Everybody has waited for this reader.
+    /// Records that the run waited for this reader.
     pub(super) fn waited(&mut self, report: &Report, time: Duration) {
         let account = self.account(report);
         account.add(Count::ReaderWaits, 1).add(Count::ReaderWaitedUs, time.as_micros() as u64);
@@ -41,23 +41,23 @@ impl Accounts {
         self.held = Some(account.subject.clone());
     }
 
-    /// So many frames were lost since this was last told: if everybody waited for a reader meanwhile, that is why.
+    /// Records frames lost since the last call: they are charged to a reader that the run waited for.
     pub(super) fn lost_meanwhile(&mut self, frames: u64) {
         if let Some(subject) = self.held.take() {
             self.ledger.account(Stage::Reader, &subject).add(Count::ReaderLost, frames);
         }
     }
 
-    /// Adds what was counted so far, with the readers that are there.
+    /// Adds the counters so far, including attached readers.
     pub(super) fn so_far(&self, present: &[Report], ledger: &mut Ledger) {
         self.clone().close(present, ledger);
     }
 
-    /// The run is over: adds all that was counted, with the readers that are still there; the events.
+    /// Ends the accounts: adds all counters, including attached readers; returns the events.
     pub(super) fn close(mut self, present: &[Report], ledger: &mut Ledger) -> Vec<String> {
         present.iter().for_each(|report| self.count(report));
         if self.others > 0 {
-            self.events.push(format!("{} more readers came and went; what became of them is one sum", self.others));
+            self.events.push(format!("{} more readers detached; their counters are summed", self.others));
         }
         if self.untold > 0 {
             self.events.push(format!("{} more readers were evicted", self.untold));
@@ -83,7 +83,7 @@ impl Accounts {
         self.ledger.account(Stage::Reader, subject)
     }
 
-    /// Something noteworthy.
+    /// Records a noteworthy event.
     pub(super) fn tell(&mut self, event: String) {
         if self.events.len() < EVENTS { self.events.push(event) } else { self.untold += 1 }
     }

@@ -3,7 +3,7 @@ use linerate_burst::{LinkType, StampSource};
 use proptest::prelude::*;
 use std::sync::Mutex;
 
-/// Frames by their times in milliseconds, a list for each output.
+/// Frames by their times in milliseconds, one list per output.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Vec<u64>>>>);
 
@@ -40,7 +40,7 @@ fn interfaces() -> [Interface; 1] {
     [Interface::new("eth0", LinkType::ETHERNET, StampSource::User)]
 }
 
-/// A frame at a time in ms; a trigger where its EtherType is that of IP.
+/// Adds a frame at a time in ms; it is a trigger if its EtherType is that of IP.
 fn push(block: &mut Block, millis: u64, is_trigger: bool) {
     let mut frame = [0; 60];
     frame[12] = if is_trigger { 8 } else { 9 };
@@ -52,7 +52,7 @@ fn triggers(before: u64, after: u64) -> Triggers {
     Triggers { before, after, filter: "ip".to_owned(), memory: 64 << 20, ..Triggers::default() }
 }
 
-/// What is written, in the plainest way.
+/// Model of the frames written.
 fn model(frames: &[(u64, bool)], before: u64, after: u64) -> Vec<u64> {
     let is_kept = |(time, _): &&(u64, bool)| {
         frames.iter().any(|(at, is)| *is && *time < at + after.max(1) && time + before >= *at)
@@ -98,18 +98,18 @@ fn a_rate_and_a_hand_are_triggers_and_each_event_has_its_output() {
     let manual = triggers.manual.clone();
     let mut sink = Triggered::new(triggers, Box::new(kept.clone()));
     let mut block = Block::new(0, 100);
-    // 50 a second, then ten in 100 ms, then 50 again.
+    // 50 per second, then ten in 100 ms, then 50 again.
     let times =
         (0..10).map(|n| 1000 + n * 20).chain((0..12).map(|n| 1300 + n * 5)).chain((0..20).map(|n| 1400 + n * 20));
     times.for_each(|time| push(&mut block, time, false));
     sink.accept(block.view(0, &interfaces())).unwrap();
-    // The tenth comes at 1345.
+    // The tenth is at 1345.
     let written: Vec<u64> = (0..12).map(|n| 1300 + n * 5).chain([1400, 1420, 1440]).collect();
     assert_eq!(kept.0.lock().unwrap()[0], written);
     manual.flag().store(true, Ordering::Relaxed);
     sink.look(&Ledger::new(), Nanos(1_790_000_000)).unwrap();
     assert_eq!(kept.0.lock().unwrap()[1], [1740, 1760, 1780]);
-    // Its time passes though nothing comes.
+    // Its time passes without frames.
     sink.look(&Ledger::new(), Nanos(1_890_000_000)).unwrap();
     assert_eq!((kept.0.lock().unwrap().len(), sink.fired), (3, 2));
 }
@@ -131,7 +131,7 @@ fn memory_is_bounded_and_what_it_costs_is_counted() {
     let written = ledger.total(Count::Written);
     assert!((8192..=2 * 8192).contains(&written), "{written}");
     assert_eq!(ledger.total(Count::BeforeCrowded), 40_960 - written);
-    assert!(sink.notes()[1].contains("--before-memory had no room"), "{:?}", sink.notes());
+    assert!(sink.notes()[1].contains("exceeded --before-memory"), "{:?}", sink.notes());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_hand_is_looked_at_in_the_end_and_a_filter_stays_with_its_interface() {
     let triggers = triggers(100, 10);
     let manual = triggers.manual.clone();
     let mut sink = Triggered::new(triggers, Box::new(kept.clone()));
-    // Of the first one no filter can be made: what comes from the second is looked at by its own.
+    // For the first interface no filter can be compiled: frames of the second one are checked by their own.
     let interfaces = [Interface::new("x", LinkType(65_000), StampSource::User), interfaces()[0].clone()];
     let mut block = Block::new(0, 100);
     [(1000, 9), (1010, 9), (1020, 8)].iter().for_each(|(millis, kind)| {

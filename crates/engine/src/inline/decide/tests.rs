@@ -1,11 +1,11 @@
-//! Decisions against what they mean, told in the plainest way.
+//! Decisions compared with a simple model.
 
 use super::super::policy::Fail;
 use super::*;
 use proptest::prelude::*;
 
-/// What an engine makes of a frame: it looks at frames in order, and not before this many steps after it came; says then what
-/// becomes of it, or so many steps later.
+/// Behaviour of an engine on a frame: it inspects frames in order, and not earlier than `look_after` steps after their
+/// arrival; its verdict follows at once, or `hold` steps later.
 #[derive(Clone, Copy, Debug)]
 struct Script {
     flow: u32,
@@ -13,13 +13,13 @@ struct Script {
     look_after: u64,
     hold: Option<u64>,
     passes: bool,
-    /// Nobody is asked about it.
+    /// True if the engine is not asked.
     unfit: bool,
 }
 
 const HOLD: u64 = 40;
 const BUDGET: u64 = 16;
-/// Frames of a block.
+/// Number of frames in a block.
 const BLOCK: u32 = 7;
 
 fn policy(on_death: Fail, on_overload: Fail, release: Release) -> Policy {
@@ -27,21 +27,21 @@ fn policy(on_death: Fail, on_overload: Fail, release: Release) -> Policy {
     Policy { on_death, on_overload, hold, budget, release, ..Policy::default() }
 }
 
-/// When each frame goes, and as what: each round the engine is heard, then time is looked at, then a frame comes.
+/// Model: each round verdicts are applied, then timeouts, then a frame arrives.
 struct Naive {
     policy: Policy,
     scripts: Vec<Script>,
-    came: Vec<u64>,
-    /// When a frame was looked at, and its fate once that is known.
+    arrived: Vec<u64>,
+    /// Time at which a frame was inspected, and its fate once known.
     looked: Vec<Option<u64>>,
     fates: Vec<Option<Fate>>,
     gone: Vec<bool>,
 }
 
 impl Naive {
-    /// A frame goes once its fate is known, and that of all of its flow that came before and have been looked at before it.
+    /// Releases frames with a known fate whose predecessors in the flow, inspected before them, are gone.
     fn release(&mut self, now: u64, out: &mut Vec<(usize, Fate, u64)>) {
-        for at in 0..self.came.len() {
+        for at in 0..self.arrived.len() {
             let Some(fate) = self.fates[at].filter(|_| !self.gone[at] && self.is_passed(at)) else { continue };
             let waits = |before: &usize| !self.gone[*before] && self.is_with(*before, at);
             if !(0..at).any(|before| waits(&before)) {
@@ -51,7 +51,7 @@ impl Naive {
         }
     }
 
-    /// Whether the engine is past it, or done with.
+    /// Returns whether the engine has inspected the frame and all before it, or they are decided otherwise.
     fn is_passed(&self, at: usize) -> bool {
         (0..=at).all(|before| self.looked[before].is_some() || self.fates[before].is_some())
     }
@@ -90,7 +90,7 @@ fn place(number: usize) -> Place {
 }
 
 proptest! {
-    /// A step: what the engine says by now, the clocks, a frame. The engine dies at some step, with all it had not said.
+    /// Per step: verdicts, timeouts, a frame. The engine dies at some step, with all pending verdicts.
     #[test]
     fn frames_go_once_in_order_and_as_the_policy_says(
         scripts in prop::collection::vec(script(), 1..80),
@@ -101,8 +101,8 @@ proptest! {
         let mut decisions = Decisions::new(policy);
         let none = vec![None; scripts.len()];
         let mut naive = Naive {
-            policy, scripts: scripts.clone(), came: Vec::new(), looked: none.clone(), fates: vec![None; scripts.len()],
-            gone: vec![false; scripts.len()],
+            policy, scripts: scripts.clone(), arrived: Vec::new(), looked: none.clone(),
+            fates: vec![None; scripts.len()], gone: vec![false; scripts.len()],
         };
         let (mut got, mut expected) = (Vec::new(), Vec::new());
         let end = scripts.len() as u64 + HOLD + BUDGET + 2;
@@ -110,8 +110,8 @@ proptest! {
             let mut out = |place: Place, _: u16, fate| got.push((number(place), fate, now));
             let is_dead = dies.is_some_and(|dies| dies <= now);
             if !is_dead {
-                // What was held is said first by the one, then frames are looked at.
-                for (at, script) in scripts.iter().enumerate().take(naive.came.len()) {
+                // Verdicts on held frames are applied first, then frames are inspected.
+                for (at, script) in scripts.iter().enumerate().take(naive.arrived.len()) {
                     let due = naive.looked[at].zip(script.hold).is_some_and(|(looked, hold)| looked + hold <= now);
                     if due && naive.fates[at].is_none() {
                         prop_assert!(decisions.say(place(at), said(script), &mut out));
@@ -120,7 +120,7 @@ proptest! {
                 }
                 while let Some(next) = decisions.next() {
                     let at = number(next);
-                    if naive.came[at] + scripts[at].look_after > now {
+                    if naive.arrived[at] + scripts[at].look_after > now {
                         break;
                     }
                     naive.looked[at] = Some(now);
@@ -128,8 +128,8 @@ proptest! {
                     decisions.look(naive.fates[at], &mut out);
                 }
                 decisions.settle(Nanos(now), &mut out);
-                for at in 0..naive.came.len() {
-                    let age = now - naive.came[at];
+                for at in 0..naive.arrived.len() {
+                    let age = now - naive.arrived[at];
                     let limit = if naive.looked[at].is_some() { HOLD } else { BUDGET };
                     if naive.fates[at].is_none() && age >= limit {
                         let why = if limit == HOLD { Why::Held } else { Why::Overload };
@@ -138,7 +138,7 @@ proptest! {
                 }
             } else if dies == Some(now) {
                 decisions.give_up(decisions.fate_of_dead(), &mut out);
-                for at in 0..naive.came.len() {
+                for at in 0..naive.arrived.len() {
                     naive.fates[at].get_or_insert(Fate::Policy(on_death, Why::Death));
                 }
             }
@@ -151,11 +151,11 @@ proptest! {
                 let dead = is_dead.then_some(Fate::Policy(on_death, Why::Death));
                 let known = script.unfit.then_some(Fate::Unfit).or(decisions.past()).or(dead);
                 let overtakes = decisions.past().is_some();
-                naive.came.push(now);
+                naive.arrived.push(now);
                 naive.fates[at] = known;
                 decisions.arrive(Nanos(now), (script.way, script.flow), known, &mut out);
                 if overtakes && naive.fates[at].is_some() && got.last().is_some_and(|(last, ..)| *last == at) {
-                    // It went past frames of other flows.
+                    // It bypassed frames of other flows.
                     prop_assert!((0..at).all(|before| naive.gone[before] || !naive.is_with(before, at)), "{}", at);
                     naive.gone[at] = true;
                     expected.push((at, known.unwrap(), now));
@@ -178,7 +178,7 @@ proptest! {
     }
 }
 
-/// A frame that is held for long costs those of other flows nothing: blocks behind it are forgotten, but for its own.
+/// A frame that is held for long does not affect those of other flows: blocks after it are released, except its own.
 #[test]
 fn a_held_frame_keeps_nothing_but_its_block() {
     let mut decisions = Decisions::new(policy(Fail::Closed, Fail::Closed, Release::ByFlow));
@@ -199,9 +199,9 @@ fn a_held_frame_keeps_nothing_but_its_block() {
     assert_eq!((gone, decisions.batches.len()), (100_000, 2));
 }
 
-/// No more than so many are held; the policy has those beyond.
+/// The number of held frames is bounded; the policy is applied to those beyond.
 #[test]
-fn there_are_so_many_held_frames_and_no_more() {
+fn the_number_of_held_frames_is_bounded() {
     let mut decisions = Decisions::new(policy(Fail::Closed, Fail::Open, Release::ByFlow));
     let mut out = Vec::new();
     decisions.turn();

@@ -1,8 +1,8 @@
-//! Columns of a row group made by several threads at once, and the same bytes as of one.
+//! Building of the columns of a row group on several threads, with the same output as on one.
 //!
-//! Flows are taken some at a time, so that they stay in a processor's cache, and column after column is made of them: each such piece of work
-//! has a number, and threads take the next one. Within a column pieces are written in their order: who comes early waits for the one before,
-//! which somebody has taken already, so nobody waits for ever.
+//! Flows are split into batches that fit into a processor's cache; each column of a batch is a numbered piece of work,
+//! and threads take the next one. Within a column pieces are written in order: a thread waits for the previous piece,
+//! which another thread has already taken, so that no deadlock is possible.
 
 use super::{BATCH, io};
 use crate::fields::Has;
@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How often one who waits looks whether anything failed.
+/// Interval at which a waiting thread checks for a failure.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A column in the making.
+/// Column under construction.
 struct Slot {
-    /// `None` once it is complete.
+    /// `None` after completion.
     writer: Option<ArrowColumnWriter>,
-    /// The piece that comes next.
+    /// Next piece to write.
     next: usize,
-    /// Rows without a value that are not written yet: many at once cost next to nothing.
+    /// Pending null rows: writing many at once costs almost nothing.
     absent: usize,
     chunk: Option<ArrowColumnChunk>,
 }
@@ -33,19 +33,19 @@ struct Group<'a, A> {
     flows: &'a [&'a Flow],
     fields: &'a Fields,
     arrays: A,
-    /// What the flows of each piece have.
+    /// Parts of the flows of each batch.
     has: Vec<OnceLock<Has>>,
     slots: Vec<(Mutex<Slot>, Condvar)>,
-    /// Pieces that were taken.
+    /// Number of pieces taken.
     taken: AtomicUsize,
     failed: AtomicBool,
 }
 
-/// Columns of these flows. `arrays` makes the values of a column for some of the flows, which begin at a row and have no more than it
-/// is told; `None` where there are none.
+/// Encodes columns of these flows. `arrays` builds the values of a column for some of the flows, given their first row
+/// and the parts that they have at most; `None` if all are absent.
 ///
 /// # Errors
-/// Those of encoding; no thread is to be had.
+/// Encoding fails, or a thread cannot be started.
 pub(super) fn encode<A>(
     flows: &[&Flow],
     fields: &Fields,
@@ -72,12 +72,12 @@ where
     })?;
     let chunk = |(slot, _): (Mutex<Slot>, Condvar)| {
         let slot = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
-        slot.chunk.ok_or_else(|| Error::other("a column is not complete"))
+        slot.chunk.ok_or_else(|| Error::other("a column is incomplete"))
     };
     group.slots.into_iter().map(chunk).collect()
 }
 
-/// Says to the others that one has failed, also by a panic.
+/// Reports a failure or panic to the other threads on drop.
 struct Watch<'a>(&'a AtomicBool, bool);
 
 impl Drop for Watch<'_> {
@@ -89,7 +89,7 @@ impl Drop for Watch<'_> {
 }
 
 impl<A: Fn(usize, usize, &[&Flow], Has) -> Option<ArrayRef> + Sync> Group<'_, A> {
-    /// Does pieces until all are taken.
+    /// Processes pieces until all are taken.
     fn work(&self) -> Result<()> {
         let mut watch = Watch(&self.failed, false);
         let pieces = self.has.len();

@@ -1,15 +1,15 @@
-//! What a collector is told beside records: templates, statistics, what our elements are.
+//! Messages sent to a collector in addition to records: templates, statistics, types of our elements.
 
 use super::{Network, is_away};
 use crate::ipfix::Message;
 use linerate_burst::Nanos;
 use std::io::Result;
 
-/// How often templates are sent again over UDP: after so much time, and so many messages. A collector that was started anew is
-/// blind until then.
+/// Refresh of templates over UDP: interval in ns, and number of messages. A restarted collector cannot decode records
+/// until then.
 const TEMPLATES_EVERY: u64 = 60_000_000_000;
 const TEMPLATES_AFTER: u64 = 4096;
-/// How often statistics are sent.
+/// Interval of statistics in ns.
 const STATISTICS_EVERY: u64 = 60_000_000_000;
 
 impl Network {
@@ -17,7 +17,7 @@ impl Network {
         for mut message in self.packer.templates(now) {
             message.number(self.profile.version, self.sequence);
             self.line.send(&message.bytes)?;
-            // So that was not refused.
+            // The last datagram was not rejected.
             self.last = None;
             self.count(&message);
         }
@@ -35,7 +35,7 @@ impl Network {
         self.packer.types(now).into_iter().try_for_each(|message| self.send_beside(message))
     }
 
-    /// Sends what is of no observation domain.
+    /// Sends a message that belongs to no observation domain.
     fn send_beside(&mut self, mut message: Message) -> Result<()> {
         message.number(self.profile.version, self.statistics_sequence);
         self.line.send(&message.bytes)?;
@@ -45,7 +45,7 @@ impl Network {
         Ok(())
     }
 
-    /// What is to be said again and again.
+    /// Sends periodic messages that are due.
     pub(super) fn repeat(&mut self, now: Nanos) -> Result<()> {
         let is_due = |last: Nanos, every| now.0.saturating_sub(last.0) >= every;
         if self.away.is_some() || self.sent.messages == 0 {
@@ -67,7 +67,7 @@ impl Network {
                 self.leave();
                 Ok(())
             }
-            result => result.map_err(|error| self.told(error)),
+            result => result.map_err(|error| self.with_advice(error)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Flows as batches of bytes, made by several threads, and into the spool in their order.
+//! Encoding of flows into batches on several threads, and into the spool in their order.
 
 use super::super::hours::days;
 use super::form::FORMS;
@@ -10,20 +10,20 @@ use linerate_meter::Flow;
 use std::io::Result;
 use std::time::{Duration, Instant};
 
-/// How often it is told that batches give way.
+/// Minimum interval between reports of dropped batches.
 const TELL: Duration = Duration::from_secs(10);
 
-/// What gave way and was not told yet.
+/// Dropped batches that are not reported yet.
 #[derive(Default)]
 pub(super) struct Gone {
     batches: u64,
     records: u64,
-    /// When something was told last.
-    told: Option<Instant>,
+    /// Time of the last report.
+    reported: Option<Instant>,
 }
 
 impl Ship {
-    /// Makes batches of flows, which are in the order of their times: of few days each.
+    /// Builds batches of flows sorted by time, each spanning few days.
     pub(super) fn put(&mut self, flows: &[&Flow], lane: u16) -> Result<()> {
         let time = |flow: &Flow| flow.first().0 / 1_000_000_000;
         days(flows, time, self.spool.terms.clock.now() / 1_000_000_000)
@@ -31,13 +31,13 @@ impl Ship {
             .try_for_each(|flows| self.put_piece(flows, lane))
     }
 
-    /// Makes batches of them, several at a time, which go into the spool in their order.
+    /// Builds several batches at a time and spools them in order.
     fn put_piece(&mut self, mut flows: &[&Flow], lane: u16) -> Result<()> {
         while !flows.is_empty() {
             for (rows, bytes) in self.encode(flows) {
                 let (bytes, (own, rest)) = (bytes?, flows.split_at(rows));
                 if bytes.len() > self.most && rows > 1 {
-                    // What was made of those behind it has other numbers now.
+                    // Batches after this one get other numbers: their encoding is discarded.
                     self.fits = rows / 2;
                     break;
                 }
@@ -51,7 +51,7 @@ impl Ship {
         Ok(())
     }
 
-    /// The next batches of flows, at most one for each thread: how many flows are in each, and its bytes.
+    /// Encodes the next batches, at most one per thread: number of flows, and bytes.
     fn encode(&self, flows: &[&Flow]) -> Vec<(usize, Result<Vec<u8>>)> {
         let (form, rows) = (self.form, self.rows.min(self.fits).min(self.spool.most_rows()).max(1));
         let origin =
@@ -101,29 +101,29 @@ impl Ship {
             }
         };
         self.waited += full.map_or(Duration::ZERO, |since| since.elapsed());
-        // One that is lost leaves a gap, which whoever asks for completeness finds.
+        // A lost batch leaves a gap, which completeness checks detect.
         self.number += 1;
         if has_room {
             self.spooled += flows.len() as u64;
         } else {
             self.no_room += flows.len() as u64;
-            (self.told)(format!("{}: no room in the spool for {} records: they are lost", self.name, flows.len()));
+            (self.notify)(format!("{}: spool full; {} records lost", self.name, flows.len()));
         }
         Ok(())
     }
 
-    /// Waits, or has the oldest batch give way; false: there is nothing to wait for.
+    /// Waits, or drops the oldest batch; false: it cannot wait.
     fn make_room(&mut self) -> Result<bool> {
         if !self.ship.waits {
             let Some(batch) = self.spool.drop_oldest()? else { return Ok(false) };
             let gone = self.gone.get_or_insert_default();
             (gone.batches, gone.records) = (gone.batches + 1, gone.records + u64::from(batch.rows));
-            // One a batch would be many.
-            if gone.told.is_none_or(|told| told.elapsed() >= TELL) {
+            // Not one report per batch.
+            if gone.reported.is_none_or(|reported| reported.elapsed() >= TELL) {
                 let Gone { batches, records, .. } =
-                    std::mem::replace(gone, Gone { told: Some(Instant::now()), ..Gone::default() });
-                (self.told)(format!(
-                    "{}: {batches} of the oldest batches, of {records} records, gave way: the spool is full",
+                    std::mem::replace(gone, Gone { reported: Some(Instant::now()), ..Gone::default() });
+                (self.notify)(format!(
+                    "{}: spool full; dropped the {batches} oldest batches ({records} records)",
                     self.name
                 ));
             }

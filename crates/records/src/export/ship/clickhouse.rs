@@ -1,8 +1,8 @@
-//! ClickHouse: `INSERT` over HTTP, a batch each, under a token that makes a second one of the same batch no second one. Several are under way
-//! at a time, over as many connections: whichever is done first, each is known by its token.
+//! ClickHouse: one HTTP `INSERT` per batch, with a deduplication token that makes a second insert of the same batch a
+//! no-op. Several are in flight, over as many connections; their order does not matter.
 //!
-//! A table knows a token for some time, and of so many inserts. When a batch was sent for the first time is noted on the disk: one that goes
-//! again much later is counted as one that may be there twice.
+//! A table remembers tokens for a limited time and number of inserts. The time of the first attempt is noted on disk: a
+//! batch sent again much later is counted as possibly duplicated.
 
 mod memory;
 
@@ -20,54 +20,55 @@ use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
 
-/// How often an answer that nobody knows is taken for one that may change.
+/// Number of unknown answers after which a batch is considered rejected.
 const UNKNOWN: u32 = 20;
-/// Where a password is looked for that no file has.
+/// Environment variable for a password that is not in a file.
 const PASSWORD: &str = "LINERATE_CLICKHOUSE_PASSWORD";
 
-/// Errors of ClickHouse (src/Common/ErrorCodes.cpp) that pass: no memory, too busy, no replica, no keeper, no room, shutting down.
+/// Temporary errors of ClickHouse (src/Common/ErrorCodes.cpp): no memory, too busy, no replica, no keeper, no space,
+/// shutdown.
 const PASSING: &[u32] = &[
     3, 159, 160, 173, 201, 202, 203, 209, 210, 225, 236, 241, 242, 243, 252, 254, 279, 285, 286, 289, 319, 335, 364,
     373, 394, 415, 425, 439, 473, 499, 574, 677, 692, 710, 735, 744, 745, 999, 1000, 1001,
 ];
-/// That are of the batch: its bytes are none of the format, or do not fit the types of the table.
+/// Errors of a batch: its bytes are malformed, or do not match the types of the table.
 const OF_BATCH: &[u32] = &[
     6, 20, 26, 27, 32, 33, 36, 38, 41, 53, 69, 70, 72, 85, 117, 128, 131, 190, 321, 349, 407, 427, 441, 469, 636, 675,
     691,
 ];
-/// That somebody has to mend: no such table or column, no such user, nothing allowed.
+/// Errors of the setup: unknown table or column, unknown user, access denied.
 const TO_MEND: &[u32] = &[8, 10, 16, 47, 48, 60, 62, 73, 81, 115, 164, 192, 193, 194, 195, 291, 452, 497, 516];
 
-/// More parts than are merged in time, which passes; or more partitions in one insert than are taken, which does not.
+/// Too many parts, which is temporary; or too many partitions in an insert, which is not.
 const PARTS: u32 = 252;
 const MIXED: &str = "too many partitions for single insert block";
 
-/// That say for certain that nothing of a batch is there: too many queries, read only, too many parts.
+/// Errors after which no part of a batch was inserted: too many queries, read only, too many parts.
 const SURE: &[u32] = &[202, 242, PARTS];
-/// How long a table knows a batch again, unless told: an hour is what new ones do, and clocks differ.
+/// Default deduplication window, slightly below the hour of new tables, as clocks differ.
 const WINDOW_OF_TABLE: Duration = Duration::from_secs(3000);
 
-/// Inserts that are under way at a time, each over a connection of its own.
+/// Inserts in flight, each over its own connection.
 const WINDOW: usize = 4;
 
 pub(super) struct ClickHouse {
-    /// The target, for people.
+    /// Target, for messages.
     name: String,
-    /// That nobody waits at, and those that were posted to, the oldest first.
+    /// Idle connections, and those with a posted batch, the oldest first.
     idle: Vec<Http>,
     busy: VecDeque<Http>,
     table: String,
-    /// Its database, if that is named, and its name.
+    /// Database, if given, and table.
     path: String,
     head: String,
-    /// Answers that nobody knows, for the same batch.
+    /// Number of unknown answers for the same batch.
     unknown: u32,
-    /// For how long the table knows a batch again; and whether it was asked.
+    /// Deduplication window of the table, and whether it was queried.
     window: Duration,
     was_asked: bool,
 }
 
-/// Database and table, as they are named in a target.
+/// Returns the quoted database and table of a target.
 pub(super) fn table(target: &Target) -> Result<String> {
     let is_name = |name: &str| {
         name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -76,13 +77,13 @@ pub(super) fn table(target: &Target) -> Result<String> {
     let names: Vec<&str> = target.path.split('.').collect();
     if names.len() > 2 || !names.iter().all(|name| is_name(name)) {
         let text =
-            "name a table behind the host, as in clickhouse://HOST:8123/flows or clickhouse://USER@HOST/DATABASE.flows";
+            "missing or invalid table; expected clickhouse://HOST:8123/flows or clickhouse://USER@HOST/DATABASE.flows";
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
     Ok(names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join("."))
 }
 
-/// Whether anything is sent that only the other side is to know.
+/// Returns whether credentials are sent.
 pub(super) fn has_secret(target: &Target, ship: &Shipping) -> bool {
     target.user.is_some() || ship.password.is_some() || std::env::var_os(PASSWORD).is_some()
 }
@@ -103,7 +104,7 @@ impl ClickHouse {
         for (name, value) in [("X-ClickHouse-User", &target.user), ("X-ClickHouse-Key", &password)] {
             let Some(value) = value else { continue };
             if value.bytes().any(|byte| byte.is_ascii_control()) {
-                return Err(Error::new(ErrorKind::InvalidInput, "the user or the password has a control character"));
+                return Err(Error::new(ErrorKind::InvalidInput, "user or password contains a control character"));
             }
             head += &format!("{name}: {value}\r\n");
         }
@@ -121,7 +122,7 @@ impl ClickHouse {
         })
     }
 
-    /// Sends a batch, after it was noted that it is sent.
+    /// Sends a batch, after noting the attempt.
     fn send(
         &mut self,
         http: &mut Http,
@@ -150,12 +151,12 @@ impl ClickHouse {
         Ok(())
     }
 
-    /// Where a batch is posted to, which a run before may have written in another form.
+    /// Returns the URL for a batch, which an earlier run may have encoded in another form.
     fn place(&self, form: Form, Id { run, number }: Id) -> String {
         let columns = if form == Form::RowBinary { format!(" ({})", rowbinary::names()) } else { String::new() };
         let query = escaped(&format!("INSERT INTO {}{columns} FORMAT {}", self.table, form.in_clickhouse()));
         match form {
-            // Versions that know no other format know none of the settings either: they compare the bytes.
+            // Servers that need this form do not know these settings: they deduplicate by content.
             Form::RowBinary => format!("/?query={query}"),
             _ => format!(
                 "/?query={query}&async_insert=0&wait_end_of_query=1&insert_deduplicate=1\
@@ -201,7 +202,7 @@ impl Destination for ClickHouse {
     }
 }
 
-/// What an answer means; `unknown` counts those that nobody knows.
+/// Interprets an answer; `unknown` counts unknown ones.
 fn judge(answer: &Answer, unknown: &mut u32) -> std::result::Result<(), Refusal> {
     let code = code(answer);
     if answer.status == 200 && code.is_none() {
@@ -216,7 +217,7 @@ fn judge(answer: &Answer, unknown: &mut u32) -> std::result::Result<(), Refusal>
         (Some(code), _) if OF_BATCH.contains(&code) => Err(Refusal::Never(text)),
         (Some(code), _) if TO_MEND.contains(&code) => Err(Refusal::ToMend(text)),
         (None, 401 | 403 | 404) => Err(Refusal::ToMend(text)),
-        // Of something between the database and us, or of a database that is about to end.
+        // From a proxy, or from a database that is shutting down.
         (None, 413) => Err(Refusal::TooLong(text)),
         (None, 408 | 425 | 429 | 500..) => Err(Refusal::Later(text)),
         _ => {
@@ -226,20 +227,20 @@ fn judge(answer: &Answer, unknown: &mut u32) -> std::result::Result<(), Refusal>
     }
 }
 
-/// The error of an answer, if it is one.
+/// Returns the error code of an answer, if any.
 fn code(answer: &Answer) -> Option<u32> {
     let named = answer.head.iter().find(|(name, _)| name == "x-clickhouse-exception-code");
     named.and_then(|(_, code)| code.parse().ok()).or_else(|| code_of(&answer.body))
 }
 
-/// `Code: 60. DB::Exception: ...`, at the begin of a line: an error may come behind a status that says there was none.
+/// Finds `Code: 60. DB::Exception: ...` at the start of a line: an error may follow a success status.
 fn code_of(body: &str) -> Option<u32> {
     let rest = body.lines().find_map(|line| line.strip_prefix("Code: "))?;
     let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
 
-/// As a value in a query of a URL (RFC 3986).
+/// Percent-encodes a value for the query of a URL (RFC 3986).
 fn escaped(text: &str) -> String {
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
@@ -250,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_of_a_class() {
+    fn answers_are_classified() {
         let class = |status, head: &[(&str, &str)], body: &str, unknown: u32| {
             let head = head.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             let answer = Answer { status, head, body: body.to_owned() };
@@ -260,7 +261,7 @@ mod tests {
                 Err(Refusal::Never(_)) => "never",
                 Err(Refusal::TooLong(_)) => "too long",
                 Err(Refusal::TooMixed(_)) => "too mixed",
-                Err(Refusal::ToMend(_)) => "to mend",
+                Err(Refusal::ToMend(_)) => "setup",
                 Err(other) => panic!("{other:?}"),
             }
         };
@@ -277,18 +278,18 @@ mod tests {
             (200, "", "taken"),
             (200, "something else\n", "taken"),
             (500, old, "later"),
-            (200, "Code: 60. DB::Exception: no table\n", "to mend"),
-            (404, "Code: 60. DB::Exception: no table\n", "to mend"),
+            (200, "Code: 60. DB::Exception: no table\n", "setup"),
+            (404, "Code: 60. DB::Exception: no table\n", "setup"),
             (400, "Code: 33. DB::Exception: Cannot read all data\n", "never"),
-            (403, "", "to mend"),
+            (403, "", "setup"),
             (503, "", "later"),
             (500, "Code: 4711. DB::Exception: what is this\n", "later"),
         ] {
             assert_eq!(class(status, &[], body, 0), wanted, "{status} {body}");
         }
-        assert_eq!(class(500, &[("x-clickhouse-exception-code", "516")], "", 0), "to mend");
+        assert_eq!(class(500, &[("x-clickhouse-exception-code", "516")], "", 0), "setup");
         assert_eq!(class(500, &[], "Code: 4711. DB::Exception", UNKNOWN - 1), "never");
-        // However often something in between says so.
+        // Proxy errors are temporary, however often they occur.
         for status in [408, 425, 429, 500, 502, 503, 504, 521, 599] {
             assert_eq!(class(status, &[], "<html>", UNKNOWN - 1), "later", "{status}");
         }
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_named_and_nothing_else_is() {
+    fn only_tables_are_accepted() {
         let table = |target: &str| super::super::target::target(target).and_then(|target| table(&target));
         assert_eq!(table("clickhouse://h/flows").unwrap(), "`flows`");
         assert_eq!(table("clickhouse://u@h:1/a_1.flows").unwrap(), "`a_1`.`flows`");

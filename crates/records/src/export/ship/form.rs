@@ -1,4 +1,4 @@
-//! What batches are written as.
+//! Encodings of batches.
 
 use super::Refusal;
 use super::journal::Batch;
@@ -6,7 +6,7 @@ use crate::encode::{Origin, json, rowbinary};
 use linerate_meter::Flow;
 use std::io::{Error, ErrorKind, Result};
 
-/// What a batch is written as.
+/// Encoding of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "built without"))]
@@ -15,14 +15,14 @@ pub(super) enum Form {
     RowBinary,
 }
 
-/// By the number that a journal has of each.
+/// Encodings by their number in the journal.
 pub(super) const FORMS: [Form; 3] = [Form::Parquet, Form::Json, Form::RowBinary];
 
 impl Form {
-    /// That of a batch.
+    /// Returns the encoding of a batch.
     pub(super) fn of(batch: &Batch) -> std::result::Result<Form, Refusal> {
         let form = FORMS.get(usize::from(batch.form)).copied();
-        form.ok_or_else(|| Refusal::Never("it is of a form that this version does not know".to_owned()))
+        form.ok_or_else(|| Refusal::Never("its format is unknown to this version".to_owned()))
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -33,7 +33,7 @@ impl Form {
         }
     }
 
-    /// How files end.
+    /// Returns the file extension.
     pub(super) fn ending(self) -> &'static str {
         self.name()
     }
@@ -46,7 +46,7 @@ impl Form {
         }
     }
 
-    /// Flows as a batch of this origin.
+    /// Encodes flows as a batch with this origin.
     pub(super) fn encode(self, flows: &[&Flow], origin: Origin) -> Result<Vec<u8>> {
         match self {
             #[cfg(feature = "parquet")]
@@ -62,7 +62,7 @@ impl Form {
         }
     }
 
-    /// The first so many rows of a batch, and the others.
+    /// Splits a batch in two: its first `rows` rows, and the rest.
     fn split(self, bytes: &[u8], rows: usize) -> Result<[Vec<u8>; 2]> {
         let at = match self {
             #[cfg(feature = "parquet")]
@@ -74,13 +74,13 @@ impl Form {
             }
             Form::RowBinary => rowbinary::end_of(bytes, rows),
         };
-        let none = || Error::new(ErrorKind::InvalidData, "there are fewer rows");
+        let none = || Error::new(ErrorKind::InvalidData, "batch has fewer rows");
         let (one, other) = at.and_then(|at| bytes.split_at_checked(at)).ok_or_else(none)?;
         Ok([one.to_vec(), other.to_vec()])
     }
 }
 
-/// Reads bytes as batches of rows.
+/// Parses bytes as batches of rows.
 pub(super) fn read_anything(bytes: &[u8]) {
     for form in [Form::Json, Form::RowBinary] {
         let halves = form.split(bytes, 3);
@@ -88,10 +88,9 @@ pub(super) fn read_anything(bytes: &[u8]) {
     }
 }
 
-/// Two batches with their bytes.
 pub(super) type Halves = [(Batch, Vec<u8>); 2];
 
-/// A batch as two; `None`: it is of one record, or halved too often.
+/// Splits a batch in two; `None` for a single record, or after too many splits.
 pub(super) fn halves(batch: &Batch, bytes: &[u8]) -> Result<Option<Halves>> {
     let (Some(ids), Some(form), 2..) = (batch.id.halves(), FORMS.get(usize::from(batch.form)), batch.rows) else {
         return Ok(None);

@@ -1,10 +1,11 @@
-//! As much of HTTP/1.1 (RFC 9112) as posting a body takes: one connection that stays, answers with a length, in chunks, or to the end.
+//! Minimal HTTP/1.1 client (RFC 9112) for POST: one persistent connection; answers with a length, chunked, or until end
+//! of stream.
 
 use super::super::secure::Secure;
 use super::link::{Link, Over};
 use std::io::{Error, ErrorKind, Result};
 
-/// The most bytes of all head lines of an answer, of its body, and of lines between chunks.
+/// Limits in bytes of the head of an answer, of its body, and of lines between chunks.
 const MOST_HEAD: usize = 32 << 10;
 const MOST_BODY: usize = 64 << 10;
 
@@ -14,17 +15,17 @@ pub(super) struct Http {
     over: Over,
     secure: Secure,
     link: Option<Link>,
-    /// What went wrong with what was posted last.
+    /// Send error of the last request.
     failed: Option<Error>,
 }
 
-/// What came back.
+/// Response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
     pub status: u16,
-    /// Names in small letters.
+    /// Header fields, with lower case names.
     pub head: Vec<(String, String)>,
-    /// Its beginning, if it is long.
+    /// Body, truncated if it is long.
     pub body: String,
 }
 
@@ -33,10 +34,10 @@ impl Http {
         Http { host: host.to_owned(), port, over, secure, link: None, failed: None }
     }
 
-    /// Connects, unless that is so.
+    /// Connects, unless connected.
     ///
     /// # Errors
-    /// There is no connection.
+    /// The connection failed.
     pub(super) fn connect(&mut self) -> Result<()> {
         if self.link.as_mut().is_none_or(|link| !link.is_quiet()) {
             self.link = None;
@@ -45,7 +46,8 @@ impl Http {
         Ok(())
     }
 
-    /// Posts a body over the connection, whose answer is waited for later. `head` has more lines, each with its end.
+    /// Posts a body; [`answer`](Http::answer) waits for the response. `head` has additional header lines, each with its
+    /// line end.
     pub(super) fn post(&mut self, target: &str, head: &str, body: &[u8]) {
         let Some(link) = &mut self.link else { return };
         let bracketed = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -55,16 +57,16 @@ impl Http {
         self.failed = link.send(text.as_bytes()).and_then(|()| link.send(body)).err();
     }
 
-    /// The answer to what was posted.
+    /// Returns the response to the last request.
     ///
     /// # Errors
-    /// There is none: nobody knows whether the body was taken.
+    /// No response: it is unknown whether the body was accepted.
     pub(super) fn answer(&mut self) -> Result<Answer> {
-        let none = || Error::new(ErrorKind::NotConnected, "nothing was asked");
+        let none = || Error::new(ErrorKind::NotConnected, "no request is pending");
         let mut link = self.link.take().ok_or_else(none)?;
         let (answer, stays) = match (self.failed.take(), answer(|| link.byte())) {
             (_, Ok(answer)) => answer,
-            // What was said first says more.
+            // The first error is the cause.
             (Some(error), _) | (None, Err(error)) => return Err(error),
         };
         if stays && sent_all(&answer) {
@@ -74,19 +76,19 @@ impl Http {
     }
 }
 
-/// Whether the other side has read what it was sent: one that refuses may not have.
+/// Returns whether the server has read the entire request: an error response may precede that.
 fn sent_all(answer: &Answer) -> bool {
     answer.status < 300
 }
 
-/// Reads one, and whether another can follow.
+/// Parses a response, and whether the connection stays open.
 fn answer(mut byte: impl FnMut() -> Result<u8>) -> Result<(Answer, bool)> {
-    let wrong = |what: &str| Error::new(ErrorKind::InvalidData, format!("that is no answer of HTTP: {what}"));
+    let wrong = |what: &str| Error::new(ErrorKind::InvalidData, format!("invalid HTTP response: {what}"));
     let mut room = MOST_HEAD;
     let mut line = |byte: &mut dyn FnMut() -> Result<u8>| {
         let mut text = Vec::new();
         loop {
-            room = room.checked_sub(1).ok_or_else(|| wrong("its head is too long"))?;
+            room = room.checked_sub(1).ok_or_else(|| wrong("head is too long"))?;
             match byte()? {
                 b'\n' => break,
                 other => text.push(other),
@@ -97,30 +99,30 @@ fn answer(mut byte: impl FnMut() -> Result<u8>) -> Result<(Answer, bool)> {
     };
     let first = line(&mut byte)?;
     let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok());
-    let mut answer = Answer { status: status.ok_or_else(|| wrong("it begins otherwise"))?, ..Answer::default() };
+    let mut answer = Answer { status: status.ok_or_else(|| wrong("invalid status line"))?, ..Answer::default() };
     loop {
         let text = line(&mut byte)?;
         if text.is_empty() && answer.status == 100 {
-            // The answer itself comes behind.
+            // The final response follows.
             let first = line(&mut byte)?;
             let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok());
-            answer.status = status.ok_or_else(|| wrong("nothing behind 100"))?;
+            answer.status = status.ok_or_else(|| wrong("no response after status 100"))?;
             continue;
         }
         if text.is_empty() {
             break;
         }
-        let (name, value) = text.split_once(':').ok_or_else(|| wrong("a line of its head has no colon"))?;
+        let (name, value) = text.split_once(':').ok_or_else(|| wrong("header line without a colon"))?;
         answer.head.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
     }
     let named =
         |name: &str| answer.head.iter().find(|(own, _)| own == name).map(|(_, value)| value.to_ascii_lowercase());
     let mut stays = first.starts_with("HTTP/1.1") && named("connection").is_none_or(|value| value != "close");
     let length =
-        named("content-length").map(|length| length.parse::<u64>().map_err(|_| wrong("its length is no number")));
+        named("content-length").map(|length| length.parse::<u64>().map_err(|_| wrong("invalid content length")));
     let length = length.transpose()?;
     let mut body = Vec::new();
-    // False once that was enough: what follows is not read.
+    // Returns false at the limit: the rest is not read.
     let mut keep = |next: u8| {
         body.push(next);
         body.len() < MOST_BODY
@@ -129,7 +131,7 @@ fn answer(mut byte: impl FnMut() -> Result<u8>) -> Result<(Answer, bool)> {
         'all: loop {
             let size = line(&mut byte)?;
             let size = u64::from_str_radix(size.split(';').next().unwrap_or_default().trim(), 16);
-            let size = size.map_err(|_| wrong("the size of a chunk is no number"))?;
+            let size = size.map_err(|_| wrong("invalid chunk size"))?;
             for _ in 0..size {
                 if !keep(byte()?) {
                     stays = false;
@@ -139,7 +141,7 @@ fn answer(mut byte: impl FnMut() -> Result<u8>) -> Result<(Answer, bool)> {
             let end = line(&mut byte)?;
             match (size, end.is_empty()) {
                 (0, true) => break,
-                (_, false) => return Err(wrong("a chunk is longer than it says")),
+                (_, false) => return Err(wrong("chunk exceeds its size")),
                 _ => {}
             }
         }
@@ -164,12 +166,12 @@ fn answer(mut byte: impl FnMut() -> Result<u8>) -> Result<(Answer, bool)> {
     Ok((answer, stays))
 }
 
-/// Reads bytes as an answer, and behind heads that say how it goes on.
+/// Parses bytes as a response, and as the rest of responses with given heads.
 pub(super) fn read_anything(bytes: &[u8]) {
     for head in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] {
         let mut all = head.bytes().chain(bytes.iter().copied());
         if let Ok((answer, _)) = answer(|| all.next().ok_or_else(|| ErrorKind::UnexpectedEof.into())) {
-            // What is no text is longer as such.
+            // Invalid UTF-8 grows when replaced.
             assert!(answer.body.len() <= 3 * MOST_BODY && answer.body.len() <= 3 * bytes.len());
         }
     }
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_a_length_or_chunks_or_end_with_the_connection() {
+    fn bodies_end_by_length_by_chunks_or_with_the_connection() {
         for (text, status, body, stays) in [
             (&b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc"[..], 200, "ab", true),
             (b"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2;x=1\r\nab\r\n1\r\nc\r\n0\r\n\r\n", 200, "abc", true),

@@ -1,13 +1,13 @@
-//! The journal of a spool: what became of each batch, in lines of 64 bytes that are written once.
+//! Journal of a spool: the outcome of each batch, in lines of 64 bytes that are written once.
 //!
 //! ```text
-//!  0  CRC-32C of the rest     5  what of a batch (form, outcome)     16  its number     24 .. 64  by kind
-//!  4  kind                    8  its run                             (numbers are little endian)
+//!  0  CRC-32C of the rest     5  detail (form, outcome)              16  batch number   24 .. 64  by kind
+//!  4  kind                    8  run                                 (numbers are little endian)
 //! ```
 //!
-//! The file always has room ahead, of zeros that are on the disk: a line then needs no more of the disk, so that what was delivered can be
-//! noted where there is no room at all, and a line is never torn by a length that changes. A line of zeros is the end. What is of no
-//! more use goes when the file is written anew, under another name that takes its place.
+//! The file is preallocated with zeros that are on disk: a line needs no further disk space, so that deliveries can be
+//! noted on a full disk, and a length change cannot tear a line. A line of zeros is the end. Obsolete lines disappear
+//! when the file is rewritten under another name and renamed.
 
 mod line;
 
@@ -20,35 +20,34 @@ use std::io::{Error, ErrorKind, Read, Result};
 use std::os::unix::fs::FileExt;
 
 pub(super) const LINE: usize = 64;
-/// Lines that room is made for at a time, and those of them that are for what needs no other room.
+/// Lines per preallocation, and the reserve for lines that must not fail for lack of space.
 const STEP: u64 = 1024;
 const RESERVE: u64 = 256;
-/// The longest that is read: some 16 million lines.
+/// Maximum size read: about 16 million lines.
 const MOST: u64 = 1 << 30;
 const NAME: &str = "journal";
 const NEW: &str = "journal.new";
 
-/// The file.
 pub(super) struct Journal {
     file: File,
-    /// Lines that are written, and that there is room for.
+    /// Number of lines written, and allocated.
     lines: u64,
     room: u64,
 }
 
-/// What stood in one.
+/// Content of an existing journal.
 pub(super) struct Found {
     pub lines: Vec<Line>,
-    /// Lines that nobody can read; or there was no journal.
+    /// Number of unreadable lines; 1 if the journal was missing.
     pub damaged: u64,
     pub is_new: bool,
 }
 
 impl Journal {
-    /// Opens that of a folder, or begins one.
+    /// Opens the journal of a directory, or creates it.
     ///
     /// # Errors
-    /// The system's; `InvalidData`: it is of another version, or no journal.
+    /// System errors; `InvalidData`: another version, or not a journal.
     pub(super) fn open(folder: &Directory) -> Result<(Self, Found)> {
         let mut file = match folder.file(NAME, OFlags::RDWR) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -59,13 +58,13 @@ impl Journal {
         };
         let length = file.metadata()?.len();
         if length > MOST {
-            return Err(Error::new(ErrorKind::InvalidData, "the journal is longer than one can be"));
+            return Err(Error::new(ErrorKind::InvalidData, "journal exceeds its maximum size"));
         }
         let mut bytes = Vec::new();
         (&mut file).take(MOST).read_to_end(&mut bytes)?;
         let (all, _) = bytes.as_chunks::<LINE>();
         if all.first().and_then(Line::of) != Some(Line::Begin) {
-            return Err(Error::new(ErrorKind::InvalidData, "the journal is none of this program, or damaged"));
+            return Err(Error::new(ErrorKind::InvalidData, "journal is damaged or not a linerate journal"));
         }
         let end = all.iter().rposition(|line| *line != [0; LINE]).map_or(0, |last| last + 1);
         let read: Vec<Option<Line>> = all[..end].iter().map(Line::of).collect();
@@ -74,10 +73,10 @@ impl Journal {
         Ok((Journal { file, lines: end as u64, room: all.len() as u64 }, Found { lines, damaged, is_new: false }))
     }
 
-    /// Adds lines. Those that `needs_room` leave some for what is to be noted of them later.
+    /// Appends lines. With `needs_room` it keeps a reserve for later lines about them.
     ///
     /// # Errors
-    /// `StorageFull`: there is no room. Others: the system's. What was there is not changed.
+    /// `StorageFull`: the disk is full. Others: system errors. On an error the content is unchanged.
     pub(super) fn add(&mut self, lines: &[Line], needs_room: bool) -> Result<()> {
         let wanted = self.lines + lines.len() as u64;
         if wanted + RESERVE > self.room {
@@ -92,17 +91,16 @@ impl Journal {
         Ok(())
     }
 
-    /// Brings it to the disk.
     pub(super) fn sync(&self) -> Result<()> {
         self.file.sync_data()
     }
 
-    /// Whether it has many more lines than these.
+    /// Returns whether it has many more lines than this.
     pub(super) fn is_longer_than(&self, lines: usize) -> bool {
         self.lines > STEP && self.lines > 4 * lines as u64
     }
 
-    /// Has these lines take the place of all; if that cannot be, all stay.
+    /// Replaces the content by these lines; on an error all old lines stay.
     pub(super) fn replace(&mut self, folder: &Directory, lines: &[Line]) -> Result<()> {
         *self = Journal::made(folder, lines)?;
         Ok(())
@@ -124,7 +122,7 @@ impl Journal {
         match make() {
             Ok(()) => Ok(journal),
             Err(error) => {
-                // Either it has its name, or it is nothing.
+                // It was not renamed yet.
                 let _ = folder.remove(NEW.as_ref());
                 Err(error)
             }
@@ -180,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_comes_back_and_no_changed_bit_is_believed(line in line(), bit in 0..LINE * 8) {
+        fn lines_round_trip_and_bit_errors_are_detected(line in line(), bit in 0..LINE * 8) {
             let mut bytes = line.to_bytes();
             prop_assert_eq!(Line::of(&bytes), Some(line));
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -188,7 +186,7 @@ mod tests {
         }
 
         #[test]
-        fn a_journal_comes_back_whatever_was_written_anew(runs in prop::collection::vec(
+        fn journals_round_trip_after_rewrites(runs in prop::collection::vec(
             (prop::collection::vec(line(), 0..700), any::<bool>()), 1..5
         ), case: u64) {
             let root = crate::tests::scratch(&format!("journal-{case}"));
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_have_names_of_their_own() {
+    fn halves_have_distinct_names() {
         let mut all = vec![Id { run: 1, number: 5 }];
         let mut at = 0;
         while all.len() < 100 {
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_costs_its_line_alone_and_what_is_no_journal_is_refused() {
+    fn damage_loses_only_its_line_and_other_files_are_rejected() {
         let root = crate::tests::scratch("journal-damaged");
         let folder = Directory::open(&root).unwrap();
         let id = |number| Id { run: 9, number };

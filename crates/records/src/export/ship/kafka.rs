@@ -1,11 +1,12 @@
-//! Kafka: an idempotent producer whose numbers lie in the spool.
+//! Kafka: an idempotent producer whose sequence numbers are stored in the spool.
 //!
-//! A broker appends a batch once by its producer id, epoch and sequence number, whoever sends it again, and over which connection. These are
-//! noted on the disk before a batch is sent, so that a process that died sends it again as what it was. A broker remembers the last five of a
-//! producer in a partition: so many are under way at a time, in the order of their numbers. Where one of them is not taken those behind it are
-//! not either (their numbers leave a gap), and all are sent again in order; where it never will be, those behind it get its numbers. A broker
-//! that knows nothing of a producer takes any number as its first: the first batch is under way alone, until it was taken. One that has started
-//! again remembers less: `doubt`.
+//! Brokers deduplicate batches by producer id, epoch and sequence number, independent of sender and connection. These
+//! numbers are noted on disk before a batch is sent, so that after a crash it is sent again with the same numbers. A
+//! broker remembers the last five batches of a producer per partition: that is the number in flight, in the order of
+//! their numbers. If one of them is not accepted, the later ones fail too (their numbers leave a gap), and all are sent
+//! again in order. If it is rejected for good, the later ones get its numbers. A broker without state of a producer
+//! accepts any first number: the first batch is therefore sent without others in flight. A restarted broker remembers
+//! less: see `doubt`.
 
 mod broker;
 mod doubt;
@@ -17,7 +18,7 @@ pub(super) use self::sign::Access;
 
 use self::broker::Broker;
 use self::doubt::Doubts;
-use self::flight::{Broken, Sent, told};
+use self::flight::{Broken, Sent, describe};
 use self::wire::{Ask, Topic};
 use super::clock::Clock;
 use super::form::Form;
@@ -31,47 +32,47 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
 
-/// How long a broker knows a producer that says nothing (`producer.id.expiration.ms`, a day), with something to spare.
+/// Time until a broker forgets an idle producer (`producer.id.expiration.ms`, a day), with a margin.
 const KNOWN: Duration = Duration::from_secs(20 * 3600);
-/// How long it is believed where partitions are.
+/// Maximum age of cached metadata.
 const FRESH: Duration = Duration::from_secs(300);
-/// Batches that are under way at a time: as many as a broker remembers.
+/// Batches in flight: as many as a broker remembers.
 const WINDOW: usize = 5;
-/// The connection that is asked for what each broker knows.
+/// Key of the bootstrap connection.
 const ANY: i32 = i32::MIN;
 
 pub(super) struct Kafka {
-    /// Where to begin.
+    /// Bootstrap servers.
     hosts: Vec<(String, u16)>,
     topic: String,
     sensor: String,
     lanes: u16,
     over: Over,
     access: Access,
-    /// Where the topic is, and since when that is known.
+    /// Metadata of the topic, and its age.
     place: Option<(Topic, u64)>,
     brokers: BTreeMap<i32, Broker>,
-    /// Of this run, for partitions in which nothing is known of an earlier one.
+    /// Producer id of this run, for partitions without one of an earlier run.
     producer: Option<(i64, i16)>,
-    /// What was sent, the oldest first.
+    /// Batches in flight, the oldest first.
     sent: VecDeque<Sent>,
-    /// The producer of which each partition has taken something.
+    /// Producer whose batches each partition has accepted.
     taken: BTreeMap<i32, (i64, i16)>,
     doubts: Doubts,
-    /// What went wrong in a partition while others are under way.
+    /// Partitions with a failed batch while others are in flight.
     broken: BTreeMap<i32, Broken>,
-    /// Connections and places are to be looked up anew.
+    /// True if connections and metadata must be refreshed.
     is_stale: bool,
 }
 
-/// The topic of a target.
+/// Returns the topic of a target.
 pub(super) fn topic(target: &Target) -> Result<String> {
     let is_of = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let topic = &target.path;
     if (1..=249).contains(&topic.len()) && topic.bytes().all(is_of) && !matches!(topic.as_str(), "." | "..") {
         return Ok(topic.clone());
     }
-    let text = "name a topic behind the brokers, as in kafka://HOST:9092,HOST2/flows";
+    let text = "missing or invalid topic; expected kafka://HOST:9092,HOST2/flows";
     Err(Error::new(ErrorKind::InvalidInput, text))
 }
 
@@ -95,7 +96,7 @@ impl Kafka {
         })
     }
 
-    /// Any broker, to ask for what each of them knows.
+    /// Returns any broker, for cluster metadata.
     fn any(&mut self) -> Result<&mut Broker> {
         self.retain_quiet();
         if !self.brokers.contains_key(&ANY) {
@@ -116,7 +117,7 @@ impl Kafka {
         self.brokers.get_mut(&ANY).ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// Leaves connections alone that nothing has come from unasked.
+    /// Drops connections that have closed or received unexpected data.
     fn retain_quiet(&mut self) {
         let sent = &self.sent;
         self.brokers.retain(|node, broker| sent.iter().any(|sent| sent.node == *node) || broker.is_quiet());
@@ -134,20 +135,19 @@ impl Kafka {
         let topic = wire::topic(&answer, &name).ok_or_else(|| broker.garbage())?;
         match topic.error {
             0 | 5 if !topic.leaders.is_empty() => {}
-            29 => return Err(Refusal::ToMend(format!("topic {name}: this sensor may not use it (error 29)"))),
-            17 => return Err(Refusal::ToMend(format!("topic {name}: no name of a topic (error 17)"))),
+            29 => return Err(Refusal::ToMend(format!("topic {name}: access denied (error 29)"))),
+            17 => return Err(Refusal::ToMend(format!("topic {name}: invalid topic name (error 17)"))),
             3 => {
-                let text =
-                    format!("there is no topic {name} yet: kafka-topics.sh --create --topic {name} makes it (error 3)");
+                let text = format!("topic {name}: not found (error 3); run kafka-topics.sh --create --topic {name}");
                 return Err(Refusal::Later(text));
             }
-            error => return Err(Refusal::Later(format!("topic {name}: {}", told(error)))),
+            error => return Err(Refusal::Later(format!("topic {name}: {}", describe(error)))),
         }
         self.place = Some((topic.clone(), clock.now()));
         Ok(topic)
     }
 
-    /// A producer id of this run.
+    /// Returns the producer id of this run.
     fn producer(&mut self) -> std::result::Result<(i64, i16), Refusal> {
         if let Some(producer) = self.producer {
             return Ok(producer);
@@ -156,19 +156,19 @@ impl Kafka {
         let answer = broker.ask(Ask::InitProducerId, &wire::init_producer())?;
         match wire::producer(&answer).ok_or_else(|| broker.garbage())? {
             (0, id @ 0.., epoch @ 0..) => Ok(*self.producer.insert((id, epoch))),
-            (31 | 53, ..) => Err(Refusal::ToMend("this sensor may not write idempotently (error 31)".into())),
-            // Without a number of its own everything would be appended twice some day, and nobody would say so.
-            (error, ..) => Err(Refusal::Later(format!("no producer id: {}", told(error)))),
+            (31 | 53, ..) => Err(Refusal::ToMend("idempotent writes are not permitted (error 31)".into())),
+            // Without a producer id retries would be appended twice without a notice.
+            (error, ..) => Err(Refusal::Later(format!("cannot get a producer id: {}", describe(error)))),
         }
     }
 
-    /// Where a batch goes.
+    /// Returns the partition of a batch.
     fn partition(&self, batch: &Batch, topic: &Topic) -> i32 {
         let place = if self.lanes > 1 { u64::from(batch.lane) } else { batch.id.run.wrapping_add(batch.id.number) };
         topic.leaders[(place % topic.leaders.len() as u64) as usize].0
     }
 
-    /// What a batch is to be sent as, noted on the disk.
+    /// Assigns sequence numbers to a batch, and notes them on disk.
     fn assign(&mut self, spool: &Spool, id: Id, partition: i32, count: u32) -> std::result::Result<Assigned, Refusal> {
         let clock = spool.terms.clock;
         let known = spool.next_in(partition).filter(|next| clock.is_within(next.at, KNOWN));
@@ -184,19 +184,19 @@ impl Kafka {
         Ok(assigned)
     }
 
-    /// The broker that leads a partition.
+    /// Returns the broker that leads a partition.
     fn leader(&mut self, topic: &Topic, partition: i32) -> std::result::Result<(i32, &mut Broker), Refusal> {
         let leader = topic.leaders.iter().find(|(own, _)| *own == partition).map(|(_, leader)| *leader);
         let place = topic.brokers.iter().find(|(node, ..)| Some(*node) == leader);
         let Some((node, host, port)) = place else {
             self.place = None;
-            return Err(Refusal::Later(format!("partition {partition} has no leader at the moment")));
+            return Err(Refusal::Later(format!("partition {partition} has no leader")));
         };
         self.retain_quiet();
         if !self.brokers.contains_key(node) {
             let broker = Broker::open(host, *port, &self.over, &self.access).map_err(|error| {
                 self.place = None;
-                let advice = "; that is its address by its own account (advertised.listeners)";
+                let advice = "; check advertised.listeners of the broker, which has this address";
                 Error::new(error.kind(), format!("{error}{advice}"))
             })?;
             self.brokers.insert(*node, broker);
@@ -204,7 +204,7 @@ impl Kafka {
         self.brokers.get_mut(node).map(|broker| (*node, broker)).ok_or_else(|| Refusal::Later("no leader".into()))
     }
 
-    /// The messages of a batch: one, but of lines each is one, by its flow where flows have lanes.
+    /// Returns the messages of a batch: one, or one per line, keyed by flow if lanes are used.
     fn messages<'a>(&self, form: Form, waiting: &Waiting, bytes: &'a [u8]) -> Vec<(Option<Vec<u8>>, &'a [u8])> {
         let key = || (self.lanes > 1).then(|| waiting.batch.lane.to_string().into_bytes());
         match form {
@@ -216,7 +216,7 @@ impl Kafka {
         }
     }
 
-    /// Sends a batch, whose answer comes later.
+    /// Sends a batch; the answer is read later.
     fn send(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal> {
         let form = Form::of(&waiting.batch)?;
         let messages = self.messages(form, waiting, bytes);
@@ -257,7 +257,7 @@ impl Kafka {
             }
             None => {
                 if is_again {
-                    // Whether it came nobody can find out any more.
+                    // Its outcome cannot be determined any more.
                     self.give_up(spool, batch.rows);
                 }
                 self.assign(spool, batch.id, partition, messages.len() as u32)?
@@ -316,7 +316,7 @@ impl Destination for Kafka {
                 Broken::Refused { assigned, is_heard } => {
                     spool.take_back(assigned)?;
                     if !is_heard {
-                        // Some may lie before the broker still: under another producer they stay refused.
+                        // Some may still be in the broker's queue: with another producer id they stay rejected.
                         spool.forget();
                         self.producer = None;
                     }
@@ -331,7 +331,7 @@ impl Destination for Kafka {
     }
 }
 
-/// Reads bytes as each answer.
+/// Parses bytes as each kind of response.
 pub(super) fn read_anything(bytes: &[u8]) {
     if let Some(topic) = wire::topic(bytes, "t") {
         assert!(topic.leaders.len() * 4 <= bytes.len() && topic.brokers.len() * 4 <= bytes.len());
@@ -340,7 +340,7 @@ pub(super) fn read_anything(bytes: &[u8]) {
     let (_, _) = (wire::mechanisms(bytes), wire::signed(bytes));
 }
 
-/// The id of the flow of a line.
+/// Returns the flow id of a line.
 fn id_of(line: &[u8]) -> Option<Vec<u8>> {
     const BEFORE: &[u8] = b"\"id\":\"";
     let at = line.windows(BEFORE.len()).position(|window| window == BEFORE)? + BEFORE.len();

@@ -1,4 +1,4 @@
-//! A connection that is never waited for without end: each message has its patience, and all end with the run.
+//! Connection with timeouts: each message has its timeout, and all waits end with the run.
 
 use super::super::secure::{Secure, Stream};
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -6,38 +6,38 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long one that says nothing is waited for, and one that is not there.
+/// Timeouts of an unresponsive peer, and of a connection attempt.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long it may take to agree on TLS.
+/// Timeout of the TLS handshake.
 const AGREEING: Duration = Duration::from_secs(10);
-/// How often it is looked whether the run has ended.
+/// Interval of checks for the end of the run.
 const SLICE: Duration = Duration::from_millis(100);
-/// The most bytes that are read ahead.
+/// Maximum bytes read ahead.
 const AHEAD: usize = 16 << 10;
 
-/// When the run ends, as far as that is known: nothing is waited for beyond.
+/// Deadline of the run, if known: no wait exceeds it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Over {
     until: Arc<Mutex<Option<Instant>>>,
-    /// Whether nobody is to be waited for any more.
+    /// Returns whether all waits should end at once.
     is_hurried: Option<fn() -> bool>,
 }
 
 impl Over {
-    /// It ends when `is_hurried` says so, too.
+    /// Creates it without a deadline; it also ends when `is_hurried` returns true.
     pub(super) fn new(is_hurried: Option<fn() -> bool>) -> Over {
         Over { until: Arc::default(), is_hurried }
     }
 
-    /// It ends after so long, at the latest.
+    /// Sets the deadline to `span` from now, at the latest.
     pub(super) fn after(&self, span: Duration) {
         let mut over = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + span;
         *over = Some(over.map_or(until, |before| before.min(until)));
     }
 
-    /// How long it still goes on; `None`: without end.
+    /// Returns the remaining time; `None`: unlimited.
     pub(super) fn left(&self) -> Option<Duration> {
         if self.is_hurried.is_some_and(|is_hurried| is_hurried()) {
             return Some(Duration::ZERO);
@@ -46,7 +46,7 @@ impl Over {
         over.map(|over| over.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether it is over.
+    /// Returns whether the deadline has passed.
     pub(super) fn is_now(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
     }
@@ -55,18 +55,18 @@ impl Over {
 pub(super) struct Link {
     stream: Stream,
     over: Over,
-    /// Read and not taken yet.
+    /// Bytes read ahead.
     ahead: Vec<u8>,
     since: Instant,
 }
 
 impl Link {
-    /// Connects.
+    /// Connects to the first address of the host that accepts.
     ///
     /// # Errors
-    /// That of the last address of the host.
+    /// Error of the last address of the host.
     pub(super) fn open(host: &str, port: u16, over: &Over, secure: &Secure) -> Result<Self> {
-        let mut last = Error::new(ErrorKind::NotFound, "the host has no address");
+        let mut last = Error::new(ErrorKind::NotFound, "host has no address");
         for address in (host, port).to_socket_addrs()? {
             let patience = over.left().unwrap_or(CONNECT).clamp(SLICE, CONNECT);
             match TcpStream::connect_timeout(&address, patience) {
@@ -85,7 +85,6 @@ impl Link {
         Err(last)
     }
 
-    /// Sends all of it.
     pub(super) fn send(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.since = Instant::now();
         loop {
@@ -102,7 +101,7 @@ impl Link {
         }
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     pub(super) fn byte(&mut self) -> Result<u8> {
         if self.ahead.is_empty() {
             let mut bytes = vec![0; AHEAD];
@@ -114,7 +113,7 @@ impl Link {
         self.ahead.pop().ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
 
-    /// The next so many bytes.
+    /// Returns the next `count` bytes.
     pub(super) fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while bytes.len() < count {
@@ -123,7 +122,7 @@ impl Link {
         Ok(bytes)
     }
 
-    /// Whether nothing has come, and the other side has not closed.
+    /// Returns whether nothing was received and the peer has not closed.
     pub(super) fn is_quiet(&mut self) -> bool {
         self.ahead.is_empty() && self.stream.is_quiet()
     }
@@ -131,7 +130,7 @@ impl Link {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
         loop {
             match self.stream.read(bytes) {
-                Ok(0) => return Err(Error::new(ErrorKind::UnexpectedEof, "the other side closed the connection")),
+                Ok(0) => return Err(Error::new(ErrorKind::UnexpectedEof, "connection closed by peer")),
                 Ok(count) => {
                     self.since = Instant::now();
                     return Ok(count);
@@ -141,7 +140,7 @@ impl Link {
         }
     }
 
-    /// Whether an error means that there is still time.
+    /// Returns the error unless the wait may continue.
     fn go_on(&self, error: Error) -> Result<()> {
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),

@@ -1,7 +1,7 @@
-//! The thread that takes batches out of a spool, the oldest first, to who is to have them; several are under way at a time.
+//! Thread that sends batches from the spool to the destination, the oldest first, with several in flight.
 //!
-//! Once something goes wrong with one of them nothing new is sent until it is clear what became of all that are under way; then those that
-//! were not taken go again, the oldest first.
+//! After a failure nothing new is sent until the outcome of all batches in flight is known; then those not accepted are
+//! sent again, the oldest first.
 
 use super::journal::Outcome;
 use super::link::Over;
@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long is waited before a batch is tried again: at first, and at most.
+/// Retry delays: first, and maximum.
 const FIRST_WAIT: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 50 });
 const LAST_WAIT: Duration = Duration::from_millis(if cfg!(test) { 8 } else { 5000 });
-/// How long somebody who is away is not spoken of.
+/// Outages up to this length are not reported.
 const AWAY: Duration = Duration::from_secs(2);
 
 pub(super) struct Sender {
@@ -27,30 +27,30 @@ pub(super) struct Sender {
     spool: Arc<Spool>,
     thread: Option<JoinHandle<()>>,
     failure: Arc<Mutex<Option<Error>>>,
-    /// No more batches come.
+    /// True when no more batches follow.
     closed: Arc<AtomicBool>,
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Work {
     name: String,
     spool: Arc<Spool>,
     destination: Box<dyn Destination>,
     over: Over,
-    told: fn(String),
+    notify: fn(String),
     failure: Arc<Mutex<Option<Error>>>,
     closed: Arc<AtomicBool>,
-    /// Sent, and not known to be there.
+    /// Batches in flight.
     under_way: VecDeque<Waiting>,
-    /// Nothing is taken.
+    /// Outage of the destination.
     away: Option<Away>,
     wait: Duration,
     has_delivered: bool,
-    /// A batch of too many days or so was halved, which was told.
+    /// True after the report of a batch split for its number of days.
     has_mixed: bool,
 }
 
-/// Since when, whether that was told, and why.
+/// Start of an outage, whether it was reported, and its cause.
 struct Away {
     since: Instant,
     is_told: bool,
@@ -63,7 +63,7 @@ impl Sender {
         spool: Arc<Spool>,
         destination: Box<dyn Destination>,
         over: Over,
-        told: fn(String),
+        notify: fn(String),
     ) -> Self {
         let (failure, closed) = (Arc::default(), Arc::<AtomicBool>::default());
         let work = Work {
@@ -71,7 +71,7 @@ impl Sender {
             spool: Arc::clone(&spool),
             destination,
             over,
-            told,
+            notify,
             failure: Arc::clone(&failure),
             closed: Arc::clone(&closed),
             under_way: VecDeque::new(),
@@ -83,7 +83,7 @@ impl Sender {
         Sender { work: Some(work), spool, thread: None, failure, closed }
     }
 
-    /// Starts the thread, unless it was. Not before privileges are gone: it would keep them.
+    /// Starts the thread, once. Privileges must be dropped before: the thread would keep them.
     pub(super) fn start(&mut self) -> Result<()> {
         let Some(mut work) = self.work.take() else { return Ok(()) };
         let deliver = move || {
@@ -99,7 +99,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Why nothing is delivered any more.
+    /// Returns the error that stopped the delivery.
     pub(super) fn failure(&self) -> Result<()> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.as_ref().map_or(Ok(()), |error| Err(Error::new(error.kind(), error.to_string())))
@@ -111,7 +111,7 @@ impl Sender {
         self.closed.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             self.spool.wake();
-            // What can panic there is caught there.
+            // The thread catches and reports its panics.
             let _ = thread.join();
         }
         self.failure()
@@ -119,11 +119,11 @@ impl Sender {
 }
 
 impl Work {
-    /// Delivers until the run is over, or no more can come and there is nothing more.
+    /// Delivers until the run is over, or until the spool is closed and empty.
     fn run(&mut self) {
         const LOOK: Duration = Duration::from_millis(100);
         loop {
-            // In this order: what came before it was closed is found.
+            // In this order, to find batches added before the close.
             let (is_closed, left) = (self.closed.load(Ordering::Acquire), self.over.left());
             if left.is_some_and(|left| left.is_zero()) && self.under_way.is_empty() {
                 return;
@@ -146,11 +146,7 @@ impl Work {
     fn begin(&mut self, waiting: Waiting) -> Result<()> {
         let batch = &waiting.batch;
         let Some(bytes) = self.spool.read(batch)? else {
-            self.tell(format_args!(
-                "batch {} is not what was written: {} records are lost",
-                stem_of(batch.id),
-                batch.rows
-            ));
+            self.tell(format_args!("batch {} is damaged: {} records lost", stem_of(batch.id), batch.rows));
             return self.leave(&waiting, Outcome::Damaged);
         };
         match self.destination.begin(&self.spool, &waiting, &bytes) {
@@ -162,7 +158,7 @@ impl Work {
         }
     }
 
-    /// Waits for what became of the oldest that is under way.
+    /// Waits for the outcome of the oldest batch in flight.
     fn end_one(&mut self) -> Result<()> {
         let Some(waiting) = self.under_way.pop_front() else { return Ok(()) };
         match self.destination.end(&self.spool, &waiting) {
@@ -171,7 +167,7 @@ impl Work {
         }
     }
 
-    /// One was not taken: waits for what becomes of all others that are under way, and does what is to be done about each.
+    /// Handles a failed batch: waits for the outcome of all others in flight, then handles each.
     fn settle(&mut self, waiting: Waiting, refusal: Refusal) -> Result<()> {
         let mut refused = vec![(waiting, refusal)];
         while let Some(waiting) = self.under_way.pop_front() {
@@ -196,13 +192,13 @@ impl Work {
     fn delivered(&mut self, waiting: &Waiting) -> Result<()> {
         self.leave(waiting, Outcome::Delivered)?;
         if let Some(Away { since, is_told: true, .. }) = self.away.take() {
-            self.tell(format_args!("is there again, after {:.0} s", since.elapsed().as_secs_f64()));
+            self.tell(format_args!("reachable again after {:.0} s", since.elapsed().as_secs_f64()));
         }
         (self.has_delivered, self.wait) = (true, FIRST_WAIT);
         Ok(())
     }
 
-    /// What is done about a batch that was not taken; why it is to be waited, if it is.
+    /// Handles a batch that was not accepted; returns the reason to wait, if any.
     fn refused(&mut self, waiting: &Waiting, refusal: Refusal) -> Result<Option<String>> {
         let rows = waiting.batch.rows;
         match refusal {
@@ -216,17 +212,17 @@ impl Work {
                 self.halve(waiting, &why, is_news)
             }
             Refusal::Never(why) => self.set_aside(waiting, &why),
-            // Who has just begun wants to know it.
+            // Right after the start the user can fix the setup.
             Refusal::ToMend(why) if !self.has_delivered => {
                 let text =
-                    format!("{}: {why}; what was not delivered stays in {}", self.name, self.spool.path().display());
+                    format!("{}: {why}; undelivered batches are kept in {}", self.name, self.spool.path().display());
                 Err(Error::new(ErrorKind::PermissionDenied, text))
             }
             Refusal::Later(why) | Refusal::ToMend(why) => Ok(Some(why)),
         }
     }
 
-    /// Puts halves in the place of a batch.
+    /// Replaces a batch by its halves.
     fn halve(&mut self, waiting: &Waiting, why: &str, is_news: bool) -> Result<Option<String>> {
         let (rows, name) = (waiting.batch.rows, stem_of(waiting.batch.id));
         let bytes = self.spool.read(&waiting.batch)?;
@@ -234,23 +230,23 @@ impl Work {
         match halves {
             Ok(Some(halves)) => {
                 if is_news {
-                    self.tell(format_args!("batch {name} of {rows} records is sent as halves: {why}"));
+                    self.tell(format_args!("batch {name} ({rows} records) split in two: {why}"));
                 }
                 let is_done = self.spool.halve(&waiting.batch, halves)?;
-                Ok((!is_done).then(|| "no room in the spool for halves of a batch that is too long".to_owned()))
+                Ok((!is_done).then(|| "spool full: cannot split a batch that is too long".to_owned()))
             }
             Ok(None) => self.set_aside(waiting, why),
-            Err(error) => self.set_aside(waiting, &format!("{why}; and it cannot be halved: {error}")),
+            Err(error) => self.set_aside(waiting, &format!("{why}; cannot split it: {error}")),
         }
     }
 
     fn set_aside(&mut self, waiting: &Waiting, why: &str) -> Result<Option<String>> {
         let (rows, name) = (waiting.batch.rows, stem_of(waiting.batch.id));
-        self.tell(format_args!("batch {name} of {rows} records is refused and set aside: {why}"));
+        self.tell(format_args!("batch {name} ({rows} records) rejected and set aside: {why}"));
         self.leave(waiting, Outcome::Refused).map(|()| None)
     }
 
-    /// A batch leaves the spool; where that cannot be noted it is tried again.
+    /// Removes a batch from the spool; retries if the journal cannot be written.
     fn leave(&mut self, waiting: &Waiting, outcome: Outcome) -> Result<()> {
         while let Err(error) = self.spool.done(waiting.batch.id, outcome) {
             if error.kind() != ErrorKind::StorageFull || self.over.is_now() {
@@ -275,16 +271,16 @@ impl Work {
             if self.over.is_now() {
                 break;
             }
-            // Batches that come do not bring the other side back.
+            // New batches do not shorten the wait.
             std::thread::sleep(left.min(Duration::from_millis(50)));
         }
         self.wait = (self.wait * 2).min(LAST_WAIT);
     }
 
-    /// Says why batches wait, once.
+    /// Reports an outage, once.
     fn tell_away(&mut self) {
         let Some(Away { is_told: false, why, .. }) = &self.away else { return };
-        self.tell(format_args!("{why}; batches wait in {}", self.spool.path().display()));
+        self.tell(format_args!("{why}; buffering batches in {}", self.spool.path().display()));
         self.away.iter_mut().for_each(|away| away.is_told = true);
     }
 
@@ -294,6 +290,6 @@ impl Work {
     }
 
     fn tell(&self, text: std::fmt::Arguments<'_>) {
-        (self.told)(format!("{}: {text}", self.name));
+        (self.notify)(format!("{}: {text}", self.name));
     }
 }

@@ -1,9 +1,9 @@
-//! Batches on their way, on the disk: each a file as it will be sent, and a journal of what became of it.
+//! Spool of undelivered batches on disk: one file each, as it will be sent, and a journal of their outcomes.
 //!
-//! Policy: a batch is in the spool once its file, the name of that and its line in the journal are on the disk (`fsync` of each), and only
-//! then it is counted and sent. What a process or a machine that dies costs is what had not got that far. A file without a line is half
-//! a batch of such a death: it is found and named at the next start. A batch leaves by a line that says why; once that is on the disk its file
-//! goes.
+//! A batch is in the spool when its file, its file name and its journal line are on disk (`fsync` of each); only then
+//! is it counted and sent. A crash of the process or host loses batches before that point. A file without a line is a
+//! leftover of such a crash: the next start reports it. A batch leaves by a journal line with the reason; its file is
+//! removed when that line is on disk.
 
 mod aside;
 mod found;
@@ -23,45 +23,44 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The most files that have left and wait for their lines to be on the disk.
+/// Maximum number of files that wait for their journal lines to be on disk.
 const MOST_GONE: usize = 8;
 
 pub(super) struct Spool {
     folder: Directory,
     _lock: File,
-    /// What it was opened with.
     pub terms: Terms,
-    /// The most records of a batch, as far as the other side has shown.
+    /// Maximum number of records per batch known to be accepted by the destination.
     most_rows: AtomicUsize,
     state: Mutex<State>,
-    /// A batch came or went.
+    /// Signals added and removed batches.
     changed: Condvar,
     #[cfg(test)]
     pub death: super::tests::Death,
 }
 
-/// How far behind the other side is.
+/// Delivery lag.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lag {
-    /// Batches, their records and bytes that wait in the spool.
+    /// Batches in the spool.
     pub batches: u64,
-    /// Records in them.
+    /// Records in these batches.
     pub records: u64,
     /// Bytes of their files.
     pub bytes: u64,
-    /// How long the oldest of them waits.
+    /// Age of the oldest batch.
     pub age: Duration,
-    /// Records that were delivered, and that are lost.
+    /// Records delivered.
     pub delivered: u64,
-    /// Records that gave way, were refused or damaged.
+    /// Records dropped, rejected or damaged.
     pub lost: u64,
 }
 
 impl Spool {
-    /// Adds a batch of these bytes; its length and check are set here. False: there is no room.
+    /// Adds a batch with these bytes; sets its length and checksum. Returns false if the spool is full.
     ///
     /// # Errors
-    /// Those of writing, but for a full disk.
+    /// Write errors, except for a full disk.
     pub(super) fn add(&self, mut batch: Batch, bytes: &[u8]) -> Result<bool> {
         (batch.bytes, batch.crc) = (bytes.len() as u64, crc32c(bytes));
         if self.lock().bytes + batch.bytes > self.terms.most {
@@ -82,7 +81,7 @@ impl Spool {
             Ok(()) => Ok(true),
             Err(error) if self.is_dead() => Err(error),
             Err(error) => {
-                // It is no batch yet; what stays is found at the next start.
+                // Not a batch yet; the next start reports a remaining file.
                 let _ = self.folder.remove(name.as_ref());
                 if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
                     self.lock().sync(self)?;
@@ -106,12 +105,13 @@ impl Spool {
         self.folder.sync()
     }
 
-    /// The oldest that is not under way, which it is from now on; `None` if there is none for so long.
+    /// Returns the oldest batch that is not in flight, and marks it as in flight; `None` if none arrives within
+    /// `patience`.
     pub(super) fn first(&self, patience: Duration) -> Option<Waiting> {
         let mut state = self.lock();
         let is_none = |state: &mut State| state.waiting.len() == state.under_way.len();
         if is_none(&mut state) && !state.gone.is_empty() {
-            // Where that cannot be they stay for now.
+            // On failure the files stay for now.
             let _ = state.sync(self);
         }
         let mut state =
@@ -122,12 +122,12 @@ impl Spool {
         Some(first)
     }
 
-    /// A batch was not delivered, and is under way no more.
+    /// Marks an undelivered batch as not in flight.
     pub(super) fn release(&self, id: Id) {
         self.lock().under_way.remove(&id);
     }
 
-    /// What is in a batch; `None` if that is not what was written.
+    /// Returns the content of a batch; `None` if it is damaged.
     pub(super) fn read(&self, batch: &Batch) -> Result<Option<Vec<u8>>> {
         let file = match self.folder.file(name_of(batch), OFlags::RDONLY) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -138,12 +138,12 @@ impl Spool {
         Ok((bytes.len() as u64 == batch.bytes && crc32c(&bytes) == batch.crc).then_some(bytes))
     }
 
-    /// What comes next in a partition, as far as is known.
+    /// Returns the next sequence number of a partition, if known.
     pub(super) fn next_in(&self, partition: i32) -> Option<Assigned> {
         self.lock().next.get(&partition).copied()
     }
 
-    /// A batch is about to be sent as this: on the disk before this returns.
+    /// Notes on disk that a batch is about to be sent with these numbers.
     pub(super) fn assign(&self, id: Id, assigned: Assigned) -> Result<()> {
         self.step()?;
         let mut state = self.lock();
@@ -156,7 +156,7 @@ impl Spool {
         self.step()
     }
 
-    /// A batch is about to be sent where it has no number: on the disk before this returns; `None`: it is surely not there.
+    /// Notes on disk that a batch without sequence numbers is about to be sent; `None`: it is certainly not delivered.
     pub(super) fn tried(&self, id: Id, at: Option<u64>) -> Result<()> {
         self.step()?;
         let mut state = self.lock();
@@ -172,23 +172,23 @@ impl Spool {
         self.step()
     }
 
-    /// A batch goes under other numbers the next time.
+    /// Releases the numbers of a batch.
     pub(super) fn unassign(&self, id: Id) {
         self.lock().unassign(id);
     }
 
-    /// The numbers of a batch that was refused are free again, and those of batches that were to come behind it: none of these is there.
+    /// Releases the numbers of a rejected batch, and of later ones in its partition: none of these is appended.
     pub(super) fn take_back(&self, assigned: Assigned) -> Result<()> {
         let next = Assigned { count: 0, ..assigned };
         let mut state = self.lock();
         let is_behind = |other: &Assigned| {
             let numbers = |of: &Assigned| (of.partition, of.producer, of.epoch);
-            // Numbers begin anew behind the last.
+            // Sequence numbers wrap around.
             numbers(other) == numbers(&assigned) && other.sequence.wrapping_sub(assigned.sequence) & i32::MAX < 1 << 30
         };
         let behind = state.waiting.iter().filter(|waiting| waiting.assigned.as_ref().is_some_and(is_behind));
         let behind: Vec<Id> = behind.map(|waiting| waiting.batch.id).collect();
-        // In this order: half of it leaves nothing that has no number before it.
+        // In this order: a partial write leaves no later batch with numbers but an earlier one without.
         let lines = behind.iter().map(|id| Line::Sent(*id, next)).chain([Line::Next(next)]);
         state.note(self, &lines.collect::<Vec<_>>(), false)?;
         behind.iter().for_each(|id| state.unassign(*id));
@@ -196,7 +196,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Batches that may have been sent by the producer of this one, in its partition.
+    /// Returns the batches that the producer of this one may have sent to its partition.
     pub(super) fn numbered(&self, of: &Assigned) -> Vec<Id> {
         let numbers = |of: &Assigned| (of.partition, of.producer, of.epoch);
         let state = self.lock();
@@ -204,12 +204,12 @@ impl Spool {
         state.waiting.iter().filter(sent).map(|waiting| waiting.batch.id).collect()
     }
 
-    /// Forgets what comes next: another producer begins anew.
+    /// Forgets the next sequence numbers: a new producer starts again.
     pub(super) fn forget(&self) {
         self.lock().next.clear();
     }
 
-    /// A batch leaves.
+    /// Removes a batch with an outcome.
     pub(super) fn done(&self, id: Id, outcome: Outcome) -> Result<()> {
         self.step()?;
         let mut state = self.lock();
@@ -226,7 +226,7 @@ impl Spool {
             Outcome::Dropped => tally.dropped += rows,
             Outcome::Refused => tally.refused += rows,
             Outcome::Damaged => tally.damaged += rows,
-            // That is a matter of its own.
+            // Counted with the halves.
             Outcome::Halved => {}
         }
         if let Some(why) = aside::ending(outcome) {
@@ -234,7 +234,7 @@ impl Spool {
             self.set_aside(&mut state, &name, why);
         } else {
             state.gone.push(name);
-            // One that gives way is to make room.
+            // A dropped batch must free its space at once.
             if outcome == Outcome::Dropped || state.gone.len() >= MOST_GONE {
                 state.sync(self)?;
             }
@@ -245,7 +245,7 @@ impl Spool {
         self.step()
     }
 
-    /// Has the oldest batch give way that is not under way; `None`: there is none.
+    /// Drops the oldest batch that is not in flight; `None`: all are.
     pub(super) fn drop_oldest(&self) -> Result<Option<Batch>> {
         let state = self.lock();
         let free = |waiting: &&Waiting| waiting.assigned.is_none() && !state.under_way.contains(&waiting.batch.id);
@@ -254,12 +254,12 @@ impl Spool {
         self.done(batch.id, Outcome::Dropped).map(|()| Some(batch))
     }
 
-    /// Waits until a batch came or went, or so long.
+    /// Waits until a batch is added or removed, at most this long.
     pub(super) fn wait(&self, patience: Duration) {
         drop(self.changed.wait_timeout(self.lock(), patience));
     }
 
-    /// Wakes who waits.
+    /// Wakes all waiting threads.
     pub(super) fn wake(&self) {
         self.changed.notify_all();
     }
@@ -272,7 +272,7 @@ impl Spool {
         self.lock().tally
     }
 
-    /// Counts something beside.
+    /// Updates other counters.
     pub(super) fn count(&self, count: impl FnOnce(&mut Tally)) {
         count(&mut self.lock().tally);
     }
@@ -309,7 +309,7 @@ impl Spool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a test has the process die.
+    /// Simulates a crash in tests.
     #[cfg(test)]
     pub(super) fn step(&self) -> Result<()> {
         self.death.step()

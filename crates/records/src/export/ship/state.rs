@@ -1,4 +1,4 @@
-//! What a spool knows of its batches: what lines of the journal say, one after the other.
+//! State of the batches of a spool, reconstructed from the journal.
 
 use super::FORMS;
 use super::journal::{Assigned, Batch, Id, Journal, Line, Outcome};
@@ -8,30 +8,30 @@ use std::io::Result;
 
 pub(super) struct State {
     pub journal: Journal,
-    /// The oldest first.
+    /// Batches in the spool, the oldest first.
     pub waiting: VecDeque<Waiting>,
     pub bytes: u64,
-    /// What comes next in each partition.
+    /// Next sequence number of each partition.
     pub next: BTreeMap<i32, Assigned>,
-    /// Names of batches that have left, and how, while the folder is looked through.
+    /// Outcomes of removed batches by name, during recovery.
     pub left: BTreeMap<String, Outcome>,
-    /// Files of batches that have left by a line that is not on the disk yet: were they removed, and the line lost with the power, nobody would
-    /// know what became of them.
+    /// Files of batches whose final line is not on disk yet: if they were deleted and a power failure lost the line,
+    /// their outcome would be unknown.
     pub gone: Vec<String>,
-    /// Files that were set aside and their lengths, the oldest first.
+    /// Files set aside with their sizes, the oldest first.
     pub aside: VecDeque<(String, u64)>,
-    /// They are being sent: none of them can give way.
+    /// Batches in flight: they cannot be dropped.
     pub under_way: BTreeSet<Id>,
     pub tally: Tally,
 }
 
-/// A batch that waits.
+/// Batch in the spool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub batch: Batch,
-    /// It may have been sent, as this.
+    /// Numbers with which it may have been sent.
     pub assigned: Option<Assigned>,
-    /// It may be there since then, where batches have no numbers.
+    /// Time since which it may be delivered, if the destination has no sequence numbers.
     pub tried: Option<u64>,
 }
 
@@ -41,30 +41,30 @@ impl Waiting {
     }
 }
 
-/// What came and went, in records but where it says otherwise.
+/// Counters, in records unless noted otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    /// Of this run, and those found at its start.
+    /// Records of this run and those found at its start.
     pub spooled: u64,
     pub resumed: u64,
     pub delivered: u64,
     pub dropped: u64,
     pub refused: u64,
     pub damaged: u64,
-    /// Batches that were delivered.
+    /// Delivered batches.
     pub batches: u64,
-    /// Sendings of a batch that may have come before.
+    /// Retries of batches that may have been delivered.
     pub resent: u64,
-    /// That the other side may have twice.
+    /// Records that may be duplicated.
     pub maybe_duplicated: u64,
-    /// Times that the other side went away.
+    /// Number of outages of the destination.
     pub outages: u64,
-    /// Files that were set aside and gave way to others.
+    /// Files set aside that were deleted for lack of space.
     pub aside_dropped: u64,
 }
 
 impl State {
-    /// What lines say, one after the other.
+    /// Applies journal lines in order.
     pub(super) fn replay(&mut self, lines: &[Line]) {
         for line in lines {
             match *line {
@@ -88,22 +88,22 @@ impl State {
                 }
             }
         }
-        // Of a run that died while it halved a batch the whole one is there: what has no line is removed.
+        // If a run crashed during a split, the whole batch is still valid: halves without final lines are deleted.
         let all: BTreeSet<Id> = self.waiting.iter().map(|waiting| waiting.batch.id).collect();
         self.waiting.retain(|waiting| waiting.batch.id.whole().is_none_or(|whole| !all.contains(&whole)));
     }
 
-    /// A batch goes under other numbers the next time.
+    /// Releases the numbers of a batch.
     pub(super) fn unassign(&mut self, id: Id) {
         self.waiting.iter_mut().filter(|waiting| waiting.batch.id == id).for_each(|waiting| waiting.assigned = None);
     }
 
-    /// A batch may be there since then; `None`: it is not.
+    /// Notes the time since which a batch may be delivered; `None`: it is not.
     pub(super) fn tried(&mut self, id: Id, at: Option<u64>) {
         self.waiting.iter_mut().filter(|waiting| waiting.batch.id == id).for_each(|waiting| waiting.tried = at);
     }
 
-    /// Lines of the journal said what nobody knows: which numbers were used last, what was sent as what, when what was tried.
+    /// Handles lost journal lines: the last numbers, the numbers of sent batches and times of attempts are unknown.
     pub(super) fn doubt(&mut self, has_numbers: bool) {
         self.next.clear();
         for waiting in &mut self.waiting {
@@ -116,36 +116,36 @@ impl State {
         }
     }
 
-    /// Notes something, on the disk.
+    /// Appends lines to the journal, on disk.
     pub(super) fn note(&mut self, spool: &Spool, lines: &[Line], needs_room: bool) -> Result<()> {
         self.journal.add(lines, needs_room)?;
         spool.step()?;
         self.sync(spool)
     }
 
-    /// Brings all that was noted to the disk, and removes files that have left by it.
+    /// Syncs the journal, and deletes files whose final lines are then on disk.
     pub(super) fn sync(&mut self, spool: &Spool) -> Result<()> {
         self.journal.sync()?;
         if !self.gone.is_empty() {
             spool.step()?;
         }
         for name in self.gone.drain(..) {
-            // What stays is removed at the next start.
+            // The next start deletes a remaining file.
             let _ = spool.folder().remove(name.as_ref());
         }
         Ok(())
     }
 
-    /// Leaves out of the journal what is of no more use, now and then.
+    /// Removes obsolete journal lines, if there are many.
     pub(super) fn shorten(&mut self, spool: &Spool) {
         if self.journal.is_longer_than(2 * self.waiting.len() + self.next.len()) {
             self.rewrite(spool);
         }
     }
 
-    /// Leaves out of the journal what is of no more use.
+    /// Removes obsolete journal lines.
     pub(super) fn rewrite(&mut self, spool: &Spool) {
-        // What it does not name any more is to be gone.
+        // Files that it no longer lists must be deleted first.
         if self.sync(spool).is_err() {
             return;
         }
@@ -156,7 +156,7 @@ impl State {
         };
         let waiting = self.waiting.iter().flat_map(of).flatten();
         let lines: Vec<Line> = waiting.chain(self.next.values().map(|next| Line::Next(*next))).collect();
-        // Where that cannot be all stays.
+        // On failure the old journal stays.
         let _ = self.journal.replace(spool.folder(), &lines);
     }
 }
@@ -177,7 +177,7 @@ impl State {
     }
 }
 
-/// What comes behind a batch in its partition; numbers begin anew behind the last.
+/// Returns the next sequence number after a batch; numbers wrap around.
 pub(super) fn after(assigned: Assigned) -> Assigned {
     let sequence = (i64::from(assigned.sequence) + i64::from(assigned.count)) & i64::from(i32::MAX);
     Assigned { sequence: sequence as i32, count: 0, ..assigned }
@@ -188,14 +188,14 @@ pub(super) fn name_of(batch: &Batch) -> String {
     format!("{}.{ending}", stem_of(batch.id))
 }
 
-/// What a batch is called: its run, its number, and which part of that it is, if it is one.
+/// Returns the name of a batch: run, number, and part number if it was split.
 pub(super) fn stem_of(id: Id) -> String {
     let (number, part) = id.parts();
     let part = if part == 0 { String::new() } else { format!("-{part}") };
     format!("{:016x}-{number:08}{part}", id.run)
 }
 
-/// Whether a file may be a batch by its name.
+/// Returns whether a file name is that of a batch.
 pub(super) fn is_batch(name: &str) -> bool {
     let (Some((stem, ending)), Some((run, number))) = (name.split_once('.'), name.split_once('-')) else {
         return false;

@@ -5,7 +5,7 @@ use super::crc32c;
 use std::io::{Error, ErrorKind, Result};
 use std::net::IpAddr;
 
-/// What a target says: `SCHEME://[USER@]HOST[:PORT][,HOST...]/PATH`.
+/// Parsed target: `SCHEME://[USER@]HOST[:PORT][,HOST...]/PATH`.
 pub(super) struct Target {
     pub user: Option<String>,
     pub hosts: Vec<(String, u16)>,
@@ -13,7 +13,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Whether what is sent stays on this machine.
+    /// Returns whether all traffic stays on this host.
     pub(super) fn is_loopback(&self) -> bool {
         self.hosts.iter().all(|(host, _)| {
             host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
@@ -21,17 +21,18 @@ impl Target {
     }
 }
 
-/// Reads what a target says.
+/// Parses a target.
 pub(super) fn target(name: &str) -> Result<Target> {
     let wrong = || {
-        let text = "write it as kafka://HOST:9092,HOST2/TOPIC or clickhouse://USER@HOST:8123/DATABASE.TABLE";
+        let text =
+            "invalid target; expected kafka://HOST:9092,HOST2/TOPIC or clickhouse://USER@HOST:8123/DATABASE.TABLE";
         Error::new(ErrorKind::InvalidInput, format!("{name}: {text}"))
     };
     let (scheme, rest) = name.split_once("://").ok_or_else(wrong)?;
     let (hosts, path) = rest.split_once('/').ok_or_else(wrong)?;
     let (user, hosts) = hosts.rsplit_once('@').map_or((None, hosts), |(user, hosts)| (Some(user), hosts));
     if user.is_some_and(|user| user.contains(':')) {
-        let text = "a password in a target is seen by everybody on this machine: --ship password=FILE names a file that has it";
+        let text = "passwords in targets are visible to all users of this host; use --ship password=FILE";
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
     if user.is_some_and(|user| user.is_empty() || user.bytes().any(|byte| byte.is_ascii_control())) {
@@ -52,7 +53,7 @@ pub(super) fn target(name: &str) -> Result<Target> {
     Ok(Target { user: user.map(str::to_owned), hosts, path: path.to_owned() })
 }
 
-/// The folder in a spool for a target: no two have the same.
+/// Returns the spool subdirectory of a target, unique per target.
 pub(super) fn folder_of(name: &str) -> String {
     let keep = |letter: char| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' };
     let short: String = name.replace("://", "-").chars().map(keep).take(100).collect();
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_has_hosts_and_a_path_and_no_password() {
+    fn targets_have_hosts_and_a_path_and_no_password() {
         let of = |name: &str| target(name).map(|target| (target.user, target.hosts, target.path));
         let hosts =
             |hosts: &[(&str, u16)]| hosts.iter().map(|(host, port)| ((*host).to_owned(), *port)).collect::<Vec<_>>();
@@ -73,7 +74,7 @@ mod tests {
         assert_eq!(of("clickhouse://u@x@[::1]/d.t").unwrap(), wanted);
         for wrong in ["kafka://a", "kafka:///t", "kafka://a,/t", "kafka://a:x/t", "kafka://@a/t", "clickhouse://a b/t"]
         {
-            assert!(of(wrong).unwrap_err().to_string().contains("write it as"), "{wrong}");
+            assert!(of(wrong).unwrap_err().to_string().contains("invalid target"), "{wrong}");
         }
         assert!(of("clickhouse://u:p@h/t").unwrap_err().to_string().contains("--ship password=FILE"));
     }

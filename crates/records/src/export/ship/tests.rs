@@ -1,4 +1,4 @@
-//! Records handed in, and what of them arrived: whatever dies.
+//! Delivery under crashes and failures: compares the records exported with those that arrived.
 
 #[path = "../../../../../tests/fleet/broker.rs"]
 #[allow(dead_code, reason = "others use the rest")]
@@ -26,10 +26,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::Store;
 
-/// Where a test has a process die: after so many steps, and for good.
+/// Simulated crash of the process after a number of steps.
 #[derive(Default)]
 pub(super) struct Death {
-    /// Steps left, and one; 0: it does not die.
+    /// Steps left plus one; 0: no crash.
     left: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ impl Death {
     }
 }
 
-/// Numbers by a seed (SplitMix64).
+/// Seeded random numbers (SplitMix64).
 #[derive(Clone)]
 struct Chance(u64);
 
@@ -62,7 +62,7 @@ impl Chance {
     }
 }
 
-/// In memory, where there is such a place: thousands of files are brought to the disk.
+/// Uses a memory file system if available: thousands of files are synced.
 fn scratch(name: &str) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let root = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
@@ -81,7 +81,7 @@ fn flows(ids: impl Iterator<Item = u64>) -> Vec<Flow> {
     ids.map(|id| Flow { id, ..crate::tests::flow() }).collect()
 }
 
-/// What arrived of each id.
+/// Number of arrivals per flow id.
 type Arrived = BTreeMap<u64, u64>;
 
 fn arrived(ids: impl Iterator<Item = u64>) -> Arrived {
@@ -90,7 +90,7 @@ fn arrived(ids: impl Iterator<Item = u64>) -> Arrived {
     arrived
 }
 
-/// Ids of lines of JSON, each a message.
+/// Counts ids in JSON lines, one per message.
 fn of_broker(broker: &Broker) -> Arrived {
     let id = |message: &broker::Message| {
         let line: serde_json::Value = serde_json::from_slice(&message.value).unwrap();
@@ -99,7 +99,7 @@ fn of_broker(broker: &Broker) -> Arrived {
     arrived(broker.messages().iter().map(id))
 }
 
-/// Ids of rows of RowBinary: all have one length, and the id stands behind sensor, run, batch, row, time and duration.
+/// Counts ids in RowBinary rows of constant length; the id follows sensor, run, batch, row, time and duration.
 fn of_store(store: &Store) -> Arrived {
     let length = crate::encode::rowbinary::rows_from(
         &[&crate::tests::flow()],
@@ -120,7 +120,7 @@ fn ledger(exporter: &dyn Exporter) -> Ledger {
     ledger
 }
 
-/// One sensor that dies again and again beside another side that does; how often.
+/// Runs a sensor and a destination that both crash repeatedly; returns the number of crashes.
 fn lives(seed: u64, to_kafka: bool) -> u64 {
     let mut chance = Chance(seed);
     let root = scratch(&format!("lives-{seed}-{to_kafka}"));
@@ -194,7 +194,7 @@ fn lives(seed: u64, to_kafka: bool) -> u64 {
             assert!(ledger(&ship).imbalances().is_empty());
             break;
         }
-        // Whatever it was doing: nothing of it is on the disk from now on.
+        // The crashed run writes nothing to disk from now on.
         deaths += 1;
         ship.spool.death.after(0);
         ship.over.after(Duration::ZERO);

@@ -1,46 +1,46 @@
-//! What can be chosen of records for a broker or a database (`--ship WORD,...`).
+//! Options for brokers and databases (`--ship WORD,...`).
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How one signs in to a broker of Kafka.
+/// SASL mechanism for Kafka.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sasl {
-    /// The password as it is (RFC 4616).
+    /// Password in clear text (RFC 4616).
     Plain,
-    /// The password itself is not sent (RFC 7677).
+    /// SCRAM with SHA-256: the password is not sent (RFC 7677).
     ScramSha256,
-    /// The same with SHA-512.
+    /// SCRAM with SHA-512.
     ScramSha512,
 }
 
-/// How records go to a broker or a database.
+/// Delivery options for brokers and databases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shipping {
-    /// The folder that batches wait in; there is no shipping without one.
+    /// Spool directory; required.
     pub spool: Option<PathBuf>,
-    /// Bytes of batches that wait at most.
+    /// Maximum bytes of spooled batches.
     pub most: u64,
-    /// Whether metering waits where there is no more room; else the oldest batches give way.
+    /// True to make metering wait when the spool is full; else the oldest batches are dropped.
     pub waits: bool,
-    /// Records of a batch at most; `None`: as the other side likes it.
+    /// Maximum records per batch; `None`: default of the destination.
     pub rows: Option<usize>,
-    /// How long records gather at most; `None`: as the other side likes it.
+    /// Maximum time until a batch is built; `None`: default of the destination.
     pub age: Option<Duration>,
-    /// Into how many parts flows are divided, each flow always in the same one.
+    /// Number of lanes, over which flows are distributed by their id.
     pub lanes: u16,
-    /// What this sensor is called, in each row.
+    /// Name of this sensor, in each row.
     pub sensor: String,
-    /// The file that has the password.
+    /// Password file.
     pub password: Option<PathBuf>,
-    /// How one signs in to Kafka.
+    /// SASL mechanism for Kafka.
     pub sasl: Option<Sasl>,
-    /// Batches are RowBinary, for ClickHouse before 20.
+    /// True for RowBinary batches, for ClickHouse before version 20.
     pub rowbinary: bool,
-    /// How long ClickHouse knows a batch again; `None`: not quite an hour.
+    /// Deduplication window of ClickHouse; `None`: slightly below an hour.
     pub window: Option<Duration>,
-    /// How long a run waits in the end for what is not delivered.
+    /// Maximum time to wait at the end for undelivered batches.
     pub end: Duration,
 }
 
@@ -63,20 +63,20 @@ impl Default for Shipping {
     }
 }
 
-/// The fewest bytes of a spool: some batches.
+/// Minimum spool size in bytes: a few batches.
 const LEAST: u64 = 16 << 20;
-/// In seconds.
+/// Seconds per day.
 const DAY: f64 = 86_400.0;
-/// The most records of a batch: as many as gather at most; of a million ClickHouse would make several blocks.
+/// Maximum records per batch, and per collection; ClickHouse splits a million records into several blocks.
 const MOST_ROWS: u64 = 1 << 17;
 const WORDS: &str = "spool=DIR, size=SIZE, full=wait|drop-oldest, rows=N, age=S, lanes=N, sensor=NAME, password=FILE, sasl=WORD, rowbinary, window=S, end=S";
 
 impl Shipping {
-    /// As it is written: `spool=DIR,size=SIZE,full=wait|drop-oldest,rows=N,age=S,lanes=N,sensor=NAME,password=FILE,sasl=WORD,rowbinary,window=S,end=S`,
-    /// each of them or none.
+    /// Parses `spool=DIR,size=SIZE,full=wait|drop-oldest,rows=N,age=S,lanes=N,sensor=NAME,password=FILE,sasl=WORD`,
+    /// `rowbinary,window=S,end=S`; each part is optional.
     ///
     /// # Errors
-    /// A word is none of these, or its value cannot be.
+    /// A part is unknown or its value is invalid.
     pub fn parse(text: &str) -> Result<Self> {
         let mut shipping = Shipping::default();
         for word in text.split(',') {
@@ -86,18 +86,19 @@ impl Shipping {
             let number = |least: u64, most: u64| {
                 let number = value.and_then(|value| value.parse().ok());
                 let number = number.filter(|number| (least..=most).contains(number));
-                number.ok_or_else(|| wrong(&format!("{name}=N, from {least} to {most}")))
+                number.ok_or_else(|| wrong(&format!("expected {name}=N, from {least} to {most}")))
             };
             let span = |least: f64, most: f64| {
                 let span = value.and_then(|value| value.parse::<f64>().ok());
                 let span = span.filter(|span| (least..=most).contains(span)).map(Duration::from_secs_f64);
-                span.ok_or_else(|| wrong(&format!("{name}=S, seconds, from {least} to {most}")))
+                span.ok_or_else(|| wrong(&format!("expected {name}=S, from {least} to {most} seconds")))
             };
             match (name, value) {
                 ("spool", Some(value)) => shipping.spool = Some(value.into()),
                 ("size", Some(value)) => {
                     let size = bytes(value).filter(|size| *size >= LEAST);
-                    shipping.most = size.ok_or_else(|| wrong("size=SIZE, of 16MiB or more, as in 500MiB or 50GiB"))?;
+                    shipping.most =
+                        size.ok_or_else(|| wrong("expected size=SIZE of at least 16MiB, such as 500MiB or 50GiB"))?;
                 }
                 ("full", Some("wait")) => shipping.waits = true,
                 ("full", Some("drop-oldest")) => shipping.waits = false,
@@ -105,16 +106,16 @@ impl Shipping {
                 ("age", _) => shipping.age = Some(span(0.01, DAY)?),
                 ("lanes", _) => shipping.lanes = number(1, 256)? as u16,
                 ("sensor", Some(value)) if is_name(value) => shipping.sensor = value.to_owned(),
-                ("sensor", _) => return Err(wrong("sensor=NAME, of 1 to 64 letters, digits, dots, - and _")),
+                ("sensor", _) => return Err(wrong("expected sensor=NAME, 1 to 64 letters, digits, dots, - and _")),
                 ("password", Some(value)) => shipping.password = Some(value.into()),
                 ("sasl", Some("plain")) => shipping.sasl = Some(Sasl::Plain),
                 ("sasl", Some("scram-sha-256")) => shipping.sasl = Some(Sasl::ScramSha256),
                 ("sasl", Some("scram-sha-512")) => shipping.sasl = Some(Sasl::ScramSha512),
-                ("sasl", _) => return Err(wrong("sasl=plain, scram-sha-256 or scram-sha-512")),
+                ("sasl", _) => return Err(wrong("expected sasl=plain, scram-sha-256 or scram-sha-512")),
                 ("rowbinary", None) if word == "rowbinary" => shipping.rowbinary = true,
                 ("window", _) => shipping.window = Some(span(1.0, 366.0 * DAY)?),
                 ("end", _) => shipping.end = span(0.0, DAY)?,
-                _ => return Err(wrong(&format!("is none of {WORDS}"))),
+                _ => return Err(wrong(&format!("expected one of {WORDS}"))),
             }
         }
         Ok(shipping)
@@ -126,7 +127,7 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(is_of)
 }
 
-/// A size with a unit.
+/// Parses a size with a unit.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit: u64 = match &text[digits.len()..] {
@@ -139,7 +140,7 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// What this host is called.
+/// Returns the host name, if it is valid as a sensor name.
 fn host() -> String {
     let system = rustix::system::uname();
     let name: String = system.nodename().to_string_lossy().chars().take(64).collect();
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_and_wrong_ones_told() {
+    fn parts_are_parsed_and_invalid_ones_rejected() {
         let all = "spool=/var/spool/a b,size=50GiB,full=wait,rows=1000,age=0.5,lanes=4,sensor=site-1.a,password=/etc/p,sasl=scram-sha-512,rowbinary,window=90,end=0";
         let shipping = Shipping::parse(all).unwrap();
         let wanted = Shipping {

@@ -1,4 +1,4 @@
-//! Between whom a flow of a record is: addresses, protocol, ports, types of ICMP.
+//! Endpoints of a decoded flow: addresses, protocol, ports, ICMP types.
 
 use super::super::column::icmp_request;
 use super::super::elements::Number;
@@ -10,25 +10,26 @@ const UDP_PORTS: [Number; 2] = [Number::UdpSource, Number::UdpDestination];
 const TCP_PORTS: [Number; 2] = [Number::TcpSource, Number::TcpDestination];
 
 impl Record {
-    /// Addresses, of which exporters with one template for both versions of IP leave those of the other one 0, and ports.
+    /// Sets addresses and ports. Exporters with one template for both IP versions send 0 for the addresses of the other
+    /// version.
     pub(super) fn set_ends(&mut self) -> Option<()> {
         let [of_4, of_6] = [[0, 1], [2, 3]].map(|places| places.map(|place| self.addresses[place].map(|(_, it)| it)));
-        let told =
+        let specified =
             |pair: [Option<IpAddr>; 2]| pair.iter().flatten().filter(|address| !address.is_unspecified()).count();
-        let says_6 =
+        let is_named_6 =
             match [Number::IpVersion, Number::EtherType, Number::Protocol].map(|number| self.numbers.of(number)) {
                 [version, ..] if version > 0 => Some(version == 6),
                 [_, ether_type @ (0x0800 | 0x86dd), _] => Some(ether_type == 0x86dd),
                 [.., protocol] if protocol == u64::from(registry::ICMPV6) => Some(true),
                 _ => None,
             };
-        let is_6 = match [of_4, of_6].map(told) {
+        let is_6 = match [of_4, of_6].map(specified) {
             [0, 0] if is_none(of_4) != is_none(of_6) => is_none(of_4),
             [count_4, count_6] if (count_4 == 0) != (count_6 == 0) => count_4 == 0,
-            [count_4, count_6] => says_6.unwrap_or(count_6 > count_4),
+            [count_4, count_6] => is_named_6.unwrap_or(count_6 > count_4),
         };
         let (best, rest) = if is_6 { (of_6, of_4) } else { (of_4, of_6) };
-        // Where a record names one end alone, as those that count by source do, the other one is not known.
+        // Records with one endpoint only, as aggregated by source, leave the other unknown.
         if is_none(best) && is_none(rest) {
             return None;
         }
@@ -44,7 +45,8 @@ impl Record {
         Some(())
     }
 
-    /// The ports of any protocol, or else those of the protocol that the record has, before those of another one.
+    /// Sets ports from elements for any protocol, else from those of the record's protocol, else from those of another
+    /// one.
     fn set_ports(&mut self) {
         let pair = |numbers: [Number; 2]| numbers.map(|number| self.numbers.of(number));
         let [udp, tcp] = [UDP_PORTS, TCP_PORTS].map(pair);
@@ -56,7 +58,7 @@ impl Record {
         }
     }
 
-    /// Some exporters leave the protocol out, as other elements say it.
+    /// Some exporters omit the protocol, as other elements imply it.
     fn implied_protocol(&self, is_6: bool) -> u8 {
         let has = |ports: [Number; 2]| ports.iter().any(|number| self.numbers.of(*number) > 0);
         let icmp = if is_6 { registry::ICMPV6 } else { registry::ICMP };
@@ -70,7 +72,7 @@ impl Record {
         }
     }
 
-    /// The originator's port is the type of what it sends, the responder's the code.
+    /// Sets the ports of ICMP: the originator's is the type that it sends, the responder's the code.
     pub(super) fn set_icmp(&mut self, is_reversed: bool) {
         let protocol = self.flow.protocol;
         let of_4 = [Number::Icmp4, Number::IcmpType4, Number::IcmpCode4];
@@ -82,18 +84,19 @@ impl Record {
         };
         let numbers = &self.numbers;
         let [source, destination] = self.flow.ends.map(|end| end.port);
-        // Where nothing else says it, NetFlow v9 has it in the port of the destination.
+        // Without ICMP elements NetFlow v9 has type and code in the destination port.
         let by_port = (source == 0 && destination > 0).then_some(destination.to_be_bytes());
-        let told = both.map(|[whole, kind, code]| match numbers.of(whole) as u16 {
+        let messages = both.map(|[whole, kind, code]| match numbers.of(whole) as u16 {
             0 => [numbers.of(kind) as u8, numbers.of(code) as u8],
             whole => whole.to_be_bytes(),
         });
-        let is_told = both.iter().flatten().any(|number| numbers.has(*number));
-        let found = told.into_iter().find(|told| *told != [0; 2]).or(by_port).or(is_told.then_some([0; 2]));
+        let is_present = both.iter().flatten().any(|number| numbers.has(*number));
+        let found =
+            messages.into_iter().find(|message| *message != [0; 2]).or(by_port).or(is_present.then_some([0; 2]));
         let Some([kind, code]) = found else { return };
         let kind = if is_reversed { icmp_request(protocol, kind) } else { kind };
         let ports: [u16; 2] = [kind.into(), code.into()];
-        // They are turned with the ends.
+        // Swapped together with the endpoints.
         let ports = if is_reversed { [ports[1], ports[0]] } else { ports };
         self.flow.ends.iter_mut().zip(ports).for_each(|(end, port)| end.port = port);
     }

@@ -1,4 +1,4 @@
-//! Exporters that come by connections: so many at a time, and none of them keeps others out by saying nothing.
+//! Connections of exporters: their number is limited, and idle ones cannot block others.
 
 use super::{Listener, take_messages};
 use crate::ipfix::{Collector, Session};
@@ -10,18 +10,18 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// The most connections at a time, and the most of a host.
+/// Maximum number of connections, and of those per host.
 const CONNECTIONS: usize = 256;
 const OF_HOST: usize = 64;
-/// Where there are so many, one without a message for so long gives way.
+/// Idle time after which a connection is closed when the limit is reached.
 pub(super) const SILENT: Duration = Duration::from_secs(10);
 
 pub(super) struct Connection {
     pub stream: TcpStream,
     pub session: Session,
-    /// What came of a message that is not complete.
+    /// Bytes of an incomplete message.
     pub bytes: Vec<u8>,
-    /// When its last message came, or it did.
+    /// Time of its last message, or of its start.
     pub heard: Instant,
     #[cfg(feature = "tls")]
     pub secure: Option<super::secure::Inside>,
@@ -55,7 +55,8 @@ impl Listener {
         }
     }
 
-    /// Whether there is room for one more, or somebody gives way: of the same host where that has enough.
+    /// Returns whether there is a free slot, if necessary by closing an idle connection: of the same host if that is at
+    /// its limit.
     fn has_room(&mut self, session: Session, collector: &mut Collector) -> bool {
         let is_of_host = |connection: &Connection| connection.session.host() == session.host();
         let is_host_full = self.connections.iter().filter(|one| is_of_host(one)).count() >= OF_HOST;
@@ -73,13 +74,13 @@ impl Listener {
         }
     }
 
-    /// A connection is over.
+    /// Closes a connection.
     pub(super) fn leave(&mut self, place: usize, collector: &mut Collector) {
         let gone = self.connections.swap_remove(place);
         collector.end(gone.session);
     }
 
-    /// Takes what a connection has; false: it has ended, or what it says is no message.
+    /// Reads from a connection; false: it has ended, or sent malformed data.
     pub(super) fn take_stream(&mut self, place: usize, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> bool {
         #[cfg(feature = "tls")]
         if self.secure.is_some() {
@@ -104,7 +105,7 @@ impl Listener {
 }
 
 impl Connection {
-    /// Takes whole messages off; false where there is none.
+    /// Takes whole messages off its buffer; false for malformed data.
     pub(super) fn take_messages(&mut self, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> bool {
         let before = self.bytes.len();
         let goes_on = take_messages(&mut self.bytes, self.session, collector, out);
@@ -114,7 +115,7 @@ impl Connection {
         goes_on
     }
 
-    /// What it is waited for.
+    /// Returns the poll events that it waits for.
     pub(super) fn wanted(&self) -> PollFlags {
         #[cfg(feature = "tls")]
         if self.secure.as_ref().is_some_and(|inside| inside.wants_write()) {
@@ -130,11 +131,11 @@ mod tests {
     use crate::ipfix::{ENTERPRISE, Limits};
     use std::io::{Read, Write};
 
-    /// A message with nothing in it.
+    /// Message without sets.
     const EMPTY: [u8; 16] = [0, 10, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
     #[test]
-    fn silent_connections_keep_nobody_out_and_those_that_speak_stay() {
+    fn idle_connections_are_closed_and_active_ones_stay() {
         let mut listener = Listener::bind("127.0.0.1:0").unwrap();
         let mut collector = Collector::new(Limits::default(), ENTERPRISE);
         let at = listener.address().unwrap();
@@ -150,7 +151,7 @@ mod tests {
         };
         turn(&mut listener);
         assert_eq!(listener.connections.len(), OF_HOST);
-        // As long as all of them are new nobody gives way.
+        // New connections are not closed.
         let mut late = connect();
         assert_eq!((turn(&mut listener).refused, listener.connections.len()), (1, OF_HOST));
         assert_eq!(late.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
@@ -162,7 +163,7 @@ mod tests {
         next.write_all(&EMPTY).unwrap();
         let found = turn(&mut listener);
         assert_eq!((found.refused, found.messages, found.sessions), (2, 2, 2), "{found:?}");
-        // The one that spoke is still there.
+        // The active one is still open.
         speaks.write_all(&EMPTY).unwrap();
         assert_eq!(turn(&mut listener).messages, 3);
         drop(silent);

@@ -1,4 +1,4 @@
-//! Exporters that come over TLS.
+//! Connections of exporters over TLS.
 
 use super::Listener;
 use crate::export::Tls;
@@ -10,48 +10,48 @@ use std::io::{Error, ErrorKind, Result};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How long one may take to say who it is, and how many may be at that at a time.
+/// Timeout of the TLS handshake, and maximum number of pending handshakes.
 const AGREEING: Duration = Duration::from_secs(10);
 const MOST_AGREEING: usize = 64;
-/// How often it is told that somebody was refused.
+/// Minimum interval between notices about rejected peers.
 const TELL: Duration = Duration::from_secs(10);
 
-/// Where they come in.
+/// TLS acceptor of a listener.
 pub(super) struct Door {
     server: Server,
-    told: fn(String),
-    /// When somebody was told of last, and how many were not since then.
+    notify: fn(String),
+    /// Time of the last notice, and number of rejections since then.
     last: Option<Instant>,
-    untold: u64,
+    unreported: u64,
 }
 
-/// What a connection has beside its socket.
+/// TLS session of a connection.
 pub(super) struct Inside {
     session: Session,
     since: Instant,
 }
 
 impl Door {
-    pub(super) fn new(tls: &Tls, told: fn(String)) -> Result<Self> {
+    pub(super) fn new(tls: &Tls, notify: fn(String)) -> Result<Self> {
         if tls.cert.is_none() {
-            let text = "who listens by TLS shows a certificate: --tls cert=FILE,key=FILE";
+            let text = "a TLS listener needs a certificate; set --tls cert=FILE,key=FILE";
             return Err(Error::new(ErrorKind::InvalidInput, text));
         }
-        Ok(Door { server: Server::new(&tls.files())?, told, last: None, untold: 0 })
+        Ok(Door { server: Server::new(&tls.files())?, notify, last: None, unreported: 0 })
     }
 
     fn refuse(&mut self, stream: &TcpStream, why: &str) {
         if self.last.is_some_and(|last| last.elapsed() < TELL) {
-            self.untold += 1;
+            self.unreported += 1;
             return;
         }
         let who = stream.peer_addr().map_or_else(|_| "an exporter".to_owned(), |address| address.to_string());
-        let more = match std::mem::take(&mut self.untold) {
+        let more = match std::mem::take(&mut self.unreported) {
             0 => String::new(),
-            untold => format!("; so were {untold} others before"),
+            unreported => format!("; {unreported} others since the last notice"),
         };
         self.last = Some(Instant::now());
-        (self.told)(format!("{who} is refused: {why}{more}"));
+        (self.notify)(format!("{who}: connection rejected: {why}{more}"));
     }
 }
 
@@ -62,20 +62,20 @@ impl Inside {
 }
 
 impl Listener {
-    /// What a new connection has beside its socket.
+    /// Starts the TLS session of a new connection.
     pub(super) fn begin_secure(&mut self, stream: &TcpStream) -> Result<Option<Inside>> {
         let Some(door) = &mut self.secure else { return Ok(None) };
         let agreeing = self.connections.iter().filter_map(|connection| connection.secure.as_ref());
         if agreeing.filter(|inside| inside.session.is_handshaking()).count() >= MOST_AGREEING {
-            door.refuse(stream, "too many connections have not said who they are");
+            door.refuse(stream, "too many unauthenticated connections");
             return Err(ErrorKind::ConnectionRefused.into());
         }
-        // By the call that a confined process may make.
+        // Through a system call that the sandbox permits.
         fcntl_setfl(stream, fcntl_getfl(stream)? | OFlags::NONBLOCK)?;
         Ok(Some(Inside { session: door.server.session()?, since: Instant::now() }))
     }
 
-    /// Takes what a connection has; false: it has ended, or is not to go on.
+    /// Reads from a connection; false: it has ended, or must be closed.
     pub(super) fn take_secure(&mut self, place: usize, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> bool {
         let (Some(door), connection) = (&mut self.secure, &mut self.connections[place]) else { return false };
         let Some(inside) = &mut connection.secure else { return false };
@@ -97,15 +97,15 @@ impl Listener {
         goes_on
     }
 
-    /// Leaves those alone that take too long to say who they are.
+    /// Closes connections whose handshake takes too long.
     pub(super) fn leave_slow(&mut self, collector: &mut Collector) {
         let Some(door) = &mut self.secure else { return };
-        // Nothing came of them yet: no session has to be ended.
+        // They have no session that must be removed.
         self.connections.retain(|connection| {
             let inside = connection.secure.as_ref();
             let is_slow = inside.is_some_and(|it| it.session.is_handshaking() && it.since.elapsed() > AGREEING);
             if is_slow {
-                door.refuse(&connection.stream, "it did not agree on TLS within 10 s");
+                door.refuse(&connection.stream, "TLS handshake timed out after 10 s");
                 collector.turn_away();
             }
             !is_slow

@@ -1,4 +1,4 @@
-//! Records as others send them.
+//! Records of other exporters.
 
 use super::super::{Collector, ENTERPRISE, Found, Limits, Session};
 use crate::fields::REVERSE;
@@ -7,13 +7,13 @@ use linerate_meter::{EndReason, Flow, Quality};
 use std::sync::Mutex;
 
 const SECOND: u64 = 1_000_000_000;
-/// When everything is exported, and when a flow began, in s and ms.
+/// Export time, and start of a flow, in s and ms.
 const EXPORTED: u32 = 1_700_000_100;
 const BEGAN: u64 = 1_700_000_000;
 const MS: u64 = BEGAN * 1000;
 
 /// An element: enterprise, number, length and value.
-type Told = (u32, u16, u16, u64);
+type Element = (u32, u16, u16, u64);
 
 fn set(id: u16, body: &[u8]) -> Vec<u8> {
     [&id.to_be_bytes(), &(body.len() as u16 + 4).to_be_bytes(), body].concat()
@@ -24,9 +24,9 @@ fn message(sets: &[u8]) -> Vec<u8> {
     [&[0, 10], &length.to_be_bytes()[..], &EXPORTED.to_be_bytes(), &[0; 8], sets].concat()
 }
 
-fn template(id: u16, told: &[Told]) -> Vec<u8> {
-    let mut body = [id.to_be_bytes(), (told.len() as u16).to_be_bytes()].concat();
-    for (enterprise, element, length, _) in told {
+fn template(id: u16, elements: &[Element]) -> Vec<u8> {
+    let mut body = [id.to_be_bytes(), (elements.len() as u16).to_be_bytes()].concat();
+    for (enterprise, element, length, _) in elements {
         let foreign = u16::from(*enterprise != 0) << 15;
         body.extend([(element | foreign).to_be_bytes(), length.to_be_bytes()].concat());
         if *enterprise != 0 {
@@ -36,41 +36,41 @@ fn template(id: u16, told: &[Told]) -> Vec<u8> {
     set(2, &body)
 }
 
-fn record(told: &[Told]) -> Vec<u8> {
-    let value = |(_, _, length, value): &Told| {
+fn record(elements: &[Element]) -> Vec<u8> {
+    let value = |(_, _, length, value): &Element| {
         let wide = [[0; 8], value.to_be_bytes()].concat();
         wide[16 - usize::from(*length)..].to_vec()
     };
-    told.iter().flat_map(value).collect()
+    elements.iter().flat_map(value).collect()
 }
 
-/// The flow that a record of these elements is, with the addresses 10.0.0.1 and 10.0.0.2 unless they have others.
-fn flow(told: &[Told]) -> Flow {
+/// Returns the flow of a record with these elements, and with the addresses 10.0.0.1 and 10.0.0.2 unless they have others.
+fn flow(elements: &[Element]) -> Flow {
     let ends = [(0, 8, 4, 0x0a00_0001), (0, 12, 4, 0x0a00_0002)];
-    let has_ends = told.iter().any(|(_, element, ..)| matches!(element, 8 | 27 | 28 | 44));
-    let told = if has_ends { told.to_vec() } else { [&ends, told].concat() };
+    let has_ends = elements.iter().any(|(_, element, ..)| matches!(element, 8 | 27 | 28 | 44));
+    let elements = if has_ends { elements.to_vec() } else { [&ends, elements].concat() };
     let mut flows = Vec::new();
     let mut collector = Collector::new(Limits::default(), ENTERPRISE);
-    let sets = [template(256, &told), set(256, &record(&told))].concat();
+    let sets = [template(256, &elements), set(256, &record(&elements))].concat();
     collector.take(Session::File(1), &message(&sets), &mut |flow| flows.push(flow.clone()));
-    assert_eq!((flows.len(), collector.found().malformed), (1, 0), "{told:?}");
+    assert_eq!((flows.len(), collector.found().malformed), (1, 0), "{elements:?}");
     flows.remove(0)
 }
 
-fn times(told: &[Told]) -> [u64; 2] {
-    let flow = flow(told);
+fn times(elements: &[Element]) -> [u64; 2] {
+    let flow = flow(elements);
     [flow.first().0, flow.last().0.saturating_sub(flow.first().0)]
 }
 
 #[test]
-fn counts_are_those_of_any_element_that_says_them() {
-    let packets = |told: &[Told]| flow(told).sides.map(|side| side.packets);
+fn any_element_of_a_count_is_read() {
+    let packets = |elements: &[Element]| flow(elements).sides.map(|side| side.packets);
     for element in [2, 86, 298, 402, 24, 172, 430, 431] {
         assert_eq!(packets(&[(0, element, 4, 7)]), [7, 0], "{element}");
         assert_eq!(packets(&[(REVERSE, element, 8, 7), (0, 2, 1, 1)]), [1, 7], "reverse {element}");
-        // One that is 0 hides no other, wherever it stands.
+        // An element with value 0 does not hide another, in any order.
         assert_eq!(packets(&[(0, element, 4, 7), (0, 2, 4, 0), (0, 86, 4, 0), (0, 24, 4, 0)]), [7, 0], "{element}");
-        assert_eq!(packets(&[(0, 2, 4, 0), (0, element, 4, 7)]), [7, 0], "{element} behind a 0");
+        assert_eq!(packets(&[(0, 2, 4, 0), (0, element, 4, 7)]), [7, 0], "{element} after a 0");
     }
     assert_eq!(packets(&[(0, 24, 4, 9), (0, 2, 4, 7), (0, 86, 4, 5)]), [7, 0], "the best one counts");
     assert_eq!(packets(&[(0, 298, 4, 10), (0, 299, 4, 20)]), [10, 20]);
@@ -89,12 +89,12 @@ fn counts_are_those_of_any_element_that_says_them() {
     assert_eq!(flow(&[(0, 218, 4, 3), (0, 219, 4, 0), (0, 222, 4, 1)]).sides[0].tcp_flags, 0x12);
     assert_eq!(flow(&[(0, 6, 2, 0x112)]).sides[0].tcp_flags, 0x12);
     assert_eq!(flow(&[(0, 5, 1, 0), (0, 195, 1, 46)]).sides[0].tos, 184);
-    assert_eq!(flow(&[(0, 5, 1, 0), (0, 55, 1, 184)]).sides[0].tos, 0, "marked behind the exporter");
+    assert_eq!(flow(&[(0, 5, 1, 0), (0, 55, 1, 184)]).sides[0].tos, 0, "remarked after the exporter");
     assert_eq!(flow(&[(0, 55, 1, 184)]).sides[0].tos, 184);
 }
 
 #[test]
-fn times_are_kept_whatever_else_is_told() {
+fn times_do_not_depend_on_other_elements() {
     let at = BEGAN * SECOND;
     // Start and end in each unit, packets or not.
     let ntp = (BEGAN + 2_208_988_800) << 32;
@@ -123,32 +123,32 @@ fn times_are_kept_whatever_else_is_told() {
         assert_eq!(times(&[both[1]]), [at + SECOND, 0], "an event that has only an end");
         assert_eq!(times(&[both[0], (0, 233, 1, 1)]), [at, 0], "an event that has only a start");
     }
-    // In the era of NTP that begins in 2036.
+    // In the NTP era that starts in 2036.
     let later = 2_300_000_000_u64;
     let number = (later + 2_208_988_800) << 32;
     assert_eq!(times(&[(0, 156, 8, number), (0, 157, 8, number)])[0], later * SECOND);
-    // What is observed is what there is, or what the flow lasts until.
+    // The observation time is the only time, or the end of the flow.
     for (element, length, value) in [(322, 4, BEGAN), (323, 8, MS), (324, 8, ntp), (325, 8, ntp)] {
         assert_eq!(times(&[(0, element, length, value)]), [at, 0], "{element}");
         assert_eq!(times(&[(0, 152, 8, MS - 60), (0, element, length, value)]), [at - 60_000_000, 60_000_000]);
     }
-    assert_eq!(times(&[(0, 2, 4, 1)]), [u64::from(EXPORTED) * SECOND, 0], "of the export where nothing else is known");
-    // Since the exporter began.
+    assert_eq!(times(&[(0, 2, 4, 1)]), [u64::from(EXPORTED) * SECOND, 0], "the export time is the fallback");
+    // Relative to the start of the exporter.
     let up = [(0, 160, 8, MS - 5000), (0, 22, 4, 5000), (0, 21, 4, 6000)];
     assert_eq!(times(&up), [at, SECOND]);
     assert_eq!(times(&[(0, 150, 4, BEGAN), (0, 151, 4, BEGAN + 1), (0, 22, 4, 0), (0, 21, 4, 0)]), [at, SECOND]);
 }
 
 #[test]
-fn of_two_directions_one_without_packets_hides_no_time() {
+fn a_direction_without_packets_does_not_hide_times() {
     let both = [(0, 152, 8, MS), (0, 153, 8, MS + 500)];
     let asa = flow(&[both[0], (0, 323, 8, MS + 60), (0, 298, 4, 10), (0, 299, 4, 20)]);
     assert_eq!((asa.first().0, asa.last().0), (MS * 1_000_000, (MS + 60) * 1_000_000));
     assert_eq!(asa.quality, Quality::default());
-    // No packet forward, as one that begins with a reply has it.
+    // No forward packets, as in a flow that starts with a reply.
     for more in [&[][..], &[(REVERSE, 152, 8, MS + 10), (REVERSE, 153, 8, MS + 400)], &[(REVERSE, 152, 8, 0)]] {
-        let told = [&both[..], &[(0, 2, 4, 0), (REVERSE, 2, 4, 3)], more].concat();
-        let flow = flow(&told);
+        let elements = [&both[..], &[(0, 2, 4, 0), (REVERSE, 2, 4, 3)], more].concat();
+        let flow = flow(&elements);
         assert_eq!((flow.first().0, flow.last().0), (MS * 1_000_000, (MS + 500) * 1_000_000), "{more:?}");
         assert_eq!((flow.sides[0], flow.quality), (Default::default(), Quality::ONE_WAY), "{more:?}");
     }
@@ -158,30 +158,30 @@ fn of_two_directions_one_without_packets_hides_no_time() {
 }
 
 #[test]
-fn of_two_families_the_one_that_is_not_0_counts() {
+fn the_address_family_that_is_not_0_counts() {
     let of_4 = [(0, 8, 4, 0x0a00_0001), (0, 12, 4, 0x0a00_0002)];
     let of_6 = [(0, 27, 16, 0x11), (0, 28, 16, 0x12)];
-    let none = |of: [Told; 2]| of.map(|(enterprise, element, length, _)| (enterprise, element, length, 0));
-    let ends = |told: &[&[Told]]| flow(&told.concat()).ends.map(|end| end.address.to_string());
-    for told in [[of_4, none(of_6)], [none(of_6), of_4]] {
-        assert_eq!(ends(&[&told[0], &told[1]]), ["10.0.0.1", "10.0.0.2"]);
+    let none = |of: [Element; 2]| of.map(|(enterprise, element, length, _)| (enterprise, element, length, 0));
+    let ends = |elements: &[&[Element]]| flow(&elements.concat()).ends.map(|end| end.address.to_string());
+    for elements in [[of_4, none(of_6)], [none(of_6), of_4]] {
+        assert_eq!(ends(&[&elements[0], &elements[1]]), ["10.0.0.1", "10.0.0.2"]);
     }
-    for told in [[none(of_4), of_6], [of_6, none(of_4)]] {
-        assert_eq!(ends(&[&told[0], &told[1]]), ["::11", "::12"]);
-        assert_eq!(ends(&[&told[0], &told[1], &[(0, 60, 1, 4)]]), ["::11", "::12"], "a version that is wrong");
+    for elements in [[none(of_4), of_6], [of_6, none(of_4)]] {
+        assert_eq!(ends(&[&elements[0], &elements[1]]), ["::11", "::12"]);
+        assert_eq!(ends(&[&elements[0], &elements[1], &[(0, 60, 1, 4)]]), ["::11", "::12"], "a wrong IP version");
     }
     assert_eq!(ends(&[&of_4, &of_6, &[(0, 60, 1, 6)]]), ["::11", "::12"]);
     assert_eq!(ends(&[&of_6, &of_4, &[(0, 256, 2, 0x0800)]]), ["10.0.0.1", "10.0.0.2"]);
     assert_eq!(ends(&[&none(of_4), &none(of_6), &[(0, 60, 1, 6)]]), ["::", "::"]);
-    // Where both are told and no version, by the protocol, or that of which more is told.
+    // With both families and no version: by the protocol, or the more complete family.
     assert_eq!(ends(&[&of_4, &of_6, &[(0, 4, 1, 58)]]), ["::11", "::12"]);
     assert_eq!(ends(&[&of_6, &[of_4[0], (0, 12, 4, 0)]]), ["::11", "::12"]);
     assert_eq!(ends(&[&of_6, &of_4, &[(0, 60, 1, 4), (0, 4, 1, 58)]]), ["10.0.0.1", "10.0.0.2"]);
-    // One end alone, as records have it that count by source or by destination.
+    // Only one endpoint, as in records aggregated by source or destination.
     assert_eq!(ends(&[&of_4[..1]]), ["10.0.0.1", "0.0.0.0"]);
     assert_eq!(ends(&[&of_6[1..], &none(of_4)]), ["::", "::12"]);
     assert_eq!(ends(&[&of_4[..1], &none(of_6)]), ["10.0.0.1", "0.0.0.0"]);
-    // One end of 0 is an address, as of DHCP.
+    // A single 0 is an address, as in DHCP.
     let dhcp = [(0, 8, 4, 0), (0, 12, 4, 0xffff_ffff)];
     assert_eq!(ends(&[&dhcp, &none(of_6)]), ["0.0.0.0", "255.255.255.255"]);
     let prefixes = [(0, 44, 4, 0x0a00_0000), (0, 45, 4, 0x0a01_0000)];
@@ -190,13 +190,13 @@ fn of_two_families_the_one_that_is_not_0_counts() {
 }
 
 #[test]
-fn ports_and_types_are_those_of_any_element_that_says_them() {
-    let key = |told: &[Told]| {
-        let flow = flow(told);
+fn any_element_of_ports_and_types_is_read() {
+    let key = |elements: &[Element]| {
+        let flow = flow(elements);
         (flow.protocol, flow.ends[0].port, flow.ends[1].port)
     };
     let none = [(0, 7, 2, 0), (0, 11, 2, 0)];
-    let cases: [(u8, u64, [Told; 2], u16, u16); 6] = [
+    let cases: [(u8, u64, [Element; 2], u16, u16); 6] = [
         (17, 17, [(0, 180, 2, 1000), (0, 181, 2, 53)], 1000, 53),
         (6, 6, [(0, 182, 2, 1000), (0, 183, 2, 80)], 1000, 80),
         (1, 1, [(0, 176, 1, 3), (0, 177, 1, 1)], 3, 1),
@@ -204,23 +204,23 @@ fn ports_and_types_are_those_of_any_element_that_says_them() {
         (1, 1, [(0, 32, 2, 0x0301), (0, 139, 2, 0)], 3, 1),
         (58, 58, [(0, 139, 2, 0x0104), (0, 32, 2, 0)], 1, 4),
     ];
-    for (protocol, told, pair, source, destination) in cases {
-        let number = [(0, 4, 1, told)];
-        for told in [[&number[..], &none, &pair].concat(), [&pair[..], &none, &number].concat()] {
-            assert_eq!(key(&told), (protocol, source, destination), "{told:?}");
+    for (protocol, elements, pair, source, destination) in cases {
+        let number = [(0, 4, 1, elements)];
+        for elements in [[&number[..], &none, &pair].concat(), [&pair[..], &none, &number].concat()] {
+            assert_eq!(key(&elements), (protocol, source, destination), "{elements:?}");
         }
     }
-    // Of the elements of two protocols, those of the record's own.
+    // With port elements of two protocols, those of the record's protocol count.
     let two = [(0, 180, 2, 1), (0, 181, 2, 2), (0, 182, 2, 3), (0, 183, 2, 0)];
     for (protocol, ports) in [(6, (3, 0)), (17, (1, 2)), (136, (1, 2))] {
         assert_eq!(key(&[&[(0, 4, 1, protocol)], &none[..], &two].concat()), (protocol as u8, ports.0, ports.1));
     }
-    // All of them in one template, as ASA has them.
-    let all: Vec<Told> = (176..184).map(|element| (0, element, 2, if element == 180 { 1000 } else { 0 })).collect();
+    // All of them in one template, as in ASA.
+    let all: Vec<Element> = (176..184).map(|element| (0, element, 2, if element == 180 { 1000 } else { 0 })).collect();
     assert_eq!(key(&[&[(0, 4, 1, 17), (0, 11, 2, 53)], &all[..]].concat()), (17, 1000, 53));
-    // The port of the destination, as NetFlow v9 has them.
+    // ICMP type and code in the destination port, as in NetFlow v9.
     assert_eq!(key(&[(0, 4, 1, 1), (0, 7, 2, 0), (0, 11, 2, 0x0301)]), (1, 3, 1));
-    // What says the protocol where nothing else does.
+    // Elements that imply the protocol if it is absent.
     assert_eq!(key(&[(0, 180, 2, 1), (0, 181, 2, 2)]), (17, 1, 2));
     assert_eq!(key(&[(0, 182, 2, 1), (0, 183, 2, 2)]), (6, 1, 2));
     assert_eq!(key(&[(0, 176, 1, 0), (0, 177, 1, 0)]), (1, 0, 0));
@@ -228,21 +228,21 @@ fn ports_and_types_are_those_of_any_element_that_says_them() {
 }
 
 #[test]
-fn what_stands_around_a_flow_is_that_of_any_element() {
-    for (told, vlans) in [
+fn any_element_of_headers_and_interfaces_is_read() {
+    for (elements, vlans) in [
         (&[(0, 58, 2, 0), (0, 243, 2, 9)][..], [9, 0]),
         (&[(0, 254, 2, 7), (0, 255, 2, 8)], [7, 8]),
         (&[(0, 58, 2, 0), (0, 59, 2, 7)], [0, 0]),
         (&[(0, 59, 2, 7), (0, 245, 2, 3)], [7, 3]),
     ] {
-        assert_eq!(flow(told).vlans, vlans, "{told:?}");
+        assert_eq!(flow(elements).vlans, vlans, "{elements:?}");
     }
     for (source, destination) in [(56, 80), (81, 57), (414, 415), (56, 57)] {
         let macs = flow(&[(0, source, 6, 1), (0, destination, 6, 2), (0, 80, 6, 0), (0, 81, 6, 0)]).macs.unwrap();
         assert_eq!(macs.map(|mac| mac.0[5]), [1, 2], "{source} {destination}");
     }
-    let told = flow(&[(0, 10, 4, 0), (0, 252, 4, 3), (0, 253, 4, 4), (0, 405, 4, 5), (0, 403, 4, 0x0a00_0009)]);
-    let exporter = told.exporter.unwrap();
+    let elements = flow(&[(0, 10, 4, 0), (0, 252, 4, 3), (0, 253, 4, 4), (0, 405, 4, 5), (0, 403, 4, 0x0a00_0009)]);
+    let exporter = elements.exporter.unwrap();
     assert_eq!((exporter.interfaces, exporter.domain), ([3, 4], 5));
     assert_eq!(exporter.address, Some([10, 0, 0, 9].into()));
     for (element, value, end) in
@@ -253,36 +253,38 @@ fn what_stands_around_a_flow_is_that_of_any_element() {
     assert!(flow(&[(0, 184, 4, 0)]).tcp.is_none());
 }
 
-static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static NOTICES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[test]
-fn elements_that_are_not_read_are_counted_and_named_once_per_template() {
+fn unread_elements_are_counted_and_named_once_per_template() {
     let ends = [(0, 8, 4, 1), (0, 12, 4, 2)];
     let unread = [(0, 16, 4, 1), (9, 12_243, 1, 1), (0, 1, 0, 0), (0, 56, 7, 0)];
-    let told = [&ends[..], &unread[..3]].concat();
-    let mut collector = Collector::new(Limits::default(), ENTERPRISE).telling(|text| TOLD.lock().unwrap().push(text));
+    let elements = [&ends[..], &unread[..3]].concat();
+    let mut collector =
+        Collector::new(Limits::default(), ENTERPRISE).telling(|text| NOTICES.lock().unwrap().push(text));
     for _ in 0..3 {
-        collector.take(Session::File(1), &message(&template(300, &told)), &mut |_| ());
+        collector.take(Session::File(1), &message(&template(300, &elements)), &mut |_| ());
         collector.take(Session::File(1), &message(&template(301, &ends)), &mut |_| ());
     }
     assert_eq!(collector.found().unread, 3);
-    assert_eq!(*TOLD.lock().unwrap(), ["template 300, domain 0: elements not read: 16, 9/12243, 1"]);
+    assert_eq!(*NOTICES.lock().unwrap(), ["template 300, domain 0: elements not read: 16, 9/12243, 1"]);
     for id in 400..600 {
-        collector.take(Session::File(1), &message(&template(id, &told)), &mut |_| ());
+        collector.take(Session::File(1), &message(&template(id, &elements)), &mut |_| ());
     }
-    assert_eq!((TOLD.lock().unwrap().len(), collector.found().unread), (64, 603));
-    assert!(TOLD.lock().unwrap()[63].ends_with("; further templates are counted only"));
-    TOLD.lock().unwrap().clear();
-    // All that this program sends of these flows it reads.
+    assert_eq!((NOTICES.lock().unwrap().len(), collector.found().unread), (64, 603));
+    assert!(NOTICES.lock().unwrap()[63].ends_with("; further templates are counted only"));
+    NOTICES.lock().unwrap().clear();
+    // All elements of its own export are read.
     let profile = super::Profile { full: true, biflow: true, ..super::Profile::default() };
-    let mut collector = Collector::new(Limits::default(), ENTERPRISE).telling(|text| TOLD.lock().unwrap().push(text));
+    let mut collector =
+        Collector::new(Limits::default(), ENTERPRISE).telling(|text| NOTICES.lock().unwrap().push(text));
     for message in super::packed(profile, &super::flows()) {
         collector.take(Session::File(1), &message.bytes, &mut |_| ());
     }
-    assert_eq!(*TOLD.lock().unwrap(), [""; 0]);
+    assert_eq!(*NOTICES.lock().unwrap(), [""; 0]);
 }
 
-/// What a message costs is in proportion to its bytes, whatever it says.
+/// The cost of a message is proportional to its length for any content.
 #[test]
 fn the_work_for_a_message_is_bounded_by_its_bytes() {
     let empty = |count: u16, element: u16| {
@@ -301,14 +303,14 @@ fn the_work_for_a_message_is_bounded_by_its_bytes() {
         message(&set(256, &[6; 60_000])),
         message(&set(3, &[&[1, 1, 3, 0xe9, 0, 1][..], &empty(1_000, 34)[4..]].concat())),
         message(&set(257, &[6; 60_000])),
-        // A thousand texts without a byte each.
+        // A thousand empty texts.
         message(&set(2, &[&[1, 2, 4, 0][..], &[1, 0xcc, 0xff, 0xff].repeat(1024)].concat())),
         message(&set(258, &[0; 60_000])),
         message(&set(256, &[]).repeat(16_000)),
         withdrawals(2),
         withdrawals(3),
     ];
-    // Many templates, and withdrawals of those that there are none of.
+    // Many templates, and withdrawals of unknown ones.
     messages.insert(
         0,
         message(

@@ -1,13 +1,13 @@
-//! NetFlow v9, whose clock has 32 bits.
+//! NetFlow v9 and its 32-bit clock.
 
 use super::super::{Packer, Profile, Version};
 use super::{NOW, collected};
 use linerate_burst::Nanos;
 use linerate_meter::Flow;
 
-/// A collector that reads the clock alone has the right time or none.
+/// A collector that reads only the clock gets the right time or none.
 #[test]
-fn netflow_v9_never_tells_a_time_that_its_clock_cannot() {
+fn netflow_v9_omits_times_that_its_clock_cannot_express() {
     const DAY: u64 = 86_400_000_000_000;
     let profile = Profile { version: Version::V9, ..Profile::default() };
     for (first, last, is_told) in [
@@ -31,7 +31,7 @@ fn netflow_v9_never_tells_a_time_that_its_clock_cannot() {
         let millis = |time: u64| Nanos(time / 1_000_000 * 1_000_000);
         let is_right = |flow: &Flow| (flow.first(), flow.last()) == (millis(first), millis(last));
         assert!(collected(&messages).0.iter().all(is_right), "{first} {last}");
-        // Without 152 and 153: others in their place, of which nothing is read.
+        // Replaces 152 and 153 by elements that are not read.
         for (place, _) in fields.iter().enumerate().filter(|(_, element)| matches!(element, 152 | 153)) {
             messages[0].bytes[28 + 4 * place] = 0x7f;
         }

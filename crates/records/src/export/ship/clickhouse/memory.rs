@@ -1,28 +1,28 @@
-//! Whether a table knows a batch that comes again, and for how long: asked once, at the start.
+//! Deduplication settings of a table, queried once at the start.
 
 use super::{ClickHouse, Http, Refusal, Spool, code, escaped};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a table remembers of inserts.
+/// Deduplication window of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
-    /// That is not said.
+    /// The settings are not readable.
     Unknown,
-    /// So long.
+    /// Length of the window.
     For(Duration),
-    /// Nothing, unless this setting is set.
+    /// Disabled unless this setting is set.
     Nothing(&'static str),
-    /// Nothing, by its engine.
+    /// Not supported by its engine.
     OfEngine,
 }
 
 const REPLICATED: &str = "replicated_deduplication_window";
 const SECONDS: &str = "replicated_deduplication_window_seconds";
-const ALONE: &str = "non_replicated_deduplication_window";
+const NON_REPLICATED: &str = "non_replicated_deduplication_window";
 
 impl ClickHouse {
-    /// Asks what the table remembers, and says it if that is nothing.
+    /// Queries the deduplication window, and reports a missing one.
     pub(super) fn ask(&mut self, http: &mut Http, spool: &Spool) -> std::result::Result<(), Refusal> {
         let (database, table) = match self.path.split_once('.') {
             Some((database, table)) => (format!("'{database}'"), table),
@@ -36,12 +36,12 @@ impl ClickHouse {
             http.connect()?;
             http.post(&format!("/?query={}", escaped(query)), &self.head, &[]);
             let answer = http.answer().map_err(|error| Refusal::Later(error.to_string()))?;
-            // Who may not ask is told by inserts what is wrong, if anything is.
+            // Without the right to query, the inserts report any problem.
             answers.push(if answer.status == 200 && code(&answer).is_none() { answer.body } else { String::new() });
         }
         let engine = answers[0].split('\t').next().unwrap_or_default();
         let engine: String = engine.chars().filter(char::is_ascii_alphanumeric).take(60).collect();
-        let told = spool.terms.told;
+        let notify = spool.terms.notify;
         let name = &self.name;
         match memory(&answers[0], &answers[1]) {
             Memory::Unknown => {}
@@ -49,16 +49,16 @@ impl ClickHouse {
             Memory::Nothing(setting) => {
                 self.window = Duration::ZERO;
                 let table = &self.table;
-                told(format!(
-                    "{name}: the table does not know a batch that comes again, which is there twice then: \
+                notify(format!(
+                    "{name}: no deduplication in this table; retried batches may be duplicated; run \
                      ALTER TABLE {table} MODIFY SETTING {setting} = 10000"
                 ));
             }
             Memory::OfEngine => {
                 self.window = Duration::ZERO;
-                told(format!(
-                    "{name}: a table of engine {engine} does not know a batch that comes again, which is there twice then: \
-                     insert into one of a MergeTree"
+                notify(format!(
+                    "{name}: no deduplication in tables with engine {engine}; retried batches may be duplicated; \
+                     use a MergeTree table"
                 ));
             }
         }
@@ -67,7 +67,7 @@ impl ClickHouse {
     }
 }
 
-/// What is said of a table by its row in `system.tables` and the rows of `system.merge_tree_settings`.
+/// Parses the row of `system.tables` and the rows of `system.merge_tree_settings`.
 fn memory(table: &str, settings: &str) -> Memory {
     let Some((engine, full)) = table.trim_end().split_once('\t') else { return Memory::Unknown };
     let settings: BTreeMap<&str, &str> = settings.lines().filter_map(|line| line.split_once('\t')).collect();
@@ -81,12 +81,12 @@ fn memory(table: &str, settings: &str) -> Memory {
         of_table.or_else(|| settings.get(name).copied()).and_then(|value| value.parse::<u64>().ok())
     };
     let is_replicated = engine.starts_with("Replicated") || engine.starts_with("Shared");
-    match if is_replicated { value(REPLICATED) } else { value(ALONE) } {
+    match if is_replicated { value(REPLICATED) } else { value(NON_REPLICATED) } {
         _ if !engine.ends_with("MergeTree") => Memory::OfEngine,
         Some(1..) if is_replicated => Memory::For(Duration::from_secs(value(SECONDS).unwrap_or(u64::MAX))),
         Some(1..) => Memory::For(Duration::MAX),
         None if is_replicated => Memory::Unknown,
-        _ => Memory::Nothing(if is_replicated { REPLICATED } else { ALONE }),
+        _ => Memory::Nothing(if is_replicated { REPLICATED } else { NON_REPLICATED }),
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_says_what_it_remembers() {
+    fn deduplication_settings_are_parsed() {
         let new = "replicated_deduplication_window\t10000\nreplicated_deduplication_window_seconds\t3600\nnon_replicated_deduplication_window\t0\n";
         let old = "replicated_deduplication_window\t100\nreplicated_deduplication_window_seconds\t604800\n";
         let span = |seconds| Memory::For(Duration::from_secs(seconds));
@@ -104,9 +104,13 @@ mod tests {
             (
                 "MergeTree\tMergeTree PARTITION BY d ORDER BY a SETTINGS index_granularity = 8192\n",
                 new,
-                Memory::Nothing(ALONE),
+                Memory::Nothing(NON_REPLICATED),
             ),
-            ("MergeTree\tMergeTree ORDER BY a SETTINGS index_granularity = 8192\n", old, Memory::Nothing(ALONE)),
+            (
+                "MergeTree\tMergeTree ORDER BY a SETTINGS index_granularity = 8192\n",
+                old,
+                Memory::Nothing(NON_REPLICATED),
+            ),
             (
                 "MergeTree\tMergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 100, x = 1\n",
                 new,
@@ -115,7 +119,7 @@ mod tests {
             (
                 "SummingMergeTree\tSummingMergeTree ORDER BY a SETTINGS non_replicated_deduplication_window=0\n",
                 new,
-                Memory::Nothing(ALONE),
+                Memory::Nothing(NON_REPLICATED),
             ),
             ("ReplicatedMergeTree\tReplicatedMergeTree(\\'/a\\', \\'b\\') ORDER BY a\n", new, span(3600)),
             ("ReplicatedMergeTree\tReplicatedMergeTree(\\'/a\\', \\'b\\') ORDER BY a\n", "", Memory::Unknown),

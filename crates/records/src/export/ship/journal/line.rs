@@ -1,38 +1,38 @@
-//! Lines of a journal.
+//! Lines of the journal.
 
 use super::super::crc32c;
 use super::LINE;
 
 const MAGIC: [u8; 16] = *b"linerate spool 1";
 
-/// Which batch: no two of any sensors have the same.
+/// Batch id, unique over all sensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) struct Id {
-    /// 64 random bits of a run.
+    /// Random 64-bit id of the run.
     pub run: u64,
-    /// Counts up in a run, from 0; of a part of a batch that was too long, which part it is stands in the upper bits.
+    /// Number of the batch in the run, from 0; the upper bits are the number of a part after splits.
     pub number: u64,
 }
 
-/// Where the part begins in a number, and how many there can be.
+/// Bit position and limit of the part number.
 const PART: u32 = 40;
 const MOST_PARTS: u64 = 1 << (64 - PART);
 
 impl Id {
-    /// The number of the batch in its run, and which part of it this is: 0 for all of it. Halves of part n are 2n and 2n + 1, those of a
-    /// whole batch 2 and 3.
+    /// Returns the number of the batch in its run, and its part number: 0 for an unsplit batch. The halves of part n
+    /// are 2n and 2n + 1, those of an unsplit batch 2 and 3.
     pub(crate) fn parts(self) -> (u64, u64) {
         (self.number & ((1 << PART) - 1), self.number >> PART)
     }
 
-    /// What it is a half of; `None`: of nothing.
+    /// Returns the id that it is a half of, if any.
     pub(crate) fn whole(self) -> Option<Id> {
         let (number, part) = self.parts();
         let whole = if part < 4 { 0 } else { part / 2 };
         (part > 0).then_some(Id { run: self.run, number: number | whole << PART })
     }
 
-    /// What its halves are called; `None`: it is halved no more.
+    /// Returns the ids of its halves; `None` after too many splits.
     pub(crate) fn halves(self) -> Option<[Id; 2]> {
         let (number, part) = self.parts();
         let first = part.max(1) * 2;
@@ -41,63 +41,64 @@ impl Id {
     }
 }
 
-/// A batch as it lies in the spool.
+/// Batch in the spool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Batch {
     pub id: Id,
-    /// What it is written as, and which part of the flows it is of.
+    /// Encoding, and lane of its flows.
     pub form: u8,
     pub lane: u16,
-    /// Records.
+    /// Number of records.
     pub rows: u32,
-    /// Of its file: bytes, and their check.
+    /// Size of its file in bytes, and CRC-32C.
     pub bytes: u64,
     pub crc: u32,
-    /// The first packet of all its flows and the last one, and when it was made: ns since 1970.
+    /// Times of the earliest and latest packet of its flows, and of its creation: ns since 1970.
     pub first: u64,
     pub last: u64,
     pub made: u64,
 }
 
-/// The place of a batch in what Kafka is sent.
+/// Kafka sequence numbers of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Assigned {
     pub partition: i32,
     pub producer: i64,
     pub epoch: i16,
     pub sequence: i32,
-    /// Messages, each of which has a sequence number.
+    /// Number of messages, each of which has a sequence number.
     pub count: u32,
-    /// ns since 1970.
+    /// Time in ns since 1970.
     pub at: u64,
 }
 
-/// What became of a batch.
+/// Outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Outcome {
-    /// The other side has it.
+    /// Delivered.
     Delivered = 1,
-    /// It gave way to others.
+    /// Dropped, as the spool was full.
     Dropped = 2,
-    /// The other side will never take it.
+    /// Rejected for good.
     Refused = 3,
-    /// Its file is not what it was.
+    /// Its file is damaged.
     Damaged = 4,
-    /// Its halves have taken its place.
+    /// Replaced by its halves.
     Halved = 5,
 }
 
-/// A line.
+/// Line of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Line {
     Begin,
     Made(Batch),
-    /// It is about to be sent, as this; with a `count` of 0: not as it was to be.
+    /// About to be sent with these numbers; with a `count` of 0 the numbers are released.
     Sent(Id, Assigned),
-    /// It is about to be sent, where batches have no numbers, at this time in ns since 1970; 0: it is surely not there.
+    /// About to be sent to a destination without sequence numbers, at this time in ns since 1970; 0: certainly not
+    /// delivered.
     Tried(Id, u64),
     Done(Id, Outcome),
-    /// What comes next in a partition: `count` is 0.
+    /// Next sequence number of a partition: `count` is 0.
     Next(Assigned),
 }
 
@@ -148,7 +149,7 @@ impl Line {
         line
     }
 
-    /// `None`: it is no line.
+    /// Parses a line; `None` if invalid.
     pub(crate) fn of(line: &[u8; LINE]) -> Option<Line> {
         let word = |at: usize| u32::from_le_bytes([line[at], line[at + 1], line[at + 2], line[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;

@@ -1,29 +1,29 @@
-//! A connection to one broker: requests, and their answers in turn.
+//! Connection to one broker: requests and responses in order.
 
 use super::super::link::{Link, Over};
 use super::Access;
 use super::wire::{self, Ask, In};
 use std::io::{Error, ErrorKind, Result};
 
-/// What we are called.
+/// Client id.
 const CLIENT: &str = "linerate";
-/// The most bytes of an answer: metadata of a cluster with thousands of partitions.
+/// Maximum size of a response: metadata of a cluster with thousands of partitions.
 const MOST: usize = 8 << 20;
 
 pub(super) struct Broker {
     link: Link,
-    /// Of the question asked last, and of the one answered last.
+    /// Correlation ids of the last request, and of the last response.
     number: i32,
     answered: i32,
-    /// `HOST:PORT`, for people.
+    /// `HOST:PORT`, for messages.
     pub name: String,
 }
 
 impl Broker {
-    /// Connects, and finds out whether it speaks the versions that are needed.
+    /// Connects and checks that the broker supports the required versions.
     ///
     /// # Errors
-    /// It cannot be reached; `Unsupported`: it does not.
+    /// Connection errors; `Unsupported`: it does not support them.
     pub(super) fn open(host: &str, port: u16, over: &Over, access: &Access) -> Result<Self> {
         let name = format!("{host}:{port}");
         let link = Link::open(host, port, over, &access.secure)
@@ -35,8 +35,11 @@ impl Broker {
             let speaks =
                 |(key, least, most): &(i16, i16, i16)| *key == ask.key() && (*least..=*most).contains(&ask.version());
             if error != 0 || !versions.iter().any(speaks) {
-                let text =
-                    format!("{}: speaks no {ask:?} {}: Kafka 1.0 or later is needed", broker.name, ask.version());
+                let text = format!(
+                    "{}: {ask:?} version {} not supported; Kafka 1.0 or later is required",
+                    broker.name,
+                    ask.version()
+                );
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
         }
@@ -44,34 +47,34 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Whether it may still be there.
+    /// Returns whether the connection is open and idle.
     pub(super) fn is_quiet(&mut self) -> bool {
         self.link.is_quiet()
     }
 
-    /// Asks, and waits for the answer; nothing else is asked meanwhile.
+    /// Sends a request and waits for the response.
     ///
     /// # Errors
-    /// There is none, or it is none: the connection is of no more use.
+    /// No response, or an invalid one: the connection is unusable.
     pub(super) fn ask(&mut self, ask: Ask, body: &[u8]) -> Result<Vec<u8>> {
         self.begin(ask, body)?;
         self.end()
     }
 
-    /// Asks; answers come in turn.
+    /// Sends a request; responses arrive in order.
     ///
     /// # Errors
-    /// It cannot be sent: the connection is of no more use.
+    /// Sending failed: the connection is unusable.
     pub(super) fn begin(&mut self, ask: Ask, body: &[u8]) -> Result<()> {
         self.number = self.number.wrapping_add(1);
         let request = wire::request(ask, self.number, CLIENT, body);
         self.link.send(&request).map_err(|error| self.named(error))
     }
 
-    /// Waits for the answer to the oldest question that has none.
+    /// Waits for the response to the oldest pending request.
     ///
     /// # Errors
-    /// There is none, or it is none: the connection is of no more use.
+    /// No response, or an invalid one: the connection is unusable.
     pub(super) fn end(&mut self) -> Result<Vec<u8>> {
         self.answered = self.answered.wrapping_add(1);
         self.read(self.answered).map_err(|error| self.named(error))
@@ -80,11 +83,11 @@ impl Broker {
     fn read(&mut self, number: i32) -> Result<Vec<u8>> {
         let length = In(&self.link.bytes(4)?).i32().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
         if !(4..=MOST).contains(&length) {
-            return Err(Error::new(ErrorKind::InvalidData, "that is no answer of Kafka (a TLS port, perhaps)"));
+            return Err(Error::new(ErrorKind::InvalidData, "invalid Kafka response; this may be a TLS port"));
         }
         let mut answer = self.link.bytes(length)?;
         if In(&answer).i32() != Some(number) {
-            return Err(Error::new(ErrorKind::InvalidData, "an answer to something else"));
+            return Err(Error::new(ErrorKind::InvalidData, "response to another request"));
         }
         answer.drain(..4);
         Ok(answer)
@@ -94,8 +97,8 @@ impl Broker {
         Error::new(error.kind(), format!("{}: {error}", self.name))
     }
 
-    /// What an answer is that cannot be read.
+    /// Returns the error for an unreadable response.
     pub(super) fn garbage(&self) -> Error {
-        Error::new(ErrorKind::InvalidData, format!("{}: an answer that cannot be read", self.name))
+        Error::new(ErrorKind::InvalidData, format!("{}: unreadable response", self.name))
     }
 }

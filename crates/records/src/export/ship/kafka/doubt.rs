@@ -1,86 +1,87 @@
-//! Batches that may be there though the broker knows other numbers.
+//! Unconfirmed batches: possibly appended, although the broker expects other sequence numbers.
 //!
-//! A broker that has started again remembers the last batch of a producer in a partition, and no more. Of several that it had appended, and
-//! whose answers were lost, it then refuses all but the last by their numbers. That it has a later one says that it has them: numbers have no
-//! gaps. So what was refused keeps its numbers until those behind it were sent again as well.
+//! A restarted broker remembers only the last batch of a producer per partition. Of several appended batches whose
+//! responses were lost, it rejects all but the last because of their numbers. A later batch at the broker proves that
+//! it has the earlier ones: sequence numbers have no gaps. A rejected batch therefore keeps its numbers until the later
+//! ones were sent again as well.
 
 use super::super::journal::{Assigned, Id};
 use super::flight::Sent;
 use std::collections::BTreeMap;
 
-/// A batch is refused so often at most before it gets other numbers, whatever became of those behind it.
+/// Maximum number of rejections before a batch gets new numbers, independent of the later ones.
 const MOST: u8 = 4;
 
 #[derive(Default)]
 pub(super) struct Doubts {
-    batches: BTreeMap<Id, Doubt>,
-    /// The last one that is there in each partition, where some before it are doubted.
+    batches: BTreeMap<Id, Unconfirmed>,
+    /// Last confirmed batch of each partition that has unconfirmed earlier ones.
     there: BTreeMap<i32, Assigned>,
 }
 
-struct Doubt {
+struct Unconfirmed {
     assigned: Assigned,
     rows: u32,
-    /// It was refused so often.
+    /// Number of rejections.
     times: u8,
-    /// It may have come at another time.
+    /// True if it may have been appended by an earlier attempt.
     is_again: bool,
 }
 
 impl Doubts {
-    /// A batch was refused for its numbers.
+    /// Notes that a batch was rejected for its numbers.
     pub(super) fn refused(&mut self, sent: &Sent, rows: u32) {
         let Sent { id, assigned, is_again, .. } = *sent;
-        self.batches.entry(id).or_insert(Doubt { assigned, rows, times: 0, is_again }).times += 1;
+        self.batches.entry(id).or_insert(Unconfirmed { assigned, rows, times: 0, is_again }).times += 1;
     }
 
-    /// What became of a batch was not heard.
+    /// Notes that the response for a batch was lost.
     pub(super) fn unheard(&mut self, id: Id) {
-        self.batches.entry(id).and_modify(|doubt| doubt.is_again = true);
+        self.batches.entry(id).and_modify(|batch| batch.is_again = true);
     }
 
-    /// A batch is there.
+    /// Notes that a batch is appended.
     pub(super) fn taken(&mut self, sent: &Sent) {
         self.batches.remove(&sent.id);
         let partition = sent.assigned.partition;
-        if self.batches.values().any(|doubt| is_before(&doubt.assigned, &sent.assigned)) {
+        if self.batches.values().any(|batch| is_before(&batch.assigned, &sent.assigned)) {
             let last = self.there.entry(partition).or_insert(sent.assigned);
             if is_before(last, &sent.assigned) || !is_of(last, &sent.assigned) {
                 *last = sent.assigned;
             }
-        } else if !self.batches.values().any(|doubt| doubt.assigned.partition == partition) {
+        } else if !self.batches.values().any(|batch| batch.assigned.partition == partition) {
             self.there.remove(&partition);
         }
     }
 
-    /// Whether a batch that was refused is there.
+    /// Returns whether a rejected batch is known to be appended.
     pub(super) fn is_there(&self, id: Id) -> bool {
-        let last = |doubt: &Doubt| Some((doubt.assigned, *self.there.get(&doubt.assigned.partition)?));
+        let last = |batch: &Unconfirmed| Some((batch.assigned, *self.there.get(&batch.assigned.partition)?));
         self.batches.get(&id).and_then(last).is_some_and(|(own, last)| is_before(&own, &last))
     }
 
-    /// Those that are to get other numbers, whether they may be there all the same, and their records: the broker has none of all the batches
-    /// that have numbers of this producer there.
+    /// Returns the batches that need new numbers, whether each may be appended nevertheless, and its number of records:
+    /// the broker has none of the batches with numbers of this producer in the partition.
     pub(super) fn given_up(&mut self, of: &Assigned, numbered: &[Id]) -> Vec<(Id, bool, u32)> {
-        // Others have left the spool in other ways.
-        self.batches.retain(|id, doubt| !is_of(&doubt.assigned, of) || numbered.contains(id));
+        // Others have left the spool for other reasons.
+        self.batches.retain(|id, batch| !is_of(&batch.assigned, of) || numbered.contains(id));
         let is_over = numbered.iter().all(|id| self.batches.contains_key(id))
-            || numbered.iter().any(|id| self.batches.get(id).is_some_and(|doubt| doubt.times >= MOST));
+            || numbered.iter().any(|id| self.batches.get(id).is_some_and(|batch| batch.times >= MOST));
         if !is_over || self.there.get(&of.partition).is_some_and(|last| is_of(last, of)) {
             return Vec::new();
         }
-        let given = numbered.iter().filter_map(|id| self.batches.remove(id).map(|doubt| (*id, doubt)));
-        given.map(|(id, doubt)| (id, doubt.is_again, doubt.rows)).collect()
+        let given = numbered.iter().filter_map(|id| self.batches.remove(id).map(|batch| (*id, batch)));
+        given.map(|(id, batch)| (id, batch.is_again, batch.rows)).collect()
     }
 }
 
-/// Whether both are numbers of one producer in one partition.
+/// Returns whether both have numbers of the same producer and partition.
 pub(super) fn is_of(one: &Assigned, other: &Assigned) -> bool {
     let numbers = |of: &Assigned| (of.partition, of.producer, of.epoch);
     numbers(one) == numbers(other)
 }
 
-/// Whether the one was before the other there. Numbers begin anew behind the last.
+/// Returns whether `one` has the lower number. Sequence numbers wrap around.
 fn is_before(one: &Assigned, other: &Assigned) -> bool {
     let ahead = other.sequence.wrapping_sub(one.sequence) & i32::MAX;
     is_of(one, other) && (1..1 << 30).contains(&ahead)

@@ -1,36 +1,36 @@
-//! What becomes of batches that are under way together.
+//! Outcome of batches in flight.
 
 use super::super::Refusal;
 use super::super::journal::{Assigned, Id};
 use super::super::spool::Spool;
 use super::{Kafka, wire};
 
-/// A batch on its way.
+/// Batch in flight.
 pub(super) struct Sent {
     pub id: Id,
     pub assigned: Assigned,
-    /// The broker that it was sent to.
+    /// Broker to which it was sent.
     pub node: i32,
-    /// It may have been sent before.
+    /// True if it may have been sent before.
     pub is_again: bool,
-    /// It is there, and was not sent again.
+    /// True if it is known to be appended, and was not sent again.
     pub is_there: bool,
 }
 
-/// What became of the first batch of a partition that was not taken.
+/// Failure of the first batch of a partition that was not accepted.
 pub(super) enum Broken {
-    /// It is sent again under its numbers, and so are those behind it.
+    /// It is sent again with its numbers, and so are the later ones.
     Later,
-    /// The broker knows other numbers: those behind it need others too.
+    /// The broker expects other numbers: the later ones need new numbers too.
     Numbers,
-    /// The broker knows other numbers, maybe those of one behind it.
+    /// The broker expects other numbers, possibly those of a later batch.
     Doubt(Assigned),
-    /// It is never taken. Those behind it were refused, as far as that was heard.
+    /// It is rejected for good. `is_heard`: the rejection of all later ones was received.
     Refused { assigned: Assigned, is_heard: bool },
 }
 
 impl Kafka {
-    /// What the broker says to the oldest that was sent.
+    /// Reads the response for the oldest batch in flight.
     pub(super) fn answer(&mut self, spool: &Spool, sent: &Sent) -> std::result::Result<i16, Refusal> {
         let broker = self.brokers.get_mut(&sent.node);
         let broker = broker.ok_or_else(|| Refusal::Later("the connection has ended".into()))?;
@@ -38,14 +38,14 @@ impl Kafka {
             .end()
             .and_then(|answer| wire::produced(&answer, sent.assigned.partition).ok_or_else(|| broker.garbage()));
         if answer.is_err() {
-            // Nothing that follows on this connection can be told apart.
+            // Later responses on this connection cannot be assigned.
             self.brokers.remove(&sent.node);
         }
         spool.step()?;
         Ok(answer?)
     }
 
-    /// What an answer means, where all before it in its partition were taken.
+    /// Interprets a response, if all earlier batches of the partition were accepted.
     pub(super) fn judge(
         &mut self,
         spool: &Spool,
@@ -56,14 +56,14 @@ impl Kafka {
         let Sent { id, assigned, is_again, .. } = *sent;
         let partition = assigned.partition;
         match error {
-            // 46: it is there already.
+            // 46: duplicate sequence number, already appended.
             0 | 46 => {
                 self.taken.insert(partition, (assigned.producer, assigned.epoch));
                 self.doubts.taken(sent);
                 Ok(())
             }
             45 if is_again => {
-                // One that knew nothing of this producer would have taken it.
+                // A broker without state of this producer would have accepted it.
                 self.taken.insert(partition, (assigned.producer, assigned.epoch));
                 self.doubts.refused(sent, rows);
                 self.broken.insert(partition, Broken::Doubt(assigned));
@@ -71,28 +71,28 @@ impl Kafka {
             }
             10 | 18 | 32 | 87 => {
                 self.broken.insert(partition, Broken::Refused { assigned, is_heard: true });
-                let why = told(error);
+                let why = describe(error);
                 Err(if matches!(error, 10 | 18) { Refusal::TooLong(why) } else { Refusal::Never(why) })
             }
             17 | 29 | 31 => {
                 self.broken.insert(partition, Broken::Later);
-                Err(Refusal::ToMend(told(error)))
+                Err(Refusal::ToMend(describe(error)))
             }
-            // It knows other numbers than these.
+            // It expects other numbers.
             45 | 47 | 49 | 59 | 90 => {
                 self.broken.insert(partition, Broken::Numbers);
                 self.other_numbers(spool, id, is_again, rows);
-                Err(Refusal::Later(format!("{}; from now on by a new producer id", told(error))))
+                Err(Refusal::Later(format!("{}; continuing with a new producer id", describe(error))))
             }
             error => {
                 self.broken.insert(partition, Broken::Later);
                 self.is_stale = true;
-                Err(Refusal::Later(told(error)))
+                Err(Refusal::Later(describe(error)))
             }
         }
     }
 
-    /// What an answer means behind one that was not taken: its numbers leave a gap. `None`: nothing was heard.
+    /// Interprets a response after a failed batch: the sequence numbers have a gap. `None`: no response was received.
     pub(super) fn judge_behind(
         &mut self,
         spool: &Spool,
@@ -101,7 +101,7 @@ impl Kafka {
         error: Option<i16>,
     ) -> std::result::Result<(), Refusal> {
         if matches!(error, Some(0 | 46)) {
-            // Of an earlier time.
+            // Appended by an earlier attempt.
             self.doubts.taken(sent);
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl Kafka {
         }
     }
 
-    /// A batch needs other numbers than the broker knows.
+    /// Handles a batch that needs new sequence numbers.
     pub(super) fn other_numbers(&mut self, spool: &Spool, id: Id, is_again: bool, rows: u32) {
         if is_again {
             self.give_up(spool, rows);
@@ -136,7 +136,7 @@ impl Kafka {
         spool.unassign(id);
     }
 
-    /// A batch goes on under new numbers though it may have been appended under the old ones.
+    /// Gives a batch new numbers, although it may be appended under the old ones.
     pub(super) fn give_up(&mut self, spool: &Spool, rows: u32) {
         spool.forget();
         spool.count(|tally| tally.maybe_duplicated += u64::from(rows));
@@ -144,25 +144,25 @@ impl Kafka {
     }
 }
 
-/// An error of a broker, for people.
-pub(super) fn told(error: i16) -> String {
+/// Formats a broker error.
+pub(super) fn describe(error: i16) -> String {
     let what = match error {
-        2 => "the broker found the batch damaged",
-        3 => "the topic is not there, or not yet",
-        5 | 6 => "the partition has another leader",
-        7 => "the replicas took too long",
-        10 => "the batch is longer than message.max.bytes: --ship rows=N makes shorter ones",
-        14 | 15 => "the coordinator is loading",
-        18 => "the batch is longer than a segment",
-        19 => "too few replicas are in sync",
+        2 => "batch corrupt at the broker",
+        3 => "unknown topic or partition",
+        5 | 6 => "partition has another leader",
+        7 => "replication timed out",
+        10 => "batch exceeds message.max.bytes; reduce it with --ship rows=N",
+        14 | 15 => "coordinator is loading",
+        18 => "batch exceeds the segment size",
+        19 => "too few in-sync replicas",
         20 => "appended by too few replicas",
-        29 => "this sensor may not write to the topic",
-        31 => "this sensor may not write idempotently",
-        45 | 59 => "the broker knows other sequence numbers of this producer",
-        47 | 90 => "the broker knows a later epoch of this producer",
-        56 => "a disk of the broker failed, or is full",
-        87 => "the broker takes no such record",
-        _ => "the broker refused",
+        29 => "write access to the topic denied",
+        31 => "idempotent writes are not permitted",
+        45 | 59 => "out-of-order sequence number",
+        47 | 90 => "producer epoch is fenced by a later one",
+        56 => "disk error at the broker",
+        87 => "invalid record",
+        _ => "rejected by the broker",
     };
     format!("{what} (error {error})")
 }

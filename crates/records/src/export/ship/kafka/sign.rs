@@ -1,4 +1,4 @@
-//! Who we are to a broker, and whether it is one we know: TLS, and signing in by SASL (SaslHandshake 1, SaslAuthenticate 0).
+//! Authentication of client and broker: TLS, and SASL (SaslHandshake 1, SaslAuthenticate 0).
 
 use super::super::super::secure::Secure;
 use super::super::Shipping;
@@ -13,21 +13,21 @@ use {
     std::io::{Error, ErrorKind},
 };
 
-/// Where a password is looked for that no file has.
+/// Environment variable for a password that is not in a file.
 #[cfg(feature = "tls")]
 const PASSWORD: &str = "LINERATE_KAFKA_PASSWORD";
 
 pub(in super::super) struct Access {
-    pub secure: Secure,
+    pub(crate) secure: Secure,
     #[cfg(feature = "tls")]
     sign: Option<(Mechanism, String, String)>,
 }
 
 impl Access {
-    /// That of a target.
+    /// Returns the authentication for a target.
     ///
     /// # Errors
-    /// There is no password.
+    /// The password is missing.
     #[cfg(feature = "tls")]
     pub(crate) fn of(target: &Target, ship: &Shipping, password: Option<String>, secure: Secure) -> Result<Self> {
         let Some((sasl, user)) = ship.sasl.zip(target.user.clone()) else { return Ok(Access { secure, sign: None }) };
@@ -37,8 +37,7 @@ impl Access {
             Sasl::ScramSha512 => Mechanism::Sha512,
         };
         let none = || {
-            let text =
-                format!("signing in takes a password: --ship password=FILE names a file that has it, or {PASSWORD}");
+            let text = format!("SASL needs a password; set --ship password=FILE or {PASSWORD}");
             Error::new(ErrorKind::InvalidInput, text)
         };
         let password = password.or_else(|| std::env::var(PASSWORD).ok()).ok_or_else(none)?;
@@ -46,14 +45,14 @@ impl Access {
     }
 
     #[cfg(not(feature = "tls"))]
-    pub fn of(_: &Target, _: &Shipping, _: Option<String>, secure: Secure) -> Result<Self> {
+    pub(crate) fn of(_: &Target, _: &Shipping, _: Option<String>, secure: Secure) -> Result<Self> {
         Ok(Access { secure })
     }
 
-    /// Signs in, where one has to.
+    /// Authenticates, if required.
     ///
     /// # Errors
-    /// `PermissionDenied`: the broker does not know us, or we not it.
+    /// `PermissionDenied`: the broker rejected us, or failed to authenticate itself.
     pub(super) fn sign_in(&self, broker: &mut Broker) -> Result<()> {
         #[cfg(feature = "tls")]
         if let Some((mechanism, user, password)) = &self.sign {
@@ -70,14 +69,14 @@ fn sign_in(broker: &mut Broker, mechanism: Mechanism, user: &str, password: &str
     let (error, known) = wire::mechanisms(&answer).ok_or_else(|| broker.garbage())?;
     if error != 0 {
         let known: String = known.join(", ").chars().filter(|letter| !letter.is_control()).take(200).collect();
-        let text = format!("one does not sign in by {} there; it has {known} (error {error})", mechanism.name());
+        let text = format!("{} not supported by the broker, only {known} (error {error})", mechanism.name());
         return Err(Error::new(ErrorKind::PermissionDenied, text));
     }
     let mut say = |message: &[u8]| {
         let answer = broker.ask(Ask::SaslAuthenticate, &wire::sign(message))?;
         let (error, why, said) = wire::signed(&answer).ok_or_else(|| broker.garbage())?;
         let why: String = why.chars().filter(|letter| !letter.is_control()).take(200).collect();
-        let text = format!("signing in as {user}: {why} (error {error}): is the password right?");
+        let text = format!("authentication as {user} failed: {why} (error {error}); check the password");
         if error == 0 { Ok(said) } else { Err(Error::new(ErrorKind::PermissionDenied, text)) }
     };
     match Scram::new(mechanism, user, password)? {

@@ -1,12 +1,12 @@
-//! Messages of Kafka's protocol, as far as a producer needs them: ApiVersions 0, Metadata 4, InitProducerId 1, Produce 7 (none of them
-//! with flexible fields), and batches of records, version 2.
+//! Messages of the Kafka protocol for a producer: ApiVersions 0, Metadata 4, InitProducerId 1, Produce 7 (none of them
+//! with flexible fields), and record batches version 2.
 //!
 //! Layouts: <https://kafka.apache.org/protocol.html>, <https://kafka.apache.org/documentation/#recordbatch>. All numbers are big endian.
 
 use super::super::crc32c;
 use super::super::journal::Assigned;
 
-/// What is asked, with its number and its version.
+/// Kind of request, with its API key and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Produce,
@@ -42,7 +42,7 @@ impl Ask {
     }
 }
 
-/// Bytes of a message in the making.
+/// Encoder of a message.
 #[derive(Default)]
 pub(super) struct Out(pub Vec<u8>);
 
@@ -68,12 +68,12 @@ impl Out {
         self
     }
 
-    /// A text, which is short.
+    /// Appends a short text.
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
         self.i16(text.len() as i16).bytes(text.as_bytes())
     }
 
-    /// Of variable length, zigzag.
+    /// Appends a zigzag varint.
     pub(super) fn var(&mut self, value: i64) -> &mut Self {
         let mut rest = (value << 1 ^ value >> 63) as u64;
         while rest > 0x7f {
@@ -84,13 +84,13 @@ impl Out {
         self
     }
 
-    /// Its length as a variable number, and the bytes.
+    /// Appends bytes with their length as a varint.
     pub(super) fn var_bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.var(bytes.len() as i64).bytes(bytes)
     }
 }
 
-/// A request as it is sent, with its length in front.
+/// Returns a request with its length prefix.
 pub(super) fn request(ask: Ask, number: i32, client: &str, body: &[u8]) -> Vec<u8> {
     let mut head = Out::default();
     head.i16(ask.key()).i16(ask.version()).i32(number).text(client);
@@ -99,21 +99,21 @@ pub(super) fn request(ask: Ask, number: i32, client: &str, body: &[u8]) -> Vec<u
     all.0
 }
 
-/// The body that asks for a topic and its partitions; none is made.
+/// Returns the body of a request for the metadata of a topic, without creating it.
 pub(super) fn metadata(topic: &str) -> Vec<u8> {
     let mut body = Out::default();
     body.i32(1).text(topic).i8(0);
     body.0
 }
 
-/// The body that asks for a producer id, without transactions.
+/// Returns the body of a request for a producer id, without transactions.
 pub(super) fn init_producer() -> Vec<u8> {
     let mut body = Out::default();
     body.i16(-1).i32(60_000);
     body.0
 }
 
-/// The body that says how one signs in.
+/// Returns the body of a SASL handshake.
 #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "built without"))]
 pub(super) fn handshake(mechanism: &str) -> Vec<u8> {
     let mut body = Out::default();
@@ -121,7 +121,7 @@ pub(super) fn handshake(mechanism: &str) -> Vec<u8> {
     body.0
 }
 
-/// The body that has a message of signing in.
+/// Returns the body with an authentication message.
 #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "built without"))]
 pub(super) fn sign(message: &[u8]) -> Vec<u8> {
     let mut body = Out::default();
@@ -129,7 +129,7 @@ pub(super) fn sign(message: &[u8]) -> Vec<u8> {
     body.0
 }
 
-/// The body that has a batch appended by all in-sync replicas.
+/// Returns the body of a request to append a batch, acknowledged by all in-sync replicas.
 pub(super) fn produce(topic: &str, partition: i32, batch: &[u8]) -> Vec<u8> {
     let mut body = Out::default();
     body.i16(-1).i16(-1).i32(20_000);
@@ -137,7 +137,7 @@ pub(super) fn produce(topic: &str, partition: i32, batch: &[u8]) -> Vec<u8> {
     body.0
 }
 
-/// A batch of messages of this producer, all with the same headers.
+/// Returns a batch of messages of this producer, all with the same headers.
 pub(super) fn batch(
     assigned: &Assigned,
     time: i64,
@@ -163,13 +163,13 @@ pub(super) fn batch(
     checked.i64(assigned.producer).i16(assigned.epoch).i32(assigned.sequence);
     checked.i32(messages.len() as i32).bytes(&records.0);
     let mut batch = Out::default();
-    // Behind the length: leader epoch, magic, check.
+    // After the length: leader epoch, magic, checksum.
     batch.i64(0).i32((4 + 1 + 4 + checked.0.len()) as i32).i32(-1).i8(2);
     batch.i32(crc32c(&checked.0) as i32).bytes(&checked.0);
     batch.0
 }
 
-/// Reads an answer: whatever it claims, nothing is taken that is not there.
+/// Decoder of a response: checks all lengths against the remaining bytes.
 pub(super) struct In<'a>(pub &'a [u8]);
 
 impl<'a> In<'a> {
@@ -204,7 +204,6 @@ impl<'a> In<'a> {
         self.bytes(count).map(|text| String::from_utf8_lossy(text).into_owned())
     }
 
-    /// One that may be absent.
     fn maybe_text(&mut self) -> Option<Option<String>> {
         let count = self.i16()?;
         match usize::try_from(count) {
@@ -213,7 +212,7 @@ impl<'a> In<'a> {
         }
     }
 
-    /// Each of a list; there are no more than bytes.
+    /// Reads a list, of at most as many elements as there are bytes.
     fn each<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.i32()?.max(0);
         let mut all = Vec::new();
@@ -224,10 +223,10 @@ impl<'a> In<'a> {
     }
 }
 
-/// What can be asked, the oldest version of it and the newest.
+/// API key, its oldest version and its newest.
 pub(super) type Spoken = (i16, i16, i16);
 
-/// An error, and which versions a broker speaks of each thing that can be asked.
+/// Parses an error code, and the versions of each API that a broker supports.
 pub(super) fn versions(answer: &[u8]) -> Option<(i16, Vec<Spoken>)> {
     let mut answer = In(answer);
     let error = answer.i16()?;
@@ -235,13 +234,13 @@ pub(super) fn versions(answer: &[u8]) -> Option<(i16, Vec<Spoken>)> {
     Some((error, all))
 }
 
-/// An error, and how one can sign in.
+/// Parses an error code, and the supported SASL mechanisms.
 pub(super) fn mechanisms(answer: &[u8]) -> Option<(i16, Vec<String>)> {
     let mut answer = In(answer);
     Some((answer.i16()?, answer.each(In::text)?))
 }
 
-/// An error, what the broker says of it, and its message of signing in.
+/// Parses an error code, the broker's error message, and its authentication message.
 pub(super) fn signed(answer: &[u8]) -> Option<(i16, String, Vec<u8>)> {
     let mut answer = In(answer);
     let (error, why) = (answer.i16()?, answer.maybe_text()?.unwrap_or_default());
@@ -249,13 +248,13 @@ pub(super) fn signed(answer: &[u8]) -> Option<(i16, String, Vec<u8>)> {
     Some((error, why, answer.bytes(count)?.to_vec()))
 }
 
-/// Where a topic is.
+/// Metadata of a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Topic {
     pub error: i16,
-    /// Brokers by their number.
+    /// Brokers with their node ids.
     pub brokers: Vec<(i32, String, u16)>,
-    /// Partitions, in order, and the broker that leads each; -1: none does.
+    /// Partitions in order, each with the node id of its leader; -1: none.
     pub leaders: Vec<(i32, i32)>,
 }
 
@@ -286,14 +285,14 @@ pub(super) fn topic(answer: &[u8], name: &str) -> Option<Topic> {
     Some(Topic { error, brokers, leaders })
 }
 
-/// Error, producer id and epoch.
+/// Parses error code, producer id and epoch.
 pub(super) fn producer(answer: &[u8]) -> Option<(i16, i64, i16)> {
     let mut answer = In(answer);
     answer.i32()?;
     Some((answer.i16()?, answer.i64()?, answer.i16()?))
 }
 
-/// What became of the batch of a partition.
+/// Parses the error code for the batch of a partition.
 pub(super) fn produced(answer: &[u8], partition: i32) -> Option<i16> {
     let all = In(answer).each(|of| {
         of.text()?;
@@ -321,9 +320,9 @@ mod tests {
         }
     }
 
-    /// As the Java client of Kafka writes it, but for the producer.
+    /// Matches the output of Kafka's Java client, except for the producer id.
     #[test]
-    fn a_batch_is_laid_out_as_told() {
+    fn batches_match_the_java_client() {
         let assigned =
             Assigned { partition: 3, producer: 0x0102_0304_0506_0708, epoch: 9, sequence: 10, count: 1, at: 0 };
         let batch = batch(&assigned, 1000, &[("h", "v".into())], &[(Some(b"k".to_vec()), b"abc")]);

@@ -1,19 +1,19 @@
-//! Batches that are not sent any more, kept for people under other names: in a tenth of the room of a spool.
+//! Batches that are not sent any more and are kept under other names, limited to a tenth of the spool size.
 
 use super::super::journal::Outcome;
 use super::super::state::{State, is_batch};
 use super::Spool;
 use std::io::Result;
 
-/// Behind the names of files that are set aside.
+/// Suffixes of files set aside.
 const REFUSED: &str = ".refused";
 pub(super) const DAMAGED: &str = ".damaged";
 pub(super) const UNCLAIMED: &str = ".unclaimed";
 
-/// Which part of a spool they may take, beside it.
+/// Their share of the spool size, in addition to it.
 const PART: u64 = 10;
 
-/// What is behind the name of a file that has left in this way; `None`: it does not stay.
+/// Returns the suffix for an outcome; `None`: the file is deleted.
 pub(super) fn ending(outcome: Outcome) -> Option<&'static str> {
     match outcome {
         Outcome::Refused => Some(REFUSED),
@@ -23,7 +23,7 @@ pub(super) fn ending(outcome: Outcome) -> Option<&'static str> {
 }
 
 impl Spool {
-    /// Finds what earlier runs have set aside.
+    /// Finds files set aside by earlier runs.
     pub(super) fn find_aside(&self, state: &mut State) -> Result<()> {
         let is_aside = |name: &String| {
             [REFUSED, DAMAGED, UNCLAIMED].iter().any(|why| name.strip_suffix(why).is_some_and(is_batch))
@@ -39,10 +39,10 @@ impl Spool {
         Ok(())
     }
 
-    /// Keeps a file under another name.
+    /// Renames a file to keep it.
     pub(super) fn set_aside(&self, state: &mut State, name: &str, why: &str) {
         let new = format!("{name}{why}");
-        // Where that cannot be it stays under its own, or there is none.
+        // On failure it keeps its name, or is missing.
         if self.folder.rename(name.as_ref(), new.as_ref()).is_ok() {
             let size = self.folder.look(new.as_ref()).map_or(0, |file| file.st_size as u64);
             state.aside.push_back((new, size));
@@ -50,26 +50,26 @@ impl Spool {
         }
     }
 
-    /// Has the oldest go where all take too much; the newest stays.
+    /// Deletes the oldest files above the limit; the newest stays.
     fn bound_aside(&self, state: &mut State) {
         let is_too_much = |state: &State| {
             let bytes = state.aside.iter().map(|(_, size)| *size).sum::<u64>();
             state.aside.len() > 1 && bytes > self.terms.most / PART
         };
         if is_too_much(state) {
-            // Somebody may have taken some away.
+            // The user may have removed some.
             state.aside.retain(|(name, _)| self.folder.look(name.as_ref()).is_ok());
         }
         while is_too_much(state) {
             let Some((name, _)) = state.aside.pop_front() else { return };
             if self.folder.remove(name.as_ref()).is_ok() {
                 state.tally.aside_dropped += 1;
-                self.tell(format_args!("{name} is removed: what is set aside takes more than a tenth of the spool"));
+                self.tell(format_args!("{name}: deleted; files set aside exceed a tenth of the spool size"));
             }
         }
     }
 
-    /// Files that are set aside.
+    /// Returns the number of files set aside.
     pub(crate) fn aside(&self) -> u64 {
         self.lock().aside.len() as u64
     }

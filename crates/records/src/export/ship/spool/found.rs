@@ -1,4 +1,4 @@
-//! What an earlier run has left in a spool.
+//! Recovery of the state that an earlier run has left in a spool.
 
 use super::super::clock::Clock;
 use super::super::journal::{Journal, Line, Outcome};
@@ -12,34 +12,35 @@ use std::io::{Error, ErrorKind, Result};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Condvar, Mutex};
 
-/// What holds others off while somebody uses it.
+/// Lock file of the process that uses the spool.
 const LOCK: &str = "lock";
 
-/// What a spool is opened with.
+/// Parameters of a spool.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Terms {
-    /// Bytes of batches that there is room for.
+    /// Maximum bytes of batches.
     pub most: u64,
-    /// Whether batches have numbers, by which the other side knows them.
+    /// True if the destination deduplicates by sequence numbers.
     pub has_numbers: bool,
     pub clock: Clock,
-    /// Who is told what happened.
-    pub told: fn(String),
+    /// Receives messages.
+    pub notify: fn(String),
 }
 
 impl Spool {
-    /// Opens the folder, which is made where it is not there, finds what an earlier run has left, and says what it found.
+    /// Opens the spool directory, or creates it, and reports what an earlier run has left.
     ///
     /// # Errors
-    /// Another process uses it (`ResourceBusy`); the system's; the journal is none.
+    /// Another process uses it (`ResourceBusy`); system errors; the journal is invalid.
     pub(crate) fn open(folder: Directory, terms: Terms) -> Result<Self> {
         let lock = folder.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
-        // Whoever may open it may hold it; one of an earlier version is open to all. Of another user's it stays as it is.
+        // Any user who can open the file can hold the lock; earlier versions left it open to all. Fails for another
+        // user's file.
         let _ = fchmod(&lock, Mode::RUSR | Mode::WUSR);
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             Errno::WOULDBLOCK => Error::new(
                 ErrorKind::ResourceBusy,
-                "another run uses this spool; wait for it to end, or name another with --ship spool=DIR",
+                "another run uses this spool; wait for it to end or set another --ship spool=DIR",
             ),
             error => error.into(),
         })?;
@@ -58,19 +59,19 @@ impl Spool {
         };
         let is_damaged = found.damaged > 0;
         if is_damaged {
-            spool.tell(format_args!("{} lines of its journal are damaged: what they said is lost", found.damaged));
+            spool.tell(format_args!("{} damaged journal lines ignored", found.damaged));
         }
         spool.look(found.is_new, is_damaged)?;
         if is_damaged {
             let mut state = spool.lock();
             state.doubt(terms.has_numbers);
-            // Once is enough. Where that cannot be the next run has the same doubts.
+            // Recovers only once. On failure the next run recovers again.
             state.rewrite(&spool);
         }
         Ok(spool)
     }
 
-    /// Compares the folder with the journal.
+    /// Reconciles the directory with the journal.
     fn look(&self, is_new: bool, is_damaged: bool) -> Result<()> {
         let mut state = self.lock();
         self.find_aside(&mut state)?;
@@ -88,24 +89,24 @@ impl Spool {
                 state.note(self, &[Line::Done(waiting.batch.id, Outcome::Damaged)], false)?;
                 state.tally.damaged += rows;
                 if size.is_err() && is_damaged {
-                    self.tell(format_args!("{name} is gone: its {rows} records were delivered, or are lost"));
+                    self.tell(format_args!("{name}: missing; its {rows} records were delivered or are lost"));
                 } else {
-                    self.tell(format_args!("{name} is not as it was written: its {rows} records are lost"));
+                    self.tell(format_args!("{name}: damaged; {rows} records lost"));
                 }
                 self.set_aside(&mut state, &name, DAMAGED);
             }
         }
         for name in self.names()?.into_iter().filter(|name| is_batch(name) && !known.contains(name)) {
             match state.left.get(&name).map(|outcome| ending(*outcome)) {
-                // It died in between.
+                // A crash before the rename.
                 Some(Some(why)) => self.set_aside(&mut state, &name, why),
                 None if is_new || is_damaged => {
-                    self.tell(format_args!("{name} is in no journal, and stays as {name}{UNCLAIMED}"));
+                    self.tell(format_args!("{name}: not in the journal; kept as {name}{UNCLAIMED}"));
                     self.set_aside(&mut state, &name, UNCLAIMED);
                 }
                 left => {
                     if left.is_none() {
-                        self.tell(format_args!("{name} was half written when a run died, and is removed"));
+                        self.tell(format_args!("{name}: partially written by a crashed run; deleted"));
                     }
                     self.folder.remove(name.as_ref())?;
                 }
@@ -113,7 +114,7 @@ impl Spool {
         }
         if let (batches @ 1.., records) = (state.waiting.len(), state.tally.resumed - state.tally.damaged) {
             let plural = if batches == 1 { "" } else { "es" };
-            self.tell(format_args!("{records} records in {batches} batch{plural} of an earlier run are sent first"));
+            self.tell(format_args!("sending {records} records in {batches} batch{plural} of an earlier run first"));
         }
         state.left.clear();
         Ok(())
@@ -126,6 +127,6 @@ impl Spool {
     }
 
     pub(super) fn tell(&self, text: std::fmt::Arguments<'_>) {
-        (self.terms.told)(format!("{}: {text}", self.path().display()));
+        (self.terms.notify)(format!("{}: {text}", self.path().display()));
     }
 }

@@ -1,4 +1,4 @@
-//! A batch that is too long for the other side, as two.
+//! Split of a batch that is too long for the destination.
 
 use super::super::crc32c;
 use super::super::journal::{Batch, Line, Outcome};
@@ -8,21 +8,21 @@ use std::io::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
 
 impl Spool {
-    /// The other side takes no batch of so many records: others are to have half as many. Whether that is news.
+    /// Halves the maximum batch size after a rejection of this many records; returns whether that is a change.
     pub(crate) fn shorter(&self, rows: u32) -> bool {
         let most = (rows / 2).max(1) as usize;
         self.most_rows.fetch_min(most, Ordering::Relaxed) > most
     }
 
-    /// The most records of a batch, as far as the other side has shown.
+    /// Returns the maximum number of records per batch known to be accepted by the destination.
     pub(crate) fn most_rows(&self) -> usize {
         self.most_rows.load(Ordering::Relaxed)
     }
 
-    /// Puts the halves of a batch in its place; false: there is no room for them.
+    /// Replaces a batch by its halves; returns false if the spool is full.
     ///
     /// # Errors
-    /// Those of writing, but for a full disk.
+    /// Write errors, except for a full disk.
     pub(crate) fn halve(&self, whole: &Batch, halves: [(Batch, Vec<u8>); 2]) -> Result<bool> {
         let halves = halves.map(|(mut half, bytes)| {
             (half.bytes, half.crc) = (bytes.len() as u64, crc32c(&bytes));
@@ -32,7 +32,7 @@ impl Spool {
         let write = || {
             names.iter().zip(&halves).try_for_each(|(name, (_, bytes))| self.write(name, bytes))?;
             let mut state = self.lock();
-            // While the whole one has no line that it left, halves count for nothing.
+            // The halves do not count until the whole batch has its final line.
             state.note(self, &[Line::Made(halves[0].0), Line::Made(halves[1].0)], false)?;
             state.note(self, &[Line::Done(whole.id, Outcome::Halved)], false)?;
             self.step()
@@ -56,7 +56,7 @@ impl Spool {
             state.bytes += batch.bytes;
         }
         drop(state);
-        // What stays is removed at the next start.
+        // The next start deletes a remaining file.
         let _ = self.folder.remove(name_of(whole).as_ref());
         self.changed.notify_all();
         self.step().map(|()| true)

@@ -1,4 +1,4 @@
-//! What is set aside, gives way, waits or is damaged: each by its name, and counted.
+//! Batches that are set aside, dropped, delayed or damaged are reported by name and counted.
 
 use super::super::open;
 use super::broker::{self, Broker};
@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A file of Parquet is one message; without Parquet each record is.
+/// A Parquet file is one message; without Parquet each record is one.
 #[cfg(feature = "parquet")]
 #[test]
-fn what_a_broker_gets_says_where_it_is_from() {
+fn messages_have_the_origin_of_their_records() {
     let root = scratch("headers");
     let broker = Broker::start("flows-1", 3, |_| broker::Mood::Good);
     let target = format!("kafka://127.0.0.1:{}/flows-1", broker.port);
@@ -22,7 +22,7 @@ fn what_a_broker_gets_says_where_it_is_from() {
     ship.write(&flows(0..95), Nanos(1)).unwrap();
     ship.finish(Ending::Complete).unwrap();
     let messages = broker.messages();
-    assert_eq!((broker.counts().iter().sum::<usize>(), broker.counts().iter().max()), (10, Some(&4)), "in turn");
+    assert_eq!((broker.counts().iter().sum::<usize>(), broker.counts().iter().max()), (10, Some(&4)), "round robin");
     let mut batches: Vec<&str> = messages.iter().map(|message| message.headers["batch"].as_str()).collect();
     batches.sort_unstable();
     assert_eq!(batches, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
@@ -58,7 +58,7 @@ fn lanes_keep_the_records_of_a_flow_in_one_partition() {
 }
 
 #[test]
-fn what_is_never_taken_is_set_aside_and_others_go_on() {
+fn rejected_batches_are_set_aside_and_others_continue() {
     let root = scratch("refused");
     let (mut asked, mut inserts) = (0, 0);
     let broker = Broker::start("t", 1, move |key| {
@@ -95,10 +95,11 @@ fn what_is_never_taken_is_set_aside_and_others_go_on() {
     std::fs::remove_dir_all(root).unwrap();
 }
 
-/// What is too long for a broker is halved until it is not, whatever was under way behind it; only one record alone is set aside.
+/// A batch that is too long for a broker is split until it fits, whatever is in flight after it; only a single record
+/// is set aside.
 #[test]
-fn what_is_too_long_goes_in_parts() {
-    // An empty file of Parquet has 40 kB.
+fn long_batches_are_split() {
+    // An empty Parquet file has 40 kB.
     for (format, rows, limit) in [("jsonl", 64, 6_000), ("parquet", 8192, 90_000), ("", 64, 700)] {
         let (more, all) = (if format.is_empty() { "rowbinary," } else { "" }, rows * 2);
         if Format::named(format).is_none() && more.is_empty() {
@@ -110,7 +111,7 @@ fn what_is_too_long_goes_in_parts() {
         let target = format!("kafka://127.0.0.1:{}/t", broker.port);
         let options = options(&root, &format!("{more}rows={rows},end=60"), format);
         let mut ship = super::super::ship(&target, &options).unwrap();
-        // Which do not compress.
+        // Ids that do not compress.
         ship.write(&flows((0..all).map(|id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15))), Nanos(1)).unwrap();
         ship.finish(Ending::Complete).unwrap();
         let ledger = ledger(&ship);
@@ -128,7 +129,7 @@ fn what_is_too_long_goes_in_parts() {
         }
         let numbers: BTreeSet<&str> = messages.iter().map(|message| message.headers["batch"].as_str()).collect();
         assert!((2..messages.len()).contains(&numbers.len()), "parts have the number of their batch");
-        assert!((ship.spool.most_rows() as u64) < rows, "those that come later are shorter at once");
+        assert!((ship.spool.most_rows() as u64) < rows, "later batches are shorter at once");
         std::fs::remove_dir_all(root).unwrap();
     }
     let root = scratch("long-one");
@@ -142,7 +143,7 @@ fn what_is_too_long_goes_in_parts() {
     std::fs::remove_dir_all(root).unwrap();
 }
 
-/// However many threads make batches: each batch has its number, and all of them are there.
+/// Batches are numbered in order and complete for any number of threads.
 #[test]
 fn batches_of_several_threads_are_in_order() {
     for threads in [1, 3] {
@@ -165,8 +166,8 @@ fn batches_of_several_threads_are_in_order() {
 }
 
 #[test]
-fn what_somebody_has_to_mend_is_said_at_the_begin() {
-    let root = scratch("mend");
+fn setup_errors_are_reported_at_the_start() {
+    let root = scratch("setup");
     let store = Store::start(|| store::Mood::Error(516));
     let mut ship = open(&format!("clickhouse://127.0.0.1:{}/t", store.port), &options(&root, "rowbinary", "")).unwrap();
     ship.write(&flows(0..4), Nanos(1)).unwrap();
@@ -174,15 +175,15 @@ fn what_somebody_has_to_mend_is_said_at_the_begin() {
         std::thread::sleep(Duration::from_millis(1));
         ship.tick(Nanos(2)).err()
     };
-    let error = std::iter::repeat_with(said).take(60_000).flatten().next().expect("nothing was said").to_string();
-    assert!(error.contains("Code: 516") && error.contains("stays in"), "{error}");
+    let error = std::iter::repeat_with(said).take(60_000).flatten().next().expect("nothing was reported").to_string();
+    assert!(error.contains("Code: 516") && error.contains("kept in"), "{error}");
     let _ = ship.finish(Ending::Failed);
     assert_eq!(ledger(&*ship).total(Count::DeliverWaiting), 4);
     std::fs::remove_dir_all(root).unwrap();
 }
 
 #[test]
-fn a_full_spool_has_the_oldest_give_way_by_name() {
+fn a_full_spool_drops_and_reports_the_oldest() {
     let root = scratch("full");
     let store = Store::start(|| store::Mood::Down(100_000));
     let target = format!("clickhouse://127.0.0.1:{}/t", store.port);
@@ -196,7 +197,7 @@ fn a_full_spool_has_the_oldest_give_way_by_name() {
     let (dropped, waiting) = (first.total(Count::SpoolDropped), first.total(Count::DeliverWaiting));
     assert!(dropped > 500 && waiting > 50 && dropped + waiting == 1000, "{dropped} {waiting}");
     drop(ship);
-    // The next run delivers what is left: the newest, and perhaps what was under way.
+    // The next run delivers the rest: the newest batches, and those that were in flight.
     let better = Store::start(|| store::Mood::Good);
     std::fs::rename(
         root.join(super::super::folder_of(&target)),
@@ -215,7 +216,7 @@ fn a_full_spool_has_the_oldest_give_way_by_name() {
 }
 
 #[test]
-fn one_that_waits_for_room_loses_nothing_but_in_the_end() {
+fn waiting_for_space_loses_nothing_before_the_end() {
     let root = scratch("wait");
     let store = Store::start(|| store::Mood::Good);
     let target = format!("clickhouse://127.0.0.1:{}/t", store.port);
@@ -246,7 +247,7 @@ fn one_that_waits_for_room_loses_nothing_but_in_the_end() {
 }
 
 #[test]
-fn a_spool_is_of_one_process_and_damage_in_it_is_named() {
+fn spools_are_exclusive_and_damage_is_reported() {
     let root = scratch("damage");
     let target = "clickhouse://127.0.0.1:1/t";
     let options = options(&root, "rowbinary,rows=10,end=0", "");
@@ -259,7 +260,7 @@ fn a_spool_is_of_one_process_and_damage_in_it_is_named() {
     let mut names: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.extension().is_some_and(|ending| ending == "rowbinary"));
     names.sort();
-    // One is cut, one is gone, one has another bit; and half a batch of a run that died is there.
+    // One file is truncated, one is missing, one has a flipped bit, and one is a partial batch of a crashed run.
     let bytes = std::fs::read(&names[0]).unwrap();
     std::fs::write(&names[0], &bytes[..100]).unwrap();
     std::fs::remove_file(&names[1]).unwrap();
@@ -282,9 +283,9 @@ fn a_spool_is_of_one_process_and_damage_in_it_is_named() {
     std::fs::remove_dir_all(root).unwrap();
 }
 
-/// A broker that has forgotten a producer answers as the real one does, and nothing is lost.
+/// A broker that has forgotten a producer responds like a real one, and nothing is lost.
 #[test]
-fn other_numbers_are_taken_where_a_broker_has_others() {
+fn new_numbers_are_used_if_a_broker_expects_others() {
     let root = scratch("numbers");
     let mut asked = 0;
     let broker = Broker::start("t", 1, move |key| {
@@ -302,13 +303,13 @@ fn other_numbers_are_taken_where_a_broker_has_others() {
     ship.finish(Ending::Complete).unwrap();
     let arrived = of_broker(&broker);
     assert!(arrived.len() == 60 && arrived.values().all(|times| *times == 1), "{arrived:?}");
-    assert_eq!(ledger(&ship).total(Count::MaybeDuplicated), 0, "it was never sent under the numbers that were refused");
+    assert_eq!(ledger(&ship).total(Count::MaybeDuplicated), 0, "never sent with the rejected numbers");
     std::fs::remove_dir_all(root).unwrap();
 }
 
-/// Somebody deletes the topic, and makes it again, with fewer partitions: what was not taken waits, and comes.
+/// The topic is deleted and recreated with fewer partitions: undelivered batches wait and arrive.
 #[test]
-fn a_topic_that_is_gone_is_waited_for() {
+fn deleted_topics_are_waited_for() {
     let root = scratch("topic");
     let broker = Broker::start("t", 3, |_| broker::Mood::Good);
     let target = format!("kafka://127.0.0.1:{}/t", broker.port);

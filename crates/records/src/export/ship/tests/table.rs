@@ -1,4 +1,4 @@
-//! What a table makes of batches.
+//! Batches in the partitions of a table.
 
 use super::super::super::{Ending, Exporter};
 use super::super::clock::Clock;
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A day of the year 2023 and of those before, in ns.
+/// A day in 2023 and its length in ns.
 const DAY: u64 = 86_400 * 1_000_000_000;
 const BEGIN: u64 = 19_000 * DAY;
 
-/// Days of rows of RowBinary, of a sensor with one letter.
+/// Returns the days of RowBinary rows, of a sensor with a name of one letter.
 fn days(body: &[u8]) -> usize {
     parts(body, DAY)
 }
@@ -30,9 +30,9 @@ fn parts(body: &[u8], span: u64) -> usize {
     body.chunks(length).map(part).collect::<BTreeSet<_>>().len()
 }
 
-/// Stored flows of a year, and times that somebody made up, go into a table that has a partition a day, whatever else it is divided by.
+/// Flows of a year and forged times go into a table with a partition per day, whatever else it is partitioned by.
 #[test]
-fn flows_of_many_days_go_into_a_table_of_days() {
+fn flows_of_many_days_fit_into_daily_partitions() {
     for (name, most, partitions, halved) in
         [("days", 100, days as fn(&[u8]) -> usize, false), ("hours", 20, hours, true)]
     {
@@ -63,11 +63,11 @@ fn flows_of_many_days_go_into_a_table_of_days() {
     }
 }
 
-static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static NOTICES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What goes again after a table may have forgotten it is counted; one that remembers nothing is named.
+/// Retries after the deduplication window are counted; a table without deduplication is reported.
 #[test]
-fn what_a_table_may_have_twice_is_counted() {
+fn possible_duplicates_are_counted() {
     const MINUTE: u64 = 60 * 1_000_000_000;
     let settings = "replicated_deduplication_window\t100\nreplicated_deduplication_window_seconds\t604800\nnon_replicated_deduplication_window\t0\n";
     let (replicated, plain) =
@@ -81,7 +81,7 @@ fn what_a_table_may_have_twice_is_counted() {
         (short, "window=7200,", 11, 10, ""),
         ("", "", 51, 10, ""),
         (plain, "", 1, 10, "ALTER TABLE `t` MODIFY SETTING non_replicated_deduplication_window = 10000"),
-        ("Distributed\tDistributed(a, b, c)\n", "", 1, 10, "a table of engine Distributed does not know"),
+        ("Distributed\tDistributed(a, b, c)\n", "", 1, 10, "no deduplication in tables with engine Distributed"),
     ]
     .into_iter()
     .enumerate()
@@ -96,7 +96,7 @@ fn what_a_table_may_have_twice_is_counted() {
         store.say(table, settings);
         let target = format!("clickhouse://127.0.0.1:{}/t", store.port);
         let mut options = options(&root, &format!("{words}rowbinary,rows=10"), "");
-        options.told = Some(|text| TOLD.lock().unwrap().push(text));
+        options.told = Some(|text| NOTICES.lock().unwrap().push(text));
         let mut run = |ids: std::ops::Range<u64>, at: u64, end: Duration| -> Ledger {
             options.ship.end = end;
             let mut ship = super::super::ship_by(&target, &options, Clock::at(at)).unwrap();
@@ -110,20 +110,20 @@ fn what_a_table_may_have_twice_is_counted() {
         let second = run(10..20, BEGIN + later * MINUTE, Duration::from_secs(30));
         assert_eq!((second.total(Count::MaybeDuplicated), second.total(Count::DeliverResent)), (maybe, 1), "{at}");
         assert_eq!(second.total(Count::DeliverAcknowledged), 20);
-        let told: Vec<String> =
-            TOLD.lock().unwrap().drain(..).filter(|text| text.contains(" does not know a batch")).collect();
+        let notices: Vec<String> =
+            NOTICES.lock().unwrap().drain(..).filter(|text| text.contains("no deduplication in")).collect();
         assert_eq!(
-            told.iter().filter(|text| text.contains(advice)).count(),
+            notices.iter().filter(|text| text.contains(advice)).count(),
             if advice.is_empty() { 0 } else { 2 },
-            "{told:?}"
+            "{notices:?}"
         );
         std::fs::remove_dir_all(root).unwrap();
     }
 }
 
-/// A table that says for certain that it took nothing has nothing twice, however long that lasts.
+/// A table that certainly did not insert a batch has no duplicates, however long that lasts.
 #[test]
-fn what_was_refused_for_certain_is_not_counted() {
+fn certain_rejections_are_not_counted() {
     let root = scratch("certain");
     let mut asked = 0;
     let store = Store::start(move || {

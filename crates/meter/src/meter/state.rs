@@ -1,4 +1,4 @@
-//! What a meter tells of itself.
+//! State and counters of a meter.
 
 use super::Meter;
 use crate::counts::Counts;
@@ -6,27 +6,27 @@ use crate::time::PacketTime;
 use linerate_burst::Nanos;
 
 impl Meter {
-    /// What time it is.
+    /// Returns the packet time.
     pub fn time(&self) -> &PacketTime {
         &self.clock.time
     }
 
-    /// How many records were looked at so far for those that have ended.
+    /// Returns the number of records examined so far for expiry.
     pub fn looked_at(&self) -> u64 {
         self.clock.looked
     }
 
-    /// What was counted so far.
+    /// Returns the counters so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Flows there are.
+    /// Returns the number of open flows.
     pub fn flows(&self) -> u64 {
         self.flows
     }
 
-    /// The greatest time of a frame so far.
+    /// Returns the greatest time of a frame so far.
     pub fn latest(&self) -> Nanos {
         self.clock.time.latest()
     }

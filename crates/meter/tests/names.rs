@@ -1,4 +1,4 @@
-//! What flows say of themselves, packet by packet: whichever bursts, orders and limits.
+//! Names found in flows, packet by packet: for all bursts, orders and limits.
 
 use crate::support::metered_frames;
 use linerate_burst::{Desc, Nanos};
@@ -25,7 +25,7 @@ struct Said<'a> {
     is_tcp: bool,
 }
 
-/// Of TCP: the low host's port is 1000.
+/// A TCP packet; the low host's port is 1000.
 fn tcp(time: u64, from_low: bool, sequence: u32, flags: u16, bytes: &[u8]) -> Said<'_> {
     Said { time, from_low, ports: (1000, 8000), sequence, flags, bytes, is_tcp: true }
 }
@@ -64,7 +64,7 @@ fn flows(said: &[Said<'_>], config: &Config, bursts: &[usize]) -> Vec<Flow> {
     metered_frames(&frames, Link::Ethernet, config, bursts).0
 }
 
-/// What the only flow says.
+/// Names of the only flow.
 fn names(said: &[Said<'_>]) -> Option<Names> {
     let flows = flows(said, &all(), &[3]);
     assert_eq!(flows.len(), 1);
@@ -74,7 +74,7 @@ fn names(said: &[Said<'_>]) -> Option<Names> {
 const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: example.org\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 404 Not Found\r\n\r\n";
 
-/// A handshake, a request in pieces of so many bytes, and its answer.
+/// A handshake, a request in pieces of `piece` bytes, and its response.
 fn web(piece: usize, first: u32) -> Vec<Said<'static>> {
     let mut said = vec![tcp(1, true, first, SYN, b""), tcp(2, false, 70, SYN | ACK, b"")];
     for (place, part) in REQUEST.chunks(piece).enumerate() {
@@ -104,7 +104,7 @@ fn names_are_read_only_where_they_are_asked_for() {
     assert_eq!(same(&flows(&said, &all(), &[3])[0]), without[0]);
 }
 
-/// A message of DNS in segments is read when it begins and when it is whole, or when its flow ends before that.
+/// A DNS message in segments is read when it begins and when it is complete, or when its flow ends before that.
 #[test]
 fn a_message_in_segments_is_read_to_where_it_ends() {
     let head = b"\x12\x34\x81\x80\0\x01\0\x02\0\0\0\0\x01a\x01b\0\0\x01\0\x01";
@@ -129,9 +129,9 @@ fn a_message_in_segments_is_read_to_where_it_ends() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Pieces of any size, in any order behind the handshake, twice, with sequence numbers that go round; bursts and levels.
+    /// Pieces of any size, in any order after the handshake, twice, with wrapping sequence numbers; bursts and levels.
     #[test]
-    fn any_order_says_the_same(
+    fn any_order_has_the_same_names(
         piece in 1..40usize, first in prop_oneof![any::<u32>(), Just(u32::MAX - 9)], swaps in prop::collection::vec(any::<[prop::sample::Index; 2]>(), 0..20),
         again in any::<prop::sample::Index>(), burst in 1..50usize, level in 0..3usize
     ) {
@@ -146,7 +146,7 @@ proptest! {
         prop_assert!(said.len() > 39 || is_whole(flows[0].names.as_ref().unwrap()), "{:?}", flows[0].names);
     }
 
-    /// Any bytes from both sides: no panic, whatever they are taken for.
+    /// Any bytes from both sides cause no panic, whichever protocol they are taken for.
     #[test]
     fn any_bytes_are_survived(
         said in prop::collection::vec((any::<bool>(), any::<u32>(), 0..4usize, prop::collection::vec(any::<u8>(), 0..60), 0..32u16), 1..40)
@@ -168,13 +168,12 @@ fn a_stream_without_its_beginning_says_nothing_and_one_joined_at_it_does() {
     assert_eq!(names(&[tcp(1, true, 9, ACK, b"\x17\x03\x03 some data"), tcp(2, false, 9, ACK, b"more of it")]), None);
     let joined = names(&[tcp(1, true, 9, ACK, &REQUEST[..30]), tcp(2, true, 39, ACK, &REQUEST[30..])]);
     assert_eq!(joined.unwrap().site(), Some("example.org"));
-    // The first piece is missing: nothing is guessed.
+    // The first piece is missing: no name is guessed.
     assert_eq!(names(&[tcp(1, true, 9, SYN, b""), tcp(2, true, 20, ACK, &REQUEST[10..])]), None);
     // Data in the SYN itself (RFC 7413).
     assert_eq!(names(&[tcp(1, true, 9, SYN, REQUEST)]).unwrap().site(), Some("example.org"));
 }
 
-/// The lower host is the responder here.
 #[test]
 fn the_originators_line_of_ssh_is_the_client() {
     let said = [
@@ -198,14 +197,18 @@ fn the_first_question_and_its_own_answer_are_told() {
     let said = [udp(1, true, 53, &one), udp(2, true, 53, &other), udp(3, false, 53, &wrong), udp(4, false, 53, &right)];
     let found = names(&said).unwrap().dns.unwrap();
     assert_eq!((found.name.as_deref(), found.kind, found.rcode, found.answers), (Some("one"), 28, Some(3), Some(2)));
-    let alone = names(&said[3..]).unwrap().dns.unwrap();
-    assert_eq!((alone.name.as_deref(), alone.rcode), (Some("one"), Some(3)), "an answer whose question was not seen");
+    let unasked = names(&said[3..]).unwrap().dns.unwrap();
+    assert_eq!(
+        (unasked.name.as_deref(), unasked.rcode),
+        (Some("one"), Some(3)),
+        "an answer whose question was not seen"
+    );
     assert_eq!(names(&[udp(1, true, 53, b"nonsense")]), None);
 }
 
-/// A record that goes on where the active timeout ended one says what that said.
+/// A record that continues after the active timeout has the names of the previous one.
 #[test]
-fn names_go_on_with_the_flow() {
+fn names_are_kept_by_the_next_record() {
     let mut said = web(1000, 5);
     said.extend([tcp(5 * SECOND, true, 43, ACK, b"more"), tcp(9 * SECOND, true, 47, ACK, b"more")]);
     let config = all().with_timeouts(Nanos(60 * SECOND), Nanos(4 * SECOND));
@@ -217,9 +220,9 @@ fn names_go_on_with_the_flow() {
     assert!(sum.names.as_deref().is_some_and(is_whole));
 }
 
-/// What the same two ports say next is of another record.
+/// A later connection of the same ports has its own record and names.
 #[test]
-fn a_new_connection_says_its_own() {
+fn a_new_connection_has_its_own_names() {
     let mut said = web(1000, 5);
     said.extend([tcp(100, true, 43, FIN | ACK, b""), tcp(101, false, 97, FIN | ACK, b"")]);
     said.push(tcp(200, true, 900, SYN, b""));
@@ -227,35 +230,35 @@ fn a_new_connection_says_its_own() {
     assert_eq!(flows.iter().map(|flow| flow.names.is_some()).collect::<Vec<_>>(), [true, false]);
 }
 
-/// Half hellos without end: their memory is bounded, the oldest give way and are counted, and no flow does.
+/// Incomplete hellos without end: their memory is bounded, the oldest are evicted and counted, and no flow is.
 #[test]
-fn a_flood_of_half_hellos_gives_way_and_is_counted() {
+fn a_flood_of_incomplete_hellos_is_evicted_and_counted() {
     let half = [&b"GET / HTTP/1.1\r\nX: "[..], &[b'x'; 30]].concat();
     let flood = 6000;
     let port = |number: u32| (1 + (number % 60_000) as u16, 8000);
     let said: Vec<Said<'_>> =
         (0..flood).map(|number| Said { ports: port(number), ..tcp(1, true, 1, ACK, &half) }).collect();
     let mut frames: Vec<_> = said.iter().map(frame).collect();
-    // The last one is whole after all, the first one has given way.
+    // The last one is completed, the first one has been evicted.
     for number in [0, flood - 1] {
         frames.push(frame(&Said { ports: port(number), ..tcp(2, true, 50, ACK, b"\r\nHost: late\r\n\r\n") }));
     }
     let config = Config { max_flows: 1 << 13, ..all() };
     let (flows, counts) = metered_frames(&frames, Link::Ethernet, &config, &[256]);
     assert_eq!((flows.len(), counts.names_full), (flood as usize, 0));
-    assert!((2000..4000).contains(&counts.name_buffer_full), "{} gave way", counts.name_buffer_full);
+    assert!((2000..4000).contains(&counts.name_buffer_full), "{} evicted", counts.name_buffer_full);
     let site = |number: u32| {
         let flow = flows.iter().find(|flow| flow.ends[0].port == port(number).0).unwrap();
         flow.names.as_ref().and_then(|names| names.site()).map(str::to_owned)
     };
     assert_eq!((site(0), site(flood - 1)), (None, Some("late".to_owned())));
     let most = [config.clone(), Config { names: Protocols::NONE, ..config }].map(|config| config.most_bytes());
-    assert!(most[0] - most[1] < 128 << 20, "what names may take is bounded");
+    assert!(most[0] - most[1] < 128 << 20, "the memory of names is bounded");
 }
 
-/// Behind so many packets a flow is looked at no more.
+/// A flow is not examined after the maximum number of packets.
 #[test]
-fn who_says_nothing_is_not_listened_to_for_ever() {
+fn flows_without_names_are_examined_for_a_limited_number_of_packets() {
     let mut said: Vec<Said<'_>> = (0..40).map(|time| tcp(time, false, time as u32, ACK, b"x")).collect();
     said.push(tcp(50, true, 9, ACK, REQUEST));
     assert_eq!(names(&said), None);

@@ -1,4 +1,4 @@
-//! Frames gathered by two threads lie as if one had gathered them.
+//! Frames gathered by two threads are laid out as if one thread had gathered them.
 
 use linerate_burst::helper::Helper;
 use linerate_burst::{Block, Burst, Desc, Finish, Flags, Layout, Memory, Nanos, Pick, RECORD_HEADER, TAIL};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// A helper with a thread that works as long as `run` does.
+/// Runs `run` with a helper and its worker thread.
 fn with_helper(run: impl FnOnce(&mut Helper)) {
     let (mut helper, worker) = Helper::new();
     thread::scope(|scope| {
@@ -16,7 +16,7 @@ fn with_helper(run: impl FnOnce(&mut Helper)) {
     });
 }
 
-/// Frames of these lengths, back to back, each with other bytes, and their descs.
+/// Lays frames of these lengths back to back, each with other bytes; returns the memory and the descs.
 fn lay(lengths: &[usize], seed: u8) -> (Vec<u8>, Vec<Desc>) {
     let (mut memory, mut descs) = (Vec::new(), Vec::new());
     for (index, length) in lengths.iter().enumerate() {
@@ -28,7 +28,7 @@ fn lay(lengths: &[usize], seed: u8) -> (Vec<u8>, Vec<Desc>) {
     (memory, descs)
 }
 
-/// Changes descs, keeps every frame; but for one in `cuts` and one in `leaves_out`, if not 0.
+/// Changes descs and keeps every frame, except one in `cuts` and one in `leaves_out`, if not 0.
 #[derive(Clone, Copy)]
 struct Change {
     cuts: u32,
@@ -49,8 +49,8 @@ impl Finish for Change {
     }
 }
 
-/// What is in blocks of this layout, one after the other, each with a frame of `front` bytes in front, once `copy` has
-/// filled them with all picks.
+/// Returns the contents of consecutive blocks of this layout, each with a first frame of `front` bytes, after `copy`
+/// has filled them with all picks.
 fn fill(
     layout: Layout,
     front: usize,
@@ -64,7 +64,7 @@ fn fill(
         loop {
             let (before, done) = (block.len(), copy(&mut block, picks));
             picks = &picks[done..];
-            // What was given up, because a frame was not kept, goes on in the same block.
+            // Picks given back because a frame was omitted continue in the same block.
             if picks.is_empty() || (done == 0 && block.len() == before) {
                 break;
             }
@@ -75,7 +75,7 @@ fn fill(
 }
 
 fn length() -> impl Strategy<Value = usize> {
-    // Records of 16 to 64 bytes: up to four of them are within reach of a vector.
+    // Records of 16 to 64 bytes: up to four of them lie within one vector.
     prop_oneof![3 => Just(0usize), 3 => 1usize..17, 3 => 46usize..50, 3 => 60usize..66, 1 => 0usize..1515]
 }
 
@@ -110,19 +110,19 @@ proptest! {
         if has_thread {
             with_helper(run);
         } else {
-            // Its thread never came.
+            // Its worker thread never starts.
             run(&mut Helper::new().0);
         }
     }
 }
 
 #[test]
-fn each_call_is_done_once_however_late_the_worker_is() {
+fn each_call_runs_once_even_if_the_worker_is_late() {
     with_helper(|helper| {
         for call in 0..3000u64 {
             let (mut here, mut there) = (0, 0);
             let spin = |rounds: u64| (0..rounds).for_each(|_| std::hint::spin_loop());
-            helper.beside(
+            helper.join(
                 || {
                     spin(call % 7 * 50);
                     here += 1;
@@ -134,7 +134,7 @@ fn each_call_is_done_once_however_late_the_worker_is() {
             );
             assert_eq!((here, there), (1, 1), "call {call}");
             if call % 1000 == 0 {
-                // Long enough for the worker to fall asleep.
+                // Long enough for the worker to sleep.
                 thread::sleep(std::time::Duration::from_millis(5));
             }
         }
@@ -146,7 +146,7 @@ fn both_sides_work_at_the_same_time() {
     with_helper(|helper| {
         let meeting = std::sync::Barrier::new(2);
         for _ in 0..100 {
-            helper.beside(
+            helper.join(
                 || {
                     meeting.wait();
                 },
@@ -171,19 +171,19 @@ fn the_slower_side_gets_less_to_do() {
             nap();
         };
         assert_eq!(helper.share(1000), 500);
-        (0..300).for_each(|_| helper.beside(meet_and_nap, &mut || meet()));
+        (0..300).for_each(|_| helper.join(meet_and_nap, &mut || meet()));
         assert!(helper.share(1000) < 300, "{}", helper.share(1000));
-        (0..300).for_each(|_| helper.beside(meet, &mut || meet_and_nap()));
+        (0..300).for_each(|_| helper.join(meet, &mut || meet_and_nap()));
         assert!(helper.share(1000) > 500, "{}", helper.share(1000));
     });
 }
 
 #[test]
-fn a_panic_comes_to_the_caller_and_the_next_call_works() {
+fn a_panic_reaches_the_caller_and_the_next_call_works() {
     with_helper(|helper| {
         let meeting = std::sync::Barrier::new(2);
         let there = catch_unwind(AssertUnwindSafe(|| {
-            helper.beside(
+            helper.join(
                 || {
                     meeting.wait();
                 },
@@ -194,10 +194,10 @@ fn a_panic_comes_to_the_caller_and_the_next_call_works() {
             );
         }));
         assert!(there.is_err());
-        // The work of the other side is not left behind.
+        // The work of the other side has finished too.
         let mut ended = false;
         let here = catch_unwind(AssertUnwindSafe(|| {
-            helper.beside(
+            helper.join(
                 || {
                     meeting.wait();
                     panic!("here")
@@ -211,7 +211,7 @@ fn a_panic_comes_to_the_caller_and_the_next_call_works() {
         }));
         assert!(here.is_err() && ended);
         let mut calls = 0;
-        helper.beside(|| (), &mut || calls += 1);
+        helper.join(|| (), &mut || calls += 1);
         assert_eq!(calls, 1);
     });
 }

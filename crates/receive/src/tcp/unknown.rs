@@ -1,4 +1,4 @@
-//! Segments of no connection, and those that are to confirm one: RFC 9293 sections 3.10.7.1 to 3.10.7.3, RFC 4987, RFC 6528.
+//! Segments of no connection, and of half-open ones: RFC 9293 sections 3.10.7.1 to 3.10.7.3, RFC 4987, RFC 6528.
 
 use super::Endpoint;
 use super::connection::{Connection, State};
@@ -10,21 +10,21 @@ use crate::place::{Place, StreamId};
 use linerate_burst::{Count, Nanos};
 use std::time::Duration;
 
-/// For how long a cookie is good, at least; twice that at most.
+/// Minimum lifetime of a SYN cookie; the maximum is twice that.
 const COOKIE_SECONDS: u64 = 64;
-/// Bits of a cookie that nobody can guess. Above them is what was agreed on, and which of two spans of time it is from.
+/// Unpredictable bits of a cookie. The bits above hold the negotiated options and the parity of its time slot.
 const COOKIE_BITS: u32 = 28;
 
 impl Endpoint {
-    /// Takes a segment of no connection, and says as what it counts.
+    /// Processes a segment of no connection. Returns the counter that it falls under.
     #[cold]
-    pub(super) fn stranger(&mut self, segment: &Segment<'_>, now: Nanos, place: &mut impl Place) -> Count {
+    pub(super) fn receive_unknown(&mut self, segment: &Segment<'_>, now: Nanos, place: &mut impl Place) -> Count {
         let flags = segment.flags;
         if flags & RST != 0 {
             return Count::TcpNoConnection;
         }
         if !self.own.listens(&segment.key) {
-            return self.reset_stranger(segment, now);
+            return self.reset_unknown(segment, now);
         }
         match flags & (SYN | ACK | FIN) {
             SYN => self.listen(segment, now, place),
@@ -37,7 +37,7 @@ impl Endpoint {
         }
     }
 
-    /// A segment that is to confirm a connection.
+    /// Processes a segment of a half-open connection.
     pub(super) fn confirm(&mut self, slot: u32, segment: &Segment<'_>, now: Nanos, place: &mut impl Place) -> Count {
         let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
         let flags = segment.flags;
@@ -52,13 +52,13 @@ impl Endpoint {
         }
         if flags & (SYN | ACK | FIN) == SYN {
             if segment.sequence == connection.irs {
-                // Ours was lost, or is late.
+                // Our SYN-ACK was lost or is late.
                 if connection.tries < 5 {
                     self.send_syn(slot, now, place);
                 }
                 return Count::TcpOld;
             }
-            // It has begun anew.
+            // The peer has restarted the connection.
             self.remove(slot);
             return self.listen(segment, now, place);
         }
@@ -69,7 +69,7 @@ impl Endpoint {
             return Count::TcpBadAck;
         }
         if segment.ack != connection.sequence() {
-            self.reset_stranger(segment, now);
+            self.reset_unknown(segment, now);
             return Count::TcpBadAck;
         }
         if start < 0 || start > i64::from(u16::MAX) {
@@ -84,7 +84,7 @@ impl Endpoint {
         self.establish(slot, segment, now, place)
     }
 
-    /// Answers a SYN.
+    /// Processes a SYN.
     fn listen(&mut self, segment: &Segment<'_>, now: Nanos, place: &impl Place) -> Count {
         self.counts[Count::TcpSyns] += 1;
         if self.table.len() - self.half_open >= self.config.connections {
@@ -110,7 +110,7 @@ impl Endpoint {
         connection
     }
 
-    /// Our SYN, of which the window is never shifted.
+    /// Sends our SYN-ACK, whose window is never scaled.
     pub(super) fn send_syn(&mut self, slot: u32, now: Nanos, place: &impl Place) {
         let Some(connection) = self.table.get_mut(slot) else { return };
         let said = syn(connection, self.config.segment(connection.key.is_v6()), first_window(connection, place), now);
@@ -120,12 +120,12 @@ impl Endpoint {
         self.try_again(slot, is_out, now);
     }
 
-    /// A connection is there, and what is in the segment that has confirmed it is the first that it brings.
+    /// Establishes a connection; the confirming segment may carry its first data.
     fn establish(&mut self, slot: u32, segment: &Segment<'_>, now: Nanos, place: &mut impl Place) -> Count {
         let is_full = self.table.len() - self.half_open >= self.config.connections;
         let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
         let stream = StreamId(self.streams);
-        // As if the segment had not come: its sender comes again, and there may be room then.
+        // Treat the segment as lost: the peer retransmits it, and there may be room by then.
         if is_full {
             return Count::TcpFull;
         }
@@ -138,17 +138,17 @@ impl Endpoint {
         connection.stream = stream;
         connection.state = State::Established;
         (connection.retry_at, connection.tries, connection.heard) = (Nanos::MAX, 0, now);
-        // As much as our SYN has promised, and what it could not say.
+        // Promise the window of our SYN-ACK, and what its field could not express.
         connection.open(place.room(stream), 1);
-        connection.told_window = first_window(connection, place).into();
+        connection.acked_window = first_window(connection, place).into();
         set_limits(connection, &self.config);
         let deadline = connection.deadline(self.config.idle);
         self.timers.set(slot, deadline);
         self.arrive(slot, segment, now, place)
     }
 
-    /// A reset for a segment that nobody knows, or silence.
-    fn reset_stranger(&mut self, segment: &Segment<'_>, now: Nanos) -> Count {
+    /// Answers a segment of an unknown connection by a RST, if configured.
+    fn reset_unknown(&mut self, segment: &Segment<'_>, now: Nanos) -> Count {
         if self.config.reset_unknown && segment.flags & RST == 0 {
             let said = if segment.flags & ACK != 0 {
                 Said::reset(segment.ack, None)
@@ -163,7 +163,7 @@ impl Endpoint {
         Count::TcpNoConnection
     }
 
-    /// Answers a SYN without keeping anything: what would be kept is in our sequence number, which comes back.
+    /// Answers a SYN without keeping state: it is encoded in our sequence number, which the peer echoes (SYN cookie).
     fn send_cookie(
         &mut self,
         segment: &Segment<'_>,
@@ -184,11 +184,11 @@ impl Endpoint {
         Count::TcpTaken
     }
 
-    /// A segment that may bring a cookie back.
+    /// Processes a segment that may echo a SYN cookie.
     fn try_cookie(&mut self, segment: &Segment<'_>, now: Nanos, place: &mut impl Place) -> Count {
         let span = Duration::from_secs(2 * COOKIE_SECONDS);
         if segment.flags & SYN != 0 || self.cookie_at.is_none_or(|at| now.since(at) > span) {
-            return self.reset_stranger(segment, now);
+            return self.reset_unknown(segment, now);
         }
         let (irs, iss) = (segment.sequence.wrapping_sub(1), segment.ack.wrapping_sub(1));
         let bits = iss >> COOKIE_BITS & 7;
@@ -197,7 +197,7 @@ impl Endpoint {
         let agreed = Agreed::from_bits(bits, self.config.shift(), self.config.window);
         let stamp = options::stamp(segment.options);
         if !is_ours || (agreed.stamps && stamp.is_none()) {
-            // Of a connection that we have answered so, its second segment may have passed the first: no reset.
+            // May belong to a connection answered by a cookie, its second segment ahead of the first: send no RST.
             return Count::TcpNoConnection;
         }
         let connection = self.begin(segment, (irs, iss), agreed, stamp.unwrap_or(0), now);
@@ -205,7 +205,7 @@ impl Endpoint {
         self.half_open += 1;
         let count = self.establish(slot, segment, now, place);
         if self.table.get(slot).is_some_and(|connection| connection.state == State::SynReceived) {
-            // The cookie is good for another time.
+            // The cookie remains valid for a retransmission.
             self.remove(slot);
             return count;
         }
@@ -219,7 +219,7 @@ impl Endpoint {
         (span as u32 & 1) << 31 | bits << COOKIE_BITS | sealed & ((1 << COOKIE_BITS) - 1)
     }
 
-    /// A clock of 4 microseconds, from a place that nobody can guess for other connections.
+    /// Initial sequence number: a 4-microsecond clock plus a secret offset per connection (RFC 6528).
     fn first_sequence(&self, key: &Key, now: Nanos) -> u32 {
         let [a, b, c, d, ports] = key.words();
         ((now.0 / 4000) as u32).wrapping_add(self.secret.seal(&[2, a, b, c, d, ports]) as u32)
@@ -231,12 +231,12 @@ impl Endpoint {
     }
 }
 
-/// The window that a SYN says: there may be no room for more.
+/// Window of our SYN-ACK, limited by the free room.
 fn first_window(connection: &Connection, place: &impl Place) -> u16 {
     connection.agreed.window.min(place.first_room()).min(u16::MAX.into()) as u16
 }
 
-/// Our SYN.
+/// Builds our SYN-ACK.
 fn syn(connection: &Connection, segment: u16, window: u16, now: Nanos) -> Said {
     Said {
         flags: SYN | ACK,
