@@ -107,8 +107,10 @@ fn habits(text: &str) -> usize {
         let comment = line.trim_start().strip_prefix("/// ");
         comment.is_some_and(|comment| CLAUSES.iter().any(|word| comment.split(' ').next() == Some(word)))
     });
+    // A word right after a dot is code: a method, a field or an ending.
     let words: Vec<String> = text
-        .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+        .split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '.')
+        .filter_map(|word| word.split('.').next())
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
         .collect();

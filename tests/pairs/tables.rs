@@ -223,6 +223,7 @@ pub(super) const UNSEEN: &[(&str, &str)] = &[
     ("sleep", "how it waits"),
     ("user", "whose rights it has"),
     ("lossless", "nothing is lost here"),
+    ("absolute-tcp-sequence-numbers", "no connection of this file has two packets"),
     ("yes", "a permission"),
     ("interval", "the run is over before"),
     ("no-promiscuous", "no interface is received from"),

@@ -152,6 +152,7 @@ fn the_compiled_filter_is_printed() {
         }
     }
     run(&["capture", "-L", "-r", &file]).good().shows("EN10MB (Ethernet)");
+    run(&["capture", "-L", "nosuch0"]).with_status(1).says("nosuch0: no such interface");
 }
 
 #[test]

@@ -78,7 +78,7 @@ const RECEIVERS: [Receiver; 11] = [
     receiver("xdp by AF_XDP, busy polling", "xdp:IF?mode=af_xdp&busy-poll=64", CAPTURE),
     Receiver { job: KEEP, ..receiver("xdp to a file", "xdp:IF", CAPTURE) },
     Receiver { job: METER, ..receiver("xdp to flows", "xdp:IF", "flows {PORT} --write null --json --lossless") },
-    Receiver { job: CHECK, ..receiver("xdp checked", "xdp:IF", "count {PORT} --json --interval 0 --lossless --check") },
+    Receiver { job: CHECK, ..receiver("xdp checked", "xdp:IF", "check {PORT} --json --interval 0 --lossless") },
 ];
 
 /// Receivers for an interface with several queues.

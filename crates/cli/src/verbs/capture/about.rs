@@ -4,6 +4,8 @@ use super::super::inputs::{Inputs, is_file, link};
 use crate::exit::Exit;
 use crate::view::terminal::{show, show_as_is, shown};
 use linerate_backends::REGISTRY;
+use linerate_backends::inventory::is_here;
+use linerate_backends::netns::within;
 use linerate_burst::LinkType;
 use linerate_filter::{Filter, Insn, link_name};
 use linerate_port::Spec;
@@ -41,6 +43,10 @@ pub(super) fn link_types(inputs: &Inputs) -> anyhow::Result<Exit> {
 }
 
 fn link_of(spec: &Spec) -> anyhow::Result<LinkType> {
+    if let Some(at) = REGISTRY.interface(spec) {
+        let exists = within(at.option("netns"), || Ok(is_here(&at.target)));
+        anyhow::ensure!(exists?, "{spec}: no such interface; linerate ports lists them");
+    }
     let Some(path) = REGISTRY.file(spec).filter(|_| is_file(spec)) else { return Ok(link(spec)) };
     let mut reader = Reader::open(&path)?;
     reader.look()?;
