@@ -1,10 +1,10 @@
-/* What linerate and its DPDK plugin say to each other: whole bursts, in C, so that nothing of DPDK's own structures leaves the plugin.
+/* Interface between linerate and its DPDK plugin: whole bursts, in C, so that DPDK's structures stay inside the plugin.
  *
- * The plugin is a shared object, linerate-dpdk.so.N, where N is the ABI version of the DPDK that it was compiled against. It has
- * one symbol, linerate_dpdk_plugin, which leads to a table. The first two numbers of the table have their places for ever; a
- * program that knows another version, or has other sizes, goes no further.
+ * The plugin is a shared object, linerate-dpdk.so.N, where N is the ABI version of the DPDK that it was compiled against.
+ * Its only symbol, linerate_dpdk_plugin, returns a table. The offsets of the first two numbers of the table never change; a
+ * program with another version or other sizes rejects the plugin.
  *
- * A queue of a port belongs to one thread at a time, and different queues may be used by different threads at once. */
+ * A queue of a port may be used by one thread at a time; different queues may be used by different threads at once. */
 #ifndef LINERATE_DPDK_H
 #define LINERATE_DPDK_H
 
@@ -13,12 +13,12 @@
 
 enum {
     LINERATE_DPDK_ABI = 3,
-    LINERATE_DPDK_WHY = 512,   /* bytes for a reason, which ends in NUL */
+    LINERATE_DPDK_WHY = 512,   /* size of a reason, with its NUL */
     LINERATE_DPDK_NAME = 64,
-    LINERATE_DPDK_TAIL = 64,   /* bytes behind the last frame of an area that may be written too */
+    LINERATE_DPDK_TAIL = 64,   /* bytes after the last frame of an area that may be written too */
 };
 
-/* About one frame: the same 32 bytes as everywhere in linerate (struct linerate_desc in linerate_ring.h). */
+/* Descriptor of a frame: same as struct linerate_desc in linerate_ring.h. */
 struct linerate_dpdk_desc {
     uint64_t time;
     uint32_t offset, captured, wire;
@@ -28,68 +28,69 @@ struct linerate_dpdk_desc {
     uint32_t hash;
 };
 
-/* Where frames have their times from. */
+/* Source of time stamps. */
 enum linerate_dpdk_stamps {
-    LINERATE_DPDK_BY_POLL = 0,   /* when they were read */
-    LINERATE_DPDK_BY_DRIVER = 1, /* UTC that the driver knows, as of a capture file */
-    LINERATE_DPDK_BY_CARD = 2,   /* the clock of the card, put onto the host's */
+    LINERATE_DPDK_BY_POLL = 0,   /* time of reading */
+    LINERATE_DPDK_BY_DRIVER = 1, /* UTC from the driver, for example of a capture file */
+    LINERATE_DPDK_BY_CARD = 2,   /* clock of the network card, converted to the host's */
 };
 
-/* How the process is to use DPDK: asked for once. */
+/* Settings of DPDK for the process, applied once. */
 struct linerate_dpdk_start {
     uint32_t memory_mib;
-    uint32_t huge;  /* from huge pages */
+    uint32_t huge;  /* use huge pages */
     const char *prefix;
 };
 
-/* What is to be opened. */
+/* Port to open. */
 struct linerate_dpdk_open {
-    const char *device;             /* as DPDK writes it: name or PCI address, then arguments with commas */
-    uint16_t rx_queues, tx_queues;  /* 0: as many as of the other kind, if there are so many */
-    uint32_t depth;                 /* frames of a queue; 0 for what the driver recommends */
+    const char *device;             /* DPDK syntax: name or PCI address, then arguments after commas */
+    uint16_t rx_queues, tx_queues;  /* 0: same number as of the other kind, limited by the driver */
+    uint32_t depth;                 /* frames per queue; 0: 1024, adjusted to the driver */
     uint32_t mtu;                   /* 0 for 1500 */
     uint32_t promiscuous;
-    uint32_t fifo;                  /* buffers go round, as behind the ring of a card, and are cold */
-    uint32_t stamps;                /* by poll, or by driver or card; if it is greater by driver, where it knows UTC, else by poll */
+    uint32_t fifo;                  /* reuse buffers in turn, so that they are not cached, as in the ring of a card */
+    /* 0: by poll. 1 or 2: by driver or card, or an error. Greater: by driver if it knows UTC, else by poll. */
+    uint32_t stamps;
 };
 
-/* What was opened. */
+/* Properties of an open port. */
 struct linerate_dpdk_info {
     uint16_t rx_queues, tx_queues;
-    uint32_t longest;     /* frame that is sent, without FCS */
+    uint32_t longest;     /* maximum length of a sent frame, without FCS */
     uint32_t stamps;      /* enum linerate_dpdk_stamps */
-    uint32_t promiscuous; /* whether it is */
-    int32_t node;         /* of NUMA; -1 if there is none */
+    uint32_t promiscuous; /* 1: enabled */
+    int32_t node;         /* NUMA node; -1: none */
     char driver[LINERATE_DPDK_NAME];
 };
 
-/* Room for frames, and what came. Frames are shown where the driver put them as long as those lie in one memory of the queue;
- * others (of several buffers, with a tag to be put back, in memory of the driver's own) are copied to the room that is given, and
- * shown by themselves. Either way they stay as they are until the next call, also while the queue is detached. */
+/* Room for frames, and received frames. Frames are presented in the driver's buffers if these are in the memory of the pool.
+ * Others (of several buffers, with a tag to restore, in other memory of the driver) are copied to the room given, in a call of
+ * their own. Either way they do not change until the next call, even while the queue is detached. */
 struct linerate_dpdk_take {
     uint8_t *room;                    /* a multiple of 64 */
     struct linerate_dpdk_desc *descs;
-    uint32_t bytes, most;             /* of the room, without the tail, and descs */
-    uint32_t snap;                    /* most bytes of a frame */
+    uint32_t bytes, most;             /* size of the room without the tail; maximum number of descs */
+    uint32_t snap;                    /* maximum captured length of a frame */
     uint64_t now;                     /* UTC in nanoseconds */
-    /* What came. */
+    /* Results. */
     uint32_t frames;
-    uint32_t waiting;                 /* frames that were read, and come next */
-    const uint8_t *base;              /* of offsets in descs */
+    uint32_t waiting;                 /* frames that were read and not returned yet */
+    const uint8_t *base;              /* base of the offsets in descs */
     uint64_t joined, tagged, unstamped;
 };
 
-/* Frames to send, and what became of them. */
+/* Frames to send, and results. */
 struct linerate_dpdk_put {
     const uint8_t *base;
     const struct linerate_dpdk_desc *descs;
     uint32_t frames;
-    /* What became of them: the first so many are done with. */
-    uint32_t done;
+    /* Results. */
+    uint32_t done;      /* number of frames from the first that were sent or rejected */
     uint32_t sent;
     uint64_t bytes;
     uint64_t too_long;
-    uint64_t too_short; /* less than an Ethernet header */
+    uint64_t too_short; /* shorter than an Ethernet header */
 };
 
 struct linerate_dpdk_stats {
@@ -102,18 +103,18 @@ struct linerate_dpdk_counter {
     uint64_t value;
 };
 
-/* The frames of several ports, ordered by time and copied each from its buffer to other memory: what programs over DPDK do, to be
- * measured beside. */
+/* Baseline for benchmarks, as in other DPDK programs: frames of several ports are ordered by time, and each is copied from its
+ * buffer to other memory. */
 struct linerate_dpdk_classic {
     struct linerate_dpdk_port *const *ports;
     uint32_t count;
-    uint64_t frames;  /* at least so many */
+    uint64_t frames;  /* minimum number of frames to process */
     uint8_t *base;
-    size_t bytes;     /* filled again and again */
+    size_t bytes;     /* size of base, which is filled repeatedly */
     struct linerate_dpdk_desc *descs;
-    uint32_t most;    /* 0: frames are received and freed */
-    uint32_t threads; /* not 0: one receives, one merges, one copies, into as much memory of a memfd in place of that */
-    uint64_t cpu_ns[3]; /* of these: what they used of a processor, without their waiting for each other */
+    uint32_t most;    /* number of descs; 0: frames are received and freed */
+    uint32_t threads; /* not 0: one thread receives, one merges, one copies, to a memfd of the same size instead of base */
+    uint64_t cpu_ns[3]; /* CPU time of each thread, without waits for the others */
 };
 
 struct linerate_dpdk_port;
@@ -121,26 +122,26 @@ struct linerate_dpdk_port;
 struct linerate_dpdk_plugin {
     uint32_t abi;
     uint32_t size; /* of this table */
-    /* Of the structures above, in their order. */
+    /* Sizes of the structures above, in order. */
     uint32_t sizes[9];
     uint32_t reserved;
-    const char *version; /* of DPDK, as text */
+    const char *version; /* DPDK version as text */
 
-    /* All that return int say 0, or another number and the reason. */
+    /* Functions that return int return 0, or another number and write the reason. */
     int (*start)(const struct linerate_dpdk_start *, char *why);
     int (*open)(const struct linerate_dpdk_open *, struct linerate_dpdk_port **, struct linerate_dpdk_info *, char *why);
     void (*take)(struct linerate_dpdk_port *, uint16_t queue, struct linerate_dpdk_take *);
-    /* Reads what has arrived, to be taken later, and no more from then on. */
+    /* Reads the frames that have arrived, to be taken later, and stops reading. */
     void (*detach)(struct linerate_dpdk_port *, uint16_t queue);
-    /* Receives again where it was detached; what nobody took is gone. */
+    /* Resumes reading after a detach; frames not taken are discarded. */
     void (*attach)(struct linerate_dpdk_port *, uint16_t queue);
     void (*put)(struct linerate_dpdk_port *, uint16_t queue, struct linerate_dpdk_put *);
     void (*stats)(struct linerate_dpdk_port *, struct linerate_dpdk_stats *);
-    /* The driver's own counters: how many there are now, at most `most` of them written. */
+    /* Writes at most `most` of the driver's own counters; returns their number. */
     uint32_t (*counters)(struct linerate_dpdk_port *, struct linerate_dpdk_counter *, uint32_t most);
-    /* Waits for frames that the driver has taken, a second at most. */
+    /* Closes the port. Waits up to one second until frames that the driver accepted are sent. */
     void (*close)(struct linerate_dpdk_port *);
-    /* How many were copied. */
+    /* Returns the number of processed frames. */
     uint64_t (*classic)(struct linerate_dpdk_classic *);
 };
 

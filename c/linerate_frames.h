@@ -1,4 +1,4 @@
-/* A reader of frames of received streams, in one file: C11 with nothing but libc and Linux. The format is docs/frame-ring.md.
+/* Reader of frames of received streams, in one file: C11, needs only libc and Linux. The format is docs/frame-ring.md.
  *
  *     char why[256];
  *     struct linerate_frames *ring = linerate_frames_attach("NAME", "mine", why, sizeof why);
@@ -13,8 +13,8 @@
  *     }
  *     linerate_frames_detach(ring);
  *
- * Any number of frames may be held, and given back in any order. The writer is trusted for nothing but that bytes of frames that are
- * held do not change: every number of its memory is copied out once, checked, then used. One thread at a time uses a ring. */
+ * Any number of frames may be held, and returned in any order. The writer is trusted only not to change the bytes of held
+ * frames: each number in its memory is copied once, checked, then used. A ring may be used by one thread at a time. */
 #ifndef LINERATE_FRAMES_H
 #define LINERATE_FRAMES_H
 
@@ -37,16 +37,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Why no more frames come. */
+/* State of a ring. */
 enum linerate_frames_end {
-    LINERATE_FRAMES_RUNNING, /* they may */
-    LINERATE_FRAMES_ENDED,   /* the writer has ended in order, and all were taken */
-    LINERATE_FRAMES_DIED,    /* the writer is gone; all that it had handed over were taken */
-    LINERATE_FRAMES_PUT_OUT, /* the writer has put this reader out */
-    LINERATE_FRAMES_BROKEN,  /* what the writer wrote cannot be right */
+    LINERATE_FRAMES_RUNNING, /* more frames may follow */
+    LINERATE_FRAMES_ENDED,   /* the writer has ended normally; all frames were taken */
+    LINERATE_FRAMES_DIED,    /* the writer died; all frames that it had handed over were taken */
+    LINERATE_FRAMES_EVICTED, /* the writer has evicted this reader */
+    LINERATE_FRAMES_BROKEN,  /* the writer broke the format */
 };
 
-/* How a stream ended, in its last frame. */
+/* End of a stream, in its last frame. */
 enum linerate_ending {
     LINERATE_GOES_ON,
     LINERATE_COMPLETE,
@@ -55,7 +55,7 @@ enum linerate_ending {
     LINERATE_STOPPED,
 };
 
-/* An entry of the table, as it lies in memory. */
+/* Table entry, as stored in memory. */
 struct linerate_frame_entry {
     uint64_t id;
     uint32_t stream, ending;
@@ -67,17 +67,17 @@ struct linerate_frame_entry {
 _Static_assert(sizeof(struct linerate_frame_entry) == 256, "an entry has 256 bytes");
 _Static_assert(offsetof(struct linerate_frame_entry, state) == 96, "state at 96");
 
-/* A gap: bytes that did not come, from the first of the frame on. */
+/* Range of bytes that were not received, relative to the start of the frame. */
 struct linerate_gap {
     uint64_t first, end;
 };
 
-/* A frame that was taken. */
+/* A frame taken from the ring. */
 struct linerate_frame {
-    struct linerate_frame_entry about; /* copied out and checked */
-    const unsigned char *bytes;        /* where they were received; `length` of them */
+    struct linerate_frame_entry about; /* a copy, checked */
+    const unsigned char *bytes;        /* `length` bytes, where they were received */
     uint64_t length;
-    const struct linerate_gap *gaps;   /* about.gaps of them, in the writer's memory; with flag 2 the last one is for all the rest */
+    const struct linerate_gap *gaps;   /* about.gaps entries, in the writer's memory; flag 2: the last one covers all others */
     uint32_t entry;
 };
 
@@ -104,7 +104,7 @@ static inline uint64_t linerate_frames_up(uint64_t number, uint64_t multiple) {
     return (number + multiple - 1) / multiple * multiple;
 }
 
-/* Leaves: frames that are held go to the next reader. */
+/* Detaches the reader. Held frames go to the next reader. */
 static inline void linerate_frames_detach(struct linerate_frames *ring) {
     if (!ring)
         return;
@@ -118,7 +118,7 @@ static inline void linerate_frames_detach(struct linerate_frames *ring) {
     free(ring);
 }
 
-/* A socket connected to the writer; -1 with errno. */
+/* Returns a socket connected to the writer, or -1 with errno. */
 static inline int linerate_frames_connect(const char *name) {
     struct sockaddr_un to = { .sun_family = AF_UNIX };
     const size_t length = strlen(name), base = offsetof(struct sockaddr_un, sun_path);
@@ -148,7 +148,8 @@ static inline int linerate_frames_connect(const char *name) {
     return fd;
 }
 
-/* Says hello and hears the answer: 512 bytes, and with a welcome two descriptors; 0, or -1 with nothing open. */
+/* Sends the hello and receives the answer: 512 bytes, and two descriptors if accepted. Returns 0, or -1 with no descriptor
+ * open. */
 static inline int linerate_frames_greet(int socket, const char *reader, unsigned char answer[512], int fds[2]) {
     unsigned char hello[128] = "LRHi";
     const uint32_t named = (uint32_t)strnlen(reader, 96), numbers[6] = { 1, 0, 1, 0, named, 1 };
@@ -161,7 +162,7 @@ static inline int linerate_frames_greet(int socket, const char *reader, unsigned
     ssize_t got = -1;
     memcpy(hello + 4, numbers, sizeof numbers);
     memcpy(hello + 32, reader, named);
-    /* A writer that refuses need not wait for it: its words are there to be received. */
+    /* A writer that rejects a reader may not wait for the hello; its answer can still be received. */
     send(socket, hello, sizeof hello, MSG_NOSIGNAL);
     for (int tries = 0; tries < 3 && got < 0; tries++) {
         message.msg_control = rights.bytes;
@@ -180,7 +181,7 @@ static inline int linerate_frames_greet(int socket, const char *reader, unsigned
     return -1;
 }
 
-/* Maps memory that cannot be cut; NULL if it is other. */
+/* Maps memory that is sealed against shrinking; returns NULL for any other. */
 static inline void *linerate_frames_map(int fd, int access, size_t *bytes) {
     struct stat stat;
     const int seals = fcntl(fd, F_GET_SEALS);
@@ -191,7 +192,7 @@ static inline void *linerate_frames_map(int fd, int access, size_t *bytes) {
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* Whether both memories are laid out as version 1 says; what they say is copied out. */
+/* Checks that both memories have the layout of version 1, and copies their numbers. Returns 1 if they have. */
 static inline int linerate_frames_check(struct linerate_frames *ring, uint64_t generation) {
     const unsigned char *arena = ring->arena;
 #define LINERATE_WORD(at) linerate_frames_word(arena, at, memory_order_relaxed)
@@ -230,20 +231,22 @@ static inline int linerate_frames_check(struct linerate_frames *ring, uint64_t g
     return ring->held != NULL;
 }
 
-/* Attaches to the frames of this name (a path if it has a /), which root or this user shares. NULL if that fails; `why` says why. */
+/* Attaches to the frame ring of this name (a path if it has a /), shared by root or this user. On failure returns NULL and
+ * writes the reason to `why`. */
 static inline struct linerate_frames *linerate_frames_attach(const char *name, const char *reader, char *why, size_t room) {
     _Alignas(8) unsigned char answer[512];
     struct linerate_frames *ring = calloc(1, sizeof *ring);
     int fds[2];
     if (!ring)
-        return snprintf(why, room, "no memory"), (struct linerate_frames *)NULL;
+        return snprintf(why, room, "out of memory"), (struct linerate_frames *)NULL;
     ring->socket = linerate_frames_connect(name);
     if (ring->socket < 0) {
-        snprintf(why, room, "%s", errno == ECONNREFUSED || errno == ENOENT ? "nobody shares it" : strerror(errno));
+        const int absent = errno == ECONNREFUSED || errno == ENOENT;
+        snprintf(why, room, "%s", absent ? "no writer shares it; start linerate receive --share first" : strerror(errno));
         return linerate_frames_detach(ring), (struct linerate_frames *)NULL;
     }
     if (linerate_frames_greet(ring->socket, reader, answer, fds) != 0) {
-        snprintf(why, room, "whoever shares it does not answer, or not in this protocol");
+        snprintf(why, room, "no answer, or not in this protocol; check that the writer is running and shares frames");
         return linerate_frames_detach(ring), (struct linerate_frames *)NULL;
     }
     if (linerate_frames_word(answer, 12, memory_order_relaxed) != 0 || fds[0] < 0) {
@@ -259,13 +262,13 @@ static inline struct linerate_frames *linerate_frames_attach(const char *name, c
     close(fds[1]);
     const uint64_t generation = linerate_frames_long(answer, 24, memory_order_relaxed);
     if (!ring->arena || !ring->control || !linerate_frames_check(ring, generation)) {
-        snprintf(why, room, "what answers is no ring of frames of version 1");
+        snprintf(why, room, "peer is not a linerate frame ring of version 1");
         return linerate_frames_detach(ring), (struct linerate_frames *)NULL;
     }
     return ring;
 }
 
-/* Why no more frames come; LINERATE_FRAMES_RUNNING as long as they may. */
+/* Returns the state of the ring; LINERATE_FRAMES_RUNNING while more frames may follow. */
 static inline enum linerate_frames_end linerate_frames_end(const struct linerate_frames *ring) {
     return ring->end;
 }
@@ -275,14 +278,14 @@ static inline int linerate_frames_stop(struct linerate_frames *ring, enum linera
     return 0;
 }
 
-/* The next frame; 0 if none is there now, or none will be any more. */
+/* Takes the next frame; returns 0 if there is none now, or the ring has ended. */
 static inline int linerate_frames_next(struct linerate_frames *ring, struct linerate_frame *frame) {
     if (ring->end != LINERATE_FRAMES_RUNNING)
         return 0;
     const uint32_t status = linerate_frames_word(ring->control, 156, memory_order_acquire);
     const int gone = ring->hung_up;
     if (status == 1)
-        return linerate_frames_stop(ring, LINERATE_FRAMES_PUT_OUT);
+        return linerate_frames_stop(ring, LINERATE_FRAMES_EVICTED);
     const uint64_t there = linerate_frames_long(ring->control, 128, memory_order_acquire) - ring->taken;
     if (there == 0 && (status == 2 || gone))
         return linerate_frames_stop(ring, status == 2 ? LINERATE_FRAMES_ENDED : LINERATE_FRAMES_DIED);
@@ -310,7 +313,7 @@ static inline int linerate_frames_next(struct linerate_frames *ring, struct line
     return 1;
 }
 
-/* A frame goes back, to be filled again: nothing of it may be looked at any more. */
+/* Returns a frame to the writer for reuse; it must not be accessed afterwards. */
 static inline void linerate_frames_give_back(struct linerate_frames *ring, struct linerate_frame *frame) {
     if (frame->entry >= ring->entries || !ring->held[frame->entry])
         return;
@@ -321,7 +324,7 @@ static inline void linerate_frames_give_back(struct linerate_frames *ring, struc
     atomic_store_explicit((_Atomic uint64_t *)(ring->control + 256), ring->given, memory_order_release);
 }
 
-/* Waits until there may be something new, or so many milliseconds (-1: for ever) have passed, or a signal came. */
+/* Waits until there may be a new frame, for at most `milliseconds` (-1: no limit), or until a signal arrives. */
 static inline void linerate_frames_wait(struct linerate_frames *ring, int milliseconds) {
     _Atomic uint32_t *sleeping = (_Atomic uint32_t *)(ring->control + 384);
     struct pollfd socket = { .fd = ring->socket, .events = POLLIN };

@@ -1,4 +1,4 @@
-/* The reader of block rings; linerate_ring.h says what its functions do, docs/block-ring.md why it works. */
+/* Reader of block rings. linerate_ring.h documents its functions, docs/block-ring.md the protocol. */
 #define _GNU_SOURCE
 #include "linerate_ring.h"
 
@@ -18,22 +18,22 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(_Atomic uint32_t) == 4 && sizeof(_Atomic uint64_t) == 8, "atomics as wide as what they hold");
-_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "memory for reading alone needs plain loads");
+_Static_assert(sizeof(_Atomic uint32_t) == 4 && sizeof(_Atomic uint64_t) == 8, "atomics have the size of their values");
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "read-only memory needs plain loads");
 
 enum {
     PAGE = 4096,
     PATIENCE_S = 5,
-    QUIET = 256, /* looks that found nothing until the socket is looked at */
-    WAKES = 64,  /* wake-ups taken out of the socket at a time */
-    LINE = 64,   /* in front of the verdicts on a block */
+    QUIET = 256, /* polls without frames before the socket is checked */
+    WAKES = 64,  /* maximum number of wake-ups drained at a time */
+    LINE = 64,   /* header before the verdicts on a block */
     ANSWERS = 256,
     ANSWER_FRAME = 16384,
-    BATCH = 64, /* frames shown at a time to a reader that decides: so many verdicts are seen together */
-    SETTLED = 254, /* a verdict that nobody waits for */
+    BATCH = 64, /* frames per burst of an engine: their verdicts take effect together */
+    SETTLED = 254, /* stored by the writer: no verdict is needed */
 };
 
-/* A block that came, and its first frame that was not shown yet. */
+/* A received block, and its first frame that was not presented yet. */
 struct held {
     uint32_t slot, from;
 };
@@ -43,21 +43,21 @@ struct linerate_ring {
     const unsigned char *arena;
     unsigned char *control;
     size_t arena_bytes, control_bytes;
-    /* Copied out of the arena once, and checked. */
+    /* Copied from the arena once, and checked. */
     uint64_t slot_bytes, generation;
     uint32_t slots, frames, body, capacity;
-    /* Own counts of both rings. */
+    /* Private counts of both rings. */
     uint64_t taken, given;
-    /* Blocks in the order they came, a circle of `capacity`, and which they are. */
+    /* Held blocks in order of arrival, a circular buffer of `capacity`; and a flag per slot. */
     struct held *held;
     uint32_t first, holds;
     unsigned char *is_held;
-    /* Of the first of them: what is shown. */
+    /* Descs of the current burst, of the first held block. */
     struct linerate_desc *descs;
-    /* Of a reader that decides: frames of each block that it holds, and whether the block waits for nothing else. */
+    /* Engines only, per block: number of held frames, and whether only these delay its return. */
     uint32_t *unsaid;
     unsigned char *put_aside;
-    /* Where what it hands back lies in the control memory, and how much of it there was. */
+    /* Offset of the answers in the control memory, and their number so far. */
     uint64_t answers, given_answers;
     uint32_t shown, quiet;
     uint64_t bad;
@@ -65,7 +65,7 @@ struct linerate_ring {
     enum linerate_end end;
 };
 
-/* Shared memory is loaded and stored number by number. */
+/* Loads of single numbers from shared memory. */
 
 static uint32_t word(const void *base, size_t offset, memory_order order) {
     return atomic_load_explicit((const _Atomic uint32_t *)((const char *)base + offset), order);
@@ -84,7 +84,7 @@ static const unsigned char *block_at(const struct linerate_ring *ring, uint32_t 
 
 /* Attaching. */
 
-/* A socket connected to the writer; -1 with errno. */
+/* Returns a socket connected to the writer, or -1 with errno. */
 static int connect_to(const char *name) {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     const size_t length = strlen(name), base = offsetof(struct sockaddr_un, sun_path);
@@ -97,7 +97,7 @@ static int connect_to(const char *name) {
         memcpy(address.sun_path, name, length + 1);
         bytes = (socklen_t)(base + length + 1);
     } else {
-        /* An abstract name begins with a zero, and ends with its length. */
+        /* An abstract address starts with a zero byte; its length marks its end. */
         bytes = (socklen_t)(base + 1 + (size_t)snprintf(address.sun_path + 1, 107, "linerate/%s", name));
     }
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -115,7 +115,7 @@ static int connect_to(const char *name) {
     return fd;
 }
 
-/* Whether root or this user shares. */
+/* Returns 1 if the writer is root or this user. */
 static int is_own(int fd) {
     struct ucred peer;
     socklen_t bytes = sizeof peer;
@@ -124,7 +124,7 @@ static int is_own(int fd) {
     return peer.uid == 0 || peer.uid == geteuid();
 }
 
-/* The writer's answer and the two descriptors that come with it; 0, or -1 with nothing left open. */
+/* Receives the writer's answer and its two descriptors. Returns 0, or -1 with no descriptor open. */
 static int hear(int fd, struct linerate_welcome *welcome, int fds[2]) {
     union {
         struct cmsghdr header;
@@ -137,7 +137,7 @@ static int hear(int fd, struct linerate_welcome *welcome, int fds[2]) {
         message.msg_control = rights.bytes;
         message.msg_controllen = sizeof rights.bytes;
         got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-        /* A writer that hung up without reading has spoken before: its words are behind this error. */
+        /* A writer that closes without reading has answered before; the answer follows this error. */
         if (got < 0 && errno != EINTR && errno != ECONNRESET)
             return -1;
     }
@@ -163,22 +163,22 @@ static int hear(int fd, struct linerate_welcome *welcome, int fds[2]) {
     return -1;
 }
 
-/* What is wrong with memory of exactly so many bytes that is handed over, or NULL. It may not be cut. That of another user
- * (`foreign`) may not lie in reserved huge pages: one that is not there is SIGBUS. What is only read (`whole`) has to be all there
- * and to stay: other pages would be this process's memory once they are looked at. */
+/* Returns the problem with a received memory, or NULL. It must have exactly `bytes` bytes and be sealed against shrinking.
+ * Another user's (`foreign`) must not be in reserved huge pages: access to a missing one is SIGBUS. Memory that is only read
+ * (`whole`) must be present and stay so: a missing page would be charged to this process once it is read. */
 static const char *wrong_with(int fd, uint64_t bytes, int foreign, int whole) {
     struct stat stat;
     struct statfs system;
     const int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK))
-        return "its memory may be cut while it is read";
+        return "its memory may be truncated while it is read";
     if (fstat(fd, &stat) != 0 || (uint64_t)stat.st_size != bytes)
-        return "its memory has another size than it says";
+        return "its memory has another size than announced";
     if (foreign && (fstatfs(fd, &system) != 0 || system.f_type == HUGETLBFS_MAGIC))
-        return "it is another user's and in reserved huge pages, which can be taken away: share it with --share-small-pages";
+        return "it belongs to another user and is in reserved huge pages; share it with --share-small-pages";
     if (foreign && whole &&
         (!(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) || (uint64_t)stat.st_blocks * 512 < (uint64_t)stat.st_size))
-        return "it is another user's, and its memory has holes, or may get some";
+        return "it belongs to another user, and its memory has holes or may get some";
     return NULL;
 }
 
@@ -191,13 +191,13 @@ static uint64_t up(uint64_t bytes, uint64_t to) {
     return (bytes + to - 1) / to * to;
 }
 
-/* Copies the shape of the arena and checks that it fits together, and to the control memory. */
+/* Copies the layout of the arena; checks that it is consistent and matches the control memory. */
 static const char *check(struct linerate_ring *ring, const struct linerate_welcome *welcome) {
     const memory_order relaxed = memory_order_relaxed;
     if (memcmp(ring->arena, "LINERATE", 8) != 0 || ARENA(word, byte_order, relaxed) != LINERATE_BYTE_ORDER)
-        return "its memory does not begin as a ring does";
+        return "its memory does not begin with a ring header";
     if (ARENA(word, major, relaxed) != LINERATE_MAJOR)
-        return "it has another version of the format";
+        return "it has another version of the format; this reader supports version 1";
     ring->slots = ARENA(word, slots, relaxed);
     ring->slot_bytes = ARENA(doubleword, slot_bytes, relaxed);
     ring->frames = ARENA(word, frames, relaxed);
@@ -206,17 +206,17 @@ static const char *check(struct linerate_ring *ring, const struct linerate_welco
     const uint64_t size = ring->slot_bytes;
     if (ring->slots < LINERATE_LEAST_SLOTS || ring->slots > LINERATE_MOST_SLOTS || size < LINERATE_LEAST_SLOT ||
         size > LINERATE_MOST_SLOT || (size & (size - 1)) != 0)
-        return "it has blocks of a size or number that no ring has";
+        return "its size or number of blocks is invalid";
     const uint64_t least = ring->body + (uint64_t)LINERATE_RECORD_HEADER + LINERATE_MAX_FRAME + LINERATE_TAIL;
     const uint64_t descs = sizeof(struct linerate_block) + ring->frames * (uint64_t)sizeof(struct linerate_desc);
     if (ring->frames == 0 || ring->body % PAGE != 0 || descs > ring->body || least > size)
-        return "its blocks are laid out in another way than version 1 says";
+        return "its blocks do not have the layout of version 1";
     const uint64_t end = LINERATE_SLOTS_OFFSET + ring->slots * size;
     const uint64_t huge = LINERATE_SLOTS_OFFSET;
     if (ARENA(doubleword, slots_offset, relaxed) != LINERATE_SLOTS_OFFSET || ARENA(word, interface_offset, relaxed) != PAGE ||
         ARENA(word, interface_bytes, relaxed) != sizeof(struct linerate_interface) ||
         (end + huge - 1) / huge * huge != ring->arena_bytes)
-        return "its memory is laid out in another way than version 1 says";
+        return "its memory does not have the layout of version 1";
     for (ring->capacity = LINERATE_LEAST_SLOTS; ring->capacity < ring->slots;)
         ring->capacity *= 2;
     uint64_t rings = up(sizeof(struct linerate_control) + 16 * (uint64_t)ring->capacity, PAGE);
@@ -224,10 +224,10 @@ static const char *check(struct linerate_ring *ring, const struct linerate_welco
         const uint64_t verdicts = LINE + up(ring->frames, LINE);
         const uint64_t answers = up(rings + ring->slots * verdicts, PAGE);
         if (CONTROL(word, verdicts_offset, relaxed) != rings || CONTROL(word, verdict_bytes, relaxed) != verdicts)
-            return "no verdicts are wanted there: it is older, or no inline ring";
+            return "no verdicts are wanted there; attach to a ring of linerate inline, version 1.1 or later";
         if (CONTROL(word, answers_offset, relaxed) != answers || CONTROL(word, answers, relaxed) != ANSWERS ||
             CONTROL(word, answer_bytes, relaxed) != LINE + ANSWER_FRAME)
-            return "what is handed back lies elsewhere than version 1.1 says";
+            return "its answers do not have the layout of version 1.1";
         ring->answers = answers;
         rings = up(answers + ANSWERS * (LINE + (uint64_t)ANSWER_FRAME), PAGE);
     }
@@ -236,21 +236,21 @@ static const char *check(struct linerate_ring *ring, const struct linerate_welco
         CONTROL(word, returned_offset, relaxed) != sizeof(struct linerate_control) + 8 * ring->capacity)
         return "its control memory does not fit its arena";
     if (ring->generation != welcome->generation || CONTROL(doubleword, generation, relaxed) != ring->generation)
-        return "it handed over the memory of another ring";
+        return "it sent the memory of another ring";
     return NULL;
 }
 
-/* Takes over what the writer has handed over; what is wrong with it, or NULL. */
+/* Maps the received memory. Returns the problem with it, or NULL. */
 static const char *take_over(struct linerate_ring *ring, const struct linerate_welcome *welcome, const int fds[2]) {
     const int foreign = !is_own(ring->socket);
-    /* Smaller than its header, an arena could not be looked at; larger than any, its size could overflow. */
+    /* The arena must contain its header, and sizes computed from it must not overflow. */
     if (welcome->arena_bytes < 2 * LINERATE_SLOTS_OFFSET || welcome->arena_bytes > (uint64_t)1 << 43 ||
         welcome->control_bytes < PAGE || welcome->control_bytes > (uint64_t)1 << (ring->unsaid ? 28 : 21))
-        return "it has sizes that no ring has";
+        return "its sizes are invalid";
     ring->arena_bytes = (size_t)welcome->arena_bytes;
     ring->control_bytes = (size_t)welcome->control_bytes;
     const char *wrong = wrong_with(fds[0], welcome->arena_bytes, foreign, 1);
-    /* A page of the control memory that is not there costs no more than a page: it is small. */
+    /* Missing pages of the control memory are charged to this process: it is small. */
     if (!wrong)
         wrong = wrong_with(fds[1], welcome->control_bytes, foreign, 0);
     if (wrong)
@@ -258,16 +258,16 @@ static const char *take_over(struct linerate_ring *ring, const struct linerate_w
     ring->arena = map(fds[0], welcome->arena_bytes, PROT_READ);
     ring->control = map(fds[1], welcome->control_bytes, PROT_READ | PROT_WRITE);
     if (!ring->arena || !ring->control)
-        return "its memory cannot be mapped";
+        return "mapping its memory failed";
     if ((wrong = check(ring, welcome)))
         return wrong;
     ring->held = calloc(ring->capacity, sizeof *ring->held);
     ring->is_held = calloc(ring->slots, 1);
     ring->descs = calloc(ring->frames, sizeof *ring->descs);
-    return ring->held && ring->is_held && ring->descs ? NULL : "there is no memory for descs";
+    return ring->held && ring->is_held && ring->descs ? NULL : "out of memory for descs";
 }
 
-/* Text of the other side, fit to be shown. */
+/* Copies the writer's text, with control characters replaced. */
 static void say_text(char *why, size_t room, const struct linerate_welcome *welcome) {
     uint32_t length = welcome->text_bytes < sizeof welcome->text ? welcome->text_bytes : sizeof welcome->text;
     if (room == 0)
@@ -288,7 +288,9 @@ static struct linerate_ring *attach(const char *name, const struct linerate_opti
     struct linerate_ring *ring = calloc(1, sizeof *ring);
     if (!ring || (ring->socket = connect_to(name)) < 0) {
         const int absent = ring && (errno == ECONNREFUSED || errno == ENOENT);
-        snprintf(why, room, "%s", absent ? "nobody shares it" : strerror(errno));
+        const char *missing = decides ? "no writer shares it; start linerate inline --share first"
+                                      : "no writer shares it; start linerate capture --share first";
+        snprintf(why, room, "%s", absent ? missing : strerror(errno));
         free(ring);
         return NULL;
     }
@@ -296,22 +298,22 @@ static struct linerate_ring *attach(const char *name, const struct linerate_opti
         ring->unsaid = calloc(LINERATE_MOST_SLOTS, sizeof *ring->unsaid);
         ring->put_aside = calloc(LINERATE_MOST_SLOTS, 1);
         if (!ring->unsaid || !ring->put_aside) {
-            snprintf(why, room, "there is no memory for verdicts");
+            snprintf(why, room, "out of memory for verdicts");
             linerate_detach(ring);
             return NULL;
         }
     }
-    /* A sum: 1 lossless, 2 one that decides. */
+    /* Bit mask: 1 lossless, 2 inline. */
     hello.lossless = (options->lossless != 0 ? 1 : 0) + (decides ? 2 : 0);
     hello.quota = options->quota;
     hello.name_bytes = options->name ? (uint32_t)strnlen(options->name, sizeof hello.name) : 0;
     memcpy(hello.name, options->name ? options->name : "", hello.name_bytes);
     if (!options->trust && !is_own(ring->socket)) {
-        snprintf(why, room, "neither root nor this user shares it");
+        snprintf(why, room, "neither root nor this user shares it; set the option trust to attach anyway");
     } else if (send(ring->socket, &hello, sizeof hello, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET) {
         snprintf(why, room, "%s", strerror(errno));
     } else if (hear(ring->socket, &welcome, fds) != 0) {
-        snprintf(why, room, "what answers is no block ring: %s", strerror(errno));
+        snprintf(why, room, "peer is not a linerate ring: %s", strerror(errno));
     } else if (welcome.status != 0) {
         say_text(why, room, &welcome);
     } else {
@@ -320,7 +322,7 @@ static struct linerate_ring *attach(const char *name, const struct linerate_opti
         close(fds[1]);
         if (!wrong)
             return ring;
-        snprintf(why, room, "what answers is no block ring: %s", wrong);
+        snprintf(why, room, "peer is not a linerate ring: %s", wrong);
     }
     linerate_detach(ring);
     return NULL;
@@ -338,7 +340,7 @@ struct linerate_ring *linerate_attach_engine(const char *name, const struct line
 void linerate_detach(struct linerate_ring *ring) {
     if (!ring)
         return;
-    /* The writer takes back what is held once the socket is closed. */
+    /* The writer reclaims held blocks when the socket is closed. */
     close(ring->socket);
     if (ring->arena)
         munmap((void *)(uintptr_t)ring->arena, ring->arena_bytes);
@@ -360,7 +362,7 @@ static void stop(struct linerate_ring *ring, enum linerate_end end) {
     shutdown(ring->socket, SHUT_RDWR);
 }
 
-/* Takes wake-ups out of the socket, and notices when the writer is gone. */
+/* Drains wake-ups from the socket and detects its end. */
 static void listen_to(struct linerate_ring *ring) {
     char bytes[16];
     for (int wake = 0; wake < WAKES; wake++) {
@@ -374,7 +376,7 @@ static void listen_to(struct linerate_ring *ring) {
     }
 }
 
-/* Takes in the blocks that were published; 0 if what is written there cannot be right. */
+/* Takes the published blocks; returns 0 if the ring contents are invalid. */
 static int take_published(struct linerate_ring *ring) {
     for (;;) {
         const uint64_t there = CONTROL(doubleword, published, memory_order_acquire) - ring->taken;
@@ -407,8 +409,8 @@ static void give_back(struct linerate_ring *ring, uint32_t slot) {
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* Gives the first block up; back to the writer if it is closed. Before the next one is looked at, is_evicted has to be asked:
- * a writer that puts this reader out leaves the first block alone that it has not got back, and no other. */
+/* Drops the first block; returns it to the writer if it is closed. Check is_evicted before accessing the next one: after an
+ * eviction the writer preserves only the first block that was not returned. */
 static void give_up(struct linerate_ring *ring, int closed) {
     const uint32_t slot = ring->held[ring->first].slot;
     ring->first = (ring->first + 1) & (ring->capacity - 1);
@@ -421,10 +423,10 @@ static void give_up(struct linerate_ring *ring, int closed) {
         ring->is_held[slot] = 0;
 }
 
-/* Copies a desc word by word, and checks that the frame lies among the records of its block, with its tail. */
+/* Copies a desc word by word. Returns 1 if the frame and its tail are within the records of the block. */
 static int copy_desc(const struct linerate_ring *ring, const unsigned char *from, uint32_t interfaces,
                      struct linerate_desc *into) {
-    /* Stored as they are loaded: collected first, they would be loaded again by wider loads than stores, which wait. */
+    /* Each word is stored at once: collected first, they would be reloaded by loads wider than the stores, which stall. */
     for (size_t at = 0; at < sizeof *into; at += 8) {
         const uint64_t word = doubleword(from, at, memory_order_relaxed);
         memcpy((char *)into + at, &word, sizeof word);
@@ -433,16 +435,16 @@ static int copy_desc(const struct linerate_ring *ring, const unsigned char *from
            (uint64_t)into->offset + into->captured + LINERATE_TAIL <= ring->slot_bytes && into->interface < interfaces;
 }
 
-/* How many interfaces may be named. */
+/* Returns the number of valid interfaces. */
 static uint32_t interfaces(const struct linerate_ring *ring) {
     const uint32_t count = ARENA(word, interfaces, memory_order_acquire);
     return count < LINERATE_INTERFACES ? count : LINERATE_INTERFACES;
 }
 
-/* Shows frames `from` to `to` of a block. */
+/* Adds frames `from` to `to` of a block to the burst. */
 static void show(struct linerate_ring *ring, const unsigned char *block, uint32_t from, uint32_t to) {
     const unsigned char *descs = block + sizeof(struct linerate_block);
-    /* New interfaces are there before the first frame that names them. */
+    /* An interface is stored before the first frame that refers to it. */
     const uint32_t known = interfaces(ring);
     for (uint32_t at = from; at < to; at++) {
         const int sound = copy_desc(ring, descs + at * sizeof *ring->descs, known, &ring->descs[ring->shown]);
@@ -451,13 +453,13 @@ static void show(struct linerate_ring *ring, const unsigned char *block, uint32_
     }
 }
 
-/* Where the verdicts on a block begin: two counts, then a byte a frame from LINE on. */
+/* Returns the start of the verdicts on a block: two counts, then one byte per frame from LINE on. */
 static unsigned char *verdicts_on(const struct linerate_ring *ring, uint32_t slot) {
     const uint64_t rings = up(sizeof(struct linerate_control) + 16 * (uint64_t)ring->capacity, PAGE);
     return ring->control + rings + slot * (LINE + up(ring->frames, LINE));
 }
 
-/* That on frame `index` of the burst, which is of the first block; `ticket` names the frame. */
+/* Returns the verdict on frame `index` of the burst, in the first held block, and its ticket. */
 static _Atomic unsigned char *verdict_on(const struct linerate_ring *ring, uint32_t index, struct linerate_ticket *ticket) {
     const struct held *first = &ring->held[ring->first];
     *ticket = (struct linerate_ticket){ .slot = first->slot, .frame = first->from - ring->shown + index };
@@ -487,7 +489,7 @@ struct linerate_ticket linerate_ticket_of(const struct linerate_ring *ring, uint
     return ticket;
 }
 
-/* An entry, then the count: the writer reads it once it has seen that, or what was said behind it. */
+/* Stores an answer, then the count. The writer reads the answer after the count or a later verdict. */
 static enum linerate_answer answer(struct linerate_ring *ring, uint32_t kind, struct linerate_ticket ticket, uint32_t flags,
                                    const void *bytes, uint32_t length) {
     unsigned char *entry = ring->control + ring->answers + ring->given_answers % ANSWERS * (LINE + ANSWER_FRAME);
@@ -525,7 +527,7 @@ void linerate_decide_later(struct linerate_ring *ring, struct linerate_ticket ti
         ring->put_aside[ticket.slot] = 0;
         give_back(ring, ticket.slot);
         if (is_evicted(ring))
-            stop(ring, LINERATE_PUT_OUT);
+            stop(ring, LINERATE_EVICTED);
     }
 }
 
@@ -539,10 +541,10 @@ int linerate_next_few(struct linerate_ring *ring, struct linerate_burst *burst, 
     if (ring->end != LINERATE_RUNNING)
         return 0;
     if (is_evicted(ring)) {
-        stop(ring, LINERATE_PUT_OUT);
+        stop(ring, LINERATE_EVICTED);
         return 0;
     }
-    /* These come first: the frames in front of the end are found by the looks that follow. */
+    /* Loaded first: the loads below then find all frames before the end. */
     const int ended = ARENA(word, state, memory_order_acquire) == 2;
     const int over = ended || ring->hung_up;
     if (!take_published(ring)) {
@@ -571,12 +573,12 @@ int linerate_next_few(struct linerate_ring *ring, struct linerate_burst *burst, 
             return 1;
         }
         if (to != committed)
-            continue; /* none of so many could be right */
+            continue; /* all of them were invalid */
         if (!closed && !over)
             break;
         give_up(ring, closed);
         if (is_evicted(ring)) {
-            stop(ring, LINERATE_PUT_OUT);
+            stop(ring, LINERATE_EVICTED);
             return 0;
         }
     }
@@ -595,7 +597,7 @@ void linerate_release(struct linerate_ring *ring) {
         const struct held *first = &ring->held[ring->first];
         atomic_store_explicit((_Atomic uint32_t *)verdicts_on(ring, first->slot), first->from, memory_order_release);
     }
-    /* Given back as soon as it is finished, whenever the next look comes. */
+    /* A finished block is returned at once, not with the next poll. */
     const unsigned char *block = block_at(ring, ring->held[ring->first].slot);
     const int closed = word(block, offsetof(struct linerate_block, closed), memory_order_acquire) != 0;
     const uint32_t committed = word(block, offsetof(struct linerate_block, committed), memory_order_acquire);
@@ -658,7 +660,7 @@ int linerate_interface(const struct linerate_ring *ring, uint32_t index, struct 
     if (index >= interfaces(ring))
         return 0;
     memcpy(into, ring->arena + PAGE + index * sizeof *into, sizeof *into);
-    /* The last byte of each is given up for the end of the text. */
+    /* The last byte of each is reserved for the terminator. */
     const uint32_t name = sizeof into->name - 1, description = sizeof into->description - 1;
     into->name[into->name_bytes < name ? into->name_bytes : name] = 0;
     into->description[into->description_bytes < description ? into->description_bytes : description] = 0;

@@ -1,4 +1,4 @@
-/* liblinerate_ring: a reader of linerate's block rings (docs/block-ring.md), in C11 with nothing but libc and Linux.
+/* liblinerate_ring: reader of linerate's block rings (docs/block-ring.md), in C11. Needs only libc and Linux.
  *
  *     char why[256];
  *     struct linerate_options options = { .lossless = 1, .name = "mine" };
@@ -15,8 +15,8 @@
  *     }
  *     linerate_detach(ring);
  *
- * The writer is trusted for nothing: every number of its memory is copied out once, checked, then used. One thread at a
- * time uses a ring. These declarations are fit for C++ too. */
+ * The writer is not trusted: each number in its memory is copied once, checked, then used. A ring may be used by one thread
+ * at a time. The declarations are valid C++ too. */
 #ifndef LINERATE_RING_H
 #define LINERATE_RING_H
 
@@ -31,7 +31,7 @@ extern "C" {
 #endif
 #define LINERATE_AT(type, field, offset) LINERATE_ASSERT(offsetof(struct type, field) == (offset))
 
-/* The format. Structs name offsets; in shared memory each number is loaded and stored by itself. */
+/* The format. Structs define offsets; in shared memory each number is loaded and stored separately. */
 
 enum {
     LINERATE_MAJOR = 1,
@@ -43,7 +43,7 @@ enum {
     LINERATE_MOST_SLOT = 64 << 20,
     LINERATE_INTERFACES = 1024,
     LINERATE_MAX_FRAME = 262144,
-    LINERATE_TAIL = 64, /* bytes behind a frame that are mapped; they are not the reader's to read */
+    LINERATE_TAIL = 64, /* mapped bytes after a frame; must not be used */
     LINERATE_RECORD_HEADER = 16,
     LINERATE_MIXED = 1,       /* in linerate_block.flags */
     LINERATE_NO_LAYER = 255,  /* in linerate_desc.l3 and .l4 */
@@ -51,23 +51,23 @@ enum {
 
 /* Bits of linerate_desc.flags. */
 enum linerate_flags {
-    LINERATE_VLAN_RESTORED = 1 << 0,    /* the kernel had taken the VLAN tag out; it was put back */
-    LINERATE_CHECKSUM_PARTIAL = 1 << 1, /* the transport checksum was left to hardware, and is not there */
+    LINERATE_VLAN_RESTORED = 1 << 0,    /* the kernel had removed the VLAN tag; it was inserted again */
+    LINERATE_CHECKSUM_PARTIAL = 1 << 1, /* the transport checksum was left to hardware and is missing */
     LINERATE_CHECKSUM_VALID = 1 << 2,   /* the kernel has verified the transport checksum */
-    LINERATE_SUPER_FRAME = 1 << 3,      /* put together by GRO or GSO: never on a wire like this */
-    LINERATE_LATE = 1 << 4,             /* older than a frame before it */
-    LINERATE_LOSING = 1 << 5,           /* frames were being lost when this one was stored */
-    LINERATE_OUTGOING = 1 << 6,         /* the host itself sent it */
-    LINERATE_JOINED = 1 << 7,           /* several buffers of the receive path were joined */
-    LINERATE_SLICED = 1 << 8,           /* cut on request */
-    LINERATE_DAMAGED = 1 << 9,          /* the file or the card says so (bad FCS, symbol error) */
-    LINERATE_FCS_2 = 1 << 10,           /* an FCS of 2 bytes, not counted by captured and wire, lies after a whole frame */
+    LINERATE_SUPER_FRAME = 1 << 3,      /* several packets merged by GRO or GSO; not as on the wire */
+    LINERATE_LATE = 1 << 4,             /* older than an earlier frame */
+    LINERATE_LOSING = 1 << 5,           /* the receive path was losing frames at this time */
+    LINERATE_OUTGOING = 1 << 6,         /* sent by this host */
+    LINERATE_JOINED = 1 << 7,           /* joined from several receive buffers */
+    LINERATE_SLICED = 1 << 8,           /* truncated on request */
+    LINERATE_DAMAGED = 1 << 9,          /* reported by the file or the network card: bad FCS, symbol error */
+    LINERATE_FCS_2 = 1 << 10,           /* 2 bytes of FCS follow a complete frame; captured and wire exclude them */
     LINERATE_FCS_4 = 1 << 11,           /* the same with 4 bytes */
-    LINERATE_INCOMING = 1 << 12,        /* the file says that the host received it */
-    LINERATE_FCS_CUT = 1 << 13,         /* the frame is whole, its FCS is not there */
+    LINERATE_INCOMING = 1 << 12,        /* received by the host, according to the file */
+    LINERATE_FCS_CUT = 1 << 13,         /* the frame is complete, its FCS is missing */
 };
 
-/* What an arena begins with. */
+/* Header of the arena. */
 struct linerate_arena {
     char magic[8]; /* LINERATE */
     uint32_t byte_order, major, minor, header_bytes;
@@ -76,7 +76,7 @@ struct linerate_arena {
     uint32_t frames, body, page_bytes, node;
     uint64_t generation, start;
     uint32_t writer, reserved[39];
-    /* From here on numbers change. */
+    /* The numbers from here on change. */
     uint64_t heartbeat, horizon, drops;
     uint32_t state, interfaces;
 };
@@ -104,7 +104,7 @@ LINERATE_AT(linerate_arena, drops, 272);
 LINERATE_AT(linerate_arena, state, 280);
 LINERATE_AT(linerate_arena, interfaces, 284);
 
-/* One entry of the table of interfaces. */
+/* Entry of the interface table. */
 struct linerate_interface {
     uint32_t link, stamp, snap, name_bytes, description_bytes, reserved[3];
     char name[96], description[384];
@@ -117,7 +117,7 @@ LINERATE_AT(linerate_interface, name, 32);
 LINERATE_AT(linerate_interface, description, 128);
 LINERATE_ASSERT(sizeof(struct linerate_interface) == 512);
 
-/* What a block begins with; descs follow. */
+/* Header of a block; descs follow. */
 struct linerate_block {
     uint32_t magic;
     uint16_t version, header_bytes;
@@ -125,7 +125,7 @@ struct linerate_block {
     uint32_t descs, body;
     uint16_t link, flags;
     uint32_t reserved[5];
-    /* From here on numbers change until the block is closed. */
+    /* The numbers from here on change until the block is closed. */
     uint32_t committed, used;
     uint64_t last_time, horizon, drops;
     uint32_t late, duplicates, sliced, closed, reserved_line[4];
@@ -150,12 +150,12 @@ LINERATE_AT(linerate_block, sliced, 104);
 LINERATE_AT(linerate_block, closed, 108);
 LINERATE_ASSERT(sizeof(struct linerate_block) == 128);
 
-/* About one frame. */
+/* Descriptor of a frame. */
 struct linerate_desc {
     uint64_t time; /* UTC nanoseconds */
     uint32_t offset, captured, wire;
     uint16_t interface, flags;
-    uint8_t l3, l4; /* 255: not known */
+    uint8_t l3, l4; /* 255: unknown */
     uint16_t note;
     uint32_t hash;
 };
@@ -170,23 +170,23 @@ LINERATE_AT(linerate_desc, note, 26);
 LINERATE_AT(linerate_desc, hash, 28);
 LINERATE_ASSERT(sizeof(struct linerate_desc) == 32);
 
-/* What the control memory of one reader begins with; the rings follow. */
+/* Header of the control memory of a reader; the rings follow. */
 struct linerate_control {
     char magic[8]; /* LINERATE */
     uint32_t major, reader;
     uint64_t generation;
     uint32_t capacity, published_offset, returned_offset;
-    /* Of a reader that decides (version 1.1); 0 for any other. */
+    /* Inline readers only (version 1.1); else 0. */
     uint32_t verdicts_offset, verdict_bytes, answers_offset, answers, answer_bytes, reserved[18];
-    /* The writer's line. */
+    /* Written by the writer. */
     uint64_t published, skipped_frames, skipped_blocks;
     uint32_t mode, status;
     uint64_t answered;
     uint32_t writer_reserved[22];
-    /* The reader's line. */
+    /* Written by the reader. */
     uint64_t returned, answering;
     uint32_t reader_reserved[28];
-    /* Both write this one. */
+    /* Written by both. */
     uint32_t sleeping, sleeping_reserved[31];
 };
 LINERATE_AT(linerate_control, major, 8);
@@ -209,7 +209,7 @@ LINERATE_AT(linerate_control, answering, 264);
 LINERATE_AT(linerate_control, sleeping, 384);
 LINERATE_ASSERT(sizeof(struct linerate_control) == 512);
 
-/* The messages of the handshake. */
+/* Messages of the handshake. */
 struct linerate_hello {
     char magic[4]; /* LRHi */
     uint32_t major, minor, lossless, quota, name_bytes, reserved[2];
@@ -243,130 +243,131 @@ LINERATE_ASSERT(sizeof(struct linerate_welcome) == 512);
 struct linerate_ring;
 
 struct linerate_options {
-    int lossless;     /* 1: the writer waits for this reader, if it lets such in (capture --lossless-readers) */
-    int trust;        /* 1: attach also if neither root nor this user shares */
-    uint32_t quota;   /* most blocks that a lossy reader holds; 0: as the writer thinks best */
-    const char *name; /* for the writer's reports; may be NULL */
+    int lossless;     /* 1: the writer waits for this reader; must be permitted (capture --lossless-readers) */
+    int trust;        /* 1: attach even if the writer is neither root nor this user */
+    uint32_t quota;   /* maximum number of blocks that a lossy reader holds; 0: the writer's default */
+    const char *name; /* shown in the writer's reports; may be NULL */
 };
 
-/* Frames of one block, to be looked at until they are released. */
+/* Frames of one block, valid until they are released. */
 struct linerate_burst {
-    const unsigned char *block;        /* where the block begins, in the writer's memory */
-    const struct linerate_desc *descs; /* copied out and checked */
+    const unsigned char *block;        /* start of the block, in the writer's memory */
+    const struct linerate_desc *descs; /* copies, checked */
     uint32_t frames;
 };
 
-/* Why no more frames come. */
+/* State of a ring. */
 enum linerate_end {
-    LINERATE_RUNNING, /* they may */
-    LINERATE_ENDED,   /* the writer has ended in order, and all was shown */
-    LINERATE_DIED,    /* the writer is gone; all that it had committed was shown */
-    LINERATE_PUT_OUT, /* the writer has taken everything back; the last burst was whole until it was released */
-    LINERATE_BROKEN,  /* what the writer wrote cannot be right */
+    LINERATE_RUNNING, /* more frames may follow */
+    LINERATE_ENDED,   /* the writer has ended normally; all frames were presented */
+    LINERATE_DIED,    /* the writer died; all committed frames were presented */
+    LINERATE_EVICTED, /* the writer has evicted this reader; the last burst was valid until its release */
+    LINERATE_BROKEN,  /* the writer broke the format */
 };
 
-/* Attaches to the ring of this name (a path if it has a /). NULL if that fails; `why` then says why. */
+/* Attaches to the ring of this name (a path if it has a /). On failure returns NULL and writes the reason to `why`. */
 struct linerate_ring *linerate_attach(const char *name, const struct linerate_options *options, char *why, size_t room);
 
-/* The next frames; 0 if none are there now. Releases those before. */
+/* Gets the next frames; returns 0 if there are none now. Releases the previous ones. */
 int linerate_next(struct linerate_ring *ring, struct linerate_burst *burst);
 
-/* The same, but no more than so many of them: the others come next. */
+/* Gets at most `most` frames; the next call returns the rest. */
 int linerate_next_few(struct linerate_ring *ring, struct linerate_burst *burst, uint32_t most);
 
-/* The frames of linerate_next are not needed any more. */
+/* Releases the frames of linerate_next. */
 void linerate_release(struct linerate_ring *ring);
 
-/* Waits until there may be something new, or so many milliseconds (-1: for ever) have passed, or a signal came. */
+/* Waits until there may be new frames, for at most `milliseconds` (-1: no limit), or until a signal arrives. */
 void linerate_wait(struct linerate_ring *ring, int milliseconds);
 
-/* The same, or until this descriptor can be read; it is left as it is. */
+/* Waits in the same way, or until this descriptor is readable; does not read it. */
 void linerate_wait_or(struct linerate_ring *ring, int fd, int milliseconds);
 
-/* For a program that waits by itself: goes to sleep, and returns what to poll for input; -1 if there may be something already.
- * linerate_awake is called before frames are asked for again; verdicts may be said meanwhile. */
+/* For programs with their own event loop: marks the reader as sleeping and returns the descriptor to poll for input; -1 if
+ * there may be frames already. Call linerate_awake before getting frames again; verdicts may be given before that. */
 int linerate_sleep(struct linerate_ring *ring);
 void linerate_awake(struct linerate_ring *ring);
 
-/* Why no more frames come; LINERATE_RUNNING as long as they may. */
+/* Returns the state of the ring; LINERATE_RUNNING while more frames may follow. */
 enum linerate_end linerate_end(const struct linerate_ring *ring);
 
-/* Ends the reader: everything that it holds goes back to the writer. */
+/* Detaches the reader; the writer reclaims all blocks that it holds. */
 void linerate_detach(struct linerate_ring *ring);
 
-/* The beginning of the arena, of which each number may change at any time. */
+/* Returns the header of the arena. Any number in it may change at any time. */
 const struct linerate_arena *linerate_arena(const struct linerate_ring *ring);
 
-/* The table of interfaces: copies entry `index`, its texts terminated; 0 if there is none. */
+/* Copies entry `index` of the interface table, with terminated strings; returns 0 if it does not exist. */
 int linerate_interface(const struct linerate_ring *ring, uint32_t index, struct linerate_interface *into);
 
-/* Frames that the writer did not show to this reader, because it was too slow. */
+/* Returns the number of frames that the writer skipped because this reader was too slow. */
 uint64_t linerate_skipped(const struct linerate_ring *ring);
 
-/* Frames left out because their descs cannot be right. */
+/* Returns the number of frames dropped because of invalid descs. */
 uint64_t linerate_bad(const struct linerate_ring *ring);
 
-/* Deciding about frames (linerate inline). */
+/* Verdicts on frames (linerate inline). */
 
-/* What becomes of a frame; of the rest docs/block-ring.md tells. */
+/* Verdict on a frame; see docs/block-ring.md. */
 enum linerate_verdict {
     LINERATE_PASS = 0,
     LINERATE_BLOCK = 1,
-    LINERATE_REPLACE = 2,   /* it goes on with the bytes of linerate_replace */
-    LINERATE_WHITELIST = 3, /* it passes, and later frames of its flow are not asked about */
-    LINERATE_BLACKLIST = 4, /* it is blocked, and so are later frames of its flow */
-    LINERATE_IGNORE = 5,    /* as LINERATE_WHITELIST */
+    LINERATE_REPLACE = 2,   /* the frame is sent with the bytes of linerate_replace */
+    LINERATE_WHITELIST = 3, /* it passes, and later frames of its flow need no verdict */
+    LINERATE_BLACKLIST = 4, /* it and later frames of its flow are blocked */
+    LINERATE_IGNORE = 5,    /* same as LINERATE_WHITELIST */
 };
 
-/* A frame, until its verdict is given. */
+/* Identifies a frame until its verdict is given. */
 struct linerate_ticket {
     uint32_t slot, frame;
 };
 
-/* Where a frame of the engine's own goes: a sum. Without either it goes in front of the other frame, and where that one goes. */
+/* Place of an injected frame, a bit mask. 0: before the frame it refers to, in the same direction. */
 enum linerate_inject {
-    LINERATE_BACK = 1,   /* out of the port that the other frame came in by */
-    LINERATE_BEHIND = 2, /* behind the other frame */
+    LINERATE_BACK = 1,   /* to the port where that frame arrived */
+    LINERATE_BEHIND = 2, /* after that frame */
 };
 
-/* What became of bytes that were handed back. */
+/* Result of linerate_replace and linerate_inject. */
 enum linerate_answer {
     LINERATE_ANSWERED = 0,
-    LINERATE_FULL = 1,     /* 256 are under way, of frames decided before or held: try again a little later */
+    LINERATE_FULL = 1,     /* 256 answers are pending, for frames decided earlier or held; retry later */
     LINERATE_TOO_LONG = 2, /* more than 16,384 bytes */
 };
 
-/* Attaches as the reader that decides; else as linerate_attach. Frames of each burst, which are 64 at most, are to be gone
- * through in order. */
+/* Attaches as the engine, which gives verdicts; otherwise as linerate_attach. A burst has at most 64 frames, which must be
+ * processed in order. */
 struct linerate_ring *linerate_attach_engine(const char *name, const struct linerate_options *options, char *why,
                                              size_t room);
 
-/* Whether a verdict is wanted on frame `index` of the burst: 0 if nobody waits for it. */
+/* Returns 1 if frame `index` of the burst needs a verdict, else 0. */
 int linerate_wanted(const struct linerate_ring *ring, uint32_t index);
 
-/* Says what becomes of frame `index` of the burst. Each frame is to be decided or held: who gives a block back and has said
- * nothing of a frame of it is put out. It counts once linerate_release or linerate_next is called. */
+/* Gives the verdict on frame `index` of the burst. Each frame must be decided or held: an engine that returns a block with an
+ * undecided frame is evicted. Takes effect with the next linerate_release or linerate_next. */
 void linerate_decide(struct linerate_ring *ring, uint32_t index, enum linerate_verdict verdict);
 
-/* Holds frame `index` of the burst: what becomes of it is said by linerate_decide_later. */
+/* Holds frame `index` of the burst; linerate_decide_later gives its verdict. */
 struct linerate_ticket linerate_hold(struct linerate_ring *ring, uint32_t index);
 
-/* Names frame `index` of the burst, for linerate_replace and linerate_inject. */
+/* Returns the ticket of frame `index` of the burst, for linerate_replace and linerate_inject. */
 struct linerate_ticket linerate_ticket_of(const struct linerate_ring *ring, uint32_t index);
 
-/* Hands over the bytes that a frame goes on with, as many as it has captured, and before its verdict, which is to be
- * LINERATE_REPLACE. They are copied. */
+/* Sets the new bytes of a frame, as many as were captured. Call it before the verdict, which must be LINERATE_REPLACE. The
+ * bytes are copied. */
 enum linerate_answer linerate_replace(struct linerate_ring *ring, struct linerate_ticket ticket, const void *bytes,
                                       uint32_t length);
 
-/* Hands over a frame to be sent when that one goes, or is blocked; before its verdict. It is not where the policy has that one. */
+/* Sends an additional frame when the frame of the ticket is sent or blocked. Call it before the verdict. Ignored if the
+ * policy decides that frame. */
 enum linerate_answer linerate_inject(struct linerate_ring *ring, struct linerate_ticket ticket, int where, const void *bytes,
                                      uint32_t length);
 
-/* Says what becomes of a frame that was held, once. */
+/* Gives the verdict on a held frame, once. */
 void linerate_decide_later(struct linerate_ring *ring, struct linerate_ticket ticket, enum linerate_verdict verdict);
 
-/* Where frame `index` of a burst begins. */
+/* Returns the start of frame `index` of a burst. */
 static inline const unsigned char *linerate_frame(const struct linerate_burst *burst, uint32_t index) {
     return burst->block + burst->descs[index].offset;
 }

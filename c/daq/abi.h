@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What libdaq 3 and its modules say to each other: module API 0x00030001, base API 0x00030002, unchanged from libdaq 3.0.0 to
- * 3.0.25. Names are ours, order and sizes are those of api/daq_common.h and api/daq_module_api.h of libdaq, which is GPL-2.0-only;
- * so is this folder. Offsets are of 64-bit machines. */
+/* Interface between libdaq 3 and its modules: module API 0x00030001, base API 0x00030002, unchanged from libdaq 3.0.0 to
+ * 3.0.25. Names are ours. Order and sizes are those of api/daq_common.h and api/daq_module_api.h of libdaq, which is
+ * GPL-2.0-only; so is this folder. Offsets are those of 64-bit machines. */
 #ifndef LINERATE_DAQ_ABI_H
 #define LINERATE_DAQ_ABI_H
 
@@ -11,7 +11,7 @@
 
 enum { DAQ_MODULE_API = 0x00030001, DAQ_BASE_API = 0x00030002 };
 
-/* What functions return. */
+/* Return values of functions. */
 enum {
     DAQ_SUCCESS = 0,
     DAQ_ERROR = -1,
@@ -44,14 +44,14 @@ enum daq_verdict {
 
 enum daq_mode { DAQ_MODE_PASSIVE = 1, DAQ_MODE_INLINE, DAQ_MODE_READ_FILE };
 
-enum { /* what a module is */
+enum { /* types of a module */
     DAQ_TYPE_FILE = 1,
     DAQ_TYPE_INTERFACE = 2,
     DAQ_TYPE_INLINE = 4,
     DAQ_TYPE_MULTI_INSTANCE = 8,
 };
 
-enum { /* what an instance can do */
+enum { /* capabilities of an instance */
     DAQ_CAPA_BLOCK = 1,
     DAQ_CAPA_REPLACE = 2,
     DAQ_CAPA_INJECT = 4,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Frames of a capture file: pcap of both byte orders and resolutions, and pcapng. What a file says of lengths is believed only as far
- * as the buffer goes. */
+/* Frames of a capture file: pcap of both byte orders and resolutions, and pcapng. Lengths in the file are checked against the
+ * buffer. */
 #define _GNU_SOURCE
 #include "pool.h"
 
@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 enum {
-    ROOM = 1 << 20,                  /* of the buffer */
-    READ = 1 << 17,                  /* at a time: what was read is in the cache when it is looked at */
-    LONGEST = LINERATE_MAX_FRAME + (1 << 17), /* of a block of pcapng that is looked into */
-    INTERFACES = 4096,               /* of a section */
+    ROOM = 1 << 20,                  /* size of the buffer */
+    READ = 1 << 17,                  /* bytes per read: they are still in the cache when parsed */
+    LONGEST = LINERATE_MAX_FRAME + (1 << 17), /* maximum length of a parsed pcapng block */
+    INTERFACES = 4096,               /* maximum per section */
     SECTION = 0x0a0d0d0a,
     INTERFACE = 1,
     SIMPLE = 3,
@@ -29,7 +29,7 @@ __extension__ typedef unsigned __int128 wide;
 struct source {
     int link;
     uint32_t snap;
-    uint64_t units; /* a second */
+    uint64_t units; /* per second */
     int64_t offset; /* seconds */
 };
 
@@ -37,14 +37,14 @@ struct file {
     struct instance *instance;
     char *path;
     int fd, is_regular, is_swapped, is_pcapng, is_over, has_failed;
-    uint64_t skip; /* bytes of a block that nobody wants */
+    uint64_t skip; /* bytes of a block to skip */
     size_t at, end;
     unsigned char *buffer;
     struct source *sources;
     uint32_t known;
 };
 
-/* What a step found. */
+/* Result of a step. */
 enum found { FRAME, NOTHING, END, WAITS, STOPPED, WRONG };
 
 struct seen {
@@ -71,7 +71,7 @@ static uint16_t u16_at(const struct file *file, const unsigned char *from) {
     return file->is_swapped ? __builtin_bswap16(value) : value;
 }
 
-/* Has so many bytes in the buffer: NOTHING if they are there. */
+/* Reads until the buffer has `bytes` bytes: NOTHING if it has. */
 static enum found more(struct file *file, size_t bytes) {
     while (file->end - file->at < bytes) {
         if (file->is_over)
@@ -101,26 +101,26 @@ static enum found need(struct file *file, size_t bytes) {
     return file->end - file->at >= bytes ? NOTHING : more(file, bytes);
 }
 
-/* The same in the middle of something. */
+/* Same within a record or block, where the end of the file is an error. */
 static enum found need_rest(struct file *file, size_t bytes) {
     const enum found found = need(file, bytes);
-    return found == END ? wrong(file, "the file ends in the middle of a record") : found;
+    return found == END ? wrong(file, "file ends in the middle of a record") : found;
 }
 
 static enum found next_pcap(struct file *file, struct seen *seen) {
     enum found found = need(file, 16);
     if (found == END && file->end > file->at)
-        return wrong(file, "the file ends in the middle of a record");
+        return wrong(file, "file ends in the middle of a record");
     if (found != NOTHING)
         return found;
     const uint32_t captured = u32(file, 8);
     if (captured > LINERATE_MAX_FRAME)
-        return wrong(file, "a record is longer than a frame can be");
+        return wrong(file, "invalid record: longer than the maximum frame");
     if ((found = need_rest(file, 16 + (size_t)captured)) != NOTHING)
         return found;
     const uint64_t unit = file->sources[0].units == 1000000 ? 1000 : 1;
     seen->time = u32(file, 0) * UINT64_C(1000000000) + u32(file, 4) * unit;
-    /* As libpcap has it: what is beyond the length that the file itself promises is left out. */
+    /* Same as libpcap: bytes beyond the snapshot length of the file are dropped. */
     const uint32_t snap = file->sources[0].snap;
     seen->captured = snap > 0 && snap < captured ? snap : captured;
     seen->wire = u32(file, 12);
@@ -130,7 +130,7 @@ static enum found next_pcap(struct file *file, struct seen *seen) {
     return FRAME;
 }
 
-/* Options of an interface: the resolution of its times, and where they begin. */
+/* Reads options of an interface: resolution and offset of its times. Returns 0 if they are invalid. */
 static int read_options(const struct file *file, struct source *source, const unsigned char *from, size_t bytes) {
     while (bytes >= 4) {
         const uint16_t code = u16_at(file, from), length = u16_at(file, from + 2);
@@ -158,22 +158,22 @@ static int read_options(const struct file *file, struct source *source, const un
 
 static enum found add_interface(struct file *file, uint32_t length) {
     if (length < 20 || file->known == INTERFACES)
-        return wrong(file, "an interface is described in another way than pcapng says");
+        return wrong(file, "invalid interface description, or too many interfaces");
     struct source *source = &file->sources[file->known++];
     *source = (struct source){ .units = 1000000, .snap = u32(file, 12) };
     source->link = link_of_file(u16_at(file, file->buffer + file->at + 8));
     if (!read_options(file, source, file->buffer + file->at + 16, length - 20))
-        return wrong(file, "its times have a resolution that there is not");
+        return wrong(file, "invalid time resolution of an interface");
     return NOTHING;
 }
 
 static enum found see_packet(struct file *file, struct seen *seen, uint32_t type, uint32_t length) {
     const uint32_t header = type == ENHANCED ? 28 : 12;
     if (length < header + 4)
-        return wrong(file, "a block is shorter than it can be");
+        return wrong(file, "invalid packet block: too short");
     seen->interface = type == ENHANCED ? u32(file, 8) : 0;
     if (seen->interface >= file->known)
-        return wrong(file, "a packet is of an interface that was not described");
+        return wrong(file, "packet of an undefined interface");
     const struct source *source = &file->sources[seen->interface];
     const uint32_t room = length - header - 4;
     seen->wire = u32(file, type == ENHANCED ? 24 : 8);
@@ -183,7 +183,7 @@ static enum found see_packet(struct file *file, struct seen *seen, uint32_t type
     if (type == SIMPLE && seen->captured > room)
         seen->captured = room;
     if (seen->captured > room || seen->captured > LINERATE_MAX_FRAME)
-        return wrong(file, "a packet is longer than its block");
+        return wrong(file, "invalid packet: longer than its block or the maximum frame");
     const uint64_t time = type == ENHANCED ? (uint64_t)u32(file, 12) << 32 | u32(file, 16) : 0;
     const wide rest = (wide)(time % source->units) * 1000000000 / source->units;
     seen->time = (time / source->units + (uint64_t)source->offset) * UINT64_C(1000000000) + (uint64_t)rest;
@@ -191,7 +191,7 @@ static enum found see_packet(struct file *file, struct seen *seen, uint32_t type
     return FRAME;
 }
 
-/* A section may have another byte order; its magic lies behind the header of its block. */
+/* Starts a section, which may have another byte order: its magic follows the block header. */
 static enum found begin_section(struct file *file) {
     const enum found found = need_rest(file, 12);
     if (found != NOTHING)
@@ -199,7 +199,7 @@ static enum found begin_section(struct file *file) {
     uint32_t magic;
     memcpy(&magic, file->buffer + file->at + 8, sizeof magic);
     if (magic != 0x1a2b3c4d && magic != 0x4d3c2b1a)
-        return wrong(file, "a section of the file has no byte order");
+        return wrong(file, "invalid byte-order magic of a section");
     file->is_swapped = magic == 0x4d3c2b1a;
     file->known = 0;
     return NOTHING;
@@ -216,29 +216,29 @@ static enum found next_pcapng(struct file *file, struct seen *seen) {
         file->skip -= some;
     }
     if ((found = need(file, 8)) != NOTHING)
-        return found == END && file->end > file->at ? wrong(file, "the file ends in the middle of a block") : found;
+        return found == END && file->end > file->at ? wrong(file, "file ends in the middle of a block") : found;
     uint32_t type = u32(file, 0);
     if (type == SECTION && (found = begin_section(file)) != NOTHING)
         return found;
     const uint32_t length = u32(file, 4);
     if (length < 12 || length % 4 != 0)
-        return wrong(file, "a block has a length that there is not");
+        return wrong(file, "invalid block length");
     found = NOTHING;
     if (type == INTERFACE || type == SIMPLE || type == ENHANCED) {
         if (length > LONGEST)
-            return wrong(file, "a block is longer than any packet");
+            return wrong(file, "invalid block: longer than any packet");
         if ((found = need_rest(file, length)) != NOTHING)
             return found;
         found = type == INTERFACE ? add_interface(file, length) : see_packet(file, seen, type, length);
     }
     if (found == FRAME)
-        file->at += length; /* its bytes stay until more are needed */
+        file->at += length; /* its bytes stay valid until the next read */
     else if (found == NOTHING)
         file->skip = length;
     return found;
 }
 
-/* Reads what the file begins with, up to the first interface. */
+/* Reads the file up to the first interface; returns 0 on failure. */
 static int begin(struct file *file) {
     enum found found = need(file, 4);
     const uint32_t magic = found == NOTHING ? u32(file, 0) : 0;
@@ -247,14 +247,14 @@ static int begin(struct file *file) {
     if (file->is_pcapng) {
         while (file->known == 0 && (found = next_pcapng(file, &seen)) == NOTHING) {
         }
-        /* An empty one is as good as any. */
+        /* A file without interfaces and packets is valid. */
         return found != WRONG;
     }
     file->is_swapped = magic == 0xd4c3b2a1 || magic == 0x4d3cb2a1;
     const int nanoseconds = magic == 0xa1b23c4d || magic == 0x4d3cb2a1;
     if (!file->is_swapped && !nanoseconds && magic != 0xa1b2c3d4) {
         const int is_packed = (magic & 0xffff) == 0x8b1f || magic == 0xfd2fb528;
-        return wrong(file, is_packed ? "compressed files are not read: unpack it first" : "this is neither pcap nor pcapng"), 0;
+        return wrong(file, is_packed ? "compressed file; decompress it first" : "not a pcap or pcapng file"), 0;
     }
     if (need_rest(file, 24) != NOTHING)
         return 0;
@@ -276,7 +276,7 @@ struct file *file_open(struct instance *instance, const char *path) {
     if (file)
         file->sources = calloc(INTERFACES, sizeof *file->sources);
     if (!file || !file->path || !file->buffer || !file->sources) {
-        fails(instance, "%.150s: no memory for its reader", path);
+        fails(instance, "%.150s: out of memory", path);
         file_close(file);
         return NULL;
     }
@@ -289,7 +289,7 @@ struct file *file_open(struct instance *instance, const char *path) {
     file->is_regular = S_ISREG(stat.st_mode);
     if (!begin(file)) {
         if (!file->has_failed)
-            fails(instance, "%.150s: nothing came of what a capture file begins with", path);
+            fails(instance, "%.150s: no file header received", path);
         file_close(file);
         return NULL;
     }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Filter text, compiled and run by libpcap where the machine has it: it is looked for when a filter is given, and linked by
- * nothing. */
+/* Filters, compiled and run by libpcap. It is loaded when a filter is set; the module is not linked with it. */
 #include "module.h"
 
 #include <dlfcn.h>
@@ -8,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As libpcap has them. */
+/* Layouts of libpcap. */
 struct program {
     unsigned length;
     void *instructions;
@@ -43,7 +42,7 @@ int filter_is_there(void) {
     return library != NULL;
 }
 
-/* Looks a function up; the way that POSIX has it, as C knows no other between data and functions. */
+/* Looks up a function, as in POSIX: C has no conversion of data pointers to function pointers. */
 #define LOOK_UP(library, name, into) (*(void **)(&(into)) = dlsym(library, name))
 
 struct filter *filter_compile(const char *text, int link, char *why) {
@@ -53,7 +52,7 @@ struct filter *filter_compile(const char *text, int link, char *why) {
     void (*close_dead)(void *dead);
     struct filter *filter = calloc(1, sizeof *filter);
     if (!filter || !(filter->text = strdup(text)) || !(filter->library = open_libpcap())) {
-        snprintf(why, WHY, "filters need libpcap, which is not there: on Debian, apt-get install libpcap0.8");
+        snprintf(why, WHY, "filters need libpcap, which could not be loaded; on Debian: apt install libpcap0.8");
         filter_free(filter);
         return NULL;
     }
@@ -67,7 +66,7 @@ struct filter *filter_compile(const char *text, int link, char *why) {
     void *dead = NULL;
     const int whole = open_dead && compile && error && close_dead && filter->run && filter->release;
     if (!whole || !(dead = open_dead(link, LINERATE_MAX_FRAME))) {
-        snprintf(why, WHY, "the libpcap of this machine is no libpcap that is known here");
+        snprintf(why, WHY, "the libpcap of this machine is incomplete or incompatible; reinstall it");
         filter->release = NULL;
         filter_free(filter);
         return NULL;

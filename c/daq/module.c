@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* daq_linerate.so: a module for libdaq 3 (Snort 3) that takes frames from block rings and capture files. Inputs:
- *     shm:NAME      a ring, looked at (linerate capture eth0 --share NAME); with -z N each instance has its share of the flows
- *     inline:NAME   a ring whose frames go on as verdicts say (linerate inline A B --share NAME); with -z N in shares too
- *     file:PATH     pcap or pcapng; with -r a bare PATH, - for standard input
- * Messages lie in a pool of the instance, so that what the engine writes into them reaches nobody else. */
+ *     shm:NAME      passive ring (linerate capture eth0 --share NAME); with -z N each instance gets a share of the flows
+ *     inline:NAME   ring with verdicts (linerate inline A B --share NAME); -z N as above
+ *     file:PATH     pcap or pcapng; with -r only PATH, or - for standard input
+ * Messages are in a pool of the instance, so that writes by the engine affect no other reader. */
 #define _GNU_SOURCE
 #include "pool.h"
 
@@ -20,13 +20,13 @@
 struct daq_base daq_base;
 
 static const struct daq_variable variables[] = {
-    { "mode", "lossless: whoever shares waits for this reader, where it lets such in (--lossless-readers); lossy (default)",
+    { "mode", "lossless: the writer waits for this reader; needs capture --lossless-readers; default: lossy",
       DAQ_VAR_REQUIRES_ARGUMENT },
-    { "name", "what this reader is called in reports, and by --engine of linerate inline (default: the program)",
+    { "name", "name of this reader in reports and for linerate inline --engine (default: program name)",
       DAQ_VAR_REQUIRES_ARGUMENT },
-    { "quota", "most blocks that a lossy reader holds (default: as whoever shares thinks best)", DAQ_VAR_REQUIRES_ARGUMENT },
-    { "spin_us", "microseconds to look again and again before sleeping (default: 0)", DAQ_VAR_REQUIRES_ARGUMENT },
-    { "trust", "attach also if neither root nor this user shares", DAQ_VAR_FORBIDS_ARGUMENT },
+    { "quota", "maximum number of blocks that a lossy reader holds (default: chosen by the writer)", DAQ_VAR_REQUIRES_ARGUMENT },
+    { "spin_us", "microseconds to poll before sleeping (default: 0)", DAQ_VAR_REQUIRES_ARGUMENT },
+    { "trust", "attach even if the writer is neither root nor this user", DAQ_VAR_FORBIDS_ARGUMENT },
 };
 
 int fails(const struct instance *instance, const char *format, ...) {
@@ -56,13 +56,13 @@ static int get_variables(const struct daq_variable **table) {
     return sizeof variables / sizeof *variables;
 }
 
-/* A number, or an error that was said. */
+/* Reads a number; returns 0, or an error after reporting it. */
 static int read_number(const struct instance *instance, const char *key, const char *value, uint32_t most, uint32_t *into) {
     char *end;
     errno = 0;
     const unsigned long number = strtoul(value, &end, 10);
     if (errno != 0 || *value < '0' || *value > '9' || *end != 0 || number > most)
-        return fails(instance, "variable %s=%.40s: a number from 0 to %u is needed", key, value, most);
+        return fails(instance, "variable %s=%.40s: expected a number from 0 to %u", key, value, most);
     *into = (uint32_t)number;
     return DAQ_SUCCESS;
 }
@@ -85,19 +85,19 @@ static int read_variables(struct instance *instance, void *config) {
         else if (strcmp(key, "spin_us") == 0)
             result = read_number(instance, key, value, 1000000, &instance->spin_us);
         else
-            result = fails(instance, "variable %.40s=%.40s: there are mode=lossless or lossy, name (up to 63 bytes), quota, "
-                           "spin_us, trust", key, value);
+            result = fails(instance, "variable %.40s=%.40s: unknown or invalid; expected mode=lossless or lossy, name (up to "
+                           "63 bytes), quota, spin_us or trust", key, value);
         if (result != DAQ_SUCCESS)
             return result;
     }
     if (instance->kind == SOURCE_FILE && (instance->lossless || instance->quota || instance->trust || instance->spin_us))
-        return fails(instance, "%.120s is a file: mode, quota, spin_us and trust are for rings", instance->input);
+        return fails(instance, "%.120s: mode, quota, spin_us and trust apply to rings, not to files; remove them", instance->input);
     if (instance->kind == SOURCE_INLINE && (instance->lossless || instance->quota))
-        return fails(instance, "%.120s: mode and quota are for rings that are looked at (shm:)", instance->input);
+        return fails(instance, "%.120s: mode and quota apply to passive rings (shm:NAME) only; remove them", instance->input);
     return DAQ_SUCCESS;
 }
 
-/* What the input names, and whether it goes with how the engine runs. */
+/* Parses the input; checks that it matches the mode of the engine. */
 static int read_input(struct instance *instance, const char *input) {
     const int is_ring = strncmp(input, "shm:", 4) == 0, is_inline = strncmp(input, "inline:", 7) == 0;
     if (!(instance->input = strdup(input)))
@@ -109,24 +109,24 @@ static int read_input(struct instance *instance, const char *input) {
         if (strncmp(input, "file:", 5) != 0)
             instance->source = instance->input;
         if (instance->mode == DAQ_MODE_INLINE)
-            return fails(instance, "%.120s: a file has nowhere to go on to: no inline mode (-Q, -M inline)", input);
+            return fails(instance, "%.120s: a file cannot be used inline; remove -Q or -M inline", input);
         if (instance->mode == DAQ_MODE_PASSIVE && instance->shards > 1)
-            return fails(instance, "%.100s: each instance would read all of it: share it (linerate capture -r FILE --share NAME) "
-                         "and take shm:NAME", input);
+            return fails(instance, "%.100s: each instance would read the whole file; share it (linerate capture -r FILE --share "
+                         "NAME) and use shm:NAME", input);
         return DAQ_SUCCESS;
     }
     if (!is_ring && !is_inline)
-        return fails(instance, "input \"%.80s\": there are shm:NAME, inline:NAME and file:PATH; of an interface: "
+        return fails(instance, "input \"%.80s\": expected shm:NAME, inline:NAME or file:PATH; for an interface, run "
                      "linerate capture %.20s --share NAME", input, input);
     if (strchr(instance->source, '?'))
-        return fails(instance, "input \"%.80s\": what stands behind ? are variables here (--daq-var mode=lossless, -C "
+        return fails(instance, "input \"%.80s\": options after ? are not supported; use variables (--daq-var mode=lossless, -C "
                      "mode=lossless)", input);
     if (*instance->source == 0 || strlen(instance->source) > 90)
-        return fails(instance, "input \"%.100s\": a ring has a name of 1 to 90 bytes", input);
+        return fails(instance, "input \"%.100s\": invalid ring name; expected 1 to 90 bytes", input);
     if (is_inline && instance->mode != DAQ_MODE_INLINE)
-        return fails(instance, "%.120s decides about frames: run inline (-Q, -M inline), or take shm:NAME to look on", input);
+        return fails(instance, "%.120s: needs inline mode; run with -Q or -M inline, or use shm:NAME", input);
     if (is_ring && instance->mode == DAQ_MODE_INLINE)
-        return fails(instance, "%.80s is only looked at: inline take inline:NAME of linerate inline A B --share NAME", input);
+        return fails(instance, "%.80s: a passive ring cannot be used inline; use inline:NAME (linerate inline A B --share NAME)", input);
     return DAQ_SUCCESS;
 }
 
@@ -145,7 +145,7 @@ static void destroy(void *handle) {
 static int instantiate(void *config, void *handle, void **made) {
     struct instance *instance = calloc(1, sizeof *instance);
     if (!instance) {
-        daq_base.set_errbuf(handle, "linerate: no memory for an instance");
+        daq_base.set_errbuf(handle, "linerate: out of memory for an instance");
         return DAQ_ERROR_NOMEM;
     }
     const int snaplen = daq_base.snaplen(config);
@@ -156,7 +156,7 @@ static int instantiate(void *config, void *handle, void **made) {
     instance->mode = daq_base.mode(config);
     instance->snaplen = snaplen > 0 && snaplen < LINERATE_MAX_FRAME ? (uint32_t)snaplen : LINERATE_MAX_FRAME;
     instance->timeout = timeout == 0 || timeout > INT32_MAX ? -1 : (int)timeout;
-    /* One instance has number 0 of 0, several are counted from 1. */
+    /* A single instance has number 0 of 0; several are numbered from 1. */
     instance->shards = total;
     instance->shard = number > 0 ? number - 1 : 0;
     instance->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -167,10 +167,10 @@ static int instantiate(void *config, void *handle, void **made) {
     unsigned size = daq_base.pool_size(config);
     size = size == 0 ? DEFAULT_POOL : size;
     if (result == DAQ_SUCCESS && size > (instance->kind == SOURCE_INLINE ? MOST_HELD : MOST_POOL))
-        result = fails(instance, "a pool of %u messages: at most %d here", size,
+        result = fails(instance, "invalid pool size %u; expected at most %d messages", size,
                        instance->kind == SOURCE_INLINE ? MOST_HELD : MOST_POOL);
     if (result == DAQ_SUCCESS && (instance->wake < 0 || pool_create(&instance->pool, size, handle) != DAQ_SUCCESS)) {
-        fails(instance, "no memory for %u messages", size);
+        fails(instance, "out of memory for %u messages", size);
         result = DAQ_ERROR_NOMEM;
     }
     if (result != DAQ_SUCCESS) {
@@ -203,7 +203,7 @@ static int start(void *handle) {
     }
     if (!instance->filter || filter_link(instance->filter) == instance->link)
         return DAQ_SUCCESS;
-    /* It was compiled for Ethernet, before it was known what frames there are. */
+    /* The filter was compiled for Ethernet, before the link type was known. */
     char *text = strdup(filter_text(instance->filter));
     const int result = text ? set_filter(handle, text) : DAQ_ERROR_NOMEM;
     free(text);
@@ -238,9 +238,9 @@ static int is_interrupted(struct instance *instance) {
     return read(instance->wake, &count, sizeof count) >= 0 || errno == EAGAIN;
 }
 
-/* Waits for frames, an interruption, or so many milliseconds (-1: for ever). */
+/* Waits for frames or an interruption, for at most `milliseconds` (-1: no limit). */
 static void wait_for(struct instance *instance, unsigned most, int milliseconds) {
-    /* Without room for a frame there is nothing to be woken by but an interruption. */
+    /* Without room for a frame only an interruption ends the wait. */
     if (most > 0) {
         ring_wait(instance, milliseconds);
     } else {
@@ -299,8 +299,8 @@ static int finalize(void *handle, const struct daq_msg *msg, enum daq_verdict ve
     struct instance *instance = handle;
     struct message *message = pool_find(&instance->pool, msg);
     if (!message)
-        return fails(instance, "a message was finalized that is not out"), DAQ_ERROR_INVAL;
-    /* As the modules of libdaq have it: what is no verdict passes. */
+        return fails(instance, "finalized a message that is not handed out (a bug of the engine)"), DAQ_ERROR_INVAL;
+    /* Same as libdaq's modules: an undefined verdict passes the frame. */
     if ((unsigned)verdict >= DAQ_VERDICTS)
         verdict = DAQ_VERDICT_PASS;
     instance->stats.verdicts[verdict]++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Messages and the bytes that they point to. An engine writes into both (normalisation, lengths); as every one is filled anew from
- * what this module knows by itself, that harms no other message, and no other reader of a ring. */
+/* Messages and the bytes that they point to. An engine may write to both (normalisation, lengths). Each message is filled from
+ * data of this module before use, so this affects no other message and no other reader of a ring. */
 #define _GNU_SOURCE
 #include "pool.h"
 
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 static unsigned char *map(size_t bytes) {
-    /* Pages that no frame needs are never there. */
+    /* Pages that no frame uses are never allocated. */
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What is done with each message. */
+/* Functions called per message. */
 #ifndef LINERATE_DAQ_POOL_H
 #define LINERATE_DAQ_POOL_H
 
@@ -8,13 +8,13 @@
 #include <string.h>
 
 enum {
-    SMALL = 2048, /* frames up to here lie in a place that stays in the cache */
-    /* Places lie at odd numbers of lines, so that those of different messages fall into different sets of the cache. */
+    SMALL = 2048, /* frames up to this length are in buffers that stay in the cache */
+    /* Buffers are an odd number of cache lines apart, so that those of different messages use different sets of the cache. */
     STRIDE = SMALL + 64,
     LARGE = LINERATE_MAX_FRAME + 4096,
 };
 
-/* A message with these bytes of a frame; the pool is not empty. */
+/* Takes a message and copies these bytes of a frame to it; the pool must not be empty. */
 static inline struct message *pool_take(struct pool *pool, const unsigned char *bytes, uint32_t length) {
     const uint32_t index = pool->free[--pool->available];
     struct message *message = &pool->all[index];
@@ -30,7 +30,7 @@ static inline void pool_put(struct pool *pool, struct message *message) {
     pool->free[pool->available++] = (uint32_t)(message - pool->all);
 }
 
-/* The message that is out under this pointer; NULL if there is none. */
+/* Returns the message handed out under this pointer; NULL if none is. */
 static inline struct message *pool_find(const struct pool *pool, const struct daq_msg *msg) {
     const uintptr_t offset = (uintptr_t)msg - (uintptr_t)pool->all;
     const uintptr_t index = offset / sizeof *pool->all;
@@ -39,7 +39,7 @@ static inline struct message *pool_find(const struct pool *pool, const struct da
     return &pool->all[index];
 }
 
-/* Time and lengths of a message; the rest as a frame of nowhere has it. */
+/* Sets time and lengths of a message, and the rest to unknown. */
 static inline void message_fill(const struct pool *pool, struct message *message, uint64_t nanoseconds, uint32_t wire) {
     struct daq_packet *packet = &message->packet;
     struct daq_msg *msg = &message->msg;
@@ -51,7 +51,7 @@ static inline void message_fill(const struct pool *pool, struct message *message
     packet->opaque = packet->flow_id = packet->flags = packet->address_space_id = packet->tenant_id = 0;
     msg->hdr = packet;
     msg->data = message->bytes;
-    /* One by one: cleared at once, they cost half of all that is done with a message. */
+    /* Cleared one by one: memset would take half of the time per message. */
     msg->meta[0] = msg->meta[1] = msg->meta[2] = msg->meta[3] = NULL;
     msg->meta[4] = msg->meta[5] = msg->meta[6] = msg->meta[7] = NULL;
     msg->owner = pool->owner;

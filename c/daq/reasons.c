@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Why the engine decided as it did, by its own numbers. */
+/* Counts the reasons for verdicts, by the engine's own numbers. */
 #include "pool.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Frames of a block ring (docs/block-ring.md), looked at only, or decided about. */
+/* Frames of a block ring (docs/block-ring.md), passive or inline. */
 #define _GNU_SOURCE
 #include "pool.h"
 
@@ -10,14 +10,14 @@
 #include <time.h>
 
 enum {
-    BURSTS = 256,      /* looked at in one call, where they are all of other shards */
-    ANSWER_WAIT = 100, /* milliseconds for room to hand back a frame */
+    BURSTS = 256,      /* maximum number of bursts per call if all frames are of other shards */
+    ANSWER_WAIT = 100, /* milliseconds to wait for room for an answer */
     TCP = 6,
     UDP = 17,
 };
 
 int link_of_file(uint32_t link) {
-    /* Those that have two numbers: ATM by RFC 1483, raw IP, SLIP and PPP of BSD/OS, IP over ATM. */
+    /* Link types with two numbers: ATM (RFC 1483), raw IP, SLIP and PPP of BSD/OS, IP over ATM. */
     static const struct { uint32_t file, process; } two[] = { { 100, 11 }, { 101, 12 }, { 102, 15 }, { 103, 16 }, { 106, 19 } };
     for (size_t at = 0; at < sizeof two / sizeof *two; at++)
         if (two[at].file == link)
@@ -25,7 +25,7 @@ int link_of_file(uint32_t link) {
     return (int)link;
 }
 
-/* Instances of a process (-z N) that look on have each their part of one ring. Of a second ring there would be parts that nobody has. */
+/* Passive instances of a process (-z N) each read a part of one ring. Parts of a second ring would be unread. */
 static struct {
     pthread_mutex_t lock;
     unsigned users;
@@ -44,8 +44,8 @@ static int parted_join(const struct instance *instance) {
     parted.users += (unsigned)fits;
     pthread_mutex_unlock(&parted.lock);
     return fits ? DAQ_SUCCESS
-                : fails(instance, "%.60s: with -z N each instance has its part of one ring, and others read another one: an engine "
-                                  "for each ring, or one ring of all ports (linerate capture A B --share NAME)", instance->input);
+                : fails(instance, "%.60s: with -z N all instances must read the same ring; use one engine per ring, or one "
+                                  "ring for all ports (linerate capture A B --share NAME)", instance->input);
 }
 
 static void parted_leave(void) {
@@ -81,7 +81,7 @@ int ring_start(struct instance *instance) {
     instance->newest = 0;
     for (uint32_t at = 0; at < LINERATE_INTERFACES; at++)
         instance->links[at] = DAQ_UNKNOWN;
-    /* All frames that are shown are of the kind of the first interface. */
+    /* All presented frames have the link type of the first interface. */
     struct linerate_interface first;
     if (linerate_interface(instance->ring, 0, &first))
         instance->link = link_of_file(first.link);
@@ -115,7 +115,7 @@ int ring_interface(const struct instance *instance, const char *name) {
     return DAQ_UNKNOWN;
 }
 
-/* Whether a frame is of the kind that was promised. */
+/* Returns 1 if a frame has the announced link type. */
 static int is_of_link(struct instance *instance, uint16_t interface) {
     int *link = &instance->links[interface];
     struct linerate_interface one;
@@ -124,7 +124,7 @@ static int is_of_link(struct instance *instance, uint16_t interface) {
     return *link == instance->link;
 }
 
-/* Both directions of a flow, and all fragments of a packet, have one hash. */
+/* Both directions of a flow, and all fragments of a packet, have the same hash. */
 static int is_of_shard(const struct instance *instance, const struct linerate_desc *desc) {
     return instance->shards < 2 || (uint32_t)((uint64_t)desc->hash * instance->shards >> 32) == instance->shard;
 }
@@ -134,7 +134,7 @@ int ring_wants(struct instance *instance, const struct linerate_desc *desc, cons
     return is_of_link(instance, desc->interface) && (!filter || filter_passes(filter, frame, desc->captured, desc->wire));
 }
 
-/* What the card or the kernel has verified of the frame's checksums. */
+/* Adds the checksum that the card or the kernel has verified. */
 static void add_decoded(struct message *message, const struct linerate_desc *desc) {
     if (!(desc->flags & LINERATE_CHECKSUM_VALID) || desc->l3 == LINERATE_NO_LAYER || desc->l4 == LINERATE_NO_LAYER ||
         desc->l3 + 20u > message->length)
@@ -154,11 +154,12 @@ static void add_decoded(struct message *message, const struct linerate_desc *des
     message->msg.meta[DAQ_META_DECODE] = &message->decode;
 }
 
-/* A message with this frame. */
+/* Returns a message with a copy of this frame. */
 struct message *ring_message(struct instance *instance, const struct linerate_desc *desc, const unsigned char *frame) {
     const int cut = instance->kind == SOURCE_RING && desc->captured > instance->snaplen;
     struct message *message = pool_take(&instance->pool, frame, cut ? instance->snaplen : desc->captured);
-    /* Frames of several lanes may come with older ones behind them; the clock of an engine is made of these times, and goes one way. */
+    /* A frame may be older than an earlier one of another lane. An engine takes its clock from these times, so they never
+     * go back. */
     instance->newest = desc->time > instance->newest ? desc->time : instance->newest;
     message_fill(&instance->pool, message, instance->newest, desc->wire);
     message->packet.ingress_index = desc->interface + 1;
@@ -173,13 +174,13 @@ struct message *ring_message(struct instance *instance, const struct linerate_de
     return message;
 }
 
-/* Whether there are just two ports. Of more, as a switch has, nobody knows yet where a frame goes. */
+/* Returns 1 if the ring has exactly two ports. With more, as in a switch, the egress port is not known yet. */
 static int joins_two(const struct instance *instance) {
     struct linerate_interface one;
     return linerate_interface(instance->ring, 1, &one) && !linerate_interface(instance->ring, 2, &one);
 }
 
-/* Messages of a burst that is decided about. Those that nobody asks about, or that the filter leaves out, are passed. */
+/* Takes messages from a burst of an inline ring. Frames that do not match the filter pass. */
 static unsigned take_inline(struct instance *instance, const struct linerate_burst *burst, const struct daq_msg *msgs[]) {
     unsigned got = 0;
     instance->joins_two = joins_two(instance);
@@ -233,7 +234,7 @@ unsigned ring_take(struct instance *instance, unsigned most, const struct daq_ms
         if (instance->kind == SOURCE_RING)
             got += take_passive(instance, &burst, msgs + got);
         else if ((got = take_inline(instance, &burst, msgs)) > 0)
-            break; /* of one block at a time it is known which frames are decided about */
+            break; /* verdicts refer to frames of the current burst only */
     }
     return got;
 }
@@ -263,18 +264,17 @@ int ring_is_over(const struct instance *instance) {
 
 enum daq_status ring_end(struct instance *instance) {
     if (instance->shared && shared_is_left(instance)) {
-        fails(instance, "%.120s: another instance has stopped with frames in its hands, and so all of them end", instance->input);
+        fails(instance, "%.120s: another instance stopped while it held frames, so all instances of this ring end", instance->input);
         return DAQ_RSTAT_ERROR;
     }
     switch (end_of(instance)) {
     case LINERATE_RUNNING: return DAQ_RSTAT_OK;
     case LINERATE_ENDED: return DAQ_RSTAT_EOF;
-    case LINERATE_DIED: fails(instance, "%.120s: whoever shared it has died", instance->input); break;
-    case LINERATE_PUT_OUT:
-        fails(instance, "%.120s: whoever shares it has put this reader out, for being too slow or for breaking the protocol",
-              instance->input);
+    case LINERATE_DIED: fails(instance, "%.120s: the writer died", instance->input); break;
+    case LINERATE_EVICTED:
+        fails(instance, "%.120s: evicted by the writer: too slow, or broke the protocol", instance->input);
         break;
-    default: fails(instance, "%.120s: what is written there cannot be right", instance->input);
+    default: fails(instance, "%.120s: the writer broke the format", instance->input);
     }
     return DAQ_RSTAT_ERROR;
 }
@@ -302,7 +302,8 @@ static int64_t milliseconds(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Hands bytes back about a message, in its place or (`where`) beside it; waits for room, but not so long that the link stands still. */
+/* Answers with the new bytes of a message, or with an additional frame placed as in `where`. Waits for room, for a limited
+ * time: the link must not stall. */
 static int answer(struct instance *instance, struct message *message, int replaces, int where, const uint8_t *data,
                   uint32_t length) {
     const int64_t begun = milliseconds();
@@ -316,7 +317,7 @@ static int answer(struct instance *instance, struct message *message, int replac
             return result == LINERATE_ANSWERED ? DAQ_SUCCESS : DAQ_ERROR_INVAL;
         if (ring_is_over(instance) || milliseconds() - begun > ANSWER_WAIT)
             return DAQ_ERROR_AGAIN;
-        /* Room comes when frames go for which answers were given; it has to be known what becomes of them. */
+        /* Room becomes free when frames with answers are sent, which needs their verdicts. */
         ring_publish(instance);
         nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
     }
@@ -331,7 +332,7 @@ int ring_inject(struct instance *instance, struct message *message, const uint8_
 void ring_say(struct instance *instance, struct message *message, enum daq_verdict verdict) {
     if (ring_is_over(instance))
         return;
-    /* What was to be changed does not go unchanged. */
+    /* A frame that was to be changed must not be sent unchanged. */
     if (verdict == DAQ_VERDICT_REPLACE &&
         answer(instance, message, 1, 0, message->bytes, message->length) != DAQ_SUCCESS)
         verdict = DAQ_VERDICT_BLOCK;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Several instances of a process (-z N) that decide about the frames of one ring. To whoever shares it they are one engine, which
- * looks at frames in order and holds each: whichever instance finds frames there gives each its own, by the hash that both
- * directions of a flow have, and verdicts come later.
+/* Several instances of a process (-z N) that give verdicts on the frames of one ring. For the writer they are one engine, which
+ * examines frames in order and holds each. An instance that finds frames distributes them among all instances by their hash,
+ * which is equal for both directions of a flow. Verdicts follow later.
  *
- *     ring --looked at, held--> due (of each instance) --> messages of its pool --verdict--> ring
+ *     ring --examined, held--> due (of each instance) --> messages of its pool --verdict--> ring
  *
- * One instance at a time waits at the ring, the others until they are called: because something is due to them, or because nobody
- * waits there any more. The ring is used under the lock; frames are copied out of it without, since a block stays until what becomes
- * of each of its frames was said. */
+ * One instance at a time waits at the ring. The others sleep until they are woken: they have frames due, or no instance waits
+ * at the ring. The ring is used under the lock. Frames are copied from it without the lock, since a block stays until all of
+ * its frames have verdicts. */
 #define _GNU_SOURCE
 #include "pool.h"
 
@@ -20,11 +20,11 @@
 #include <unistd.h>
 
 enum {
-    INSTANCES = 256, /* of one ring */
-    AT_ONCE = 64,    /* frames that an instance takes over at a time */
+    INSTANCES = 256, /* maximum per ring */
+    AT_ONCE = 64,    /* frames that an instance takes at a time */
 };
 
-/* A frame that is held, for the instance that it is due to. */
+/* A held frame in the queue of its instance. */
 struct due {
     struct linerate_desc desc;
     const unsigned char *frame;
@@ -38,10 +38,10 @@ struct shared {
     struct linerate_ring *ring;
     struct instance *members[INSTANCES];
     uint32_t count;
-    uint32_t held;  /* frames that nothing was said of */
-    int is_watched; /* somebody waits at the ring */
-    int is_full;    /* frames were left there, as so many are held */
-    int is_left;    /* an instance has stopped with frames in its hands, which nobody else can speak of */
+    uint32_t held;  /* frames without a verdict */
+    int is_watched; /* an instance waits at the ring */
+    int is_full;    /* the maximum number of frames is held; more may be in the ring */
+    int is_left;    /* an instance stopped while it held frames, on which no other can give verdicts */
 };
 
 static struct shared *all;
@@ -49,12 +49,12 @@ static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void call(const struct instance *instance) {
     const uint64_t one = 1;
-    /* One that has not come since it was last called is called already. */
+    /* It fails only if the counter is full: then a wake-up is pending. */
     if (write(instance->turn, &one, sizeof one) < 0)
         return;
 }
 
-/* Has somebody wait at the ring who waits for frames. */
+/* Wakes a sleeping instance to wait at the ring, if none does. */
 static void call_one(const struct shared *shared) {
     for (uint32_t at = 0; !shared->is_watched && at < shared->count; at++)
         if (shared->members[at]->is_asleep) {
@@ -67,7 +67,7 @@ static enum linerate_end end_of(const struct shared *shared) {
     return shared->is_left ? LINERATE_DIED : linerate_end(shared->ring);
 }
 
-/* Whose frames these are. */
+/* Returns the instance for frames with this hash. */
 static struct instance *whose(const struct shared *shared, uint32_t hash) {
     return shared->members[(uint64_t)hash * shared->count >> 32];
 }
@@ -104,7 +104,7 @@ unsigned shared_take(struct instance *instance, unsigned most, const struct daq_
     pthread_mutex_lock(&shared->lock);
     if (!shared->is_watched)
         fetch(shared, instance);
-    /* In the end nobody waits for what becomes of those that are left. */
+    /* After the end no verdicts are needed on the remaining frames. */
     const int goes_on = end_of(shared) == LINERATE_RUNNING;
     while (goes_on && count < most && count < AT_ONCE && instance->due_count > 0) {
         some[count++] = instance->due[instance->due_first];
@@ -161,7 +161,7 @@ void shared_wait(struct instance *instance, int milliseconds) {
     pthread_mutex_unlock(&shared->lock);
 }
 
-/* This one goes, and takes no frames: who waits for them looks after the ring. */
+/* Called if this instance returns without frames: a sleeping one must wait at the ring. */
 void shared_pass_on(struct instance *instance) {
     pthread_mutex_lock(&instance->shared->lock);
     call_one(instance->shared);
@@ -204,7 +204,7 @@ enum linerate_answer shared_answer(struct instance *instance, struct linerate_ti
     return result;
 }
 
-/* The ring of this name that others of this process have, or one that is attached now; NULL if neither can be. */
+/* Returns the ring of this name that other instances of this process use, or attaches to it; NULL if that fails. */
 static struct shared *find(const struct instance *instance, const struct linerate_options *options, char *why, size_t room) {
     for (struct shared *shared = all; shared; shared = shared->next) {
         pthread_mutex_lock(&shared->lock);
@@ -226,7 +226,7 @@ static struct shared *find(const struct instance *instance, const struct linerat
 }
 
 int shared_join(struct instance *instance, const struct linerate_options *options) {
-    char why[WHY] = "no memory for it";
+    char why[WHY] = "out of memory";
     instance->due = calloc(MOST_HELD, sizeof *instance->due);
     instance->turn = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     instance->due_first = instance->due_count = 0;
@@ -234,7 +234,7 @@ int shared_join(struct instance *instance, const struct linerate_options *option
     struct shared *shared = instance->due && instance->turn >= 0 ? find(instance, options, why, sizeof why) : NULL;
     if (shared) {
         pthread_mutex_lock(&shared->lock);
-        /* In the order of their numbers, whoever comes first. */
+        /* Ordered by number, in any order of joining. */
         uint32_t at = shared->count++;
         for (; at > 0 && shared->members[at - 1]->shard > instance->shard; at--)
             shared->members[at] = shared->members[at - 1];
@@ -269,8 +269,8 @@ void shared_leave(struct instance *instance) {
         at++;
     shared->count--;
     memmove(&shared->members[at], &shared->members[at + 1], (shared->count - at) * sizeof *shared->members);
-    /* What was not taken is for those who stay. What it has in its hands nobody can speak of: all of them end, and whoever shares
-     * has its policy for an engine that has gone. */
+    /* Frames not taken go to the remaining instances. If it holds messages, no other can give verdicts on them: all instances
+     * end, and the writer applies its policy for a dead engine. */
     shared->is_left |= instance->pool.available < instance->pool.size;
     for (uint32_t due = 0; shared->count > 0 && due < instance->due_count; due++) {
         const struct due one = instance->due[(instance->due_first + due) % MOST_HELD];

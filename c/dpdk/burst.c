@@ -1,10 +1,10 @@
-/* Frames in and out. */
+/* Receives and sends frames. */
 #include "plugin.h"
 
 #include <rte_cycles.h>
 #include <rte_prefetch.h>
 
-/* Copies what lies in several buffers one behind the other. */
+/* Joins the buffers of a frame; returns its length. */
 static uint32_t join(uint8_t *to, const struct rte_mbuf *m, uint32_t most)
 {
     uint32_t len = 0;
@@ -18,7 +18,7 @@ static uint32_t join(uint8_t *to, const struct rte_mbuf *m, uint32_t most)
     return len;
 }
 
-/* Puts the tag that a card took out back in its place. */
+/* Inserts the VLAN tag that a card removed; returns the new length. */
 static uint32_t restore_tag(uint8_t *frame, uint32_t len, uint16_t tci, uint32_t most)
 {
     const uint8_t tag[4] = { 0x81, 0x00, (uint8_t)(tci >> 8), (uint8_t)tci };
@@ -34,7 +34,7 @@ static uint64_t time_by_card(struct linerate_dpdk_port *port, struct rx *rx, uin
 {
     uint64_t utc;
 
-    /* Clocks drift apart. */
+    /* Clocks drift: they are compared again after one second. */
     if (now - rx->anchored > 1000000000 && rte_eth_read_clock(port->id, &rx->ticks) == 0) {
         rx->utc = utc_now();
         rx->anchored = now;
@@ -42,7 +42,7 @@ static uint64_t time_by_card(struct linerate_dpdk_port *port, struct rx *rx, uin
             rx->ns_per_tick = (double)(rx->utc - port->utc) / (double)(rx->ticks - port->ticks);
     }
     utc = rx->utc + (int64_t)((double)(int64_t)(ticks - rx->ticks) * rx->ns_per_tick);
-    /* A correction is no reason for a queue to go back. */
+    /* A correction must not set the times of a queue back. */
     return rx->last > utc && rx->last - utc < 1000000 ? rx->last : utc;
 }
 
@@ -60,11 +60,11 @@ static inline uint64_t time_of(struct linerate_dpdk_port *port, struct rx *rx, s
     raw = *RTE_MBUF_DYNFIELD(m, port->stamp_field, rte_mbuf_timestamp_t *);
     if (port->stamps == LINERATE_DPDK_BY_CARD)
         return rx->last = time_by_card(port, rx, raw, into->now);
-    /* Microseconds of our time are fewer than 10^16, nanoseconds more. */
+    /* Current times are below 10^16 in microseconds, and above in nanoseconds. */
     return raw < 10000000000000000ULL ? raw * 1000 : raw;
 }
 
-/* Frees what has been shown, or copied. */
+/* Frees the buffers of frames that were presented or copied. */
 static void release(struct rx *rx)
 {
     if (rx->next > rx->freed)
@@ -72,7 +72,7 @@ static void release(struct rx *rx)
     rx->freed = rx->next;
 }
 
-/* Whether a frame can be shown where it lies. */
+/* Returns 1 if a frame can be presented in its buffer. */
 static inline int is_in_place(const struct linerate_dpdk_port *port, const struct rte_mbuf *m)
 {
     const uintptr_t at = rte_pktmbuf_mtod(m, uintptr_t) - (uintptr_t)port->base;
@@ -95,7 +95,7 @@ static inline void show(struct linerate_dpdk_port *port, struct rx *rx, struct r
     };
 }
 
-/* Copies one frame; 0 if there is no room for it. */
+/* Copies one frame; returns 0 if the room is insufficient. */
 static inline int place(struct linerate_dpdk_port *port, struct rx *rx, struct rte_mbuf *m, uint32_t *at,
                         struct linerate_dpdk_take *into)
 {
@@ -135,7 +135,7 @@ static inline int place(struct linerate_dpdk_port *port, struct rx *rx, struct r
     return 1;
 }
 
-/* Whether another burst is to be read, with the frames so far in place or copied. */
+/* Returns 1 if another burst may be read, with the frames so far in place or copied. */
 static int has_room(const struct rx *rx, const struct linerate_dpdk_take *into, int in_place, uint32_t at)
 {
     return !rx->detached && RTE_MIN(into->most, (uint32_t)SHOWN) - into->frames >= BURST &&
@@ -197,7 +197,7 @@ void detach(struct linerate_dpdk_port *port, uint16_t queue)
     struct rx *rx = &port->rx[queue];
 
     enlist();
-    /* Those that are shown stay. */
+    /* Presented frames stay. */
     memmove(rx->mbufs, rx->mbufs + rx->freed, (rx->count - rx->freed) * sizeof *rx->mbufs);
     rx->count -= rx->freed;
     rx->next -= rx->freed;
@@ -222,7 +222,7 @@ void attach(struct linerate_dpdk_port *port, uint16_t queue)
     rx->detached = 0;
 }
 
-/* A frame in a buffer, and in more behind it if it is long. */
+/* Fills a buffer with a frame, and further ones if it is long; returns 0 if none is free. */
 static int fill(struct linerate_dpdk_port *port, struct rte_mbuf *head, const uint8_t *frame, uint32_t len)
 {
     uint32_t at = RTE_MIN(len, port->room);
@@ -246,7 +246,7 @@ static int fill(struct linerate_dpdk_port *port, struct rte_mbuf *head, const ui
     return 1;
 }
 
-/* Keeps a buffer that was not taken. */
+/* Keeps a buffer that the driver did not accept. */
 static void spare(struct tx *tx, struct rte_mbuf *m)
 {
     rte_pktmbuf_free(m->next);
@@ -255,7 +255,7 @@ static void spare(struct tx *tx, struct rte_mbuf *m)
     tx->spare[tx->spares++] = m;
 }
 
-/* Whether a frame is one that a driver can be given. */
+/* Returns 1 if the driver can send a frame of this length. */
 static inline int is_fit(const struct linerate_dpdk_port *port, const struct linerate_dpdk_desc *desc)
 {
     return desc->captured >= LEAST_FRAME && desc->captured <= port->longest;
@@ -302,7 +302,7 @@ void put(struct linerate_dpdk_port *port, uint16_t queue, struct linerate_dpdk_p
             tx->last = rte_rdtsc();
         out->sent += taken;
         out->done += taken;
-        /* Full, or no buffer is free before some have been sent. */
+        /* The queue is full, or no buffer is free until some frames have been sent. */
         if (taken < count || count == 0)
             return;
     }

@@ -1,4 +1,4 @@
-/* What to be measured beside: bursts of buffers from several ports, merged by time, each frame copied from where it lies. */
+/* Benchmark baseline: bursts of buffers from several ports, merged by time, each frame copied from its buffer. */
 #include "classic.h"
 
 #include <rte_cycles.h>
@@ -7,7 +7,7 @@
 struct lane {
     struct rte_mbuf *mbufs[BURST];
     uint32_t count, next;
-    uint64_t time; /* of all of the burst */
+    uint64_t time; /* time of the whole burst */
 };
 
 static uint64_t by_one_thread(const struct linerate_dpdk_classic *asked)

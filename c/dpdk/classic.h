@@ -1,4 +1,4 @@
-/* The one copy of the way that is measured beside ours. */
+/* The copy of the benchmark baseline. */
 #ifndef CLASSIC_H
 #define CLASSIC_H
 
@@ -6,7 +6,7 @@
 
 enum { MOST_PORTS = 16, RECORD = 16 };
 
-/* Where the next frame goes. */
+/* Position of the next frame. */
 struct output {
     size_t at;
     uint32_t frames;
@@ -32,7 +32,7 @@ static inline void copy_out(const struct linerate_dpdk_classic *asked, struct ou
     output->at += RECORD + len;
 }
 
-/* With a thread for each step. */
+/* Runs each step in a thread. Returns the number of copied frames. */
 uint64_t by_steps(struct linerate_dpdk_classic *asked);
 
 #endif

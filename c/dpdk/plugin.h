@@ -1,10 +1,10 @@
-/* What the parts of the plugin share. */
+/* Declarations shared by the parts of the plugin. */
 #ifndef PLUGIN_H
 #define PLUGIN_H
 
 #include "../linerate_dpdk.h"
 
-/* For rte_eth_read_clock alone. */
+/* Only for rte_eth_read_clock. */
 #define ALLOW_EXPERIMENTAL_API
 
 #include <rte_ethdev.h>
@@ -14,12 +14,12 @@
 enum {
     BURST = 32,
     MAX_FRAME = 262144,
-    /* Bytes copied at one look: what is copied soon again stays in the cache. */
+    /* Bytes copied per take: few enough to stay in the cache until the next copy. */
     ENOUGH = 65536,
-    /* Frames of one look. */
+    /* Maximum number of frames per take. */
     SHOWN = 512,
-    LEAST_FRAME = 14, /* an Ethernet header: drivers read it without looking whether it is there */
-    /* Frames of a queue that a detach takes along, at least. */
+    LEAST_FRAME = 14, /* an Ethernet header: drivers read it without a check of the length */
+    /* Minimum number of frames of a queue that detach can read. */
     DETACHED = 1024,
     /* Bits of desc.flags (struct linerate_desc in linerate_ring.h). */
     VLAN_RESTORED = 1 << 0,
@@ -30,20 +30,20 @@ enum {
 
 /* One receive queue. */
 struct rx {
-    struct rte_mbuf **mbufs; /* read; those from `next` on have not been shown, those from `freed` on not been freed */
+    struct rte_mbuf **mbufs; /* frames read; those from `next` on are not presented, those from `freed` on not freed */
     uint32_t room, count, next, freed;
     int detached;
     uint64_t last; /* time of the last frame */
-    uint64_t anchored; /* when ticks and UTC were compared last */
+    uint64_t anchored; /* time of the last comparison of ticks and UTC */
     uint64_t ticks, utc;
     double ns_per_tick;
 } __rte_cache_aligned;
 
 /* One send queue. */
 struct tx {
-    struct rte_mbuf *spare[BURST]; /* buffers that the driver did not take */
+    struct rte_mbuf *spare[BURST]; /* buffers that the driver did not accept */
     uint32_t spares;
-    uint64_t last; /* when the driver took frames last, in ticks of the processor; 0: never */
+    uint64_t last; /* TSC when the driver last accepted frames; 0: never */
 } __rte_cache_aligned;
 
 struct linerate_dpdk_port {
@@ -51,14 +51,14 @@ struct linerate_dpdk_port {
     char name[LINERATE_DPDK_NAME];
     struct rte_device *device;
     struct rte_mempool *pool;
-    const uint8_t *base; /* of the memory of the pool, if that is one; else NULL */
-    size_t bytes;        /* of it */
-    uint32_t room;    /* bytes of a buffer */
-    uint32_t longest; /* frame that is sent */
+    const uint8_t *base; /* memory of the pool if it is contiguous; else NULL */
+    size_t bytes;        /* its size */
+    uint32_t room;    /* size of a buffer */
+    uint32_t longest; /* maximum length of a sent frame */
     uint32_t stamps;
     int stamp_field;
     uint64_t stamp_flag;
-    uint64_t ticks, utc; /* read together when it was opened */
+    uint64_t ticks, utc; /* read together when the port was opened */
     struct rx *rx;
     struct tx *tx;
 };
@@ -76,16 +76,16 @@ void attach(struct linerate_dpdk_port *port, uint16_t queue);
 void put(struct linerate_dpdk_port *port, uint16_t queue, struct linerate_dpdk_put *out);
 uint64_t classic(struct linerate_dpdk_classic *asked);
 
-/* Writes a reason, with what DPDK has said since `listen(1)`. */
+/* Writes a reason, with DPDK's log since listen_to_dpdk(1); returns -1. */
 int because(char *why, const char *format, ...) __rte_format_printf(2, 3);
-/* Whether what DPDK says is kept for a reason, or printed to standard error. */
+/* Sets whether DPDK's log is kept for a reason (1), or printed to standard error (0). */
 void listen_to_dpdk(int on);
-/* Makes this thread known to DPDK, which has buffers at hand for those it knows. */
+/* Registers this thread with DPDK, which caches buffers for registered threads. */
 void enlist(void);
-/* UTC in nanoseconds. */
+/* Returns UTC in nanoseconds. */
 uint64_t utc_now(void);
 
-/* Copies to a place with 63 bytes behind it that may be written too. */
+/* Copies a frame; up to 63 bytes after it may be overwritten. */
 static inline void copy_over(uint8_t *to, const struct rte_mbuf *m, uint32_t len)
 {
     const uint8_t *from = rte_pktmbuf_mtod(m, const uint8_t *);

@@ -1,4 +1,4 @@
-/* Ports: opened, looked at, closed. */
+/* Opens ports, reads their counters, closes them. */
 #include "plugin.h"
 
 #include <pthread.h>
@@ -16,25 +16,26 @@ enum {
     BUFFER = RTE_MBUF_DEFAULT_DATAROOM,
     CACHE = 256,
     USUAL_MTU = 1500,
-    /* Ethernet header and two tags. */
+    /* Ethernet header and two VLAN tags. */
     HEADER = 14 + 8,
-    /* Milliseconds that a driver has for frames that it took: as long as it says that it is at work, and where it does not say. */
+    /* Wait in milliseconds for accepted frames to be sent: maximum while the driver reports them as pending, minimum since the
+     * last send if it does not. */
     BUSY_MS = 1000,
     SILENT_MS = 10,
 };
 
-/* How many queues of a kind there will be; 0 and a reason if it is not to be had. */
+/* Determines the number of queues of a kind. Returns 0, or -1 with a reason. */
 static int queues(const char *kind, uint16_t asked, uint16_t other, uint16_t most, uint16_t *count, char *why)
 {
     if (asked > most && most == 0)
-        return because(why, "its driver has no %s queue", kind);
+        return because(why, "the driver has no %s queues", kind);
     if (asked > most)
-        return because(why, "it has %u %s queue%s at most: name fewer behind the @", most, kind, most == 1 ? "" : "s");
+        return because(why, "too many %s queues: the driver supports at most %u; name fewer after the @", kind, most);
     *count = asked > 0 ? asked : RTE_MIN(other, most);
     return 0;
 }
 
-/* Whose times frames have. */
+/* Selects the source of time stamps. Returns 0, or -1 with a reason. */
 static int choose_stamps(struct linerate_dpdk_port *port, const struct rte_eth_dev_info *device, uint32_t asked,
                          uint64_t *offloads, char *why)
 {
@@ -45,7 +46,7 @@ static int choose_stamps(struct linerate_dpdk_port *port, const struct rte_eth_d
     if (asked == LINERATE_DPDK_BY_POLL || (asked > LINERATE_DPDK_BY_CARD && !knows_utc))
         return 0;
     if (rte_mbuf_dyn_rx_timestamp_register(&port->stamp_field, &port->stamp_flag) != 0)
-        return because(why, "DPDK has no room for time stamps: %s", rte_strerror(rte_errno));
+        return because(why, "no room for time stamps in DPDK buffers: %s", rte_strerror(rte_errno));
     if (knows_utc) {
         port->stamps = LINERATE_DPDK_BY_DRIVER;
         return 0;
@@ -55,11 +56,11 @@ static int choose_stamps(struct linerate_dpdk_port *port, const struct rte_eth_d
         *offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
         return 0;
     }
-    return because(why, "its driver (%s) has no time stamps, or no clock to compare them with: leave stamp= out",
+    return because(why, "the driver (%s) has no time stamps, or no clock to convert them; remove stamp=",
                    device->driver_name);
 }
 
-/* How long a tick of the card is, by its clock and the host's. */
+/* Determines the duration of a tick of the card from its clock and the host's. */
 static int compare_clocks(struct linerate_dpdk_port *port, char *why)
 {
     const struct timespec pause = { .tv_nsec = 20000000 };
@@ -68,14 +69,14 @@ static int compare_clocks(struct linerate_dpdk_port *port, char *why)
     if (port->stamps != LINERATE_DPDK_BY_CARD)
         return 0;
     if (rte_eth_read_clock(port->id, &port->ticks) != 0)
-        return because(why, "its clock cannot be read");
+        return because(why, "reading the clock of the card failed");
     port->utc = utc_now();
     nanosleep(&pause, NULL);
     if (rte_eth_read_clock(port->id, &ticks) != 0)
-        return because(why, "its clock cannot be read");
+        return because(why, "reading the clock of the card failed");
     utc = utc_now();
     if (ticks <= port->ticks || utc <= port->utc)
-        return because(why, "its clock stands still");
+        return because(why, "the clock of the card does not advance");
     for (uint16_t i = 0; i < port->rx_queues; i++) {
         struct rx *rx = &port->rx[i];
 
@@ -86,7 +87,7 @@ static int compare_clocks(struct linerate_dpdk_port *port, char *why)
     return 0;
 }
 
-/* A device that makes frames from nothing leaves what lies in its buffers: packets of UDP, of 256 flows. */
+/* Writes UDP packets of 256 flows to the buffers, for devices that generate frames without setting their bytes. */
 static void paint(struct rte_mempool *pool, void *to, void *object, unsigned int index)
 {
     static const uint8_t packet[] = {
@@ -102,7 +103,7 @@ static void paint(struct rte_mempool *pool, void *to, void *object, unsigned int
     frame[35] = (uint8_t)index;
 }
 
-/* From the first to the last byte of a pool, and how many there are. */
+/* First and last byte of a pool, and the sum of its parts. */
 struct span {
     const uint8_t *base, *end;
     size_t bytes;
@@ -119,20 +120,20 @@ static void span(struct rte_mempool *pool, void *to, struct rte_mempool_memhdr *
     whole->bytes += memory->len;
 }
 
-/* Frames that a queue keeps: a look, and all that a detach takes along. */
+/* Returns the maximum number of frames that a queue keeps: one take, and all that detach reads. */
 static uint32_t kept(uint16_t rx_depth)
 {
     return RTE_MAX((uint32_t)rx_depth, (uint32_t)DETACHED) + SHOWN + 2 * BURST;
 }
 
-/* Memory for frames that are read, on their way out, and in the caches of two threads a queue. */
+/* Allocates buffers for frames that are read, being sent, and in the caches of two threads per queue. */
 static int make_pool(struct linerate_dpdk_port *port, uint16_t rx_depth, uint16_t tx_depth, int is_fifo, int node,
                      char *why)
 {
     static unsigned int made;
-    /* What a driver has in its ring, and what a detach takes out of it, which the driver fills again meanwhile. */
+    /* Frames in the ring of the driver, and those that detach reads while the driver refills the ring. */
     const uint32_t per_rx = rx_depth + kept(rx_depth) + 2 * BURST + 2 * CACHE, per_tx = tx_depth + 2 * BURST + 2 * CACHE;
-    /* Rings of a driver hold frames too. */
+    /* Internal rings of a driver hold frames too. */
     const uint32_t count = port->rx_queues * per_rx + port->tx_queues * per_tx + 2048;
     struct span whole = { 0 };
     char name[32];
@@ -141,7 +142,7 @@ static int make_pool(struct linerate_dpdk_port *port, uint16_t rx_depth, uint16_
     port->pool = rte_pktmbuf_pool_create(name, count, is_fifo ? 0 : CACHE, 0, BUFFER + RTE_PKTMBUF_HEADROOM, node);
     port->room = BUFFER;
     if (port->pool == NULL)
-        return because(why, "no memory for %u buffers of 2 KiB (%s): give more by memory=", count,
+        return because(why, "out of memory for %u buffers of 2 KiB (%s); increase memory=", count,
                        rte_strerror(rte_errno));
     if (is_fifo)
         rte_mempool_obj_iter(port->pool, paint, NULL);
@@ -162,22 +163,22 @@ static int make_queues(struct linerate_dpdk_port *port, uint16_t rx_depth, uint1
     port->rx = aligned_alloc(RTE_CACHE_LINE_SIZE, (port->rx_queues + 1u) * sizeof *port->rx);
     port->tx = aligned_alloc(RTE_CACHE_LINE_SIZE, (port->tx_queues + 1u) * sizeof *port->tx);
     if (port->rx == NULL || port->tx == NULL)
-        return because(why, "no memory for queues");
+        return because(why, "out of memory for queues");
     memset(port->rx, 0, (port->rx_queues + 1u) * sizeof *port->rx);
     memset(port->tx, 0, (port->tx_queues + 1u) * sizeof *port->tx);
     for (i = 0; i < port->rx_queues; i++) {
         port->rx[i].room = kept(rx_depth);
         port->rx[i].mbufs = calloc(port->rx[i].room, sizeof *port->rx[i].mbufs);
         if (port->rx[i].mbufs == NULL)
-            return because(why, "no memory for queues");
+            return because(why, "out of memory for queues");
         error = rte_eth_rx_queue_setup(port->id, i, rx_depth, (unsigned int)node, NULL, port->pool);
         if (error != 0)
-            return because(why, "receive queue %u cannot be set up: %s", i, rte_strerror(-error));
+            return because(why, "setting up receive queue %u failed: %s", i, rte_strerror(-error));
     }
     for (i = 0; i < port->tx_queues; i++) {
         error = rte_eth_tx_queue_setup(port->id, i, tx_depth, (unsigned int)node, NULL);
         if (error != 0)
-            return because(why, "send queue %u cannot be set up: %s", i, rte_strerror(-error));
+            return because(why, "setting up send queue %u failed: %s", i, rte_strerror(-error));
     }
     return 0;
 }
@@ -192,7 +193,7 @@ static int set_up(struct linerate_dpdk_port *port, const struct linerate_dpdk_op
     int node = rte_eth_dev_socket_id(port->id), error;
 
     if (rte_eth_dev_info_get(port->id, &device) != 0)
-        return because(why, "its driver does not say what it can do");
+        return because(why, "the driver does not report its capabilities");
     port->device = device.device;
     if (queues("receive", asked->rx_queues, asked->tx_queues, device.max_rx_queues, &port->rx_queues, why) != 0 ||
         queues("send", asked->tx_queues, asked->rx_queues, device.max_tx_queues, &port->tx_queues, why) != 0 ||
@@ -208,12 +209,12 @@ static int set_up(struct linerate_dpdk_port *port, const struct linerate_dpdk_op
     }
     error = rte_eth_dev_configure(port->id, port->rx_queues, port->tx_queues, &conf);
     if (error != 0)
-        return because(why, "%u and %u queues and an MTU of %u are not to be had: %s", port->rx_queues, port->tx_queues,
-                       mtu, rte_strerror(-error));
-    /* Of a kernel's interface too: who only receives leaves that as it is. */
+        return because(why, "%u receive queues, %u send queues and an MTU of %u are not supported: %s", port->rx_queues,
+                       port->tx_queues, mtu, rte_strerror(-error));
+    /* This also sets the MTU of a kernel interface, so it is not done for ports that only receive. */
     error = asked->mtu > 0 && asked->tx_queues > 0 ? rte_eth_dev_set_mtu(port->id, (uint16_t)mtu) : 0;
     if (error != 0 && error != -ENOTSUP)
-        return because(why, "its driver (%s) does not set an MTU of %u: %s", device.driver_name, mtu, rte_strerror(-error));
+        return because(why, "the driver (%s) cannot set an MTU of %u: %s", device.driver_name, mtu, rte_strerror(-error));
     rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx_depth, &tx_depth);
     port->tx_depth = tx_depth;
     if (make_pool(port, rx_depth, tx_depth, asked->fifo != 0, node, why) != 0 ||
@@ -223,11 +224,11 @@ static int set_up(struct linerate_dpdk_port *port, const struct linerate_dpdk_op
     if (!(conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS))
         port->longest = RTE_MIN(port->longest, port->room);
     if (asked->mtu > 0 && asked->tx_queues > 0 && port->longest < mtu + HEADER)
-        return because(why, "its driver (%s) sends frames of one buffer alone: mtu=%u at most", device.driver_name,
+        return because(why, "the driver (%s) sends only frames of one buffer; use mtu=%u or less", device.driver_name,
                        port->room - HEADER);
     error = rte_eth_dev_start(port->id);
     if (error != 0)
-        return because(why, "it does not start: %s", rte_strerror(-error));
+        return because(why, "starting the port failed: %s", rte_strerror(-error));
     if (asked->promiscuous)
         rte_eth_promiscuous_enable(port->id);
     info->rx_queues = port->rx_queues;
@@ -240,7 +241,7 @@ static int set_up(struct linerate_dpdk_port *port, const struct linerate_dpdk_op
     return compare_clocks(port, why);
 }
 
-/* The driver of rings forgets those of queues that nobody asked for, and their names. */
+/* Frees the rings, and their names, of unused queues: the ring driver does not. */
 static void free_rings(const struct linerate_dpdk_port *port)
 {
     char name[LINERATE_DPDK_NAME + 16];
@@ -251,7 +252,7 @@ static void free_rings(const struct linerate_dpdk_port *port)
     }
 }
 
-/* Has the driver send what it took, for a while: once it is stopped that is lost. */
+/* Waits for a limited time until the driver has sent the frames that it accepted: stopping it discards them. */
 static void drain(struct linerate_dpdk_port *port)
 {
     const struct timespec nap = { .tv_nsec = 100000 };
@@ -265,7 +266,7 @@ static void drain(struct linerate_dpdk_port *port)
             int status;
 
             rte_eth_tx_done_cleanup(port->id, i, 0);
-            /* Of the frame that was taken last: the one in front of where the next one goes. */
+            /* Descriptor of the last accepted frame: the one before the next to be used. */
             status = rte_eth_tx_descriptor_status(port->id, i, port->tx_depth - 1);
             now = rte_rdtsc();
             if (now >= most || (now >= least && status != RTE_ETH_TX_DESC_FULL))
@@ -296,7 +297,7 @@ static void shut(struct linerate_dpdk_port *port)
     free(port);
 }
 
-/* DPDK adds and removes devices one at a time. */
+/* DPDK can add and remove only one device at a time. */
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 
 int open_port(const struct linerate_dpdk_open *asked, struct linerate_dpdk_port **made, struct linerate_dpdk_info *info,
@@ -306,7 +307,7 @@ int open_port(const struct linerate_dpdk_open *asked, struct linerate_dpdk_port 
     int error;
 
     if (port == NULL)
-        return because(why, "no memory for a port");
+        return because(why, "out of memory for a port");
     pthread_mutex_lock(&changing);
     listen_to_dpdk(1);
     snprintf(port->name, sizeof port->name, "%.*s", (int)strcspn(asked->device, ","), asked->device);
@@ -314,7 +315,7 @@ int open_port(const struct linerate_dpdk_open *asked, struct linerate_dpdk_port 
     if (error == 0)
         error = rte_eth_dev_get_port_by_name(port->name, &port->id);
     if (error != 0) {
-        error = because(why, "DPDK finds no such device, or cannot open it: %s", rte_strerror(-error));
+        error = because(why, "DPDK cannot find or open this device (%s); check its name or PCI address", rte_strerror(-error));
         free(port);
     } else if (set_up(port, asked, info, why) != 0) {
         shut(port);

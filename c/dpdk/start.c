@@ -1,4 +1,4 @@
-/* The plugin's table, and DPDK itself: started once a process, quietly. */
+/* Table of the plugin; starts DPDK once per process, without output. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -46,7 +46,7 @@ const struct linerate_dpdk_plugin *linerate_dpdk_plugin(void)
     return &table;
 }
 
-/* What DPDK has said. It writes from threads of its own too. */
+/* Log of DPDK. DPDK's own threads write to it too. */
 static pthread_mutex_t said_lock = PTHREAD_MUTEX_INITIALIZER;
 static char said[320];
 static size_t said_bytes;
@@ -106,7 +106,7 @@ uint64_t utc_now(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Threads come and go; DPDK has numbers for 128 at a time. */
+/* DPDK registers at most 128 threads at a time, so threads that exit are unregistered. */
 static pthread_key_t leaving;
 static __thread int is_listed;
 
@@ -121,7 +121,7 @@ void enlist(void)
     if (likely(is_listed))
         return;
     is_listed = 1;
-    /* Without a number it works all the same, slower. */
+    /* An unregistered thread works too, but slower. */
     if (rte_lcore_id() == LCORE_ID_ANY && rte_thread_register() == 0)
         pthread_setspecific(leaving, &is_listed);
 }
@@ -131,7 +131,7 @@ struct begin {
     int result, error;
 };
 
-/* DPDK takes the thread that starts it for its own, and pins it. */
+/* Initialises DPDK in a thread of its own: DPDK keeps the calling thread as its main thread, and pins it. */
 static void *begin(void *argument)
 {
     struct begin *begin = argument;
@@ -160,12 +160,12 @@ static void *begin(void *argument)
     arguments[count++] = (char *)"--no-telemetry";
     arguments[count++] = prefix;
     arguments[count++] = (char *)"--log-level=4";
-    /* Cards are looked for by name later; none is taken because it is there. */
+    /* Devices are opened by name later. This allow list prevents DPDK from opening all of them. */
     arguments[count++] = (char *)"-a";
     arguments[count++] = (char *)"0000:00:00.0";
     begin->result = rte_eal_init(count, arguments);
     begin->error = rte_errno;
-    /* Nobody else is to find us there. */
+    /* Other processes must not find this one there. */
     if (begin->result >= 0)
         rmdir(rte_eal_get_runtime_dir());
     return NULL;
@@ -181,15 +181,15 @@ int start(const struct linerate_dpdk_start *asked, char *why)
 
     listen_to_dpdk(1);
     if (stream == NULL || rte_openlog_stream(stream) != 0)
-        return because(why, "no memory to listen to DPDK");
+        return because(why, "out of memory for the log of DPDK");
     error = pthread_key_create(&leaving, strike_off);
     if (error == 0)
         error = pthread_create(&thread, NULL, begin, &begun);
     if (error != 0)
-        return because(why, "no thread for DPDK: %s", strerror(error));
+        return because(why, "starting a thread for DPDK failed: %s", strerror(error));
     pthread_join(thread, NULL);
     if (begun.result < 0)
-        return because(why, "DPDK does not start: %s", rte_strerror(begun.error));
+        return because(why, "starting DPDK failed: %s", rte_strerror(begun.error));
     listen_to_dpdk(0);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* The same with a thread for each step, as programs over DPDK divide it among cores: one receives from all ports, one merges by time, one
- * copies each frame from its buffer into shared memory. Between them are rings of DPDK. */
+/* Benchmark baseline with a thread per step, as DPDK programs divide work among cores. One receives from all ports, one
+ * merges by time, one copies each frame from its buffer to shared memory. DPDK rings connect them. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -18,13 +18,13 @@
 
 enum { STEPS = 3, UNDER_WAY = 1024 };
 
-/* A buffer, and when it was read. */
+/* A buffer and the time when it was read. */
 struct item {
     struct rte_mbuf *mbuf;
     uint64_t time;
 };
 
-/* What was taken out of a ring. */
+/* Items taken from a ring. */
 struct head {
     struct item items[BURST];
     uint32_t count, next;
@@ -36,7 +36,7 @@ struct steps {
     struct rte_ring *lanes[MOST_PORTS], *merged;
     struct head heads[MOST_PORTS];
     atomic_int is_received, is_merged;
-    struct linerate_dpdk_classic memory; /* where frames go */
+    struct linerate_dpdk_classic memory; /* destination of frames */
     uint64_t copied, used[STEPS];
 };
 
@@ -48,7 +48,7 @@ static uint64_t cpu_time(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Nothing to do, or no room. On a core of its own a thread looks again and again; that is not counted. */
+/* Waits for input or room. With a core of its own a thread would poll; the wait is not counted as CPU time. */
 static void nap(uint64_t *used)
 {
     const uint64_t began = cpu_time();
@@ -89,7 +89,7 @@ static void *receive_all(void *with)
     return NULL;
 }
 
-/* Has something of each lane that is not at its end, without which nobody knows what comes next; whether that is so. */
+/* Loads items of each lane that has not ended: the merge needs one of each. Returns 0 if one has none yet. */
 static int refill(struct steps *all)
 {
     for (uint32_t i = 0; i < all->count; i++) {
@@ -170,7 +170,7 @@ static void *copy_all(void *with)
     return NULL;
 }
 
-/* Rings, and shared memory; 0 if there is not enough. */
+/* Creates the rings and the shared memory; returns 0 if memory is insufficient. */
 static int make(struct steps *all, size_t descs)
 {
     static unsigned int made;
@@ -212,7 +212,7 @@ uint64_t by_steps(struct linerate_dpdk_classic *asked)
     all->asked = asked;
     all->count = RTE_MIN(asked->count, (uint32_t)MOST_PORTS);
     if (make(all, descs)) {
-        /* From the last one on: each finds the end of what is before it, or that this never began. */
+        /* The last step is started first. If a step cannot be started, the next one must see its end. */
         while (started < STEPS && pthread_create(&threads[started], NULL, does[STEPS - 1 - started], all) == 0)
             started++;
         if (started < 2)

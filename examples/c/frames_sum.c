@@ -1,4 +1,4 @@
-/* Takes frames of received streams until their writer ends, and looks at every byte.
+/* Takes frames of received streams until the writer ends, and sums their bytes.
  *
  *     cc -O2 -o frames_sum frames_sum.c -I c
  *     ./frames_sum NAME */

@@ -1,4 +1,4 @@
-/* Attaches to a block ring and prints a line a frame, or writes a pcap file to standard output.
+/* Attaches to a block ring and prints one line per frame, or writes a pcap file to standard output.
  *
  *     cc -o ring_cat ring_cat.c $(pkg-config --cflags --libs linerate-ring) */
 #include <inttypes.h>
@@ -9,19 +9,19 @@
 
 static const char USAGE[] =
     "usage: ring_cat [-l] [-w] [-q SLOTS] [-t] NAME\n"
-    "  NAME       of the ring, as in linerate capture PORT --share NAME; a path if it has a /\n"
-    "  -l         lossless: the writer waits for this reader, if it lets such in\n"
-    "  -w         write a pcap file to standard output instead of a line a frame\n"
-    "  -q SLOTS   most blocks to hold, if not lossless\n"
-    "  -t         trust a ring that neither root nor you share\n"
-    "       ring_cat -i NAME    print how the ring is laid out, and its interfaces\n"
-    "       ring_cat -L         print how the format is laid out\n";
+    "  NAME       name of the ring (linerate capture PORT --share NAME); a path if it has a /\n"
+    "  -l         lossless: the writer waits for this reader; needs capture --lossless-readers\n"
+    "  -w         write a pcap file to standard output instead of one line per frame\n"
+    "  -q SLOTS   maximum number of blocks to hold, if not lossless\n"
+    "  -t         trust a ring shared by a user other than root and you\n"
+    "       ring_cat -i NAME    print the layout of the ring and its interfaces\n"
+    "       ring_cat -L         print the layout of the format\n";
 
 static int print_lines(const struct linerate_ring *ring, const struct linerate_burst *burst) {
     for (uint32_t at = 0; at < burst->frames; at++) {
         const struct linerate_desc *desc = &burst->descs[at];
         struct linerate_interface interface;
-        /* Those of files have no name. */
+        /* Interfaces of files may have no name. */
         const int named = linerate_interface(ring, desc->interface, &interface) && interface.name[0];
         const char *name = named ? interface.name : "-";
         printf("%" PRIu64 ".%09" PRIu64 " %s captured %" PRIu32 " wire %" PRIu32 " flags 0x%04x hash 0x%08" PRIx32 "\n",
@@ -30,18 +30,18 @@ static int print_lines(const struct linerate_ring *ring, const struct linerate_b
     return fflush(stdout);
 }
 
-/* The header of a pcap file with nanoseconds; records follow. */
+/* Writes the header of a pcap file with nanosecond times; records follow. */
 static int write_header(uint32_t link) {
     const struct {
         uint32_t magic;
         uint16_t major, minor;
         uint32_t zone, accuracy, snap, link;
     } header = { 0xa1b23c4d, 2, 4, 0, 0, LINERATE_MAX_FRAME, link };
-    _Static_assert(sizeof header == 24, "as the format has it");
+    _Static_assert(sizeof header == 24, "size of a pcap file header");
     return fwrite(&header, sizeof header, 1, stdout) == 1 ? 0 : -1;
 }
 
-/* Writes records as they lie: frames that follow each other without a gap in one piece. */
+/* Writes the records unchanged; frames that are contiguous in memory are written together. */
 static int write_records(const struct linerate_burst *burst) {
     for (uint32_t at = 0; at < burst->frames;) {
         const uint32_t from = burst->descs[at].offset - LINERATE_RECORD_HEADER;
@@ -54,7 +54,7 @@ static int write_records(const struct linerate_burst *burst) {
     return fflush(stdout);
 }
 
-/* The link type of all frames of a burst; -1 if it differs from `before`, the one so far (-1: none). */
+/* Returns the link type of all frames of a burst; -1 if it differs from `before`, the one so far (-1: none). */
 static int64_t link_of(const struct linerate_ring *ring, const struct linerate_burst *burst, int64_t before) {
     static struct linerate_interface interface;
     static int64_t known = -1;
@@ -72,7 +72,8 @@ static int64_t link_of(const struct linerate_ring *ring, const struct linerate_b
 
 static int copy(struct linerate_ring *ring, int pcap) {
     static const char *const ENDS[] = { "", "the writer has ended", "the writer died",
-                                        "the writer has put this reader out", "the writer broke the format" };
+                                        "evicted by the writer: too slow, or broke the protocol",
+                                        "the writer broke the format" };
     struct linerate_burst burst;
     uint64_t frames = 0;
     int64_t link = -1;
@@ -86,7 +87,7 @@ static int copy(struct linerate_ring *ring, int pcap) {
             const int64_t before = link;
             link = link_of(ring, &burst, before);
             if (link < 0) {
-                fprintf(stderr, "ring_cat: frames of several link types do not fit into one pcap file\n");
+                fprintf(stderr, "ring_cat: frames have several link types; a pcap file holds only one\n");
                 return 1;
             }
             failed = (before < 0 && write_header((uint32_t)link) != 0) || write_records(&burst) != 0;
@@ -106,7 +107,7 @@ static int copy(struct linerate_ring *ring, int pcap) {
     return end == LINERATE_ENDED ? 0 : 1;
 }
 
-/* What a ring says of itself. */
+/* Prints the header of a ring and its interfaces. */
 static int inspect(const struct linerate_ring *ring) {
     const struct linerate_arena *arena = linerate_arena(ring);
 #define PRINT(field) printf("arena." #field " %" PRIu64 "\n", (uint64_t)arena->field)
@@ -140,7 +141,7 @@ static int inspect(const struct linerate_ring *ring) {
     return 0;
 }
 
-/* Where the numbers of blocks and descs lie, for tests. */
+/* Prints the offsets in block headers and descs, for tests. */
 static int print_layout(void) {
 #define SIZE(type) printf(#type " %zu\n", sizeof(struct linerate_##type))
 #define AT(type, field) printf(#type "." #field " %zu\n", offsetof(struct linerate_##type, field))

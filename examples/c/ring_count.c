@@ -1,4 +1,4 @@
-/* Counts the frames of a block ring by interface, until its writer ends.
+/* Counts the frames of a block ring per interface, until the writer ends.
  *
  *     cc -o ring_count ring_count.c $(pkg-config --cflags --libs linerate-ring)
  *     ./ring_count NAME */

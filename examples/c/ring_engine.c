@@ -1,4 +1,4 @@
-/* An engine for linerate inline: blocks UDP datagrams to one port, and lets all else pass.
+/* Engine for linerate inline: blocks UDP datagrams to one port and passes all other frames.
  *
  *     linerate inline eth1 eth2 --share ids &
  *     cc -o ring_engine ring_engine.c $(pkg-config --cflags --libs linerate-ring)
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Whether a frame is a UDP datagram over IPv4 to this port. */
+/* Returns 1 if the frame is a UDP datagram over IPv4 to this port. */
 static int is_to(const struct linerate_desc *desc, const unsigned char *frame, int port) {
     if (desc->l3 == LINERATE_NO_LAYER || desc->l4 == LINERATE_NO_LAYER || desc->l4 + 4u > desc->captured)
         return 0;

@@ -1,4 +1,4 @@
-/* An engine for linerate inline: writes one byte over in each frame, say the last one of the sender's MAC address.
+/* Engine for linerate inline: overwrites one byte in each frame, for example the last one of the source MAC address.
  *
  *     linerate inline eth1 eth2 --share ids &
  *     cc -o ring_replace ring_replace.c $(pkg-config --cflags --libs linerate-ring)
@@ -28,7 +28,7 @@ int main(int words, char **word) {
             memcpy(bytes, linerate_frame(&burst, at), length);
             bytes[place % sizeof bytes] = (unsigned char)strtoul(word[3], NULL, 0);
             while ((said = linerate_replace(ring, linerate_ticket_of(ring, at), bytes, length)) == LINERATE_FULL && tries++ < 9999)
-                usleep(100); /* until some of those before have left */
+                usleep(100); /* until earlier frames have been sent */
             linerate_decide(ring, at, place < length && said == LINERATE_ANSWERED ? LINERATE_REPLACE : LINERATE_BLOCK);
         }
         if (frames == 0)

@@ -1,12 +1,12 @@
-"""Frames and flows of linerate.
+"""Packets and flow records of linerate.
 
     import linerate
 
     for burst in linerate.Ring("feed"):              # linerate capture eth0 --share feed
         print(len(burst), burst.descs["captured"].sum(), bytes(burst.frame(0)))
 
-`Ring` reads what a running linerate shares in memory, `capture` what is in a capture file; `frames` and `flows` make
-tables, of frames and of flow records. `FrameRing` takes frames of memory, of received streams.
+`Ring` reads packets that a running linerate shares in memory, `capture` reads a capture file. `frames` and `flows`
+return tables of packets and of flow records. `FrameRing` takes frames of memory of received streams.
 """
 
 from .frame_ring import Frame, FrameRing

@@ -1,6 +1,6 @@
-"""Frames of received streams, where another process receives them: docs/frame-ring.md.
+"""Frames of streams that another process receives: docs/frame-ring.md.
 
-The writer is trusted for nothing: each number of its memory is copied out once, checked, then used.
+The writer is not trusted: each number in its memory is copied once, checked, then used.
 """
 
 import ipaddress
@@ -15,34 +15,34 @@ from . import handshake, layout
 from .handshake import RingError
 from .ring import fence
 
-# Offsets in the header of the arena, and those in an entry of its table.
+# Header of the arena, and an entry of its table.
 HEADER = struct.Struct("=8s6I4Q4I2Q2I3Q")
 ENTRY = struct.Struct("=Q2I7Q10I16s16s112x")
 ENTRY_STATE = 96
 MOST_FRAMES = 1 << 15
 MOST_BYTES = 1 << 45
 CRC, COARSE = 1, 2
-PUT_OUT, OVER = 1, 2
+EVICTED, OVER = 1, 2
 ENDINGS = (None, "complete", "reset", "silent", "stopped")
 ENDS = {
-    "died": "whoever shared it is gone without having ended; all that was there has been taken",
-    "put out": "whoever shares it has put this reader out: it gave back what it did not have",
-    "broken": "whoever shares it broke the format",
+    "died": "the writer died without ending the ring; the frames received are complete",
+    "evicted": "evicted by the writer: this reader returned a frame that it did not hold",
+    "broken": "the writer broke the format",
 }
 
 
 class Frame:
-    """A frame: a piece of a stream, where it was received. It is to be looked at until it is given back.
+    """Part of a stream, in the memory where it was received. Valid until it is given back.
 
-    `data` is a view of the writer's memory: copy (`bytes(...)`) what is needed for longer. `gaps` are the bytes that did
-    not come, (first, one behind the last), from the first of the frame on.
+    `data` is a view of the writer's memory: copy (`bytes(...)`) what is needed for longer. `gaps` lists missing bytes as
+    (first, end) offsets in the frame; end is exclusive.
     """
 
     __slots__ = ("id", "stream", "sender", "receiver", "number", "offset", "length", "missing", "crc32c", "first", "last",
                  "repeated", "late", "ending", "offered", "gaps", "data", "_entry", "_ring")
 
     def give_back(self):
-        """It is filled again; nothing of it may be looked at any more."""
+        """Returns the frame to the writer, which fills it again: do not access it afterwards."""
         self._ring._give_back(self)
 
     def __enter__(self):
@@ -53,17 +53,17 @@ class Frame:
 
 
 class FrameRing:
-    """The frames that `linerate receive PORT --tcp A:P --share NAME` shares; iterating gives one at a time.
+    """Reader of the frames that `linerate receive PORT --tcp A:P --share NAME` shares; iteration yields one at a time.
 
-    One process at a time takes them. Iterating gives each back when the next one is asked for; `next` leaves that to
-    `Frame.give_back`, so that several can be held. As long as frames are held senders may have to wait; those that are held
-    when this reader closes, or dies, go to the next one. The iteration stops when the writer ends; RingError says if it
-    ended otherwise. One thread at a time takes; any gives back.
+    One reader at a time may attach. Iteration gives each frame back when the next one is requested. After `next` call
+    `Frame.give_back`: several frames can be held. Held frames may delay senders. If this reader closes or dies, the next
+    reader gets the frames it held. Iteration stops when the writer ends, and raises RingError if the ring ended
+    abnormally. Only one thread at a time may take frames; any thread may give them back.
     """
 
     def __init__(self, name, *, reader="python", trust=False):
         self.name, self.ended = name, None
-        self._socket, foreign = handshake.connect(name, trust)
+        self._socket, foreign = handshake.connect(name, trust, "receive")
         try:
             generation, arena, control, fds = handshake.greet(self._socket, True, 0, reader, kind=1)
             self._maps = handshake.map_both(arena, control, fds, foreign, MOST_BYTES)
@@ -85,7 +85,7 @@ class FrameRing:
                     raise RingError(f"{self.name}: {ENDS[self.ended]}")
                 return
             yield frame
-            # One on which the loop ended, or failed, is not given back: the next reader gets it.
+            # A frame on which the loop breaks or raises is not given back: the next reader gets it.
             frame.give_back()
 
     def __enter__(self):
@@ -95,8 +95,8 @@ class FrameRing:
         self.close()
 
     def next(self, timeout=None):
-        """The next frame. None if none came within `timeout` seconds, or none will any more: then `ended` is "ended" (in
-        order), "died", "put out" or "broken"."""
+        """Returns the next frame. Returns None after `timeout` seconds, or after the last frame: then `ended` is "ended"
+        (normally), "died", "evicted" or "broken"."""
         until = None if timeout is None else time.monotonic() + timeout
         while self.ended is None:
             frame = self._look()
@@ -109,22 +109,22 @@ class FrameRing:
         return None
 
     def close(self):
-        """Leaves: frames that are held go to the next reader."""
+        """Detaches; the next reader gets the held frames."""
         self.ended = self.ended or "closed"
         self._socket.close()
 
     def _check(self, arena, control, generation):
         def fail(what):
-            raise RingError(f"what answers is no frame ring of version 1: {what}")
+            raise RingError(f"peer is not a frame ring of version 1: {what}")
 
         if arena[:8] != b"LRFRAMES":
-            fail("its memory does not begin as such a ring does")
+            fail("its memory does not begin with LRFRAMES")
         (_, order, major, _, header, entries, frames, size, stride, at, whole, granule, bitmap, room, _, own, _, _, entry,
          table, bitmaps, gaps) = HEADER.unpack_from(arena)
         if order != layout.BYTE_ORDER or major != layout.MAJOR:
-            fail("it has another byte order, or another version of the format")
+            fail("it has another byte order or another version of the format")
         if not 1 <= frames <= MOST_FRAMES or not 1 <= size <= 64 << 30 or granule == 0:
-            fail("it has frames of a size or number that no ring has")
+            fail("its frames have an invalid size or number")
 
         def up(number, multiple):
             return -(-number // multiple) * multiple
@@ -139,7 +139,7 @@ class FrameRing:
         last = up(begin + frames * up(size, page), huge)
         said = (header, entries, stride, at, whole, bitmap, room, entry, table, bitmaps, gaps)
         if said != (page, most, up(size, page), begin, last, words, listed, ENTRY.size, page, second, third):
-            fail("its memory is laid out in another way")
+            fail("its memory has an unexpected layout")
         capacity = 1 << (most - 1).bit_length()
         at = layout.CONTROL_GENERATION
         its, slots, handed, returned = struct.unpack("=QIII", control[at : at + 20])
@@ -147,14 +147,14 @@ class FrameRing:
         if len(arena) != last or len(control) != rings or (slots, handed) != (capacity, 512):
             fail("its control memory does not fit its arena")
         if returned != 512 + 8 * capacity or not generation == its == own:
-            fail("it handed over the memory of another ring")
+            fail("it sent the memory of another ring")
         self.frames, self.frame_bytes, self._entries, self._capacity = frames, size, most, capacity
         self._gaps, self._room, self._begin, self._stride = third, listed, begin, stride
 
     def _look(self):
         status = self._words[layout.CONTROL_STATUS // 4]
-        if status == PUT_OUT:
-            return self._stop("put out")
+        if status == EVICTED:
+            return self._stop("evicted")
         gone = self._hung_up
         fence()
         there = self._longs[layout.CONTROL_PUBLISHED // 8] - self._taken
@@ -173,7 +173,7 @@ class FrameRing:
         return self._stop("broken") if frame is None else frame
 
     def _read(self, entry):
-        """The frame of an entry; None if what is written there cannot be right."""
+        """Returns the frame of an entry; None if the entry is invalid."""
         at = layout.PAGE + entry * ENTRY.size
         if int.from_bytes(self._arena[at + ENTRY_STATE : at + ENTRY_STATE + 4], sys.byteorder) != 1:
             return None
@@ -208,7 +208,7 @@ class FrameRing:
     def _give_back(self, frame):
         with self._lock:
             if frame._entry not in self._held:
-                raise ValueError("this frame was given back before")
+                raise ValueError("frame was already given back")
             self._held.remove(frame._entry)
             frame.data = None
             at = (layout.CONTROL_HEADER + 8 * self._capacity) // 8 + self._given % self._capacity
@@ -221,7 +221,7 @@ class FrameRing:
         self.ended = ended
 
     def _wait(self, seconds):
-        """Waits until there may be something new."""
+        """Waits for news, a hang-up or the timeout; may return early."""
         sleeping = layout.CONTROL_SLEEPING // 4
         self._words[sleeping] = 1
         fence()

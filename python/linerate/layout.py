@@ -1,4 +1,4 @@
-"""Where everything lies in shared memory: the numbers of docs/block-ring.md."""
+"""Layout of shared memory: offsets and sizes of docs/block-ring.md."""
 
 import struct
 from typing import NamedTuple
@@ -48,14 +48,14 @@ EVICTED = 1
 HELLO = struct.Struct("=4s6I4x96s")
 WELCOME = struct.Struct("=4s5I3QI12x448s")
 
-# About one frame: time, offset, captured, wire, interface, flags, l3, l4, note, hash.
+# Descriptor of a frame: time, offset, captured, wire, interface, flags, l3, l4, note, hash.
 DESC = struct.Struct("=QIIIHHBBHI")
 DESC_FIELDS = [
     ("time", "u8"), ("offset", "u4"), ("captured", "u4"), ("wire", "u4"), ("interface", "u2"), ("flags", "u2"),
     ("l3", "u1"), ("l4", "u1"), ("note", "u2"), ("hash", "u4"),
 ]
 
-#: In `l3` and `l4` of a desc: not known.
+#: Value of `l3` and `l4` of a desc: unknown.
 NO_LAYER = 255
 
 #: Bits of `flags` of a desc.
@@ -76,21 +76,21 @@ FLAGS = {
     "fcs_cut": 1 << 13,
 }
 
-#: Who took the times of an interface, by its `stamp`.
+#: Sources of time stamps, by `stamp` of an interface.
 STAMPS = ("network card", "kernel", "XDP program", "writer", "file")
 
 
 class Desc(NamedTuple):
-    """About one frame, where NumPy is not there; `desc["time"]` works as it does with NumPy."""
+    """Descriptor of a frame, used without NumPy; `desc["time"]` works as with NumPy."""
 
     time: int  #: UTC nanoseconds
-    offset: int  #: of its first byte in the block
-    captured: int  #: bytes that are there
-    wire: int  #: bytes it had on the wire, without FCS
+    offset: int  #: offset of the first byte in the block
+    captured: int  #: captured bytes
+    wire: int  #: bytes on the wire, without FCS
     interface: int  #: index in `Ring.interfaces`
-    flags: int  #: a sum of `FLAGS`
-    l3: int  #: offset of the network header; `NO_LAYER`
-    l4: int  #: offset of the transport header; `NO_LAYER`
+    flags: int  #: sum of `FLAGS`
+    l3: int  #: offset of the network header, or `NO_LAYER`
+    l4: int  #: offset of the transport header, or `NO_LAYER`
     note: int
     hash: int  #: flow hash, the same for both directions; 0: none
 
@@ -99,9 +99,9 @@ class Desc(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """Where frames were seen."""
+    """Interface on which frames were captured."""
 
-    name: str  #: empty for one of a file that has none
+    name: str  #: empty if the file has none
     description: str
     link: int  #: LINKTYPE_* of tcpdump.org
     stamp: int  #: index in `STAMPS`

@@ -1,6 +1,6 @@
-"""The reader: shows what is committed, in order, and gives back what is finished.
+"""Reader of a block ring: yields committed frames in order, and returns finished blocks to the writer.
 
-The writer is trusted for nothing: each number of its memory is copied out once, checked, then used.
+The writer is not trusted: each number in its memory is copied once, checked, then used.
 """
 
 import collections
@@ -20,26 +20,26 @@ except ImportError:
     numpy = None
 
 ENDS = {
-    "died": "whoever shared it is gone without having ended; all that was there has been shown",
-    "evicted": "whoever shares it has put this reader out: too slow for a lossless one",
-    "broken": "whoever shares it broke the format",
+    "died": "the writer died without ending the ring; all committed frames were read",
+    "evicted": "evicted by the writer: too slow, or broke the protocol",
+    "broken": "the writer broke the format",
 }
 _barrier = threading.Lock()
 
 
 def fence():
-    """No load or store passes this. Taking a lock is a full barrier on x86; elsewhere what follows the second taking
-    cannot come before it, nor what precedes the first release after that, and those two keep their order."""
+    """Full memory barrier: no load or store moves across it. On x86 taking a lock is one. Elsewhere, earlier accesses
+    stay before the first release, later ones stay after the second acquire, and these two keep their order."""
     for _ in range(2):
         _barrier.acquire()
         _barrier.release()
 
 
 class Burst:
-    """Frames of one block, to be looked at until the next burst is asked for.
+    """Frames of one block, valid until the next burst is requested.
 
-    `descs` is a copy, checked, and stays: a NumPy array with the fields of `Desc`, or a list of `Desc` without NumPy.
-    `block` and what `frame` returns are views of the writer's memory: copy (`bytes(...)`) what is needed for longer.
+    `descs` is a checked copy and stays valid: a NumPy array with the fields of `Desc`, or a list of `Desc` without NumPy.
+    `block` and the result of `frame` are views of the writer's memory: copy (`bytes(...)`) what is needed for longer.
     """
 
     __slots__ = ("descs", "block", "_ring")
@@ -51,14 +51,14 @@ class Burst:
         return len(self.descs)
 
     def frame(self, index):
-        """The bytes of one frame, where they lie."""
+        """Returns a view of the bytes of one frame."""
         self._check()
         desc = self.descs[index]
         at = int(desc["offset"])
         return self.block[at : at + int(desc["captured"])]
 
     def __iter__(self):
-        """The bytes of each frame."""
+        """Yields a view of the bytes of each frame."""
         self._check()
         if numpy is not None:
             places = zip(self.descs["offset"].tolist(), self.descs["captured"].tolist())
@@ -69,18 +69,19 @@ class Burst:
 
     def _check(self):
         if self._ring._shown is not self:
-            raise ValueError("this burst was given back: its frames may be others by now")
+            raise ValueError("burst was released: its frames may be overwritten; "
+                             "copy them before requesting the next burst")
 
 
 class Ring:
-    """The frames that `linerate capture PORT --share NAME` shares; iterating gives a `Burst` at a time.
+    """Reader of the frames that `linerate capture PORT --share NAME` shares; iteration yields a `Burst` at a time.
 
-    `name`: as with --share; a path if it has a /. `lossless`: the writer waits for this reader, if it lets such in
-    (--lossless-readers). `quota`: most blocks to hold, 0: the writer's choice. `reader`: a name for the writer's
-    report. `trust`: attach also where neither root nor this user shares.
+    `name`: as given to --share; a path if it contains a /. `lossless`: the writer waits for this reader, if it runs with
+    --lossless-readers. `quota`: maximum number of blocks to hold, 0: chosen by the writer. `reader`: name in the writer's
+    report. `trust`: attach even if another user than root and this one shares the ring.
 
-    One thread at a time. The iteration stops when the writer ends; RingError says if it ended otherwise. Nothing that
-    it shares can make this process fault, but for what looks at a frame after its burst was given back.
+    For one thread at a time. Iteration stops when the writer ends, and raises RingError if the ring ended abnormally.
+    Shared contents cannot make this process fault, unless it accesses a frame after its burst was released.
     """
 
     def __init__(self, name, *, lossless=False, quota=0, reader="python", trust=False):
@@ -98,7 +99,7 @@ class Ring:
         self._arena, self._control = (memoryview(memory) for memory in self._maps)
         self._words, self._longs = self._arena.cast("I"), self._arena.cast("Q")
         self._control_words, self._control_longs = self._control.cast("I"), self._control.cast("Q")
-        self._held = collections.deque()  # Blocks in the order they came, each with its first frame not shown yet.
+        self._held = collections.deque()  # Blocks in order, each with its first frame not shown yet.
         self._taken = self._given = 0
         self._hung_up, self._shown, self._interfaces = False, None, []
 
@@ -119,8 +120,8 @@ class Ring:
         self.close()
 
     def next(self, timeout=None):
-        """The next burst, which gives the one before back. None if none came within `timeout` seconds, or none will
-        any more: then `ended` is "ended" (in order), "died", "evicted" or "broken"."""
+        """Returns the next burst, and releases the previous one. Returns None after `timeout` seconds, or after the last
+        burst: then `ended` is "ended" (normally), "died", "evicted" or "broken"."""
         self.release()
         until = None if timeout is None else time.monotonic() + timeout
         while self.ended is None:
@@ -135,7 +136,7 @@ class Ring:
         return None
 
     def release(self):
-        """The last burst is not needed any more: its block goes back to the writer if it is full."""
+        """Releases the last burst; its block is returned to the writer if it is closed and finished."""
         if self._shown is None:
             return
         self._shown = None
@@ -146,14 +147,14 @@ class Ring:
                 self._give_up(True)
 
     def close(self):
-        """Leaves: everything that is held goes back to the writer."""
+        """Detaches; the writer reclaims all held blocks."""
         self._shown = None
         self.ended = self.ended or "closed"
         self._socket.close()
 
     @property
     def interfaces(self):
-        """Where frames were seen: what `interface` of a desc points to. It grows, and never changes otherwise."""
+        """Interfaces, indexed by `interface` of a desc. The list only grows."""
         for index in range(len(self._interfaces), self._interface_count()):
             at = layout.PAGE + index * layout.INTERFACE.size
             link, stamp, snap, named, described, name, description = layout.INTERFACE.unpack_from(self._arena, at)
@@ -164,17 +165,17 @@ class Ring:
 
     @property
     def skipped(self):
-        """Frames that were not shown to this reader, because it was too slow."""
+        """Number of frames that this reader missed because it was too slow."""
         return self._control_longs[layout.CONTROL_SKIPPED // 8]
 
     @property
     def drops(self):
-        """Frames lost on the way to the ring since it began."""
+        """Number of frames lost before the ring since its start."""
         return self._longs[ARENA["drops"] // 8]
 
     @property
     def is_lossless(self):
-        """Whether the writer waits for this reader: it may have been given up on."""
+        """True if the writer waits for this reader."""
         return self._control_words[layout.CONTROL_MODE // 4] == layout.LOSSLESS
 
     def _raise_end(self):
@@ -199,7 +200,7 @@ class Ring:
         return min(self._words[ARENA["interfaces"] // 4], layout.MOST_INTERFACES)
 
     def _progress(self, slot):
-        """Of a block: whether it gets no more frames, and then how many it has."""
+        """Returns whether a block is closed (its number of frames is final), and its number of committed frames."""
         block = layout.HUGE + slot * self._slot_bytes
         closed = self._words[(block + layout.BLOCK_CLOSED) // 4] != 0
         fence()
@@ -208,10 +209,10 @@ class Ring:
         return closed, committed
 
     def _look(self):
-        """The next burst, or None if there is nothing now."""
+        """Returns the next burst, or None if none is available now."""
         if self._is_evicted():
             return self._stop("evicted")
-        # These come first: the frames in front of the end are found by the looks that follow.
+        # Read these first: the reads below then find all frames committed before the end.
         ended = self._has_ended()
         over = ended or self._hung_up
         fence()
@@ -238,7 +239,7 @@ class Ring:
         return None
 
     def _take_published(self):
-        """Takes in the blocks that were published; False if what is written there cannot be right."""
+        """Takes newly published blocks; returns False if an entry is invalid."""
         held = {slot for slot, _ in self._held}
         while True:
             there = self._control_longs[layout.CONTROL_PUBLISHED // 8] - self._taken
@@ -260,7 +261,7 @@ class Ring:
         block = self._arena[at : at + self._slot_bytes]
         descs = layout.BLOCK_HEADER + first * layout.DESC.size
         copied = bytes(block[descs : descs + (committed - first) * layout.DESC.size])
-        # New interfaces are there before the first frame that names them.
+        # The writer adds an interface before the first frame that refers to it.
         fence()
         known = self._interface_count()
         least, most = self._body + layout.RECORD_HEADER, self._slot_bytes - layout.TAIL
@@ -281,8 +282,8 @@ class Ring:
         return Burst(self, block, shown)
 
     def _give_up(self, closed):
-        """Gives the first block up; back to the writer if it is closed. Whether this reader was put out has to be
-        looked at before the next block is: of one who is, the writer leaves the first alone that it has not got back."""
+        """Drops the first held block, and returns it to the writer if it is closed. Check for eviction before accessing the
+        next block: after an eviction the writer keeps only the first block that was not returned unchanged."""
         slot, _ = self._held.popleft()
         if closed:
             at = (layout.CONTROL_HEADER + 8 * self._capacity) // 8 + self._given % self._capacity
@@ -303,7 +304,7 @@ class Ring:
         return closed or committed != first
 
     def _wait(self, seconds):
-        """Waits until there may be something new."""
+        """Waits for news, a hang-up or the timeout; may return early."""
         sleeping = layout.CONTROL_SLEEPING // 4
         self._control_words[sleeping] = 1
         fence()
@@ -317,7 +318,7 @@ class Ring:
         self._listen()
 
     def _listen(self):
-        """Takes wake-ups out of the socket, and notices when the writer is gone."""
+        """Drains wake-ups from the socket, and detects that the writer has closed it."""
         while True:
             try:
                 if not self._socket.recv(16, socket.MSG_DONTWAIT):

@@ -1,4 +1,4 @@
-"""Capture files as frames, and frames and flow records as tables of whatever library is installed."""
+"""Reads capture files as frames, and returns tables of frames and flow records for pandas, polars or Arrow."""
 
 import importlib
 import os
@@ -12,27 +12,27 @@ from .handshake import Absent, RingError
 from .layout import FLAGS
 from .ring import Ring
 
-#: Long enough for somebody who thinks between two bursts.
+#: Seconds that the writer waits for this reader: long enough for interactive use.
 PATIENCE_S = 100_000
 START_S = 20
 TEMPORARY = "linerate-python-"
 
 
 class Capture(Ring):
-    """The frames of a capture file: a ring whose writer this process has started, and which ends with it."""
+    """Frames of a capture file: a ring whose writer is a child process, started and ended with this object."""
 
     def __init__(self, file, *words, program="linerate"):
         path = shutil.which(program)
         if path is None:
-            raise ImportError(f"the program {program!r} is not on the PATH: install linerate (docs/guide/install.md), "
-                              "or say where it is: program=...")
+            raise ImportError(f"program {program!r} not found on the PATH; install linerate (docs/guide/install.md), "
+                              "or pass its path: program=...")
         self._folder = tempfile.TemporaryDirectory(prefix=TEMPORARY)
         socket = os.path.join(self._folder.name, "ring")
         self._errors = open(os.path.join(self._folder.name, "errors"), "w+")
-        # Plain root would stay root too; with sudo the program could not make its socket in a folder of root's.
+        # With sudo the program would drop privileges to the sudo user, who cannot create a socket in root's folder.
         words = (*(["-Z", "root"] if os.geteuid() == 0 else []), *words)
         command = [path, "capture", "-q", "-r", os.fspath(file), "--share", socket, "--share-wait", "1",
-                   "--lossless-readers", "--share-patience", str(PATIENCE_S), *words]
+                   "--lossless-readers", "--share-timeout", str(PATIENCE_S), *words]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors)
         try:
             self._attach(socket)
@@ -41,7 +41,7 @@ class Capture(Ring):
             raise
 
     def close(self):
-        """Leaves, and ends the program that was started."""
+        """Detaches, and ends the child process."""
         super().close()
         self._finish()
 
@@ -55,11 +55,11 @@ class Capture(Ring):
             try:
                 return super().__init__(socket, lossless=True)
             except Absent:
-                # The socket is there before anybody answers.
+                # The socket may exist before the program listens on it.
                 if self._process.poll() is not None:
-                    raise RingError(self._said() or "linerate ended at once") from None
+                    raise RingError(self._said() or "linerate ended before it shared the file") from None
                 if time.monotonic() > until:
-                    raise RingError("linerate does not begin to share") from None
+                    raise RingError(f"linerate did not share the file within {START_S} s") from None
                 time.sleep(0.002)
 
     def _said(self):
@@ -91,24 +91,24 @@ class Capture(Ring):
 
 
 def capture(file, filter=None, *, program="linerate"):
-    """The frames of a capture file (pcap, pcapng, also compressed), a burst at a time, as `Ring` gives them.
+    """Returns a `Ring` of the frames of a capture file (pcap or pcapng, also compressed).
 
-    The program linerate reads the file, by `filter` in the words of tcpdump, and shares its frames in memory.
+    The program linerate reads the file and shares its frames in memory. `filter`: a tcpdump filter expression.
     """
     return Capture(file, *([filter] if filter else []), program=program)
 
 
 def frames(source, filter=None, *, engine=None, program="linerate"):
-    """A table with a row for each frame of a capture file, or of a `Ring` until its end: time (UTC), interface, captured
-    and wire bytes, l3, l4, flow hash, and a column of true and false for each flag.
+    """Returns a table with a row per frame of a capture file, or of a `Ring` until its end. Columns: time (UTC), interface,
+    captured and wire bytes, l3, l4, flow hash, and a boolean per flag.
 
-    `engine`: "pandas", "polars" or "arrow"; the first of them that is installed where it is not said.
+    `engine`: "pandas", "polars" or "arrow" [default: the first one installed].
     """
     numpy = need("numpy", "frames")
     name, library = choose(engine, "frames")
     ring = source if isinstance(source, Ring) else capture(source, filter, program=program)
     if filter and ring is source:
-        raise ValueError("a filter is for files: what shares the ring has one of its own")
+        raise ValueError("filter applies only to files; set a filter in the program that shares the ring")
     with ring:
         from .ring import DESC_TYPE
         descs = numpy.concatenate([numpy.empty(0, DESC_TYPE), *(burst.descs for burst in ring)])
@@ -128,11 +128,11 @@ def frames(source, filter=None, *, engine=None, program="linerate"):
 
 
 def flows(path, *, columns=None, engine=None):
-    """Flow records of Parquet that `linerate flows --write FOLDER/` (or a .parquet file) has written, as a table; of a
-    folder with the columns date and hour. `columns`: a list of those wanted. `engine`: as of `frames`."""
+    """Returns a table of the Parquet flow records written by `linerate flows --write FOLDER/` (or to a .parquet file). For
+    a folder, columns date and hour are added. `columns`: names of the columns to read. `engine`: see `frames`."""
     path = os.fspath(path)
     if not os.path.exists(path):
-        raise FileNotFoundError(f"{path}: there are no flow records")
+        raise FileNotFoundError(f"{path}: no flow records found; write some with linerate flows --write FOLDER/")
     name, library = choose(engine, "flows")
     if name == "polars":
         pattern = os.path.join(path, "**", "*.parquet") if os.path.isdir(path) else path
@@ -144,29 +144,29 @@ def flows(path, *, columns=None, engine=None):
     return table if name == "arrow" else table.to_pandas()
 
 
-#: Which module is an engine, and what it needs beside itself.
+#: Modules of each engine: the table library first, then its requirements.
 ENGINES = {"pandas": ("pandas", "pyarrow"), "polars": ("polars",), "arrow": ("pyarrow",)}
 
 
 def choose(engine, what):
-    """The name and module of an engine."""
+    """Returns the name and module of an engine."""
     if engine is not None:
         if engine not in ENGINES:
-            raise ValueError(f"engine {engine!r}: one of {', '.join(ENGINES)}")
+            raise ValueError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
         return engine, [need(module, what) for module in ENGINES[engine]][0]
     for name, modules in ENGINES.items():
         try:
             return name, [importlib.import_module(module) for module in modules][0]
         except ImportError:
             continue
-    raise ImportError(f"linerate.{what} makes a table of pandas, polars or Arrow, and none is installed: "
+    raise ImportError(f"linerate.{what} needs pandas, polars or Arrow, and none is installed; run "
                       "pip install pandas pyarrow, or pip install polars")
 
 
 def need(module, what):
-    """A module, or what to do about it."""
+    """Returns a module, or raises an error with the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.split(".")[0]
-        raise ImportError(f"linerate.{what} needs {package}: pip install {package}") from error
+        raise ImportError(f"linerate.{what} needs {package}; run pip install {package}") from error

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How many messages a second the module gives a host that looks at none: rate MODULE INPUT MODE [SECONDS [LATER]]; MODE is passive,
- * inline or read-file. Receives 64 at a time from a pool of 256, as daqtest -p -b 64 does, and prints messages, bytes, CPU time of its thread
- * from the first message on, and ns a message. It begins to receive LATER seconds after it has come: so that a ring is full by then, and what is
- * measured is no waiting. */
+/* Measures the message rate of a module with a host that ignores their content: rate MODULE INPUT MODE [SECONDS [LATER]].
+ * MODE is passive, inline or read-file. Receives 64 at a time from a pool of 256, like daqtest -p -b 64. Prints messages,
+ * bytes, CPU time of its thread from the first message on, and ns per message. Starts to receive LATER seconds after it has
+ * attached, so that a ring is full then and no wait is measured. */
 #include "../abi.h"
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 enum {
     BATCH = 64,
     POOL = 256,
-    READING = 64, /* batches until the clock is read again: a call of the kernel */
+    READING = 64, /* batches between reads of the clock, a system call */
 };
 
 static const char *source;
@@ -33,7 +33,7 @@ static int next_variable(void *config, const char **key, const char **value)
     *key = *value = NULL;
     return DAQ_SUCCESS;
 }
-/* A ring that is only looked at waits for its reader. */
+/* A passive ring waits for its reader. */
 static int first_variable(void *config, const char **key, const char **value)
 {
     next_variable(config, key, value);
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
             break;
     }
     cpu = last - cpu;
-    printf("%llu messages, %llu bytes, %.3f s of CPU, %.1f ns a message, %.2f M/s\n", count, bytes, cpu,
+    printf("%llu messages, %llu bytes, %.3f s of CPU, %.1f ns per message, %.2f M/s\n", count, bytes, cpu,
            timed ? cpu * 1e9 / (double)timed : 0, cpu > 0 ? (double)timed / cpu / 1e6 : 0);
     module->stop(handle);
     module->destroy(handle);
