@@ -1,11 +1,11 @@
-//! Any bytes are dissected without a panic, into layers that lie back to back inside the frame, and viewed as any
-//! header. What is behind the Ethernet header is dissected the same on its own, which takes another path.
+//! Any bytes are dissected without a panic, into adjacent layers inside the frame, and parsed as any header. The
+//! payload of the Ethernet header is dissected the same on its own, which is another code path.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linerate_wire::{Layer, Layers, Link, Protocol, Role, Stop, dissect};
+use linerate_headers::{Layer, Layers, Link, Protocol, Role, Stop, dissect};
 
-#[path = "../../crates/wire/tests/views/mod.rs"]
+#[path = "../../crates/headers/tests/views/mod.rs"]
 mod views;
 
 fuzz_target!(|frame: &[u8]| {
@@ -29,10 +29,10 @@ fn check(frame: &[u8], layers: &Layers) {
         end = layer.end();
     }
     assert!(end as usize + layers.payload(frame).len() <= frame.len());
-    // The outermost IP header, and what is behind it and its extensions, if that is a transport.
+    // The outermost IP header, and the header after it and its extensions, if that is a transport.
     let network = layers.as_slice().iter().position(|layer| layer.protocol.role() == Role::Network);
-    let mut behind = layers.as_slice().iter().skip(network.map_or(usize::MAX, |index| index + 1));
-    let transport = behind.find(|layer| layer.protocol.role() != Role::Extension);
+    let mut following = layers.as_slice().iter().skip(network.map_or(usize::MAX, |index| index + 1));
+    let transport = following.find(|layer| layer.protocol.role() != Role::Extension);
     let transport = transport.filter(|layer| layer.protocol.role() == Role::Transport);
     assert_eq!(layers.network(), network.map(|index| &layers.as_slice()[index]));
     assert_eq!(layers.transport(), transport);
@@ -41,23 +41,23 @@ fn check(frame: &[u8], layers: &Layers) {
     assert!(!layers.stop().to_string().is_empty());
 }
 
-/// An IP packet with nothing but Ethernet and tags in front of it.
+/// Compares an IP packet after Ethernet and tags with the same packet without them.
 fn compare_without_link(frame: &[u8], layers: &Layers) {
     let found = layers.as_slice();
-    let in_front =
+    let link_layers =
         found.iter().take_while(|layer| matches!(layer.protocol, Protocol::Ethernet | Protocol::Vlan)).count();
-    let Some(first) = found.get(in_front).filter(|first| matches!(first.protocol, Protocol::Ipv4 | Protocol::Ipv6))
+    let Some(first) = found.get(link_layers).filter(|first| matches!(first.protocol, Protocol::Ipv4 | Protocol::Ipv6))
     else {
         return;
     };
     let packet = &frame[first.offset as usize..];
-    let mut alone = Layers::new();
-    dissect(Link::RawIp, packet, &mut alone);
-    let inner = found[in_front..].iter().map(|layer| Layer { offset: layer.offset - first.offset, ..*layer });
+    let mut without_link = Layers::new();
+    dissect(Link::RawIp, packet, &mut without_link);
+    let inner = found[link_layers..].iter().map(|layer| Layer { offset: layer.offset - first.offset, ..*layer });
     if layers.stop() == Stop::TooDeep {
-        assert!(inner.eq(alone.as_slice()[..found.len() - in_front].iter().copied()));
+        assert!(inner.eq(without_link.as_slice()[..found.len() - link_layers].iter().copied()));
     } else {
-        assert!(inner.eq(alone.as_slice().iter().copied()));
-        assert_eq!((layers.stop(), layers.payload(frame)), (alone.stop(), alone.payload(packet)));
+        assert!(inner.eq(without_link.as_slice().iter().copied()));
+        assert_eq!((layers.stop(), layers.payload(frame)), (without_link.stop(), without_link.payload(packet)));
     }
 }

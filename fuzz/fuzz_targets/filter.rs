@@ -1,4 +1,4 @@
-//! Any program that passes the checks runs to an end on any frame, with the result that the instruction set asks for.
+//! Any program that passes the checks ends on any frame, with the result that the instruction set defines.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ const CODES: [u16; 49] = [
 ];
 
 fuzz_target!(|bytes: &[u8]| {
-    // How many instructions, 4 bytes each; then a frame. The last instruction returns.
+    // Number of instructions, 4 bytes each; then a frame. The last instruction returns.
     let Some((count, rest)) = bytes.split_first() else { return };
     let (words, _) = rest.as_chunks::<4>();
     let count = words.len().min(usize::from(*count));
@@ -29,14 +29,15 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Short jumps and small operands, most of which the checks let pass; all ones stands for -2, as in a jump backwards.
+/// Returns an instruction with short jumps and small operands, which most checks accept; all ones means -2, a jump
+/// back.
 fn instruction([code, jt, jf, k]: &[u8; 4]) -> Insn {
     let k = if *k == u8::MAX { -2_i32 as u32 } else { u32::from(*k) };
     Insn { code: CODES[usize::from(*code) % CODES.len()], jt: jt & 7, jf: jf & 7, k }
 }
 
-/// The instruction set as its fields define it: class, size or operation, mode or source (McCanne and Jacobson, "The BSD
-/// Packet Filter", 1993, with `MOD` and `XOR` of linux/filter.h). `None` refuses the frame.
+/// Interprets the instruction set by its fields: class, size or operation, mode or source (McCanne and Jacobson, "The
+/// BSD Packet Filter", 1993, with `MOD` and `XOR` of linux/filter.h). `None` rejects the frame.
 fn run(insns: &[Insn], frame: &[u8], wire: u32) -> Option<u32> {
     let (mut a, mut x, mut memory) = (0_u32, 0_u32, [0_u32; MEMORY_WORDS]);
     let (mut at, mut turns) = (0_usize, frame.len());

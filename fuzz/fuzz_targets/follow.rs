@@ -1,11 +1,11 @@
-//! Any bytes are what a writer says at its acceptor and writes into the memory of its ring. A reader that attaches is told what
-//! is wrong, or sees frames: exactly those that were written as long as the writer does what it may. Whatever it does, no
-//! more frames are shown than were asked for, all of each can be read, and once the reader detaches it comes to an end.
+//! The input is the message of a writer at its acceptor and its writes to the memory of its ring. An attaching reader
+//! gets an error or frames: exactly those written, as long as the writer follows the protocol. In any case it shows at
+//! most the number of frames requested, all bytes of each are readable, and it ends after a detach.
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use linerate_share::{Attach, End, Error, Reader};
+use linerate_share::{AttachOptions, End, Error, Reader};
 use raw::{Map, RAW_SLOTS, RawWriter};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Release;
@@ -19,7 +19,7 @@ mod raw;
 #[path = "../../crates/share/tests/support/mod.rs"]
 mod support;
 
-/// One ring for all inputs, since to make one takes longer than all the rest.
+/// One ring for all inputs, since creating it dominates the time of an input.
 static RING: LazyLock<Mutex<(String, RawWriter)>> = LazyLock::new(|| {
     let name = unique();
     let writer = RawWriter::new(&name);
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     if !is_sound {
         spoil(writer, &mut bytes);
     }
-    let attaching = Attach::default().begin(name).unwrap();
+    let attaching = AttachOptions::default().begin(name).unwrap();
     answer(writer, if is_sound { None } else { Some(&mut bytes) });
     match attaching.finish() {
         Ok(reader) => Follower::new(reader, is_sound).follow(writer, &mut bytes),
@@ -51,7 +51,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// As a new ring is.
+/// Resets the ring to its initial state.
 fn clean(writer: &mut RawWriter) {
     let zeros = |map: &Map, at: usize, length: usize| map.put(at, &vec![0; length]);
     zeros(&writer.arena, 0, 4096 + 512);
@@ -61,7 +61,7 @@ fn clean(writer: &mut RawWriter) {
     writer.published = 0;
 }
 
-/// Headers that are wrong in a few places.
+/// Writes some wrong bytes to the headers.
 fn spoil(writer: &RawWriter, bytes: &mut Bytes<'_>) {
     for _ in 0..bytes.byte() % 4 {
         let at = usize::from(bytes.byte());
@@ -71,7 +71,7 @@ fn spoil(writer: &RawWriter, bytes: &mut Bytes<'_>) {
     }
 }
 
-/// Lets the reader in, or says something like it; with other descriptors, or none.
+/// Accepts the reader, or sends a similar message with other descriptors or none.
 fn answer(writer: &mut RawWriter, wild: Option<&mut Bytes<'_>>) {
     let Some(bytes) = wild else { return writer.welcome() };
     writer.accept();
@@ -90,20 +90,20 @@ fn answer(writer: &mut RawWriter, wild: Option<&mut Bytes<'_>>) {
         (3, _) => vec![arena, socket],
         _ => vec![arena, control],
     };
-    raw::say(writer.socket.as_ref().unwrap(), &message, &fds);
+    raw::send_message(writer.socket.as_ref().unwrap(), &message, &fds);
     if choice & 0x80 != 0 {
         writer.socket = None;
     }
 }
 
-/// A reader, and what it should see.
+/// Reader, and the frames expected from it.
 struct Follower {
     reader: Reader,
-    /// Whether the writer has done nothing but what it may.
+    /// True as long as the writer follows the protocol.
     is_sound: bool,
     /// Blocks that the writer may fill.
     free: Vec<u32>,
-    /// Number of the next frame to be written, and those written that were not seen yet.
+    /// Number of the next frame, and numbers of written frames not read yet.
     next: u64,
     due: Vec<u64>,
     left: usize,
@@ -117,31 +117,31 @@ impl Follower {
     fn follow(mut self, writer: &mut RawWriter, bytes: &mut Bytes<'_>) {
         while !bytes.0.is_empty() {
             self.act(writer, bytes);
-            self.look(usize::from(bytes.byte()), bytes.byte());
+            self.read(usize::from(bytes.byte()), bytes.byte());
         }
         self.reader.detach();
         for _ in 0..2 * RAW_SLOTS {
-            self.look(5000, 0xff);
+            self.read(5000, 0xff);
         }
-        let end = self.reader.ended().expect("it has detached");
+        let end = self.reader.ended().expect("an end after a detach");
         assert!(!self.is_sound || end == End::Detached && self.due.is_empty(), "{end:?}");
-        self.look(1, 0);
+        self.read(1, 0);
         assert!(self.reader.ended() == Some(end) && self.left == 0);
     }
 
     fn act(&mut self, writer: &mut RawWriter, bytes: &mut Bytes<'_>) {
-        let deed = bytes.byte();
-        if deed & 7 < 4 {
+        let action = bytes.byte();
+        if action & 7 < 4 {
             return self.write(writer, bytes.byte());
         }
         self.is_sound = false;
-        match deed & 7 {
+        match action & 7 {
             4 => {
                 let at = usize::from(bytes.byte()) * 18;
                 writer.arena.put(at, bytes.some(64));
             }
             5 => {
-                let at = writer.block(u32::from(deed >> 3) % RAW_SLOTS) + usize::from(bytes.byte()) * 2;
+                let at = writer.block(u32::from(action >> 3) % RAW_SLOTS) + usize::from(bytes.byte()) * 2;
                 writer.arena.put(at, bytes.some(64));
             }
             6 => {
@@ -152,7 +152,7 @@ impl Follower {
         }
     }
 
-    /// Fills a block that is free and publishes it, from its first frame on or a later one.
+    /// Fills a free block and publishes it, from its first frame or a later one.
     fn write(&mut self, writer: &mut RawWriter, choice: u8) {
         let Some(slot) = (!self.free.is_empty()).then(|| self.free.remove(0)) else { return };
         let (frames, from) = (u32::from(choice & 31), u32::from(choice >> 5).min(u32::from(choice & 31)));
@@ -161,22 +161,22 @@ impl Follower {
         writer.publish(u64::from(slot) | u64::from(from) << 32);
         self.due.extend(self.next + u64::from(from)..self.next + u64::from(frames));
         self.next += u64::from(frames);
-        // All are given back before the first comes round again, or the reader would see it at once.
+        // All blocks are returned before the first is reused, since the reader would see it at once.
         if self.free.is_empty() && self.is_sound {
             while !self.due.is_empty() {
-                self.look(100, 0xff);
+                self.read(100, 0xff);
             }
-            self.look(1, 0);
+            self.read(1, 0);
             self.free.extend(0..RAW_SLOTS);
         }
     }
 
-    /// Looks for frames and consumes a part of them.
-    fn look(&mut self, most: usize, part: u8) {
+    /// Reads frames, and consumes a part of them.
+    fn read(&mut self, most: usize, part: u8) {
         let before = self.left;
         let reader = &mut self.reader;
         let burst = reader.fill(most);
-        assert!(burst.len() <= most.max(before), "{} frames shown, {most} asked for", burst.len());
+        assert!(burst.len() <= most.max(before), "{} frames returned, {most} requested", burst.len());
         let shown = burst.len();
         if self.is_sound {
             assert_eq!(ids(burst), self.due[..shown]);

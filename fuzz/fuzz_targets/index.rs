@@ -1,5 +1,5 @@
-//! Any bytes are read as an index without a panic, and only parts inside of the file come of it, in order; and whatever program and
-//! frames there are, a part with a frame that passes is not left out.
+//! Any bytes are read as an index without a panic, and return only parts inside the file, in order. For any program and
+//! frames, no part with a matching frame is skipped.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use linerate_filter::{Insn, Program};
 use linerate_index::entry::Entry;
 use linerate_index::parts::choose;
 use linerate_index::plan::Plan;
-use linerate_index::{Gather, layout};
+use linerate_index::{EntryBuilder, layout};
 use std::fs::File;
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ const CODES: [u16; 18] = [
     LD_H_ABS, LD_W_ABS, LD_B_ABS, LD_H_IND, LDX_MSH, JEQ_K, JEQ_K, JEQ_K, JGT_K, JGE_K, JSET_K, AND_K, TAX, TXA, ST,
     LD_MEM, RSH_K, RET_A,
 ];
-/// Places and values that mean something, so that more than chance meets.
+/// Meaningful offsets and values, to make matches likely.
 const KS: [u32; 24] = [
     0,
     6,
@@ -59,7 +59,7 @@ fn index(bytes: &[u8]) {
     let file = FILE.get_or_init(|| Arc::new(File::open("/proc/self/exe").unwrap()));
     let length = file.metadata().unwrap().len();
     let mut index = layout::header().to_vec();
-    // Checksums are set right, or nothing behind them would be seen.
+    // Checksums are corrected, since later checks are not reached otherwise.
     let mut rest = bytes;
     while let Some((entry, next)) = rest.split_at_checked(rest.len().min(96)).filter(|(entry, _)| !entry.is_empty()) {
         let mut entry = entry.to_vec();
@@ -98,10 +98,10 @@ fn plan(link: u16, bytes: &[u8]) {
     for frame in &frames {
         assert!(block.push(&Desc::new(Nanos(1), 0, frame.len() as u32), frame));
     }
-    let (mut gather, mut entry) = (Gather::new(), Vec::new());
+    let (mut gather, mut entry) = (EntryBuilder::new(), Vec::new());
     gather.add(block.burst(), &[Interface::new("", LinkType(link), StampSource::File)]);
     gather.entry(0..100, None, 0, &mut entry);
-    let entry = Entry::parse(&entry).expect("as it was written");
+    let entry = Entry::parse(&entry).expect("the entry just written");
     let passes = frames.iter().any(|frame| program.run(frame, frame.len() as u32) != 0);
     assert!(!passes || Plan::of_program(&program, link).may_pass(&entry).unwrap(), "{:?}", program.insns());
 }

@@ -1,15 +1,15 @@
-//! Any bytes as messages of IPFIX and NetFlow v9 harm no collector, whose flows are written in every form; and what these flows are
-//! told as comes back with the same counts.
+//! Any bytes are IPFIX and NetFlow v9 messages that no collector fails on; its flows are encoded in every format, and
+//! exported messages of them have the same counts.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use linerate_burst::Nanos;
+use linerate_export::encode;
+use linerate_export::ipfix::{Collector, ENTERPRISE, Limits, Packer, Profile, Session, Version};
 use linerate_meter::Flow;
-use linerate_records::encode;
-use linerate_records::ipfix::{Collector, ENTERPRISE, Limits, Packer, Profile, Session, Version};
 use std::sync::LazyLock;
 
-/// A template, so that bytes are records soon.
+/// Template, so that input bytes soon become records.
 static TEMPLATES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut bytes = vec![0, 2, 0, 52, 1, 0, 0, 11];
     for (element, length) in
@@ -44,11 +44,11 @@ fuzz_target!(|bytes: &[u8]| {
     for form in ["jsonl", "csv", "zeek", "zeek-tsv", "ipfix"] {
         encode(form, &flows, Box::new(std::io::sink())).unwrap();
     }
-    come_back(&flows, choice);
+    export_and_collect(&flows, choice);
 });
 
-/// Flows told again have the same counts.
-fn come_back(flows: &[Flow], choice: u8) {
+/// Checks that exported flows have the same counts.
+fn export_and_collect(flows: &[Flow], choice: u8) {
     let profile = Profile {
         version: if choice & 4 != 0 { Version::V9 } else { Version::Ipfix },
         biflow: choice & 12 == 8,
@@ -65,15 +65,15 @@ fn come_back(flows: &[Flow], choice: u8) {
     }
     let found = collector.found();
     assert_eq!((found.malformed, found.unknown), (0, 0));
-    let mut wanted = [0; 2];
-    flows.iter().for_each(|flow| add(&mut wanted, flow));
-    assert_eq!(sums, wanted);
+    let mut expected = [0; 2];
+    flows.iter().for_each(|flow| add(&mut expected, flow));
+    assert_eq!(sums, expected);
 }
 
 fn add(sums: &mut [u64; 2], flow: &Flow) {
     for side in &flow.sides {
         sums[0] = sums[0].wrapping_add(side.packets);
-        // Of a direction without packets nothing is told.
+        // A direction without packets is not exported.
         sums[1] = sums[1].wrapping_add(if side.packets > 0 { side.packet_bytes } else { 0 });
     }
 }

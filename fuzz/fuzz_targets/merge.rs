@@ -1,14 +1,14 @@
-//! Any lanes come out as a stable sort by (greatest time so far in the lane, lane), run by run and frame by frame.
+//! Any lanes are merged as by a stable sort by (greatest time so far in the lane, lane), run by run and frame by frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linerate_burst::{Desc, Horizon, Nanos, Pick};
+use linerate_burst::{Desc, FrameIndex, Horizon, Nanos};
 use linerate_merge::{Input, Merge, Run};
 
 const LANES: usize = 4;
 
 fuzz_target!(|bytes: &[u8]| {
-    // Each byte is a frame: two bits of lane, six of time.
+    // Each byte is a frame: 2 bits of lane, 6 bits of time.
     let mut lanes: [Vec<Desc>; LANES] = Default::default();
     for byte in bytes {
         lanes[usize::from(byte >> 6)].push(Desc::new(Nanos(u64::from(byte & 63)), 0, 0));
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut output = Vec::new();
     while done.iter().zip(&lanes).any(|(done, lane)| *done < lane.len()) {
         for (index, lane) in lanes.iter().enumerate() {
-            // Few at a time, now and then many.
+            // Usually few at a time, sometimes many.
             let step = 1 + (index * 7 + output.len()) % 5;
             shown[index] = lane.len().min(shown[index] + if output.len() % 3 == 0 { 40 * step } else { step });
         }
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
         merge.round(&inputs, &mut runs);
         let mut picks = Vec::new();
         ordered.order(&inputs, &mut picks);
-        assert!(picks.into_iter().eq(runs.iter().flat_map(picks_of)), "frame by frame, the order is another");
+        assert!(picks.into_iter().eq(runs.iter().flat_map(picks_of)), "the order frame by frame differs");
         for run in runs {
             let descs = &inputs[run.lane].descs[run.first..run.first + run.count];
             output.extend(descs.iter().map(|desc| (run.lane, desc.time)));
@@ -55,10 +55,10 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(output, expected);
 });
 
-fn picks_of(run: &Run) -> impl Iterator<Item = Pick> + use<> {
+fn picks_of(run: &Run) -> impl Iterator<Item = FrameIndex> + use<> {
     let run = *run;
     (run.first..run.first + run.count).map(move |index| {
-        let pick = Pick::new(run.lane, index);
+        let pick = FrameIndex::new(run.lane, index);
         if run.late { pick.late() } else { pick }
     })
 }

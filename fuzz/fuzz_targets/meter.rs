@@ -1,11 +1,11 @@
-//! Any frame is metered without a panic at every level, whole and cut, in any order of times; each is in one outermost
-//! record or counted beside; and how the frames are divided into bursts changes nothing.
+//! Any frame is metered without a panic at every level, complete and truncated, in any order of times; each is in one
+//! outermost record or counted separately; and the division into bursts changes nothing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use linerate_burst::{Block, Desc, Nanos};
+use linerate_headers::Link;
 use linerate_meter::{Config, Flow, Level, Meter, Protocols, Timeouts, Tunnels};
-use linerate_wire::Link;
 
 fuzz_target!(|frame: &[u8]| {
     let Some((&choice, _)) = frame.split_last() else { return };
@@ -27,7 +27,7 @@ fuzz_target!(|frame: &[u8]| {
     assert_eq!(together, metered(frame, &config, 1));
 });
 
-/// The records of the frame, turned round, changed and cut, in bursts of so many frames.
+/// Returns the records of the frame, reversed, changed and truncated, in bursts of this size.
 fn metered(frame: &[u8], config: &Config, burst: usize) -> Vec<Flow> {
     let mut block = Block::new(1 << 16, 64);
     let mut time = 1_700_000_000_000_000_000u64;
@@ -38,7 +38,7 @@ fn metered(frame: &[u8], config: &Config, burst: usize) -> Vec<Flow> {
             changed[place] ^= 1 << (number % 8);
         }
         if number % 5 == 4 && changed.len() >= 34 {
-            // The other way, if this is plain IPv4.
+            // The reverse direction, if this is plain IPv4.
             (26..30).for_each(|place| changed.swap(place, place + 4));
         }
         let captured = if number % 7 == 6 { changed.len().div_ceil(2) } else { changed.len() };

@@ -1,11 +1,11 @@
-//! Any bytes as the beginnings of streams and as datagrams: no parser panics, what is found is short and visible, a stream that came in
-//! two pieces says what the whole one says, and more bytes never unsay what was there.
+//! Any bytes are starts of streams and datagrams: no parser panics, results are short and printable, a stream in two
+//! pieces gives the same result as the whole, and more bytes never change a complete result.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use linerate_meter::names::quic::{self, ConnectionId, Keys};
 use linerate_meter::names::tls::quic_client_hello;
-use linerate_meter::names::{Found, Names, Protocol, Protocols, Read, Stream, dns, first};
+use linerate_meter::names::{FirstMessage, Names, ParseResult, Protocol, Protocols, Stream, dns, first};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((bytes, &[choice, cut])) = bytes.split_last_chunk::<2>() else { return };
@@ -14,8 +14,8 @@ fuzz_target!(|bytes: &[u8]| {
     check(&whole);
     let cut = usize::from(cut).min(bytes.len());
     match first::read(&bytes[..cut], known, Protocols::ALL) {
-        Read::Never => assert_eq!(whole, Read::Never),
-        early @ Read::Done(_) if bytes.len() <= Stream::MOST => assert_eq!(early, whole),
+        ParseResult::Never => assert_eq!(whole, ParseResult::Never),
+        early @ ParseResult::Done(_) if bytes.len() <= Stream::MOST => assert_eq!(early, whole),
         _ => {}
     }
     let mut stream = Stream::default();
@@ -26,14 +26,14 @@ fuzz_target!(|bytes: &[u8]| {
         assert!((1..=64).contains(&found.addresses.len()) && found.name.len() <= 4 * 255);
     }
     if let Some(message) = dns::Message::parse(bytes) {
-        check(&Read::Done(Found::Dns(message)));
+        check(&ParseResult::Done(FirstMessage::Dns(message)));
     }
-    check(&quic_client_hello(bytes).map(Found::ClientHello));
+    check(&quic_client_hello(bytes).map(FirstMessage::ClientHello));
     datagram(bytes, choice);
 });
 
-fn check(read: &Read<Found>) {
-    if let Read::Done(found) | Read::Part(found) = read {
+fn check(read: &ParseResult<FirstMessage>) {
+    if let ParseResult::Done(found) | ParseResult::Part(found) = read {
         let mut names = Names::default();
         names.add(found.clone(), 0);
         assert!(names.memory() < 8192);
@@ -41,7 +41,7 @@ fn check(read: &Read<Found>) {
     }
 }
 
-/// Headers of QUIC, and bytes behind one.
+/// Parses QUIC headers, and bytes after one.
 fn datagram(bytes: &[u8], choice: u8) {
     let version = [1, 0x6b33_43cf, 0xff00_001d, 0xff00_0017][usize::from(choice / 4 % 4)];
     let head = [&[0xc0 | choice & 0x3f][..], &u32::to_be_bytes(version), bytes].concat();

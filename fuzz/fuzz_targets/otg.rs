@@ -1,5 +1,5 @@
-//! Any JSON is read as a configuration of the Open Traffic Generator: into flows whose frames made fast are those of the model, or into
-//! what is wrong. What it is changed by is read too.
+//! Any JSON is read as a configuration of the Open Traffic Generator: into flows with frames equal to those of the
+//! model, or into errors. Its updates are read too.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,7 @@ use linerate_otg::{Config, control};
 #[path = "../src/model.rs"]
 mod model;
 
-/// Each may have 64 MiB of frames of different sizes, which is what its author wants.
+/// Max flows: each may use up to 64 MiB for frames of different sizes.
 const MOST_FLOWS: usize = 4;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -27,8 +27,8 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
-        // A name that is there twice counts once, the last of them, in flows as in all else.
-        let text = Text::parse(text).expect("it is JSON");
+        // A duplicate name counts once, with its last value, in flows as elsewhere.
+        let text = Text::parse(text).expect("valid JSON");
         let is_right = Config::read_text(&text, &Setup::default()).is_ok();
         assert_eq!(is_right, Config::read(&document, &Setup::default()).is_ok());
     }

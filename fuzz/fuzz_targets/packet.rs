@@ -1,16 +1,16 @@
-//! Any text is read as a packet: into frames that are those of the model when they are made fast, that are described, and
-//! told as text which makes the same frame again; or into what is wrong, and where in the text. Sizes, rules, rates and
-//! shifts are read or refused in words.
+//! Any text is parsed as a packet expression: into frames equal to those of the model, that can be described and
+//! printed as text of the same frame; or into an error with its position. Sizes, rules, rates and shifts are parsed or
+//! rejected with a message.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use linerate_generate::packet::{Setup, Sizes, express, frames, sizes};
-use linerate_generate::rate::Asked;
+use linerate_generate::rate::RequestedRate;
 use linerate_generate::rewrite::{Rule, Shift};
 use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
 use linerate_generate::trailer::Key;
-use linerate_generate::{Rate, Wrong, describe};
-use linerate_wire::Link;
+use linerate_generate::{Rate, TextError, describe};
+use linerate_headers::Link;
 
 #[path = "../src/model.rs"]
 mod model;
@@ -18,7 +18,7 @@ mod model;
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     read_others(text);
-    // The length chooses, so that a change of bytes alone never changes what is done with them.
+    // The length chooses, so that inputs of one length with other bytes take the same path.
     let mark = [Mark::None, Mark::Trailer, Mark::Count][bytes.len() % 3];
     let least = [0, 64, 300][bytes.len() / 3 % 3];
     let made = match frames(text, &Setup { mark, sizes: Sizes::Natural(least), ..Setup::default() }) {
@@ -44,14 +44,14 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(frame.len() + 4 >= least || text.contains("raw") || text.contains("file"));
         assert!(!describe(&stream, number, 5, &Key::default()).is_empty());
         if mark == Mark::None {
-            assert_eq!(again(stream.link, &frame), frame, "{}", express(stream.link, &frame));
+            assert_eq!(reparsed(stream.link, &frame), frame, "{}", express(stream.link, &frame));
         }
     }
     model::compare(&StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() });
 });
 
-/// The frame that the text of a frame makes.
-fn again(link: Link, frame: &[u8]) -> Vec<u8> {
+/// Returns the frame of the text printed for a frame.
+fn reparsed(link: Link, frame: &[u8]) -> Vec<u8> {
     let text = express(link, frame);
     match frames(&text, &Setup { link, sizes: Sizes::Natural(0), ..Setup::default() }) {
         Ok(mut made) => made.variants.remove(0).frame,
@@ -59,8 +59,8 @@ fn again(link: Link, frame: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What is wrong is told, and lies in the text.
-fn check(text: &str, wrong: &Wrong) {
+/// Checks that an error has a message and a position in the text.
+fn check(text: &str, wrong: &TextError) {
     assert!(!wrong.what.is_empty() && text.get(wrong.at.clone()).is_some(), "{wrong:?}");
 }
 
@@ -71,7 +71,7 @@ fn read_others(text: &str) {
     if let Err(wrong) = text.parse::<Rule>() {
         assert!(wrong.rule == text && !wrong.wanted.is_empty());
     }
-    if let Err(wrong) = text.parse::<Asked>() {
+    if let Err(wrong) = text.parse::<RequestedRate>() {
         assert!(!wrong.to_string().is_empty());
     }
     let _ = text.parse::<Shift>().map_err(|wrong| assert!(!wrong.to_string().is_empty()));

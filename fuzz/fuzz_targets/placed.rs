@@ -1,22 +1,23 @@
-//! Any datagrams, to frames that are elsewhere: no list leaves a frame or places a byte twice, and what is said to be there is.
+//! Any datagrams into external frames: no list exceeds a frame or places a byte twice, and all bytes reported are
+//! there.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use linerate_burst::Nanos;
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use linerate_device::list::Guard;
 use linerate_device::{Form, Shape};
-use linerate_receive::datagrams::{self, Datagrams, Field, Unit, WhenFull};
-use linerate_receive::frames::{Batch, Beyond, Config};
-use linerate_receive::pattern::Pattern;
-use linerate_receive::place::Ends;
+use linerate_transport::datagrams::{self, Datagrams, Field, Unit, WhenFull};
+use linerate_transport::frames::{Batch, Config, RemoteMemory};
+use linerate_transport::pattern::Pattern;
+use linerate_transport::place::Ends;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 const SIZE: usize = 96;
 const FRAMES: usize = 4;
 
-/// Frames, and what looks at lists for them.
+/// Frames, and the check of their lists.
 #[derive(Debug)]
 struct Memory {
     guard: Guard,
@@ -28,19 +29,19 @@ struct Elsewhere(Arc<Mutex<Memory>>);
 
 impl Elsewhere {
     fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.0.lock().expect("nobody panics with it")
+        self.0.lock().expect("a lock without a panic")
     }
 }
 
-impl Beyond for Elsewhere {
+impl RemoteMemory for Elsewhere {
     fn exchange(&mut self, full: Batch) -> Batch {
         let mut memory = self.lock();
-        memory.guard.take(&full.list, full.used).expect("a list that is sound");
+        memory.guard.take(&full.list, full.used).expect("a valid list");
         for entry in &full.list {
             let bytes = &full.block.bytes()[entry.from as usize..][..entry.len as usize];
             memory.frames[entry.frame as usize][entry.at as usize..][..bytes.len()].copy_from_slice(bytes);
         }
-        Batch { block: Piece::of(vec![0; 64], 0..64), ..Batch::default() }
+        Batch { block: OwnedBytes::of(vec![0; 64], 0..64), ..Batch::default() }
     }
 
     fn forget(&mut self, frame: u32) {
@@ -72,7 +73,7 @@ fuzz_target!(|input: &[u8]| {
                 frame.place().into_iter().flat_map(|place| frame.there().map(move |there| (place, there)))
             {
                 let bytes = &memory.frames[place as usize][there.start as usize..there.end as usize];
-                pattern.check(frame.meta.offset + there.start, bytes).expect("what is said to be there");
+                pattern.check(frame.meta.offset + there.start, bytes).expect("the reported bytes");
             }
             drop(memory);
             held.push(frame);
@@ -85,7 +86,7 @@ fuzz_target!(|input: &[u8]| {
         let ends = Ends { from: ([10, 0, 0, 1], u16::from(at(3) & 1)).into(), to: ([10, 0, 0, 2], 9).into() };
         let mut datagram = vec![0; 2 + len];
         datagram[..2].copy_from_slice(&position.to_be_bytes());
-        // Streams that begin again, and numbers that go round, are other positions: what is placed is looked at by its own.
+        // Restarted streams and wrapped numbers have other positions: placed bytes are checked against their own.
         pattern.fill(position.into(), &mut datagram[2..]);
         datagrams.receive(&ends, &datagram, Nanos(time));
         datagrams.tick(Nanos(time));

@@ -1,14 +1,14 @@
-//! Any bytes give one line of visible ASCII that is no longer than a line may be, whatever link they are said to come from and
-//! whatever is to be said of them; lines of bytes begin with a tab, and are in proportion to the bytes.
+//! Any bytes are printed as one line of visible ASCII of limited length, for any link type and options; hex lines start
+//! with a tab, and their number is proportional to the bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use linerate_headers::Link;
 use linerate_print::{Bytes, Frame, MAX_LINE, Options, Printer};
-use linerate_wire::Link;
 use std::cell::RefCell;
 
 thread_local! {
-    // Connections are known from one input to the next.
+    // Connections are kept from one input to the next.
     static PRINTERS: RefCell<[Printer; 4]> = RefCell::new(FORMS.map(Printer::new));
 }
 

@@ -1,16 +1,16 @@
-//! Any text is a filter or a mistake with its place; what is one passes the same records with its parts in any order, its opposite all
-//! others; and what is said of many records beforehand holds for each.
+//! Any text is a filter or an error with its position. A filter passes the same records with its parts in any order,
+//! and its negation all others; the outlook for many records holds for each.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use linerate_burst::Nanos;
+use linerate_export::back::{self, Value};
 use linerate_meter::{Flow, Quality};
 use linerate_query::columns::{Batch, Id, Values, all};
-use linerate_query::{Asked, Filter, Key, Measure, Memo, Outlook, Question, Range};
-use linerate_records::back::{self, Value};
+use linerate_query::{Filter, Key, Measure, Memo, Outlook, PartialAnswer, Question, Range};
 use std::sync::{Arc, LazyLock};
 
-/// Flows of which every field is there, or hardly any.
+/// Flows with all fields or hardly any.
 static FLOWS: LazyLock<Vec<Flow>> = LazyLock::new(|| (0..8).map(flow).collect());
 
 fn flow(number: u64) -> Flow {
@@ -59,7 +59,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let (Ok(keys), Ok(measures)) = (Key::parse(&text), Measure::parse("records,bytes,bps")) {
         let question = Arc::new(Question { keys, measures, sort: 1, most_groups: 4, ..Question::new(Filter::every()) });
-        let mut asked = Asked::new(&question, 1);
+        let mut asked = PartialAnswer::new(&question, 1);
         asked.take(&batch);
         assert_eq!(asked.answer().records, FLOWS.len() as u64);
     }
@@ -67,17 +67,18 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = linerate_query::step(&text);
 });
 
-/// As statistics of a file have it.
+/// Returns the range of values, as in the statistics of a file.
 fn range(values: &Values) -> Option<Range> {
     let rows = FLOWS.len();
     if (0..rows).all(|row| values.is_absent(row)) {
         return Some(Range::Nothing);
     }
-    let there = (0..rows).filter(|row| !values.is_absent(*row));
-    let is_whole = there.clone().count() == rows;
+    let present = (0..rows).filter(|row| !values.is_absent(*row));
+    let is_whole = present.clone().count() == rows;
     match values {
         Values::Numbers(numbers, _) => {
-            let (least, most) = (there.clone().map(|row| numbers[row]).min()?, there.map(|row| numbers[row]).max()?);
+            let (least, most) =
+                (present.clone().map(|row| numbers[row]).min()?, present.map(|row| numbers[row]).max()?);
             Some(Range::Numbers(least, most, is_whole))
         }
         Values::Words(places, words) => {
@@ -85,7 +86,7 @@ fn range(values: &Values) -> Option<Range> {
                 linerate_query::columns::Word::Address(address) => address.to_string().into_bytes(),
                 linerate_query::columns::Word::Text(text) => text.as_bytes().to_vec(),
             };
-            Some(Range::Texts(there.clone().map(text).min()?, there.map(text).max()?))
+            Some(Range::Texts(present.clone().map(text).min()?, present.map(text).max()?))
         }
         Values::Reals(..) | Values::Lists(_) => None,
     }

@@ -1,18 +1,18 @@
-//! Any bytes are read as a capture file without a panic, to an end, with every frame inside the file; in whatever
-//! pieces they come, compressed or not, the frames are the same; and so they are when they were written to another
-//! file, of any format. What was written is written the same once it was read, with all that it says beyond frames.
+//! Any bytes are read as a capture file without a panic, to an end, with every frame inside the file. The frames are
+//! the same for input in pieces of any length, compressed or not, and after a copy to another file of any format. A
+//! copy of a copy is identical, with all its metadata.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use linerate_burst::{Block, Count, Desc, Flags, Interface, Ledger, LinkType, Nanos, Sink};
-use linerate_record::pcap::holds;
-use linerate_record::{Compression, Format, Output, Reader, Writer};
+use linerate_pcap::pcap::holds;
+use linerate_pcap::{Compression, Format, Output, Reader, Writer};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Frames looked at of a file that may grow a thousandfold when it is decompressed.
-const MOST: usize = 1000;
+/// Max frames per file, which may grow a thousandfold when decompressed.
+const MAX_FRAMES: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq)]
 struct Frame {
@@ -24,7 +24,7 @@ struct Frame {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    // The length chooses, so that a change of bytes alone never changes what is done with them.
+    // The length chooses, so that inputs of one length with other bytes take the same path.
     let compression = match bytes.len() % 16 {
         0 => Some(Compression::Gzip),
         1 => Some(Compression::Zstd),
@@ -35,25 +35,25 @@ fuzz_target!(|bytes: &[u8]| {
     let whole = frames(bytes, bytes.len(), Some(&first));
     let compressed = [&[0x1f, 0x8b][..], &[0x28, 0xb5], &[0x04, 0x22]].iter().any(|magic| bytes.starts_with(magic))
         || bytes.get(1..4) == Some(&[0x2a, 0x4d, 0x18]);
-    if !compressed && whole.len() < MOST {
+    if !compressed && whole.len() < MAX_FRAMES {
         assert!(whole.iter().map(|frame| frame.bytes.len()).sum::<usize>() <= bytes.len());
     }
     let format = [Format::Pcap, Format::PcapMicros][bytes.len() / 2 % 2];
     let classic = Copy::new(format, compression);
     assert_eq!(whole, frames(bytes, 1 + bytes.len() % 7, Some(&classic)));
-    let mut kept = frames(&classic.bytes(), MOST, None);
+    let mut kept = frames(&classic.bytes(), MAX_FRAMES, None);
     kept.iter_mut().for_each(|frame| frame.flags = Flags::NONE);
-    let wanted = in_classic(&whole, format);
-    // What does not fit ends the file.
+    let expected = in_classic(&whole, format);
+    // A frame that does not fit ends the file.
     let is_refused = classic.is_refused.load(Ordering::Relaxed);
-    assert!(if is_refused { wanted.starts_with(&kept) } else { wanted == kept }, "{wanted:?}, not {kept:?}");
+    assert!(if is_refused { expected.starts_with(&kept) } else { expected == kept }, "{expected:?}, not {kept:?}");
 
     let (first, second) = (first.bytes(), Copy::new(Format::Pcapng, compression));
     assert_eq!(whole, frames(&first, first.len(), Some(&second)));
     assert_eq!(first, second.bytes());
 });
 
-/// What the classic format keeps: one link type that is registered, times before 2106, no flags.
+/// Returns the frames as the classic format keeps them: one registered link type, times before 2106, no flags.
 fn in_classic(frames: &[Frame], format: Format) -> Vec<Frame> {
     let unit = if format == Format::PcapMicros { 1000 } else { 1 };
     let mut known = frames.iter().filter(|frame| holds(frame.link)).peekable();
@@ -67,16 +67,16 @@ fn in_classic(frames: &[Frame], format: Format) -> Vec<Frame> {
     .collect()
 }
 
-/// The frames of a file that comes in pieces; they are also written to `copy`.
+/// Reads the frames of a file in pieces of this length, and also writes them to `copy`.
 fn frames(bytes: &[u8], piece: usize, copy: Option<&Copy>) -> Vec<Frame> {
     let source = Box::new(Pieces { bytes: bytes.to_vec(), at: 0, piece: piece.max(1) });
     let mut found = Vec::new();
     let mut writer = copy.map(Copy::writer);
-    let mut block = Block::new(1 << 20, MOST);
+    let mut block = Block::new(1 << 20, MAX_FRAMES);
     let mut interfaces: Vec<Interface> = Vec::new();
     if let Ok(mut reader) = Reader::new(source, "fuzz") {
         while let Ok(shown @ 1..) = reader.fill().map(|burst| burst.len()) {
-            for (desc, frame) in reader.shown().iter().take(MOST - found.len()) {
+            for (desc, frame) in reader.shown().iter().take(MAX_FRAMES - found.len()) {
                 let Desc { time, wire, flags, interface, .. } = *desc;
                 let link = reader.interfaces()[usize::from(interface)].link;
                 found.push(Frame { link, time, wire, flags, bytes: frame.to_vec() });
@@ -86,7 +86,7 @@ fn frames(bytes: &[u8], piece: usize, copy: Option<&Copy>) -> Vec<Frame> {
             }
             interfaces = reader.interfaces().to_vec();
             reader.consume(shown);
-            if found.len() == MOST {
+            if found.len() == MAX_FRAMES {
                 break;
             }
         }
@@ -100,8 +100,8 @@ fn frames(bytes: &[u8], piece: usize, copy: Option<&Copy>) -> Vec<Frame> {
         let mut ledger = Ledger::new();
         writer.counters(&mut ledger);
         let [account] = ledger.accounts() else { panic!("{ledger:?}") };
-        let left_out = account.get(Count::LinkTypeMixed) + account.get(Count::LinkTypeUnknown);
-        assert_eq!(account.get(Count::Written) + left_out, found.len() as u64);
+        let dropped = account.get(Count::LinkTypeMixed) + account.get(Count::LinkTypeUnknown);
+        assert_eq!(account.get(Count::Written) + dropped, found.len() as u64);
     }
     found
 }
@@ -115,13 +115,13 @@ fn write(writer: &mut Option<Writer>, block: &mut Block, interfaces: &[Interface
     block.clear();
 }
 
-/// A file in memory.
+/// File in memory.
 #[derive(Clone)]
 struct Copy {
     bytes: Arc<Mutex<Vec<u8>>>,
     format: Format,
     compression: Option<Compression>,
-    /// Whether the format cannot hold what it was to hold.
+    /// True if the format could not hold a frame.
     is_refused: Arc<AtomicBool>,
 }
 
@@ -155,7 +155,7 @@ impl Write for Copy {
     }
 }
 
-/// Hands out so many bytes at a time.
+/// Source that returns pieces of this length.
 struct Pieces {
     bytes: Vec<u8>,
     at: usize,

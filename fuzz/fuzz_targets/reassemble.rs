@@ -1,23 +1,23 @@
-//! Any segments, in any order, with any acknowledgements: streams come out in order and each byte once, memory keeps to its bounds,
-//! and all of it is given back.
+//! For any segments, in any order, with any acknowledgements, streams are output in order and each byte once, memory
+//! stays within its limits, and all of it is released.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use linerate_burst::{Desc, Nanos};
-use linerate_receive::follow::{About, Config, Follow, Output, Overlap, Summary};
-use linerate_receive::place::StreamId;
-use linerate_wire::Link;
+use linerate_headers::Link;
+use linerate_transport::follow::{Config, Follow, Output, Overlap, StreamInfo, Summary};
+use linerate_transport::place::StreamId;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// What is looked at of streams.
+/// Output that checks streams.
 #[derive(Default)]
-struct Looked {
+struct CheckedOutput {
     edges: HashMap<StreamId, u64>,
 }
 
-impl Output for Looked {
-    fn begin(&mut self, about: &About, _: Nanos) {
+impl Output for CheckedOutput {
+    fn begin(&mut self, about: &StreamInfo, _: Nanos) {
         assert!(self.edges.insert(about.stream, 0).is_none());
     }
 
@@ -27,13 +27,13 @@ impl Output for Looked {
     }
 
     fn gap(&mut self, stream: StreamId, gap: Range<u64>, _: Nanos) {
-        let edge = self.edges.get_mut(&stream).expect("it has begun, and is not over");
+        let edge = self.edges.get_mut(&stream).expect("an open stream");
         assert!(*edge == gap.start && gap.start < gap.end);
         *edge = gap.end;
     }
 
     fn end(&mut self, summary: &Summary) {
-        let edge = self.edges.remove(&summary.about.stream).expect("it has begun");
+        let edge = self.edges.remove(&summary.about.stream).expect("an open stream");
         assert_eq!(edge, summary.tally.bytes + summary.tally.missing);
     }
 }
@@ -44,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
     let (memory, stream_memory) = (4096, 2048);
     let config =
         Config { overlap, memory, stream_memory, connections: 2, checksums: choice & 64 != 0, ..Config::default() };
-    let (mut follow, mut out) = (Follow::new(config), Looked::default());
+    let (mut follow, mut out) = (Follow::new(config), CheckedOutput::default());
     let mut time = 1_700_000_000_000_000_000u64;
     for part in input.chunks(12) {
         let at = |place: usize| part.get(place).copied().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! Any frames become records that are written in every form: a JSON line each, with the counts of the flow, and rows of
-//! Parquet that say the same as the lines.
+//! Any frames become records that are written in every format: one JSON line each, with the counts of the flow, and
+//! Parquet rows equal to the lines.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use linerate_burst::{Block, Desc, Nanos};
+use linerate_export::encode;
+use linerate_headers::Link;
 use linerate_meter::{Config, Flow, Level, Meter, Tunnels};
-use linerate_records::encode;
-use linerate_wire::Link;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
 use std::fs::File;
@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(line["orig_pkts"], flow.sides[0].packets);
         assert_eq!(line["id.resp_h"], flow.ends[1].address.to_string());
     }
-    // Slow, so not always.
+    // Slow, so only for some inputs.
     if more & 7 == 0 && !flows.is_empty() {
         let file = File::from(memfd_create("rows", MemfdFlags::CLOEXEC).unwrap());
         encode("parquet", &flows, Box::new(file.try_clone().unwrap())).unwrap();
@@ -41,7 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// The records of the frame as it is, turned round, changed, cut, and at other times.
+/// Returns the records of the frame unchanged, reversed, changed, truncated, and at other times.
 fn metered(frame: &[u8], choice: u8, more: u8) -> Vec<Flow> {
     let level = [Level::Counters, Level::Tcp, Level::Stats][usize::from(choice % 3)];
     let tunnels = [Tunnels::Outer, Tunnels::Inner, Tunnels::Both][usize::from(choice / 3 % 3)];
@@ -56,12 +56,12 @@ fn metered(frame: &[u8], choice: u8, more: u8) -> Vec<Flow> {
             changed[usize::from(*byte) % frame.len()] ^= 1 << (number % 8);
         }
         if number % 2 == 1 && changed.len() >= 38 {
-            // The other way, if this is plain IPv4.
+            // The reverse direction, if this is plain IPv4.
             (26..30).for_each(|place| changed.swap(place, place + 4));
             (34..36).for_each(|place| changed.swap(place, place + 2));
         }
         let captured = if number % 7 == 6 { changed.len().div_ceil(2) } else { changed.len() };
-        // Now and then at the end of time, which of Parquet is in 2262.
+        // Sometimes at the end of time, which in Parquet is in 2262.
         let far = if *byte == 0x80 { 5 << 60 } else { 0 };
         time = (time + far).saturating_add_signed(i64::from(*byte as i8) * 40_000_000).min(i64::MAX as u64);
         let desc = Desc { wire: changed.len() as u32, ..Desc::new(Nanos(time), 0, captured as u32) };
@@ -74,7 +74,7 @@ fn metered(frame: &[u8], choice: u8, more: u8) -> Vec<Flow> {
     flows
 }
 
-/// Not every number with a fraction is read from JSON to the last bit.
+/// Rounds fractions, since JSON does not keep their last bit.
 fn rounded(mut row: rows::Row) -> rows::Row {
     for value in row.values_mut().filter(|value| value.is_f64()) {
         *value = format!("{:.9e}", value.as_f64().unwrap_or_default()).into();
@@ -82,7 +82,7 @@ fn rounded(mut row: rows::Row) -> rows::Row {
     row
 }
 
-/// The lines of a form, one a record.
+/// Returns the lines of a format, one per record.
 fn lines(form: &str, flows: &[Flow]) -> Vec<Value> {
     let mut file = File::from(memfd_create("lines", MemfdFlags::CLOEXEC).unwrap());
     encode(form, flows, Box::new(file.try_clone().unwrap())).unwrap();

@@ -1,14 +1,13 @@
-//! Any frame is rewritten by any rules without a panic. What the rules do not speak of stays: the payload, the length,
-//! checksums that were right are right again, and those that were wrong are still wrong unless they are to be mended.
-//! Mending twice is mending once.
+//! Any frame is rewritten by any rules without a panic. Rules keep other fields: the payload, the length; correct
+//! checksums stay correct, and wrong ones stay wrong unless they are to be fixed. A second fix changes nothing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use linerate_generate::rewrite::{Rewriter, Rewriting, Rule};
-use linerate_wire::cover::{Coverage, checksums, placed};
-use linerate_wire::{Layers, Link, Protocol, dissect};
+use linerate_headers::cover::{Coverage, checksums, placed};
+use linerate_headers::{Layers, Link, Protocol, dissect};
 
-/// Those that leave the layers of a frame as they are come first.
+/// Rules that keep the layers of a frame are first.
 const RULES: [&str; 20] = [
     "ip=10.0.0.0/8:192.168.0.0/16",
     "ip=0.0.0.0/0:172.16.0.0/12",
@@ -44,19 +43,19 @@ fuzz_target!(|bytes: &[u8]| {
     let rewriting = Rewriting { shift, ..plain.clone() };
     let (turn, is_cut) = (u64::from(choice >> 4), choice & 4 != 0);
 
-    let moved = rewritten(&rewriting, frame, turn, is_cut);
-    assert!(moved == rewritten(&rewriting, frame, turn, is_cut), "chance is in it");
-    let nothing = Rewriting { rules: Vec::new(), ..rewriting.clone() };
-    assert!(turn > 0 || rewritten(&nothing, frame, turn, is_cut) == frame, "nothing was to be changed");
+    let rewritten_frame = rewritten(&rewriting, frame, turn, is_cut);
+    assert!(rewritten_frame == rewritten(&rewriting, frame, turn, is_cut), "rewriting is not deterministic");
+    let no_rules = Rewriting { rules: Vec::new(), ..rewriting.clone() };
+    assert!(turn > 0 || rewritten(&no_rules, frame, turn, is_cut) == frame, "changed without a rule");
     if !has_tags {
-        check(frame, &moved, is_cut);
+        check(frame, &rewritten_frame, is_cut);
     }
 
-    let mending = Rewriting { fix_checksums: true, rules: Vec::new(), ..plain };
-    let mended = rewritten(&mending, frame, 0, is_cut);
-    assert_eq!(mended.len(), frame.len());
-    if layers(&mended) == layers(frame) {
-        assert!(rewritten(&mending, &mended, 0, is_cut) == mended, "it was not mended");
+    let fixing = Rewriting { fix_checksums: true, rules: Vec::new(), ..plain };
+    let fixed = rewritten(&fixing, frame, 0, is_cut);
+    assert_eq!(fixed.len(), frame.len());
+    if layers(&fixed) == layers(frame) {
+        assert!(rewritten(&fixing, &fixed, 0, is_cut) == fixed, "a second fix changed the frame");
     }
 });
 
@@ -66,26 +65,26 @@ fn rewritten(rewriting: &Rewriting, frame: &[u8], turn: u64, is_cut: bool) -> Ve
     frame
 }
 
-/// Other ports may say that something else is behind them; where that is not so, all but fields is the same.
-fn check(frame: &[u8], moved: &[u8], is_cut: bool) {
-    assert_eq!(frame.len(), moved.len());
-    let (before, after) = (layers(frame), layers(moved));
+/// Compares fields and checksums. Other ports may imply other payloads; if the layers are the same, so is the payload.
+fn check(frame: &[u8], rewritten_frame: &[u8], is_cut: bool) {
+    assert_eq!(frame.len(), rewritten_frame.len());
+    let (before, after) = (layers(frame), layers(rewritten_frame));
     if before != after {
         return;
     }
     let mut found = Layers::new();
     dissect(Link::Ethernet, frame, &mut found);
-    // An error of ICMP quotes a packet, which is rewritten too.
+    // ICMP errors quote a packet, which is rewritten too.
     let may_quote = after.contains(&Protocol::Icmp) || after.contains(&Protocol::Icmpv6);
-    assert!(may_quote || found.payload(frame) == found.payload(moved));
+    assert!(may_quote || found.payload(frame) == found.payload(rewritten_frame));
     let sums = checksums(frame, &placed(frame, &found));
-    let others = checksums(moved, &placed(moved, &found));
+    let others = checksums(rewritten_frame, &placed(rewritten_frame, &found));
     if is_cut || sums.len() != others.len() || before.contains(&Protocol::Routing) {
         return;
     }
     let all = sums.iter().all(|sum| is_right(sum, frame));
     for (sum, other) in sums.iter().zip(&others).filter(|_| all) {
-        assert!(is_right(other, moved), "the checksum at {} was right", sum.offset);
+        assert!(is_right(other, rewritten_frame), "the checksum at {} was correct", sum.offset);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Whatever a broker or a database answers, and whatever stands in the journal of a spool: it is read, or it is none.
+//! Any answers of a broker or database, and any journal of a spool, are parsed or rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| linerate_records::export::read_anything(bytes));
+fuzz_target!(|bytes: &[u8]| linerate_export::export::read_anything(bytes));

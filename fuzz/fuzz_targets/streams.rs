@@ -1,5 +1,5 @@
-//! Any text is read as a file of streams: into a set that is right, whose frames made fast are those of the model, with
-//! names and numbers used once; or into what is wrong, with file, line and column.
+//! Any text is read as a file of streams: into a valid set, with frames equal to those of the model and unique names
+//! and IDs; or into an error with file, line and column.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 #[path = "../src/model.rs"]
 mod model;
 
-/// Each may have 64 MiB of frames of different sizes, which is what its author wants.
+/// Max streams: each may use up to 64 MiB for frames of different sizes.
 const MOST_STREAMS: usize = 4;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,5 +1,5 @@
-//! Any text is a rule or is refused; one that was read is shown, and read as the same. Any frames have the rule that a search through all
-//! finds, with a cache and without one.
+//! Any text is a rule or an error; a parsed rule is printed and parsed as the same. Any frame matches the rule found by
+//! a linear search, with and without a cache.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -24,9 +24,9 @@ fuzz_target!(|bytes: &[u8]| {
     let mut switches = [0, 64].map(|cache| Switch::new(Options { cache, ..Options::new(3) }));
     for line in text.lines().take(16) {
         let Ok(rule) = parse_rule(line, &numbered(3)) else { continue };
-        let mut alone = Switch::new(Options::new(3));
-        alone.add(rule.clone(), Nanos(1));
-        let shown = show_rule(alone.rules()[0], Nanos(1), &[]);
+        let mut single = Switch::new(Options::new(3));
+        single.add(rule.clone(), Nanos(1));
+        let shown = show_rule(single.rules()[0], Nanos(1), &[]);
         assert_eq!(parse_rule(&shown, &numbered(3)).as_ref(), Ok(&rule), "{shown}");
         switches.iter_mut().for_each(|switch| switch.add(rule.clone(), Nanos(1)));
     }
@@ -40,6 +40,6 @@ fuzz_target!(|bytes: &[u8]| {
         seen.0
     });
     assert_eq!(seen[0], seen[1]);
-    let number = |rule: Option<&linerate_switch::Installed>| rule.map(|rule| rule.number);
+    let number = |rule: Option<&linerate_switch::InstalledRule>| rule.map(|rule| rule.number);
     assert_eq!(number(switches[0].rule_for(1, frame)), number(switches[0].rule_for_naively(1, frame)));
 });

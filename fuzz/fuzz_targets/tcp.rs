@@ -1,15 +1,15 @@
-//! Whatever a peer, strangers and wires do to a TCP endpoint: no byte is taken that the peer did not send there, none twice, none past a
-//! promise; nothing is acknowledged that is not there; everything is counted.
+//! For any actions of a peer, attackers and links, a TCP endpoint accepts only bytes sent by the peer, each once and
+//! none above the window; it acknowledges only received bytes, and counts everything.
 #![no_main]
 #![allow(dead_code)]
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/receive/tests/tcp/memory.rs"]
+#[path = "../../crates/transport/tests/tcp/memory.rs"]
 mod memory;
-#[path = "../../crates/receive/tests/tcp/peer.rs"]
+#[path = "../../crates/transport/tests/tcp/peer.rs"]
 mod peer;
-#[path = "../../crates/receive/tests/tcp/script.rs"]
+#[path = "../../crates/transport/tests/tcp/script.rs"]
 mod script;
 
 fuzz_target!(|bytes: &[u8]| script::run(bytes));

@@ -1,5 +1,5 @@
-//! Trailers come back from their bytes, also with a wrong bit, and from any frame that they are put into. Frames with and
-//! without trailers, of any kind and in any order, are each counted once by the receiver, as a plain set of numbers counts.
+//! Trailers are read back from their bytes, also with one wrong bit, and from any frame they are written to. The
+//! receiver counts frames with and without trailers, of any kind and order, once each, as a simple set of numbers does.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,61 +7,61 @@ use linerate_burst::{Block, Desc, Flags, Nanos};
 use linerate_generate::Check;
 use linerate_generate::check::{Matcher, Options};
 use linerate_generate::trailer::{Key, LEN, Tail, Trailer};
-use linerate_wire::{Layers, Link};
+use linerate_headers::{Layers, Link};
 use std::collections::{BTreeMap, BTreeSet};
 
 const KEY: Key = Key(0x1234_5678_9abc_def0);
 const START: u64 = 1_700_000_000_000_000_000;
-const MOST: usize = 48;
+const MAX_FRAMES: usize = 48;
 
 fuzz_target!(|bytes: &[u8]| {
-    // What is said at the end is not part of the frame.
+    // The last bytes choose options, and are not part of the frame.
     let Some((frame, &[link, ref rest @ ..])) = bytes.split_last_chunk::<17>() else { return };
-    come_back(rest);
+    read_back(rest);
     let link = Link::ALL[usize::from(link) % Link::ALL.len()];
     let tail = Tail::of(link, frame, &mut Layers::new());
     assert!(tail.packet.is_none_or(|packet| packet < frame.len()));
     assert_eq!(tail.bytes(frame).is_some(), (LEN..=frame.len()).contains(&tail.end));
-    put_into(link, frame, &tail);
+    write_to(link, frame, &tail);
     receive(link, frame, rest);
 });
 
-fn come_back(bytes: &[u8; LEN]) {
+fn read_back(bytes: &[u8; LEN]) {
     let word = u128::from_be_bytes(*bytes);
     let (stream, sequence, time) = ((word >> 104) as u32, (word >> 64) as u64, word as u64);
     let trailer = Trailer { stream, sequence: sequence & ((1 << 40) - 1), time: time & ((1 << 40) - 1) };
     let mut written = Trailer { stream, sequence, time }.bytes(&KEY);
-    assert_eq!((Trailer::read(&written, &KEY), Trailer::mend(&written, &KEY)), (Some(trailer), Some(trailer)));
+    assert_eq!((Trailer::read(&written, &KEY), Trailer::repair(&written, &KEY)), (Some(trailer), Some(trailer)));
     if let Some(read) = Trailer::read(bytes, &KEY) {
         assert_eq!(read.bytes(&KEY), *bytes);
     }
     written[usize::from(bytes[15]) % LEN] ^= 1 << (bytes[14] % 8);
-    // There may be another one that is as near.
-    let mended = Trailer::mend(&written, &KEY).expect("one bit is wrong").bytes(&KEY);
-    assert_eq!((u128::from_be_bytes(mended) ^ u128::from_be_bytes(written)).count_ones(), 1);
+    // Another trailer may be at the same distance.
+    let corrected = Trailer::repair(&written, &KEY).expect("one bit is wrong").bytes(&KEY);
+    assert_eq!((u128::from_be_bytes(corrected) ^ u128::from_be_bytes(written)).count_ones(), 1);
 }
 
-/// Where the bytes do not change what the frame is, they are found again.
-fn put_into(link: Link, frame: &[u8], tail: &Tail) {
+/// Writes a trailer to the frame, and finds it again if the frame is dissected the same.
+fn write_to(link: Link, frame: &[u8], tail: &Tail) {
     let trailer = Trailer { stream: 5, sequence: 6, time: START };
     let mut with = frame.to_vec();
-    let Some(place) = with.get_mut(..tail.end).and_then(|bytes| bytes.last_chunk_mut::<LEN>()) else { return };
-    *place = trailer.bytes(&KEY);
+    let Some(last_bytes) = with.get_mut(..tail.end).and_then(|bytes| bytes.last_chunk_mut::<LEN>()) else { return };
+    *last_bytes = trailer.bytes(&KEY);
     if Tail::of(link, &with, &mut Layers::new()) == *tail {
         let time = START & ((1 << 40) - 1);
         assert_eq!(Trailer::find(link, &with, &KEY, &mut Layers::new()), Some(Trailer { time, ..trailer }));
     }
 }
 
-/// The frame as it is, changed, cut, and with trailers, as the bytes say.
+/// Receives the frame unchanged, changed, truncated, and with trailers, as chosen by the bytes.
 fn receive(link: Link, frame: &[u8], bytes: &[u8; LEN]) {
     let mut check = Check::new(KEY, Options { streams: 2, verify: bytes[0] & 1 == 0 });
     if bytes[0] & 2 != 0 && link == Link::Ethernet {
         check.count_only(9, Matcher::new(frame, &[]));
     }
-    let mut block = Block::new(1 << 20, MOST);
+    let mut block = Block::new(1 << 20, MAX_FRAMES);
     let mut model = Model::default();
-    for (number, byte) in bytes.iter().chain(frame).take(MOST).enumerate() {
+    for (number, byte) in bytes.iter().chain(frame).take(MAX_FRAMES).enumerate() {
         let mut changed = frame.to_vec();
         let trailer = Trailer { stream: u32::from(byte & 3), sequence: u64::from(byte >> 2) * 9, time: START };
         match number % 4 {
@@ -83,26 +83,26 @@ fn receive(link: Link, frame: &[u8], bytes: &[u8; LEN]) {
     assert_eq!(totals.frames, block.len() as u64);
     let known = totals.received + totals.counted + totals.damaged + totals.cut + totals.over_limit;
     assert_eq!(known + totals.foreign(), totals.frames);
-    let mut alone = Check::new(KEY, Options { streams: 4, verify: false });
+    let mut second_check = Check::new(KEY, Options { streams: 4, verify: false });
     for (desc, frame) in block.burst().iter().filter(|(desc, _)| desc.interface == 1) {
         let mut one = Block::new(1 << 20, 1);
         one.push(desc, frame);
-        alone.take(one.burst(), &[Some(link), Some(Link::Ethernet)]);
+        second_check.take(one.burst(), &[Some(link), Some(Link::Ethernet)]);
     }
-    model.check(&alone);
+    model.check(&second_check);
     assert_eq!(check.report(None).summary().counts.received, totals.received + totals.counted);
-    assert_eq!(alone.report(Some(&[9; 4])).summary().counts.received, model.received);
+    assert_eq!(second_check.report(Some(&[9; 4])).summary().counts.received, model.received);
 }
 
-/// Ethernet of an experiment with nothing but a trailer in it.
+/// Returns an Ethernet frame with only a trailer.
 fn plain(trailer: &Trailer) -> Vec<u8> {
     [&[2; 12][..], &[0x88, 0xb5], &[0; 30], &trailer.bytes(&KEY)].concat()
 }
 
-/// What came of each stream.
+/// Sequence numbers received per stream.
 #[derive(Default)]
 struct Model {
-    came: BTreeMap<u32, BTreeSet<u64>>,
+    received_numbers: BTreeMap<u32, BTreeSet<u64>>,
     received: u64,
     duplicated: u64,
     reordered: u64,
@@ -110,10 +110,10 @@ struct Model {
 
 impl Model {
     fn take(&mut self, trailer: &Trailer) {
-        let came = self.came.entry(trailer.stream).or_default();
+        let received_numbers = self.received_numbers.entry(trailer.stream).or_default();
         self.received += 1;
-        let is_late = came.last().is_some_and(|last| trailer.sequence < *last);
-        match came.insert(trailer.sequence) {
+        let is_late = received_numbers.last().is_some_and(|last| trailer.sequence < *last);
+        match received_numbers.insert(trailer.sequence) {
             true => self.reordered += u64::from(is_late),
             false => self.duplicated += 1,
         }
@@ -121,10 +121,13 @@ impl Model {
 
     fn check(&self, check: &Check) {
         let totals = check.totals();
-        let missing = self.came.values().map(|came| came.last().map_or(0, |last| last + 1) - came.len() as u64);
+        let missing = self
+            .received_numbers
+            .values()
+            .map(|received_numbers| received_numbers.last().map_or(0, |last| last + 1) - received_numbers.len() as u64);
         assert_eq!((totals.received, totals.stale, totals.foreign()), (self.received, 0, 0));
         assert_eq!((totals.duplicated, totals.reordered), (self.duplicated, self.reordered));
         assert_eq!(totals.missing, missing.sum::<u64>());
-        assert_eq!(check.streams(), self.came.len());
+        assert_eq!(check.streams(), self.received_numbers.len());
     }
 }

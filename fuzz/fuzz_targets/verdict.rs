@@ -1,4 +1,4 @@
-//! Whatever an inspector says, and whenever: each frame goes on or away once, those of a flow in their order, and is accounted for.
+//! For any verdicts at any time, each frame is passed or dropped once, in order per flow, and accounted for.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,10 +8,10 @@ use linerate_engine::{Forward, Inspect, Policy, Progress, Receive, Verdict};
 use linerate_port::{RxOptions, Spec, TxOptions};
 use std::time::Duration;
 
-/// A byte a frame: two bits of flow, two of verdict, four of how many rounds it takes (15: for ever).
+/// One byte per frame: 2 bits of flow, 2 of verdict, 4 of rounds until the verdict (15: forever).
 struct Script {
     bytes: Vec<u8>,
-    /// Tickets, and the round in which each has its verdict.
+    /// Tickets, and the rounds of their verdicts.
     waiting: Vec<(u64, u32)>,
     rounds: u32,
 }
@@ -48,7 +48,7 @@ impl Inspect for Script {
         let (now, later) = std::mem::take(&mut self.waiting).into_iter().partition(due);
         self.waiting = later;
         let now: Vec<(u64, u32)> = now;
-        // In no order, one of them twice, and one that nobody asked for.
+        // In reverse order, one of them twice, and one for an unknown ticket.
         verdicts.extend(now.iter().rev().map(|(ticket, _)| (*ticket, self.verdict(*ticket))));
         verdicts.extend(now.first().map(|(ticket, _)| (*ticket, Verdict::Drop)));
         verdicts.push((u64::MAX, Verdict::Pass));
@@ -90,6 +90,6 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(run.ledger.total(Count::VerdictReceived), bytes.len() as u64);
     for flow in 0..4 {
         let of_flow = got.iter().filter(|(of, _)| *of == flow).map(|(_, number)| *number);
-        assert!(of_flow.is_sorted_by(|before, after| before < after), "flow {flow}: order or copies");
+        assert!(of_flow.is_sorted_by(|before, after| before < after), "flow {flow}: wrong order or duplicates");
     }
 });

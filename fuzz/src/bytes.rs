@@ -1,6 +1,6 @@
-//! Bytes as decisions.
+//! Decisions from input bytes.
 
-/// What is left of the input; zeros behind its end.
+/// Rest of the input; zeros after its end.
 pub struct Bytes<'a>(pub &'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -13,9 +13,9 @@ impl<'a> Bytes<'a> {
         self.take(count).iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    /// So many bytes as the first of them says, at most `most`.
-    pub fn some(&mut self, most: usize) -> &'a [u8] {
-        let count = usize::from(self.byte()) % (most + 1);
+    /// Returns the number of bytes given by the first one, at most `most`.
+    pub fn some(&mut self, max: usize) -> &'a [u8] {
+        let count = usize::from(self.byte()) % (max + 1);
         self.take(count)
     }
 

@@ -1,10 +1,10 @@
-//! The value of a header that lies in a frame, ready to be built from.
+//! Parses a header of a frame into a value that can be built again.
 
-use linerate_wire::build::{Behind, Extension, Header, Problem};
-use linerate_wire::*;
+use linerate_headers::build::{Extension, Header, PayloadInfo, Problem};
+use linerate_headers::*;
 
-/// The header of `protocol` at the front of `bytes`; `None` for what has no value, as ARP between other networks than
-/// Ethernet and IPv4.
+/// Returns the header of `protocol` at the start of `bytes`; `None` for headers without a value, such as ARP for other
+/// networks than Ethernet and IPv4.
 pub fn read(protocol: Protocol, bytes: &[u8]) -> Option<Box<dyn Header + '_>> {
     let extension = || Some(ipv6_extension::View::parse(protocol, bytes).ok()?.header());
     Some(match protocol {
@@ -47,7 +47,7 @@ pub fn read(protocol: Protocol, bytes: &[u8]) -> Option<Box<dyn Header + '_>> {
     })
 }
 
-/// A label stack that owns its entries.
+/// Label stack that owns its entries.
 struct Labels(Vec<mpls::Entry>);
 
 impl Header for Labels {
@@ -59,7 +59,7 @@ impl Header for Labels {
         self.0.as_slice().numbers()
     }
 
-    fn write(&self, behind: Behind, out: &mut [u8]) -> Result<usize, Problem> {
+    fn write(&self, behind: PayloadInfo, out: &mut [u8]) -> Result<usize, Problem> {
         self.0.as_slice().write(behind, out)
     }
 }

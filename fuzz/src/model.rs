@@ -1,31 +1,31 @@
-//! What is sent beside the model of it.
+//! Compares packets from the fast generator with the model.
 
 use linerate_burst::Nanos;
 use linerate_generate::stream::StreamSet;
 use linerate_generate::timeline::Slot;
-use linerate_generate::{Part, Run, Timeline, Traffic};
+use linerate_generate::{Run, SenderPart, Timeline, Traffic};
 
-/// Frames that are compared.
+/// Number of packets compared.
 const COMPARED: usize = 40;
 /// UTC nanoseconds at the start of a run.
 const START: u64 = 1_700_000_000_123_456_789;
 
-/// Whoever has read a set of streams says that it is right: it is, and the frames made fast are those of the model.
+/// Checks that a parsed set of streams is valid, and that its packets equal those of the model.
 pub fn compare(set: &StreamSet) {
     if let Err(wrong) = set.check() {
         panic!("{wrong}");
     }
     let mut runs = Vec::new();
-    Timeline::new(set, Part::WHOLE).unwrap().take(u64::MAX, COMPARED, &mut runs);
+    Timeline::new(set, SenderPart::WHOLE).unwrap().take(u64::MAX, COMPARED, &mut runs);
     let slots: Vec<Slot> = runs.into_iter().flat_map(Run::slots).collect();
-    let mut traffic = Traffic::new(set, Part::WHOLE).unwrap();
+    let mut traffic = Traffic::new(set, SenderPart::WHOLE).unwrap();
     let (mut done, mut elapsed) = (0, 0);
     while done < slots.len() {
-        let due = traffic.next_due().expect("as many frames as the model has");
+        let due = traffic.next_due().expect("as many packets as the model has");
         assert!(due == slots[done].due && due >= elapsed);
         elapsed = due;
         let now = Nanos(START.wrapping_add(elapsed));
-        let burst = traffic.offer(elapsed, now).expect("frames lie where they should");
+        let burst = traffic.offer(elapsed, now).expect("valid packets");
         assert!(!burst.is_empty());
         for ((_, frame), slot) in burst.iter().zip(&slots[done..]) {
             let stream = &set.streams[slot.stream as usize];

@@ -1,25 +1,25 @@
-//! What the fuzz targets begin with: `seeds FOLDER [CORPUS]` writes frames into `FOLDER/frames` and capture files into
-//! `FOLDER/captures`, from the samples of the tests and, where there is one, from a corpus of captures; texts of packets
-//! into `FOLDER/texts`, files of streams into `FOLDER/streams` and words of both into `FOLDER/words`, from these frames and
-//! from the documentation.
+//! Seeds of the fuzz targets: `seeds FOLDER [CORPUS]` writes frames to `FOLDER/frames` and capture files to
+//! `FOLDER/captures`, from the samples of the tests and, if given, a corpus of captures; packet expressions to
+//! `FOLDER/texts`, stream files to `FOLDER/streams` and a dictionary to `FOLDER/words`, from these frames and the
+//! documentation.
 
 use libfuzzer_sys as _;
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
-use linerate_record::{Compression, Format, Output, Reader, Writer};
-use linerate_wire::Protocol;
-use linerate_wire::build::{Frame, Header, Unbuilt};
+use linerate_headers::Protocol;
+use linerate_headers::build::{BuildError, Frame, Header};
+use linerate_pcap::{Compression, Format, Output, Reader, Writer};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-#[path = "../../crates/wire/tests/samples/mod.rs"]
+#[path = "../../crates/headers/tests/samples/mod.rs"]
 mod samples;
 mod texts;
 
-/// Of each capture; a conversation differs in its first frames most.
+/// Frames per capture; the first frames of a conversation differ most.
 const FRAMES_OF_EACH: usize = 6;
-/// Longer frames and files are slow to learn from.
+/// Max lengths: longer frames and files are slow to fuzz.
 const LONGEST_FRAME: usize = 1024;
 const LONGEST_FILE: u64 = 4096;
 
@@ -49,12 +49,11 @@ fn main() -> Done {
     Ok(())
 }
 
-/// Each sample behind the fewest headers that lead to it from the beginning of a frame, alone and in front of each that
-/// it can carry.
+/// Returns a frame for each sample with the fewest headers before it, and with each sample that it can carry.
 fn sample_frames() -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     let samples = samples::samples();
-    let begins = (0..samples.len()).filter(|index| samples[*index].1.is_some());
-    let mut stacks: Vec<Vec<usize>> = begins.map(|index| vec![index]).collect();
+    let first_headers = (0..samples.len()).filter(|index| samples[*index].1.is_some());
+    let mut stacks: Vec<Vec<usize>> = first_headers.map(|index| vec![index]).collect();
     let mut reached: BTreeSet<usize> = stacks.iter().flatten().copied().collect();
     let mut frames = Vec::new();
     let mut next = 0;
@@ -76,12 +75,12 @@ fn sample_frames() -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     Ok(frames)
 }
 
-fn built(headers: &[&dyn Header]) -> Result<Vec<u8>, Unbuilt> {
+fn built(headers: &[&dyn Header]) -> Result<Vec<u8>, BuildError> {
     let last = headers.last().map_or(Protocol::Ethernet, |last| last.protocol());
     Frame::new(headers, samples::payload(last)).to_vec()
 }
 
-/// A few frames in each format, compressed and not.
+/// Writes a few frames in each format, compressed and not.
 fn write_captures(folder: &Path, frames: &[Vec<u8>]) -> Done {
     let interfaces = [Interface::new("seed", LinkType::ETHERNET, StampSource::Kernel)];
     let mut block = Block::new(1 << 16, frames.len());
@@ -91,7 +90,7 @@ fn write_captures(folder: &Path, frames: &[Vec<u8>]) -> Done {
     for format in [Format::Pcap, Format::PcapMicros, Format::Pcapng] {
         for compression in [None, Some(Compression::Gzip), Some(Compression::Zstd)] {
             let name = format!("{format:?}-{}", compression.map_or("plain", Compression::name));
-            let output = Output::open(folder.join(name).to_str().ok_or("the folder's name is no text")?)?;
+            let output = Output::open(folder.join(name).to_str().ok_or("the folder's name is not UTF-8")?)?;
             let output = match compression {
                 Some(compression) => output.compressed(compression)?,
                 None => output,
@@ -105,7 +104,7 @@ fn write_captures(folder: &Path, frames: &[Vec<u8>]) -> Done {
     Ok(())
 }
 
-/// Every capture of a corpus, in order.
+/// Returns all captures of a corpus, sorted.
 fn files(corpus: Option<PathBuf>) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let (mut folders, mut found) = (Vec::from_iter(corpus), BTreeSet::new());
     while let Some(folder) = folders.pop() {
@@ -122,7 +121,7 @@ fn files(corpus: Option<PathBuf>) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(found.into_iter().collect())
 }
 
-/// The first frames of a capture, as far as it can be read.
+/// Returns the first frames of a capture, as far as it can be read.
 fn first_frames(path: &Path) -> Vec<Vec<u8>> {
     let reader = path.to_str().map(Reader::open);
     let Some(Ok(mut reader)) = reader else { return Vec::new() };

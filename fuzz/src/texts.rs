@@ -1,20 +1,20 @@
-//! Texts to begin with.
+//! Text seeds.
 
 use linerate_generate::file::keys::{BURST, SET, STREAM};
 use linerate_generate::packet::express;
-use linerate_wire::Link;
-use linerate_wire::named::Kind;
+use linerate_headers::Link;
+use linerate_headers::named::Kind;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
 
-/// Where streams are told of.
+/// Page with stream files.
 const PAGE: &str = include_str!("../../docs/streams.md");
-/// Where configurations of the Open Traffic Generator are.
+/// Page with configurations of the Open Traffic Generator.
 const OTG: &str = include_str!("../../docs/otg.md");
-/// Where filters of records are.
+/// Page with filters of records.
 const ASK: &str = include_str!("../../docs/guide/ask.md");
-/// Rules to rewrite with, sizes, rates, shifts.
+/// Rewrite rules, sizes, rates, shifts.
 const OTHERS: [&str; 9] = [
     "ip=10.0.0.0/8:192.168.0.0/16",
     "src-ip=2001:db8::/32:fd00::/16",
@@ -26,7 +26,7 @@ const OTHERS: [&str; 9] = [
     "1.5gbpsl1",
     "256/16",
 ];
-/// Longer texts are slow to learn from.
+/// Max length: longer texts are slow to fuzz.
 const LONGEST: usize = 400;
 
 pub fn write(folder: &Path, frames: &[Vec<u8>]) -> io::Result<()> {

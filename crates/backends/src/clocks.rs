@@ -28,7 +28,7 @@ const BILLION: i128 = 1_000_000_000;
 
 /// Synchronisation of the host's clock, and its maximum error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct ClockSync {
     /// True if NTP or PTP synchronises it.
     pub is_kept: bool,
     /// Maximum error as estimated by the kernel, in microseconds.
@@ -36,14 +36,14 @@ pub struct Kept {
 }
 
 /// Queries the kernel.
-pub fn kept() -> io::Result<Kept> {
+pub fn kept() -> io::Result<ClockSync> {
     let (_, status, most_us) = clock::adjusted()?;
-    Ok(Kept { is_kept: status & UNSYNC == 0, most_us })
+    Ok(ClockSync { is_kept: status & UNSYNC == 0, most_us })
 }
 
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct ClockReading {
     /// Time of the card.
     pub card: Nanos,
     /// Time of the host.
@@ -52,13 +52,13 @@ pub struct Pair {
 
 /// A linear function from card times to host times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
-    from: Pair,
+pub struct ClockMapping {
+    from: ClockReading,
     /// Excess speed of the host's clock, in parts per billion.
     slope: i64,
 }
 
-impl Line {
+impl ClockMapping {
     /// Converts a card time to host time.
     #[inline]
     pub fn to_host(self, card: Nanos) -> Nanos {
@@ -71,26 +71,26 @@ impl Line {
 /// Tracks two clocks by repeated readings of both.
 #[derive(Clone, Copy, Debug)]
 pub struct Relation {
-    line: Line,
-    first: Pair,
-    last: Pair,
+    line: ClockMapping,
+    first: ClockReading,
+    last: ClockReading,
     /// Number of times that one of them was set.
     steps: u64,
 }
 
 impl Relation {
     /// Starts with a first reading.
-    pub fn new(first: Pair) -> Self {
-        Relation { line: Line { from: first, slope: 0 }, first, last: first, steps: 0 }
+    pub fn new(first: ClockReading) -> Self {
+        Relation { line: ClockMapping { from: first, slope: 0 }, first, last: first, steps: 0 }
     }
 
     /// Returns the current function.
-    pub fn line(&self) -> Line {
+    pub fn line(&self) -> ClockMapping {
         self.line
     }
 
     /// Adds a reading: the new function starts at the current value, and meets the expected value a second later.
-    pub fn look(&mut self, pair: Pair) {
+    pub fn look(&mut self, pair: ClockReading) {
         let passed = i128::from(pair.card.0) - i128::from(self.last.card.0);
         let at = self.line.to_host(pair.card);
         let error = i128::from(pair.host.0) - i128::from(at.0);
@@ -101,7 +101,7 @@ impl Relation {
         self.last = pair;
         let wanted = i128::from(self.drift()) + error * BILLION / (EVERY.as_nanos() as i128).max(passed);
         let slope = wanted.clamp(-i128::from(STEEPEST), i128::from(STEEPEST)) as i64;
-        self.line = Line { from: Pair { card: pair.card, host: at }, slope };
+        self.line = ClockMapping { from: ClockReading { card: pair.card, host: at }, slope };
     }
 
     /// Returns the excess speed of the host's clock since the first reading, in parts per billion.
@@ -138,8 +138,8 @@ impl CardClock {
         Ok(CardClock { device, followed: Mutex::new((Relation::new(first), first.host)) })
     }
 
-    /// Returns the function at this host time; reads the clocks once a second.
-    pub fn line(&self, now: Nanos) -> Line {
+    /// Returns the function at this host time; reads the clocks once per second.
+    pub fn line(&self, now: Nanos) -> ClockMapping {
         let mut followed = self.followed();
         let (relation, looked) = &mut *followed;
         // Read at once after the clock was set back.
@@ -164,14 +164,14 @@ impl CardClock {
 }
 
 /// Reads the card's clock between two readings of the host's.
-fn both(device: &File) -> io::Result<Pair> {
-    let mut best: Option<(u64, Pair)> = None;
+fn both(device: &File) -> io::Result<ClockReading> {
+    let mut best: Option<(u64, ClockReading)> = None;
     for _ in 0..LOOKS {
         let before = nanos(clock_gettime(ClockId::Realtime));
         let card = nanos(clock_gettime_dynamic(DynamicClockId::Dynamic(device.as_fd()))?);
         let took = nanos(clock_gettime(ClockId::Realtime)).0.saturating_sub(before.0);
         if best.is_none_or(|(least, _)| took < least) {
-            best = Some((took, Pair { card, host: Nanos(before.0 + took / 2) }));
+            best = Some((took, ClockReading { card, host: Nanos(before.0 + took / 2) }));
         }
     }
     best.map(|(_, pair)| pair).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -187,16 +187,16 @@ mod tests {
     use proptest::prelude::*;
 
     /// Readings of a card that is 37 s ahead and runs faster by some parts per billion.
-    fn pair(host: u64, faster: i64, noise: i64) -> Pair {
+    fn pair(host: u64, faster: i64, noise: i64) -> ClockReading {
         let card = 37_000_000_000 + host as i128 + host as i128 * i128::from(faster) / BILLION;
-        Pair { card: Nanos(card as u64), host: Nanos((host as i64 + noise) as u64) }
+        ClockReading { card: Nanos(card as u64), host: Nanos((host as i64 + noise) as u64) }
     }
 
     const SECOND: u64 = 1_000_000_000;
 
     proptest! {
         #[test]
-        fn converted_times_match_the_host_and_never_go_back(
+        fn converted_times_match_the_host_and_are_monotonic(
             faster in -100_000i64..100_000,
             noises in prop::collection::vec(-500i64..500, 30),
         ) {
@@ -222,7 +222,7 @@ mod tests {
 
         #[test]
         fn any_two_clocks_are_followed(times in prop::collection::vec(any::<(u64, u64)>(), 1..20), asked: u64) {
-            let pairs: Vec<Pair> = times.iter().map(|(card, host)| Pair { card: Nanos(*card), host: Nanos(*host) }).collect();
+            let pairs: Vec<ClockReading> = times.iter().map(|(card, host)| ClockReading { card: Nanos(*card), host: Nanos(*host) }).collect();
             let mut relation = Relation::new(pairs[0]);
             for pair in pairs {
                 relation.look(pair);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_followed_at_once() {
+    fn clock_steps_are_followed_at_once() {
         let start = 1_700_000_000 * SECOND;
         let mut relation = Relation::new(pair(start, 0, 0));
         assert_eq!(relation.ahead(), 37_000_000_000);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_clock_is_named() {
+    fn missing_clock_is_named() {
         let error = CardClock::open(u32::MAX).unwrap_err().to_string();
         assert!(error.starts_with("/dev/ptp4294967295: "), "{error}");
     }

@@ -1,6 +1,6 @@
 //! A receiver that only counts: an XDP program on an interface, for tests and benchmarks of senders.
 
-use crate::ebpf::{Alu, Assembler, Insn, Reg, Size, TooFar, When, helper};
+use crate::ebpf::{Alu, Assembler, Insn, JumpCondition, Reg, Size, TooFar, helper};
 use crate::inventory::find;
 use crate::netns::within;
 use crate::sys::bpf::{Demands, Link, Mode, Program, Words};
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Action on counted frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum CountAction {
     /// Drop: the fastest receiver.
     Drop,
     /// Overwrite every other frame completely and drop it, and pass the rest to the host: the worst that receivers do
@@ -22,7 +22,7 @@ pub enum Then {
 
 /// Counts the frames that an interface receives; detached on drop.
 #[derive(Debug)]
-pub struct Counting {
+pub struct FrameCounter {
     _link: Link,
     _program: Program,
     _garbage: Bytes,
@@ -38,16 +38,16 @@ const LONGEST: usize = 4096;
 const DROP: i32 = 1;
 const PASS: i32 = 2;
 
-impl Counting {
+impl FrameCounter {
     /// Attaches to an interface (of a network namespace), in the driver.
-    pub fn attach(netns: Option<&str>, interface: &str, then: Then) -> io::Result<Self> {
+    pub fn attach(netns: Option<&str>, interface: &str, then: CountAction) -> io::Result<Self> {
         let (words, mut garbage) = (Words::new(PROCESSORS * LINE)?, Bytes::new(LONGEST)?);
         garbage.write(0, &[0xee; LONGEST]);
         let insns = program(words.raw(), garbage.raw(), then).map_err(io::Error::other)?;
         // With `frags` a veth accepts any MTU.
         let program = Program::load(&insns, Demands { frags: true, ..Demands::default() })?;
         let link = within(netns, || Link::attach(&program, find(interface)?.index, Mode::Native))?;
-        Ok(Counting { _link: link, _program: program, _garbage: garbage, words })
+        Ok(FrameCounter { _link: link, _program: program, _garbage: garbage, words })
     }
 
     /// Returns the number of frames so far.
@@ -56,7 +56,7 @@ impl Counting {
     }
 }
 
-fn program(words: i32, garbage: i32, then: Then) -> Result<Vec<Insn>, TooFar> {
+fn program(words: i32, garbage: i32, then: CountAction) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
     let (end, pass) = (asm.label(), asm.label());
     asm.mov(Reg::R6, Reg::R1);
@@ -68,24 +68,24 @@ fn program(words: i32, garbage: i32, then: Then) -> Result<Vec<Insn>, TooFar> {
     asm.load(Size::B8, Reg::R2, Reg::R1, 0);
     asm.alu(Alu::Add, Reg::R2, 1);
     asm.store(Size::B8, Reg::R1, 0, Reg::R2);
-    if then == Then::OverwriteHalf {
+    if then == CountAction::OverwriteHalf {
         asm.alu(Alu::And, Reg::R2, 1);
-        asm.jump_if(When::Eq, Reg::R2, 0, pass);
+        asm.jump_if(JumpCondition::Eq, Reg::R2, 0, pass);
         // struct xdp_md: data, data_end.
         asm.load(Size::B4, Reg::R4, Reg::R6, 4);
         asm.load(Size::B4, Reg::R1, Reg::R6, 0);
         asm.alu(Alu::Sub, Reg::R4, Reg::R1);
-        asm.jump_if(When::Lt, Reg::R4, 1, end);
-        asm.jump_if(When::Gt, Reg::R4, LONGEST as i32, end);
+        asm.jump_if(JumpCondition::Lt, Reg::R4, 1, end);
+        asm.jump_if(JumpCondition::Gt, Reg::R4, LONGEST as i32, end);
         asm.mov(Reg::R1, Reg::R6);
         asm.mov(Reg::R2, 0);
         asm.map_value(Reg::R3, garbage, 0);
         asm.call(helper::STORE_BYTES);
     }
     asm.place(end);
-    asm.mov(Reg::R0, if then == Then::Pass { PASS } else { DROP });
+    asm.mov(Reg::R0, if then == CountAction::Pass { PASS } else { DROP });
     asm.exit();
-    if then == Then::OverwriteHalf {
+    if then == CountAction::OverwriteHalf {
         asm.place(pass);
         asm.mov(Reg::R0, PASS);
         asm.exit();

@@ -8,9 +8,9 @@
 //! - **Frames stay in the driver's buffers**: of 2 KiB, scattered over a pool, returned after consumption; the plugin
 //!   writes the descs. Frames in several buffers, with a tag stripped by the card, or outside the pool, are copied by
 //!   the plugin to a contiguous area: joined, with the tag restored.
-//! - **A device is opened once** a process, for both directions; another port on it has queues of the same device.
+//! - ***A device is opened once** per process, for both directions; another port on it has queues of the same device.
 //!   After `detach` the driver's current frames are read and kept, and no later ones.
-//! - **DPDK starts once** a process, on its own thread, without huge pages (unless a card is opened and some are
+//! - ***DPDK starts once** per process, on its own thread, without huge pages (unless a card is opened and some are
 //!   available), and takes no card that no port names. Its log until then is the reason in an error; later messages go
 //!   to standard error.
 //! - **Time** is the read time, common to all frames of a poll; times of a driver are used if their unit is known:
@@ -27,11 +27,11 @@ mod send;
 
 pub use self::plugin::{MEMORY_MIB, trusted, version};
 
-use self::device::{Wish, open};
+use self::device::{DpdkConfig, open};
 use self::receive::{DpdkRx, LAG};
 use self::send::DpdkTx;
 use crate::nic::names_a_loss;
-use crate::sys::dpdk_device::{Area, Classically, Device, Receiving, classic};
+use crate::sys::dpdk_device::{Area, BaselineVariant, Device, PluginRxQueue, classic};
 use crate::sys::dpdk_plugin::{Stamps, Stats};
 use linerate_burst::{Count, Interface, Ledger, LinkType, Stage, StampSource};
 use linerate_port::{
@@ -54,7 +54,7 @@ pub const BACKEND: Backend = Backend {
 
 /// Opens a device to receive from.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
-    let wish = Wish::read(spec, options.lanes, options.promiscuous)?;
+    let wish = DpdkConfig::read(spec, options.lanes, options.promiscuous)?;
     let device = open(spec, &wish, true)?;
     let stamps = device.info.stamps();
     let interface = Interface {
@@ -78,7 +78,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
 
 /// Opens a device to send to.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
-    let wish = Wish::read(spec, options.queues, false)?;
+    let wish = DpdkConfig::read(spec, options.queues, false)?;
     let device = open(spec, &wish, false)?;
     if let Some(reason) = wish.refuses(device.info.longest) {
         return Err(PortError::broken(spec.to_string(), reason));
@@ -98,42 +98,42 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
 /// The conventional way of DPDK programs, as a baseline for benchmarks: bursts of these devices, with queue 0 each, are
 /// merged by time and copied frame by frame from the driver's buffers into memory.
 #[derive(Debug)]
-pub struct Classic {
-    queues: Vec<Receiving>,
+pub struct DpdkBaseline {
+    queues: Vec<PluginRxQueue>,
     area: Area,
 }
 
-impl Classic {
+impl DpdkBaseline {
     /// Opens the devices, with a buffer of `bytes`.
-    pub fn open(specs: &[Spec], bytes: usize) -> Result<Classic, PortError> {
+    pub fn open(specs: &[Spec], bytes: usize) -> Result<DpdkBaseline, PortError> {
         let open = |spec: &Spec| {
-            let wish = Wish::read(spec, 1, false)?;
+            let wish = DpdkConfig::read(spec, 1, false)?;
             let taken = || PortError::broken(spec.to_string(), "already open for receiving");
             open(spec, &wish, true)?.receiving(0).ok_or_else(taken)
         };
         let queues = specs.iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Classic { queues, area: Area::new(bytes, bytes / 64) })
+        Ok(DpdkBaseline { queues, area: Area::new(bytes, bytes / 64) })
     }
 
     /// Copies until `frames` were copied; returns their number.
     pub fn copy(&mut self, frames: u64) -> u64 {
-        classic(&self.queues, frames, &mut self.area, Classically::Copied).0
+        classic(&self.queues, frames, &mut self.area, BaselineVariant::Copied).0
     }
 
     /// Copies by three threads, one to receive, one to merge, and one to copy into memory of a memfd; returns the CPU
     /// time of each in nanoseconds too, without the time spent waiting for another thread.
     pub fn copy_by_steps(&mut self, frames: u64) -> (u64, [u64; 3]) {
-        classic(&self.queues, frames, &mut self.area, Classically::BySteps)
+        classic(&self.queues, frames, &mut self.area, BaselineVariant::BySteps)
     }
 
     /// Only receives frames.
     pub fn free(&mut self, frames: u64) -> u64 {
-        classic(&self.queues, frames, &mut self.area, Classically::Freed).0
+        classic(&self.queues, frames, &mut self.area, BaselineVariant::Freed).0
     }
 }
 
 /// Names the account of a queue.
-fn subject(wish: &Wish, queue: u16) -> String {
+fn subject(wish: &DpdkConfig, queue: u16) -> String {
     format!("dpdk:{}@{queue}", wish.name())
 }
 

@@ -99,7 +99,7 @@ pub enum Alu {
 
 /// Jump conditions; comparisons are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum JumpCondition {
     /// Equal.
     Eq = 0x10,
     /// Greater.
@@ -118,22 +118,22 @@ pub enum When {
 
 /// The second operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum Operand {
     /// A register.
     Reg(Reg),
     /// A constant, sign-extended to 64 bits.
     Imm(i32),
 }
 
-impl From<Reg> for Value {
+impl From<Reg> for Operand {
     fn from(reg: Reg) -> Self {
-        Value::Reg(reg)
+        Operand::Reg(reg)
     }
 }
 
-impl From<i32> for Value {
+impl From<i32> for Operand {
     fn from(value: i32) -> Self {
-        Value::Imm(value)
+        Operand::Imm(value)
     }
 }
 
@@ -147,7 +147,7 @@ pub mod helper {
     pub const TASK: i32 = 35;
     /// Redirects the frame to the entry of a map under a key.
     pub const REDIRECT_MAP: i32 = 51;
-    /// Moves the start of the metadata in front of a frame.
+    /// Moves the start of the metadata before a frame.
     pub const ADJUST_META: i32 = 54;
     /// Moves the end of a frame.
     pub const ADJUST_TAIL: i32 = 65;
@@ -200,17 +200,17 @@ impl Assembler {
     }
 
     /// `dst = dst op value`, on 64 bits.
-    pub fn alu(&mut self, op: Alu, dst: Reg, value: impl Into<Value>) {
+    pub fn alu(&mut self, op: Alu, dst: Reg, value: impl Into<Operand>) {
         self.operate(0x07 | op as u8, dst, value.into(), 0);
     }
 
     /// `dst = dst op value` on 32 bits; the upper half becomes 0.
-    pub fn alu32(&mut self, op: Alu, dst: Reg, value: impl Into<Value>) {
+    pub fn alu32(&mut self, op: Alu, dst: Reg, value: impl Into<Operand>) {
         self.operate(0x04 | op as u8, dst, value.into(), 0);
     }
 
     /// `dst = value`, on 64 bits.
-    pub fn mov(&mut self, dst: Reg, value: impl Into<Value>) {
+    pub fn mov(&mut self, dst: Reg, value: impl Into<Operand>) {
         self.alu(Alu::Mov, dst, value);
     }
 
@@ -230,10 +230,10 @@ impl Assembler {
     }
 
     /// `*(size *)(dst + offset) = value`.
-    pub fn store(&mut self, size: Size, dst: Reg, offset: i16, value: impl Into<Value>) {
+    pub fn store(&mut self, size: Size, dst: Reg, offset: i16, value: impl Into<Operand>) {
         match value.into() {
-            Value::Reg(src) => self.push(0x63 | size as u8, dst, src, offset, 0),
-            Value::Imm(immediate) => self.push(0x62 | size as u8, dst, Reg::R0, offset, immediate),
+            Operand::Reg(src) => self.push(0x63 | size as u8, dst, src, offset, 0),
+            Operand::Imm(immediate) => self.push(0x62 | size as u8, dst, Reg::R0, offset, immediate),
         }
     }
 
@@ -254,7 +254,7 @@ impl Assembler {
     }
 
     /// Jumps to a label if the comparison of `dst` with `value` holds, on 64 bits.
-    pub fn jump_if(&mut self, when: When, dst: Reg, value: impl Into<Value>, to: Label) {
+    pub fn jump_if(&mut self, when: JumpCondition, dst: Reg, value: impl Into<Operand>, to: Label) {
         self.jumps.push((self.insns.len(), to));
         self.operate(0x05 | when as u8, dst, value.into(), 0);
     }
@@ -307,10 +307,10 @@ impl Assembler {
         Ok(self.insns)
     }
 
-    fn operate(&mut self, opcode: u8, dst: Reg, value: Value, offset: i16) {
+    fn operate(&mut self, opcode: u8, dst: Reg, value: Operand, offset: i16) {
         match value {
-            Value::Reg(src) => self.push(opcode | 0x08, dst, src, offset, 0),
-            Value::Imm(immediate) => self.push(opcode, dst, Reg::R0, offset, immediate),
+            Operand::Reg(src) => self.push(opcode | 0x08, dst, src, offset, 0),
+            Operand::Imm(immediate) => self.push(opcode, dst, Reg::R0, offset, immediate),
         }
     }
 
@@ -331,7 +331,7 @@ mod tests {
 
     /// Encodings from RFC 9669.
     #[test]
-    fn instructions_are_encoded_by_the_standard() {
+    fn instructions_follow_the_standard_encoding() {
         let mut asm = Assembler::new();
         let end = asm.label();
         asm.mov(Reg::R1, Reg::R2);
@@ -340,7 +340,7 @@ mod tests {
         asm.load(Size::B8, Reg::R1, Reg::Fp, -8);
         asm.store(Size::B2, Reg::R1, 12, 5);
         asm.store(Size::B4, Reg::R1, 12, Reg::R9);
-        asm.jump_if(When::Ne, Reg::R0, 0, end);
+        asm.jump_if(JumpCondition::Ne, Reg::R0, 0, end);
         asm.mov64(Reg::R4, 0x1122_3344_5566_7788);
         asm.to_be(Reg::R4, 16);
         asm.call(helper::TAI);

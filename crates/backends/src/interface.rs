@@ -6,7 +6,7 @@ use crate::packet::stamping_clock;
 use crate::rtnl::{self, Rtnetlink, XdpFeatures};
 use crate::sys::bpf::Program;
 use crate::sys::ethtool::Ethtool;
-use linerate_port::Found;
+use linerate_port::InterfaceInfo;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,9 +23,9 @@ const FLOWS: [(u32, &str); 4] = [(1, "tcp4"), (2, "udp4"), (5, "tcp6"), (6, "udp
 
 /// Properties of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct InterfaceDetails {
     /// Properties shown by `linerate ports`.
-    pub found: Found,
+    pub found: InterfaceInfo,
     /// Firmware version reported by the driver.
     pub firmware: String,
     /// Bus address, such as `0000:3b:00.0`.
@@ -39,7 +39,7 @@ pub struct Facts {
     /// Pause frames: negotiated, honoured, sent.
     pub pause: Option<[bool; 3]>,
     /// Receive-side scaling.
-    pub spread: Option<Spread>,
+    pub spread: Option<RssConfig>,
     /// Flow types, and the fields that the hash covers.
     pub hashed: Vec<(&'static str, u64)>,
     /// Offloads that can be changed.
@@ -75,7 +75,7 @@ pub struct Channels {
 
 /// Receive-side scaling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spread {
+pub struct RssConfig {
     /// Queue for each remainder of the hash.
     pub table: Vec<u32>,
     /// Hash key.
@@ -86,7 +86,7 @@ pub struct Spread {
     pub symmetric_input: bool,
 }
 
-impl Spread {
+impl RssConfig {
     /// Returns whether both directions of a conversation use one queue: by the input, or by a key that repeats every 16
     /// bits.
     pub fn is_symmetric(&self) -> bool {
@@ -96,20 +96,21 @@ impl Spread {
 }
 
 /// Returns the properties of an interface of this thread's network namespace.
-pub fn facts(name: &str) -> io::Result<Facts> {
+pub fn facts(name: &str) -> io::Result<InterfaceDetails> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let found = look(name, socket.as_fd());
     if found.index == 0 {
         return Err(io::Error::new(io::ErrorKind::NotFound, inventory::missing(name)));
     }
-    let mut facts = Facts { uses: inventory::uses(&found).unwrap_or_default(), ..Facts::default() };
+    let mut facts =
+        InterfaceDetails { uses: inventory::uses(&found).unwrap_or_default(), ..InterfaceDetails::default() };
     facts.ask_driver(&Ethtool::new(socket.as_fd(), name)?);
     facts.ask_kernel(&Rtnetlink::new()?, found.index);
     facts.found = found;
     Ok(facts)
 }
 
-impl Facts {
+impl InterfaceDetails {
     /// Queries the driver by ethtool; missing values keep their defaults.
     fn ask_driver(&mut self, ask: &Ethtool<'_>) {
         if let Ok([_, firmware, bus]) = ask.driver_info() {
@@ -124,9 +125,13 @@ impl Facts {
             (self.rx_ring, self.tx_ring) = (Some((rx, most_rx)), Some((tx, most_tx)));
         }
         self.pause = ask.pause().ok();
-        self.spread = ask.spread().ok().filter(|(table, ..)| !table.is_empty()).map(|(table, key, function, input)| {
-            Spread { table, key, toeplitz: function & 1 != 0, symmetric_input: input & 0b11 != 0 && input != u8::MAX }
-        });
+        self.spread =
+            ask.spread().ok().filter(|(table, ..)| !table.is_empty()).map(|(table, key, function, input)| RssConfig {
+                table,
+                key,
+                toeplitz: function & 1 != 0,
+                symmetric_input: input & 0b11 != 0 && input != u8::MAX,
+            });
         let fields = |(flow, name)| Some((name, ask.hash_fields(flow).ok()?));
         self.hashed = FLOWS.into_iter().filter_map(fields).collect();
         self.changeable = ask.changeable_features().unwrap_or_default();
@@ -228,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_interface_has_facts() {
+    fn loopback_interface_has_facts() {
         let facts = facts("lo").unwrap();
         assert_eq!((facts.found.index, &facts.peer, &facts.xdp_program), (1, &None, &None));
         assert!(!facts.changeable.is_empty() && facts.uses.iter().any(|one| one.contains("127.0.0.1")), "{facts:?}");
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn another_interface_of_the_name_is_not_changed() {
+    fn other_interface_with_the_same_name_is_not_changed() {
         assert!(Changer::new("lo", 1).unwrap().has_feature("rx-gro").is_ok());
         let other = Changer::new("lo", u32::MAX).unwrap();
         let refused = [other.set_feature("rx-gro", true).unwrap_err(), other.set_rx_ring(1).unwrap_err()];
@@ -244,11 +249,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_repeats_is_symmetric() {
-        let of = |key: &[u8]| Spread { key: key.to_vec(), toeplitz: true, ..Spread::default() };
+    fn repeating_rss_key_is_symmetric() {
+        let of = |key: &[u8]| RssConfig { key: key.to_vec(), toeplitz: true, ..RssConfig::default() };
         assert!(of(&[0x6d, 0x5a].repeat(20)).is_symmetric());
         assert!(!of(&[0x6d, 0x5a, 0x6d, 0x5b].repeat(10)).is_symmetric() && !of(&[]).is_symmetric());
-        assert!(!Spread { toeplitz: false, ..of(&[0x6d, 0x5a].repeat(20)) }.is_symmetric());
-        assert!(Spread { symmetric_input: true, ..of(&[1, 2, 3, 4]) }.is_symmetric());
+        assert!(!RssConfig { toeplitz: false, ..of(&[0x6d, 0x5a].repeat(20)) }.is_symmetric());
+        assert!(RssConfig { symmetric_input: true, ..of(&[1, 2, 3, 4]) }.is_symmetric());
     }
 }

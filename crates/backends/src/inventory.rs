@@ -6,7 +6,7 @@ use crate::sys::bpf::Program;
 use crate::sys::ethtool::Ethtool;
 use linerate_burst::text::quoted;
 use linerate_generate::nearest;
-use linerate_port::Found;
+use linerate_port::InterfaceInfo;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::{fs, io};
@@ -15,11 +15,11 @@ use std::{fs, io};
 pub const ETHERNET_HARDWARE: [u32; 2] = [1, 772];
 
 /// Returns all interfaces of a network namespace (by default of this process), by number.
-pub fn interfaces(netns: Option<&str>) -> io::Result<Vec<Found>> {
+pub fn interfaces(netns: Option<&str>) -> io::Result<Vec<InterfaceInfo>> {
     within(netns, || {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let names = names(&fs::read_to_string("/proc/thread-self/net/dev")?);
-        let mut found: Vec<Found> = names
+        let mut found: Vec<InterfaceInfo> = names
             .into_iter()
             .map(|name| {
                 let mut one = look(&name, socket.as_fd());
@@ -39,8 +39,8 @@ pub fn is_here(name: &str) -> bool {
 
 /// Returns an interface of this thread's network namespace, queried through `socket`; missing values keep their
 /// defaults.
-pub(crate) fn look(name: &str, socket: BorrowedFd<'_>) -> Found {
-    let mut found = Found { name: name.to_owned(), queues: (1, 1), ..Found::default() };
+pub(crate) fn look(name: &str, socket: BorrowedFd<'_>) -> InterfaceInfo {
+    let mut found = InterfaceInfo { name: name.to_owned(), queues: (1, 1), ..InterfaceInfo::default() };
     let Ok(ask) = Ethtool::new(socket, name) else { return found };
     found.index = ask.index().unwrap_or_default();
     found.mtu = ask.mtu().unwrap_or_default();
@@ -61,7 +61,7 @@ pub(crate) fn look(name: &str, socket: BorrowedFd<'_>) -> Found {
 }
 
 /// Finds an interface of this thread's network namespace, if its frames start with an Ethernet header.
-pub(crate) fn find(name: &str) -> io::Result<Found> {
+pub(crate) fn find(name: &str) -> io::Result<InterfaceInfo> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let found = look(name, socket.as_fd());
     if found.index == 0 {
@@ -75,7 +75,7 @@ pub(crate) fn find(name: &str) -> io::Result<Found> {
 }
 
 /// Returns a note on an interface that is down at open: it may come up later.
-pub(crate) fn note_if_down(found: &Found, netns: Option<&str>) -> Option<String> {
+pub(crate) fn note_if_down(found: &InterfaceInfo, netns: Option<&str>) -> Option<String> {
     (!found.up).then(|| format!("interface is down; bring it up with: {}", bring_up(&found.name, netns)))
 }
 
@@ -90,6 +90,7 @@ pub(crate) fn missing(name: &str) -> String {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let names = names(&devices);
     let meant = match nearest(name, &names.iter().map(String::as_str).collect::<Vec<_>>()) {
+        _ if name.contains(".pcap") || name.contains('/') => format!("; for a capture file use pcap:{name}"),
         _ if name == "any" => "; name each interface, as in eth0,eth1".to_owned(),
         Some(meant) => format!(" (did you mean {meant}?)"),
         None if fs::read_dir(NETNS).is_ok_and(|mut names| names.next().is_some()) => {
@@ -102,7 +103,7 @@ pub(crate) fn missing(name: &str) -> String {
 
 /// Returns the uses of an interface in this thread's network namespace, a phrase each; empty if losing its frames has
 /// no effect. A link-local address does not count.
-pub(crate) fn uses(found: &Found) -> io::Result<Vec<String>> {
+pub(crate) fn uses(found: &InterfaceInfo) -> io::Result<Vec<String>> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let mut uses = Vec::new();
     if let Ok(address) = Ethtool::new(socket.as_fd(), &found.name).and_then(|ask| ask.ipv4()) {
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_command_to_bring_an_interface_up_can_be_pasted() {
-        let down = Found { name: "a;$(x)&".into(), up: false, ..Found::default() };
+        let down = InterfaceInfo { name: "a;$(x)&".into(), up: false, ..InterfaceInfo::default() };
         let note = note_if_down(&down, Some("b's")).expect("it is down");
         assert!(note.ends_with(r": ip -n 'b'\''s' link set 'a;$(x)&' up"), "{note}");
         assert_eq!(bring_up("eth0.5", None), "ip link set eth0.5 up");

@@ -13,7 +13,7 @@
 //! TPACKET_V3 rings whose blocks are used as bursts in place: no copy on the way to the merge. One socket per CPU in a
 //! fanout group, because each CPU stamps and stores in order while two CPUs feeding one ring do not. The number of
 //! lanes is the number of processors, regardless of this process's affinity: softirqs run on all of them. A VLAN tag
-//! stripped by the kernel is restored (the ring reserves room in front of each frame). Frames longer than the
+//! stripped by the kernel is restored (the ring reserves room before each frame). Frames longer than the
 //! interface's MTU, or marked by the kernel, are flagged as super-frames: they are a result of GRO. All sockets start
 //! with a filter that drops everything until the last one has joined the group, so that no frame is seen twice.
 //! `detach` attaches such a filter too, because closing would discard the ring.
@@ -63,7 +63,7 @@
 //! - **Best form first, and reported**: in the driver with stripped VLAN tags (`bpf_xdp_metadata_rx_vlan_tag`, found by
 //!   name in the kernel's BTF, bound to the device), in the driver, in generic mode; zero copy, copied with frames of
 //!   several buffers, copied. `?mode=` and `?copy=` choose.
-//! - **Time** is taken in the program (`bpf_ktime_get_tai_ns`) and put into the 8 bytes in front of the frame; the
+//! - **Time** is taken in the program (`bpf_ktime_get_tai_ns`) and put into the 8 bytes before the frame; the
 //!   offset of TAI is read at start and every second. A word of the queue marks drivers without room for it; their
 //!   frames get the read time. A queue is served by one processor at a time and stays ordered; a stamp becomes visible
 //!   at the end of a poll of 64 frames, so the lag is 1 ms.
@@ -105,11 +105,11 @@
 //! Requested faults are *refused*, not lost: `--lossless` still finds real loss. Copies count as received, and by name;
 //! changed or reordered frames are a note. Waiting frames take at most 64 MiB per queue; above that the wrapped port
 //! waits, and its own ring counts losses. A rate has its own queue (`queue=`), because the megabytes of a receive ring
-//! in front of a slow wire would be seconds of delay. In a wire, faults come after the receiver, where frames have
+//! before a slow wire would be seconds of delay. In a wire, faults come after the receiver, where frames have
 //! timestamps: a delay counts from the arrival, so the block timeout is part of it.
 //!
 //! It takes the options it knows and passes all others on; `port.NAME=` always goes to the wrapped port. Without faults
-//! it still copies: one path, and the conformance suite runs over it in front of every backend. It costs 60 to 110 ns
+//! it still copies: one path, and the conformance suite runs over it before every backend. It costs 60 to 110 ns
 //! per frame.
 //!
 //! # xdp-live

@@ -49,7 +49,7 @@ mod wish;
 use self::device::{Claim, Device};
 use self::receive::MemifRx;
 use self::send::MemifTx;
-use self::wish::{OPTIONS, Wish};
+use self::wish::{MemifConfig, OPTIONS};
 use linerate_port::{
     Backend, Feed, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
 };
@@ -71,7 +71,7 @@ pub const BACKEND: Backend = Backend {
 
 /// Opens the receive rings.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
-    let device = open(Wish::read(spec, (options.lanes, 0))?)?;
+    let device = open(MemifConfig::read(spec, (options.lanes, 0))?)?;
     let claim = claim(&device, false)?;
     let queue = |number| {
         let subject = format!("memif:{}@{number}", spec.target);
@@ -84,7 +84,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
 
 /// Opens the transmit rings.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
-    let device = open(Wish::read(spec, (0, options.queues))?)?;
+    let device = open(MemifConfig::read(spec, (0, options.queues))?)?;
     let claim = claim(&device, true)?;
     let queue = |number| {
         let subject = format!("memif:{}@{number}", spec.target);
@@ -94,7 +94,7 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
     Ok(TxPort { name: device.wish.name.clone(), queues, monitor: None })
 }
 
-fn open(wish: Wish) -> Result<Arc<Device>, PortError> {
+fn open(wish: MemifConfig) -> Result<Arc<Device>, PortError> {
     let name = wish.name.clone();
     Device::open(wish).map_err(|reason| PortError::broken(name, reason))
 }

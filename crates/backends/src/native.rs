@@ -3,7 +3,7 @@
 use crate::inventory::uses;
 use crate::netns::within;
 use crate::rtnl::{XDP_BASIC, XDP_SENDS, XdpFeatures};
-use linerate_port::Found;
+use linerate_port::InterfaceInfo;
 use std::{fs, io};
 
 /// Features of a virtio device (`VIRTIO_NET_F_GUEST_CSUM`, ..., linux/virtio_net.h): the host may deliver packets
@@ -13,7 +13,7 @@ const HOST_OFFLOADS: [usize; 5] = [1, 7, 8, 9, 10];
 const CONTROLS_OFFLOADS: usize = 2;
 
 /// Explains why the driver of an interface runs no XDP program, if known. Call it in the interface's network namespace.
-pub(crate) fn no_program(found: &Found) -> Option<String> {
+pub(crate) fn no_program(found: &InterfaceInfo) -> Option<String> {
     if features(found).is_some_and(|has| has & XDP_BASIC == 0) {
         return Some(format!("{} does not support XDP programs", driver(found)));
     }
@@ -26,7 +26,7 @@ pub(crate) fn no_program(found: &Found) -> Option<String> {
 }
 
 /// Explains why the driver sends no redirected frames, if known.
-pub(crate) fn no_sending(found: &Found) -> Option<String> {
+pub(crate) fn no_sending(found: &InterfaceInfo) -> Option<String> {
     if features(found)? & XDP_SENDS != 0 {
         return None;
     }
@@ -60,7 +60,7 @@ pub(crate) fn reasons<'a>(refused: impl Iterator<Item = (&'a str, &'a str)>) -> 
 }
 
 /// Returns the name of the driver, or of the interface.
-pub(crate) fn driver(found: &Found) -> String {
+pub(crate) fn driver(found: &InterfaceInfo) -> String {
     if found.driver.is_empty() { found.name.clone() } else { format!("the driver {}", found.driver) }
 }
 
@@ -77,14 +77,17 @@ pub(crate) fn check_kernel(least: (u32, u32)) -> io::Result<()> {
 }
 
 /// Runs a check inside the network namespace of an interface.
-pub(crate) fn in_its_namespace<T: Send>(found: &Found, ask: fn(&Found) -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn in_its_namespace<T: Send>(
+    found: &InterfaceInfo,
+    ask: fn(&InterfaceInfo) -> Result<T, String>,
+) -> Result<T, String> {
     let netns = Some(found.netns.as_str()).filter(|name| !name.is_empty());
     within(netns, || Ok(ask(found))).unwrap_or_else(|error: io::Error| Err(error.to_string()))
 }
 
 /// Returns where an XDP program would run, and whether frames can be shared with a host that uses the interface:
 /// generic mode cannot.
-pub(crate) fn xdp_mode(found: &Found) -> Result<String, String> {
+pub(crate) fn xdp_mode(found: &InterfaceInfo) -> Result<String, String> {
     let Some(reason) = no_program(found) else { return Ok(String::new()) };
     match uses(found) {
         Ok(uses) if uses.is_empty() => Ok(format!("in generic mode only, no faster than packet: ({reason})")),
@@ -99,7 +102,7 @@ pub(crate) fn xdp_mode(found: &Found) -> Result<String, String> {
 }
 
 /// Returns the driver's features if the kernel reports them (Linux 6.3 and later).
-fn features(found: &Found) -> Option<u64> {
+fn features(found: &InterfaceInfo) -> Option<u64> {
     XdpFeatures::new()?.of(found.index)
 }
 
@@ -119,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_are_older_by_number() {
+    fn kernel_versions_compare_by_number() {
         assert_eq!(version("5.10.0-46-amd64"), Some((5, 10)));
         assert_eq!(version("6.18.44-fc-v595"), Some((6, 18)));
         assert!(version("6.9") < version("6.10") && version("x").is_none());
@@ -127,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_given_once() {
+    fn reason_is_reported_once() {
         let refused =
             [("in the driver", "a"), ("in the driver", "a"), ("in the driver", "b"), ("in generic mode", "a")];
         assert_eq!(reasons(refused.into_iter()), "in the driver and in generic mode: a; in the driver: b");
     }
 
     #[test]
-    fn offloads_that_cannot_be_turned_off_rule_xdp_out() {
+    fn fixed_offloads_exclude_xdp() {
         for (features, keeps) in
             [("1100010110111", true), ("1110010110111", false), ("1000010000000", false), ("", false)]
         {

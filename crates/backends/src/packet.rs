@@ -25,7 +25,8 @@ use linerate_burst::{Interface, LinkType, StampSource};
 use linerate_filter::program::{MAX_INSNS, code};
 use linerate_filter::{Filter, Insn, REFUSE_TAGGED};
 use linerate_port::{
-    Backend, Feed, Found, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
+    Backend, Feed, InterfaceInfo, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort,
+    TxQueue,
 };
 use rustix::time::{ClockId, clock_getres};
 use std::io;
@@ -71,7 +72,7 @@ pub const BACKEND: Backend = Backend {
 };
 
 /// Returns whether AF_PACKET can be used on an interface.
-fn on_interface(found: &Found) -> Result<String, String> {
+fn on_interface(found: &InterfaceInfo) -> Result<String, String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
     }
@@ -87,7 +88,7 @@ fn on_interface(found: &Found) -> Result<String, String> {
 
 /// Opens an interface to receive from.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
-    let mut wanted = Wanted::read(spec, options)?;
+    let mut wanted = PacketConfig::read(spec, options)?;
     if options.scatter {
         if let Some((key, _)) =
             spec.options.iter().find(|(key, _)| key != "netns" && RX_OPTIONS.contains(&key.as_str()))
@@ -134,7 +135,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
 }
 
 /// Opens an interface to read each frame directly to its destination.
-fn open_scatter(spec: &Spec, options: &RxOptions, mut wanted: Wanted) -> Result<RxPort, PortError> {
+fn open_scatter(spec: &Spec, options: &RxOptions, mut wanted: PacketConfig) -> Result<RxPort, PortError> {
     let opened = within(spec.option("netns"), || {
         let found = find(&spec.target)?;
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
@@ -184,7 +185,7 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
 }
 
 /// Options of a port, checked before anything is opened.
-struct Wanted {
+struct PacketConfig {
     lanes: u32,
     layout: Layout,
     timing: Timing,
@@ -204,7 +205,7 @@ struct FilterPlan {
     notes: Vec<String>,
 }
 
-impl Wanted {
+impl PacketConfig {
     fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
         let own = if options.lanes > 0 { options.lanes as u64 } else { cpus() };
         let lanes = spec.number_in("lanes", own, 1..=MAX_LANES, "1 to 64")?.min(MAX_LANES);
@@ -230,7 +231,7 @@ impl Wanted {
         if ring > asked {
             filter.notes.push(format!("ring= raised to {} KiB: {lanes} lanes need two blocks each", ring >> 10));
         }
-        Ok(Wanted {
+        Ok(PacketConfig {
             lanes: lanes as u32,
             layout: Layout {
                 block_bytes: block as u32,
@@ -346,7 +347,9 @@ fn subject(spec: &Spec, queue: usize) -> String {
     format!("packet:{}@{queue}{netns}", spec.target)
 }
 
-fn open_lanes(wanted: &mut Wanted, found: &Found, promiscuous: bool) -> io::Result<Vec<(PacketSocket, PacketRing)>> {
+type Lane = (PacketSocket, PacketRing);
+
+fn open_lanes(wanted: &mut PacketConfig, found: &InterfaceInfo, promiscuous: bool) -> io::Result<Vec<Lane>> {
     let mut lanes = Vec::new();
     let mut group = None;
     for _ in 0..wanted.lanes {
@@ -378,7 +381,7 @@ fn open_lanes(wanted: &mut Wanted, found: &Found, promiscuous: bool) -> io::Resu
     Ok(lanes)
 }
 
-fn open_sender(found: &Found) -> io::Result<PacketSocket> {
+fn open_sender(found: &InterfaceInfo) -> io::Result<PacketSocket> {
     let socket = PacketSocket::open(found.index)?;
     socket.set(libc::PACKET_QDISC_BYPASS, 1)?;
     socket.set_send_buffer(SEND_BUFFER)?;

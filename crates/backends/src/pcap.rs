@@ -11,11 +11,11 @@ pub use joined::joined;
 use linerate_burst::{
     Block, Burst, Count, Desc, Flags, Horizon, Interface, Ledger, Nanos, Sink, SinkError, Stage, StampSource,
 };
+use linerate_pcap::{Format, Output, ReadError, Reader, Writer};
 use linerate_port::{
     Backend, Feed, Head, PortError, Registry, RxOptions, RxPort, RxQueue, Sent, Spec, Target, TxOptions, TxPort,
     TxQueue,
 };
-use linerate_record::{Format, Output, ReadError, Reader, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, fstat};
 use std::fs::{File, OpenOptions};
@@ -214,7 +214,7 @@ impl RxQueue for PcapRx {
                 account.add(count, frames);
             }
         }
-        account.add(Count::FileLeftOut, self.reader.left_out()).add(Count::TimeChanged, self.reader.times_changed());
+        account.add(Count::FileNotCopied, self.reader.left_out()).add(Count::TimeChanged, self.reader.times_changed());
     }
 }
 

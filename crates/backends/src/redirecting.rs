@@ -9,13 +9,13 @@ use std::io;
 
 /// Redirects frames; detached on drop.
 #[derive(Debug)]
-pub struct Redirecting {
+pub struct Redirector {
     _link: Link,
     _program: Program,
     _devmap: Map,
 }
 
-impl Redirecting {
+impl Redirector {
     /// Redirects between two interfaces of a network namespace, in the driver. The peer of a veth needs an XDP program
     /// for this.
     pub fn attach(netns: Option<&str>, from: &str, to: &str) -> io::Result<Self> {
@@ -24,7 +24,7 @@ impl Redirecting {
             let insns = emit::only_redirect(devmap.raw()).map_err(io::Error::other)?;
             let program = Program::load(&insns, Demands { frags: true, ..Demands::default() })?;
             let link = Link::attach(&program, find(from)?.index, Mode::Native)?;
-            Ok(Redirecting { _link: link, _program: program, _devmap: devmap })
+            Ok(Redirector { _link: link, _program: program, _devmap: devmap })
         })
     }
 }

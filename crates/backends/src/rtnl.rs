@@ -309,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_walked(bytes in prop::collection::vec(any::<u8>(), 0..200), wanted in 0u16..50) {
+        fn any_bytes_are_parsed(bytes in prop::collection::vec(any::<u8>(), 0..200), wanted in 0u16..50) {
             if let Some(value) = attribute(&bytes, wanted) {
                 let _ = number(value);
             }

@@ -6,7 +6,7 @@
 //!
 //! When sending, the ring is created here, with `?memory=` (64 MiB); with `?wait=N` nothing is sent before N readers
 //! have attached. Lossless readers are allowed only with `?lossless=yes`, and may stall the sender for at most
-//! `?patience=` seconds (1) at a time.
+//! `?timeout=` seconds (1) at a time.
 
 mod send;
 
@@ -14,7 +14,7 @@ use self::send::open_tx;
 
 use linerate_burst::{Count, Horizon, Ledger, Nanos, Stage};
 use linerate_port::{Backend, Feed, Head, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target};
-use linerate_share::{Attach, End, Error, Reader};
+use linerate_share::{AttachOptions, End, Error, Reader};
 use std::os::fd::BorrowedFd;
 
 /// Maximum frames shown at a time.
@@ -27,7 +27,7 @@ pub const BACKEND: Backend = Backend {
     sentence: "shared memory: the ordered stream captured by another process; or a ring to send to",
     target: Target::Ring,
     rx_options: &["mode", "slots", "trust"],
-    tx_options: &["memory", "wait", "lossless", "patience"],
+    tx_options: &["memory", "wait", "lossless", "timeout"],
     open_rx,
     open_tx,
     leaves_when_sent: |_, _| true,
@@ -52,7 +52,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         return Err(wrong("a ring has only one queue; omit the @".into()));
     }
     let quota = u32::try_from(spec.number("slots", 0)?).unwrap_or(u32::MAX);
-    let attach = Attach { lossless, quota, trust, name: "linerate".into(), ..Attach::default() };
+    let attach = AttachOptions { lossless, quota, trust, name: "linerate".into(), ..AttachOptions::default() };
     let reader = attach.to(&spec.target).map_err(|error| refused(&name, error))?;
     let notes = vec![format!(
         "attached to pid {}, {}",

@@ -10,10 +10,10 @@ mod connection;
 mod datagrams;
 
 pub use self::connection::Connection;
-pub use self::datagrams::{Datagrams, DatagramsSent, Paced};
+pub use self::datagrams::{DatagramPlan, DatagramResult, Datagrams};
 pub use crate::sys::outgoing::TcpInfo;
 
-use self::connection::{Farewell, is_passing};
+use self::connection::{DrainDeadline, is_passing};
 use linerate_generate::delays::Delays;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
@@ -28,7 +28,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// Addresses and options of a connection.
 #[derive(Clone, Debug, Default)]
-pub struct Way {
+pub struct ConnectOptions {
     /// Network namespace to send from; `None` for this process's own.
     pub netns: Option<String>,
     /// Source address; `None` for the kernel's choice.
@@ -79,14 +79,14 @@ pub struct Outcome {
 
 /// Progress and control of a run for other threads.
 #[derive(Clone, Copy, Debug)]
-pub struct Watched<'a> {
+pub struct TransferControl<'a> {
     /// Set to stop the run.
     pub stop: &'a AtomicBool,
     /// Bytes handed to the kernel.
     pub written: &'a AtomicU64,
 }
 
-impl Watched<'_> {
+impl TransferControl<'_> {
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -97,7 +97,7 @@ impl Watched<'_> {
 }
 
 /// A connection and its data.
-pub struct Stream<S> {
+pub struct TransferStream<S> {
     /// The connection.
     pub connection: Connection,
     /// Source of its data.
@@ -113,7 +113,11 @@ pub struct Stream<S> {
 ///
 /// # Errors
 /// If a thread cannot be started.
-pub fn send<S: Source>(streams: &mut [Stream<S>], series: Series, watched: Watched<'_>) -> io::Result<Outcome> {
+pub fn send<S: Source>(
+    streams: &mut [TransferStream<S>],
+    series: Series,
+    watched: TransferControl<'_>,
+) -> io::Result<Outcome> {
     let began = Instant::now();
     let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
         let threads: Vec<_> = streams
@@ -145,7 +149,7 @@ pub fn send<S: Source>(streams: &mut [Stream<S>], series: Series, watched: Watch
 
 /// Closes the sending side of all connections, and waits until that is acknowledged: for all of them together, so that
 /// several unresponsive peers cost no more time than one. Returns the bytes that peers sent, which are discarded.
-pub fn finish<S>(streams: &mut [Stream<S>], watched: Watched<'_>) -> u64 {
+pub fn finish<S>(streams: &mut [TransferStream<S>], watched: TransferControl<'_>) -> u64 {
     let alive = streams.iter_mut().filter(|stream| stream.failure.is_none());
     let closed: Vec<_> = alive
         .filter_map(|stream| match stream.connection.close() {
@@ -156,7 +160,7 @@ pub fn finish<S>(streams: &mut [Stream<S>], watched: Watched<'_>) -> u64 {
             }
         })
         .collect();
-    let (mut unread, mut farewell) = (0, Farewell::default());
+    let (mut unread, mut farewell) = (0, DrainDeadline::default());
     for (stream, patience) in closed {
         match stream.connection.leave(patience, &mut farewell, watched) {
             Ok(bytes) => unread += bytes,
@@ -166,8 +170,8 @@ pub fn finish<S>(streams: &mut [Stream<S>], watched: Watched<'_>) -> u64 {
     unread
 }
 
-impl<S: Source> Stream<S> {
-    fn send(&mut self, series: Series, watched: Watched<'_>) -> Outcome {
+impl<S: Source> TransferStream<S> {
+    fn send(&mut self, series: Series, watched: TransferControl<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         let before = self.connection.acknowledged();
         let began = Instant::now();
@@ -182,8 +186,8 @@ impl<S: Source> Stream<S> {
         self.cpu.map_or(Ok(()), pin)
     }
 
-    fn go(&mut self, series: Series, watched: Watched<'_>, outcome: &mut Outcome) -> io::Result<()> {
-        let Stream { connection, source, .. } = self;
+    fn go(&mut self, series: Series, watched: TransferControl<'_>, outcome: &mut Outcome) -> io::Result<()> {
+        let TransferStream { connection, source, .. } = self;
         let mut buffer = vec![0; PIECE];
         let ends = series.duration.map(|duration| Instant::now() + duration);
         let is_late = || ends.is_some_and(|ends| Instant::now() >= ends);
@@ -266,17 +270,18 @@ mod tests {
 
     /// The only piece is cut off by the end of the run, and acknowledged a moment later.
     #[test]
-    fn a_chunk_cut_off_by_the_end_is_not_counted() {
+    fn truncated_last_chunk_is_not_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         set_socket_recv_buffer_size(&listener, 4 << 10).unwrap();
-        let way = Way { buffer: Some(4 << 10), patience: Duration::from_secs(10), ..Way::default() };
+        let way =
+            ConnectOptions { buffer: Some(4 << 10), patience: Duration::from_secs(10), ..ConnectOptions::default() };
         let connection = Connection::open(listener.local_addr().unwrap(), &way).unwrap();
         let mut peer = listener.accept().unwrap().0;
         let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
         let series = Series { chunk: Some(PIECE as u64), ..Series::default() };
-        let mut streams = [Stream { connection, source: Zeros, cpu: None, failure: None }];
+        let mut streams = [TransferStream { connection, source: Zeros, cpu: None, failure: None }];
         let outcome = std::thread::scope(|scope| {
-            let watched = Watched { stop: &stop, written: &written };
+            let watched = TransferControl { stop: &stop, written: &written };
             let sending = scope.spawn(move || send(&mut streams, series, watched).unwrap());
             std::thread::sleep(2 * LOOK);
             stop.store(true, Ordering::Relaxed);

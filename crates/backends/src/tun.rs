@@ -21,7 +21,7 @@ mod device;
 mod receive;
 mod send;
 
-use self::device::{Device, Wish};
+use self::device::{Device, TunConfig};
 use self::receive::TunRx;
 use self::send::TunTx;
 use linerate_burst::LinkType;
@@ -47,7 +47,7 @@ pub const BACKEND: Backend = Backend {
 
 /// Opens the interface to receive packets of the host.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
-    let wish = Wish::read(spec, options.lanes)?;
+    let wish = TunConfig::read(spec, options.lanes)?;
     let device = Device::open(spec, &wish).map_err(|error| explain(spec, &wish, &error))?;
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
     for queue in device.queues(wish.queues).map_err(|reason| PortError::wrong(spec.to_string(), reason))? {
@@ -60,7 +60,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
 
 /// Opens the interface to send packets to the host.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
-    let wish = Wish::read(spec, options.queues)?;
+    let wish = TunConfig::read(spec, options.queues)?;
     if wish.is_ethernet && options.link != LinkType::ETHERNET {
         let reason = format!("mode=tap needs ethernet frames, not {}; omit mode=tap to send packets", options.link);
         return Err(PortError::wrong(spec.to_string(), reason));
@@ -76,7 +76,7 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
 }
 
 /// Explains why it cannot be opened, with a remedy.
-fn explain(spec: &Spec, wish: &Wish, error: &io::Error) -> PortError {
+fn explain(spec: &Spec, wish: &TunConfig, error: &io::Error) -> PortError {
     let reason = match error.raw_os_error() {
         Some(libc::EACCES) => {
             "cannot open /dev/net/tun: permission denied; run as root or grant access to that file".to_owned()

@@ -2,7 +2,7 @@
 //! as AF_PACKET (`PACKET_VNET_HDR`) and tun (`IFF_VNET_HDR`) prepend it.
 
 use linerate_burst::Flags;
-use linerate_port::Scattered;
+use linerate_port::ScatteredFrame;
 use rustix::io::{Errno, readv};
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ const DATA_VALID: u8 = 2;
 ///
 /// # Panics
 /// If there are more than [`PIECES`].
-pub(crate) fn read_frame(fd: impl AsFd, pieces: &mut [IoSliceMut<'_>]) -> Result<Scattered, Errno> {
+pub(crate) fn read_frame(fd: impl AsFd, pieces: &mut [IoSliceMut<'_>]) -> Result<ScatteredFrame, Errno> {
     let mut header = [0; LEN];
     let mut all: [IoSliceMut<'_>; PIECES + 1] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
     let count = pieces.len();
@@ -32,7 +32,7 @@ pub(crate) fn read_frame(fd: impl AsFd, pieces: &mut [IoSliceMut<'_>]) -> Result
     }
     let read = readv(fd, &mut all[..=count])?;
     let (flags, segment) = parse(&header);
-    Ok(Scattered { len: read.saturating_sub(LEN), flags, segment })
+    Ok(ScatteredFrame { len: read.saturating_sub(LEN), flags, segment })
 }
 
 /// Returns the flags of its frame, and the payload bytes of each packet in a super-frame; 0 for others.
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_and_segments_are_read() {
+    fn flags_and_segments_are_parsed() {
         let size = 1448_u16.to_ne_bytes();
         let header = |flags, gso| [flags, gso, 0, 0, size[0], size[1], 0, 0, 0, 0];
         assert_eq!(parse(&header(0, 0)), (Flags::NONE, 0));

@@ -18,7 +18,7 @@ mod wanted;
 use self::attach::Attachment;
 use self::receive::{Parts, Queue, SocketIntake, XdpRx};
 use self::send::XdpTx;
-use self::wanted::{Copying, Wanted, chunk_bytes, longest_frame, needs_several_chunks, queues};
+use self::wanted::{CopyMode, XdpConfig, chunk_bytes, longest_frame, needs_several_chunks, queues};
 use crate::inventory::{ETHERNET_HARDWARE, bring_up, find, note_if_down, uses};
 use crate::native::{check_kernel, in_its_namespace, too_old, xdp_mode};
 use crate::netns::within;
@@ -32,8 +32,8 @@ use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::{Binding, RingSizes, Rings, XskSocket};
 use linerate_burst::Ledger;
 use linerate_port::{
-    Backend, Feed, Found, Monitor, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort,
-    TxQueue,
+    Backend, Feed, InterfaceInfo, Monitor, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions,
+    TxPort, TxQueue,
 };
 use std::io;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub const BACKEND: Backend = Backend {
 const LEAST_KERNEL: (u32, u32) = (6, 1);
 
 /// Returns whether XDP can be used on an interface.
-fn on_interface(found: &Found) -> Result<String, String> {
+fn on_interface(found: &InterfaceInfo) -> Result<String, String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
     }
@@ -88,7 +88,7 @@ fn on_interface(found: &Found) -> Result<String, String> {
 
 /// Opens an interface to receive from.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
-    let wanted = Wanted::read(spec, options)?;
+    let wanted = XdpConfig::read(spec, options)?;
     within(spec.option("netns"), || {
         check_kernel(LEAST_KERNEL)?;
         let found = find(&spec.target)?;
@@ -139,7 +139,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
 
 /// Opens an interface to send to.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
-    let wanted = Wanted::read(spec, &RxOptions::default())?;
+    let wanted = XdpConfig::read(spec, &RxOptions::default())?;
     within(spec.option("netns"), || {
         let found = find(&spec.target)?;
         let mut numbers = queues(spec, found.queues.1)?;
@@ -168,7 +168,7 @@ impl Monitor for XdpMonitor {
     }
 }
 
-fn hold_promiscuous(found: &Found) -> io::Result<PacketSocket> {
+fn hold_promiscuous(found: &InterfaceInfo) -> io::Result<PacketSocket> {
     let socket = PacketSocket::open(found.index)?;
     socket.set_promiscuous()?;
     Ok(socket)
@@ -176,7 +176,7 @@ fn hold_promiscuous(found: &Found) -> io::Result<PacketSocket> {
 
 /// Adapts the options to an interface that the host uses itself: frames are taken away from the host only if the user
 /// asks for it. Returns a note on that.
-fn wanted_of(found: &Found, wanted: Wanted, options: &RxOptions) -> io::Result<(Wanted, Option<String>)> {
+fn wanted_of(found: &InterfaceInfo, wanted: XdpConfig, options: &RxOptions) -> io::Result<(XdpConfig, Option<String>)> {
     let uses = if options.take || wanted.passes { Vec::new() } else { uses(found)? };
     if uses.is_empty() {
         return Ok((wanted, wanted.passes.then(|| "the host receives the frames too".into())));
@@ -199,8 +199,8 @@ fn wanted_of(found: &Found, wanted: Wanted, options: &RxOptions) -> io::Result<(
 /// Opens a queue to receive, and prepares it for sending later.
 fn open_lane(
     spec: &Spec,
-    wanted: &Wanted,
-    found: &Found,
+    wanted: &XdpConfig,
+    found: &InterfaceInfo,
     attachment: &Arc<Attachment>,
     queue: u32,
     ring: u32,
@@ -230,7 +230,7 @@ fn open_lane(
     // Zero copy depends on the program's mode.
     let mut wanted = *wanted;
     wanted.mode = Some(attachment.mode());
-    let Bound { socket, rings, binding, refused } = bind(&wanted, found, queue, layout)?;
+    let BoundSocket { socket, rings, binding, refused } = bind(&wanted, found, queue, layout)?;
     let frames = XskFrames::new(socket.memory().clone(), rings.receive, rings.fill, chunks);
     let sender = XskSender::new(
         socket.memory().clone(),
@@ -251,7 +251,7 @@ fn open_lane(
 }
 
 /// Opens a queue to send: the sending side of an open lane, or a separate socket.
-fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::Result<XdpTx> {
+fn open_sender(spec: &Spec, wanted: &XdpConfig, found: &InterfaceInfo, queue: u32) -> io::Result<XdpTx> {
     let subject = subject(spec, queue);
     if let Some(attachment) = Attachment::existing(found)? {
         let idle = attachment.idle_senders().remove(&queue);
@@ -263,7 +263,7 @@ fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::R
     // No frame is received, but the kernel requires all four rings.
     let sizes = RingSizes { receive: 2, fill: 2, send: SEND_FRAMES, completion: SEND_FRAMES };
     let layout = Chunks { chunk: chunk_bytes(found), receive: 0, sizes };
-    let Bound { socket, rings, binding, .. } = bind(wanted, found, queue, layout)?;
+    let BoundSocket { socket, rings, binding, .. } = bind(wanted, found, queue, layout)?;
     // Several drivers support zero-copy sending only while a program is attached.
     let attachment = match Attachment::existing(found)? {
         None if binding.zero_copy => Some(Attachment::of(found, wanted, "")?),
@@ -283,7 +283,7 @@ struct Chunks {
 }
 
 /// A bound socket, and the reason why it is not bound with zero copy.
-struct Bound {
+struct BoundSocket {
     socket: Arc<XskSocket>,
     rings: Rings,
     binding: Binding,
@@ -291,16 +291,16 @@ struct Bound {
 }
 
 /// Creates a socket and binds it in the best form that the driver supports, with zero copy if possible.
-fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Chunks) -> io::Result<Bound> {
+fn bind(wanted: &XdpConfig, found: &InterfaceInfo, queue: u32, layout: Chunks) -> io::Result<BoundSocket> {
     let joined = if layout.receive > 0 { JOINED_BYTES } else { 0 };
     let memory = Arc::new(Memory::new(layout.chunk, layout.receive + layout.sizes.send, joined)?);
     let (socket, rings) = XskSocket::new(memory, layout.sizes)?;
     let several = needs_several_chunks(found);
     let mut attempts = Vec::new();
-    if wanted.copying != Copying::Copy && wanted.mode != Some(Mode::Generic) {
+    if wanted.copying != CopyMode::Copy && wanted.mode != Some(Mode::Generic) {
         attempts.push(Binding { zero_copy: true, multi_buffer: several });
     }
-    if wanted.copying != Copying::Zero {
+    if wanted.copying != CopyMode::Zero {
         attempts.push(Binding { zero_copy: false, multi_buffer: true });
         attempts.push(Binding { zero_copy: false, multi_buffer: false });
     }
@@ -309,7 +309,7 @@ fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Chunks) -> io::Resul
         match bind_patiently(&socket, found.index, queue, binding) {
             Ok(()) => {
                 socket.set_send_budget(layout.sizes.send);
-                return Ok(Bound { socket: Arc::new(socket), rings, binding, refused });
+                return Ok(BoundSocket { socket: Arc::new(socket), rings, binding, refused });
             }
             // Drivers use many error numbers for unsupported forms.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EPERM | libc::ENODEV)) => {
@@ -377,7 +377,7 @@ mod tests {
 
     /// The kernel returns `ENOBUFS` if memory may not be locked, not only for large rings.
     #[test]
-    fn the_limit_of_locked_memory_is_explained() {
+    fn locked_memory_limit_is_explained() {
         let spec = Spec::parse("xdp:eth0").unwrap();
         let text = explain(&spec, &io::Error::from_raw_os_error(libc::ENOBUFS)).to_string();
         assert!(text.contains("ring=4096") && text.contains("CAP_IPC_LOCK"), "{text}");

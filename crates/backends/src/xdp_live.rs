@@ -29,7 +29,7 @@ pub(crate) mod words;
 mod write;
 
 use self::interface::Interface;
-use self::machine::Machine;
+use self::machine::LoadedProgram;
 use self::send::XdpLiveTx;
 use self::words::State;
 use crate::inventory::{ETHERNET_HARDWARE, bring_up, find};
@@ -37,7 +37,7 @@ use crate::native::{check_kernel, in_its_namespace, no_sending, too_old};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::bpf::{Map, MapKind};
-use linerate_port::{Backend, Found, PortError, Registry, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
+use linerate_port::{Backend, InterfaceInfo, PortError, Registry, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ pub const BACKEND: Backend = Backend {
 const LEAST_KERNEL: (u32, u32) = (5, 18);
 
 /// Returns whether the kernel can send to an interface. Whether its driver takes XDP frames shows on the first send.
-fn on_interface(found: &Found) -> Result<String, String> {
+fn on_interface(found: &InterfaceInfo) -> Result<String, String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
     }
@@ -110,7 +110,7 @@ pub fn send_unchanged(spec: &Spec, frame: &[u8], times: u32) -> Result<Duration,
     let run = || {
         let devmap = within(spec.option("netns"), || machine::devmap(find(&spec.target)?.index))?;
         let program = emit::only_redirect(devmap.raw()).map_err(io::Error::other)?;
-        let machine = Machine::unwatched(&program, &State::new(0)?)?;
+        let machine = LoadedProgram::unwatched(&program, &State::new(0)?)?;
         let started = Instant::now();
         machine.run(frame, times, false).map(|()| started.elapsed())
     };

@@ -5,13 +5,13 @@ use super::harness::{Case, Ours, Prepare, Sample, case};
 use super::machine::{accept_live, arrived, counting, crossing, during, has_hosts, make_bridge, middle, port_in};
 use super::switch::LENGTH;
 use super::traffic::{self, ONE};
-use linerate_backends::counting::Counting;
+use linerate_backends::counting::FrameCounter;
 use linerate_backends::faulty::Faults;
 use linerate_backends::open_tx;
 use linerate_cli::verbs::{receive_whole, send_as};
-use linerate_engine::streams::Run;
-use linerate_engine::switching::Switching;
-use linerate_engine::{Progress, Streams, Waiting};
+use linerate_engine::streams::StreamRun;
+use linerate_engine::switching::SwitchConsumer;
+use linerate_engine::{Progress, Streams, WaitStrategy};
 use linerate_generate::Rate;
 use linerate_generate::stream::Mark;
 use linerate_port::{Spec, TxOptions};
@@ -61,19 +61,19 @@ fn lossless(port: Option<&str>, effort: Effort) -> anyhow::Result<u64> {
     // Both receive before one sends: the socket of an xdp: queue that receives also sends.
     let from = vec![receive_whole(&specs[0], &plain, true)?, receive_whole(&specs[1], &plain, true)?];
     let to = vec![send_as(&specs[0], &specs[0])?, send_as(&specs[1], &specs[1])?];
-    let mut switching = Switching::new(crossing(&[])?, to, vec![1, 2], false, Progress::new());
-    Ok(during(from, &mut switching, (Waiting::default(), None), |_| search())?.0)
+    let mut switching = SwitchConsumer::new(crossing(&[])?, to, vec![1, 2], false, Progress::new());
+    Ok(during(from, &mut switching, (WaitStrategy::default(), None), |_| search())?.0)
 }
 
 /// Returns true if all packets of a trial at this rate arrive, sent at that rate.
-fn all_arrive(sender: &Spec, counting: &Counting, rate: f64, effort: Effort) -> anyhow::Result<bool> {
+fn all_arrive(sender: &Spec, counting: &FrameCounter, rate: f64, effort: Effort) -> anyhow::Result<bool> {
     let span = if effort.quick { 0.02 } else { 0.5 };
     let frames = (rate * span) as u64;
     let mut set = traffic::streams(ONE, LENGTH + 4, frames, Mark::None)?;
     set.streams[0].rate = Rate::Frames(rate);
     let before = counting.frames();
     let port = open_tx(sender, &TxOptions::default())?;
-    let sent = Streams::new(&set, port)?.run(&Run::default());
+    let sent = Streams::new(&set, port)?.run(&StreamRun::default());
     if let Some(failure) = sent.failure {
         return Err(failure.into());
     }

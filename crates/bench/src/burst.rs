@@ -7,13 +7,13 @@ mod source;
 
 pub(super) use self::reader::read;
 
-use self::reader::{Child, Reading};
-use self::source::{Frames, Placing, Traffic, paced, port, prepare};
+use self::reader::{Child, ReaderResult};
+use self::source::{BufferLayout, Frames, Traffic, paced, port, prepare};
 use super::Effort;
 use super::harness::{Case, Ours, Prepare, Sample, case};
 use anyhow::{Context, ensure};
 use linerate_cli::view::rates::grouped;
-use linerate_engine::{Capture, Captured, Receive, Selection, Sharing, SharingOptions, Waiting};
+use linerate_engine::{Capture, CaptureTotals, Receive, Selection, Sharing, SharingOptions, WaitStrategy};
 use linerate_generate::rate::FCS;
 use linerate_port::RxPort;
 use linerate_share::{Access, Options};
@@ -47,7 +47,7 @@ pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
     for (size, ports) in wanted {
         let captured = size - FCS as usize;
         let frames = effort.of(ALL_BYTES / (captured + 16) / ports).max(1000);
-        for placing in [Placing::Contiguous, Placing::Scattered] {
+        for placing in [BufferLayout::Contiguous, BufferLayout::Scattered] {
             for run in if ports == 1 { &[32][..] } else { &[1, 32] } {
                 let (traffic, memory) = (Traffic { placing, ports, captured, run: *run, frames }, Rc::clone(&memory));
                 cases.push(case(move || Ok(of(traffic, effort, memory))));
@@ -69,8 +69,8 @@ fn of(traffic: Traffic, effort: Effort, memory: Rc<Vec<u8>>) -> Case {
     let side = |ports: Vec<Arc<Frames>>, cores: Rc<Cores>| move || Ok(pipeline(&ports, effort, &cores)?.sample());
     let pattern = if traffic.run == 1 { "at random".to_owned() } else { format!("in runs of {}", traffic.run) };
     let layout = match traffic.placing {
-        Placing::Contiguous => "contiguous",
-        Placing::Scattered => "scattered",
+        BufferLayout::Contiguous => "contiguous",
+        BufferLayout::Scattered => "scattered",
     };
     let name = if traffic.ports == 1 {
         format!("1 port, {layout}")
@@ -107,7 +107,7 @@ fn of(traffic: Traffic, effort: Effort, memory: Rc<Vec<u8>>) -> Case {
 }
 
 /// Hands all packets of the ports to a reader in another process.
-fn pipeline(ports: &[Arc<Frames>], effort: Effort, cores: &Cores) -> anyhow::Result<Reading> {
+fn pipeline(ports: &[Arc<Frames>], effort: Effort, cores: &Cores) -> anyhow::Result<ReaderResult> {
     let total: u64 = ports.iter().map(|frames| frames.len() as u64).sum();
     let ports = ports.iter().enumerate().map(|(number, frames)| port(number, frames)).collect();
     let by_two = effort.copy_threads == 2;
@@ -117,7 +117,7 @@ fn pipeline(ports: &[Arc<Frames>], effort: Effort, cores: &Cores) -> anyhow::Res
 }
 
 /// Captures these ports into a ring with a reader in another process.
-fn into_child(ports: Vec<RxPort>, cores: &Cores, by_two: bool, sleeps: bool) -> anyhow::Result<Reading> {
+fn into_child(ports: Vec<RxPort>, cores: &Cores, by_two: bool, sleeps: bool) -> anyhow::Result<ReaderResult> {
     let (name, sharing) = ring(1)?;
     let child = Child::start(&name, cores.reader, sleeps)?;
     capture(ports, sharing, cores, by_two)?;
@@ -125,9 +125,9 @@ fn into_child(ports: Vec<RxPort>, cores: &Cores, by_two: bool, sleeps: bool) -> 
 }
 
 /// Captures these ports into a ring without a reader.
-fn unread(ports: Vec<RxPort>, cores: &Cores, by_two: bool) -> anyhow::Result<Reading> {
+fn unread(ports: Vec<RxPort>, cores: &Cores, by_two: bool) -> anyhow::Result<ReaderResult> {
     let (captured, elapsed) = capture(ports, ring(0)?.1, cores, by_two)?;
-    Ok(Reading { frames: captured.frames, seconds: elapsed.as_secs_f64(), ..Reading::default() })
+    Ok(ReaderResult { frames: captured.frames, seconds: elapsed.as_secs_f64(), ..ReaderResult::default() })
 }
 
 /// A ring that waits for this number of readers.
@@ -139,11 +139,16 @@ fn ring(wait_for: usize) -> anyhow::Result<(String, Sharing)> {
     Ok((name, sharing))
 }
 
-fn capture(ports: Vec<RxPort>, sharing: Sharing, cores: &Cores, by_two: bool) -> anyhow::Result<(Captured, Duration)> {
+fn capture(
+    ports: Vec<RxPort>,
+    sharing: Sharing,
+    cores: &Cores,
+    by_two: bool,
+) -> anyhow::Result<(CaptureTotals, Duration)> {
     // Measuring works unpinned too, with more spread.
     let _ = sched_setaffinity(None, &cores.writer);
     let mut capture = Capture::new(Selection::default(), Vec::new()).share(Some(sharing)).copy_by_two(by_two);
-    let run = Receive { waiting: Waiting::Spin, ..Receive::all(ports) }.run(&mut [&mut capture]);
+    let run = Receive { waiting: WaitStrategy::Spin, ..Receive::all(ports) }.run(&mut [&mut capture]);
     let _ = sched_setaffinity(None, &cores.all);
     ensure!(run.failure.is_none(), "{}", run.failure.map(|failure| failure.to_string()).unwrap_or_default());
     Ok((capture.done(), run.elapsed))

@@ -11,7 +11,7 @@ use super::machine::{accept_live, counting, has_hosts, lab, pin, port_in, task_c
 use super::peers::{DUMPCAP, Job, Peer, TCPDUMP};
 use super::traffic::{self, ONE};
 use anyhow::{Context, anyhow, bail};
-use linerate_cli::view::terminal::tell;
+use linerate_cli::view::terminal::print_stderr;
 use linerate_generate::stream::Mark;
 use linerate_lab::TemporaryLab;
 use rustix::process::{Pid, Signal, kill_process};
@@ -95,7 +95,7 @@ pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
         for size in &sizes {
             let queues = if sender == FAST_SENDER && has_queues { vec![1, QUEUES] } else { vec![1] };
             for queues in queues {
-                let way = Way { sender, queues, size: *size, frames: effort.of(FRAMES) as u64 };
+                let way = CapturePath { sender, queues, size: *size, frames: effort.of(FRAMES) as u64 };
                 cases.push(case(move || way.case()));
             }
         }
@@ -105,14 +105,14 @@ pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
 
 /// Sender, queues of the interface, and packets.
 #[derive(Clone, Copy)]
-struct Way {
+struct CapturePath {
     sender: &'static str,
     queues: usize,
     size: usize,
     frames: u64,
 }
 
-impl Way {
+impl CapturePath {
     fn case(mut self) -> anyhow::Result<Case> {
         let lab = Rc::new(lab(&[&format!("tx:eth0,rx:eth0,queues={}", self.queues)])?);
         let is_fast = self.sender == FAST_SENDER;
@@ -128,7 +128,7 @@ impl Way {
         for receiver in RECEIVERS.into_iter().filter(is_used) {
             if receiver.is_threaded {
                 if let Err(error) = thread_receives(&lab, true) {
-                    tell(format_args!("capture: {}: not measured: {error}\n", receiver.name));
+                    print_stderr(format_args!("capture: {}: not measured: {error}\n", receiver.name));
                     continue;
                 }
                 thread_receives(&lab, false)?;

@@ -9,7 +9,7 @@ use super::{Args, Effort, OwnTable};
 use anyhow::Context;
 use linerate_cli::view::rates::grouped;
 use linerate_cli::view::table::table;
-use linerate_record::Aligned;
+use linerate_pcap::AlignedBytes;
 use rustix::fs::{CWD, Mode, OFlags, openat, statvfs, unlink};
 use rustix::io::Errno;
 use std::fs::File;
@@ -31,7 +31,7 @@ const RATES: [f64; 4] = [1.0, 10.0, 40.0, 100.0];
 
 /// Path of writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+enum WritePath {
     Cache,
     Direct,
     /// Several threads, each a part of the file.
@@ -39,7 +39,7 @@ enum How {
 }
 
 /// Result of a case.
-struct Measured {
+struct DiskResult {
     bytes: u64,
     seconds: f64,
     /// Seconds with the sync.
@@ -60,16 +60,16 @@ fn run(effort: Effort, folder: &Path) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for bytes in WRITES {
         let case = Case { folder, bytes, most, time: effort.of(5000) as u32 };
-        let cache = case.measure(How::Cache)?;
+        let cache = case.measure(WritePath::Cache)?;
         rows.push(cache.row("page cache", bytes, cache.seconds));
         rows.push(cache.row("and sync", bytes, cache.synced));
-        match case.measure(How::Direct) {
+        match case.measure(WritePath::Direct) {
             Ok(direct) => rows.push(direct.row("direct", bytes, direct.synced)),
             Err(error) if is_unknown(&error) => continue,
             Err(error) => return Err(error),
         }
         if bytes == 1 << 20 {
-            let together = case.measure(How::DirectTogether)?;
+            let together = case.measure(WritePath::DirectTogether)?;
             rows.push(together.row("direct x4", bytes, together.synced));
         }
     }
@@ -111,11 +111,11 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    fn measure(&self, how: How) -> anyhow::Result<Measured> {
-        let threads = if how == How::DirectTogether { TOGETHER } else { 1 };
+    fn measure(&self, how: WritePath) -> anyhow::Result<DiskResult> {
+        let threads = if how == WritePath::DirectTogether { TOGETHER } else { 1 };
         let (file, path) = self.file(how)?;
         let failed = || format!("{}: writing to measure the disk", path.display());
-        let mut block = Aligned::new(self.bytes);
+        let mut block = AlignedBytes::new(self.bytes);
         let mut noise = 7u32;
         block.iter_mut().for_each(|byte| {
             noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -138,7 +138,7 @@ impl Case<'_> {
         file.sync_data().with_context(failed)?;
         let waits = parts.concat();
         let bytes = (waits.len() * self.bytes) as u64;
-        Ok(Measured { bytes, seconds, synced: started.elapsed().as_secs_f64(), waits })
+        Ok(DiskResult { bytes, seconds, synced: started.elapsed().as_secs_f64(), waits })
     }
 
     /// Writes its share of the blocks, at least one; returns the seconds of each write.
@@ -165,9 +165,9 @@ impl Case<'_> {
     }
 
     /// A file without a name.
-    fn file(&self, how: How) -> anyhow::Result<(File, PathBuf)> {
+    fn file(&self, how: WritePath) -> anyhow::Result<(File, PathBuf)> {
         let path = self.folder.join(format!("linerate-bench-disk-{}", std::process::id()));
-        let direct = if how == How::Cache { OFlags::empty() } else { OFlags::DIRECT };
+        let direct = if how == WritePath::Cache { OFlags::empty() } else { OFlags::DIRECT };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | direct;
         let file = openat(CWD, &path, flags, Mode::from_raw_mode(0o600));
         // A file that cannot be opened for direct writes was created; after another error the file is not of this run.
@@ -179,7 +179,7 @@ impl Case<'_> {
     }
 }
 
-impl Measured {
+impl DiskResult {
     fn row(&self, case: &str, size: usize, seconds: f64) -> Row {
         let mut waits: Vec<f64> = self.waits.iter().map(|wait| wait * 1e6).collect();
         waits.sort_by(f64::total_cmp);

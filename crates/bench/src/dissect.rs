@@ -9,10 +9,10 @@ use linerate_burst::{Block, Burst, Desc, Horizon, Nanos};
 use linerate_cli::verbs::demo::stage::recording;
 use linerate_generate::stream::Mark;
 use linerate_generate::trailer::Key;
+use linerate_headers::flow::locate;
+use linerate_headers::{Layers, Link, dissect};
 use linerate_port::{RxOptions, Spec};
 use linerate_print::{Frame, Options, Printer};
-use linerate_wire::flow::locate;
-use linerate_wire::{Layers, Link, dissect};
 use std::hint::black_box;
 use std::rc::Rc;
 
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_loaded_beyond_a_part_without_frames() {
+    fn file_is_loaded_past_parts_without_frames() {
         let block = |kind: u32, body: &[u8]| {
             let length = (12 + body.len() as u32).to_le_bytes();
             [&kind.to_le_bytes()[..], &length, body, &length].concat()

@@ -9,10 +9,10 @@ use super::machine::process_cpu;
 use super::query::flow;
 use linerate_burst::{Account, Count, Ledger, Nanos};
 use linerate_cli::view::rates::counted;
+use linerate_export::export::DeliveryOptions;
+use linerate_export::ipfix::{Packer, Profile};
+use linerate_export::{Demand, Ending, Exporter, Exports, Format, Options, open};
 use linerate_meter::{Flow, Level, Records};
-use linerate_records::export::Shipping;
-use linerate_records::ipfix::{Packer, Profile};
-use linerate_records::{Demand, Ending, Exporter, Exports, Format, Options, open};
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -101,9 +101,9 @@ fn round(place: &str, format: &str, threads: usize, flows: &[Flow], count: usize
     };
     let ship = format!("spool={},sensor=bench,end=600", folder.path().display());
     let options =
-        Options { format: Format::named(format), ship: Shipping::parse(&ship)?, threads, ..Options::default() };
+        Options { format: Format::named(format), ship: DeliveryOptions::parse(&ship)?, threads, ..Options::default() };
     let exporters = match place {
-        "null" => vec![Box::new(Nowhere(0)) as Box<dyn Exporter>],
+        "null" => vec![Box::new(NullRecords(0)) as Box<dyn Exporter>],
         _ => open(&[&target], &options)?,
     };
     let is_shipped = target.contains("://");
@@ -120,9 +120,9 @@ fn round(place: &str, format: &str, threads: usize, flows: &[Flow], count: usize
 }
 
 /// Discards records.
-struct Nowhere(u64);
+struct NullRecords(u64);
 
-impl Exporter for Nowhere {
+impl Exporter for NullRecords {
     fn name(&self) -> &str {
         "null"
     }

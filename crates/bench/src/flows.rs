@@ -14,8 +14,8 @@ use self::traffic::{Pattern, Traffic};
 use super::Effort;
 use super::harness::{Case, Ours, Prepare, Sample, case};
 use linerate_burst::Block;
-use linerate_meter::{Config, EndReason, Flow, Level, Meter, Protocols, Spread};
-use linerate_wire::Link;
+use linerate_headers::Link;
+use linerate_meter::{Config, EndReason, Flow, FlowDistributor, Level, Meter, Protocols};
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::hint::black_box;
@@ -59,7 +59,7 @@ pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
         for level in effort.levels() {
             cases.push(case(move || {
                 let all = Case::sized(64).limit("two random lines", two_lines(flows, effort));
-                let (known, new) = Work { level, flows, ..Work::default() }.sides(effort);
+                let (known, new) = MeterCase { level, flows, ..MeterCase::default() }.sides(effort);
                 Ok(others(all.ours(known), level, flows, effort).ours(new))
             }));
         }
@@ -86,7 +86,7 @@ fn others(mut all: Case, level: Level, flows: usize, effort: Effort) -> Case {
         return all;
     }
     for pattern in [Pattern::Mesh, Pattern::LockStep, Pattern::Clients, Pattern::Chosen] {
-        let ours = Work { pattern, flows, ..Work::default() }.sides(effort).0.baseline(0);
+        let ours = MeterCase { pattern, flows, ..MeterCase::default() }.sides(effort).0.baseline(0);
         all.ours.push(ours.finish(move |row| {
             row.remark = format!("fullest of {WORKERS} workers {:.2} of the mean", balance(pattern, flows));
             row.remark += &row.of_baseline.map_or_else(String::new, |rate| format!(", {rate:.2} of random's rate"));
@@ -94,7 +94,7 @@ fn others(mut all: Case, level: Level, flows: usize, effort: Effort) -> Case {
     }
     // Payload without names: the cost of looking for them.
     for (size, names) in [(750, Protocols::NONE), (1500, Protocols::NONE), (750, Protocols::ALL)] {
-        let work = Work { size, names, flows, ..Work::default() };
+        let work = MeterCase { size, names, flows, ..MeterCase::default() };
         all.ours.push(work.sides(effort).0.with(|row| row.size = Some(size)));
     }
     all
@@ -102,7 +102,7 @@ fn others(mut all: Case, level: Level, flows: usize, effort: Effort) -> Case {
 
 /// A meter and its traffic.
 #[derive(Clone, Copy)]
-struct Work {
+struct MeterCase {
     level: Level,
     flows: usize,
     pattern: Pattern,
@@ -111,26 +111,26 @@ struct Work {
     names: Protocols,
 }
 
-impl Default for Work {
+impl Default for MeterCase {
     fn default() -> Self {
-        Work { level: Level::Counters, flows: 0, pattern: Pattern::Random, size: 64, names: Protocols::NONE }
+        MeterCase { level: Level::Counters, flows: 0, pattern: Pattern::Random, size: 64, names: Protocols::NONE }
     }
 }
 
-impl Work {
+impl MeterCase {
     /// Packets of active flows, and the first packets of all flows, which are measured once.
     fn sides(self, effort: Effort) -> (Ours, Ours) {
-        let Work { level, flows, pattern, size, names } = self;
+        let MeterCase { level, flows, pattern, size, names } = self;
         let config = Config { names, ..config(level, flows) };
         let bytes = config.bytes_per_flow()[0];
         let opened: Rc<Cell<Option<Sample>>> = Rc::default();
         let fill = Rc::clone(&opened);
-        let mut running: Option<Metering> = None;
+        let mut running: Option<MeterRun> = None;
         let known = move || {
             let metering = match &mut running {
                 Some(metering) => metering,
                 None => {
-                    let (metering, seconds) = Metering::new(&config, flows, pattern, size);
+                    let (metering, seconds) = MeterRun::new(&config, flows, pattern, size);
                     fill.set(Some(Sample::new(flows as u64, seconds)));
                     running.insert(metering)
                 }
@@ -154,7 +154,7 @@ impl Work {
 }
 
 /// A meter at work.
-struct Metering {
+struct MeterRun {
     meter: Meter,
     traffic: Traffic,
     block: Block,
@@ -164,12 +164,12 @@ struct Metering {
     closed: u64,
 }
 
-impl Metering {
+impl MeterRun {
     /// Opens all flows; returns the seconds of that too.
     fn new(config: &Config, flows: usize, pattern: Pattern, size: usize) -> (Self, f64) {
         let chunk = (CHUNK / (size + 64)).max(1);
         let (meter, traffic) = (Meter::new(config), Traffic::new(pattern, flows, size));
-        let mut metering = Metering { meter, traffic, block: Block::new(CHUNK, chunk), chunk, closed: 0 };
+        let mut metering = MeterRun { meter, traffic, block: Block::new(CHUNK, chunk), chunk, closed: 0 };
         let (mut left, mut seconds) = (flows, 0.0);
         while left > 0 {
             let frames = left.min(chunk);
@@ -198,7 +198,7 @@ impl Metering {
 
 /// Load of the fullest of several workers, compared with the mean.
 fn balance(pattern: Pattern, flows: usize) -> f64 {
-    let mut spread = Spread::new(&config(Level::Counters, flows), WORKERS);
+    let mut spread = FlowDistributor::new(&config(Level::Counters, flows), WORKERS);
     let mut block = Block::new(flows * 128, flows);
     Traffic::new(pattern, flows, 64).open(&mut block, flows);
     let mut loads = [0usize; WORKERS];

@@ -1,7 +1,7 @@
 //! Folders of benchmarks.
 
 use anyhow::Context;
-use linerate_cli::view::terminal::tell;
+use linerate_cli::view::terminal::print_stderr;
 use std::path::{Path, PathBuf};
 
 /// A folder, in memory if possible; removed with its files.
@@ -42,7 +42,7 @@ fn name(bench: &str) -> String {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tell(format_args!("{}: cannot be removed: {error}\n", self.0.display()));
+            print_stderr(format_args!("{}: cannot be removed: {error}\n", self.0.display()));
         }
     }
 }
@@ -53,7 +53,7 @@ mod tests {
 
     /// Names can be guessed: another user may have made the folder, or a link to another place, first.
     #[test]
-    fn an_existing_folder_is_neither_used_nor_removed() {
+    fn existing_folder_is_not_used_or_removed() {
         let bench = "others";
         let [memory, disk] = [Path::new("/dev/shm").join(name(bench)), std::env::temp_dir().join(name(bench))];
         let target = std::env::temp_dir().join(name("target"));

@@ -10,7 +10,7 @@ use super::machine::{counting, has_hosts, lab, port_in};
 use super::peers::{self, Job, TCPREPLAY, TRAFGEN};
 use super::traffic::{self, FOUR, ONE};
 use anyhow::Context;
-use linerate_backends::counting::Counting;
+use linerate_backends::counting::FrameCounter;
 use linerate_backends::xdp_live::send_unchanged;
 use linerate_generate::stream::Mark;
 use linerate_lab::TemporaryLab;
@@ -30,7 +30,7 @@ const USUAL: usize = 1518;
 const LONG_MTU: usize = 9000;
 
 /// A path of ours.
-struct Way {
+struct SendPath {
     name: &'static str,
     port: &'static str,
     packet: &'static str,
@@ -42,23 +42,23 @@ struct Way {
     longest: usize,
 }
 
-const fn way(name: &'static str, port: &'static str, packet: &'static str) -> Way {
-    Way { name, port, packet, mark: Mark::None, keep: false, frames: FAST, longest: USUAL }
+const fn way(name: &'static str, port: &'static str, packet: &'static str) -> SendPath {
+    SendPath { name, port, packet, mark: Mark::None, keep: false, frames: FAST, longest: USUAL }
 }
 
-const WAYS: [Way; 6] = [
+const WAYS: [SendPath; 6] = [
     way("xdp-live, one frame", "xdp-live:IF", ONE),
     way("xdp-live, four fields", "xdp-live:IF", FOUR),
-    Way { mark: Mark::Trailer, ..way("xdp-live, four fields, trailer", "xdp-live:IF", FOUR) },
-    Way { keep: true, ..way("xdp-live, any frames", "xdp-live:IF", FOUR) },
-    Way { frames: SLOW, longest: 4096, ..way("xdp, four fields", "xdp:IF", FOUR) },
-    Way { frames: SLOW, longest: usize::MAX, ..way("packet, four fields", "packet:IF", FOUR) },
+    SendPath { mark: Mark::Trailer, ..way("xdp-live, four fields, trailer", "xdp-live:IF", FOUR) },
+    SendPath { keep: true, ..way("xdp-live, any frames", "xdp-live:IF", FOUR) },
+    SendPath { frames: SLOW, longest: 4096, ..way("xdp, four fields", "xdp:IF", FOUR) },
+    SendPath { frames: SLOW, longest: usize::MAX, ..way("packet, four fields", "packet:IF", FOUR) },
 ];
 
 /// Hosts, and the program that counts packets that arrive.
 struct Link {
     lab: TemporaryLab,
-    counting: Counting,
+    counting: FrameCounter,
 }
 
 impl Link {

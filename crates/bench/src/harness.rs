@@ -172,15 +172,16 @@ impl Case {
         let peers = self.peers.iter_mut().map(|(_, side)| side);
         let limit = self.limit.iter_mut().map(|(_, side)| side);
         alternate(rounds, Duration::MAX, ours.chain(peers).chain(limit)).with_context(|| format!("bench {bench}"))?;
-        let peers: Vec<(u8, Other)> = self.peers.iter().map(|(job, side)| (*job, Other::of(side))).collect();
-        let limit = self.limit.as_ref().map(|(name, side)| (*name, Other::of(side)));
+        let peers: Vec<(u8, PeerFigures)> =
+            self.peers.iter().map(|(job, side)| (*job, PeerFigures::of(side))).collect();
+        let limit = self.limit.as_ref().map(|(name, side)| (*name, PeerFigures::of(side)));
         let baselines: Vec<Option<f64>> = self
             .ours
             .iter()
             .map(|ours| ours.baseline.and_then(|number| ours.side.paired(&self.ours[number].side)))
             .collect();
         let mut group = Group { others: peers.iter().map(|(_, peer)| peer.clone()).collect(), ..Group::default() };
-        group.others.extend(limit.iter().map(|(_, limit)| Other { is_limit: true, ..limit.clone() }));
+        group.others.extend(limit.iter().map(|(_, limit)| PeerFigures { is_limit: true, ..limit.clone() }));
         for (ours, of_baseline) in self.ours.into_iter().zip(baselines) {
             let job = if peers.iter().any(|(job, _)| *job == ours.job) { ours.job } else { 0 };
             let peers = peers.iter().filter(|(of, _)| *of == job).map(|(_, peer)| peer.clone()).collect();
@@ -201,12 +202,12 @@ impl Case {
 #[derive(Default)]
 pub(crate) struct Group {
     pub rows: Vec<Row>,
-    pub others: Vec<Other>,
+    pub others: Vec<PeerFigures>,
 }
 
 /// Figures of a peer or a limit.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Other {
+pub(crate) struct PeerFigures {
     pub name: String,
     #[serde(skip)]
     pub is_limit: bool,
@@ -219,11 +220,11 @@ pub(crate) struct Other {
     pub max_us: Option<f64>,
 }
 
-impl Other {
+impl PeerFigures {
     fn of(side: &Side) -> Self {
         let [p50_us, p99_us, max_us] = side.delays();
         let name = side.name.clone();
-        Other {
+        PeerFigures {
             name,
             is_limit: false,
             mpps: side.rate(),
@@ -260,7 +261,7 @@ pub(crate) struct Row {
     pub rounds: usize,
     /// `None` with one round.
     pub spread_percent: Option<f64>,
-    pub peers: Vec<Other>,
+    pub peers: Vec<PeerFigures>,
     /// Active flows.
     pub flows: Option<usize>,
     /// Time per packet.
@@ -286,7 +287,7 @@ pub(crate) struct Row {
 pub(crate) const KEPT: [&str; 7] = ["size", "peer", "peer_mpps", "limit", "limit_mpps", "ratio", "spread_percent"];
 
 impl Row {
-    fn compare(&mut self, peers: Vec<Other>, limit: Option<&(&'static str, Other)>) {
+    fn compare(&mut self, peers: Vec<PeerFigures>, limit: Option<&(&'static str, PeerFigures)>) {
         let ratio =
             |mpps: f64, other: Option<f64>| other.filter(|other| mpps > 0.0 && *other > 0.0).map(|other| mpps / other);
         if let Some((name, limit)) = limit {

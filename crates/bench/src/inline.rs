@@ -2,11 +2,11 @@
 //! same ports and with the Linux bridge.
 //!
 //! Without an engine the policy passes all packets. An engine reads the shared ring in a thread of its own, or follows a switch that
-//! sends what it passes, or looks at packets in the thread that forwards. Between memory ports each packet is accounted for.
+//! sends what it passes, or looks at packets in the thread that forwards. With memory ports each packet is accounted for.
 
 mod between;
 
-use self::between::{Between, Ends};
+use self::between::{Ends, MiddleBox};
 use super::Effort;
 use super::harness::{Case, Ours, Prepare, Sample, case, median};
 use super::machine::{SETTLED, has_hosts, lab, make_bridge, middle, port_in};
@@ -14,8 +14,8 @@ use super::traffic::{self, ONE};
 use anyhow::ensure;
 use linerate_backends::open_tx;
 use linerate_cli::verbs::generate::sending::{check, open_check};
-use linerate_engine::check::{Checker, Checking};
-use linerate_engine::streams::Run;
+use linerate_engine::check::{CheckConsumer, CheckThread};
+use linerate_engine::streams::StreamRun;
 use linerate_engine::{Receive, Selection, Stop, Streams};
 use linerate_generate::Rate;
 use linerate_generate::stream::Mark;
@@ -41,30 +41,30 @@ enum Ports {
 }
 
 /// A side: its name, its ports, and the number of the wire that it is compared with.
-type Way = (&'static str, Ports, Between, Option<usize>);
+type InlineCase = (&'static str, Ports, MiddleBox, Option<usize>);
 
-const NO_ENGINE: Between = Between::Ring { engine: false };
-const ENGINE: Between = Between::Ring { engine: true };
+const NO_ENGINE: MiddleBox = MiddleBox::Ring { engine: false };
+const ENGINE: MiddleBox = MiddleBox::Ring { engine: true };
 
-const MEMORY: [Way; 6] = [
-    ("memory, a wire", Ports::Memory(""), Between::Wire, None),
+const MEMORY: [InlineCase; 6] = [
+    ("memory, a wire", Ports::Memory(""), MiddleBox::Wire, None),
     ("memory, no engine", Ports::Memory(""), NO_ENGINE, Some(0)),
     ("memory, an engine at the ring", Ports::Memory(""), ENGINE, Some(0)),
-    ("memory, a switch and an engine at its ring", Ports::Memory(""), Between::Switch, Some(0)),
+    ("memory, a switch and an engine at its ring", Ports::Memory(""), MiddleBox::Switch, Some(0)),
     // Packets in chunks have only their sender's time, and so no delay.
-    ("memory, scattered, a switch and an engine at its ring", Ports::Memory("?chunk=2048"), Between::Switch, Some(0)),
-    ("memory, scattered, an engine in place", Ports::Memory("?chunk=2048"), Between::InPlace, Some(0)),
+    ("memory, scattered, a switch and an engine at its ring", Ports::Memory("?chunk=2048"), MiddleBox::Switch, Some(0)),
+    ("memory, scattered, an engine in place", Ports::Memory("?chunk=2048"), MiddleBox::InPlace, Some(0)),
 ];
 
-const PAIRS: [Way; 8] = [
-    ("packet, a wire", Ports::Pairs("packet:IF"), Between::Wire, None),
-    ("xdp, a wire", Ports::Pairs("xdp:IF"), Between::Wire, None),
+const PAIRS: [InlineCase; 8] = [
+    ("packet, a wire", Ports::Pairs("packet:IF"), MiddleBox::Wire, None),
+    ("xdp, a wire", Ports::Pairs("xdp:IF"), MiddleBox::Wire, None),
     ("packet, no engine", Ports::Pairs("packet:IF"), NO_ENGINE, Some(0)),
     ("packet, an engine at the ring", Ports::Pairs("packet:IF"), ENGINE, Some(0)),
     ("xdp, no engine", Ports::Pairs("xdp:IF"), NO_ENGINE, Some(1)),
     ("xdp, an engine at the ring", Ports::Pairs("xdp:IF"), ENGINE, Some(1)),
-    ("xdp, a switch and an engine at its ring", Ports::Pairs("xdp:IF"), Between::Switch, Some(1)),
-    ("xdp, an engine in place", Ports::Pairs("xdp:IF?mode=ring"), Between::InPlace, Some(1)),
+    ("xdp, a switch and an engine at its ring", Ports::Pairs("xdp:IF"), MiddleBox::Switch, Some(1)),
+    ("xdp, an engine in place", Ports::Pairs("xdp:IF?mode=ring"), MiddleBox::InPlace, Some(1)),
 ];
 
 pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
@@ -76,7 +76,7 @@ pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
                 let all = of(effort, size, &PAIRS, Ports::Pairs("packet:IF"));
                 Ok(all.peer(
                     "Linux bridge",
-                    side(effort, size, Ports::Pairs("packet:IF"), Between::Bridge, &Rc::default()),
+                    side(effort, size, Ports::Pairs("packet:IF"), MiddleBox::Bridge, &Rc::default()),
                 ))
             }));
         }
@@ -87,9 +87,9 @@ pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
 /// Median and 99th percentile of the delay of all rounds, in nanoseconds.
 type Delays = Rc<RefCell<[Vec<i64>; 2]>>;
 
-fn of(effort: Effort, size: usize, ways: &'static [Way], ports: Ports) -> Case {
+fn of(effort: Effort, size: usize, ways: &'static [InlineCase], ports: Ports) -> Case {
     let direct = Delays::default();
-    let mut all = Case::sized(size).limit("direct", side(effort, size, ports, Between::Nothing, &direct));
+    let mut all = Case::sized(size).limit("direct", side(effort, size, ports, MiddleBox::Nothing, &direct));
     for (name, ports, between, wire) in ways.iter().copied() {
         let (own, direct) = (Delays::default(), Rc::clone(&direct));
         let ours = Ours::new(name, side(effort, size, ports, between, &own)).finish(move |row| {
@@ -118,7 +118,7 @@ fn side(
     effort: Effort,
     size: usize,
     ports: Ports,
-    between: Between,
+    between: MiddleBox,
     delays: &Delays,
 ) -> impl FnMut() -> anyhow::Result<Sample> + 'static {
     let all = Rc::clone(delays);
@@ -133,7 +133,7 @@ fn side(
 /// Packets received, seconds of sending, and delays.
 type Trial = (u64, f64, [Option<i64>; 2]);
 
-fn trial(ports: Ports, between: Between, size: usize, frames: usize, rate: Rate) -> anyhow::Result<Trial> {
+fn trial(ports: Ports, between: MiddleBox, size: usize, frames: usize, rate: Rate) -> anyhow::Result<Trial> {
     match ports {
         Ports::Memory(options) => {
             let spec = |name: &str| Spec::parse(&format!("mem:inline-{}-{name}{options}", std::process::id()));
@@ -144,13 +144,13 @@ fn trial(ports: Ports, between: Between, size: usize, frames: usize, rate: Rate)
                 anyhow::Ok(spec)
             };
             let middle = [(spec("in")?, timed("out")?), (spec("back")?, timed("gone")?)];
-            let sender = if between == Between::Nothing { spec("out")? } else { spec("in")? };
+            let sender = if between == MiddleBox::Nothing { spec("out")? } else { spec("in")? };
             let ends = Ends { sender, receiver: spec("out")?, middle };
-            send(&ends, between, size, frames, rate, options.is_empty(), between != Between::Nothing)
+            send(&ends, between, size, frames, rate, options.is_empty(), between != MiddleBox::Nothing)
         }
         Ports::Pairs(port) => {
-            let lab = if between == Between::Nothing { lab(&["tx:eth0,rx:eth0"])? } else { middle()? };
-            if between == Between::Bridge {
+            let lab = if between == MiddleBox::Nothing { lab(&["tx:eth0,rx:eth0"])? } else { middle()? };
+            if between == MiddleBox::Bridge {
                 make_bridge(&lab)?;
             }
             let end = |host| port_in(&lab, "packet:IF", host, "eth0");
@@ -166,7 +166,7 @@ fn trial(ports: Ports, between: Between, size: usize, frames: usize, rate: Rate)
 /// of the kernel between its interfaces do not have.
 fn send(
     ends: &Ends,
-    between: Between,
+    between: MiddleBox,
     size: usize,
     frames: usize,
     rate: Rate,
@@ -175,11 +175,11 @@ fn send(
 ) -> anyhow::Result<Trial> {
     let mut set = traffic::streams(ONE, size, frames as u64, Mark::Trailer)?;
     set.streams[0].rate = rate;
-    let checking = Checking::new(check(&set, 0), Selection::default());
-    let checker = Checker::start(checking, Receive::all(vec![open_check(&ends.receiver, false)?]))?;
+    let checking = CheckConsumer::new(check(&set, 0), Selection::default());
+    let checker = CheckThread::start(checking, Receive::all(vec![open_check(&ends.receiver, false)?]))?;
     let ((sent, checked), ledger) = between.during(ends, || {
         let port = open_tx(&ends.sender, &TxOptions { stamped: true, ..TxOptions::default() })?;
-        let sent = Streams::new(&set, port)?.run(&Run::default());
+        let sent = Streams::new(&set, port)?.run(&StreamRun::default());
         let checked = checker.finish(Some(sent.sent.frames), SETTLED, PATIENCE, &Stop::new());
         Ok((sent, checked))
     })?;

@@ -1,10 +1,10 @@
 //! The machine: CPU time, processors, rights, and hosts of network namespaces.
 
 use anyhow::{Context, ensure};
-use linerate_backends::counting::{Counting, Then};
+use linerate_backends::counting::{CountAction, FrameCounter};
 use linerate_burst::{Ledger, Nanos};
-use linerate_cli::view::terminal::tell;
-use linerate_engine::{Consumer, Receive, Stop, Waiting};
+use linerate_cli::view::terminal::print_stderr;
+use linerate_engine::{Consumer, Receive, Stop, WaitStrategy};
 use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::{RxPort, Spec};
 use linerate_switch::text::{numbered, parse_rule};
@@ -72,7 +72,7 @@ pub(crate) fn pin(cpu: usize) {
 pub(crate) fn has_hosts(bench: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        tell(format_args!("{bench}: skipped: network namespaces need root\n"));
+        print_stderr(format_args!("{bench}: skipped: network namespaces need root\n"));
     }
     is_root
 }
@@ -110,12 +110,12 @@ pub(crate) fn accept_live(lab: &TemporaryLab, host: &str, interface: &str) -> an
 }
 
 /// Counts and drops packets that arrive at the host `rx`.
-pub(crate) fn counting(lab: &TemporaryLab) -> anyhow::Result<Counting> {
-    Ok(Counting::attach(Some(&lab.plan().namespace("rx")), "eth0", Then::Drop)?)
+pub(crate) fn counting(lab: &TemporaryLab) -> anyhow::Result<FrameCounter> {
+    Ok(FrameCounter::attach(Some(&lab.plan().namespace("rx")), "eth0", CountAction::Drop)?)
 }
 
 /// Waits until this number of packets has arrived, or no more are in flight; returns the packets that arrived.
-pub(crate) fn arrived(counting: &Counting, before: u64, frames: u64) -> u64 {
+pub(crate) fn arrived(counting: &FrameCounter, before: u64, frames: u64) -> u64 {
     let began = Instant::now();
     while counting.frames() - before < frames && began.elapsed() < SETTLED {
         thread::sleep(Duration::from_millis(1));
@@ -143,7 +143,7 @@ pub(crate) fn make_bridge(lab: &TemporaryLab) -> anyhow::Result<()> {
 pub(crate) fn during<T>(
     mut ports: Vec<RxPort>,
     consumer: &mut (dyn Consumer + Send),
-    (waiting, cpu): (Waiting, Option<usize>),
+    (waiting, cpu): (WaitStrategy, Option<usize>),
     work: impl FnOnce(&Stop) -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, Ledger, Duration)> {
     let stop = Stop::new();

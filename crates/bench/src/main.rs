@@ -41,9 +41,9 @@ use self::harness::{Group, KEPT, Prepare};
 use anyhow::{Context, ensure};
 use clap::Parser;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use linerate_cli::exit::{Exit, told, usage};
-use linerate_cli::verbs::receive::device::Which;
-use linerate_cli::view::terminal::{self, show, show_line, tell};
+use linerate_cli::exit::{Exit, error_text, usage};
+use linerate_cli::verbs::receive::device::DeviceChoice;
+use linerate_cli::view::terminal::{self, print_stderr, show, show_line};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -111,7 +111,7 @@ pub struct Args {
     level: Option<linerate_cli::verbs::flows::Level>,
     /// receive: frames on this device (device:cpu, device:0), fed from memory; needs no root
     #[arg(long, value_name = "DEVICE")]
-    device: Option<Which>,
+    device: Option<DeviceChoice>,
     /// disk: folder to write to [default: the current one]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
@@ -221,7 +221,7 @@ impl Effort {
 fn main() -> ExitCode {
     let exit = match Args::try_parse() {
         Ok(args) => run(&args).unwrap_or_else(|error| {
-            terminal::fail(told(&error));
+            terminal::fail(error_text(&error));
             Exit::of(&error)
         }),
         Err(error) => terminal::explain(&error),
@@ -248,7 +248,7 @@ fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut is_empty = true;
     for table in TABLES.iter().filter(|table| args.wants(table)) {
         if !args.json {
-            tell(format_args!("measuring: {}\n", table.name));
+            print_stderr(format_args!("measuring: {}\n", table.name));
         }
         let rounds = if args.quick { 1 } else { args.rounds.min(table.rounds) };
         let effort = args.effort(rounds);

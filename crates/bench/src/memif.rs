@@ -9,7 +9,7 @@ use super::testpmd::{self, Testpmd};
 use anyhow::{Context, ensure};
 use linerate_backends::REGISTRY;
 use linerate_burst::{Block, Desc, Nanos};
-use linerate_cli::view::terminal::tell;
+use linerate_cli::view::terminal::print_stderr;
 use linerate_engine::clock;
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
 use std::hint::black_box;
@@ -23,7 +23,7 @@ const SIZES: [usize; 2] = [64, 1518];
 pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        tell("dpdk-testpmd: not measured: needs root\n");
+        print_stderr("dpdk-testpmd: not measured: needs root\n");
     }
     let has_peer = is_root && testpmd::is_installed();
     let span = Duration::from_millis(if effort.quick { 100 } else { 1000 });

@@ -9,11 +9,11 @@ use super::traffic::{CaptureFile, LONGEST, MIX, START};
 use anyhow::{Context, ensure};
 use linerate_backends::open_rx;
 use linerate_burst::random::next as random;
-use linerate_burst::{Block, Burst, Desc, Horizon, Nanos, Pick};
+use linerate_burst::{Block, Burst, Desc, FrameIndex, Horizon, Nanos};
 use linerate_engine::{Capture, Receive, Selection};
 use linerate_merge::{Input, Merge};
+use linerate_pcap::{Format, Output, Writer};
 use linerate_port::{RxOptions, Spec};
-use linerate_record::{Format, Output, Writer};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -39,7 +39,7 @@ const PIECE: usize = 256 << 10;
 /// Work on the descs of all lanes; returns packets.
 type OverLanes = Box<dyn Fn(&[Vec<Desc>]) -> u64>;
 /// Makes a file.
-type Making = Box<dyn Fn(&Path) -> anyhow::Result<()>>;
+type FileMaker = Box<dyn Fn(&Path) -> anyhow::Result<()>>;
 
 pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
     let copied = [(2, 1), (4, 1), (4, 32), (16, 1)];
@@ -94,11 +94,11 @@ fn order_case(effort: Effort, count: usize, run: usize, shown: usize) -> Case {
 }
 
 /// Orders all packets, `shown` packets of a lane at a time; `each` gets the picks, and the packets of each lane before them.
-fn ordered(lanes: &[&[Desc]], shown: usize, mut each: impl FnMut(&[Pick], &[usize])) -> u64 {
+fn ordered(lanes: &[&[Desc]], shown: usize, mut each: impl FnMut(&[FrameIndex], &[usize])) -> u64 {
     let mut merge = Merge::new(lanes.len());
     let mut done = vec![0; lanes.len()];
     let mut inputs = Vec::with_capacity(lanes.len());
-    let mut picks: Vec<Pick> = Vec::new();
+    let mut picks: Vec<FrameIndex> = Vec::new();
     loop {
         inputs.clear();
         inputs.extend(lanes.iter().zip(&done).map(|(lane, done)| {
@@ -126,7 +126,7 @@ fn by_heap(lanes: &[Vec<Desc>]) -> u64 {
     let mut frames = 0;
     while let Some(mut least) = heads.peek_mut() {
         let Reverse((_, lane, index)) = *least;
-        picks.push(Pick::new(lane, index));
+        picks.push(FrameIndex::new(lane, index));
         frames += 1;
         match head(lane, index + 1) {
             Some(next) => *least = next,
@@ -201,7 +201,7 @@ fn files(effort: Effort) -> anyhow::Result<Case> {
     let bytes: u64 = 24 + files.iter().map(|file| file.bytes + RECORD as u64 * file.frames).sum::<u64>();
     files.into_iter().try_for_each(CaptureFile::finish)?;
     // A side makes a new file of all packets.
-    let side = |name: &str, work: Making| {
+    let side = |name: &str, work: FileMaker| {
         let output = folder.file(name);
         move || {
             if output.exists() {

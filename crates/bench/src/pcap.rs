@@ -5,9 +5,9 @@ use super::folder::Folder;
 use super::harness::{Case, Ours, Prepare, Sample, case};
 use super::traffic::{CaptureFile, START};
 use linerate_backends::open_rx;
-use linerate_engine::{Counting, Receive, Selection};
+use linerate_engine::{CountConsumer, Receive, Selection};
+use linerate_pcap::{Format, Reader};
 use linerate_port::{RxOptions, Spec};
-use linerate_record::{Format, Reader};
 use std::fs::File;
 use std::io::Read;
 use std::rc::Rc;
@@ -53,7 +53,7 @@ fn of(size: usize, name: &str, format: Format, effort: Effort) -> anyhow::Result
     let count = move || {
         let port = open_rx(&Spec::file(&counted.to_string_lossy()), &RxOptions::default())?;
         Sample::timed(|| {
-            let mut counting = Counting::new(Selection::default(), false);
+            let mut counting = CountConsumer::new(Selection::default(), false);
             Receive::all(vec![port]).run(&mut [&mut counting]);
             whole(counting.done().all.traffic.frames)
         })

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use linerate_backends::dpdk::trusted;
-use linerate_cli::view::terminal::{shown, tell};
+use linerate_cli::view::terminal::{print_stderr, shown};
 use linerate_lab::TemporaryLab;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -118,7 +118,7 @@ impl Peer {
 pub(crate) fn missing(program: &str, remedy: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if REPORTED.lock().is_ok_and(|mut reported| reported.insert(program.to_owned())) {
-        tell(format_args!("{program}: not installed ({remedy})\n"));
+        print_stderr(format_args!("{program}: not installed ({remedy})\n"));
     }
 }
 
@@ -155,7 +155,11 @@ static UNPACKED: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let folder = std::env::current_exe().ok()?.parent()?.parent()?.join("peers");
     folder.is_dir().then_some(())?;
     if let Err(reason) = trusted(&folder) {
-        tell(format_args!("{}: its programs are not run: {}\n", shown(&folder.display().to_string()), shown(&reason)));
+        print_stderr(format_args!(
+            "{}: its programs are not run: {}\n",
+            shown(&folder.display().to_string()),
+            shown(&reason)
+        ));
         return None;
     }
     Some(folder)

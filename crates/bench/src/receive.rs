@@ -9,13 +9,13 @@ mod chunks;
 pub(super) mod device;
 mod receivers;
 
-use self::chunks::{Measured, Row, parts, positive, published, rates};
+use self::chunks::{ChunkResult, Row, parts, positive, published, rates};
 use self::receivers::{RECEIVERS, Receiver, Stage};
 use super::harness::{Side, alternate};
 use super::machine::{has_hosts, two_cpus};
 use super::{Args, Effort, OwnTable};
 use anyhow::{Context, anyhow, ensure};
-use linerate_backends::transfer::{self, Connection, Series, Source, Stream, Watched, explain};
+use linerate_backends::transfer::{self, Connection, Series, Source, TransferControl, TransferStream, explain};
 use linerate_cli::view::rates::counted;
 use linerate_engine::Stop;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ const HEADERS: u32 = 20 + 32;
 
 /// Packets between sender and receiver.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct PacketPath {
     name: &'static str,
     mtu: u32,
     /// Segments stay joined, up to 64 KiB, as from a card with LRO, with checksums left to the card; otherwise each is a packet with a
@@ -50,13 +50,13 @@ struct Way {
     is_joined: bool,
 }
 
-const WAYS: [Way; 3] = [
-    Way { name: "super-frames", mtu: 1500, is_joined: true },
-    Way { name: "MTU 8000", mtu: 8000, is_joined: false },
-    Way { name: "MTU 1500", mtu: 1500, is_joined: false },
+const WAYS: [PacketPath; 3] = [
+    PacketPath { name: "super-frames", mtu: 1500, is_joined: true },
+    PacketPath { name: "MTU 8000", mtu: 8000, is_joined: false },
+    PacketPath { name: "MTU 1500", mtu: 1500, is_joined: false },
 ];
 
-impl Way {
+impl PacketPath {
     /// Payload of a segment.
     fn segment(&self) -> u32 {
         self.mtu - HEADERS
@@ -93,7 +93,7 @@ pub(super) fn own(args: &Args, effort: Effort) -> anyhow::Result<OwnTable> {
     Ok((rows.iter().map(serde_json::to_value).collect::<Result<_, _>>()?, text))
 }
 
-fn measure(effort: Effort, way: Way) -> anyhow::Result<Vec<Row>> {
+fn measure(effort: Effort, way: PacketPath) -> anyhow::Result<Vec<Row>> {
     let stage = Rc::new(Stage::up(way, effort.quick)?);
     let chunks = if effort.quick { &CHUNKS[..2] } else { &CHUNKS };
     let side = |receiver: Receiver| {
@@ -125,7 +125,7 @@ fn measure(effort: Effort, way: Way) -> anyhow::Result<Vec<Row>> {
 }
 
 /// Sends chunks of all sizes over one connection.
-fn round(receiver: Receiver, stage: &Stage, chunks: &[u64]) -> anyhow::Result<Vec<Measured>> {
+fn round(receiver: Receiver, stage: &Stage, chunks: &[u64]) -> anyhow::Result<Vec<ChunkResult>> {
     let receiving = receiver.open(stage)?;
     let (to, stop) = (receiving.to, Stop::new());
     let [sending_cpu, receiving_cpu] = two_cpus();
@@ -202,19 +202,19 @@ fn send(
     cpu: Option<usize>,
     chunks: &[u64],
     receiver: i32,
-) -> anyhow::Result<(Vec<Measured>, u64)> {
-    let way = transfer::Way {
+) -> anyhow::Result<(Vec<ChunkResult>, u64)> {
+    let way = transfer::ConnectOptions {
         netns: Some(stage.sender()),
         // BBR would pace.
         congestion: Some("cubic".to_owned()),
         patience: PATIENCE,
         silence: Some(PATIENCE),
-        ..transfer::Way::default()
+        ..transfer::ConnectOptions::default()
     };
     let connection = Connection::open(to, &way).map_err(|error| anyhow!(explain(&error, to)))?;
-    let mut streams = [Stream { connection, source: Zeros, cpu, failure: None }];
+    let mut streams = [TransferStream { connection, source: Zeros, cpu, failure: None }];
     let (stop, written) = (Stop::new().flag(), AtomicU64::new(0));
-    let watched = Watched { stop: &stop, written: &written };
+    let watched = TransferControl { stop: &stop, written: &written };
     let mut series = |chunk: u64, span: Duration| {
         let series = Series { chunk: Some(chunk), bytes: None, duration: Some(span) };
         let outcome = transfer::send(&mut streams, series, watched)?;
@@ -232,7 +232,7 @@ fn send(
         let gib = outcome.bytes as f64 / f64::from(1 << 30);
         let (seconds, part) = (outcome.chunks.mean().as_secs_f64(), |part| outcome.chunks.quantile(part));
         let [p50, p99] = [0.5, 0.99].map(|of| part(of).as_secs_f64() * 1e6);
-        measured.push(Measured { seconds, p50, p99, cpu: cpu / gib, resent: resent_by_now - resent });
+        measured.push(ChunkResult { seconds, p50, p99, cpu: cpu / gib, resent: resent_by_now - resent });
         resent = resent_by_now;
     }
     let sent = streams[0].connection.acknowledged();

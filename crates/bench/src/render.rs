@@ -5,7 +5,7 @@ use super::harness::{Case, Ours, Prepare, Sample, case};
 use super::traffic::{packets, set};
 use linerate_burst::Nanos;
 use linerate_generate::stream::{Mark, Stream};
-use linerate_generate::{Part, Traffic};
+use linerate_generate::{SenderPart, Traffic};
 use std::hint::black_box;
 
 /// The smallest packets, with FCS. Only these have very many streams, which take much memory.
@@ -64,7 +64,7 @@ pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
 fn traffic(packet: &str, sizes: &str, mark: Mark, streams: usize, keep: bool) -> anyhow::Result<Traffic> {
     let one = packets(packet, sizes, mark)?;
     let set = set((0..streams as u32).map(|id| Stream { id, ..one.clone() }).collect());
-    Ok(if keep { Traffic::kept(&set, Part::WHOLE, KEPT)? } else { Traffic::new(&set, Part::WHOLE)? })
+    Ok(if keep { Traffic::kept(&set, SenderPart::WHOLE, KEPT)? } else { Traffic::new(&set, SenderPart::WHOLE)? })
 }
 
 fn of(effort: Effort, name: &str, mut traffic: Traffic, case: Case) -> Case {

@@ -14,12 +14,12 @@ use anyhow::{Context, ensure};
 use linerate_backends::pcap::Recording;
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::random::next as random;
-use linerate_engine::replay::{Edits, Memory, Replay};
+use linerate_engine::replay::{Edits, RecordingMemory, Replay};
 use linerate_engine::{Progress, Stop, clock};
 use linerate_generate::{Delays, Pacing};
 use linerate_lab::TemporaryLab;
+use linerate_pcap::{Format, Reader};
 use linerate_port::{RxOptions, RxPort, TxOptions};
-use linerate_record::{Format, Reader};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -86,13 +86,14 @@ fn send(lab: &TemporaryLab, scheme: &str, path: &Path) -> anyhow::Result<()> {
     let recording = Recording::open(&path.to_string_lossy())?;
     let report = Replay {
         open: Box::new(move || recording.port()),
-        memory: Memory::IfSmall,
+        memory: RecordingMemory::IfSmall,
         loops: 1,
         loop_gap: None,
         edits: Edits::default(),
         ports: vec![open_tx(&spec, &TxOptions::default())?],
         pacing: Pacing::Recorded(SPEED),
         at_once: false,
+        packets: None,
         duration: None,
         stop: Stop::new(),
         progress: Progress::new(),

@@ -6,10 +6,10 @@ use super::folder::Folder;
 use super::harness::{Case, Ours, Prepare, Sample, case};
 use anyhow::ensure;
 use linerate_backends::open_rx;
-use linerate_engine::{Capture, Consumer, Counting, Metering, Meters, Receive, Selection};
+use linerate_engine::{Capture, Consumer, CountConsumer, MeterConsumer, Meters, Receive, Selection};
 use linerate_meter::{Config, Flow, Level, Records};
+use linerate_pcap::{Format, Output, Writer};
 use linerate_port::{RxOptions, Spec};
-use linerate_record::{Format, Output, Writer};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -17,9 +17,9 @@ const FRAMES: usize = 2_000_000;
 const FLOWS: usize = 65_536;
 
 /// Discards records.
-struct Dropped;
+struct NullRecords;
 
-impl Records for Dropped {
+impl Records for NullRecords {
     fn take(&mut self, _: &Flow) {}
 }
 
@@ -49,8 +49,8 @@ fn pass(input: &Path, output: &Path, frames: usize, flows: usize, wanted: [bool;
     let writer = Writer::new(Output::open(&output.to_string_lossy())?, Format::Pcap);
     let mut capture = Capture::new(Selection::default(), vec![Box::new(writer)]);
     let config = Config { level: Level::Tcp, max_flows: flows + 1, ..Config::default() };
-    let mut metering = Metering::new(Meters::new(&config, 1), Selection::default(), Dropped);
-    let mut counting = Counting::new(Selection::default(), false);
+    let mut metering = MeterConsumer::new(Meters::new(&config, 1), Selection::default(), NullRecords);
+    let mut counting = CountConsumer::new(Selection::default(), false);
     let all: [&mut dyn Consumer; 3] = [&mut capture, &mut metering, &mut counting];
     let mut consumers: Vec<&mut dyn Consumer> =
         all.into_iter().zip(wanted).filter_map(|(consumer, is_wanted)| is_wanted.then_some(consumer)).collect();

@@ -86,9 +86,9 @@ fn replaced(count: usize) -> anyhow::Result<Case> {
 
 /// Counts packets that leave.
 #[derive(Default)]
-struct Gone(u64);
+struct DepartureCount(u64);
 
-impl Outputs for Gone {
+impl Outputs for DepartureCount {
     #[inline]
     fn copy(&mut self, _: usize, port: PortNo, _: &[u8], _: bool) {
         self.0 += u64::from(port > 0);
@@ -157,7 +157,7 @@ pub(super) fn frames(flows: usize) -> anyhow::Result<Block> {
 }
 
 fn pass(switch: &mut Switch, frames: Burst<'_>) -> u64 {
-    let mut gone = Gone::default();
+    let mut gone = DepartureCount::default();
     let mut from = 0;
     while from < frames.len() {
         let end = frames.len().min(from + BURST);

@@ -12,9 +12,9 @@ use super::switch::{LENGTH, by_packet, frames, parsed, rules};
 use anyhow::{Context, ensure};
 use linerate_backends::REGISTRY;
 use linerate_burst::{Block, Nanos};
-use linerate_cli::view::terminal::tell;
-use linerate_engine::switching::Switching;
-use linerate_engine::{Progress, Waiting, clock};
+use linerate_cli::view::terminal::print_stderr;
+use linerate_engine::switching::SwitchConsumer;
+use linerate_engine::{Progress, WaitStrategy, clock};
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
 use linerate_switch::{Options, Switch};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
@@ -106,10 +106,11 @@ fn switched(load: &Load, cpu: usize) -> anyhow::Result<Sample> {
         from.push(REGISTRY.open_rx(&spec(port)?, &RxOptions::default())?);
         to.push(REGISTRY.open_tx(&spec(port)?, &TxOptions::default())?);
     }
-    let mut switching = Switching::new(switch, to, vec![1, 2], false, Progress::new());
+    let mut switching = SwitchConsumer::new(switch, to, vec![1, 2], false, Progress::new());
     let used = || task_cpu(std::process::id(), FORWARDING);
-    let measured =
-        during(from, &mut switching, (Waiting::Spin, Some(cpu)), |_| Ends::open(folder.path())?.measure(load, &used))?;
+    let measured = during(from, &mut switching, (WaitStrategy::Spin, Some(cpu)), |_| {
+        Ends::open(folder.path())?.measure(load, &used)
+    })?;
     Ok(measured.0)
 }
 
@@ -202,7 +203,7 @@ impl Drop for Ovs {
 
 fn down(folder: &Folder) {
     if let Err(error) = script(&["down", &folder.path().to_string_lossy()], 0) {
-        tell(format_args!("switch: {error:#}\n"));
+        print_stderr(format_args!("switch: {error:#}\n"));
     }
 }
 

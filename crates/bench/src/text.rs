@@ -1,6 +1,6 @@
 //! Rows as text in 80 columns.
 
-use super::harness::{Group, Other, Row};
+use super::harness::{Group, PeerFigures, Row};
 use linerate_cli::view::rates::grouped;
 
 const WIDTH: usize = 80;
@@ -11,12 +11,12 @@ const NAME: usize = 40;
 struct Column {
     head: &'static str,
     row: fn(&Row) -> String,
-    other: fn(&Other) -> String,
+    other: fn(&PeerFigures) -> String,
     /// Left out first where a line would be too long.
     is_minor: bool,
 }
 
-const fn column(head: &'static str, row: fn(&Row) -> String, other: fn(&Other) -> String) -> Column {
+const fn column(head: &'static str, row: fn(&Row) -> String, other: fn(&PeerFigures) -> String) -> Column {
     Column { head, row, other, is_minor: false }
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn text(bench: &str, about: &str, unit: &str, groups: &[Group]) -> St
     text + &folded(&format!("{rate}{medians}{ratio}{disturbed}"), 2)
 }
 
-fn label(other: &Other) -> String {
+fn label(other: &PeerFigures) -> String {
     format!("  {}: {}", if other.is_limit { "limit" } else { "peer" }, other.name)
 }
 
@@ -155,12 +155,12 @@ mod tests {
 
     #[test]
     fn tables_fit_and_small_figures_are_not_zero() {
-        let other = Other {
+        let other = PeerFigures {
             name: "tcpdump".into(),
             mpps: Some(0.0041),
             lost: Some(3511),
             cpu_ns: Some(47.0),
-            ..Other::default()
+            ..PeerFigures::default()
         };
         let row = Row {
             case: "xdp, a switch and an engine at its ring, with a name that is too long".into(),

@@ -3,13 +3,13 @@
 use linerate_backends::open_tx;
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_engine::Streams;
-use linerate_engine::streams::Run;
+use linerate_engine::streams::StreamRun;
 use linerate_generate::Rate;
 use linerate_generate::packet::{self, Setup};
 use linerate_generate::stream::{Mark, Order, Stream, StreamSet};
 use linerate_generate::trailer::Key;
+use linerate_pcap::{Format, Output, Writer};
 use linerate_port::{Spec, TxOptions};
-use linerate_record::{Format, Output, Writer};
 use std::path::Path;
 
 /// A datagram in which nothing changes.
@@ -50,7 +50,7 @@ pub(crate) fn frame(size: usize) -> anyhow::Result<Vec<u8>> {
 pub(crate) fn send(spec: &Spec, set: &StreamSet, keep: bool) -> anyhow::Result<(u64, f64)> {
     let port = open_tx(spec, &TxOptions::default())?;
     let streams = if keep { Streams::kept(set, port, 256)? } else { Streams::new(set, port)? };
-    let report = streams.run(&Run::default());
+    let report = streams.run(&StreamRun::default());
     match report.failure {
         Some(failure) => Err(failure.into()),
         None => Ok((report.sent.frames, report.elapsed.as_secs_f64())),

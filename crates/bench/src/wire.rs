@@ -5,10 +5,10 @@ use super::Effort;
 use super::harness::{Case, Ours, Prepare, Sample, case};
 use super::machine::{SETTLED, accept_live, arrived, counting, during, has_hosts, make_bridge, middle, port_in};
 use super::traffic;
-use linerate_backends::redirecting::Redirecting;
+use linerate_backends::redirecting::Redirector;
 use linerate_backends::xdp_live::send_unchanged;
 use linerate_backends::{open_rx, open_tx};
-use linerate_engine::{Forward, Progress, Waiting};
+use linerate_engine::{Forward, Progress, WaitStrategy};
 use linerate_port::{RxOptions, TxOptions};
 use std::thread;
 
@@ -17,7 +17,7 @@ const SIZES: [usize; 2] = [64, 1518];
 
 /// Connection of the two pairs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Between {
+enum PairLink {
     Redirect,
     Bridge,
     /// A wire of these ports.
@@ -39,31 +39,31 @@ pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
         case(move || {
             let wires = WIRES.into_iter();
             let ours =
-                wires.map(|(name, port)| Ours::new(name, side(Between::Wire(port))).finish(|row| row.ns = row.cpu_ns));
+                wires.map(|(name, port)| Ours::new(name, side(PairLink::Wire(port))).finish(|row| row.ns = row.cpu_ns));
             let all = Case { ours: ours.collect(), ..Case::sized(size) };
-            Ok(all.peer("Linux bridge", side(Between::Bridge)).limit("redirect", side(Between::Redirect)))
+            Ok(all.peer("Linux bridge", side(PairLink::Bridge)).limit("redirect", side(PairLink::Redirect)))
         })
     };
     Ok(effort.sizes(&SIZES).into_iter().map(of).collect())
 }
 
-fn round(between: Between, frames: u32, size: usize) -> anyhow::Result<Sample> {
+fn round(between: PairLink, frames: u32, size: usize) -> anyhow::Result<Sample> {
     let lab = middle()?;
     let counting = counting(&lab)?;
     let frame = traffic::frame(size)?;
     let sender = port_in(&lab, "xdp-live:IF", "tx", "eth0")?;
     let send = || send_unchanged(&sender, &frame, frames);
     let (span, cpu) = match between {
-        Between::Redirect => {
-            let _redirecting = Redirecting::attach(Some(&lab.plan().namespace("mid")), "in", "out")?;
+        PairLink::Redirect => {
+            let _redirecting = Redirector::attach(Some(&lab.plan().namespace("mid")), "in", "out")?;
             (send()?, None)
         }
-        Between::Bridge => {
+        PairLink::Bridge => {
             make_bridge(&lab)?;
             accept_live(&lab, "mid", "in")?;
             (send()?, None)
         }
-        Between::Wire(port) => {
+        PairLink::Wire(port) => {
             let spec = |interface| port_in(&lab, port, "mid", interface);
             let options = RxOptions { promiscuous: true, lanes: 1, ..RxOptions::default() };
             // Both ends receive, as those of a wire: a veth accepts frames of XDP only if an XDP program receives.
@@ -72,7 +72,7 @@ fn round(between: Between, frames: u32, size: usize) -> anyhow::Result<Sample> {
                 accept_live(&lab, "mid", "in")?;
             }
             let mut forward = Forward::new(&mut from, open_tx(&spec("out")?, &TxOptions::default())?, Progress::new());
-            let waits = (Waiting::default(), None);
+            let waits = (WaitStrategy::default(), None);
             let (span, _, cpu) = during(vec![from], &mut forward, waits, |_| {
                 let span = send();
                 thread::sleep(SETTLED);

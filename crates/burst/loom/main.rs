@@ -8,7 +8,7 @@ mod helper;
 
 /// Replaces the crate's `threads`. One look is as good as many: loom runs the other side between two of them.
 mod threads {
-    pub use loom::cell::UnsafeCell as Lent;
+    pub use loom::cell::UnsafeCell as HandoffCell;
     pub use loom::hint::spin_loop;
     pub use loom::sync::atomic::AtomicU32;
     pub use loom::sync::{Arc, Mutex};
@@ -49,12 +49,12 @@ fn with_helper(run: impl Fn(&mut Helper) + Send + Sync + 'static) {
 }
 
 /// The lent value, which loom watches: unordered access by two threads is an error.
-struct Lent(UnsafeCell<u32>);
+struct HandoffCell(UnsafeCell<u32>);
 
 // SAFETY: only [`Helper::join`] hands it over, whose contract is under test here.
-unsafe impl Sync for Lent {}
+unsafe impl Sync for HandoffCell {}
 
-impl Lent {
+impl HandoffCell {
     fn add(&self, number: u32) {
         // SAFETY: loom reports an error if another thread accesses it.
         self.0.with_mut(|value| unsafe { *value += number });
@@ -64,7 +64,7 @@ impl Lent {
 fn work_is_done_once_and_not_touched_afterwards() {
     with_helper(|helper| {
         for _ in 0..2 {
-            let (here, there) = (Lent(UnsafeCell::new(0)), Lent(UnsafeCell::new(0)));
+            let (here, there) = (HandoffCell(UnsafeCell::new(0)), HandoffCell(UnsafeCell::new(0)));
             helper.join(|| here.add(1), &mut || there.add(1));
             there.add(1);
             assert_eq!((here.0.into_inner(), there.0.into_inner()), (1, 2));
@@ -74,7 +74,7 @@ fn work_is_done_once_and_not_touched_afterwards() {
 
 fn a_panic_of_the_caller_leaves_no_work_running() {
     with_helper(|helper| {
-        let there = Lent(UnsafeCell::new(0));
+        let there = HandoffCell(UnsafeCell::new(0));
         let call = || helper.join(|| std::panic::resume_unwind(Box::new(())), &mut || there.add(1));
         assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
         there.add(1);

@@ -6,10 +6,10 @@
 
 pub use crate::slot::RECORD_HEADER;
 
-use crate::copy::{self, Copied, Finish};
+use crate::copy::{self, CopyResult, FinishDesc};
 use crate::memory::Memory;
 use crate::slot::Layout;
-use crate::{Burst, Desc, Flags, Helper, Interface, LinkType, Nanos, Pick, TAIL};
+use crate::{Burst, Desc, Flags, FrameIndex, Helper, Interface, LinkType, Nanos, TAIL};
 use std::ops::Range;
 
 /// Bytes of a block that hands frames to another thread or to a file.
@@ -31,7 +31,7 @@ pub struct Block {
 
 /// State that is published with the committed frames of a shared block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitState {
     /// Greatest time of a frame.
     pub last_time: Nanos,
     /// Horizon: no later frame is older than this, except those flagged late.
@@ -107,7 +107,7 @@ impl Block {
     /// # Panics
     /// If a pick names a frame that does not exist.
     #[inline]
-    pub fn gather(&mut self, lanes: &[Burst<'_>], picks: &[Pick], finish: &mut impl Finish) -> usize {
+    pub fn gather(&mut self, lanes: &[Burst<'_>], picks: &[FrameIndex], finish: &mut impl FinishDesc) -> usize {
         let mut stretch = self.memory.stretch(self.frames, self.next);
         let copied = copy::gather(&mut stretch, lanes, picks, finish);
         (self.frames, self.next) = (copied.frames, copied.next);
@@ -123,8 +123,8 @@ impl Block {
         &mut self,
         helper: &mut Helper,
         lanes: &[Burst<'_>],
-        picks: &[Pick],
-        finish: &(impl Finish + Clone + Send),
+        picks: &[FrameIndex],
+        finish: &(impl FinishDesc + Clone + Send),
     ) -> usize {
         let stretch = self.memory.stretch(self.frames, self.next);
         let (frames, room) = stretch.room();
@@ -135,7 +135,7 @@ impl Block {
         let (mut front, mut back) = stretch.split(count, bytes);
         let (ahead, behind) = picks.split_at(count);
         let (mut finish, mut finish_behind) = (finish.clone(), finish.clone());
-        let (mut here, mut there) = (Copied::default(), Copied::default());
+        let (mut here, mut there) = (CopyResult::default(), CopyResult::default());
         helper.join(|| here = copy::gather(&mut front, lanes, ahead, &mut finish), &mut || {
             there = copy::gather(&mut back, lanes, behind, &mut finish_behind)
         });
@@ -209,7 +209,7 @@ impl Block {
     }
 
     /// Makes all frames so far visible to readers of shared memory.
-    pub fn commit(&mut self, state: &Committed) {
+    pub fn commit(&mut self, state: &CommitState) {
         let used = self.next - self.memory.layout().body();
         self.memory.commit(self.frames as u32, used as u32, state);
     }
@@ -296,13 +296,13 @@ mod tests {
 
     /// The record and the next block have the FCS, the frame itself does not; a truncated frame loses it.
     #[test]
-    fn an_fcs_lies_between_frame_and_next_record() {
+    fn fcs_is_between_frame_and_next_record() {
         let memory = [&b"frameFCS!next"[..], &[0; TAIL]].concat();
         let fcs = |offset| Desc { flags: Flags::FCS_4, ..Desc::new(Nanos(1), offset, 5) };
         let descs = [fcs(0), Desc { captured: 3, ..fcs(0) }, Desc::new(Nanos(2), 9, 4)];
         let burst = Burst::over(&memory, &descs).unwrap();
         let mut gathered = Block::new(0, 8);
-        let picks = [0, 1, 2].map(|index| Pick::new(0, index));
+        let picks = [0, 1, 2].map(|index| FrameIndex::new(0, index));
         assert_eq!(gathered.gather(&[burst], &picks, &mut ()), 3);
         let mut pushed = Block::new(0, 8);
         assert!((0..3).all(|index| pushed.push_stored(&descs[index], burst, index)));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_block_refuses_and_an_empty_one_takes_the_longest_frame() {
+    fn full_block_rejects_and_empty_block_accepts_the_longest_frame() {
         let mut block = Block::new(0, 2);
         assert!(block.push(&Desc::new(Nanos(1), 0, 0), &vec![7; MAX_FRAME]));
         assert!(!block.push(&Desc::new(Nanos(1), 0, 0), &[0; 5000]));

@@ -31,18 +31,18 @@ unsafe impl Sync for Burst<'_> {}
 
 /// A desc that points outside its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misplaced {
+pub struct MisplacedDesc {
     /// Index of the first such desc.
     pub index: usize,
 }
 
-impl fmt::Display for Misplaced {
+impl fmt::Display for MisplacedDesc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "desc {} points outside its memory; a frame must be followed by {TAIL} mapped bytes", self.index)
     }
 }
 
-impl std::error::Error for Misplaced {}
+impl std::error::Error for MisplacedDesc {}
 
 impl<'a> Burst<'a> {
     /// A burst without frames.
@@ -53,7 +53,7 @@ impl<'a> Burst<'a> {
     ///
     /// # Errors
     /// The index of the first desc for which this does not hold.
-    pub fn over(memory: &'a [u8], descs: &'a [Desc]) -> Result<Self, Misplaced> {
+    pub fn over(memory: &'a [u8], descs: &'a [Desc]) -> Result<Self, MisplacedDesc> {
         // One pass without branches: the greatest end of a frame, and whether any has an FCS.
         let (mut end, mut flags) = (0, Flags::NONE);
         for desc in descs {
@@ -63,7 +63,7 @@ impl<'a> Burst<'a> {
         // An FCS lies after its frame, which needs a closer look; so does the search for the desc that does not fit.
         let is_to_be_looked_at = flags.intersects(Flags::FCS) || end + TAIL as u64 > memory.len() as u64;
         if is_to_be_looked_at && let Some(index) = descs.iter().position(|desc| !fits(desc, memory.len())) {
-            return Err(Misplaced { index });
+            return Err(MisplacedDesc { index });
         }
         Ok(Burst { base: memory.as_ptr(), descs, memory: PhantomData })
     }
@@ -248,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn a_desc_outside_its_memory_is_refused() {
+    fn desc_outside_its_memory_is_rejected() {
         let memory = vec![0u8; 100];
         for (offset, length) in [(36, 1), (100, 0), (0, 37), (u32::MAX, u32::MAX)] {
             let descs = [Desc::new(Nanos(1), 0, 36), Desc::new(Nanos(1), offset, length)];
-            assert_eq!(Burst::over(&memory, &descs).unwrap_err(), Misplaced { index: 1 });
+            assert_eq!(Burst::over(&memory, &descs).unwrap_err(), MisplacedDesc { index: 1 });
         }
     }
 

@@ -6,28 +6,28 @@
 //! a shared block), and a read that races with a write is undefined behaviour even if its result is discarded.
 #![allow(unsafe_code)]
 
-use crate::memory::Stretch;
+use crate::memory::BlockPart;
 use crate::slot::{Layout, RECORD_HEADER};
-use crate::{Burst, Desc, Flags, Nanos, Pick, TAIL};
+use crate::{Burst, Desc, Flags, FrameIndex, Nanos, TAIL};
 
 /// Completes descs while their frames are copied.
-pub trait Finish {
+pub trait FinishDesc {
     /// May change the desc, truncate the frame by a smaller `captured`, or omit it by returning false. Implementations
     /// should be `#[inline(always)]`: this is the hottest loop.
-    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool;
+    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: FrameIndex) -> bool;
 }
 
 /// Leaves descs as they are.
-impl Finish for () {
+impl FinishDesc for () {
     #[inline(always)]
-    fn finish(&mut self, _: &mut Desc, _: &[u8], _: Pick) -> bool {
+    fn finish(&mut self, _: &mut Desc, _: &[u8], _: FrameIndex) -> bool {
         true
     }
 }
 
 /// Result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Copied {
+pub(crate) struct CopyResult {
     /// Picks handled, copied or omitted.
     pub picks: usize,
     /// Frames in the block.
@@ -37,7 +37,7 @@ pub(crate) struct Copied {
 }
 
 /// Returns the number of leading `picks` whose frames certainly fit into `room` bytes, and the bytes of their records.
-pub(crate) fn fit(lanes: &[Burst<'_>], picks: &[Pick], room: usize) -> (usize, usize) {
+pub(crate) fn fit(lanes: &[Burst<'_>], picks: &[FrameIndex], room: usize) -> (usize, usize) {
     let mut bytes = 0;
     for (index, pick) in picks.iter().enumerate() {
         let with = bytes + RECORD_HEADER + lanes[pick.lane()].descs()[pick.index()].stored() as usize;
@@ -53,14 +53,14 @@ pub(crate) fn fit(lanes: &[Burst<'_>], picks: &[Pick], room: usize) -> (usize, u
 /// truncate the frame by a smaller `captured`, or omit it.
 #[inline]
 pub(crate) fn gather(
-    stretch: &mut Stretch<'_>,
+    stretch: &mut BlockPart<'_>,
     lanes: &[Burst<'_>],
-    picks: &[Pick],
-    finish: &mut impl Finish,
-) -> Copied {
+    picks: &[FrameIndex],
+    finish: &mut impl FinishDesc,
+) -> CopyResult {
     let dense = lanes.iter().all(Burst::is_dense);
     #[cfg(target_arch = "x86_64")]
-    if Masked::is_there() {
+    if MaskedTail::is_there() {
         // SAFETY: the processor has what the functions need.
         return unsafe {
             match dense {
@@ -70,8 +70,8 @@ pub(crate) fn gather(
         };
     }
     match dense {
-        true => gather_anywhere::<false, Overlapping>(stretch, lanes, picks, finish),
-        false => gather_anywhere::<true, Overlapping>(stretch, lanes, picks, finish),
+        true => gather_anywhere::<false, OverlappingTail>(stretch, lanes, picks, finish),
+        false => gather_anywhere::<true, OverlappingTail>(stretch, lanes, picks, finish),
     }
 }
 
@@ -79,21 +79,21 @@ pub(crate) fn gather(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,bmi2")]
 fn gather_avx512<const PREFETCH: bool>(
-    stretch: &mut Stretch<'_>,
+    stretch: &mut BlockPart<'_>,
     lanes: &[Burst<'_>],
-    picks: &[Pick],
-    finish: &mut impl Finish,
-) -> Copied {
-    gather_anywhere::<PREFETCH, Masked>(stretch, lanes, picks, finish)
+    picks: &[FrameIndex],
+    finish: &mut impl FinishDesc,
+) -> CopyResult {
+    gather_anywhere::<PREFETCH, MaskedTail>(stretch, lanes, picks, finish)
 }
 
 #[inline(always)]
 fn gather_anywhere<const PREFETCH: bool, C: Copying>(
-    stretch: &mut Stretch<'_>,
+    stretch: &mut BlockPart<'_>,
     lanes: &[Burst<'_>],
-    picks: &[Pick],
-    finish: &mut impl Finish,
-) -> Copied {
+    picks: &[FrameIndex],
+    finish: &mut impl FinishDesc,
+) -> CopyResult {
     let base = stretch.base();
     let ((mut frames, most), (mut at, end)) = (stretch.frames(), stretch.records());
     // Records that end before this may be written past their end.
@@ -112,7 +112,7 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
         let source = &burst.descs()[pick.index()];
         let present = source.stored();
         if at + RECORD_HEADER + present as usize > end || frames == most {
-            return Copied { picks: index, frames, next: at };
+            return CopyResult { picks: index, frames, next: at };
         }
         let frame = burst.frame(pick.index());
         if !PREFETCH {
@@ -147,7 +147,7 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
         at += RECORD_HEADER + stored;
         frames += 1;
     }
-    Copied { picks: picks.len(), frames, next: at }
+    CopyResult { picks: picks.len(), frames, next: at }
 }
 
 /// Prefetch distance in picks: enough to hide a miss, few enough to stay in the first-level cache.
@@ -171,17 +171,17 @@ trait Copying {
 
 /// Loads the last vector under a mask, which excludes bytes after the frame from the access.
 #[cfg(target_arch = "x86_64")]
-struct Masked;
+struct MaskedTail;
 
 #[cfg(target_arch = "x86_64")]
-impl Masked {
+impl MaskedTail {
     fn is_there() -> bool {
         is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("bmi2")
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Copying for Masked {
+impl Copying for MaskedTail {
     #[inline(always)]
     unsafe fn copy<const PREFETCH: bool>(from: *const u8, to: *mut u8, length: usize) {
         use std::arch::x86_64::{_bzhi_u64, _mm512_loadu_epi8, _mm512_maskz_loadu_epi8, _mm512_storeu_epi8};
@@ -207,9 +207,9 @@ impl Copying for Masked {
 }
 
 /// Lets the last vector end at the end of the frame, over bytes copied before.
-struct Overlapping;
+struct OverlappingTail;
 
-impl Copying for Overlapping {
+impl Copying for OverlappingTail {
     #[inline(always)]
     unsafe fn copy<const PREFETCH: bool>(from: *const u8, to: *mut u8, length: usize) {
         /// Copies `N` bytes.
@@ -340,10 +340,10 @@ mod tests {
     #[test]
     fn no_byte_after_a_frame_is_read() {
         let page = page_at_the_edge();
-        copies::<Overlapping>(page);
+        copies::<OverlappingTail>(page);
         #[cfg(target_arch = "x86_64")]
-        if Masked::is_there() {
-            copies::<Masked>(page);
+        if MaskedTail::is_there() {
+            copies::<MaskedTail>(page);
         }
         // SAFETY: mapped above, and no longer used.
         unsafe { munmap(page.cast(), PAGE).unwrap() };

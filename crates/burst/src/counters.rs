@@ -128,7 +128,7 @@ export_rows! {
     /// Packets lost in the card, the driver or the kernel when a capture file was made, from its interface statistics.
     FileDropped = Receive, Note, "file_dropped";
     /// Items of a capture file other than packets (names, secrets, options, custom blocks, comments on statistics) that were not copied to the output: no room, invalid, of unknown type, or not to be copied.
-    FileLeftOut = Receive, Note, "file_left_out";
+    FileNotCopied = Receive, Note, "not_copied";
     /// Packets of a capture file whose time was changed: times before 1970 or after July 2554 are set to the first or last possible time; a sub-second field of a pcap file beyond one second is carried over.
     TimeChanged = Receive, Note, "time_changed";
     /// Times the interface went down while the port was open.
@@ -180,7 +180,7 @@ export_rows! {
     /// Packets that deduplication forgot early because too many arrived within the window: copies of them are delivered.
     DedupForgotten = Select, Note, "dedup_forgotten";
     /// Packets not delivered because their consumer panicked (a bug).
-    SelectDied = Select, Lost, "consumer_died";
+    SelectDied = Select, Lost, "consumer_panicked";
 
     /// Packets for the block ring.
     ShareReceived = Share, Received, "received";
@@ -204,7 +204,7 @@ export_rows! {
     /// Time that the writer waited for the reader, in microseconds.
     ReaderWaitedUs = Reader, Note, "waited_us";
     /// Packets lost before the ring while the writer waited for the reader; sampled ten times per second.
-    ReaderLost = Reader, Note, "lost_meanwhile";
+    ReaderUpstreamLost = Reader, Note, "upstream_lost";
 
     /// Packets handed to the flow meters.
     MeterReceived = Meter, Received, "received";
@@ -217,7 +217,7 @@ export_rows! {
     /// Packets that announce an IP packet whose header is truncated or inconsistent.
     MeterMalformed = Meter, Refused, "malformed";
     /// Packets not metered because their meter panicked (a bug).
-    MeterDied = Meter, Lost, "meter_died";
+    MeterDied = Meter, Lost, "meter_panicked";
 
     /// Packets examined for TCP segments.
     FollowReceived = Follow, Received, "received";
@@ -242,7 +242,7 @@ export_rows! {
     /// Connections evicted while they were open.
     FollowEvicted = Follow, Note, "evicted";
     /// Packets not followed because their stream follower panicked (a bug).
-    FollowDied = Follow, Lost, "follower_died";
+    FollowDied = Follow, Lost, "follower_panicked";
 
     /// Packets examined for trailers.
     CheckReceived = Check, Received, "received";
@@ -257,7 +257,7 @@ export_rows! {
     /// Packets that belong to no known stream.
     CheckForeign = Check, Refused, "foreign";
     /// Packets not checked because their check panicked (a bug).
-    CheckDied = Check, Lost, "check_died";
+    CheckDied = Check, Lost, "check_panicked";
 
     /// Packets received from the receiving port, or from the rules of a switch.
     VerdictReceived = Verdict, Received, "received";
@@ -352,7 +352,7 @@ export_rows! {
     /// Recording files deleted, oldest first, to keep within the requested limit.
     FilesRemoved = Write, Note, "files_removed";
     /// Packets not written because their output panicked (a bug).
-    OutputDied = Write, Lost, "output_died";
+    OutputDied = Write, Lost, "output_panicked";
 
     /// Packets to be printed.
     PrintReceived = Print, Received, "received";
@@ -363,7 +363,7 @@ export_rows! {
     /// Packets not printed because standard output was closed by its reader, or because writing failed (disk full; reported as an error).
     PrintUnread = Print, Refused, "reader_gone";
     /// Packets not printed because the printer panicked (a bug).
-    PrintDied = Print, Lost, "printer_died";
+    PrintDied = Print, Lost, "printer_panicked";
 
     /// Flow records received in messages of exporters.
     CollectReceived = Collect, Received, "received";

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_those_of_a_search() {
+    fn bit_masks_match_a_bitwise_search() {
         for (byte, other) in [(0, 1), (1, 0), (0x80, 0x7f), (0xff, 0)] {
             for pattern in 0..=u16::MAX {
                 let bytes = std::array::from_fn(|place| if pattern >> place & 1 != 0 { byte } else { other });

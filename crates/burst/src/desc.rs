@@ -23,7 +23,7 @@ pub struct Desc {
     /// Flags of the frame, set on its way through the receive path.
     pub flags: Flags,
     /// Offset of the network header, or [`Desc::NO_LAYER`], which ports set. A ring (`--share`, `inline`) fills in this
-    /// field, `l4` and `hash`; elsewhere `linerate_wire::flow::locate_inner` finds them. In a tunnel the offsets are
+    /// field, `l4` and `hash`; elsewhere `linerate_headers::flow::locate_inner` finds them. In a tunnel the offsets are
     /// those of the outermost packet.
     pub l3: u8,
     /// Offset of the transport header, or [`Desc::NO_LAYER`]; filled in like `l3`.

@@ -7,33 +7,33 @@ use std::thread;
 
 /// A panic: its thread and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Died {
+pub struct ThreadPanic {
     thread: String,
     reason: String,
 }
 
-impl fmt::Display for Died {
+impl fmt::Display for ThreadPanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Died { thread, reason } = self;
+        let ThreadPanic { thread, reason } = self;
         write!(f, "thread {thread} panicked: {reason}; this is a bug in linerate, please report it")
     }
 }
 
-impl std::error::Error for Died {}
+impl std::error::Error for ThreadPanic {}
 
-impl Died {
+impl ThreadPanic {
     /// Returns the panic of a thread that was joined.
     pub fn of(thread: &str, panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-        Died { thread: thread.to_owned(), reason: text.unwrap_or("no message").to_owned() }
+        ThreadPanic { thread: thread.to_owned(), reason: text.unwrap_or("no message").to_owned() }
     }
 }
 
 /// Runs `work` in this thread and returns its panic as an error. Data that the work was changing may be half changed:
 /// only read it, for counters.
-pub fn survive<T>(work: impl FnOnce() -> T) -> Result<T, Died> {
+pub fn survive<T>(work: impl FnOnce() -> T) -> Result<T, ThreadPanic> {
     catch_unwind(AssertUnwindSafe(work))
-        .map_err(|panic| Died::of(thread::current().name().unwrap_or("without a name"), &*panic))
+        .map_err(|panic| ThreadPanic::of(thread::current().name().unwrap_or("without a name"), &*panic))
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn the_thread_and_its_reason_are_named() {
         let dead = thread::Builder::new().name("one".into()).spawn(|| survive(|| panic!("at {}", 7))).unwrap();
-        let died: Died = dead.join().unwrap().unwrap_err();
+        let died: ThreadPanic = dead.join().unwrap().unwrap_err();
         let text = died.to_string();
         assert!(text.starts_with("thread one panicked: at 7;"), "{text}");
         assert!(survive(|| 5) == Ok(5));

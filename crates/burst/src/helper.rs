@@ -7,7 +7,9 @@
 //! `scripts/loom` compiles this file with loom's threads and atomics and tries every interleaving of both sides.
 #![allow(unsafe_code)]
 
-use crate::threads::{Arc, AtomicU32, LOOKS, Lent, Mutex, PATIENCE, Thread, current, park, spin_loop, yield_now};
+use crate::threads::{
+    Arc, AtomicU32, HandoffCell, LOOKS, Mutex, PATIENCE, Thread, current, park, spin_loop, yield_now,
+};
 use std::any::Any;
 use std::fmt;
 use std::mem::transmute;
@@ -18,7 +20,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// The caller's side, which has work to do.
 #[derive(Debug)]
 pub struct Helper {
-    meeting: Arc<Meeting>,
+    meeting: Arc<SharedState>,
     /// Share of the work that the caller does itself, in parts of [`WHOLE`].
     here: usize,
 }
@@ -26,13 +28,13 @@ pub struct Helper {
 /// The helping side; start a thread that runs [`Worker::work`].
 #[derive(Debug)]
 pub struct Worker {
-    meeting: Arc<Meeting>,
+    meeting: Arc<SharedState>,
 }
 
 /// State shared by both sides.
-struct Meeting {
+struct SharedState {
     state: AtomicU32,
-    work: Lent<Option<*mut Work>>,
+    work: HandoffCell<Option<*mut Work>>,
     /// The thread to wake; set before it sleeps.
     thread: Mutex<Option<Thread>>,
     /// The worker's panic.
@@ -43,9 +45,9 @@ type Work = dyn FnMut() + Send;
 
 // SAFETY: `work` is written while no work can be taken, and read only by the worker after it has taken it; its target
 // may be used by another thread, since it is `Send`.
-unsafe impl Send for Meeting {}
+unsafe impl Send for SharedState {}
 // SAFETY: as above.
-unsafe impl Sync for Meeting {}
+unsafe impl Sync for SharedState {}
 
 const IDLE: u32 = 0;
 /// No work, and the worker must be woken for the next.
@@ -69,8 +71,8 @@ const MOST: usize = WHOLE * 3 / 4;
 impl Helper {
     /// Returns a helper, and the worker to run in a thread.
     pub fn new() -> (Helper, Worker) {
-        let (state, work) = (AtomicU32::new(IDLE), Lent::new(None));
-        let meeting = Arc::new(Meeting { state, work, thread: Mutex::new(None), panic: Mutex::new(None) });
+        let (state, work) = (AtomicU32::new(IDLE), HandoffCell::new(None));
+        let meeting = Arc::new(SharedState { state, work, thread: Mutex::new(None), panic: Mutex::new(None) });
         (Helper { meeting: Arc::clone(&meeting), here: WHOLE / 2 }, Worker { meeting })
     }
 
@@ -150,7 +152,7 @@ impl Worker {
     }
 }
 
-impl Meeting {
+impl SharedState {
     fn change(&self, from: u32, to: u32) -> bool {
         self.state.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
@@ -170,14 +172,14 @@ impl Meeting {
     }
 }
 
-impl fmt::Debug for Meeting {
+impl fmt::Debug for SharedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meeting").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("SharedState").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
 /// Work that is lent out. It is returned in any case, even if the caller panics.
-struct Pending<'a>(&'a Meeting);
+struct Pending<'a>(&'a SharedState);
 
 impl Pending<'_> {
     /// Takes back the work if the worker has not started it, or waits until it is done; returns its final state. The

@@ -6,7 +6,7 @@
 //! - a *desc* ([`Desc`]) is the fixed-size descriptor of one frame: time, position, lengths, interface, flags;
 //! - a *burst* ([`Burst`]) is a run of frames with their descs in one memory, borrowed from its owner;
 //! - a *lane* is one ordered input of the merge, such as a queue of a port or a file; it presents one burst at a time;
-//! - a *pick* ([`Pick`]) names one frame by lane and index; a list of picks is an order of frames;
+//! - a *pick* ([`FrameIndex`]) names one frame by lane and index; a list of picks is an order of frames;
 //! - a *block* ([`Block`]) is memory that picked frames are copied into, as a nanosecond pcap body; a *slot* is the
 //!   memory of one block in a shared ring, laid out like any block ([`slot`]);
 //! - a *horizon* ([`Horizon`]) is the watermark of an input: it has no more frames older than this time;
@@ -57,9 +57,9 @@
 //!
 //! # The copy
 //!
-//! `copy` takes an order ([`Pick`]: lane, index, late, in four bytes) and copies a frame as whole vectors, past its
+//! `copy` takes an order ([`FrameIndex`]: lane, index, late, in four bytes) and copies a frame as whole vectors, past its
 //! end. It divides a time by a second only when a new second begins. The completion of a desc (interface, headers, flow
-//! hash, selection) is a trait ([`Finish`]) and not a closure: a closure was not inlined into the function compiled for
+//! hash, selection) is a trait ([`FinishDesc`]) and not a closure: a closure was not inlined into the function compiled for
 //! 64-byte vectors, which cost a third. Dense frames are prefetched a fixed distance ahead, across the end of a page;
 //! scattered ones 16 picks ahead. (Looking ahead for dense frames too cost a seventh.) Totals are added up in a
 //! separate loop afterwards.
@@ -110,9 +110,9 @@ pub mod text;
 mod threads;
 pub mod time;
 
-pub use block::{Block, Committed, RECORD_HEADER};
-pub use burst::{Burst, Misplaced};
-pub use copy::Finish;
+pub use block::{Block, CommitState, RECORD_HEADER};
+pub use burst::{Burst, MisplacedDesc};
+pub use copy::FinishDesc;
 pub use counters::{Count, Kind, Stage, Unit};
 pub use cpu::{places_of, prefetch, prefetch_many};
 pub use desc::{Desc, Flags};
@@ -120,7 +120,7 @@ pub use helper::Helper;
 pub use interface::{Interface, LinkType, StampSource};
 pub use ledger::{Account, Ledger};
 pub use memory::{Memory, prefer_huge_pages, resident};
-pub use pick::Pick;
+pub use pick::FrameIndex;
 pub use sink::{Sink, SinkError};
 pub use sizes::Sizes;
 pub use slot::Layout;

@@ -5,7 +5,7 @@
 //! that are written and no longer change are returned as slices.
 #![allow(unsafe_code)]
 
-use crate::block::Committed;
+use crate::block::CommitState;
 use crate::slot::{Header, Layout, MIXED, RECORD_HEADER, record_header};
 use crate::{Burst, Desc, LinkType, Nanos, TAIL};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -139,10 +139,10 @@ impl Memory {
     /// # Panics
     /// If they do not lie inside.
     #[inline]
-    pub(crate) fn stretch(&mut self, frames: usize, next: usize) -> Stretch<'_> {
+    pub(crate) fn stretch(&mut self, frames: usize, next: usize) -> BlockPart<'_> {
         let (bytes, most, body) = (self.layout.bytes(), self.layout.frames(), self.layout.body());
         assert!(frames <= most && body <= next && next + TAIL <= bytes);
-        Stretch { base: self.base.as_ptr(), frames, most, next, end: bytes, memory: PhantomData }
+        BlockPart { base: self.base.as_ptr(), frames, most, next, end: bytes, memory: PhantomData }
     }
 
     fn allocation(layout: Layout) -> std::alloc::Layout {
@@ -225,7 +225,7 @@ impl Memory {
     }
 
     /// Makes the first `frames` frames visible to readers, with the state that belongs to them.
-    pub(crate) fn commit(&mut self, frames: u32, used: u32, state: &Committed) {
+    pub(crate) fn commit(&mut self, frames: u32, used: u32, state: &CommitState) {
         self.word(offset_of!(Header, used)).store(used, Relaxed);
         self.long(offset_of!(Header, last_time)).store(state.last_time.0, Relaxed);
         self.long(offset_of!(Header, horizon)).store(state.horizon.0, Relaxed);
@@ -264,7 +264,7 @@ impl Memory {
 /// A part of a block that is being filled. Stretches of one block do not overlap, so each may be filled by its own
 /// thread.
 #[derive(Debug)]
-pub(crate) struct Stretch<'a> {
+pub(crate) struct BlockPart<'a> {
     base: *mut u8,
     frames: usize,
     most: usize,
@@ -274,17 +274,17 @@ pub(crate) struct Stretch<'a> {
 }
 
 // SAFETY: like the memory it belongs to, of which only it writes its part.
-unsafe impl Send for Stretch<'_> {}
+unsafe impl Send for BlockPart<'_> {}
 
-impl<'a> Stretch<'a> {
+impl<'a> BlockPart<'a> {
     /// Splits off a first stretch for `frames` frames with `bytes` of records; returns it and the rest.
     ///
     /// # Panics
     /// If there is not enough room.
-    pub(crate) fn split(self, frames: usize, bytes: usize) -> (Stretch<'a>, Stretch<'a>) {
+    pub(crate) fn split(self, frames: usize, bytes: usize) -> (BlockPart<'a>, BlockPart<'a>) {
         let (most, end) = (self.frames + frames, self.next + bytes);
         assert!(most <= self.most && end + TAIL <= self.end);
-        (Stretch { most, end, ..self }, Stretch { frames: most, next: end, ..self })
+        (BlockPart { most, end, ..self }, BlockPart { frames: most, next: end, ..self })
     }
 
     /// Returns the number of frames and of record bytes that still fit.

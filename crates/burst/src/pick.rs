@@ -6,9 +6,9 @@
 /// index of the frame in the lane's burst in the low 24 bits, and the late flag in bit 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Pick(u32);
+pub struct FrameIndex(u32);
 
-impl Pick {
+impl FrameIndex {
     /// Maximum number of lanes.
     pub const MAX_LANES: usize = 1 << 7;
     /// Maximum number of frames of one lane's burst.
@@ -17,14 +17,14 @@ impl Pick {
     /// Returns the pick of frame `index` of `lane`; both below their limits.
     #[inline]
     pub fn new(lane: usize, index: usize) -> Self {
-        debug_assert!(lane < Pick::MAX_LANES && index < Pick::MAX_FRAMES, "lane {lane}, frame {index}");
-        Pick((lane as u32) << INDEX_BITS | index as u32)
+        debug_assert!(lane < FrameIndex::MAX_LANES && index < FrameIndex::MAX_FRAMES, "lane {lane}, frame {index}");
+        FrameIndex((lane as u32) << INDEX_BITS | index as u32)
     }
 
     /// Returns the same pick, flagged late: older than a frame emitted before it.
     #[inline]
     pub fn late(self) -> Self {
-        Pick(self.0 | LATE)
+        FrameIndex(self.0 | LATE)
     }
 
     /// Returns the lane.
@@ -36,7 +36,7 @@ impl Pick {
     /// Returns the index of the frame in the lane's burst.
     #[inline]
     pub fn index(self) -> usize {
-        (self.0 & (Pick::MAX_FRAMES as u32 - 1)) as usize
+        (self.0 & (FrameIndex::MAX_FRAMES as u32 - 1)) as usize
     }
 
     /// Returns whether the frame is older than one emitted before it.
@@ -55,9 +55,9 @@ mod tests {
 
     #[test]
     fn lane_index_and_late_round_trip() {
-        for lane in [0, 1, Pick::MAX_LANES - 1] {
-            for index in [0, 1, Pick::MAX_FRAMES - 1] {
-                let pick = Pick::new(lane, index);
+        for lane in [0, 1, FrameIndex::MAX_LANES - 1] {
+            for index in [0, 1, FrameIndex::MAX_FRAMES - 1] {
+                let pick = FrameIndex::new(lane, index);
                 assert_eq!((pick.lane(), pick.index(), pick.is_late()), (lane, index, false));
                 assert_eq!((pick.late().lane(), pick.late().index(), pick.late().is_late()), (lane, index, true));
             }

@@ -2,7 +2,7 @@
 //!
 //! Unsafe because several owners access one allocation. It is sound because there is exactly one [`Chunk`] for each
 //! chunk, which cannot be copied, and bytes are reached only through it: read through a shared borrow of it, written
-//! through an exclusive one. The same holds for a [`Piece`], which keeps its memory alive.
+//! through an exclusive one. The same holds for a [`OwnedBytes`], which keeps its memory alive.
 #![allow(unsafe_code)]
 
 use crate::{Burst, Desc, TAIL};
@@ -117,7 +117,7 @@ impl Drop for Pool {
 }
 
 /// Bytes with one owner: a part of a memory that lives as long as the piece. Empty by default.
-pub struct Piece {
+pub struct OwnedBytes {
     base: NonNull<u8>,
     bytes: usize,
     /// Bytes that may be written: all, or 0.
@@ -126,17 +126,17 @@ pub struct Piece {
 }
 
 // SAFETY: bytes are accessed by the rules of borrowing; their owner is `Send + Sync`.
-unsafe impl Send for Piece {}
+unsafe impl Send for OwnedBytes {}
 // SAFETY: as above.
-unsafe impl Sync for Piece {}
+unsafe impl Sync for OwnedBytes {}
 
-impl Default for Piece {
+impl Default for OwnedBytes {
     fn default() -> Self {
-        Piece { base: NonNull::dangling(), bytes: 0, writable: 0, owner: None }
+        OwnedBytes { base: NonNull::dangling(), bytes: 0, writable: 0, owner: None }
     }
 }
 
-impl Piece {
+impl OwnedBytes {
     /// Returns a part of a vector.
     ///
     /// # Panics
@@ -145,7 +145,7 @@ impl Piece {
         let bytes = room[part.clone()].len();
         let start = room[part].as_mut_ptr();
         let base = NonNull::new(start).unwrap_or(NonNull::dangling());
-        Piece { base, bytes, writable: bytes, owner: Some(Arc::new(room)) }
+        OwnedBytes { base, bytes, writable: bytes, owner: Some(Arc::new(room)) }
     }
 
     /// Wraps a part of a memory that others may read.
@@ -154,7 +154,7 @@ impl Piece {
     /// `bytes` bytes from `base` on are mapped, readable, and writable if `writable`, as long as `owner` lives. While
     /// this value lives nothing else writes there.
     pub unsafe fn shared(base: NonNull<u8>, bytes: usize, writable: bool, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        Piece { base, bytes, writable: if writable { bytes } else { 0 }, owner: Some(owner) }
+        OwnedBytes { base, bytes, writable: if writable { bytes } else { 0 }, owner: Some(owner) }
     }
 
     /// Returns the number of bytes.
@@ -183,7 +183,7 @@ impl Piece {
     }
 }
 
-impl fmt::Debug for Piece {
+impl fmt::Debug for OwnedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let owner = if self.owner.is_some() { "owned" } else { "unowned" };
         write!(f, "{} bytes, {owner}", self.bytes)
@@ -196,7 +196,7 @@ mod tests {
     use crate::Nanos;
 
     #[test]
-    fn chunks_are_apart_and_frames_lie_in_them() {
+    fn chunks_are_disjoint_and_contain_their_frames() {
         let (pool, mut chunks) = Pool::new(100, 3);
         for (number, chunk) in chunks.iter_mut().enumerate() {
             pool.bytes_mut(chunk).fill(number as u8 + 1);
@@ -208,30 +208,30 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_a_part_of_what_it_was_made_of_and_keeps_it() {
-        let mut piece = Piece::of(vec![1; 100], 10..30);
+    fn piece_is_a_slice_and_keeps_its_owner() {
+        let mut piece = OwnedBytes::of(vec![1; 100], 10..30);
         piece.bytes_mut()[0] = 7;
         assert_eq!((piece.len(), piece.bytes()[0], piece.bytes()[19]), (20, 7, 1));
         let owner: Arc<Vec<u8>> = Arc::new(vec![5; 8]);
         let base = NonNull::from(&owner[0]);
         // SAFETY: the vector lives as long as its owner, and is not written.
-        let mut piece = unsafe { Piece::shared(base, 8, false, Arc::clone(&owner) as _) };
+        let mut piece = unsafe { OwnedBytes::shared(base, 8, false, Arc::clone(&owner) as _) };
         assert_eq!((piece.bytes_mut().len(), Arc::strong_count(&owner)), (0, 2));
         assert_eq!(piece.bytes(), [5; 8]);
         drop(piece);
-        assert_eq!((Arc::strong_count(&owner), Piece::default().bytes().len()), (1, 0));
+        assert_eq!((Arc::strong_count(&owner), OwnedBytes::default().bytes().len()), (1, 0));
     }
 
     #[test]
     #[should_panic(expected = "outside its chunk")]
-    fn a_frame_outside_its_chunk_is_refused() {
+    fn frame_outside_its_chunk_is_rejected() {
         let (pool, chunks) = Pool::new(100, 2);
         pool.burst(&chunks, &[Desc::new(Nanos(1), 11, 90)]);
     }
 
     #[test]
     #[should_panic(expected = "another pool")]
-    fn a_chunk_of_another_pool_is_refused() {
+    fn chunk_of_another_pool_is_rejected() {
         let ((pool, _), (_, others)) = (Pool::new(100, 1), Pool::new(100, 1));
         pool.bytes(&others[0]);
     }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_that_cannot_be_is_none() {
+    fn impossible_layout_is_none() {
         let Layout { bytes, frames, body } = Layout::slot(1 << 20).unwrap();
         assert_eq!(Layout::declared(bytes, frames, body), Layout::slot(1 << 20));
         let least = body + RECORD_HEADER + MAX_FRAME + TAIL;

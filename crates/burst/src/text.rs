@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_otherwise_than_it_is_written_is_unseen() {
+    fn misleading_characters_are_recognised() {
         let unseen = "\0\x07\t\n\r\x1b\x7f\u{80}\u{85}\u{9b}\u{ad}\u{200b}\u{2028}\u{2029}\u{202e}\u{2066}\u{feff}";
         for character in unseen.chars() {
             assert!(is_unseen(character), "{}", character.escape_unicode());

@@ -13,11 +13,11 @@ pub(crate) const LOOKS: u32 = 2000;
 pub(crate) const PATIENCE: u32 = 10_000;
 
 /// Memory that one side writes and the other reads, by agreement; loom's version verifies the agreement.
-pub(crate) struct Lent<T>(UnsafeCell<T>);
+pub(crate) struct HandoffCell<T>(UnsafeCell<T>);
 
-impl<T> Lent<T> {
+impl<T> HandoffCell<T> {
     pub(crate) fn new(value: T) -> Self {
-        Lent(UnsafeCell::new(value))
+        HandoffCell(UnsafeCell::new(value))
     }
 
     /// Passes a pointer for reading.

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_input_bounds_nothing() {
+    fn ended_input_has_no_bound() {
         assert_eq!(Horizon::Ended.time(), Nanos::MAX);
         assert_eq!(Horizon::At(Nanos(7)).time(), Nanos(7));
     }

@@ -1,6 +1,6 @@
 //! Frames gathered from many lanes are laid out as if each had been pushed.
 
-use linerate_burst::{Block, Burst, Desc, Finish, Flags, Layout, Memory, Nanos, Pick, RECORD_HEADER, TAIL};
+use linerate_burst::{Block, Burst, Desc, FinishDesc, Flags, FrameIndex, Layout, Memory, Nanos, RECORD_HEADER, TAIL};
 use proptest::prelude::*;
 
 /// The recipe of a frame: everything but its length and its time comes from `seed`.
@@ -34,7 +34,7 @@ impl Lane {
             descs[index] = Desc {
                 wire: length as u32 + seed % 3,
                 interface: seed as u16,
-                // Another test is about these.
+                // Another test covers FCS.
                 flags: Flags(seed as u16 >> 3).without(Flags::FCS),
                 l3: 14,
                 l4: 34,
@@ -60,7 +60,7 @@ fn time() -> impl Strategy<Value = u64> {
         3 => near(1_700_000_000),
         3 => near(1_700_000_001),
         2 => 0u64..3,
-        // Where 32 bits of seconds end, and then all seconds.
+        // The end of 32-bit seconds, then of all seconds.
         2 => near(1 << 32),
         2 => u64::MAX - 2..=u64::MAX,
         1 => near(u64::MAX / SECOND),
@@ -77,8 +77,8 @@ fn lane() -> impl Strategy<Value = Lane> {
 /// Changes some frames, truncates some, omits some, depending only on the frame and its pick.
 struct Change;
 
-impl Finish for Change {
-    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool {
+impl FinishDesc for Change {
+    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: FrameIndex) -> bool {
         assert_eq!(frame.len(), desc.captured as usize, "the whole frame is shown");
         if pick.is_late() {
             desc.flags |= Flags::LATE;
@@ -98,7 +98,7 @@ impl Finish for Change {
 }
 
 /// Returns the part of a frame that the same `finish` keeps.
-fn finished<'a>(lanes: &[Burst<'a>], pick: Pick, finish: &mut impl Finish) -> Option<(Desc, &'a [u8])> {
+fn finished<'a>(lanes: &[Burst<'a>], pick: FrameIndex, finish: &mut impl FinishDesc) -> Option<(Desc, &'a [u8])> {
     let lane = &lanes[pick.lane()];
     let (mut desc, frame) = (lane.descs()[pick.index()], lane.frame(pick.index()));
     let kept = finish.finish(&mut desc, frame, pick);
@@ -116,17 +116,17 @@ struct Room {
 }
 
 /// Gathers `picks` into one block after the other, as the room in each ends.
-fn check(lanes: &[Lane], mut picks: &[Pick], room: Room, finish: &mut impl Finish) {
+fn check(lanes: &[Lane], mut picks: &[FrameIndex], room: Room, finish: &mut impl FinishDesc) {
     let laid: Vec<_> = lanes.iter().map(Lane::lay).collect();
     let lanes: Vec<Burst<'_>> = laid.iter().map(|(memory, descs)| Burst::over(memory, descs).unwrap()).collect();
-    let source = |pick: &Pick| (lanes[pick.lane()].descs()[pick.index()], lanes[pick.lane()].frame(pick.index()));
+    let source = |pick: &FrameIndex| (lanes[pick.lane()].descs()[pick.index()], lanes[pick.lane()].frame(pick.index()));
     let longest = picks.iter().map(|pick| source(pick).1.len()).max().unwrap_or_default();
 
     let layout = Layout::of(0, room.frames).unwrap();
     let block = || Block::over(Memory::private(layout));
     let (mut gathered, mut pushed) = (block(), block());
     while !picks.is_empty() {
-        // A frame in front leaves as much room as is wanted.
+        // A first frame leaves exactly the wanted room.
         let kept = picks.iter().take(room.picks).filter_map(|pick| finished(&lanes, *pick, finish));
         let wanted: usize = kept.map(|(_, frame)| RECORD_HEADER + frame.len()).sum();
         let wanted = wanted.saturating_add_signed(room.more).max(RECORD_HEADER + longest);
@@ -145,7 +145,7 @@ fn check(lanes: &[Lane], mut picks: &[Pick], room: Room, finish: &mut impl Finis
         assert!(records(&gathered) == records(&pushed), "records differ");
         if let Some(next) = picks.get(done) {
             let (desc, frame) = source(next);
-            assert!(!pushed.push(&desc, frame), "stopped though there was room");
+            assert!(!pushed.push(&desc, frame), "stopped although there was room");
         }
         picks = &picks[done..];
     }
@@ -167,10 +167,10 @@ proptest! {
     ) {
         let pick = |(lane, index, late): (u8, u8, bool)| {
             let lane = usize::from(lane) % lanes.len();
-            let pick = Pick::new(lane, usize::from(index) % lanes[lane].frames.len());
+            let pick = FrameIndex::new(lane, usize::from(index) % lanes[lane].frames.len());
             if late { pick.late() } else { pick }
         };
-        let picks: Vec<Pick> = picks.into_iter().map(pick).collect();
+        let picks: Vec<FrameIndex> = picks.into_iter().map(pick).collect();
         let room = Room { frames, picks: fitting, more };
         if changes {
             check(&lanes, &picks, room, &mut Change);
@@ -186,13 +186,13 @@ fn an_empty_block_gathers_the_longest_frame() {
     let (memory, descs) = Lane { frames: vec![longest], scattered: false }.lay();
     let lane = Burst::over(&memory, &descs).unwrap();
     let mut block = Block::new(0, 2);
-    assert_eq!(block.gather(&[lane], &[Pick::new(0, 0); 2], &mut ()), 1);
+    assert_eq!(block.gather(&[lane], &[FrameIndex::new(0, 0); 2], &mut ()), 1);
     assert_eq!(block.burst().frame(0), lane.frame(0));
 }
 
 #[test]
-fn frames_back_to_back_are_dense_and_others_are_not() {
-    // Frames of a length, so far apart, in one direction.
+fn only_contiguous_frames_are_dense() {
+    // Frames of one length at a fixed distance, in one direction.
     let descs = |count: u32, length: u32, apart: u32| -> Vec<Desc> {
         (0..count).map(|index| Desc::new(Nanos(1), index * apart, length)).collect()
     };

@@ -1,7 +1,7 @@
 //! Frames gathered by two threads are laid out as if one thread had gathered them.
 
 use linerate_burst::helper::Helper;
-use linerate_burst::{Block, Burst, Desc, Finish, Flags, Layout, Memory, Nanos, Pick, RECORD_HEADER, TAIL};
+use linerate_burst::{Block, Burst, Desc, FinishDesc, Flags, FrameIndex, Layout, Memory, Nanos, RECORD_HEADER, TAIL};
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -35,8 +35,8 @@ struct Change {
     leaves_out: u32,
 }
 
-impl Finish for Change {
-    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool {
+impl FinishDesc for Change {
+    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: FrameIndex) -> bool {
         if pick.is_late() {
             desc.flags |= Flags::LATE;
         }
@@ -54,8 +54,8 @@ impl Finish for Change {
 fn fill(
     layout: Layout,
     front: usize,
-    mut picks: &[Pick],
-    mut copy: impl FnMut(&mut Block, &[Pick]) -> usize,
+    mut picks: &[FrameIndex],
+    mut copy: impl FnMut(&mut Block, &[FrameIndex]) -> usize,
 ) -> Vec<(Vec<Desc>, Vec<u8>)> {
     let mut blocks = Vec::new();
     while !picks.is_empty() {
@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn two_threads_gather_what_one_does(
+    fn two_threads_gather_the_same_as_one(
         lanes in prop::collection::vec(prop::collection::vec(length(), 1..60), 1..5),
         drawn in prop::collection::vec((any::<u8>(), any::<u8>(), any::<bool>()), 1..400),
         (frames, room) in (2usize..300, 0usize..20_000),
@@ -92,9 +92,9 @@ proptest! {
     ) {
         let laid: Vec<_> = lanes.iter().zip(0..).map(|(lengths, seed)| lay(lengths, seed)).collect();
         let lanes: Vec<Burst<'_>> = laid.iter().map(|(memory, descs)| Burst::over(memory, descs).unwrap()).collect();
-        let picks: Vec<Pick> = drawn.into_iter().map(|(lane, index, late)| {
+        let picks: Vec<FrameIndex> = drawn.into_iter().map(|(lane, index, late)| {
             let lane = usize::from(lane) % lanes.len();
-            let pick = Pick::new(lane, usize::from(index) % lanes[lane].len());
+            let pick = FrameIndex::new(lane, usize::from(index) % lanes[lane].len());
             if late { pick.late() } else { pick }
         }).collect();
         let layout = Layout::of(0, frames).unwrap();
@@ -159,7 +159,7 @@ fn both_sides_work_at_the_same_time() {
 }
 
 #[test]
-fn the_slower_side_gets_less_to_do() {
+fn slower_thread_gets_less_work() {
     with_helper(|helper| {
         let nap = || thread::sleep(std::time::Duration::from_micros(300));
         let meeting = std::sync::Barrier::new(2);

@@ -23,7 +23,7 @@ impl Exit {
     pub fn of(error: &anyhow::Error) -> Exit {
         let is_usage = error
             .chain()
-            .any(|cause| cause.is::<WrongUsage>() || matches!(cause.downcast_ref(), Some(PortError::Wrong { .. })));
+            .any(|cause| cause.is::<UsageError>() || matches!(cause.downcast_ref(), Some(PortError::Wrong { .. })));
         if is_usage { Exit::Usage } else { Exit::Failed }
     }
 }
@@ -42,18 +42,18 @@ impl From<Exit> for ExitCode {
 
 /// A usage error, found before anything was done.
 #[derive(Debug)]
-pub struct WrongUsage(String);
+pub struct UsageError(String);
 
-impl std::fmt::Display for WrongUsage {
+impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for WrongUsage {}
+impl std::error::Error for UsageError {}
 
 /// Returns the text of an error and its causes, each once: many errors include their cause.
-pub fn told(error: &anyhow::Error) -> String {
+pub fn error_text(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| match cause.to_string() {
         first if text.is_empty() => first,
         repeated if text.contains(&repeated) => text,
@@ -63,7 +63,7 @@ pub fn told(error: &anyhow::Error) -> String {
 
 /// Returns an error that ends the program with [`Exit::Usage`].
 pub fn usage(text: impl std::fmt::Display) -> anyhow::Error {
-    anyhow::Error::new(WrongUsage(text.to_string()))
+    anyhow::Error::new(UsageError(text.to_string()))
 }
 
 #[cfg(test)]
@@ -77,8 +77,8 @@ mod tests {
     fn a_cause_is_printed_once() {
         let reason = Error::from(ErrorKind::NotADirectory);
         let sink = SinkError { target: "f".into(), reason, advice: "name a folder".into() };
-        assert_eq!(told(&sink.into()), "f: not a directory; name a folder");
+        assert_eq!(error_text(&sink.into()), "f: not a directory; name a folder");
         let chain = Err::<(), _>(Error::from(ErrorKind::NotFound)).context("b").context("a").unwrap_err();
-        assert_eq!(told(&chain), "a: b: entity not found");
+        assert_eq!(error_text(&chain), "a: b: entity not found");
     }
 }

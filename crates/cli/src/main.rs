@@ -4,11 +4,11 @@
 //! of results could not be detected.
 #![allow(unsafe_code)]
 
-use linerate_cli::exit::{Exit, told};
+use linerate_cli::exit::{Exit, error_text};
 use linerate_cli::privileges;
 use linerate_cli::signals;
 use linerate_cli::verbs::{read, run};
-use linerate_cli::view::terminal;
+use linerate_cli::view::{document, terminal};
 use std::process::ExitCode;
 
 // SAFETY: each pointer in this section is called once, before `main`, by a loader whose arguments the function ignores. It
@@ -18,12 +18,13 @@ use std::process::ExitCode;
 static BEFORE_MAIN: extern "C" fn() = terminal::note_closed_output;
 
 fn main() -> ExitCode {
+    document::note_start();
     signals::bear_requests();
     privileges::take_up();
     // The makefile sets the commit.
     let exit = match read(option_env!("LINERATE_COMMIT")) {
         Ok(verb) => verb.and_then(run).unwrap_or_else(|error| {
-            terminal::fail(told(&error));
+            terminal::fail(error_text(&error));
             Exit::of(&error)
         }),
         Err(error) => terminal::explain(&error),

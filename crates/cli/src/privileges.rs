@@ -1,5 +1,5 @@
 //! Dropping privileges: open ports, become another user, open outputs as that user, then confine the process to the files and
-//! system calls that a run needs ([`Assumed::confine`]).
+//! system calls that a run needs ([`DroppedPrivileges::confine`]).
 //!
 //! Every run takes both steps, or calls [`keep`] with a reason. Otherwise [`settled`] fails, and no run can handle signals without it.
 
@@ -12,7 +12,7 @@ pub use confine::{read_places, socket_folder};
 pub use users::group_number;
 
 use self::users::User;
-use crate::exit::told;
+use crate::exit::error_text;
 use anyhow::{Context, anyhow, bail};
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
@@ -38,7 +38,7 @@ pub fn keep(_why: &str) {
     SETTLED.store(true, Ordering::Relaxed);
 }
 
-/// Fails unless [`Assumed::confine`] or [`keep`] was called before.
+/// Fails unless [`DroppedPrivileges::confine`] or [`keep`] was called before.
 pub fn settled() -> anyhow::Result<()> {
     if SETTLED.load(Ordering::Relaxed) { Ok(()) } else { bail!("privileges were not dropped before the run (a bug)") }
 }
@@ -104,16 +104,16 @@ impl Identity {
 
     /// Drops every capability of this thread and of threads it starts later, and becomes that user. Call it while this is the
     /// only thread, after opening all ports, and before opening outputs.
-    pub fn assume(&self) -> anyhow::Result<Assumed<'_>> {
+    pub fn assume(&self) -> anyhow::Result<DroppedPrivileges<'_>> {
         self.assume_keeping(CapabilitySet::empty())
     }
 
     /// Like [`assume`](Identity::assume), but keeps those capabilities of `kept` that the process has.
-    pub fn assume_keeping(&self, kept: CapabilitySet) -> anyhow::Result<Assumed<'_>> {
+    pub fn assume_keeping(&self, kept: CapabilitySet) -> anyhow::Result<DroppedPrivileges<'_>> {
         let kept = self.become_user(kept)?;
         #[cfg(feature = "serve")]
         crate::view::metrics::bind_path().map_err(|error| self.explain(error))?;
-        Ok(Assumed { identity: self, kept })
+        Ok(DroppedPrivileges { identity: self, kept })
     }
 
     /// Changes the user and the capabilities of this thread; returns the remaining capabilities.
@@ -158,19 +158,19 @@ impl Identity {
             ),
             _ => return error,
         };
-        let text = told(&error);
+        let text = error_text(&error);
         if text.contains(DENIED) { anyhow!("{}; {remedy}", text.replace(DENIED, &cause)) } else { error }
     }
 }
 
 /// A run that has dropped privileges, before it is confined.
 #[must_use = "a run must be confined before it reads untrusted input"]
-pub struct Assumed<'a> {
+pub struct DroppedPrivileges<'a> {
     identity: &'a Identity,
     kept: CapabilitySet,
 }
 
-impl Assumed<'_> {
+impl DroppedPrivileges<'_> {
     /// Confines this thread and those it starts later: files can be created, replaced and removed only below `folders`; open
     /// files stay open. Call it while this is the only thread. Returns notes for the user: the new identity, failures, and
     /// threads with more rights than this one.
@@ -178,7 +178,7 @@ impl Assumed<'_> {
         self.settle(|| confine::confine(folders, None))
     }
 
-    /// Like [`confine`](Assumed::confine), and files can be read only below `places`.
+    /// Like [`confine`](DroppedPrivileges::confine), and files can be read only below `places`.
     pub fn confine_reading(self, folders: &[OwnedFd], places: &[OwnedFd]) -> Vec<String> {
         self.settle(|| confine::confine(folders, Some(places)))
     }
@@ -216,10 +216,10 @@ mod tests {
         let identity = Identity { user: Some(nobody), is_default: true };
         let error = |code| anyhow::Error::new(Error::from_raw_os_error(code)).context("cannot write rep.html");
         assert_eq!(
-            told(&identity.explain(error(13))),
+            error_text(&identity.explain(error(13))),
             "cannot write rep.html: permission denied for user nobody; use -Z root to stay root, -Z USER, or another directory"
         );
         let full = "cannot write rep.html: No space left on device (os error 28)";
-        assert_eq!(told(&identity.explain(error(28))), full);
+        assert_eq!(error_text(&identity.explain(error(28))), full);
     }
 }

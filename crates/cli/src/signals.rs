@@ -123,7 +123,7 @@ pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
 }
 
 /// Like [`stop_on_signals`], but SIGHUP calls `reopen` for files, in a separate thread, until the result is dropped.
-pub fn reopen_on_hangup(stop: &Stop, mut reopen: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
+pub fn reopen_on_hangup(stop: &Stop, mut reopen: impl FnMut() + Send + 'static) -> anyhow::Result<ProgressHandler> {
     stop_on(requests().collect(), stop)?;
     let stop = stop.clone();
     // It arrived before any file was open.
@@ -164,19 +164,23 @@ fn stop_on(signals: Vec<i32>, stop: &Stop) -> anyhow::Result<()> {
 }
 
 /// Handles progress requests until it is dropped.
-pub struct Answers {
+pub struct ProgressHandler {
     handler: Option<SigId>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Calls `print` for each SIGUSR1 in a separate thread, which never delays the run. Call this as late as
 /// [`stop_on_signals`].
-pub fn answer_requests(print: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
+pub fn answer_requests(print: impl FnMut() + Send + 'static) -> anyhow::Result<ProgressHandler> {
     answer(Some(SIGUSR1), "linerate-so-far", print)
 }
 
-fn answer(signal: Option<i32>, thread: &str, mut act: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
-    let Some(signal) = signal else { return Ok(Answers { handler: None, thread: None }) };
+fn answer(
+    signal: Option<i32>,
+    thread: &str,
+    mut act: impl FnMut() + Send + 'static,
+) -> anyhow::Result<ProgressHandler> {
+    let Some(signal) = signal else { return Ok(ProgressHandler { handler: None, thread: None }) };
     let (mut reader, writer) = std::io::pipe().context("cannot handle signals")?;
     let handler = pipe::register(signal, writer).context("cannot handle signals")?;
     let answer = move || {
@@ -186,10 +190,10 @@ fn answer(signal: Option<i32>, thread: &str, mut act: impl FnMut() + Send + 'sta
         }
     };
     let thread = Builder::new().name(thread.into()).spawn(answer).context("cannot handle signals")?;
-    Ok(Answers { handler: Some(handler), thread: Some(thread) })
+    Ok(ProgressHandler { handler: Some(handler), thread: Some(thread) })
 }
 
-impl Drop for Answers {
+impl Drop for ProgressHandler {
     fn drop(&mut self) {
         // Unregistering closes the write end of the pipe, which ends the thread.
         if let Some(handler) = self.handler {

@@ -184,7 +184,7 @@ fn check_output(matches: &ArgMatches) -> anyhow::Result<()> {
 #[cfg(feature = "serve")]
 fn listen(matches: &ArgMatches) -> anyhow::Result<()> {
     let given = matches.subcommand().and_then(|(verb, own)| {
-        let place = own.try_get_one::<crate::view::metrics::Place>("metrics").ok().flatten()?;
+        let place = own.try_get_one::<crate::view::metrics::MetricsAddress>("metrics").ok().flatten()?;
         Some((verb, place.clone()))
     });
     given.map_or(Ok(()), |(verb, place)| crate::view::metrics::bind(verb, place))

@@ -1,5 +1,6 @@
 //! Output: tables, live lines, JSON.
 
+pub mod document;
 pub mod ledger;
 pub mod live;
 #[cfg(feature = "serve")]

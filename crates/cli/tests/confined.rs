@@ -1,4 +1,4 @@
-//! What a confined process can still do, and what not. Each case is a process of its own, as there is no way back.
+//! Permissions of a confined process. Each case runs in a separate process, as confinement is irreversible.
 
 use linerate_cli::privileges::{Identity, read_places};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -7,40 +7,40 @@ use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Runs an ignored test of this file alone, in another process.
+/// Runs one ignored test of this file in another process; returns its success and output.
 fn in_a_process(test: &str) -> (bool, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads", "1"]);
     command.env("LINERATE_FOLDER", folder());
     let output = command.stdin(Stdio::null()).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Where the process that [`in_a_process`] begins makes its files.
+/// Folder for the files of the process that [`in_a_process`] starts.
 fn folder() -> PathBuf {
     std::env::temp_dir().join(format!("linerate-confined-{}", std::process::id()))
 }
 
 #[test]
-fn a_confined_process_starts_nothing_and_writes_in_its_folders_alone() {
-    let (good, said) = in_a_process("confined");
-    // It may not do so itself.
+fn confined_process_runs_nothing_and_writes_only_to_its_folders() {
+    let (good, output) = in_a_process("confined");
+    // The confined process may not delete it.
     let _ = fs::remove_dir_all(folder());
-    assert!(good, "{said}");
+    assert!(good, "{output}");
 }
 
 #[test]
-fn a_panic_in_a_confined_process_is_told() {
-    let (good, said) = in_a_process("panicking");
-    assert!(!good && said.contains("told in spite of it"), "{said}");
+fn panic_in_a_confined_process_is_reported() {
+    let (good, output) = in_a_process("panicking");
+    assert!(!good && output.contains("reported despite confinement"), "{output}");
 }
 
 #[test]
-fn a_search_reads_the_files_of_its_places_alone() {
-    let (good, said) = in_a_process("searching");
+fn search_reads_only_its_own_files() {
+    let (good, output) = in_a_process("searching");
     let _ = fs::remove_dir_all(folder().join("search"));
-    assert!(good, "{said}");
+    assert!(good, "{output}");
 }
 
 /// Drops rights, and stays the same user.
@@ -50,7 +50,7 @@ fn itself() -> Identity {
 }
 
 #[test]
-#[ignore = "run by a test above, in a process of its own"]
+#[ignore = "run by a test above in a separate process"]
 fn searching() {
     let root = PathBuf::from(std::env::var_os("LINERATE_FOLDER").expect("the test above")).join("search");
     let (own, other) = (root.join("own"), root.join("other"));
@@ -63,19 +63,19 @@ fn searching() {
     let _ = identity.assume().unwrap().confine_reading(&[], &read_places([&*own.join("file")]));
     let read = [own.join("file"), own.join("link"), other.join("file"), "/etc/passwd".into()].map(fs::read_to_string);
     let is_read = read.map(|text| text.is_ok());
-    // A link is followed to where it was when the search began: here it was not named.
+    // The target of a link is readable only if it was named at the start of the search.
     assert_eq!(is_read, [true, false, false, false]);
 }
 
 #[test]
-#[ignore = "run by a test above, in a process of its own"]
+#[ignore = "run by a test above in a separate process"]
 fn panicking() {
     let _ = itself().assume().unwrap().confine(&[]);
-    panic!("told in spite of it");
+    panic!("reported despite confinement");
 }
 
 #[test]
-#[ignore = "run by a test above, in a process of its own"]
+#[ignore = "run by a test above in a separate process"]
 fn confined() {
     let root = PathBuf::from(std::env::var_os("LINERATE_FOLDER").expect("the test above"));
     let (own, other) = (root.join("own"), root.join("other"));
@@ -86,7 +86,7 @@ fn confined() {
     let notes = itself().assume().unwrap().confine(&[folder]);
     assert!(!notes.iter().any(|note| note.starts_with("not confined")), "{notes:?}");
 
-    // No program, no socket, no signal to others, no other user's files by a new name.
+    // Denied: programs, sockets, signals to other processes, changes outside its folder and of permissions.
     Command::new("/bin/true").spawn().unwrap_err();
     UdpSocket::bind("127.0.0.1:0").unwrap_err();
     let parent = rustix::process::getppid();
@@ -96,7 +96,7 @@ fn confined() {
     fs::remove_file(other.join("open")).unwrap_err();
     fs::set_permissions(own.join("."), fs::metadata(&own).unwrap().permissions()).unwrap_err();
 
-    // Files of its own, what is open, reading, threads, memory, time.
+    // Allowed: its own files, open files, reading, threads, memory, time.
     std::io::Write::write_all(&mut open, b"more").unwrap();
     fs::create_dir(own.join("folder")).unwrap();
     fs::write(own.join("folder/a"), "a").unwrap();

@@ -5,9 +5,9 @@
 //! reads belongs to it until then: a [`Batch`] is handed over, and returned ([`Device::returned`]).
 
 use crate::form::Form;
-use crate::list::BadList;
-use linerate_burst::pool::Piece;
-use linerate_receive::frames::Batch;
+use crate::list::ListError;
+use linerate_burst::pool::OwnedBytes;
+use linerate_transport::frames::Batch;
 use std::fmt;
 use std::ops::Range;
 
@@ -54,7 +54,7 @@ pub struct Ticket(pub u64);
 
 /// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct DeviceInfo {
     /// Name in options: `cpu`, `cuda:0`.
     pub name: String,
     /// Model name reported by the device.
@@ -117,18 +117,18 @@ impl Shape {
 
 /// Result of examining a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Examined {
+pub struct ExamineResult {
     /// The frame.
     pub frame: u32,
     /// The CRC-32C of its bytes in device memory.
     pub crc32c: u32,
-    /// A bit for each of its parts that is complete, as in [`Presence`](linerate_receive::frames::Presence).
+    /// A bit for each of its parts that is complete, as in [`Presence`](linerate_transport::frames::Presence).
     pub presence: Vec<u64>,
 }
 
 /// Location of a frame, for other users of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exported {
+pub struct FrameLocation {
     /// Handle of the memory of all frames, which another process opens with `cuIpcOpenMemHandle`; `None` if the device
     /// has no such handles.
     pub handle: Option<[u8; 64]>,
@@ -164,7 +164,7 @@ pub enum DeviceError {
     },
     /// The list would write outside of frames. Nothing of it was done.
     #[error("invalid placement list: {0}")]
-    List(#[from] BadList),
+    List(#[from] ListError),
     /// The device failed; its contents are unreliable.
     #[error("{name}: {what}: {why}")]
     Failed {
@@ -195,7 +195,7 @@ pub enum DeviceError {
 /// A device. Errors are permanent: after one it does no more work, but returns the batches that it holds.
 pub trait Device: Send {
     /// Returns its properties.
-    fn facts(&self) -> &Facts;
+    fn facts(&self) -> &DeviceInfo;
 
     /// Allocates memory for frames, all zero. May be called once.
     ///
@@ -207,7 +207,7 @@ pub trait Device: Send {
     ///
     /// # Errors
     /// If there is too little memory.
-    fn block(&mut self, bytes: usize) -> Result<Piece, DeviceError>;
+    fn block(&mut self, bytes: usize) -> Result<OwnedBytes, DeviceError>;
 
     /// Registers existing memory, such as a block of a ring or the region of a port. Returns the same piece, which the
     /// device reads as fast as its own [block](Device::block)s while it lives. Its pages are locked in memory until
@@ -216,7 +216,7 @@ pub trait Device: Send {
     /// # Errors
     /// If the driver rejects it: pages of some devices, read-only memory if the GPU only takes writable memory, or
     /// memory that was registered before.
-    fn register(&mut self, piece: Piece) -> Result<Piece, DeviceError>;
+    fn register(&mut self, piece: OwnedBytes) -> Result<OwnedBytes, DeviceError>;
 
     /// Zeroes bytes of a frame.
     ///
@@ -259,7 +259,7 @@ pub trait Device: Send {
     fn examine(&mut self, frame: u32, len: usize) -> Result<Ticket, DeviceError>;
 
     /// Returns the next result, in the order of the requests.
-    fn examined(&mut self) -> Option<Examined>;
+    fn examined(&mut self) -> Option<ExamineResult>;
 
     /// Copies bytes of a frame to the host, from `at` on, after all previous work. Blocks.
     ///
@@ -270,10 +270,10 @@ pub trait Device: Send {
     /// Copies bytes of a frame to a new vector. Blocks.
     ///
     /// # Errors
-    /// If they exceed [`Exported::bytes`].
+    /// If they exceed [`FrameLocation::bytes`].
     fn read(&mut self, frame: u32, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
         if range.end as u64 > self.export(frame)?.bytes || range.start > range.end {
-            return Err(DeviceError::List(BadList::Place(0)));
+            return Err(DeviceError::List(ListError::Place(0)));
         }
         let mut bytes = vec![0; range.len()];
         self.fetch(frame, range.start, &mut bytes).map(|()| bytes)
@@ -298,5 +298,5 @@ pub trait Device: Send {
     ///
     /// # Errors
     /// If the frame does not exist.
-    fn export(&mut self, frame: u32) -> Result<Exported, DeviceError>;
+    fn export(&mut self, frame: u32) -> Result<FrameLocation, DeviceError>;
 }

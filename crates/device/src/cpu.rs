@@ -7,12 +7,12 @@
 mod core;
 
 use self::core::Core;
-use crate::contract::{Device, DeviceError, Examined, Exported, Facts, Route, Shape, Ticket};
+use crate::contract::{Device, DeviceError, DeviceInfo, ExamineResult, FrameLocation, Route, Shape, Ticket};
 use crate::form::Form;
 use crate::list::{check, check_ranges};
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use linerate_burst::resident;
-use linerate_receive::frames::Batch;
+use linerate_transport::frames::Batch;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::mpsc::{self, Sender};
@@ -42,7 +42,7 @@ impl Default for CpuConfig {
 /// A device whose work is done by a thread.
 #[derive(Debug)]
 pub struct Cpu {
-    facts: Facts,
+    facts: DeviceInfo,
     config: CpuConfig,
     shape: Option<Shape>,
     queue: Option<Sender<Work>>,
@@ -53,18 +53,18 @@ pub struct Cpu {
 
 #[derive(Debug, Default)]
 struct Shared {
-    done: Mutex<Done>,
+    done: Mutex<CpuResults>,
     news: Condvar,
 }
 
 /// Results of the thread.
 #[derive(Debug, Default)]
-struct Done {
+struct CpuResults {
     reached: u64,
     failed: Option<DeviceError>,
     is_over: bool,
     returned: VecDeque<Batch>,
-    examined: VecDeque<Examined>,
+    examined: VecDeque<ExamineResult>,
     /// Buffers of finished copies.
     spare: Vec<Vec<u8>>,
 }
@@ -85,7 +85,7 @@ const NAME: &str = "cpu";
 impl Cpu {
     /// Opens a device, without frames.
     pub fn open(config: CpuConfig) -> Cpu {
-        let facts = Facts {
+        let facts = DeviceInfo {
             name: NAME.to_owned(),
             model: "CPU thread".to_owned(),
             memory: config.memory,
@@ -136,7 +136,7 @@ impl Cpu {
 }
 
 impl Device for Cpu {
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &DeviceInfo {
         &self.facts
     }
 
@@ -157,16 +157,16 @@ impl Device for Cpu {
         Ok(())
     }
 
-    fn block(&mut self, bytes: usize) -> Result<Piece, DeviceError> {
+    fn block(&mut self, bytes: usize) -> Result<OwnedBytes, DeviceError> {
         let too_little = || DeviceError::Memory { name: "the host".to_owned(), wanted: bytes as u64, free: 0 };
         Vec::<u8>::new().try_reserve_exact(bytes + 4096).map_err(|_| too_little())?;
         let mut room = resident(bytes + 4096);
         room.resize(bytes + 4096, 0);
         let start = room.as_ptr().align_offset(4096).min(4096);
-        Ok(Piece::of(room, start..start + bytes))
+        Ok(OwnedBytes::of(room, start..start + bytes))
     }
 
-    fn register(&mut self, piece: Piece) -> Result<Piece, DeviceError> {
+    fn register(&mut self, piece: OwnedBytes) -> Result<OwnedBytes, DeviceError> {
         Ok(piece)
     }
 
@@ -211,7 +211,7 @@ impl Device for Cpu {
         self.put(Work::Examine(frame, len))
     }
 
-    fn examined(&mut self) -> Option<Examined> {
+    fn examined(&mut self) -> Option<ExamineResult> {
         self.shared.lock().examined.pop_front()
     }
 
@@ -246,10 +246,10 @@ impl Device for Cpu {
         self.shared.lock().returned.pop_front()
     }
 
-    fn export(&mut self, frame: u32) -> Result<Exported, DeviceError> {
+    fn export(&mut self, frame: u32) -> Result<FrameLocation, DeviceError> {
         let shape = self.inside(frame, &(0..0))?;
         let offset = u64::from(frame) * shape.stride() as u64;
-        Ok(Exported { handle: None, offset, address: offset, bytes: shape.form.bytes(shape.bytes) as u64 })
+        Ok(FrameLocation { handle: None, offset, address: offset, bytes: shape.form.bytes(shape.bytes) as u64 })
     }
 }
 
@@ -262,7 +262,7 @@ impl Drop for Cpu {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Done> {
+    fn lock(&self) -> MutexGuard<'_, CpuResults> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

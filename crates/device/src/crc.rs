@@ -61,7 +61,7 @@ pub(crate) fn finish(remainder: u32, bytes: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_wire::Crc32c;
+    use linerate_headers::Crc32c;
 
     /// Returns the remainder with initial value 0, bit by bit.
     fn remainder(bytes: &[u8]) -> u32 {

@@ -15,13 +15,13 @@ mod work;
 
 use self::driver::{Context, Event, Memory, Stream, kernels};
 use self::host::{pinned, registered};
-use self::work::{Found, Frames, Kernels, Pending, Room};
-use crate::contract::{Device, DeviceError, Examined, Exported, Facts, Route, Shape, Ticket};
+use self::work::{Frames, HostBuffer, Kernels, PendingWork, StagingBuffers};
+use crate::contract::{Device, DeviceError, DeviceInfo, ExamineResult, FrameLocation, Route, Shape, Ticket};
 use crate::crc::{POWERS, tables};
 use crate::form::Form;
 use crate::list::{check, check_ranges, split};
-use linerate_burst::pool::Piece;
-use linerate_receive::frames::{Batch, Entry};
+use linerate_burst::pool::OwnedBytes;
+use linerate_transport::frames::{Batch, Entry};
 use std::collections::VecDeque;
 use std::ffi::CStr;
 use std::ops::Range;
@@ -39,19 +39,19 @@ const PIECE: u32 = 2048;
 pub struct Cuda {
     blocks: Stream,
     work: Stream,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingWork>,
     frames: Option<Frames>,
     /// Buffers for lists and blocks that are not in use.
-    rooms: Vec<Room>,
+    rooms: Vec<StagingBuffers>,
     events: Vec<Event>,
     kernels: Kernels,
-    facts: Facts,
+    facts: DeviceInfo,
     context: Arc<Context>,
     queued: u64,
     reached: u64,
     failed: Option<DeviceError>,
     returned: VecDeque<Batch>,
-    examined: VecDeque<Examined>,
+    examined: VecDeque<ExamineResult>,
 }
 
 impl Cuda {
@@ -66,7 +66,7 @@ impl Cuda {
             .map_err(|_| DeviceError::Cannot("the kernels are not a NUL-terminated text"))?;
         let names = [c"linerate_place", c"linerate_examine", c"linerate_report"];
         let [place, examine, report] = kernels(&context, ptx, names)?;
-        let facts = Facts {
+        let facts = DeviceInfo {
             name: context.name.clone(),
             model: context.model.clone(),
             memory: context.memory,
@@ -111,7 +111,7 @@ impl Cuda {
 }
 
 impl Device for Cuda {
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &DeviceInfo {
         &self.facts
     }
 
@@ -146,18 +146,18 @@ impl Device for Cuda {
             powers: words(&POWERS)?,
         };
         for _ in 0..count {
-            frames.found.push(Found::new(&self.context, frames.result())?);
+            frames.found.push(HostBuffer::new(&self.context, frames.result())?);
         }
         self.frames = Some(frames);
         self.work.finish()
     }
 
-    fn block(&mut self, bytes: usize) -> Result<Piece, DeviceError> {
+    fn block(&mut self, bytes: usize) -> Result<OwnedBytes, DeviceError> {
         self.ready()?;
         pinned(&self.context, bytes)
     }
 
-    fn register(&mut self, piece: Piece) -> Result<Piece, DeviceError> {
+    fn register(&mut self, piece: OwnedBytes) -> Result<OwnedBytes, DeviceError> {
         self.ready()?;
         registered(&self.context, piece)
     }
@@ -231,10 +231,10 @@ impl Device for Cuda {
         let looked = self.look(frame, len);
         self.sticky(looked)?;
         let examines = Some((frame, len));
-        self.queued(Pending { ticket: 0, event, copied: None, room: None, batch: None, examines })
+        self.queued(PendingWork { ticket: 0, event, copied: None, room: None, batch: None, examines })
     }
 
-    fn examined(&mut self) -> Option<Examined> {
+    fn examined(&mut self) -> Option<ExamineResult> {
         self.examined.pop_front()
     }
 
@@ -275,11 +275,11 @@ impl Device for Cuda {
         self.returned.pop_front()
     }
 
-    fn export(&mut self, frame: u32) -> Result<Exported, DeviceError> {
+    fn export(&mut self, frame: u32) -> Result<FrameLocation, DeviceError> {
         self.ready()?;
         let at = self.inside(frame, &(0..0))?;
         let frames = self.frames()?;
         let bytes = frames.shape.form.bytes(frames.shape.bytes) as u64;
-        Ok(Exported { handle: frames.handle, offset: at as u64, address: frames.memory.at(at), bytes })
+        Ok(FrameLocation { handle: frames.handle, offset: at as u64, address: frames.memory.at(at), bytes })
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::contract::DeviceError;
 use crate::form::Form;
-use crate::frames::Placed;
+use crate::frames::DeviceFrame;
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ pub struct DlManagedTensor {
 }
 
 /// The allocation of a tensor.
-struct Whole {
+struct TensorAllocation {
     managed: DlManagedTensor,
     shape: [i64; 1],
     _hold: Arc<()>,
@@ -89,7 +89,7 @@ const FLOAT: u8 = 2;
 ///
 /// # Errors
 /// If other programs cannot access the memory of the device.
-pub fn tensor(placed: &Placed<'_>, form: Form) -> Result<Tensor, DeviceError> {
+pub fn tensor(placed: &DeviceFrame<'_>, form: Form) -> Result<Tensor, DeviceError> {
     if !placed.facts.is_cuda {
         return Err(DeviceError::Cannot("memory of this device is not accessible; tensors need a GPU"));
     }
@@ -111,7 +111,7 @@ impl Tensor {
             byte_offset: 0,
         };
         let managed = DlManagedTensor { tensor, context: null_mut(), deleter: Some(delete) };
-        let whole = Box::new(Whole { managed, shape: [(bytes / u64::from(size)) as i64], _hold: hold });
+        let whole = Box::new(TensorAllocation { managed, shape: [(bytes / u64::from(size)) as i64], _hold: hold });
         let whole = Box::into_raw(whole);
         // SAFETY: the box was just made and has one owner; its parts do not move until `delete`.
         unsafe {
@@ -148,7 +148,7 @@ impl Drop for Tensor {
 /// `managed` comes from [`Tensor::into_raw`], and is not used afterwards.
 unsafe extern "C" fn delete(managed: *mut DlManagedTensor) {
     // SAFETY: the context is the box that the tensor is a part of, and this is called once.
-    drop(unsafe { Box::from_raw((*managed).context.cast::<Whole>()) });
+    drop(unsafe { Box::from_raw((*managed).context.cast::<TensorAllocation>()) });
 }
 
 // SAFETY: only its owner accesses the box, and its pointers refer to device memory.

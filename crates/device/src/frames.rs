@@ -1,23 +1,23 @@
 //! Frames of received streams on a device: how they are filled, and their destination when finished.
 //!
-//! [`open`] returns the two ends. One goes into [`Frames`](linerate_receive::frames::Frames) or
-//! [`Datagrams`](linerate_receive::datagrams::Datagrams): host memory in which frames are filled and from which they
+//! [`open`] returns the two ends. One goes into [`Frames`](linerate_transport::frames::Frames) or
+//! [`Datagrams`](linerate_transport::datagrams::Datagrams): host memory in which frames are filled and from which they
 //! are copied ([`Route::Copy`]), or a receiver of blocks that are then placed on the device. The other is a
-//! [`Destination`]. Both use the same device, in any threads. A frame has the same number on both sides, and is reused
+//! [`Destination`]. They use the same device, in any threads. A frame has the same number on both sides, and is reused
 //! once the destination has finished with it: until then there is less room, and senders are slowed down as on the
 //! host.
 
 mod shared;
 
-use self::shared::{Both, State, Whose};
-use crate::contract::{Device, DeviceError, Exported, Facts, Route, Shape, Ticket};
+use self::shared::{BlockOwner, SharedDevice, State};
+use crate::contract::{Device, DeviceError, DeviceInfo, FrameLocation, Route, Shape, Ticket};
 use crate::form::Form;
 use crate::list::Guard;
-use crate::verify::{Wanted, is_right};
-use linerate_burst::pool::Piece;
-use linerate_receive::destination::{Destination, DestinationError, Stored};
-use linerate_receive::frames::{Batch, Beyond, Config, Frame, Missing};
-use linerate_receive::pattern::Pattern;
+use crate::verify::{ExpectedBytes, is_right};
+use linerate_burst::pool::OwnedBytes;
+use linerate_transport::destination::{Destination, DestinationError, DestinationTotals};
+use linerate_transport::frames::{Batch, Config, Frame, Missing, RemoteMemory};
+use linerate_transport::pattern::Pattern;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
@@ -51,39 +51,39 @@ impl Options {
 /// The memory in which frames are filled.
 #[derive(Debug)]
 pub enum Memory {
-    /// Host memory, for [`Frames::over`](linerate_receive::frames::Frames::over).
-    Here(Vec<Piece>),
-    /// Device memory, for [`Frames::beyond`](linerate_receive::frames::Frames::beyond).
-    Beyond(Box<dyn Beyond>),
+    /// Host memory, for [`Frames::over`](linerate_transport::frames::Frames::over).
+    Here(Vec<OwnedBytes>),
+    /// Device memory, for [`Frames::beyond`](linerate_transport::frames::Frames::beyond).
+    RemoteMemory(Box<dyn RemoteMemory>),
 }
 
 /// A frame on the device, for its user there.
 #[derive(Debug)]
-pub struct Placed<'a> {
+pub struct DeviceFrame<'a> {
     /// Metadata of the frame; it has bytes on the host only with [`Route::Copy`].
     pub frame: &'a Frame,
     /// The CRC-32C of its bytes on the device.
     pub crc32c: u32,
     /// Its location. Bytes after those of the stream are undefined.
-    pub at: Exported,
+    pub at: FrameLocation,
     /// Its size in bytes on the device.
     pub bytes: u64,
     /// The device.
-    pub facts: &'a Facts,
+    pub facts: &'a DeviceInfo,
     /// While this or a clone of it lives the frame does not change, even after the taker has returned; the stream waits
     /// until then.
     pub hold: Arc<()>,
 }
 
-/// Uses frames on the device. Work that it starts there must be done when it returns, or a clone of [`Placed::hold`]
+/// Uses frames on the device. Work that it starts there must be done when it returns, or a clone of [`DeviceFrame::hold`]
 /// kept.
-pub type Taker = Box<dyn FnMut(&Placed<'_>) -> Result<(), DeviceError> + Send>;
+pub type FrameCallback = Box<dyn FnMut(&DeviceFrame<'_>) -> Result<(), DeviceError> + Send>;
 
 /// Returns both ends of frames on a device.
 ///
 /// # Errors
 /// If the options contradict each other, or the device fails.
-pub fn open(mut device: Box<dyn Device>, options: Options) -> Result<(Memory, OnDevice), DeviceError> {
+pub fn open(mut device: Box<dyn Device>, options: Options) -> Result<(Memory, DeviceDestination), DeviceError> {
     let shape = options.shape();
     let is_many = options.frames.frames > u32::MAX as usize || options.blocks == 0;
     if is_many || !(1..=1 << 30).contains(&options.block) {
@@ -119,21 +119,21 @@ pub fn open(mut device: Box<dyn Device>, options: Options) -> Result<(Memory, On
         back: VecDeque::new(),
         failed: None,
     };
-    let both = Both::new(state);
+    let both = SharedDevice::new(state);
     let memory = match options.route {
         Route::Copy => Memory::Here(here),
-        Route::Place | Route::Gather => Memory::Beyond(Box::new(both.clone())),
+        Route::Place | Route::Gather => Memory::RemoteMemory(Box::new(both.clone())),
     };
-    Ok((memory, OnDevice { both, options, facts, taker: None, stored: Stored::default() }))
+    Ok((memory, DeviceDestination { both, options, facts, taker: None, stored: DestinationTotals::default() }))
 }
 
 /// Receives finished frames that are on the device, or copies them there.
-pub struct OnDevice {
-    both: Both,
+pub struct DeviceDestination {
+    both: SharedDevice,
     options: Options,
-    facts: Facts,
-    taker: Option<Taker>,
-    stored: Stored,
+    facts: DeviceInfo,
+    taker: Option<FrameCallback>,
+    stored: DestinationTotals,
 }
 
 /// Bytes per copy.
@@ -143,27 +143,27 @@ const LOOKS: usize = 2000;
 const NAP: Duration = Duration::from_micros(20);
 
 /// The reason why a frame was not accepted.
-enum Refused {
+enum RejectReason {
     Device(DeviceError),
     Wrong(DestinationError),
 }
 
-impl From<DeviceError> for Refused {
+impl From<DeviceError> for RejectReason {
     fn from(error: DeviceError) -> Self {
-        Refused::Device(error)
+        RejectReason::Device(error)
     }
 }
 
-impl OnDevice {
+impl DeviceDestination {
     /// Sets the taker, which gets each frame.
     #[must_use]
-    pub fn taker(mut self, taker: Taker) -> Self {
+    pub fn taker(mut self, taker: FrameCallback) -> Self {
         self.taker = Some(taker);
         self
     }
 
-    /// Hands over a block of which bytes were only noted ([`Frames::lend`](linerate_receive::frames::Frames::lend)),
-    /// with the noted list; before the frames are finished that need it. [`OnDevice::returned`] returns it.
+    /// Hands over a block of which bytes were only noted ([`Frames::lend`](linerate_transport::frames::Frames::lend)),
+    /// with the noted list; before the frames are finished that need it. [`DeviceDestination::returned`] returns it.
     ///
     /// # Errors
     /// If the list is invalid, or the device has failed.
@@ -173,10 +173,10 @@ impl OnDevice {
             return Err(failed.clone());
         }
         state.guard.take(&batch.list, batch.used)?;
-        state.place(batch, Whose::Lent)
+        state.place(batch, BlockOwner::Lent)
     }
 
-    /// Returns a block that the device no longer needs, among those handed over by [`OnDevice::place`].
+    /// Returns a block that the device no longer needs, among those handed over by [`DeviceDestination::place`].
     pub fn returned(&self) -> Option<Batch> {
         let mut state = self.both.lock();
         state.collect();
@@ -187,16 +187,16 @@ impl OnDevice {
     ///
     /// # Errors
     /// If there is too little memory.
-    pub fn block(&self, bytes: usize) -> Result<Piece, DeviceError> {
+    pub fn block(&self, bytes: usize) -> Result<OwnedBytes, DeviceError> {
         self.both.lock().device.block(bytes)
     }
 
     /// Returns the properties of the device.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &DeviceInfo {
         &self.facts
     }
 
-    fn take(&mut self, frame: &Frame, place: u32) -> Result<(), Refused> {
+    fn take(&mut self, frame: &Frame, place: u32) -> Result<(), RejectReason> {
         let (len, form) = (frame.meta.len, self.options.form);
         let ticket = self.complete(frame, place)?;
         self.wait(ticket)?;
@@ -215,7 +215,8 @@ impl OnDevice {
         if let Some(taker) = &mut self.taker {
             let hold = Arc::new(());
             let bytes = form.bytes(len) as u64;
-            let placed = Placed { frame, crc32c: found.crc32c, at, bytes, facts: &self.facts, hold: Arc::clone(&hold) };
+            let placed =
+                DeviceFrame { frame, crc32c: found.crc32c, at, bytes, facts: &self.facts, hold: Arc::clone(&hold) };
             taker(&placed)?;
             drop(placed);
             while Arc::strong_count(&hold) > 1 {
@@ -263,8 +264,8 @@ impl OnDevice {
     }
 
     /// Compares the frame on the device with the host's knowledge of it.
-    fn verify(&self, frame: &Frame, place: u32, found: u32) -> Result<(), Refused> {
-        let wanted = Wanted { form: self.options.form, missing: self.options.frames.missing };
+    fn verify(&self, frame: &Frame, place: u32, found: u32) -> Result<(), RejectReason> {
+        let wanted = ExpectedBytes { form: self.options.form, missing: self.options.frames.missing };
         let Some(crc) = wanted.crc32c(frame, self.options.pattern.as_ref()) else { return Ok(()) };
         if crc == found {
             return Ok(());
@@ -272,7 +273,7 @@ impl OnDevice {
         let bytes = self.both.lock().device.read(place, 0..self.options.form.bytes(frame.meta.len))?;
         if let (Some(pattern), Form::Raw) = (&self.options.pattern, self.options.form) {
             is_right(frame, &bytes, pattern).map_err(|mismatch| {
-                Refused::Wrong(DestinationError::Mismatch { stream: frame.meta.stream, mismatch })
+                RejectReason::Wrong(DestinationError::Mismatch { stream: frame.meta.stream, mismatch })
             })?;
         }
         Err(self.differs(frame, format!("CRC-32C {found:08x}"), format!("{crc:08x}")).into())
@@ -283,13 +284,13 @@ impl OnDevice {
     }
 }
 
-impl Destination for OnDevice {
+impl Destination for DeviceDestination {
     fn accept(&mut self, frame: &Frame) -> Result<(), DestinationError> {
         // The notice of an end has no memory.
         if let Some(place) = frame.place() {
             self.take(frame, place).map_err(|refused| match refused {
-                Refused::Device(error) => DestinationError::Elsewhere(Box::new(error)),
-                Refused::Wrong(error) => error,
+                RejectReason::Device(error) => DestinationError::Elsewhere(Box::new(error)),
+                RejectReason::Wrong(error) => error,
             })?;
         }
         self.stored.frames += 1;
@@ -302,7 +303,7 @@ impl Destination for OnDevice {
         failed.map_or(Ok(()), |error| Err(DestinationError::Elsewhere(Box::new(error))))
     }
 
-    fn stored(&self) -> Stored {
+    fn stored(&self) -> DestinationTotals {
         self.stored
     }
 }

@@ -41,5 +41,5 @@ pub mod list;
 pub mod routes;
 mod verify;
 
-pub use contract::{Device, DeviceError, Examined, Exported, Facts, Route, Shape, Ticket};
+pub use contract::{Device, DeviceError, DeviceInfo, ExamineResult, FrameLocation, Route, Shape, Ticket};
 pub use form::Form;

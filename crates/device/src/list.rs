@@ -4,13 +4,13 @@
 //! byte of a frame is written twice: retransmitted or forged bytes never get this far.
 
 use crate::contract::Shape;
-use linerate_receive::frames::Entry;
-use linerate_receive::ranges::Ranges;
+use linerate_transport::frames::Entry;
+use linerate_transport::ranges::Ranges;
 use std::ops::Range;
 
 /// The fault of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadList {
+pub enum ListError {
     /// Bytes outside the block.
     #[error("entry {0} exceeds its block")]
     Block(usize),
@@ -29,16 +29,16 @@ pub enum BadList {
 ///
 /// # Errors
 /// The first invalid entry.
-pub fn check(list: &[Entry], used: usize, shape: &Shape) -> Result<(), BadList> {
+pub fn check(list: &[Entry], used: usize, shape: &Shape) -> Result<(), ListError> {
     for (index, entry) in list.iter().enumerate() {
         if u64::from(entry.from) + u64::from(entry.len) > used as u64 {
-            return Err(BadList::Block(index));
+            return Err(ListError::Block(index));
         }
         if entry.frame >= shape.frames {
-            return Err(BadList::Frame(index));
+            return Err(ListError::Frame(index));
         }
         if entry.at.checked_add(entry.len.into()).is_none_or(|end| end > shape.bytes as u64) {
-            return Err(BadList::Place(index));
+            return Err(ListError::Place(index));
         }
     }
     Ok(())
@@ -48,12 +48,12 @@ pub fn check(list: &[Entry], used: usize, shape: &Shape) -> Result<(), BadList> 
 ///
 /// # Errors
 /// The first invalid range.
-pub fn check_ranges(frame: u32, ranges: &[Range<u64>], shape: &Shape) -> Result<(), BadList> {
+pub fn check_ranges(frame: u32, ranges: &[Range<u64>], shape: &Shape) -> Result<(), ListError> {
     if frame >= shape.frames {
-        return Err(BadList::Frame(0));
+        return Err(ListError::Frame(0));
     }
     let outside = |range: &Range<u64>| range.start > range.end || range.end > shape.bytes as u64;
-    ranges.iter().position(outside).map_or(Ok(()), |index| Err(BadList::Place(index)))
+    ranges.iter().position(outside).map_or(Ok(()), |index| Err(ListError::Place(index)))
 }
 
 /// Splits entries into ones of at most `most` bytes, with the same effect; longer ones are split where places are
@@ -93,7 +93,7 @@ impl Guard {
     ///
     /// # Errors
     /// The first invalid entry. Bytes before it count as placed: the frames are then lost.
-    pub fn take(&mut self, list: &[Entry], used: usize) -> Result<(), BadList> {
+    pub fn take(&mut self, list: &[Entry], used: usize) -> Result<(), ListError> {
         check(list, used, &self.shape)?;
         for (index, entry) in list.iter().enumerate() {
             let mut new = 0;
@@ -101,7 +101,7 @@ impl Guard {
             let insert =
                 self.placed[entry.frame as usize].insert(range, usize::MAX, |piece| new += piece.end - piece.start);
             if insert.is_err() || new != u64::from(entry.len) {
-                return Err(BadList::Twice(index));
+                return Err(ListError::Twice(index));
             }
         }
         Ok(())
@@ -134,7 +134,7 @@ mod tests {
 
         /// Pieces are in order, and together they are the entry.
         #[test]
-        fn pieces_are_the_entry(at in 0_u64..1 << 40, from in 0_u32..1 << 30, len in 0_u32..100_000, most in 0_u32..5000) {
+        fn pieces_add_up_to_the_entry(at in 0_u64..1 << 40, from in 0_u32..1 << 30, len in 0_u32..100_000, most in 0_u32..5000) {
             let most = most.max(len / 1000);
             let whole = Entry { at, from, len, frame: 2 };
             let pieces = split(&[whole], most);
@@ -150,7 +150,7 @@ mod tests {
 
         /// Compared with a map of bytes.
         #[test]
-        fn no_byte_is_placed_outside_a_frame_or_twice(
+        fn no_byte_is_written_outside_a_frame_or_twice(
             lists in prop::collection::vec((prop::collection::vec(entry(), 0..6), 0_usize..260), 0..12), freed in 0_u32..4,
         ) {
             let mut guard = Guard::new(SHAPE);
@@ -161,9 +161,9 @@ mod tests {
                 // Bounds are checked before duplicates.
                 for (index, one) in list.iter().enumerate() {
                     let outside = match () {
-                        () if one.from as usize + one.len as usize > used => Some(BadList::Block(index)),
-                        () if one.frame > 2 => Some(BadList::Frame(index)),
-                        () if u128::from(one.at) + u128::from(one.len) > 100 => Some(BadList::Place(index)),
+                        () if one.from as usize + one.len as usize > used => Some(ListError::Block(index)),
+                        () if one.frame > 2 => Some(ListError::Frame(index)),
+                        () if u128::from(one.at) + u128::from(one.len) > 100 => Some(ListError::Place(index)),
                         () => None,
                     };
                     wanted = wanted.and(outside.map_or(Ok(()), Err));
@@ -172,7 +172,7 @@ mod tests {
                 for (index, one) in list.iter().enumerate().filter(|_| is_inside) {
                     let bytes = &mut after[one.frame as usize][one.at as usize..one.at as usize + one.len as usize];
                     if bytes.contains(&true) {
-                        wanted = wanted.and(Err(BadList::Twice(index)));
+                        wanted = wanted.and(Err(ListError::Twice(index)));
                     }
                     bytes.fill(true);
                 }

@@ -2,9 +2,9 @@
 
 use crate::contract::{Device, DeviceError, Route, Shape};
 use crate::form::Form;
-use linerate_burst::pool::Piece;
-use linerate_receive::copy::Kernel;
-use linerate_receive::frames::{Batch, Entry};
+use linerate_burst::pool::OwnedBytes;
+use linerate_transport::copy::Kernel;
+use linerate_transport::frames::{Batch, Entry};
 
 /// Measured rate of a route.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,7 +81,7 @@ impl Trial {
         &mut self,
         device: &mut dyn Device,
         route: Route,
-        blocks: &mut Vec<Piece>,
+        blocks: &mut Vec<OwnedBytes>,
         elapsed: &dyn Fn() -> u64,
     ) -> Result<(), DeviceError> {
         let mut last = None;
@@ -134,7 +134,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn every_route_is_tried_and_the_fastest_taken() {
+    fn all_routes_are_measured_and_the_fastest_is_used() {
         let began = Instant::now();
         let mut device = Cpu::open(CpuConfig::default());
         let rates = measure(&mut device, 300_000, 1448, false, &|| began.elapsed().as_nanos() as u64).unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_fails_is_an_error() {
+    fn device_failure_is_an_error() {
         let config = CpuConfig { fail_one_in: Some(1), ..CpuConfig::default() };
         let mut device = Cpu::open(config);
         assert!(measure(&mut device, 300_000, 1448, true, &|| 0).is_err());

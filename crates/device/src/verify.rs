@@ -1,13 +1,13 @@
 //! Verification of frames on a device, as far as the host knows their contents.
 
 use crate::form::Form;
-use linerate_receive::copy::Crc;
-use linerate_receive::frames::{Frame, Missing};
-use linerate_receive::pattern::{Mismatch, Pattern};
+use linerate_transport::copy::Crc;
+use linerate_transport::frames::{Frame, Missing};
+use linerate_transport::pattern::{Mismatch, Pattern};
 use std::ops::Range;
 
 /// Expected contents of the device.
-pub(crate) struct Wanted {
+pub(crate) struct ExpectedBytes {
     pub form: Form,
     pub missing: Missing,
 }
@@ -15,7 +15,7 @@ pub(crate) struct Wanted {
 /// Bytes generated at a time: whole samples.
 const STEP: usize = 256 << 10;
 
-impl Wanted {
+impl ExpectedBytes {
     /// Returns the expected CRC-32C of a frame, from the pattern of its stream or from its bytes on the host; `None` if
     /// it is unknown.
     pub(crate) fn crc32c(&self, frame: &Frame, pattern: Option<&Pattern>) -> Option<u32> {

@@ -1,12 +1,12 @@
 //! Devices compared with a map of bytes.
 
 use crate::support;
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use linerate_device::cpu::{Cpu, CpuConfig};
-use linerate_device::list::BadList;
+use linerate_device::list::ListError;
 use linerate_device::{Device, DeviceError, Form, Route, Shape, Ticket};
-use linerate_receive::frames::{Batch, Entry};
-use linerate_wire::Crc32c;
+use linerate_headers::Crc32c;
+use linerate_transport::frames::{Batch, Entry};
 use proptest::prelude::*;
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ struct Model {
     device: Box<dyn Device>,
     frames: Vec<Frame>,
     next: u8,
-    blocks: Vec<Piece>,
+    blocks: Vec<OwnedBytes>,
     last: Ticket,
     /// Expected results: frame, its bytes on the device, its bitmap.
     examined: Vec<(u32, Vec<u8>, Vec<u64>)>,
@@ -63,7 +63,7 @@ impl Model {
         device.allocate(shape).unwrap();
         let frame = Frame { raw: vec![0; shape.bytes], there: vec![false; shape.bytes] };
         // Memory allocated by the device, and registered memory.
-        let others = device.register(Piece::of(vec![0; 500], 0..500)).unwrap();
+        let others = device.register(OwnedBytes::of(vec![0; 500], 0..500)).unwrap();
         let blocks = vec![device.block(500).unwrap(), others];
         let frames = vec![frame; shape.frames as usize];
         Model { shape, device, frames, next: 0, blocks, last: Ticket(0), examined: Vec::new() }
@@ -105,7 +105,7 @@ impl Model {
                     let done = self.device.mark(*frame, &[range]).unwrap();
                     self.went(done);
                 } else if !fits {
-                    assert_eq!(self.device.mark(*frame, &[range]), Err(DeviceError::List(BadList::Place(0))));
+                    assert_eq!(self.device.mark(*frame, &[range]), Err(DeviceError::List(ListError::Place(0))));
                 }
             }
             Step::Place(pieces, back, route) => self.place(pieces, *back, *route),
@@ -142,7 +142,7 @@ impl Model {
         let range: Range<usize> = if form == Form::Raw { at..at + len } else { 0..form.bytes(self.shape.bytes) };
         let done = self.device.clear(frame, range.clone());
         if range.end > form.bytes(self.shape.bytes) {
-            assert_eq!(done, Err(DeviceError::List(BadList::Place(0))));
+            assert_eq!(done, Err(DeviceError::List(ListError::Place(0))));
             return;
         }
         self.went(done.unwrap());
@@ -184,7 +184,7 @@ impl Model {
     fn examine(&mut self, frame: u32, len: usize) {
         let done = self.device.examine(frame, len);
         if len > self.shape.bytes {
-            assert_eq!(done, Err(DeviceError::List(BadList::Place(0))));
+            assert_eq!(done, Err(DeviceError::List(ListError::Place(0))));
             return;
         }
         self.went(done.unwrap());
@@ -249,7 +249,7 @@ proptest! {
 }
 
 #[test]
-fn impossible_frames_are_refused() {
+fn impossible_frames_are_rejected() {
     let good = Shape { frames: 2, bytes: 100, form: Form::Raw, granule: 10 };
     for bad in [
         Shape { frames: 0, ..good },
@@ -270,18 +270,18 @@ fn impossible_frames_are_refused() {
 }
 
 #[test]
-fn a_bad_list_is_refused_as_a_whole_and_its_block_is_returned() {
+fn invalid_list_is_rejected_as_a_whole_and_its_block_returned() {
     for mut device in support::devices(1) {
         device.allocate(Shape { frames: 2, bytes: 100, form: Form::Raw, granule: 10 }).unwrap();
         let good = Entry { at: 0, from: 0, len: 10, frame: 0 };
         for (bad, why) in [
-            (Entry { len: 101, ..good }, BadList::Block(1)),
-            (Entry { from: u32::MAX, ..good }, BadList::Block(1)),
-            (Entry { frame: 2, ..good }, BadList::Frame(1)),
-            (Entry { at: 91, ..good }, BadList::Place(1)),
-            (Entry { at: u64::MAX, ..good }, BadList::Place(1)),
+            (Entry { len: 101, ..good }, ListError::Block(1)),
+            (Entry { from: u32::MAX, ..good }, ListError::Block(1)),
+            (Entry { frame: 2, ..good }, ListError::Frame(1)),
+            (Entry { at: 91, ..good }, ListError::Place(1)),
+            (Entry { at: u64::MAX, ..good }, ListError::Place(1)),
             // A sequence number before the previous one, as an unsigned distance.
-            (Entry { at: (1 << 32) - 1448, ..good }, BadList::Place(1)),
+            (Entry { at: (1 << 32) - 1448, ..good }, ListError::Place(1)),
         ] {
             let mut block = device.block(100).unwrap();
             block.bytes_mut().fill(7);
@@ -294,7 +294,7 @@ fn a_bad_list_is_refused_as_a_whole_and_its_block_is_returned() {
 }
 
 #[test]
-fn work_is_done_some_time_later_and_in_order() {
+fn work_completes_later_and_in_order() {
     let config = CpuConfig { delay: std::time::Duration::from_millis(20), ..CpuConfig::default() };
     let was_late = (0..10).any(|_| {
         let mut device = Cpu::open(config);

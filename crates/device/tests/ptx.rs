@@ -13,9 +13,7 @@ fn kernels_are_compiled_from_their_source() {
     let root = root();
     let is_there = std::env::var_os("LINERATE_NVRTC").is_some() || root.join("target/nvrtc/bin/pip").exists();
     if !is_there {
-        eprintln!(
-            "NOT TRIED: whether kernels.ptx is what kernels.cu compiles to: no NVRTC (scripts/kernels check fetches it)"
-        );
+        eprintln!("NOT TESTED: kernels.ptx against kernels.cu, NVRTC is missing (scripts/kernels check fetches it)");
         return;
     }
     let output = Command::new(root.join("scripts/kernels")).arg("check").output().expect("a shell");
@@ -24,7 +22,7 @@ fn kernels_are_compiled_from_their_source() {
 
 /// Drivers accept only PTX versions that they know, and run code for older GPUs.
 #[test]
-fn kernels_are_for_the_gpus_that_the_page_names() {
+fn kernels_support_the_documented_gpus() {
     let text = std::fs::read_to_string(root().join("crates/device/src/kernels.ptx")).unwrap();
     let of = |word: &str| text.lines().find_map(|line| line.strip_prefix(word).map(str::trim).map(str::to_owned));
     assert_eq!((of(".version"), of(".target")), (Some("8.1".to_owned()), Some("sm_70".to_owned())));

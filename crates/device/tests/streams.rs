@@ -3,20 +3,20 @@
 mod damaging;
 
 use crate::support;
-use damaging::Damaging;
+use damaging::FaultyDevice;
 use linerate_burst::Nanos;
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use linerate_device::cpu::{Cpu, CpuConfig};
-use linerate_device::frames::{Memory, OnDevice, Options, open};
-use linerate_device::list::BadList;
+use linerate_device::frames::{DeviceDestination, Memory, Options, open};
+use linerate_device::list::ListError;
 use linerate_device::{Device, Form, Route};
-use linerate_receive::copy::Kernel;
-use linerate_receive::datagrams::{self, Datagrams, Field, Unit, WhenFull};
-use linerate_receive::destination::{Destination, DestinationError, Stored};
-use linerate_receive::frames::{Batch, Config, Entry, Frames, Missing};
-use linerate_receive::pattern::Pattern;
-use linerate_receive::place::{Ending, Ends, Payload, Place, StreamId};
-use linerate_receive::ranges::Ranges;
+use linerate_transport::copy::Kernel;
+use linerate_transport::datagrams::{self, Datagrams, Field, Unit, WhenFull};
+use linerate_transport::destination::{Destination, DestinationError, DestinationTotals};
+use linerate_transport::frames::{Batch, Config, Entry, Frames, Missing};
+use linerate_transport::pattern::Pattern;
+use linerate_transport::place::{Ending, Ends, Payload, Place, StreamId};
+use linerate_transport::ranges::Ranges;
 use proptest::prelude::*;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ fn options(size: usize, frames: usize, route: Route, form: Form) -> Options {
 fn filled(options: &Options, memory: Memory) -> Frames {
     match memory {
         Memory::Here(pieces) => Frames::over(&options.frames, pieces).unwrap(),
-        Memory::Beyond(beyond) => Frames::beyond(&options.frames, beyond).unwrap(),
+        Memory::RemoteMemory(beyond) => Frames::beyond(&options.frames, beyond).unwrap(),
     }
 }
 
@@ -71,8 +71,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Streams, and the frames that they fill.
 struct Run {
     frames: Frames,
-    device: OnDevice,
-    /// None once it has ended.
+    device: DeviceDestination,
+    /// `None` after the end of a stream.
     streams: Vec<Option<Ranges>>,
     is_lending: bool,
     sent: u64,
@@ -84,7 +84,7 @@ impl Run {
             Step::Segment(stream, behind, len) => self.segment(*stream, *behind, *len),
             // Bytes of a lent block are only noted.
             Step::Lent(stream, behind, len) if self.is_lending => {
-                let mut block = Piece::of(vec![0; 200], 0..200);
+                let mut block = OwnedBytes::of(vec![0; 200], 0..200);
                 let Some(range) = self.range(*stream, *behind, *len) else { return Ok(()) };
                 let bytes = &mut block.bytes_mut()[5..5 + (range.end - range.start) as usize];
                 Pattern::new(KEY).fill(range.start, bytes);
@@ -92,7 +92,7 @@ impl Run {
                 self.put(*stream, range.clone(), &block.bytes()[5..]);
                 let list = self.frames.lent();
                 assert!(list.iter().all(|entry| entry.from >= 5 && u64::from(entry.len) <= range.end - range.start));
-                // The owner of the block would hand it over; here the test does.
+                // The test passes on the block, in place of its owner.
                 let noted: u64 = list.iter().map(|entry| u64::from(entry.len)).sum();
                 assert!(noted <= range.end - range.start);
                 self.by_hand(block, list)?;
@@ -104,7 +104,7 @@ impl Run {
         Ok(())
     }
 
-    fn by_hand(&mut self, block: Piece, list: Vec<Entry>) -> Result<(), DestinationError> {
+    fn by_hand(&mut self, block: OwnedBytes, list: Vec<Entry>) -> Result<(), DestinationError> {
         let placed = self.device.place(Batch { used: block.len(), block, list });
         placed.map(drop).map_err(|error| DestinationError::Elsewhere(Box::new(error)))
     }
@@ -152,14 +152,14 @@ impl Run {
 }
 
 /// Frames passed to the taker: id and bytes.
-type Seen = Arc<Mutex<Vec<(u64, u64)>>>;
+type SeenFrames = Arc<Mutex<Vec<(u64, u64)>>>;
 
 fn run(
     device: Box<dyn Device>,
     options: Options,
     steps: &[Step],
-    seen: &Seen,
-) -> Result<(Stored, u64), DestinationError> {
+    seen: &SeenFrames,
+) -> Result<(DestinationTotals, u64), DestinationError> {
     let (memory, device) = open(device, options).unwrap();
     let theirs = Arc::clone(seen);
     let device = device.taker(Box::new(move |placed| {
@@ -194,7 +194,7 @@ proptest! {
         for route in Route::ALL {
             let form = if route == Route::Copy { Form::Raw } else { Form::ALL[form] };
             for device in support::devices(seed) {
-                let seen = Seen::default();
+                let seen = SeenFrames::default();
                 let stored = run(device, options(half * 2, frames, route, form), &steps, &seen);
                 prop_assert!(stored.is_ok(), "{route}: {:?}", stored);
                 let seen = seen.lock().unwrap();
@@ -208,7 +208,7 @@ proptest! {
     fn a_device_that_fails_ends_the_run(steps in steps(), one in 1_u64..60, seed in 1_u64..1000) {
         for route in Route::ALL {
             let device = Cpu::open(CpuConfig { seed, fail_one_in: Some(one), ..CpuConfig::default() });
-            match run(Box::new(device), options(60, 4, route, Form::Raw), &steps, &Seen::default()) {
+            match run(Box::new(device), options(60, 4, route, Form::Raw), &steps, &SeenFrames::default()) {
                 Ok(_) => {}
                 Err(DestinationError::Elsewhere(error)) => prop_assert!(error.to_string().starts_with("cpu: "), "{error}"),
                 Err(other) => prop_assert!(false, "{other}"),
@@ -222,8 +222,8 @@ fn damage_in_transit_is_detected_and_reported() {
     let steps = [Step::Segment(0, 0, 64), Step::Fetch];
     for route in Route::ALL {
         let damaged = |leaves_out, options| {
-            let device = Box::new(Damaging { device: support::cpu(1), leaves_out });
-            run(device, options, &steps, &Seen::default()).unwrap_err().to_string()
+            let device = Box::new(FaultyDevice { device: support::cpu(1), leaves_out });
+            run(device, options, &steps, &SeenFrames::default()).unwrap_err().to_string()
         };
         let options = options(64, 3, route, Form::Raw);
         let error = damaged(false, options);
@@ -241,17 +241,17 @@ fn damage_in_transit_is_detected_and_reported() {
 }
 
 #[test]
-fn duplicates_are_refused_on_the_host() {
+fn duplicates_are_rejected_on_the_host() {
     for route in [Route::Place, Route::Gather] {
         let (memory, mut device) = open(support::cpu(1), options(64, 3, route, Form::Raw)).unwrap();
-        let Memory::Beyond(mut beyond) = memory else { panic!("no memory of the device") };
+        let Memory::RemoteMemory(mut beyond) = memory else { panic!("no memory of the device") };
         let mut batch = beyond.exchange(Batch::default());
         batch.used = 32;
         batch.list = vec![Entry { at: 0, from: 0, len: 16, frame: 1 }, Entry { at: 15, from: 16, len: 16, frame: 1 }];
         let next = beyond.exchange(batch);
         assert_eq!((next.used, next.list.len(), next.block.len()), (0, 0, 100), "blocks are still exchanged");
         let error = device.finish().unwrap_err().to_string();
-        assert_eq!(error, format!("invalid placement list: {}", BadList::Twice(1)));
+        assert_eq!(error, format!("invalid placement list: {}", ListError::Twice(1)));
     }
 }
 
@@ -267,7 +267,7 @@ fn datagrams(options: Options, memory: Memory, full: WhenFull) -> Datagrams {
     };
     match memory {
         Memory::Here(pieces) => Datagrams::over(config, pieces).unwrap(),
-        Memory::Beyond(beyond) => Datagrams::beyond(config, beyond).unwrap(),
+        Memory::RemoteMemory(beyond) => Datagrams::beyond(config, beyond).unwrap(),
     }
 }
 
@@ -323,7 +323,7 @@ fn the_oldest_frames_are_dropped_on_a_device() {
 }
 
 #[test]
-fn a_frame_stays_while_it_is_held() {
+fn frame_is_not_reused_while_held() {
     let (memory, device) = open(support::cpu(1), options(64, 3, Route::Place, Form::Raw)).unwrap();
     let held = Arc::new(Mutex::new(None));
     let theirs = Arc::clone(&held);

@@ -1,7 +1,7 @@
 //! Thread that admits readers of shared memory.
 
 use crate::clock;
-use crate::died::{Died, survive};
+use crate::died::{ThreadPanic, survive};
 use linerate_share::{Acceptor, Client};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ const CROWD_NAP: Duration = Duration::from_micros(200);
 pub(crate) struct AcceptorThread {
     close: Arc<AtomicBool>,
     refused: Arc<AtomicU64>,
-    thread: Option<JoinHandle<Result<(), Died>>>,
+    thread: Option<JoinHandle<Result<(), ThreadPanic>>>,
 }
 
 impl AcceptorThread {
@@ -69,9 +69,9 @@ impl AcceptorThread {
     }
 
     /// Stops admitting readers; returns the panic of the thread, if any.
-    pub(crate) fn close(&mut self) -> Option<Died> {
+    pub(crate) fn close(&mut self) -> Option<ThreadPanic> {
         self.close.store(true, Ordering::Relaxed);
-        self.thread.take()?.join().unwrap_or_else(|panic| Err(Died::of(ACCEPTOR, &*panic))).err()
+        self.thread.take()?.join().unwrap_or_else(|panic| Err(ThreadPanic::of(ACCEPTOR, &*panic))).err()
     }
 }
 

@@ -1,21 +1,21 @@
-//! Answering ARP, NDP and ping on an interface during a send: port -> answers -> port, in a separate thread.
+//! Replies to ARP, NDP and ping on an interface during a send: port -> answers -> port, in a separate thread.
 //!
 //! A sender whose addresses are not answered for gets no traffic through a router or to a host that resolves its
 //! source. The frames for this arrive by a separate port, which takes nothing away from others: `packet`, with a filter
 //! in the kernel.
 
 use crate::clock;
-use crate::consumer::{Consumer, Demand, End, Order, Round};
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunEnd};
 use crate::control::Stop;
 use crate::died::survive;
 use crate::error::ReceiveError;
-use crate::outlet::{Done, Outlet, Sent};
-use crate::receive::wait::Waiting;
-use crate::receive::{Receive, Receiver};
+use crate::outlet::{Done, ReplyPort, Sent};
+use crate::receive::wait::WaitStrategy;
+use crate::receive::{Receive, ReceiveLoop};
 use linerate_burst::{Ledger, Nanos, Stage};
 use linerate_generate::answer::{Answerer, Hop, RETRY, Resolution, TRIES};
+use linerate_headers::MacAddr;
 use linerate_port::{RxPort, TxPort};
-use linerate_wire::MacAddr;
 use std::net::IpAddr;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,29 +25,29 @@ const STOP_LIMIT: Duration = Duration::from_secs(1);
 
 /// Answers on one interface: a receiving and a sending port of it; or for a receiver on that interface, which answers
 /// in its own run.
-pub struct Answering {
-    receiver: Receiver,
+pub struct InterfaceResponder {
+    receiver: ReceiveLoop,
     answers: Answers,
     stop: Stop,
 }
 
 /// Consumer that reads requests and sends replies.
 pub struct Answers {
-    to: Outlet,
+    to: ReplyPort,
     done: Done,
     answerer: Answerer,
 }
 
 /// Answers in a thread until they are finished.
 #[derive(Debug)]
-pub struct Running {
-    thread: JoinHandle<AnsweringReport>,
+pub struct ResponderThread {
+    thread: JoinHandle<ResponderReport>,
     stop: Stop,
 }
 
 /// Result of answering.
 #[derive(Debug, Default)]
-pub struct AnsweringReport {
+pub struct ResponderReport {
     /// Packet accounting; the subjects are marked as those of answering.
     pub ledger: Ledger,
     /// Noteworthy events, in order.
@@ -58,7 +58,7 @@ pub struct AnsweringReport {
 
 /// Reason why the MAC address of a next hop is unknown.
 #[derive(Debug, thiserror::Error)]
-pub enum Unresolved {
+pub enum ResolveError {
     /// It does not reply.
     #[error(
         "{port}: no reply from {} ({TRIES} {hop} in {} s); check that it is up, on this network, and accepts \
@@ -78,18 +78,18 @@ pub enum Unresolved {
     Port(ReceiveError),
 }
 
-impl Answering {
+impl InterfaceResponder {
     /// Answers requests from `from`, through the first queue of `to`.
     pub fn new(from: RxPort, to: TxPort, answerer: Answerer) -> Self {
         let mut answers = Answers::new(to, answerer);
         let stop = Stop::new();
-        let receive = Receive { ports: vec![from], waiting: Waiting::Sleep, duration: None, stop: stop.clone() };
-        Answering { receiver: Receiver::new(receive, &mut [&mut answers]), answers, stop }
+        let receive = Receive { ports: vec![from], waiting: WaitStrategy::Sleep, duration: None, stop: stop.clone() };
+        InterfaceResponder { receiver: ReceiveLoop::new(receive, &mut [&mut answers]), answers, stop }
     }
 
     /// Resolves the MAC addresses of all these next hops in parallel, in this thread, within at most [`TRIES`] times
     /// [`RETRY`]; answers other requests during the wait.
-    pub fn resolve(&mut self, hops: &[Hop], stop: &Stop) -> Result<Vec<MacAddr>, Unresolved> {
+    pub fn resolve(&mut self, hops: &[Hop], stop: &Stop) -> Result<Vec<MacAddr>, ResolveError> {
         let now = clock::now();
         hops.iter().for_each(|hop| self.answers.answerer.resolve(*hop, now));
         loop {
@@ -101,7 +101,7 @@ impl Answering {
                 match state {
                     Some(Resolution::At(mac)) => found.push(mac),
                     Some(Resolution::Silent) => {
-                        return Err(Unresolved::Silent { hop: *hop, port: self.answers.to.name().to_owned() });
+                        return Err(ResolveError::Silent { hop: *hop, port: self.answers.to.name().to_owned() });
                     }
                     Some(Resolution::Asking) | None => asking = asking.or(Some(hop.target())),
                 }
@@ -109,10 +109,10 @@ impl Answering {
             let Some(asking) = asking else { return Ok(found) };
             let own = self.answers.to.take_failure().map(ReceiveError::Port);
             if let Some(failure) = own.or(self.receiver.take_failure()) {
-                return Err(Unresolved::Port(failure));
+                return Err(ResolveError::Port(failure));
             }
             if stop.is_requested() {
-                return Err(Unresolved::Stopped(asking));
+                return Err(ResolveError::Stopped(asking));
             }
         }
     }
@@ -148,10 +148,10 @@ impl Answering {
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub fn start(self) -> std::io::Result<Running> {
+    pub fn start(self) -> std::io::Result<ResponderThread> {
         let stop = self.stop.clone();
         let thread = std::thread::Builder::new().name("answer".into()).spawn(move || self.run())?;
-        Ok(Running { thread, stop })
+        Ok(ResponderThread { thread, stop })
     }
 
     /// Converts to a consumer for a run that receives the requests: this port receives nothing more.
@@ -159,12 +159,12 @@ impl Answering {
         self.answers
     }
 
-    fn run(self) -> AnsweringReport {
-        let Answering { mut receiver, mut answers, .. } = self;
+    fn run(self) -> ResponderReport {
+        let InterfaceResponder { mut receiver, mut answers, .. } = self;
         let died = survive(|| while receiver.round(&mut [&mut answers]) {}).err();
         let received = receiver.finish(&mut [&mut answers], died);
         let ledger = of_answers(&received.ledger);
-        AnsweringReport { ledger, events: received.events, failure: received.failure }
+        ResponderReport { ledger, events: received.events, failure: received.failure }
     }
 }
 
@@ -189,7 +189,7 @@ fn of_answers(received: &Ledger) -> Ledger {
 impl Answers {
     /// Sends through the first queue of `to`.
     pub fn new(to: TxPort, answerer: Answerer) -> Self {
-        Answers { to: Outlet::new(to), done: Done::default(), answerer }
+        Answers { to: ReplyPort::new(to), done: Done::default(), answerer }
     }
 
     /// Replaces the addresses to answer for, and clears the table of next hops; queued frames are dropped.
@@ -220,11 +220,11 @@ impl Answers {
     }
 
     /// Returns the result.
-    pub fn done(mut self) -> AnsweringReport {
+    pub fn done(mut self) -> ResponderReport {
         let mut ledger = Ledger::new();
         self.account(&mut ledger);
         let failure = self.to.take_failure().map(ReceiveError::Port);
-        AnsweringReport { ledger: of_answers(&ledger), events: Vec::new(), failure }
+        ResponderReport { ledger: of_answers(&ledger), events: Vec::new(), failure }
     }
 
     fn go_on(&mut self, round: &mut Round<'_>) {
@@ -263,8 +263,8 @@ impl Consumer for Answers {
         true
     }
 
-    fn order(&self) -> Order {
-        Order::Any
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Any
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
@@ -288,7 +288,7 @@ impl Consumer for Answers {
         if self.to.has_failed() { Demand::Failed } else { Demand::More }
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         self.account(end.ledger);
         if let Some(failure) = self.to.take_failure() {
             end.fail(failure);
@@ -296,9 +296,9 @@ impl Consumer for Answers {
     }
 }
 
-impl Running {
+impl ResponderThread {
     /// Ends the answers; requests that have arrived are answered first.
-    pub fn finish(self) -> AnsweringReport {
+    pub fn finish(self) -> ResponderReport {
         self.stop.request();
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -309,29 +309,29 @@ mod tests {
     use super::*;
     use linerate_backends::{open_rx, open_tx};
     use linerate_burst::{Count, Kind};
-    use linerate_generate::answer::{Addresses, Own, Vlans};
+    use linerate_generate::answer::{AddressRange, Addresses, Vlans};
     use linerate_port::{RxOptions, Spec, TxOptions};
 
     const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];
 
-    fn answering(from: &str, to: &str, own: Own) -> Answering {
+    fn answering(from: &str, to: &str, own: AddressRange) -> InterfaceResponder {
         let port = |name: &str| Spec::parse(&format!("mem:{name}?stamp=now")).unwrap();
         let from = open_rx(&port(from), &RxOptions::default()).unwrap();
         let to = open_tx(&port(to), &TxOptions::default()).unwrap();
-        Answering::new(from, to, Answerer::new(Addresses::new(vec![own]).unwrap(), 100))
+        InterfaceResponder::new(from, to, Answerer::new(Addresses::new(vec![own]).unwrap(), 100))
     }
 
     #[test]
-    fn two_that_answer_find_each_other() {
+    fn two_responders_resolve_each_other() {
         for (name, ips) in [("answer4", ["10.0.0.1", "10.0.0.2"]), ("answer6", ["fd00::1", "fd00::2"])] {
             let ips = ips.map(|ip| ip.parse::<IpAddr>().unwrap());
             let (there, back) = (format!("{name}-there"), format!("{name}-back"));
-            let mut one = answering(&back, &there, Own::one(ips[0], MACS[0]));
-            let other = answering(&there, &back, Own::one(ips[1], MACS[1])).start().unwrap();
+            let mut one = answering(&back, &there, AddressRange::one(ips[0], MACS[0]));
+            let other = answering(&there, &back, AddressRange::one(ips[1], MACS[1])).start().unwrap();
             let hop = Hop::new(ips[1], ips[0], MACS[0], Vlans::NONE).unwrap();
             assert_eq!(one.resolve(&[hop], &Stop::new()).unwrap(), [MACS[1]], "{name}");
             let reports = [one.start().unwrap().finish(), other.finish()];
-            for (report, what) in reports.iter().zip([Count::AnswerAsked, Count::Answered]) {
+            for (report, what) in reports.iter().zip([Count::AnswerRequestsSent, Count::Answered]) {
                 assert_eq!(
                     (report.ledger.total(what), report.ledger.sum(Stage::Send, Kind::Delivered)),
                     (1, 1),
@@ -343,12 +343,12 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_finds_who_has_an_address() {
+    fn probe_finds_the_owner_of_an_address() {
         for (name, ips) in [("probe4", ["10.0.0.1", "10.0.0.2"]), ("probe6", ["fd00::1", "fd00::2"])] {
             let ips = ips.map(|ip| ip.parse::<IpAddr>().unwrap());
             let (there, back) = (format!("{name}-there"), format!("{name}-back"));
-            let mut one = answering(&back, &there, Own::one([10, 9, 9, 9].into(), MACS[0]));
-            let other = answering(&there, &back, Own::one(ips[1], MACS[1])).start().unwrap();
+            let mut one = answering(&back, &there, AddressRange::one([10, 9, 9, 9].into(), MACS[0]));
+            let other = answering(&there, &back, AddressRange::one(ips[1], MACS[1])).start().unwrap();
             let probes = ips.map(|ip| Hop::probe(ip, MACS[0]).unwrap());
             assert_eq!(one.probe(&probes[..1]).unwrap(), None, "{name}");
             assert_eq!(one.probe(&probes).unwrap(), Some((ips[1], MACS[1])), "{name}");
@@ -358,10 +358,10 @@ mod tests {
 
     #[test]
     fn a_request_to_stop_ends_the_wait() {
-        let mut one = answering("answer-x", "answer-y", Own::one([10, 0, 0, 1].into(), MACS[0]));
+        let mut one = answering("answer-x", "answer-y", AddressRange::one([10, 0, 0, 1].into(), MACS[0]));
         let hop = Hop::new([10, 0, 0, 2].into(), [10, 0, 0, 1].into(), MACS[0], Vlans::NONE).unwrap();
         let stop = Stop::new();
         stop.request();
-        assert!(matches!(one.resolve(&[hop], &stop), Err(Unresolved::Stopped(_))));
+        assert!(matches!(one.resolve(&[hop], &stop), Err(ResolveError::Stopped(_))));
     }
 }

@@ -1,7 +1,7 @@
 //! Bound of packet time while no frame arrives.
 
 use crate::consumer::Round;
-use linerate_burst::{Nanos, Pick};
+use linerate_burst::{FrameIndex, Nanos};
 use std::time::Duration;
 
 /// Number of frames whose times are compared with their arrival.
@@ -25,7 +25,7 @@ impl Arrivals {
         if let [burst] = round.bursts {
             self.note(burst.descs().iter().rev().map(|desc| desc.time), round.elapsed);
         } else {
-            let time = |pick: &Pick| round.bursts[pick.lane()].descs()[pick.index()].time;
+            let time = |pick: &FrameIndex| round.bursts[pick.lane()].descs()[pick.index()].time;
             self.note(round.picks.iter().rev().map(time), round.elapsed);
         }
     }
@@ -63,7 +63,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn time_goes_on_as_frames_and_clock_say() {
+    fn time_follows_frames_and_clock() {
         let (start, span) = (1_700_000_000 * SECOND, Duration::from_secs);
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.bound(Nanos(start), span(9)), Nanos::ZERO, "there was no frame");

@@ -17,12 +17,12 @@ pub mod share;
 mod sinks;
 pub mod trigger;
 
-use self::complete::{Complete, Locator, Select};
+use self::complete::{DescFinisher, Locator, Select};
 use self::copier::Copier;
 use self::output::Output;
-use self::share::{Shared, Sharing};
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
-use crate::control::{Progress, Reopen};
+use self::share::{SharedRing, Sharing};
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
+use crate::control::{Progress, ReopenRequest};
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Ledger, Nanos, Sink, Stage};
@@ -42,18 +42,18 @@ pub struct Capture {
     output: Output,
     copier: Option<Copier>,
     progress: Arc<Progress>,
-    reopen: Option<Reopen>,
+    reopen: Option<ReopenRequest>,
     /// Watermark: later frames are not older than this, except late ones.
     complete: Nanos,
-    done: Captured,
+    done: CaptureTotals,
 }
 
 /// Totals of a capture.
 #[derive(Clone, Debug, Default)]
-pub struct Captured {
+pub struct CaptureTotals {
     /// Frames passed to the outputs.
     pub frames: u64,
-    /// Captured bytes of those frames.
+    /// Bytes captured of those frames.
     pub bytes: u64,
     /// Bytes on the wire, without FCS.
     pub wire_bytes: u64,
@@ -79,7 +79,7 @@ impl Capture {
             progress,
             reopen: None,
             complete: Nanos::ZERO,
-            done: Captured::default(),
+            done: CaptureTotals::default(),
         }
     }
 
@@ -110,13 +110,13 @@ impl Capture {
     }
 
     /// Starts new outputs when `reopen` is requested.
-    pub fn reopen(mut self, reopen: Reopen) -> Self {
+    pub fn reopen(mut self, reopen: ReopenRequest) -> Self {
         self.reopen = Some(reopen);
         self
     }
 
     /// Returns the totals after the run.
-    pub fn done(self) -> Captured {
+    pub fn done(self) -> CaptureTotals {
         self.done
     }
 
@@ -128,7 +128,7 @@ impl Capture {
         if let Some(locator) = locator {
             locator.learn(all);
         }
-        let mut complete = Complete { maps, locator: locator.as_ref() };
+        let mut complete = DescFinisher { maps, locator: locator.as_ref() };
         if selector.take_all(picks.len()) {
             match copier.as_mut().and_then(|copier| copier.for_frames(picks.len())) {
                 Some(helper) => {
@@ -151,18 +151,19 @@ impl Consumer for Capture {
         self.name
     }
 
-    fn order(&self) -> Order {
-        Order::Checked
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Checked
     }
 
-    fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+    fn begin(&mut self, start: &RunStart) -> Result<(), ReceiveError> {
         if self.copy_by_two {
             match Copier::start() {
                 Ok(copier) => self.copier = Some(copier),
                 Err(error) => self.note = Some(format!("copying with one thread: cannot start another: {error}")),
             }
         }
-        let open = |sharing| Shared::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Acceptor);
+        let open =
+            |sharing| SharedRing::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Acceptor);
         let (ring, result) = match self.share.take().map(open).transpose() {
             Ok(ring) => (ring, Ok(())),
             Err(error) => (None, Err(error)),
@@ -185,7 +186,7 @@ impl Consumer for Capture {
         learned
     }
 
-    fn look(&mut self, look: &Look<'_>) {
+    fn look(&mut self, look: &RunCounters<'_>) {
         let lost = look.queues().lost();
         self.progress.lost.store(lost, Ordering::Relaxed);
         self.output.look_at_losses(lost);
@@ -214,7 +215,7 @@ impl Consumer for Capture {
         }
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         end.events.extend(self.note.take());
         if let Some(died) = end.died.take() {
             self.output.die(died);
@@ -229,7 +230,7 @@ impl Consumer for Capture {
             end.fail(failure);
         }
         self.progress.lost.store(end.ledger.lost(), Ordering::Relaxed);
-        self.done = Captured {
+        self.done = CaptureTotals {
             frames: totals.frames,
             bytes: totals.bytes,
             wire_bytes: totals.wire_bytes,

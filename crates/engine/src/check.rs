@@ -1,12 +1,12 @@
 //! Accounting for streams with trailers: received frames compared with sent ones. Nothing is copied.
 
-use crate::answer::{Answering, AnsweringReport, Answers};
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
+use crate::answer::{Answers, InterfaceResponder, ResponderReport};
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd};
 use crate::control::{Stop, unwatched};
 use crate::error::ReceiveError;
-use crate::receive::{Receive, Received};
+use crate::receive::{Receive, RunReport};
 use crate::select::{Selection, Selector};
-use linerate_burst::{Count, Ledger, Pick, Stage};
+use linerate_burst::{Count, FrameIndex, Ledger, Stage};
 use linerate_generate::check::{Check, Live, StreamRow, Summary, TURN, Totals};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -15,11 +15,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Accounts for streams.
-pub struct Checking {
+pub struct CheckConsumer {
     check: Check,
     selector: Selector,
     watch: CheckWatch,
-    picks: Vec<Pick>,
+    picks: Vec<FrameIndex>,
     /// Time of the run at which missing frames are aged next.
     turn_at: Duration,
     answers: Option<Answers>,
@@ -31,14 +31,14 @@ pub struct CheckReport {
     /// Accounts of streams.
     pub check: Check,
     /// The rest; frames lost by its own ports were not lost on the path.
-    pub run: Received,
+    pub run: RunReport,
     /// Replies sent on the checked port.
-    pub answers: AnsweringReport,
+    pub answers: ResponderReport,
 }
 
 /// Counters of a run at one moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CheckLook {
+pub struct CheckCounters {
     /// Time since the start of the run.
     pub elapsed: Duration,
     /// Totals.
@@ -51,7 +51,7 @@ pub struct CheckLook {
 
 /// Accounts of all streams so far, and of each.
 #[derive(Clone, Debug)]
-pub struct SoFar {
+pub struct CheckProgress {
     /// Sum of all streams.
     pub summary: Summary,
     /// Each stream, by number.
@@ -61,13 +61,13 @@ pub struct SoFar {
 /// Lets another thread read the counters of a run, at most about a tenth of a second old. The run never waits for a
 /// reader.
 #[derive(Clone, Debug, Default)]
-pub struct CheckWatch(Arc<Watched>);
+pub struct CheckWatch(Arc<CheckState>);
 
 #[derive(Debug)]
-enum Asked {
+enum CheckRequest {
     /// The accounts, given the frames sent of each stream, now and some time ago, if known.
-    SoFar(Option<Sent>, Sender<SoFar>),
-    /// Received frames, and those lost by now.
+    CheckProgress(Option<Sent>, Sender<CheckProgress>),
+    /// Frames received, and those lost by now.
     Live(Option<Vec<u64>>, Sender<Live>),
 }
 
@@ -81,17 +81,17 @@ pub struct Sent {
 }
 
 #[derive(Debug, Default)]
-struct Watched {
-    look: Mutex<CheckLook>,
+struct CheckState {
+    look: Mutex<CheckCounters>,
     /// Number of frames with trailers, including those of streams without, at the end of the last round.
     ours: AtomicU64,
     /// Pending requests; closed at the end of the run.
-    asked: Mutex<Questions>,
+    asked: Mutex<CheckRequests>,
 }
 
 #[derive(Debug, Default)]
-struct Questions {
-    asked: Vec<Asked>,
+struct CheckRequests {
+    asked: Vec<CheckRequest>,
     are_over: bool,
 }
 
@@ -105,7 +105,7 @@ impl CheckWatch {
     }
 
     /// Returns the counters.
-    pub fn look(&self) -> CheckLook {
+    pub fn look(&self) -> CheckCounters {
         *self.0.look.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,17 +116,17 @@ impl CheckWatch {
 
     /// Returns the accounts of streams, compared with `sent` if that is known; answered by the run, and `None` once it
     /// is over.
-    pub fn so_far(&self, sent: Option<Sent>) -> Option<SoFar> {
-        self.ask(|answer| Asked::SoFar(sent, answer))
+    pub fn so_far(&self, sent: Option<Sent>) -> Option<CheckProgress> {
+        self.ask(|answer| CheckRequest::CheckProgress(sent, answer))
     }
 
     /// Returns the received frames of streams, and those lost if the frames sent of each
     /// [`AGE`](linerate_generate::check::AGE) ago are known; answered by the run, and `None` once it is over.
     pub fn live(&self, aged: Option<Vec<u64>>) -> Option<Live> {
-        self.ask(|answer| Asked::Live(aged, answer))
+        self.ask(|answer| CheckRequest::Live(aged, answer))
     }
 
-    fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Asked) -> Option<T> {
+    fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> CheckRequest) -> Option<T> {
         let (answer, answered) = channel();
         let mut questions = self.questions();
         if questions.are_over {
@@ -142,29 +142,31 @@ impl CheckWatch {
         // The requesting thread may be gone.
         for question in asked {
             match question {
-                Asked::Live(aged, answer) => drop(answer.send(check.live(aged.as_deref()))),
-                Asked::SoFar(sent, answer) => drop(answer.send(SoFar::new(check, sent.as_ref()))),
+                CheckRequest::Live(aged, answer) => drop(answer.send(check.live(aged.as_deref()))),
+                CheckRequest::CheckProgress(sent, answer) => {
+                    drop(answer.send(CheckProgress::new(check, sent.as_ref())))
+                }
             }
         }
     }
 
     /// Rejects all further requests.
     fn close(&self) {
-        *self.questions() = Questions { asked: Vec::new(), are_over: true };
+        *self.questions() = CheckRequests { asked: Vec::new(), are_over: true };
     }
 
-    fn questions(&self) -> MutexGuard<'_, Questions> {
+    fn questions(&self) -> MutexGuard<'_, CheckRequests> {
         self.0.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn show(&self, look: CheckLook) {
+    fn show(&self, look: CheckCounters) {
         if let Some(mut shown) = unwatched(&self.0.look) {
             *shown = look;
         }
     }
 }
 
-impl SoFar {
+impl CheckProgress {
     /// Creates the accounts, with lost frames by age.
     fn new(check: &mut Check, sent: Option<&Sent>) -> Self {
         let live = check.live(sent.map(|sent| &*sent.aged));
@@ -176,14 +178,14 @@ impl SoFar {
         }
         summary.counts.lost = live.totals.lost;
         summary.streams_with_loss = rows.iter().filter(|row| row.counts.lost > 0).count() as u64;
-        SoFar { summary, rows }
+        CheckProgress { summary, rows }
     }
 }
 
-impl Checking {
+impl CheckConsumer {
     /// Continues an account, empty or not, with selected frames; the slice is ignored.
     pub fn new(check: Check, selection: Selection) -> Self {
-        Checking {
+        CheckConsumer {
             check,
             selector: Selector::new(Selection { slice: None, ..selection }),
             watch: CheckWatch::new(),
@@ -194,7 +196,7 @@ impl Checking {
     }
 
     /// Answers ARP, NDP and ping on the checked port, whose frames are used for nothing else.
-    pub fn answer(mut self, answering: Option<Answering>) -> Self {
+    pub fn answer(mut self, answering: Option<InterfaceResponder>) -> Self {
         if let Some(answering) = answering {
             self.check.keep_questions();
             self.answers = Some(answering.into_answers());
@@ -220,8 +222,8 @@ impl Checking {
         CheckReport { check: self.check, run, answers }
     }
 
-    fn show(&self, look: &Look<'_>) {
-        self.watch.show(CheckLook {
+    fn show(&self, look: &RunCounters<'_>) {
+        self.watch.show(CheckCounters {
             elapsed: look.elapsed,
             totals: self.check.totals(),
             streams: self.check.streams() as u64,
@@ -230,19 +232,19 @@ impl Checking {
     }
 }
 
-impl Consumer for Checking {
+impl Consumer for CheckConsumer {
     fn name(&self) -> &'static str {
         "check"
     }
 
     /// The order in which several lanes are polled would be counted as reordering on the path.
-    fn order(&self) -> Order {
-        Order::Merged
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Merged
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         let learned = self.selector.learn(round.interfaces);
-        let Checking { check, selector, picks, watch, turn_at, answers } = self;
+        let CheckConsumer { check, selector, picks, watch, turn_at, answers } = self;
         match (round.bursts, round.links) {
             ([burst], [links]) if selector.take_all(burst.len()) => check.take(*burst, links),
             _ => check.take_picks(round.bursts, selector.choose(round, picks), round.links),
@@ -258,7 +260,7 @@ impl Consumer for Checking {
         learned
     }
 
-    fn look(&mut self, look: &Look<'_>) {
+    fn look(&mut self, look: &RunCounters<'_>) {
         self.show(look);
         self.watch.answer(&mut self.check);
     }
@@ -276,7 +278,7 @@ impl Consumer for Checking {
         if self.selector.is_full() { Demand::Enough } else { Demand::More }
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         self.show(end.look());
         self.watch.close();
         self.counters(end.ledger);
@@ -285,7 +287,7 @@ impl Consumer for Checking {
 
 /// A check in a separate thread, in parallel with a sender.
 #[derive(Debug)]
-pub struct Checker {
+pub struct CheckThread {
     stop: Stop,
     watch: CheckWatch,
     thread: JoinHandle<CheckReport>,
@@ -294,15 +296,15 @@ pub struct Checker {
 /// Interval at which an ending checker looks for further frames.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-impl Checker {
+impl CheckThread {
     /// Starts the thread. Frames are taken from now on, so the sender may start.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub fn start(checking: Checking, receive: Receive) -> std::io::Result<Self> {
+    pub fn start(checking: CheckConsumer, receive: Receive) -> std::io::Result<Self> {
         let (stop, watch) = (receive.stop.clone(), checking.watch.clone());
         let thread = thread::Builder::new().name("check".into()).spawn(move || checking.run(receive))?;
-        Ok(Checker { stop, watch, thread })
+        Ok(CheckThread { stop, watch, thread })
     }
 
     /// Returns the counters so far.

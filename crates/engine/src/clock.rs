@@ -25,9 +25,9 @@ pub(crate) trait Clock: Send {
     fn steady(&self) -> Nanos;
 }
 
-pub(crate) struct System;
+pub(crate) struct SystemClock;
 
-impl Clock for System {
+impl Clock for SystemClock {
     #[inline]
     fn utc(&self) -> Nanos {
         now()
@@ -134,11 +134,11 @@ pub(crate) mod tests {
 
     /// A clock set by a test; its copies are the same clock.
     #[derive(Clone, Default)]
-    pub(crate) struct Fake(Arc<Mutex<(Nanos, Nanos)>>);
+    pub(crate) struct FakeClock(Arc<Mutex<(Nanos, Nanos)>>);
 
-    impl Fake {
+    impl FakeClock {
         pub(crate) fn at(utc: u64) -> Self {
-            Fake(Arc::new(Mutex::new((Nanos(utc), Nanos(77)))))
+            FakeClock(Arc::new(Mutex::new((Nanos(utc), Nanos(77)))))
         }
 
         /// Advances both clocks.
@@ -155,7 +155,7 @@ pub(crate) mod tests {
         }
     }
 
-    impl Clock for Fake {
+    impl Clock for FakeClock {
         fn utc(&self) -> Nanos {
             self.0.lock().unwrap().0
         }
@@ -168,8 +168,8 @@ pub(crate) mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn steps_are_noticed_and_slewing_is_not() {
-        let fake = Fake::at(1_000_000 * MS);
+    fn clock_steps_are_detected_and_slewing_is_not() {
+        let fake = FakeClock::at(1_000_000 * MS);
         let mut time = Time::new(Box::new(fake.clone()));
         for look in 0..1000 {
             fake.pass(MS);
@@ -189,7 +189,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn steps_are_said_in_the_words_of_people() {
+    fn clock_steps_are_printed_readably() {
         assert_eq!(said(-100_000 * MS as i64), "the clock was set back by 100.0 s");
         assert_eq!(said(3_600_250 * MS as i64), "the clock was set forward by 3600.2 s");
         assert_eq!(said(-20 * MS as i64), "the clock was set back by 20 ms");
@@ -198,7 +198,7 @@ pub(crate) mod tests {
     /// The process is preempted between the reads of the two clocks.
     #[test]
     fn a_pause_between_two_reads_is_not_a_step() {
-        struct Slow(Fake, Mutex<u32>);
+        struct Slow(FakeClock, Mutex<u32>);
         impl Clock for Slow {
             fn utc(&self) -> Nanos {
                 let mut looks = self.1.lock().unwrap();
@@ -218,7 +218,7 @@ pub(crate) mod tests {
                 self.0.steady()
             }
         }
-        let mut time = Time::new(Box::new(Slow(Fake::at(1_000_000 * MS), Mutex::new(0))));
+        let mut time = Time::new(Box::new(Slow(FakeClock::at(1_000_000 * MS), Mutex::new(0))));
         assert!((0..1000).all(|_| time.look().1.is_none()));
     }
 }

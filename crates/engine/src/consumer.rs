@@ -1,12 +1,12 @@
 //! Consumers of the frames of a receive loop: a file, a meter, another port.
 
 use crate::control::Stop;
-use crate::died::Died;
+use crate::died::ThreadPanic;
 use crate::error::ReceiveError;
 use crate::lanes::Lanes;
-use linerate_burst::{Burst, Desc, Interface, Ledger, Nanos, Pick};
-use linerate_port::{Held, Scattered, Tallied};
-use linerate_wire::Link;
+use linerate_burst::{Burst, Desc, FrameIndex, Interface, Ledger, Nanos};
+use linerate_headers::Link;
+use linerate_port::{FrameTally, HeldFrame, ScatteredFrame};
 use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ pub trait Consumer {
     fn name(&self) -> &'static str;
 
     /// Returns the order that it needs.
-    fn order(&self) -> Order;
+    fn order(&self) -> FrameOrder;
 
     /// Starts the consumer, after the ports are open.
     ///
     /// # Errors
     /// Ends the run before any frame is taken.
-    fn begin(&mut self, _start: &Start) -> Result<(), ReceiveError> {
+    fn begin(&mut self, _start: &RunStart) -> Result<(), ReceiveError> {
         Ok(())
     }
 
@@ -41,7 +41,7 @@ pub trait Consumer {
 
     /// Returns whether it must be the only consumer of a run: because it [leaves](Round::leave) frames for later, which
     /// others would receive again, or [holds](Round::hold) them.
-    fn is_alone(&self) -> bool {
+    fn is_sole(&self) -> bool {
         false
     }
 
@@ -52,20 +52,20 @@ pub trait Consumer {
     }
 
     /// Receives the frames that it requested ([`Round::hold`]), and releases those no longer needed. Called every round
-    /// if the consumer [is sole](Consumer::is_alone).
-    fn hold(&mut self, _holds: &mut Holds<'_>) {}
+    /// if the consumer [is sole](Consumer::is_sole).
+    fn hold(&mut self, _holds: &mut HeldFrames<'_>) {}
 
-    /// Reads from queues that deliver frames straight to their destination. Called every round if the consumer [is
-    /// sole](Consumer::is_alone); must return once the queues are drained, or after some time.
+    /// Polls queues that deliver frames straight to their destination. Called every round if the consumer [is
+    /// sole](Consumer::is_sole); must return once the queues are drained, or after some time.
     ///
     /// # Errors
     /// Those of [`Consumer::take`].
-    fn read(&mut self, _reads: &mut Reads<'_>) -> Result<(), ReceiveError> {
+    fn read(&mut self, _reads: &mut ScatterQueues<'_>) -> Result<(), ReceiveError> {
         Ok(())
     }
 
     /// Receives the counters of the ports, about ten times a second.
-    fn look(&mut self, _look: &Look<'_>) {}
+    fn look(&mut self, _look: &RunCounters<'_>) {}
 
     /// Adds its counters so far, as its accounts will be at the end, for metrics during the run; frames that it still
     /// buffers may be missing in all of them.
@@ -82,12 +82,12 @@ pub trait Consumer {
     }
 
     /// Ends the consumer: flushes its buffers, and accounts for every frame that it was given.
-    fn finish(&mut self, end: &mut End<'_>);
+    fn finish(&mut self, end: &mut RunEnd<'_>);
 }
 
-/// Order of frames that a consumer needs.
+/// Frame order that a consumer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Order {
+pub enum FrameOrder {
     /// None: lane by lane.
     Any,
     /// Several lanes are merged by time.
@@ -109,7 +109,7 @@ pub enum Demand {
 
 /// Parameters of a run that starts.
 #[derive(Clone, Debug)]
-pub struct Start {
+pub struct RunStart {
     /// Number of ports.
     pub ports: usize,
     /// Port of each lane, and index of the queue in that port.
@@ -129,12 +129,12 @@ pub struct Round<'a> {
     pub elapsed: Duration,
     /// Time since frames last arrived from the detached lanes; `None` before the end.
     pub draining: Option<Duration>,
-    /// Frames of each lane. Ports leave `l3`, `l4` and `hash` of a desc empty: [`locate`](linerate_wire::flow::locate)
+    /// Frames of each lane. Ports leave `l3`, `l4` and `hash` of a desc empty: [`locate`](linerate_headers::flow::locate)
     /// finds them, given the link type ([`links`](Round::links)).
     pub bursts: &'a [Burst<'a>],
-    /// Order of all frames of all bursts. Empty for a single lane if no consumer needs it [checked](Order::Checked),
+    /// Frames of all bursts in order. Empty for a single lane if no consumer needs it [checked](FrameOrder::Checked),
     /// and if no consumer needs an order.
-    pub picks: &'a [Pick],
+    pub picks: &'a [FrameIndex],
     /// Watermark: later frames are not older than this, except late ones.
     pub complete: Nanos,
     /// All interfaces so far.
@@ -152,8 +152,8 @@ pub struct Round<'a> {
     /// For each lane, frames to hold.
     pub(crate) wanted: &'a mut [Vec<u32>],
     pub(crate) is_busy: bool,
-    /// True if its consumer is the only one and [is sole](Consumer::is_alone).
-    pub(crate) is_alone: bool,
+    /// True if its consumer is the only one and [is sole](Consumer::is_sole).
+    pub(crate) is_sole: bool,
 }
 
 impl Round<'_> {
@@ -165,9 +165,9 @@ impl Round<'_> {
     /// Leaves the last `frames` of a lane for a later round. For a consumer that needs no order.
     ///
     /// # Panics
-    /// If the consumer does not declare that it [is sole](Consumer::is_alone).
+    /// If the consumer does not declare that it [is sole](Consumer::is_sole).
     pub fn leave(&mut self, lane: usize, frames: usize) {
-        assert!(self.is_alone, "other consumers would receive the frames again");
+        assert!(self.is_sole, "other consumers would receive the frames again");
         self.left[lane] = frames;
     }
 
@@ -176,9 +176,9 @@ impl Round<'_> {
     /// round. Only for queues whose frames can be held.
     ///
     /// # Panics
-    /// If the consumer does not declare that it [is sole](Consumer::is_alone).
+    /// If the consumer does not declare that it [is sole](Consumer::is_sole).
     pub fn hold(&mut self, lane: usize, indices: impl IntoIterator<Item = u32>) {
-        assert!(self.is_alone, "other consumers would miss the frames");
+        assert!(self.is_sole, "other consumers would miss the frames");
         self.wanted[lane].extend(indices);
     }
 
@@ -200,28 +200,28 @@ impl Round<'_> {
     }
 
     /// Returns the order of all frames, built in `own` if no consumer declared to need it.
-    pub(crate) fn order<'p>(&'p self, own: &'p mut Vec<Pick>) -> &'p [Pick] {
+    pub(crate) fn order<'p>(&'p self, own: &'p mut Vec<FrameIndex>) -> &'p [FrameIndex] {
         if !self.picks.is_empty() {
             return self.picks;
         }
         own.clear();
         for (lane, burst) in self.bursts.iter().enumerate() {
-            own.extend((0..burst.len()).map(|index| Pick::new(lane, index)));
+            own.extend((0..burst.len()).map(|index| FrameIndex::new(lane, index)));
         }
         own
     }
 }
 
 /// Frames held by a consumer.
-pub struct Holds<'a> {
+pub struct HeldFrames<'a> {
     pub(crate) lanes: &'a mut Lanes,
-    pub(crate) held: &'a mut Vec<Held>,
+    pub(crate) held: &'a mut Vec<HeldFrame>,
     pub(crate) now: Nanos,
     pub(crate) draining: Option<Duration>,
     pub(crate) is_busy: bool,
 }
 
-impl Holds<'_> {
+impl HeldFrames<'_> {
     /// Returns the time of the round, UTC.
     pub fn now(&self) -> Nanos {
         self.now
@@ -233,24 +233,24 @@ impl Holds<'_> {
     }
 
     /// Takes the frames requested in this round, in the order of each lane.
-    pub fn take(&mut self) -> std::vec::Drain<'_, Held> {
+    pub fn take(&mut self) -> std::vec::Drain<'_, HeldFrame> {
         self.held.drain(..)
     }
 
     /// Returns the bytes of a frame for reading or modification.
-    pub fn bytes_mut<'b>(&'b mut self, held: &'b mut Held) -> &'b mut [u8] {
+    pub fn bytes_mut<'b>(&'b mut self, held: &'b mut HeldFrame) -> &'b mut [u8] {
         self.lanes.holding(held.lane as usize).map_or(&mut [], |queue| queue.bytes_mut(held))
     }
 
-    /// Announces that a frame will be held for longer ([`keep`](linerate_port::Holding::keep)).
-    pub fn keep(&mut self, held: &mut Held) {
+    /// Announces that a frame will be held for longer ([`keep`](linerate_port::HoldQueue::keep)).
+    pub fn keep(&mut self, held: &mut HeldFrame) {
         if let Some(queue) = self.lanes.holding(held.lane as usize) {
             queue.keep(held);
         }
     }
 
     /// Releases frames to their queues and empties the list.
-    pub fn release(&mut self, done: &mut Vec<Held>) {
+    pub fn release(&mut self, done: &mut Vec<HeldFrame>) {
         while let Some(lane) = done.last().map(|held| held.lane) {
             let run = done.iter().rev().take_while(|held| held.lane == lane).count();
             let mut part = if run == done.len() { std::mem::take(done) } else { done.split_off(done.len() - run) };
@@ -273,14 +273,14 @@ impl Holds<'_> {
 }
 
 /// Queues that read frames straight to their destination ([`RxOptions::scatter`](linerate_port::RxOptions::scatter)).
-pub struct Reads<'a> {
+pub struct ScatterQueues<'a> {
     pub(crate) lanes: &'a mut Lanes,
     pub(crate) frames: u64,
     pub(crate) draining: Option<Duration>,
     pub(crate) is_busy: bool,
 }
 
-impl Reads<'_> {
+impl ScatterQueues<'_> {
     /// Returns the number of lanes.
     pub fn lanes(&self) -> usize {
         self.lanes.len()
@@ -301,9 +301,9 @@ impl Reads<'_> {
         self.lanes.link(lane)
     }
 
-    /// Reads the next frame of a lane into these buffers, one after another; `None` if no frame is ready or the lane is
+    /// Takes the next frame of a lane into these buffers, one after another; `None` if no frame is ready or the lane is
     /// down.
-    pub fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<Scattered> {
+    pub fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<ScatteredFrame> {
         let read = self.lanes.read(lane, pieces);
         self.frames += u64::from(read.is_some());
         read
@@ -316,13 +316,13 @@ impl Reads<'_> {
 }
 
 /// Counters of the ports of a run so far.
-pub struct Look<'a> {
+pub struct RunCounters<'a> {
     pub(crate) lanes: &'a Lanes,
     /// Time since the start of the run.
     pub elapsed: Duration,
 }
 
-impl Look<'_> {
+impl RunCounters<'_> {
     /// Returns the counters of all queues, without those of network cards, which take milliseconds to read and are
     /// added at the end.
     pub fn queues(&self) -> Ledger {
@@ -348,7 +348,7 @@ impl Look<'_> {
     }
 
     /// Returns the totals of frames that one lane's queue counted without returning them, and their time, UTC.
-    pub fn tallied(&self, lane: usize) -> Option<(&Tallied, Nanos)> {
+    pub fn tallied(&self, lane: usize) -> Option<(&FrameTally, Nanos)> {
         self.lanes.tallied(lane)
     }
 
@@ -361,7 +361,7 @@ impl Look<'_> {
 }
 
 /// State at the end of a run.
-pub struct End<'a> {
+pub struct RunEnd<'a> {
     /// Counters of the stages before the consumer, which adds its own.
     pub ledger: &'a mut Ledger,
     /// All interfaces of the run.
@@ -373,14 +373,14 @@ pub struct End<'a> {
     /// True if the run or a port failed before the consumers ended.
     pub has_failed: bool,
     /// Panic of this consumer or of the thread of the run, if any: work in progress may be incomplete.
-    pub died: Option<Died>,
+    pub died: Option<ThreadPanic>,
     /// Number of frames given to the consumer.
     pub given: u64,
     pub(crate) started: Instant,
-    pub(crate) look: Look<'a>,
+    pub(crate) look: RunCounters<'a>,
 }
 
-impl End<'_> {
+impl RunEnd<'_> {
     /// Records a failure, unless there is an earlier one.
     pub fn fail(&mut self, error: impl Into<ReceiveError>) {
         self.failure.get_or_insert(error.into());
@@ -392,7 +392,7 @@ impl End<'_> {
     }
 
     /// Returns the counters of the ports.
-    pub fn look(&self) -> &Look<'_> {
+    pub fn look(&self) -> &RunCounters<'_> {
         &self.look
     }
 }

@@ -48,16 +48,16 @@ impl Stop {
 
 /// A request to close output files and continue in new ones, shared between a run and its controllers.
 #[derive(Clone)]
-pub struct Reopen {
+pub struct ReopenRequest {
     requested: Arc<AtomicBool>,
     report: Arc<dyn Fn(Result<String, SinkError>) + Send + Sync>,
 }
 
-impl Reopen {
+impl ReopenRequest {
     /// Creates a request that is not set. The thread that writes an output calls `report` with
     /// its outcome.
     pub fn new(report: impl Fn(Result<String, SinkError>) + Send + Sync + 'static) -> Self {
-        Reopen { requested: Arc::default(), report: Arc::new(report) }
+        ReopenRequest { requested: Arc::default(), report: Arc::new(report) }
     }
 
     /// Requests new files, within about a tenth of a second.
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_state_never_blocks_and_survives_a_panicking_reader() {
+    fn shared_state_never_blocks_and_survives_a_reader_panic() {
         let shown = Mutex::new(1);
         let looking = shown.lock().unwrap();
         assert!(unwatched(&shown).is_none());

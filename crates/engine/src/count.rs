@@ -1,4 +1,4 @@
-//! Counts of frames, sizes and protocols.
+//! Counters of frames, sizes and protocols.
 //!
 //! Nothing is ordered (unless the busiest windows of several lanes are requested), and no frame is copied or, without a
 //! filter, read: one pass over the descs of each burst as the port returns it, or not even that, if a queue counts
@@ -14,29 +14,29 @@ pub use self::mix::Mix;
 pub use self::traffic::{Peak, Traffic};
 pub use self::windows::{Busiest, Windows};
 
-use self::traffic::Tally;
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use self::traffic::BurstTally;
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::{Progress, unwatched};
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, Desc, Kind, Ledger, Nanos, Stage};
-use linerate_port::Tallied;
-use linerate_wire::Layers;
+use linerate_headers::Layers;
+use linerate_port::FrameTally;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Counts selected frames.
-pub struct Counting {
+/// Adds up selected frames.
+pub struct CountConsumer {
     selector: Selector,
     /// Dissector, if protocols are requested.
     layers: Option<Layers>,
-    watch: Watch,
-    counts: Counts,
+    watch: CountWatch,
+    counts: CountSnapshot,
     finds_bursts: bool,
     progress: Option<Arc<Progress>>,
     /// Totals of each queue that counts itself at the last look, and their time.
-    tallied: Vec<(Tallied, Nanos)>,
+    tallied: Vec<(FrameTally, Nanos)>,
     /// The selected descs of a burst, and those of several lanes in order.
     chosen: Vec<Desc>,
     merged: Vec<Desc>,
@@ -44,30 +44,30 @@ pub struct Counting {
 
 /// Counters at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct CountSnapshot {
     /// Time since the start of the run.
     pub elapsed: Duration,
     /// Sum of all ports.
-    pub all: Counted,
+    pub all: TrafficCounts,
     /// Counters of each port.
-    pub ports: Vec<Counted>,
+    pub ports: Vec<TrafficCounts>,
     /// Counters of each queue of each port.
-    pub queues: Vec<Counted>,
+    pub queues: Vec<TrafficCounts>,
     /// Port of each of `queues`, and index of the queue in that port.
     pub places: Vec<(usize, usize)>,
     /// Busiest windows of all ports, if requested.
     pub windows: Option<Windows>,
 }
 
-impl Counts {
+impl CountSnapshot {
     /// Returns the same ports and queues with counters at zero.
-    pub fn beginning(&self) -> Counts {
-        Counts::of(self.ports.len(), self.places.clone())
+    pub fn beginning(&self) -> CountSnapshot {
+        CountSnapshot::of(self.ports.len(), self.places.clone())
     }
 
     /// Sums up the protocols, which are counted only by queue.
     pub fn sum_protocols(&mut self) {
-        let Counts { all, ports, queues, places, .. } = self;
+        let CountSnapshot { all, ports, queues, places, .. } = self;
         for (queue, (port, _)) in queues.iter().zip(places) {
             all.mix.add(&queue.mix);
             ports[*port].mix.add(&queue.mix);
@@ -75,14 +75,14 @@ impl Counts {
     }
 
     fn of(ports: usize, places: Vec<(usize, usize)>) -> Self {
-        let queues = vec![Counted::default(); places.len()];
-        Counts { ports: vec![Counted::default(); ports], queues, places, ..Counts::default() }
+        let queues = vec![TrafficCounts::default(); places.len()];
+        CountSnapshot { ports: vec![TrafficCounts::default(); ports], queues, places, ..CountSnapshot::default() }
     }
 }
 
 /// Counters of a queue, of a port, or of all.
 #[derive(Clone, Debug, Default)]
-pub struct Counted {
+pub struct TrafficCounts {
     /// The selected frames.
     pub traffic: Traffic,
     /// Their protocols, if requested.
@@ -96,35 +96,35 @@ pub struct Counted {
 /// Lets another thread read the counters of a run, at most about a tenth of a second old. The run never waits for a
 /// reader.
 #[derive(Clone, Debug, Default)]
-pub struct Watch(Arc<Mutex<Counts>>);
+pub struct CountWatch(Arc<Mutex<CountSnapshot>>);
 
-impl Watch {
+impl CountWatch {
     /// Creates a watch without counters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the counters; protocols only of each queue, see [`Counts::sum_protocols`].
-    pub fn counts(&self) -> Counts {
+    /// Returns the counters; protocols only of each queue, see [`CountSnapshot::sum_protocols`].
+    pub fn counts(&self) -> CountSnapshot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Publishes counters, unless a reader holds the lock.
-    fn show(&self, counts: &Counts) {
+    fn show(&self, counts: &CountSnapshot) {
         if let Some(mut shown) = unwatched(&self.0) {
             shown.clone_from(counts);
         }
     }
 }
 
-impl Counting {
-    /// Counts selected frames, without the slice, and dissects them if `protocols` are requested.
+impl CountConsumer {
+    /// Adds up selected frames, without the slice, and dissects them if `protocols` are requested.
     pub fn new(selection: Selection, protocols: bool) -> Self {
-        Counting {
+        CountConsumer {
             selector: Selector::new(Selection { slice: None, ..selection }),
             layers: protocols.then(Layers::new),
-            watch: Watch::new(),
-            counts: Counts::default(),
+            watch: CountWatch::new(),
+            counts: CountSnapshot::default(),
             finds_bursts: false,
             progress: None,
             tallied: Vec::new(),
@@ -140,7 +140,7 @@ impl Counting {
     }
 
     /// Publishes the counters in `watch`.
-    pub fn watch(mut self, watch: Watch) -> Self {
+    pub fn watch(mut self, watch: CountWatch) -> Self {
         self.watch = watch;
         self
     }
@@ -152,15 +152,15 @@ impl Counting {
     }
 
     /// Returns the counters after the run.
-    pub fn done(self) -> Counts {
+    pub fn done(self) -> CountSnapshot {
         self.counts
     }
 
     /// Updates the totals of queues that count themselves.
-    fn look_at_queues(&mut self, look: &Look<'_>, elapsed: Duration) {
+    fn look_at_queues(&mut self, look: &RunCounters<'_>, elapsed: Duration) {
         for (lane, before) in self.tallied.iter_mut().enumerate() {
             let Some((tallied, time)) = look.tallied(lane) else { continue };
-            let (now, Counts { all, ports, queues, places, .. }) = ((*tallied, time), &mut self.counts);
+            let (now, CountSnapshot { all, ports, queues, places, .. }) = ((*tallied, time), &mut self.counts);
             for sum in [all, &mut ports[places[lane].0], &mut queues[lane]] {
                 sum.traffic.add_tallied(before, &now);
             }
@@ -168,7 +168,7 @@ impl Counting {
             debug_assert!(all_are_wanted, "a selection needs the frames");
             *before = now;
         }
-        let Counts { elapsed: known, all, ports, queues, places, .. } = &mut self.counts;
+        let CountSnapshot { elapsed: known, all, ports, queues, places, .. } = &mut self.counts;
         *known = elapsed;
         for sum in std::iter::once(&mut *all).chain(ports.iter_mut()) {
             sum.received = 0;
@@ -186,30 +186,30 @@ impl Counting {
     }
 }
 
-impl Consumer for Counting {
+impl Consumer for CountConsumer {
     fn name(&self) -> &'static str {
         "count"
     }
 
-    fn order(&self) -> Order {
-        if self.finds_bursts { Order::Merged } else { Order::Any }
+    fn order(&self) -> FrameOrder {
+        if self.finds_bursts { FrameOrder::Merged } else { FrameOrder::Any }
     }
 
     fn takes_tallies(&self) -> bool {
         self.selector.is_everything() && self.layers.is_none() && !self.finds_bursts
     }
 
-    fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
-        self.counts = Counts::of(start.ports, start.lanes.clone());
+    fn begin(&mut self, start: &RunStart) -> Result<(), ReceiveError> {
+        self.counts = CountSnapshot::of(start.ports, start.lanes.clone());
         self.counts.windows = self.finds_bursts.then(Windows::default);
-        self.tallied = vec![(Tallied::default(), Nanos::ZERO); start.lanes.len()];
+        self.tallied = vec![(FrameTally::default(), Nanos::ZERO); start.lanes.len()];
         self.watch.show(&self.counts);
         Ok(())
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         let learned = self.selector.learn(round.interfaces);
-        let Counting { selector, layers, counts, chosen, merged, .. } = self;
+        let CountConsumer { selector, layers, counts, chosen, merged, .. } = self;
         selector.start_round(round.filters);
         merged.clear();
         for lane in 0..round.bursts.len() {
@@ -219,7 +219,7 @@ impl Consumer for Counting {
             let queue = &mut counts.queues[lane];
             let mix = layers.as_mut().map(|layers| (&mut queue.mix, layers));
             let descs = choose(selector, round, lane, mix, chosen);
-            let tally = Tally::of(descs);
+            let tally = BurstTally::of(descs);
             queue.traffic.add(descs, &tally);
             counts.ports[counts.places[lane].0].traffic.add(descs, &tally);
             counts.all.traffic.add(descs, &tally);
@@ -237,11 +237,11 @@ impl Consumer for Counting {
         learned
     }
 
-    fn look(&mut self, look: &Look<'_>) {
+    fn look(&mut self, look: &RunCounters<'_>) {
         self.look_at_queues(look, look.elapsed);
         self.watch.show(&self.counts);
         if let Some(progress) = &self.progress {
-            let Counted { traffic, lost, .. } = &self.counts.all;
+            let TrafficCounts { traffic, lost, .. } = &self.counts.all;
             progress.frames.store(traffic.frames, Ordering::Relaxed);
             progress.bytes.store(traffic.bytes, Ordering::Relaxed);
             progress.wire_bytes.store(traffic.bytes, Ordering::Relaxed);
@@ -257,7 +257,7 @@ impl Consumer for Counting {
         if self.selector.is_full() { Demand::Enough } else { Demand::More }
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         self.look_at_queues(end.look(), end.elapsed());
         self.counts.sum_protocols();
         self.selector.counters(end.ledger.account(Stage::Select, ""));

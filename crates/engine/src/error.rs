@@ -1,7 +1,7 @@
 //! Errors of runs that receive.
 
-use crate::died::Died;
-use linerate_burst::{Pick, SinkError};
+use crate::died::ThreadPanic;
+use linerate_burst::{FrameIndex, SinkError};
 use linerate_port::PortError;
 
 /// Error of a run that receives.
@@ -15,9 +15,9 @@ pub enum ReceiveError {
     Sink(#[from] SinkError),
     /// Destination of frames of streams.
     #[error(transparent)]
-    Destination(#[from] linerate_receive::destination::DestinationError),
+    Destination(#[from] linerate_transport::destination::DestinationError),
     /// More lanes than can be merged.
-    #[error("{found} lanes, at most {most} supported; name fewer files or open fewer queues (@0-3 or lanes=4)", most = Pick::MAX_LANES)]
+    #[error("{found} lanes, at most {most} supported; name fewer files or open fewer queues (@0-3 or lanes=4)", most = FrameIndex::MAX_LANES)]
     Lanes {
         /// Number of lanes.
         found: usize,
@@ -52,7 +52,7 @@ pub enum ReceiveError {
     Acceptor(std::io::Error),
     /// Panic, a bug of this program.
     #[error(transparent)]
-    Died(#[from] Died),
+    ThreadPanic(#[from] ThreadPanic),
     /// Thread of a worker.
     #[error("cannot start a worker thread: {0}; use fewer workers")]
     Worker(std::io::Error),
@@ -68,9 +68,9 @@ pub enum ReceiveError {
 
 impl ReceiveError {
     /// Returns the panic, if that is the error.
-    pub(crate) fn died(&self) -> Option<Died> {
+    pub(crate) fn died(&self) -> Option<ThreadPanic> {
         match self {
-            ReceiveError::Died(died) => Some(died.clone()),
+            ReceiveError::ThreadPanic(died) => Some(died.clone()),
             _ => None,
         }
     }

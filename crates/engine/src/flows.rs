@@ -3,7 +3,7 @@
 //! One lane and one worker: each burst is passed to the meter as its queue returns it, and nothing is copied. Several
 //! lanes are ordered first, since the packets of a flow may arrive on all of them. Several workers have a meter and a
 //! thread each and share nothing: this thread copies frames, usually their headers, into blocks, whole flows to one
-//! worker ([`Spread`](linerate_meter::Spread)). A single worker stays in this thread even with other consumers: passing
+//! worker ([`FlowDistributor`](linerate_meter::FlowDistributor)). A single worker stays in this thread even with other consumers: passing
 //! frames to another thread costs as much as metering them.
 //!
 //! `worker`: a meter at work; `dispatch`: all of them, and the block that is filled for each; `meters`: allocated
@@ -18,59 +18,59 @@ pub use self::meters::Meters;
 pub use self::worker::Load;
 
 use self::dispatch::Dispatch;
-use self::worker::{Shared, finish};
+use self::worker::{SharedRecords, finish};
 use crate::arrivals::Arrivals;
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
-use linerate_burst::{Account, Count, Interface, Kind, Ledger, Nanos, Pick, Stage};
+use linerate_burst::{Account, Count, FrameIndex, Interface, Kind, Ledger, Nanos, Stage};
+use linerate_headers::Link;
 use linerate_meter::{Counts, Protocol, Records};
-use linerate_wire::Link;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Meters selected frames.
-pub struct Metering<R: Records + Send + 'static> {
+pub struct MeterConsumer<R: Records + Send + 'static> {
     selector: Selector,
     /// Meters before the run.
     meters: Option<Meters>,
-    work: Work<R>,
-    records: Shared<R>,
+    work: MeteringThreads<R>,
+    records: SharedRecords<R>,
     /// Arrival times of frames.
     arrivals: Arrivals,
     /// Frames passed to the meters, and their bytes.
     handed: (u64, u64),
     progress: Arc<Progress>,
-    observed: Arc<Observed>,
-    picks: Vec<Pick>,
-    done: Metered,
+    observed: Arc<UnmeteredCounters>,
+    picks: Vec<FrameIndex>,
+    done: MeteringReport,
 }
 
 /// Counts so far of frames that are in no record, for exporters.
 #[derive(Debug, Default)]
-pub struct Observed {
+pub struct UnmeteredCounters {
     /// Frames lost at the ports.
     pub lost: AtomicU64,
     /// Frames that are not packets that can be metered.
     pub ignored: AtomicU64,
 }
 
-/// Metering threads.
-enum Work<R: Records + Send + 'static> {
+/// Threads that meter.
+enum MeteringThreads<R: Records + Send + 'static> {
     /// None, before and after the run.
     None,
     /// This thread, for the frames of one lane in place.
-    InPlace(Box<worker::Metering<R>>),
+    InPlace(Box<worker::MeterWorker<R>>),
     /// Workers with blocks, for ordered frames.
     Dispatch(Box<Dispatch<R>>),
 }
 
 /// Result of metering.
 #[derive(Clone, Debug, Default)]
-pub struct Metered {
+pub struct MeteringReport {
     /// Counters in addition to the flows.
     pub counts: Counts,
     /// Unknown link type numbers of the interfaces ([registry](https://www.tcpdump.org/linktypes.html)); their frames
@@ -84,24 +84,24 @@ pub struct Metered {
     pub bytes_per_flow: [usize; 2],
     /// Upper bound of the memory of all meters, in bytes.
     pub most_bytes: usize,
-    /// Work of each worker.
+    /// Load of each worker.
     pub workers: Vec<Load>,
     /// Duration, up to the last record.
     pub elapsed: Duration,
 }
 
-impl<R: Records + Send + 'static> Metering<R> {
+impl<R: Records + Send + 'static> MeterConsumer<R> {
     /// Meters selected frames, without the slice, with a worker for each meter; `records` takes finished flows.
     pub fn new(meters: Meters, selection: Selection, records: R) -> Self {
-        let done = Metered {
+        let done = MeteringReport {
             bytes_per_flow: meters.config.bytes_per_flow(),
             most_bytes: meters.most_bytes(),
-            ..Metered::default()
+            ..MeteringReport::default()
         };
-        Metering {
+        MeterConsumer {
             selector: Selector::new(Selection { slice: None, ..selection }),
             meters: Some(meters),
-            work: Work::None,
+            work: MeteringThreads::None,
             records: Arc::new(Mutex::new(records)),
             arrivals: Arrivals::default(),
             handed: (0, 0),
@@ -119,13 +119,13 @@ impl<R: Records + Send + 'static> Metering<R> {
     }
 
     /// Publishes the counts of frames without a record in `observed`.
-    pub fn observed(mut self, observed: Arc<Observed>) -> Self {
+    pub fn observed(mut self, observed: Arc<UnmeteredCounters>) -> Self {
         self.observed = observed;
         self
     }
 
     /// Returns the receiver of the records, for reading during the run. It must be dropped before
-    /// [`done`](Metering::done).
+    /// [`done`](MeterConsumer::done).
     pub fn records(&self) -> Arc<Mutex<R>> {
         Arc::clone(&self.records)
     }
@@ -134,7 +134,7 @@ impl<R: Records + Send + 'static> Metering<R> {
     ///
     /// # Panics
     /// If a worker still exists: the run is not over.
-    pub fn done(self) -> (Metered, R) {
+    pub fn done(self) -> (MeteringReport, R) {
         let records = Arc::into_inner(self.records).expect("all workers have ended");
         (self.done, records.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
@@ -142,35 +142,35 @@ impl<R: Records + Send + 'static> Metering<R> {
     /// Returns the counters so far; of workers as last published.
     fn counts(&self) -> Counts {
         match &self.work {
-            Work::InPlace(metering) => *metering.meter.counts(),
-            Work::Dispatch(dispatch) => dispatch.counts(),
-            Work::None => self.done.counts,
+            MeteringThreads::InPlace(metering) => *metering.meter.counts(),
+            MeteringThreads::Dispatch(dispatch) => dispatch.counts(),
+            MeteringThreads::None => self.done.counts,
         }
     }
 
     fn hand(&mut self, round: &Round<'_>) {
-        let Metering { selector, work, picks, handed, arrivals, .. } = self;
+        let MeterConsumer { selector, work, picks, handed, arrivals, .. } = self;
         let frames = round.frames();
         arrivals.see(round);
         match work {
-            Work::InPlace(metering) if selector.is_everything() => {
+            MeteringThreads::InPlace(metering) if selector.is_everything() => {
                 selector.take_all(frames);
                 metering.take(round.bursts[0], round.links[0]);
             }
             // Adjacent frames are passed together.
-            Work::InPlace(metering) => {
+            MeteringThreads::InPlace(metering) => {
                 for run in selector.choose(round, picks).chunk_by(|one, next| one.index() + 1 == next.index()) {
                     let first = run[0].index();
                     metering.take(round.bursts[0].slice(first..first + run.len()), round.links[0]);
                 }
             }
-            Work::Dispatch(dispatch) => {
+            MeteringThreads::Dispatch(dispatch) => {
                 let (frames, bytes) = dispatch.take(round, selector.choose(round, picks));
                 *handed = (handed.0 + frames, handed.1 + bytes);
             }
-            Work::None => {}
+            MeteringThreads::None => {}
         }
-        if let Work::InPlace(metering) = work {
+        if let MeteringThreads::InPlace(metering) = work {
             let Counts { frames, bytes, .. } = *metering.meter.counts();
             *handed = (frames, bytes);
         }
@@ -183,29 +183,34 @@ impl<R: Records + Send + 'static> Metering<R> {
         }
         let now = self.arrivals.bound(complete, elapsed);
         match &mut self.work {
-            Work::InPlace(metering) => metering.expire(now),
-            Work::Dispatch(dispatch) => dispatch.pause(now, elapsed),
-            Work::None => {}
+            MeteringThreads::InPlace(metering) => metering.expire(now),
+            MeteringThreads::Dispatch(dispatch) => dispatch.pause(now, elapsed),
+            MeteringThreads::None => {}
         }
     }
 }
 
-impl<R: Records + Send + 'static> Consumer for Metering<R> {
+impl<R: Records + Send + 'static> Consumer for MeterConsumer<R> {
     fn name(&self) -> &'static str {
         "flows"
     }
 
-    fn order(&self) -> Order {
-        Order::Merged
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Merged
     }
 
-    fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+    fn begin(&mut self, start: &RunStart) -> Result<(), ReceiveError> {
         let Some(mut meters) = self.meters.take() else { return Ok(()) };
         self.work = if meters.meters.len() == 1 && start.lanes.len() == 1 {
             let hears = meters.config.names.has(Protocol::Dns);
-            Work::InPlace(Box::new(worker::Metering::new(meters.meters.remove(0), &self.records, true, hears)))
+            MeteringThreads::InPlace(Box::new(worker::MeterWorker::new(
+                meters.meters.remove(0),
+                &self.records,
+                true,
+                hears,
+            )))
         } else {
-            Work::Dispatch(Box::new(Dispatch::new(meters, &self.records)?))
+            MeteringThreads::Dispatch(Box::new(Dispatch::new(meters, &self.records)?))
         };
         Ok(())
     }
@@ -220,7 +225,7 @@ impl<R: Records + Send + 'static> Consumer for Metering<R> {
         learned
     }
 
-    fn look(&mut self, look: &Look<'_>) {
+    fn look(&mut self, look: &RunCounters<'_>) {
         let (frames, bytes) = self.handed;
         self.progress.frames.store(frames, Ordering::Relaxed);
         self.progress.bytes.store(bytes, Ordering::Relaxed);
@@ -240,29 +245,29 @@ impl<R: Records + Send + 'static> Consumer for Metering<R> {
 
     fn demand(&self) -> Demand {
         match &self.work {
-            Work::Dispatch(dispatch) if dispatch.has_failed() => Demand::Failed,
+            MeteringThreads::Dispatch(dispatch) if dispatch.has_failed() => Demand::Failed,
             _ if self.selector.is_full() => Demand::Enough,
             _ => Demand::More,
         }
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         let mut died = end.died.take();
         let time = match &self.work {
-            Work::InPlace(metering) => metering.meter.time().clone(),
-            Work::Dispatch(dispatch) => dispatch.time().clone(),
-            Work::None => Default::default(),
+            MeteringThreads::InPlace(metering) => metering.meter.time().clone(),
+            MeteringThreads::Dispatch(dispatch) => dispatch.time().clone(),
+            MeteringThreads::None => Default::default(),
         };
         (self.done.far_frames, self.done.time_jumps) = (time.far_frames(), time.jumps());
-        match std::mem::replace(&mut self.work, Work::None) {
-            Work::InPlace(mut metering) => {
+        match std::mem::replace(&mut self.work, MeteringThreads::None) {
+            MeteringThreads::InPlace(mut metering) => {
                 let last = metering.meter.latest();
                 died = finish(&mut metering, last, died);
                 let (counts, load) = metering.done();
                 (self.done.counts, self.done.workers) = (counts, vec![load]);
             }
-            Work::Dispatch(dispatch) => (self.done.counts, self.done.workers, died) = dispatch.finish(died),
-            Work::None => {}
+            MeteringThreads::Dispatch(dispatch) => (self.done.counts, self.done.workers, died) = dispatch.finish(died),
+            MeteringThreads::None => {}
         }
         self.selector.counters(end.ledger.account(Stage::Select, ""));
         let selected = end.ledger.account(Stage::Select, "").sum(Kind::Delivered);

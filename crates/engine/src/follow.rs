@@ -1,7 +1,7 @@
 //! Streams of captured TCP traffic, reassembled passively.
 //!
 //! Frames of several lanes are ordered first, then each is passed to [`Follow`] in place. Its output is written by an
-//! [`Outlet`]: `files`, a file for each direction with an index; `records`, all streams in one pipe; `conversation`,
+//! [`StreamOutput`]: `files`, a file for each direction with an index; `records`, all streams in one pipe; `conversation`,
 //! both directions of one connection as they arrived.
 
 mod conversation;
@@ -10,18 +10,18 @@ mod files;
 mod index;
 mod records;
 
-pub use self::conversation::{Conversation, Form};
-pub use self::files::{Files, FilesOptions, Gaps};
-pub use self::records::Records;
+pub use self::conversation::{Conversation, ConversationFormat};
+pub use self::files::{FilesOptions, Gaps, StreamFiles};
+pub use self::records::StreamRecords;
 
 use crate::arrivals::Arrivals;
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd};
 use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
-use linerate_burst::{Count, Kind, Nanos, Pick, SinkError, Stage};
-use linerate_receive::follow::{About, Config, Counts, Follow, Output, Summary, Taken};
-use linerate_receive::place::StreamId;
+use linerate_burst::{Count, FrameIndex, Kind, Nanos, SinkError, Stage};
+use linerate_transport::follow::{Config, Counts, Follow, FollowOutcome, Output, StreamInfo, Summary};
+use linerate_transport::place::StreamId;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 const LONGEST: usize = 10;
 
 /// Output of streams.
-pub trait Outlet: Output + Send {
+pub trait StreamOutput: Output + Send {
     /// Flushes buffers, because no packets arrive at the moment.
     fn flush(&mut self);
 
@@ -57,10 +57,10 @@ pub trait Outlet: Output + Send {
 
 /// Discards the data, for a report of streams only.
 #[derive(Debug, Default)]
-pub struct Nowhere;
+pub struct NullOutput;
 
-impl Output for Nowhere {
-    fn begin(&mut self, _: &About, _: Nanos) {}
+impl Output for NullOutput {
+    fn begin(&mut self, _: &StreamInfo, _: Nanos) {}
 
     fn bytes(&mut self, _: StreamId, _: u64, _: &[u8], _: Nanos) -> bool {
         true
@@ -71,7 +71,7 @@ impl Output for Nowhere {
     fn end(&mut self, _: &Summary) {}
 }
 
-impl Outlet for Nowhere {
+impl StreamOutput for NullOutput {
     fn flush(&mut self) {}
 
     fn failure(&self) -> Option<&SinkError> {
@@ -84,13 +84,13 @@ impl Outlet for Nowhere {
 }
 
 /// Follows the selected streams.
-pub struct Following {
+pub struct FollowConsumer {
     selector: Selector,
     follow: Follow,
     arrivals: Arrivals,
-    out: Watched,
+    out: RankedOutput,
     progress: Arc<Progress>,
-    picks: Vec<Pick>,
+    picks: Vec<FrameIndex>,
     taken: Frames,
     bytes: u64,
     notes: Vec<String>,
@@ -110,7 +110,7 @@ struct Frames {
 
 /// Result of following.
 #[derive(Clone, Debug)]
-pub struct Followed {
+pub struct FollowReport {
     /// Counters.
     pub counts: Counts,
     /// Streams with most bytes, in descending order, without their gaps.
@@ -122,13 +122,13 @@ pub struct Followed {
 }
 
 /// An outlet, and the longest streams written to it.
-struct Watched {
-    out: Box<dyn Outlet>,
+struct RankedOutput {
+    out: Box<dyn StreamOutput>,
     longest: Vec<Summary>,
 }
 
-impl Output for Watched {
-    fn begin(&mut self, about: &About, now: Nanos) {
+impl Output for RankedOutput {
+    fn begin(&mut self, about: &StreamInfo, now: Nanos) {
         self.out.begin(about, now);
     }
 
@@ -154,14 +154,14 @@ impl Output for Watched {
     }
 }
 
-impl Following {
+impl FollowConsumer {
     /// Follows selected frames, without the slice; `out` receives the streams.
-    pub fn new(config: Config, selection: Selection, out: Box<dyn Outlet>) -> Self {
-        Following {
+    pub fn new(config: Config, selection: Selection, out: Box<dyn StreamOutput>) -> Self {
+        FollowConsumer {
             selector: Selector::new(Selection { slice: None, ..selection }),
             follow: Follow::new(config),
             arrivals: Arrivals::default(),
-            out: Watched { out, longest: Vec::new() },
+            out: RankedOutput { out, longest: Vec::new() },
             progress: Progress::new(),
             picks: Vec::new(),
             taken: Frames::default(),
@@ -177,9 +177,9 @@ impl Following {
     }
 
     /// Returns the result after the run.
-    pub fn done(self) -> Followed {
+    pub fn done(self) -> FollowReport {
         let (counts, files) = (self.follow.counts(), self.out.out.files());
-        Followed { counts, longest: self.out.longest, files, notes: self.notes }
+        FollowReport { counts, longest: self.out.longest, files, notes: self.notes }
     }
 
     fn follow(&mut self, round: &Round<'_>) {
@@ -207,14 +207,14 @@ impl Following {
 }
 
 impl Frames {
-    fn of(&mut self, taken: Taken) -> &mut u64 {
+    fn of(&mut self, taken: FollowOutcome) -> &mut u64 {
         match taken {
-            Taken::Followed => &mut self.followed,
-            Taken::Unwritten => &mut self.unwritten,
-            Taken::NotTcp => &mut self.not_tcp,
-            Taken::Malformed => &mut self.malformed,
-            Taken::Fragment => &mut self.fragments,
-            Taken::BadChecksum => &mut self.bad_checksum,
+            FollowOutcome::Followed => &mut self.followed,
+            FollowOutcome::Unwritten => &mut self.unwritten,
+            FollowOutcome::NotTcp => &mut self.not_tcp,
+            FollowOutcome::Malformed => &mut self.malformed,
+            FollowOutcome::Fragment => &mut self.fragments,
+            FollowOutcome::BadChecksum => &mut self.bad_checksum,
         }
     }
 
@@ -224,13 +224,13 @@ impl Frames {
     }
 }
 
-impl Consumer for Following {
+impl Consumer for FollowConsumer {
     fn name(&self) -> &'static str {
         "streams"
     }
 
-    fn order(&self) -> Order {
-        Order::Merged
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Merged
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
@@ -248,7 +248,7 @@ impl Consumer for Following {
         learned
     }
 
-    fn look(&mut self, look: &Look<'_>) {
+    fn look(&mut self, look: &RunCounters<'_>) {
         self.progress.frames.store(self.taken.all(), Ordering::Relaxed);
         self.progress.bytes.store(self.bytes, Ordering::Relaxed);
         self.progress.wire_bytes.store(self.bytes, Ordering::Relaxed);
@@ -264,7 +264,7 @@ impl Consumer for Following {
         }
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         let died = end.died.take();
         let is_unread = self.is_unread();
         let mut result = Ok(());

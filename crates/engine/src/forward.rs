@@ -10,12 +10,12 @@
 //!              └── dropped ─────────────────────────────────────────────^
 //! ```
 
-use crate::consumer::{Consumer, Demand, End, Holds, Look, Order, Round};
+use crate::consumer::{Consumer, Demand, FrameOrder, HeldFrames, Round, RunCounters, RunEnd};
 use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::verdict::{Inspect, Outcome, Policy, Verdicts};
 use linerate_burst::{Burst, Count, Ledger, Nanos};
-use linerate_port::{Held, PortError, RxPort, Sent, TxPort, TxQueue};
+use linerate_port::{HeldFrame, PortError, RxPort, Sent, TxPort, TxQueue};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,11 +33,11 @@ pub struct Forward {
     name: String,
     to: TxPort,
     /// State for sending in place, if supported.
-    in_place: Option<InPlace>,
+    in_place: Option<TransitFrames>,
     progress: Arc<Progress>,
-    counts: Counts,
+    counts: ForwardCounts,
     /// Part of the counters that is in the progress.
-    reported: Counts,
+    reported: ForwardCounts,
     errors: Errors,
 }
 
@@ -51,16 +51,16 @@ pub(crate) struct Errors {
 
 /// Frames in transit from one port to the other.
 #[derive(Default)]
-struct InPlace {
+struct TransitFrames {
     verdicts: Option<Verdicts>,
     /// Frames of this round; empty between two.
-    arrived: Vec<Held>,
-    pending: VecDeque<Held>,
-    done: Vec<Held>,
+    arrived: Vec<HeldFrame>,
+    pending: VecDeque<HeldFrame>,
+    done: Vec<HeldFrame>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct ForwardCounts {
     received: u64,
     handed: u64,
     truncated: u64,
@@ -74,8 +74,8 @@ impl Forward {
     /// Forwards frames of a port; without a copy if both ports support it. Needs the privileges that opening needed.
     pub fn new(from: &mut RxPort, mut to: TxPort, progress: Arc<Progress>) -> Self {
         let name = format!("{} -> {}", from.name, to.name);
-        let (counts, reported) = <(Counts, Counts)>::default();
-        let in_place = joins(from, to.queues[0].as_mut()).then(InPlace::default);
+        let (counts, reported) = <(ForwardCounts, ForwardCounts)>::default();
+        let in_place = joins(from, to.queues[0].as_mut()).then(TransitFrames::default);
         Forward { name, to, in_place, progress, counts, reported, errors: Errors::default() }
     }
 
@@ -139,7 +139,7 @@ impl Forward {
 
     /// Passes frames with a positive verdict to the port.
     fn submit(&mut self, give_up: bool) {
-        let Some(InPlace { pending, done, .. }) = &mut self.in_place else { return };
+        let Some(TransitFrames { pending, done, .. }) = &mut self.in_place else { return };
         let Some(queue) = self.to.queues[0].submitting() else { return };
         while !pending.is_empty() && !give_up {
             match queue.submit(pending) {
@@ -175,7 +175,7 @@ impl Forward {
         let (frames, bytes) = (sent.frames - self.reported.sent.frames, sent.bytes - self.reported.sent.bytes);
         self.progress.add(frames, bytes, bytes);
         self.progress.lost.fetch_add(self.counts.lost.saturating_sub(self.reported.lost), Ordering::Relaxed);
-        self.reported = Counts { lost: self.counts.lost.max(self.reported.lost), ..self.counts };
+        self.reported = ForwardCounts { lost: self.counts.lost.max(self.reported.lost), ..self.counts };
     }
 }
 
@@ -188,12 +188,12 @@ impl Consumer for Forward {
         true
     }
 
-    fn is_alone(&self) -> bool {
+    fn is_sole(&self) -> bool {
         true
     }
 
-    fn order(&self) -> Order {
-        Order::Any
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Any
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
@@ -221,7 +221,7 @@ impl Consumer for Forward {
         Ok(())
     }
 
-    fn hold(&mut self, holds: &mut Holds<'_>) {
+    fn hold(&mut self, holds: &mut HeldFrames<'_>) {
         let give_up = self.gives_up(holds.draining());
         let Some(in_place) = &mut self.in_place else { return };
         in_place.judge(holds, &mut self.counts, give_up);
@@ -236,14 +236,14 @@ impl Consumer for Forward {
         self.tell();
     }
 
-    fn look(&mut self, look: &Look<'_>) {
+    fn look(&mut self, look: &RunCounters<'_>) {
         let mut ledger = look.queues();
         self.counters(&mut ledger);
         self.counts.lost = ledger.lost();
     }
 
     fn counters(&self, ledger: &mut Ledger) {
-        let Counts { received, handed, truncated, down, unsent, .. } = self.counts;
+        let ForwardCounts { received, handed, truncated, down, unsent, .. } = self.counts;
         if let Some(verdicts) = self.in_place.as_ref().and_then(|in_place| in_place.verdicts.as_ref()) {
             verdicts.counters(&self.name, ledger);
         }
@@ -258,7 +258,7 @@ impl Consumer for Forward {
         if self.errors.failure.is_some() { Demand::Failed } else { Demand::More }
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         if let Some(monitor) = &self.to.monitor {
             monitor.counters(end.ledger);
         }
@@ -293,12 +293,12 @@ impl Errors {
     }
 }
 
-impl InPlace {
+impl TransitFrames {
     /// Decides about the frames of this round, and those that waited for a verdict.
-    fn judge(&mut self, holds: &mut Holds<'_>, counts: &mut Counts, give_up: bool) {
-        let InPlace { verdicts, arrived, pending, done } = self;
+    fn judge(&mut self, holds: &mut HeldFrames<'_>, counts: &mut ForwardCounts, give_up: bool) {
+        let TransitFrames { verdicts, arrived, pending, done } = self;
         arrived.extend(holds.take());
-        let mut sort = |held: Held, outcome| {
+        let mut sort = |held: HeldFrame, outcome| {
             if outcome == Outcome::Dropped {
                 return done.push(held);
             }
@@ -335,7 +335,7 @@ fn joins(from: &mut RxPort, to: &mut dyn TxQueue) -> bool {
 }
 
 /// Passes frames from the front of `burst` to a queue and returns how many are done with.
-fn hand_on(queue: &mut dyn TxQueue, burst: Burst<'_>, counts: &mut Counts) -> Result<usize, PortError> {
+fn hand_on(queue: &mut dyn TxQueue, burst: Burst<'_>, counts: &mut ForwardCounts) -> Result<usize, PortError> {
     let whole = burst.descs().iter().take_while(|desc| !desc.is_truncated()).count();
     if whole == 0 {
         counts.truncated += 1;

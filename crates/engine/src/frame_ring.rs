@@ -9,17 +9,17 @@ mod offer;
 mod take;
 
 pub(crate) use self::offer::SharedFrames;
-pub use self::offer::{FrameSharing, FrameSharingOptions, FrameSharingWatch, SharedSoFar};
-pub use self::take::{TakeFrames, Took};
+pub use self::offer::{FrameRingState, FrameSharing, FrameSharingOptions, FrameSharingWatch};
+pub use self::take::{FrameRingReader, FrameRingReport};
 
-use linerate_receive::frames::{Frame, Meta, NoFrame};
-use linerate_receive::place::{self, Ends, StreamId};
-use linerate_share::frame_ring::{About, Ending, Taken};
+use linerate_share::frame_ring::{Ending, FrameMetadata, TakenFrame};
+use linerate_transport::frames::{Frame, FrameMeta, MetaMismatch};
+use linerate_transport::place::{self, Ends, StreamId};
 
 /// Returns a frame's entry in the table of a ring.
-fn about(frame: &Frame) -> About {
+fn about(frame: &Frame) -> FrameMetadata {
     let meta = &frame.meta;
-    About {
+    FrameMetadata {
         id: meta.id,
         stream: meta.stream.0,
         from: meta.ends.from,
@@ -45,11 +45,25 @@ fn about(frame: &Frame) -> About {
 }
 
 /// Converts a frame taken from a ring to one for destinations. It is returned when dropped.
-fn frame(taken: Taken) -> Result<Frame, NoFrame> {
-    let About {
-        id, stream, from, to, number, offset, len, missing, crc32c, first, last, repeated, late, ending, ..
+fn frame(taken: TakenFrame) -> Result<Frame, MetaMismatch> {
+    let FrameMetadata {
+        id,
+        stream,
+        from,
+        to,
+        number,
+        offset,
+        len,
+        missing,
+        crc32c,
+        first,
+        last,
+        repeated,
+        late,
+        ending,
+        ..
     } = taken.about;
-    let meta = Meta {
+    let meta = FrameMeta {
         id,
         stream: StreamId(stream),
         ends: Ends { from, to },

@@ -23,18 +23,18 @@ mod outgoing;
 mod policy;
 mod tally;
 
-pub use self::policy::{Fail, Policy, Release};
+pub use self::policy::{FailMode, Policy, ReleaseOrder};
 
-use self::asking::Asking;
-use self::outgoing::Outgoing;
+use self::asking::VerdictRing;
+use self::outgoing::InlineDirection;
 use crate::capture::share::Sharing;
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Progress;
 use crate::error::ReceiveError;
-use linerate_burst::{Desc, Finish, Flags, Ledger, Nanos, Pick};
+use linerate_burst::{Desc, FinishDesc, Flags, FrameIndex, Ledger, Nanos};
+use linerate_headers::Link;
+use linerate_headers::flow::locate_inner;
 use linerate_port::{Sent, TxPort};
-use linerate_wire::Link;
-use linerate_wire::flow::locate_inner;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -46,10 +46,10 @@ pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// Forwards frames between two ports, over any lane, as decided by a reader of the ring. It holds frames, so it must be
 /// the only consumer.
 pub struct Inline {
-    asking: Asking<[Outgoing; 2]>,
+    asking: VerdictRing<[InlineDirection; 2]>,
     /// Port of each lane, which is the direction of its frames.
     ways: Vec<u16>,
-    picks: Vec<Pick>,
+    picks: Vec<FrameIndex>,
     progress: Arc<Progress>,
     /// True if a port has failed: then neither direction is served.
     is_apart: bool,
@@ -59,9 +59,9 @@ impl Inline {
     /// Joins these two ports by the ring that the engine reads.
     pub fn new(from: [&str; 2], to: [TxPort; 2], sharing: Sharing, policy: Policy, progress: Arc<Progress>) -> Self {
         let [one, other] = to;
-        let ways = [Outgoing::new(from[0], one), Outgoing::new(from[1], other)];
+        let ways = [InlineDirection::new(from[0], one), InlineDirection::new(from[1], other)];
         Inline {
-            asking: Asking::new(sharing, policy, ways, 2),
+            asking: VerdictRing::new(sharing, policy, ways, 2),
             ways: Vec::new(),
             picks: Vec::new(),
             progress,
@@ -98,10 +98,10 @@ impl Inline {
         let newest = self.asking.newest;
         let (block, _) = self.asking.block()?;
         let before = block.len();
-        let most = (round.bursts[lane].len() - from).min(Pick::MAX_FRAMES);
+        let most = (round.bursts[lane].len() - from).min(FrameIndex::MAX_FRAMES);
         self.picks.clear();
-        self.picks.extend((from..from + most).map(|index| Pick::new(lane, index)));
-        let mut complete = Complete { map: round.maps[lane], links: round.links[lane], newest };
+        self.picks.extend((from..from + most).map(|index| FrameIndex::new(lane, index)));
+        let mut complete = InlineFinisher { map: round.maps[lane], links: round.links[lane], newest };
         let copied = block.gather(round.bursts, &self.picks, &mut complete);
         self.asking.newest = complete.newest;
         self.asking.filled(round.now, self.ways[lane], before);
@@ -133,15 +133,15 @@ impl Consumer for Inline {
         true
     }
 
-    fn is_alone(&self) -> bool {
+    fn is_sole(&self) -> bool {
         true
     }
 
-    fn order(&self) -> Order {
-        Order::Any
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Any
     }
 
-    fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+    fn begin(&mut self, start: &RunStart) -> Result<(), ReceiveError> {
         if start.ports != 2 {
             return Err(ReceiveError::Ends { name: self.name(), found: start.ports });
         }
@@ -160,7 +160,7 @@ impl Consumer for Inline {
         begun
     }
 
-    fn look(&mut self, look: &Look<'_>) {
+    fn look(&mut self, look: &RunCounters<'_>) {
         self.is_apart = look.has_failed();
         let mut ledger = look.queues();
         self.counters(&mut ledger);
@@ -178,11 +178,11 @@ impl Consumer for Inline {
     }
 
     fn demand(&self) -> Demand {
-        let is_over = self.is_apart || self.asking.onward.exits.iter().any(Outgoing::has_failed);
+        let is_over = self.is_apart || self.asking.onward.exits.iter().any(InlineDirection::has_failed);
         if is_over { Demand::Failed } else { Demand::More }
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         let tallies = self.asking.onward.tallies().to_vec();
         for (tally, way) in tallies.iter().zip(&mut self.asking.onward.exits) {
             tally.counters(way.name(), end.ledger);
@@ -197,16 +197,16 @@ impl Consumer for Inline {
 }
 
 /// Completes descs while their frames are copied.
-struct Complete<'a> {
+struct InlineFinisher<'a> {
     /// Index of each of the lane's interfaces in the list of all, and their link types.
     map: &'a [u16],
     links: &'a [Option<Link>],
     newest: Nanos,
 }
 
-impl Finish for Complete<'_> {
+impl FinishDesc for InlineFinisher<'_> {
     #[inline(always)]
-    fn finish(&mut self, desc: &mut Desc, frame: &[u8], _: Pick) -> bool {
+    fn finish(&mut self, desc: &mut Desc, frame: &[u8], _: FrameIndex) -> bool {
         let own = usize::from(desc.interface);
         if let Some(link) = self.links.get(own).copied().flatten() {
             let located = locate_inner(link, frame);

@@ -6,14 +6,14 @@ mod feed;
 mod port;
 mod table;
 
-use self::feed::{Present, Source};
+use self::feed::{LaneClock, RoundTime};
 use self::port::Port;
 pub(crate) use self::table::Table;
 use crate::clock::{Clock, STEP, Time, said};
 use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage};
+use linerate_headers::Link;
 use linerate_merge::{Input, Merge};
-use linerate_port::{Feed, Head, Held, Holding, PortError, RxPort, RxQueue, Scattered, Tallied, news};
-use linerate_wire::Link;
+use linerate_port::{Feed, FrameTally, Head, HeldFrame, HoldQueue, PortError, RxPort, RxQueue, ScatteredFrame, news};
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -45,17 +45,17 @@ pub(crate) struct Lanes {
 struct Lane {
     queue: Box<dyn RxQueue>,
     port: usize,
-    state: State,
+    state: LaneState,
     /// Number of times it has reported that its port went down.
     downs: u64,
-    source: Source,
+    source: LaneClock,
     /// Clock correction added to the times of its frames, in nanoseconds, and the buffer for the shifted descs.
     offset: i64,
     shifted: Vec<Desc>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LaneState {
     Open,
     /// No more frames will arrive.
     Ended,
@@ -63,14 +63,14 @@ enum State {
 
 /// Frames of one lane in a round.
 #[derive(Clone, Copy)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct LaneFrames<'a> {
     pub burst: Burst<'a>,
     horizon: Horizon,
     interfaces: &'a [Interface],
     port: usize,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> LaneFrames<'a> {
     pub(crate) fn input(&self) -> Input<'a> {
         Input { descs: self.burst.descs(), horizon: self.horizon }
     }
@@ -103,9 +103,9 @@ impl Lanes {
             lanes.queues.extend(port.queues.into_iter().map(|queue| Lane {
                 queue,
                 port: index,
-                state: State::Open,
+                state: LaneState::Open,
                 downs: 0,
-                source: Source::new(port.feed),
+                source: LaneClock::new(port.feed),
                 offset: port.offset_ns,
                 shifted: Vec::new(),
             }));
@@ -135,15 +135,15 @@ impl Lanes {
     }
 
     /// Fills every lane. The result borrows only the queues, so that the rest stays usable.
-    pub(crate) fn fill<'a>(&'a mut self, now: Nanos, shown: &mut Vec<Shown<'a>>) -> Table<'a> {
+    pub(crate) fn fill<'a>(&'a mut self, now: Nanos, shown: &mut Vec<LaneFrames<'a>>) -> Table<'a> {
         let Lanes { queues, ports, interfaces, time, is_merged, is_live, has_news, above, events, failure } = self;
-        let present = Present { now, above: *above, settled: time.settled(), is_live: *is_live };
+        let present = RoundTime { now, above: *above, settled: time.settled(), is_live: *is_live };
         let mut happened = Vec::new();
         for lane in queues {
             let port = lane.port;
             let (Head { burst, horizon, interfaces }, event) = lane.fill(&mut ports[port], present, failure);
             happened.extend(event.map(|event| (port, event)));
-            shown.push(Shown { burst, horizon, interfaces, port });
+            shown.push(LaneFrames { burst, horizon, interfaces, port });
         }
         for (port, event) in happened {
             // The failure of the last open port ends the run, which reports it.
@@ -162,7 +162,7 @@ impl Lanes {
     }
 
     /// Returns a lane's interface to hold frames.
-    pub(crate) fn holding(&mut self, lane: usize) -> Option<&mut dyn Holding> {
+    pub(crate) fn holding(&mut self, lane: usize) -> Option<&mut dyn HoldQueue> {
         self.queues.get_mut(lane)?.queue.holding()
     }
 
@@ -173,7 +173,7 @@ impl Lanes {
         lane: usize,
         frames: usize,
         wanted: &mut Vec<u32>,
-        held: &mut Vec<Held>,
+        held: &mut Vec<HeldFrame>,
     ) -> usize {
         if wanted.is_empty() {
             self.consume(lane, frames);
@@ -197,10 +197,10 @@ impl Lanes {
     }
 
     /// Reads the next frame of a lane straight to its destination, if it supports that and has one.
-    pub(crate) fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<Scattered> {
+    pub(crate) fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<ScatteredFrame> {
         let Lanes { queues, ports, events, failure, has_news, .. } = self;
         let lane = &mut queues[lane];
-        if lane.state == State::Ended {
+        if lane.state == LaneState::Ended {
             return None;
         }
         match lane.queue.scatter()?.read(pieces) {
@@ -228,17 +228,17 @@ impl Lanes {
 
     /// Returns the descriptors to poll; `None` if a lane has none.
     pub(crate) fn wakes(&self) -> Option<Vec<BorrowedFd<'_>>> {
-        self.queues.iter().filter(|lane| lane.state != State::Ended).map(|lane| lane.queue.wake()).collect()
+        self.queues.iter().filter(|lane| lane.state != LaneState::Ended).map(|lane| lane.queue.wake()).collect()
     }
 
     /// Returns the shortest time to wait before the next poll that a lane asks for.
     pub(crate) fn nap(&self) -> Option<Duration> {
-        self.queues.iter().filter(|lane| lane.state != State::Ended).filter_map(|lane| lane.queue.nap()).min()
+        self.queues.iter().filter(|lane| lane.state != LaneState::Ended).filter_map(|lane| lane.queue.nap()).min()
     }
 
     /// Returns whether a lane continues its work with the next fill, so that the caller must not wait.
     pub(crate) fn are_at_work(&self) -> bool {
-        self.queues.iter().any(|lane| lane.state != State::Ended && lane.queue.is_at_work())
+        self.queues.iter().any(|lane| lane.state != LaneState::Ended && lane.queue.is_at_work())
     }
 
     pub(crate) fn interfaces(&self) -> &[Interface] {
@@ -265,7 +265,7 @@ impl Lanes {
     }
 
     /// Returns the totals that a lane's queue counted itself, and the time now.
-    pub(crate) fn tallied(&self, lane: usize) -> Option<(&Tallied, Nanos)> {
+    pub(crate) fn tallied(&self, lane: usize) -> Option<(&FrameTally, Nanos)> {
         let Lane { queue, offset, .. } = &self.queues[lane];
         queue.tallied().map(|tallied| (tallied, self.time.utc().shifted(*offset)))
     }
@@ -308,11 +308,11 @@ impl Lane {
     fn fill(
         &mut self,
         port: &mut Port,
-        present: Present,
+        present: RoundTime,
         failure: &mut Option<PortError>,
     ) -> (Head<'_>, Option<String>) {
         let nothing = |horizon| Head { burst: Burst::EMPTY, horizon, interfaces: &[] };
-        if self.state == State::Ended {
+        if self.state == LaneState::Ended {
             return (nothing(Horizon::Ended), None);
         }
         match self.queue.fill(present.now) {
@@ -330,7 +330,7 @@ impl Lane {
             }
             Err(error) => {
                 let event = port.fail((&mut self.state, &mut self.downs), error, failure);
-                let horizon = if self.state == State::Ended { Horizon::Ended } else { Horizon::At(Nanos::ZERO) };
+                let horizon = if self.state == LaneState::Ended { Horizon::Ended } else { Horizon::At(Nanos::ZERO) };
                 (nothing(horizon), event)
             }
         }
@@ -340,7 +340,7 @@ impl Lane {
 /// Records an event for the report at the end; those of live ports are shown at once too.
 fn note(events: &mut Vec<String>, event: String, has_news: bool) {
     if has_news {
-        news::say(event.clone());
+        news::report(event.clone());
     }
     events.push(event);
 }

@@ -32,7 +32,7 @@
 //! One thread runs all lanes, the order and the consumers. The kernel's rings already are the single-producer queues
 //! between cores: softirqs on every CPU fill them, and on two cores another thread would only alternate with the
 //! sender. [`Consumer`] is the common interface of files, meters and other ports: it declares the order that it needs
-//! ([`Order`]), takes each round, and accounts at the end for every frame that it was given, in its own branch of the
+//! ([`FrameOrder`]), takes each round, and accounts at the end for every frame that it was given, in its own branch of the
 //! ledger. Each has its own selection; frames are ordered once, as strictly as the most demanding consumer needs.
 //!
 //! `?offset=` on any port is added to its times before the merge: its descs are copied with new times, frames are not;
@@ -71,7 +71,7 @@
 //! Workers share nothing ([`flows`]). The thread of the run copies the metered part of frames into blocks of 1,024 that
 //! are recycled, six per worker: no allocation, and if all are full it waits. It reads a chunk of 512 frames, then
 //! copies them worker by worker with the loop of the capture. The worker is chosen by addresses only
-//! ([`Spread`](linerate_meter::Spread)), since fragments have no ports. Each block carries the time of the merged
+//! ([`FlowDistributor`](linerate_meter::FlowDistributor)), since fragments have no ports. Each block carries the time of the merged
 //! input, so that the flows of a worker without frames time out too. Records are passed in batches under a lock.
 //! Several lanes are merged first, with one worker too, through a block, since a meter that is given a frame or two at
 //! a time hides no cache miss. With one lane and one worker nothing is copied, and the meter works in the thread of the
@@ -119,7 +119,7 @@
 //!
 //! On a signal, a limit or a failed output the lanes are detached, what had arrived is drained and consumed, and the
 //! ledger is closed. A panic in any thread is caught where it happens ([`died`]): the run stops and reports the thread
-//! and the panic, and frames that an output did not receive are lost as `output_died`.
+//! and the panic, and frames that an output did not receive are lost as `output_panicked`.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -155,24 +155,24 @@ mod tx_queues;
 pub mod verdict;
 mod worker;
 
-pub use answer::{Answering, AnsweringReport, Answers, Unresolved};
+pub use answer::{Answers, InterfaceResponder, ResolveError, ResponderReport};
 pub use capture::share::{Sharing, SharingOptions};
-pub use capture::{Capture, Captured};
-pub use check::{CheckReport, CheckWatch, Checker, Checking};
-pub use consumer::{Consumer, Demand, End, Holds, Look, Order, Reads, Round, Start};
-pub use control::{Progress, Reopen, Stop};
-pub use count::{Counting, Counts, Watch};
+pub use capture::{Capture, CaptureTotals};
+pub use check::{CheckConsumer, CheckReport, CheckThread, CheckWatch};
+pub use consumer::{Consumer, Demand, FrameOrder, HeldFrames, Round, RunCounters, RunEnd, RunStart, ScatterQueues};
+pub use control::{Progress, ReopenRequest, Stop};
+pub use count::{CountConsumer, CountSnapshot, CountWatch};
 pub use error::ReceiveError;
-pub use flows::{Load, Metered, Metering, Meters};
-pub use follow::{Followed, Following};
+pub use flows::{Load, MeterConsumer, MeteringReport, Meters};
+pub use follow::{FollowConsumer, FollowReport};
 pub use forward::Forward;
-pub use inline::{Fail, Inline, Policy as InlinePolicy, Release};
-pub use linerate_burst::died::{self, Died, survive};
-pub use print::{Lines, Printing};
-pub use receive::wait::Waiting;
-pub use receive::{Receive, Received};
+pub use inline::{FailMode, Inline, Policy as InlinePolicy, ReleaseOrder};
+pub use linerate_burst::died::{self, ThreadPanic, survive};
+pub use print::{LineWriter, PrintConsumer};
+pub use receive::wait::WaitStrategy;
+pub use receive::{Receive, RunReport};
 pub use reception::Reception;
-pub use replay::{Edits, Memory, Replay, ReplayReport};
+pub use replay::{Edits, RecordingMemory, Replay, ReplayReport};
 pub use select::{Selection, Shard, Slice, imbalance};
 pub use streams::{Control, StreamWatch, Streams, StreamsReport};
 pub use verdict::{Inspect, Policy, Verdict};

@@ -1,6 +1,6 @@
 //! Watching a port that generates frames itself.
 
-use crate::died::Died;
+use crate::died::ThreadPanic;
 use linerate_port::{LiveControl, PortError, Sent, TxQueue};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -37,9 +37,9 @@ pub(crate) fn run(
                 control.stop();
             }
         }
-        let result = sender
-            .join()
-            .unwrap_or_else(|panic| Err(PortError::broken("generate", Died::of("linerate-live", &*panic).to_string())));
+        let result = sender.join().unwrap_or_else(|panic| {
+            Err(PortError::broken("generate", ThreadPanic::of("linerate-live", &*panic).to_string()))
+        });
         show(control.progress().sent);
         result
     })

@@ -49,16 +49,16 @@ pub fn want() {
 
 /// A stage after the runs, which can be queried until this is dropped.
 #[must_use = "the stage is removed when this is dropped"]
-pub struct Source(Stage);
+pub struct MetricsSource(Stage);
 
 /// Registers a stage: `count` adds its counters so far, and must not block.
-pub fn source(count: impl Fn(&mut Ledger) + Send + Sync + 'static) -> Source {
+pub fn source(count: impl Fn(&mut Ledger) + Send + Sync + 'static) -> MetricsSource {
     let stage: Stage = Arc::new(count);
     lock(&STAGES).push(Arc::clone(&stage));
-    Source(stage)
+    MetricsSource(stage)
 }
 
-impl Drop for Source {
+impl Drop for MetricsSource {
     fn drop(&mut self) {
         lock(&STAGES).retain(|stage| !Arc::ptr_eq(stage, &self.0));
     }

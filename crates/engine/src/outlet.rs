@@ -11,7 +11,7 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(1);
 const LOOK_NAP: Duration = Duration::from_micros(50);
 
 /// A port for frames that are only useful now: their receiver repeats its request.
-pub(crate) struct Outlet {
+pub(crate) struct ReplyPort {
     to: TxPort,
     failure: Option<PortError>,
 }
@@ -40,10 +40,10 @@ pub(crate) enum Sent {
     Waits,
 }
 
-impl Outlet {
+impl ReplyPort {
     /// Creates the output through the first queue of a port.
     pub(crate) fn new(to: TxPort) -> Self {
-        Outlet { to, failure: None }
+        ReplyPort { to, failure: None }
     }
 
     /// Sends the rest of these frames.
@@ -146,10 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_has_not_sent_at_the_end_is_unsent() {
+    fn frames_left_in_the_driver_are_unsent() {
         for (keeps, sent) in [(0, 20), (1, 19)] {
             let queue = Lazy { taken: 0, sent: 0, keeps };
-            let mut outlet = Outlet::new(TxPort { name: "lazy".into(), queues: vec![Box::new(queue)], monitor: None });
+            let mut outlet =
+                ReplyPort::new(TxPort { name: "lazy".into(), queues: vec![Box::new(queue)], monitor: None });
             let mut block = Block::new(1 << 16, 20);
             (0..20).for_each(|number| assert!(block.push(&Desc::new(Nanos(number), 0, 60), &[0; 60])));
             outlet.send(&mut Done::default(), block.burst(), Nanos(1));

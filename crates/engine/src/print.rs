@@ -1,16 +1,16 @@
 //! Frames as text: in order, to a thread that writes them.
 //!
-//! They are copied into blocks; format and destination are up to [`Lines`]. A block is passed on once it is full, the
+//! They are copied into blocks; format and destination are up to [`LineWriter`]. A block is passed on once it is full, the
 //! input pauses, or it is old: lines are not delayed. The run waits for the writer, so that nothing is missing, or, if
 //! other consumers must not lose frames because of a slow reader, frames without space are counted.
 
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use crate::worker::{Work, Worker};
 use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
-use linerate_burst::{Block, Burst, Count, Desc, Interface, Kind, Pick, Stage};
+use linerate_burst::{Block, Burst, Count, Desc, FrameIndex, Interface, Kind, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,18 +26,18 @@ const OLD: Duration = Duration::from_millis(20);
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Writes frames as text.
-pub trait Lines: Send + 'static {
+pub trait LineWriter: Send + 'static {
     /// Writes these frames and flushes. Returns the number written: less than all if nothing can be written any more,
     /// now or later.
     fn write(&mut self, burst: Burst<'_>, interfaces: &[Interface]) -> usize;
 }
 
 /// Prints selected frames.
-pub struct Printing<L: Lines> {
+pub struct PrintConsumer<L: LineWriter> {
     selector: Selector,
     lines: Option<L>,
     is_lossy: bool,
-    worker: Option<Worker<Writing<L>>>,
+    worker: Option<Worker<PrintWork<L>>>,
     block: Block,
     interfaces: Arc<[Interface]>,
     /// Time of the oldest frame in the block.
@@ -46,22 +46,22 @@ pub struct Printing<L: Lines> {
     frames: u64,
     bytes: u64,
     progress: Option<Arc<Progress>>,
-    own: Vec<Pick>,
+    own: Vec<FrameIndex>,
     /// Number printed by the other thread.
     printed: Arc<AtomicU64>,
 }
 
-struct Writing<L> {
+struct PrintWork<L> {
     lines: L,
     printed: Arc<AtomicU64>,
     unread: u64,
 }
 
-impl<L: Lines> Printing<L> {
+impl<L: LineWriter> PrintConsumer<L> {
     /// Prints frames with `lines`; frames that arrive faster than they are written make the run wait, or are lost if it
     /// `is_lossy`.
     pub fn new(selection: Selection, lines: L, is_lossy: bool) -> Self {
-        Printing {
+        PrintConsumer {
             selector: Selector::new(selection),
             lines: Some(lines),
             is_lossy,
@@ -140,18 +140,18 @@ impl<L: Lines> Printing<L> {
     }
 }
 
-impl<L: Lines> Consumer for Printing<L> {
+impl<L: LineWriter> Consumer for PrintConsumer<L> {
     fn name(&self) -> &'static str {
         "print"
     }
 
-    fn order(&self) -> Order {
-        Order::Merged
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Merged
     }
 
-    fn begin(&mut self, _: &Start) -> Result<(), ReceiveError> {
+    fn begin(&mut self, _: &RunStart) -> Result<(), ReceiveError> {
         let Some(lines) = self.lines.take() else { return Ok(()) };
-        let writing = Writing { lines, printed: Arc::clone(&self.printed), unread: 0 };
+        let writing = PrintWork { lines, printed: Arc::clone(&self.printed), unread: 0 };
         self.worker = Some(Worker::apart(NAME, writing, BLOCKS).unwrap_or_else(|(work, _)| Worker::here(work)));
         Ok(())
     }
@@ -165,7 +165,7 @@ impl<L: Lines> Consumer for Printing<L> {
         learned
     }
 
-    fn look(&mut self, look: &Look<'_>) {
+    fn look(&mut self, look: &RunCounters<'_>) {
         let Some(progress) = &self.progress else { return };
         progress.frames.store(self.frames, Ordering::Relaxed);
         progress.bytes.store(self.bytes, Ordering::Relaxed);
@@ -179,7 +179,7 @@ impl<L: Lines> Consumer for Printing<L> {
         if is_over || self.selector.is_full() { Demand::Enough } else { Demand::More }
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         let mut died = end.died.take();
         // Without waiting for a stalled reader if files are written too.
         let (began, limit) = (Instant::now(), if self.is_lossy { LAST_LINES } else { Duration::MAX });
@@ -217,7 +217,7 @@ impl<L: Lines> Consumer for Printing<L> {
     }
 }
 
-impl<L: Lines> Work for Writing<L> {
+impl<L: LineWriter> Work for PrintWork<L> {
     type With = Arc<[Interface]>;
     type Last = ();
 

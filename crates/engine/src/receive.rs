@@ -14,19 +14,19 @@ pub(crate) mod pace;
 pub(crate) mod wait;
 
 use self::hand::{account_for_rest, offer, serve};
-use self::pace::{Pace, Polled};
-use self::wait::Waiting;
-use crate::clock::{Clock, System};
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use self::pace::{Pace, PollOutcome};
+use self::wait::WaitStrategy;
+use crate::clock::{Clock, SystemClock};
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Stop;
-use crate::died::{Died, survive};
+use crate::died::{ThreadPanic, survive};
 use crate::error::ReceiveError;
-use crate::lanes::{Lanes, Shown, recycle};
+use crate::lanes::{LaneFrames, Lanes, recycle};
 use crate::metrics::Metrics;
-use linerate_burst::{Burst, Interface, Ledger, Nanos, Pick};
+use linerate_burst::{Burst, FrameIndex, Interface, Ledger, Nanos};
+use linerate_headers::Link;
 use linerate_merge::{Input, Merge};
-use linerate_port::{Held, RxPort};
-use linerate_wire::Link;
+use linerate_port::{HeldFrame, RxPort};
 use std::time::Duration;
 
 /// Ports to receive from, and limits.
@@ -34,7 +34,7 @@ pub struct Receive {
     /// Ports to receive from; their queues are the lanes of the run.
     pub ports: Vec<RxPort>,
     /// How to wait for frames.
-    pub waiting: Waiting,
+    pub waiting: WaitStrategy,
     /// Duration of the run, if limited.
     pub duration: Option<Duration>,
     /// Stops the run when requested.
@@ -43,7 +43,7 @@ pub struct Receive {
 
 /// Result of a run.
 #[derive(Debug, Default)]
-pub struct Received {
+pub struct RunReport {
     /// Packet accounting.
     pub ledger: Ledger,
     /// True if all lanes were drained, so that the ledger is exact.
@@ -61,45 +61,45 @@ pub struct Received {
 impl Receive {
     /// Creates a run that receives from these ports until they have ended.
     pub fn all(ports: Vec<RxPort>) -> Self {
-        Receive { ports, waiting: Waiting::default(), duration: None, stop: Stop::new() }
+        Receive { ports, waiting: WaitStrategy::default(), duration: None, stop: Stop::new() }
     }
 
     /// Receives until every port has ended, all consumers have enough, or stopping is requested. Each consumer holds
     /// its own result afterwards.
-    pub fn run(self, consumers: &mut [&mut dyn Consumer]) -> Received {
-        let mut receiver = Receiver::new(self, consumers);
+    pub fn run(self, consumers: &mut [&mut dyn Consumer]) -> RunReport {
+        let mut receiver = ReceiveLoop::new(self, consumers);
         let died = survive(|| while receiver.round(consumers) {}).err();
         receiver.finish(consumers, died)
     }
 }
 
-pub(crate) struct Receiver {
+pub(crate) struct ReceiveLoop {
     lanes: Lanes,
     /// Present if a consumer needs an order.
     merge: Option<Merge>,
     pace: Pace,
     failure: Option<ReceiveError>,
     /// Panic of each consumer, if any.
-    died: Vec<Option<Died>>,
+    died: Vec<Option<ThreadPanic>>,
     /// Number of frames given to each of them.
     given: u64,
-    picks: Vec<Pick>,
+    picks: Vec<FrameIndex>,
     /// Number of frames of each lane taken in the round.
     taken: Vec<usize>,
     left: Vec<usize>,
     /// Frames of each lane that a consumer requested to hold, and those it received.
     wanted: Vec<Vec<u32>>,
-    held: Vec<Held>,
+    held: Vec<HeldFrame>,
     /// True if there is one consumer, which may leave and hold frames.
-    is_alone: bool,
-    kept: Kept,
+    is_sole: bool,
+    kept: RoundBuffers,
     metrics: Metrics,
 }
 
 /// Allocations kept between rounds.
 #[derive(Default)]
-struct Kept {
-    shown: Vec<Shown<'static>>,
+struct RoundBuffers {
+    shown: Vec<LaneFrames<'static>>,
     inputs: Vec<Input<'static>>,
     bursts: Vec<Burst<'static>>,
     maps: Vec<&'static [u16]>,
@@ -107,25 +107,25 @@ struct Kept {
     filters: Vec<&'static str>,
 }
 
-impl Receiver {
+impl ReceiveLoop {
     pub(crate) fn new(receive: Receive, consumers: &mut [&mut dyn Consumer]) -> Self {
-        Receiver::with(receive, consumers, Box::new(System))
+        ReceiveLoop::with(receive, consumers, Box::new(SystemClock))
     }
 
     /// Creates a run with this clock.
     pub(crate) fn with(receive: Receive, consumers: &mut [&mut dyn Consumer], clock: Box<dyn Clock>) -> Self {
         let Receive { ports, waiting, duration, stop } = receive;
-        let order = consumers.iter().map(|consumer| consumer.order()).max().unwrap_or(Order::Any);
+        let order = consumers.iter().map(|consumer| consumer.order()).max().unwrap_or(FrameOrder::Any);
         let count = ports.len();
-        let mut lanes = Lanes::new(ports, order != Order::Any, clock);
+        let mut lanes = Lanes::new(ports, order != FrameOrder::Any, clock);
         let mut failure = None;
-        if order != Order::Any && lanes.len() > Pick::MAX_LANES {
+        if order != FrameOrder::Any && lanes.len() > FrameIndex::MAX_LANES {
             failure = Some(ReceiveError::Lanes { found: lanes.len() });
-            lanes.keep(Pick::MAX_LANES);
+            lanes.keep(FrameIndex::MAX_LANES);
         }
-        let sole = consumers.iter().find(|consumer| consumer.is_alone());
-        let is_alone = sole.is_some() && consumers.len() == 1;
-        if let Some(name) = sole.filter(|_| !is_alone).map(|consumer| consumer.name()) {
+        let sole = consumers.iter().find(|consumer| consumer.is_sole());
+        let is_sole = sole.is_some() && consumers.len() == 1;
+        if let Some(name) = sole.filter(|_| !is_sole).map(|consumer| consumer.name()) {
             failure = Some(ReceiveError::Alone { name });
             lanes.keep(0);
         }
@@ -135,13 +135,13 @@ impl Receiver {
             lanes.keep(0);
         }
         let is_prompt = consumers.iter().any(|consumer| consumer.is_prompt());
-        let is_merged = order == Order::Checked || order == Order::Merged && lanes.len() > 1;
-        let start = Start { ports: count, lanes: lanes.places(), stop: stop.clone(), duration };
+        let is_merged = order == FrameOrder::Checked || order == FrameOrder::Merged && lanes.len() > 1;
+        let start = RunStart { ports: count, lanes: lanes.places(), stop: stop.clone(), duration };
         for consumer in consumers.iter_mut() {
             let began = survive(|| consumer.begin(&start)).unwrap_or_else(|died| Err(died.into()));
             failure = failure.or(began.err());
         }
-        Receiver {
+        ReceiveLoop {
             merge: is_merged.then(|| Merge::new(lanes.len())),
             died: vec![None; consumers.len()],
             given: 0,
@@ -149,12 +149,12 @@ impl Receiver {
             left: vec![0; lanes.len()],
             wanted: vec![Vec::new(); lanes.len()],
             held: Vec::new(),
-            is_alone,
+            is_sole,
             lanes,
             pace: Pace::new(waiting, is_prompt, duration, stop),
             failure,
             picks: Vec::new(),
-            kept: Kept::default(),
+            kept: RoundBuffers::default(),
             metrics: Metrics::new(),
         }
     }
@@ -170,7 +170,7 @@ impl Receiver {
         let now = self.lanes.look_at_clock();
         let polled = self.take(now, consumers);
         if self.pace.is_time_to_look() {
-            let look = Look { lanes: &self.lanes, elapsed: self.pace.elapsed() };
+            let look = RunCounters { lanes: &self.lanes, elapsed: self.pace.elapsed() };
             for (consumer, _) in consumers.iter_mut().zip(&self.died).filter(|(_, died)| died.is_none()) {
                 consumer.look(&look);
             }
@@ -181,7 +181,7 @@ impl Receiver {
 
     /// Reports the counters so far, if metrics are requested.
     fn answer(&mut self, consumers: &[&mut dyn Consumer]) {
-        let Receiver { metrics, lanes, merge, died, .. } = self;
+        let ReceiveLoop { metrics, lanes, merge, died, .. } = self;
         metrics.answer(|ledger| {
             lanes.queue_counters(ledger);
             if let Some(merge) = merge {
@@ -200,9 +200,22 @@ impl Receiver {
     }
 
     /// Runs one round of fill, order, take, consume.
-    fn take(&mut self, now: Nanos, consumers: &mut [&mut dyn Consumer]) -> Polled {
-        let Receiver {
-            lanes, merge, pace, failure, died, picks, taken, left, wanted, held, kept, given, is_alone, ..
+    fn take(&mut self, now: Nanos, consumers: &mut [&mut dyn Consumer]) -> PollOutcome {
+        let ReceiveLoop {
+            lanes,
+            merge,
+            pace,
+            failure,
+            died,
+            picks,
+            taken,
+            left,
+            wanted,
+            held,
+            kept,
+            given,
+            is_sole,
+            ..
         } = self;
         let mut shown = recycle(std::mem::take(&mut kept.shown));
         let mut inputs = recycle(std::mem::take(&mut kept.inputs));
@@ -212,7 +225,7 @@ impl Receiver {
         let mut filters = recycle(std::mem::take(&mut kept.filters));
         let mut table = lanes.fill(now, &mut shown);
         shown.iter().for_each(|lane| table.learn(lane));
-        inputs.extend(shown.iter().map(Shown::input));
+        inputs.extend(shown.iter().map(LaneFrames::input));
         order(merge.as_mut(), table.ceiling(), &inputs, picks, taken);
         let parts = shown.iter().zip(&*taken);
         bursts.extend(parts.clone().map(|(lane, taken)| lane.burst.slice(0..*taken)));
@@ -235,11 +248,11 @@ impl Receiver {
             left,
             wanted,
             is_busy: false,
-            is_alone: *is_alone,
+            is_sole: *is_sole,
         };
         offer(&mut round, consumers, died, failure);
         let mut is_busy = round.is_busy;
-        let is_over = shown.iter().all(Shown::is_over);
+        let is_over = shown.iter().all(LaneFrames::is_over);
         let is_held = shown.iter().any(|lane| !lane.burst.is_empty());
         (kept.inputs, kept.bursts) = (recycle(inputs), recycle(bursts));
         (kept.maps, kept.links, kept.filters) = (recycle(maps), recycle(links), recycle(filters));
@@ -259,15 +272,15 @@ impl Receiver {
             }
         }
         match () {
-            () if frames > 0 => Polled::Frames,
-            () if is_busy => Polled::Busy,
-            () if is_over => Polled::End,
-            () if is_held => Polled::Held,
-            () => Polled::Nothing,
+            () if frames > 0 => PollOutcome::Frames,
+            () if is_busy => PollOutcome::Busy,
+            () if is_over => PollOutcome::End,
+            () if is_held => PollOutcome::Held,
+            () => PollOutcome::Nothing,
         }
     }
 
-    pub(crate) fn finish(mut self, consumers: &mut [&mut dyn Consumer], died: Option<Died>) -> Received {
+    pub(crate) fn finish(mut self, consumers: &mut [&mut dyn Consumer], died: Option<ThreadPanic>) -> RunReport {
         self.lanes.detach();
         let elapsed = self.pace.elapsed();
         let mut ledger = Ledger::new();
@@ -278,13 +291,13 @@ impl Receiver {
         if let Some(died) = &died {
             self.failure.get_or_insert(died.clone().into());
         }
-        let is_alone = consumers.len() == 1;
+        let is_sole = consumers.len() == 1;
         let (mut events, mut failure) = (std::mem::take(&mut self.lanes.events), self.failure);
         for (consumer, own) in consumers.iter_mut().zip(self.died) {
             let own_died = own.is_some();
-            let branch = if is_alone { "" } else { consumer.name() };
+            let branch = if is_sole { "" } else { consumer.name() };
             ledger.set_branch(branch);
-            let mut end = End {
+            let mut end = RunEnd {
                 ledger: &mut ledger,
                 interfaces: self.lanes.interfaces(),
                 events: &mut events,
@@ -293,7 +306,7 @@ impl Receiver {
                 died: own.or(died.clone()),
                 given: self.given,
                 started: self.pace.started(),
-                look: Look { lanes: &self.lanes, elapsed },
+                look: RunCounters { lanes: &self.lanes, elapsed },
             };
             let died = survive(|| consumer.finish(&mut end)).err();
             if died.is_some() || own_died {
@@ -305,7 +318,7 @@ impl Receiver {
         }
         ledger.set_branch("");
         self.metrics.close(&ledger);
-        Received {
+        RunReport {
             ledger,
             quiesced: self.pace.quiesced() && died.is_none(),
             interfaces: self.lanes.interfaces().to_vec(),
@@ -321,7 +334,7 @@ fn order(
     merge: Option<&mut Merge>,
     ceiling: Nanos,
     inputs: &[Input<'_>],
-    picks: &mut Vec<Pick>,
+    picks: &mut Vec<FrameIndex>,
     taken: &mut Vec<usize>,
 ) {
     picks.clear();
@@ -332,7 +345,7 @@ fn order(
             merge.order(inputs, picks);
             taken.extend((0..inputs.len()).map(|lane| merge.taken(lane)));
         }
-        None => taken.extend(inputs.iter().map(|input| input.descs.len().min(Pick::MAX_FRAMES))),
+        None => taken.extend(inputs.iter().map(|input| input.descs.len().min(FrameIndex::MAX_FRAMES))),
     }
 }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Frames arrive in bursts, as for any consumer, and their payload is copied once; or a queue reads each straight to
-//! where the next bytes of the stream are expected ([`Scatter`](linerate_port::Scatter)), and the kernel's copy is the
+//! where the next bytes of the stream are expected ([`ScatterQueue`](linerate_port::ScatterQueue)), and the kernel's copy is the
 //! only one.
 
 mod delivery;
@@ -15,21 +15,21 @@ mod protocol;
 mod watch;
 
 pub use self::protocol::Protocol;
-pub use self::watch::{ReceptionWatch, SoFar, StreamSoFar, Totals};
+pub use self::watch::{ReceptionProgress, ReceptionWatch, StreamProgress, Totals};
 
 use self::delivery::Delivery;
-use crate::consumer::{Consumer, Demand, End, Order, Reads, Round};
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunEnd, ScatterQueues};
 use crate::control::Stop;
 use crate::error::ReceiveError;
 use crate::frame_ring::{FrameSharing, FrameSharingWatch};
-use crate::outlet::{Done, Outlet, Sent};
+use crate::outlet::{Done, ReplyPort, Sent};
 use linerate_burst::{Flags, Ledger, Nanos, Stage};
 use linerate_generate::answer::Answerer;
-use linerate_port::{Scattered, TxPort};
-use linerate_receive::destination::Destination;
-use linerate_receive::frames::{Frame, Frames};
-use linerate_receive::tcp::{Arrival, Checksum, Endpoint, Heard};
-use linerate_wire::{Link, Sum};
+use linerate_headers::{Link, Sum};
+use linerate_port::{ScatteredFrame, TxPort};
+use linerate_transport::destination::Destination;
+use linerate_transport::frames::{Frame, Frames};
+use linerate_transport::tcp::{Arrival, Checksum, Endpoint, ReceiveOutcome};
 use std::time::{Duration, Instant};
 
 /// Number of frames read from a lane before others get their turn.
@@ -49,7 +49,7 @@ const CLOSING_LIMIT: Duration = Duration::from_secs(10);
 pub struct Reception {
     protocol: Protocol,
     answerer: Answerer,
-    outlet: Outlet,
+    outlet: ReplyPort,
     acks: Done,
     answers: Done,
     delivery: Delivery,
@@ -72,7 +72,7 @@ impl Reception {
         Reception {
             protocol,
             answerer,
-            outlet: Outlet::new(to),
+            outlet: ReplyPort::new(to),
             acks: Done::default(),
             answers: Done::default(),
             delivery: Delivery::here(destination),
@@ -133,8 +133,8 @@ impl Reception {
         }
     }
 
-    /// Reads the frames of a lane; returns whether it is drained.
-    fn read_lane(&mut self, lane: usize, link: Link, reads: &mut Reads<'_>) -> bool {
+    /// Takes the frames of a lane; returns whether it is drained.
+    fn read_lane(&mut self, lane: usize, link: Link, reads: &mut ScatterQueues<'_>) -> bool {
         for _ in 0..READS {
             let Protocol::Tcp { endpoint, frames } = &mut self.protocol else { return true };
             let expected = endpoint.expected();
@@ -149,7 +149,7 @@ impl Reception {
             let (Ok(_), Some(read)) = (result, read) else { return true };
             let now = reads.now();
             let (rest, heard) = hear_read(endpoint, frames, &self.headers, link, read, now);
-            if heard == Heard::Taken {
+            if heard == ReceiveOutcome::Taken {
                 endpoint.burst_end(false, now, &mut **frames);
             } else {
                 let mut whole = std::mem::take(&mut self.whole);
@@ -244,9 +244,9 @@ fn hear_read(
     frames: &mut Frames,
     headers: &[u8],
     link: Link,
-    read: Scattered,
+    read: ScatteredFrame,
     now: Nanos,
-) -> (usize, Heard) {
+) -> (usize, ReceiveOutcome) {
     let rest = read.len.saturating_sub(headers.len());
     let is_sound = read.flags.contains(Flags::CHECKSUM_PARTIAL) || read.flags.contains(Flags::CHECKSUM_VALID);
     let checksum = match rest {
@@ -263,11 +263,11 @@ impl Consumer for Reception {
         "receive"
     }
 
-    fn order(&self) -> Order {
-        Order::Any
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Any
     }
 
-    fn is_alone(&self) -> bool {
+    fn is_sole(&self) -> bool {
         true
     }
 
@@ -296,7 +296,7 @@ impl Consumer for Reception {
         Ok(())
     }
 
-    fn read(&mut self, reads: &mut Reads<'_>) -> Result<(), ReceiveError> {
+    fn read(&mut self, reads: &mut ScatterQueues<'_>) -> Result<(), ReceiveError> {
         let mut is_dry = true;
         for lane in 0..reads.lanes() {
             if let Some(link) = reads.link(lane) {
@@ -321,7 +321,7 @@ impl Consumer for Reception {
         self.own_counters(ledger);
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         let now = crate::clock::now();
         let began = Instant::now();
         loop {
@@ -345,7 +345,7 @@ impl Consumer for Reception {
         self.delivery.finish(end);
         self.outlet.finish(end.ledger);
         self.own_counters(end.ledger);
-        self.protocol.tell_what_gave_way(end);
+        self.protocol.tell_what_dropped_oldest(end);
         if let Some(failure) = self.outlet.take_failure() {
             end.fail(failure);
         }

@@ -14,13 +14,13 @@ mod tests;
 
 pub use crate::timing::{CATCH_UP, LATE, Timing};
 
-use crate::clock::{Clock, System};
+use crate::clock::{Clock, SystemClock};
 use crate::control::{Progress, Stop};
 use feed::{Feed, Passes, Stock};
 use linerate_burst::Ledger;
 use linerate_generate::{Pacing, Rewriting, Split, SplitBy};
 use linerate_port::{PortError, RxPort, Sent, TxPort};
-use prepare::Prepare;
+use prepare::FramePreparer;
 use session::Session;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct Replay {
     /// Opens it from the start.
     pub open: Open,
     /// Location while frames are sent.
-    pub memory: Memory,
+    pub memory: RecordingMemory,
     /// Number of passes; 0: without end.
     pub loops: u64,
     /// Time from the last frame of a pass to the first of the next; by default the mean gap of a pass.
@@ -50,6 +50,8 @@ pub struct Replay {
     /// Does not wait for frames to be due: for ports that store frames with their times. Frames get their due times,
     /// counted from that of the first one, and the duration of the run is that of these times.
     pub at_once: bool,
+    /// Maximum number of frames to send in all passes; `None`: all.
+    pub packets: Option<u64>,
     /// Duration of the run, if limited.
     pub duration: Option<Duration>,
     /// Stops the run when requested.
@@ -60,7 +62,7 @@ pub struct Replay {
 
 /// Location of a recording while its frames are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Memory {
+pub enum RecordingMemory {
     /// In memory if it takes at most [`SMALL`] bytes there, else read ahead.
     #[default]
     IfSmall,
@@ -108,6 +110,8 @@ pub struct ReplayReport {
     pub passes: u64,
     /// Number of truncated frames that were padded.
     pub padded: u64,
+    /// Number of frames that rewriting changed, if requested.
+    pub rewritten: Option<u64>,
     /// Number of times that no frame was ready because reading was too slow.
     pub starved: u64,
     /// Failure, if any.
@@ -117,7 +121,7 @@ pub struct ReplayReport {
 impl Replay {
     /// Sends until all passes are complete, the time is over, or stopping is requested.
     pub fn run(self) -> ReplayReport {
-        self.run_by(Box::new(System))
+        self.run_by(Box::new(SystemClock))
     }
 
     /// Does the same with another clock.
@@ -131,19 +135,19 @@ impl Replay {
 
     fn feed(&mut self) -> Result<Feed, PortError> {
         let queues = self.ports.iter().map(|port| port.queues.len() as u16).collect();
-        let mut prepare = Prepare::new(&self.edits, queues);
+        let mut prepare = FramePreparer::new(&self.edits, queues);
         let most = match self.memory {
-            Memory::IfSmall => SMALL,
-            Memory::Whole => available_memory() / 2,
-            Memory::Ahead => return begin(feed::start(Stock::File(self.take_open()), prepare, self.loops)),
+            RecordingMemory::IfSmall => SMALL,
+            RecordingMemory::Whole => available_memory() / 2,
+            RecordingMemory::Ahead => return begin(feed::start(Stock::File(self.take_open()), prepare, self.loops)),
         };
         let each_pass_differs = self.edits.rewriting.shift.is_some() && self.loops != 1;
-        let mut keeping = Prepare::keeping();
+        let mut keeping = FramePreparer::keeping();
         let holding = if each_pass_differs { &mut keeping } else { &mut prepare };
         match feed::hold(&mut self.open, holding, most, &self.stop)? {
             Some(batches) if each_pass_differs => begin(feed::start(Stock::Held(batches), prepare, self.loops)),
             Some(batches) => Ok(Feed::Held { batches, at: 0, passes: Passes::new(self.loops) }),
-            None if self.memory == Memory::Whole => Err(PortError::broken(
+            None if self.memory == RecordingMemory::Whole => Err(PortError::broken(
                 "replay",
                 format!(
                     "the recording needs more than {} MiB, half of the available memory; read it ahead instead",

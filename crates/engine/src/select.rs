@@ -14,9 +14,9 @@ pub use self::slice::{Header, Slice, SliceError};
 use self::dedup::Dedup;
 use crate::consumer::Round;
 use crate::error::ReceiveError;
-use linerate_burst::{Account, Count, Desc, Flags, Interface, Pick};
+use linerate_burst::{Account, Count, Desc, Flags, FrameIndex, Interface};
 use linerate_filter::{Filter, FilterError};
-use linerate_wire::{Layers, Link};
+use linerate_headers::{Layers, Link};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,9 +52,9 @@ impl Selection {
 pub(crate) struct Selector {
     selection: Selection,
     /// Filter and link type of each interface.
-    interfaces: Vec<(Filtering, Option<Link>)>,
+    interfaces: Vec<(InterfaceFilter, Option<Link>)>,
     /// The filter as compiled for each link type so far.
-    filters: Vec<(u16, Filtering)>,
+    filters: Vec<(u16, InterfaceFilter)>,
     /// For each lane of the current round, whether its port has applied this filter.
     applied: Vec<bool>,
     dedup: Option<Dedup>,
@@ -71,7 +71,7 @@ pub(crate) struct Selector {
 
 /// Filter of an interface.
 #[derive(Clone)]
-enum Filtering {
+enum InterfaceFilter {
     All,
     /// Compiled for the link type of the interface.
     Matching {
@@ -127,31 +127,31 @@ impl Selector {
     fn add_interface(&mut self, interface: &Interface) -> Result<(), FilterError> {
         let (filtering, result) = match self.filtering(interface.link.0) {
             Ok(filtering) => (filtering, Ok(())),
-            Err(error) => (Filtering::None, Err(error)),
+            Err(error) => (InterfaceFilter::None, Err(error)),
         };
         self.interfaces.push((filtering, Link::from_linktype(interface.link.0)));
         result
     }
 
     /// Returns the filters for a link type, shared by all interfaces of it.
-    fn filtering(&mut self, link: u16) -> Result<Filtering, FilterError> {
+    fn filtering(&mut self, link: u16) -> Result<InterfaceFilter, FilterError> {
         if let Some((_, filtering)) = self.filters.iter().find(|(of, _)| *of == link) {
             return Ok(filtering.clone());
         }
         let compile = |text: &str| Filter::compile(text, link).map(Arc::new);
         let Selection { filter, also, .. } = &self.selection;
         let filtering = match (filter.as_str(), also.as_str()) {
-            ("", "") => Filtering::All,
-            (text, "") => Filtering::Matching { whole: compile(text)?, rest: None },
+            ("", "") => InterfaceFilter::All,
+            (text, "") => InterfaceFilter::Matching { whole: compile(text)?, rest: None },
             ("", also) => {
                 let whole = compile(also)?;
-                Filtering::Matching { rest: Some(Arc::clone(&whole)), whole }
+                InterfaceFilter::Matching { rest: Some(Arc::clone(&whole)), whole }
             }
             (text, also) => {
                 // Each separately first: parentheses could make invalid texts valid.
                 compile(text)?;
                 let rest = compile(also)?;
-                Filtering::Matching { whole: compile(&format!("({text}) and ({also})"))?, rest: Some(rest) }
+                InterfaceFilter::Matching { whole: compile(&format!("({text}) and ({also})"))?, rest: Some(rest) }
             }
         };
         self.filters.push((link, filtering.clone()));
@@ -200,12 +200,12 @@ impl Selector {
         let is_filtered = self.applied.get(lane) == Some(&true);
         let (filtering, link) = &self.interfaces[usize::from(desc.interface)];
         let wanted = match filtering {
-            Filtering::All => true,
-            Filtering::Matching { rest, .. } if is_filtered && !desc.flags.contains(Flags::VLAN_RESTORED) => {
+            InterfaceFilter::All => true,
+            InterfaceFilter::Matching { rest, .. } if is_filtered && !desc.flags.contains(Flags::VLAN_RESTORED) => {
                 rest.as_ref().is_none_or(|rest| rest.matches(frame, desc.wire))
             }
-            Filtering::Matching { whole, .. } => whole.matches(frame, desc.wire),
-            Filtering::None => false,
+            InterfaceFilter::Matching { whole, .. } => whole.matches(frame, desc.wire),
+            InterfaceFilter::None => false,
         };
         if !wanted {
             self.filtered += 1;
@@ -240,7 +240,7 @@ impl Selector {
 
     /// Returns the selected frames of a round, in order; the order is built in `own` if there is none, or not all are
     /// selected.
-    pub(crate) fn choose<'p>(&mut self, round: &'p Round<'_>, own: &'p mut Vec<Pick>) -> &'p [Pick] {
+    pub(crate) fn choose<'p>(&mut self, round: &'p Round<'_>, own: &'p mut Vec<FrameIndex>) -> &'p [FrameIndex] {
         if self.take_all(round.frames()) {
             return round.order(own);
         }

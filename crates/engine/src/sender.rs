@@ -1,7 +1,7 @@
 //! Common part of all senders: waiting until a frame is due, full queues, interfaces that go down, the end of a run,
 //! and its accounting.
 
-use crate::clock::{self, Clock, System, Time};
+use crate::clock::{self, Clock, SystemClock, Time};
 use crate::control::{Progress, Stop};
 use crate::live;
 use crate::metrics::Metrics;
@@ -82,7 +82,7 @@ pub(crate) struct Sender {
 }
 
 /// Result of one sender.
-pub(crate) struct Account {
+pub(crate) struct SenderReport {
     pub ledger: Ledger,
     pub ports: Vec<(String, Sent)>,
     pub elapsed: Duration,
@@ -91,7 +91,7 @@ pub(crate) struct Account {
 
 impl Sender {
     pub(crate) fn new(ports: Vec<TxPort>, limits: Limits) -> Self {
-        Sender::with(ports, limits, Box::new(System))
+        Sender::with(ports, limits, Box::new(SystemClock))
     }
 
     /// Creates a sender with this clock.
@@ -245,7 +245,7 @@ impl Sender {
     }
 
     /// Ends the sender. `truncated` frames were not sent because they were recorded incompletely.
-    pub(crate) fn finish(mut self, truncated: u64) -> Account {
+    pub(crate) fn finish(mut self, truncated: u64) -> SenderReport {
         let elapsed = self.started.elapsed();
         let mut ledger = Ledger::new();
         self.queues.counters(&mut ledger);
@@ -259,7 +259,7 @@ impl Sender {
         self.metrics.close(&ledger);
         self.limits.progress.lost.fetch_add(ledger.lost(), Ordering::Relaxed);
         let ports = self.queues.by_port().map(|(name, sent)| (name.to_owned(), sent)).collect();
-        Account { ledger, ports, elapsed, timing: self.timing }
+        SenderReport { ledger, ports, elapsed, timing: self.timing }
     }
 
     fn drain(&mut self) -> Result<(), PortError> {

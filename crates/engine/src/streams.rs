@@ -8,22 +8,22 @@ mod live;
 mod watch;
 mod work;
 
-use coming::Coming;
-use control::Listener;
-pub use control::{Control, Refused, State, StreamState, Told};
+use coming::StreamArrivals;
+use control::SenderControl;
+pub use control::{AcceptedCommand, CommandError, CommandResult, Control, SendState, StreamState};
 pub use watch::StreamWatch;
 
 use crate::control::{Progress, Stop};
 use crate::died::survive;
-use crate::sender::{Account, Limits, Sender, Timing};
+use crate::sender::{Limits, Sender, SenderReport, Timing};
 use linerate_burst::{Count, Ledger, Nanos};
-use linerate_generate::stream::{Mark, Order, StreamSet, Wrong};
-use linerate_generate::{Part, Traffic};
+use linerate_generate::stream::{Mark, Order, StreamError, StreamSet};
+use linerate_generate::{SenderPart, Traffic};
 use linerate_port::live::Unable;
 use linerate_port::{LATE, LiveControl, PortError, Sent, TxPort};
 use std::sync::Arc;
 use std::time::Duration;
-use work::Work;
+use work::SendWork;
 
 /// Maximum batch of frames that contain the time: the last one leaves soon after the first.
 const MARKED_ROOM: usize = 32;
@@ -42,14 +42,14 @@ pub fn soon() -> Nanos {
 /// Streams that are ready to be sent.
 pub struct Streams {
     port: TxPort,
-    way: Way,
+    way: FrameOrigin,
     names: usize,
     note: Option<String>,
     control: Option<Control>,
 }
 
 /// Origin of the frames.
-enum Way {
+enum FrameOrigin {
     /// The port generates them.
     Live(Arc<dyn LiveControl>),
     /// This process generates them, one part for each queue.
@@ -58,7 +58,7 @@ enum Way {
 
 /// Limits and observers of a run.
 #[derive(Clone, Default)]
-pub struct Run {
+pub struct StreamRun {
     /// Duration of the run, if limited.
     pub duration: Option<Duration>,
     /// Stops the run when requested.
@@ -95,10 +95,10 @@ pub struct StreamsReport {
 
 /// Reason why streams cannot be sent.
 #[derive(Debug, thiserror::Error)]
-pub enum Unsendable {
+pub enum StreamsError {
     /// The streams are invalid.
     #[error(transparent)]
-    Wrong(#[from] Wrong),
+    StreamError(#[from] StreamError),
     /// The port cannot send them.
     #[error(transparent)]
     Port(#[from] PortError),
@@ -107,34 +107,34 @@ pub enum Unsendable {
 impl Streams {
     /// Prepares to send through a port, with one thread for each of its queues. Call it with the privileges that
     /// opening the port needed.
-    pub fn new(set: &StreamSet, port: TxPort) -> Result<Self, Unsendable> {
+    pub fn new(set: &StreamSet, port: TxPort) -> Result<Self, StreamsError> {
         Streams::open(set, port, None, false)
     }
 
     /// Does the same for streams that are controlled by `control`.
-    pub fn controlled(set: &StreamSet, port: TxPort, control: &Control) -> Result<Self, Unsendable> {
+    pub fn controlled(set: &StreamSet, port: TxPort, control: &Control) -> Result<Self, StreamsError> {
         Streams::open(set, port, Some(control), false)
     }
 
     /// Does the same if each of several streams is controlled separately: a port that generates the frames of several
     /// at once has one clock for all of them, so this process generates them.
-    pub fn controlled_each(set: &StreamSet, port: TxPort, control: &Control) -> Result<Self, Unsendable> {
+    pub fn controlled_each(set: &StreamSet, port: TxPort, control: &Control) -> Result<Self, StreamsError> {
         Streams::open(set, port, Some(control), set.order == Order::Interleaved && set.streams.len() > 1)
     }
 
-    fn open(set: &StreamSet, mut port: TxPort, control: Option<&Control>, apart: bool) -> Result<Self, Unsendable> {
+    fn open(set: &StreamSet, mut port: TxPort, control: Option<&Control>, apart: bool) -> Result<Self, StreamsError> {
         set.check()?;
         let mut note = None;
         let live = port.queues.first_mut().and_then(|queue| queue.live());
         if apart && live.is_some() {
             note = Some(format!("{}: streams are controlled one by one; this process generates the frames", port.name));
         } else if let Some(live) = live {
-            let prepared = if control.is_some() { live.prepare_told(set) } else { live.prepare(set) };
+            let prepared = if control.is_some() { live.prepare_commanded(set) } else { live.prepare(set) };
             match prepared {
                 Ok(live) => {
                     let refused = control.map(|control| control.made_by(&live)).transpose();
                     refused.map_err(|reason| PortError::wrong(&port.name, reason))?;
-                    let (way, names) = (Way::Live(live), set.streams.len());
+                    let (way, names) = (FrameOrigin::Live(live), set.streams.len());
                     return Ok(Streams { port, way, names, note, control: control.cloned() });
                 }
                 Err(PortError::Unable { reason: Unable::Make(reason), .. }) => {
@@ -145,9 +145,9 @@ impl Streams {
         }
         let of = port.queues.len() as u32;
         let make = if control.is_some() { Traffic::commanded } else { Traffic::new };
-        let parts = (0..of).map(|index| make(set, Part { index, of })).collect::<Result<Vec<_>, _>>()?;
+        let parts = (0..of).map(|index| make(set, SenderPart { index, of })).collect::<Result<Vec<_>, _>>()?;
         let control = control.cloned();
-        let mut streams = Streams { port, way: Way::Made(parts), names: set.streams.len(), note, control };
+        let mut streams = Streams { port, way: FrameOrigin::Made(parts), names: set.streams.len(), note, control };
         if set.streams.iter().any(|stream| stream.mark == Mark::Trailer) {
             streams.set_room(MARKED_ROOM);
         }
@@ -156,25 +156,30 @@ impl Streams {
 
     /// Creates a sender for streams that are added and removed, through the first queue of a port.
     pub(crate) fn coming(port: TxPort, control: &Control) -> Self {
-        let way = Way::Made(vec![Traffic::coming(MARKED_ROOM)]);
+        let way = FrameOrigin::Made(vec![Traffic::coming(MARKED_ROOM)]);
         Streams { port, way, names: 0, note: None, control: Some(control.clone()) }
     }
 
     /// Does the same with frames generated once, `frames` of each stream, and sent repeatedly.
-    pub fn kept(set: &StreamSet, port: TxPort, frames: u64) -> Result<Self, Unsendable> {
+    pub fn kept(set: &StreamSet, port: TxPort, frames: u64) -> Result<Self, StreamsError> {
         Streams::keep(set, port, frames, None)
     }
 
     /// Does the same as [`Streams::kept`] for streams that are controlled by `control`.
-    pub fn controlled_kept(set: &StreamSet, port: TxPort, frames: u64, control: &Control) -> Result<Self, Unsendable> {
+    pub fn controlled_kept(
+        set: &StreamSet,
+        port: TxPort,
+        frames: u64,
+        control: &Control,
+    ) -> Result<Self, StreamsError> {
         Streams::keep(set, port, frames, Some(control.clone()))
     }
 
-    fn keep(set: &StreamSet, port: TxPort, frames: u64, control: Option<Control>) -> Result<Self, Unsendable> {
+    fn keep(set: &StreamSet, port: TxPort, frames: u64, control: Option<Control>) -> Result<Self, StreamsError> {
         let (of, make) =
             (port.queues.len() as u32, if control.is_some() { Traffic::commanded_kept } else { Traffic::kept });
-        let parts = (0..of).map(|index| make(set, Part { index, of }, frames)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Streams { port, way: Way::Made(parts), names: set.streams.len(), note: None, control })
+        let parts = (0..of).map(|index| make(set, SenderPart { index, of }, frames)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Streams { port, way: FrameOrigin::Made(parts), names: set.streams.len(), note: None, control })
     }
 
     /// Returns a note for the user about how frames are generated.
@@ -184,38 +189,38 @@ impl Streams {
 
     /// Returns whether the port generates the frames.
     pub fn is_live(&self) -> bool {
-        matches!(self.way, Way::Live(_))
+        matches!(self.way, FrameOrigin::Live(_))
     }
 
     /// Sends until all streams have ended, the time is over, or stopping is requested.
-    pub fn run(self, run: &Run) -> StreamsReport {
+    pub fn run(self, run: &StreamRun) -> StreamsReport {
         match self.way {
-            Way::Live(live) => live::run(self.port, &*live, self.names, run, self.control.as_ref()),
-            Way::Made(parts) => {
+            FrameOrigin::Live(live) => live::run(self.port, &*live, self.names, run, self.control.as_ref()),
+            FrameOrigin::Made(parts) => {
                 run_made(self.port, parts, self.names, clock::now().after(HEAD_START), run, self.control)
             }
         }
     }
 
     /// Does the same from a time on, see [`soon`]: several ports start together, whichever thread runs first.
-    pub fn run_from(self, start: Nanos, run: &Run) -> StreamsReport {
+    pub fn run_from(self, start: Nanos, run: &StreamRun) -> StreamsReport {
         match self.way {
-            Way::Live(live) => {
+            FrameOrigin::Live(live) => {
                 std::thread::sleep(start.since(clock::now()));
                 live::run(self.port, &*live, self.names, run, self.control.as_ref())
             }
-            Way::Made(parts) => run_made(self.port, parts, self.names, start, run, self.control),
+            FrameOrigin::Made(parts) => run_made(self.port, parts, self.names, start, run, self.control),
         }
     }
 
     fn set_room(&mut self, frames: usize) {
-        if let Way::Made(parts) = &mut self.way {
+        if let FrameOrigin::Made(parts) = &mut self.way {
             parts.iter_mut().for_each(|part| part.set_room(frames));
         }
     }
 }
 
-impl Run {
+impl StreamRun {
     fn limits(&self) -> Limits {
         let (stop, progress) = (self.stop.clone(), Arc::clone(&self.progress));
         Limits { duration: self.duration, stop, progress, at_once: self.at_once }
@@ -230,7 +235,7 @@ fn by_queue(port: TxPort) -> Vec<TxPort> {
 }
 
 /// Returns a listener for each sender.
-fn listeners(control: Option<&Control>, senders: usize) -> Vec<Option<Listener>> {
+fn listeners(control: Option<&Control>, senders: usize) -> Vec<Option<SenderControl>> {
     match control {
         Some(control) => control.listen(senders).into_iter().map(Some).collect(),
         None => (0..senders).map(|_| None).collect(),
@@ -242,12 +247,12 @@ fn run_made(
     parts: Vec<Traffic>,
     streams: usize,
     start: Nanos,
-    run: &Run,
+    run: &StreamRun,
     control: Option<Control>,
 ) -> StreamsReport {
     let listeners = listeners(control.as_ref(), parts.len());
     let end = run.duration.map_or(u64::MAX, |span| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-    let send = |((part, port), listener): ((Traffic, TxPort), Option<Listener>)| {
+    let send = |((part, port), listener): ((Traffic, TxPort), Option<SenderControl>)| {
         let paced = part.is_paced() || listener.is_some();
         let mut limits = run.limits();
         limits.at_once &= part.is_paced();
@@ -260,11 +265,11 @@ fn run_made(
         if listener.is_some() {
             sender.look_often();
         }
-        let coming = listener.as_ref().and_then(Listener::places).map(Coming::new);
+        let coming = listener.as_ref().and_then(SenderControl::places).map(StreamArrivals::new);
         if coming.is_some() {
             sender.stay();
         }
-        let mut work = Work {
+        let mut work = SendWork {
             traffic: part,
             start,
             put_off: 0,
@@ -332,7 +337,7 @@ impl StreamsReport {
         }
     }
 
-    fn add(&mut self, account: &Account, per_stream: &[u64], failure: Option<PortError>) {
+    fn add(&mut self, account: &SenderReport, per_stream: &[u64], failure: Option<PortError>) {
         self.ledger.add_all(&account.ledger);
         self.sent.frames += account.ledger.total(Count::Sent);
         self.sent.bytes += account.ports.iter().map(|(_, sent)| sent.bytes).sum::<u64>();

@@ -16,17 +16,17 @@ mod outlet;
 
 pub use self::engines::EngineRing;
 
-use self::counts::Counts;
-use self::engines::{Engine, Onto, Others};
-use self::outlet::Outlet;
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use self::counts::SwitchCounts;
+use self::engines::{Engine, OtherEngines, ReturnOutputs};
+use self::outlet::SwitchOutput;
+use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Progress;
 use crate::error::ReceiveError;
-use crate::inline::asking::Offered;
+use crate::inline::asking::OfferOutcome;
 use crate::inline::decide::Fate;
 use linerate_burst::{Burst, Count, Desc, Ledger, Nanos, Stage};
 use linerate_port::{Sent, TxPort};
-use linerate_switch::{Inspect, Inspected, Outputs, PortNo, Reason, Switch};
+use linerate_switch::{Inspect, InspectOutcome, Outputs, PortNo, Reason, Switch};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,10 +39,10 @@ const STOP_LIMIT: Duration = Duration::from_secs(1);
 const CHUNK: usize = 256;
 
 /// A task for a running switch, executed between two bursts.
-pub type Task = Box<dyn FnOnce(&mut AtWork<'_>) + Send>;
+pub type Task = Box<dyn FnOnce(&mut RunningSwitch<'_>) + Send>;
 
 /// A running switch.
-pub struct AtWork<'a> {
+pub struct RunningSwitch<'a> {
     /// The switch.
     pub switch: &'a mut Switch,
     /// Time, UTC.
@@ -89,7 +89,7 @@ impl Tasks {
 }
 
 /// A switch and its ports. It holds frames, so it must be the only consumer.
-pub struct Switching {
+pub struct SwitchConsumer {
     switch: Switch,
     ports: Ports,
     /// Rings whose readers decide about frames, by their numbers in rules.
@@ -107,16 +107,16 @@ pub struct Switching {
 
 /// Outputs for copies, and counters of frames.
 struct Ports {
-    outlets: Vec<Outlet>,
+    outlets: Vec<SwitchOutput>,
     received: Vec<Sent>,
-    counts: Counts,
+    counts: SwitchCounts,
 }
 
 /// A burst being processed.
-struct Turn<'a, 'b> {
-    outlets: &'a mut [Outlet],
-    counts: &'a mut Counts,
-    engines: Others<'a>,
+struct SwitchBurst<'a, 'b> {
+    outlets: &'a mut [SwitchOutput],
+    counts: &'a mut SwitchCounts,
+    engines: OtherEngines<'a>,
     burst: Burst<'b>,
     /// Index of each interface of the burst in the list of all, if it differs.
     map: Option<&'b [u16]>,
@@ -124,15 +124,15 @@ struct Turn<'a, 'b> {
     now: Nanos,
 }
 
-impl Switching {
+impl SwitchConsumer {
     /// Creates a switch; `to` are its ports from 1 on, `from` is the number of each receiving port. With `waits` lanes
     /// wait for full ports, which then drop nothing.
     pub fn new(switch: Switch, to: Vec<TxPort>, from: Vec<PortNo>, waits: bool, progress: Arc<Progress>) -> Self {
         let received = vec![Sent::default(); to.len()];
-        let outlets = to.into_iter().map(Outlet::new).collect();
-        let ports = Ports { outlets, received, counts: Counts::default() };
+        let outlets = to.into_iter().map(SwitchOutput::new).collect();
+        let ports = Ports { outlets, received, counts: SwitchCounts::default() };
         let (tasks, lanes, engines) = (Tasks::default(), Vec::new(), Vec::new());
-        Switching { switch, ports, engines, lanes, numbers: from, waits, tasks, progress, now: Nanos::ZERO }
+        SwitchConsumer { switch, ports, engines, lanes, numbers: from, waits, tasks, progress, now: Nanos::ZERO }
     }
 
     /// Adds these rings, in the order of their numbers in rules.
@@ -163,7 +163,7 @@ impl Switching {
 
     fn do_tasks(&mut self) {
         for task in self.tasks.take() {
-            task(&mut AtWork { switch: &mut self.switch, now: self.now, ports: self.ports.counts() });
+            task(&mut RunningSwitch { switch: &mut self.switch, now: self.now, ports: self.ports.counts() });
         }
     }
 
@@ -171,7 +171,7 @@ impl Switching {
     fn take_lane(&mut self, in_port: PortNo, burst: Burst<'_>, map: &[u16]) -> usize {
         let mut done = 0;
         while done < burst.len() {
-            if self.waits && self.ports.outlets.iter().any(Outlet::is_full) {
+            if self.waits && self.ports.outlets.iter().any(SwitchOutput::is_full) {
                 break;
             }
             let end = burst.len().min(done + CHUNK);
@@ -192,23 +192,23 @@ impl Switching {
     }
 
     fn take_whole(&mut self, in_port: PortNo, burst: Burst<'_>, map: &[u16]) {
-        let Switching { switch, ports: Ports { outlets, received, counts }, engines, waits, now, .. } = self;
+        let SwitchConsumer { switch, ports: Ports { outlets, received, counts }, engines, waits, now, .. } = self;
         counts.received += burst.len() as u64;
         received[usize::from(in_port) - 1].add(burst);
-        let engines = Others { before: engines, after: &mut [] };
-        let mut turn = Turn { outlets, counts, engines, burst, map: Some(map), waits: *waits, now: *now };
+        let engines = OtherEngines { before: engines, after: &mut [] };
+        let mut turn = SwitchBurst { outlets, counts, engines, burst, map: Some(map), waits: *waits, now: *now };
         switch.burst(*now, in_port, burst, &mut turn);
         outlets.iter_mut().for_each(|outlet| outlet.end_burst(burst, *waits));
     }
 
     /// Applies the remaining actions to frames returned by engines.
     fn take_back(&mut self, give_up: bool) {
-        let Switching { switch, ports: Ports { outlets, .. }, engines, waits, now, .. } = self;
+        let SwitchConsumer { switch, ports: Ports { outlets, .. }, engines, waits, now, .. } = self;
         let (now, waits) = (*now, *waits && !give_up);
         for at in 0..engines.len() {
             let (before, rest) = engines.split_at_mut(at);
             let [Engine { asking, counts, .. }, after @ ..] = rest else { return };
-            let onto = Onto { outlets, counts, others: Others { before, after }, waits, now };
+            let onto = ReturnOutputs { outlets, counts, others: OtherEngines { before, after }, waits, now };
             asking.send(|back, burst_of, done| back.go_on(switch, onto, burst_of, done));
             asking.release();
         }
@@ -220,7 +220,7 @@ impl Switching {
     }
 }
 
-impl Outputs for Turn<'_, '_> {
+impl Outputs for SwitchBurst<'_, '_> {
     #[inline]
     fn copy(&mut self, index: usize, port: PortNo, bytes: &[u8], as_it_came: bool) {
         self.counts.copies += 1;
@@ -233,21 +233,21 @@ impl Outputs for Turn<'_, '_> {
     }
 
     #[inline]
-    fn inspect(&mut self, index: usize, inspect: Inspect<'_>) -> Inspected {
-        let Some(engine) = self.engines.get(inspect.ring) else { return Inspected::Blocked };
+    fn inspect(&mut self, index: usize, inspect: Inspect<'_>) -> InspectOutcome {
+        let Some(engine) = self.engines.get(inspect.ring) else { return InspectOutcome::Blocked };
         let desc = &self.burst.descs()[index];
         let interface = self.map.map(|map| map.get(usize::from(desc.interface)).copied().unwrap_or_default());
         let desc = Desc { interface: interface.unwrap_or(desc.interface), ..*desc };
         match engine.offer(self.now, &desc, &inspect) {
-            Offered::Taken(_) => {
+            OfferOutcome::Taken(_) => {
                 self.counts.inspected += 1;
-                Inspected::Taken
+                InspectOutcome::Taken
             }
-            Offered::Known(Fate::Passed) => {
+            OfferOutcome::Known(Fate::Passed) => {
                 self.counts.skipped += 1;
-                Inspected::Passes
+                InspectOutcome::Passes
             }
-            Offered::Known(_) => Inspected::Blocked,
+            OfferOutcome::Known(_) => InspectOutcome::Blocked,
         }
     }
 
@@ -261,7 +261,7 @@ impl Outputs for Turn<'_, '_> {
 }
 
 impl Ports {
-    /// Counts a truncated frame.
+    /// Records a truncated frame.
     fn cut(&mut self, in_port: PortNo, desc: &Desc) {
         self.counts.received += 1;
         self.counts.truncated += 1;
@@ -279,7 +279,7 @@ impl Ports {
     }
 }
 
-impl Consumer for Switching {
+impl Consumer for SwitchConsumer {
     fn name(&self) -> &'static str {
         "switch"
     }
@@ -288,15 +288,15 @@ impl Consumer for Switching {
         true
     }
 
-    fn is_alone(&self) -> bool {
+    fn is_sole(&self) -> bool {
         true
     }
 
-    fn order(&self) -> Order {
-        Order::Any
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Any
     }
 
-    fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+    fn begin(&mut self, start: &RunStart) -> Result<(), ReceiveError> {
         self.lanes = start.lanes.iter().map(|(port, _)| self.numbers[*port]).collect();
         self.engines.iter_mut().try_for_each(|engine| engine.begin(start))
     }
@@ -325,7 +325,7 @@ impl Consumer for Switching {
         begun.map(|_| ())
     }
 
-    fn look(&mut self, look: &Look<'_>) {
+    fn look(&mut self, look: &RunCounters<'_>) {
         self.switch.expire(self.now);
         let mut ledger = look.queues();
         self.counters(&mut ledger);
@@ -346,10 +346,10 @@ impl Consumer for Switching {
     }
 
     fn demand(&self) -> Demand {
-        if self.ports.outlets.iter().any(Outlet::has_failed) { Demand::Failed } else { Demand::More }
+        if self.ports.outlets.iter().any(SwitchOutput::has_failed) { Demand::Failed } else { Demand::More }
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
         self.do_tasks();
         if end.died.is_some() {
             let known = self.ports.counts.known();

@@ -5,12 +5,12 @@
 //! other, and its own sequence numbers stay gapless.
 
 use crate::control::{Progress, Stop};
-use crate::streams::{Control, Run, Streams};
+use crate::streams::{Control, StreamRun, Streams};
 use crate::timing::LATE;
 use linerate_burst::Desc;
-use linerate_generate::stream::{Stream, Wrong};
+use linerate_generate::stream::{Stream, StreamError};
 use linerate_generate::trailer::Key;
-use linerate_generate::{Action, Batch, Rate, Which};
+use linerate_generate::{Action, Batch, Rate, StreamSelection};
 use linerate_port::TxPort;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Doing {
+pub enum TransmitState {
     /// Not started yet, or ended and its last frame has left.
     Stopped,
     /// Sending.
@@ -34,7 +34,7 @@ pub enum Doing {
 
 /// Totals of a stream over its lifetime, readable at any time.
 #[derive(Debug, Default)]
-pub struct Sending {
+pub struct StreamTotals {
     frames: AtomicU64,
     bytes: AtomicU64,
     late: AtomicU64,
@@ -50,7 +50,7 @@ pub struct Sending {
 /// A port whose streams are controlled. It stops when dropped.
 pub struct Transmitter {
     control: Control,
-    places: Arc<Places>,
+    places: Arc<StreamSlots>,
     progress: Arc<Progress>,
     stop: Stop,
     failure: Arc<Mutex<Option<String>>>,
@@ -59,15 +59,15 @@ pub struct Transmitter {
 
 /// Streams that are sent, by their indices.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Mutex<Table>);
+pub(crate) struct StreamSlots(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    taken: Vec<Option<Arc<Sending>>>,
+    taken: Vec<Option<Arc<StreamTotals>>>,
     free: Vec<u32>,
 }
 
-impl Sending {
+impl StreamTotals {
     /// Returns the number of frames passed to the port.
     pub fn frames(&self) -> u64 {
         self.frames.load(Ordering::Acquire)
@@ -90,11 +90,11 @@ impl Sending {
     }
 
     /// Returns its state.
-    pub fn doing(&self) -> Doing {
+    pub fn doing(&self) -> TransmitState {
         match self.doing.load(Ordering::Acquire) {
-            1 => Doing::Started,
-            2 => Doing::Paused,
-            _ => Doing::Stopped,
+            1 => TransmitState::Started,
+            2 => TransmitState::Paused,
+            _ => TransmitState::Stopped,
         }
     }
 
@@ -116,14 +116,14 @@ impl Sending {
     }
 
     /// Changes the state, unless the stream has ended.
-    fn turn(&self, from: Doing, to: Doing) {
+    fn turn(&self, from: TransmitState, to: TransmitState) {
         let _ = self.doing.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
-impl Places {
+impl StreamSlots {
     /// Returns the stream at an index.
-    pub(crate) fn at(&self, place: u32) -> Option<Arc<Sending>> {
+    pub(crate) fn at(&self, place: u32) -> Option<Arc<StreamTotals>> {
         self.table().taken.get(place as usize).cloned().flatten()
     }
 
@@ -132,7 +132,7 @@ impl Places {
         let mut table = self.table();
         for place in places {
             if let Some(sending) = table.taken.get_mut(place as usize).and_then(Option::take) {
-                sending.doing.store(Doing::Stopped as u8, Ordering::Release);
+                sending.doing.store(TransmitState::Stopped as u8, Ordering::Release);
                 table.free.push(place);
             }
         }
@@ -145,11 +145,11 @@ impl Places {
 
 impl Table {
     /// Adds a stream at a free index.
-    fn enter(&mut self, late_after: Duration) -> Arc<Sending> {
+    fn enter(&mut self, late_after: Duration) -> Arc<StreamTotals> {
         let place = self.free.pop().unwrap_or(self.taken.len() as u32);
-        let doing = AtomicU8::new(Doing::Started as u8);
+        let doing = AtomicU8::new(TransmitState::Started as u8);
         let late_after = u64::try_from(late_after.as_nanos()).unwrap_or(u64::MAX);
-        let sending = Arc::new(Sending { place, doing, late_after, ..Sending::default() });
+        let sending = Arc::new(StreamTotals { place, doing, late_after, ..StreamTotals::default() });
         if place as usize == self.taken.len() {
             self.taken.push(None);
         }
@@ -158,7 +158,7 @@ impl Table {
     }
 
     /// Returns whether a stream still has its index, which may be reused.
-    fn has(&self, sending: &Arc<Sending>) -> bool {
+    fn has(&self, sending: &Arc<StreamTotals>) -> bool {
         let at = self.taken.get(sending.place as usize).and_then(Option::as_ref);
         at.is_some_and(|at| Arc::ptr_eq(at, sending))
     }
@@ -170,7 +170,7 @@ impl Transmitter {
     /// # Errors
     /// If the thread cannot be started.
     pub fn start(port: TxPort) -> std::io::Result<Self> {
-        let (places, run) = (Arc::<Places>::default(), Run::default());
+        let (places, run) = (Arc::<StreamSlots>::default(), StreamRun::default());
         let control = Control::coming(Arc::clone(&places));
         let (progress, stop) = (Arc::clone(&run.progress), run.stop.clone());
         let failure = Arc::new(Mutex::new(None));
@@ -189,7 +189,7 @@ impl Transmitter {
     ///
     /// # Errors
     /// If a stream is invalid; then none is started.
-    pub fn begin(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
+    pub fn begin(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<StreamTotals>>, StreamError> {
         self.begin_batch(streams, key, LATE, Batch::new)
     }
 
@@ -202,7 +202,7 @@ impl Transmitter {
         streams: Vec<Stream>,
         key: Key,
         late_after: Duration,
-    ) -> Result<Vec<Arc<Sending>>, Wrong> {
+    ) -> Result<Vec<Arc<StreamTotals>>, StreamError> {
         self.begin_batch(streams, key, late_after, Batch::new)
     }
 
@@ -211,7 +211,7 @@ impl Transmitter {
     ///
     /// # Errors
     /// If a stream is invalid; then none is started.
-    pub fn begin_sequence(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
+    pub fn begin_sequence(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<StreamTotals>>, StreamError> {
         self.begin_batch(streams, key, LATE, Batch::sequence)
     }
 
@@ -220,19 +220,19 @@ impl Transmitter {
         streams: Vec<Stream>,
         key: Key,
         late_after: Duration,
-        batch: impl FnOnce(Vec<Stream>, Key) -> Result<Batch, Wrong>,
-    ) -> Result<Vec<Arc<Sending>>, Wrong> {
+        batch: impl FnOnce(Vec<Stream>, Key) -> Result<Batch, StreamError>,
+    ) -> Result<Vec<Arc<StreamTotals>>, StreamError> {
         if let Some((index, top)) = streams.iter().enumerate().find(|(_, stream)| stream.rate == Rate::Top) {
             let what = "without a rate it would block the other streams; set a rate".to_owned();
-            return Err(Wrong::Stream { index, name: top.name.clone(), what });
+            return Err(StreamError::Stream { index, name: top.name.clone(), what });
         }
         let count = streams.len();
         let batch = Arc::new(batch(streams, key)?);
         let mut table = self.places.table();
-        let mut all: Vec<Arc<Sending>> = (0..count).map(|_| table.enter(late_after)).collect();
+        let mut all: Vec<Arc<StreamTotals>> = (0..count).map(|_| table.enter(late_after)).collect();
         // Commands contain indices in ascending order.
         all.sort_unstable_by_key(|sending| sending.place);
-        let which = Which::Some(all.iter().map(|sending| sending.place).collect());
+        let which = StreamSelection::Some(all.iter().map(|sending| sending.place).collect());
         let refused = self.control.tell_which(&which, Action::Begin(batch)).is_err();
         drop(table);
         if refused {
@@ -243,26 +243,26 @@ impl Transmitter {
     }
 
     /// Ends streams; their totals are final when this returns.
-    pub fn end<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<Sending>>) {
+    pub fn end<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<StreamTotals>>) {
         self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Stop);
     }
 
     /// Pauses streams.
-    pub fn hold<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<Sending>>) {
+    pub fn hold<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<StreamTotals>>) {
         for held in self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Pause) {
-            held.turn(Doing::Started, Doing::Paused);
+            held.turn(TransmitState::Started, TransmitState::Paused);
         }
     }
 
     /// Resumes paused streams.
-    pub fn go_on<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<Sending>>) {
+    pub fn go_on<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<StreamTotals>>) {
         for held in self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Resume) {
-            held.turn(Doing::Paused, Doing::Started);
+            held.turn(TransmitState::Paused, TransmitState::Started);
         }
     }
 
     /// Changes the rate of each stream.
-    pub fn pace<'a>(&self, streams: impl IntoIterator<Item = (&'a Arc<Sending>, Rate)>) {
+    pub fn pace<'a>(&self, streams: impl IntoIterator<Item = (&'a Arc<StreamTotals>, Rate)>) {
         self.tell(streams, |rates| Action::Rates(rates.into()));
     }
 
@@ -285,17 +285,17 @@ impl Transmitter {
     /// Sends a command to those of the streams that still exist, and waits until it is applied; returns them.
     fn tell<'a, T>(
         &self,
-        streams: impl IntoIterator<Item = (&'a Arc<Sending>, T)>,
+        streams: impl IntoIterator<Item = (&'a Arc<StreamTotals>, T)>,
         action: impl FnOnce(Vec<T>) -> Action,
-    ) -> Vec<Arc<Sending>> {
+    ) -> Vec<Arc<StreamTotals>> {
         let table = self.places.table();
         let mut all: Vec<_> = streams.into_iter().filter(|(sending, _)| table.has(sending)).collect();
         // Commands contain each index once, in ascending order.
         all.sort_by_key(|(sending, _)| sending.place);
         all.dedup_by_key(|(sending, _)| sending.place);
-        let (all, values): (Vec<Arc<Sending>>, Vec<T>) =
+        let (all, values): (Vec<Arc<StreamTotals>>, Vec<T>) =
             all.into_iter().map(|(sending, value)| (Arc::clone(sending), value)).unzip();
-        let which = Which::Some(all.iter().map(|sending| sending.place).collect());
+        let which = StreamSelection::Some(all.iter().map(|sending| sending.place).collect());
         let change = if all.is_empty() { None } else { self.control.tell_which(&which, action(values)).ok() };
         drop(table);
         if let Some(change) = change {

@@ -10,7 +10,7 @@
 //! ```
 
 use linerate_burst::{Count, Desc, Ledger, Nanos, Stage};
-use linerate_port::Held;
+use linerate_port::HeldFrame;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Default for Policy {
 }
 
 /// Immediate verdict on a frame.
-pub(crate) struct Looked {
+pub(crate) struct ImmediateVerdict {
     ticket: u64,
     verdict: Verdict,
     flow: u64,
@@ -73,12 +73,12 @@ pub(crate) enum Outcome {
     Dropped,
 }
 
-/// Waiting frames, and the accounts of all.
+/// Frames that wait, and the accounts of all.
 pub(crate) struct Verdicts {
     inspector: Box<dyn Inspect>,
     policy: Policy,
     /// Frames of each flow with a frame without a verdict, in their order.
-    flows: HashMap<u64, VecDeque<Waiting>>,
+    flows: HashMap<u64, VecDeque<WaitingFrame>>,
     /// Ticket, flow and deadline of frames without a verdict; some have one by now.
     deadlines: VecDeque<(u64, u64, Nanos)>,
     waiting: usize,
@@ -86,25 +86,25 @@ pub(crate) struct Verdicts {
     said: Vec<(u64, Verdict)>,
     /// Flow of each ticket without a verdict.
     open: HashMap<u64, u64>,
-    counts: Counts,
+    counts: VerdictCounts,
 }
 
-struct Waiting {
+struct WaitingFrame {
     ticket: u64,
-    held: Held,
+    held: HeldFrame,
     decision: Option<Decision>,
 }
 
 /// Decision about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
-    Said(Verdict),
+    Given(Verdict),
     /// No verdict in time: the policy applies.
-    Unsaid,
+    TimedOut,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct VerdictCounts {
     received: u64,
     passed: u64,
     dropped: u64,
@@ -127,7 +127,7 @@ impl Verdicts {
             tickets: 0,
             said: Vec::new(),
             open: HashMap::new(),
-            counts: Counts::default(),
+            counts: VerdictCounts::default(),
         }
     }
 
@@ -136,48 +136,54 @@ impl Verdicts {
     }
 
     /// Passes the bytes of a frame to the inspector.
-    pub(crate) fn look(&mut self, desc: &Desc, frame: &mut [u8]) -> Looked {
+    pub(crate) fn look(&mut self, desc: &Desc, frame: &mut [u8]) -> ImmediateVerdict {
         self.counts.received += 1;
         let ticket = self.tickets;
         self.tickets += 1;
         let verdict = self.inspector.inspect(ticket, desc, frame);
         let flow = if self.waiting > 0 || verdict == Verdict::Hold { self.inspector.flow(frame) } else { 0 };
-        Looked { ticket, verdict, flow }
+        ImmediateVerdict { ticket, verdict, flow }
     }
 
     /// Returns whether that frame will wait.
-    pub(crate) fn waits(&self, looked: &Looked) -> bool {
+    pub(crate) fn waits(&self, looked: &ImmediateVerdict) -> bool {
         looked.verdict == Verdict::Hold || self.waiting > 0 && self.flows.contains_key(&looked.flow)
     }
 
     /// Passes that frame to `out`, or lets it wait.
-    pub(crate) fn enter(&mut self, now: Nanos, held: Held, looked: Looked, out: &mut impl FnMut(Held, Outcome)) {
-        let Looked { ticket, verdict, flow } = looked;
+    pub(crate) fn enter(
+        &mut self,
+        now: Nanos,
+        held: HeldFrame,
+        looked: ImmediateVerdict,
+        out: &mut impl FnMut(HeldFrame, Outcome),
+    ) {
+        let ImmediateVerdict { ticket, verdict, flow } = looked;
         let decision = match verdict {
-            Verdict::Hold if self.waiting >= self.policy.most => Some(Decision::Unsaid),
+            Verdict::Hold if self.waiting >= self.policy.most => Some(Decision::TimedOut),
             Verdict::Hold => None,
-            verdict => Some(Decision::Said(verdict)),
+            verdict => Some(Decision::Given(verdict)),
         };
         match (decision, self.flows.get_mut(&flow).filter(|_| self.waiting > 0)) {
             (Some(decision), None) => return self.counts.go(held, decision, self.policy, out),
-            (Some(_), Some(queue)) => queue.push_back(Waiting { ticket, held, decision }),
+            (Some(_), Some(queue)) => queue.push_back(WaitingFrame { ticket, held, decision }),
             (None, _) => {
                 self.counts.held += 1;
                 self.open.insert(ticket, flow);
                 self.deadlines.push_back((ticket, flow, now.after(self.policy.deadline)));
-                self.flows.entry(flow).or_default().push_back(Waiting { ticket, held, decision });
+                self.flows.entry(flow).or_default().push_back(WaitingFrame { ticket, held, decision });
             }
         }
         self.waiting += 1;
     }
 
     /// Applies later verdicts, and the policy to frames after their deadline, or to all at the end.
-    pub(crate) fn settle(&mut self, now: Nanos, is_over: bool, out: &mut impl FnMut(Held, Outcome)) {
+    pub(crate) fn settle(&mut self, now: Nanos, is_over: bool, out: &mut impl FnMut(HeldFrame, Outcome)) {
         let mut said = std::mem::take(&mut self.said);
         self.inspector.later(&mut said);
         for (ticket, verdict) in said.drain(..) {
             match self.open.get(&ticket).copied() {
-                Some(flow) if verdict != Verdict::Hold => self.decide(ticket, flow, Decision::Said(verdict), out),
+                Some(flow) if verdict != Verdict::Hold => self.decide(ticket, flow, Decision::Given(verdict), out),
                 _ => self.counts.unknown += 1,
             }
         }
@@ -185,13 +191,13 @@ impl Verdicts {
         while let Some(&(ticket, flow, _)) = self.deadlines.front().filter(|(.., until)| is_over || *until <= now) {
             self.deadlines.pop_front();
             if self.open.contains_key(&ticket) {
-                self.decide(ticket, flow, Decision::Unsaid, out);
+                self.decide(ticket, flow, Decision::TimedOut, out);
             }
         }
     }
 
     /// Records a verdict, and outputs the flow's frames as far as theirs are known.
-    fn decide(&mut self, ticket: u64, flow: u64, decision: Decision, out: &mut impl FnMut(Held, Outcome)) {
+    fn decide(&mut self, ticket: u64, flow: u64, decision: Decision, out: &mut impl FnMut(HeldFrame, Outcome)) {
         self.open.remove(&ticket);
         let Some(queue) = self.flows.get_mut(&flow) else { return };
         if let Ok(at) = queue.binary_search_by_key(&ticket, |waiting| waiting.ticket) {
@@ -207,7 +213,7 @@ impl Verdicts {
         }
     }
 
-    /// Counts the rest of `given` frames as dropped without a verdict; returns the number that passed.
+    /// Adds the rest of `given` frames as dropped without a verdict; returns the number that passed.
     pub(crate) fn give_up(&mut self, given: u64) -> u64 {
         let counts = &mut self.counts;
         counts.received = given;
@@ -217,7 +223,8 @@ impl Verdicts {
 
     /// Adds to the account of the direction with this name.
     pub(crate) fn counters(&self, name: &str, ledger: &mut Ledger) {
-        let Counts { received, passed, dropped, changed, held, failed_open, failed_closed, unknown } = self.counts;
+        let VerdictCounts { received, passed, dropped, changed, held, failed_open, failed_closed, unknown } =
+            self.counts;
         let account = ledger.account(Stage::Verdict, name);
         account.add(Count::VerdictReceived, received).add(Count::VerdictPassed, passed);
         account.add(Count::VerdictDropped, dropped).add(Count::VerdictLate, failed_closed);
@@ -226,16 +233,16 @@ impl Verdicts {
     }
 }
 
-impl Counts {
-    fn go(&mut self, held: Held, decision: Decision, policy: Policy, out: &mut impl FnMut(Held, Outcome)) {
+impl VerdictCounts {
+    fn go(&mut self, held: HeldFrame, decision: Decision, policy: Policy, out: &mut impl FnMut(HeldFrame, Outcome)) {
         let (count, outcome) = match decision {
-            Decision::Said(Verdict::Drop) => (&mut self.dropped, Outcome::Dropped),
-            Decision::Unsaid if !policy.fail_open => (&mut self.failed_closed, Outcome::Dropped),
+            Decision::Given(Verdict::Drop) => (&mut self.dropped, Outcome::Dropped),
+            Decision::TimedOut if !policy.fail_open => (&mut self.failed_closed, Outcome::Dropped),
             _ => (&mut self.passed, Outcome::Passed),
         };
         *count += 1;
-        self.changed += u64::from(decision == Decision::Said(Verdict::Changed));
-        self.failed_open += u64::from(decision == Decision::Unsaid && policy.fail_open);
+        self.changed += u64::from(decision == Decision::Given(Verdict::Changed));
+        self.failed_open += u64::from(decision == Decision::TimedOut && policy.fail_open);
         out(held, outcome);
     }
 }

@@ -4,7 +4,7 @@
 //! and the ports count what they lose during the wait. A panic in the work ends it, but not the accounting: later
 //! blocks are skipped.
 
-use crate::died::{Died, survive};
+use crate::died::{ThreadPanic, survive};
 use linerate_burst::Block;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -33,22 +33,22 @@ pub(crate) trait Work: Send + 'static {
 /// Executor of the work.
 pub(crate) enum Worker<W: Work> {
     /// The calling thread.
-    Here(Guarded<W>),
+    Here(GuardedWork<W>),
     /// A separate thread.
-    Apart(Apart<W>),
+    SeparateThread(SeparateThread<W>),
 }
 
 /// Work that may have panicked.
-pub(crate) struct Guarded<W> {
+pub(crate) struct GuardedWork<W> {
     pub work: W,
-    pub died: Option<Died>,
+    pub died: Option<ThreadPanic>,
 }
 
 /// Handle of a separate thread.
-pub(crate) struct Apart<W: Work> {
+pub(crate) struct SeparateThread<W: Work> {
     jobs: Sender<Job<W>>,
     empty: Receiver<Block>,
-    thread: JoinHandle<Guarded<W>>,
+    thread: JoinHandle<GuardedWork<W>>,
     /// Number of blocks allocated, and its maximum.
     made: usize,
     most: usize,
@@ -65,7 +65,7 @@ enum Job<W: Work> {
 
 impl<W: Work> Worker<W> {
     pub(crate) fn here(work: W) -> Self {
-        Worker::Here(Guarded { work, died: None })
+        Worker::Here(GuardedWork { work, died: None })
     }
 
     /// Starts a thread, with at most `most` blocks in circulation.
@@ -82,7 +82,7 @@ impl<W: Work> Worker<W> {
         let own = Arc::clone(&slot);
         let take = |slot: &Mutex<Option<W>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         let run = move || {
-            let mut guarded = Guarded { work: take(&own).expect("it is taken once"), died: None };
+            let mut guarded = GuardedWork { work: take(&own).expect("it is taken once"), died: None };
             for job in taken {
                 match job {
                     Job::Block(mut block, with) => {
@@ -101,7 +101,7 @@ impl<W: Work> Worker<W> {
             guarded
         };
         match Builder::new().name(name.into()).spawn(run) {
-            Ok(thread) => Ok(Worker::Apart(Apart {
+            Ok(thread) => Ok(Worker::SeparateThread(SeparateThread {
                 jobs,
                 empty,
                 thread,
@@ -118,7 +118,7 @@ impl<W: Work> Worker<W> {
     pub(crate) fn has_failed(&self) -> bool {
         match self {
             Worker::Here(guarded) => guarded.has_failed(),
-            Worker::Apart(apart) => apart.failed.load(Ordering::Relaxed),
+            Worker::SeparateThread(apart) => apart.failed.load(Ordering::Relaxed),
         }
     }
 
@@ -129,7 +129,7 @@ impl<W: Work> Worker<W> {
                 guarded.take(block, with);
                 block.clear();
             }
-            Worker::Apart(apart) => apart.hand_over(block, with, make),
+            Worker::SeparateThread(apart) => apart.hand_over(block, with, make),
         }
     }
 
@@ -138,7 +138,7 @@ impl<W: Work> Worker<W> {
     pub(crate) fn offer(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) -> bool {
         match self {
             Worker::Here(_) => self.hand_over(block, with, make),
-            Worker::Apart(apart) => match apart.empty(make) {
+            Worker::SeparateThread(apart) => match apart.empty(make) {
                 Ok(empty) => apart.exchange(block, empty, with),
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => apart.give_up(block),
@@ -151,7 +151,7 @@ impl<W: Work> Worker<W> {
     pub(crate) fn waited(&self) -> (u64, Duration) {
         match self {
             Worker::Here(_) => (0, Duration::ZERO),
-            Worker::Apart(apart) => (apart.waits, apart.waited),
+            Worker::SeparateThread(apart) => (apart.waits, apart.waited),
         }
     }
 
@@ -160,26 +160,26 @@ impl<W: Work> Worker<W> {
         match self {
             Worker::Here(guarded) => guarded.end(last),
             // If the thread has ended, `join` reports why.
-            Worker::Apart(apart) => drop(apart.jobs.send(Job::End(last))),
+            Worker::SeparateThread(apart) => drop(apart.jobs.send(Job::End(last))),
         }
     }
 
     /// Waits for all blocks and returns the work, or the panic if its thread died outside of it.
-    pub(crate) fn join(self) -> Result<Guarded<W>, Died> {
+    pub(crate) fn join(self) -> Result<GuardedWork<W>, ThreadPanic> {
         match self {
             Worker::Here(guarded) => Ok(guarded),
-            Worker::Apart(Apart { jobs, empty, thread, .. }) => {
+            Worker::SeparateThread(SeparateThread { jobs, empty, thread, .. }) => {
                 let name = thread.thread().name().unwrap_or_default().to_owned();
                 drop((jobs, empty));
-                thread.join().map_err(|panic| Died::of(&name, &*panic))
+                thread.join().map_err(|panic| ThreadPanic::of(&name, &*panic))
             }
         }
     }
 
     /// Waits at most for `limit`; returns `None` if that is exceeded: then the thread is detached.
-    pub(crate) fn join_within(self, limit: Duration) -> Option<Result<Guarded<W>, Died>> {
+    pub(crate) fn join_within(self, limit: Duration) -> Option<Result<GuardedWork<W>, ThreadPanic>> {
         let began = Instant::now();
-        while let Worker::Apart(apart) = &self
+        while let Worker::SeparateThread(apart) = &self
             && !apart.thread.is_finished()
         {
             if began.elapsed() >= limit {
@@ -191,7 +191,7 @@ impl<W: Work> Worker<W> {
     }
 }
 
-impl<W: Work> Guarded<W> {
+impl<W: Work> GuardedWork<W> {
     fn take(&mut self, block: &Block, with: W::With) {
         if self.died.is_none() {
             self.died = survive(|| self.work.take(block, with)).err();
@@ -209,7 +209,7 @@ impl<W: Work> Guarded<W> {
     }
 }
 
-impl<W: Work> Apart<W> {
+impl<W: Work> SeparateThread<W> {
     fn hand_over(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) {
         let empty = self.empty(make).or_else(|_| {
             // All are in use: the work is slower than the lanes.

@@ -3,7 +3,9 @@
 
 use linerate_backends::open_tx;
 use linerate_burst::{Burst, Horizon, Interface, Ledger, LinkType, Nanos, StampSource};
-use linerate_engine::{Capture, Counting, Edits, Memory, Progress, Receive, Replay, Selection, Stop, Waiting};
+use linerate_engine::{
+    Capture, CountConsumer, Edits, Progress, Receive, RecordingMemory, Replay, Selection, Stop, WaitStrategy,
+};
 use linerate_generate::{Pacing, Rate};
 use linerate_port::{Feed, Head, PortError, RxPort, RxQueue, Spec, TxOptions};
 use std::os::fd::BorrowedFd;
@@ -60,7 +62,7 @@ fn is_soon(started: Instant) {
 
 #[test]
 fn a_capture_does_not_wait_for_a_port_at_work() {
-    for (waiting, ports) in [(Waiting::Sleep, 1), (Waiting::Adaptive, 2)] {
+    for (waiting, ports) in [(WaitStrategy::Sleep, 1), (WaitStrategy::Adaptive, 2)] {
         let started = Instant::now();
         let ports = (0..ports).map(|_| busy(LOOKS)).collect();
         let mut capture = Capture::new(Selection::default(), Vec::new());
@@ -71,11 +73,11 @@ fn a_capture_does_not_wait_for_a_port_at_work() {
 }
 
 #[test]
-fn counting_ends_in_time_with_a_port_that_finds_nothing() {
+fn counting_ends_in_time_with_an_idle_port() {
     let counting = |duration, ports| {
         let started = Instant::now();
-        let mut counting = Counting::new(Selection::default(), false);
-        let receive = Receive { waiting: Waiting::Sleep, duration, ..Receive::all(ports) };
+        let mut counting = CountConsumer::new(Selection::default(), false);
+        let receive = Receive { waiting: WaitStrategy::Sleep, duration, ..Receive::all(ports) };
         let report = receive.run(&mut [&mut counting]);
         assert!(report.failure.is_none() && report.quiesced, "{report:?}");
         is_soon(started);
@@ -85,11 +87,11 @@ fn counting_ends_in_time_with_a_port_that_finds_nothing() {
 }
 
 #[test]
-fn more_interfaces_than_can_be_told_apart_are_a_failure() {
+fn too_many_interfaces_are_a_failure() {
     for (ports, fits) in [(8, true), (9, false)] {
         let ports = (0..ports).map(|_| busy_with(3, 8192)).collect();
-        let mut counting = Counting::new(Selection::default(), false);
-        let report = Receive { waiting: Waiting::Sleep, ..Receive::all(ports) }.run(&mut [&mut counting]);
+        let mut counting = CountConsumer::new(Selection::default(), false);
+        let report = Receive { waiting: WaitStrategy::Sleep, ..Receive::all(ports) }.run(&mut [&mut counting]);
         let failure = report.failure.map(|failure| failure.to_string());
         assert_eq!(failure.is_none(), fits, "{failure:?}");
         assert!(failure.is_none_or(|failure| failure.contains("more than 65536 interfaces in one run")));
@@ -97,9 +99,9 @@ fn more_interfaces_than_can_be_told_apart_are_a_failure() {
 }
 
 #[test]
-fn a_replay_reads_on_at_once() {
+fn replay_continues_reading_at_once() {
     // It waits 100 times as long for a pipe.
-    for memory in [Memory::IfSmall, Memory::Ahead] {
+    for memory in [RecordingMemory::IfSmall, RecordingMemory::Ahead] {
         let started = Instant::now();
         let report = Replay {
             open: Box::new(|| Ok(busy(LOOKS / 100))),
@@ -110,6 +112,7 @@ fn a_replay_reads_on_at_once() {
             ports: vec![open_tx(&Spec::file("/dev/null"), &TxOptions::default()).unwrap()],
             pacing: Pacing::Fixed(Rate::Top),
             at_once: false,
+            packets: None,
             duration: None,
             stop: Stop::new(),
             progress: Progress::new(),

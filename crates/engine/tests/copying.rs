@@ -2,7 +2,7 @@
 
 use linerate_burst::block::View;
 use linerate_burst::{Block, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Sink, SinkError, StampSource};
-use linerate_engine::{Capture, Receive, Selection, Waiting};
+use linerate_engine::{Capture, Receive, Selection, WaitStrategy};
 use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
@@ -93,7 +93,7 @@ fn captured(copy_by_two: bool, selection: Selection) -> (Vec<Desc>, Vec<u8>) {
     let kept = Kept::default();
     let ports = (0..PORTS).map(Prepared::port).collect();
     let mut capture = Capture::new(selection, vec![Box::new(kept.clone())]).copy_by_two(copy_by_two);
-    let report = Receive { waiting: Waiting::Spin, ..Receive::all(ports) }.run(&mut [&mut capture]);
+    let report = Receive { waiting: WaitStrategy::Spin, ..Receive::all(ports) }.run(&mut [&mut capture]);
     assert!(report.failure.is_none() && report.quiesced, "{report:?}");
     let kept = std::mem::take(&mut *kept.0.lock().unwrap());
     assert_eq!(capture.done().frames, kept.0.len() as u64);
@@ -101,7 +101,7 @@ fn captured(copy_by_two: bool, selection: Selection) -> (Vec<Desc>, Vec<u8>) {
 }
 
 #[test]
-fn two_threads_hand_on_what_one_does() {
+fn two_threads_deliver_the_same_as_one() {
     let (descs, records) = captured(false, Selection::default());
     assert_eq!(descs.len(), PORTS * FRAMES);
     assert!(descs.windows(2).all(|pair| pair[0].time < pair[1].time));
@@ -112,7 +112,7 @@ fn two_threads_hand_on_what_one_does() {
 }
 
 #[test]
-fn frames_that_are_left_out_are_left_to_one_thread() {
+fn selection_gives_the_same_with_two_threads() {
     let some = || Selection { frames: Some(20_000), ..Selection::default() };
     assert!(captured(true, some()) == captured(false, some()));
 }

@@ -4,8 +4,10 @@ use linerate_backends::{open_rx, open_tx};
 use linerate_burst::block::View;
 use linerate_burst::{Block, Count, Desc, Horizon, Interface, Kind, Ledger, LinkType, Nanos, Sink, SinkError, Stage};
 use linerate_burst::{StampSource, ledger::Account};
-use linerate_engine::{Capture, Captured, Metering, Meters, Progress, Receive, Received, Replay, Selection, Stop};
-use linerate_engine::{Edits, Memory};
+use linerate_engine::{
+    Capture, CaptureTotals, MeterConsumer, Meters, Progress, Receive, Replay, RunReport, Selection, Stop,
+};
+use linerate_engine::{Edits, RecordingMemory};
 use linerate_generate::{Pacing, Rate};
 use linerate_meter::{Config, Flow, Records};
 use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec, TxOptions};
@@ -112,7 +114,7 @@ impl Sink for Patient {
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A run without a stop.
-fn capture(ports: Vec<RxPort>, sinks: Vec<Box<dyn Sink>>, copy_by_two: bool) -> (Received, Captured) {
+fn capture(ports: Vec<RxPort>, sinks: Vec<Box<dyn Sink>>, copy_by_two: bool) -> (RunReport, CaptureTotals) {
     let began = Instant::now();
     let mut capture = Capture::new(Selection::default(), sinks).copy_by_two(copy_by_two);
     let run = Receive { duration: Some(LIMIT), ..Receive::all(ports) }.run(&mut [&mut capture]);
@@ -126,7 +128,7 @@ fn account<'a>(ledger: &'a Ledger, name: &str) -> &'a Account {
 }
 
 #[test]
-fn a_sink_that_dies_ends_the_run_and_its_frames_are_lost_by_name() {
+fn panicked_sink_ends_the_run_and_its_losses_are_named() {
     let one = |name, most| Box::new(Patient { name, received: 0, written: 0, most }) as Box<dyn Sink>;
     let (report, captured) =
         capture(vec![Endless::port(u64::MAX)], vec![one("dying", 50_000), one("living", u64::MAX)], false);
@@ -144,7 +146,7 @@ fn a_sink_that_dies_ends_the_run_and_its_frames_are_lost_by_name() {
 }
 
 #[test]
-fn a_port_that_dies_ends_the_run_with_a_report() {
+fn panicked_port_ends_the_run_with_a_report() {
     for copy_by_two in [false, true] {
         let sink = Box::new(Patient { name: "file", received: 0, written: 0, most: u64::MAX });
         let (report, captured) = capture(vec![Endless::port(20_000)], vec![sink], copy_by_two);
@@ -165,13 +167,13 @@ impl Records for Reader {
 }
 
 #[test]
-fn a_worker_that_dies_ends_the_run_and_its_frames_are_lost_by_name() {
+fn panicked_worker_ends_the_run_and_its_losses_are_named() {
     for workers in [1, 3] {
         let began = Instant::now();
         let mut config = Config { max_flows: 4096, ..Config::default() };
-        // There are records while frames arrive.
+        // Records are exported while frames arrive.
         config.timeouts.iter_mut().for_each(|timeouts| timeouts.active = Nanos(10_000_000_000));
-        let mut metering = Metering::new(Meters::new(&config, workers), Selection::default(), Reader(2000));
+        let mut metering = MeterConsumer::new(Meters::new(&config, workers), Selection::default(), Reader(2000));
         let receive = Receive { duration: Some(LIMIT), ..Receive::all(vec![Endless::port(u64::MAX)]) };
         let report = receive.run(&mut [&mut metering]);
         assert!(began.elapsed() < LIMIT, "the run did not end");
@@ -187,19 +189,20 @@ fn a_worker_that_dies_ends_the_run_and_its_frames_are_lost_by_name() {
 }
 
 #[test]
-fn a_recording_whose_reader_dies_ends_the_replay_with_a_failure() {
+fn panicked_recording_reader_fails_the_replay() {
     let name = format!("mem:died-{}", std::process::id());
     let spec = Spec::parse(&name).unwrap();
     let _taken = open_rx(&spec, &RxOptions::default()).unwrap();
     let replay = Replay {
         open: Box::new(|| Ok(Endless::port(5000))),
-        memory: Memory::Ahead,
+        memory: RecordingMemory::Ahead,
         loops: 1,
         loop_gap: None,
         edits: Edits::default(),
         ports: vec![open_tx(&spec, &TxOptions::default()).unwrap()],
         pacing: Pacing::Fixed(Rate::Top),
         at_once: false,
+        packets: None,
         duration: Some(LIMIT),
         stop: Stop::new(),
         progress: Progress::new(),

@@ -2,11 +2,11 @@
 
 use linerate_backends::open_rx;
 use linerate_burst::{Block, Burst, Desc, Horizon, Interface, Ledger, LinkType, Nanos, StampSource, TAIL};
-use linerate_engine::{Metered, Metering, Meters, Receive, Selection, Waiting};
+use linerate_engine::{MeterConsumer, MeteringReport, Meters, Receive, Selection, WaitStrategy};
+use linerate_headers::build::{Frame, Header};
+use linerate_headers::{Link, MacAddr, ethernet, ipv4, ipv6, udp, vxlan};
 use linerate_meter::{Config, EndReason, Flow, Meter, Records, Timeouts, Tunnels};
 use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec};
-use linerate_wire::build::{Frame, Header};
-use linerate_wire::{Link, MacAddr, ethernet, ipv4, ipv6, udp, vxlan};
 use proptest::prelude::*;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ impl RxQueue for Prepared {
         let end = if pauses { self.next } else { (self.next + self.shown).min(self.block.len()) };
         let time = |index: usize| self.block.descs()[index].time;
         let horizon = match end {
-            // As for a pipe: the newest time so far, right or wrong.
+            // As for a pipe: the newest time so far, even if it is wrong.
             _ if pauses => Horizon::At((0..end.max(1)).map(time).max().unwrap()),
             end if end < self.block.len() => Horizon::At(time(end)),
             _ => Horizon::Ended,
@@ -124,7 +124,7 @@ fn frame(((from, to), (source_port, destination_port), payload, v6, tunnel): Sen
     };
     let address = |host: u8| [0x2001, 0xdb8, 0, 0, 0, 0, 0, host.into()].into();
     let six = ipv6::Header { source: address(from), destination: address(to), ..ipv6::Header::new(0) };
-    let options = linerate_wire::options::Options::new(&[1; 40]).unwrap();
+    let options = linerate_headers::options::Options::new(&[1; 40]).unwrap();
     let (outer, inner) = (ipv4::Header { options, ..four(to, from) }, four(from, to));
     let ports = udp::Header { source_port, destination_port };
     let (outer_ports, network) = (udp::Header { source_port: 9, destination_port: vxlan::PORT }, vxlan::Header::new(7));
@@ -143,9 +143,9 @@ fn config() -> Config {
     Config { max_flows: 8192, timeouts: [timeouts; 4], ..Config::default() }
 }
 
-fn metered(ports: Vec<RxPort>, config: &Config, workers: usize, selection: Selection) -> (Vec<Flow>, Metered) {
-    let mut metering = Metering::new(Meters::new(config, workers), selection, Kept::default());
-    let run = Receive { waiting: Waiting::Sleep, ..Receive::all(ports) }.run(&mut [&mut metering]);
+fn metered(ports: Vec<RxPort>, config: &Config, workers: usize, selection: Selection) -> (Vec<Flow>, MeteringReport) {
+    let mut metering = MeterConsumer::new(Meters::new(config, workers), selection, Kept::default());
+    let run = Receive { waiting: WaitStrategy::Sleep, ..Receive::all(ports) }.run(&mut [&mut metering]);
     let (metered, kept) = metering.done();
     assert!(run.failure.is_none(), "{:?}", run.failure);
     assert_eq!(run.ledger.imbalances(), []);
@@ -188,7 +188,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn workers_lanes_and_rounds_change_nothing(
+    fn workers_lanes_and_rounds_do_not_change_records(
         sent in prop::collection::vec(
             ((1u8..12, 1u8..12), (1u16..3, 1u16..3), 0usize..1200, any::<bool>(), prop::bool::weighted(0.1)),
             1..2500,
@@ -230,14 +230,14 @@ proptest! {
 
 /// Two flows at different workers: one is idle, and its record is exported while the other continues.
 #[test]
-fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
+fn flow_expires_on_time_on_an_idle_worker() {
     let sent = |host, index: u64| (START + index * SECOND / 100, frame(((host, 1), (5, 6), 9, false, false)));
     for workers in [1, 2, 8] {
         for slow in [false, true] {
             let mut frames: Vec<_> = (2..40).map(|host| sent(host, 0)).collect();
             // A horizon shows that time has passed, or more frames than are read before they count.
             if slow {
-                // Enough to be believed without a clock.
+                // Enough frames to move the time without a clock.
                 frames.extend((0..16).map(|_| sent(100, 6000)));
             } else {
                 frames.extend((1..=12_000).map(|index| sent(100, index)));
@@ -251,8 +251,8 @@ fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
                 ended += u32::from(flow.packets() == 1 && flow.end == EndReason::Idle);
                 seen.fetch_or(ended == 38, Ordering::Relaxed);
             };
-            let mut metering = Metering::new(Meters::new(&config(), workers), Selection::default(), records);
-            let receive = Receive { waiting: Waiting::Sleep, ..Receive::all(vec![queue.into_port()]) };
+            let mut metering = MeterConsumer::new(Meters::new(&config(), workers), Selection::default(), records);
+            let receive = Receive { waiting: WaitStrategy::Sleep, ..Receive::all(vec![queue.into_port()]) };
             let report = receive.run(&mut [&mut metering]);
             assert!(report.failure.is_none() && report.quiesced);
             assert!(Instant::now() < limit, "{workers} workers, {slow}: the records were only exported at the end");
@@ -262,7 +262,7 @@ fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
 
 /// A frame of the far future, before flows that become idle: they still time out while the port is open.
 #[test]
-fn a_flow_ends_at_its_time_whatever_time_another_frame_has() {
+fn flow_expires_on_time_despite_wrong_frame_times() {
     let sent = |host, index: u64| (START + index * SECOND / 100, frame(((host, 1), (5, 6), 9, false, false)));
     for workers in [1, 2, 8] {
         for wrong in [START + 400 * 86_400 * SECOND, START + 600 * SECOND, 0] {
@@ -277,8 +277,8 @@ fn a_flow_ends_at_its_time_whatever_time_another_frame_has() {
                 ended += u32::from(flow.packets() == 1 && flow.first() == Nanos(START));
                 seen.fetch_or(ended == 39, Ordering::Relaxed);
             };
-            let mut metering = Metering::new(Meters::new(&config(), workers), Selection::default(), records);
-            let receive = Receive { waiting: Waiting::Sleep, ..Receive::all(vec![queue.into_port()]) };
+            let mut metering = MeterConsumer::new(Meters::new(&config(), workers), Selection::default(), records);
+            let receive = Receive { waiting: WaitStrategy::Sleep, ..Receive::all(vec![queue.into_port()]) };
             let report = receive.run(&mut [&mut metering]);
             let metered = metering.done().0;
             assert!(report.failure.is_none() && report.quiesced);
@@ -299,7 +299,7 @@ fn prepared(frames: &[(u64, Vec<u8>)], shown: usize) -> Prepared {
 
 /// Filter text and limit select the same frames for any number of workers.
 #[test]
-fn what_is_selected_is_the_same_for_any_number_of_workers() {
+fn selection_does_not_depend_on_the_number_of_workers() {
     let frames: Vec<_> = (0..3000u64)
         .map(|index| {
             let host = (index % 50) as u8 + 2;
@@ -335,8 +335,8 @@ fn captures_have_the_same_records_for_any_number_of_workers() {
             let spec = Spec::parse(&format!("pcap:{}", path.display())).ok()?;
             let port = open_rx(&spec, &RxOptions::default()).ok()?;
             let config = Config { max_flows: workers << 15, ..Config::default() };
-            let mut metering = Metering::new(Meters::new(&config, workers), Selection::default(), Kept::default());
-            Receive { waiting: Waiting::Sleep, ..Receive::all(vec![port]) }.run(&mut [&mut metering]);
+            let mut metering = MeterConsumer::new(Meters::new(&config, workers), Selection::default(), Kept::default());
+            Receive { waiting: WaitStrategy::Sleep, ..Receive::all(vec![port]) }.run(&mut [&mut metering]);
             let (report, Kept(flows)) = metering.done();
             assert_eq!(report.counts.ended_by(EndReason::Evicted), 0, "{}", path.display());
             Some((sorted(flows), report.counts))

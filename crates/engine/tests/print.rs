@@ -4,7 +4,7 @@
 use linerate_burst::{
     Block, Burst, Count, Desc, Horizon, Interface, Kind, Ledger, LinkType, Nanos, Stage, StampSource,
 };
-use linerate_engine::{Counting, Lines, Printing, Receive, Received, Selection};
+use linerate_engine::{CountConsumer, LineWriter, PrintConsumer, Receive, RunReport, Selection};
 use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
@@ -77,7 +77,7 @@ struct Counted {
     pause: Duration,
 }
 
-impl Lines for Counted {
+impl LineWriter for Counted {
     fn write(&mut self, burst: Burst<'_>, interfaces: &[Interface]) -> usize {
         assert_eq!(interfaces[0].name, "again");
         std::thread::sleep(self.pause);
@@ -89,23 +89,23 @@ impl Lines for Counted {
     }
 }
 
-fn printing(most: u64, dies: bool, is_lossy: bool) -> (Printing<Counted>, Arc<Mutex<u64>>) {
+fn printing(most: u64, dies: bool, is_lossy: bool) -> (PrintConsumer<Counted>, Arc<Mutex<u64>>) {
     let written = Arc::default();
     let lines = Counted { written: Arc::clone(&written), most, dies, pause: Duration::ZERO };
-    (Printing::new(Selection::default(), lines, is_lossy), written)
+    (PrintConsumer::new(Selection::default(), lines, is_lossy), written)
 }
 
-fn count(run: &Received, count: Count) -> u64 {
+fn count(run: &RunReport, count: Count) -> u64 {
     assert_eq!(run.ledger.imbalances().len(), 0, "{:?}", run.ledger);
     run.ledger.accounts().iter().filter(|account| account.stage == Stage::Print).map(|account| account.get(count)).sum()
 }
 
 #[test]
-fn a_writer_is_waited_for_and_gets_every_frame() {
+fn lossless_writer_gets_every_frame() {
     let written = Arc::default();
     let pause = Duration::from_millis(3);
     let lines = Counted { written: Arc::clone(&written), most: u64::MAX, dies: false, pause };
-    let mut printing = Printing::new(Selection::default(), lines, false);
+    let mut printing = PrintConsumer::new(Selection::default(), lines, false);
     let run = Receive::all(vec![Again::port(100)]).run(&mut [&mut printing]);
     assert_eq!((count(&run, Count::Printed), run.ledger.lost(), *written.lock().unwrap()), (MANY, 0, MANY));
     assert_eq!(printing.done(), MANY);
@@ -115,7 +115,7 @@ fn a_writer_is_waited_for_and_gets_every_frame() {
 #[test]
 fn a_lossy_writer_misses_frames_without_space() {
     let (mut printing, written) = printing(u64::MAX, false, true);
-    let mut counting = Counting::new(Selection::default(), false);
+    let mut counting = CountConsumer::new(Selection::default(), false);
     let blocked = written.lock().unwrap();
     let run = std::thread::scope(|scope| {
         let run = scope.spawn(|| Receive::all(vec![Again::port(100)]).run(&mut [&mut printing, &mut counting]));
@@ -134,7 +134,7 @@ fn a_lossy_writer_misses_frames_without_space() {
 #[test]
 fn a_stalled_writer_only_delays_runs_that_wait_for_it() {
     let (mut printing, written) = printing(u64::MAX, false, true);
-    let mut counting = Counting::new(Selection::default(), false);
+    let mut counting = CountConsumer::new(Selection::default(), false);
     let blocked = written.lock().unwrap();
     let run = Receive::all(vec![Again::port(100)]).run(&mut [&mut printing, &mut counting]);
     assert_eq!((count(&run, Count::Printed), count(&run, Count::PrintSlow)), (0, MANY));
@@ -143,19 +143,19 @@ fn a_stalled_writer_only_delays_runs_that_wait_for_it() {
 }
 
 #[test]
-fn a_disconnected_reader_ends_nothing_else() {
+fn disconnected_reader_affects_nothing_else() {
     let (mut sole, _) = printing(5000, false, false);
     let run = Receive::all(vec![Again::port(u64::MAX / SHOWN)]).run(&mut [&mut sole]);
     assert_eq!((count(&run, Count::Printed), run.ledger.lost(), run.failure.is_none()), (5000, 0, true));
     assert!(count(&run, Count::PrintUnread) > 0);
     let (mut lossy, _) = printing(5000, false, false);
-    let mut counting = Counting::new(Selection::default(), false);
+    let mut counting = CountConsumer::new(Selection::default(), false);
     let run = Receive::all(vec![Again::port(100)]).run(&mut [&mut lossy, &mut counting]);
     assert_eq!((count(&run, Count::PrintUnread), counting.done().all.traffic.frames), (MANY - 5000, MANY));
 }
 
 #[test]
-fn a_writer_that_dies_loses_no_account() {
+fn panicked_writer_keeps_accounts_balanced() {
     let (mut printing, written) = printing(50_000, true, false);
     let run = Receive::all(vec![Again::port(100)]).run(&mut [&mut printing]);
     assert!(run.failure.as_ref().unwrap().to_string().contains("the writer has a bug"));

@@ -7,13 +7,14 @@ use linerate_burst::{
 };
 use linerate_burst::{StampSource, ledger::Account};
 use linerate_engine::{
-    Capture, Consumer, Counting, End, Metering, Meters, Order, Receive, ReceiveError, Received, Round,
+    Capture, Consumer, CountConsumer, FrameOrder, MeterConsumer, Meters, Receive, ReceiveError, Round, RunEnd,
+    RunReport,
 };
 use linerate_engine::{Selection, Slice};
+use linerate_headers::build::{Frame, Header};
+use linerate_headers::{MacAddr, ethernet, ipv4, udp};
 use linerate_meter::{Config, Flow, Records};
-use linerate_port::{Feed, Head, PortError, RxPort, RxQueue, Tallied};
-use linerate_wire::build::{Frame, Header};
-use linerate_wire::{MacAddr, ethernet, ipv4, udp};
+use linerate_port::{Feed, FrameTally, Head, PortError, RxPort, RxQueue};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
@@ -121,7 +122,7 @@ impl Records for Flows {
     }
 }
 
-fn run(ports: usize, consumers: &mut [&mut dyn Consumer]) -> Received {
+fn run(ports: usize, consumers: &mut [&mut dyn Consumer]) -> RunReport {
     Receive::all((0..ports).map(|number| Part::port(number, ports)).collect()).run(consumers)
 }
 
@@ -131,28 +132,28 @@ fn capture() -> (Capture, Kept) {
     (Capture::new(selection, vec![Box::new(kept.clone())]), kept)
 }
 
-fn metering(workers: usize) -> Metering<Flows> {
+fn metering(workers: usize) -> MeterConsumer<Flows> {
     let config = Config { max_flows: 4096, ..Config::default() };
-    Metering::new(Meters::new(&config, workers), Selection::default(), Flows::default())
+    MeterConsumer::new(Meters::new(&config, workers), Selection::default(), Flows::default())
 }
 
-fn counting() -> Counting {
-    Counting::new(Selection { filter: "not udp".into(), ..Selection::default() }, true)
+fn counting() -> CountConsumer {
+    CountConsumer::new(Selection { filter: "not udp".into(), ..Selection::default() }, true)
 }
 
-fn flows(metering: Metering<Flows>) -> Vec<String> {
+fn flows(metering: MeterConsumer<Flows>) -> Vec<String> {
     let mut flows: Vec<String> = metering.done().1.0.iter().map(|flow| format!("{flow:?}")).collect();
     flows.sort();
     flows
 }
 
-fn counted(counting: Counting) -> String {
+fn counted(counting: CountConsumer) -> String {
     let all = counting.done().all;
     format!("{:?} {:?} {}", all.traffic, all.mix, all.received)
 }
 
 #[test]
-fn together_they_give_the_same_results_as_separately() {
+fn consumers_give_the_same_results_together_and_separately() {
     for ports in [1, 3] {
         let (mut capture_alone, kept_alone) = capture();
         run(ports, &mut [&mut capture_alone]);
@@ -187,8 +188,8 @@ impl Consumer for Mortal {
         "mortal"
     }
 
-    fn order(&self) -> Order {
-        Order::Any
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Any
     }
 
     fn take(&mut self, _: &mut Round<'_>) -> Result<(), ReceiveError> {
@@ -197,14 +198,14 @@ impl Consumer for Mortal {
         Ok(())
     }
 
-    fn finish(&mut self, end: &mut End<'_>) {
-        assert!(end.died.is_some() && self.0 == 3, "it was given rounds after its panic");
+    fn finish(&mut self, end: &mut RunEnd<'_>) {
+        assert!(end.died.is_some() && self.0 == 3, "rounds were delivered after its panic");
         end.ledger.account(Stage::Select, "").add(Count::SelectReceived, 7).add(Count::SelectDelivered, 7);
     }
 }
 
 #[test]
-fn one_that_dies_ends_the_run_and_the_others_lose_nothing() {
+fn panicked_consumer_ends_the_run_without_loss_for_others() {
     let ((mut capture, kept), mut mortal) = (capture(), Mortal(0));
     let report = run(2, &mut [&mut mortal, &mut capture]);
     let failure = report.failure.unwrap().to_string();
@@ -224,11 +225,11 @@ impl Consumer for Hesitant {
         "hesitant"
     }
 
-    fn order(&self) -> Order {
-        Order::Any
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Any
     }
 
-    fn is_alone(&self) -> bool {
+    fn is_sole(&self) -> bool {
         true
     }
 
@@ -241,11 +242,11 @@ impl Consumer for Hesitant {
         Ok(())
     }
 
-    fn finish(&mut self, _: &mut End<'_>) {}
+    fn finish(&mut self, _: &mut RunEnd<'_>) {}
 }
 
 #[test]
-fn a_consumer_that_leaves_frames_must_be_the_only_one() {
+fn partial_consumer_must_be_the_only_one() {
     let mut hesitant = Hesitant(0);
     assert!(run(2, &mut [&mut hesitant]).failure.is_none());
     assert_eq!(hesitant.0, FRAMES as u64);
@@ -268,10 +269,10 @@ fn filtering_port() -> RxPort {
 }
 
 #[test]
-fn a_filter_that_a_port_has_applied_stands_for_no_other() {
+fn port_filter_does_not_replace_another_filter() {
     let texts = ["udp port 1001", "ip", "", "arp", "ip and not udp port 1001"];
     let select = |text: &str| Selection { filter: text.into(), ..Selection::default() };
-    let mut counting = texts.map(|text| Counting::new(select(text), false));
+    let mut counting = texts.map(|text| CountConsumer::new(select(text), false));
     let mut consumers: Vec<&mut dyn Consumer> = counting.iter_mut().map(|one| one as &mut dyn Consumer).collect();
     assert!(Receive::all(vec![filtering_port()]).run(&mut consumers).failure.is_none());
     let ip = (0..FRAMES).filter(|index| index % 10 != 0);
@@ -279,7 +280,7 @@ fn a_filter_that_a_port_has_applied_stands_for_no_other() {
     let ip = ip.count() as u64;
     assert_eq!(counting.map(|one| one.done().all.traffic.frames), [of_port, ip, ip, 0, ip - of_port]);
     let (capture, kept) = capture();
-    let (mut one, mut other) = (capture, Counting::new(select("ip"), false));
+    let (mut one, mut other) = (capture, CountConsumer::new(select("ip"), false));
     Receive::all(vec![filtering_port()]).run(&mut [&mut one, &mut other]);
     assert_eq!((one.done().frames, other.done().all.traffic.frames), (of_port, ip));
     let (mut sole, expected) = self::capture();
@@ -288,7 +289,7 @@ fn a_filter_that_a_port_has_applied_stands_for_no_other() {
 }
 
 /// Returns no frame, and has counted some.
-struct Tallying(Tallied);
+struct Tallying(FrameTally);
 
 impl RxQueue for Tallying {
     fn fill(&mut self, _: Nanos) -> Result<Head<'_>, PortError> {
@@ -305,23 +306,27 @@ impl RxQueue for Tallying {
 
     fn counters(&self, _: &mut Ledger) {}
 
-    fn tallied(&self) -> Option<&Tallied> {
+    fn tallied(&self) -> Option<&FrameTally> {
         Some(&self.0)
     }
 }
 
 #[test]
-fn a_port_that_only_counts_serves_no_consumer_that_needs_frames() {
+fn counting_port_is_rejected_by_consumers_of_frames() {
     let port = || {
-        let tallied = Tallied { frames: 7, bytes: 420, ..Tallied::default() };
+        let tallied = FrameTally { frames: 7, bytes: 420, ..FrameTally::default() };
         RxPort::new("tallying", vec![Box::new(Tallying(tallied))], Feed::Stored)
     };
-    let mut all = Counting::new(Selection::default(), false);
+    let mut all = CountConsumer::new(Selection::default(), false);
     assert!(Receive::all(vec![port()]).run(&mut [&mut all]).failure.is_none());
     assert_eq!(all.done().all.traffic.frames, 7);
-    let udp = || Counting::new(Selection { filter: "udp".into(), ..Selection::default() }, false);
-    let (mut filters, mut looks, mut all, mut captures) =
-        (udp(), Counting::new(Selection::default(), true), Counting::new(Selection::default(), false), capture().0);
+    let udp = || CountConsumer::new(Selection { filter: "udp".into(), ..Selection::default() }, false);
+    let (mut filters, mut looks, mut all, mut captures) = (
+        udp(),
+        CountConsumer::new(Selection::default(), true),
+        CountConsumer::new(Selection::default(), false),
+        capture().0,
+    );
     let runs: [&mut [&mut dyn Consumer]; 3] = [&mut [&mut filters], &mut [&mut looks], &mut [&mut all, &mut captures]];
     for consumers in runs {
         let failure = Receive::all(vec![port()]).run(consumers).failure.expect("it would see nothing");

@@ -2,12 +2,12 @@
 
 use linerate_burst::Nanos;
 use linerate_engine::Stop;
-use linerate_engine::frame_ring::TakeFrames;
+use linerate_engine::frame_ring::FrameRingReader;
 use linerate_engine::reception::ReceptionWatch;
-use linerate_receive::destination::{Destination, DestinationError, Stored};
-use linerate_receive::frames::Frame;
-use linerate_share::frame_ring::{About, Ending, Options, Reader, Writer};
-use linerate_share::{Acceptor, Access, Attach};
+use linerate_share::frame_ring::{Ending, FrameMetadata, Options, Reader, Writer};
+use linerate_share::{Acceptor, Access, AttachOptions};
+use linerate_transport::destination::{Destination, DestinationError, DestinationTotals};
+use linerate_transport::frames::Frame;
 use std::io;
 
 /// Takes a limited number of frames.
@@ -31,14 +31,14 @@ impl Destination for Full {
         Ok(())
     }
 
-    fn stored(&self) -> Stored {
-        Stored::default()
+    fn stored(&self) -> DestinationTotals {
+        DestinationTotals::default()
     }
 }
 
-fn about(id: u64) -> About {
+fn about(id: u64) -> FrameMetadata {
     let end = "10.0.0.1:9".parse().expect("an address");
-    About {
+    FrameMetadata {
         id,
         stream: 0,
         from: end,
@@ -61,7 +61,7 @@ fn about(id: u64) -> About {
 fn attach(name: &str, writer: &mut Writer, acceptor: &mut Acceptor, now: Nanos) -> Reader {
     let thread = {
         let name = name.to_owned();
-        std::thread::spawn(move || Attach::default().frames(&name))
+        std::thread::spawn(move || AttachOptions::default().frames(&name))
     };
     while !thread.is_finished() {
         acceptor.step(now).into_iter().for_each(|client| writer.admit(client));
@@ -70,7 +70,7 @@ fn attach(name: &str, writer: &mut Writer, acceptor: &mut Acceptor, now: Nanos) 
 }
 
 #[test]
-fn what_a_destination_does_not_take_is_left_to_the_next_reader() {
+fn frames_that_a_destination_rejects_stay_for_the_next_reader() {
     let name = format!("taking-{}", std::process::id());
     let options = Options { frames: 4, frame_bytes: 4096, granule: 4096, huge: false };
     let (mut writer, mut acceptor, mut pieces) =
@@ -84,7 +84,7 @@ fn what_a_destination_does_not_take_is_left_to_the_next_reader() {
         writer.tick(Nanos(round * 1_000_000_000));
         let reader = attach(&name, &mut writer, &mut acceptor, Nanos(round * 1_000_000_000));
         let (mut full, watch) = (Full(most, Vec::new()), ReceptionWatch::default());
-        let take = TakeFrames {
+        let take = FrameRingReader {
             name: name.clone(),
             reader,
             streams: None,
@@ -94,9 +94,9 @@ fn what_a_destination_does_not_take_is_left_to_the_next_reader() {
         };
         let took = take.run(&mut full);
         assert_eq!((full.1, took.run.ledger.lost(), took.run.failure.is_some()), (got, lost, lost > 0));
-        assert_eq!((took.is_whole, took.offered_again, watch.totals().frames), (lost == 0, (round - 1) * 2, 2));
+        assert_eq!((took.is_whole, took.redelivered, watch.totals().frames), (lost == 0, (round - 1) * 2, 2));
         assert!(took.run.ledger.imbalances().is_empty());
     }
     let back: Vec<u32> = std::iter::from_fn(|| writer.returned()).collect();
-    assert_eq!((back, writer.counts().offered_again), (vec![0, 1, 2, 3], 2));
+    assert_eq!((back, writer.counts().redelivered), (vec![0, 1, 2, 3], 2));
 }

@@ -2,8 +2,8 @@
 //! once, and paused streams send nothing.
 
 use linerate_backends::{open_rx, open_tx};
-use linerate_engine::check::{Checker, Checking};
-use linerate_engine::streams::{Refused, Run, State};
+use linerate_engine::check::{CheckConsumer, CheckThread};
+use linerate_engine::streams::{CommandError, SendState, StreamRun};
 use linerate_engine::{Control, Receive, Selection, Streams};
 use linerate_generate::check::Options;
 use linerate_generate::stream::{Order, StreamSet};
@@ -27,15 +27,15 @@ fn set(rates: &[&str]) -> StreamSet {
 
 /// Runs a set with a first command, and `what` while it runs; checks that every frame arrived once, and returns the
 /// totals of each stream.
-fn run(name: &str, set: &StreamSet, first: Option<Action>, what: impl FnOnce(&Control, &Run)) -> Vec<u64> {
+fn run(name: &str, set: &StreamSet, first: Option<Action>, what: impl FnOnce(&Control, &StreamRun)) -> Vec<u64> {
     let spec = Spec::parse(&format!("mem:{name}")).unwrap();
     let check = Check::new(set.key, Options { streams: 5000, verify: true });
     let receive = Receive::all(vec![open_rx(&spec, &RxOptions::default()).unwrap()]);
     let port = open_tx(&spec, &TxOptions { stamped: true, ..TxOptions::default() }).unwrap();
     let control = Control::new(set);
     let streams = Streams::controlled(set, port, &control).unwrap();
-    let checker = Checker::start(Checking::new(check, Selection::default()), receive).unwrap();
-    let run = Run::default();
+    let checker = CheckThread::start(CheckConsumer::new(check, Selection::default()), receive).unwrap();
+    let run = StreamRun::default();
     if let Some(first) = first {
         control.tell("*", first).unwrap();
     }
@@ -46,7 +46,7 @@ fn run(name: &str, set: &StreamSet, first: Option<Action>, what: impl FnOnce(&Co
         sending.join().unwrap()
     });
     assert!(sent.failure.is_none(), "{:?}", sent.failure);
-    assert_eq!(control.tell("*", Action::Pause), Err(Refused::Over));
+    assert_eq!(control.tell("*", Action::Pause), Err(CommandError::Over));
     let report = checker.finish(Some(sent.sent.frames), Duration::from_millis(500), PATIENCE, &run.stop);
     let by_number = control.by_number(&sent.per_stream);
     assert_eq!(by_number.iter().sum::<u64>(), sent.sent.frames);
@@ -91,7 +91,7 @@ fn every_frame_arrives_once_under_any_commands() {
             }
             tell(control, "*", Action::Stop);
             let stopped = run.watch.sent_now(PATIENCE);
-            assert!(control.states(&run.watch).iter().all(|stream| stream.state == State::Stopped));
+            assert!(control.states(&run.watch).iter().all(|stream| stream.state == SendState::Stopped));
             tell(control, "s1", start());
             while run.watch.sent_now(PATIENCE)[1] < stopped[1] + 100 {}
             let sent = run.watch.sent_now(PATIENCE);
@@ -111,7 +111,7 @@ fn streams_wait_from_the_beginning_and_are_counted_from_their_start() {
         tell(control, "s1", start());
         while run.watch.sent_now(PATIENCE)[1] < 500 {}
         let states = control.states(&run.watch);
-        assert_eq!((states[0].state, states[0].sent, states[0].number), (State::Stopped, 0, set.streams[0].id));
+        assert_eq!((states[0].state, states[0].sent, states[0].number), (SendState::Stopped, 0, set.streams[0].id));
         assert_eq!(
             (states[1].number, states[1].sent),
             (set.streams[1].id, states[1].since_start),

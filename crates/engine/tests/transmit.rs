@@ -1,7 +1,7 @@
 //! Streams that are started, paused, resumed and ended one by one: no frame is missing or duplicated, totals are final.
 
 use linerate_burst::{Burst, Ledger, Nanos};
-use linerate_engine::transmit::{Doing, Sending, Transmitter};
+use linerate_engine::transmit::{StreamTotals, TransmitState, Transmitter};
 use linerate_generate::Rate;
 use linerate_generate::packet::{Setup, frames};
 use linerate_generate::stream::{Mark, Next, Shape, Span, Stream};
@@ -88,14 +88,14 @@ fn stream(id: u32, rate: f64, count: Option<u64>) -> Stream {
     }
 }
 
-fn begin(transmitter: &Transmitter, stream: Stream) -> Arc<Sending> {
+fn begin(transmitter: &Transmitter, stream: Stream) -> Arc<StreamTotals> {
     transmitter.begin(vec![stream], Key::default()).unwrap().remove(0)
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+        assert!(began.elapsed() < Duration::from_secs(20), "timeout: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -107,7 +107,7 @@ fn assert_whole(log: &Log, stream: u32, sent: u64) {
 }
 
 #[test]
-fn commands_leave_no_frame_out_and_touch_no_other_stream() {
+fn commands_skip_no_frame_and_affect_no_other_stream() {
     let (transmitter, log) = start();
     let streams = (1..=5).map(|id| stream(id, 20_000.0, None)).collect();
     let sending = transmitter.begin(streams, Key::default()).unwrap();
@@ -123,14 +123,16 @@ fn commands_leave_no_frame_out_and_touch_no_other_stream() {
     }
     transmitter.hold(&sending[1..3]);
     let held = sending[1].frames();
-    assert_eq!((sending[1].doing(), sending[4].doing()), (Doing::Paused, Doing::Started));
+    assert_eq!((sending[1].doing(), sending[4].doing()), (TransmitState::Paused, TransmitState::Started));
     let other = sending[4].frames();
     wait_until("the other continues", || sending[4].frames() > other + 100);
     assert_eq!(sending[1].frames(), held);
     transmitter.end(&sending);
     let sent: Vec<u64> = sending.iter().map(|sending| sending.frames()).collect();
     assert!(
-        sending.iter().all(|sending| sending.doing() == Doing::Stopped && sending.bytes() == 60 * sending.frames())
+        sending
+            .iter()
+            .all(|sending| sending.doing() == TransmitState::Stopped && sending.bytes() == 60 * sending.frames())
     );
     std::thread::sleep(Duration::from_millis(5));
     for (index, sent) in sent.iter().enumerate() {
@@ -144,7 +146,7 @@ fn streams_end_with_their_last_frame_and_restart_from_the_first() {
     let (transmitter, log) = start();
     for _ in 0..3 {
         let sending = begin(&transmitter, stream(1, 1e6, Some(1000)));
-        wait_until("all is sent", || sending.doing() == Doing::Stopped);
+        wait_until("all is sent", || sending.doing() == TransmitState::Stopped);
         assert_eq!(sending.frames(), 1000);
         assert_whole(&log, 1, 1000);
         log.lock().unwrap().clear();
@@ -156,7 +158,7 @@ fn streams_end_with_their_last_frame_and_restart_from_the_first() {
 #[test]
 fn a_new_stream_has_its_own_frames_at_a_reused_index() {
     let (transmitter, log) = start();
-    let (mut dice, mut all) = (5u64, Vec::<(u32, Arc<Sending>)>::new());
+    let (mut dice, mut all) = (5u64, Vec::<(u32, Arc<StreamTotals>)>::new());
     for round in 0..150u32 {
         let roll = linerate_burst::random::next(&mut dice) as usize;
         let many = 1 + roll % 30;
@@ -173,7 +175,8 @@ fn a_new_stream_has_its_own_frames_at_a_reused_index() {
         let streams: Vec<Stream> = streams.collect();
         let ids: Vec<u32> = streams.iter().map(|stream| stream.id).collect();
         all.extend(ids.into_iter().zip(transmitter.begin(streams, Key::default()).unwrap()));
-        let leaving: Vec<&Arc<Sending>> = all.iter().map(|(_, sending)| sending).skip(round as usize % 3).collect();
+        let leaving: Vec<&Arc<StreamTotals>> =
+            all.iter().map(|(_, sending)| sending).skip(round as usize % 3).collect();
         transmitter.end(leaving.into_iter().step_by(2));
     }
     transmitter.end(all.iter().map(|(_, sending)| sending));
@@ -187,13 +190,13 @@ fn a_new_stream_has_its_own_frames_at_a_reused_index() {
 }
 
 #[test]
-fn a_span_of_time_has_the_frames_that_are_due_in_it() {
+fn interval_contains_the_frames_due_in_it() {
     let (transmitter, log) = start();
     let mut one = stream(1, 1000.0, None);
     one.span = Span { start: 20_000_000, length: Some(50_000_000) };
     let began = Instant::now();
     let sending = begin(&transmitter, one);
-    wait_until("it has ended", || sending.doing() == Doing::Stopped);
+    wait_until("it has ended", || sending.doing() == TransmitState::Stopped);
     assert!(began.elapsed() >= Duration::from_millis(20 + 49), "too early");
     assert_eq!(sending.frames(), 50);
     assert_whole(&log, 1, 50);
@@ -201,23 +204,23 @@ fn a_span_of_time_has_the_frames_that_are_due_in_it() {
 
 /// A hundred thousand frames at a rate that would take 100 s, then a thousand times as fast.
 #[test]
-fn another_pace_holds_from_then_on() {
+fn new_rate_applies_from_the_command_on() {
     let (transmitter, log) = start();
     let sending = begin(&transmitter, stream(1, 1000.0, Some(100_000)));
     wait_until("it is sent", || sending.frames() > 5);
     transmitter.pace([(&sending, Rate::Frames(1e6))]);
-    wait_until("all is sent", || sending.doing() == Doing::Stopped);
+    wait_until("all is sent", || sending.doing() == TransmitState::Stopped);
     assert_whole(&log, 1, 100_000);
 }
 
 #[test]
-fn a_stream_that_is_wrong_begins_nothing() {
+fn invalid_stream_starts_nothing() {
     let (transmitter, log) = start();
     for wrong in [stream(2, 1000.0, Some(0)), Stream { rate: Rate::Top, ..stream(2, 1.0, None) }] {
         assert!(transmitter.begin(vec![stream(1, 1000.0, None), wrong], Key::default()).is_err());
     }
     let sending = begin(&transmitter, stream(1, 1000.0, Some(1)));
-    wait_until("it is sent", || sending.doing() == Doing::Stopped);
+    wait_until("it is sent", || sending.doing() == TransmitState::Stopped);
     assert_whole(&log, 1, 1);
     assert_eq!(log.lock().unwrap().len(), 1);
 }
@@ -225,7 +228,7 @@ fn a_stream_that_is_wrong_begins_nothing() {
 /// A port that takes nothing, or is down, does not block the end of streams: totals are final, and others continue when
 /// it is up.
 #[test]
-fn commands_are_applied_while_the_port_takes_nothing() {
+fn commands_are_applied_while_the_port_is_blocked() {
     for is_down in [false, true] {
         let (log, closed) = (Log::default(), Arc::new(AtomicBool::new(false)));
         let queue = Kept { log: Arc::clone(&log), closed: Arc::clone(&closed), is_down, ..Kept::default() };
@@ -237,20 +240,20 @@ fn commands_are_applied_while_the_port_takes_nothing() {
         std::thread::sleep(Duration::from_millis(30));
         let began = Instant::now();
         for _ in 0..20 {
-            // The schedule stands still, but each command is applied when the call returns.
+            // The schedule does not advance, but each command is applied when the call returns.
             transmitter.hold([&sending[0]]);
             transmitter.go_on([&sending[0]]);
         }
         transmitter.hold([&sending[0], &sending[1]]);
         transmitter.end([&sending[0], &sending[2]]);
-        assert_eq!(sending[0].doing(), Doing::Stopped);
+        assert_eq!(sending[0].doing(), TransmitState::Stopped);
         let late = begin(&transmitter, stream(4, 50_000.0, Some(10)));
         assert!(began.elapsed() < Duration::from_secs(5), "it waits for its port");
-        let doing: Vec<Doing> = sending.iter().map(|sending| sending.doing()).collect();
-        assert_eq!(doing, [Doing::Stopped, Doing::Paused, Doing::Stopped]);
+        let doing: Vec<TransmitState> = sending.iter().map(|sending| sending.doing()).collect();
+        assert_eq!(doing, [TransmitState::Stopped, TransmitState::Paused, TransmitState::Stopped]);
         let (first, third) = (sending[0].frames(), sending[2].frames());
         closed.store(false, Ordering::Relaxed);
-        wait_until("the last one is sent", || late.doing() == Doing::Stopped);
+        wait_until("the last one is sent", || late.doing() == TransmitState::Stopped);
         transmitter.go_on([&sending[1]]);
         let second = sending[1].frames();
         wait_until("it continues", || sending[1].frames() > second + 100);
@@ -269,9 +272,9 @@ fn a_broken_port_is_reported() {
     let sending = begin(&transmitter, stream(1, 10_000.0, None));
     wait_until("it is sent", || sending.frames() > 10);
     broken.store(true, Ordering::Relaxed);
-    wait_until("it has failed", || sending.doing() == Doing::Stopped);
+    wait_until("it has failed", || sending.doing() == TransmitState::Stopped);
     wait_until("it is reported", || transmitter.failure().is_some_and(|failure| failure.contains("on fire")));
     let late = begin(&transmitter, stream(1, 10_000.0, None));
-    assert_eq!((late.doing(), late.frames()), (Doing::Stopped, 0));
+    assert_eq!((late.doing(), late.frames()), (TransmitState::Stopped, 0));
     transmitter.hold([&late, &sending]);
 }

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_does_not_wrap_around() {
+    fn index_does_not_wrap_around() {
         let frame = [7; 8];
         let indirect =
             |x, k| run(&[Insn::new(code::LDX_IMM, x), Insn::new(code::LD_B_IND, k), Insn::new(code::RET_A, 0)], &frame);
@@ -361,12 +361,12 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_without_end_ends() {
+    fn endless_loop_is_aborted() {
         assert_eq!(run(&[Insn::new(code::JA, u32::MAX), Insn::ret(1)], &[0; 64]), 0);
     }
 
     #[test]
-    fn a_loop_may_turn_once_for_each_byte() {
+    fn loop_may_run_once_per_byte() {
         // A counts the iterations; the loop ends when it reaches k.
         let count_to = |k| {
             let insns = [

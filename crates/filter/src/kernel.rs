@@ -30,7 +30,7 @@ const NEGATIVE: u64 = 1 << 31;
 
 /// The reason why a filter must run in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum UserspaceReason {
     /// The program is too long, with the instructions that precede it.
     #[error("it has {0} instructions, more than the kernel accepts")]
     Length(usize),
@@ -72,7 +72,7 @@ impl KernelProgram {
     ///
     /// # Errors
     /// The reason why the program must run in this process.
-    pub fn new(program: &Program, snap: u32) -> Result<KernelProgram, Reason> {
+    pub fn new(program: &Program, snap: u32) -> Result<KernelProgram, UserspaceReason> {
         check_paths(program)?;
         // A is 0 after the test for the tag, as the filter itself expects at its start.
         let [load, test, _] = REFUSE_TAGGED;
@@ -82,7 +82,7 @@ impl KernelProgram {
             other => other,
         }));
         if insns.len() > MAX_INSNS {
-            return Err(Reason::Length(insns.len()));
+            return Err(UserspaceReason::Length(insns.len()));
         }
         Ok(KernelProgram { insns })
     }
@@ -131,7 +131,7 @@ impl Bounds {
 ///
 /// # Errors
 /// The reason why it cannot.
-fn check_paths(program: &Program) -> Result<(), Reason> {
+fn check_paths(program: &Program) -> Result<(), UserspaceReason> {
     let ops = program.ops();
     check_statically(ops)?;
     let mut reached: Vec<Option<Bounds>> = vec![None; ops.len()];
@@ -144,7 +144,7 @@ fn check_paths(program: &Program) -> Result<(), Reason> {
         };
         match op {
             Op::RetK(_) => {}
-            Op::RetA => return Err(Reason::Return),
+            Op::RetA => return Err(UserspaceReason::Return),
             Op::Ja(target) => flow(target as usize),
             Op::JumpK(_, _, jump) | Op::JumpX(_, jump) => {
                 flow(usize::from(jump.yes));
@@ -159,18 +159,18 @@ fn check_paths(program: &Program) -> Result<(), Reason> {
 /// Applies the kernel's own checks of offsets (`bpf_check_classic`) and memory (`check_load_and_stores`), so that it
 /// never rejects our programs. They examine unreachable instructions too, and treat a return as continuing with the
 /// next instruction.
-fn check_statically(ops: &[Op]) -> Result<(), Reason> {
+fn check_statically(ops: &[Op]) -> Result<(), UserspaceReason> {
     let mut on_arrival = vec![u16::MAX; ops.len()];
     let mut written = 0_u16;
     for (at, &op) in ops.iter().enumerate() {
         written &= on_arrival[at];
         match op {
             Op::LdWord(k) | Op::LdHalf(k) | Op::LdByte(k) | Op::LdxMsh(k) if u64::from(k) >= NEGATIVE => {
-                return Err(Reason::Offset);
+                return Err(UserspaceReason::Offset);
             }
             Op::St(word) | Op::Stx(word) => written |= 1 << word,
-            Op::LdMem(word) | Op::LdxMem(word) if written & (1 << word) == 0 => return Err(Reason::Memory),
-            Op::Ja(target) if (target as usize) <= at => return Err(Reason::Loop),
+            Op::LdMem(word) | Op::LdxMem(word) if written & (1 << word) == 0 => return Err(UserspaceReason::Memory),
+            Op::Ja(target) if (target as usize) <= at => return Err(UserspaceReason::Loop),
             Op::Ja(target) => {
                 on_arrival[target as usize] &= written;
                 written = u16::MAX;
@@ -187,11 +187,11 @@ fn check_statically(ops: &[Op]) -> Result<(), Reason> {
 }
 
 /// Checks one instruction against the bounds of its operands, and computes the bounds after it.
-fn step(op: Op, bounds: &mut Bounds) -> Result<(), Reason> {
+fn step(op: Op, bounds: &mut Bounds) -> Result<(), UserspaceReason> {
     let Bounds { a, x, memory } = bounds;
     match op {
         Op::LdWordInd(k) | Op::LdHalfInd(k) | Op::LdByteInd(k) if u64::from(k) + u64::from(*x) >= NEGATIVE => {
-            return Err(Reason::Offset);
+            return Err(UserspaceReason::Offset);
         }
         Op::LdWord(_) | Op::LdWordInd(_) => *a = u32::MAX,
         Op::LdHalf(_) | Op::LdHalfInd(_) => *a = 0xffff,
@@ -207,7 +207,7 @@ fn step(op: Op, bounds: &mut Bounds) -> Result<(), Reason> {
         Op::Stx(word) => memory[word as usize] = *x,
         Op::Tax => *x = *a,
         Op::Txa => *a = *x,
-        Op::LshX | Op::RshX if *x > 31 => return Err(Reason::Shift),
+        Op::LshX | Op::RshX if *x > 31 => return Err(UserspaceReason::Shift),
         Op::JumpK(..) | Op::JumpX(..) | Op::Ja(_) | Op::RetK(_) | Op::RetA => {}
         arithmetic => *a = greatest(arithmetic, *a, *x),
     }
@@ -250,12 +250,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn reason(insns: &[Insn]) -> Option<Reason> {
+    fn reason(insns: &[Insn]) -> Option<UserspaceReason> {
         KernelProgram::new(&Program::new(insns.to_vec()).expect("a valid program"), 0).err()
     }
 
     /// Returns the reason for `before` followed by a byte load at X + `k`.
-    fn indirect(before: &[Insn], k: u32) -> Option<Reason> {
+    fn indirect(before: &[Insn], k: u32) -> Option<UserspaceReason> {
         let mut insns = before.to_vec();
         insns.extend([Insn::new(code::LD_B_IND, k), Insn::ret(1)]);
         reason(&insns)
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn tagged_frames_pass_whole_and_others_are_filtered_and_truncated() {
+    fn only_untagged_frames_are_filtered_and_truncated() {
         // Passes frames that start with 5, if A is 0 at the start.
         let insns = [
             Insn::jump(code::JEQ_K, 0, 0, 2),
@@ -293,28 +293,31 @@ mod tests {
     #[test]
     fn offsets_that_are_negative_in_the_kernel() {
         for absolute in [code::LD_W_ABS, code::LD_H_ABS, code::LD_B_ABS, code::LDX_MSH] {
-            assert_eq!(reason(&[Insn::new(absolute, 1 << 31), Insn::ret(1)]), Some(Reason::Offset));
+            assert_eq!(reason(&[Insn::new(absolute, 1 << 31), Insn::ret(1)]), Some(UserspaceReason::Offset));
             assert_eq!(reason(&[Insn::new(absolute, (1 << 31) - 1), Insn::ret(1)]), None);
             // The kernel checks unreachable instructions too.
-            assert_eq!(reason(&[Insn::ret(1), Insn::new(absolute, u32::MAX), Insn::ret(1)]), Some(Reason::Offset));
+            assert_eq!(
+                reason(&[Insn::ret(1), Insn::new(absolute, u32::MAX), Insn::ret(1)]),
+                Some(UserspaceReason::Offset)
+            );
         }
         let word = [Insn::new(code::LD_W_ABS, 0), Insn::new(code::TAX, 0)];
-        assert_eq!(indirect(&word, 0), Some(Reason::Offset));
+        assert_eq!(indirect(&word, 0), Some(UserspaceReason::Offset));
         let half = [Insn::new(code::LD_H_ABS, 0), Insn::new(code::TAX, 0)];
         assert_eq!(indirect(&half, 14), None);
-        assert_eq!(indirect(&half, 0x8000_0000 - 0xffff), Some(Reason::Offset));
+        assert_eq!(indirect(&half, 0x8000_0000 - 0xffff), Some(UserspaceReason::Offset));
         assert_eq!(indirect(&half, 0x8000_0000 - 0x1_0000), None);
         let less = [Insn::new(code::LD_B_ABS, 0), Insn::new(code::SUB_K, 4), Insn::new(code::TAX, 0)];
-        assert_eq!(indirect(&less, 14), Some(Reason::Offset));
+        assert_eq!(indirect(&less, 14), Some(UserspaceReason::Offset));
         let masked = [Insn::new(code::LD_W_ABS, 0), Insn::new(code::AND_K, 0xfff), Insn::new(code::TAX, 0)];
         assert_eq!(indirect(&masked, 14), None);
         let remembered = [Insn::new(code::LD_W_ABS, 0), Insn::new(code::ST, 3), Insn::new(code::LDX_MEM, 3)];
-        assert_eq!(indirect(&remembered, 0), Some(Reason::Offset));
+        assert_eq!(indirect(&remembered, 0), Some(UserspaceReason::Offset));
         assert_eq!(indirect(&[Insn::new(code::LDX_MSH, 14)], 14), None);
     }
 
     #[test]
-    fn the_worse_of_two_paths_counts() {
+    fn worse_of_two_paths_counts() {
         let meeting = |first, second| {
             [
                 Insn::new(code::LD_B_ABS, 0),
@@ -325,20 +328,23 @@ mod tests {
             ]
         };
         assert_eq!(indirect(&meeting(1, 2), 0), None);
-        assert_eq!(indirect(&meeting(u32::MAX, 2), 0), Some(Reason::Offset));
-        assert_eq!(indirect(&meeting(1, u32::MAX), 0), Some(Reason::Offset));
+        assert_eq!(indirect(&meeting(u32::MAX, 2), 0), Some(UserspaceReason::Offset));
+        assert_eq!(indirect(&meeting(1, u32::MAX), 0), Some(UserspaceReason::Offset));
     }
 
     #[test]
     fn further_differences_of_the_kernel() {
         let end = Insn::ret(1);
-        assert_eq!(reason(&[Insn::new(code::LDX_IMM, 32), Insn::new(code::LSH_X, 0), end]), Some(Reason::Shift));
+        assert_eq!(
+            reason(&[Insn::new(code::LDX_IMM, 32), Insn::new(code::LSH_X, 0), end]),
+            Some(UserspaceReason::Shift)
+        );
         assert_eq!(reason(&[Insn::new(code::LDX_IMM, 31), Insn::new(code::RSH_X, 0), end]), None);
-        assert_eq!(reason(&[Insn::new(code::LD_MEM, 2), end]), Some(Reason::Memory));
+        assert_eq!(reason(&[Insn::new(code::LD_MEM, 2), end]), Some(UserspaceReason::Memory));
         assert_eq!(reason(&[Insn::new(code::ST, 2), Insn::new(code::LD_MEM, 2), end]), None);
-        assert_eq!(reason(&[end, Insn::new(code::JA, (-2_i32) as u32), end]), Some(Reason::Loop));
-        assert_eq!(reason(&[Insn::new(code::RET_A, 0)]), Some(Reason::Return));
-        assert_eq!(reason(&vec![end; 4094]), Some(Reason::Length(4097)));
+        assert_eq!(reason(&[end, Insn::new(code::JA, (-2_i32) as u32), end]), Some(UserspaceReason::Loop));
+        assert_eq!(reason(&[Insn::new(code::RET_A, 0)]), Some(UserspaceReason::Return));
+        assert_eq!(reason(&vec![end; 4094]), Some(UserspaceReason::Length(4097)));
         assert_eq!(reason(&vec![end; 4093]), None);
     }
 

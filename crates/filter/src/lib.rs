@@ -21,8 +21,8 @@ pub mod kernel;
 mod libpcap;
 pub mod program;
 
-pub use kernel::{KernelProgram, REFUSE_TAGGED, Reason};
-pub use program::{Insn, Invalid, Program};
+pub use kernel::{KernelProgram, REFUSE_TAGGED, UserspaceReason};
+pub use program::{Insn, Program, ProgramFault};
 
 use std::sync::{Mutex, PoisonError};
 
@@ -77,7 +77,7 @@ impl Filter {
     ///
     /// # Errors
     /// The reason why the filter must run in this process.
-    pub fn in_kernel(&self, snap: u32) -> Result<KernelProgram, Reason> {
+    pub fn in_kernel(&self, snap: u32) -> Result<KernelProgram, UserspaceReason> {
         match &self.program {
             Some(program) => KernelProgram::new(program, snap),
             None => Ok(KernelProgram::accepting_all(snap)),
@@ -138,7 +138,7 @@ pub enum FilterError {
         /// The filter text.
         filter: String,
         /// The fault of the program.
-        fault: Invalid,
+        fault: ProgramFault,
     },
 }
 

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_carry_libpcaps_message() {
+    fn errors_contain_the_message_of_libpcap() {
         if !present() {
             return;
         }

@@ -111,15 +111,15 @@ impl Program {
     ///
     /// # Errors
     /// Its first fault.
-    pub fn new(insns: Vec<Insn>) -> Result<Program, Invalid> {
+    pub fn new(insns: Vec<Insn>) -> Result<Program, ProgramFault> {
         if insns.is_empty() || insns.len() > MAX_INSNS {
-            return Err(Invalid::Length(insns.len()));
+            return Err(ProgramFault::Length(insns.len()));
         }
         let ops =
             insns.iter().enumerate().map(|(at, insn)| check(*insn, at, insns.len())).collect::<Result<Vec<_>, _>>()?;
         match ops.last() {
             Some(Op::RetK(_) | Op::RetA) => Ok(Program { insns, ops }),
-            _ => Err(Invalid::NoReturn),
+            _ => Err(ProgramFault::NoReturn),
         }
     }
 
@@ -136,7 +136,7 @@ impl Program {
 
 /// The fault of an invalid program. `at` counts instructions from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum ProgramFault {
     /// The program is empty or too long.
     #[error("it has {0} instructions; 1 to {MAX_INSNS} are allowed")]
     Length(usize),
@@ -182,16 +182,16 @@ pub enum Invalid {
 }
 
 /// Checks and decodes instruction `at` of a program of `len` instructions.
-fn check(insn: Insn, at: usize, len: usize) -> Result<Op, Invalid> {
-    let op = Op::decode(insn, at).ok_or(Invalid::Code { at, code: insn.code })?;
+fn check(insn: Insn, at: usize, len: usize) -> Result<Op, ProgramFault> {
+    let op = Op::decode(insn, at).ok_or(ProgramFault::Code { at, code: insn.code })?;
     match op {
         Op::LdMem(word) | Op::LdxMem(word) | Op::St(word) | Op::Stx(word) if word >= MEMORY_WORDS as u32 => {
-            Err(Invalid::Memory { at, word })
+            Err(ProgramFault::Memory { at, word })
         }
-        Op::DivK(0) | Op::ModK(0) => Err(Invalid::Division { at }),
-        Op::LshK(by) | Op::RshK(by) if by > 31 => Err(Invalid::Shift { at, by }),
-        Op::Ja(target) if target as usize >= len => Err(Invalid::Jump { at }),
-        Op::JumpK(_, _, jump) | Op::JumpX(_, jump) if jump.furthest() >= len => Err(Invalid::Jump { at }),
+        Op::DivK(0) | Op::ModK(0) => Err(ProgramFault::Division { at }),
+        Op::LshK(by) | Op::RshK(by) if by > 31 => Err(ProgramFault::Shift { at, by }),
+        Op::Ja(target) if target as usize >= len => Err(ProgramFault::Jump { at }),
+        Op::JumpK(_, _, jump) | Op::JumpX(_, jump) if jump.furthest() >= len => Err(ProgramFault::Jump { at }),
         op => Ok(op),
     }
 }
@@ -201,48 +201,48 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn fault(insns: &[Insn]) -> Option<Invalid> {
+    fn fault(insns: &[Insn]) -> Option<ProgramFault> {
         Program::new(insns.to_vec()).err()
     }
 
     #[test]
-    fn faults_are_found_and_their_neighbours_pass() {
+    fn invalid_programs_are_rejected_and_valid_ones_pass() {
         let end = Insn::ret(1);
-        assert_eq!(fault(&[]), Some(Invalid::Length(0)));
-        assert_eq!(fault(&vec![end; 4097]), Some(Invalid::Length(4097)));
+        assert_eq!(fault(&[]), Some(ProgramFault::Length(0)));
+        assert_eq!(fault(&vec![end; 4097]), Some(ProgramFault::Length(4097)));
         assert_eq!(fault(&vec![end; 4096]), None);
-        assert_eq!(fault(&[Insn::new(0x0e, 0), end]), Some(Invalid::Code { at: 0, code: 0x0e }));
-        assert_eq!(fault(&[end, Insn::new(code::TAX, 0)]), Some(Invalid::NoReturn));
+        assert_eq!(fault(&[Insn::new(0x0e, 0), end]), Some(ProgramFault::Code { at: 0, code: 0x0e }));
+        assert_eq!(fault(&[end, Insn::new(code::TAX, 0)]), Some(ProgramFault::NoReturn));
         for word in [code::LD_MEM, code::LDX_MEM, code::ST, code::STX] {
-            assert_eq!(fault(&[Insn::new(word, 16), end]), Some(Invalid::Memory { at: 0, word: 16 }));
+            assert_eq!(fault(&[Insn::new(word, 16), end]), Some(ProgramFault::Memory { at: 0, word: 16 }));
             assert_eq!(fault(&[Insn::new(word, 15), end]), None);
         }
         for division in [code::DIV_K, code::MOD_K] {
-            assert_eq!(fault(&[Insn::new(division, 0), end]), Some(Invalid::Division { at: 0 }));
+            assert_eq!(fault(&[Insn::new(division, 0), end]), Some(ProgramFault::Division { at: 0 }));
             assert_eq!(fault(&[Insn::new(division, 1), end]), None);
         }
         for shift in [code::LSH_K, code::RSH_K] {
-            assert_eq!(fault(&[Insn::new(shift, 32), end]), Some(Invalid::Shift { at: 0, by: 32 }));
+            assert_eq!(fault(&[Insn::new(shift, 32), end]), Some(ProgramFault::Shift { at: 0, by: 32 }));
             assert_eq!(fault(&[Insn::new(shift, 31), end]), None);
         }
     }
 
     #[test]
-    fn jumps_stay_inside() {
+    fn jumps_stay_within_the_program() {
         let end = Insn::ret(1);
         assert_eq!(fault(&[Insn::jump(code::JEQ_K, 0, 1, 0), end, end]), None);
-        assert_eq!(fault(&[Insn::jump(code::JEQ_K, 0, 2, 0), end, end]), Some(Invalid::Jump { at: 0 }));
-        assert_eq!(fault(&[Insn::jump(code::JSET_X, 0, 0, 2), end, end]), Some(Invalid::Jump { at: 0 }));
+        assert_eq!(fault(&[Insn::jump(code::JEQ_K, 0, 2, 0), end, end]), Some(ProgramFault::Jump { at: 0 }));
+        assert_eq!(fault(&[Insn::jump(code::JSET_X, 0, 0, 2), end, end]), Some(ProgramFault::Jump { at: 0 }));
         assert_eq!(fault(&[Insn::new(code::JA, 1), end, end]), None);
-        assert_eq!(fault(&[Insn::new(code::JA, 2), end, end]), Some(Invalid::Jump { at: 0 }));
+        assert_eq!(fault(&[Insn::new(code::JA, 2), end, end]), Some(ProgramFault::Jump { at: 0 }));
         // Backwards to the first instruction, and one further.
         assert_eq!(fault(&[end, Insn::new(code::JA, (-2_i32) as u32), end]), None);
-        assert_eq!(fault(&[end, Insn::new(code::JA, (-3_i32) as u32), end]), Some(Invalid::Jump { at: 1 }));
+        assert_eq!(fault(&[end, Insn::new(code::JA, (-3_i32) as u32), end]), Some(ProgramFault::Jump { at: 1 }));
     }
 
     proptest! {
         #[test]
-        fn any_instructions_are_refused_or_run(
+        fn any_instructions_are_rejected_or_run(
             parts in prop::collection::vec((0_u16..0xb8, 0_u8..4, 0_u8..4, 0_u32..40), 0..40),
             frame in prop::collection::vec(any::<u8>(), 0..64),
         ) {

@@ -21,14 +21,14 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use addresses::{Addresses, BadAddresses, Own, Vlans};
+pub use addresses::{AddressRange, Addresses, BadAddresses, Vlans};
 pub use resolve::{BadHop, Hop, RETRY, Resolution, TRIES};
 
 use self::outbox::Outbox;
 use self::received::{Link, Received};
 use self::resolve::Resolver;
 use linerate_burst::{Account, Burst, Count, Nanos};
-use linerate_wire::{MacAddr, ethernet, icmpv6, ipv6, ndp, registry, vlan};
+use linerate_headers::{MacAddr, ethernet, icmpv6, ipv6, ndp, registry, vlan};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -71,15 +71,15 @@ impl Answerer {
 
     /// Handles an Ethernet frame, without FCS, received at about `now`.
     pub fn receive(&mut self, frame: &[u8], now: Nanos) {
-        self.hear(Received::parse(frame), now);
+        self.handle(Received::parse(frame), now);
     }
 
     /// Handles an IP packet of a tunnel; its answer is one too.
     pub fn receive_packet(&mut self, packet: &[u8], now: Nanos) {
-        self.hear(Received::of_packet(packet), now);
+        self.handle(Received::of_packet(packet), now);
     }
 
-    fn hear(&mut self, received: Result<Received<'_>, Count>, now: Nanos) {
+    fn handle(&mut self, received: Result<Received<'_>, Count>, now: Nanos) {
         self.outbox.set_time(now);
         self.count(Count::AnswerReceived, 1);
         match received.and_then(|received| self.judge(&received)) {
@@ -121,7 +121,7 @@ impl Answerer {
     pub fn tick(&mut self, now: Nanos) {
         self.outbox.set_time(now);
         let requests = self.resolver.tick(now, &mut self.outbox);
-        self.count(Count::AnswerAsked, requests);
+        self.count(Count::AnswerRequestsSent, requests);
     }
 
     /// Returns the frames to send, oldest first, until [`Answerer::clear`].
@@ -163,7 +163,7 @@ impl Answerer {
         if self.own.find(sender, received.vlans).is_some_and(|mac| mac != packet.sender_mac) {
             self.count(Count::AnswerConflict, 1);
         }
-        if packet.operation == linerate_wire::arp::REPLY {
+        if packet.operation == linerate_headers::arp::REPLY {
             return self.resolver.learn(received, sender, packet.sender_mac);
         }
         arp::answer(received, &packet, &self.own, &mut self.outbox)
@@ -197,7 +197,7 @@ impl Answerer {
 }
 
 /// Queues an announcement; false if the queue is full.
-fn announcement(own: &Own, outbox: &mut Outbox) -> bool {
+fn announcement(own: &AddressRange, outbox: &mut Outbox) -> bool {
     match own.first {
         IpAddr::V4(ip) => {
             let link = Link::new(own.mac, MacAddr::BROADCAST, own.vlans);

@@ -36,7 +36,7 @@ mod streams;
 mod verify;
 
 pub use ages::{AGE, TURN};
-pub use ended::{Came, NUMBERS};
+pub use ended::{NUMBERS, StreamProgress};
 pub use histogram::LIMIT;
 pub use matcher::Matcher;
 pub use report::{Delay, FrameCounts, GapError, Pace, Report, StreamRow, Summary};
@@ -46,14 +46,14 @@ use self::ages::Ages;
 use self::damage::Damage;
 use self::gaps::Gaps;
 use self::matcher::Matchers;
-use self::report::Counted;
+use self::report::CountedStream;
 use self::stream::{Arrival, Change};
 use self::streams::Streams;
 use self::verify::{Verdict, verify};
 use crate::answer;
 use crate::trailer::{Key, LEN, Tail, Trailer};
-use linerate_burst::{Burst, Desc, Flags, Pick, prefetch};
-use linerate_wire::{Layers, Link};
+use linerate_burst::{Burst, Desc, Flags, FrameIndex, prefetch};
+use linerate_headers::{Layers, Link};
 use std::collections::BTreeMap;
 
 /// Options of a [`Check`].
@@ -151,7 +151,7 @@ pub struct Check {
     verify: bool,
     streams: Streams,
     matchers: Matchers,
-    counted: BTreeMap<u32, Counted>,
+    counted: BTreeMap<u32, CountedStream>,
     damage: Damage,
     totals: Totals,
     layers: Layers,
@@ -224,7 +224,7 @@ impl Check {
     ///
     /// # Panics
     /// If a pick is out of range.
-    pub fn take_picks(&mut self, bursts: &[Burst<'_>], picks: &[Pick], links: &[&[Option<Link>]]) {
+    pub fn take_picks(&mut self, bursts: &[Burst<'_>], picks: &[FrameIndex], links: &[&[Option<Link>]]) {
         self.take_all(picks.len(), |index| {
             let (pick, ahead) = (picks[index], picks[(index + AHEAD).min(picks.len() - 1)]);
             bursts[ahead.lane()].prefetch(ahead.index());
@@ -389,7 +389,7 @@ impl Check {
                 self.arrive(desc, &trailer?, true)
             }
             Verdict::Open => {
-                let corrected = Trailer::mend(tail.bytes(frame)?, &self.key)?;
+                let corrected = Trailer::repair(tail.bytes(frame)?, &self.key)?;
                 if self.streams.get(corrected.stream).is_some() {
                     self.damage.certain();
                 }

@@ -24,14 +24,14 @@ pub struct Command {
     /// Time from which it applies, in nanoseconds from the start of the run.
     pub at: u64,
     /// Streams it applies to.
-    pub which: Which,
+    pub which: StreamSelection,
     /// Action to take.
     pub action: Action,
 }
 
 /// Selection of streams of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum StreamSelection {
     /// All streams.
     All,
     /// Streams at these indices of the set, ascending.
@@ -67,9 +67,9 @@ impl Action {
     }
 }
 
-impl Which {
+impl StreamSelection {
     /// Selects the streams with names that match a pattern: `*` stands for any characters, `?` for one.
-    pub fn named<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Which {
+    pub fn named<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> StreamSelection {
         let (mut places, mut streams) = (Vec::new(), 0);
         for (place, name) in names.enumerate() {
             streams += 1;
@@ -77,27 +77,27 @@ impl Which {
                 places.push(place as u32);
             }
         }
-        if places.len() == streams { Which::All } else { Which::Some(places.into()) }
+        if places.len() == streams { StreamSelection::All } else { StreamSelection::Some(places.into()) }
     }
 
     /// Returns the selected indices in a set of `streams` streams.
     pub fn places(&self, streams: usize) -> impl Iterator<Item = usize> + '_ {
-        let all = if *self == Which::All { 0..streams } else { 0..0 };
-        let some = if let Which::Some(places) = self { &places[..] } else { &[] };
+        let all = if *self == StreamSelection::All { 0..streams } else { 0..0 };
+        let some = if let StreamSelection::Some(places) = self { &places[..] } else { &[] };
         all.chain(some.iter().map(|place| *place as usize))
     }
 
     /// Returns the rank of the stream at `place` among the selected ones.
     pub fn nth(&self, place: usize) -> Option<usize> {
         match self {
-            Which::All => Some(place),
-            Which::Some(places) => places.binary_search(&u32::try_from(place).ok()?).ok(),
+            StreamSelection::All => Some(place),
+            StreamSelection::Some(places) => places.binary_search(&u32::try_from(place).ok()?).ok(),
         }
     }
 
     /// Returns whether no stream is selected.
     pub fn is_none(&self) -> bool {
-        matches!(self, Which::Some(places) if places.is_empty())
+        matches!(self, StreamSelection::Some(places) if places.is_empty())
     }
 }
 
@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn patterns_name_streams() {
         let names = ["voip", "video1", "video22", "bulk"];
-        let named = |pattern| Which::named(pattern, names.into_iter());
-        assert_eq!(named("*"), Which::All);
-        assert_eq!(named("video*"), Which::Some([1, 2].into()));
-        assert_eq!(named("video?"), Which::Some([1].into()));
-        assert_eq!(named("bulk"), Which::Some([3].into()));
+        let named = |pattern| StreamSelection::named(pattern, names.into_iter());
+        assert_eq!(named("*"), StreamSelection::All);
+        assert_eq!(named("video*"), StreamSelection::Some([1, 2].into()));
+        assert_eq!(named("video?"), StreamSelection::Some([1].into()));
+        assert_eq!(named("bulk"), StreamSelection::Some([3].into()));
         assert!(named("v").is_none());
         assert_eq!(named("*i*").places(4).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(Which::All.places(2).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(StreamSelection::All.places(2).collect::<Vec<_>>(), [0, 1]);
     }
 
     /// Reference implementation, which tries everything.

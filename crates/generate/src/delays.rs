@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_are_those_of_the_sorted_times(
+        fn quantiles_match_the_sorted_times(
             mut times in proptest::collection::vec(prop_oneof![0u64..100, 0u64..1 << 40], 1..200), part in 0.0f64..=1.0,
         ) {
             let mut delays = Delays::new();

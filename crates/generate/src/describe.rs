@@ -1,10 +1,10 @@
 //! Frames of a stream as readable text: layer by layer, with the changes of each field.
 
-use crate::stream::{Change, Map, Pick, Selector, Stream};
+use crate::stream::{Change, IndexSelection, Map, Selector, Stream};
 use crate::trailer::{Key, LEN};
-use linerate_wire::cover::{self, Coverage};
-use linerate_wire::named::{Field, Format, Kind};
-use linerate_wire::{Layers, Protocol, dissect, mpls};
+use linerate_headers::cover::{self, Coverage};
+use linerate_headers::named::{Field, Format, Kind};
+use linerate_headers::{Layers, Protocol, dissect, mpls};
 use std::fmt::Write;
 
 /// Formats frame `n` of a stream, sent at `time`, one layer per line: `name field=value ...`; a field that changes is
@@ -16,7 +16,7 @@ pub fn describe(stream: &Stream, n: u64, time: u64, key: &Key) -> String {
     let placed = cover::placed(&frame, &layers);
     let checksums = cover::checksums(&frame, &placed);
     let mut shown =
-        Shown { stream, changes: variant.changes.iter().collect(), frame: &frame, checksums, text: &mut text };
+        StreamText { stream, changes: variant.changes.iter().collect(), frame: &frame, checksums, text: &mut text };
     shown.line(format_args!("frame {n} of {}: {} bytes, {} with FCS", stream.name, frame.len(), frame.len() + 4));
     for at in &placed {
         let each = if at.protocol == Protocol::Mpls { mpls::ENTRY_LEN } else { at.length.max(1) };
@@ -43,7 +43,7 @@ pub fn describe(stream: &Stream, n: u64, time: u64, key: &Key) -> String {
     text
 }
 
-struct Shown<'a> {
+struct StreamText<'a> {
     stream: &'a Stream,
     /// Changes not described so far.
     changes: Vec<&'a Change>,
@@ -52,7 +52,7 @@ struct Shown<'a> {
     text: &'a mut String,
 }
 
-impl Shown<'_> {
+impl StreamText<'_> {
     fn line(&mut self, what: std::fmt::Arguments<'_>) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.text, "{what}");
@@ -132,10 +132,10 @@ fn values(change: &Change, selector: &Selector, format: Format) -> String {
     };
     let how = match &selector.pick {
         _ if matches!(change.map, Map::Scatter { .. }) => "random".to_owned(),
-        Pick::InTurn { every: 1 } => "in turn".to_owned(),
-        Pick::InTurn { every } => format!("in turn, each for {every} frames"),
-        Pick::Random { .. } => "random".to_owned(),
-        Pick::Weighted { .. } => "weighted".to_owned(),
+        IndexSelection::InTurn { every: 1 } => "in turn".to_owned(),
+        IndexSelection::InTurn { every } => format!("in turn, each for {every} frames"),
+        IndexSelection::Random { .. } => "random".to_owned(),
+        IndexSelection::Weighted { .. } => "weighted".to_owned(),
     };
     format!("{which} {how}")
 }

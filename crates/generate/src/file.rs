@@ -24,12 +24,12 @@ mod read;
 pub use keys::schema;
 
 use crate::packet::{self, Files, SMALLEST, Sizes};
-use crate::rate::{Asked, Rate};
+use crate::rate::{Rate, RequestedRate};
 use crate::stream::{Mark, Next, Order, Shape, Span, Stream, StreamSet};
 use crate::trailer::Key;
-use crate::wrong::{Wrong, choices};
-use linerate_wire::Link;
-use read::{At, Fault, Table};
+use crate::wrong::{TextError, choices};
+use linerate_headers::Link;
+use read::{Fault, SourceValue, Table};
 
 /// Options besides the file.
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ const MOST_ID: u64 = 1 << 24;
 pub fn streams(name: &str, text: &str, setup: &Setup<'_>) -> Result<StreamSet, FileError> {
     let parsed = toml::de::DeTable::parse(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
-        located(name, text, Fault { key: String::new(), wrong: Wrong::new(at, error.message().to_owned()) })
+        located(name, text, Fault { key: String::new(), wrong: TextError::new(at, error.message().to_owned()) })
     })?;
     let table = Table::of(text, "", 0..0, parsed.get_ref(), keys::SET).map_err(|fault| located(name, text, fault))?;
     set(&table, setup).map_err(|fault| located(name, text, fault))
@@ -107,15 +107,15 @@ fn located(file: &str, text: &str, Fault { key, wrong }: Fault) -> FileError {
 fn set(table: &Table<'_>, setup: &Setup<'_>) -> Result<StreamSet, Fault> {
     let order = match table.text("order") {
         None => Order::Interleaved,
-        Some(At { value: "interleaved", .. }) => Order::Interleaved,
-        Some(At { value: "sequential", .. }) => Order::Sequential,
+        Some(SourceValue { value: "interleaved", .. }) => Order::Interleaved,
+        Some(SourceValue { value: "sequential", .. }) => Order::Sequential,
         Some(other) => return Err(illegal(table, "order", &other)),
     };
     let rate = rate(table, setup)?;
     let seed = table.number("seed")?.map_or(0, |seed| seed.value);
     let key = match table.number("key")? {
         None => Key::default(),
-        Some(At { value: 0, at }) => {
+        Some(SourceValue { value: 0, at }) => {
             let what = "invalid key 0: zero bytes would be valid trailers; expected any other number".to_owned();
             return Err(table.fault("key", at, what));
         }
@@ -169,9 +169,9 @@ fn stream(table: &Table<'_>, index: usize, usual: Rate, seed: u64, setup: &Setup
     let mark = match table.text("check") {
         None if whole => Mark::Count,
         None => Mark::Trailer,
-        Some(At { value: "trailer", .. }) => Mark::Trailer,
-        Some(At { value: "count", .. }) => Mark::Count,
-        Some(At { value: "no", .. }) => Mark::None,
+        Some(SourceValue { value: "trailer", .. }) => Mark::Trailer,
+        Some(SourceValue { value: "count", .. }) => Mark::Count,
+        Some(SourceValue { value: "no", .. }) => Mark::None,
         Some(other) => return Err(illegal(table, "check", &other)),
     };
     let frames = packet::Setup { link: setup.link, sizes, mark, seed, files: setup.files };
@@ -223,7 +223,8 @@ fn numbered(tables: &[Table<'_>], streams: &mut [Stream]) -> Result<(), Fault> {
 
 fn rate(table: &Table<'_>, setup: &Setup<'_>) -> Result<Option<Rate>, Fault> {
     let Some(text) = table.text("rate") else { return Ok(None) };
-    let asked: Asked = text.value.parse().map_err(|bad| table.fault("rate", text.at.clone(), format!("{bad}")))?;
+    let asked: RequestedRate =
+        text.value.parse().map_err(|bad| table.fault("rate", text.at.clone(), format!("{bad}")))?;
     let unknown =
         || table.fault("rate", text.at.clone(), "the line rate is unknown; give the rate in pps or gbps".to_owned());
     asked.on_line(setup.line).ok_or_else(unknown).map(Some)
@@ -298,11 +299,11 @@ fn next(table: &Table<'_>, own: usize, names: &[String]) -> Result<Next, Fault> 
     Ok(Next::Goto { stream, times: Some(if stream <= own { times - 1 } else { times }) })
 }
 
-fn illegal(table: &Table<'_>, name: &str, value: &At<&str>) -> Fault {
+fn illegal(table: &Table<'_>, name: &str, value: &SourceValue<&str>) -> Fault {
     illegal_of(if table.name.is_empty() { keys::SET } else { keys::STREAM }, table, name, value)
 }
 
-fn illegal_of(keys: &[keys::Key], table: &Table<'_>, name: &str, value: &At<&str>) -> Fault {
+fn illegal_of(keys: &[keys::Key], table: &Table<'_>, name: &str, value: &SourceValue<&str>) -> Fault {
     let legal = keys.iter().find(|key| key.name == name).map_or("", |key| key.legal);
     table.fault(name, value.at.clone(), format!("invalid value {:?}; expected {legal}", value.value))
 }

@@ -90,7 +90,7 @@ pub mod trailer;
 mod wrong;
 
 pub use check::Check;
-pub use command::{Action, Command, Which};
+pub use command::{Action, Command, StreamSelection};
 pub use delays::Delays;
 pub use describe::describe;
 pub use rate::{Layer, Rate};
@@ -99,5 +99,5 @@ pub use rewrite::{Rewriter, Rewriting};
 pub use schedule::{Pacing, Schedule};
 pub use sides::{Side, Sides, SplitBy};
 pub use split::Split;
-pub use timeline::{Batch, News, Part, Run, Shares, Slot, Timeline};
-pub use wrong::{Wrong, nearest};
+pub use timeline::{Batch, Run, SenderPart, Shares, Slot, StreamEvent, Timeline};
+pub use wrong::{TextError, nearest};

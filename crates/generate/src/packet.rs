@@ -10,7 +10,7 @@
 //! assert_eq!((made.variants.len(), made.variants[0].frame.len()), (1, 60));
 //! assert_eq!((made.selectors.len(), made.selectors[0].count), (1, 9));
 //! assert_eq!(made.variants[0].checksums.len(), 2, "of UDP and of IP");
-//! # Ok::<(), linerate_generate::Wrong>(())
+//! # Ok::<(), linerate_generate::TextError>(())
 //! ```
 
 mod express;
@@ -29,13 +29,13 @@ pub(crate) use syntax::place;
 use crate::rate::{FCS, Rate};
 use crate::stream::{Checksum, Fill, Mark, Next, Selector, Shape, Stream, Variant};
 use crate::trailer;
-use crate::wrong::Wrong;
+use crate::wrong::TextError;
 use linerate_burst::MAX_FRAME;
-use linerate_wire::build::Frame;
-use linerate_wire::cover::{self, Placed};
-use linerate_wire::{Layers, Link, dissect};
+use linerate_headers::build::Frame;
+use linerate_headers::cover::{self, HeaderSpan};
+use linerate_headers::{Layers, Link, dissect};
 use payload::Filler;
-use place::Places;
+use place::FieldPositions;
 use stack::Stack;
 
 /// Reads a frame of a capture file by its name and number (from 1).
@@ -103,13 +103,13 @@ impl Default for Setup<'_> {
 /// # Errors
 /// If the text is not a packet, or the packet cannot be built or does not fit into its size: names the wrong part of
 /// the text, and the remedy.
-pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, Wrong> {
+pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, TextError> {
     let stack = Stack::read(text, setup.link, setup.files)?;
     let headers = stack.made()?;
     let headers: Vec<_> = headers.iter().map(AsRef::as_ref).collect();
     let bare = Frame::new(&headers, &[]);
     let length = bare.length().map_err(|error| stack.unbuilt(error))?;
-    let mut maker = Maker { text, stack: &stack, setup, headers: length, places: Places::default() };
+    let mut maker = FrameBuilder { text, stack: &stack, setup, headers: length, places: FieldPositions::default() };
     let (sizes, size) = maker.sizes();
     if sizes.iter().sum::<usize>() > MOST_BYTES {
         let what = format!("{} sizes exceed {MOST_BYTES} bytes in total; use a step", sizes.len());
@@ -119,7 +119,7 @@ pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, Wrong> {
         return Err(maker.wrong_size(format!("invalid frame length {length}; expected 1 to {MAX_FRAME} bytes")));
     }
     let first = maker.build(&bare, sizes.first().copied().unwrap_or(length))?;
-    maker.places = Places::find(text, &stack, &first.placed, &first.bytes, setup.seed)?;
+    maker.places = FieldPositions::find(text, &stack, &first.placed, &first.bytes, setup.seed)?;
     let mut variants = Vec::new();
     for size in sizes {
         variants.push(maker.variant(maker.build(&bare, size)?)?);
@@ -130,24 +130,24 @@ pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, Wrong> {
 /// Maximum memory of the frames of a stream, one of each length.
 const MOST_BYTES: usize = 64 << 20;
 
-struct Maker<'a> {
+struct FrameBuilder<'a> {
     text: &'a str,
     stack: &'a Stack<'a>,
     setup: &'a Setup<'a>,
     /// Length of all headers in bytes.
     headers: usize,
-    places: Places<'a>,
+    places: FieldPositions<'a>,
 }
 
 /// Frame of one length, before any changes.
-struct Built {
+struct BaseFrame {
     bytes: Vec<u8>,
-    placed: Vec<Placed>,
+    placed: Vec<HeaderSpan>,
     /// Start and end of the payload.
     payload: (usize, usize),
 }
 
-impl Maker<'_> {
+impl FrameBuilder<'_> {
     /// Returns the captured lengths, and the selector of a frame's length.
     fn sizes(&self) -> (Vec<usize>, Selector) {
         match &self.setup.sizes {
@@ -169,9 +169,9 @@ impl Maker<'_> {
     }
 
     /// Returns an error about the requested size, or about the packet if none was requested.
-    fn wrong_size(&self, what: String) -> Wrong {
+    fn wrong_size(&self, what: String) -> TextError {
         let of_size = matches!(self.setup.sizes, Sizes::Of(..));
-        Wrong { of_size, ..Wrong::at(self.text, self.text, what) }
+        TextError { of_size, ..TextError::at(self.text, self.text, what) }
     }
 
     /// Returns the length of the trailer in bytes.
@@ -179,7 +179,7 @@ impl Maker<'_> {
         if self.setup.mark == Mark::Trailer { trailer::LEN } else { 0 }
     }
 
-    fn build(&self, bare: &Frame<'_>, length: usize) -> Result<Built, Wrong> {
+    fn build(&self, bare: &Frame<'_>, length: usize) -> Result<BaseFrame, TextError> {
         let (stack, size) = (self.stack, length + FCS as usize);
         let fixed = self.headers + stack.padding.len();
         let need = fixed + stack.payload.bytes.len() + if stack.whole { 0 } else { self.trailer() };
@@ -210,12 +210,12 @@ impl Maker<'_> {
             let start = layers.as_slice().last().map_or(0, |layer| layer.end() as usize);
             payload = (start, start + layers.payload(&bytes).len());
         }
-        Ok(Built { bytes, placed, payload })
+        Ok(BaseFrame { bytes, placed, payload })
     }
 
-    fn variant(&self, built: Built) -> Result<Variant, Wrong> {
-        let Built { mut bytes, placed, payload: (start, end) } = built;
-        let wrong = |what: String| Wrong::at(self.text, self.text, what);
+    fn variant(&self, built: BaseFrame) -> Result<Variant, TextError> {
+        let BaseFrame { mut bytes, placed, payload: (start, end) } = built;
+        let wrong = |what: String| TextError::at(self.text, self.text, what);
         let trailer = match self.trailer() {
             0 => None,
             length if end - start < length => {
@@ -243,7 +243,7 @@ impl Maker<'_> {
         taken.extend(trailer.map(|at| (at, trailer::LEN)));
         if let Some(name) = self.places.overlap(&taken) {
             let what = format!("{name} overlaps another changing field, noise or the trailer");
-            return Err(Wrong::at(self.text, name, what));
+            return Err(TextError::at(self.text, name, what));
         }
         taken.extend(changes.iter().map(|change| (change.offset, change.width)));
         let checksums = affected(checksums, &taken);

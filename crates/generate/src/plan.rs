@@ -33,7 +33,7 @@ pub use term::{Term, Wide};
 
 use crate::stream::{Checksum, ChecksumKind, Fill, Next, Order, Selector, Stream, StreamSet, Variant, put};
 use crate::trailer;
-use linerate_wire::Sum as Sum16;
+use linerate_headers::Sum as Sum16;
 use std::ops::Range;
 
 /// Alignment of templates in bytes.
@@ -56,10 +56,10 @@ pub struct Plan {
     /// See [`Layout::fields`].
     pub fields: Vec<Field>,
     /// See [`Layout::fills`].
-    pub fills: Vec<(Fill, Covers)>,
+    pub fills: Vec<(Fill, SumRange)>,
     /// See [`Layout::sums`].
     pub sums: Vec<Sum>,
-    covers: Vec<Cover>,
+    covers: Vec<CoveringSum>,
 }
 
 /// Layouts of one stream, one per frame length.
@@ -87,18 +87,18 @@ pub struct Layout {
     /// Checksums over changing bytes, an inner one before an outer one that covers it.
     pub sums: Range<usize>,
     /// Trailer, if present.
-    pub trailer: Option<Mark>,
+    pub trailer: Option<TrailerPosition>,
 }
 
 /// Position and stream number of a trailer.
 #[derive(Clone, Debug)]
-pub struct Mark {
+pub struct TrailerPosition {
     /// Offset of its first byte.
     pub offset: usize,
     /// Stream number.
     pub stream: u32,
     /// Checksums that cover it, each of its two words as a number.
-    pub covers: Covers,
+    pub covers: SumRange,
 }
 
 /// Changing number.
@@ -109,14 +109,14 @@ pub struct Field {
     /// Maps an index to the number.
     pub term: Term,
     /// Position in the frame.
-    pub place: Place,
+    pub place: FieldPosition,
     /// Checksums that cover it.
-    pub covers: Covers,
+    pub covers: SumRange,
 }
 
 /// Bytes that a number is written to.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct FieldPosition {
     /// Offset of the first byte.
     pub offset: u32,
     /// Number of bytes: 1 to 8.
@@ -135,7 +135,7 @@ pub struct Sum {
     /// Sum over the constant bytes, in 16 bits.
     pub base: u16,
     /// Checksums that cover it.
-    pub covers: Covers,
+    pub covers: SumRange,
 }
 
 /// Algorithm of a checksum.
@@ -152,14 +152,14 @@ pub enum SumKind {
 
 /// Range of checksums of a layout that cover a number: see [`Plan::covering`].
 #[derive(Clone, Copy, Debug)]
-pub struct Covers {
+pub struct SumRange {
     first: u32,
     end: u32,
 }
 
 /// Checksum of the same layout that covers a number.
 #[derive(Clone, Copy, Debug)]
-pub struct Cover {
+pub struct CoveringSum {
     /// Index of the checksum in the layout.
     pub sum: u32,
     /// Shift of numbers before they are added: 8 if their last byte is the first of a 16-bit word. 65536 is 1 in one's
@@ -199,7 +199,8 @@ impl Plan {
                 let covers = self.covers_of(other, sum.covers);
                 self.sums.push(Sum { covers, ..sum.clone() });
             }
-            let mark = |mark: &Mark| Mark { covers: self.covers_of(other, mark.covers), ..mark.clone() };
+            let mark =
+                |mark: &TrailerPosition| TrailerPosition { covers: self.covers_of(other, mark.covers), ..mark.clone() };
             let trailer = layout.trailer.as_ref().map(mark);
             let start = self.templates.len();
             self.templates.extend_from_slice(&other.templates[layout.template.clone()]);
@@ -214,10 +215,10 @@ impl Plan {
         self.streams[place] = Lengths { layouts, selectors, size: stream.size.map(by) };
     }
 
-    fn covers_of(&mut self, other: &Plan, covers: Covers) -> Covers {
+    fn covers_of(&mut self, other: &Plan, covers: SumRange) -> SumRange {
         let first = self.covers.len() as u32;
         self.covers.extend_from_slice(other.covering(covers));
-        Covers { first, end: self.covers.len() as u32 }
+        SumRange { first, end: self.covers.len() as u32 }
     }
 
     /// Returns the template of a layout's frames.
@@ -226,7 +227,7 @@ impl Plan {
     }
 
     /// Returns the checksums that cover a number.
-    pub fn covering(&self, covers: Covers) -> &[Cover] {
+    pub fn covering(&self, covers: SumRange) -> &[CoveringSum] {
         &self.covers[covers.first as usize..covers.end as usize]
     }
 
@@ -282,7 +283,7 @@ impl Plan {
             let covers = self.covers(fill.offset, 0, &sums, 0);
             self.fills.push((fill.clone(), covers));
         }
-        let mark = |offset| Mark { offset, stream: stream.id, covers: self.covers(offset, 0, &sums, 0) };
+        let mark = |offset| TrailerPosition { offset, stream: stream.id, covers: self.covers(offset, 0, &sums, 0) };
         let trailer = variant.trailer.map(mark);
         for (index, sum) in sums.iter().enumerate() {
             // Its own bytes count as 0 in itself, and earlier checksums are computed before it.
@@ -310,22 +311,22 @@ impl Plan {
     }
 
     /// Returns the checksums from index `from` on that cover a number; the width of whole 16-bit words may be 0.
-    fn covers(&mut self, offset: usize, width: usize, sums: &[&Checksum], from: usize) -> Covers {
+    fn covers(&mut self, offset: usize, width: usize, sums: &[&Checksum], from: usize) -> SumRange {
         let first = self.covers.len() as u32;
         for (index, sum) in sums.iter().enumerate().skip(from) {
             let part = sum.parts.iter().find(|(first, end)| (*first..*end).contains(&offset));
             if let (Some((start, _)), ChecksumKind::Internet { .. }) = (part, sum.kind) {
-                self.covers.push(Cover { sum: index as u32, shift: 8 * ((offset + width - start) as u32 & 1) });
+                self.covers.push(CoveringSum { sum: index as u32, shift: 8 * ((offset + width - start) as u32 & 1) });
             }
         }
-        Covers { first, end: self.covers.len() as u32 }
+        SumRange { first, end: self.covers.len() as u32 }
     }
 }
 
-impl Place {
+impl FieldPosition {
     /// Returns the place of a number that ends before byte `end`.
     fn before(end: usize, width: usize, mask: u64) -> Self {
-        Place { offset: (end - width) as u32, width: width as u32, mask }
+        FieldPosition { offset: (end - width) as u32, width: width as u32, mask }
     }
 
     /// Writes a number that is shifted to the mask.

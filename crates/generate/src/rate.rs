@@ -31,31 +31,31 @@ pub enum Rate {
 
 /// Requested rate: a rate, or a share of the line rate, which only the port knows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Asked {
+pub enum RequestedRate {
     /// Absolute rate.
     Rate(Rate),
     /// Share of the line rate: 1 is all of it.
     OfLine(f64),
 }
 
-impl Asked {
+impl RequestedRate {
     /// Returns the rate, given the line rate in bits per second at layer 1; `None` if the line rate is needed and
     /// unknown.
     pub fn on_line(self, line: Option<f64>) -> Option<Rate> {
         match self {
-            Asked::Rate(rate) => Some(rate),
-            Asked::OfLine(share) => line.map(|line| Rate::Bits(line * share, Layer::L1)),
+            RequestedRate::Rate(rate) => Some(rate),
+            RequestedRate::OfLine(share) => line.map(|line| Rate::Bits(line * share, Layer::L1)),
         }
     }
 }
 
-impl FromStr for Asked {
+impl FromStr for RequestedRate {
     type Err = BadRate;
 
     fn from_str(text: &str) -> Result<Self, BadRate> {
-        let Some(percent) = text.trim().strip_suffix('%') else { return text.parse().map(Asked::Rate) };
+        let Some(percent) = text.trim().strip_suffix('%') else { return text.parse().map(RequestedRate::Rate) };
         let percent = percent.parse().ok().filter(|percent: &f64| *percent > 0.0 && *percent <= 100.0);
-        percent.map(|percent| Asked::OfLine(percent / 100.0)).ok_or_else(|| BadRate::new(text))
+        percent.map(|percent| RequestedRate::OfLine(percent / 100.0)).ok_or_else(|| BadRate::new(text))
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn rates_are_read_as_users_write_them() {
+    fn rates_are_parsed_as_users_write_them() {
         for (text, rate) in [
             ("250kpps", Rate::Frames(250e3)),
             ("1.5Mpps", Rate::Frames(1.5e6)),
@@ -196,12 +196,12 @@ mod tests {
 
     #[test]
     fn shares_of_a_line_need_the_line() {
-        let half: Asked = "50%".parse().unwrap();
+        let half: RequestedRate = "50%".parse().unwrap();
         assert_eq!(half.on_line(Some(1e10)), Some(Rate::Bits(5e9, Layer::L1)));
         assert_eq!(half.on_line(None), None);
-        assert_eq!("7pps".parse::<Asked>().unwrap().on_line(None), Some(Rate::Frames(7.0)));
+        assert_eq!("7pps".parse::<RequestedRate>().unwrap().on_line(None), Some(Rate::Frames(7.0)));
         for wrong in ["%", "0%", "-1%", "NaN%", "inf%", "100.1%", "x%"] {
-            assert!(wrong.parse::<Asked>().is_err(), "{wrong}");
+            assert!(wrong.parse::<RequestedRate>().is_err(), "{wrong}");
         }
     }
 

@@ -13,29 +13,29 @@ mod kept;
 mod row;
 
 use crate::plan::Plan;
-use crate::stream::{StreamSet, Wrong};
+use crate::stream::{StreamError, StreamSet};
 use crate::trailer::Key;
-use crate::{Action, Command, News, Part, Run, Timeline};
+use crate::{Action, Command, Run, SenderPart, StreamEvent, Timeline};
 use column::FRAMES;
 use fresh::Fresh;
 use kept::Kept;
-use linerate_burst::{Burst, Desc, Misplaced, Nanos};
+use linerate_burst::{Burst, Desc, MisplacedDesc, Nanos};
 
 /// Frames that one sender of a set of streams has to send.
 ///
 /// ```
-/// # use linerate_generate::{Part, Traffic, stream::*, trailer::Key, Rate};
+/// # use linerate_generate::{SenderPart, Traffic, stream::*, trailer::Key, Rate};
 /// # use linerate_burst::Nanos;
 /// # let variants = vec![Variant { frame: vec![0; 60], ..Variant::default() }];
-/// # let stream = Stream { name: "one".into(), id: 0, link: linerate_wire::Link::Ethernet, variants, size: Selector::ONE,
+/// # let stream = Stream { name: "one".into(), id: 0, link: linerate_headers::Link::Ethernet, variants, size: Selector::ONE,
 /// #     selectors: vec![], rate: Rate::Frames(1e6), shape: Shape::Even, count: Some(10), next: Next::Following, span: Default::default(), mark: Mark::None };
 /// # let set = StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() };
-/// let mut traffic = Traffic::new(&set, Part::WHOLE)?;
+/// let mut traffic = Traffic::new(&set, SenderPart::WHOLE)?;
 /// let burst = traffic.offer(2_000, Nanos(1_700_000_000_000_000_000)).unwrap();
 /// assert_eq!(burst.len(), 3, "a frame each microsecond, the first one at 0");
 /// traffic.consume(3);
 /// assert_eq!((traffic.next_due(), traffic.sent_per_stream()), (Some(3_000), &[3][..]));
-/// # Ok::<(), Wrong>(())
+/// # Ok::<(), StreamError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Traffic {
@@ -56,7 +56,7 @@ pub struct Traffic {
     run: usize,
     left: u64,
     sent: Vec<u64>,
-    news: Vec<News>,
+    news: Vec<StreamEvent>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ enum Source {
 
 impl Traffic {
     /// Checks a set and creates the traffic of one part of it.
-    pub fn new(set: &StreamSet, part: Part) -> Result<Self, Wrong> {
+    pub fn new(set: &StreamSet, part: SenderPart) -> Result<Self, StreamError> {
         let timeline = Timeline::new(set, part)?;
         let fresh = Fresh::new(set);
         let room = fresh.room();
@@ -75,13 +75,13 @@ impl Traffic {
     }
 
     /// Like [`Traffic::new`], for streams that accept [commands](Traffic::tell).
-    pub fn commanded(set: &StreamSet, part: Part) -> Result<Self, Wrong> {
+    pub fn commanded(set: &StreamSet, part: SenderPart) -> Result<Self, StreamError> {
         Ok(Traffic { timeline: Timeline::commanded(set, part, u64::MAX)?, ..Traffic::new(set, part)? })
     }
 
     /// Like [`Traffic::new`], with frames that are made only once: frame n of a stream repeats its frame `n % frames`.
     /// They may take 1 GiB; streams with trailers are an error.
-    pub fn kept(set: &StreamSet, part: Part, frames: u64) -> Result<Self, Wrong> {
+    pub fn kept(set: &StreamSet, part: SenderPart, frames: u64) -> Result<Self, StreamError> {
         let frames = frames.max(1);
         let timeline = Timeline::cycling(set, part, frames)?;
         let kept = Kept::new(set, frames)?;
@@ -89,7 +89,7 @@ impl Traffic {
     }
 
     /// Like [`Traffic::kept`], for streams that accept [commands](Traffic::tell).
-    pub fn commanded_kept(set: &StreamSet, part: Part, frames: u64) -> Result<Self, Wrong> {
+    pub fn commanded_kept(set: &StreamSet, part: SenderPart, frames: u64) -> Result<Self, StreamError> {
         let timeline = Timeline::commanded(set, part, frames.max(1))?;
         Ok(Traffic { timeline, ..Traffic::kept(set, part, frames)? })
     }
@@ -141,7 +141,7 @@ impl Traffic {
     }
 
     /// Drains the events of streams up to the last offer, in order.
-    pub fn news(&mut self) -> Vec<News> {
+    pub fn news(&mut self) -> Vec<StreamEvent> {
         std::mem::take(&mut self.news)
     }
 
@@ -197,7 +197,7 @@ impl Traffic {
     ///
     /// # Errors
     /// If a frame is outside of the memory: a bug here. Calling again does not help.
-    pub fn offer(&mut self, elapsed: u64, now: Nanos) -> Result<Burst<'_>, Misplaced> {
+    pub fn offer(&mut self, elapsed: u64, now: Nanos) -> Result<Burst<'_>, MisplacedDesc> {
         if self.consumed == self.made {
             self.refill(elapsed, now);
         }
@@ -289,7 +289,9 @@ impl Traffic {
         self.news.extend(self.timeline.news());
         for news in &self.news[first..] {
             // Kept frames have no trailers.
-            if let (Source::Fresh(fresh), News::Begun { stream, number: Some(number) }) = (&mut self.frames, *news) {
+            if let (Source::Fresh(fresh), StreamEvent::Begun { stream, number: Some(number) }) =
+                (&mut self.frames, *news)
+            {
                 fresh.renumber(stream, number);
             }
         }
@@ -322,11 +324,11 @@ mod tests {
     use crate::trailer::Key;
 
     #[test]
-    fn a_frame_without_memory_is_an_error_and_not_nothing_to_send() {
+    fn frame_without_memory_is_an_error() {
         let stream = Stream {
             name: "one".into(),
             id: 0,
-            link: linerate_wire::Link::Ethernet,
+            link: linerate_headers::Link::Ethernet,
             variants: vec![Variant { frame: vec![0; 60], ..Variant::default() }],
             size: Selector::ONE,
             selectors: Vec::new(),
@@ -338,7 +340,7 @@ mod tests {
             mark: Mark::None,
         };
         let set = StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() };
-        let mut traffic = Traffic::new(&set, Part::WHOLE).unwrap();
+        let mut traffic = Traffic::new(&set, SenderPart::WHOLE).unwrap();
         assert_eq!(traffic.offer(2_000, Nanos(1)).unwrap().len(), 3);
         traffic.descs[1].offset = u32::MAX - 60;
         let offered = std::panic::catch_unwind(move || traffic.offer(2_000, Nanos(1)).map(|burst| burst.len()));

@@ -30,8 +30,8 @@ pub use prefix::{Ports, Prefix};
 pub use rule::{BadRule, End, Rule, Tag, Ttl};
 pub use shift::{BadShift, Shift};
 
-use covers::Covers;
-use linerate_wire::{Flaw, Layer, Layers, Link, MacAddr, Protocol, Role, Stop, arp, dissect, ipv4, ipv6};
+use covers::FrameChecksums;
+use linerate_headers::{Flaw, Layer, Layers, Link, MacAddr, Protocol, Role, Stop, arp, dissect, ipv4, ipv6};
 use std::ops::Range;
 
 /// Changes to recorded frames.
@@ -62,12 +62,12 @@ pub struct Rewriter {
     /// Headers of a packet quoted by an ICMP error, as dissected.
     inside: Layers,
     /// Nested quoted packets, outermost first, with their headers at their positions in the frame.
-    quoted: Vec<Quoted>,
-    covers: Covers,
+    quoted: Vec<QuotedPacket>,
+    covers: FrameChecksums,
 }
 
 #[derive(Clone, Debug)]
-struct Quoted {
+struct QuotedPacket {
     place: Range<usize>,
     layers: Vec<Layer>,
 }
@@ -102,7 +102,7 @@ impl Rewriter {
             layers: Layers::new(),
             inside: Layers::new(),
             quoted: Vec::new(),
-            covers: Covers::default(),
+            covers: FrameChecksums::default(),
         }
     }
 
@@ -118,12 +118,12 @@ impl Rewriter {
             next = quote(packet, &self.inside).map(|inner| place.start + inner.start..place.start + inner.end);
             let layers: Vec<Layer> = quoted(&self.inside, packet, place.start).collect();
             self.covers.find_quoted(frame, &layers, place.clone());
-            self.quoted.push(Quoted { place, layers });
+            self.quoted.push(QuotedPacket { place, layers });
         }
-        let writing = Writing { rewriting: &self.rewriting, covers: &self.covers, turn, quote_end: None };
+        let writing = FrameRewrite { rewriting: &self.rewriting, covers: &self.covers, turn, quote_end: None };
         let mut is_complete = writing.layers(frame, self.layers.as_slice());
         for quoted in &self.quoted {
-            let writing = Writing { quote_end: Some(quoted.place.end), ..writing };
+            let writing = FrameRewrite { quote_end: Some(quoted.place.end), ..writing };
             is_complete = is_complete && writing.layers(frame, &quoted.layers);
         }
         if let Some(rest) = next.filter(|_| is_complete && writing.changes_addresses()) {
@@ -197,18 +197,18 @@ fn is_icmp(protocol: Protocol) -> bool {
 }
 
 /// Rules applied to one frame.
-struct Writing<'a> {
+struct FrameRewrite<'a> {
     rewriting: &'a Rewriting,
-    covers: &'a Covers,
+    covers: &'a FrameChecksums,
     turn: u64,
     /// End of the packet if it is quoted: rules on the time to live do not apply then.
     quote_end: Option<usize>,
 }
 
 /// Old and new address of one end of the link.
-type Moved = Option<(MacAddr, MacAddr)>;
+type MacChange = Option<(MacAddr, MacAddr)>;
 
-impl Writing<'_> {
+impl FrameRewrite<'_> {
     /// Changes the headers of a packet; returns whether rules apply to all of them.
     fn layers(&self, frame: &mut [u8], layers: &[Layer]) -> bool {
         let (mut networks, mut macs) = (0, [None; 2]);
@@ -223,7 +223,7 @@ impl Writing<'_> {
         true
     }
 
-    fn layer(&self, frame: &mut [u8], layer: &Layer, macs: &mut [Moved; 2]) {
+    fn layer(&self, frame: &mut [u8], layer: &Layer, macs: &mut [MacChange; 2]) {
         let at = layer.offset as usize;
         match layer.protocol {
             Protocol::Ethernet => {
@@ -261,7 +261,7 @@ impl Writing<'_> {
     }
 
     /// Changes a MAC address; returns the old and the new one.
-    fn mac(&self, frame: &mut [u8], at: usize, end: End) -> Moved {
+    fn mac(&self, frame: &mut [u8], at: usize, end: End) -> MacChange {
         let old = MacAddr(*frame.get(at..)?.first_chunk()?);
         let new = self.rewriting.rules.iter().find_map(|rule| match rule {
             Rule::Mac(of, Some(from), to) if of.is(end) && *from == old => Some(*to),
@@ -273,7 +273,7 @@ impl Writing<'_> {
     }
 
     /// Changes the addresses in ARP like those of the frame; others by the rules with a matching old address.
-    fn arp(&self, frame: &mut [u8], at: usize, macs: &[Moved; 2]) {
+    fn arp(&self, frame: &mut [u8], at: usize, macs: &[MacChange; 2]) {
         let packet = frame.get(at..).and_then(|bytes| arp::View::parse(bytes).ok()?.packet());
         if packet.is_none() {
             return;

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_are_as_far_apart_as_asked_for() {
+    fn loops_have_the_requested_distance() {
         let (descs, gap) = (descs(&[1000, 1100, 1200]), Duration::from_nanos(5000));
         for (pacing, next) in [
             (Pacing::Recorded(2.0), 7 + 100 + 5000),
@@ -201,7 +201,7 @@ mod tests {
     proptest! {
         /// The same frames are due, no matter how often the schedule is queried.
         #[test]
-        fn querying_often_or_once_is_the_same(
+        fn result_does_not_depend_on_query_frequency(
             times in proptest::collection::vec(0u64..2000, 1..50),
             queries in proptest::collection::vec(0u64..300, 1..20),
         ) {

@@ -1,7 +1,7 @@
 //! Sides of a recording: the client's or the server's frames.
 
 use crate::rewrite::Prefix;
-use linerate_wire::{Layers, Link, MacAddr, Protocol, Role, arp, dissect, ipv4, ipv6, tcp};
+use linerate_headers::{Layers, Link, MacAddr, Protocol, Role, arp, dissect, ipv4, ipv6, tcp};
 use std::collections::HashMap;
 use std::str::FromStr;
 
@@ -64,8 +64,8 @@ pub struct Sides {
     layers: Layers,
     /// Maps a conversation to whether its lower end is its client. When full, the young map becomes the old one, and
     /// the old one is dropped.
-    young: HashMap<Talk, bool>,
-    old: HashMap<Talk, bool>,
+    young: HashMap<ConversationKey, bool>,
+    old: HashMap<ConversationKey, bool>,
     most: usize,
 }
 
@@ -73,7 +73,7 @@ pub struct Sides {
 type Host = ([u8; 16], u16);
 
 /// Conversation: its ends, the lower one first, and its protocol; without ports, all traffic of two hosts.
-type Talk = (Host, Host, u8);
+type ConversationKey = (Host, Host, u8);
 
 /// Ends of a conversation in a frame.
 struct Ends {
@@ -150,7 +150,7 @@ impl Sides {
         self.insert(talk, is_client == is_lower);
     }
 
-    fn insert(&mut self, talk: Talk, lower: bool) {
+    fn insert(&mut self, talk: ConversationKey, lower: bool) {
         if self.young.len() >= self.most {
             std::mem::swap(&mut self.young, &mut self.old);
             self.young.clear();
@@ -172,7 +172,7 @@ impl Ends {
     }
 
     /// Returns the conversation, and whether the sender is its lower end.
-    fn talk(&self) -> (Talk, bool) {
+    fn talk(&self) -> (ConversationKey, bool) {
         let is_lower = self.source <= self.destination;
         let (low, high) = if is_lower { (self.source, self.destination) } else { (self.destination, self.source) };
         ((low, high, self.protocol), is_lower)
@@ -228,8 +228,8 @@ fn ends(frame: &[u8], layers: &Layers) -> Option<Ends> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_wire::build::{Frame, Header};
-    use linerate_wire::{ethernet, icmp, udp};
+    use linerate_headers::build::{Frame, Header};
+    use linerate_headers::{ethernet, icmp, udp};
     use std::net::Ipv4Addr;
 
     const A: [u8; 4] = [10, 0, 0, 1];
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn arp_goes_by_the_addresses_it_asks_for() {
+    fn arp_is_classified_by_target_address() {
         let mut sides = sides("first-packet");
         let mut packet = arp::Packet {
             operation: arp::REQUEST,

@@ -54,7 +54,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn splits_are_read() {
+    fn splits_are_parsed() {
         assert_eq!("1/2".parse(), Ok(Split { index: 1, of: 2 }));
         for wrong in ["", "1", "2/2", "0/0", "-1/2", "a/b"] {
             assert!(wrong.parse::<Split>().is_err(), "{wrong}");

@@ -9,16 +9,16 @@ mod frame;
 mod map;
 mod select;
 
-pub use check::Wrong;
+pub use check::StreamError;
 pub(crate) use frame::put;
-pub use linerate_wire::cover::{Coverage as Checksum, Kind as ChecksumKind};
+pub use linerate_headers::cover::{Coverage as Checksum, Kind as ChecksumKind};
 pub use map::Map;
-pub use select::{Alias, FACTORS, GAMMA, MOST_WEIGHTED, Pick, Selector};
+pub use select::{Alias, FACTORS, GAMMA, IndexSelection, MOST_WEIGHTED, Selector};
 pub(crate) use select::{draw, mix, scale};
 
 use crate::Rate;
 use crate::trailer::Key;
-use linerate_wire::Link;
+use linerate_headers::Link;
 use std::sync::Arc;
 
 /// The streams of one port.

@@ -19,8 +19,8 @@ mod sequence;
 mod shares;
 mod turns;
 
-use crate::command::{Action, Command, Which};
-use crate::stream::{Order, StreamSet, Wrong};
+use crate::command::{Action, Command, StreamSelection};
+use crate::stream::{Order, StreamError, StreamSet};
 use interleave::Interleave;
 use sequence::Sequence;
 use std::collections::VecDeque;
@@ -35,16 +35,16 @@ const UNLIMITED: u64 = u64::MAX;
 /// The share of a set that one of several senders has: every `of`-th frame of its timeline, so that together they send
 /// the same as one would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct SenderPart {
     /// Index of the part, from 0.
     pub index: u32,
     /// Number of parts, 1 or more.
     pub of: u32,
 }
 
-impl Part {
+impl SenderPart {
     /// The whole set.
-    pub const WHOLE: Part = Part { index: 0, of: 1 };
+    pub const WHOLE: SenderPart = SenderPart { index: 0, of: 1 };
 }
 
 /// One frame of a timeline.
@@ -85,7 +85,7 @@ impl Run {
 /// Frames of a set in the order of sending.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    walk: Walk,
+    walk: FrameOrder,
     /// Distance between successive frames of this part.
     stride: u64,
     next: Option<Slot>,
@@ -111,7 +111,7 @@ struct Commands {
 
 /// Event of a stream that accepts commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum StreamEvent {
     /// The stream was started or restarted.
     Begun {
         /// Index of the stream in the set.
@@ -131,23 +131,23 @@ pub enum News {
 const FORGIVEN: u64 = 100_000_000;
 
 #[derive(Clone, Debug)]
-enum Walk {
+enum FrameOrder {
     Sequence(Sequence),
     Interleave(Interleave),
 }
 
 impl Timeline {
     /// Creates the timeline of one part of a set.
-    pub fn new(set: &StreamSet, part: Part) -> Result<Self, Wrong> {
+    pub fn new(set: &StreamSet, part: SenderPart) -> Result<Self, StreamError> {
         Timeline::cycling(set, part, u64::MAX)
     }
 
     /// Like [`Timeline::new`], with frame n of each stream as long as frame `n % cycle`.
-    pub(crate) fn cycling(set: &StreamSet, part: Part, cycle: u64) -> Result<Self, Wrong> {
+    pub(crate) fn cycling(set: &StreamSet, part: SenderPart, cycle: u64) -> Result<Self, StreamError> {
         check(set, part)?;
         let mut walk = match set.order {
-            Order::Sequential => Walk::Sequence(Sequence::new(set, cycle)),
-            Order::Interleaved => Walk::Interleave(Interleave::new(set, cycle)),
+            Order::Sequential => FrameOrder::Sequence(Sequence::new(set, cycle)),
+            Order::Interleaved => FrameOrder::Interleave(Interleave::new(set, cycle)),
         };
         walk.advance(part.index.into());
         let next = walk.peek();
@@ -155,11 +155,11 @@ impl Timeline {
     }
 
     /// Like [`Timeline::cycling`], for streams that accept [commands](Timeline::tell).
-    pub(crate) fn commanded(set: &StreamSet, part: Part, cycle: u64) -> Result<Self, Wrong> {
+    pub(crate) fn commanded(set: &StreamSet, part: SenderPart, cycle: u64) -> Result<Self, StreamError> {
         check(set, part)?;
         let walk = match set.order {
-            Order::Sequential => Walk::Sequence(Sequence::commanded(set, cycle)),
-            Order::Interleaved => Walk::Interleave(Interleave::commanded(set, cycle)),
+            Order::Sequential => FrameOrder::Sequence(Sequence::commanded(set, cycle)),
+            Order::Interleaved => FrameOrder::Interleave(Interleave::commanded(set, cycle)),
         };
         let commands = Some(Box::new(Commands::new(part.index.into())));
         let next = walk.peek();
@@ -168,7 +168,7 @@ impl Timeline {
 
     /// Creates the timeline of streams that have yet to [begin](Action::Begin).
     pub(crate) fn coming() -> Self {
-        let (walk, commands) = (Walk::Interleave(Interleave::coming()), Some(Box::new(Commands::new(0))));
+        let (walk, commands) = (FrameOrder::Interleave(Interleave::coming()), Some(Box::new(Commands::new(0))));
         Timeline { walk, stride: 1, next: None, latest: 0, commands }
     }
 
@@ -191,10 +191,10 @@ impl Timeline {
     }
 
     /// Drains the events of streams up to the frames taken last, in order.
-    pub(crate) fn news(&mut self) -> Vec<News> {
+    pub(crate) fn news(&mut self) -> Vec<StreamEvent> {
         match &mut self.walk {
-            Walk::Sequence(sequence) => sequence.news(),
-            Walk::Interleave(interleave) => interleave.news(),
+            FrameOrder::Sequence(sequence) => sequence.news(),
+            FrameOrder::Interleave(interleave) => interleave.news(),
         }
     }
 
@@ -206,7 +206,7 @@ impl Timeline {
     /// Applies commands due by `until` although frames due before them cannot be sent: those are postponed. Returns the
     /// streams that this ended. With several senders nothing is applied: each has frames of its own to send, and none
     /// can.
-    pub(crate) fn stand(&mut self, until: u64) -> Vec<Which> {
+    pub(crate) fn stand(&mut self, until: u64) -> Vec<StreamSelection> {
         let mut ended = Vec::new();
         while let Some(commands) = self.commands.as_ref().filter(|_| self.stride == 1)
             && let Some(command) = commands.pending.front().filter(|command| command.at <= until)
@@ -230,8 +230,8 @@ impl Timeline {
     /// Returns whether frames may become due after a command.
     pub(crate) fn is_waiting(&self) -> bool {
         match &self.walk {
-            Walk::Sequence(sequence) => sequence.is_waiting(),
-            Walk::Interleave(interleave) => interleave.is_waiting(),
+            FrameOrder::Sequence(sequence) => sequence.is_waiting(),
+            FrameOrder::Interleave(interleave) => interleave.is_waiting(),
         }
     }
 
@@ -243,8 +243,8 @@ impl Timeline {
     /// Returns whether any frame is due later than the first one.
     pub fn is_paced(&self) -> bool {
         match &self.walk {
-            Walk::Sequence(sequence) => sequence.is_paced(),
-            Walk::Interleave(interleave) => interleave.is_paced(),
+            FrameOrder::Sequence(sequence) => sequence.is_paced(),
+            FrameOrder::Interleave(interleave) => interleave.is_paced(),
         }
     }
 
@@ -329,8 +329,8 @@ impl Timeline {
     fn run(&self, room: usize) -> u64 {
         match &self.walk {
             _ if self.stride > 1 && self.commands.is_some() => 1,
-            Walk::Sequence(sequence) => sequence.run().div_ceil(self.stride).min(room as u64),
-            Walk::Interleave(_) => 1,
+            FrameOrder::Sequence(sequence) => sequence.run().div_ceil(self.stride).min(room as u64),
+            FrameOrder::Interleave(_) => 1,
         }
     }
 }
@@ -343,48 +343,48 @@ impl Commands {
     }
 }
 
-impl Walk {
+impl FrameOrder {
     fn peek(&self) -> Option<Slot> {
         match self {
-            Walk::Sequence(sequence) => sequence.peek(),
-            Walk::Interleave(interleave) => interleave.peek(),
+            FrameOrder::Sequence(sequence) => sequence.peek(),
+            FrameOrder::Interleave(interleave) => interleave.peek(),
         }
     }
 
     fn advance(&mut self, by: u64) {
         match self {
-            Walk::Sequence(sequence) => sequence.advance(by),
-            Walk::Interleave(interleave) => interleave.advance(by),
+            FrameOrder::Sequence(sequence) => sequence.advance(by),
+            FrameOrder::Interleave(interleave) => interleave.advance(by),
         }
     }
 
     fn is_idle(&self) -> bool {
         match self {
-            Walk::Sequence(sequence) => sequence.is_idle(),
-            Walk::Interleave(interleave) => interleave.is_idle(),
+            FrameOrder::Sequence(sequence) => sequence.is_idle(),
+            FrameOrder::Interleave(interleave) => interleave.is_idle(),
         }
     }
 
     fn obey(&mut self, command: &Command) {
         match self {
-            Walk::Sequence(sequence) => sequence.obey(command),
-            Walk::Interleave(interleave) => interleave.obey(command),
+            FrameOrder::Sequence(sequence) => sequence.obey(command),
+            FrameOrder::Interleave(interleave) => interleave.obey(command),
         }
     }
 
     fn shift(&mut self, by: f64) {
         match self {
-            Walk::Sequence(sequence) => sequence.shift(by),
-            Walk::Interleave(interleave) => interleave.shift(by),
+            FrameOrder::Sequence(sequence) => sequence.shift(by),
+            FrameOrder::Interleave(interleave) => interleave.shift(by),
         }
     }
 }
 
 /// Checks that the set is valid and has this part.
-fn check(set: &StreamSet, part: Part) -> Result<(), Wrong> {
+fn check(set: &StreamSet, part: SenderPart) -> Result<(), StreamError> {
     set.check()?;
     if part.index >= part.of {
-        return Err(Wrong::Set(format!(
+        return Err(StreamError::Set(format!(
             "part {}: no such part; expected a number from 0 to below {}",
             part.index, part.of
         )));

@@ -9,7 +9,7 @@ mod tail;
 pub use tail::Tail;
 
 use linerate_burst::Nanos;
-use linerate_wire::{Layers, Link};
+use linerate_headers::{Layers, Link};
 
 /// Bytes of a trailer.
 pub const LEN: usize = 16;
@@ -86,7 +86,7 @@ impl Trailer {
     ///
     /// ```
     /// use linerate_generate::trailer::{Key, Trailer};
-    /// use linerate_wire::{Layers, Link};
+    /// use linerate_headers::{Layers, Link};
     ///
     /// let trailer = Trailer { stream: 7, sequence: 1, time: 5 };
     /// let frame = [&[0xff; 14][..], &[0x41; 30], &trailer.bytes(&Key::default())].concat();
@@ -98,7 +98,7 @@ impl Trailer {
     }
 
     /// Parses bytes with at most one wrong bit, and returns the original trailer.
-    pub fn mend(bytes: &[u8; LEN], key: &Key) -> Option<Self> {
+    pub fn repair(bytes: &[u8; LEN], key: &Key) -> Option<Self> {
         let flipped = |bit: usize| {
             let mut bytes = *bytes;
             bytes[bit / 8] ^= 0x80 >> (bit % 8);
@@ -170,7 +170,7 @@ mod tests {
     ];
 
     #[test]
-    fn keys_are_read() {
+    fn keys_are_parsed() {
         assert_eq!(("0xff".parse(), "255".parse()), (Ok(Key(255)), Ok(Key(255))));
         for wrong in ["0", "", "x", "0x1ffffffffffffffff"] {
             assert!(wrong.parse::<Key>().is_err(), "{wrong}");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_page_are_true() {
+    fn examples_of_the_page_are_correct() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/trailer.md");
         let page = std::fs::read_to_string(page).unwrap();
         for (key, trailer, bytes) in EXAMPLES {
@@ -221,7 +221,7 @@ mod tests {
             bits.iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
             prop_assert_eq!(Trailer::read(&bytes, &Key::default()), None);
             if bits.len() == 1 {
-                prop_assert_eq!(Trailer::mend(&bytes, &Key::default()), Some(trailer));
+                prop_assert_eq!(Trailer::repair(&bytes, &Key::default()), Some(trailer));
             }
         }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// Error with its position in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct TextError {
     /// Byte range of the text.
     pub at: Range<usize>,
     /// Problem and remedy.
@@ -15,15 +15,15 @@ pub struct Wrong {
     pub of_size: bool,
 }
 
-impl Wrong {
+impl TextError {
     /// Creates an error about `part`, which is a part of `text`.
     pub fn at(text: &str, part: &str, what: impl Into<String>) -> Self {
-        Wrong::new(place(text, part), what.into())
+        TextError::new(place(text, part), what.into())
     }
 
     /// Creates an error about these bytes of a text.
     pub fn new(at: Range<usize>, what: String) -> Self {
-        Wrong { at, what, of_size: false }
+        TextError { at, what, of_size: false }
     }
 
     /// Prefixes the message with the words that it is about.
@@ -33,17 +33,17 @@ impl Wrong {
             return self;
         }
         let what = format!("{part:?}: {}", self.what);
-        Wrong { what, ..self }
+        TextError { what, ..self }
     }
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for TextError {}
 
 /// Lists the valid names, with the one that may have been meant first.
 pub(crate) fn choices<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {

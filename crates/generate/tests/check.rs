@@ -3,8 +3,8 @@
 use linerate_burst::{Block, Desc, Flags, Nanos};
 use linerate_generate::check::{Check, Matcher, Options, StreamRow, Summary, Totals};
 use linerate_generate::trailer::{Key, Trailer};
-use linerate_wire::build::{Frame, Header};
-use linerate_wire::{Link, MacAddr, ethernet, geneve, icmp, ipv4, ipv6, mpls, tcp, udp, vlan, vxlan};
+use linerate_headers::build::{Frame, Header};
+use linerate_headers::{Link, MacAddr, ethernet, geneve, icmp, ipv4, ipv6, mpls, tcp, udp, vlan, vxlan};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,12 +106,12 @@ fn route(frame: &mut [u8]) {
     frame[..12].copy_from_slice(&[6; 12]);
     frame[22] -= 1;
     frame[24..26].fill(0);
-    let sum = linerate_wire::Sum::of(&frame[14..34]).checksum();
+    let sum = linerate_headers::Sum::of(&frame[14..34]).checksum();
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
 #[test]
-fn what_routers_rewrite_does_not_matter() {
+fn router_rewrites_are_ignored() {
     let sent = datagram(1, 0, START);
     let mut routed = sent.clone();
     route(&mut routed);
@@ -130,7 +130,7 @@ fn what_routers_rewrite_does_not_matter() {
 }
 
 #[test]
-fn unfinished_checksums_are_no_damage() {
+fn unfinished_checksums_are_not_damage() {
     let mut unfinished = datagram(1, 0, START);
     unfinished[40] ^= 0x10;
     let mut desc = Desc::new(Nanos(START), 0, unfinished.len() as u32);
@@ -171,7 +171,7 @@ fn foreign_frames_are_foreign() {
 }
 
 #[test]
-fn without_a_checksum_one_bit_is_known_for_damage() {
+fn single_bit_error_without_checksum_is_detected() {
     let whole = frame(&[&ethernet()], 30, Trailer { stream: 1, sequence: 5, time: 9 });
     let mut hit = whole.clone();
     hit[50] ^= 1;
@@ -180,7 +180,7 @@ fn without_a_checksum_one_bit_is_known_for_damage() {
 }
 
 #[test]
-fn frames_whose_end_was_not_captured_are_cut() {
+fn truncated_frames_are_counted_as_cut() {
     let whole = datagram(1, 0, START);
     let mut block = Block::new(1024, 2);
     let desc = Desc { wire: whole.len() as u32, ..Desc::new(Nanos(START), 0, 40) };
@@ -203,7 +203,7 @@ fn a_hundred_thousand_streams_take_two_kibibytes_each() {
 }
 
 #[test]
-fn numbers_of_streams_do_not_take_memory_without_end() {
+fn stream_numbers_do_not_exhaust_memory() {
     let mut check = Check::new(KEY, Options { streams: 100, ..Options::default() });
     let frames: Vec<_> = (0..1000).map(|n| (START, datagram((1 << 24) - 1 - n * 16_000, 0, START))).collect();
     check.take(block(&frames).burst(), &LINKS);
@@ -309,7 +309,7 @@ proptest! {
 
     /// Any bytes are handled without a panic, and each frame is counted once.
     #[test]
-    fn any_bytes_are_some_kind_of_frame(
+    fn any_bytes_are_classified(
         frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 0..40),
         likely in prop::collection::vec((0usize..120, any::<u8>(), 0usize..60), 0..60),
         link in prop::sample::select(vec![None, Some(Link::Ethernet), Some(Link::RawIp), Some(Link::Sll)]),

@@ -1,10 +1,10 @@
-//! Commands to running streams, at random, against a model that keeps each stream by itself.
+//! Random commands to running streams, compared with a model that keeps each stream separately.
 
 use crate::sets::Dice;
 use linerate_burst::Nanos;
 use linerate_generate::stream::*;
 use linerate_generate::trailer::{Key, Trailer};
-use linerate_generate::{Action, Batch, Command, Part, Rate, Traffic, Which};
+use linerate_generate::{Action, Batch, Command, Rate, SenderPart, StreamSelection, Traffic};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn stream(dice: &mut Dice, id: u32, shared: bool) -> Stream {
     Stream {
         name: format!("s{id}"),
         id,
-        link: linerate_wire::Link::Ethernet,
+        link: linerate_headers::Link::Ethernet,
         variants: vec![Variant { frame: vec![0; 60], trailer: Some(44), ..Variant::default() }],
         size: Selector::ONE,
         selectors: Vec::new(),
@@ -47,7 +47,7 @@ fn commands(dice: &mut Dice, streams: u32, most: u64) -> Vec<Command> {
     let command = |_| {
         at += dice.below(80_000);
         let places: Vec<u32> = (0..streams).filter(|_| dice.below(2) == 0).collect();
-        let which = if dice.below(3) == 0 { Which::All } else { Which::Some(places.into()) };
+        let which = if dice.below(3) == 0 { StreamSelection::All } else { StreamSelection::Some(places.into()) };
         let named = which.places(streams as usize).count();
         let action = match dice.below(8) {
             0 | 1 => Action::Rate(Rate::Frames(dice.of(&RATES))),
@@ -66,7 +66,7 @@ fn commands(dice: &mut Dice, streams: u32, most: u64) -> Vec<Command> {
     (0..count).map(command).collect()
 }
 
-/// A stream by itself: its gap, origin frame with its due time, next frame, time of the pause, and so on.
+/// Model of one stream: gap, origin frame with its due time, next frame, time of the pause, and so on.
 struct Model {
     gap: f64,
     from: (u64, f64),
@@ -201,7 +201,7 @@ fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, 
 
 /// Returns the frames of one part: number in trailers, frame, due time; polled at random times, with commands queued
 /// some time ahead.
-fn frames(set: &StreamSet, part: Part, commands: &[Command], end: u64, dice: &mut Dice) -> Vec<(u32, u64, u64)> {
+fn frames(set: &StreamSet, part: SenderPart, commands: &[Command], end: u64, dice: &mut Dice) -> Vec<(u32, u64, u64)> {
     let comes = commands.iter().any(|command| matches!(command.action, Action::Begin(_)));
     let mut traffic = if comes { Traffic::coming(40) } else { Traffic::commanded(set, part).unwrap() };
     let (mut queued, mut now, mut found) = (0, 0, Vec::new());
@@ -246,7 +246,7 @@ proptest! {
         let dice = &mut Dice(seed);
         let set = set(dice, false);
         let (commands, end) = (commands(dice, set.streams.len() as u32, 12), 1_000_000);
-        let all = frames(&set, Part::WHOLE, &commands, end, dice);
+        let all = frames(&set, SenderPart::WHOLE, &commands, end, dice);
         let expected: Vec<(u32, u64, u64)> = model(&set, &commands, end).concat();
         let (found, expected) = (by_number(&all), by_number(&expected));
         prop_assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
@@ -261,7 +261,7 @@ proptest! {
         prop_assert!(all.windows(2).all(|pair| pair[0].2 <= pair[1].2), "in the order of due times");
     }
 
-    /// Streams that begin while others are sent behave as by themselves, in places that others had before too.
+    /// Streams that start while others are sent behave as if sent separately, also at reused indices.
     #[test]
     fn commands_change_only_the_selected_new_streams(seed in any::<u64>()) {
         let dice = &mut Dice(seed);
@@ -273,11 +273,11 @@ proptest! {
             let count = 1 + dice.below(u64::from(streams - first)) as u32;
             let batch = set.streams[first as usize..(first + count) as usize].to_vec();
             let action = Action::Begin(Batch::new(batch, set.key).unwrap().into());
-            commands.push(Command { at: dice.below(400_000), which: Which::Some((first..first + count).collect()), action });
+            commands.push(Command { at: dice.below(400_000), which: StreamSelection::Some((first..first + count).collect()), action });
             first += count;
         }
         commands.sort_by_key(|command| command.at);
-        let found = by_number(&frames(&set, Part::WHOLE, &commands, end, dice));
+        let found = by_number(&frames(&set, SenderPart::WHOLE, &commands, end, dice));
         let expected = by_number(&model(&set, &commands, end).concat());
         prop_assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
         for (number, expected) in &expected {
@@ -289,15 +289,15 @@ proptest! {
 
     /// Several senders that poll at different times together send the same as one, for any commands.
     #[test]
-    fn senders_of_parts_do_together_what_one_does(seed in any::<u64>(), of in 2u32..5) {
+    fn partial_senders_together_equal_one_sender(seed in any::<u64>(), of in 2u32..5) {
         let dice = &mut Dice(seed);
         let shared = dice.below(2) == 0;
         let set = set(dice, shared);
         let (commands, end) = (commands(dice, set.streams.len() as u32, 12), 500_000);
-        let whole = frames(&set, Part::WHOLE, &commands, end, dice);
+        let whole = frames(&set, SenderPart::WHOLE, &commands, end, dice);
         let mut parts: Vec<(u32, u64, u64)> = Vec::new();
         for index in 0..of {
-            parts.extend(frames(&set, Part { index, of }, &commands, end, dice));
+            parts.extend(frames(&set, SenderPart { index, of }, &commands, end, dice));
         }
         prop_assert_eq!(by_number(&whole).into_iter().collect::<Vec<_>>(), {
             let mut parts = by_number(&parts);
@@ -308,15 +308,15 @@ proptest! {
 
     /// Streams with a common rate keep their times when others get commands, and numbers have no gaps.
     #[test]
-    fn a_shared_rate_becomes_the_streams_own(seed in any::<u64>()) {
+    fn shared_rate_becomes_a_rate_per_stream(seed in any::<u64>()) {
         let dice = &mut Dice(seed);
         let set = set(dice, true);
         let end = 500_000;
-        let undisturbed = by_number(&frames(&set, Part::WHOLE, &[], end, dice));
+        let undisturbed = by_number(&frames(&set, SenderPart::WHOLE, &[], end, dice));
         let others: Vec<u32> = (1..set.streams.len() as u32).collect();
         let at = dice.below(400_000);
-        let pause = Command { at, which: Which::Some(others.into()), action: Action::Pause };
-        let commanded = by_number(&frames(&set, Part::WHOLE, &[pause], end, dice));
+        let pause = Command { at, which: StreamSelection::Some(others.into()), action: Action::Pause };
+        let commanded = by_number(&frames(&set, SenderPart::WHOLE, &[pause], end, dice));
         // While one ends, others take its turns; a command stops that.
         if set.streams.iter().all(|stream| stream.count.is_none()) {
             prop_assert_eq!(undisturbed[&0].len(), commanded[&0].len());
@@ -335,10 +335,10 @@ proptest! {
         let end = 400_000;
         let (from, length) = (dice.below(200_000), 1 + dice.below(100_000));
         let commands = [(from, Action::Pause), (from + length, Action::Resume)]
-            .map(|(at, action)| Command { at, which: Which::All, action });
-        let undisturbed = frames(&set, Part::WHOLE, &[], end - length, dice);
+            .map(|(at, action)| Command { at, which: StreamSelection::All, action });
+        let undisturbed = frames(&set, SenderPart::WHOLE, &[], end - length, dice);
         let mut found: Vec<_> =
-            (0..of).flat_map(|index| frames(&set, Part { index, of }, &commands, end, dice)).collect();
+            (0..of).flat_map(|index| frames(&set, SenderPart { index, of }, &commands, end, dice)).collect();
         found.sort_by_key(|(number, frame, due)| (*due, *number, *frame));
         let expected = undisturbed.iter().map(|(number, frame, due)| (*number, *frame, due + if *due >= from { length } else { 0 }));
         let mut expected: Vec<_> = expected.collect();
@@ -348,16 +348,16 @@ proptest! {
 }
 
 #[test]
-fn a_sender_far_behind_does_not_catch_up_before_a_pause() {
+fn late_sender_does_not_catch_up_before_a_pause() {
     let dice = &mut Dice(1);
     let mut set = set(dice, false);
     set.streams.truncate(1);
     (set.streams[0].rate, set.streams[0].count, set.streams[0].shape) = (Rate::Frames(1e6), None, Shape::Even);
-    let mut traffic = Traffic::commanded(&set, Part::WHOLE).unwrap();
-    let pause = Command { at: 1_000_000_000, which: Which::All, action: Action::Pause };
+    let mut traffic = Traffic::commanded(&set, SenderPart::WHOLE).unwrap();
+    let pause = Command { at: 1_000_000_000, which: StreamSelection::All, action: Action::Pause };
     traffic.tell(pause);
     assert!(traffic.offer(1_000_000_001, Nanos(START)).unwrap().is_empty());
     assert_eq!((traffic.obeyed(), traffic.next_due(), traffic.is_over()), (1, None, false));
-    traffic.tell(Command { at: 2_000_000_000, which: Which::All, action: Action::Resume });
+    traffic.tell(Command { at: 2_000_000_000, which: StreamSelection::All, action: Action::Resume });
     assert_eq!(traffic.offer(2_000_000_000, Nanos(START)).unwrap().len(), 1);
 }

@@ -133,7 +133,7 @@ fn errors_have_positions() {
 }
 
 #[test]
-fn keys_without_an_effect_are_refused() {
+fn keys_without_effect_are_rejected() {
     let plain = "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\ncount = 5\n";
     for (from, to, expected) in [
         ("count = 5\n", "next = \"stop\"\n", ":4:8: stream 1, next: interleaved streams have no next"),
@@ -182,7 +182,7 @@ fn the_schema_is_up_to_date() {
 }
 
 #[test]
-fn examples_are_read_and_conform_to_the_schema() {
+fn examples_are_parsed_and_conform_to_the_schema() {
     let schema: Value = serde_json::from_str(&schema()).unwrap();
     let page = std::fs::read_to_string(root().join("docs/streams.md")).unwrap();
     let files = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -251,7 +251,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_file_panics(text in ".{0,80}", at in any::<prop::sample::Index>(), damage in "[\\PC\n]{0,6}") {
+    fn any_file_is_parsed_without_panic(text in ".{0,80}", at in any::<prop::sample::Index>(), damage in "[\\PC\n]{0,6}") {
         let _ = streams("x", &text, &Setup::default());
         let mut at = at.index(FULL.len());
         while !FULL.is_char_boundary(at) {

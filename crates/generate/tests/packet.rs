@@ -1,11 +1,11 @@
-//! Packets as text: given values are in the frame, others are right, and no text panics.
+//! Packets as text: the frame has the given values, the others are valid, and no text causes a panic.
 
 use linerate_generate::packet::{Frames, SMALLEST, Setup, Sizes, express, frames, sizes};
 use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::trailer::Key;
-use linerate_generate::{Rate, Wrong, describe};
-use linerate_wire::named::{Format, Kind};
-use linerate_wire::{Layers, Link, Protocol, cover, dissect, tcp, udp, vlan};
+use linerate_generate::{Rate, TextError, describe};
+use linerate_headers::named::{Format, Kind};
+use linerate_headers::{Layers, Link, Protocol, cover, dissect, tcp, udp, vlan};
 use proptest::prelude::*;
 
 fn exact() -> Setup<'static> {
@@ -27,7 +27,7 @@ fn many(text: &str, setup: &Setup<'_>, count: u64) -> Vec<Vec<u8>> {
     (0..count).map(|n| stream.frame(n, 5, &Key::default())).collect()
 }
 
-fn wrong(text: &str, setup: &Setup<'_>) -> Wrong {
+fn wrong(text: &str, setup: &Setup<'_>) -> TextError {
     frames(text, setup).err().unwrap_or_else(|| panic!("{text} is right"))
 }
 
@@ -67,13 +67,13 @@ fn implied_layers_are_added() {
         assert!(is_right(&frame), "{text}");
     }
     let usual = one("udp");
-    let packet = linerate_wire::ipv4::View::parse(&usual[14..]).unwrap();
+    let packet = linerate_headers::ipv4::View::parse(&usual[14..]).unwrap();
     assert_eq!((packet.source(), packet.destination()), ([198, 18, 0, 1].into(), [198, 18, 0, 2].into()));
     assert_eq!(udp::View::parse(packet.payload()).unwrap().destination_port(), 9);
 }
 
 #[test]
-fn fields_hold_what_is_written() {
+fn fields_have_the_given_values() {
     for kind in Kind::all() {
         let (parts, rest) = match kind.protocol {
             Protocol::Teredo => ("nonce, origin", "/ip6(src=2001:0:c000:201:0:efff:3fff:fdfe)"),
@@ -118,7 +118,7 @@ fn fields_hold_what_is_written() {
 }
 
 #[test]
-fn values_wrong_on_purpose_stay_wrong() {
+fn deliberately_wrong_values_are_kept() {
     let frame = one("ip(len=5, checksum=0x1234)/udp(checksum=0)/payload(\"hello\")");
     assert_eq!((&frame[16..18], &frame[24..26], &frame[40..42]), (&[0, 5][..], &[0x12, 0x34][..], &[0, 0][..]));
     let frame = one("ip(version=7)/udp/payload(\"hello\", +1:8=0x55)");
@@ -148,7 +148,7 @@ fn fields_vary_and_checksums_follow() {
     }
     assert_ne!(frames[0][30..34], frames[1][30..34]);
     assert_ne!(frames[1][42..100], frames[4][42..100], "noise");
-    assert_eq!(frames, many(text, &setup, 60), "the same again");
+    assert_eq!(frames, many(text, &setup, 60), "not reproducible");
     for text in [
         "ip6(src=2001:2::/64 random)/routing(segments=2, segleft=1, addr1=2001:2::9..2001:2::99)/tcp(seq=random)",
         "ip/sctp(tag=random)/payload(noise)",
@@ -164,7 +164,7 @@ fn fields_vary_and_checksums_follow() {
 }
 
 #[test]
-fn whole_frames_are_as_they_were_given() {
+fn whole_frames_are_unchanged() {
     let bytes = one("ip6/udp/payload(\"hello\")");
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(one(&format!("raw({hex})")), bytes);
@@ -243,7 +243,7 @@ frame 1 of test: 64 bytes, 68 with FCS
 
 /// Dissected again, its PPP header has no byte.
 #[test]
-fn headers_without_a_byte_are_described() {
+fn empty_headers_are_described() {
     for text in ["eth(dst=22:00:00:00:00:02)/vlan(prio=3, id=4095)/ppp(proto=0x79fd)", "ppp(proto=0x79fd)/payload"] {
         for mark in [Mark::None, Mark::Trailer, Mark::Count] {
             for least in [0, 64, 300] {
@@ -312,7 +312,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_panics(text in prop_oneof![likely(), ".*", "[a-z/()=.,0-9\\[\\]\" @+:&]{0,60}"], size in "[a-z0-9.:/,()\\[\\]]{0,20}") {
+    fn any_text_is_parsed_without_panic(text in prop_oneof![likely(), ".*", "[a-z/()=.,0-9\\[\\]\" @+:&]{0,60}"], size in "[a-z0-9.:/,()\\[\\]]{0,20}") {
         for mark in [Mark::None, Mark::Trailer] {
             if let Ok(made) = frames(&text, &Setup { mark, ..exact() }) {
                 let stream = stream(made);

@@ -11,7 +11,7 @@ fn plan(changes: Vec<Change>, selectors: Vec<Selector>, count: Option<u64>) -> P
     let checksums = vec![Checksum { offset: 60, kind, parts: vec![(0, 60)] }];
     let variant = Variant { frame: vec![0xee; 64], changes, checksums, ..Variant::default() };
     let stream = Stream {
-        link: linerate_wire::Link::Ethernet,
+        link: linerate_headers::Link::Ethernet,
         name: "one".into(),
         id: 0,
         variants: vec![variant],
@@ -34,7 +34,7 @@ fn change(offset: usize, width: usize, selector: usize, map: Map) -> Change {
 }
 
 fn in_turn(count: u64, every: u64) -> Selector {
-    Selector { count, pick: Pick::InTurn { every } }
+    Selector { count, pick: IndexSelection::InTurn { every } }
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn constant_fields_are_part_of_the_template() {
 }
 
 #[test]
-fn only_the_changing_half_of_a_long_number_is_left() {
+fn only_the_changing_half_of_a_long_number_varies() {
     let address = 0x2001_0db8_0000_0000_0000_0000_0000_0001u128;
     let of = |map| plan(vec![change(8, 16, 0, map)], vec![in_turn(100, 1)], None);
     let lower = of(Map::counting(address));
@@ -63,7 +63,7 @@ fn only_the_changing_half_of_a_long_number_is_left() {
 }
 
 #[test]
-fn a_divided_index_is_another_index_if_possible() {
+fn divided_index_becomes_a_simple_index_if_possible() {
     let pair = || {
         let slow = Map::Range { start: 0, step: 1, divide: 4, modulo: 3 };
         let fast = Map::Range { start: 0, step: 1, divide: 1, modulo: 4 };

@@ -3,8 +3,8 @@
 use crate::sets::{self, Dice};
 use linerate_generate::stream::*;
 use linerate_generate::trailer::Key;
-use linerate_generate::{Part, Rate, Traffic};
-use linerate_wire::Link;
+use linerate_generate::{Rate, SenderPart, Traffic};
+use linerate_headers::Link;
 use proptest::prelude::*;
 
 /// A stream with one of everything.
@@ -27,7 +27,7 @@ fn good() -> StreamSet {
         link: Link::Ethernet,
         variants: vec![variant],
         size: Selector::ONE,
-        selectors: vec![Selector { count: 5, pick: Pick::InTurn { every: 1 } }],
+        selectors: vec![Selector { count: 5, pick: IndexSelection::InTurn { every: 1 } }],
         rate: Rate::Frames(1e6),
         shape: Shape::Even,
         count: None,
@@ -59,10 +59,10 @@ fn errors_are_reported() {
         ("goto stream number 1", |set| set.streams[0].next = Next::Goto { stream: 1, times: None }),
         ("from 1 lengths, but it has 0", |set| set.streams[0].variants.clear()),
         ("from 2 lengths, but it has 1", |set| set.streams[0].size.count = 2),
-        ("for 0 frames", |set| set.streams[0].selectors[0].pick = Pick::InTurn { every: 0 }),
+        ("for 0 frames", |set| set.streams[0].selectors[0].pick = IndexSelection::InTurn { every: 0 }),
         ("3 weights for 5", |set| {
             let table = Alias::zipf(3, 1.0).unwrap().into();
-            set.streams[0].selectors[0].pick = Pick::Weighted { table, seed: 1 };
+            set.streams[0].selectors[0].pick = IndexSelection::Weighted { table, seed: 1 };
         }),
         ("in all frames or in none", |set| set.streams[0].mark = Mark::None),
         ("in all frames or in none", |set| set.streams[0].variants[0].trailer = None),
@@ -95,7 +95,7 @@ fn errors_are_reported() {
         change(&mut set);
         let wrong = set.check().expect_err(words).to_string();
         assert!(wrong.contains(words), "{wrong}: not {words:?}");
-        assert!(Traffic::new(&set, Part::WHOLE).is_err());
+        assert!(Traffic::new(&set, SenderPart::WHOLE).is_err());
     }
 }
 
@@ -129,14 +129,14 @@ fn fields_may_share_bytes_but_no_bits() {
 
 #[test]
 fn trailers_cannot_be_kept() {
-    let wrong = Traffic::kept(&good(), Part::WHOLE, 10).unwrap_err().to_string();
+    let wrong = Traffic::kept(&good(), SenderPart::WHOLE, 10).unwrap_err().to_string();
     assert!(wrong.contains("stream \"one\"") && wrong.contains("trailer"), "{wrong}");
 }
 
 proptest! {
     /// Numbers of a right set are replaced by others: it is refused, or its frames can be made.
     #[test]
-    fn nothing_that_passes_the_check_fails_later(seed in any::<u64>()) {
+    fn valid_sets_never_fail_later(seed in any::<u64>()) {
         let mut dice = Dice(seed);
         let mut set = sets::set(&mut dice, 3);
         let streams = set.streams.len() as u64;
@@ -159,7 +159,7 @@ proptest! {
             }
         }
         if set.check().is_ok() {
-            let mut traffic = Traffic::new(&set, Part::WHOLE).unwrap();
+            let mut traffic = Traffic::new(&set, SenderPart::WHOLE).unwrap();
             for _ in 0..3 {
                 let shown = traffic.offer(u64::MAX >> dice.below(64), linerate_burst::Nanos(dice.roll())).unwrap().len();
                 traffic.consume(shown);

@@ -3,14 +3,14 @@
 use crate::sets::{self, Dice};
 use linerate_burst::Nanos;
 use linerate_generate::stream::{Mark, Order, Span, StreamSet};
-use linerate_generate::{Action, Batch, Command, Part, Rate, Run, Slot, Timeline, Traffic, Which};
+use linerate_generate::{Action, Batch, Command, Rate, Run, SenderPart, Slot, StreamSelection, Timeline, Traffic};
 use proptest::prelude::*;
 
 /// UTC nanoseconds at the start of a run.
 const START: u64 = 1_700_000_000_123_456_789;
 
 /// Returns the slots of a part.
-fn slots(set: &StreamSet, part: Part, most: usize) -> Vec<Slot> {
+fn slots(set: &StreamSet, part: SenderPart, most: usize) -> Vec<Slot> {
     let mut runs = Vec::new();
     let taken = Timeline::new(set, part).unwrap().take(u64::MAX, most, &mut runs);
     let slots: Vec<Slot> = runs.into_iter().flat_map(Run::slots).collect();
@@ -32,7 +32,7 @@ fn compare(
 ) -> Result<(), TestCaseError> {
     let paced = slots.iter().any(|slot| slot.due > 0);
     let (mut done, mut elapsed, mut counts) = (0, 0, vec![0; set.streams.len()]);
-    // Time at which the offer was made, and its frames left.
+    // Time of the offer, and its remaining frames.
     let (mut made, mut left) = (0, 0);
     while done < slots.len().min(COMPARED) {
         prop_assert_eq!(traffic.next_due(), Some(slots[done].due));
@@ -69,10 +69,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn frames_are_those_of_the_model(seed in any::<u64>(), of in 1u32..4) {
+    fn frames_match_the_model(seed in any::<u64>(), of in 1u32..4) {
         let mut dice = Dice(seed);
         let set = sets::set(&mut dice, 4);
-        let part = Part { index: dice.below(of.into()) as u32, of };
+        let part = SenderPart { index: dice.below(of.into()) as u32, of };
         let slots = slots(&set, part, KNOWN);
         let mut traffic = Traffic::new(&set, part).unwrap();
         compare(&mut dice, &set, &mut traffic, &slots, u64::MAX)?;
@@ -80,20 +80,20 @@ proptest! {
     }
 
     #[test]
-    fn frames_of_new_streams_are_those_of_the_model(seed in any::<u64>()) {
+    fn frames_of_new_streams_match_the_model(seed in any::<u64>()) {
         let mut dice = Dice(seed);
         let mut set = sets::set(&mut dice, 4);
         (set.order, set.rate) = (Order::Interleaved, None);
         set.streams.iter_mut().for_each(|stream| stream.span = Span::ALWAYS);
-        let slots = slots(&set, Part::WHOLE, KNOWN);
+        let slots = slots(&set, SenderPart::WHOLE, KNOWN);
         let mut traffic = Traffic::coming(100);
         let batch = Batch::new(set.streams.clone(), set.key).unwrap();
-        traffic.tell(Command { at: 0, which: Which::All, action: Action::Begin(batch.into()) });
+        traffic.tell(Command { at: 0, which: StreamSelection::All, action: Action::Begin(batch.into()) });
         compare(&mut dice, &set, &mut traffic, &slots, u64::MAX)?;
     }
 
     #[test]
-    fn kept_frames_repeat_the_first_ones_of_the_model(seed in any::<u64>(), kept in 1u64..50) {
+    fn kept_frames_repeat_the_first_frames_of_the_model(seed in any::<u64>(), kept in 1u64..50) {
         let mut dice = Dice(seed);
         let mut set = sets::set(&mut dice, 4);
         for stream in &mut set.streams {
@@ -105,8 +105,8 @@ proptest! {
             }
         }
         set.rate = set.rate.filter(|rate| !matches!(rate, Rate::Bits(..)));
-        let slots = slots(&set, Part::WHOLE, KNOWN);
-        let mut traffic = Traffic::kept(&set, Part::WHOLE, kept).unwrap();
+        let slots = slots(&set, SenderPart::WHOLE, KNOWN);
+        let mut traffic = Traffic::kept(&set, SenderPart::WHOLE, kept).unwrap();
         compare(&mut dice, &set, &mut traffic, &slots, kept)?;
     }
 }

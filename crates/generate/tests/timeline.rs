@@ -3,7 +3,7 @@
 use crate::sets::{self, Dice};
 use linerate_generate::stream::*;
 use linerate_generate::trailer::Key;
-use linerate_generate::{Layer, Part, Rate, Run, Slot, Timeline};
+use linerate_generate::{Layer, Rate, Run, SenderPart, Slot, Timeline};
 use proptest::prelude::*;
 
 /// A stream of 60-byte frames.
@@ -11,7 +11,7 @@ fn stream(id: u32, rate: Rate, count: Option<u64>) -> Stream {
     Stream {
         name: format!("number {id}"),
         id,
-        link: linerate_wire::Link::Ethernet,
+        link: linerate_headers::Link::Ethernet,
         variants: vec![Variant { frame: vec![0; 60], ..Variant::default() }],
         size: Selector::ONE,
         selectors: Vec::new(),
@@ -30,11 +30,11 @@ fn set(order: Order, streams: Vec<Stream>) -> StreamSet {
 
 /// Stream, number and due time of the first frames.
 fn first(set: &StreamSet, most: usize) -> Vec<(u32, u64, u64)> {
-    let slots = taken(set, Part::WHOLE, most);
+    let slots = taken(set, SenderPart::WHOLE, most);
     slots.iter().map(|slot| (slot.stream, slot.number, slot.due)).collect()
 }
 
-fn taken(set: &StreamSet, part: Part, most: usize) -> Vec<Slot> {
+fn taken(set: &StreamSet, part: SenderPart, most: usize) -> Vec<Slot> {
     let mut runs = Vec::new();
     let taken = Timeline::new(set, part).unwrap().take(u64::MAX, most, &mut runs);
     let slots: Vec<Slot> = runs.into_iter().flat_map(Run::slots).collect();
@@ -43,7 +43,7 @@ fn taken(set: &StreamSet, part: Part, most: usize) -> Vec<Slot> {
 }
 
 #[test]
-fn a_stream_that_is_entered_again_continues() {
+fn reentered_stream_continues() {
     let mut again = stream(1, Rate::Frames(5e8), Some(3));
     again.next = Next::Goto { stream: 0, times: Some(1) };
     let set = set(Order::Sequential, vec![stream(0, Rate::Frames(1e8), Some(2)), again, stream(2, Rate::Top, Some(2))]);
@@ -65,7 +65,7 @@ fn a_stream_that_is_entered_again_continues() {
 }
 
 #[test]
-fn a_sequence_ends_at_a_stop_and_loops_without_end_where_asked() {
+fn sequence_ends_at_a_stop_or_loops_on_request() {
     let mut one = stream(0, Rate::Top, Some(2));
     one.next = Next::Stop;
     let mut set = set(Order::Sequential, vec![one, stream(1, Rate::Top, Some(1))]);
@@ -86,7 +86,7 @@ fn an_inner_loop_restarts() {
 }
 
 #[test]
-fn interleaved_streams_go_by_due_time_then_number_then_place() {
+fn interleaved_streams_are_ordered_by_due_time_number_and_place() {
     let streams = vec![stream(0, Rate::Frames(1e8), Some(3)), stream(1, Rate::Frames(2e8), None)];
     let expected =
         [(0, 0, 0), (1, 0, 0), (1, 1, 5), (0, 1, 10), (1, 2, 10), (1, 3, 15), (0, 2, 20), (1, 4, 20), (1, 5, 25)];
@@ -94,7 +94,7 @@ fn interleaved_streams_go_by_due_time_then_number_then_place() {
 }
 
 #[test]
-fn streams_at_top_speed_take_turns_until_they_end() {
+fn streams_at_maximum_rate_alternate_until_their_end() {
     let counts = [Some(2), None, Some(1)];
     let streams = (0..3).map(|id| stream(id, Rate::Top, counts[id as usize])).collect();
     let order: Vec<u32> = first(&set(Order::Interleaved, streams), 8).iter().map(|(stream, ..)| *stream).collect();
@@ -102,7 +102,7 @@ fn streams_at_top_speed_take_turns_until_they_end() {
 }
 
 #[test]
-fn a_gap_is_named_where_all_are_the_same() {
+fn constant_gap_is_reported() {
     let own = |rate| set(Order::Interleaved, vec![stream(0, rate, Some(20))]);
     let bits = Rate::Bits(64.0 * 8.0 * 1e6, Layer::L2);
     let two = |rate| {
@@ -119,7 +119,7 @@ fn a_gap_is_named_where_all_are_the_same() {
     let longer = Variant { frame: vec![0; 61], ..Variant::default() };
     let mut mixed = own(bits);
     mixed.streams[0].variants.push(longer);
-    mixed.streams[0].size = Selector { count: 2, pick: Pick::InTurn { every: 1 } };
+    mixed.streams[0].size = Selector { count: 2, pick: IndexSelection::InTurn { every: 1 } };
     let mut bursts = own(Rate::Frames(1e6));
     bursts.streams[0].shape = Shape::Bursts { frames: 2, gap: 9 };
     for set in [own(Rate::Top), two(None), mixed, bursts] {
@@ -136,7 +136,7 @@ fn bursts_are_followed_by_gaps() {
 }
 
 #[test]
-fn a_poisson_process_has_the_rate_it_was_asked_for() {
+fn poisson_process_has_the_requested_rate() {
     let mut poisson = stream(0, Rate::Frames(1e6), Some(100_001));
     poisson.shape = Shape::Poisson { seed: 3 };
     let mut set = set(Order::Sequential, vec![poisson]);
@@ -148,7 +148,7 @@ fn a_poisson_process_has_the_rate_it_was_asked_for() {
 }
 
 #[test]
-fn a_common_rate_is_shared_by_their_own_rates() {
+fn common_rate_is_shared_by_individual_rates() {
     let streams = vec![stream(0, Rate::Frames(1.0), None), stream(1, Rate::Frames(3.0), None)];
     let mut set = set(Order::Interleaved, streams);
     set.rate = Some(Rate::Bits(64.0 * 8.0 * 1e6, Layer::L2));
@@ -158,26 +158,26 @@ fn a_common_rate_is_shared_by_their_own_rates() {
 }
 
 #[test]
-fn errors_do_not_add_up_over_days() {
+fn rounding_errors_do_not_accumulate_over_days() {
     // A loop of two streams whose frames take thirds and sevenths of a nanosecond, a million times; and a single stream.
     let mut back = stream(1, Rate::Frames(7e8), Some(1));
     back.next = Next::Goto { stream: 0, times: None };
     let loops = set(Order::Sequential, vec![stream(0, Rate::Frames(3e3), Some(1)), back]);
-    let mut timeline = Timeline::new(&loops, Part { index: 1_999_999, of: 2_000_000 }).unwrap();
+    let mut timeline = Timeline::new(&loops, SenderPart { index: 1_999_999, of: 2_000_000 }).unwrap();
     let once = 1e6 / 3.0 * 1e6 + (1e6 - 1.0) / 0.7;
     assert!((timeline.peek().unwrap().due as f64 - once).abs() <= 1.0, "{:?} {once}", timeline.peek());
     timeline.take(u64::MAX, 2, &mut Vec::new());
     let thrice = 3e6 / 3.0 * 1e6 + (3e6 - 1.0) / 0.7;
     assert!((timeline.peek().unwrap().due as f64 - thrice).abs() <= 1.0);
     let single = set(Order::Sequential, vec![stream(0, Rate::Frames(14_880_952.38), None)]);
-    let days = Timeline::new(&single, Part { index: u32::MAX - 1, of: u32::MAX }).unwrap().peek().unwrap();
+    let days = Timeline::new(&single, SenderPart { index: u32::MAX - 1, of: u32::MAX }).unwrap().peek().unwrap();
     assert_eq!(days.due, Rate::Frames(14_880_952.38).nanos(days.number, 0));
 }
 
 #[test]
-fn nothing_is_taken_before_it_is_due() {
+fn no_frame_is_taken_before_it_is_due() {
     let set = set(Order::Sequential, vec![stream(0, Rate::Frames(1e9), None)]);
-    let mut timeline = Timeline::new(&set, Part::WHOLE).unwrap();
+    let mut timeline = Timeline::new(&set, SenderPart::WHOLE).unwrap();
     assert_eq!(timeline.take(9, 100, &mut Vec::new()), 10);
     assert_eq!(timeline.peek().map(|slot| slot.due), Some(10));
     assert_eq!(timeline.take(1000, 90, &mut Vec::new()), 90, "no more than there is room for");
@@ -186,7 +186,7 @@ fn nothing_is_taken_before_it_is_due() {
 #[test]
 fn an_invalid_part_is_an_error() {
     let set = set(Order::Sequential, vec![stream(0, Rate::Top, None)]);
-    for part in [Part { index: 0, of: 0 }, Part { index: 2, of: 2 }] {
+    for part in [SenderPart { index: 0, of: 0 }, SenderPart { index: 2, of: 2 }] {
         assert!(Timeline::new(&set, part).is_err(), "{part:?}");
     }
 }
@@ -202,7 +202,7 @@ proptest! {
         let expected = sets::slots(&set, most);
         for index in 0..of {
             let mine: Vec<Slot> = expected.iter().skip(index as usize).step_by(of as usize).copied().collect();
-            let slots = taken(&set, Part { index, of }, mine.len() + usize::from(expected.len() < most));
+            let slots = taken(&set, SenderPart { index, of }, mine.len() + usize::from(expected.len() < most));
             prop_assert_eq!(slots.len(), mine.len());
             let mut latest = 0;
             for (slot, mine) in slots.iter().zip(&mine) {

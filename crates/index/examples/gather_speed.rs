@@ -4,8 +4,8 @@
 //! `cargo run --release -p linerate-index --example gather_speed [FILE]`
 
 use linerate_burst::{Block, Desc, Interface, LinkType, Nanos, StampSource};
-use linerate_index::Gather;
-use linerate_record::Reader;
+use linerate_index::EntryBuilder;
+use linerate_pcap::Reader;
 use std::time::Instant;
 
 const FRAMES: usize = 8192;
@@ -35,7 +35,7 @@ fn main() {
 }
 
 fn measure(name: &str, blocks: &mut [Block], interfaces: &[Interface]) {
-    let (mut gather, mut entry) = (Gather::new(), Vec::new());
+    let (mut gather, mut entry) = (EntryBuilder::new(), Vec::new());
     let (mut data, mut index) = (0, 0);
     let mut best = f64::MAX;
     for _ in 0..5 {

@@ -2,7 +2,7 @@
 
 use crate::bloom;
 use crate::layout::{
-    CHECKSUM, ENTRY_HEADER, ENTRY_MAGIC, Form, Kind, LONGEST_ENTRY, SET_HEADER, checksum, u16_at, u32_at, u64_at,
+    CHECKSUM, ENTRY_HEADER, ENTRY_MAGIC, Form, LONGEST_ENTRY, SET_HEADER, SetKind, checksum, u16_at, u32_at, u64_at,
 };
 use linerate_burst::Nanos;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct Entry<'a> {
     pub mark: [u8; 8],
     /// Flags, such as [`DESCRIBED`](crate::layout::DESCRIBED).
     pub flags: u32,
-    sets: [Option<(Form, &'a [u8])>; Kind::Addresses as usize + 1],
+    sets: [Option<(Form, &'a [u8])>; SetKind::Addresses as usize + 1],
 }
 
 /// A condition on a frame: a set has a value `v` for which `v & mask` is in a range.
@@ -29,7 +29,7 @@ pub enum Query {
     /// Values of 32 bits or less.
     Value {
         /// The set.
-        kind: Kind,
+        kind: SetKind,
         /// Relevant bits.
         mask: u32,
         /// Least value.
@@ -41,7 +41,7 @@ pub enum Query {
     Ipv6([Option<u32>; 4]),
 }
 
-impl std::hash::Hash for Kind {
+impl std::hash::Hash for SetKind {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (*self as u8).hash(state);
     }
@@ -80,7 +80,7 @@ impl<'a> Entry<'a> {
             let length = u32_at(head, 4) as usize;
             let values = rest.get(SET_HEADER..)?.get(..length)?;
             // Additions of later versions are skipped.
-            if let (Some(kind), Some(form)) = (Kind::of(head[0]), Form::of(head[1]))
+            if let (Some(kind), Some(form)) = (SetKind::of(head[0]), Form::of(head[1]))
                 && holds(kind, form, values)
             {
                 entry.sets[kind as usize] = Some((form, values));
@@ -97,27 +97,29 @@ impl<'a> Entry<'a> {
 
     /// Returns the link types of its frames; `None` if they may be any.
     pub fn links(&self) -> Option<impl Iterator<Item = u16> + use<'a>> {
-        let (_, values) = self.sets[Kind::Links as usize].filter(|(form, _)| *form == Form::List)?;
+        let (_, values) = self.sets[SetKind::Links as usize].filter(|(form, _)| *form == Form::List)?;
         Some(values.chunks_exact(2).map(|value| u16_at(value, 0)))
     }
 
     /// Returns whether a frame of the part may satisfy the query: true if unknown.
     pub fn may_have(&self, query: Query) -> bool {
-        let set = |kind: Kind| self.sets[kind as usize];
+        let set = |kind: SetKind| self.sets[kind as usize];
         match query {
-            Query::Value { kind: Kind::Ipv4, mask, least, greatest } => match (set(Kind::Ipv4), set(Kind::Addresses)) {
-                (Some((Form::List, values)), _) => any_word(values, mask, least, greatest),
-                (_, Some((Form::Bloom, bits))) if mask == u32::MAX && least == greatest => {
-                    bloom::may_hold(bits, bloom::of_ipv4(least))
+            Query::Value { kind: SetKind::Ipv4, mask, least, greatest } => {
+                match (set(SetKind::Ipv4), set(SetKind::Addresses)) {
+                    (Some((Form::List, values)), _) => any_word(values, mask, least, greatest),
+                    (_, Some((Form::Bloom, bits))) if mask == u32::MAX && least == greatest => {
+                        bloom::may_hold(bits, bloom::of_ipv4(least))
+                    }
+                    _ => true,
                 }
-                _ => true,
-            },
+            }
             Query::Value { kind, mask, least, greatest } => match set(kind) {
                 Some((Form::List, values)) if kind.width() == 2 => any_half(values, mask, least, greatest),
                 Some((Form::Bits, bits)) => any_bit(bits, mask, least, greatest),
                 _ => true,
             },
-            Query::Ipv6(words) => match (set(Kind::Ipv6), set(Kind::Addresses)) {
+            Query::Ipv6(words) => match (set(SetKind::Ipv6), set(SetKind::Addresses)) {
                 (Some((Form::List, values)), _) => values.chunks_exact(16).any(|value| {
                     // The most significant word is last.
                     words.iter().zip([12, 8, 4, 0]).all(|(word, at)| word.is_none_or(|word| u32_at(value, at) == word))
@@ -136,17 +138,17 @@ impl<'a> Entry<'a> {
 }
 
 /// Returns whether values of this length are valid for such a set.
-fn holds(kind: Kind, form: Form, values: &[u8]) -> bool {
+fn holds(kind: SetKind, form: Form, values: &[u8]) -> bool {
     match form {
-        Form::List => values.len().is_multiple_of(kind.width()) && kind != Kind::Addresses,
+        Form::List => values.len().is_multiple_of(kind.width()) && kind != SetKind::Addresses,
         // One bit per possible value: with fewer, values beyond them would wrongly be answered with no.
         Form::Bits => match kind {
-            Kind::Protocols => values.len() == 32,
-            Kind::Vlans => values.len() == 512,
-            Kind::Ports => values.len() == 8192,
+            SetKind::Protocols => values.len() == 32,
+            SetKind::Vlans => values.len() == 512,
+            SetKind::Ports => values.len() == 8192,
             _ => false,
         },
-        Form::Bloom => kind == Kind::Addresses && !values.is_empty() && values.len().is_multiple_of(bloom::BLOCK),
+        Form::Bloom => kind == SetKind::Addresses && !values.is_empty() && values.len().is_multiple_of(bloom::BLOCK),
     }
 }
 

@@ -5,8 +5,8 @@ mod fields;
 
 use crate::bloom;
 use crate::layout::{
-    ADDRESS_BYTES, CHECKSUM, ENTRY_MAGIC, Form, Kind, LISTED_ETHERTYPES, LISTED_LINKS, LISTED_VLANS, MARKED,
-    PORT_BYTES, SET_HEADER, checksum,
+    ADDRESS_BYTES, CHECKSUM, ENTRY_MAGIC, Form, LISTED_ETHERTYPES, LISTED_LINKS, LISTED_VLANS, MARKED, PORT_BYTES,
+    SET_HEADER, SetKind, checksum,
 };
 use distinct::DistinctValues;
 use linerate_burst::{Burst, Interface, Nanos};
@@ -16,7 +16,7 @@ use std::ops::Range;
 const KNOWN: usize = 4096;
 
 /// The sets of a part, while they grow.
-pub struct Gather {
+pub struct EntryBuilder {
     known: Box<[(u64, u64); KNOWN]>,
     links: Vec<u16>,
     ethertypes: Vec<u16>,
@@ -30,9 +30,9 @@ pub struct Gather {
     pub times: (Nanos, Nanos),
 }
 
-impl Default for Gather {
+impl Default for EntryBuilder {
     fn default() -> Self {
-        Gather::new()
+        EntryBuilder::new()
     }
 }
 
@@ -52,10 +52,10 @@ struct Bits<const N: usize> {
     set: Vec<u16>,
 }
 
-impl Gather {
+impl EntryBuilder {
     /// Returns an empty gatherer.
     pub fn new() -> Self {
-        let mut gather = Gather {
+        let mut gather = EntryBuilder {
             known: Box::new([(0, 0); KNOWN]),
             links: Vec::new(),
             ethertypes: Vec::new(),
@@ -154,7 +154,7 @@ impl Gather {
     fn encode(&self, to: &mut Vec<u8>) -> u32 {
         let before = to.len();
         let mut sets = 0;
-        let mut put = |kind: Kind, form: Form, values: &dyn Fn(&mut Vec<u8>)| {
+        let mut put = |kind: SetKind, form: Form, values: &dyn Fn(&mut Vec<u8>)| {
             let start = to.len();
             to.extend([kind as u8, form as u8, 0, 0, 0, 0, 0, 0]);
             values(to);
@@ -164,28 +164,28 @@ impl Gather {
             sets += 1;
         };
         if self.links.len() <= LISTED_LINKS {
-            put(Kind::Links, Form::List, &|to| append(to, &self.links, u16::to_le_bytes));
+            put(SetKind::Links, Form::List, &|to| append(to, &self.links, u16::to_le_bytes));
         }
         if self.ethertypes.len() <= LISTED_ETHERTYPES {
-            put(Kind::EtherTypes, Form::List, &|to| append(to, &self.ethertypes, u16::to_le_bytes));
+            put(SetKind::EtherTypes, Form::List, &|to| append(to, &self.ethertypes, u16::to_le_bytes));
         }
         if self.vlans.set.len() <= LISTED_VLANS {
-            put(Kind::Vlans, Form::List, &|to| append(to, &self.vlans.set, u16::to_le_bytes));
+            put(SetKind::Vlans, Form::List, &|to| append(to, &self.vlans.set, u16::to_le_bytes));
         } else {
-            put(Kind::Vlans, Form::Bits, &|to| append(to, &*self.vlans.words, u64::to_le_bytes));
+            put(SetKind::Vlans, Form::Bits, &|to| append(to, &*self.vlans.words, u64::to_le_bytes));
         }
-        put(Kind::Protocols, Form::Bits, &|to| append(to, &self.protocols, u64::to_le_bytes));
+        put(SetKind::Protocols, Form::Bits, &|to| append(to, &self.protocols, u64::to_le_bytes));
         if self.ports.set.len() * 2 <= PORT_BYTES {
-            put(Kind::Ports, Form::List, &|to| append(to, &self.ports.set, u16::to_le_bytes));
+            put(SetKind::Ports, Form::List, &|to| append(to, &self.ports.set, u16::to_le_bytes));
         } else {
-            put(Kind::Ports, Form::Bits, &|to| append(to, &*self.ports.words, u64::to_le_bytes));
+            put(SetKind::Ports, Form::Bits, &|to| append(to, &*self.ports.words, u64::to_le_bytes));
         }
         let Addresses { ipv4, ipv6, bloom, is_bloom, is_any } = &self.addresses;
         if *is_bloom && !is_any {
-            put(Kind::Addresses, Form::Bloom, &|to| append(to, &**bloom, u64::to_le_bytes));
+            put(SetKind::Addresses, Form::Bloom, &|to| append(to, &**bloom, u64::to_le_bytes));
         } else if !is_any {
-            put(Kind::Ipv4, Form::List, &|to| append(to, ipv4.values(), u32::to_le_bytes));
-            put(Kind::Ipv6, Form::List, &|to| append(to, ipv6.values(), u128::to_le_bytes));
+            put(SetKind::Ipv4, Form::List, &|to| append(to, ipv4.values(), u32::to_le_bytes));
+            put(SetKind::Ipv6, Form::List, &|to| append(to, ipv6.values(), u128::to_le_bytes));
         }
         debug_assert!(to.len() - before < 22_000, "{} bytes", to.len() - before);
         sets

@@ -40,7 +40,7 @@ pub const LAST: u32 = 4;
 /// The type of the values of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum SetKind {
     /// Link types of interfaces (`LINKTYPE_*`).
     Links = 1,
     /// EtherTypes, at each VLAN level.
@@ -71,10 +71,10 @@ pub enum Form {
     Bloom = 2,
 }
 
-impl Kind {
+impl SetKind {
     /// Returns the kind with this number.
-    pub fn of(number: u8) -> Option<Kind> {
-        use Kind::{Addresses, EtherTypes, Ipv4, Ipv6, Links, Ports, Protocols, Vlans};
+    pub fn of(number: u8) -> Option<SetKind> {
+        use SetKind::{Addresses, EtherTypes, Ipv4, Ipv6, Links, Ports, Protocols, Vlans};
         [Links, EtherTypes, Vlans, Protocols, Ports, Ipv4, Ipv6, Addresses]
             .into_iter()
             .find(|kind| *kind as u8 == number)
@@ -83,9 +83,9 @@ impl Kind {
     /// Returns the bytes of a value.
     pub fn width(self) -> usize {
         match self {
-            Kind::Protocols => 1,
-            Kind::Ipv4 => 4,
-            Kind::Ipv6 | Kind::Addresses => 16,
+            SetKind::Protocols => 1,
+            SetKind::Ipv4 => 4,
+            SetKind::Ipv6 | SetKind::Addresses => 16,
             _ => 2,
         }
     }

@@ -7,7 +7,7 @@
 //! - `link`: the positions in a frame that both sides agree on;
 //! - `gather`: the values of a part's frames at these positions, as sets;
 //! - [`layout`], `bloom`: the encoding of the sets (`docs/index-format.md`);
-//! - [`Indexed`]: a capture file that is indexed while it is written; [`make()`]: indexes an existing file;
+//! - [`IndexedWriter`]: a capture file that is indexed while it is written; [`make()`]: indexes an existing file;
 //! - [`entry`]: an entry read back, and the queries that it answers;
 //! - [`plan`]: the queries that a filter makes, found by following its program;
 //! - [`parts`]: the parts of a file that must be read, and a reader of only these;
@@ -49,10 +49,10 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use gather::Gather;
-pub use make::{NotMade, make};
+pub use gather::EntryBuilder;
+pub use make::{IndexingError, make};
 pub use search::Search;
-pub use writer::Indexed;
+pub use writer::IndexedWriter;
 
 /// File name suffix of an index, after the name of its capture file.
 pub const ENDING: &str = ".idx";

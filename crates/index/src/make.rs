@@ -1,10 +1,10 @@
 //! Indexes an existing capture file.
 
-use crate::gather::Gather;
+use crate::gather::EntryBuilder;
 use crate::layout::{DESCRIBED, LAST, PART_BYTES};
 use crate::parts::RangesReader;
 use crate::writer::Entries;
-use linerate_record::{ReadError, Reader};
+use linerate_pcap::{ReadError, Reader};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The reason why no index was made.
 #[derive(Debug, thiserror::Error)]
-pub enum NotMade {
+pub enum IndexingError {
     /// The file is compressed as a single stream.
     #[error("compressed as one stream; copy it with linerate capture -r FILE -w NEW.pcapng.zst --index")]
     Compressed,
@@ -29,13 +29,13 @@ pub enum NotMade {
 ///
 /// # Errors
 /// If no index can be made: then discard the output.
-pub fn make(file: &Arc<File>, name: &str, out: impl Write) -> Result<(u64, Option<ReadError>), NotMade> {
+pub fn make(file: &Arc<File>, name: &str, out: impl Write) -> Result<(u64, Option<ReadError>), IndexingError> {
     let length = file.metadata()?.len();
     let mut reader = Reader::new(Box::new(RangesReader::new(file, Some(0..length))), name)?;
     if reader.compression().is_some() {
-        return Err(NotMade::Compressed);
+        return Err(IndexingError::Compressed);
     }
-    let (mut entries, mut gather) = (Entries::new(out), Gather::new());
+    let (mut entries, mut gather) = (Entries::new(out), EntryBuilder::new());
     entries.begin()?;
     let (mut start, mut described, mut frames) = (reader.offset(), reader.described(), 0);
     let failure = loop {

@@ -3,7 +3,7 @@
 use crate::entry::{self, Entry};
 use crate::layout::{DESCRIBED, HEADER, LAST, MAGIC, MARKED, VERSION, header, u32_at};
 use linerate_burst::Nanos;
-use linerate_record::plain;
+use linerate_pcap::plain;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -23,7 +23,7 @@ const FIRST: u64 = 3;
 
 /// The reason why an index is not used.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum IndexFault {
     /// The header or an entry is damaged.
     #[error("it is damaged, or not an index")]
     Damaged,
@@ -84,8 +84,8 @@ impl Parts {
 pub fn choose(
     mut index: impl Read,
     file: &Arc<File>,
-    mut may_hold: impl FnMut(&Entry<'_>) -> Result<bool, Unusable>,
-) -> Result<Parts, Unusable> {
+    mut may_hold: impl FnMut(&Entry<'_>) -> Result<bool, IndexFault>,
+) -> Result<Parts, IndexFault> {
     check_header(&mut index)?;
     let mut check = Check::new(file)?;
     let (ranges, skipped) = (Vec::new(), Vec::new());
@@ -96,10 +96,10 @@ pub fn choose(
     while let Some(entry) = next(&mut index, &mut bytes)? {
         let Range { start, end: next_end } = entry.part;
         if start < end || is_last {
-            return Err(Unusable::Damaged);
+            return Err(IndexFault::Damaged);
         }
         if number > next_end / LEAST_PART + ODD_PARTS {
-            return Err(Unusable::Changed(start));
+            return Err(IndexFault::Changed(start));
         }
         number += 1;
         last_start = start;
@@ -156,16 +156,16 @@ fn push(parts: &mut Parts, range: Range<u64>, skipped: u64) {
     }
 }
 
-fn check_header(index: &mut impl Read) -> Result<(), Unusable> {
+fn check_header(index: &mut impl Read) -> Result<(), IndexFault> {
     let mut bytes = [0; HEADER];
     let count = fill(index, &mut bytes)?;
     if count < HEADER || bytes[..8] != MAGIC {
-        return Err(Unusable::Damaged);
+        return Err(IndexFault::Damaged);
     }
     match u32_at(&bytes, 8) {
         VERSION if bytes == header() => Ok(()),
-        VERSION => Err(Unusable::Damaged),
-        other => Err(Unusable::Version(other)),
+        VERSION => Err(IndexFault::Damaged),
+        other => Err(IndexFault::Version(other)),
     }
 }
 
@@ -238,7 +238,7 @@ impl<'a> Check<'a> {
     }
 
     /// Verifies some of the skipped parts.
-    fn left_out(&mut self, entry: &Entry<'_>) -> Result<(), Unusable> {
+    fn left_out(&mut self, entry: &Entry<'_>) -> Result<(), IndexFault> {
         let number = self.left_out;
         self.left_out += 1;
         let sampled = if self.is_compressed { SAMPLED_COMPRESSED } else { SAMPLED };
@@ -246,22 +246,23 @@ impl<'a> Check<'a> {
     }
 
     /// Verifies the time of its first record.
-    fn mark(&self, entry: &Entry<'_>) -> Result<(), Unusable> {
+    fn mark(&self, entry: &Entry<'_>) -> Result<(), IndexFault> {
         let mut found = [0; 20];
         let behind = self.time + 8;
         if self.is_compressed {
             let head = if self.is_inside_lz4(entry.part.start) { LZ4_HEAD } else { 0 };
             let part = RangesReader::new(self.file, [0..head, entry.part.clone()]);
-            fill(&mut plain(Box::new(part))?, &mut found[..behind]).map_err(|_| Unusable::Changed(entry.part.start))?;
+            fill(&mut plain(Box::new(part))?, &mut found[..behind])
+                .map_err(|_| IndexFault::Changed(entry.part.start))?;
         } else {
             match self.file.read_exact_at(&mut found[..behind], entry.part.start) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Err(Unusable::Changed(entry.part.start));
+                    return Err(IndexFault::Changed(entry.part.start));
                 }
                 read => read?,
             }
         }
-        if found[self.time..behind] == entry.mark { Ok(()) } else { Err(Unusable::Changed(entry.part.start)) }
+        if found[self.time..behind] == entry.mark { Ok(()) } else { Err(IndexFault::Changed(entry.part.start)) }
     }
 }
 

@@ -23,7 +23,7 @@ const MOST_NODES: usize = 20_000;
 
 /// Conditions on the frames of one link type.
 #[derive(Clone, Debug)]
-enum Needs {
+enum LinkConditions {
     /// Anything may pass.
     Anything,
     /// No frame passes: the text does not fit the link type.
@@ -42,7 +42,7 @@ struct Node {
 /// Conditions that frames must meet to pass a filter, for each link type.
 pub struct Plan {
     text: String,
-    links: HashMap<u16, Needs>,
+    links: HashMap<u16, LinkConditions>,
     /// Link types in examined parts that the text does not fit, with the error, since the last [`Plan::take_unfit`].
     unfit: Vec<(u16, FilterError)>,
     queries: Vec<Query>,
@@ -72,7 +72,7 @@ impl Plan {
     pub fn of_program(program: &Program, link: u16) -> Self {
         let mut plan = Plan::new("");
         let needs = Link::of(link).and_then(|of| plan.follow(program.ops(), of));
-        plan.links.insert(link, needs.map_or(Needs::Anything, Needs::Chains));
+        plan.links.insert(link, needs.map_or(LinkConditions::Anything, LinkConditions::Chains));
         plan
     }
 
@@ -90,7 +90,7 @@ impl Plan {
                 let needs = self.needs(link)?;
                 self.links.insert(link, needs);
             }
-            if let Some(Needs::Nothing(refused)) = self.links.get(&link)
+            if let Some(LinkConditions::Nothing(refused)) = self.links.get(&link)
                 && !self.unfit.iter().any(|(unfit, _)| *unfit == link)
             {
                 self.unfit.push((link, refused.clone()));
@@ -109,9 +109,9 @@ impl Plan {
     fn may_pass_as(&mut self, link: u16, entry: &Entry<'_>) -> bool {
         let Plan { links, queries, answers, reached, waiting, .. } = self;
         let nodes = match links.get(&link) {
-            Some(Needs::Chains(nodes)) => nodes,
-            Some(Needs::Nothing(_)) => return false,
-            Some(Needs::Anything) | None => return true,
+            Some(LinkConditions::Chains(nodes)) => nodes,
+            Some(LinkConditions::Nothing(_)) => return false,
+            Some(LinkConditions::Anything) | None => return true,
         };
         reached.clear();
         reached.resize(nodes.len(), false);
@@ -135,15 +135,17 @@ impl Plan {
         false
     }
 
-    fn needs(&mut self, link: u16) -> Result<Needs, FilterError> {
+    fn needs(&mut self, link: u16) -> Result<LinkConditions, FilterError> {
         let program = match Filter::compile(&self.text, link) {
             Ok(filter) => filter,
             // The text fits other link types, as checked before: no frame of this one passes.
-            Err(refused @ FilterError::Refused { .. }) => return Ok(Needs::Nothing(refused)),
+            Err(refused @ FilterError::Refused { .. }) => return Ok(LinkConditions::Nothing(refused)),
             Err(other) => return Err(other),
         };
-        let (Some(program), Some(of)) = (program.program(), Link::of(link)) else { return Ok(Needs::Anything) };
-        Ok(self.follow(program.ops(), of).map_or(Needs::Anything, Needs::Chains))
+        let (Some(program), Some(of)) = (program.program(), Link::of(link)) else {
+            return Ok(LinkConditions::Anything);
+        };
+        Ok(self.follow(program.ops(), of).map_or(LinkConditions::Anything, LinkConditions::Chains))
     }
 
     /// Follows all paths through a program; `None` if it cannot be followed.

@@ -5,12 +5,12 @@
 
 mod source;
 
-use crate::parts::Unusable;
+use crate::parts::IndexFault;
 use crate::plan::Plan;
 use linerate_burst::{Block, Interface, LinkType, Nanos};
 use linerate_filter::{Filter, FilterError};
-use linerate_record::ReadError;
-use source::{Id, Next, Source};
+use linerate_pcap::ReadError;
+use source::{Id, Source, SourcePosition};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 use std::io;
@@ -49,16 +49,16 @@ pub struct Note {
     /// The file.
     pub path: String,
     /// The note.
-    pub what: What,
+    pub what: NoteKind,
 }
 
 /// The types of notes.
 #[derive(Debug)]
-pub enum What {
+pub enum NoteKind {
     /// The file has no index.
     NoIndex,
     /// The index is not used.
-    Unused(Unusable),
+    Unused(IndexFault),
     /// The file disappeared before it was read.
     Gone,
     /// The file ends inside a record, and is being written.
@@ -75,10 +75,10 @@ pub enum What {
     Unfit(LinkType, FilterError),
 }
 
-impl What {
+impl NoteKind {
     /// Returns whether matching frames may be missing.
     pub fn is_failure(&self) -> bool {
-        matches!(self, What::Unread(_) | What::Unopened(_) | What::Unfit(..))
+        matches!(self, NoteKind::Unread(_) | NoteKind::Unopened(_) | NoteKind::Unfit(..))
     }
 }
 
@@ -127,7 +127,7 @@ impl Search {
         let source = Source::find(path, seen, span, plan, totals, notes);
         let unfit = plan.take_unfit();
         let links = unfit.iter().map(|(link, _)| *link).collect();
-        let note = |(link, refused)| Note { path: path.to_owned(), what: What::Unfit(LinkType(link), refused) };
+        let note = |(link, refused)| Note { path: path.to_owned(), what: NoteKind::Unfit(LinkType(link), refused) };
         totals.left_out += u64::from(!unfit.is_empty());
         notes.extend(unfit.into_iter().map(note));
         let Some(mut source) = source else { return };
@@ -147,12 +147,12 @@ impl Search {
         while let Some(Reverse((_, number))) = self.order.pop() {
             let limit = self.order.peek().map(|Reverse(next)| *next);
             match self.read(number, limit, block)? {
-                Next::At(time) => self.order.push(Reverse((time, number))),
-                Next::Full(time) => {
+                SourcePosition::At(time) => self.order.push(Reverse((time, number))),
+                SourcePosition::Full(time) => {
                     self.order.push(Reverse((time, number)));
                     return Ok(true);
                 }
-                Next::Ended => {}
+                SourcePosition::Ended => {}
             }
         }
         Ok(!block.is_empty())

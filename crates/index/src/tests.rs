@@ -2,9 +2,9 @@
 
 mod files;
 
-use crate::Gather;
+use crate::EntryBuilder;
 use crate::entry::{Entry, Query};
-use crate::layout::{ADDRESS_BYTES, Kind, LONGEST_ENTRY, header};
+use crate::layout::{ADDRESS_BYTES, LONGEST_ENTRY, SetKind, header};
 use crate::parts::choose;
 use crate::plan::Plan;
 use linerate_burst::{Block, Desc, Interface, LinkType, Nanos, StampSource};
@@ -25,7 +25,7 @@ fn entry(link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
     for (number, frame) in frames.iter().enumerate() {
         assert!(block.push(&Desc::new(Nanos(number as u64), 0, frame.len() as u32), frame));
     }
-    let (mut gather, mut bytes) = (Gather::new(), Vec::new());
+    let (mut gather, mut bytes) = (EntryBuilder::new(), Vec::new());
     gather.add(block.burst(), &[Interface::new("", LinkType(link), StampSource::File)]);
     gather.entry(0..1 << 20, None, 0, &mut bytes);
     bytes
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn a_part_is_not_skipped_by_random_programs(
+    fn random_programs_skip_no_matching_part(
         (link, frames) in link_and_frames(3),
         words in vec((0..14usize, 0..30usize, 0..4u8, 0..4u8), 1..12),
         begin in 0..4usize,
@@ -303,7 +303,7 @@ fn values_are_tracked_between_registers() {
 
 /// A filter for a network needs only the first word of an address.
 #[test]
-fn a_truncated_address_may_be_any() {
+fn truncated_address_matches_any_value() {
     let mut frame = link_header(ETHERNET, &[], 0x86dd);
     frame.extend([0x60, 0, 0, 0, 0, 20, 6, 64, 0x20, 1, 0x0d, 0xb8, 1, 2, 3]);
     let text = "ip6 net 2001:db8::/32";
@@ -333,7 +333,7 @@ fn random_addresses_do_not_make_entries_grow() {
     assert!(bytes.len() < LONGEST_ENTRY && bytes.len() > ADDRESS_BYTES);
     let entry = Entry::parse(&bytes).unwrap();
     let may = |address: u32| {
-        entry.may_have(Query::Value { kind: Kind::Ipv4, mask: u32::MAX, least: address, greatest: address })
+        entry.may_have(Query::Value { kind: SetKind::Ipv4, mask: u32::MAX, least: address, greatest: address })
     };
     for n in 0..16_384 {
         assert!(may(random(n, 0)) && may(random(n, 1)), "frame {n}");

@@ -1,11 +1,11 @@
 //! Capture files that are indexed while they are written.
 
 use crate::ENDING;
-use crate::gather::Gather;
+use crate::gather::EntryBuilder;
 use crate::layout::{DESCRIBED, LAST, PART_BYTES, header};
 use linerate_burst::block::View;
 use linerate_burst::{Burst, Interface, Ledger, Sink, SinkError};
-use linerate_record::{Format, Output, Place, Writer};
+use linerate_pcap::{Format, Output, OutputPosition, Writer};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ impl<W: Write> Entries<W> {
         part: Range<u64>,
         mark: Option<[u8; 8]>,
         flags: u32,
-        gather: &Gather,
+        gather: &EntryBuilder,
     ) -> io::Result<()> {
         self.begin()?;
         self.entry.clear();
@@ -57,27 +57,27 @@ impl<W: Write> Entries<W> {
 /// to the file. If the file buffers blocks, and after a power cut, the index may be ahead of it: readers stop at the
 /// first entry beyond the end. A new index is opened when the writer starts a new file. If the index cannot be written
 /// the capture continues without it, and [`finish`](Sink::finish) reports that.
-pub struct Indexed {
+pub struct IndexedWriter {
     writer: Writer,
     keeping: Option<Entries<Box<dyn Write + Send>>>,
     /// Name of the index, for messages.
     name: String,
-    gather: Gather,
+    gather: EntryBuilder,
     /// Start of the current part.
-    start: Place,
+    start: OutputPosition,
     mark: Option<[u8; 8]>,
     bytes: u64,
     failure: Option<(ErrorKind, Option<i32>)>,
     is_finished: bool,
 }
 
-impl Indexed {
+impl IndexedWriter {
     /// Starts an index next to the file of `writer`.
     ///
     /// # Errors
     /// If the file is not a regular file, or the index cannot be created.
     pub fn new(writer: Writer) -> Result<Self, SinkError> {
-        let indexed = Indexed::of(writer, Indexed::open)?;
+        let indexed = IndexedWriter::of(writer, IndexedWriter::open)?;
         match indexed.failure {
             Some(_) => Err(indexed.error("no packets were written")),
             None => Ok(indexed),
@@ -90,7 +90,7 @@ impl Indexed {
     /// # Errors
     /// If the file cannot be written.
     pub fn with(writer: Writer, name: String, output: io::Result<Output>) -> Result<Self, SinkError> {
-        Indexed::of(writer, |indexed| {
+        IndexedWriter::of(writer, |indexed| {
             indexed.name = name;
             indexed.begin(output.map(|output| Box::new(output) as Box<dyn Write + Send>));
         })
@@ -99,8 +99,8 @@ impl Indexed {
     fn of(mut writer: Writer, begin: impl FnOnce(&mut Self)) -> Result<Self, SinkError> {
         writer.begin_part()?;
         let start = writer.place();
-        let (gather, name) = (Gather::new(), ENDING.to_owned());
-        let mut indexed = Indexed {
+        let (gather, name) = (EntryBuilder::new(), ENDING.to_owned());
+        let mut indexed = IndexedWriter {
             writer,
             keeping: None,
             name,
@@ -117,7 +117,7 @@ impl Indexed {
 
     /// Starts an index for the current file.
     fn open(&mut self) {
-        let opened = match self.writer.beside(ENDING) {
+        let opened = match self.writer.open_companion(ENDING) {
             Ok(Some((file, name))) => {
                 self.name = name;
                 Ok(Box::new(file) as Box<dyn Write + Send>)
@@ -159,7 +159,7 @@ impl Indexed {
     }
 
     /// Adds frames that were written from `before` on.
-    fn take(&mut self, view: View<'_>, before: Place) -> Result<(), SinkError> {
+    fn take(&mut self, view: View<'_>, before: OutputPosition) -> Result<(), SinkError> {
         let after = self.writer.place();
         if after.file != self.start.file {
             // It is unknown which frames are in which file: both are read in full there.
@@ -203,7 +203,7 @@ impl Indexed {
     }
 }
 
-impl Sink for Indexed {
+impl Sink for IndexedWriter {
     fn accept(&mut self, view: View<'_>) -> Result<(), SinkError> {
         let before = self.writer.place();
         self.writer.accept(view)?;

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_writes_both_families() {
+    fn both_families_round_trip() {
         for text in ["10.0.0.1/24", "192.168.255.254/32", "1.2.3.4/1", "fd00::1/64", "2001:db8::/128", "fe80::1/10"] {
             assert_eq!(text.parse::<Cidr>().unwrap().to_string(), text);
         }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_interface_can_have() {
+    fn invalid_interface_addresses_are_rejected() {
         for text in ["", "10.0.0.1", "10.0.0.1/", "10.0.0.1/0", "10.0.0.1/33", "10.0.0.1/+8", "10.0.0/8", "/8"] {
             assert!(text.parse::<Cidr>().is_err(), "{text}");
         }

@@ -36,17 +36,17 @@ pub enum Outcome {
 
 /// Result of [`Lab::down`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Down {
+pub struct Removal {
     /// Lab name.
     pub name: String,
     /// Namespaces in which processes still run. Their names and links are removed; the namespaces themselves are
     /// removed when these processes end.
-    pub occupied: Vec<Occupied>,
+    pub occupied: Vec<OccupiedNamespace>,
 }
 
 /// A namespace that outlives its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Occupied {
+pub struct OccupiedNamespace {
     /// Former name.
     pub namespace: String,
     /// Processes that have a thread in it.
@@ -95,11 +95,11 @@ impl Lab {
     /// Removes a lab, even if it is incomplete after a crash. Needs root and `ip`.
     ///
     /// Removes only namespaces that the lab created. Processes in them are not ended but reported.
-    pub fn down(name: &str) -> Result<Down, LabError> {
+    pub fn down(name: &str) -> Result<Removal, LabError> {
         require_root()?;
         let store = Store::lock()?;
         let state = State::load(name)?.ok_or_else(|| LabError::NoSuchLab { name: name.to_owned() })?;
-        Down::of(&store, &state)
+        Removal::of(&store, &state)
     }
 
     /// Returns the plan.
@@ -168,11 +168,11 @@ impl Lab {
     }
 }
 
-impl Down {
+impl Removal {
     /// Removes the lab of `state`.
     pub(crate) fn of(store: &Store, state: &State) -> Result<Self, LabError> {
         let occupied = make::take_down(store, state)?.into_iter();
-        let occupied = occupied.map(|(namespace, processes)| Occupied { namespace, processes }).collect();
+        let occupied = occupied.map(|(namespace, processes)| OccupiedNamespace { namespace, processes }).collect();
         Ok(Self { name: state.plan.name.clone(), occupied })
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::address::Cidr;
 use crate::error::LabError;
 use crate::namespace::{Identity, Presence, presence, processes_in, within};
-use crate::plan::{End, Link, Plan};
-use crate::program::{self, Shown};
+use crate::plan::{Link, LinkEnd, Plan};
+use crate::program::{self, InterfaceStatus};
 use crate::state::{State, Store};
 
 /// Timeout for interfaces to come up.
@@ -228,7 +228,7 @@ fn wait_until_up(plan: &Plan, host: &str) -> Result<(), LabError> {
     let started = Instant::now();
     loop {
         let shown = program::show(&namespace)?;
-        let is_down = |end: &End| !shown.iter().any(|i| i.ifname == end.interface && i.operstate == "UP");
+        let is_down = |end: &LinkEnd| !shown.iter().any(|i| i.ifname == end.interface && i.operstate == "UP");
         let ends = plan.ends().map(|(_, _, end)| end).filter(|end| end.host == host);
         let down: Vec<&str> = ends.filter(|end| is_down(end)).map(|end| end.interface.as_str()).collect();
         if down.is_empty() {
@@ -242,7 +242,7 @@ fn wait_until_up(plan: &Plan, host: &str) -> Result<(), LabError> {
 }
 
 /// Returns whether the interface is up, with the addresses of this end.
-fn is_settled(end: &End, shown: &Shown) -> bool {
+fn is_settled(end: &LinkEnd, shown: &InterfaceStatus) -> bool {
     let has = |cidr: &Cidr| {
         let same = |text: &str| text.parse().ok() == Some(cidr.address());
         shown.addr_info.iter().any(|address| same(&address.local) && address.prefixlen == cidr.prefix())

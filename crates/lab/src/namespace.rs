@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_lives_in_its_own_namespace() {
+    fn process_is_found_in_its_namespace() {
         let metadata = fs::metadata("/proc/self/ns/net").unwrap();
         let own = Identity { device: metadata.dev(), inode: metadata.ino() };
         let other = Identity { inode: own.inode + 1_000_000, ..own };

@@ -50,7 +50,7 @@ pub struct Host {
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// Ends: on two hosts, or two interfaces of one.
-    pub ends: [End; 2],
+    pub ends: [LinkEnd; 2],
     /// Receive queues and transmit queues of each end: 1 to 64. veth needs equal numbers for XDP.
     #[serde(default = "default_queues", deserialize_with = "crate::text::queues")]
     pub queues: u32,
@@ -66,7 +66,7 @@ pub struct Link {
 /// One end of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct End {
+pub struct LinkEnd {
     /// Host.
     #[serde(deserialize_with = "crate::text::name")]
     pub host: String,
@@ -120,13 +120,13 @@ impl Plan {
     }
 
     /// Returns the two ends of every link, with the link's index, in order.
-    pub(crate) fn ends(&self) -> impl Iterator<Item = (usize, &Link, &End)> {
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (usize, &Link, &LinkEnd)> {
         self.links.iter().enumerate().flat_map(|(l, link)| link.ends.iter().map(move |end| (l, link, end)))
     }
 
     /// Checks that all hosts exist, and that interfaces and addresses of a host differ.
     fn validate_ends(&self) -> Result<(), PlanError> {
-        let ends: Vec<&End> = self.ends().map(|(_, _, end)| end).collect();
+        let ends: Vec<&LinkEnd> = self.ends().map(|(_, _, end)| end).collect();
         for (e, end) in ends.iter().enumerate() {
             let place = format!("links[{}].ends[{}]", e / 2, e % 2);
             if !self.hosts.iter().any(|host| host.name == end.host) {
@@ -153,7 +153,7 @@ impl Plan {
 
 impl Link {
     /// Returns a link with one queue per direction, an MTU of 1500 and the kernel's offloads.
-    pub fn new(left: End, right: End) -> Self {
+    pub fn new(left: LinkEnd, right: LinkEnd) -> Self {
         Self { ends: [left, right], queues: default_queues(), mtu: default_mtu(), offloads: default_offloads() }
     }
 
@@ -181,7 +181,7 @@ impl Link {
     }
 }
 
-impl End {
+impl LinkEnd {
     /// Returns an end without addresses.
     pub fn new(host: &str, interface: &str) -> Self {
         Self { host: host.to_owned(), interface: interface.to_owned(), addresses: Vec::new() }

@@ -48,7 +48,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn lives_until_it_is_killed() {
+    fn process_is_alive_until_killed() {
         assert!(Process::this().is_alive());
         let mut child = Command::new("sleep").arg("100").stdout(Stdio::null()).spawn().unwrap();
         let process = Process { pid: child.id(), start: start_of(child.id()).unwrap() };

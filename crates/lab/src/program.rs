@@ -56,7 +56,7 @@ pub(crate) fn ip_batch(store: &Store, doing: &str, commands: &[String]) -> Resul
 
 /// An interface in the output of `ip -json address show`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Shown {
+pub(crate) struct InterfaceStatus {
     /// Interface name.
     #[serde(default)]
     pub(crate) ifname: String,
@@ -68,12 +68,12 @@ pub(crate) struct Shown {
     pub(crate) operstate: String,
     /// Addresses.
     #[serde(default)]
-    pub(crate) addr_info: Vec<ShownAddress>,
+    pub(crate) addr_info: Vec<InterfaceAddress>,
 }
 
 /// An address in the output of `ip -json address show`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct ShownAddress {
+pub(crate) struct InterfaceAddress {
     /// Address.
     #[serde(default)]
     pub(crate) local: String,
@@ -83,7 +83,7 @@ pub(crate) struct ShownAddress {
 }
 
 /// Returns the interfaces of a namespace.
-pub(crate) fn show(namespace: &str) -> Result<Vec<Shown>, LabError> {
+pub(crate) fn show(namespace: &str) -> Result<Vec<InterfaceStatus>, LabError> {
     let arguments = ["-n", namespace, "-json", "address", "show"];
     let doing = format!("reading the interfaces of {namespace}");
     let failed = |message: String| failure(&doing, format!("ip {}", arguments.join(" ")), message);
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_is_there() {
+    fn existing_programs_are_found() {
         assert_eq!(find_in("sh", OsStr::new("/nowhere:/bin")), Some(PathBuf::from("/bin/sh")));
         assert!(find_in("sh", OsStr::new("")).is_some(), "the system's own directories are searched too");
         assert_eq!(find_in("linerate-no-such-program", OsStr::new("/bin")), None);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_loaded_and_can_be_removed() {
+    fn saved_state_is_loaded_and_can_be_removed() {
         let scratch = Scratch::new("save");
         let store = Store::lock_in(scratch.0.clone(), PATIENCE).unwrap();
         assert_eq!(State::load_from(&scratch.0, "demo").unwrap(), None);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_writer_left_is_removed() {
+    fn leftovers_of_a_killed_writer_are_removed() {
         let scratch = Scratch::new("new");
         fs::write(scratch.0.join(NEW), "{").unwrap();
         let _store = Store::lock_in(scratch.0.clone(), PATIENCE).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_not_trusted() {
+    fn invalid_state_is_rejected() {
         let good = serde_json::to_string(&state()).unwrap();
         assert!(State::parse("demo", good.as_bytes()).is_ok());
         assert!(State::parse("other", good.as_bytes()).unwrap_err().contains("lab \"demo\""));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_has_the_lock_keeps_it_when_its_parent_is_gone() {
+    fn child_keeps_the_lock_after_its_parent_exits() {
         let scratch = Scratch::new("lock");
         let store = Store::lock_in(scratch.0.clone(), PATIENCE).unwrap();
         let mut child = Command::new("sleep").arg("30").stdout(store.lock_handle().unwrap()).spawn().unwrap();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_write_is_refused() {
+    fn directory_writable_by_others_is_rejected() {
         let scratch = Scratch::new("mode");
         fs::set_permissions(&scratch.0, Permissions::from_mode(0o777)).unwrap();
         assert!(make_private(&scratch.0).unwrap_err().to_string().contains("only root"));

@@ -5,7 +5,7 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::LabError;
-use crate::lab::{Down, Lab, require_root};
+use crate::lab::{Lab, Removal, require_root};
 use crate::plan::Plan;
 use crate::state::{State, Store};
 
@@ -31,7 +31,7 @@ impl TemporaryLab {
     }
 
     /// Removes it now and returns the result, which dropping cannot.
-    pub fn down(mut self) -> Result<Down, LabError> {
+    pub fn down(mut self) -> Result<Removal, LabError> {
         self.is_down = true;
         Lab::down(self.lab.name())
     }
@@ -55,14 +55,14 @@ impl Drop for TemporaryLab {
 }
 
 /// Removes the temporary labs whose creators have ended without doing so. Needs root and `ip`.
-pub fn sweep() -> Result<Vec<Down>, LabError> {
+pub fn sweep() -> Result<Vec<Removal>, LabError> {
     require_root()?;
     sweep_locked(&Store::lock()?)
 }
 
 /// Removes abandoned labs. Ignores a state that cannot be read: [`crate::list`] reports it.
-pub(crate) fn sweep_locked(store: &Store) -> Result<Vec<Down>, LabError> {
+pub(crate) fn sweep_locked(store: &Store) -> Result<Vec<Removal>, LabError> {
     let states = State::names()?.into_iter().filter_map(|name| State::load(&name).ok().flatten());
     let abandoned = states.filter(|state| state.temporary && !state.creator.is_alive());
-    abandoned.map(|state| Down::of(store, &state)).collect()
+    abandoned.map(|state| Removal::of(store, &state)).collect()
 }

@@ -25,7 +25,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 use crate::error::PlanError;
 use crate::names;
-use crate::plan::{self, End, Link, Plan};
+use crate::plan::{self, Link, LinkEnd, Plan};
 
 impl Plan {
     /// Reads a plan from TOML: `name`, `[[hosts]]` with `name` (hosts that links name may be omitted), `[[links]]`
@@ -72,7 +72,7 @@ impl fmt::Display for Link {
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for LinkEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.interface)?;
         for (a, cidr) in self.addresses.iter().enumerate() {
@@ -129,14 +129,14 @@ fn read_link(text: &str) -> Result<Link, String> {
     Ok(link)
 }
 
-fn read_end(text: &str) -> Result<End, String> {
+fn read_end(text: &str) -> Result<LinkEnd, String> {
     let (place, addresses) = match text.split_once('=') {
         Some((place, addresses)) => (place, Some(addresses)),
         None => (text, None),
     };
     let (host, interface) =
         place.split_once(':').ok_or_else(|| format!("invalid end {place:?}; expected HOST:INTERFACE"))?;
-    let mut end = End::new(host, interface);
+    let mut end = LinkEnd::new(host, interface);
     for cidr in addresses.iter().flat_map(|list| list.split('+')) {
         end.addresses.push(cidr.parse().map_err(|e: PlanError| e.to_string())?);
     }

@@ -51,7 +51,7 @@ fn progress(name: &str) -> usize {
 }
 
 #[test]
-fn killed_at_any_instant_of_up_it_can_be_taken_down() {
+fn lab_killed_during_up_can_be_taken_down() {
     if !is_root("killing up") {
         return;
     }
@@ -88,7 +88,7 @@ fn killed_at_any_instant_of_up_it_can_be_taken_down() {
 }
 
 #[test]
-fn a_temporary_lab_goes_when_its_creator_was_killed() {
+fn temporary_lab_is_removed_after_its_creator_is_killed() {
     if !is_root("sweeping") {
         return;
     }

@@ -9,7 +9,7 @@ use crate::common::{Cleanup, Foreign, frames, identity, ip, is_root, pair, remai
 use linerate_lab::{Lab, LabError, Outcome, Plan, TemporaryLab, list, within};
 
 #[test]
-fn up_makes_what_the_plan_says_and_down_leaves_nothing() {
+fn up_creates_the_plan_and_down_removes_everything() {
     if !is_root("up and down") {
         return;
     }
@@ -42,7 +42,7 @@ fn up_makes_what_the_plan_says_and_down_leaves_nothing() {
 }
 
 #[test]
-fn up_again_changes_nothing_or_repairs_what_is_missing() {
+fn repeated_up_only_repairs_missing_parts() {
     if !is_root("up again") {
         return;
     }
@@ -78,7 +78,7 @@ fn up_again_changes_nothing_or_repairs_what_is_missing() {
 }
 
 #[test]
-fn what_it_did_not_make_is_refused_and_not_touched() {
+fn foreign_objects_are_rejected_and_unchanged() {
     if !is_root("foreign namespaces") {
         return;
     }
@@ -105,7 +105,7 @@ fn what_it_did_not_make_is_refused_and_not_touched() {
 }
 
 #[test]
-fn labs_whose_namespaces_would_have_the_same_name_do_not_meet() {
+fn labs_with_colliding_namespace_names_stay_separate() {
     if !is_root("equal namespace names") {
         return;
     }
@@ -161,7 +161,7 @@ fn hosts_with_addresses_reach_each_other_and_are_silent_otherwise() {
 }
 
 #[test]
-fn offloads_are_turned_off_when_asked() {
+fn offloads_are_disabled_on_request() {
     if !is_root("offloads") {
         return;
     }
@@ -180,7 +180,7 @@ fn offloads_are_turned_off_when_asked() {
 }
 
 #[test]
-fn processes_that_stay_are_told_and_lose_the_links() {
+fn remaining_processes_are_reported_and_lose_the_links() {
     if !is_root("occupied namespaces") {
         return;
     }
@@ -208,7 +208,7 @@ fn processes_that_stay_are_told_and_lose_the_links() {
 }
 
 #[test]
-fn four_hosts_are_up_soon_and_many_at_once_do_not_collide() {
+fn four_hosts_start_quickly_and_parallel_labs_do_not_collide() {
     if !is_root("time to be up") {
         return;
     }

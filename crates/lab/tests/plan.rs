@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use linerate_lab::{Cidr, End, Host, Link, Plan, PlanError};
+use linerate_lab::{Cidr, Host, Link, LinkEnd, Plan, PlanError};
 use proptest::prelude::*;
 
 const PAIR: &str = r#"name = "demo"
@@ -21,7 +21,7 @@ offloads = false
 "#;
 
 #[test]
-fn reads_a_plan() {
+fn plan_is_parsed() {
     let plan = Plan::from_toml(PAIR).unwrap();
     let hosts: Vec<&str> = plan.hosts.iter().map(|host| host.name.as_str()).collect();
     assert_eq!(hosts, ["spare", "left", "right"], "hosts that links name are added");
@@ -32,9 +32,9 @@ fn reads_a_plan() {
 }
 
 #[test]
-fn the_least_link_has_the_defaults() {
+fn minimal_link_has_the_defaults() {
     let link = Plan::parse_link("left:eth0,right:eth1").unwrap();
-    assert_eq!(link, Link::new(End::new("left", "eth0"), End::new("right", "eth1")));
+    assert_eq!(link, Link::new(LinkEnd::new("left", "eth0"), LinkEnd::new("right", "eth1")));
     assert_eq!((link.queues, link.mtu, link.offloads), (1, 1500, true));
     let plan = Plan::from_links("demo", vec![link]).unwrap();
     assert_eq!(plan.hosts, [Host { name: "left".into() }, Host { name: "right".into() }]);
@@ -75,7 +75,7 @@ fn errors_name_line_field_and_valid_values() {
 }
 
 #[test]
-fn contradictions_are_refused() {
+fn contradictions_are_rejected() {
     let plan = |links: &[&str]| Plan::from_links("x", links.iter().map(|link| link.parse().unwrap()).collect());
     assert!(plan(&["a:e0,b:e0", "a:e1,c:e0"]).is_ok());
     assert!(plan(&["a:e0,a:e1"]).is_ok(), "a host may be linked with itself");
@@ -95,7 +95,7 @@ fn contradictions_are_refused() {
 
 #[test]
 fn limits_are_stated() {
-    let link = |l: usize| Link::new(End::new("a", &format!("e{l}")), End::new("b", &format!("e{l}")));
+    let link = |l: usize| Link::new(LinkEnd::new("a", &format!("e{l}")), LinkEnd::new("b", &format!("e{l}")));
     assert!(Plan::from_links("x", (0..256).map(link).collect()).is_ok());
     let message = Plan::from_links("x", (0..257).map(link).collect()).unwrap_err().to_string();
     assert!(message.contains("257 links: out of range; expected 0 to 256"), "{message}");
@@ -106,7 +106,7 @@ fn limits_are_stated() {
 }
 
 #[test]
-fn bad_links_say_why() {
+fn invalid_links_are_explained() {
     let cases = [
         ("", "HOST:INTERFACE"),
         ("a:e0", "needs two"),
@@ -134,9 +134,9 @@ fn cidr() -> impl Strategy<Value = Cidr> {
     prop_oneof![v4, v6].prop_filter_map("not an interface's address", |(a, p)| Cidr::new(a, p).ok())
 }
 
-fn end() -> impl Strategy<Value = End> {
+fn end() -> impl Strategy<Value = LinkEnd> {
     let fields = ("[a-z0-9][a-z0-9-]{0,23}", "[A-Za-z][A-Za-z0-9_.-]{0,14}", prop::collection::vec(cidr(), 0..4));
-    fields.prop_map(|(host, interface, addresses)| End { host, interface, addresses })
+    fields.prop_map(|(host, interface, addresses)| LinkEnd { host, interface, addresses })
 }
 
 fn link() -> impl Strategy<Value = Link> {
@@ -148,21 +148,21 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_makes_it_panic(text in ".{0,200}") {
+    fn any_plan_text_is_parsed_without_panic(text in ".{0,200}") {
         let _ = Plan::from_toml(&text);
         let _ = text.parse::<Link>();
         let _ = text.parse::<Cidr>();
     }
 
     #[test]
-    fn no_text_like_a_link_makes_it_panic(text in "[a-c0-9:=,+/.]{0,60}(,(queues|mtu|offloads)=[a-z0-9]{0,12})?") {
+    fn any_link_text_is_parsed_without_panic(text in "[a-c0-9:=,+/.]{0,60}(,(queues|mtu|offloads)=[a-z0-9]{0,12})?") {
         if let Ok(link) = text.parse::<Link>() {
             prop_assert_eq!(link.to_string().parse::<Link>().unwrap(), link);
         }
     }
 
     #[test]
-    fn what_was_written_reads_the_same(name in "[a-z0-9][a-z0-9-]{0,23}", links in prop::collection::vec(link(), 1..6)) {
+    fn plans_round_trip(name in "[a-z0-9][a-z0-9-]{0,23}", links in prop::collection::vec(link(), 1..6)) {
         for link in &links {
             match link.to_string().parse::<Link>() {
                 Ok(read) => prop_assert_eq!(&read, link),

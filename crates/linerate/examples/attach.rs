@@ -1,7 +1,7 @@
 //! Reads the shared frames of another process in place, with a custom consumer: while
 //! `linerate capture eth0 --share feed` runs, `cargo run --example attach -- feed`.
 
-use linerate::engine::{Consumer, End, Order, Receive, ReceiveError, Round};
+use linerate::engine::{Consumer, FrameOrder, Receive, ReceiveError, Round, RunEnd};
 use linerate::port::{RxOptions, Spec, open_rx};
 use std::error::Error;
 
@@ -18,14 +18,14 @@ impl Consumer for Networks {
         "networks"
     }
 
-    fn order(&self) -> Order {
-        Order::Any
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Any
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         for (desc, frame) in round.bursts.iter().flat_map(|burst| burst.iter()) {
             self.frames += 1;
-            // IPv4 over Ethernet; `linerate::wire` parses everything else.
+            // IPv4 over Ethernet; `linerate::headers` parses everything else.
             if let ([8, 0], Some(octet)) = (frame.get(12..14).unwrap_or(&[0; 2]), frame.get(32)) {
                 self.bytes[usize::from(*octet)] += u64::from(desc.wire);
             }
@@ -33,7 +33,7 @@ impl Consumer for Networks {
         Ok(())
     }
 
-    fn finish(&mut self, _: &mut End<'_>) {}
+    fn finish(&mut self, _: &mut RunEnd<'_>) {}
 }
 
 /// Reads until the writer ends.

@@ -2,8 +2,8 @@
 //! `cargo run --example capture -- packet:eth0 dns.pcapng 'udp port 53'`.
 
 use linerate::engine::{Capture, Receive, Selection};
+use linerate::pcap::{Format, Output, Writer};
 use linerate::port::{RxOptions, Spec, open_rx};
-use linerate::record::{Format, Output, Writer};
 use std::error::Error;
 use std::time::Duration;
 

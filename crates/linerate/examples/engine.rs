@@ -3,7 +3,7 @@
 //!     linerate inline eth1 eth2 --share ids &
 //!     cargo run --example engine -- ids
 
-use linerate::share::{Attach, Decide, Engine, Verdict};
+use linerate::share::{AttachOptions, Engine, Verdict, VerdictReply};
 use std::error::Error;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const NAME: &[u8] = b"\x07example\x03com\0";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let ring = std::env::args().nth(1).ok_or("usage: engine NAME")?;
-    let engine = Attach { name: "engine".into(), ..Attach::default() }.engine(&ring)?;
+    let engine = AttachOptions { name: "engine".into(), ..AttachOptions::default() }.engine(&ring)?;
     let blocked = run(engine);
     println!("{blocked} frames blocked");
     Ok(())
@@ -25,7 +25,7 @@ pub(crate) fn run(mut engine: Engine) -> u64 {
         let looked = engine.look(|seen, _| {
             let names = seen.bytes.windows(NAME.len()).any(|bytes| bytes.eq_ignore_ascii_case(NAME));
             blocked += u64::from(names);
-            Decide::Now(if names { Verdict::Block } else { Verdict::Pass })
+            VerdictReply::Now(if names { Verdict::Block } else { Verdict::Pass })
         });
         if looked == 0 {
             // A program with other things to do polls `engine.wake()` instead.

@@ -2,17 +2,17 @@
 //! `cargo run --example flows -- pcap:trace.pcap flows.jsonl`.
 
 use linerate::burst::Count;
-use linerate::engine::{Metering, Meters, Receive, Selection};
+use linerate::engine::{MeterConsumer, Meters, Receive, Selection};
+use linerate::export::{Exports, Options, open};
 use linerate::meter::{Config, Level};
 use linerate::port::{RxOptions, Spec, open_rx};
-use linerate::records::{Exports, Options, open};
 use std::error::Error;
 
 /// Returns the number of records.
 pub(crate) fn run(port: &str, target: &str) -> Result<u64, Box<dyn Error>> {
     let config = Config { max_flows: 1 << 16, level: Level::Tcp, ..Config::default() };
     let exports = Exports::start(open(&[target], &Options::default())?, || ())?;
-    let mut metering = Metering::new(Meters::new(&config, 1), Selection::default(), exports);
+    let mut metering = MeterConsumer::new(Meters::new(&config, 1), Selection::default(), exports);
     let port = open_rx(&Spec::parse(port)?, &RxOptions::default())?;
     let mut run = Receive::all(vec![port]).run(&mut [&mut metering]);
     let (metered, exports) = metering.done();

@@ -1,18 +1,18 @@
 //! Streams in memory: received here (`frames PORT ADDRESS`), or read from a process that shares them (`frames NAME`).
 
 use linerate::engine::{Receive, Reception};
-use linerate::generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Own};
+use linerate::generate::answer::{ANSWERS_PER_SECOND, AddressRange, Addresses, Answerer};
 use linerate::port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
-use linerate::receive::destination::{Destination, DestinationError, Stored};
-use linerate::receive::frames::{Config, Frame, Frames};
-use linerate::receive::tcp::{self, Endpoint, Local};
-use linerate::share::Attach;
+use linerate::share::AttachOptions;
+use linerate::transport::destination::{Destination, DestinationError, DestinationTotals};
+use linerate::transport::frames::{Config, Frame, Frames};
+use linerate::transport::tcp::{self, Endpoint, Local};
 use std::error::Error;
 use std::time::Duration;
 
 /// Sums all bytes.
 #[derive(Default)]
-struct Sum(u64, Stored);
+struct Sum(u64, DestinationTotals);
 
 impl Destination for Sum {
     fn accept(&mut self, frame: &Frame) -> Result<(), DestinationError> {
@@ -27,7 +27,7 @@ impl Destination for Sum {
         Ok(())
     }
 
-    fn stored(&self) -> Stored {
+    fn stored(&self) -> DestinationTotals {
         self.1
     }
 }
@@ -38,7 +38,7 @@ fn receive(port: &str, ip: &str) -> Result<(), Box<dyn Error>> {
     let listen = vec![Local { ip, ports: 5001..=5016 }];
     let endpoint = Endpoint::new(tcp::Config { listen, stations: vec![mac], ..tcp::Config::default() })?;
     let frames = Frames::new(&Config { size: 4 << 20, ..Config::default() })?;
-    let answerer = Answerer::new(Addresses::new(vec![Own::one(ip, mac)])?, ANSWERS_PER_SECOND);
+    let answerer = Answerer::new(Addresses::new(vec![AddressRange::one(ip, mac)])?, ANSWERS_PER_SECOND);
     let from = open_rx(&spec, &RxOptions { promiscuous: true, lanes: 1, scatter: true, ..RxOptions::default() })?;
     let to = open_tx(&spec, &TxOptions::default())?;
     let protocol = linerate::engine::reception::Protocol::Tcp { endpoint: endpoint.into(), frames: frames.into() };
@@ -48,7 +48,7 @@ fn receive(port: &str, ip: &str) -> Result<(), Box<dyn Error>> {
 
 /// Reads the frames of `linerate receive PORT --tcp A:P --share NAME`; dropping a frame returns it.
 fn take(name: &str) -> Result<(), Box<dyn Error>> {
-    let mut reader = Attach { name: "example".into(), ..Attach::default() }.frames(name)?;
+    let mut reader = AttachOptions { name: "example".into(), ..AttachOptions::default() }.frames(name)?;
     let (mut frames, mut bytes, mut sum) = (0u64, 0u64, 0u64);
     while reader.ended().is_none() {
         match reader.take() {

@@ -1,8 +1,8 @@
 //! Sends a stream, and accounts for every received frame: `cargo run --example stream -- mem:a mem:a`.
 //! Instead of memory it works with `packet:eth1 packet:eth2` and a cable between them.
 
-use linerate::engine::streams::{Run, Streams};
-use linerate::engine::{Checker, Checking, Progress, Receive, Selection, Stop, StreamWatch};
+use linerate::engine::streams::{StreamRun, Streams};
+use linerate::engine::{CheckConsumer, CheckThread, Progress, Receive, Selection, Stop, StreamWatch};
 use linerate::generate::check::{Check, Options};
 use linerate::generate::file;
 use linerate::generate::trailer::Key;
@@ -24,10 +24,11 @@ pub(crate) fn run(to: &str, from: &str) -> Result<u64, Box<dyn Error>> {
     let set = file::streams("the example", STREAM, &file::Setup::default())?;
     let from = open_rx(&Spec::parse(from)?, &RxOptions::default())?;
     let to = open_tx(&Spec::parse(to)?, &TxOptions { stamped: true, ..TxOptions::default() })?;
-    let checking = Checking::new(Check::new(Key::default(), Options::default()), Selection::default());
-    let checker = Checker::start(checking, Receive::all(vec![from]))?;
+    let checking = CheckConsumer::new(Check::new(Key::default(), Options::default()), Selection::default());
+    let checker = CheckThread::start(checking, Receive::all(vec![from]))?;
     let (progress, watch) = (Progress::new(), StreamWatch::default());
-    let sent = Streams::new(&set, to)?.run(&Run { duration: None, stop: Stop::new(), progress, watch, at_once: false });
+    let sent =
+        Streams::new(&set, to)?.run(&StreamRun { duration: None, stop: Stop::new(), progress, watch, at_once: false });
     let sent = sent.sent.frames;
     let report = checker.finish(Some(sent), Duration::from_millis(300), Duration::from_secs(5), &Stop::new());
     // Streams are numbered from 1.

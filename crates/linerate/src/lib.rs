@@ -24,9 +24,13 @@ pub use linerate_device as device;
 #[doc(inline)]
 pub use linerate_engine as engine;
 #[doc(inline)]
+pub use linerate_export as export;
+#[doc(inline)]
 pub use linerate_filter as filter;
 #[doc(inline)]
 pub use linerate_generate as generate;
+#[doc(inline)]
+pub use linerate_headers as headers;
 #[doc(inline)]
 pub use linerate_index as index;
 #[doc(inline)]
@@ -38,21 +42,17 @@ pub use linerate_meter as meter;
 #[doc(inline)]
 pub use linerate_names as names;
 #[doc(inline)]
+pub use linerate_pcap as pcap;
+#[doc(inline)]
 pub use linerate_print as print;
 #[doc(inline)]
 pub use linerate_query as query;
-#[doc(inline)]
-pub use linerate_receive as receive;
-#[doc(inline)]
-pub use linerate_record as record;
-#[doc(inline)]
-pub use linerate_records as records;
 #[doc(inline)]
 pub use linerate_share as share;
 #[doc(inline)]
 pub use linerate_switch as switch;
 #[doc(inline)]
-pub use linerate_wire as wire;
+pub use linerate_transport as transport;
 
 /// Port contract, and opening of ports through the registry of backends.
 pub mod port {

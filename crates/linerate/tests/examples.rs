@@ -18,9 +18,9 @@ mod stream;
 
 use linerate::burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate::engine::{Capture, Inline, InlinePolicy, Progress, Receive, Selection, Sharing, SharingOptions};
+use linerate::pcap::{Format, Output, Writer};
 use linerate::port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
-use linerate::record::{Format, Output, Writer};
-use linerate::share::{Access, Attach, Options};
+use linerate::share::{Access, AttachOptions, Options};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn recording(name: &str) -> (PathBuf, String) {
 }
 
 #[test]
-fn a_capture_has_what_the_filter_selects() {
+fn capture_contains_what_the_filter_selects() {
     let (folder, file) = recording("capture");
     let out = folder.join("out.pcapng").to_str().unwrap().to_owned();
     assert_eq!(capture::run(&format!("pcap:{file}"), &out, "ip dst 192.0.1.2").unwrap(), 30);
@@ -65,13 +65,13 @@ fn flows_are_lines() {
 }
 
 #[test]
-fn a_stream_arrives_whole() {
+fn stream_arrives_complete() {
     let memory = format!("mem:examples-{}", std::process::id());
     assert_eq!(stream::run(&memory, &memory).unwrap(), 5000);
 }
 
 #[test]
-fn a_ring_is_read_where_it_lies() {
+fn ring_is_read_in_place() {
     let (folder, file) = recording("attach");
     let name = format!("examples-{}", std::process::id());
     let options = SharingOptions {
@@ -94,7 +94,7 @@ fn a_ring_is_read_where_it_lies() {
 }
 
 #[test]
-fn an_engine_decides_what_passes() {
+fn engine_decides_which_packets_pass() {
     let name = format!("engine-{}", std::process::id());
     let pipe = |number: u32| {
         let spec = Spec::parse(&format!("mem:{name}-{number}")).unwrap();
@@ -112,7 +112,7 @@ fn an_engine_decides_what_passes() {
         let run = Receive::all(vec![from, other]).run(&mut [&mut inline]);
         (run.failure.is_none(), inline.sent()[0].frames)
     });
-    let engine = Attach::default().engine(&name).unwrap();
+    let engine = AttachOptions::default().engine(&name).unwrap();
     let deciding = std::thread::spawn(move || engine::run(engine));
     // Waits until the engine is admitted.
     std::thread::sleep(Duration::from_millis(50));

@@ -114,7 +114,7 @@ pub fn conditional_throughput(rule: &Rule, load: f64, trials: &[Trial]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::Ask;
+    use crate::trial::TrialRequest;
     use Class::{Lower, Undecided, Upper};
     use proptest::prelude::*;
 
@@ -133,7 +133,7 @@ mod tests {
 
     fn trials(of: &[(usize, f64, f64)]) -> Vec<Trial> {
         let one = |(count, duration, loss): &(usize, f64, f64)| {
-            vec![Trial::new(Ask { load: 1e6, duration: *duration }, *loss); *count]
+            vec![Trial::new(TrialRequest { load: 1e6, duration: *duration }, *loss); *count]
         };
         of.iter().flat_map(one).collect()
     }
@@ -186,7 +186,7 @@ mod tests {
     fn any_trial() -> impl Strategy<Value = Trial> {
         let duration = prop::sample::select(vec![1.0, 4.0, 60.0]);
         let loss = prop::sample::select(vec![0.0, 0.001, 0.005, 0.01, 1.0]);
-        (duration, loss).prop_map(|(duration, loss)| Trial::new(Ask { load: 1e6, duration }, loss))
+        (duration, loss).prop_map(|(duration, loss)| Trial::new(TrialRequest { load: 1e6, duration }, loss))
     }
 
     fn any_rule() -> impl Strategy<Value = Rule> {
@@ -203,7 +203,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(100_000))]
 
         #[test]
-        fn any_trials_are_classified_as_the_text_says(rule in any_rule(), trials in prop::collection::vec(any_trial(), 0..40)) {
+        fn trials_are_classified_as_specified(rule in any_rule(), trials in prop::collection::vec(any_trial(), 0..40)) {
             prop_assert_eq!(rule.class(&trials), naive(&rule, &trials));
             let mut turned = trials.clone();
             turned.reverse();
@@ -212,18 +212,18 @@ mod tests {
         }
 
         #[test]
-        fn good_trials_make_no_upper_bound_of_a_lower_one(
+        fn good_trials_keep_a_lower_bound(
             rule in any_rule(), trials in prop::collection::vec(any_trial(), 0..40), more in 1usize..40, duration in 1.0f64..100.0,
         ) {
             let mut all = trials.clone();
-            all.extend(vec![Trial::new(Ask { load: 1e6, duration }, 0.0); more]);
+            all.extend(vec![Trial::new(TrialRequest { load: 1e6, duration }, 0.0); more]);
             if rule.class(&trials) == Lower {
                 prop_assert_eq!(rule.class(&all), Lower);
             }
         }
 
         #[test]
-        fn a_lower_bound_forwards_no_more_than_was_offered_and_loses_no_more_than_allowed(
+        fn lower_bound_respects_offered_load_and_allowed_loss(
             rule in any_rule(), trials in prop::collection::vec(any_trial(), 1..40),
         ) {
             let found = conditional_throughput(&rule, 1e6, &trials);
@@ -235,9 +235,9 @@ mod tests {
 
         /// Termination of every search: full trials of the sum decide a load.
         #[test]
-        fn full_trials_of_the_sum_decide_a_load(rule in any_rule(), bad in prop::collection::vec(any::<bool>(), 130)) {
+        fn full_length_trials_decide_a_load(rule in any_rule(), bad in prop::collection::vec(any::<bool>(), 130)) {
             let full = (rule.sum / rule.full).ceil() as usize;
-            let ask = Ask { load: 1e6, duration: rule.full };
+            let ask = TrialRequest { load: 1e6, duration: rule.full };
             let trials: Vec<Trial> = bad[..full].iter().map(|bad| Trial::new(ask, f64::from(u8::from(*bad)))).collect();
             prop_assert_ne!(rule.class(&trials), Undecided);
         }

@@ -1,7 +1,7 @@
 //! Estimate of a search's duration, before it starts: it is run against simulated devices with limits over the whole
 //! range.
 
-use crate::goal::{Goal, Wrong};
+use crate::goal::{Goal, GoalError};
 use crate::grid::Limits;
 use crate::search::Search;
 use crate::trial::Trial;
@@ -25,7 +25,7 @@ pub struct Estimate {
 }
 
 /// Estimates a search for these goals, if each trial takes `between` seconds more than its duration.
-pub fn estimate(limits: Limits, goals: &[Goal], between: f64) -> Result<Estimate, Wrong> {
+pub fn estimate(limits: Limits, goals: &[Goal], between: f64) -> Result<Estimate, GoalError> {
     let mut runs = Vec::new();
     for device in 0..DEVICES {
         let share = (device as f64 + 0.37) / DEVICES as f64;

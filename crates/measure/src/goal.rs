@@ -22,7 +22,7 @@ pub struct Goal {
 /// Error in goals or limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Wrong(pub String);
+pub struct GoalError(pub String);
 
 /// Names of all goals.
 pub const NAMES: [&str; 5] = ["rfc2544", "rfc2544-short", "tst009", "ndr", "pdr"];
@@ -85,9 +85,9 @@ impl Goal {
     }
 
     /// Returns the first error, if any.
-    pub fn check(&self) -> Result<(), Wrong> {
+    pub fn check(&self) -> Result<(), GoalError> {
         let Goal { name, loss_ratio, exceed_ratio, width, initial_duration, final_duration, duration_sum } = self;
-        let wrong = |what: String| Err(Wrong(format!("goal {name}: {what}")));
+        let wrong = |what: String| Err(GoalError(format!("goal {name}: {what}")));
         for (what, ratio) in [("loss ratio", loss_ratio), ("exceed ratio", exceed_ratio)] {
             if !(0.0..1.0).contains(ratio) {
                 return wrong(format!("invalid {what} {ratio}; expected 0 to 1"));

@@ -1,7 +1,7 @@
 //! Grid of loads: equal ratios between minimum and maximum, so fine that the width of each goal is an integer number of
 //! steps.
 
-use crate::goal::{Goal, Wrong};
+use crate::goal::{Goal, GoalError};
 
 /// Steps are not wider than a width, and an integer number of them makes at least this part of it.
 const EXACT: f64 = 0.99;
@@ -28,10 +28,10 @@ pub struct Grid {
 
 impl Limits {
     /// Returns the first error, if any.
-    pub fn check(&self) -> Result<(), Wrong> {
+    pub fn check(&self) -> Result<(), GoalError> {
         let Limits { least, greatest } = *self;
         if !(least.is_finite() && greatest.is_finite() && least > 0.0 && greatest > least) {
-            return Err(Wrong(format!("invalid load limits: {least} to {greatest} frames/s")));
+            return Err(GoalError(format!("invalid load limits: {least} to {greatest} frames/s")));
         }
         Ok(())
     }
@@ -44,14 +44,14 @@ fn logarithm(width: f64) -> f64 {
 
 impl Grid {
     /// Creates the coarsest grid for these goals.
-    pub fn new(limits: Limits, goals: &[Goal]) -> Result<Self, Wrong> {
+    pub fn new(limits: Limits, goals: &[Goal]) -> Result<Self, GoalError> {
         limits.check()?;
         let span = (limits.greatest / limits.least).ln();
         let widths: Vec<f64> = goals.iter().map(|goal| logarithm(goal.width)).collect();
         let narrowest = widths.iter().copied().fold(f64::INFINITY, f64::min);
         let coarsest = (span / narrowest).ceil().max(1.0);
         if coarsest * FINEST as f64 > MOST {
-            return Err(Wrong("widths too small for the load limits".to_owned()));
+            return Err(GoalError("widths too small for the load limits".to_owned()));
         }
         let fits = |top: usize| {
             let step = span / top as f64;

@@ -44,6 +44,6 @@ pub use classify::{Class, Rule, conditional_throughput};
 pub use estimate::{Estimate, estimate};
 pub use goal::Goal;
 pub use grid::Limits;
-pub use outcome::{Found, Verdict};
+pub use outcome::{GoalResult, Verdict};
 pub use search::Search;
-pub use trial::{Ask, Trial};
+pub use trial::{Trial, TrialRequest};

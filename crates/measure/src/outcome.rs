@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Result for a goal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct GoalResult {
     /// The goal.
     pub goal: Goal,
     /// The relevant lower bound, in frames per second: the result.
@@ -65,7 +65,7 @@ impl Verdict {
 }
 
 /// Evaluates the trials for the final target.
-pub(crate) fn found(goal: &Goal, targets: &[Target], grid: &Grid, trials: &BTreeMap<usize, Vec<Trial>>) -> Found {
+pub(crate) fn found(goal: &Goal, targets: &[Target], grid: &Grid, trials: &BTreeMap<usize, Vec<Trial>>) -> GoalResult {
     let Some(last) = targets.last() else { unreachable!("a chain has a final target") };
     let now = bounds(&last.rule, trials);
     let verdict = match (now.lower, now.upper) {
@@ -78,7 +78,7 @@ pub(crate) fn found(goal: &Goal, targets: &[Target], grid: &Grid, trials: &BTree
     };
     let throughput = now.lower.map(|place| conditional_throughput(&last.rule, grid.load(place), &trials[&place]));
     let load = |place: usize| grid.load(place);
-    Found { goal: goal.clone(), lower: now.lower.map(load), upper: now.upper.map(load), throughput, verdict }
+    GoalResult { goal: goal.clone(), lower: now.lower.map(load), upper: now.upper.map(load), throughput, verdict }
 }
 
 /// Returns whether a load is such a bound only by trials in which the tester was at fault.

@@ -1,7 +1,7 @@
 //! Frame loss rate by load: RFC 2544, section 26.3. From the maximum load down, in equal steps, until two consecutive
 //! trials have no loss.
 
-use crate::trial::Ask;
+use crate::trial::TrialRequest;
 
 /// Consecutive trials without loss that end it.
 const CLEAN: usize = 2;
@@ -23,11 +23,13 @@ impl LossRate {
     }
 
     /// Returns the next trial; `None` when done.
-    pub fn next_trial(&self) -> Option<Ask> {
+    pub fn next_trial(&self) -> Option<TrialRequest> {
         let is_clean = self.rows.len() >= CLEAN && self.rows.iter().rev().take(CLEAN).all(|(_, loss)| *loss == 0.0);
         let left = self.steps.saturating_sub(self.rows.len() as u32);
-        (left > 0 && !is_clean)
-            .then(|| Ask { load: self.greatest * f64::from(left) / f64::from(self.steps), duration: self.duration })
+        (left > 0 && !is_clean).then(|| TrialRequest {
+            load: self.greatest * f64::from(left) / f64::from(self.steps),
+            duration: self.duration,
+        })
     }
 
     /// Adds the loss ratio of the trial.
@@ -56,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_down_until_two_trials_are_clean() {
+    fn rate_decreases_until_two_trials_are_clean() {
         let rows = run(0.65e6);
         let loads: Vec<f64> = rows.iter().map(|row| (row.0 * 10.0).round()).collect();
         assert_eq!(loads, [10.0, 9.0, 8.0, 7.0, 6.0, 5.0]);

@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_sections() {
+    fn times_match_the_sections() {
         assert_eq!((recovery(10.0, Some(10.5)), recovery(10.0, Some(9.0)), recovery(10.0, None)), (0.5, 0.0, 0.0));
         assert_eq!((reset_by_loss(3000, 1000.0), reset_by_times(5.0, 8.25)), (3.0, 3.25));
     }

@@ -2,17 +2,17 @@
 
 use crate::chain::{Target, chain};
 use crate::classify::{Class, Rule};
-use crate::goal::{Goal, Wrong};
+use crate::goal::{Goal, GoalError};
 use crate::grid::{Grid, Limits};
-use crate::outcome::{Found, found};
-use crate::trial::{Ask, Trial};
+use crate::outcome::{GoalResult, found};
+use crate::trial::{Trial, TrialRequest};
 use std::collections::BTreeMap;
 
 /// A search: request the next trial, add its result, until no trial is left.
 #[derive(Clone, Debug)]
 pub struct Search {
     grid: Grid,
-    aims: Vec<Aim>,
+    aims: Vec<GoalProgress>,
     trials: BTreeMap<usize, Vec<Trial>>,
     /// Initial trials, and their results.
     begun: Vec<Trial>,
@@ -22,7 +22,7 @@ pub struct Search {
 
 /// Progress towards a goal.
 #[derive(Clone, Debug)]
-struct Aim {
+struct GoalProgress {
     goal: Goal,
     targets: Vec<Target>,
     /// Current target. The last one is never completed: trials for another goal may contradict its result.
@@ -41,7 +41,7 @@ pub struct Bounds {
 }
 
 /// A trial requested by a goal.
-struct Wanted {
+struct TrialProposal {
     place: usize,
     duration: f64,
     width: usize,
@@ -52,20 +52,21 @@ const BEGINNING: usize = 3;
 
 impl Search {
     /// Creates a search for these goals between these loads.
-    pub fn new(limits: Limits, goals: &[Goal]) -> Result<Self, Wrong> {
+    pub fn new(limits: Limits, goals: &[Goal]) -> Result<Self, GoalError> {
         if goals.is_empty() {
-            return Err(Wrong("no goal; at least one is required".to_owned()));
+            return Err(GoalError("no goal; at least one is required".to_owned()));
         }
         goals.iter().try_for_each(Goal::check)?;
         let grid = Grid::new(limits, goals)?;
-        let aim = |goal: &Goal| Aim { goal: goal.clone(), targets: chain(goal, &grid), at: 0, reach: [None; 2] };
+        let aim =
+            |goal: &Goal| GoalProgress { goal: goal.clone(), targets: chain(goal, &grid), at: 0, reach: [None; 2] };
         let aims = goals.iter().map(aim).collect();
         Ok(Search { grid, aims, trials: BTreeMap::new(), begun: Vec::new(), asked: None })
     }
 
     /// Returns the next trial; `None` once all goals are done. Repeated calls before [`Search::add`] return the same
     /// one.
-    pub fn next_trial(&mut self) -> Option<Ask> {
+    pub fn next_trial(&mut self) -> Option<TrialRequest> {
         let (place, duration) = match self.beginning() {
             Some(begin) => begin,
             None => {
@@ -73,7 +74,7 @@ impl Search {
                 let wanted = aims.iter_mut().filter_map(|aim| aim.wants(grid, trials));
                 // An upper bound at a low load makes higher ones irrelevant; at the same load the longer trial counts
                 // for both.
-                let key = |wanted: &Wanted| {
+                let key = |wanted: &TrialProposal| {
                     (wanted.place, std::cmp::Reverse((wanted.duration * 1e6) as u64), std::cmp::Reverse(wanted.width))
                 };
                 let next = wanted.min_by_key(key)?;
@@ -81,7 +82,7 @@ impl Search {
             }
         };
         self.asked = Some(place);
-        Some(Ask { load: self.grid.load(place), duration })
+        Some(TrialRequest { load: self.grid.load(place), duration })
     }
 
     /// Adds the result of the trial that was requested last.
@@ -102,7 +103,7 @@ impl Search {
     }
 
     /// Returns the current result of each goal, in their order.
-    pub fn found(&self) -> Vec<Found> {
+    pub fn found(&self) -> Vec<GoalResult> {
         self.aims.iter().map(|aim| found(&aim.goal, &aim.targets, &self.grid, &self.trials)).collect()
     }
 
@@ -164,9 +165,9 @@ pub(crate) fn bounds(rule: &Rule, trials: &BTreeMap<usize, Vec<Trial>>) -> Bound
     bounds
 }
 
-impl Aim {
+impl GoalProgress {
     /// Returns the trial that it needs, if it is not done.
-    fn wants(&mut self, grid: &Grid, trials: &BTreeMap<usize, Vec<Trial>>) -> Option<Wanted> {
+    fn wants(&mut self, grid: &Grid, trials: &BTreeMap<usize, Vec<Trial>>) -> Option<TrialProposal> {
         loop {
             let target = *self.targets.get(self.at)?;
             let now = bounds(&target.rule, trials);
@@ -181,7 +182,7 @@ impl Aim {
             let before =
                 self.at.checked_sub(1).map(|at| (self.targets[at].width, bounds(&self.targets[at].rule, trials)));
             let place = self.place(&target, now, before, grid.top());
-            return Some(Wanted { place, duration: target.duration, width: target.width });
+            return Some(TrialProposal { place, duration: target.duration, width: target.width });
         }
     }
 

@@ -39,7 +39,7 @@ pub struct Step {
 
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct StepResult {
     /// Received bits per second.
     pub rate: f64,
     /// Frame loss ratio.
@@ -66,7 +66,7 @@ impl Service {
     }
 
     /// Returns whether a step passes.
-    pub fn passes(&self, kind: Kind, seen: &Seen) -> bool {
+    pub fn passes(&self, kind: Kind, seen: &StepResult) -> bool {
         let least = self.committed * (1.0 - self.loss_ratio);
         let most = (self.committed + self.excess) * (1.0 + self.margin);
         match kind {
@@ -86,13 +86,13 @@ mod tests {
         Service { committed: 10e6, excess: 5e6, loss_ratio: 1e-3, delay: 0.01, variation: 0.002, margin: 0.01 };
 
     /// A policer that forwards up to `limit` bits per second.
-    fn policed(step: &Step, limit: f64) -> Seen {
+    fn policed(step: &Step, limit: f64) -> StepResult {
         let rate = step.rate.min(limit);
-        Seen { rate, loss_ratio: 1.0 - rate / step.rate, delay: 0.001, variation: 0.0001 }
+        StepResult { rate, loss_ratio: 1.0 - rate / step.rate, delay: 0.001, variation: 0.0001 }
     }
 
     #[test]
-    fn a_policer_is_judged_by_its_limit() {
+    fn policer_is_compared_with_its_limit() {
         let verdicts = |limit: f64| -> Vec<bool> {
             SERVICE.steps().iter().map(|step| SERVICE.passes(step.kind, &policed(step, limit))).collect()
         };
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(verdicts(1e9), [true, true, true, true, true, false], "no policer");
         assert_eq!(SERVICE.steps()[5].rate, 16.25e6);
         assert_eq!(Service { excess: 0.0, ..SERVICE }.steps()[4].rate, 12.5e6);
-        let slow = Seen { delay: 0.02, ..policed(&SERVICE.steps()[0], 15e6) };
+        let slow = StepResult { delay: 0.02, ..policed(&SERVICE.steps()[0], 15e6) };
         assert!(!SERVICE.passes(Kind::Committed(25), &slow));
     }
 }

@@ -5,13 +5,13 @@
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Soak {
     seconds: u64,
-    all: Passed,
+    all: PeriodCounts,
     /// The last second, and the state before it.
-    last: Passed,
-    before: Judged,
-    now: Judged,
-    lossy: Vec<(u64, Passed)>,
-    minutes: Vec<Passed>,
+    last: PeriodCounts,
+    before: AvailabilityState,
+    now: AvailabilityState,
+    lossy: Vec<(u64, PeriodCounts)>,
+    minutes: Vec<PeriodCounts>,
     events: Vec<Event>,
     /// Number of seconds with loss beyond the limit.
     more: u64,
@@ -19,7 +19,7 @@ pub struct Soak {
 
 /// Counters of a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct PeriodCounts {
     /// Frames sent.
     pub sent: u64,
     /// Frames received.
@@ -30,7 +30,7 @@ pub struct Passed {
 
 /// State derived from second to second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Judged {
+struct AvailabilityState {
     worst: Option<(u64, u64)>,
     /// Consecutive seconds that were severely errored, or, during unavailable time, were not.
     row: u64,
@@ -60,26 +60,30 @@ const SEVERE: f64 = 0.5;
 /// that end it.
 const IN_A_ROW: u64 = 10;
 
-impl Passed {
+impl PeriodCounts {
     /// Returns the sum of both.
-    pub fn plus(self, other: Passed) -> Passed {
-        Passed { sent: self.sent + other.sent, received: self.received + other.received, lost: self.lost + other.lost }
+    pub fn plus(self, other: PeriodCounts) -> PeriodCounts {
+        PeriodCounts {
+            sent: self.sent + other.sent,
+            received: self.received + other.received,
+            lost: self.lost + other.lost,
+        }
     }
 }
 
 impl Soak {
     /// Adds a second.
-    pub fn add(&mut self, passed: Passed) {
+    pub fn add(&mut self, passed: PeriodCounts) {
         if self.seconds.is_multiple_of(MINUTE) && self.minutes.len() < MOST_MINUTES {
-            self.minutes.push(Passed::default());
+            self.minutes.push(PeriodCounts::default());
         }
         self.seconds += 1;
-        (self.last, self.before) = (Passed::default(), self.now);
+        (self.last, self.before) = (PeriodCounts::default(), self.now);
         self.amend(passed);
     }
 
     /// Adds late counters to the last second.
-    pub fn amend(&mut self, rest: Passed) {
+    pub fn amend(&mut self, rest: PeriodCounts) {
         let Some(second) = self.seconds.checked_sub(1) else { return self.add(rest) };
         let was = self.last;
         self.last = was.plus(rest);
@@ -101,22 +105,22 @@ impl Soak {
     }
 
     /// Returns the counters of all seconds.
-    pub fn all(&self) -> Passed {
+    pub fn all(&self) -> PeriodCounts {
         self.all
     }
 
     /// Returns the counters of the last second.
-    pub fn last(&self) -> Passed {
+    pub fn last(&self) -> PeriodCounts {
         self.last
     }
 
     /// Returns the seconds with frame loss: the first 10,000, by their numbers from 0.
-    pub fn lossy(&self) -> &[(u64, Passed)] {
+    pub fn lossy(&self) -> &[(u64, PeriodCounts)] {
         &self.lossy
     }
 
     /// Returns the counters of each minute, including the current one.
-    pub fn minutes(&self) -> &[Passed] {
+    pub fn minutes(&self) -> &[PeriodCounts] {
         &self.minutes
     }
 
@@ -163,8 +167,8 @@ impl Soak {
     }
 }
 
-impl Judged {
-    fn judge(&mut self, second: u64, Passed { sent, lost, .. }: Passed) {
+impl AvailabilityState {
+    fn judge(&mut self, second: u64, PeriodCounts { sent, lost, .. }: PeriodCounts) {
         if lost > 0 && self.worst.is_none_or(|(_, most)| lost > most) {
             self.worst = Some((second, lost));
         }
@@ -194,7 +198,9 @@ mod tests {
             70..=78 => 900,
             _ => 0,
         };
-        (0..100).for_each(|second| soak.add(Passed { sent: 1000, received: 1000 - lost(second), lost: lost(second) }));
+        (0..100).for_each(|second| {
+            soak.add(PeriodCounts { sent: 1000, received: 1000 - lost(second), lost: lost(second) })
+        });
         let events: Vec<(u64, u64, u64)> = soak.events().iter().map(|e| (e.second, e.seconds, e.lost)).collect();
         assert_eq!(events, [(5, 1, 1), (20, 3, 30), (40, 13, 11_700), (70, 9, 8_100)]);
         assert_eq!((soak.worst(), soak.all().lost, soak.seconds(), soak.more()), (Some((40, 900)), 19_831, 100, 0));
@@ -203,9 +209,9 @@ mod tests {
     }
 
     /// A second, and the part of it that is known only later.
-    fn second() -> impl Strategy<Value = (Passed, Option<Passed>)> {
+    fn second() -> impl Strategy<Value = (PeriodCounts, Option<PeriodCounts>)> {
         let lost = prop_oneof![3 => Just(0u64), 1 => 1u64..2000];
-        let passed = |sent: u64, lost: u64| Passed { sent, received: sent.saturating_sub(lost), lost };
+        let passed = |sent: u64, lost: u64| PeriodCounts { sent, received: sent.saturating_sub(lost), lost };
         let rest = prop::option::weighted(0.2, (0u64..1000, prop_oneof![Just(0u64), 1u64..900]));
         (0u64..2000, lost, rest)
             .prop_map(move |(sent, lost, rest)| (passed(sent, lost), rest.map(|(sent, lost)| passed(sent, lost))))
@@ -213,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_agree_however_seconds_come(seconds in prop::collection::vec(second(), 0..400)) {
+        fn amended_sums_equal_direct_sums(seconds in prop::collection::vec(second(), 0..400)) {
             let (mut soak, mut whole) = (Soak::default(), Soak::default());
             let mut plain = Vec::new();
             for (passed, rest) in &seconds {
@@ -223,11 +229,11 @@ mod tests {
                 whole.add(plain[plain.len() - 1]);
             }
             prop_assert_eq!(&soak, &whole, "amended or at once");
-            let sum = |all: &[Passed]| all.iter().fold(Passed::default(), |all, one| all.plus(*one));
+            let sum = |all: &[PeriodCounts]| all.iter().fold(PeriodCounts::default(), |all, one| all.plus(*one));
             prop_assert_eq!(soak.all(), sum(&plain));
-            let minutes: Vec<Passed> = plain.chunks(60).map(sum).collect();
+            let minutes: Vec<PeriodCounts> = plain.chunks(60).map(sum).collect();
             prop_assert_eq!(soak.minutes(), &minutes[..]);
-            let lossy: Vec<(u64, Passed)> = (0..).zip(plain).filter(|(_, passed)| passed.lost > 0).collect();
+            let lossy: Vec<(u64, PeriodCounts)> = (0..).zip(plain).filter(|(_, passed)| passed.lost > 0).collect();
             prop_assert_eq!(soak.lossy(), &lossy[..]);
             prop_assert_eq!(soak.events().iter().map(|event| event.lost).sum::<u64>(), soak.all().lost);
             prop_assert_eq!(soak.events().iter().map(|event| event.seconds).sum::<u64>(), lossy.len() as u64);
@@ -239,7 +245,7 @@ mod tests {
     fn a_week_needs_little_memory() {
         let mut soak = Soak::default();
         (0..7 * 24 * 3600u64).for_each(|second| {
-            soak.add(Passed { sent: 1000, received: 1000, lost: u64::from(second % 3 == 0) });
+            soak.add(PeriodCounts { sent: 1000, received: 1000, lost: u64::from(second % 3 == 0) });
         });
         assert_eq!((soak.lossy().len(), soak.events().len(), soak.minutes().len()), (10_000, 10_000, 7 * 24 * 60));
         assert_eq!((soak.more(), soak.all().lost), (201_600 - 10_000, 201_600));

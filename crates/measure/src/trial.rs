@@ -2,7 +2,7 @@
 
 /// A trial to run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ask {
+pub struct TrialRequest {
     /// Frames per second, in each direction.
     pub load: f64,
     /// Duration in seconds.
@@ -26,8 +26,8 @@ pub struct Trial {
 
 impl Trial {
     /// Returns the result of a trial that ran as requested.
-    pub fn new(ask: Ask, loss: f64) -> Self {
-        let Ask { load, duration } = ask;
+    pub fn new(ask: TrialRequest, loss: f64) -> Self {
+        let TrialRequest { load, duration } = ask;
         Trial { load, duration, effective: duration, loss, is_limited: false }
     }
 

@@ -1,7 +1,7 @@
 //! The search on simulated devices.
 
 use linerate_measure::goal::NAMES;
-use linerate_measure::{Found, Goal, Limits, Search, Trial, Verdict, estimate};
+use linerate_measure::{Goal, GoalResult, Limits, Search, Trial, Verdict, estimate};
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { least: 10_000.0, greatest: 10_000_000.0 };
@@ -24,7 +24,7 @@ impl Dice {
 struct Run {
     trials: u64,
     seconds: f64,
-    found: Vec<Found>,
+    found: Vec<GoalResult>,
 }
 
 /// Runs a search; `device` returns the loss ratio for a load and a duration.
@@ -51,7 +51,7 @@ fn hard(load: f64) -> f64 {
     (1.0 - LIMIT / load).max(0.0)
 }
 
-fn regular(found: &Found) -> f64 {
+fn regular(found: &GoalResult) -> f64 {
     assert_eq!(found.verdict, Verdict::Regular, "{found:?}");
     let (lower, upper) = (found.lower.unwrap(), found.upper.unwrap());
     assert!(1.0 - lower / upper <= found.goal.width * (1.0 + 1e-9), "{found:?}");
@@ -80,7 +80,7 @@ fn deterministic_devices_need_about_as_many_trials_as_with_the_library() {
         let found: Vec<f64> = run.found.iter().map(regular).collect();
         eprintln!("{name}: {} trials (library {library}), {} s, {found:?}", run.trials, run.seconds);
         assert!((found[0] / ndr - 1.0).abs() <= 0.006 && (found[1] / pdr - 1.0).abs() <= 0.0065, "{name}: {found:?}");
-        assert!(run.trials * 4 <= library * 5, "{name}: {} trials, the library takes {library}", run.trials);
+        assert!(run.trials * 4 <= library * 5, "{name}: {} trials, the library needs {library}", run.trials);
     }
     let short = search(&[Goal::rfc2544_short()], |load, _| hard(load));
     eprintln!("60 s: {} trials, {} s", short.trials, short.seconds);
@@ -96,7 +96,7 @@ fn deterministic_devices_need_about_as_many_trials_as_with_the_library() {
 }
 
 #[test]
-fn what_has_no_bounds_is_said_to_have_none() {
+fn missing_bounds_are_reported() {
     let fine = search(&both(), |_, _| 0.0);
     assert!(fine.found.iter().all(|found| found.verdict == Verdict::NoUpper && found.lower == Some(LIMITS.greatest)));
     let broken = search(&both(), |_, _| 0.5);
@@ -107,12 +107,12 @@ fn what_has_no_bounds_is_said_to_have_none() {
     assert_eq!(lossy.found[0].verdict, Verdict::NoLower);
     assert!((regular(&lossy.found[1]) / LIMIT - 1.0).abs() <= 0.006);
     eprintln!("10 ppm: {} trials", lossy.trials);
-    assert!(lossy.trials <= 62, "the library takes 50");
+    assert!(lossy.trials <= 62, "the library needs 50");
 }
 
 /// One trial in five loses 2 % at random: results repeat.
 #[test]
-fn results_repeat_where_one_trial_in_five_is_bad() {
+fn results_repeat_with_one_bad_trial_in_five() {
     for (chance, most) in [(0.05, 45.0), (0.2, 54.0)] {
         let mut trials = Vec::new();
         let mut near = 0;
@@ -142,7 +142,7 @@ fn a_strict_goal_has_a_lower_result() {
 }
 
 #[test]
-fn a_tester_that_falls_behind_is_not_taken_for_the_device() {
+fn slow_tester_is_not_counted_as_device_loss() {
     let mut search = Search::new(LIMITS, &both()).unwrap();
     while let Some(ask) = search.next_trial() {
         let mut trial = Trial::new(ask, hard(ask.load));
@@ -153,7 +153,7 @@ fn a_tester_that_falls_behind_is_not_taken_for_the_device() {
 }
 
 #[test]
-fn a_search_that_ends_early_says_what_it_knows() {
+fn aborted_search_reports_its_bounds() {
     let mut search = Search::new(LIMITS, &both()).unwrap();
     for _ in 0..12 {
         let ask = search.next_trial().unwrap();
@@ -163,7 +163,7 @@ fn a_search_that_ends_early_says_what_it_knows() {
 }
 
 #[test]
-fn the_time_a_search_takes_is_known_beforehand() {
+fn search_duration_is_estimated_in_advance() {
     let guess = estimate(LIMITS, &both(), 0.5).unwrap();
     let run = search(&both(), |load, _| hard(load));
     let seconds = run.seconds + 0.5 * run.trials as f64;
@@ -211,7 +211,7 @@ fn ends(device: Erratic, place: usize, limits: Limits) -> Result<(), TestCaseErr
 
 /// Short trials for the second goal contradict the first one's result for a load.
 #[test]
-fn trials_for_another_goal_open_a_search_again() {
+fn trials_for_another_goal_can_reopen_a_search() {
     let device = Erratic {
         seed: 4_949_103_542_999_748_520,
         limit: 9_338_130.840081764,
@@ -225,7 +225,7 @@ fn trials_for_another_goal_open_a_search_again() {
 proptest! {
     /// For any device, random or adversarial, the search terminates within limits, and its bounds match its trials.
     #[test]
-    fn it_terminates_for_any_device(
+    fn search_terminates_for_any_device(
         seed: u64, limit in 5e3f64..2e7, noise in 0.0f64..1.0, lucky in 0.0f64..1.0, place in 0usize..5,
         least in 1.0f64..1e5, factor in 1.01f64..1e4,
     ) {

@@ -109,7 +109,7 @@ fn draw(n: u64) -> f64 {
 fn judged(run: &Run, goal: &Goal) -> [Option<f64>; 3] {
     let mut loads: BTreeMap<u64, Vec<Trial>> = BTreeMap::new();
     for (load, duration, loss) in &run.trials {
-        let ask = linerate_measure::Ask { load: *load, duration: *duration };
+        let ask = linerate_measure::TrialRequest { load: *load, duration: *duration };
         loads.entry(load.to_bits()).or_default().push(Trial::new(ask, *loss));
     }
     let rule = Rule::from(goal);

@@ -3,7 +3,7 @@
 use crate::kernel::Kernel;
 use crate::keys::{self, PADDING};
 use crate::{Input, Merge};
-use linerate_burst::{Horizon, Nanos, Pick};
+use linerate_burst::{FrameIndex, Horizon, Nanos};
 use std::mem;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const LANE: usize = HELD + PADDING;
 #[derive(Clone, Debug)]
 pub(crate) struct Chunks {
     kernel: Kernel,
-    lanes: Vec<Held>,
+    lanes: Vec<LaneKeys>,
     /// Keys of all lanes, each followed by padding.
     keys: Vec<u64>,
     merged: Vec<u64>,
@@ -31,7 +31,7 @@ pub(crate) struct Chunks {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Held {
+struct LaneKeys {
     /// The range of [`Chunks::keys`] not emitted yet.
     keys: Range<usize>,
     /// Frames of the input converted to keys.
@@ -44,7 +44,7 @@ struct Held {
 
 /// The reason why a chunk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ChunkEnd {
     /// More can be emitted.
     More,
     /// Nothing more can be emitted in this round.
@@ -55,7 +55,7 @@ pub(crate) enum End {
     Ahead,
 }
 
-impl Held {
+impl LaneKeys {
     /// Returns whether there are frames and yet no keys: the first frame is above the ceiling.
     #[inline]
     fn is_stuck(&self, input: &Input<'_>) -> bool {
@@ -67,7 +67,7 @@ impl Chunks {
     pub(crate) fn new(lanes: usize) -> Self {
         Chunks {
             kernel: Kernel::detect(),
-            lanes: vec![Held::default(); lanes],
+            lanes: vec![LaneKeys::default(); lanes],
             keys: Vec::new(),
             merged: Vec::new(),
             room: Vec::new(),
@@ -87,7 +87,8 @@ impl Merge {
         // A horizon before all frames has the key 0, which no frame has.
         *base = least.saturating_sub(1);
         for (number, (held, lane)) in held.iter_mut().zip(&self.lanes).enumerate() {
-            *held = Held { keys: number * LANE..number * LANE, read: lane.done, newest: lane.newest.0, late: false };
+            *held =
+                LaneKeys { keys: number * LANE..number * LANE, read: lane.done, newest: lane.newest.0, late: false };
         }
         for row in [keys, merged, room] {
             // Each merge writes whole steps of PADDING keys.
@@ -97,7 +98,7 @@ impl Merge {
     }
 
     /// Emits all complete frames among those held as keys.
-    pub(crate) fn chunk(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) -> End {
+    pub(crate) fn chunk(&mut self, inputs: &[Input<'_>], picks: &mut Vec<FrameIndex>) -> ChunkEnd {
         let chunks = &mut self.chunks;
         // Limits up to which the held keys, and the horizons, are complete.
         let (mut held, mut horizon) = (keys::NONE, keys::NONE);
@@ -106,7 +107,7 @@ impl Merge {
             let input = &input.shown();
             late |= chunks.fill(lane, input, (self.emitted.0, self.ceiling.0));
             if chunks.lanes[lane].is_stuck(input) {
-                return End::Ahead;
+                return ChunkEnd::Ahead;
             }
             match chunks.more(lane, input) {
                 Some(key) => held = held.min(key),
@@ -133,12 +134,12 @@ impl Merge {
         self.late += if late { row.iter().map(|key| key & 1).sum() } else { 0 };
         kernel.append(row, picks);
         let end = match cut {
-            _ if horizon == cut => End::Round,
-            keys::LAST => End::Span,
-            _ => End::More,
+            _ if horizon == cut => ChunkEnd::Round,
+            keys::LAST => ChunkEnd::Span,
+            _ => ChunkEnd::More,
         };
         let most = self.lanes.iter().map(|lane| lane.done).max().unwrap_or(0);
-        chunks.level = if end == End::More { HELD } else { (2 * most).clamp(FEW, HELD) };
+        chunks.level = if end == ChunkEnd::More { HELD } else { (2 * most).clamp(FEW, HELD) };
         end
     }
 }

@@ -1,12 +1,12 @@
 //! The order rule at speed: whole runs if lanes bring runs, chunks if they alternate.
 
-use crate::chunks::End;
+use crate::chunks::ChunkEnd;
 use crate::{Input, Merge};
-use linerate_burst::Pick;
+use linerate_burst::FrameIndex;
 
 /// The choice between runs and chunks, based on the last frames.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct PathChoice {
     /// True if lanes bring runs rather than alternate.
     runs: bool,
     /// Frames emitted since the last decision.
@@ -25,7 +25,7 @@ const LONG: usize = 5;
 /// A round with fewer frames per lane ends before a chunk would pay.
 const ROUND: usize = 4;
 
-impl Pace {
+impl PathChoice {
     /// Counts `frames` in `changes` runs, and decides again after enough of them.
     fn take(&mut self, frames: usize, changes: usize, lanes: usize) {
         self.frames += frames;
@@ -40,7 +40,7 @@ impl Pace {
 
 impl Merge {
     /// Emits everything that can be emitted in this round.
-    pub(crate) fn fast(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) {
+    pub(crate) fn fast(&mut self, inputs: &[Input<'_>], picks: &mut Vec<FrameIndex>) {
         let shown: usize = inputs.iter().map(|input| input.descs.len()).sum();
         if inputs.len() == 1 || shown < ROUND * inputs.len() {
             while let Some((winner, limit)) = self.next(inputs, picks) {
@@ -57,7 +57,7 @@ impl Merge {
     }
 
     /// Emits until lanes seem to alternate; returns whether nothing is left.
-    fn by_runs(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) -> bool {
+    fn by_runs(&mut self, inputs: &[Input<'_>], picks: &mut Vec<FrameIndex>) -> bool {
         while let Some((winner, limit)) = self.next(inputs, picks) {
             let before = picks.len();
             self.emit(winner, limit, &inputs[winner], picks);
@@ -70,24 +70,24 @@ impl Merge {
     }
 
     /// Emits until lanes seem to bring runs; returns whether nothing is left.
-    fn by_chunks(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) -> bool {
+    fn by_chunks(&mut self, inputs: &[Input<'_>], picks: &mut Vec<FrameIndex>) -> bool {
         if self.ahead_waits {
             self.emit_ahead(inputs, picks);
         }
-        let mut end = if self.start_chunks() { End::More } else { End::Span };
-        while end == End::More && !self.pace.runs {
+        let mut end = if self.start_chunks() { ChunkEnd::More } else { ChunkEnd::Span };
+        while end == ChunkEnd::More && !self.pace.runs {
             let before = picks.len();
             end = self.chunk(inputs, picks);
             let sample = &picks[before..picks.len().min(before + SAMPLE)];
             let changes = sample.windows(2).filter(|pair| pair[0].lane() != pair[1].lane()).count();
             self.pace.take(sample.len(), changes, inputs.len());
         }
-        if end == End::Round {
+        if end == ChunkEnd::Round {
             return true;
         }
-        if end != End::Ahead {
+        if end != ChunkEnd::Ahead {
             // Times too far apart for keys, or lanes bring runs: continue with the rule for at least one sample.
-            self.pace = Pace { runs: true, ..Pace::default() };
+            self.pace = PathChoice { runs: true, ..PathChoice::default() };
         }
         self.look(inputs);
         false

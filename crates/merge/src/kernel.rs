@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::keys;
-use linerate_burst::{Desc, Pick};
+use linerate_burst::{Desc, FrameIndex};
 
 /// The fastest implementation for this processor.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ impl Kernel {
 
     /// [`keys::append`].
     #[inline]
-    pub(crate) fn append(self, keys: &[u64], picks: &mut Vec<Pick>) {
+    pub(crate) fn append(self, keys: &[u64], picks: &mut Vec<FrameIndex>) {
         #[cfg(target_arch = "x86_64")]
         if self.vectors {
             // SAFETY: the processor has the instructions.
@@ -73,7 +73,7 @@ impl Kernel {
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use super::keys;
-    use linerate_burst::{Desc, Pick};
+    use linerate_burst::{Desc, FrameIndex};
     use std::arch::x86_64::*;
     use std::hint::select_unpredictable;
 
@@ -155,7 +155,7 @@ mod avx512 {
     /// # Safety
     /// The processor has these features.
     #[target_feature(enable = "avx512f,avx512vl")]
-    pub(super) unsafe fn append(keys: &[u64], picks: &mut Vec<Pick>) {
+    pub(super) unsafe fn append(keys: &[u64], picks: &mut Vec<FrameIndex>) {
         keys::append(keys, picks);
     }
 
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_every_length_merge_as_they_sort() {
+    fn rows_of_every_length_merge_in_sorted_order() {
         let mut state = 1;
         for kernel in [Some(Kernel::PORTABLE), vectors()].into_iter().flatten() {
             for (a, b) in (0..80).flat_map(|a| (0..80).map(move |b| (a, b))) {

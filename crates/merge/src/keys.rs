@@ -1,12 +1,12 @@
 //! Keys: the rank and the index of a frame in one number that sorts by the order rule.
 //!
 //! From the top: 32 bits of time since a base, 7 of lane, 24 of index, and the late flag. The low half is thus a
-//! [`Pick`] rotated left by one bit; it is below the time so that frames of equal time stay in the order of lanes, and
+//! [`FrameIndex`] rotated left by one bit; it is below the time so that frames of equal time stay in the order of lanes, and
 //! those of one lane in their own.
 //!
 //! This is the portable form of the vector code in `kernel`, and its oracle.
 
-use linerate_burst::{Desc, Pick};
+use linerate_burst::{Desc, FrameIndex};
 
 /// Above every key.
 pub(crate) const NONE: u64 = u64::MAX;
@@ -40,9 +40,9 @@ pub(crate) fn rank(key: u64, base: u64) -> u64 {
 
 /// Returns the pick in a key.
 #[inline]
-pub(crate) fn pick(key: u64) -> Pick {
-    let (lane, index) = (key as u32 >> LANE_SHIFT, key as u32 >> 1 & (Pick::MAX_FRAMES as u32 - 1));
-    let pick = Pick::new(lane as usize, index as usize);
+pub(crate) fn pick(key: u64) -> FrameIndex {
+    let (lane, index) = (key as u32 >> LANE_SHIFT, key as u32 >> 1 & (FrameIndex::MAX_FRAMES as u32 - 1));
+    let pick = FrameIndex::new(lane as usize, index as usize);
     if key & 1 == 1 { pick.late() } else { pick }
 }
 
@@ -96,9 +96,9 @@ pub(crate) fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
 
 /// Appends the picks in keys.
 #[inline]
-pub(crate) fn append(keys: &[u64], picks: &mut Vec<Pick>) {
+pub(crate) fn append(keys: &[u64], picks: &mut Vec<FrameIndex>) {
     let start = picks.len();
-    picks.resize(start + keys.len(), Pick::new(0, 0));
+    picks.resize(start + keys.len(), FrameIndex::new(0, 0));
     for (picked, key) in picks[start..].iter_mut().zip(keys) {
         *picked = pick(*key);
     }
@@ -110,15 +110,15 @@ mod tests {
     use linerate_burst::Nanos;
 
     #[test]
-    fn a_key_holds_rank_lane_index_and_late() {
+    fn key_contains_rank_lane_index_and_late() {
         let descs = [20, 10, 30].map(|time| Desc::new(Nanos(time), 0, 0));
         let (mut keys, mut newest) = ([0; 3], 15);
-        assert_eq!(any(&descs, 5, (12, 29), &mut newest, tag(127, Pick::MAX_FRAMES - 3), &mut keys), 2);
+        assert_eq!(any(&descs, 5, (12, 29), &mut newest, tag(127, FrameIndex::MAX_FRAMES - 3), &mut keys), 2);
         newest = 15;
-        assert_eq!(any(&descs, 5, (12, 30), &mut newest, tag(127, Pick::MAX_FRAMES - 3), &mut keys), 3);
+        assert_eq!(any(&descs, 5, (12, 30), &mut newest, tag(127, FrameIndex::MAX_FRAMES - 3), &mut keys), 3);
         assert_eq!(newest, 30);
         let fields = keys.map(|key| (rank(key, 5), pick(key).lane(), pick(key).index(), pick(key).is_late()));
-        let last = Pick::MAX_FRAMES - 1;
+        let last = FrameIndex::MAX_FRAMES - 1;
         assert_eq!(fields, [(20, 127, last - 2, false), (20, 127, last - 1, true), (30, 127, last, false)]);
     }
 
@@ -126,7 +126,7 @@ mod tests {
     fn a_bound_is_after_its_own_lane_and_before_the_next() {
         let key = |time: u64, lane, index| (time - 5) << TIME_SHIFT | tag(lane, index);
         let bound = bound(9, 5, 3);
-        assert!(key(9, 3, Pick::MAX_FRAMES - 1) < bound && bound < key(9, 4, 0));
+        assert!(key(9, 3, FrameIndex::MAX_FRAMES - 1) < bound && bound < key(9, 4, 0));
         assert_eq!(super::bound(5 + MAX_SPAN, 5, 3), NONE);
         assert!(super::bound(5 + MAX_SPAN - 1, 5, 127) <= LAST && LAST < MAX_SPAN << TIME_SHIFT);
     }

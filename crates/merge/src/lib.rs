@@ -53,9 +53,9 @@ mod keys;
 mod rule;
 
 use crate::chunks::Chunks;
-use crate::fast::Pace;
+use crate::fast::PathChoice;
 use crate::rule::Lane;
-use linerate_burst::{Desc, Horizon, Nanos, Pick};
+use linerate_burst::{Desc, FrameIndex, Horizon, Nanos};
 
 /// The frames that one lane has ready.
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +70,9 @@ impl<'a> Input<'a> {
     /// Returns the part that an order can name; its horizon is then the first frame omitted.
     #[inline]
     fn shown(&self) -> Input<'a> {
-        match self.descs.get(Pick::MAX_FRAMES) {
+        match self.descs.get(FrameIndex::MAX_FRAMES) {
             None => *self,
-            Some(next) => Input { descs: &self.descs[..Pick::MAX_FRAMES], horizon: Horizon::At(next.time) },
+            Some(next) => Input { descs: &self.descs[..FrameIndex::MAX_FRAMES], horizon: Horizon::At(next.time) },
         }
     }
 }
@@ -103,7 +103,7 @@ pub struct Merge {
     late: u64,
     ahead: u64,
     frames: u64,
-    pace: Pace,
+    pace: PathChoice,
     chunks: Chunks,
 }
 
@@ -111,9 +111,9 @@ impl Merge {
     /// Returns a merge of `lanes` inputs.
     ///
     /// # Panics
-    /// If there are more than [`Pick::MAX_LANES`].
+    /// If there are more than [`FrameIndex::MAX_LANES`].
     pub fn new(lanes: usize) -> Self {
-        assert!(lanes <= Pick::MAX_LANES, "{lanes} lanes exceed the limit of {}", Pick::MAX_LANES);
+        assert!(lanes <= FrameIndex::MAX_LANES, "{lanes} lanes exceed the limit of {}", FrameIndex::MAX_LANES);
         Merge {
             lanes: vec![Lane::default(); lanes],
             emitted: Nanos::ZERO,
@@ -122,7 +122,7 @@ impl Merge {
             late: 0,
             ahead: 0,
             frames: 0,
-            pace: Pace::default(),
+            pace: PathChoice::default(),
             chunks: Chunks::new(lanes),
         }
     }
@@ -151,11 +151,11 @@ impl Merge {
 
     /// Appends to `picks` all frames that the rule allows to be emitted now, in order: those of [`Merge::round`], one
     /// by one. The caller consumes [`Merge::taken`] frames from each lane before the next round. At most
-    /// [`Pick::MAX_FRAMES`] frames per lane are considered.
+    /// [`FrameIndex::MAX_FRAMES`] frames per lane are considered.
     ///
     /// # Panics
     /// If the number of inputs differs from the number of lanes.
-    pub fn order(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) {
+    pub fn order(&mut self, inputs: &[Input<'_>], picks: &mut Vec<FrameIndex>) {
         self.start(inputs);
         self.fast(inputs, picks);
     }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_times_come_out_in_the_order_of_the_lanes() {
+    fn equal_times_are_emitted_in_lane_order() {
         let out = order(&[(&[1, 5], Horizon::Ended), (&[1, 5], Horizon::Ended)]);
         assert_eq!(out, [(0, 0, false), (1, 0, false), (0, 1, false), (1, 1, false)]);
     }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_older_than_its_predecessor_stays_after_it_and_is_late() {
+    fn out_of_order_frame_keeps_its_place_and_is_late() {
         let out = order(&[(&[3, 1, 4], Horizon::Ended), (&[2, 3], Horizon::Ended)]);
         assert_eq!(out, [(1, 0, false), (0, 0, false), (0, 1, true), (1, 1, false), (0, 2, false)]);
     }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_went_back_does_not_take_its_lane_back() {
+    fn out_of_order_frame_does_not_move_the_lane_back() {
         let mut merge = Merge::new(2);
         let (held, promised) = (descs(&[7, 6]), descs(&[7]));
         let idle = |time| Input { descs: &[], horizon: Horizon::At(Nanos(time)) };

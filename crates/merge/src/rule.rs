@@ -1,7 +1,7 @@
 //! The order rule, a run at a time: the reference for every faster implementation.
 
 use crate::{Input, Merge, Run};
-use linerate_burst::{Desc, Horizon, Nanos, Pick};
+use linerate_burst::{Desc, FrameIndex, Horizon, Nanos};
 
 /// Above every time of a rank.
 pub(crate) const ENDED: u64 = u64::MAX;
@@ -51,11 +51,11 @@ impl Output for Vec<Run> {
     }
 }
 
-impl Output for Vec<Pick> {
+impl Output for Vec<FrameIndex> {
     #[inline]
     fn run(&mut self, run: Run) {
-        let picks = (run.first..run.first + run.count).map(|index| Pick::new(run.lane, index));
-        if run.late { self.extend(picks.map(Pick::late)) } else { self.extend(picks) }
+        let picks = (run.first..run.first + run.count).map(|index| FrameIndex::new(run.lane, index));
+        if run.late { self.extend(picks.map(FrameIndex::late)) } else { self.extend(picks) }
     }
 }
 

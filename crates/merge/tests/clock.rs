@@ -1,6 +1,6 @@
 //! Lanes of a machine whose clock is set: nothing waits for the clock to catch up.
 
-use linerate_burst::{Desc, Horizon, Nanos, Pick};
+use linerate_burst::{Desc, FrameIndex, Horizon, Nanos};
 use linerate_merge::{Input, Merge, Run};
 
 const MS: u64 = 1_000_000;
@@ -26,7 +26,7 @@ impl Merger {
         let horizon = Horizon::At(Nanos(now - LAG));
         let inputs: Vec<_> = lanes.iter().map(|descs| Input { descs, horizon }).collect();
         self.merge.set_ceiling(Nanos(now + SLACK));
-        let (mut picks, mut runs): (Vec<Pick>, Vec<Run>) = Default::default();
+        let (mut picks, mut runs): (Vec<FrameIndex>, Vec<Run>) = Default::default();
         if self.fast {
             self.merge.order(&inputs, &mut picks);
         } else {
@@ -49,7 +49,7 @@ fn both() -> [Merger; 2] {
 
 /// Two busy lanes and an idle one, like a port with a ring per processor. The clock goes back by 100 s.
 #[test]
-fn a_clock_that_goes_back_delays_no_frames() {
+fn clock_steps_back_delay_no_frames() {
     for mut merger in both() {
         let (mut lanes, mut now, mut most, mut frames) = (vec![Vec::new(); 3], START, 0, 0);
         for ms in 0..3000u64 {
@@ -88,7 +88,7 @@ fn frames_of_the_old_time_are_emitted_first() {
 }
 
 #[test]
-fn a_frame_of_the_far_future_delays_neither_its_lane_nor_others() {
+fn far_future_frame_delays_no_lane() {
     for mut merger in both() {
         let far = START + 400 * 86_400 * S;
         let mut lanes = vec![vec![], vec![], vec![]];
@@ -125,7 +125,7 @@ fn an_unnoticed_step_delays_no_frames() {
 
 /// Small steps, as slewing and coarse clocks make them, change nothing.
 #[test]
-fn below_the_slack_nothing_is_ahead_and_order_is_kept() {
+fn order_is_kept_below_the_slack() {
     for mut merger in both() {
         let (mut lanes, mut now, mut out) = (vec![Vec::new(); 3], START, Vec::new());
         for ms in 0..1000u64 {

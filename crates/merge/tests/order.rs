@@ -1,6 +1,6 @@
 //! Frame by frame compared with run by run: the same frames in the same order, for any lanes and horizons.
 
-use linerate_burst::{Desc, Horizon, Nanos, Pick};
+use linerate_burst::{Desc, FrameIndex, Horizon, Nanos};
 use linerate_merge::{Input, Merge};
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn both_ways_emit_the_same(
+    fn both_methods_emit_the_same(
         shapes in shapes(),
         start in prop_oneof![4 => Just(1_700_000_000_000_000_000u64), 1 => Just(0), 1 => (0..20_000u64).prop_map(|less| u64::MAX - less)],
         most in prop_oneof![Just(5u64), Just(300), Just(3000)],
@@ -112,8 +112,8 @@ proptest! {
                 prop_assert_eq!(&own, &runs);
             } else {
                 ours.order(&inputs, &mut picks);
-                let pick = |lane, index, late| if late { Pick::new(lane, index).late() } else { Pick::new(lane, index) };
-                let expected: Vec<Pick> = runs
+                let pick = |lane, index, late| if late { FrameIndex::new(lane, index).late() } else { FrameIndex::new(lane, index) };
+                let expected: Vec<FrameIndex> = runs
                     .iter()
                     .flat_map(|run| (run.first..run.first + run.count).map(|index| pick(run.lane, index, run.late)))
                     .collect();
@@ -135,24 +135,24 @@ proptest! {
 }
 
 #[test]
-fn a_lane_is_considered_as_far_as_picks_can_name_frames() {
-    let long: Vec<Desc> = (0..Pick::MAX_FRAMES as u64 + 2).map(|time| Desc::new(Nanos(time), 0, 0)).collect();
+fn lane_is_limited_to_the_range_of_picks() {
+    let long: Vec<Desc> = (0..FrameIndex::MAX_FRAMES as u64 + 2).map(|time| Desc::new(Nanos(time), 0, 0)).collect();
     let end = [Desc::new(Nanos(long.len() as u64 + 5), 0, 0)];
     let inputs = [Input { descs: &long, horizon: Horizon::Ended }, Input { descs: &end, horizon: Horizon::Ended }];
     let mut merge = Merge::new(2);
     let mut picks = Vec::new();
     merge.order(&inputs, &mut picks);
-    assert_eq!((picks.len(), merge.taken(0), merge.taken(1)), (Pick::MAX_FRAMES, Pick::MAX_FRAMES, 0));
-    let rest = [Input { descs: &long[Pick::MAX_FRAMES..], ..inputs[0] }, inputs[1]];
+    assert_eq!((picks.len(), merge.taken(0), merge.taken(1)), (FrameIndex::MAX_FRAMES, FrameIndex::MAX_FRAMES, 0));
+    let rest = [Input { descs: &long[FrameIndex::MAX_FRAMES..], ..inputs[0] }, inputs[1]];
     picks.clear();
     merge.order(&rest, &mut picks);
-    assert_eq!(picks, [Pick::new(0, 0), Pick::new(0, 1), Pick::new(1, 0)]);
+    assert_eq!(picks, [FrameIndex::new(0, 0), FrameIndex::new(0, 1), FrameIndex::new(1, 0)]);
 }
 
 #[test]
 #[should_panic(expected = "exceed the limit of 128")]
-fn more_lanes_than_picks_can_name_are_refused() {
-    Merge::new(Pick::MAX_LANES + 1);
+fn more_lanes_than_picks_can_address_are_rejected() {
+    Merge::new(FrameIndex::MAX_LANES + 1);
 }
 
 /// A small generator, reproducible from a seed (splitmix64, Steele et al. 2014).

@@ -1,6 +1,6 @@
 //! The merge compared with its oracle over seeded random schedules, and planted bugs that the same check must catch.
 
-use linerate_burst::{Desc, Horizon, Nanos, Pick};
+use linerate_burst::{Desc, FrameIndex, Horizon, Nanos};
 use linerate_merge::{Input, Merge, Run};
 
 const SCHEDULES: u64 = 100_000;
@@ -42,14 +42,14 @@ impl Merger for Merge {
 /// A merge that orders frame by frame.
 struct Ordered {
     merge: Merge,
-    picks: Vec<Pick>,
+    picks: Vec<FrameIndex>,
 }
 
 impl Merger for Ordered {
     fn round(&mut self, inputs: &[Input<'_>], runs: &mut Vec<Run>) {
         self.picks.clear();
         self.merge.order(inputs, &mut self.picks);
-        let run = |pick: &Pick| Run { lane: pick.lane(), first: pick.index(), count: 1, late: pick.is_late() };
+        let run = |pick: &FrameIndex| Run { lane: pick.lane(), first: pick.index(), count: 1, late: pick.is_late() };
         runs.extend(self.picks.iter().map(run));
     }
 }
@@ -136,7 +136,7 @@ fn schedule(seed: u64, scale: u64) -> Vec<Lane> {
 }
 
 #[test]
-fn every_schedule_is_ordered_as_by_the_oracle() {
+fn every_schedule_matches_the_oracle() {
     let mut frames = 0;
     for seed in 0..SCHEDULES {
         let mut lanes = schedule(seed, 1);
@@ -150,7 +150,7 @@ fn every_schedule_is_ordered_as_by_the_oracle() {
 }
 
 #[test]
-fn every_schedule_is_ordered_frame_by_frame_too() {
+fn every_schedule_matches_the_oracle_frame_by_frame() {
     // Rounds of few frames, and rounds of many in a tenth of the schedules.
     for (seed, scale) in (0..SCHEDULES).map(|seed| (seed, if seed % 10 == 0 { 20 } else { 1 })) {
         let mut lanes = schedule(seed, scale);
@@ -177,7 +177,7 @@ fn each_planted_bug_is_caught() {
 }
 
 #[test]
-fn frames_that_violate_a_horizon_are_emitted_at_once_and_flagged() {
+fn frames_behind_a_horizon_are_emitted_at_once_and_flagged() {
     let mut merge = Merge::new(2);
     let first = [Desc::new(Nanos(50), 0, 0)];
     let mut runs = Vec::new();

@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::flow::{Direction, EndReason, Records};
 use crate::key::Wide;
-use crate::meter::{Counted, Meter};
+use crate::meter::{CountResult, Meter};
 use crate::record::{FIN, RST};
 
 impl Meter {
@@ -11,7 +11,7 @@ impl Meter {
     #[inline(never)]
     pub(crate) fn search(&mut self, facts: &Facts, wide: &Wide, records: &mut dyn Records) -> u32 {
         match self.find(facts, wide) {
-            Some(found) if self.count::<true>(found, facts, wide) == Counted::Done => found,
+            Some(found) if self.count::<true>(found, facts, wide) == CountResult::Done => found,
             found => self.account(found, facts, wide, records),
         }
     }

@@ -5,7 +5,7 @@ use crate::flow::{Flow, Quality};
 use crate::key::{icmp_pair, is_icmp};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use linerate_wire::registry;
+use linerate_headers::registry;
 use sha1::{Digest, Sha1};
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
 //! Configuration of a meter.
 
 use linerate_burst::Nanos;
+use linerate_headers::registry;
 use linerate_names::Protocols;
-use linerate_wire::registry;
 
 /// Configuration of a [`Meter`](crate::Meter).
 #[derive(Clone, Debug)]

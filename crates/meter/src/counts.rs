@@ -10,7 +10,7 @@ pub struct Counts {
     pub frames: u64,
     /// Bytes of these frames on the wire, without FCS.
     pub bytes: u64,
-    /// Frames of interfaces with an unknown link type ([`Link`](linerate_wire::Link)), which cannot be decoded.
+    /// Frames of interfaces with an unknown link type ([`Link`](linerate_headers::Link)), which cannot be decoded.
     pub unknown_link: u64,
     /// Bytes of these frames.
     pub unknown_link_bytes: u64,

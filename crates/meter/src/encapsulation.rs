@@ -11,7 +11,7 @@ use crate::meter::Meter;
 use crate::pages::{self, Pages};
 use crate::record::Hot;
 use linerate_burst::resident;
-use linerate_wire::MacAddr;
+use linerate_headers::MacAddr;
 
 /// Encapsulation of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Encapsulation {
 pub(crate) struct Encapsulations {
     /// Allocated for all records if MAC addresses are configured.
     macs: Option<Vec<Macs>>,
-    rare: Pages<Rare>,
+    rare: Pages<EndEncapsulation>,
 }
 
 /// MAC addresses of the lower and the higher end.
@@ -62,11 +62,11 @@ pub(crate) const MAC_BYTES: usize = size_of::<Macs>();
 const _: () = assert!(MAC_BYTES == 16);
 
 /// Maximum number of bytes of the rest per record.
-pub(crate) const RARE_BYTES: usize = pages::bytes::<Rare>();
+pub(crate) const RARE_BYTES: usize = pages::bytes::<EndEncapsulation>();
 
 /// Encapsulation by end: of packets from the lower one, and from the higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rare {
+pub(crate) struct EndEncapsulation {
     pub inner_vlan: u16,
     pub labels: [[u32; MPLS_LABELS]; 2],
     pub teids: [Option<u32>; 2],
@@ -102,7 +102,7 @@ impl Encapsulations {
     }
 
     /// Removes and returns the data of a flow that ends. MAC addresses are those of the lower and the higher end.
-    pub(crate) fn take(&mut self, record: u32) -> (Option<[MacAddr; 2]>, Rare) {
+    pub(crate) fn take(&mut self, record: u32) -> (Option<[MacAddr; 2]>, EndEncapsulation) {
         let macs = self.macs.as_mut().and_then(|list| list.get_mut(record as usize)).map(std::mem::take);
         (macs.filter(|macs| macs.are_known).map(|macs| macs.ends), self.rare.take(record))
     }

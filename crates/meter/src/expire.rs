@@ -12,7 +12,7 @@ use crate::facts::{Facts, Hint};
 use crate::flow::{EndReason, Records};
 use crate::meter::Meter;
 use crate::record::age;
-use crate::time::{FAR, Moved, PacketTime, TICK};
+use crate::time::{FAR, PacketTime, TICK, TimeChange};
 use linerate_burst::{Desc, Nanos};
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ const SETTLE: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Clock {
     pub time: PacketTime,
-    /// True if time follows only [`Clock::tell`], not frames.
+    /// True if time follows only [`Clock::set_now`], not frames.
     pub follows: bool,
     /// Bits of a coarse unit, in which all timeouts are less than 126.
     shift: u32,
@@ -110,7 +110,7 @@ impl Clock {
         self.time.place(time) < 2 * FAR
     }
 
-    /// Uses the time of the first frame as packet time until more is known, unless time is set by [`Clock::tell`].
+    /// Uses the time of the first frame as packet time until more is known, unless time is set by [`Clock::set_now`].
     #[inline(always)]
     pub(crate) fn begin(&mut self, first: Nanos) {
         if !self.follows {
@@ -119,11 +119,11 @@ impl Clock {
     }
 
     /// Sets the time to `now`; false if that changes nothing.
-    pub(crate) fn tell(&mut self, now: Nanos) -> bool {
+    pub(crate) fn set_now(&mut self, now: Nanos) -> bool {
         if self.follows {
             self.set_out(now);
         }
-        self.time.tell(now)
+        self.time.set_now(now)
     }
 
     /// Adds the times of frames; `ends` are their least and greatest place.
@@ -163,11 +163,11 @@ impl Clock {
     /// Applies a change of packet time to the sweep; true if it jumped.
     fn settle(&mut self) -> bool {
         let (now, moved) = (self.time.now().0, self.time.moved());
-        if moved != Moved::On {
+        if moved != TimeChange::On {
             self.start_at(now);
             self.settling = SETTLE;
         }
-        moved == Moved::Far
+        moved == TimeChange::Far
     }
 
     /// Returns the number of records to sweep now: all, or whole stretches.

@@ -7,7 +7,7 @@ mod checksums;
 mod front;
 mod general;
 
-pub(crate) use general::{Found, General, Packet};
+pub(crate) use general::{DecodeResult, FrameDecoder, Packet};
 
 use crate::flow::Direction;
 use crate::key::{VLAN, WIDE, Wide, Words};
@@ -15,8 +15,8 @@ use crate::record::{ACK, FIN, RST, SYN};
 use crate::stats::options::kinds_of;
 use crate::tcp::Segment;
 use linerate_burst::{Desc, Flags};
-use linerate_wire::registry::{self, may_be_tunnel};
-use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
+use linerate_headers::registry::{self, may_be_tunnel};
+use linerate_headers::{ethernet, ipv4, ipv6, tcp, udp, vlan};
 
 /// Properties of a packet. Those that every level needs are in the first cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, Tunnels};
     use linerate_burst::Nanos;
-    use linerate_wire::Link;
+    use linerate_headers::Link;
     use proptest::prelude::*;
 
     /// Bytes that are mostly headers: IPv4 or IPv6, tagged or not, TCP or UDP, some of them changed.
@@ -326,15 +326,15 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 8192, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_spelled_out_way_agrees_with_the_general_one(frame in likely_frame(), outer in any::<bool>(), more in 0u32..9) {
+        fn fast_path_agrees_with_the_general_path(frame in likely_frame(), outer in any::<bool>(), more in 0u32..9) {
             let tunnels = if outer { Tunnels::Outer } else { Tunnels::Both };
             let length = frame.len() as u32;
             let desc = Desc { wire: length + more, ..Desc::new(Nanos(7), 0, length) };
             let mut short = Wide { version: 4, ..Wide::default() };
             let mut found = Facts::NONE;
             if usual::<true>(&desc, &frame, outer, &mut found, &mut short) {
-                let mut general = General::new(&Config { tunnels, ..Config::default() });
-                let Found::Packets(packet, None) = general.look(Link::Ethernet, &desc, &frame) else {
+                let mut general = FrameDecoder::new(&Config { tunnels, ..Config::default() });
+                let DecodeResult::Packets(packet, None) = general.look(Link::Ethernet, &desc, &frame) else {
                     panic!("one packet");
                 };
                 let (words, wide, side) = packet.key();

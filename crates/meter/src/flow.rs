@@ -5,8 +5,8 @@ use crate::record::SYN;
 use crate::stats::Stats;
 use crate::tcp::Tcp;
 use linerate_burst::Nanos;
+use linerate_headers::MacAddr;
 use linerate_names::Names;
-use linerate_wire::MacAddr;
 use std::net::IpAddr;
 use std::sync::Arc;
 

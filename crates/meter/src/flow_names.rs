@@ -8,20 +8,20 @@
 mod book;
 mod pool;
 
-use self::book::Book;
+use self::book::NameTable;
 use self::pool::{Pool, Source};
 use crate::facts::{Facts, usual_headers};
 use crate::key::Wide;
 use crate::meter::Meter;
 use crate::record::SYN;
-use crate::resolved::{Heard, Resolved};
+use crate::resolved::{DnsAnswer, Resolved};
 use linerate_burst::{Burst, Nanos, resident};
+use linerate_headers::registry::{TCP, UDP};
 use linerate_names::dns::Message;
 use linerate_names::first::Reads;
 use linerate_names::quic::{self, Keys, LEAST_DATAGRAM};
 use linerate_names::tls::quic_client_hello;
-use linerate_names::{Found, Names, Protocol, Protocols, Read, Stream, first};
-use linerate_wire::registry::{TCP, UDP};
+use linerate_names::{FirstMessage, Names, ParseResult, Protocol, Protocols, Stream, first};
 use std::sync::Arc;
 
 /// Maximum number of packets with payload that are examined per flow: for TCP, and for UDP.
@@ -41,7 +41,7 @@ pub(crate) const BYTES: usize = pool::MOST_BYTES + book::MOST_BYTES + crate::res
 pub(crate) struct FlowNames {
     wanted: Protocols,
     flows: Vec<FlowState>,
-    book: Book,
+    book: NameTable,
     pool: Pool,
     resolved: Resolved,
 }
@@ -113,7 +113,7 @@ impl FlowNames {
         let names = || FlowNames {
             wanted,
             flows: resident(max_flows),
-            book: Book::default(),
+            book: NameTable::default(),
             pool: Pool::default(),
             resolved: Resolved::new(key),
         };
@@ -229,12 +229,12 @@ impl FlowNames {
         let held = if flow.state & HELD << side == 0 { None } else { self.pool.put(record, side, offset, bytes) };
         let (stream, reads) = held.unwrap_or((if offset == 0 { bytes } else { &[] }, &mut first));
         let read = match reads.is_due(stream, known) {
-            _ if offset >= Stream::MOST => Read::Never,
+            _ if offset >= Stream::MOST => ParseResult::Never,
             true => read(stream, known, ports, self.wanted),
-            false => Read::More,
+            false => ParseResult::More,
         };
-        let is_more = matches!(read, Read::More | Read::Part(_));
-        if let Read::Done(found) | Read::Part(found) = read {
+        let is_more = matches!(read, ParseResult::More | ParseResult::Part(_));
+        if let ParseResult::Done(found) | ParseResult::Part(found) = read {
             self.flows[record as usize].protocol = Some(found.protocol());
             self.add(record, |names| names.add(found, side));
         }
@@ -259,7 +259,7 @@ impl FlowNames {
             return true;
         }
         self.flows[record as usize].begins = [id, 1];
-        self.add(record, |names| names.add(Found::Dns(message), 0));
+        self.add(record, |names| names.add(FirstMessage::Dns(message), 0));
         !is_answer
     }
 
@@ -283,11 +283,11 @@ impl FlowNames {
         self.pool.settle(record, side);
         let held = self.pool.stream(record, side).filter(|_| is_held);
         let read = quic_client_hello(held.map_or(stream.ready(), |stream| stream.ready()));
-        let is_more = read == Read::More;
-        if let Read::Done(hello) = read {
+        let is_more = read == ParseResult::More;
+        if let ParseResult::Done(hello) = read {
             self.add(record, |names| {
                 names.quic = Some(version);
-                names.add(Found::ClientHello(hello), side);
+                names.add(FirstMessage::ClientHello(hello), side);
             });
         }
         if is_more && !is_held {
@@ -309,8 +309,8 @@ impl FlowNames {
     }
 
     /// Adds a DNS answer that arrived in a frame before those that are taken next.
-    pub(crate) fn hear(&mut self, heard: Heard) {
-        self.resolved.hear(heard);
+    pub(crate) fn add_dns_answer(&mut self, heard: DnsAnswer) {
+        self.resolved.add_dns_answer(heard);
     }
 
     /// Stores names of a flow.
@@ -349,7 +349,7 @@ impl FlowNames {
         flow.state &= !(HELD << side);
         let unread = self.pool.tcp(record, side).filter(|(stream, _, reads)| reads.is_unread(stream));
         let last = unread.map(|(stream, ports, _)| read(stream, known(flow, ports), ports, self.wanted));
-        if let Some(Read::Done(found) | Read::Part(found)) = last {
+        if let Some(ParseResult::Done(found) | ParseResult::Part(found)) = last {
             flow.protocol = Some(found.protocol());
             self.add(record, |names| names.add(found, side));
         }
@@ -376,9 +376,11 @@ fn known(flow: &FlowState, ports: [u16; 2]) -> Option<Protocol> {
 }
 
 /// Reads the start of a direction; SSH servers may send a banner first, at the SSH port.
-fn read(stream: &[u8], known: Option<Protocol>, ports: [u16; 2], wanted: Protocols) -> Read<Found> {
+fn read(stream: &[u8], known: Option<Protocol>, ports: [u16; 2], wanted: Protocols) -> ParseResult<FirstMessage> {
     match first::read(stream, known, wanted) {
-        Read::Never if known.is_none() && ports.contains(&SSH) => first::read(stream, Some(Protocol::Ssh), wanted),
+        ParseResult::Never if known.is_none() && ports.contains(&SSH) => {
+            first::read(stream, Some(Protocol::Ssh), wanted)
+        }
         read => read,
     }
 }

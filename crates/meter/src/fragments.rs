@@ -22,7 +22,7 @@ const NONE: u32 = u32::MAX;
 /// returned doubles.
 pub(crate) const BYTES: usize = PACKETS * 4 * (size_of::<(Key, Entry)>() + 1)
     + PACKETS * 2 * size_of::<(u64, u64, Key)>()
-    + HELD * (size_of::<Held>() + 2 * size_of::<Packet>());
+    + HELD * (size_of::<FragmentSlot>() + 2 * size_of::<Packet>());
 
 /// Key common to all fragments of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +53,7 @@ enum State {
 }
 
 /// Slot of a fragment, and the next slot of its packet.
-struct Held {
+struct FragmentSlot {
     packet: Packet,
     next: u32,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Fragments {
     packets: HashMap<Key, Entry>,
     /// In order of arrival, with the time and number; a packet that was removed before its turn is still here.
     order: VecDeque<(u64, u64, Key)>,
-    held: Vec<Held>,
+    held: Vec<FragmentSlot>,
     /// The first slot that is free and was used before.
     free: u32,
     /// Fragments held, and packets started so far.
@@ -209,7 +209,7 @@ impl Fragments {
 
     /// Returns a slot for a fragment, if there is room.
     fn place(&mut self, packet: Packet) -> Option<u32> {
-        let held = Held { packet, next: NONE };
+        let held = FragmentSlot { packet, next: NONE };
         if self.free != NONE {
             let place = self.free;
             self.free = std::mem::replace(&mut self.held[place as usize], held).next;

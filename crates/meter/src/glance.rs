@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 /// Snapshot of an open record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Glance {
-    /// As [`Flow::id`]; the same for several records of a conversation, which differ in [`first`](Glance::first).
+pub struct ActiveFlow {
+    /// As [`Flow::id`]; the same for several records of a conversation, which differ in [`first`](ActiveFlow::first).
     pub id: u64,
     /// The originator and the responder.
     pub ends: [End; 2],
@@ -43,12 +43,12 @@ pub struct Glance {
     pub names: Option<Arc<Names>>,
 }
 
-impl Glance {
+impl ActiveFlow {
     /// Returns the snapshot of a record that has ended.
     pub fn of(flow: &Flow) -> Self {
         let sides = &flow.sides;
         let again = |side: usize| flow.tcp.as_ref().map_or(0, |tcp| tcp.sides[side].retransmitted.segments());
-        Glance {
+        ActiveFlow {
             id: flow.id,
             ends: flow.ends,
             protocol: flow.protocol,
@@ -75,7 +75,7 @@ impl Meter {
         from: usize,
         most: usize,
         since: Nanos,
-        mut show: impl FnMut(u64, &dyn Fn() -> Glance),
+        mut show: impl FnMut(u64, &dyn Fn() -> ActiveFlow),
     ) -> Option<usize> {
         let end = self.hot.len().min(from.saturating_add(most));
         // A record's line has the age of its packets, if their times are near; else the other line is needed too.
@@ -105,7 +105,7 @@ impl Meter {
         self.flows
     }
 
-    fn glance_at(&self, record: u32) -> Glance {
+    fn glance_at(&self, record: u32) -> ActiveFlow {
         let (hot, cold) = (&self.hot[record as usize], &self.cold[record as usize]);
         let words = hot.words();
         let wide: WideRecord = if words.is_wide() { self.wide[record as usize] } else { WideRecord::default() };
@@ -121,7 +121,7 @@ impl Meter {
             let [kind, code] = ends[0].port.to_be_bytes();
             (ends[0].port, ends[1].port) = (kind.into(), code.into());
         }
-        Glance {
+        ActiveFlow {
             id: self.general.id(words, key),
             ends,
             protocol: words.protocol(),

@@ -131,7 +131,7 @@ mod tests {
 
     /// The standard library's hasher is SipHash-1-3 with a key of zeros.
     #[test]
-    fn words_are_mixed_as_the_standard_library_does() {
+    fn words_are_mixed_as_in_the_standard_library() {
         use std::hash::{DefaultHasher, Hasher};
         for words in [&[][..], &[0], &[1, 2], &[u64::MAX, 0, 7], &[3; 8]] {
             let mut hasher = DefaultHasher::new();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn another_secret_gives_another_hash() {
+    fn hash_depends_on_the_secret() {
         let words = Words { ends: 1, rest: 2 };
         assert_ne!(Keyed::new([1, 2]).narrow(words), Keyed::new([1, 3]).narrow(words));
         assert_ne!(Keyed::new([1, 2]).narrow(words), Keyed::new([2, 2]).narrow(words));

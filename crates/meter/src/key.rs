@@ -184,7 +184,7 @@ pub(crate) fn icmp_ports(protocol: u8, kind: u8, code: u8) -> [u16; 2] {
 
 /// Returns whether type and code take the place of ports.
 pub(crate) fn is_icmp(protocol: u8) -> bool {
-    use linerate_wire::registry;
+    use linerate_headers::registry;
     protocol == registry::ICMP || protocol == registry::ICMPV6
 }
 
@@ -192,6 +192,6 @@ pub(crate) fn is_icmp(protocol: u8) -> bool {
 pub(crate) fn icmp_pair(protocol: u8, kind: u8) -> Option<[u8; 2]> {
     const V4: [[u8; 2]; 5] = [[8, 0], [10, 9], [13, 14], [15, 16], [17, 18]];
     const V6: [[u8; 2]; 6] = [[128, 129], [130, 131], [133, 134], [135, 136], [139, 140], [144, 145]];
-    let pairs: &[[u8; 2]] = if protocol == linerate_wire::registry::ICMP { &V4 } else { &V6 };
+    let pairs: &[[u8; 2]] = if protocol == linerate_headers::registry::ICMP { &V4 } else { &V6 };
     pairs.iter().copied().find(|pair| pair.contains(&kind))
 }

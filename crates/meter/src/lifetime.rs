@@ -8,8 +8,8 @@ use crate::meter::Meter;
 use crate::record::{CONTINUED, Cold, Hot, SYN, WideRecord, state_of};
 use crate::table::NONE;
 use crate::tcp;
+use linerate_headers::registry;
 use linerate_names::Names;
-use linerate_wire::registry;
 use std::sync::Arc;
 
 /// Number of records examined to find one to evict.
@@ -17,7 +17,7 @@ const CANDIDATES: usize = 32;
 
 /// State carried over from a record that the active timeout ended.
 #[derive(Clone)]
-pub(crate) struct Before {
+pub(crate) struct PreviousRecord {
     originator: usize,
     direction: u8,
     /// FIN and RST, as bits of the state: a connection closed in that record is still closed.
@@ -28,12 +28,12 @@ pub(crate) struct Before {
 
 impl Meter {
     /// Returns the state to carry over when this record ends before its flow does.
-    pub(crate) fn before(&self, record: u32) -> Before {
+    pub(crate) fn before(&self, record: u32) -> PreviousRecord {
         let hot = &self.hot[record as usize];
         let originator = hot.originator();
         let (direction, ends) = (hot.direction(), hot.ends_seen());
         let names = self.names.as_ref().and_then(|names| names.of(record));
-        Before { originator, direction, ends, tcp: self.tcp.carried(record, originator), names }
+        PreviousRecord { originator, direction, ends, tcp: self.tcp.carried(record, originator), names }
     }
 
     /// Creates a record for the flow of this packet, which is not counted in it yet.
@@ -41,11 +41,13 @@ impl Meter {
         &mut self,
         facts: &Facts,
         wide: &Wide,
-        before: Option<Before>,
+        before: Option<PreviousRecord>,
         records: &mut dyn Records,
     ) -> u32 {
         let state = match &before {
-            Some(Before { originator, direction, ends, .. }) => state_of(*originator, *direction) | CONTINUED | ends,
+            Some(PreviousRecord { originator, direction, ends, .. }) => {
+                state_of(*originator, *direction) | CONTINUED | ends
+            }
             None => state_of(facts.sides()[0], 0),
         };
         if self.free == NONE && self.hot.len() == self.max_flows {

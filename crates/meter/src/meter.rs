@@ -10,7 +10,7 @@ use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
 use crate::encapsulation::{Encapsulation, Encapsulations};
 use crate::expire::{AT_TICK, Clock, Limit, STRETCH, WHEN_TOLD};
-use crate::facts::{self, Facts, General, Packet};
+use crate::facts::{self, Facts, FrameDecoder, Packet};
 use crate::flood::Flood;
 use crate::flow::{EndReason, Records};
 use crate::flow_names::{FlowNames, Place};
@@ -23,7 +23,7 @@ use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
 use crate::tcp::Connections;
 use linerate_burst::{Burst, Desc, Nanos, prefetch_many, resident};
-use linerate_wire::Link;
+use linerate_headers::Link;
 
 /// Meters the frames of one thread.
 pub struct Meter {
@@ -47,7 +47,7 @@ pub struct Meter {
     pub(crate) mask: u64,
     pub(crate) limits: Box<[Limit; 256]>,
     pub(crate) clock: Clock,
-    pub(crate) general: General,
+    pub(crate) general: FrameDecoder,
     pub(crate) encapsulations: Encapsulations,
     /// If configured.
     pub(crate) names: Option<FlowNames>,
@@ -66,7 +66,7 @@ pub struct Meter {
 
 /// Result of counting a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub(crate) enum CountResult {
     Done,
     /// The packet is of this flow, but needs the slow path.
     Rare,
@@ -101,7 +101,7 @@ impl Meter {
             mask: if config.vlans { KEY_BITS } else { KEY_BITS & !VLAN_BITS },
             limits: Box::new(std::array::from_fn(|protocol| limits[usize::from(class_of(protocol as u8))])),
             clock,
-            general: General::new(config),
+            general: FrameDecoder::new(config),
             encapsulations: Encapsulations::new(config, max_flows),
             names: FlowNames::new(config.names, max_flows, config.seed),
             outer: config.tunnels == crate::Tunnels::Outer,
@@ -143,17 +143,17 @@ impl Meter {
         }
     }
 
-    /// Adds a DNS answer that arrived in a frame before those that are taken next: [`Heard::of`](crate::Heard::of).
-    pub fn hear(&mut self, heard: crate::Heard) {
+    /// Adds a DNS answer that arrived in a frame before those that are taken next: [`DnsAnswer::of`](crate::DnsAnswer::of).
+    pub fn add_dns_answer(&mut self, heard: crate::DnsAnswer) {
         if let Some(names) = &mut self.names {
-            names.hear(heard);
+            names.add_dns_answer(heard);
         }
     }
 
     /// Sets the time to `now`, from a source that sees more than the frames of this meter, or a clock: ends flows that
     /// are idle. It may be earlier than before.
     pub fn expire(&mut self, now: Nanos, records: &mut dyn Records) {
-        if self.clock.tell(now) {
+        if self.clock.set_now(now) {
             self.sweep(WHEN_TOLD, records);
         }
     }
@@ -345,11 +345,11 @@ impl Meter {
         for (Slot { facts, guess, place }, Extra { wide, encapsulation, network }) in slots.iter().zip(extras) {
             let counted = self.count::<DETAIL>(*guess, facts, wide);
             let record = match counted {
-                Counted::Done => *guess,
-                Counted::Rare => self.account(Some(*guess), facts, wide, records),
-                Counted::OtherFlow => self.search(facts, wide, records),
+                CountResult::Done => *guess,
+                CountResult::Rare => self.account(Some(*guess), facts, wide, records),
+                CountResult::OtherFlow => self.search(facts, wide, records),
             };
-            if counted != Counted::Done {
+            if counted != CountResult::Done {
                 self.note_encapsulation(record, facts, encapsulation);
             }
             if self.names.is_some() {
@@ -361,13 +361,13 @@ impl Meter {
     /// Counts a packet if it qualifies for the fast path and is of the guessed flow; `DETAIL` enables the levels above
     /// `counters`.
     #[inline(always)]
-    pub(crate) fn count<const DETAIL: bool>(&mut self, guess: u32, facts: &Facts, wide: &Wide) -> Counted {
-        let Some(hot) = self.hot.get_mut(guess as usize) else { return Counted::OtherFlow };
+    pub(crate) fn count<const DETAIL: bool>(&mut self, guess: u32, facts: &Facts, wide: &Wide) -> CountResult {
+        let Some(hot) = self.hot.get_mut(guess as usize) else { return CountResult::OtherFlow };
         if !hot.has(facts.words, self.mask) {
-            return Counted::OtherFlow;
+            return CountResult::OtherFlow;
         }
         if facts.words.is_wide() && self.wide[guess as usize].key != *wide {
-            return Counted::OtherFlow;
+            return CountResult::OtherFlow;
         }
         let limit = &self.limits[usize::from(facts.words.protocol())];
         let coarse = self.clock.coarse(facts.time);
@@ -375,7 +375,7 @@ impl Meter {
         let is_done =
             self.clock.is_near(facts.time) && hot.count(facts, limit.idle_shifted, coarse, limit.active_coarse);
         if !is_done {
-            return Counted::Rare;
+            return CountResult::Rare;
         }
         if DETAIL && facts.has_segment {
             self.tcp.take(guess, facts);
@@ -384,7 +384,7 @@ impl Meter {
             let gap = age(facts.time, before) as u64 >> 16;
             stats.count(guess, hot, facts, Some(gap));
         }
-        Counted::Done
+        CountResult::Done
     }
 }
 

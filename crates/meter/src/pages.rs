@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_is_taken_out_once() {
+    fn each_entry_is_removed_once() {
         let mut pages: Pages<u64> = Pages::default();
         assert_eq!((pages.take(1000), pages.get(1000)), (0, None));
         *pages.at(1000) = 7;

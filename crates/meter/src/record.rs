@@ -37,20 +37,20 @@ pub(crate) struct Hot {
     pub ends: u64,
     /// The key, and in the uppermost byte the state.
     rest: u64,
-    pub ways: [Way; 2],
+    pub ways: [DirectionCounters; 2],
 }
 
 /// Counters of packets from the lower end, or from the higher one.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Way {
+pub(crate) struct DirectionCounters {
     packets: u32,
     packet_bytes: u32,
     payload_bytes: u32,
     /// Bytes of the frames beyond those of the packets and of an Ethernet header each.
     excess: i16,
     pub flags: u8,
-    /// In the lower end's `Way`: start of the record, coarsely. In the higher end's: number of first packets listed.
+    /// In the lower end's `DirectionCounters`: start of the record, coarsely. In the higher end's: number of first packets listed.
     coarse: u8,
     /// Time of the latest packet (48 bits), then time to live and type of service of the last one.
     pub seen: u64,
@@ -86,15 +86,15 @@ const LINK: i64 = 14;
 impl Hot {
     /// Returns a free record that links to `next`.
     pub(crate) fn free(next: u32) -> Hot {
-        Hot { ends: next.into(), rest: 0, ways: [Way::NONE; 2] }
+        Hot { ends: next.into(), rest: 0, ways: [DirectionCounters::NONE; 2] }
     }
 
     /// Returns the record of a flow's first packet.
     pub(crate) fn new(facts: &Facts, state: u8, coarse: u8) -> Hot {
         let seen = facts.time << 16;
-        let way = Way { seen, ..Way::NONE };
+        let way = DirectionCounters { seen, ..DirectionCounters::NONE };
         let rest = facts.words.rest | u64::from(state) << STATE;
-        Hot { ends: facts.words.ends, rest, ways: [Way { coarse, ..way }, way] }
+        Hot { ends: facts.words.ends, rest, ways: [DirectionCounters { coarse, ..way }, way] }
     }
 
     #[inline(always)]
@@ -183,8 +183,9 @@ pub(crate) const SYN: u8 = 2;
 pub(crate) const RST: u8 = 4;
 pub(crate) const ACK: u8 = 16;
 
-impl Way {
-    const NONE: Way = Way { packets: 0, packet_bytes: 0, payload_bytes: 0, excess: 0, flags: 0, coarse: 0, seen: 0 };
+impl DirectionCounters {
+    const NONE: DirectionCounters =
+        DirectionCounters { packets: 0, packet_bytes: 0, payload_bytes: 0, excess: 0, flags: 0, coarse: 0, seen: 0 };
 }
 
 /// Overflow of counters, by record and direction: packets, packet bytes, payload bytes, excess.

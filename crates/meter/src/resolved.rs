@@ -1,15 +1,15 @@
 //! DNS names by which clients resolved addresses: from the DNS answers that they received.
 //!
-//! Answers are [parsed](Heard::of) by the thread that sees all frames in order, and passed to each meter, since the
+//! Answers are [parsed](DnsAnswer::of) by the thread that sees all frames in order, and passed to each meter, since the
 //! flow after an answer may belong to another meter. A flow looks up once, when it starts, the newest answer that is
 //! older than its first packet; so the result depends neither on the number of meters, nor on how far ahead the answers
 //! are parsed.
 
 use crate::hash::mixed;
 use linerate_burst::Nanos;
+use linerate_headers::registry::UDP;
+use linerate_headers::{Link, ethernet, ipv4, ipv6, udp, vlan};
 use linerate_names::dns::Addresses;
-use linerate_wire::registry::UDP;
-use linerate_wire::{Link, ethernet, ipv4, ipv6, udp, vlan};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) const BYTES: usize = SETS * WAYS * (size_of::<Option<Entry>>() + 1 + 
 
 /// A DNS answer with addresses, sent to the client that asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct DnsAnswer {
     /// Time of the answer.
     pub time: Nanos,
     /// Client that asked.
@@ -46,11 +46,11 @@ pub struct Heard {
     pub seconds: u32,
 }
 
-impl Heard {
+impl DnsAnswer {
     /// Returns the answer in a frame, if it is complete, over UDP and Ethernet with at most one tag, and IP without
     /// further headers.
     #[inline]
-    pub fn of(link: Option<Link>, time: Nanos, frame: &[u8]) -> Option<Heard> {
+    pub fn of(link: Option<Link>, time: Nanos, frame: &[u8]) -> Option<DnsAnswer> {
         let kind = |at: usize| frame.get(at..at + 2).map(|kind| u16::from_be_bytes([kind[0], kind[1]]));
         let (kind, packet) = match kind(12)? {
             vlan::CUSTOMER => (kind(16)?, ethernet::LEN + vlan::LEN),
@@ -66,11 +66,11 @@ impl Heard {
         if head[protocol] != UDP || head[port..] != DNS.to_be_bytes() || link != Some(Link::Ethernet) {
             return None;
         }
-        Heard::read(time, kind == ethernet::IPV4, &frame[packet..])
+        DnsAnswer::read(time, kind == ethernet::IPV4, &frame[packet..])
     }
 
     #[inline(never)]
-    fn read(time: Nanos, is_ipv4: bool, packet: &[u8]) -> Option<Heard> {
+    fn read(time: Nanos, is_ipv4: bool, packet: &[u8]) -> Option<DnsAnswer> {
         let (client, payload) = if is_ipv4 {
             let header =
                 ipv4::View::parse(packet).ok().filter(|header| header.header_len() == 20 && !header.is_fragment())?;
@@ -83,7 +83,7 @@ impl Heard {
         if name.len() > NAME {
             return None;
         }
-        Some(Heard { time, client, name: name.into(), addresses: addresses.into(), seconds })
+        Some(DnsAnswer { time, client, name: name.into(), addresses: addresses.into(), seconds })
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Resolved {
     /// Empty until there is an answer. Both orders of a pair are in the same set.
     sets: Vec<[Option<Entry>; WAYS]>,
     /// Answers later than the start of any flow so far.
-    ahead: VecDeque<Heard>,
+    ahead: VecDeque<DnsAnswer>,
 }
 
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl Resolved {
     }
 
     /// Adds an answer; answers must be added in the order of the frames.
-    pub(crate) fn hear(&mut self, heard: Heard) {
+    pub(crate) fn add_dns_answer(&mut self, heard: DnsAnswer) {
         self.ahead.push_back(heard);
         if self.ahead.len() > AHEAD
             && let Some(heard) = self.ahead.pop_front()
@@ -142,12 +142,12 @@ impl Resolved {
         })
     }
 
-    fn keep(&mut self, heard: &Heard) {
+    fn keep(&mut self, heard: &DnsAnswer) {
         if self.sets.is_empty() {
             self.sets = vec![[const { None }; WAYS]; SETS];
             self.tags = vec![[0; WAYS]; SETS];
         }
-        let Heard { time, client, ref name, ref addresses, seconds } = *heard;
+        let DnsAnswer { time, client, ref name, ref addresses, seconds } = *heard;
         let until = time.after(Duration::from_secs(u64::from(seconds).clamp(LEAST, MOST)));
         for address in addresses.iter().copied() {
             let (place, tag) = self.place([client, address]);
@@ -183,9 +183,9 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn heard(seconds: u64, client: &str, name: &str, addresses: &[&str], ttl: u32) -> Heard {
+    fn heard(seconds: u64, client: &str, name: &str, addresses: &[&str], ttl: u32) -> DnsAnswer {
         let addresses = addresses.iter().map(|text| address(text)).collect();
-        Heard { time: at(seconds), client: address(client), name: name.into(), addresses, seconds: ttl }
+        DnsAnswer { time: at(seconds), client: address(client), name: name.into(), addresses, seconds: ttl }
     }
 
     fn at(seconds: u64) -> Nanos {
@@ -193,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn a_client_knows_an_address_by_the_newest_answer_that_counts() {
+    fn newest_valid_answer_names_an_address() {
         let mut resolved = Resolved::new([1, 2]);
-        resolved.hear(heard(100, "10.0.0.1", "a.example", &["192.0.2.1", "2001:db8::1"], 300));
-        resolved.hear(heard(200, "10.0.0.1", "b.example", &["192.0.2.1"], 1));
-        resolved.hear(heard(300, "10.0.0.1", "c.example", &["192.0.2.2"], u32::MAX));
+        resolved.add_dns_answer(heard(100, "10.0.0.1", "a.example", &["192.0.2.1", "2001:db8::1"], 300));
+        resolved.add_dns_answer(heard(200, "10.0.0.1", "b.example", &["192.0.2.1"], 1));
+        resolved.add_dns_answer(heard(300, "10.0.0.1", "c.example", &["192.0.2.2"], u32::MAX));
         let mut ask = |client: &str, to: &str, seconds| {
             resolved.names([address(client), address(to)], at(seconds))[0].as_ref().map(ToString::to_string)
         };
@@ -213,11 +213,11 @@ mod tests {
 
     /// Compares with a list of all answers, as long as there is room.
     #[test]
-    fn many_answers_are_those_of_a_list() {
+    fn answers_match_a_naive_list() {
         let mut state = 7;
         let mut random = |most: u64| linerate_burst::random::next(&mut state) % most;
         let mut resolved = Resolved::new([3, 4]);
-        let mut list: Vec<Heard> = Vec::new();
+        let mut list: Vec<DnsAnswer> = Vec::new();
         let mut now = 1000;
         for _ in 0..20_000 {
             now += 1 + random(3);
@@ -226,13 +226,13 @@ mod tests {
             if random(3) == 0 {
                 let name = format!("n{}", random(1000)).into();
                 let answer =
-                    Heard { time: at(now), client, name, addresses: [address].into(), seconds: random(300) as u32 };
+                    DnsAnswer { time: at(now), client, name, addresses: [address].into(), seconds: random(300) as u32 };
                 list.push(answer.clone());
-                resolved.hear(answer);
+                resolved.add_dns_answer(answer);
             } else {
                 let newest = list.iter().rev().find(|one| one.client == client && one.addresses[0] == address);
                 let counts =
-                    |one: &&Heard| now <= one.time.0 / 1_000_000_000 + u64::from(one.seconds).clamp(LEAST, MOST);
+                    |one: &&DnsAnswer| now <= one.time.0 / 1_000_000_000 + u64::from(one.seconds).clamp(LEAST, MOST);
                 let expected = newest.filter(counts).map(|one| Arc::clone(&one.name));
                 let either = resolved.names([client, address], at(now));
                 assert_eq!(either[0], expected);
@@ -244,19 +244,25 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_answers_takes_no_more_memory_than_is_said() {
+    fn answer_flood_stays_within_announced_memory() {
         let mut resolved = Resolved::new([5, 6]);
         for n in 0..200_000u32 {
             let time = if n % 2 == 0 { at(1) } else { at(u64::from(u32::MAX)) };
             let addresses = [IpAddr::V4(n.into())].into();
-            resolved.hear(Heard { time, client: address("::1"), name: "x".into(), addresses, seconds: 60 });
+            resolved.add_dns_answer(DnsAnswer {
+                time,
+                client: address("::1"),
+                name: "x".into(),
+                addresses,
+                seconds: 60,
+            });
         }
         assert!(resolved.ahead.len() <= AHEAD && resolved.sets.len() == SETS);
         const { assert!(BYTES < 40 << 20) };
     }
 
     #[test]
-    fn answers_are_heard_in_frames() {
+    fn answers_are_parsed_from_frames() {
         let message = b"\x12\x34\x81\x80\0\x01\0\x01\0\0\0\0\x01a\x02bc\0\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x09";
         let udp = [&[0, 53, 4, 0, 0, 8 + message.len() as u8, 0, 0][..], message].concat();
         let ipv4 = |first: u8, offset: u8| {
@@ -264,12 +270,12 @@ mod tests {
             [&[first, 0][..], &length, &[0, 0, offset, 0, 64, 17, 0, 0, 192, 0, 2, 53, 10, 0, 0, 7], &udp].concat()
         };
         let frame = |kinds: &[u8], packet: &[u8]| [&[0; 12][..], kinds, packet].concat();
-        let of = |frame: &[u8]| Heard::of(Some(Link::Ethernet), at(5), frame);
+        let of = |frame: &[u8]| DnsAnswer::of(Some(Link::Ethernet), at(5), frame);
         let expected = heard(5, "10.0.0.7", "a.bc", &["192.0.2.9"], 60);
         assert_eq!(of(&frame(&[8, 0], &ipv4(0x45, 0))), Some(expected.clone()));
         assert_eq!(of(&frame(&[0x81, 0, 0, 7, 8, 0], &ipv4(0x45, 0))), Some(expected));
         assert_eq!(of(&frame(&[8, 0], &ipv4(0x45, 0x20))), None, "a fragment");
-        assert_eq!(Heard::of(None, at(5), &frame(&[8, 0], &ipv4(0x45, 0))), None);
+        assert_eq!(DnsAnswer::of(None, at(5), &frame(&[8, 0], &ipv4(0x45, 0))), None);
         let whole = frame(&[8, 0], &ipv4(0x45, 0));
         (0..whole.len()).for_each(|length| assert_eq!(of(&whole[..length]), None, "{length}"));
         let ipv6 = [&[0x60, 0, 0, 0, 0, udp.len() as u8, 17, 64][..], &[0x20; 16], &[0xfd; 16], &udp].concat();

@@ -8,12 +8,12 @@
 use crate::config::{Config, Tunnels};
 use crate::hash::Keyed;
 use crate::key::{Wide, Words};
-use linerate_wire::registry::{self, may_be_tunnel};
-use linerate_wire::{Layer, Layers, Link, Protocol, Role, dissect, ethernet, ipv4, ipv6, udp, vlan};
+use linerate_headers::registry::{self, may_be_tunnel};
+use linerate_headers::{Layer, Layers, Link, Protocol, Role, dissect, ethernet, ipv4, ipv6, udp, vlan};
 
 /// Distributes frames over meters.
 #[derive(Debug)]
-pub struct Spread {
+pub struct FlowDistributor {
     keyed: Keyed,
     meters: u64,
     /// Only inner packets are metered, so tunnels may be divided by their addresses.
@@ -27,21 +27,21 @@ const OTHER: u64 = 0x7370_7265_6164;
 const IPV4_HEAD: usize = ipv4::LEN + udp::LEN;
 const IPV6_HEAD: usize = ipv6::LEN + udp::LEN;
 
-impl Spread {
+impl FlowDistributor {
     /// Maximum number of meters.
     pub const MOST: usize = 64;
-    /// Maximum number of bytes of a [plain](Spread::is_plain) frame that a meter reads, unless it verifies checksums: a
+    /// Maximum number of bytes of a [plain](FlowDistributor::is_plain) frame that a meter reads, unless it verifies checksums: a
     /// tag, IPv6, and TCP with all options.
     pub const HEADERS: usize = 256;
 
     /// Creates an assignment to `meters` meters, each of which is created with `config`.
     ///
     /// # Panics
-    /// If `meters` is 0, or more than [`Spread::MOST`].
+    /// If `meters` is 0, or more than [`FlowDistributor::MOST`].
     pub fn new(config: &Config, meters: usize) -> Self {
-        assert!((1..=Spread::MOST).contains(&meters), "{meters} meters");
+        assert!((1..=FlowDistributor::MOST).contains(&meters), "{meters} meters");
         let [one, other] = config.seed;
-        Spread {
+        FlowDistributor {
             keyed: Keyed::new([one ^ OTHER, other]),
             meters: meters as u64,
             inner: config.tunnels == Tunnels::Inner,
@@ -61,7 +61,7 @@ impl Spread {
         }
     }
 
-    /// Returns whether a meter reads no more than [`Spread::HEADERS`] bytes: TCP or UDP over Ethernet that is not a
+    /// Returns whether a meter reads no more than [`FlowDistributor::HEADERS`] bytes: TCP or UDP over Ethernet that is not a
     /// tunnel.
     #[inline]
     pub fn is_plain(link: Option<Link>, frame: &[u8]) -> bool {

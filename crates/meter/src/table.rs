@@ -196,7 +196,7 @@ mod tests {
 
     /// Each of a few buckets may have been full at a time when another had room.
     #[test]
-    fn a_search_ends_where_flows_passed_every_bucket() {
+    fn search_ends_if_every_bucket_was_passed() {
         let mut table = Table::new(16);
         let (one, other) = (1, u64::MAX);
         (0..WAYS as u32 + 1).for_each(|record| table.insert(one, record));

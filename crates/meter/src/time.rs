@@ -40,12 +40,12 @@ pub struct PacketTime {
     rival_least: u64,
     far_frames: u64,
     jumps: u64,
-    moved: Moved,
+    moved: TimeChange,
 }
 
 /// Change of packet time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Moved {
+pub enum TimeChange {
     /// It advanced, or stayed.
     #[default]
     On,
@@ -72,7 +72,7 @@ impl Default for PacketTime {
             rival_least: 0,
             far_frames: 0,
             jumps: 0,
-            moved: Moved::On,
+            moved: TimeChange::On,
         }
     }
 }
@@ -163,7 +163,7 @@ impl PacketTime {
     }
 
     /// Sets the time to `now`, from a source that sees more than these frames; false if that changes nothing.
-    pub fn tell(&mut self, now: Nanos) -> bool {
+    pub fn set_now(&mut self, now: Nanos) -> bool {
         let is_news = self.is_set && now.0 != self.now;
         if is_news && self.place(now.0) >= 2 * FAR {
             self.jump(now.0);
@@ -178,7 +178,7 @@ impl PacketTime {
     }
 
     /// Returns the change since the last call.
-    pub fn moved(&mut self) -> Moved {
+    pub fn moved(&mut self) -> TimeChange {
         std::mem::take(&mut self.moved)
     }
 
@@ -233,13 +233,13 @@ impl PacketTime {
     fn jump(&mut self, now: u64) {
         self.restart(now);
         self.jumps += 1;
-        self.moved = Moved::Far;
+        self.moved = TimeChange::Far;
     }
 
     fn go_back(&mut self, now: u64) {
         self.restart(now);
-        if self.moved == Moved::On {
-            self.moved = Moved::Back;
+        if self.moved == TimeChange::On {
+            self.moved = TimeChange::Back;
         }
     }
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn one_frame_of_a_wrong_time_moves_nothing() {
+    fn one_wrong_time_does_not_move_the_clock() {
         for wrong in [0, 1, START - 17 * HOUR, START + HOUR, START + 400 * 24 * HOUR, u64::MAX] {
             for place in [0, 1, 700, 1023] {
                 let mut time = PacketTime::default();
@@ -287,30 +287,30 @@ mod tests {
     }
 
     #[test]
-    fn what_most_frames_say_is_the_time_and_back() {
+    fn time_follows_the_majority_in_both_directions() {
         let mut time = PacketTime::default();
         seen(&mut time, 2 * TICK, START, |_| None);
         let far = START + 400 * 24 * HOUR;
         // A third of the frames, in any order of blocks, is a minority.
         seen(&mut time, 9 * TICK, START, |frame| (frame / 100 % 3 == 0).then_some(far));
-        assert_eq!((time.jumps(), time.moved()), (0, Moved::On));
+        assert_eq!((time.jumps(), time.moved()), (0, TimeChange::On));
         seen(&mut time, 2 * TICK, far, |_| None);
-        assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (1, Moved::Far, far / HOUR));
+        assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (1, TimeChange::Far, far / HOUR));
         seen(&mut time, 2 * TICK, START, |_| None);
-        assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (2, Moved::Far, START / HOUR));
+        assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (2, TimeChange::Far, START / HOUR));
         // By an hour, like a clock that is set.
         seen(&mut time, 2 * TICK, START + HOUR, |_| None);
         seen(&mut time, 3 * TICK, START, |_| None);
-        assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (2, Moved::Back, START / HOUR));
+        assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (2, TimeChange::Back, START / HOUR));
         // Some seconds are ignored.
         let now = time.now();
         seen(&mut time, 3 * TICK, START - 10_000_000_000, |_| None);
-        assert_eq!((time.moved(), time.now()), (Moved::On, now));
+        assert_eq!((time.moved(), time.now()), (TimeChange::On, now));
     }
 
     /// The result does not depend on the batches of frames.
     #[test]
-    fn frames_count_alike_one_by_one_and_together() {
+    fn single_frames_and_bursts_count_alike() {
         let mut state = 1u64;
         let mut random = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -341,16 +341,16 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_more_is_believed() {
+    fn time_from_all_frames_takes_precedence() {
         let mut time = PacketTime::default();
-        assert!(!time.tell(Nanos(7)), "no frame yet");
+        assert!(!time.set_now(Nanos(7)), "no frame yet");
         time.see(Nanos(START));
-        assert!(time.tell(Nanos(START - 1)) && time.tell(Nanos(START + HOUR)));
-        assert!(!time.tell(Nanos(START + HOUR)), "unchanged");
-        assert_eq!(time.moved(), Moved::On);
-        assert!(time.tell(Nanos(START + 20 * HOUR)));
-        assert_eq!((time.moved(), time.jumps()), (Moved::Far, 1));
-        assert!(time.tell(Nanos(START + 18 * HOUR)));
-        assert_eq!((time.moved(), time.now().0), (Moved::Back, START + 18 * HOUR));
+        assert!(time.set_now(Nanos(START - 1)) && time.set_now(Nanos(START + HOUR)));
+        assert!(!time.set_now(Nanos(START + HOUR)), "unchanged");
+        assert_eq!(time.moved(), TimeChange::On);
+        assert!(time.set_now(Nanos(START + 20 * HOUR)));
+        assert_eq!((time.moved(), time.jumps()), (TimeChange::Far, 1));
+        assert!(time.set_now(Nanos(START + 18 * HOUR)));
+        assert_eq!((time.moved(), time.now().0), (TimeChange::Back, START + 18 * HOUR));
     }
 }

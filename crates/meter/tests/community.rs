@@ -1,9 +1,9 @@
 //! Community IDs, compared with published ones and with those of tshark.
 
-use crate::support::captures::{Described, captures, load};
+use crate::support::captures::{CapturedFrame, captures, load};
 use crate::support::{Sent, metered, metered_frames};
+use linerate_headers::Link;
 use linerate_meter::{Config, End, Flow, Quality};
-use linerate_wire::Link;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -54,7 +54,7 @@ fn ids_match_published_ones() {
 }
 
 /// Returns tshark's fields of each frame: its innermost packet's ID, empty if it has none, and protocols.
-fn tshark_lines(frames: &[Described]) -> Option<Vec<String>> {
+fn tshark_lines(frames: &[CapturedFrame]) -> Option<Vec<String>> {
     let path = std::env::temp_dir().join(format!("linerate-community-{}.pcap", std::process::id()));
     // The header of a pcap file with nanoseconds, Ethernet.
     let mut file: Vec<u8> =
@@ -75,7 +75,7 @@ fn tshark_lines(frames: &[Described]) -> Option<Vec<String>> {
 }
 
 /// Returns the records of a single frame, of the outermost packet and of the innermost one.
-fn records_of(frame: &Described) -> Vec<Flow> {
+fn records_of(frame: &CapturedFrame) -> Vec<Flow> {
     let config = Config { max_flows: 2, ..Config::default() };
     metered_frames(std::slice::from_ref(frame), Link::Ethernet, &config, &[1]).0
 }
@@ -91,7 +91,7 @@ fn is_elsewhere(protocols: &str) -> bool {
 
 /// Each frame in a meter of its own.
 #[test]
-fn ids_of_the_packets_of_a_corpus_are_those_of_tshark() {
+fn community_ids_match_tshark() {
     let files: Vec<_> = ["zeek", "flowtest", "ipfixprobe", "ndpi", "tcpdump"].into_iter().flat_map(captures).collect();
     let of_ethernet = |path: &PathBuf| load(path).filter(|(_, link)| *link == Some(Link::Ethernet));
     let frames: Vec<_> = files.iter().filter_map(of_ethernet).flat_map(|(frames, _)| frames).collect();

@@ -54,7 +54,7 @@ fn a_closed_connection_does_not_swallow_the_next() {
 
 /// One FIN before the active timeout, the other one after it.
 #[test]
-fn both_ends_may_be_of_two_records() {
+fn both_fins_may_be_in_different_records() {
     let close = [there(900, 101, 501).flags(FIN | ACK), back(1200, 501, 102).flags(FIN | ACK)];
     for level in [Level::Counters, Level::Tcp] {
         let found = metered(&[&handshake()[..], &close].concat(), level);
@@ -63,7 +63,7 @@ fn both_ends_may_be_of_two_records() {
 }
 
 #[test]
-fn the_number_of_a_syn_that_was_not_seen_is_not_told() {
+fn sequence_number_of_an_unseen_syn_is_omitted() {
     let data = |millis, sequence| there(millis, sequence, 501).payload(10);
     // Only the responder's SYN with ACK was seen.
     let opened = [

@@ -32,7 +32,7 @@ fn every_frame_of_every_capture_is_accounted_for() {
 
 /// The sums that `accounted` compares with are those of `capinfos`.
 #[test]
-fn sums_are_those_of_capinfos() {
+fn sums_match_capinfos() {
     for path in captures("").iter().filter(|path| path.ends_with("real-mix.pcap")) {
         let Ok(output) = Command::new("capinfos").args(["-T", "-r", "-M", "-c", "-d"]).arg(path).output() else {
             eprintln!("SKIPPED: capinfos is not installed");

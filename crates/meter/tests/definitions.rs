@@ -13,7 +13,7 @@ fn back(nanos: u64, sequence: u32, acknowledgement: u32) -> Segment {
     Segment { time: START + nanos, ..Segment::at(0, 1, sequence, acknowledgement) }
 }
 
-/// Times are truncated to units: a handshake within one took 0 of them, and was measured.
+/// Times are truncated to units: a handshake within one unit has duration 0, and counts as measured.
 #[test]
 fn a_handshake_shorter_than_a_unit_counts() {
     let opened = [there(0, 100, 0).flags(SYN), back(100, 500, 101).flags(SYN | ACK), there(215, 101, 501)];
@@ -31,7 +31,7 @@ fn a_handshake_shorter_than_a_unit_counts() {
 
 /// The first packet with evidence determines the originator.
 #[test]
-fn a_handshake_in_the_wrong_order_is_known_by_its_answer() {
+fn reordered_handshake_is_recognised_by_syn_ack() {
     let found = flows(
         &[back(0, 500, 101).flags(SYN | ACK), there(9, 100, 0).flags(SYN), there(20, 101, 501)],
         &config(),
@@ -43,7 +43,7 @@ fn a_handshake_in_the_wrong_order_is_known_by_its_answer() {
 
 /// Also if the run ends within the linger time of 5 s.
 #[test]
-fn a_closed_connection_has_ended_when_the_run_does() {
+fn closed_connection_is_ended_at_the_end_of_the_run() {
     let opened = [there(0, 100, 0).flags(SYN), back(100, 500, 101).flags(SYN | ACK), there(215, 101, 501)];
     let close = [there(900, 101, 501).flags(FIN | ACK), back(910, 501, 102).flags(FIN | ACK)];
     let reset = [there(900, 101, 501).flags(RST | ACK)];

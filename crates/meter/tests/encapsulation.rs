@@ -2,10 +2,10 @@
 
 use crate::support::{Sent, metered, metered_frames, sorted};
 use linerate_burst::{Desc, Nanos};
+use linerate_headers::build::{Frame, Header};
+use linerate_headers::mpls::Entry;
+use linerate_headers::{Link, MacAddr, ethernet, gre, gtp_u, icmp, ipv4, tcp, udp, vlan, vxlan};
 use linerate_meter::{Config, Flow, Tunnels};
-use linerate_wire::build::{Frame, Header};
-use linerate_wire::mpls::Entry;
-use linerate_wire::{Link, MacAddr, ethernet, gre, gtp_u, icmp, ipv4, tcp, udp, vlan, vxlan};
 use std::net::Ipv4Addr;
 
 const ONE: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -50,7 +50,7 @@ fn records(frames: &[&[&dyn Header]], link: Link, config: &Config) -> Vec<Flow> 
 }
 
 #[test]
-fn mac_addresses_are_those_of_originator_and_responder() {
+fn mac_addresses_belong_to_originator_and_responder() {
     let (there, back) = (link(ONE, OTHER), link(OTHER, ONE));
     let syn =
         |flags| tcp::Header { source_port: 1, destination_port: 2, flags: tcp::Flags(flags), ..Default::default() };
@@ -70,7 +70,7 @@ fn mac_addresses_are_those_of_originator_and_responder() {
 
 /// A reused record has nothing of the previous flow.
 #[test]
-fn nothing_stays_of_a_flow_that_ended() {
+fn ended_flow_leaves_no_state() {
     let config = Config { max_flows: 1, aggregate: false, ..with_macs() };
     let labels = stack(&[7]);
     let with: &[&dyn Header] = &[&link(ONE, OTHER), &tag(1), &tag(2), &&labels[..], &ip(1, 2), &ports(1, 2)];
@@ -95,7 +95,7 @@ fn records_are_otherwise_the_same_with_mac_addresses() {
 }
 
 #[test]
-fn the_outer_two_tags_are_told_of_the_first_packet() {
+fn record_has_the_outer_two_tags_of_the_first_packet() {
     let (there, ip, ports) = (link(ONE, OTHER), ip(1, 2), ports(1, 2));
     let three: &[&dyn Header] = &[&there, &tag(10), &tag(20), &tag(30), &ip, &ports];
     let two: &[&dyn Header] = &[&there, &tag(10), &tag(21), &ip, &ports];
@@ -110,7 +110,7 @@ fn the_outer_two_tags_are_told_of_the_first_packet() {
 }
 
 #[test]
-fn labels_are_those_of_the_first_packet_of_each_direction() {
+fn labels_are_from_the_first_packet_of_each_direction() {
     let (there, back, to, from) = (link(ONE, OTHER), link(OTHER, ONE), ip(2, 1), ip(1, 2));
     let (up, down) = (ports(1, 2), ports(2, 1));
     let [five, later, answer] = [&[1, 2, 3, 4, 5][..], &[9], &[16, 0, 17]].map(stack);
@@ -126,7 +126,7 @@ fn labels_are_those_of_the_first_packet_of_each_direction() {
 /// The source port of VXLAN is derived from the inner packet and differs per direction: still one inner flow, with the
 /// headers directly around it.
 #[test]
-fn both_ways_through_vxlan_are_one_inner_flow() {
+fn both_vxlan_directions_are_one_inner_flow() {
     let (outside, inside, network) = (link(ONE, OTHER), link(INNER, INNER_OTHER), vxlan::Header::new(42));
     let (outside_back, inside_back) = (link(OTHER, ONE), link(INNER_OTHER, INNER));
     let frames: [&[&dyn Header]; 2] = [
@@ -156,7 +156,7 @@ fn both_ways_through_vxlan_are_one_inner_flow() {
 }
 
 #[test]
-fn tunnel_endpoints_of_gtp_are_told_each_way() {
+fn gtp_teids_are_recorded_per_direction() {
     let message = |teid| gtp_u::Header {
         message: gtp_u::USER_DATA,
         teid,
@@ -181,7 +181,7 @@ fn tunnel_endpoints_of_gtp_are_told_each_way() {
 }
 
 #[test]
-fn labels_inside_a_tunnel_are_of_the_inner_flow() {
+fn labels_inside_a_tunnel_belong_to_the_inner_flow() {
     let (inside, outside) = (stack(&[100]), stack(&[5]));
     let frame: &[&dyn Header] = &[
         &link(ONE, OTHER),

@@ -34,7 +34,7 @@ fn metered(segments: &[Segment], level: Level) -> Vec<Flow> {
 }
 
 #[test]
-fn an_end_that_is_nowhere_near_ends_nothing() {
+fn distant_rst_or_fin_ends_nothing() {
     for level in [Level::Tcp, Level::Stats] {
         for guess in [
             there(9, 0x4000_0000, 501).flags(RST),
@@ -73,7 +73,7 @@ fn an_end_within_a_window_ends_the_record() {
 
 /// The acknowledgement number identifies a reply to a SYN.
 #[test]
-fn a_first_packet_is_known_by_what_it_acknowledges() {
+fn first_packet_is_accepted_by_its_acknowledgement() {
     let refused = |number| [there(0, 100, 0).flags(SYN), back(1, 0, number).flags(RST | ACK)];
     let found = metered(&refused(101), Level::Tcp);
     assert_eq!(found[0].tcp.as_ref().unwrap().state, ConnState::Rej);
@@ -84,7 +84,7 @@ fn a_first_packet_is_known_by_what_it_acknowledges() {
 
 /// At level `counters` sequence numbers are not known.
 #[test]
-fn counters_believe_any_end() {
+fn any_end_is_accepted_at_level_counters() {
     let found = metered(&around(&[there(9, 0x4000_0000, 501).flags(RST)]), Level::Counters);
     assert!(found.len() > 1 && !found.iter().any(|flow| flow.quality.contains(Quality::DOUBTFUL_END)));
 }

@@ -2,9 +2,9 @@
 
 use crate::support::metered_frames;
 use linerate_burst::{Desc, Nanos};
+use linerate_headers::build::{Extension, Frame, Header};
+use linerate_headers::{Link, MacAddr, ethernet, icmpv6, ipv6, ipv6_extension, ipv6_fragment, tcp, udp};
 use linerate_meter::{Config, Flow, Quality};
-use linerate_wire::build::{Extension, Frame, Header};
-use linerate_wire::{Link, MacAddr, ethernet, icmpv6, ipv6, ipv6_extension, ipv6_fragment, tcp, udp};
 use std::net::Ipv6Addr;
 
 /// Start of the IP header and of its payload.
@@ -51,7 +51,7 @@ fn judged(frame: &[u8]) -> [bool; 2] {
 }
 
 #[test]
-fn checksums_behind_extension_headers_are_looked_at() {
+fn checksums_after_extension_headers_are_verified() {
     let ports = udp::Header { source_port: 1, destination_port: 2 };
     let segment = tcp::Header { source_port: 1, destination_port: 2, ..Default::default() };
     let echo = icmpv6::Header { kind: 128, code: 0 };
@@ -70,7 +70,7 @@ fn checksums_behind_extension_headers_are_looked_at() {
             let data = routing(kind, 1, &[3]);
             assert_eq!(judged(&frame(&[&Extension::Routing(header(&data))], transport)), [false, false], "{kind}");
         }
-        // The sender's home address takes the place of its own.
+        // The sender's home address replaces its source address.
         let data = [&[1, 2, 0, 0, 0xc9, 16][..], &address(9).octets()].concat();
         let mut moved = frame(&[&Extension::Destination(header(&data))], transport);
         let option = BEHIND + 8;
@@ -82,7 +82,7 @@ fn checksums_behind_extension_headers_are_looked_at() {
 }
 
 #[test]
-fn an_extension_header_that_is_cut_is_told() {
+fn truncated_extension_header_is_marked() {
     let ports = udp::Header { source_port: 1, destination_port: 2 };
     let data = routing(0, 1, &[3]);
     let first = ipv6_fragment::Header { next_header: 0, fragment_offset: 0, more_fragments: true, identification: 7 };
@@ -133,7 +133,7 @@ fn tunnels_beyond_the_decoded_ones_are_marked() {
     let ip = ipv6::Header { source: address(1), destination: address(2), ..ipv6::Header::new(0) };
     let ports = udp::Header { source_port: 9, destination_port: 4789 };
     let segment = tcp::Header { source_port: 1, destination_port: 2, ..Default::default() };
-    let vxlan = linerate_wire::vxlan::Header::new(7);
+    let vxlan = linerate_headers::vxlan::Header::new(7);
     for (count, deep) in [(1, vec![]), (3, vec![]), (4, vec![1]), (6, vec![1])] {
         let mut headers: Vec<&dyn Header> = Vec::new();
         (0..count).for_each(|_| headers.extend([&link as &dyn Header, &ip, &ports, &vxlan]));

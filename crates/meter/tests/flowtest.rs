@@ -273,7 +273,7 @@ fn compare(annotation: &Annotation) -> BTreeSet<(usize, String, String)> {
 }
 
 #[test]
-fn annotations_of_flowtest_are_met() {
+fn records_match_flowtest_annotations() {
     let any = metered(&[Sent::udp(1)], &Config::default(), &[1]);
     let is_foreign = |field: &&Expected| value_of(&any[0], &any, 0, &field.name).is_none();
     let (mut foreign, mut partly, mut otherwise) = (BTreeSet::new(), 0, 0);

@@ -2,8 +2,8 @@
 
 use crate::support::Sent;
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
-use linerate_meter::{Config, Flow, Glance, Level, Meter};
-use linerate_wire::Link;
+use linerate_headers::Link;
+use linerate_meter::{ActiveFlow, Config, Flow, Level, Meter};
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -17,7 +17,7 @@ fn take(meter: &mut Meter, one: &Sent, flows: &mut Vec<Flow>) {
 }
 
 /// Returns all records with a packet at `since` or later, `most` places at a time.
-fn seen(meter: &Meter, since: Nanos, most: usize) -> Vec<Glance> {
+fn seen(meter: &Meter, since: Nanos, most: usize) -> Vec<ActiveFlow> {
     let (mut glances, mut place) = (Vec::new(), Some(0));
     while let Some(from) = place {
         place = meter.glance(from, most, since, |packets, glance| {
@@ -32,7 +32,7 @@ fn seen(meter: &Meter, since: Nanos, most: usize) -> Vec<Glance> {
 
 proptest! {
     #[test]
-    fn what_is_seen_last_is_what_comes_out(
+    fn recently_active_records_are_returned(
         packets in proptest::collection::vec((0u8..40, 0u8..3, any::<bool>(), any::<bool>(), 0usize..500), 1..300),
         (since, most) in (0u64..40, 1usize..200),
     ) {
@@ -58,11 +58,11 @@ proptest! {
         let all = seen(&meter, Nanos::ZERO, most);
         prop_assert_eq!(all.len() as u64, meter.open_flows());
         let since = Nanos((100 + since) * SECOND);
-        let late: Vec<Glance> = all.iter().filter(|glance| glance.last >= since).cloned().collect();
+        let late: Vec<ActiveFlow> = all.iter().filter(|glance| glance.last >= since).cloned().collect();
         prop_assert_eq!(seen(&meter, since, most), late);
         let before = flows.len();
         meter.finish(meter.latest(), &mut |flow: &Flow| flows.push(flow.clone()));
-        let mut ended: Vec<Glance> = flows[before..].iter().map(Glance::of).collect();
+        let mut ended: Vec<ActiveFlow> = flows[before..].iter().map(ActiveFlow::of).collect();
         ended.sort_by_key(|glance| (glance.id, glance.first));
         prop_assert_eq!(all, ended);
     }

@@ -7,8 +7,8 @@
 
 use crate::support::{self, captures::load};
 use linerate_burst::Nanos;
+use linerate_headers::Link;
 use linerate_meter::{Config, Flow, Level, PacketStats, StatsSide};
-use linerate_wire::Link;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ const BURST_PACKETS: u64 = 3;
 const ICMP: u16 = 8;
 
 #[test]
-fn rows_are_those_that_ipfixprobe_expects() {
+fn rows_match_ipfixprobe() {
     let Some(root) = std::env::var_os("LINERATE_CORPUS") else {
         eprintln!("SKIPPED: LINERATE_CORPUS is not set, no row was compared");
         return;
@@ -79,7 +79,7 @@ fn metered(capture: &Path) -> Vec<Flow> {
 /// One flow of ipfixprobe: one of ours, or all ICMP between two hosts.
 struct Conversation<'a> {
     flows: Vec<&'a Flow>,
-    /// True for each whose originator sent in the direction of the first packet.
+    /// True for flows whose originator sent in the direction of the first packet.
     forward: Vec<bool>,
 }
 

@@ -2,9 +2,9 @@
 
 use crate::support::metered_frames;
 use linerate_burst::{Desc, Nanos};
+use linerate_headers::build::{Frame, Header};
+use linerate_headers::{Link, MacAddr, ethernet, ipv4, tcp, udp};
 use linerate_meter::{Config, Flow, Level, Names, Protocol, Protocols};
-use linerate_wire::build::{Frame, Header};
-use linerate_wire::{Link, MacAddr, ethernet, ipv4, tcp, udp};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
@@ -15,7 +15,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// A packet of a conversation between two hosts, the one with the lower address if `from_low`.
 #[derive(Clone, Debug)]
-struct Said<'a> {
+struct NamePacket<'a> {
     time: u64,
     from_low: bool,
     ports: (u16, u16),
@@ -26,15 +26,15 @@ struct Said<'a> {
 }
 
 /// A TCP packet; the low host's port is 1000.
-fn tcp(time: u64, from_low: bool, sequence: u32, flags: u16, bytes: &[u8]) -> Said<'_> {
-    Said { time, from_low, ports: (1000, 8000), sequence, flags, bytes, is_tcp: true }
+fn tcp(time: u64, from_low: bool, sequence: u32, flags: u16, bytes: &[u8]) -> NamePacket<'_> {
+    NamePacket { time, from_low, ports: (1000, 8000), sequence, flags, bytes, is_tcp: true }
 }
 
-fn udp(time: u64, from_low: bool, port: u16, bytes: &[u8]) -> Said<'_> {
-    Said { time, from_low, ports: (1000, port), sequence: 0, flags: 0, bytes, is_tcp: false }
+fn udp(time: u64, from_low: bool, port: u16, bytes: &[u8]) -> NamePacket<'_> {
+    NamePacket { time, from_low, ports: (1000, port), sequence: 0, flags: 0, bytes, is_tcp: false }
 }
 
-fn frame(said: &Said<'_>) -> (Desc, Vec<u8>) {
+fn frame(said: &NamePacket<'_>) -> (Desc, Vec<u8>) {
     let ends = [(Ipv4Addr::new(10, 0, 0, 1), said.ports.0), (Ipv4Addr::new(10, 0, 0, 2), said.ports.1)];
     let [from, to] = if said.from_low { ends } else { [ends[1], ends[0]] };
     let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
@@ -59,13 +59,13 @@ fn all() -> Config {
     Config { max_flows: 64, names: Protocols::ALL, ..Config::default() }
 }
 
-fn flows(said: &[Said<'_>], config: &Config, bursts: &[usize]) -> Vec<Flow> {
+fn flows(said: &[NamePacket<'_>], config: &Config, bursts: &[usize]) -> Vec<Flow> {
     let frames: Vec<_> = said.iter().map(frame).collect();
     metered_frames(&frames, Link::Ethernet, config, bursts).0
 }
 
 /// Names of the only flow.
-fn names(said: &[Said<'_>]) -> Option<Names> {
+fn names(said: &[NamePacket<'_>]) -> Option<Names> {
     let flows = flows(said, &all(), &[3]);
     assert_eq!(flows.len(), 1);
     flows[0].names.as_deref().cloned()
@@ -75,7 +75,7 @@ const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: example.org\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 404 Not Found\r\n\r\n";
 
 /// A handshake, a request in pieces of `piece` bytes, and its response.
-fn web(piece: usize, first: u32) -> Vec<Said<'static>> {
+fn web(piece: usize, first: u32) -> Vec<NamePacket<'static>> {
     let mut said = vec![tcp(1, true, first, SYN, b""), tcp(2, false, 70, SYN | ACK, b"")];
     for (place, part) in REQUEST.chunks(piece).enumerate() {
         let sequence = first.wrapping_add(1 + (place * piece) as u32);
@@ -90,7 +90,7 @@ fn is_whole(names: &Names) -> bool {
 }
 
 #[test]
-fn names_are_read_only_where_they_are_asked_for() {
+fn names_are_parsed_only_on_request() {
     let said = web(1000, 5);
     assert!(names(&said).is_some_and(|names| is_whole(&names)));
     let without = flows(&said, &Config { max_flows: 64, ..Config::default() }, &[3]);
@@ -106,7 +106,7 @@ fn names_are_read_only_where_they_are_asked_for() {
 
 /// A DNS message in segments is read when it begins and when it is complete, or when its flow ends before that.
 #[test]
-fn a_message_in_segments_is_read_to_where_it_ends() {
+fn segmented_message_is_read_to_its_end() {
     let head = b"\x12\x34\x81\x80\0\x01\0\x02\0\0\0\0\x01a\x01b\0\0\x01\0\x01";
     let record = |last| [b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02".as_slice(), &[last]].concat();
     let message = [head.as_slice(), &record(1), &record(2)].concat();
@@ -114,7 +114,7 @@ fn a_message_in_segments_is_read_to_where_it_ends() {
     for (length, addresses) in [(stream.len(), "192.0.2.1,192.0.2.2"), (stream.len() - 1, "192.0.2.1")] {
         for piece in [2, 5, 30, 45] {
             let pieces = stream[..length].chunks(piece).enumerate();
-            let of = |(place, bytes)| Said {
+            let of = |(place, bytes)| NamePacket {
                 ports: (1000, 53),
                 ..tcp(place as u64, false, 7 + (place * piece) as u32, ACK, bytes)
             };
@@ -148,14 +148,14 @@ proptest! {
 
     /// Any bytes from both sides cause no panic, whichever protocol they are taken for.
     #[test]
-    fn any_bytes_are_survived(
+    fn any_bytes_are_parsed_without_panic(
         said in prop::collection::vec((any::<bool>(), any::<u32>(), 0..4usize, prop::collection::vec(any::<u8>(), 0..60), 0..32u16), 1..40)
     ) {
         let starts: [&[u8]; 4] = [b"", b"\x16\x03\x01\x01\x00\x01\x00\x00\xfc\x03\x03", b"GET / HTTP/1.1\r\nHost", b"SSH-2"];
         let said: Vec<(bool, u32, Vec<u8>, u16)> = said.into_iter()
             .map(|(low, sequence, start, bytes, flags)| (low, sequence % 50, [starts[start], &bytes].concat(), flags)).collect();
         for (port, is_tcp) in [(8000, true), (53, true), (53, false), (443, false), (22, true)] {
-            let packets: Vec<Said<'_>> = said.iter().enumerate().map(|(time, (from_low, sequence, bytes, flags))| Said {
+            let packets: Vec<NamePacket<'_>> = said.iter().enumerate().map(|(time, (from_low, sequence, bytes, flags))| NamePacket {
                 time: time as u64, from_low: *from_low, ports: (1000, port), sequence: *sequence, flags: *flags, bytes, is_tcp,
             }).collect();
             let _ = flows(&packets, &all(), &[4]);
@@ -164,7 +164,7 @@ proptest! {
 }
 
 #[test]
-fn a_stream_without_its_beginning_says_nothing_and_one_joined_at_it_does() {
+fn names_need_the_beginning_of_a_stream() {
     assert_eq!(names(&[tcp(1, true, 9, ACK, b"\x17\x03\x03 some data"), tcp(2, false, 9, ACK, b"more of it")]), None);
     let joined = names(&[tcp(1, true, 9, ACK, &REQUEST[..30]), tcp(2, true, 39, ACK, &REQUEST[30..])]);
     assert_eq!(joined.unwrap().site(), Some("example.org"));
@@ -175,12 +175,12 @@ fn a_stream_without_its_beginning_says_nothing_and_one_joined_at_it_does() {
 }
 
 #[test]
-fn the_originators_line_of_ssh_is_the_client() {
+fn ssh_banner_of_the_originator_is_the_client() {
     let said = [
-        Said { ports: (22, 5000), ..tcp(1, false, 1, SYN, b"") },
-        Said { ports: (22, 5000), ..tcp(2, true, 1, SYN | ACK, b"") },
-        Said { ports: (22, 5000), ..tcp(3, true, 2, ACK, b"hello\r\nSSH-2.0-server\r\n") },
-        Said { ports: (22, 5000), ..tcp(4, false, 2, ACK, b"SSH-2.0-client\r\n") },
+        NamePacket { ports: (22, 5000), ..tcp(1, false, 1, SYN, b"") },
+        NamePacket { ports: (22, 5000), ..tcp(2, true, 1, SYN | ACK, b"") },
+        NamePacket { ports: (22, 5000), ..tcp(3, true, 2, ACK, b"hello\r\nSSH-2.0-server\r\n") },
+        NamePacket { ports: (22, 5000), ..tcp(4, false, 2, ACK, b"SSH-2.0-client\r\n") },
     ];
     assert_eq!(names(&said).unwrap().ssh, Some([Some("SSH-2.0-client".into()), Some("SSH-2.0-server".into())]));
 }
@@ -191,7 +191,7 @@ fn dns(id: u8, flags: u8, name: &str, answers: u8) -> Vec<u8> {
 }
 
 #[test]
-fn the_first_question_and_its_own_answer_are_told() {
+fn first_question_and_its_answer_are_recorded() {
     let [one, other] = [dns(1, 1, "one", 0), dns(2, 1, "other", 0)];
     let [wrong, right] = [dns(2, 0x81, "other", 7), dns(1, 0x81, "one", 2)];
     let said = [udp(1, true, 53, &one), udp(2, true, 53, &other), udp(3, false, 53, &wrong), udp(4, false, 53, &right)];
@@ -208,7 +208,7 @@ fn the_first_question_and_its_own_answer_are_told() {
 
 /// A record that continues after the active timeout has the names of the previous one.
 #[test]
-fn names_are_kept_by_the_next_record() {
+fn next_record_of_a_flow_keeps_the_names() {
     let mut said = web(1000, 5);
     said.extend([tcp(5 * SECOND, true, 43, ACK, b"more"), tcp(9 * SECOND, true, 47, ACK, b"more")]);
     let config = all().with_timeouts(Nanos(60 * SECOND), Nanos(4 * SECOND));
@@ -236,12 +236,12 @@ fn a_flood_of_incomplete_hellos_is_evicted_and_counted() {
     let half = [&b"GET / HTTP/1.1\r\nX: "[..], &[b'x'; 30]].concat();
     let flood = 6000;
     let port = |number: u32| (1 + (number % 60_000) as u16, 8000);
-    let said: Vec<Said<'_>> =
-        (0..flood).map(|number| Said { ports: port(number), ..tcp(1, true, 1, ACK, &half) }).collect();
+    let said: Vec<NamePacket<'_>> =
+        (0..flood).map(|number| NamePacket { ports: port(number), ..tcp(1, true, 1, ACK, &half) }).collect();
     let mut frames: Vec<_> = said.iter().map(frame).collect();
     // The last one is completed, the first one has been evicted.
     for number in [0, flood - 1] {
-        frames.push(frame(&Said { ports: port(number), ..tcp(2, true, 50, ACK, b"\r\nHost: late\r\n\r\n") }));
+        frames.push(frame(&NamePacket { ports: port(number), ..tcp(2, true, 50, ACK, b"\r\nHost: late\r\n\r\n") }));
     }
     let config = Config { max_flows: 1 << 13, ..all() };
     let (flows, counts) = metered_frames(&frames, Link::Ethernet, &config, &[256]);
@@ -259,7 +259,7 @@ fn a_flood_of_incomplete_hellos_is_evicted_and_counted() {
 /// A flow is not examined after the maximum number of packets.
 #[test]
 fn flows_without_names_are_examined_for_a_limited_number_of_packets() {
-    let mut said: Vec<Said<'_>> = (0..40).map(|time| tcp(time, false, time as u32, ACK, b"x")).collect();
+    let mut said: Vec<NamePacket<'_>> = (0..40).map(|time| tcp(time, false, time as u32, ACK, b"x")).collect();
     said.push(tcp(50, true, 9, ACK, REQUEST));
     assert_eq!(names(&said), None);
 }

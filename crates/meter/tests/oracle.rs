@@ -77,11 +77,11 @@ fn sent() -> impl Strategy<Value = Vec<Sent>> {
 }
 
 /// The packets of an open record, and the record that it continues.
-type Open<'a> = (Vec<&'a Sent>, Option<Before>);
+type Open<'a> = (Vec<&'a Sent>, Option<PreviousRecord>);
 
 /// State of the previous record: its originator and the evidence, and the TCP ends seen (FIN of each side, RST).
 #[derive(Clone, Copy)]
-struct Before {
+struct PreviousRecord {
     direction: (bool, Direction),
     ends: [bool; 3],
 }
@@ -96,7 +96,7 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
         1 | 58 => 2,
         _ => 3,
     };
-    let ends = |packets: &[&Sent], before: &Option<Before>| {
+    let ends = |packets: &[&Sent], before: &Option<PreviousRecord>| {
         let fin = |higher| packets.iter().any(|one| one.flags & 1 != 0 && one.is_higher() == higher);
         let mut ends = [fin(false), fin(true), packets.iter().any(|one| one.flags & 4 != 0)];
         ends.iter_mut().zip(before.map_or([false; 3], |before| before.ends)).for_each(|(end, had)| *end |= had);
@@ -126,7 +126,7 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
             if let Some(reason) = reason {
                 let (flow, direction) = record(packets, reason, before);
                 flows.push(flow);
-                continued = (reason == EndReason::Active).then_some(Before { direction, ends: had });
+                continued = (reason == EndReason::Active).then_some(PreviousRecord { direction, ends: had });
                 open.remove(&key);
             }
         }
@@ -149,7 +149,7 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
 }
 
 /// Returns the record, true if the originator is the higher end, and the evidence for it.
-fn record(packets: &[&Sent], end: EndReason, before: &Option<Before>) -> (Flow, (bool, Direction)) {
+fn record(packets: &[&Sent], end: EndReason, before: &Option<PreviousRecord>) -> (Flow, (bool, Direction)) {
     let continued = before.is_some();
     let mut direction = before.map_or((packets[0].is_higher(), Direction::FirstPacket), |before| before.direction);
     for one in packets {
@@ -208,7 +208,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn records_are_those_of_a_naive_metering(sent in sent(), vlans in any::<bool>(), bursts in prop::collection::vec(1usize..70, 1..8)) {
+    fn records_match_naive_metering(sent in sent(), vlans in any::<bool>(), bursts in prop::collection::vec(1usize..70, 1..8)) {
         let config = Config { vlans, ..config() };
         let expected = sorted(naive(&sent, &config));
         let found = sorted(metered(&sent, &config, &bursts));
@@ -217,7 +217,7 @@ proptest! {
 
     /// Records divided by the active timeout, joined, equal the undivided ones.
     #[test]
-    fn joined_records_are_the_record_of_the_whole(sent in sent()) {
+    fn joined_records_equal_the_full_record(sent in sent()) {
         let whole = Config { max_flows: 4096, ..Config::default() }.with_timeouts(Nanos(HOUR), Timeouts::MOST);
         let parts = whole.clone().with_timeouts(Nanos(HOUR), Nanos(20 * SECOND));
         let mut joined: Vec<Flow> = Vec::new();
@@ -306,7 +306,7 @@ fn a_packet_that_is_very_late_does_not_hide_the_active_timeout() {
 }
 
 #[test]
-fn addresses_are_told_as_they_are() {
+fn addresses_are_unchanged() {
     let sent = Sent { source: (2, 1), destination: (1, 2), ..Sent::udp(START) };
     let flows = metered(&[sent], &config(), &[1]);
     assert_eq!(flows[0].ends[0].address, IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));

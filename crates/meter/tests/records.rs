@@ -2,9 +2,9 @@
 
 use crate::support::{self, Sent, accounted, metered, metered_frames, sorted};
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
+use linerate_headers::build::Frame;
+use linerate_headers::{Link, MacAddr, ethernet, flow, gre, ipv4, udp, vxlan};
 use linerate_meter::{Config, Direction, EndReason, Flow, Meter, Quality, TunnelKind, Tunnels};
-use linerate_wire::build::Frame;
-use linerate_wire::{Link, MacAddr, ethernet, flow, gre, ipv4, udp, vxlan};
 use std::net::Ipv4Addr;
 
 const SECOND: u64 = 1_000_000_000;
@@ -35,7 +35,7 @@ fn a_new_syn_after_the_end_is_a_new_flow() {
 }
 
 #[test]
-fn the_originator_is_who_sent_the_syn() {
+fn originator_is_the_sender_of_the_syn() {
     for (packets, from_client, direction) in [
         (vec![(SYN, true), (ACK, false)], true, Direction::Syn),
         (vec![(SYN_ACK, false), (ACK, true)], true, Direction::SynAck),
@@ -51,7 +51,7 @@ fn the_originator_is_who_sent_the_syn() {
 }
 
 #[test]
-fn frames_of_an_unknown_link_are_neither_ip_nor_not() {
+fn frames_of_unknown_links_are_not_classified() {
     let frame = Sent::udp(START).frame();
     let arp = [&[2; 12][..], &[8, 6], &[0; 46]].concat();
     let mut memory = [&frame[..], &arp, &frame, &frame].concat();
@@ -74,7 +74,7 @@ fn frames_of_an_unknown_link_are_neither_ip_nor_not() {
 }
 
 #[test]
-fn counters_that_spill_lose_nothing() {
+fn overflowing_counters_lose_nothing() {
     // Padding beyond an Ethernet header's share overflows the narrow counter repeatedly.
     let sent: Vec<Sent> = (0..20_000).map(|number| Sent { padding: 18, ..Sent::udp(START + number * 1000) }).collect();
     let flows = metered(&sent, &Config::default(), &[64]);

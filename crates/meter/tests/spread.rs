@@ -3,16 +3,18 @@
 
 use crate::support::{accounted, metered_frames, sorted};
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
-use linerate_meter::{Config, Counts, Flow, Meter, Spread, Timeouts, Tunnels};
-use linerate_wire::build::{Frame, Header};
-use linerate_wire::{Link, MacAddr, ethernet, gre, ipv4, ipv6, ipv6_fragment, mpls, registry, tcp, udp, vlan, vxlan};
+use linerate_headers::build::{Frame, Header};
+use linerate_headers::{
+    Link, MacAddr, ethernet, gre, ipv4, ipv6, ipv6_fragment, mpls, registry, tcp, udp, vlan, vxlan,
+};
+use linerate_meter::{Config, Counts, Flow, FlowDistributor, Meter, Timeouts, Tunnels};
 use proptest::prelude::*;
 
 const START: u64 = 1_700_000_000_000_000_000;
 
 /// A packet between two hosts, and its tunnel.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct TunneledPacket {
     hosts: (u8, u8),
     ports: (u16, u16),
     v6: bool,
@@ -64,7 +66,7 @@ fn link() -> ethernet::Header {
     ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 }
 }
 
-impl Sent {
+impl TunneledPacket {
     fn frame(&self) -> Vec<u8> {
         let mut headers: Vec<Box<dyn Header>> = vec![Box::new(link())];
         for id in 0..[0, 1, 2, 0][self.tag as usize] {
@@ -152,7 +154,7 @@ fn built(headers: &[Box<dyn Header>], payload: usize) -> Vec<u8> {
 }
 
 /// Few hosts and ports, so that flows meet, in both directions.
-fn sent() -> impl Strategy<Value = Sent> {
+fn sent() -> impl Strategy<Value = TunneledPacket> {
     let hosts = || (1u8..6, 1u8..6);
     let kind = prop_oneof![
         4 => Just(Kind::Tcp),
@@ -169,8 +171,9 @@ fn sent() -> impl Strategy<Value = Sent> {
         1 => (0u16..3).prop_map(Tunnel::InFragments),
     ];
     let ports = (1u16..4, 1u16..4);
-    (hosts(), ports, any::<bool>(), kind, tag, tunnel, hosts())
-        .prop_map(|(hosts, ports, v6, kind, tag, tunnel, outer)| Sent { hosts, ports, v6, kind, tag, tunnel, outer })
+    (hosts(), ports, any::<bool>(), kind, tag, tunnel, hosts()).prop_map(
+        |(hosts, ports, v6, kind, tag, tunnel, outer)| TunneledPacket { hosts, ports, v6, kind, tag, tunnel, outer },
+    )
 }
 
 /// Returns the records of several meters, in bursts of these sizes, each followed by the current time for all of them.
@@ -180,7 +183,7 @@ fn spread_over(
     config: &Config,
     bursts: &[usize],
 ) -> (Vec<Flow>, Counts, Vec<u64>) {
-    let mut spread = Spread::new(config, meters);
+    let mut spread = FlowDistributor::new(config, meters);
     let mut all: Vec<Meter> = (0..meters).map(|_| Meter::new(config)).collect();
     let mut flows = Vec::new();
     let mut records = |flow: &Flow| flows.push(flow.clone());
@@ -221,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn several_meters_give_the_records_of_one(
+    fn several_meters_equal_one_meter(
         sent in prop::collection::vec(sent(), 1..120),
         gap in prop::sample::select(vec![1_000u64, 200_000_000, 900_000_000]),
         meters in 1usize..9,
@@ -233,7 +236,7 @@ proptest! {
     ) {
         let timeouts = Timeouts { idle: Nanos(idle * 1_000_000_000), active: Nanos(4 * idle * 1_000_000_000) };
         let config = Config { tunnels, vlans, seed, max_flows: 256, timeouts: [timeouts; 4], ..Config::default() };
-        let frames = described(sent.iter().map(Sent::frame).collect(), gap);
+        let frames = described(sent.iter().map(TunneledPacket::frame).collect(), gap);
         let (one, counts) = metered_frames(&frames, Link::Ethernet, &config, &[32]);
         let (several, of_all, loads) = spread_over(meters, &frames, &config, &bursts);
         accounted(&several, &of_all, &frames, &config);
@@ -246,13 +249,13 @@ proptest! {
 
     /// The fast path agrees with the walk through all headers, which is taken for another kind of tag.
     #[test]
-    fn what_is_in_front_of_a_packet_changes_nothing(sent in sent(), meters in 2usize..9, seed in any::<[u64; 2]>()) {
+    fn outer_headers_do_not_change_the_worker(sent in sent(), meters in 2usize..9, seed in any::<[u64; 2]>()) {
         for tunnels in [Tunnels::Both, Tunnels::Inner] {
-            let mut spread = Spread::new(&Config { tunnels, seed, ..Config::default() }, meters);
+            let mut spread = FlowDistributor::new(&Config { tunnels, seed, ..Config::default() }, meters);
             let tags = [Tag::None, Tag::One, Tag::Two, Tag::Mpls];
-            let found = tags.map(|tag| spread.meter_of(Some(Link::Ethernet), &Sent { tag, ..sent }.frame()));
+            let found = tags.map(|tag| spread.meter_of(Some(Link::Ethernet), &TunneledPacket { tag, ..sent }.frame()));
             prop_assert_eq!(found, [found[0]; 4]);
-            let raw = spread.meter_of(Some(Link::RawIp), &Sent { tag: Tag::None, ..sent }.frame()[ethernet::LEN..]);
+            let raw = spread.meter_of(Some(Link::RawIp), &TunneledPacket { tag: Tag::None, ..sent }.frame()[ethernet::LEN..]);
             prop_assert_eq!(raw, found[0]);
         }
     }
@@ -261,11 +264,11 @@ proptest! {
     #[test]
     fn a_plain_frame_may_be_truncated_after_its_headers(sent in sent(), more in 0usize..1200) {
         let mut frame = sent.frame();
-        frame.resize(frame.len() + Spread::HEADERS + more, 7);
-        if Spread::is_plain(Some(Link::Ethernet), &frame) {
+        frame.resize(frame.len() + FlowDistributor::HEADERS + more, 7);
+        if FlowDistributor::is_plain(Some(Link::Ethernet), &frame) {
             let desc = Desc::new(Nanos(START), 0, frame.len() as u32);
             let whole = metered_frames(&[(desc, frame.clone())], Link::Ethernet, &Config::default(), &[1]).0;
-            let cut = frame[..Spread::HEADERS].to_vec();
+            let cut = frame[..FlowDistributor::HEADERS].to_vec();
             prop_assert_eq!(metered_frames(&[(desc, cut)], Link::Ethernet, &Config::default(), &[1]).0, whole);
         } else {
             let is_simple = sent.tunnel == Tunnel::None && matches!(sent.kind, Kind::Tcp | Kind::Udp);
@@ -286,25 +289,25 @@ fn pairs_are_spread_evenly() {
         let ports = udp::Header { source_port: 1, destination_port: 2 };
         Frame::new(&[&link(), &header, &ports], &[]).to_vec().unwrap()
     });
-    let mut spread = Spread::new(&Config::default(), 8);
+    let mut spread = FlowDistributor::new(&Config::default(), 8);
     let mut loads = [0u32; 8];
     pairs.for_each(|frame| loads[spread.meter_of(Some(Link::Ethernet), &frame)] += 1);
     assert!(loads.iter().all(|load| (9_400..10_600).contains(load)), "{loads:?}");
 }
 
 #[test]
-fn what_is_not_ip_is_the_first_ones() {
-    let mut spread = Spread::new(&Config::default(), 8);
+fn non_ip_frames_go_to_the_first_worker() {
+    let mut spread = FlowDistributor::new(&Config::default(), 8);
     let arp = [&[2; 12][..], &[8, 6], &[0; 46]].concat();
     assert_eq!(spread.meter_of(Some(Link::Ethernet), &arp), 0);
     assert_eq!(spread.meter_of(None, &[0x45; 60]), 0);
     for length in 0..80 {
-        assert!(spread.meter_of(Some(Link::Ethernet), &Sent::SHORT.frame()[..length.min(42)]) < 8);
+        assert!(spread.meter_of(Some(Link::Ethernet), &TunneledPacket::SHORT.frame()[..length.min(42)]) < 8);
     }
 }
 
-impl Sent {
-    const SHORT: Sent = Sent {
+impl TunneledPacket {
+    const SHORT: TunneledPacket = TunneledPacket {
         hosts: (1, 2),
         ports: (1, 2),
         v6: false,

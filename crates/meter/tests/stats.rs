@@ -2,8 +2,8 @@
 
 use crate::support::{self, Sent, metered_frames};
 use linerate_burst::{Desc, Nanos};
+use linerate_headers::Link;
 use linerate_meter::{Config, Flow, Level, PacketBurst, PacketStats, Stats, StatsSide, Summary, Timeouts};
-use linerate_wire::Link;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,16 +14,16 @@ const START: u64 = 1_700_000_000 * SECOND;
 
 /// A packet with a TCP window, TCP options and flags of IPv4.
 #[derive(Clone, Debug)]
-struct Shaped {
+struct StatsPacket {
     sent: Sent,
     window: u16,
     options: Vec<u8>,
     ip_flags: u8,
 }
 
-impl Shaped {
-    fn plain(sent: Sent) -> Shaped {
-        Shaped { sent, window: 0, options: Vec::new(), ip_flags: 0 }
+impl StatsPacket {
+    fn plain(sent: Sent) -> StatsPacket {
+        StatsPacket { sent, window: 0, options: Vec::new(), ip_flags: 0 }
     }
 
     fn is_tcp(&self) -> bool {
@@ -77,8 +77,8 @@ fn key(ends: [(IpAddr, u16); 2], protocol: u8) -> (Vec<(IpAddr, u16)>, u8) {
 }
 
 /// Each record with its packets: those of a key are split in order.
-fn with_packets<'a>(flows: &'a [Flow], packets: &'a [Shaped]) -> Vec<(&'a Flow, Vec<&'a Shaped>)> {
-    let mut by_key: BTreeMap<_, Vec<&Shaped>> = BTreeMap::new();
+fn with_packets<'a>(flows: &'a [Flow], packets: &'a [StatsPacket]) -> Vec<(&'a Flow, Vec<&'a StatsPacket>)> {
+    let mut by_key: BTreeMap<_, Vec<&StatsPacket>> = BTreeMap::new();
     packets.iter().for_each(|packet| by_key.entry(packet.key()).or_default().push(packet));
     let of_flow = |flow: &'a Flow| {
         let packets = by_key.get_mut(&key(flow.ends.map(|end| (end.address, end.port)), flow.protocol)).unwrap();
@@ -87,30 +87,30 @@ fn with_packets<'a>(flows: &'a [Flow], packets: &'a [Shaped]) -> Vec<(&'a Flow, 
     flows.iter().map(of_flow).collect()
 }
 
-fn is_from_originator(flow: &Flow, packet: &Shaped) -> bool {
+fn is_from_originator(flow: &Flow, packet: &StatsPacket) -> bool {
     packet.sent.ends()[0].address == flow.ends[0].address
 }
 
 /// Expected statistics of a record, from its packets.
-fn naive(flow: &Flow, packets: &[&Shaped], most: usize) -> Stats {
+fn naive(flow: &Flow, packets: &[&StatsPacket], most: usize) -> Stats {
     let micros = |time: u64| time / 1000;
     let began = packets.iter().map(|packet| packet.sent.time).min().unwrap();
-    let listed = |packet: &&&Shaped| packet.sent.payload > 0 || packet.sent.protocol == 1;
-    let list = |packet: &&Shaped| PacketStats {
+    let listed = |packet: &&&StatsPacket| packet.sent.payload > 0 || packet.sent.protocol == 1;
+    let list = |packet: &&StatsPacket| PacketStats {
         time: (micros(packet.sent.time) - micros(began)) * 1000,
         from_originator: is_from_originator(flow, packet),
         payload: packet.sent.payload as u16,
         tcp_flags: packet.sent.flags,
     };
     let sides = [true, false].map(|originator| {
-        let mine: Vec<&Shaped> =
+        let mine: Vec<&StatsPacket> =
             packets.iter().copied().filter(|packet| is_from_originator(flow, packet) == originator).collect();
         side(&mine)
     });
     Stats { sides, packets: packets.iter().filter(listed).take(most).map(list).collect() }
 }
 
-fn side(packets: &[&Shaped]) -> StatsSide {
+fn side(packets: &[&StatsPacket]) -> StatsSide {
     let Some(first) = packets.first() else { return StatsSide::default() };
     let times: Vec<u64> = packets.iter().map(|packet| packet.sent.time).collect();
     let gaps: Vec<u64> = (1..times.len())
@@ -119,9 +119,10 @@ fn side(packets: &[&Shaped]) -> StatsSide {
             times[index].saturating_sub(most) + least.saturating_sub(times[index])
         })
         .collect();
-    let content: Vec<&&Shaped> =
+    let content: Vec<&&StatsPacket> =
         packets.iter().filter(|packet| packet.sent.payload > 0 || packet.sent.protocol == 1).collect();
-    let millis = |pair: &[&&Shaped]| (pair[1].sent.time / MILLISECOND).saturating_sub(pair[0].sent.time / MILLISECOND);
+    let millis =
+        |pair: &[&&StatsPacket]| (pair[1].sent.time / MILLISECOND).saturating_sub(pair[0].sent.time / MILLISECOND);
     let syn = packets.iter().find(|packet| packet.is_tcp() && packet.sent.flags & 2 != 0);
     let kinds = packets.iter().flat_map(|packet| kinds(packet.options()));
     StatsSide {
@@ -189,7 +190,7 @@ fn config(packets: usize) -> Config {
     Config { max_flows: 64, level: Level::Stats, packets, timeouts: [timeouts; 4], ..Config::default() }
 }
 
-fn metered(packets: &[Shaped], config: &Config, bursts: &[usize]) -> Vec<Flow> {
+fn metered(packets: &[StatsPacket], config: &Config, bursts: &[usize]) -> Vec<Flow> {
     let frames: Vec<(Desc, Vec<u8>)> = packets
         .iter()
         .map(|packet| {
@@ -213,7 +214,7 @@ fn options() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Few hosts, so that flows have many packets, and gaps of all bins; some records exceed a timeout.
-fn packets() -> impl Strategy<Value = Vec<Shaped>> {
+fn packets() -> impl Strategy<Value = Vec<StatsPacket>> {
     let flags = prop_oneof![1 => prop::sample::select(vec![2u8, 18]), 9 => prop::sample::select(vec![16u8, 24])];
     let gap = prop_oneof![
         10 => 0..40 * MILLISECOND,
@@ -238,7 +239,7 @@ fn packets() -> impl Strategy<Value = Vec<Shaped>> {
                     ..Sent::udp(time - back)
                 };
                 let sent = if turned { sent.turned() } else { sent };
-                Shaped { sent, window, options, ip_flags: ip_flags & 0b110 }
+                StatsPacket { sent, window, options, ip_flags: ip_flags & 0b110 }
             })
             .collect()
     })
@@ -248,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn figures_are_those_of_a_list_of_all_packets(
+    fn statistics_match_a_list_of_all_packets(
         sent in packets(),
         most in prop::sample::select(vec![0usize, 1, 2, 30, 255]),
         bursts in prop::collection::vec(1usize..70, 1..8),
@@ -272,10 +273,10 @@ proptest! {
 
     /// With source and destination swapped in every frame, records have the same values for originator and responder.
     #[test]
-    fn swapping_ends_changes_no_figure(sent in packets()) {
-        let turned: Vec<Shaped> =
-            sent.iter().map(|one| Shaped { sent: one.sent.turned(), ..one.clone() }).collect();
-        let stats = |sent: &[Shaped]| {
+    fn swapping_ends_changes_no_statistics(sent in packets()) {
+        let turned: Vec<StatsPacket> =
+            sent.iter().map(|one| StatsPacket { sent: one.sent.turned(), ..one.clone() }).collect();
+        let stats = |sent: &[StatsPacket]| {
             let mut stats: Vec<String> =
                 metered(sent, &config(30), &[32]).iter().map(|flow| format!("{:?}", flow.stats)).collect();
             stats.sort();
@@ -295,15 +296,15 @@ proptest! {
 }
 
 /// A flow of `packets` packets with 100 bytes of payload, 20 ms apart.
-fn steady(packets: u64) -> Vec<Shaped> {
+fn steady(packets: u64) -> Vec<StatsPacket> {
     (0..packets)
-        .map(|number| Shaped::plain(Sent { payload: 100, ..Sent::udp(START + number * 20 * MILLISECOND) }))
+        .map(|number| StatsPacket::plain(Sent { payload: 100, ..Sent::udp(START + number * 20 * MILLISECOND) }))
         .collect()
 }
 
 /// Three times more than two bytes can count.
 #[test]
-fn bins_that_are_full_lose_nothing() {
+fn full_bins_lose_nothing() {
     let packets = 3 * 65_536 + 7;
     let endless = Config { timeouts: [Timeouts { idle: Nanos(SECOND), active: Timeouts::MOST }; 4], ..config(30) };
     let flows = metered(&steady(packets), &endless, &[64]);
@@ -319,7 +320,7 @@ fn bins_that_are_full_lose_nothing() {
     let mut again = steady(packets);
     again.extend(steady(2).into_iter().map(|one| {
         let time = one.sent.time + 6 * 3600 * SECOND;
-        Shaped { sent: Sent { time, source: (1, 9), ..one.sent }, ..one }
+        StatsPacket { sent: Sent { time, source: (1, 9), ..one.sent }, ..one }
     }));
     let flows = metered(&again, &Config { max_flows: 1, ..endless }, &[64]);
     let last = flows.iter().find(|flow| flow.packets() == 2).unwrap().stats.as_ref().unwrap();
@@ -346,9 +347,9 @@ fn bursts_are_runs_of_listed_packets() {
     let times = [0, 1, 2, 1002, 2002, 2500, 2999, 3998, 9000, 9001, 9002].map(|time| time * MILLISECOND);
     let packet = |(index, time): (usize, u64)| {
         let sent = Sent { payload: 10 + index, ..Sent::udp(START + time) };
-        Shaped::plain(if time == 2500 * MILLISECOND { sent.turned() } else { sent })
+        StatsPacket::plain(if time == 2500 * MILLISECOND { sent.turned() } else { sent })
     };
-    let sent: Vec<Shaped> = times.into_iter().enumerate().map(packet).collect();
+    let sent: Vec<StatsPacket> = times.into_iter().enumerate().map(packet).collect();
     let bursts = |most: usize, from_originator: bool, least: u64| {
         let flows = metered(&sent, &config(most), &[32]);
         flows[0].stats.as_ref().unwrap().bursts(from_originator, Nanos(SECOND), least)

@@ -37,7 +37,7 @@ fn client(rest: &[Segment]) -> TcpSide {
 }
 
 #[test]
-fn a_handshake_tells_times_and_options() {
+fn handshake_yields_times_and_options() {
     let tcp = analysis(&opened(&[there(10, 101, 501).payload(10).window(500), back(17, 501, 111).window(3)]));
     assert_eq!((tcp.syn_to_syn_ack, tcp.syn_ack_to_ack), (Some(3_999_744), Some(1_999_872)));
     assert_eq!((tcp.state, tcp.history.0.as_str()), (ConnState::S1, "ShADa"));
@@ -53,7 +53,7 @@ fn a_handshake_tells_times_and_options() {
 }
 
 #[test]
-fn a_syn_sent_again_leaves_times_out() {
+fn retransmitted_syn_omits_times() {
     let syn = |millis| there(millis, 100, 0).flags(SYN);
     let answer = |millis| back(millis, 500, 101).flags(SYN | ACK);
     let tcp = analysis(&[syn(0), syn(1000), answer(1004), there(1006, 101, 501)]);
@@ -66,7 +66,7 @@ fn a_syn_sent_again_leaves_times_out() {
 /// As captured by two taps or two queues: the SYN, or the SYN with ACK, after the segments that follow it, also after
 /// the end.
 #[test]
-fn a_syn_captured_late_is_of_its_connection() {
+fn late_captured_syn_joins_its_connection() {
     let rest = [
         there(6, 101, 501),
         there(7, 101, 501).payload(10),
@@ -90,7 +90,7 @@ fn a_syn_captured_late_is_of_its_connection() {
         assert_eq!((tcp.sides[0].isn, tcp.sides[1].isn), (Some(100), Some(500)));
         assert_eq!(tcp.sides[1].retransmitted.segments() + tcp.sides[1].gaps, 0);
     }
-    // Another number is another connection, and so is the number of a SYN that was seen.
+    // A different sequence number starts another connection, and so does that of an earlier SYN.
     for sequence in [99, 4000, 100] {
         let segments = [&opened(&rest)[..], &[there(20, sequence, 0).flags(SYN)]].concat();
         assert_eq!(flows(&segments, &config(), &[7], false).len(), 2, "{sequence}");
@@ -99,14 +99,14 @@ fn a_syn_captured_late_is_of_its_connection() {
 
 /// A sender whose IPv4 identification never changes (RFC 6864 allows it).
 #[test]
-fn bytes_not_seen_before_are_no_copy() {
+fn new_bytes_are_not_a_duplicate() {
     let same = |segment: Segment| Segment { identification: 1, ..segment.payload(10) };
     let data = |millis, sequence| same(there(millis, sequence, 501));
     for (rest, copies) in [
         (vec![data(10, 101), data(11, 121), data(12, 111)], 0),
         (vec![data(10, 101), data(11, 106)], 0),
         (vec![data(10, 101), data(11, 101), data(12, 101)], 2),
-        // Another segment had it too, so it is not evidence of a copy.
+        // Another segment had the same identification, so it does not prove a copy.
         (vec![data(10, 101), data(11, 111), data(300, 111)], 0),
         (vec![data(10, 101), data(11, 111), data(12, 121).identification(7), data(13, 121).identification(7)], 1),
     ] {
@@ -118,7 +118,7 @@ fn bytes_not_seen_before_are_no_copy() {
 
 /// Rows of the table of segments: further segments of the client, and its counters that are not 0.
 #[test]
-fn each_segment_is_of_one_class() {
+fn each_segment_has_one_class() {
     let data = |millis, sequence| there(millis, sequence, 501).payload(10);
     let none = TcpSide { rtt: Default::default(), ..client(&[]) };
     let found = |rest: &[Segment]| TcpSide { rtt: Default::default(), ..client(rest) };
@@ -230,7 +230,7 @@ fn each_segment_is_of_one_class() {
 }
 
 #[test]
-fn acknowledgements_that_repeat_are_counted_where_they_come_from() {
+fn duplicate_acks_are_counted_at_their_sender() {
     let data = |millis, sequence| there(millis, sequence, 501).payload(10);
     let tcp =
         analysis(&opened(&[data(10, 101), data(10, 111), back(12, 501, 111), back(13, 501, 111), back(14, 501, 111)]));
@@ -243,7 +243,7 @@ fn acknowledgements_that_repeat_are_counted_where_they_come_from() {
 }
 
 #[test]
-fn what_is_sent_again_is_not_timed() {
+fn retransmissions_are_not_timed() {
     let data = |millis, sequence| there(millis, sequence, 501).payload(10);
     assert_eq!(client(&[data(10, 101), data(15, 111), back(20, 501, 121)]).rtt.count, 1);
     assert_eq!(client(&[data(10, 101), data(15, 101), back(20, 501, 111)]).rtt.count, 0);
@@ -282,7 +282,7 @@ fn many_round_trips_are_all_counted() {
 
 /// Each state, determined by flags only.
 #[test]
-fn states_are_those_of_the_table() {
+fn states_match_the_table() {
     use ConnState::*;
     type Case = (&'static [(usize, u8)], ConnState, &'static str);
     let cases: &[Case] = &[
@@ -330,7 +330,7 @@ fn states_are_those_of_the_table() {
 }
 
 #[test]
-fn letters_stand_again_at_powers_of_ten() {
+fn letters_repeat_at_powers_of_ten() {
     let mut rest = Vec::new();
     for number in 0..12 {
         rest.push(there(10 + u64::from(number), 101 + 20 * number, 501).payload(10));
@@ -346,7 +346,7 @@ fn letters_stand_again_at_powers_of_ten() {
 }
 
 #[test]
-fn a_record_that_goes_on_knows_where_the_connection_is() {
+fn continued_record_keeps_the_connection_state() {
     let second = 1_000_000_000;
     let config = Config { checksums: false, ..config() }.with_timeouts(Nanos(100 * second), Nanos(30 * second));
     let mut rest = Vec::new();
@@ -419,7 +419,7 @@ fn an_old_hole_is_not_filled_after_a_wrap() {
 }
 
 #[test]
-fn other_flows_and_levels_say_nothing_of_tcp() {
+fn other_flows_and_levels_have_no_tcp_fields() {
     let segments = handshake();
     let counters = Config { level: Level::Counters, ..config() };
     assert_eq!(flows(&segments, &counters, &[32], false)[0].tcp, None);
@@ -452,7 +452,7 @@ proptest! {
 
     /// Segments of one flow with arbitrary numbers: no panic, and the same result with source and destination swapped.
     #[test]
-    fn any_numbers_are_taken(
+    fn any_sequence_numbers_are_accepted(
         all in prop::collection::vec((any::<(u32, u32, u8, u16, u16)>(), 0usize..90, 0usize..2, any::<[u8; 12]>(), 0u64..1 << 33), 1..120),
         bursts in prop::collection::vec(1usize..40, 1..4),
     ) {

@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn figures_are_those_of_the_definitions(
+    fn statistics_match_the_definitions(
         steps in steps(),
         isns in prop_oneof![Just([100u32, 5000]), Just([u32::MAX - 20, u32::MAX - 2]), Just([(1 << 30) - 20, (1 << 31) - 30])],
         opens in any::<bool>(),
@@ -172,7 +172,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_made_at_random_has_everything() {
+fn random_segments_cover_all_classes() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();

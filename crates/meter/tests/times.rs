@@ -2,10 +2,10 @@
 
 use crate::support::Sent;
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
+use linerate_headers::Link;
+use linerate_headers::build::Frame;
+use linerate_headers::{MacAddr, ethernet, ipv4, registry, udp};
 use linerate_meter::{Config, EndReason, Flow, Meter, Quality, Timeouts};
-use linerate_wire::Link;
-use linerate_wire::build::Frame;
-use linerate_wire::{MacAddr, ethernet, ipv4, registry, udp};
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600 * SECOND;
@@ -69,7 +69,7 @@ fn apart(from: u32, count: u32) -> Vec<(u64, Vec<u8>)> {
 
 /// At any position, with any time.
 #[test]
-fn one_frame_of_a_wrong_time_ends_nothing() {
+fn one_wrong_time_expires_nothing() {
     let expected = {
         let mut run = Run::new(&short());
         run.take(&apart(0, 8000));
@@ -94,7 +94,7 @@ fn one_frame_of_a_wrong_time_ends_nothing() {
 
 /// An open flow is not divided by the time of another frame.
 #[test]
-fn an_open_flow_is_not_divided_by_the_time_of_another() {
+fn wrong_times_do_not_split_other_flows() {
     for wrong in [0, START - 400 * DAY, START - HOUR, START + HOUR, START + 400 * DAY] {
         let mut frames: Vec<_> = (0..6000).map(|at| (START + at * SECOND / 2, packet(at as u32 % 2))).collect();
         for place in (100..6000).step_by(700) {
@@ -109,9 +109,9 @@ fn an_open_flow_is_not_divided_by_the_time_of_another() {
     }
 }
 
-/// The clock was an hour, or a year, ahead, and is set; then flows end as before.
+/// The clock is ahead by an hour or a year, and is then set; flows expire as before.
 #[test]
-fn after_the_clock_is_set_flows_end_again() {
+fn flows_expire_after_a_clock_step() {
     for ahead in [HOUR, 365 * DAY] {
         let mut run = Run::new(&short());
         let wrong: Vec<_> = apart(0, 3000).into_iter().map(|(time, frame)| (time + ahead, frame)).collect();
@@ -136,7 +136,7 @@ fn after_the_clock_is_set_flows_end_again() {
 
 /// The number of records examined depends on the numbers of frames and flows.
 #[test]
-fn jumps_of_the_time_are_paid_for_by_frames() {
+fn work_of_time_jumps_is_bounded_by_frames() {
     const FLOWS: u32 = 196 * 1024;
     let config = Config { max_flows: FLOWS as usize, ..Config::default() };
     let mut run = Run::new(&config);
@@ -154,7 +154,7 @@ fn jumps_of_the_time_are_paid_for_by_frames() {
 
 /// Flows that stay for twelve hours, and an occasional frame.
 #[test]
-fn time_that_passes_without_frames_is_cheap() {
+fn idle_time_is_cheap() {
     const FLOWS: u32 = 300_000;
     let config = Config { max_flows: 1 << 19, ..Config::default() }.with_timeouts(Timeouts::MOST, Timeouts::MOST);
     let mut run = Run::new(&config);
@@ -190,7 +190,7 @@ fn fragment(offset: u16) -> Vec<u8> {
 
 /// A fragment waits for its first one even after a frame with a wrong time.
 #[test]
-fn fragments_wait_whatever_time_another_frame_has() {
+fn fragments_wait_despite_wrong_frame_times() {
     for wrong in [0, START - HOUR, START + HOUR, START + 400 * DAY] {
         let mut run = Run::new(&short());
         let mut frames = apart(0, 3000);
@@ -206,7 +206,7 @@ fn fragments_wait_whatever_time_another_frame_has() {
 
 /// A pause changes no record of fragments, at any position and for any number of frames until packet time follows.
 #[test]
-fn a_pause_leaves_fragments_together() {
+fn pause_does_not_separate_fragments() {
     for pause in [0, HOUR, 15 * HOUR, 17 * HOUR, 55 * HOUR, 400 * DAY] {
         for (before, between) in [(1, 2500), (1, 700), (1500, 2500), (3000, 1200)] {
             let mut run = Run::new(&short());
@@ -232,7 +232,7 @@ fn a_pause_leaves_fragments_together() {
 
 /// A fragment with a wrong time does not keep others longer.
 #[test]
-fn fragments_expire_after_one_of_the_future() {
+fn fragments_expire_after_a_future_fragment() {
     let mut run = Run::new(&short());
     let mut frames = apart(0, 12_000);
     frames.iter_mut().enumerate().for_each(|(at, frame)| frame.0 = START + at as u64 * 20_000_000);
@@ -247,7 +247,7 @@ fn fragments_expire_after_one_of_the_future() {
 
 /// More fragments without their first ones than the limit.
 #[test]
-fn fragments_are_held_within_bounds() {
+fn held_fragments_are_bounded() {
     let mut frames = Vec::new();
     for offset in 1..=64u16 {
         for identification in 0..2000u16 {
@@ -268,7 +268,7 @@ fn fragments_are_held_within_bounds() {
 
 /// A record of the far future ends as any other.
 #[test]
-fn reasons_follow_from_time() {
+fn end_reasons_follow_from_time() {
     let mut run = Run::new(&short());
     let frames: Vec<_> = (0..20u64)
         .map(|at| {

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_are_skipped_wherever_they_end() {
+    fn zero_runs_are_skipped() {
         for (zeros, length) in (0..70).flat_map(|zeros| [(zeros, zeros), (zeros, zeros + 1), (zeros, 75)]) {
             let mut bytes = vec![0; length];
             bytes[zeros.min(length)..].iter_mut().for_each(|byte| *byte = 7);
@@ -93,7 +93,7 @@ mod tests {
 
     /// RFC 9000, A.1.
     #[test]
-    fn numbers_of_quic() {
+    fn quic_varints_are_parsed() {
         for (bytes, number) in [
             (&[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c][..], 151_288_809_941_952_652),
             (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),

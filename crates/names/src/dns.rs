@@ -4,6 +4,7 @@ mod types;
 
 pub use self::types::{rcode_name, type_name};
 
+use crate::ParseResult;
 use crate::cursor::{Cursor, count};
 use crate::stream::Stream;
 use crate::value::MOST_TEXT;
@@ -82,19 +83,19 @@ impl Message {
     }
 
     /// Parses a message in a TCP stream: a length, and a message (RFC 1035, 4.2.2).
-    pub(crate) fn in_stream(stream: &[u8]) -> crate::Read<Message> {
+    pub(crate) fn in_stream(stream: &[u8]) -> ParseResult<Message> {
         let mut rest = Cursor(stream);
-        let Some(length) = rest.u16() else { return crate::Read::More };
+        let Some(length) = rest.u16() else { return ParseResult::More };
         if usize::from(length) < HEADER {
-            return crate::Read::Never;
+            return ParseResult::Never;
         }
         // A question is complete with the first one; the header and the longest name fit any buffer.
         let message = rest.0.get(..rest.0.len().min(length.into())).and_then(Message::parse);
         match message {
-            Some(message) if message.may_have_addresses() && rest.0.len() < length.into() => crate::Read::Part(message),
-            Some(message) => crate::Read::Done(message),
-            None if rest.0.len() < usize::from(length).min(HEADER + MOST_NAME + 1 + 4) => crate::Read::More,
-            None => crate::Read::Never,
+            Some(message) if message.may_have_addresses() && rest.0.len() < length.into() => ParseResult::Part(message),
+            Some(message) => ParseResult::Done(message),
+            None if rest.0.len() < usize::from(length).min(HEADER + MOST_NAME + 1 + 4) => ParseResult::More,
+            None => ParseResult::Never,
         }
     }
 }
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_question_and_the_header_are_told() {
+    fn first_question_and_header_are_parsed() {
         let bytes = message(b"\x03www\x07exa.ple\x00\x00\x1c\x00\x01");
         let found = Message::parse(&bytes).unwrap();
         assert_eq!((found.id, found.is_answer, found.rcode, found.answers, found.kind), (0x1234, true, 3, 2, 28));
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_lead_back_and_never_round() {
+    fn pointers_lead_backwards_without_loops() {
         // The name is in the header, or points to itself.
         for question in
             [&b"\xc0\x0c\x00\x01\x00\x01"[..], b"\xc0\x00\x00\x01\x00\x01", b"\x01a\xc0\x0c\x00\x01\x00\x01"]
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn names_end_where_they_have_to() {
+    fn names_end_within_their_bounds() {
         let labels = |count: usize, length: u8| {
             let label = [&[length][..], &vec![b'x'; length.into()]].concat();
             message(&[label.repeat(count), vec![0, 0, 1, 0, 1]].concat())
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_those_of_the_name_or_of_what_it_is_an_alias_of() {
+    fn addresses_of_a_name_and_its_aliases_are_found() {
         let answer = |records: &[Vec<u8>]| {
             let mut bytes = message(b"\x03WWW\x01a\x00\x00\x01\x00\x01");
             (bytes[3], bytes[7]) = (0x80, records.len() as u8);
@@ -374,16 +375,16 @@ mod tests {
         let stream = [&(two.len() as u16).to_be_bytes()[..], &two].concat();
         let read = |length: usize| Message::in_stream(&stream[..length]);
         let cut = read(stream.len() - 1);
-        assert!(matches!(&cut, crate::Read::Part(some) if some.addresses.as_deref() == Some("192.0.2.1")), "{cut:?}");
+        assert!(matches!(&cut, ParseResult::Part(some) if some.addresses.as_deref() == Some("192.0.2.1")), "{cut:?}");
         let all = read(stream.len());
-        assert!(matches!(&all, crate::Read::Done(all) if all.addresses.as_deref() == Some("192.0.2.1,192.0.2.2")));
+        assert!(matches!(&all, ParseResult::Done(all) if all.addresses.as_deref() == Some("192.0.2.1,192.0.2.2")));
         let mut question = two.clone();
         question[2] &= 0x7f;
         assert_eq!(Addresses::parse(&question), None);
     }
 
     #[test]
-    fn a_list_of_addresses_has_whole_ones_and_is_no_longer_than_a_text() {
+    fn address_list_is_truncated_at_whole_addresses() {
         let one: IpAddr = "2001:db8:1111:1111:1111:1111:1111:1111".parse().unwrap();
         let text = listed(&[one; 64]).unwrap();
         assert_eq!((text.len(), text.split(',').count()), (6 * 38 + 5, 6));

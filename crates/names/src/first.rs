@@ -3,7 +3,7 @@
 use crate::dns::Message;
 use crate::http::{self, Request};
 use crate::tls::{self, ClientHello, ServerHello};
-use crate::{Read, ssh};
+use crate::{ParseResult, ssh};
 use std::fmt;
 use std::str::FromStr;
 
@@ -102,7 +102,7 @@ impl fmt::Display for Protocols {
 
 /// Result of parsing one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FirstMessage {
     /// TLS client.
     ClientHello(ClientHello),
     /// TLS server.
@@ -117,38 +117,42 @@ pub enum Found {
     Line(Box<str>),
 }
 
-impl Found {
+impl FirstMessage {
     /// Returns the protocol.
     pub fn protocol(&self) -> Protocol {
         match self {
-            Found::ClientHello(_) | Found::ServerHello(_) => Protocol::Tls,
-            Found::Dns(_) => Protocol::Dns,
-            Found::Request(_) | Found::Status(_) => Protocol::Http,
-            Found::Line(_) => Protocol::Ssh,
+            FirstMessage::ClientHello(_) | FirstMessage::ServerHello(_) => Protocol::Tls,
+            FirstMessage::Dns(_) => Protocol::Dns,
+            FirstMessage::Request(_) | FirstMessage::Status(_) => Protocol::Http,
+            FirstMessage::Line(_) => Protocol::Ssh,
         }
     }
 }
 
 /// Parses the start of a direction of a TCP connection. `known` is the protocol according to the ports or the other
 /// direction; `Never` if it is none of the `wanted`.
-pub fn read(stream: &[u8], known: Option<Protocol>, wanted: Protocols) -> Read<Found> {
-    let Some(first) = stream.first() else { return Read::More };
+pub fn read(stream: &[u8], known: Option<Protocol>, wanted: Protocols) -> ParseResult<FirstMessage> {
+    let Some(first) = stream.first() else { return ParseResult::More };
     let may_be = |protocol| wanted.has(protocol) && known.is_none_or(|known| known == protocol);
     match (known, first) {
-        (Some(Protocol::Dns), _) if may_be(Protocol::Dns) => Message::in_stream(stream).map(Found::Dns),
+        (Some(Protocol::Dns), _) if may_be(Protocol::Dns) => Message::in_stream(stream).map(FirstMessage::Dns),
         // A server may send other lines before.
-        (Some(Protocol::Ssh), _) if may_be(Protocol::Ssh) => ssh::line(stream, true).map(Found::Line),
+        (Some(Protocol::Ssh), _) if may_be(Protocol::Ssh) => ssh::line(stream, true).map(FirstMessage::Line),
         (_, 22) if may_be(Protocol::Tls) => match stream.get(5) {
-            Some(&tls::CLIENT_HELLO) => tls::client_hello(stream).map(Found::ClientHello),
-            Some(&tls::SERVER_HELLO) => tls::server_hello(stream).map(Found::ServerHello),
-            Some(_) => Read::Never,
+            Some(&tls::CLIENT_HELLO) => tls::client_hello(stream).map(FirstMessage::ClientHello),
+            Some(&tls::SERVER_HELLO) => tls::server_hello(stream).map(FirstMessage::ServerHello),
+            Some(_) => ParseResult::Never,
             // Either parser decides whether it may be one.
-            None => tls::client_hello(stream).map(Found::ClientHello),
+            None => tls::client_hello(stream).map(FirstMessage::ClientHello),
         },
-        (_, b'S') if may_be(Protocol::Ssh) && is_begin(stream, b"SSH-") => ssh::line(stream, false).map(Found::Line),
-        (_, b'H') if may_be(Protocol::Http) && is_begin(stream, b"HTTP/") => http::status(stream).map(Found::Status),
-        _ if may_be(Protocol::Http) => http::request(stream).map(Found::Request),
-        _ => Read::Never,
+        (_, b'S') if may_be(Protocol::Ssh) && is_begin(stream, b"SSH-") => {
+            ssh::line(stream, false).map(FirstMessage::Line)
+        }
+        (_, b'H') if may_be(Protocol::Http) && is_begin(stream, b"HTTP/") => {
+            http::status(stream).map(FirstMessage::Status)
+        }
+        _ if may_be(Protocol::Http) => http::request(stream).map(FirstMessage::Request),
+        _ => ParseResult::Never,
     }
 }
 
@@ -195,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_read_and_written() {
+    fn sets_round_trip() {
         for text in ["none", "tls,quic,dns,http,ssh", "dns", "tls,ssh"] {
             assert_eq!(text.parse::<Protocols>().unwrap().to_string(), text);
         }
@@ -224,21 +228,24 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_is_what_its_first_bytes_say() {
+    fn first_bytes_determine_the_protocol() {
         let read = |bytes: &[u8]| read(bytes, None, Protocols::ALL);
         for begin in [&b"S"[..], b"SSH", b"HE", b"HTTP/1", b"G", b"\x16", b"\x16\x03\x01\x00\x10", b""] {
-            assert_eq!(read(begin), Read::More, "{begin:?}");
+            assert_eq!(read(begin), ParseResult::More, "{begin:?}");
         }
         for none in
             [&b"\x16\x02"[..], b"\x17\x03\x03", b"220 mail", b"\x16\x03\x01\x00\x10\x03", b"Sx", b"\0\x10\x12\x34"]
         {
-            assert_eq!(read(none), Read::Never, "{none:?}");
+            assert_eq!(read(none), ParseResult::Never, "{none:?}");
         }
-        assert!(matches!(read(b"SEARCH / HTTP/1.1\r\n\r\n"), Read::Done(Found::Request(_))));
-        assert!(matches!(read(b"HEAD / HTTP/1.1\r\n\r\n"), Read::Done(Found::Request(_))));
-        assert_eq!(super::read(b"GET / HTTP/1.1\r\n\r\n", None, Protocols::NONE.with(Protocol::Tls)), Read::Never);
-        assert_eq!(super::read(b"GET / HTTP/1.1\r\n\r\n", Some(Protocol::Tls), Protocols::ALL), Read::Never);
+        assert!(matches!(read(b"SEARCH / HTTP/1.1\r\n\r\n"), ParseResult::Done(FirstMessage::Request(_))));
+        assert!(matches!(read(b"HEAD / HTTP/1.1\r\n\r\n"), ParseResult::Done(FirstMessage::Request(_))));
+        assert_eq!(
+            super::read(b"GET / HTTP/1.1\r\n\r\n", None, Protocols::NONE.with(Protocol::Tls)),
+            ParseResult::Never
+        );
+        assert_eq!(super::read(b"GET / HTTP/1.1\r\n\r\n", Some(Protocol::Tls), Protocols::ALL), ParseResult::Never);
         let greeted = super::read(b"hi\nSSH-2.0-x\n", Some(Protocol::Ssh), Protocols::ALL);
-        assert_eq!(greeted, Read::Done(Found::Line("SSH-2.0-x".into())));
+        assert_eq!(greeted, ParseResult::Done(FirstMessage::Line("SSH-2.0-x".into())));
     }
 }

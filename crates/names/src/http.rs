@@ -3,7 +3,7 @@
 //! Lines end in CR LF or only LF; a line that starts with a space continues the one before. Anything else, such as the
 //! preface of HTTP/2 (`PRI * HTTP/2.0`), is not recognised.
 
-use crate::Read;
+use crate::ParseResult;
 use crate::cursor::count;
 use crate::text::{trimmed, visible};
 use crate::value::MOST_TEXT;
@@ -29,25 +29,25 @@ const MOST_METHOD: usize = 24;
 const MOST_LINES: usize = 256;
 
 /// Parses the request at the start of a client's stream. `Part` while its headers are incomplete.
-pub fn request(stream: &[u8]) -> Read<Request> {
+pub fn request(stream: &[u8]) -> ParseResult<Request> {
     let bytes = &stream[..stream.len().min(MOST_HEADERS)];
     // Most other protocols differ in the first byte.
     let method = bytes.iter().take_while(|byte| byte.is_ascii_uppercase() || b"-_".contains(byte)).count();
     match bytes.get(method) {
-        _ if method > MOST_METHOD => return Read::Never,
-        None => return Read::More,
+        _ if method > MOST_METHOD => return ParseResult::Never,
+        None => return ParseResult::More,
         Some(b' ') if method > 0 => {}
-        Some(_) => return Read::Never,
+        Some(_) => return ParseResult::Never,
     }
     let Some((first, rest)) = line(bytes) else {
-        return if bytes.len() == MOST_HEADERS { Read::Never } else { Read::More };
+        return if bytes.len() == MOST_HEADERS { ParseResult::Never } else { ParseResult::More };
     };
     let Some(space) = first.iter().rposition(|byte| *byte == b' ').filter(|space| *space > method) else {
-        return Read::Never;
+        return ParseResult::Never;
     };
     let version = &first[space + 1..];
     if !version.starts_with(b"HTTP/1.") {
-        return Read::Never;
+        return ParseResult::Never;
     }
     let target = trimmed(&first[method..space]);
     let mut request = Request {
@@ -60,28 +60,28 @@ pub fn request(stream: &[u8]) -> Read<Request> {
     if request.host.is_none() {
         request.host = authority(&first[..method], target).map(|host| visible(host, MOST_TEXT));
     }
-    if is_whole { Read::Done(request) } else { Read::Part(request) }
+    if is_whole { ParseResult::Done(request) } else { ParseResult::Part(request) }
 }
 
 /// Parses the status at the start of a server's stream; interim ones (1xx except 101) are skipped.
-pub fn status(stream: &[u8]) -> Read<u16> {
+pub fn status(stream: &[u8]) -> ParseResult<u16> {
     let mut rest = &stream[..stream.len().min(MOST_HEADERS)];
-    let mut found = Read::More;
+    let mut found = ParseResult::More;
     loop {
         // Version, status: `HTTP/1.1 200`.
         let begin = b"HTTP/1.".get(..rest.len().min(7)).unwrap_or_default();
         if !rest.starts_with(begin) {
-            return if found == Read::More { Read::Never } else { done(found) };
+            return if found == ParseResult::More { ParseResult::Never } else { done(found) };
         }
         let Some(&[_, b' ', a, b, c, ..]) = rest.get(7..) else { return found };
         if ![a, b, c].iter().all(u8::is_ascii_digit) {
-            return if found == Read::More { Read::Never } else { done(found) };
+            return if found == ParseResult::More { ParseResult::Never } else { done(found) };
         }
         let status = [a, b, c].iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
         if !(100..200).contains(&status) || status == 101 {
-            return Read::Done(status);
+            return ParseResult::Done(status);
         }
-        found = Read::Part(status);
+        found = ParseResult::Part(status);
         match end_of_headers(rest) {
             Some(behind) => rest = behind,
             None => return found,
@@ -89,8 +89,8 @@ pub fn status(stream: &[u8]) -> Read<u16> {
     }
 }
 
-fn done(found: Read<u16>) -> Read<u16> {
-    if let Read::Part(status) = found { Read::Done(status) } else { found }
+fn done(found: ParseResult<u16>) -> ParseResult<u16> {
+    if let ParseResult::Part(status) = found { ParseResult::Done(status) } else { found }
 }
 
 /// Splits off a line. Returns it without its end, and the rest.
@@ -160,17 +160,17 @@ mod tests {
     use super::*;
 
     fn parsed(text: &[u8]) -> [String; 4] {
-        let (Read::Done(found) | Read::Part(found)) = request(text) else { panic!("none: {text:?}") };
+        let (ParseResult::Done(found) | ParseResult::Part(found)) = request(text) else { panic!("none: {text:?}") };
         let text = |text: Option<Box<str>>| text.map_or("-".to_owned(), String::from);
         [found.method.into(), found.target.into(), text(found.host), text(found.user_agent)]
     }
 
     #[test]
-    fn requests_as_they_come() {
+    fn requests_are_parsed() {
         let whole = b"GET /a?b HTTP/1.1\r\nhost:  example.org \r\nX: y\r\nUser-Agent: curl\\1\r\n\r\nbody";
         assert_eq!(parsed(whole), ["GET", "/a?b", "example.org", "curl\\x5c1"]);
-        assert!(matches!(request(whole), Read::Done(_)));
-        assert!(matches!(request(&whole[..40]), Read::Part(_)) && request(&whole[..9]) == Read::More);
+        assert!(matches!(request(whole), ParseResult::Done(_)));
+        assert!(matches!(request(&whole[..40]), ParseResult::Part(_)) && request(&whole[..9]) == ParseResult::More);
         assert_eq!(parsed(b"GET http://u@a.b:8/c HTTP/1.0\n\n"), ["GET", "http://u@a.b:8/c", "a.b:8", "-"]);
         assert_eq!(parsed(b"CONNECT a.b:443 HTTP/1.1\r\n\r\n"), ["CONNECT", "a.b:443", "a.b:443", "-"]);
         assert_eq!(
@@ -181,24 +181,24 @@ mod tests {
         for none in
             [&b"PRI * HTTP/2.0\r\n\r\n"[..], b"GET /\r\n", b" / HTTP/1.1\r\n", b"get / HTTP/1.1\r\n", b"\x16\x03\x01"]
         {
-            assert_eq!(request(none), Read::Never, "{none:?}");
+            assert_eq!(request(none), ParseResult::Never, "{none:?}");
         }
-        assert_eq!(request(&[b"GET /".as_slice(), &[b'x'; MOST_HEADERS]].concat()), Read::Never);
+        assert_eq!(request(&[b"GET /".as_slice(), &[b'x'; MOST_HEADERS]].concat()), ParseResult::Never);
         let long = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'x'; MOST_HEADERS]].concat();
-        assert!(matches!(request(&long), Read::Done(_)), "headers end at the limit");
+        assert!(matches!(request(&long), ParseResult::Done(_)), "headers end at the limit");
     }
 
     #[test]
-    fn statuses_as_they_come() {
-        assert_eq!(status(b"HTTP/1.1 200 OK\r\n"), Read::Done(200));
-        assert_eq!(status(b"HTTP/1.0 404"), Read::Done(404));
-        assert_eq!(status(b"HTTP/1.1 40"), Read::More);
-        assert_eq!(status(b"HTTP/1.1 100 Continue\r\n"), Read::Part(100));
-        assert_eq!(status(b"HTTP/1.1 100 Continue\r\nA: b\r\n\r\nHTTP/1.1 302 Found\r\n"), Read::Done(302));
-        assert_eq!(status(b"HTTP/1.1 100 Continue\r\n\r\nxxx"), Read::Done(100));
-        assert_eq!(status(b"HTTP/1.1 101 Switching\r\n"), Read::Done(101));
+    fn statuses_are_parsed() {
+        assert_eq!(status(b"HTTP/1.1 200 OK\r\n"), ParseResult::Done(200));
+        assert_eq!(status(b"HTTP/1.0 404"), ParseResult::Done(404));
+        assert_eq!(status(b"HTTP/1.1 40"), ParseResult::More);
+        assert_eq!(status(b"HTTP/1.1 100 Continue\r\n"), ParseResult::Part(100));
+        assert_eq!(status(b"HTTP/1.1 100 Continue\r\nA: b\r\n\r\nHTTP/1.1 302 Found\r\n"), ParseResult::Done(302));
+        assert_eq!(status(b"HTTP/1.1 100 Continue\r\n\r\nxxx"), ParseResult::Done(100));
+        assert_eq!(status(b"HTTP/1.1 101 Switching\r\n"), ParseResult::Done(101));
         for none in [&b"HTTP/2"[..], b"HTTP/1.1 abc", b"\x15\x03"] {
-            assert_eq!(status(none), Read::Never, "{none:?}");
+            assert_eq!(status(none), ParseResult::Never, "{none:?}");
         }
     }
 }

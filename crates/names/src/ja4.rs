@@ -114,7 +114,7 @@ mod tests {
     /// Example of JA4.md, with hashes confirmed by Python's hashlib:
     /// `hashlib.sha256(b"002f,0035,009c,...").hexdigest()[:12]`.
     #[test]
-    fn the_example_of_the_definition() {
+    fn ja4_matches_the_example_of_its_definition() {
         let offer = Offer {
             over: 't',
             version: 0x0304,
@@ -137,7 +137,7 @@ mod tests {
 
     /// Examples of JA4.md, "ALPN extension value".
     #[test]
-    fn ends_of_any_protocol() {
+    fn alpn_ends_of_any_protocol() {
         for (value, two) in [
             (&[0xab][..], "ab"),
             (&[0xab, 0xcd], "ad"),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn grease_is_known() {
+    fn grease_is_recognised() {
         assert!((0..16u16).all(|digit| is_grease(digit << 12 | 0x0a0a | digit << 4)));
         assert!(!is_grease(0x0a1a) && !is_grease(0x0000) && !is_grease(0x1301));
     }

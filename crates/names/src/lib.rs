@@ -12,10 +12,10 @@
 //! memory grow: a stream keeps [`Stream::MOST`] bytes, a text [`value::MOST_TEXT`].
 //!
 //! ```
-//! use linerate_names::{Names, Protocols, Read, first};
+//! use linerate_names::{Names, Protocols, ParseResult, first};
 //!
 //! let bytes = b"GET /index.html HTTP/1.1\r\nHost: example.org\r\n\r\n";
-//! let Read::Done(found) = first::read(bytes, None, Protocols::ALL) else { panic!() };
+//! let ParseResult::Done(found) = first::read(bytes, None, Protocols::ALL) else { panic!() };
 //! let mut names = Names::default();
 //! names.add(found, 0);
 //! assert_eq!(names.site(), Some("example.org"));
@@ -43,13 +43,13 @@ mod text;
 pub mod tls;
 pub mod value;
 
-pub use first::{Found, Protocol, Protocols};
+pub use first::{FirstMessage, Protocol, Protocols};
 pub use stream::Stream;
 pub use value::Names;
 
 /// Result of parsing the start of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read<T> {
+pub enum ParseResult<T> {
     /// Complete.
     Done(T),
     /// Partial; more bytes may add to it.
@@ -60,14 +60,14 @@ pub enum Read<T> {
     Never,
 }
 
-impl<T> Read<T> {
+impl<T> ParseResult<T> {
     /// Converts the value.
-    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Read<U> {
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> ParseResult<U> {
         match self {
-            Read::Done(found) => Read::Done(make(found)),
-            Read::Part(found) => Read::Part(make(found)),
-            Read::More => Read::More,
-            Read::Never => Read::Never,
+            ParseResult::Done(found) => ParseResult::Done(make(found)),
+            ParseResult::Part(found) => ParseResult::Part(make(found)),
+            ParseResult::More => ParseResult::More,
+            ParseResult::Never => ParseResult::Never,
         }
     }
 }

@@ -280,7 +280,7 @@ mod tests {
 
     /// RFC 9001, A.1; RFC 9369, A.1.
     #[test]
-    fn keys_are_those_of_the_vectors() {
+    fn keys_match_the_test_vectors() {
         let id = ConnectionId::new(&hex("8394c8f03e515708")).unwrap();
         for (version, vector, mask) in [
             (1, "fa044b2f42a3fd3b46fb255c", ("d1b1c98dd7689fb8ec11d242b123dc9b", "437b9aec36")),

@@ -85,7 +85,7 @@ mod tests {
 
         /// Compared with a byte at a time.
         #[test]
-        fn what_came_first_stays_and_what_is_ready_has_no_hole(
+        fn first_bytes_win_and_ready_data_has_no_gap(
             pieces in vec((0..300usize, vec(any::<u8>(), 0..200)), 0..12), far in prop::bool::ANY
         ) {
             let start = if far { Stream::MOST - 250 } else { 0 };
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_ahead_is_not_overwritten_by_what_closes_the_hole() {
+    fn early_data_is_not_overwritten_by_the_gap_filler() {
         let mut stream = Stream::default();
         stream.put(1, b"b");
         stream.put(0, b"ax");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_that_lie_take_no_memory() {
+    fn false_offsets_take_no_memory() {
         let mut stream = Stream::default();
         stream.put(usize::MAX, b"x");
         stream.put(Stream::MOST, b"x");

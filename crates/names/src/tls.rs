@@ -3,7 +3,7 @@
 //! A hello may span several records (RFC 8446, 5.1) and any number of segments. It is not encrypted, except for what
 //! ECH hides: in that case the name is the outer one, of the provider.
 
-use crate::Read;
+use crate::ParseResult;
 use crate::cursor::{Cursor, count};
 use crate::ja4::{Offer, fingerprint, is_grease};
 use crate::stream::Stream;
@@ -58,19 +58,19 @@ const ECH: u16 = 0xfe0d;
 const ESNI: u16 = 0xffce;
 
 /// Parses the hello at the start of a client's stream.
-pub fn client_hello(stream: &[u8]) -> Read<ClientHello> {
+pub fn client_hello(stream: &[u8]) -> ParseResult<ClientHello> {
     hello(stream, CLIENT_HELLO, |body| client_hello_body(body, 't'))
 }
 
 /// Parses the hello at the start of a server's stream.
-pub fn server_hello(stream: &[u8]) -> Read<ServerHello> {
+pub fn server_hello(stream: &[u8]) -> ParseResult<ServerHello> {
     hello(stream, SERVER_HELLO, server_hello_body)
 }
 
 /// Parses a client's hello from CRYPTO frames of QUIC, without records (RFC 9001, 4).
-pub fn quic_client_hello(stream: &[u8]) -> Read<ClientHello> {
+pub fn quic_client_hello(stream: &[u8]) -> ParseResult<ClientHello> {
     match message(stream, CLIENT_HELLO) {
-        Read::Done(body) => client_hello_body(body, 'q').map_or(Read::Never, Read::Done),
+        ParseResult::Done(body) => client_hello_body(body, 'q').map_or(ParseResult::Never, ParseResult::Done),
         other => other.map(|_| ClientHello::default()),
     }
 }
@@ -93,82 +93,82 @@ pub fn version_named(name: &str) -> u16 {
     known.or_else(|| u16::from_str_radix(name.strip_prefix("0x")?, 16).ok()).unwrap_or(0)
 }
 
-fn hello<T>(stream: &[u8], kind: u8, parse: impl FnOnce(&[u8]) -> Option<T>) -> Read<T> {
+fn hello<T>(stream: &[u8], kind: u8, parse: impl FnOnce(&[u8]) -> Option<T>) -> ParseResult<T> {
     let whole = match fragment(stream) {
-        Read::Done((content, rest)) => match message(content, kind) {
-            Read::More => joined(content, rest, kind),
+        ParseResult::Done((content, rest)) => match message(content, kind) {
+            ParseResult::More => joined(content, rest, kind),
             other => other.map(Cow::Borrowed),
         },
         // The available part of the first record shows whether it may be one.
-        Read::Part(content) => match message(content.0, kind) {
-            Read::Never => Read::Never,
-            Read::Done(body) => Read::Done(Cow::Borrowed(body)),
-            _ => Read::More,
+        ParseResult::Part(content) => match message(content.0, kind) {
+            ParseResult::Never => ParseResult::Never,
+            ParseResult::Done(body) => ParseResult::Done(Cow::Borrowed(body)),
+            _ => ParseResult::More,
         },
         other => other.map(|(content, _)| Cow::Borrowed(content)),
     };
     match whole {
-        Read::Done(body) => parse(&body).map_or(Read::Never, Read::Done),
-        Read::Never => Read::Never,
-        _ => Read::More,
+        ParseResult::Done(body) => parse(&body).map_or(ParseResult::Never, ParseResult::Done),
+        ParseResult::Never => ParseResult::Never,
+        _ => ParseResult::More,
     }
 }
 
 /// Splits off the content of the first record; `Part` if the record is incomplete.
-fn fragment(stream: &[u8]) -> Read<(&[u8], &[u8])> {
+fn fragment(stream: &[u8]) -> ParseResult<(&[u8], &[u8])> {
     let looks_right = |place: usize, is_right: fn(u8) -> bool| stream.get(place).is_none_or(|byte| is_right(*byte));
     if !looks_right(0, |kind| kind == HANDSHAKE)
         || !looks_right(1, |major| major == 3)
         || !looks_right(2, |minor| minor < 16)
     {
-        return Read::Never;
+        return ParseResult::Never;
     }
-    let Some((header, rest)) = stream.split_first_chunk::<RECORD>() else { return Read::More };
+    let Some((header, rest)) = stream.split_first_chunk::<RECORD>() else { return ParseResult::More };
     let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
     if length == 0 || length > MOST_RECORD {
-        return Read::Never;
+        return ParseResult::Never;
     }
     match rest.split_at_checked(length) {
-        Some((content, rest)) => Read::Done((content, rest)),
-        None => Read::Part((rest, &[])),
+        Some((content, rest)) => ParseResult::Done((content, rest)),
+        None => ParseResult::Part((rest, &[])),
     }
 }
 
 /// Reassembles a message of several records.
-fn joined(first: &[u8], mut rest: &[u8], kind: u8) -> Read<Cow<'static, [u8]>> {
+fn joined(first: &[u8], mut rest: &[u8], kind: u8) -> ParseResult<Cow<'static, [u8]>> {
     let mut content = first.to_vec();
     loop {
         let (next, whole) = match fragment(rest) {
-            Read::Done((next, behind)) => {
+            ParseResult::Done((next, behind)) => {
                 rest = behind;
                 (next, true)
             }
-            Read::Part((next, _)) => (next, false),
-            Read::More => (&[][..], false),
-            Read::Never => return Read::Never,
+            ParseResult::Part((next, _)) => (next, false),
+            ParseResult::More => (&[][..], false),
+            ParseResult::Never => return ParseResult::Never,
         };
         content.extend_from_slice(next);
         count(1 + next.len());
         match message(&content, kind) {
-            Read::Done(body) => return Read::Done(Cow::Owned(body.to_vec())),
-            Read::More if whole => {}
-            Read::Never => return Read::Never,
-            _ => return Read::More,
+            ParseResult::Done(body) => return ParseResult::Done(Cow::Owned(body.to_vec())),
+            ParseResult::More if whole => {}
+            ParseResult::Never => return ParseResult::Never,
+            _ => return ParseResult::More,
         }
     }
 }
 
 /// Returns the body of the first message, if it is of this kind.
-fn message(content: &[u8], kind: u8) -> Read<&[u8]> {
+fn message(content: &[u8], kind: u8) -> ParseResult<&[u8]> {
     if content.first().is_some_and(|first| *first != kind) {
-        return Read::Never;
+        return ParseResult::Never;
     }
-    let Some((header, rest)) = content.split_first_chunk::<HEADER>() else { return Read::More };
+    let Some((header, rest)) = content.split_first_chunk::<HEADER>() else { return ParseResult::More };
     let length = u32::from_be_bytes([0, header[1], header[2], header[3]]) as usize;
     if length > Stream::MOST {
-        return Read::Never;
+        return ParseResult::Never;
     }
-    rest.get(..length).map_or(Read::More, Read::Done)
+    rest.get(..length).map_or(ParseResult::More, ParseResult::Done)
 }
 
 /// Returns kind and content of each extension; `None` if the bytes are too short.

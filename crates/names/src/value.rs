@@ -1,7 +1,7 @@
 //! Results for a conversation.
 
 use crate::dns::{Message, type_name};
-use crate::first::{Found, Protocol};
+use crate::first::{FirstMessage, Protocol};
 use crate::http::Request;
 use crate::text::visible;
 use crate::tls::{ClientHello, ServerHello};
@@ -66,14 +66,14 @@ pub struct Http {
 impl Names {
     /// Adds the result of a direction: 0 is that of the lower endpoint, or of the originator, as the caller numbers
     /// them.
-    pub fn add(&mut self, found: Found, side: usize) {
+    pub fn add(&mut self, found: FirstMessage, side: usize) {
         match found {
-            Found::ClientHello(hello) => self.tls.get_or_insert_default().client = Some(hello),
-            Found::ServerHello(hello) => self.tls.get_or_insert_default().server = Some(hello),
-            Found::Request(request) => self.http.get_or_insert_default().request = Some(request),
-            Found::Status(status) => self.http.get_or_insert_default().status = Some(status),
-            Found::Line(line) => self.ssh.get_or_insert_default()[side & 1] = Some(line),
-            Found::Dns(message) => self.add_dns(message),
+            FirstMessage::ClientHello(hello) => self.tls.get_or_insert_default().client = Some(hello),
+            FirstMessage::ServerHello(hello) => self.tls.get_or_insert_default().server = Some(hello),
+            FirstMessage::Request(request) => self.http.get_or_insert_default().request = Some(request),
+            FirstMessage::Status(status) => self.http.get_or_insert_default().status = Some(status),
+            FirstMessage::Line(line) => self.ssh.get_or_insert_default()[side & 1] = Some(line),
+            FirstMessage::Dns(message) => self.add_dns(message),
         }
     }
 
@@ -141,7 +141,7 @@ impl Names {
 const ALLOCATED: usize = 16;
 
 /// Sanitises an untrusted text: unchanged if visible ASCII, else escaped like our own; at most 1,024 bytes of it.
-pub fn told(bytes: &[u8]) -> Box<str> {
+pub fn sanitise(bytes: &[u8]) -> Box<str> {
     let bytes = &bytes[..bytes.len().min(4 * (MOST_TEXT + 1))];
     match std::str::from_utf8(bytes) {
         Ok(text) if bytes.iter().all(|byte| (b' '..=b'~').contains(byte)) => text.into(),

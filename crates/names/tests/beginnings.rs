@@ -1,7 +1,7 @@
 //! Starts of streams, cut anywhere, in any order, overlapping and repeated: the result is that of the whole.
 
 use linerate_names::tls::{ClientHello, ServerHello};
-use linerate_names::{Found, Names, Protocol, Protocols, Read, Stream, first};
+use linerate_names::{FirstMessage, Names, ParseResult, Protocol, Protocols, Stream, first};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn records(kind: u8, body: &[u8], size: usize) -> Vec<u8> {
 }
 
 /// With GREASE everywhere, a key share as long as ML-KEM's before the name, and ECH.
-fn client(size: usize) -> (Vec<u8>, Found) {
+fn client(size: usize) -> (Vec<u8>, FirstMessage) {
     let name = [vec![0], vector16(b"www.example.org")].concat();
     let extensions = [
         extension(0x1a1a, &[]),
@@ -47,19 +47,19 @@ fn client(size: usize) -> (Vec<u8>, Found) {
         ja4: "t13d0307h2_cee661580557_bb7624be4960".into(),
         ech: true,
     };
-    (records(1, &body, size), Found::ClientHello(hello))
+    (records(1, &body, size), FirstMessage::ClientHello(hello))
 }
 
-fn server(size: usize) -> (Vec<u8>, Found) {
+fn server(size: usize) -> (Vec<u8>, FirstMessage) {
     let extensions = [extension(16, &vector16(b"\x02h2")), extension(43, &[3, 4])].concat();
     let body = [numbers(&[0x0303]), vec![5; 32], vec![0], numbers(&[0x1302]), vec![0], vector16(&extensions)].concat();
     let hello = ServerHello { version: 0x0304, cipher: 0x1302, alpn: Some("h2".into()) };
-    (records(2, &body, size), Found::ServerHello(hello))
+    (records(2, &body, size), FirstMessage::ServerHello(hello))
 }
 
 /// Returns streams with their expected results and protocol.
-fn streams() -> Vec<(Vec<u8>, Option<Protocol>, Found)> {
-    let mut all: Vec<(Vec<u8>, Option<Protocol>, Found)> = [16384, 700, 1]
+fn streams() -> Vec<(Vec<u8>, Option<Protocol>, FirstMessage)> {
+    let mut all: Vec<(Vec<u8>, Option<Protocol>, FirstMessage)> = [16384, 700, 1]
         .into_iter()
         .flat_map(|size| [client(size), server(size)])
         .map(|(bytes, found)| (bytes, None, found))
@@ -72,29 +72,29 @@ fn streams() -> Vec<(Vec<u8>, Option<Protocol>, Found)> {
         (b"welcome\r\nSSH-2.0-x\r\n", Some(Protocol::Ssh)),
         (b"\0\x21\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03org\0\0\x1c\0\x01", Some(Protocol::Dns)),
     ] {
-        let Read::Done(found) = first::read(bytes, known, Protocols::ALL) else { panic!("{bytes:?}") };
+        let ParseResult::Done(found) = first::read(bytes, known, Protocols::ALL) else { panic!("{bytes:?}") };
         all.push((bytes.to_vec(), known, found));
     }
     all
 }
 
 #[test]
-fn whole_hellos_say_what_was_put_in() {
+fn complete_hellos_yield_their_values() {
     for (bytes, known, found) in streams() {
-        assert_eq!(first::read(&bytes, known, Protocols::ALL), Read::Done(found));
+        assert_eq!(first::read(&bytes, known, Protocols::ALL), ParseResult::Done(found));
     }
 }
 
 /// Cut after each byte: never another answer, and never `Never`.
 #[test]
-fn every_cut_is_the_whole_or_more_is_needed() {
+fn every_truncation_needs_more_or_is_complete() {
     for (bytes, known, found) in streams() {
         for length in 0..bytes.len() {
             match first::read(&bytes[..length], known, Protocols::ALL) {
-                Read::More => {}
-                Read::Done(early) => assert_eq!(early, found, "after {length} of {}", bytes.len()),
-                Read::Part(part) => assert_eq!(part.protocol(), found.protocol()),
-                Read::Never => panic!("none after {length} of {}", bytes.len()),
+                ParseResult::More => {}
+                ParseResult::Done(early) => assert_eq!(early, found, "after {length} of {}", bytes.len()),
+                ParseResult::Part(part) => assert_eq!(part.protocol(), found.protocol()),
+                ParseResult::Never => panic!("none after {length} of {}", bytes.len()),
             }
         }
     }
@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn pieces_in_any_order_are_the_whole(
+    fn pieces_in_any_order_form_the_hello(
         which in any::<prop::sample::Index>(), cuts in vec(any::<prop::sample::Index>(), 0..8),
         again in vec((any::<prop::sample::Index>(), 1..900usize), 0..4), shuffle in any::<u64>()
     ) {
@@ -119,18 +119,18 @@ proptest! {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             pieces.swap(place, (state >> 33) as usize % (place + 1));
         }
-        let (mut stream, mut last) = (Stream::default(), Read::More);
+        let (mut stream, mut last) = (Stream::default(), ParseResult::More);
         for (from, to) in pieces {
             stream.put(from, &bytes[from..to]);
             last = first::read(stream.ready(), *known, Protocols::ALL);
-            prop_assert!(last != Read::Never);
+            prop_assert!(last != ParseResult::Never);
         }
-        prop_assert_eq!(last, Read::Done(found.clone()));
+        prop_assert_eq!(last, ParseResult::Done(found.clone()));
     }
 
     /// A byte changed, or any bytes after a start: any answer, whose texts are short and visible.
     #[test]
-    fn hostile_bytes_are_survived(
+    fn hostile_bytes_cause_no_panic(
         which in any::<prop::sample::Index>(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         tail in vec(any::<u8>(), 0..300)
     ) {
@@ -141,7 +141,7 @@ proptest! {
         let cut = changes[0].0.index(bytes.len());
         for bytes in [bytes.clone(), [&bytes[..cut], &tail].concat(), tail.clone()] {
             for known in [*known, None, Some(Protocol::Dns), Some(Protocol::Ssh), Some(Protocol::Tls)] {
-                if let Read::Done(found) | Read::Part(found) = first::read(&bytes, known, Protocols::ALL) {
+                if let ParseResult::Done(found) | ParseResult::Part(found) = first::read(&bytes, known, Protocols::ALL) {
                     let mut names = Names::default();
                     names.add(found, 1);
                     prop_assert!(names.memory() < 8192);

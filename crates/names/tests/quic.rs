@@ -7,7 +7,7 @@
 
 use linerate_names::quic::{ConnectionId, Keys, example, initial, open};
 use linerate_names::tls::{ClientHello, quic_client_hello};
-use linerate_names::{Read, Stream};
+use linerate_names::{ParseResult, Stream};
 use proptest::prelude::*;
 
 fn packets(text: &str) -> Vec<Vec<u8>> {
@@ -34,8 +34,8 @@ fn first_id() -> ConnectionId {
 
 /// JA4 by its definition, in Python: `sha256("1301,1302")` and
 /// `sha256("0005,000a,000d,001c,002b,002d,0033,0039,ff01_0403,0503,0603,0203,0804,0805,0806")`, twelve digits of each.
-fn hello() -> Read<ClientHello> {
-    Read::Done(ClientHello {
+fn hello() -> ParseResult<ClientHello> {
+    ParseResult::Done(ClientHello {
         server_name: Some("example.com".into()),
         alpn: Some("alpn".into()),
         version: 0x0304,
@@ -45,7 +45,7 @@ fn hello() -> Read<ClientHello> {
 }
 
 #[test]
-fn the_hello_of_the_vectors_is_read() {
+fn hello_of_the_test_vectors_is_read() {
     for (version, packets) in vectors() {
         assert_eq!(initial(&packets[0]), Some((version, first_id())));
         let keys = Keys::new(version, &first_id()).unwrap();
@@ -55,7 +55,7 @@ fn the_hello_of_the_vectors_is_read() {
             for (place, packet) in order.iter().enumerate() {
                 assert!(open(packet, &keys, &mut stream));
                 let is_last = place + 1 == packets.len();
-                assert_eq!(quic_client_hello(stream.ready()) == Read::More, !is_last, "version {version:x}");
+                assert_eq!(quic_client_hello(stream.ready()) == ParseResult::More, !is_last, "version {version:x}");
             }
             assert_eq!(quic_client_hello(stream.ready()), hello(), "version {version:x}");
         }
@@ -67,7 +67,7 @@ fn the_hello_of_the_vectors_is_read() {
 }
 
 #[test]
-fn what_the_client_did_not_send_is_not_opened() {
+fn packets_not_from_the_client_are_not_decrypted() {
     let [(_, packets), ..] = vectors();
     let keys = Keys::new(1, &first_id()).unwrap();
     let is_open = |packet: &[u8]| open(packet, &keys, &mut Stream::default());
@@ -88,7 +88,7 @@ proptest! {
 
     /// Invalid lengths and arbitrary frames: no panic.
     #[test]
-    fn any_bytes_are_survived(head in prop::collection::vec(any::<u8>(), 0..80), which in 0..4usize, at in 0..1200usize) {
+    fn any_bytes_are_parsed_without_panic(head in prop::collection::vec(any::<u8>(), 0..80), which in 0..4usize, at in 0..1200usize) {
         let (version, packets) = vectors()[which].clone();
         let keys = Keys::new(version, &first_id()).unwrap();
         let mut bytes = packets[0].clone();

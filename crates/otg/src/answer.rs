@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 /// Metrics of a port.
 #[derive(Clone, Debug, Default)]
-pub struct PortFigures {
+pub struct PortMetrics {
     /// Name in the configuration.
     pub name: String,
     /// Location.
@@ -18,16 +18,16 @@ pub struct PortFigures {
     /// True if anything is sent there.
     pub is_sending: bool,
     /// Frames and bytes, FCS included, sent.
-    pub tx: Figures,
+    pub tx: TrafficMetrics,
     /// Frames and bytes, FCS included, received.
-    pub rx: Figures,
+    pub rx: TrafficMetrics,
     /// Bits per second, if known.
     pub speed: Option<f64>,
 }
 
 /// Frames, bytes and rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct TrafficMetrics {
     /// Number of frames.
     pub frames: u64,
     /// Bytes, FCS included.
@@ -52,13 +52,13 @@ pub enum Transmit {
 
 /// Metrics of a flow.
 #[derive(Clone, Debug, Default)]
-pub struct FlowFigures {
+pub struct FlowMetrics {
     /// Transmit state.
     pub transmit: Transmit,
     /// Frames sent.
-    pub tx: Figures,
+    pub tx: TrafficMetrics,
     /// Frames received at the flow's receive ports; duplicates count twice.
-    pub rx: Figures,
+    pub rx: TrafficMetrics,
     /// Distinct frames received.
     pub distinct: u64,
     /// Frames received after one with a greater number.
@@ -131,7 +131,7 @@ pub const FLOW_COLUMNS: &[&str] = &[
 const AROUND: f64 = 20.0;
 
 /// Returns the row of a port.
-pub fn port(figures: &PortFigures, columns: &[String]) -> Value {
+pub fn port(figures: &PortMetrics, columns: &[String]) -> Value {
     let mut row = Map::new();
     row.insert("name".into(), figures.name.clone().into());
     let mut put = |name: &str, value: Value| {
@@ -158,7 +158,7 @@ pub fn port(figures: &PortFigures, columns: &[String]) -> Value {
 }
 
 /// Returns the row of a flow.
-pub fn flow(flow: &Flow, figures: &FlowFigures, columns: &[String]) -> Value {
+pub fn flow(flow: &Flow, figures: &FlowMetrics, columns: &[String]) -> Value {
     let mut row = Map::new();
     row.insert("name".into(), flow.name.clone().into());
     row.insert("port_tx".into(), flow.tx.clone().into());
@@ -204,7 +204,7 @@ pub fn flow(flow: &Flow, figures: &FlowFigures, columns: &[String]) -> Value {
 /// Returns the number of frames expected so far. While a flow is sending, some frames are in flight: only those up to
 /// the highest number received are expected. If none was received, or frames have no numbers, all frames sent are
 /// expected.
-fn expected(flow: &Flow, figures: &FlowFigures) -> u64 {
+fn expected(flow: &Flow, figures: &FlowMetrics) -> u64 {
     let is_known = flow.stream.mark == Mark::Trailer && figures.distinct > 0;
     match figures.transmit {
         Transmit::Started | Transmit::Paused if is_known => figures.distinct + figures.missing,
@@ -213,7 +213,7 @@ fn expected(flow: &Flow, figures: &FlowFigures) -> u64 {
 }
 
 /// Subtracts the serialization time of a frame for store-and-forward latency, if the line rate is known.
-fn less(all: (i64, i64, i64), mode: Latency, figures: &FlowFigures) -> (i64, i64, i64) {
+fn less(all: (i64, i64, i64), mode: Latency, figures: &FlowMetrics) -> (i64, i64, i64) {
     let nanos = match (mode, figures.line) {
         (Latency::StoreForward, Some(line)) if figures.rx.frames > 0 => {
             figures.rx.bytes as f64 / figures.rx.frames as f64 * 8e9 / line
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn frames_in_flight_are_not_lost() {
-        let (flow, mut figures) = (flow_of(128), FlowFigures::default());
+        let (flow, mut figures) = (flow_of(128), FlowMetrics::default());
         figures.tx.frames = 1000;
         (figures.distinct, figures.missing) = (891, 9);
         for (transmit, loss) in [(Transmit::Started, 1.0), (Transmit::Paused, 1.0), (Transmit::Stopped, 10.9)] {
@@ -270,11 +270,11 @@ mod tests {
             known.sort();
             known
         };
-        let figures = FlowFigures { span: Some((1, 2)), latency: Some((1, 2, 3)), ..FlowFigures::default() };
+        let figures = FlowMetrics { span: Some((1, 2)), latency: Some((1, 2, 3)), ..FlowMetrics::default() };
         let all = sorted(FLOW_COLUMNS);
         assert_eq!(columns(flow(&flow_of(128), &figures, &all)), all);
         assert_eq!(columns(flow(&flow_of(128), &figures, &[])), all);
-        let (figures, all) = (PortFigures { speed: Some(1e9), ..PortFigures::default() }, sorted(PORT_COLUMNS));
+        let (figures, all) = (PortMetrics { speed: Some(1e9), ..PortMetrics::default() }, sorted(PORT_COLUMNS));
         assert_eq!(columns(port(&figures, &all)), all);
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::pattern::Kind;
 use crate::read::{Faults, Node, Object};
-use linerate_generate::answer::{Addresses, Hop, Own, Vlans};
-use linerate_wire::MacAddr;
+use linerate_generate::answer::{AddressRange, Addresses, Hop, Vlans};
+use linerate_headers::MacAddr;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -61,8 +61,10 @@ pub struct End<'a> {
 
 impl Ethernet {
     /// Returns the addresses to answer for.
-    pub fn own(&self) -> impl Iterator<Item = Own> + '_ {
-        self.addresses.iter().map(|address| Own { vlans: self.vlans, ..Own::one(address.ip, self.mac) })
+    pub fn own(&self) -> impl Iterator<Item = AddressRange> + '_ {
+        self.addresses
+            .iter()
+            .map(|address| AddressRange { vlans: self.vlans, ..AddressRange::one(address.ip, self.mac) })
     }
 
     fn port(ethernet: &mut Object<'_>, faults: &mut Faults) -> String {

@@ -1,13 +1,13 @@
 //! Ports that a flow is sent and received at, given by their names or by those of devices.
 
 use crate::device::{self, End, Ethernet, Gateway};
-use crate::headers::{Destination, Written};
+use crate::headers::{Destination, HeaderText};
 use crate::read::{Faults, Object};
 use std::collections::BTreeSet;
 
 /// Transmit and receive ports of a flow.
 #[derive(Debug, Default)]
-pub(crate) struct Ends<'a> {
+pub(crate) struct FlowPorts<'a> {
     pub tx: String,
     pub rx: Vec<String>,
     /// Devices that send it.
@@ -15,26 +15,26 @@ pub(crate) struct Ends<'a> {
 }
 
 /// Parses the ports of a flow.
-pub(crate) fn ends<'a>(flow: &mut Object<'_>, devices: &'a [Ethernet], faults: &mut Faults) -> Ends<'a> {
+pub(crate) fn ends<'a>(flow: &mut Object<'_>, devices: &'a [Ethernet], faults: &mut Faults) -> FlowPorts<'a> {
     let Some(mut ends) = flow.object("tx_rx", faults) else {
         faults.add(&flow.at("tx_rx"), "missing");
-        return Ends::default();
+        return FlowPorts::default();
     };
     let choice = ends.choice(&["port", "device"], faults);
     if choice.is_empty() {
-        return Ends::default();
+        return FlowPorts::default();
     }
     let path = ends.at(choice);
     let Some(object) = ends.object(choice, faults) else {
         faults.add(&path, "missing");
-        return Ends::default();
+        return FlowPorts::default();
     };
     let found = if choice == "port" { of_ports(object, faults) } else { of_devices(object, devices, faults) };
     ends.finish(faults);
     found
 }
 
-fn of_ports(mut port: Object<'_>, faults: &mut Faults) -> Ends<'static> {
+fn of_ports(mut port: Object<'_>, faults: &mut Faults) -> FlowPorts<'static> {
     let tx = port.needed("tx_name", faults).to_owned();
     let mut rx: Vec<String> = port.texts("rx_names", faults).into_iter().map(str::to_owned).collect();
     // Old name, from before there could be several.
@@ -42,11 +42,11 @@ fn of_ports(mut port: Object<'_>, faults: &mut Faults) -> Ends<'static> {
         rx.push(name.to_owned());
     }
     port.finish(faults);
-    Ends { tx, rx, from: Vec::new() }
+    FlowPorts { tx, rx, from: Vec::new() }
 }
 
 /// Derives the ports from devices. The frames between them are defined by the packet only: no pairs are made.
-fn of_devices<'a>(mut object: Object<'_>, devices: &'a [Ethernet], faults: &mut Faults) -> Ends<'a> {
+fn of_devices<'a>(mut object: Object<'_>, devices: &'a [Ethernet], faults: &mut Faults) -> FlowPorts<'a> {
     if let Some(other) = object.text("mode", faults).filter(|mode| !["mesh", "one_to_one"].contains(mode)) {
         faults.add(&object.at("mode"), format_args!("invalid value {other:?}; expected mesh or one_to_one"));
     }
@@ -80,11 +80,11 @@ fn of_devices<'a>(mut object: Object<'_>, devices: &'a [Ethernet], faults: &mut 
         faults.add(&object.at("tx_names"), what);
     }
     object.finish(faults);
-    Ends { tx: tx.into_iter().next().unwrap_or_default(), rx, from }
+    FlowPorts { tx: tx.into_iter().next().unwrap_or_default(), rx, from }
 }
 
 /// Returns the gateway whose MAC address is the destination, if that depends on the sending devices.
-pub(crate) fn gateway(headers: &[Written], from: &[End<'_>], path: &str, faults: &mut Faults) -> Option<Gateway> {
+pub(crate) fn gateway(headers: &[HeaderText], from: &[End<'_>], path: &str, faults: &mut Faults) -> Option<Gateway> {
     let inner = headers.iter().enumerate().skip(1);
     for (index, _) in inner.filter(|(_, header)| header.destination == Destination::Follows) {
         faults.add(&format!("{path}[{index}].ethernet.dst"), "\"auto\" is not supported for inner headers");

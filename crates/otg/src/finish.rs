@@ -2,8 +2,8 @@
 
 use linerate_generate::packet::Frames;
 use linerate_generate::stream::{ChecksumKind, Variant};
-use linerate_wire::cover::{self, Coverage, Placed};
-use linerate_wire::{Layers, Link, Protocol, dissect};
+use linerate_headers::cover::{self, Coverage, HeaderSpan};
+use linerate_headers::{Layers, Link, Protocol, dissect};
 
 /// Length of the FCS of an inner Ethernet frame. RFC 7348 (VXLAN) and RFC 2784 (GRE) omit it, but Open Traffic
 /// Generators include it: its bytes are zeros, and the inner packet ends before them.
@@ -49,7 +49,7 @@ fn covered(sum: &Coverage, offset: usize) -> bool {
 }
 
 /// Returns the offset of the checksum of a header.
-fn field(at: &Placed) -> Option<usize> {
+fn field(at: &HeaderSpan) -> Option<usize> {
     let within = match at.protocol {
         Protocol::Ipv4 => 10,
         Protocol::Tcp => 16,
@@ -61,7 +61,7 @@ fn field(at: &Placed) -> Option<usize> {
     Some(at.offset + within)
 }
 
-fn headers(frame: &[u8]) -> Vec<Placed> {
+fn headers(frame: &[u8]) -> Vec<HeaderSpan> {
     let mut layers = Layers::new();
     dissect(Link::Ethernet, frame, &mut layers);
     cover::placed(frame, &layers)

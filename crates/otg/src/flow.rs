@@ -1,14 +1,14 @@
 //! Flow: frames, transmit and receive ports, and metrics.
 
 use crate::device::{Ethernet, Gateway};
-use crate::ends::{Ends, ends, gateway};
+use crate::ends::{FlowPorts, ends, gateway};
 use crate::finish::{leave_fcs, spoil};
-use crate::headers::{Destination, HEADERS, Written};
+use crate::headers::{Destination, HEADERS, HeaderText};
 use crate::read::{Faults, Node, Object};
 use crate::timing::{Timing, sizes};
 use linerate_generate::packet::{self, Frames, Sizes};
 use linerate_generate::stream::{Mark, Next, Stream};
-use linerate_wire::Link;
+use linerate_headers::Link;
 
 /// Maximum bytes of the frames of all flows of a configuration, each size once.
 pub const MOST_BYTES: usize = 64 << 20;
@@ -75,7 +75,7 @@ impl Flow {
         let before = faults.list.len() + faults.more;
         let mut flow = node.object(faults);
         let name = flow.needed("name", faults).to_owned();
-        let Ends { tx, rx, from } = ends(&mut flow, devices, faults);
+        let FlowPorts { tx, rx, from } = ends(&mut flow, devices, faults);
         let headers = headers(&mut flow, seed, faults);
         let gateway = gateway(&headers, &from, &flow.at("packet"), faults);
         let size = sizes(&mut flow, faults, warnings);
@@ -129,7 +129,7 @@ impl Flow {
     /// Makes its frames; returns false on errors, which are reported.
     fn make(
         &mut self,
-        headers: &[Written],
+        headers: &[HeaderText],
         (size, room): (&str, usize),
         seed: u64,
         path: &str,
@@ -221,15 +221,15 @@ fn empty(timing: &Timing) -> Stream {
     }
 }
 
-fn headers(flow: &mut Object<'_>, seed: u64, faults: &mut Faults) -> Vec<Written> {
+fn headers(flow: &mut Object<'_>, seed: u64, faults: &mut Faults) -> Vec<HeaderText> {
     let nodes = flow.list("packet", faults);
     if nodes.is_empty() {
         let usual = "eth(src=0, dst=0)".to_owned();
-        return vec![Written {
+        return vec![HeaderText {
             text: usual,
             header: HEADERS.first(),
             destination: Destination::Open,
-            ..Written::default()
+            ..HeaderText::default()
         }];
     }
     if nodes.len() > MOST_HEADERS {
@@ -237,7 +237,7 @@ fn headers(flow: &mut Object<'_>, seed: u64, faults: &mut Faults) -> Vec<Written
         return Vec::new();
     }
     let last = nodes.len() - 1;
-    let mut written: Vec<Written> = Vec::new();
+    let mut written: Vec<HeaderText> = Vec::new();
     for (index, node) in nodes.iter().enumerate() {
         // Fields of the same name in two headers need different seeds.
         let seed = seed.wrapping_add(index as u64);
@@ -251,7 +251,7 @@ fn headers(flow: &mut Object<'_>, seed: u64, faults: &mut Faults) -> Vec<Written
     written
 }
 
-fn header(node: &Node<'_>, is_last: bool, seed: u64, faults: &mut Faults) -> Option<Written> {
+fn header(node: &Node<'_>, is_last: bool, seed: u64, faults: &mut Faults) -> Option<HeaderText> {
     let mut object = node.object(faults);
     let names: Vec<&'static str> = HEADERS.iter().map(|row| row.otg).chain(["custom"]).collect();
     let choice = object.choice(&names, faults);
@@ -268,7 +268,7 @@ fn header(node: &Node<'_>, is_last: bool, seed: u64, faults: &mut Faults) -> Opt
 }
 
 /// Parses raw bytes.
-fn custom(node: &Node<'_>, is_last: bool, faults: &mut Faults) -> Option<Written> {
+fn custom(node: &Node<'_>, is_last: bool, faults: &mut Faults) -> Option<HeaderText> {
     let mut object = node.object(faults);
     let digits: String = object.needed("bytes", faults).replace("0x", "").replace([' ', ':', '\n', '\t', '\r'], "");
     object.finish(faults);
@@ -280,7 +280,7 @@ fn custom(node: &Node<'_>, is_last: bool, faults: &mut Faults) -> Option<Written
         faults.add(&node.path, "raw bytes are supported only as the last header");
         return None;
     }
-    Some(Written { text: format!("raw({digits})"), ..Written::default() })
+    Some(HeaderText { text: format!("raw({digits})"), ..HeaderText::default() })
 }
 
 fn object_path(node: &Node<'_>) -> String {

@@ -37,7 +37,7 @@ pub struct Header {
 
 /// Header of a packet in the packet language, with later changes.
 #[derive(Clone, Debug, Default)]
-pub struct Written {
+pub struct HeaderText {
     /// Text in the packet language.
     pub text: String,
     /// Row in [`HEADERS`]; `None` for `custom`.
@@ -62,7 +62,7 @@ pub enum Destination {
 
 impl Header {
     /// Writes a header; `seed` is for random values.
-    pub fn write(&'static self, node: &Node<'_>, seed: u64, faults: &mut Faults) -> Written {
+    pub fn write(&'static self, node: &Node<'_>, seed: u64, faults: &mut Faults) -> HeaderText {
         let mut object = node.object(faults);
         let mut parts = Vec::new();
         let (mut name, mut destination) = (self.name, Destination::Given);
@@ -112,7 +112,7 @@ impl Header {
         if parts.iter().any(|part| part.starts_with("checksum=")) {
             parts.retain(|part| part != "checksum");
         }
-        Written { text: format!("{name}({})", parts.join(", ")), header: Some(self), is_bad, destination }
+        HeaderText { text: format!("{name}({})", parts.join(", ")), header: Some(self), is_bad, destination }
     }
 }
 

@@ -58,7 +58,7 @@ fn written(kind: Kind, value: u64) -> Value {
 }
 
 #[test]
-fn unapplied_link_settings_cause_warnings_and_unknown_columns_are_refused() {
+fn unapplied_link_settings_warn_and_unknown_columns_fail() {
     let layer = json!({"port_names": ["p1"], "mtu": 9000, "media": "fiber", "promiscuous": false, "name": "ly"});
     let config =
         json!({"ports": [{"name": "p1"}], "layer1": [layer, {"port_names": ["p1"], "mtu": 1500, "promiscuous": true}]});
@@ -98,7 +98,7 @@ fn every_field_of_the_table_can_be_set_counted_and_listed() {
 }
 
 #[test]
-fn everything_unsupported_is_reported_with_its_path_at_once() {
+fn all_unsupported_parts_are_reported_with_their_paths() {
     let document = json!({
         "ports": [{"name": "p1", "speed": 1}], "lags": [{}], "devices": [{"name": "d1", "bgp": {}}], "stateful_flows": {"a": 1},
         "flows": [{
@@ -152,7 +152,7 @@ fn a_text_is_parsed_like_its_values() {
 }
 
 #[test]
-fn default_values_are_those_of_the_model() {
+fn default_values_match_the_model() {
     let document = json!({"ports": [{"name": "p1"}], "flows": [{"name": "f1", "tx_rx": {"port": {"tx_name": "p1"}}}]});
     let config = Config::read(&document, &Setup::default()).unwrap();
     let flow = &config.flows[0];
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn checksums_are_right_or_wrong_as_requested(bad_ip: bool, bad_udp: bool, varies: bool, size in 64u64..300, n in 0u64..50) {
+    fn checksums_are_valid_or_invalid_as_requested(bad_ip: bool, bad_udp: bool, varies: bool, size in 64u64..300, n in 0u64..50) {
         let generated = |bad| json!({"choice": "generated", "generated": if bad { "bad" } else { "good" }});
         let source = match varies {
             true => json!({"choice": "increment", "increment": {"start": 1, "count": 40}}),

@@ -32,7 +32,7 @@ pub enum Target {
     /// An interface of this machine.
     Interface {
         /// Returns the backend's limits on an interface, or why it does not work.
-        works: Works,
+        works: InterfaceCheck,
         /// True if the host does not see the frames that it receives.
         takes_away: bool,
         /// True if it only sends.
@@ -55,11 +55,11 @@ pub enum Target {
 }
 
 /// Returns the limits of a backend on an interface where it works (empty: none), or why it does not work.
-pub type Works = fn(&Found) -> Result<String, String>;
+pub type InterfaceCheck = fn(&InterfaceInfo) -> Result<String, String>;
 
 /// Properties of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct InterfaceInfo {
     /// Interface name.
     pub name: String,
     /// Index in its network namespace.

@@ -5,10 +5,10 @@
 //! heads of many queues at once in safe code, which a merge needs. Calls are virtual and are paid per burst, never per
 //! frame.
 
-use crate::held::{Holding, Submitting};
+use crate::held::{HoldQueue, SubmitQueue};
 use crate::live::{LiveSender, Unable};
 use crate::options::RxOptions;
-use crate::scatter::Scatter;
+use crate::scatter::ScatterQueue;
 use linerate_burst::{Burst, Horizon, Interface, Ledger, Nanos, Sizes};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -67,25 +67,25 @@ pub trait RxQueue: Send {
 
     /// Returns the totals by the last `fill` of frames that the queue counted without returning them, if it was opened
     /// for that ([`RxOptions::tally`]) and supports it.
-    fn tallied(&self) -> Option<&Tallied> {
+    fn tallied(&self) -> Option<&FrameTally> {
         None
     }
 
     /// Returns the interface to hold frames, if the queue supports it.
-    fn holding(&mut self) -> Option<&mut dyn Holding> {
+    fn holding(&mut self) -> Option<&mut dyn HoldQueue> {
         None
     }
 
     /// Returns the interface to read frames straight to their destination, if the queue was opened for it
     /// ([`RxOptions::scatter`]).
-    fn scatter(&mut self) -> Option<&mut dyn Scatter> {
+    fn scatter(&mut self) -> Option<&mut dyn ScatterQueue> {
         None
     }
 }
 
 /// Totals of frames that a queue counted without returning them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tallied {
+pub struct FrameTally {
     /// Number of frames.
     pub frames: u64,
     /// Bytes on the wire, without FCS.
@@ -121,7 +121,7 @@ pub trait TxQueue: Send {
     fn counters(&self, ledger: &mut Ledger);
 
     /// Returns the interface to send frames in place, if the queue supports it.
-    fn submitting(&mut self) -> Option<&mut dyn Submitting> {
+    fn submitting(&mut self) -> Option<&mut dyn SubmitQueue> {
         None
     }
 

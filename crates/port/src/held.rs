@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  RxQueue ── fill ──> frames shown ── consume ─────────────────────────────> given back
-//!                          └── hold ──> Held ── release ───────────────────────^ ^
+//!                          └── hold ──> held ── release ───────────────────────^ ^
 //!                                        └── submit ──> TxQueue ── completed ────┘
 //! ```
 //!
@@ -60,7 +60,7 @@ impl fmt::Debug for Region {
 /// A frame taken out of its queue's order. It cannot be copied and must be returned to its queue.
 #[derive(Debug)]
 #[must_use = "a held frame keeps its memory until it is given back"]
-pub struct Held {
+pub struct HeldFrame {
     /// Position in its region, length and time stamp.
     pub desc: Desc,
     /// Index of the queue that it is from, for consumers of several queues.
@@ -69,15 +69,15 @@ pub struct Held {
     token: Option<Box<dyn Any + Send>>,
 }
 
-impl Held {
+impl HeldFrame {
     /// Creates a frame that its queue identifies by a number; for backends.
     pub fn new(desc: Desc, number: u64) -> Self {
-        Held { desc, lane: 0, number, token: None }
+        HeldFrame { desc, lane: 0, number, token: None }
     }
 
     /// Creates a frame that owns its memory; for backends.
     pub fn owning(desc: Desc, token: Box<dyn Any + Send>) -> Self {
-        Held { desc, lane: 0, number: 0, token: Some(token) }
+        HeldFrame { desc, lane: 0, number: 0, token: Some(token) }
     }
 
     /// Moves the frame to another position and number; for backends.
@@ -111,7 +111,7 @@ pub struct Room {
 }
 
 /// A receiving queue whose frames can be held.
-pub trait Holding {
+pub trait HoldQueue {
     /// Returns the region that contains its frames.
     fn region(&self) -> Region;
 
@@ -128,34 +128,34 @@ pub trait Holding {
     ///
     /// # Panics
     /// If `fill` returned fewer, or an index is not below `frames`.
-    fn hold(&mut self, frames: usize, indices: &[u32], held: &mut Vec<Held>) -> usize;
+    fn hold(&mut self, frames: usize, indices: &[u32], held: &mut Vec<HeldFrame>) -> usize;
 
     /// Announces that a frame will be held for longer than it takes to send it. In a ring, one frame that stays blocks
     /// all later ones: such a queue moves it to other memory. Returns false, without a move, if space is
     /// missing.
-    fn keep(&mut self, held: &mut Held) -> bool;
+    fn keep(&mut self, held: &mut HeldFrame) -> bool;
 
     /// Releases held frames in any order and empties the list. A frame of another queue is skipped.
-    fn release(&mut self, held: &mut Vec<Held>);
+    fn release(&mut self, held: &mut Vec<HeldFrame>);
 
     /// Returns the bytes of a held frame for modification; empty if it is of another queue.
-    fn bytes_mut<'a>(&'a mut self, held: &'a mut Held) -> &'a mut [u8];
+    fn bytes_mut<'a>(&'a mut self, held: &'a mut HeldFrame) -> &'a mut [u8];
 
     /// Moves the start and end of a held frame outward by that many bytes (negative: inward), within its room. Returns
     /// false and changes nothing if the room is too small.
-    fn resize(&mut self, held: &mut Held, head: i32, tail: i32) -> bool;
+    fn resize(&mut self, held: &mut HeldFrame, head: i32, tail: i32) -> bool;
 }
 
 /// A sending queue that sends frames in place.
-pub trait Submitting {
+pub trait SubmitQueue {
     /// Prepares to send from a region; returns false if it cannot. Needs the privileges that opening needed.
     fn attach(&mut self, region: &Region) -> bool;
 
     /// Takes frames of an attached region from the front of the list, in order, and returns their number; fewer if the
     /// queue is full for now. A frame that cannot be sent is dropped with a reason and completed like the others. They
     /// leave with the next `flush`.
-    fn submit(&mut self, frames: &mut VecDeque<Held>) -> Result<usize, PortError>;
+    fn submit(&mut self, frames: &mut VecDeque<HeldFrame>) -> Result<usize, PortError>;
 
     /// Returns submitted frames whose memory is not needed any more, to be released to their queues.
-    fn completed(&mut self, done: &mut Vec<Held>);
+    fn completed(&mut self, done: &mut Vec<HeldFrame>);
 }

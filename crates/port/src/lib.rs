@@ -57,11 +57,11 @@ pub mod registry;
 pub mod scatter;
 pub mod spec;
 
-pub use backend::{Backend, Found, Target, Works};
-pub use contract::{Feed, Head, Monitor, PortError, RxPort, RxQueue, Sent, Tallied, TxPort, TxQueue};
-pub use held::{Held, Holding, Region, Room, Submitting};
-pub use live::{CATCH_UP, LATE, LiveBegun, LiveControl, LiveDone, LiveProgress, LiveSender, Unable};
+pub use backend::{Backend, InterfaceCheck, InterfaceInfo, Target};
+pub use contract::{Feed, FrameTally, Head, Monitor, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
+pub use held::{HeldFrame, HoldQueue, Region, Room, SubmitQueue};
+pub use live::{AppliedCommands, CATCH_UP, LATE, LiveControl, LiveProgress, LiveSender, RestartedStream, Unable};
 pub use options::{RxOptions, TxOptions};
 pub use registry::Registry;
-pub use scatter::{Scatter, Scattered};
+pub use scatter::{ScatterQueue, ScatteredFrame};
 pub use spec::Spec;

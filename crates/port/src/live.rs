@@ -25,7 +25,7 @@ pub trait LiveSender: Send {
     fn prepare(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError>;
 
     /// Does the same for streams that may be [controlled](LiveControl::tell) while they run.
-    fn prepare_told(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError>;
+    fn prepare_commanded(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError>;
 
     /// Sends until the streams end or are stopped. Another call continues where the last one stopped, with a new
     /// schedule.
@@ -63,25 +63,25 @@ pub trait LiveControl: Debug + Send + Sync {
     fn tell(&self, command: &dyn Any);
 
     /// Returns the commands applied so far. Each start or end of a stream is reported once.
-    fn done(&self) -> LiveDone;
+    fn done(&self) -> AppliedCommands;
 }
 
 /// Commands that streams have applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LiveDone {
+pub struct AppliedCommands {
     /// Number of commands.
     pub commands: u64,
     /// The time of the last of them, in nanoseconds from the start.
     pub until: Option<u64>,
     /// Streams that restarted, in this order.
-    pub begun: Vec<LiveBegun>,
+    pub begun: Vec<RestartedStream>,
     /// Streams that have made all of their frames since then, by their indices.
     pub ended: Vec<u32>,
 }
 
 /// A stream that restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LiveBegun {
+pub struct RestartedStream {
     /// Index in the set.
     pub stream: u32,
     /// New number in trailers, if it changed.

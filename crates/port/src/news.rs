@@ -11,9 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const ROOM: usize = 256;
 const KEPT: usize = 16;
 
-static NEWS: Mutex<News> = Mutex::new(News { listener: None, kept: VecDeque::new() });
+static NEWS: Mutex<EventQueue> = Mutex::new(EventQueue { listener: None, kept: VecDeque::new() });
 
-struct News {
+struct EventQueue {
     listener: Option<SyncSender<String>>,
     /// Last events without a listener.
     kept: VecDeque<String>,
@@ -24,9 +24,9 @@ struct News {
 ///
 /// ```
 /// use linerate_port::news;
-/// news::say("waiting for a peer");
+/// news::report("waiting for a peer");
 /// let heard = news::listen();
-/// news::say("peer connected");
+/// news::report("peer connected");
 /// news::silence();
 /// assert_eq!(heard.iter().collect::<Vec<_>>(), ["waiting for a peer", "peer connected"]);
 /// ```
@@ -44,7 +44,7 @@ pub fn silence() {
 }
 
 /// Reports an event to the listener, if any, without blocking.
-pub fn say(text: impl Into<String>) {
+pub fn report(text: impl Into<String>) {
     let mut news = news();
     match &news.listener {
         // Full or closed: the event is dropped.
@@ -58,6 +58,6 @@ pub fn say(text: impl Into<String>) {
     }
 }
 
-fn news() -> MutexGuard<'static, News> {
+fn news() -> MutexGuard<'static, EventQueue> {
     NEWS.lock().unwrap_or_else(PoisonError::into_inner)
 }

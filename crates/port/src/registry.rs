@@ -1,6 +1,6 @@
 //! Which backends there are, and opening ports by them.
 
-use crate::backend::{Backend, Found, Target};
+use crate::backend::{Backend, InterfaceInfo, Target};
 use crate::spec::{is_scheme, parse_offset};
 use crate::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
 use linerate_burst::LinkType;
@@ -154,7 +154,7 @@ impl Registry {
     }
 
     /// Returns, for each backend that uses interfaces, its limits on this one or the reason why it does not work.
-    pub fn on_interface(&self, found: &Found) -> Vec<(&'static str, Result<String, String>)> {
+    pub fn on_interface(&self, found: &InterfaceInfo) -> Vec<(&'static str, Result<String, String>)> {
         let judged = self.backends.iter().filter_map(|backend| match backend.target {
             Target::Interface { works, .. } => Some((backend.scheme, works(found))),
             _ => None,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_belong_to_what_is_no_file() {
+    fn files_have_no_queues() {
         for (text, said) in [
             ("eth0@0-3?ring=1", "packet:eth0@0-3?ring=1: asked for Some((0, 3))"),
             ("device:02:00.0@7", "device:02:00.0@7: asked for Some((7, 7))"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_those_of_what_is_behind_all_wrappers() {
+    fn facts_are_those_of_the_innermost_port() {
         let at = REGISTRY.interface(&spec("wrapper:wrapper:eth0@2?netns=a")).unwrap();
         assert_eq!((at.to_string().as_str(), at.queues), ("packet:eth0@2?netns=a", Some((2, 2))));
         assert_eq!(REGISTRY.file(&spec("wrapper:file:/tmp/a@b.pcap")).as_deref(), Some("/tmp/a@b.pcap"));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn files_alone_take_frames_of_other_links() {
+    fn only_files_accept_other_link_types() {
         let said = |text: &str, link| {
             let options = TxOptions { link, ..TxOptions::default() };
             REGISTRY.open_tx(&spec(text), &options).err().unwrap().to_string()
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn several_ports_begin_once_all_are_open() {
+    fn several_ports_start_after_all_are_open() {
         thread_local! { static LOG: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) } }
         fn log(what: &'static str) {
             LOG.with_borrow_mut(|log| log.push(what));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_takes_the_place_of_another_of_its_scheme() {
+    fn backend_replaces_another_of_its_scheme() {
         let registry = REGISTRY.with(row("his", Target::Device)).with(row("file", Target::Device));
         let schemes: Vec<&str> = registry.backends().iter().map(|backend| backend.scheme).collect();
         assert_eq!(schemes, ["packet", "device", "wrapper", "his", "file"]);

@@ -10,18 +10,18 @@ use std::io::IoSliceMut;
 
 /// A queue that reads frames this way ([`RxOptions::scatter`](crate::RxOptions::scatter)). Its `fill` returns no
 /// frames.
-pub trait Scatter {
+pub trait ScatterQueue {
     /// Reads the next frame into these buffers, one after another; `None` if no frame is ready. Bytes that do not fit
     /// are lost.
     ///
     /// # Errors
     /// Those of [`RxQueue::fill`](crate::RxQueue::fill).
-    fn read(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<Scattered>, PortError>;
+    fn read(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<ScatteredFrame>, PortError>;
 }
 
 /// A frame that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scattered {
+pub struct ScatteredFrame {
     /// Bytes in the buffers.
     pub len: usize,
     /// Checksum state, and whether it is a super-frame.

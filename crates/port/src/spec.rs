@@ -295,7 +295,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ports_are_taken_apart_and_put_together() {
+    fn ports_round_trip() {
         for text in ["packet:eth0", "packet:eth0@2", "mem:x@0-3?stamp=now&blocks=4", "pcap:-", "pcap:/tmp/a@b?c.pcap"] {
             assert_eq!(Spec::parse(text).unwrap().to_string(), text);
         }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_a_wrapper_is_a_port() {
+    fn wrapped_ports_are_parsed() {
         let spec = Spec::parse("faulty:packet:eth0@2?drop=1%&netns=a").unwrap();
         assert_eq!(spec.target, "packet:eth0@2");
         let inner = spec.wrapped(Vec::new()).with_queues().unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_port_is_refused_with_a_reason() {
+    fn invalid_ports_are_rejected_with_a_reason() {
         for (text, part) in
             [("packet:", "empty target"), ("mem:x?a=1&b", "expected key=value"), ("mem:x?=1", "expected key=value")]
         {

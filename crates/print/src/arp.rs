@@ -1,15 +1,15 @@
 //! ARP.
 
 use crate::text::{Text, put};
-use crate::walk::Walk;
-use linerate_wire::{Layer, arp, ethernet};
+use crate::walk::LinePrinter;
+use linerate_headers::{Layer, arp, ethernet};
 
 const RARP_REQUEST: u16 = 3;
 const RARP_REPLY: u16 = 4;
 const INVERSE_REQUEST: u16 = 8;
 const INVERSE_REPLY: u16 = 9;
 
-pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = arp::View::parse(walk.from(layer)) else { return };
     let text = &mut walk.text;
     // The link-layer header names it already.

@@ -2,8 +2,8 @@
 
 use crate::read::{part, u16_at};
 use crate::text::{Text, put};
-use crate::walk::Walk;
-use linerate_wire::{Layer, icmp, registry};
+use crate::walk::LinePrinter;
+use linerate_headers::{Layer, icmp, registry};
 
 const UNREACHABLE: u8 = 3;
 const SOURCE_QUENCH: u8 = 4;
@@ -31,7 +31,7 @@ const CODES: [(&str, &str); 16] = [
     ("host ", " - precedence cutoff"),
 ];
 
-pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = icmp::View::parse(walk.from(layer)) else { return };
     let text = &mut walk.text;
     text.str("ICMP ");

@@ -3,14 +3,14 @@
 use crate::read::{part, u16_at, u32_at};
 use crate::tcp::pseudo;
 use crate::text::{Text, put};
-use crate::walk::Walk;
-use linerate_wire::{Layer, icmpv6, ndp, registry};
+use crate::walk::LinePrinter;
+use linerate_headers::{Layer, icmpv6, ndp, registry};
 
 /// Bytes before the packet that an error quotes, and before an address.
 const BEFORE: usize = 4;
 const ERRORS: std::ops::RangeInclusive<u8> = 1..=4;
 
-pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = icmpv6::View::parse(walk.from(layer)) else { return };
     walk.text.str("ICMP6, ");
     let (kind, code, body) = (view.kind(), view.code(), view.body());

@@ -2,8 +2,8 @@
 
 use crate::read::u16_at;
 use crate::text::put;
-use crate::walk::Walk;
-use linerate_wire::{Layer, igmp};
+use crate::walk::LinePrinter;
+use linerate_headers::{Layer, igmp};
 
 const REPORT_1: u8 = 0x12;
 const DVMRP: u8 = 0x13;
@@ -11,7 +11,7 @@ const LEAVE: u8 = 0x17;
 /// Minimum length of a version 3 query.
 const QUERY_3: usize = 12;
 
-pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let bytes = walk.from(layer);
     let Ok(view) = igmp::View::parse(bytes) else { return };
     let length = walk.end.saturating_sub(layer.offset as usize);

@@ -3,13 +3,13 @@
 use crate::names;
 use crate::read::u16_at;
 use crate::text::{Text, put};
-use crate::walk::{Packet, Walk};
-use linerate_wire::{Layer, Number, Protocol, Stop, ah, ipv4, ipv6, ipv6_extension, ipv6_fragment};
+use crate::walk::{LinePrinter, Packet};
+use linerate_headers::{Layer, Number, Protocol, Stop, ah, ipv4, ipv6, ipv6_extension, ipv6_fragment};
 
 /// DCCP starts with ports too.
 const DCCP: u8 = 33;
 
-pub(crate) fn v4(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
+pub(crate) fn v4(walk: &mut LinePrinter<'_, '_>, index: usize, layer: &Layer) {
     let Ok(view) = ipv4::View::parse(walk.from(layer)) else { return };
     let offset = layer.offset as usize;
     name(walk, "IP ");
@@ -37,7 +37,7 @@ pub(crate) fn v4(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
     walk.packet = Some(Packet { has_ports: ports.is_some(), ..packet });
 }
 
-pub(crate) fn v6(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
+pub(crate) fn v6(walk: &mut LinePrinter<'_, '_>, index: usize, layer: &Layer) {
     let Ok(view) = ipv6::View::parse(walk.from(layer)) else { return };
     let offset = layer.offset as usize;
     name(walk, "IP6 ");
@@ -67,7 +67,7 @@ pub(crate) fn v6(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
 }
 
 /// Writes the name, unless the link header has named the protocol.
-fn name(walk: &mut Walk<'_, '_>, name: &str) {
+fn name(walk: &mut LinePrinter<'_, '_>, name: &str) {
     let is_said = walk.options.link && walk.packet.is_none() && walk.layers.find(Protocol::Ethernet).is_some();
     if !is_said {
         walk.text.str(name);
@@ -75,7 +75,7 @@ fn name(walk: &mut Walk<'_, '_>, name: &str) {
 }
 
 /// Reports a length field that exceeds the frame on the wire.
-fn missing(walk: &mut Walk<'_, '_>, what: &str, end: usize) {
+fn missing(walk: &mut LinePrinter<'_, '_>, what: &str, end: usize) {
     if end > walk.end {
         walk.text.str(what);
         walk.text.dec((end - walk.end) as u64);
@@ -83,7 +83,7 @@ fn missing(walk: &mut Walk<'_, '_>, what: &str, end: usize) {
     }
 }
 
-fn head_v4(walk: &mut Walk<'_, '_>, view: &ipv4::View<'_>) {
+fn head_v4(walk: &mut LinePrinter<'_, '_>, view: &ipv4::View<'_>) {
     let text = &mut walk.text;
     let flags = match (view.dont_fragment(), view.more_fragments()) {
         (true, true) => "+, DF",
@@ -113,7 +113,7 @@ fn protocol(text: &mut Text<'_>, number: u8) {
 }
 
 /// Returns the ports of the transport header directly after this one, even if it is truncated after them.
-fn ports(walk: &Walk<'_, '_>, index: usize, layer: &Layer) -> Option<(u16, u16)> {
+fn ports(walk: &LinePrinter<'_, '_>, index: usize, layer: &Layer) -> Option<(u16, u16)> {
     let transport = match (walk.layers.as_slice().get(index + 1), walk.layers.stop()) {
         (Some(next), _) => next.protocol,
         (None, Stop::Truncated(protocol) | Stop::Malformed(protocol, _)) => protocol,
@@ -145,7 +145,7 @@ pub(crate) fn embedded([a, b, c, d]: [u8; 4]) -> [u8; 16] {
 }
 
 /// Writes a header between IP and the transport.
-pub(crate) fn extension(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn extension(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let bytes = walk.from(layer);
     match layer.protocol {
         Protocol::HopByHop => walk.text.str("HBH"),
@@ -176,7 +176,7 @@ pub(crate) fn extension(walk: &mut Walk<'_, '_>, layer: &Layer) {
 }
 
 /// Writes a fragment whose transport header is in another packet.
-pub(crate) fn later_fragment(walk: &mut Walk<'_, '_>) {
+pub(crate) fn later_fragment(walk: &mut LinePrinter<'_, '_>) {
     let last = walk.layers.as_slice().last();
     let Some(last) = last.filter(|last| last.protocol == Protocol::Ipv4) else { return };
     let Ok(view) = ipv4::View::parse(walk.from(last)) else { return };
@@ -187,7 +187,7 @@ pub(crate) fn later_fragment(walk: &mut Walk<'_, '_>) {
 }
 
 /// Writes ports that are not written next to the addresses.
-pub(crate) fn late_ports(walk: &mut Walk<'_, '_>, source: u16, destination: u16) {
+pub(crate) fn late_ports(walk: &mut LinePrinter<'_, '_>, source: u16, destination: u16) {
     if !walk.packet.is_some_and(|packet| packet.has_ports) {
         walk.text.dec(source);
         walk.text.str(" > ");

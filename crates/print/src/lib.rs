@@ -1,6 +1,6 @@
 //! Frames as text, one line each, in the format of tcpdump: to read or to grep.
 //!
-//! Headers are found by [`linerate_wire::dissect()`]; each protocol has a module here that formats them, and `walk`
+//! Headers are found by [`linerate_headers::dissect()`]; each protocol has a module here that formats them, and `walk`
 //! visits them in order. Payload after the last header is decoded if ports or first bytes identify it: DNS, DHCP, NTP,
 //! TLS hellos, the first line of HTTP, the long header of QUIC, ISAKMP. Names are never resolved.
 //!
@@ -56,9 +56,9 @@ pub use self::time::{Time, date};
 
 use self::connections::Connections;
 use self::text::Text;
-use self::time::Before;
-use self::walk::Walk;
-use linerate_wire::{Layers, Link, dissect};
+use self::time::PreviousTimes;
+use self::walk::LinePrinter;
+use linerate_headers::{Layers, Link, dissect};
 
 /// Output options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub struct Frame<'a> {
 pub struct Printer {
     options: Options,
     layers: Layers,
-    before: Before,
+    before: PreviousTimes,
     connections: Connections,
 }
 
@@ -107,7 +107,7 @@ impl Printer {
     /// Creates a printer without connections.
     pub fn new(options: Options) -> Self {
         let connections = Connections::new(options.absolute || options.brief);
-        Printer { options, layers: Layers::new(), before: Before::default(), connections }
+        Printer { options, layers: Layers::new(), before: PreviousTimes::default(), connections }
     }
 
     /// Appends the line of a frame, and the lines of its dump, to `out`.
@@ -124,7 +124,7 @@ impl Printer {
             Some(link) => {
                 dissect(link, frame.bytes, layers);
                 let wire = (frame.wire as usize).max(frame.bytes.len());
-                Walk::new(text, frame.bytes, wire, options, layers, connections).run();
+                LinePrinter::new(text, frame.bytes, wire, options, layers, connections).run();
             }
             None => {
                 text.str("link type ");

@@ -1,9 +1,9 @@
 //! Ethernet, and the headers between it and the packet.
 
 use crate::text::{Text, put};
-use crate::walk::Walk;
+use crate::walk::LinePrinter;
 use crate::{llc, names};
-use linerate_wire::{Layer, Layers, Number, Protocol, Stop, ethernet, mpls, pppoe, sll, sll2, vlan};
+use linerate_headers::{Layer, Layers, Number, Protocol, Stop, ethernet, mpls, pppoe, sll, sll2, vlan};
 
 /// Returns the end of the link header, including tags.
 pub(crate) fn end(layers: &Layers) -> usize {
@@ -13,7 +13,7 @@ pub(crate) fn end(layers: &Layers) -> usize {
     layers.as_slice().iter().take_while(is_link).last().map_or(0, |layer| layer.end() as usize)
 }
 
-pub(crate) fn ethernet(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
+pub(crate) fn ethernet(walk: &mut LinePrinter<'_, '_>, index: usize, layer: &Layer) {
     let Ok(view) = ethernet::View::parse(walk.from(layer)) else { return };
     if walk.options.link || is_last(walk, index) {
         header(walk, layer, &view);
@@ -22,13 +22,13 @@ pub(crate) fn ethernet(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
 }
 
 /// Limits the packet to a length in the type field; padding follows it.
-fn bound(walk: &mut Walk<'_, '_>, layer: &Layer, type_field: u16) {
+fn bound(walk: &mut LinePrinter<'_, '_>, layer: &Layer, type_field: u16) {
     if type_field <= ethernet::MAX_LENGTH {
         walk.end = walk.end.min(layer.end() as usize + usize::from(type_field));
     }
 }
 
-fn header(walk: &mut Walk<'_, '_>, layer: &Layer, view: &ethernet::View<'_>) {
+fn header(walk: &mut LinePrinter<'_, '_>, layer: &Layer, view: &ethernet::View<'_>) {
     walk.text.mac(&view.source().0);
     walk.text.str(" > ");
     walk.text.mac(&view.destination().0);
@@ -40,7 +40,7 @@ fn header(walk: &mut Walk<'_, '_>, layer: &Layer, view: &ethernet::View<'_>) {
 }
 
 /// Returns whether no known protocol follows this link header and its tags.
-fn is_last(walk: &Walk<'_, '_>, index: usize) -> bool {
+fn is_last(walk: &LinePrinter<'_, '_>, index: usize) -> bool {
     let layers = walk.layers;
     let mut behind = layers.as_slice().iter().skip(index + 1);
     let is_named = match layers.stop() {
@@ -60,7 +60,7 @@ fn kind(text: &mut Text<'_>, ether_type: u16) {
     put!(text, ", ethertype {} ({ether_type:#06x})", names::ether_type(ether_type).unwrap_or("Unknown"));
 }
 
-pub(crate) fn vlan(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn vlan(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = vlan::View::parse(walk.from(layer)) else { return };
     bound(walk, layer, view.ether_type());
     if !walk.options.link {
@@ -74,7 +74,7 @@ pub(crate) fn vlan(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.gap(", ");
 }
 
-pub(crate) fn mpls(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn mpls(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = mpls::View::parse(walk.from(layer)) else { return };
     let entries = view.entries();
     let last = entries.len().saturating_sub(1);
@@ -90,7 +90,7 @@ pub(crate) fn mpls(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.gap(" ");
 }
 
-pub(crate) fn pppoe(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn pppoe(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = pppoe::View::parse(walk.from(layer)) else { return };
     let kind = match view.code() {
         pppoe::SESSION_DATA => "",
@@ -110,7 +110,7 @@ pub(crate) fn pppoe(walk: &mut Walk<'_, '_>, layer: &Layer) {
 }
 
 /// Writes the Linux cooked header, for any kind of interface.
-pub(crate) fn cooked(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn cooked(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     if !walk.options.link {
         return;
     }

@@ -2,9 +2,9 @@
 
 use crate::read::{part, u16_at};
 use crate::text::put;
-use crate::walk::Walk;
-use linerate_wire::llc::{Control, Header, Plain};
-use linerate_wire::{Layer, Protocol, ethernet, llc};
+use crate::walk::LinePrinter;
+use linerate_headers::llc::{Control, Header, Plain};
+use linerate_headers::{Layer, Protocol, ethernet, llc};
 
 /// Access point of spanning tree, and others that are sufficient to identify the payload.
 const STP: u8 = 0x42;
@@ -69,7 +69,7 @@ const SUPERVISED: [&str; 4] = ["Receiver Ready", "Receiver not Ready", "Reject",
 /// Format identifier of XID information.
 const XID_FORMAT: u8 = 0x81;
 
-pub(crate) fn header(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn header(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     if !walk.options.link {
         return;
     }
@@ -101,12 +101,12 @@ fn sap(number: u8) -> Option<&'static str> {
 }
 
 /// Returns whether the payload of this access point is printed by name, together with its addresses.
-pub(crate) fn has_name(walk: &Walk<'_, '_>, point: u8) -> bool {
+pub(crate) fn has_name(walk: &LinePrinter<'_, '_>, point: u8) -> bool {
     point & !GROUP_OR_RESPONSE == STP || controlled(walk).is_some()
 }
 
 /// Returns the LLC header if it is the last one and its payload has no name.
-fn controlled(walk: &Walk<'_, '_>) -> Option<Plain> {
+fn controlled(walk: &LinePrinter<'_, '_>) -> Option<Plain> {
     let last = walk.layers.as_slice().last().filter(|layer| layer.protocol == Protocol::Llc)?;
     let Header::Plain(plain) = llc::View::parse(walk.from(last)).ok()?.header() else { return None };
     let has_name = [STP, IPX, OSI].contains(&(plain.destination_sap & !GROUP_OR_RESPONSE));
@@ -114,7 +114,7 @@ fn controlled(walk: &Walk<'_, '_>) -> Option<Plain> {
 }
 
 /// Writes payload that is only identified by its access point.
-pub(crate) fn rest(walk: &mut Walk<'_, '_>) {
+pub(crate) fn rest(walk: &mut LinePrinter<'_, '_>) {
     let last = walk.layers.as_slice().last().map(|layer| walk.from(layer)).unwrap_or_default();
     let point = last.first().copied().unwrap_or_default();
     let body = walk.remaining();
@@ -129,7 +129,7 @@ pub(crate) fn rest(walk: &mut Walk<'_, '_>) {
 }
 
 /// Writes an LLC header (IEEE 802.2, 5.2), with addresses unless the link header is printed.
-fn control(walk: &mut Walk<'_, '_>, plain: Plain, body: &[u8]) {
+fn control(walk: &mut LinePrinter<'_, '_>, plain: Plain, body: &[u8]) {
     if !walk.options.link {
         speakers(walk, plain);
     }
@@ -165,7 +165,7 @@ fn control(walk: &mut Walk<'_, '_>, plain: Plain, body: &[u8]) {
 }
 
 /// Writes the addresses of an Ethernet frame with its access points: one name if both are equal.
-fn speakers(walk: &mut Walk<'_, '_>, plain: Plain) {
+fn speakers(walk: &mut LinePrinter<'_, '_>, plain: Plain) {
     let points = [plain.source_sap, plain.destination_sap].map(|point| point & !GROUP_OR_RESPONSE);
     let first = walk.layers.as_slice().first().filter(|layer| layer.protocol == Protocol::Ethernet);
     let macs = first.and_then(|layer| ethernet::View::parse(walk.from(layer)).ok());
@@ -188,7 +188,7 @@ fn speakers(walk: &mut Walk<'_, '_>, plain: Plain) {
 }
 
 /// Writes a bridge protocol data unit (IEEE 802.1D, 802.1Q).
-fn stp(walk: &mut Walk<'_, '_>, unit: &[u8]) {
+fn stp(walk: &mut LinePrinter<'_, '_>, unit: &[u8]) {
     let length = walk.length();
     let Some([high, low, version, kind]) = part::<STP_HEAD>(unit, 0).filter(|_| length >= STP_HEAD) else {
         return walk.text.str(if length < STP_HEAD { "STP (invalid)" } else { "STP [|stp]" });

@@ -1,6 +1,6 @@
 //! Protocol names by number.
 
-use linerate_wire::Number;
+use linerate_headers::Number;
 
 /// EtherTypes (IEEE 802 numbers, IANA).
 const ETHER_TYPES: [(u16, &str); 30] = [

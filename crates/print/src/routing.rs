@@ -3,7 +3,7 @@
 use crate::names;
 use crate::read::part;
 use crate::text::put;
-use crate::walk::Walk;
+use crate::walk::LinePrinter;
 
 const EIGRP: u8 = 88;
 const OSPF: u8 = 89;
@@ -24,7 +24,7 @@ const PIM_KINDS: [&str; 9] = [
 ];
 
 /// Writes the payload of an IP packet, by protocol number.
-pub(crate) fn write(walk: &mut Walk<'_, '_>, number: u8) {
+pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, number: u8) {
     let head = part::<6>(walk.remaining(), 0);
     let is_v6 = walk.packet.is_some_and(|packet| packet.is_v6);
     match (number, head) {

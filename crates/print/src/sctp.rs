@@ -3,8 +3,8 @@
 use crate::ip;
 use crate::read::{part, u16_at, u32_at};
 use crate::text::{Text, put};
-use crate::walk::Walk;
-use linerate_wire::{Layer, sctp};
+use crate::walk::LinePrinter;
+use linerate_headers::{Layer, sctp};
 
 /// Chunk types (RFC 9260, 3758, 4895, 5061), from 0.
 const KINDS: [&str; 16] = [
@@ -28,7 +28,7 @@ const KINDS: [&str; 16] = [
 const OTHERS: [(u8, &str); 5] =
     [(0x40, "I-DATA"), (0x80, "ASCONF-ACK"), (0x82, "RE-CONFIG"), (0xc0, "FORWARD TSN"), (0xc1, "ASCONF")];
 
-pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = sctp::View::parse(walk.from(layer)) else { return };
     ip::late_ports(walk, view.source_port(), view.destination_port());
     walk.text.str("sctp");

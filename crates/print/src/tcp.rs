@@ -3,11 +3,11 @@
 use crate::connections::{End, Origin};
 use crate::read::part;
 use crate::text::{Text, put};
-use crate::walk::{Packet, Walk};
+use crate::walk::{LinePrinter, Packet};
 use crate::{http, ip, tls};
-use linerate_wire::tcp::{Flags, View};
-use linerate_wire::tcp_option::{Iter, TcpOption};
-use linerate_wire::{Layer, Pseudo, options, tcp};
+use linerate_headers::tcp::{Flags, View};
+use linerate_headers::tcp_option::{Iter, TcpOption};
+use linerate_headers::{Layer, Pseudo, options, tcp};
 
 /// Flags in output order.
 const FLAGS: [(Flags, &str); 9] = [
@@ -29,7 +29,7 @@ const AUTHENTICATION: u8 = 29;
 const MULTIPATH: u8 = 30;
 const FAST_OPEN: u8 = 34;
 
-pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let bytes = walk.from(layer);
     let Ok(view) = View::parse(bytes) else { return };
     ip::late_ports(walk, view.source_port(), view.destination_port());
@@ -97,7 +97,7 @@ fn flags(text: &mut Text<'_>, flags: Flags) {
 }
 
 /// Writes sequence and acknowledgement number, and returns their offsets.
-fn numbers(walk: &mut Walk<'_, '_>, view: &View<'_>, length: u32) -> Origin {
+fn numbers(walk: &mut LinePrinter<'_, '_>, view: &View<'_>, length: u32) -> Origin {
     let flags = view.flags();
     let is_first = flags.contains(Flags::SYN);
     let origin = match walk.packet {

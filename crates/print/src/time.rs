@@ -26,11 +26,11 @@ pub enum Time {
 
 /// Times of previous frames.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Before {
+pub(crate) struct PreviousTimes {
     times: Option<(u64, u64)>,
 }
 
-impl Before {
+impl PreviousTimes {
     /// Writes a time in nanoseconds since 1970, with `digits` digits of the second.
     pub(crate) fn write(&mut self, form: Time, time: u64, digits: usize, text: &mut Text<'_>) {
         let (first, last) = self.times.unwrap_or((time, time));
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn written(form: Time, times: &[u64], digits: usize) -> String {
-        let (mut before, mut out) = (Before::default(), Vec::new());
+        let (mut before, mut out) = (PreviousTimes::default(), Vec::new());
         for time in times {
             out.clear();
             before.write(form, *time, digits, &mut Text::new(&mut out));

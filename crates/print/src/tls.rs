@@ -18,7 +18,7 @@ const MOST: usize = 8;
 
 /// Values of extensions.
 #[derive(Default)]
-struct Said<'a> {
+struct HelloExtensions<'a> {
     version: Option<u16>,
     name: Option<&'a [u8]>,
     protocols: Option<&'a [u8]>,
@@ -31,7 +31,7 @@ pub(crate) fn write(text: &mut Text<'_>, payload: &[u8]) -> bool {
         return false;
     };
     let is_client = kind == CLIENT_HELLO;
-    let mut said = Said::default();
+    let mut said = HelloExtensions::default();
     extensions(payload, is_client, &mut said);
     text.str(": ");
     match said.version.unwrap_or(0x300 | u16::from(minor)) {
@@ -58,7 +58,7 @@ pub(crate) fn write(text: &mut Text<'_>, payload: &[u8]) -> bool {
 }
 
 /// Parses the extensions, possibly truncated.
-fn extensions<'a>(payload: &'a [u8], is_client: bool, said: &mut Said<'a>) -> Option<()> {
+fn extensions<'a>(payload: &'a [u8], is_client: bool, said: &mut HelloExtensions<'a>) -> Option<()> {
     let mut rest = payload.get(RANDOM_END..)?;
     skip(&mut rest, 1)?; // the session
     if is_client {

@@ -2,11 +2,11 @@
 
 use crate::read::{part, u32_at};
 use crate::text::{Text, put};
-use crate::walk::Walk;
-use linerate_wire::gre::Header;
-use linerate_wire::{Layer, Stop, erspan, esp, geneve, gre, gtp_u, vxlan};
+use crate::walk::LinePrinter;
+use linerate_headers::gre::Header;
+use linerate_headers::{Layer, Stop, erspan, esp, geneve, gre, gtp_u, vxlan};
 
-pub(crate) fn gre(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn gre(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = gre::View::parse(walk.from(layer)) else { return };
     let text = &mut walk.text;
     match view.header() {
@@ -29,7 +29,7 @@ pub(crate) fn gre(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.gap(": ");
 }
 
-pub(crate) fn erspan(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn erspan(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = erspan::View::parse(walk.from(layer)) else { return };
     let (kind, session) = match view.header() {
         erspan::Header::Type2 { session, .. } => ("II", session),
@@ -39,7 +39,7 @@ pub(crate) fn erspan(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.gap(": ");
 }
 
-pub(crate) fn vxlan(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn vxlan(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = vxlan::View::parse(walk.from(layer)) else { return };
     let flags = view.flags();
     let name = if flags & vxlan::FLAG_PROTOCOL != 0 { "VXLAN-GPE" } else { "VXLAN" };
@@ -48,7 +48,7 @@ pub(crate) fn vxlan(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.gap(": ");
 }
 
-pub(crate) fn geneve(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn geneve(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = geneve::View::parse(walk.from(layer)) else { return };
     let flags = match (view.critical(), view.control()) {
         (true, true) => "OC",
@@ -63,7 +63,7 @@ pub(crate) fn geneve(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.gap(": ");
 }
 
-pub(crate) fn gtp_u(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn gtp_u(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = gtp_u::View::parse(walk.from(layer)) else { return };
     let name = match view.message() {
         gtp_u::ECHO_REQUEST => "echo request",
@@ -80,7 +80,7 @@ pub(crate) fn gtp_u(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.gap(": ");
 }
 
-pub(crate) fn esp(walk: &mut Walk<'_, '_>, layer: &Layer) {
+pub(crate) fn esp(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = esp::View::parse(walk.from(layer)) else { return };
     let length = walk.end.saturating_sub(layer.offset as usize);
     write_esp(&mut walk.text, view.spi(), view.sequence(), length);

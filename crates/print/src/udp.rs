@@ -2,9 +2,9 @@
 
 use crate::tcp::pseudo;
 use crate::text::put;
-use crate::walk::Walk;
+use crate::walk::LinePrinter;
 use crate::{dhcp, dns, ip, ntp, quic, tunnel};
-use linerate_wire::{Layer, Protocol, udp, udp_lite};
+use linerate_headers::{Layer, Protocol, udp, udp_lite};
 
 const DNS: u16 = 53;
 const MDNS: u16 = 5353;
@@ -14,7 +14,7 @@ const NTP: u16 = 123;
 const ISAKMP: u16 = 500;
 const ISAKMP_NAT: u16 = 4500;
 
-pub(crate) fn write(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
+pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, index: usize, layer: &Layer) {
     if layer.protocol == Protocol::UdpLite {
         return lite(walk, layer);
     }
@@ -63,7 +63,7 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
 
 /// Writes the payload if ports and bytes identify a known protocol; the packet has `length` bytes of it, of which
 /// `payload` was captured.
-fn carried(walk: &mut Walk<'_, '_>, ports: (u16, u16), length: usize, payload: &[u8]) -> bool {
+fn carried(walk: &mut LinePrinter<'_, '_>, ports: (u16, u16), length: usize, payload: &[u8]) -> bool {
     let is = |port: u16| ports.0 == port || ports.1 == port;
     let is_multicast = is(MDNS);
     match () {
@@ -80,7 +80,7 @@ fn carried(walk: &mut Walk<'_, '_>, ports: (u16, u16), length: usize, payload: &
     }
 }
 
-fn lite(walk: &mut Walk<'_, '_>, layer: &Layer) {
+fn lite(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = udp_lite::View::parse(walk.from(layer)) else { return };
     ip::late_ports(walk, view.source_port(), view.destination_port());
     put!(walk.text, "UDPLite, coverage {}, length {}", view.coverage(), walk.length_behind(layer));

@@ -3,10 +3,10 @@
 use crate::connections::Connections;
 use crate::text::Text;
 use crate::{Options, arp, icmp, icmpv6, igmp, ip, link, llc, names, routing, sctp, tcp, tunnel, udp};
-use linerate_wire::{Layer, Layers, Link, Number, Protocol, Stop, dissect};
+use linerate_headers::{Layer, Layers, Link, Number, Protocol, Stop, dissect};
 
 /// Line of a frame in progress.
-pub(crate) struct Walk<'a, 'o> {
+pub(crate) struct LinePrinter<'a, 'o> {
     pub text: Text<'o>,
     pub frame: &'a [u8],
     pub options: &'a Options,
@@ -32,7 +32,7 @@ pub(crate) struct Packet {
     pub has_ports: bool,
 }
 
-impl<'a, 'o> Walk<'a, 'o> {
+impl<'a, 'o> LinePrinter<'a, 'o> {
     pub(crate) fn new(
         text: Text<'o>,
         frame: &'a [u8],
@@ -41,7 +41,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         layers: &'a Layers,
         connections: &'a mut Connections,
     ) -> Self {
-        Walk { text, frame, options, layers, connections, packet: None, end: wire, is_quoted: false }
+        LinePrinter { text, frame, options, layers, connections, packet: None, end: wire, is_quoted: false }
     }
 
     /// Writes the whole line.
@@ -188,7 +188,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let options = Options { link: false, verbose: false, ..*self.options };
         let mut out = Vec::new();
         let text = Text::new(&mut out);
-        let mut quoted = Walk::new(text, packet, packet.len(), &options, &layers, &mut connections);
+        let mut quoted = LinePrinter::new(text, packet, packet.len(), &options, &layers, &mut connections);
         quoted.is_quoted = true;
         quoted.headers();
         self.text.line(&out);

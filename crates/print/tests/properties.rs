@@ -1,8 +1,8 @@
 //! Any bytes give one line of printable ASCII within the length limit; their dump follows in lines that start with a
 //! tab.
 
+use linerate_headers::Link;
 use linerate_print::{Bytes, Frame, MAX_LINE, Options, Printer, Time};
-use linerate_wire::Link;
 use proptest::prelude::*;
 
 fn options() -> impl Strategy<Value = Options> {

@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 /// Partial result of a question, of one thread.
-pub struct Asked {
+pub struct PartialAnswer {
     question: Arc<Question>,
     slots: Vec<Slot>,
     columns: Vec<Id>,
@@ -24,7 +24,7 @@ pub struct Asked {
     pub(crate) records: u64,
     /// Records among them of packets in tunnels.
     in_tunnels: u64,
-    pub(crate) best: Best,
+    pub(crate) best: TopRecords,
 }
 
 /// Result of a question: groups and sums.
@@ -44,7 +44,7 @@ pub struct Answer {
     /// Sums of groups that are not among the rows, including evicted ones.
     pub others: Option<Row>,
     /// Number of evicted groups: some may have occurred again and are counted again.
-    pub let_go: u64,
+    pub evicted_groups: u64,
 }
 
 /// One group.
@@ -57,12 +57,12 @@ pub struct Row {
     kept: Vec<u64>,
 }
 
-impl Asked {
+impl PartialAnswer {
     /// Creates an empty one for one of `threads` threads. Up to [`WHOLE_THREADS`] each has room for all groups, so that
     /// the result is that of one thread.
     pub fn new(question: &Arc<Question>, threads: usize) -> Self {
         let slots = question.slots();
-        Asked {
+        PartialAnswer {
             question: Arc::clone(question),
             columns: question.columns(),
             totals: slots.iter().map(Slot::none).collect(),
@@ -75,7 +75,7 @@ impl Asked {
             memo: Memo::default(),
             records: 0,
             in_tunnels: 0,
-            best: Best::new(question),
+            best: TopRecords::new(question),
         }
     }
 
@@ -108,7 +108,7 @@ impl Asked {
     }
 
     /// Adds the result of another thread.
-    pub fn join(&mut self, other: Asked) {
+    pub fn join(&mut self, other: PartialAnswer) {
         self.records += other.records;
         self.in_tunnels += other.in_tunnels;
         for ((total, one), slot) in self.totals.iter_mut().zip(&other.totals).zip(&self.slots) {
@@ -120,7 +120,7 @@ impl Asked {
 
     /// Returns the result so far.
     pub fn answer(&self) -> Answer {
-        let Asked { question, slots, groups, .. } = self;
+        let PartialAnswer { question, slots, groups, .. } = self;
         let has_time = question.every > 0;
         // By keys only, over all times.
         let mut whole: HashMap<Vec<Value>, Vec<u64>> = HashMap::new();
@@ -165,7 +165,7 @@ impl Asked {
         for row in &left {
             others.iter_mut().zip(&row.kept).zip(slots).for_each(|((sum, one), slot)| *sum = slot.join(*sum, *one));
         }
-        let has_others = !left.is_empty() || groups.let_go > 0;
+        let has_others = !left.is_empty() || groups.evicted_groups > 0;
         Answer {
             slots: slots.clone(),
             records: self.records,
@@ -174,7 +174,7 @@ impl Asked {
             rows,
             groups: count,
             others: has_others.then_some(Row { time: None, keys: Vec::new(), kept: others }),
-            let_go: groups.let_go,
+            evicted_groups: groups.evicted_groups,
         }
     }
 }
@@ -212,20 +212,20 @@ impl Answer {
 }
 
 /// Position of a record: file, row group in it, row in that.
-pub(crate) type Place = (usize, usize, usize);
+pub(crate) type RecordPosition = (usize, usize, usize);
 
 /// The records to list: the largest, or the first ones.
-pub(crate) struct Best {
+pub(crate) struct TopRecords {
     most: usize,
     quantity: Option<Quantity>,
-    pub heap: BinaryHeap<Reverse<Ranked>>,
+    pub heap: BinaryHeap<Reverse<RankedRecord>>,
 }
 
-type Ranked = (u64, Reverse<u64>, Reverse<Place>);
+type RankedRecord = (u64, Reverse<u64>, Reverse<RecordPosition>);
 
-impl Best {
+impl TopRecords {
     fn new(question: &Question) -> Self {
-        Best { most: question.top, quantity: None, heap: BinaryHeap::new() }
+        TopRecords { most: question.top, quantity: None, heap: BinaryHeap::new() }
     }
 
     /// Orders by a measure of each record instead of time.
@@ -250,7 +250,7 @@ impl Best {
     }
 
     /// Adds records that passed.
-    pub(crate) fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, (file, group, first): Place) {
+    pub(crate) fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, (file, group, first): RecordPosition) {
         let times = numbers(batch, crate::columns::own("first_time"));
         // Non-negative floats compare like their bits.
         let sizes = self.quantity.map(|quantity| quantity.reals(batch));
@@ -260,7 +260,7 @@ impl Best {
         }
     }
 
-    fn put(&mut self, one: Ranked) {
+    fn put(&mut self, one: RankedRecord) {
         if self.heap.len() < self.most {
             self.heap.push(Reverse(one));
         } else if self.heap.peek().is_some_and(|least| one > least.0) {
@@ -270,8 +270,8 @@ impl Best {
     }
 
     /// Returns the positions in order.
-    pub(crate) fn places(self) -> Vec<Place> {
-        let mut all: Vec<Ranked> = self.heap.into_iter().map(|one| one.0).collect();
+    pub(crate) fn places(self) -> Vec<RecordPosition> {
+        let mut all: Vec<RankedRecord> = self.heap.into_iter().map(|one| one.0).collect();
         all.sort_unstable_by_key(|one| Reverse(*one));
         all.into_iter().map(|(_, _, Reverse(place))| place).collect()
     }

@@ -2,7 +2,7 @@
 
 use crate::columns::{Batch, Id, Kind, all, own};
 use crate::filter::Filter;
-use crate::names::{Named, known, named, nearest};
+use crate::names::{NamedColumns, known, named, nearest};
 use crate::quantity::{numbers, sums};
 use linerate_meter::Flow;
 use std::borrow::Cow;
@@ -36,7 +36,7 @@ pub struct Key {
     /// Name as written by the user.
     pub name: String,
     /// Its column, or one per end.
-    pub of: Named,
+    pub of: NamedColumns,
     /// Prefix lengths of IPv4 and of IPv6 addresses.
     pub prefix: Option<[u8; 2]>,
 }
@@ -100,7 +100,7 @@ impl Key {
             format!("{name}: no such field{near}; examples: address, orig_address/24, resp_port, protocol")
         })?;
         let id = match of {
-            Named::One(id) | Named::Both([id, _]) => id,
+            NamedColumns::One(id) | NamedColumns::Both([id, _]) => id,
         };
         let kind = all()[id].kind();
         if matches!(kind, Kind::List | Kind::Real) {
@@ -134,8 +134,8 @@ impl Key {
     /// Returns its column of a direction.
     pub fn id(&self, side: usize) -> Id {
         match self.of {
-            Named::One(id) => id,
-            Named::Both(ids) => ids[side],
+            NamedColumns::One(id) => id,
+            NamedColumns::Both(ids) => ids[side],
         }
     }
 
@@ -173,8 +173,8 @@ impl Measure {
             "bpp" => Measure::Bpp,
             _ => {
                 let ids = match named(name) {
-                    Some(Named::One(id)) => vec![id],
-                    Some(Named::Both(ids)) => ids.to_vec(),
+                    Some(NamedColumns::One(id)) => vec![id],
+                    Some(NamedColumns::Both(ids)) => ids.to_vec(),
                     None => {
                         let words = ["records", "flows", "packets", "bytes", "bps", "pps", "bpp", "duration"];
                         let near = nearest(name, words.map(str::to_owned).into_iter().chain(known()));

@@ -1,8 +1,8 @@
 //! Columns of records, independent of their source: the table of fields as numbers, and values of many records at a
 //! time.
 
+use linerate_export::fields::{self, Absence, Field, Getter};
 use linerate_meter::{Flow, Level, Quality};
-use linerate_records::fields::{self, Absence, Field, Get};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -53,7 +53,7 @@ static ALL: LazyLock<Vec<Column>> = LazyLock::new(|| {
         let is_nullable = field.absence != Absence::Never || field.part.level() > Level::Counters;
         let mut add = |name: String, bit| all.push(Column { name, field, side, bit, is_nullable });
         match field.get {
-            Get::Quality(_) => Quality::NAMES.iter().for_each(|(bit, word)| add(format!("{name}_{word}"), *bit)),
+            Getter::Quality(_) => Quality::NAMES.iter().for_each(|(bit, word)| add(format!("{name}_{word}"), *bit)),
             _ => add(name, Quality::default()),
         }
     }
@@ -82,19 +82,19 @@ impl Column {
     /// Returns the kind of its values.
     pub fn kind(&self) -> Kind {
         match self.field.get {
-            Get::U8(_) | Get::U16(_) | Get::U32(_) | Get::U64(_) | Get::Id(_) => Kind::Number,
-            Get::F64(_) => Kind::Real,
-            Get::Bool(_) | Get::Quality(_) => Kind::Flag,
-            Get::Time(_) => Kind::Time,
-            Get::Address(_) => Kind::Address,
-            Get::Name(_) | Get::Text(_) | Get::Mac(_) => Kind::Text,
-            Get::List(_) => Kind::List,
+            Getter::U8(_) | Getter::U16(_) | Getter::U32(_) | Getter::U64(_) | Getter::Id(_) => Kind::Number,
+            Getter::F64(_) => Kind::Real,
+            Getter::Bool(_) | Getter::Quality(_) => Kind::Flag,
+            Getter::Time(_) => Kind::Time,
+            Getter::Address(_) => Kind::Address,
+            Getter::Name(_) | Getter::Text(_) | Getter::Mac(_) => Kind::Text,
+            Getter::List(_) => Kind::List,
         }
     }
 
     /// Returns whether its numbers are identifiers, such as an id.
     pub fn is_id(&self) -> bool {
-        matches!(self.field.get, Get::Id(_))
+        matches!(self.field.get, Getter::Id(_))
     }
 
     /// Returns whether its numbers can be summed over records.
@@ -193,24 +193,24 @@ impl Batch {
 fn of_flows(column: &Column, flows: &[Flow]) -> Values {
     let side = column.side;
     match column.field.get {
-        Get::U8(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
-        Get::U16(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
-        Get::U32(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
-        Get::U64(get) | Get::Id(get) => numbers(flows, |flow| get(flow, side)),
-        Get::Bool(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
-        Get::Time(get) => numbers(flows, |flow| get(flow, side).map(|time| time.0)),
-        Get::Quality(get) => numbers(flows, |flow| Some(get(flow).contains(column.bit).into())),
-        Get::F64(get) => {
+        Getter::U8(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
+        Getter::U16(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
+        Getter::U32(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
+        Getter::U64(get) | Getter::Id(get) => numbers(flows, |flow| get(flow, side)),
+        Getter::Bool(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
+        Getter::Time(get) => numbers(flows, |flow| get(flow, side).map(|time| time.0)),
+        Getter::Quality(get) => numbers(flows, |flow| Some(get(flow).contains(column.bit).into())),
+        Getter::F64(get) => {
             let values = flows.iter().map(|flow| get(flow, side));
             let (reals, absent): (Vec<f64>, Vec<bool>) =
                 values.map(|value| (value.unwrap_or_default(), value.is_none())).unzip();
             Values::Reals(reals, absent)
         }
-        Get::Name(get) => words(flows, |flow| get(flow, side).map(|name| Word::Text(name.into()))),
-        Get::Text(get) => words(flows, |flow| get(flow, side).map(|text: Cow<'_, str>| Word::Text((*text).into()))),
-        Get::Address(get) => words(flows, |flow| get(flow, side).map(Word::Address)),
-        Get::Mac(get) => words(flows, |flow| get(flow, side).map(|mac| Word::Text(mac.to_string().into()))),
-        Get::List(get) => {
+        Getter::Name(get) => words(flows, |flow| get(flow, side).map(|name| Word::Text(name.into()))),
+        Getter::Text(get) => words(flows, |flow| get(flow, side).map(|text: Cow<'_, str>| Word::Text((*text).into()))),
+        Getter::Address(get) => words(flows, |flow| get(flow, side).map(Word::Address)),
+        Getter::Mac(get) => words(flows, |flow| get(flow, side).map(|mac| Word::Text(mac.to_string().into()))),
+        Getter::List(get) => {
             let list = |flow| {
                 let mut list = Vec::new();
                 get(flow, side, &mut list);

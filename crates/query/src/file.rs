@@ -36,7 +36,7 @@ pub(crate) struct File {
 
 /// Outcome of a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looked {
+pub(crate) enum GroupOutcome {
     /// Its statistics exclude a match.
     Passed,
     /// Some columns were read, and no row was left.
@@ -46,7 +46,7 @@ pub(crate) enum Looked {
 }
 
 /// Callback for batches: with a mark for each record that passes, and the batch's first row.
-pub(crate) type Show<'a, R> = dyn FnMut(&Batch, Option<&[bool]>, usize) -> R + 'a;
+pub(crate) type BatchCallback<'a, R> = dyn FnMut(&Batch, Option<&[bool]>, usize) -> R + 'a;
 
 impl File {
     /// Opens a file; `read` counts the bytes read from it.
@@ -146,17 +146,17 @@ impl File {
         wanted: &[Id],
         whole: bool,
         memo: &mut Memo,
-        show: &mut Show<'_, bool>,
-    ) -> Result<Looked, String> {
+        show: &mut BatchCallback<'_, bool>,
+    ) -> Result<GroupOutcome, String> {
         let rows = self.rows(group)?;
         if rows == 0 {
-            return Ok(Looked::Nothing);
+            return Ok(GroupOutcome::Nothing);
         }
         let mut left: Option<Vec<bool>> = None;
         for part in parts {
             let outlook = part.outlook(&|id| self.range(group, id));
             if !outlook.may {
-                return Ok(Looked::Passed);
+                return Ok(GroupOutcome::Passed);
             }
             if outlook.must {
                 continue;
@@ -166,8 +166,8 @@ impl File {
             self.read(group, &ids, left.as_deref(), false, &mut |batch, marks, at| {
                 let chosen = part.choose(batch, memo);
                 match marks {
-                    Marks::Rows(places) => places.iter().zip(chosen).for_each(|(row, one)| next[*row] = one),
-                    Marks::Of(before) => {
+                    BatchRows::Rows(places) => places.iter().zip(chosen).for_each(|(row, one)| next[*row] = one),
+                    BatchRows::Of(before) => {
                         for (row, one) in chosen.into_iter().enumerate() {
                             next[at + row] = one && before.is_none_or(|before| before[row]);
                         }
@@ -176,15 +176,15 @@ impl File {
                 true
             })?;
             if !next.contains(&true) {
-                return Ok(Looked::Nothing);
+                return Ok(GroupOutcome::Nothing);
             }
             left = Some(next);
         }
         self.read(group, wanted, left.as_deref(), whole, &mut |batch, marks, at| match marks {
-            Marks::Rows(_) => show(batch, None, at),
-            Marks::Of(marks) => show(batch, marks, at),
+            BatchRows::Rows(_) => show(batch, None, at),
+            BatchRows::Of(marks) => show(batch, marks, at),
         })?;
-        Ok(Looked::Taken)
+        Ok(GroupOutcome::Taken)
     }
 
     /// Shows columns of these rows of a row group.
@@ -193,7 +193,7 @@ impl File {
         group: usize,
         rows: &[usize],
         wanted: &[Id],
-        show: &mut Show<'_, ()>,
+        show: &mut BatchCallback<'_, ()>,
     ) -> Result<(), String> {
         let mut left = vec![false; self.rows(group)?];
         for row in rows {
@@ -201,8 +201,8 @@ impl File {
         }
         self.read(group, wanted, Some(&left), false, &mut |batch, marks, at| {
             match marks {
-                Marks::Rows(_) | Marks::Of(None) => show(batch, None, at),
-                Marks::Of(marks) => show(batch, marks, at),
+                BatchRows::Rows(_) | BatchRows::Of(None) => show(batch, None, at),
+                BatchRows::Of(marks) => show(batch, marks, at),
             }
             true
         })
@@ -216,7 +216,7 @@ impl File {
         ids: &[Id],
         left: Option<&[bool]>,
         whole: bool,
-        show: &mut dyn FnMut(&Batch, Marks<'_>, usize) -> bool,
+        show: &mut dyn FnMut(&Batch, BatchRows<'_>, usize) -> bool,
     ) -> Result<(), String> {
         let rows = self.rows(group)?;
         let few: Option<Vec<usize>> = left.filter(|_| !whole).and_then(|left| {
@@ -243,7 +243,7 @@ impl File {
                 let count = BATCH.min(all_rows - at);
                 let mut batch = Batch::new(count);
                 none.iter().for_each(|id| batch.put(*id, Values::none(all()[*id].kind(), count)));
-                goes_on = show(&batch, Marks::part(few.as_deref(), left, at, count), at);
+                goes_on = show(&batch, BatchRows::part(few.as_deref(), left, at, count), at);
                 at += count;
             }
             return Ok(());
@@ -259,7 +259,7 @@ impl File {
                 batch.put(*id, values(array, *id, dictionary)?);
             }
             none.iter().for_each(|id| batch.put(*id, Values::none(all()[*id].kind(), count)));
-            goes_on = show(&batch, Marks::part(few.as_deref(), left, at, count), at);
+            goes_on = show(&batch, BatchRows::part(few.as_deref(), left, at, count), at);
             at += count;
             if !goes_on {
                 break;
@@ -274,18 +274,18 @@ impl File {
 }
 
 /// Rows of a batch that are selected.
-enum Marks<'a> {
+enum BatchRows<'a> {
     /// All of it, which are these rows.
     Rows(&'a [usize]),
     /// The marked ones.
     Of(Option<&'a [bool]>),
 }
 
-impl<'a> Marks<'a> {
+impl<'a> BatchRows<'a> {
     fn part(few: Option<&'a [usize]>, left: Option<&'a [bool]>, at: usize, count: usize) -> Self {
         match few {
-            Some(few) => Marks::Rows(&few[at..at + count]),
-            None => Marks::Of(left.map(|left| &left[at..at + count])),
+            Some(few) => BatchRows::Rows(&few[at..at + count]),
+            None => BatchRows::Of(left.map(|left| &left[at..at + count])),
         }
     }
 }

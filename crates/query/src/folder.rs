@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// A file of records.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stored {
+pub struct RecordFile {
     /// Start of the hour in its folder names, in seconds since 1970: the first packets of its records are from that
     /// hour.
     pub hour: Option<u64>,
@@ -25,7 +25,7 @@ const LONGEST_RECORD: u64 = 86_400;
 ///
 /// # Errors
 /// The path does not exist, cannot be read, or has no such files.
-pub fn stored(place: &Path) -> Result<Vec<Stored>> {
+pub fn stored(place: &Path) -> Result<Vec<RecordFile>> {
     let mut found = Vec::new();
     if place.is_dir() {
         walk(place, [None; 2], DEEPEST, &mut found)?;
@@ -35,13 +35,13 @@ pub fn stored(place: &Path) -> Result<Vec<Stored>> {
         }
     } else {
         std::fs::metadata(place).map_err(|error| at(place, &error))?;
-        found.push(Stored { hour: None, path: place.to_owned() });
+        found.push(RecordFile { hour: None, path: place.to_owned() });
     }
     found.sort();
     Ok(found)
 }
 
-fn walk(folder: &Path, [date, hour]: [Option<u64>; 2], depth: usize, found: &mut Vec<Stored>) -> Result<()> {
+fn walk(folder: &Path, [date, hour]: [Option<u64>; 2], depth: usize, found: &mut Vec<RecordFile>) -> Result<()> {
     for entry in std::fs::read_dir(folder).map_err(|error| at(folder, &error))? {
         let path = entry.map_err(|error| at(folder, &error))?.path();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -53,7 +53,7 @@ fn walk(folder: &Path, [date, hour]: [Option<u64>; 2], depth: usize, found: &mut
             }
         } else if name.rsplit_once('.').is_some_and(|(_, ending)| ending == ENDING) && !name.starts_with('.') {
             let hour = date.zip(hour).map(|(date, hour)| date + 3600 * hour);
-            found.push(Stored { hour, path });
+            found.push(RecordFile { hour, path });
         }
     }
     Ok(())
@@ -62,7 +62,7 @@ fn walk(folder: &Path, [date, hour]: [Option<u64>; 2], depth: usize, found: &mut
 /// Returns the start of a day, in seconds since 1970.
 fn days(name: &str) -> Option<u64> {
     let is_date = name.len() == 10 && name.as_bytes()[4] == b'-';
-    let time = is_date.then(|| linerate_record::when::parse(name, linerate_burst::Nanos::ZERO).ok()).flatten();
+    let time = is_date.then(|| linerate_pcap::when::parse(name, linerate_burst::Nanos::ZERO).ok()).flatten();
     time.map(|time| time.seconds())
 }
 
@@ -70,7 +70,7 @@ fn at(path: &Path, error: &Error) -> Error {
     Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-impl Stored {
+impl RecordFile {
     /// Returns whether a record may have a packet from `since` on and before `until`, both in ns since 1970.
     pub fn may_have(&self, since: u64, until: u64) -> bool {
         self.hour.is_none_or(|hour| {

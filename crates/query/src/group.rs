@@ -34,7 +34,7 @@ pub(crate) struct Groups {
     by_place: Vec<u32>,
     /// Sums of merged groups, and their number.
     pub others: Vec<u64>,
-    pub let_go: u64,
+    pub evicted_groups: u64,
 }
 
 impl Groups {
@@ -42,7 +42,7 @@ impl Groups {
     pub(crate) fn new(question: &Question, most: usize) -> Self {
         let slots = question.slots();
         let time = (question.every > 0).then(|| {
-            let of = crate::names::Named::One(own("first_time"));
+            let of = crate::names::NamedColumns::One(own("first_time"));
             Column::new(Key { name: "time".to_owned(), of, prefix: None }, question.every)
         });
         let keys: Vec<Column> =
@@ -60,7 +60,7 @@ impl Groups {
             seed: RandomState::new().hash_one(0),
             shortcut: None,
             by_place: Vec::new(),
-            let_go: 0,
+            evicted_groups: 0,
         }
     }
 
@@ -157,7 +157,7 @@ impl Groups {
     /// Merges groups if there are too many, between two batches.
     fn bound(&mut self) {
         if self.len() >= self.most {
-            self.let_go();
+            self.evicted_groups();
         }
     }
 
@@ -220,7 +220,7 @@ impl Groups {
     }
 
     /// Merges the smaller half of the groups into `others`.
-    fn let_go(&mut self) {
+    fn evicted_groups(&mut self) {
         let (stride, width, count) = (self.stride(), self.slots.len(), self.len());
         let mut order: Vec<(Reverse<u64>, u32)> =
             (0..count).map(|group| (Reverse(self.kept[group * width + self.weight]), group as u32)).collect();
@@ -236,7 +236,7 @@ impl Groups {
                 .zip(&self.slots)
                 .for_each(|((sum, one), slot)| *sum = slot.join(*sum, *one));
         }
-        self.let_go += (count - stay) as u64;
+        self.evicted_groups += (count - stay) as u64;
         let (codes, kept) = (std::mem::take(&mut self.codes), std::mem::take(&mut self.kept));
         let words: Vec<Vec<Word>> = self
             .keys
@@ -282,7 +282,7 @@ impl Groups {
             self.put(code, kept, &words);
             self.bound();
         }
-        self.let_go += other.let_go;
+        self.evicted_groups += other.evicted_groups;
         for ((sum, one), slot) in self.others.iter_mut().zip(&other.others).zip(&self.slots) {
             *sum = slot.join(*sum, *one);
         }

@@ -31,7 +31,7 @@ const LONGEST_TEXT: usize = 512;
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// A dictionary, and the index of each of its words.
-type Places = (Arc<Vec<Word>>, Vec<u32>);
+type WordIndex = (Arc<Vec<Word>>, Vec<u32>);
 
 /// A key, and its known words.
 pub(crate) struct Column {
@@ -41,7 +41,7 @@ pub(crate) struct Column {
     pub words: Vec<Word>,
     pub places: HashMap<Word, u32, RandomState>,
     /// For the last dictionary of each direction: the index in `words` of each word.
-    pub known: [Option<Places>; 2],
+    pub known: [Option<WordIndex>; 2],
 }
 
 impl Column {

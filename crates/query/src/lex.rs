@@ -1,6 +1,6 @@
 //! Tokens of filter text, each with its position.
 
-use super::parse::Mistake;
+use super::parse::ParseError;
 
 /// A token of filter text.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub(crate) enum Token {
 const SIGNS: [&str; 17] = ["==", "!=", "<=", ">=", "&&", "||", "=", "<", ">", "~", "!", "(", ")", "[", "]", ",", ";"];
 
 /// Returns all tokens, and the offset of each in bytes.
-pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Mistake> {
+pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ParseError> {
     let mut tokens = Vec::new();
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
@@ -27,7 +27,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Mistake> {
         } else if c == '"' || c == '\'' {
             let end = rest[1..]
                 .find(c)
-                .ok_or_else(|| Mistake::new(at, format!("unterminated string: closing {c} is missing")))?;
+                .ok_or_else(|| ParseError::new(at, format!("unterminated string: closing {c} is missing")))?;
             tokens.push((at, Token::Quoted(rest[1..=end].to_owned())));
             at += end + 2;
         } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
@@ -38,7 +38,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Mistake> {
             tokens.push((at, Token::Word(rest[..end].to_owned())));
             at += end;
         } else {
-            return Err(Mistake::new(at, format!("unexpected character {c:?}; put strings in quotes")));
+            return Err(ParseError::new(at, format!("unexpected character {c:?}; put strings in quotes")));
         }
     }
     Ok(tokens)

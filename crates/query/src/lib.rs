@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  text of a filter -> Filter --+
-//!  keys, measures, steps -------+-> Question -> Asked <- Batch   records of the meter, of a collector
+//!  keys, measures, steps -------+-> Question -> PartialAnswer <- Batch   records of the meter, of a collector
 //!                                                 |   <- Batch   row groups of files, in several threads (Store)
 //!                                               Answer
 //! ```
@@ -10,7 +10,7 @@
 //! - [`columns`]: the table of fields as numbers, and values of many records at a time ([`Batch`](columns::Batch));
 //! - [`Filter`]: conditions, their outcome for many records, and for row groups without reading them; the syntax is
 //!   that of pcap-filter and nfdump, plus any field;
-//! - [`Question`], [`Asked`], [`Answer`]: groups in bounded memory;
+//! - [`Question`], [`PartialAnswer`], [`Answer`]: groups in bounded memory;
 //! - [`Store`]: folders and files of Parquet. Files are skipped by folder name, row groups by their statistics, and
 //!   columns of the filter are read first, those of words before others.
 //!
@@ -18,11 +18,11 @@
 //! use linerate_burst::Nanos;
 //! use linerate_meter::Flow;
 //! use std::sync::Arc;
-//! use linerate_query::{Asked, Filter, Key, Question, columns::Batch};
+//! use linerate_query::{PartialAnswer, Filter, Key, Question, columns::Batch};
 //!
 //! let filter = Filter::parse("src net 10.0.0.0/8 and bytes > 1M", Nanos(0))?;
 //! let question = Arc::new(Question { keys: Key::parse("resp_port")?, ..Question::new(filter) });
-//! let mut asked = Asked::new(&question, 1);
+//! let mut asked = PartialAnswer::new(&question, 1);
 //! let flows: Vec<Flow> = Vec::new();
 //! asked.take(&Batch::of_flows(&flows, asked.columns()));
 //! assert_eq!(asked.answer().records, 0);
@@ -64,15 +64,15 @@ mod store;
 mod tested;
 mod values;
 
-pub use answer::{Answer, Asked, Row, WHOLE_THREADS};
+pub use answer::{Answer, PartialAnswer, Row, WHOLE_THREADS};
 pub use ask::{Key, MOST_GROUPS, Measure, Question};
 pub use filter::{Filter, Match, Memo, Outlook, Range, Test};
-pub use folder::{Stored, stored};
+pub use folder::{RecordFile, stored};
 pub use key::Value;
-pub use names::{Named, PROTOCOLS, named, protocol};
+pub use names::{NamedColumns, PROTOCOLS, named, protocol};
 pub use networks::{Network, Networks};
-pub use parse::Mistake;
+pub use parse::ParseError;
 pub use quantity::{Number, Order, Quantity};
 #[cfg(feature = "parquet")]
-pub use store::{GoesOn, Scan, Store};
+pub use store::{KeepRunning, Scan, Store};
 pub use values::step;

@@ -4,7 +4,7 @@ use crate::columns::{Id, all, of_name};
 
 /// Column or columns of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NamedColumns {
     /// One column.
     One(Id),
     /// The originator's and the responder's.
@@ -32,7 +32,7 @@ const OTHERS: [(&str, &str); 16] = [
 ];
 
 /// Resolves a name: of a column, a JSON path, either without its direction, or with `src_` and `dst_`.
-pub fn named(name: &str) -> Option<Named> {
+pub fn named(name: &str) -> Option<NamedColumns> {
     let name = name.to_ascii_lowercase().replace('.', "_");
     let name = OTHERS.iter().find(|(other, _)| *other == name).map_or(name.as_str(), |(_, own)| own);
     let sided = [("src_", "orig_"), ("dst_", "resp_")].into_iter();
@@ -51,9 +51,9 @@ pub fn named(name: &str) -> Option<Named> {
     };
     let both = || {
         let [one, other] = ["orig_", "resp_"].map(|side| find(&format!("{side}{name}")));
-        Some(Named::Both([one?, other?]))
+        Some(NamedColumns::Both([one?, other?]))
     };
-    find(name).map(Named::One).or_else(both)
+    find(name).map(NamedColumns::One).or_else(both)
 }
 
 /// Returns the known name nearest to a misspelled one, if one is near.

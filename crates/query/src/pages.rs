@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_claim_too_much_are_found_wherever_they_are() {
+    fn pages_with_excessive_sizes_are_detected() {
         let small: Vec<u8> = (0..9000).flat_map(|_| page(500, b"twelve bytes")).collect();
         let large = page(MOST, &[0; 100_000]);
         let bomb = page(MOST + 1, b"little");

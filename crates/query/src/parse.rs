@@ -20,16 +20,16 @@ use std::fmt;
 
 /// A mistake in a text, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ParseError {
     /// Offset in bytes.
     pub at: usize,
     /// The problem and a remedy.
     pub what: String,
 }
 
-impl Mistake {
+impl ParseError {
     pub(crate) fn new(at: usize, what: impl Into<String>) -> Self {
-        Mistake { at, what: what.into() }
+        ParseError { at, what: what.into() }
     }
 
     /// Formats it for a user who sees the text: with a quotation.
@@ -44,20 +44,20 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at byte {}: {}", self.at, self.what)
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ParseError {}
 
 /// Maximum depth of parentheses.
 const DEEPEST: usize = 64;
 
 /// Type and direction of a primitive; also used for further values after `or`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct About {
+struct Qualifiers {
     direction: Direction,
     kind: Type,
 }
@@ -88,7 +88,7 @@ impl Filter {
     ///
     /// # Errors
     /// The text is invalid; the error has the position and a remedy.
-    pub fn parse(text: &str, now: Nanos) -> Result<Filter, Mistake> {
+    pub fn parse(text: &str, now: Nanos) -> Result<Filter, ParseError> {
         let tokens = tokens(text)?;
         let mut parser = Parser { tokens, at: 0, end: text.len(), now, about: None, protocol: None, depth: 0 };
         if parser.tokens.is_empty() {
@@ -108,13 +108,13 @@ struct Parser {
     at: usize,
     end: usize,
     now: Nanos,
-    about: Option<About>,
+    about: Option<Qualifiers>,
     /// The protocol keyword before it.
     protocol: Option<Filter>,
     depth: usize,
 }
 
-type Parsed = Result<Filter, Mistake>;
+type ParseResult = Result<Filter, ParseError>;
 
 impl Parser {
     fn peek(&self) -> Option<&Token> {
@@ -147,11 +147,11 @@ impl Parser {
         self.tokens.get(self.at).map_or(self.end, |(at, _)| *at)
     }
 
-    fn wrong(&self, what: impl Into<String>) -> Mistake {
-        Mistake::new(self.place(), what)
+    fn wrong(&self, what: impl Into<String>) -> ParseError {
+        ParseError::new(self.place(), what)
     }
 
-    fn filter(&mut self) -> Parsed {
+    fn filter(&mut self) -> ParseResult {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(self.wrong(format!("parentheses nested deeper than {DEEPEST}")));
@@ -181,7 +181,7 @@ impl Parser {
         })
     }
 
-    fn term(&mut self) -> Parsed {
+    fn term(&mut self) -> ParseResult {
         let mut is_not = false;
         while self.take(&["not"], &["!"]) {
             is_not = !is_not;
@@ -198,7 +198,7 @@ impl Parser {
         Ok(if is_not { Filter::Not(Box::new(found)) } else { found })
     }
 
-    fn primitive(&mut self) -> Parsed {
+    fn primitive(&mut self) -> ParseResult {
         let Some(word) = self.word(0) else {
             return Err(match self.peek() {
                 None => self.wrong("missing condition; examples: host 10.0.0.1, bytes > 1M"),
@@ -217,7 +217,7 @@ impl Parser {
                 }
                 None if word.contains(['.', ':', '/']) => {
                     let kind = if word.contains('/') { Type::Net } else { Type::Host };
-                    About { direction: Direction::Either, kind }
+                    Qualifiers { direction: Direction::Either, kind }
                 }
                 None => return Err(self.wrong("number without a field; examples: port 80, bytes > 80")),
             };
@@ -236,7 +236,7 @@ impl Parser {
     }
 
     /// Parses `=` or `in`, or nothing; true for `!=`.
-    fn equals(&mut self) -> Result<bool, Mistake> {
+    fn equals(&mut self) -> Result<bool, ParseError> {
         if self.is_sign(&["<", "<=", ">", ">=", "~"]) || self.is_word(&["lt", "le", "gt", "ge"]) {
             return Err(self.wrong("expected =, != or a list such as in [ a b ]"));
         }
@@ -260,7 +260,7 @@ impl Parser {
     }
 
     /// Parses a value, or `in` and several in brackets.
-    fn values(&mut self) -> Result<Vec<(usize, String)>, Mistake> {
+    fn values(&mut self) -> Result<Vec<(usize, String)>, ParseError> {
         if !self.take(&["in"], &[]) {
             return Ok(vec![self.value()?]);
         }
@@ -282,7 +282,7 @@ impl Parser {
         if values.is_empty() { Err(self.wrong("empty list")) } else { Ok(values) }
     }
 
-    fn value(&mut self) -> Result<(usize, String), Mistake> {
+    fn value(&mut self) -> Result<(usize, String), ParseError> {
         let place = self.place();
         let text = match self.peek() {
             Some(Token::Word(word)) => word.clone(),

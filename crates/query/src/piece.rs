@@ -22,7 +22,7 @@ pub(crate) struct Pieces {
 }
 
 /// Sequential reader from a position.
-pub(crate) struct From {
+pub(crate) struct PieceReader {
     of: Pieces,
     at: u64,
 }
@@ -42,7 +42,7 @@ impl Pieces {
     }
 }
 
-impl Read for From {
+impl Read for PieceReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.of.file.read_at(into, self.at)?;
         self.of.read.fetch_add(count as u64, Ordering::Relaxed);
@@ -58,10 +58,10 @@ impl Length for Pieces {
 }
 
 impl ChunkReader for Pieces {
-    type T = BufReader<From>;
+    type T = BufReader<PieceReader>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(BufReader::with_capacity(AHEAD, From { of: self.clone(), at: start }))
+        Ok(BufReader::with_capacity(AHEAD, PieceReader { of: self.clone(), at: start }))
     }
 
     /// Allocates at most the size of the file, whatever length it states.

@@ -1,13 +1,13 @@
 //! Queries of Parquet files: several threads, a row group each.
 
-use crate::answer::{Asked, Place};
+use crate::answer::{PartialAnswer, RecordPosition};
 use crate::ask::{Measure, Question};
 use crate::columns::{Batch, Id, Values, Word, all};
-use crate::file::{File, Looked};
+use crate::file::{File, GroupOutcome};
 use crate::filter::{Filter, Memo};
-use crate::folder::Stored;
+use crate::folder::RecordFile;
+use linerate_export::back::{self, Value};
 use linerate_meter::Flow;
-use linerate_records::back::{self, Value};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
@@ -38,12 +38,12 @@ pub struct Scan {
 /// Maximum number of errors kept.
 const MOST_FAILURES: usize = 5;
 /// Returns false to stop a run.
-pub type GoesOn<'a> = &'a (dyn Fn() -> bool + Sync);
+pub type KeepRunning<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Files, filtered by time.
 #[derive(Clone, Debug)]
 pub struct Store {
-    files: Vec<Stored>,
+    files: Vec<RecordFile>,
     passed: u64,
     /// Bytes of all files, including skipped ones, and bytes read.
     bytes: u64,
@@ -63,26 +63,26 @@ impl Scan {
         self.failures.truncate(MOST_FAILURES);
     }
 
-    fn fail(&mut self, file: &Stored, error: &str) {
+    fn fail(&mut self, file: &RecordFile, error: &str) {
         self.failed += 1;
         if self.failures.len() < MOST_FAILURES {
             self.failures.push(format!("{}: {error}", file.path.display()));
         }
     }
 
-    fn count(&mut self, looked: Looked, rows: usize) {
+    fn count(&mut self, looked: GroupOutcome, rows: usize) {
         self.groups += 1;
         match looked {
-            Looked::Passed => self.groups_passed += 1,
-            Looked::Nothing => self.groups_empty += 1,
-            Looked::Taken => {}
+            GroupOutcome::Passed => self.groups_passed += 1,
+            GroupOutcome::Nothing => self.groups_empty += 1,
+            GroupOutcome::Taken => {}
         }
-        self.rows += if looked == Looked::Passed { 0 } else { rows as u64 };
+        self.rows += if looked == GroupOutcome::Passed { 0 } else { rows as u64 };
     }
 }
 
 /// Work queue of the threads.
-struct Waiting {
+struct WorkQueue {
     next_file: usize,
     /// Threads that are opening files, and may add row groups.
     opening: usize,
@@ -91,11 +91,11 @@ struct Waiting {
 
 impl Store {
     /// Selects the files that may have records of a time, in ns since 1970.
-    pub fn new(files: Vec<Stored>, since: u64, until: u64) -> Self {
+    pub fn new(files: Vec<RecordFile>, since: u64, until: u64) -> Self {
         let all = files.len();
         // A missing file is reported when it is opened.
         let bytes = files.iter().filter_map(|file| std::fs::metadata(&file.path).ok()).map(|of| of.len()).sum();
-        let files: Vec<Stored> = files.into_iter().filter(|file| file.may_have(since, until)).collect();
+        let files: Vec<RecordFile> = files.into_iter().filter(|file| file.may_have(since, until)).collect();
         Store { passed: (all - files.len()) as u64, files, bytes, read: Arc::default() }
     }
 
@@ -112,12 +112,12 @@ impl Store {
         question: &Arc<Question>,
         list: Option<Option<&Measure>>,
         threads: usize,
-        goes_on: GoesOn<'_>,
-    ) -> (Asked, Scan) {
-        let waiting = Mutex::new(Waiting { next_file: 0, opening: 0, groups: VecDeque::new() });
+        goes_on: KeepRunning<'_>,
+    ) -> (PartialAnswer, Scan) {
+        let waiting = Mutex::new(WorkQueue { next_file: 0, opening: 0, groups: VecDeque::new() });
         let (changed, parts) = (Condvar::new(), ordered(&question.filter));
         let new = || {
-            let mut asked = Asked::new(question, threads);
+            let mut asked = PartialAnswer::new(question, threads);
             if let Some(measure) = list.flatten() {
                 asked.best.by(measure);
             }
@@ -146,7 +146,7 @@ impl Store {
             (asked, scan)
         };
         let mut sum = (new(), Scan { files_passed: self.passed, ..Scan::default() });
-        let done: Vec<(Asked, Scan)> = std::thread::scope(|scope| {
+        let done: Vec<(PartialAnswer, Scan)> = std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(work)).collect();
             let own = work();
             let others = others.into_iter().filter_map(|thread| thread.join().ok());
@@ -162,11 +162,11 @@ impl Store {
     /// Returns the next row group to read, of an open file or one that is opened for it.
     fn next(
         &self,
-        waiting: &Mutex<Waiting>,
+        waiting: &Mutex<WorkQueue>,
         changed: &Condvar,
         scan: &mut Scan,
         filter: &Filter,
-        goes_on: GoesOn<'_>,
+        goes_on: KeepRunning<'_>,
     ) -> Option<(usize, Arc<File>, usize)> {
         let mut state = locked(waiting);
         loop {
@@ -198,7 +198,7 @@ impl Store {
                         if may_have {
                             found.push((number, Arc::clone(&file), group));
                         } else {
-                            scan.count(Looked::Passed, 0);
+                            scan.count(GroupOutcome::Passed, 0);
                         }
                     }
                     scan.files += 1;
@@ -216,10 +216,10 @@ impl Store {
     ///
     /// # Errors
     /// One of them can no longer be read.
-    pub fn records(&self, asked: Asked) -> Result<Vec<Flow>, String> {
+    pub fn records(&self, asked: PartialAnswer) -> Result<Vec<Flow>, String> {
         let places = asked.best.places();
         let mut flows: Vec<Option<Flow>> = vec![None; places.len()];
-        let mut order: Vec<(Place, usize)> =
+        let mut order: Vec<(RecordPosition, usize)> =
             places.into_iter().enumerate().map(|(rank, place)| (place, rank)).collect();
         order.sort_unstable();
         for of_group in order.chunk_by(|one, other| (one.0.0, one.0.1) == (other.0.0, other.0.1)) {
@@ -242,7 +242,7 @@ impl Store {
     }
 
     /// Passes all matching records in stored order, in one thread.
-    pub fn each(&self, filter: &Filter, goes_on: GoesOn<'_>, out: &mut dyn FnMut(Flow)) -> Scan {
+    pub fn each(&self, filter: &Filter, goes_on: KeepRunning<'_>, out: &mut dyn FnMut(Flow)) -> Scan {
         let mut scan = Scan { files_passed: self.passed, ..Scan::default() };
         let (parts, columns, mut memo) = (ordered(filter), every_column(), Memo::default());
         for stored in &self.files {
@@ -331,7 +331,7 @@ fn flows_of(batch: &Batch, chosen: Option<&[bool]>, out: &mut dyn FnMut(Flow)) {
     }
 }
 
-fn locked(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+fn locked(waiting: &Mutex<WorkQueue>) -> MutexGuard<'_, WorkQueue> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

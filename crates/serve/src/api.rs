@@ -1,10 +1,10 @@
 //! Request handlers without HTTP: method, path and document in, answer out. This module has the paths of the OTG model,
 //! [`own`] the others.
 
-use crate::desk::Desk;
+use crate::desk::ServeState;
 use crate::own;
 pub use crate::own::describe::openapi;
-use crate::tester::{Neighbor, Settling, Tester};
+use crate::tester::{DrainingFlows, Neighbor, Tester};
 use linerate_otg::control::{self, Metrics, Neighbors, State};
 use linerate_otg::read::Faults;
 use linerate_otg::{MODEL, MODELS, answer};
@@ -20,14 +20,14 @@ pub struct Answer {
     /// Body, never empty.
     pub body: Vec<u8>,
     /// Condition to wait for before the answer is sent.
-    pub after: Option<Box<Settling>>,
+    pub after: Option<Box<DrainingFlows>>,
 }
 
 /// Content type of JSON answers.
 pub const JSON: &str = "application/json";
 
-/// Path with a method.
-pub struct Path {
+/// A path with a method.
+pub struct ApiPath {
     /// HTTP method.
     pub method: &'static str,
     /// Absolute path.
@@ -40,12 +40,12 @@ pub struct Path {
     pub query: &'static [&'static str],
 }
 
-pub(crate) const fn path(method: &'static str, path: &'static str, about: &'static str) -> Path {
-    Path { method, path, about, kind: JSON, query: &[] }
+pub(crate) const fn path(method: &'static str, path: &'static str, about: &'static str) -> ApiPath {
+    ApiPath { method, path, about, kind: JSON, query: &[] }
 }
 
 /// Paths of the OTG model.
-const MODEL_PATHS: &[Path] = &[
+const MODEL_PATHS: &[ApiPath] = &[
     path("GET", "/config", "The configuration, including later changes."),
     path("POST", "/config", "Sets a configuration atomically."),
     path("PATCH", "/config", "Changes the rate or the size of flows."),
@@ -55,7 +55,7 @@ const MODEL_PATHS: &[Path] = &[
     path("POST", "/control/action", "Always fails: actions are not supported."),
     path("POST", "/monitor/metrics", "Metrics of ports or flows."),
     path("POST", "/monitor/states", "Gateways of devices with their MAC addresses."),
-    Path { kind: BYTES, ..path("POST", "/monitor/capture", "Captured frames of a port, as pcap or pcapng.") },
+    ApiPath { kind: BYTES, ..path("POST", "/monitor/capture", "Captured frames of a port, as pcap or pcapng.") },
     path("GET", "/capabilities/version", "Versions of the model and the program."),
 ];
 
@@ -77,7 +77,7 @@ impl Answer {
     }
 
     /// Sets the condition to wait for.
-    pub(crate) fn after(self, after: Option<Settling>) -> Self {
+    pub(crate) fn after(self, after: Option<DrainingFlows>) -> Self {
         Answer { after: after.map(Box::new), ..self }
     }
 
@@ -95,12 +95,12 @@ impl From<Faults> for Answer {
 }
 
 /// Returns all paths.
-pub fn paths() -> impl Iterator<Item = &'static Path> {
+pub fn paths() -> impl Iterator<Item = &'static ApiPath> {
     MODEL_PATHS.iter().chain(own::PATHS)
 }
 
 /// Answers an authorised request; the answer may have a condition to wait for.
-pub fn answer(desk: &Desk, method: &str, path: &str, body: &[u8]) -> Answer {
+pub fn answer(desk: &ServeState, method: &str, path: &str, body: &[u8]) -> Answer {
     if !paths().any(|known| (known.method, known.path) == (method, path)) {
         let methods: Vec<&str> = paths().filter(|known| known.path == path).map(|known| known.method).collect();
         return match methods.is_empty() {
@@ -182,7 +182,7 @@ fn act(tester: &mut Tester, (method, path): (&str, &str), document: &Value, text
     })
 }
 
-fn state(tester: &mut Tester, state: &State) -> Result<Option<Settling>, Faults> {
+fn state(tester: &mut Tester, state: &State) -> Result<Option<DrainingFlows>, Faults> {
     match state {
         State::Traffic(state, names) => {
             let flows = tester.flows(names)?;

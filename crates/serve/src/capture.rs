@@ -16,10 +16,10 @@ const ROOM: usize = 16 << 20;
 /// Overhead per frame in bytes.
 const OVERHEAD: usize = 64;
 
-/// Captured frames of a port.
+/// The captured frames of a port.
 #[derive(Debug, Default)]
-pub struct Captured {
-    frames: VecDeque<Frame>,
+pub struct CaptureBuffer {
+    frames: VecDeque<CapturedFrame>,
     bytes: usize,
     slice: Option<u64>,
     overwrite: bool,
@@ -33,21 +33,21 @@ pub struct Captured {
     text: String,
 }
 
-/// Captured frame.
+/// A captured frame.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub struct CapturedFrame {
     /// Receive time, UTC nanoseconds.
     pub time: u64,
     /// Length on the wire, without FCS.
     pub wire: u32,
-    /// Captured bytes.
+    /// The captured bytes.
     pub bytes: Arc<[u8]>,
 }
 
-impl Captured {
+impl CaptureBuffer {
     /// Restarts the capture with `slice` bytes per frame; when full, the oldest frames are dropped, or the newest.
     pub fn start(&mut self, slice: Option<u64>, overwrite: bool) {
-        *self = Captured { slice, overwrite, is_on: true, ..Captured::default() };
+        *self = CaptureBuffer { slice, overwrite, is_on: true, ..CaptureBuffer::default() };
     }
 
     /// Sets the filter for the following frames.
@@ -73,7 +73,7 @@ impl Captured {
     }
 
     /// Returns up to `most` frames from a number on, with the range of their numbers; `None` if there are none.
-    pub fn from(&self, number: u64, most: usize) -> Option<(Range<u64>, impl Iterator<Item = &Frame>)> {
+    pub fn from(&self, number: u64, most: usize) -> Option<(Range<u64>, impl Iterator<Item = &CapturedFrame>)> {
         let start = number.max(self.first);
         let skip = usize::try_from(start - self.first).ok().filter(|skip| *skip < self.frames.len())?;
         let end = self.frames.len().min(skip.saturating_add(most));
@@ -81,10 +81,10 @@ impl Captured {
     }
 
     /// Returns the matching frames, sharing their bytes.
-    pub fn chosen(&self, filter: &Filter) -> Captured {
-        let fits = |frame: &&Frame| filter.matches(&frame.bytes, frame.wire);
-        let frames: VecDeque<Frame> = self.frames.iter().filter(fits).cloned().collect();
-        Captured { frames, bytes: self.bytes, slice: self.slice, ..Captured::default() }
+    pub fn chosen(&self, filter: &Filter) -> CaptureBuffer {
+        let fits = |frame: &&CapturedFrame| filter.matches(&frame.bytes, frame.wire);
+        let frames: VecDeque<CapturedFrame> = self.frames.iter().filter(fits).cloned().collect();
+        CaptureBuffer { frames, bytes: self.bytes, slice: self.slice, ..CaptureBuffer::default() }
     }
 
     /// Stops the capture.
@@ -125,7 +125,7 @@ impl Captured {
             return;
         }
         self.bytes += need;
-        self.frames.push_back(Frame { time: desc.time.0, wire: desc.wire, bytes: frame.into() });
+        self.frames.push_back(CapturedFrame { time: desc.time.0, wire: desc.wire, bytes: frame.into() });
     }
 
     /// Returns all frames as a file.
@@ -153,7 +153,7 @@ impl Captured {
         file
     }
 
-    fn write(&self, frame: &Frame, format: Format, file: &mut Vec<u8>) {
+    fn write(&self, frame: &CapturedFrame, format: Format, file: &mut Vec<u8>) {
         let is_whole = frame.bytes.len() == frame.wire as usize;
         let fcs = crc(&frame.bytes).to_le_bytes();
         let mut bytes = frame.bytes.to_vec();
@@ -220,18 +220,18 @@ mod tests {
     use super::*;
     use linerate_burst::Nanos;
 
-    fn frame(captured: &mut Captured, length: usize) {
+    fn frame(captured: &mut CaptureBuffer, length: usize) {
         captured.add(&Desc::new(Nanos(1_500_000_000), 0, length as u32), &vec![7; length]);
     }
 
     #[test]
-    fn the_crc_is_that_of_the_standard() {
+    fn crc_matches_the_standard() {
         assert_eq!(crc(b"123456789"), 0xcbf4_3926);
     }
 
     #[test]
-    fn files_hold_the_frames_with_their_fcs() {
-        let mut captured = Captured::default();
+    fn files_contain_the_frames_with_their_fcs() {
+        let mut captured = CaptureBuffer::default();
         captured.start(None, true);
         frame(&mut captured, 60);
         let file = captured.file(Format::Pcap);
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_drops_are_counted() {
         for overwrite in [true, false] {
-            let mut captured = Captured::default();
+            let mut captured = CaptureBuffer::default();
             captured.start(None, overwrite);
             (0..20_000).for_each(|_| frame(&mut captured, 1514));
             assert!(captured.bytes <= ROOM && captured.len() > 10_000);

@@ -64,17 +64,17 @@ impl Drop for Connection {
 }
 
 /// Connection that fails with a timeout if the peer does not read.
-pub(crate) struct Taking<S> {
+pub(crate) struct TimedStream<S> {
     inside: S,
     limit: Duration,
     /// Deadline of a blocked write.
     late: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Taking<S> {
+impl<S> TimedStream<S> {
     /// Wraps a connection with a write timeout.
     pub(crate) fn new(inside: S, limit: Duration) -> Self {
-        Taking { inside, limit, late: None }
+        TimedStream { inside, limit, late: None }
     }
 
     fn bound<T>(&mut self, polled: Poll<Result<T>>, context: &mut Context<'_>) -> Poll<Result<T>> {
@@ -89,13 +89,13 @@ impl<S> Taking<S> {
     }
 }
 
-impl<S: Read + Unpin> Read for Taking<S> {
+impl<S: Read + Unpin> Read for TimedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<Result<()>> {
         Pin::new(&mut self.inside).poll_read(context, into)
     }
 }
 
-impl<S: Write + Unpin> Write for Taking<S> {
+impl<S: Write + Unpin> Write for TimedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let polled = Pin::new(&mut self.inside).poll_write(context, bytes);
         self.bound(polled, context)
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn clients_that_do_not_read_are_disconnected() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let mut taking = Taking::new(Full(100), Duration::from_millis(20));
+        let mut taking = TimedStream::new(Full(100), Duration::from_millis(20));
         let mut write = || runtime.block_on(poll_fn(|context| Pin::new(&mut taking).poll_write(context, &[0; 60])));
         assert_eq!((write().unwrap(), write().unwrap()), (60, 40));
         assert_eq!(write().unwrap_err().kind(), ErrorKind::TimedOut);

@@ -1,8 +1,8 @@
 //! State shared by all connections: the tester, the log, and a measurement.
 
-use crate::measuring::{Measurer, Measuring};
-use crate::recordings::Reader;
-use crate::strangers::Strangers;
+use crate::measuring::{MeasurementState, Measurer};
+use crate::recordings::RecordingReader;
+use crate::strangers::RejectedClients;
 use crate::tester::Tester;
 use linerate_generate::packet;
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ const MOST_ENTRIES: usize = 500;
 const LONGEST_ENTRY: usize = 300;
 
 /// Tester with its log and measurement.
-pub struct Desk {
+pub struct ServeState {
     tester: Arc<Mutex<Tester>>,
     log: Mutex<Log>,
-    strangers: Mutex<Strangers>,
-    pub(crate) measuring: Measuring,
-    pub(crate) reader: Option<Box<dyn Reader>>,
+    strangers: Mutex<RejectedClients>,
+    pub(crate) measuring: MeasurementState,
+    pub(crate) reader: Option<Box<dyn RecordingReader>>,
 }
 
 /// Log of changes and errors.
@@ -39,17 +39,17 @@ struct Entry {
     what: String,
 }
 
-impl Desk {
+impl ServeState {
     /// Creates a desk for a tester; `measurer` runs measurements, if given.
     pub fn new(tester: Arc<Mutex<Tester>>, measurer: Option<Box<dyn Measurer>>) -> Self {
         let (log, strangers) = (Mutex::default(), Mutex::default());
-        Desk { tester, log, strangers, measuring: Measuring::new(measurer), reader: None }
+        ServeState { tester, log, strangers, measuring: MeasurementState::new(measurer), reader: None }
     }
 
     /// Sets a reader of capture files.
     #[must_use]
-    pub fn reading(self, reader: Box<dyn Reader>) -> Self {
-        Desk { reader: Some(reader), ..self }
+    pub fn reading(self, reader: Box<dyn RecordingReader>) -> Self {
+        ServeState { reader: Some(reader), ..self }
     }
 
     /// Locks the tester.
@@ -89,7 +89,7 @@ impl Desk {
         json!({"entries": log.entries.iter().map(entry).collect::<Vec<_>>(), "refused": self.strangers().json()})
     }
 
-    fn strangers(&self) -> MutexGuard<'_, Strangers> {
+    fn strangers(&self) -> MutexGuard<'_, RejectedClients> {
         self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -5,20 +5,20 @@
 use linerate_burst::Burst;
 use linerate_engine::Answers;
 use linerate_engine::consumer::Round;
-use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Hop, Own, Resolution, may_be_asked};
+use linerate_generate::answer::{ANSWERS_PER_SECOND, AddressRange, Addresses, Answerer, Hop, Resolution, may_be_asked};
+use linerate_headers::MacAddr;
 use linerate_port::TxPort;
-use linerate_wire::MacAddr;
 
 /// Devices at a port.
 pub struct Devices {
     /// Responder, or the reason why devices are not possible.
     answers: Result<Answers, String>,
-    own: Vec<Own>,
+    own: Vec<AddressRange>,
     hops: Vec<Hop>,
     is_on: bool,
 }
 
-fn answerer(own: Vec<Own>) -> Answerer {
+fn answerer(own: Vec<AddressRange>) -> Answerer {
     // Duplicate addresses were rejected with the configuration.
     Answerer::new(Addresses::new(own).unwrap_or_default(), ANSWERS_PER_SECOND)
 }
@@ -36,7 +36,7 @@ impl Devices {
     }
 
     /// Sets the devices and enables them at once, or disables them if empty.
-    pub fn set(&mut self, own: Vec<Own>, hops: Vec<Hop>) {
+    pub fn set(&mut self, own: Vec<AddressRange>, hops: Vec<Hop>) {
         (self.own, self.hops) = (own, hops);
         self.switch(true);
     }

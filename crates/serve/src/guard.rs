@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_for_others_are_rejected() {
+    fn requests_for_other_hosts_are_rejected() {
         let address = "127.0.0.1:8443".parse().unwrap();
         let guard = Guard::new(Token::Text("secret".into()), address, Vec::new());
         let bearer = ("authorization", "Bearer secret");

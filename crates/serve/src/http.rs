@@ -1,13 +1,13 @@
 //! HTTP server: connections, limits of time and size, authorisation.
 
 use crate::api::{Answer, EVENTS, answer};
-use crate::connections::{Connections, Taking, client};
-use crate::desk::Desk;
+use crate::connections::{Connections, TimedStream, client};
+use crate::desk::ServeState;
 use crate::guard::Guard;
 use crate::own::{Page, figures};
 use crate::page;
 use crate::secure::Secure;
-use crate::tester::{LOOK as SETTLING, Settling};
+use crate::tester::{DrainingFlows, LOOK as SETTLING};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
@@ -56,7 +56,7 @@ const WATCHERS: usize = 16;
 
 /// State shared by all connections.
 struct Shared {
-    desk: Arc<Desk>,
+    desk: Arc<ServeState>,
     guard: Guard,
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "built without"))]
     secure: Option<Secure>,
@@ -76,7 +76,7 @@ struct Shared {
 /// Sockets cannot be polled.
 pub fn serve(
     listener: std::net::TcpListener,
-    desk: Arc<Desk>,
+    desk: Arc<ServeState>,
     guard: Guard,
     secure: Option<Secure>,
     stop: &Stop,
@@ -142,7 +142,7 @@ async fn connection(stream: TcpStream, from: IpAddr, shared: Arc<Shared>) {
     if let Some(secure) = &shared.secure {
         match tokio::time::timeout(HEAD_LIMIT, secure.acceptor.accept(stream)).await {
             Ok(Ok(stream)) => answer_to(TokioIo::new(stream), from, shared).await,
-            Ok(Err(error)) => (shared.notify)(&format!("refused: {from}: {}", linerate_tls::told(error))),
+            Ok(Err(error)) => (shared.notify)(&format!("refused: {from}: {}", linerate_tls::explain(error))),
             Err(_) => (shared.notify)(&format!("refused: {from}: TLS handshake timed out after 10 s")),
         }
         return;
@@ -161,14 +161,14 @@ async fn answer_to(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin, from
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)
         .max_buf_size(64 << 10)
-        .serve_connection(Taking::new(stream, TAKE_LIMIT), service)
+        .serve_connection(TimedStream::new(stream, TAKE_LIMIT), service)
         .await;
 }
 
 /// Body of an answer.
-type Sent = Either<Full<Bytes>, Events>;
+type ResponseBody = Either<Full<Bytes>, Events>;
 
-async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>) -> Response<Sent> {
+async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>) -> Response<ResponseBody> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let has_body = method != Method::GET && method != Method::HEAD;
     let asset = if method == Method::GET { page::asset(&path) } else { None };
@@ -224,7 +224,7 @@ async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>)
 }
 
 /// Waits for the condition of an answer, without blocking others.
-async fn settle(desk: &Arc<Desk>, mut after: Settling) {
+async fn settle(desk: &Arc<ServeState>, mut after: DrainingFlows) {
     loop {
         let desk = Arc::clone(desk);
         let look = move || {
@@ -319,7 +319,7 @@ impl Body for Events {
     }
 }
 
-fn watch(shared: &Arc<Shared>, permit: OwnedSemaphorePermit, page: Page) -> Response<Sent> {
+fn watch(shared: &Arc<Shared>, permit: OwnedSemaphorePermit, page: Page) -> Response<ResponseBody> {
     let (sender, receiver) = channel(1);
     tokio::spawn(tell_figures(Arc::clone(shared), sender, permit, page));
     with_headers(Response::new(Either::Right(Events(receiver))), EVENTS)
@@ -339,7 +339,7 @@ async fn tell_figures(shared: Arc<Shared>, sender: Sender<Bytes>, _permit: Owned
     }
 }
 
-fn response(answer: Answer) -> Response<Sent> {
+fn response(answer: Answer) -> Response<ResponseBody> {
     let mut response = Response::new(Either::Left(Full::new(Bytes::from(answer.body))));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if answer.status == 401 {
@@ -348,7 +348,7 @@ fn response(answer: Answer) -> Response<Sent> {
     with_headers(response, answer.kind)
 }
 
-fn with_headers(mut response: Response<Sent>, kind: &'static str) -> Response<Sent> {
+fn with_headers(mut response: Response<ResponseBody>, kind: &'static str) -> Response<ResponseBody> {
     let headers = response.headers_mut();
     let set = [
         (CONTENT_TYPE, kind),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Frames never pass the server: ports have their own threads, which publish counters and receive commands. Locking the
-//! account of a port (`Listener::heard`) blocks its receiver, so locks are held for one row at a time.
+//! account of a port (`Listener::reception`) blocks its receiver, so locks are held for one row at a time.
 //!
 //! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: reception at a port; [`capture`]: captured
 //!   frames; `devices`: emulated devices;
@@ -54,11 +54,11 @@ mod strangers;
 pub mod tester;
 pub mod top;
 
-pub use desk::Desk;
+pub use desk::ServeState;
 pub use guard::{Guard, Token};
 pub use http::serve;
 pub use measuring::{Bench, Measurer};
-pub use port::Opened;
-pub use scrape::{Door, Reply, scrape};
+pub use port::OpenPort;
+pub use scrape::{Reply, ScrapeListener, scrape};
 pub use secure::Secure;
 pub use tester::Tester;

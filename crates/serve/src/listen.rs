@@ -1,16 +1,16 @@
 //! Reception at a port: counts frames, checks them against the flows, and captures them if enabled.
 
-use crate::capture::Captured;
+use crate::capture::CaptureBuffer;
 use crate::devices::Devices;
-use crate::top::Top;
+use crate::top::LiveFlows;
 use linerate_burst::Burst;
-use linerate_engine::consumer::{Consumer, End, Look, Order, Round};
+use linerate_engine::consumer::{Consumer, FrameOrder, Round, RunCounters, RunEnd};
 use linerate_engine::{Receive, ReceiveError, Stop};
 use linerate_generate::Check;
 use linerate_generate::check::Options;
 use linerate_generate::trailer::Key;
+use linerate_headers::Link;
 use linerate_port::{RxPort, TxPort};
-use linerate_wire::Link;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ const TURN: Duration = linerate_generate::check::TURN;
 pub(crate) const MOST_STREAMS: usize = 1 << 17;
 
 /// Received frames of a port.
-pub struct Heard {
+pub struct PortReception {
     /// Accounts of the flows.
     pub check: Check,
     /// Frames received.
@@ -35,17 +35,17 @@ pub struct Heard {
     pub losses: BTreeMap<&'static str, u64>,
     /// Number of polls.
     pub looks: u64,
-    /// Captured frames.
-    pub captured: Captured,
+    /// The captured frames.
+    pub captured: CaptureBuffer,
     /// Devices at the port.
     pub devices: Devices,
     /// Flow meter, while enabled.
-    pub top: Option<Box<Top>>,
+    pub top: Option<Box<LiveFlows>>,
 }
 
 /// Port that receives until it is dropped.
 pub struct Listener {
-    heard: Arc<Mutex<Heard>>,
+    reception: Arc<Mutex<PortReception>>,
     looked: Arc<AtomicU64>,
     stop: Stop,
     failure: Arc<Mutex<Option<String>>>,
@@ -57,10 +57,10 @@ pub fn account(key: Key, room: usize) -> Check {
     Check::new(key, Options { streams: room, verify: true })
 }
 
-impl Heard {
+impl PortReception {
     fn new(check: Check, devices: Devices) -> Self {
-        let (captured, losses) = (Captured::default(), BTreeMap::new());
-        Heard { check, frames: 0, bytes: 0, losses, looks: 0, captured, devices, top: None }
+        let (captured, losses) = (CaptureBuffer::default(), BTreeMap::new());
+        PortReception { check, frames: 0, bytes: 0, losses, looks: 0, captured, devices, top: None }
     }
 }
 
@@ -71,27 +71,28 @@ impl Listener {
     /// The thread cannot be started.
     pub fn start(port: RxPort, answers: Result<TxPort, String>) -> std::io::Result<Self> {
         let devices = Devices::new(answers);
-        let heard = Arc::new(Mutex::new(Heard::new(account(Key::default(), MOST_STREAMS), devices)));
+        let reception = Arc::new(Mutex::new(PortReception::new(account(Key::default(), MOST_STREAMS), devices)));
         let receive = Receive::all(vec![port]);
         let stop = receive.stop.clone();
         let failure = Arc::new(Mutex::new(None));
         let (looked, failed) = (Arc::new(AtomicU64::new(0)), Arc::clone(&failure));
-        let mut hearing = Hearing { heard: Arc::clone(&heard), looked: Arc::clone(&looked), turn_at: TURN };
+        let mut hearing =
+            PortConsumer { reception: Arc::clone(&reception), looked: Arc::clone(&looked), turn_at: TURN };
         let thread = Builder::new().name("listen".into()).spawn(move || {
             let run = receive.run(&mut [&mut hearing]);
             *failed.lock().unwrap_or_else(PoisonError::into_inner) = run.failure.map(|failure| failure.to_string());
         })?;
-        Ok(Listener { heard, looked, stop, failure, thread: Some(thread) })
+        Ok(Listener { reception, looked, stop, failure, thread: Some(thread) })
     }
 
     /// Locks the received state; blocks the receiver while held.
-    pub fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn reception(&self) -> MutexGuard<'_, PortReception> {
+        self.reception.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the received state for use while the port may move.
-    pub(crate) fn shared(&self) -> Arc<Mutex<Heard>> {
-        Arc::clone(&self.heard)
+    pub(crate) fn shared(&self) -> Arc<Mutex<PortReception>> {
+        Arc::clone(&self.reception)
     }
 
     /// Returns the number of polls. Until it grows, the state of the port is unknown.
@@ -115,20 +116,20 @@ impl Drop for Listener {
 }
 
 /// Consumer of received frames.
-struct Hearing {
-    heard: Arc<Mutex<Heard>>,
+struct PortConsumer {
+    reception: Arc<Mutex<PortReception>>,
     looked: Arc<AtomicU64>,
     turn_at: Duration,
 }
 
-impl Consumer for Hearing {
+impl Consumer for PortConsumer {
     fn name(&self) -> &'static str {
         "serve"
     }
 
     /// Requires one order: polling several lanes in turn would look like reordering on the wire.
-    fn order(&self) -> Order {
-        Order::Merged
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Merged
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
@@ -137,53 +138,53 @@ impl Consumer for Hearing {
         Ok(())
     }
 
-    fn look(&mut self, look: &Look<'_>) {
+    fn look(&mut self, look: &RunCounters<'_>) {
         let losses = look.queues().losses();
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.losses = losses.into_iter().map(|(count, frames)| (count.name(), frames)).collect();
-        heard.looks += 1;
+        let mut reception = self.reception.lock().unwrap_or_else(PoisonError::into_inner);
+        reception.losses = losses.into_iter().map(|(count, frames)| (count.name(), frames)).collect();
+        reception.looks += 1;
     }
 
-    fn finish(&mut self, _: &mut End<'_>) {}
+    fn finish(&mut self, _: &mut RunEnd<'_>) {}
 }
 
-impl Hearing {
+impl PortConsumer {
     fn hear(&mut self, round: &mut Round<'_>) {
         if round.frames() == 0 && round.elapsed < self.turn_at {
             return;
         }
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let heard = &mut *heard;
+        let mut reception = self.reception.lock().unwrap_or_else(PoisonError::into_inner);
+        let reception = &mut *reception;
         for burst in round.bursts {
-            heard.frames += burst.len() as u64;
-            heard.bytes += wire_bytes(burst);
+            reception.frames += burst.len() as u64;
+            reception.bytes += wire_bytes(burst);
         }
         let links: &[&[Option<Link>]] = round.links;
-        if let Some(top) = &mut heard.top {
+        if let Some(top) = &mut reception.top {
             round.bursts.iter().zip(links).for_each(|(burst, links)| top.take(*burst, links));
         }
         if let ([burst], [links]) = (round.bursts, links) {
-            heard.check.take(*burst, links);
-            if heard.captured.is_on() {
-                (0..burst.len()).for_each(|index| heard.captured.add(&burst.descs()[index], burst.frame(index)));
+            reception.check.take(*burst, links);
+            if reception.captured.is_on() {
+                (0..burst.len()).for_each(|index| reception.captured.add(&burst.descs()[index], burst.frame(index)));
             }
         } else {
-            heard.check.take_picks(round.bursts, round.picks, links);
-            if heard.captured.is_on() {
+            reception.check.take_picks(round.bursts, round.picks, links);
+            if reception.captured.is_on() {
                 for pick in round.picks {
                     let burst = round.bursts[pick.lane()];
-                    heard.captured.add(&burst.descs()[pick.index()], burst.frame(pick.index()));
+                    reception.captured.add(&burst.descs()[pick.index()], burst.frame(pick.index()));
                 }
             }
         }
         if round.elapsed >= self.turn_at {
-            heard.check.turn();
-            if let Some(top) = &mut heard.top {
+            reception.check.turn();
+            if let Some(top) = &mut reception.top {
                 top.expire(round.now);
             }
             self.turn_at = round.elapsed + TURN;
         }
-        heard.devices.hear(round);
+        reception.devices.hear(round);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The methods and the format of reports are not part of the server: the caller provides a [`Measurer`].
 
-use crate::tester::{Beside, Came, Tester, Way, run_trial};
+use crate::tester::{DirectionResult, Tester, TrialDirection, TrialObserver, run_trial};
 use linerate_engine::Stop;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,12 @@ impl Bench {
     ///
     /// # Errors
     /// The trial could not be run.
-    pub fn trial(&self, ways: &[Way], quiet: Duration, beside: Option<Beside<'_>>) -> Result<Vec<Came>, String> {
+    pub fn trial(
+        &self,
+        ways: &[TrialDirection],
+        quiet: Duration,
+        beside: Option<TrialObserver<'_>>,
+    ) -> Result<Vec<DirectionResult>, String> {
         run_trial(&self.tester, ways, quiet, &self.stop, beside)
     }
 
@@ -57,7 +62,7 @@ impl Bench {
 }
 
 /// State of the measurement.
-pub(crate) struct Measuring {
+pub(crate) struct MeasurementState {
     measurer: Option<Arc<dyn Measurer>>,
     state: Arc<Mutex<State>>,
 }
@@ -76,9 +81,9 @@ struct State {
     stop: Option<Stop>,
 }
 
-impl Measuring {
+impl MeasurementState {
     pub(crate) fn new(measurer: Option<Box<dyn Measurer>>) -> Self {
-        Measuring { measurer: measurer.map(Arc::from), state: Arc::default() }
+        MeasurementState { measurer: measurer.map(Arc::from), state: Arc::default() }
     }
 
     /// Returns whether a measurement is running.

@@ -11,11 +11,11 @@ mod snappi;
 
 pub use rows::{Page, figures};
 
-use crate::api::{Answer, EVENTS, JSON, Path, path};
-use crate::desk::Desk;
-use crate::tester::{Settling, Tester};
-use crate::top::{Row, Top};
-use described::{Described, Fault, read_all};
+use crate::api::{Answer, ApiPath, EVENTS, JSON, path};
+use crate::desk::ServeState;
+use crate::tester::{DrainingFlows, Tester};
+use crate::top::{FlowRow, LiveFlows};
+use described::{Fault, StreamSpec, read_all};
 use linerate_meter::End;
 use linerate_otg::control::Traffic;
 use linerate_otg::read::Faults;
@@ -23,8 +23,8 @@ use rows::whole;
 use serde_json::{Value, json};
 
 /// Paths of this API.
-pub const PATHS: &[Path] = &[
-    Path {
+pub const PATHS: &[ApiPath] = &[
+    ApiPath {
         query: &["from", "count"],
         ..path(
             "GET",
@@ -32,13 +32,13 @@ pub const PATHS: &[Path] = &[
             "Figures of all ports and of some streams (from, count), and the state of the server.",
         )
     },
-    Path {
+    ApiPath {
         kind: EVENTS,
         query: &["from", "count"],
         ..path("GET", "/api/v1/events", "The same, twice per second, as server-sent events.")
     },
     path("GET", "/api/v1/history", "Frame rates of all ports together in the last ten minutes, one point per second."),
-    Path {
+    ApiPath {
         query: &["from", "count", "name"],
         ..path("GET", "/api/v1/streams", "The streams set through this API: all, some (from, count), or one (name).")
     },
@@ -52,14 +52,14 @@ pub const PATHS: &[Path] = &[
     path("POST", "/api/v1/capture", "Starts, stops or clears the capture of a port, with a filter."),
     path("POST", "/api/v1/capture/frames", "Lists captured frames that match a filter."),
     path("POST", "/api/v1/capture/frame", "One captured frame, decoded by layer."),
-    Path { kind: BYTES, ..path("POST", "/api/v1/capture/file", "Captured frames that match a filter, as pcapng.") },
+    ApiPath { kind: BYTES, ..path("POST", "/api/v1/capture/file", "Captured frames that match a filter, as pcapng.") },
     path("POST", "/api/v1/flows", "Starts or stops flow metering at a port, or lists its top flows."),
     path("GET", "/api/v1/measure", "The measurement: request, progress, and report so far."),
     path("POST", "/api/v1/measure", "Starts a measurement."),
     path("POST", "/api/v1/measure/estimate", "Estimates the duration of a measurement."),
     path("POST", "/api/v1/measure/stop", "Stops the measurement; results so far are kept."),
     path("GET", "/api/v1/measure/report.json", "The report of the last measurement."),
-    Path { kind: HTML, ..path("GET", "/api/v1/measure/report.html", "The same as one HTML file.") },
+    ApiPath { kind: HTML, ..path("GET", "/api/v1/measure/report.html", "The same as one HTML file.") },
     path("GET", "/api/v1/files", "Recordings for replay by streams."),
     path(
         "POST",
@@ -79,7 +79,7 @@ const LONGEST_TEXT: usize = 64 << 10;
 const MOST_FLOWS: usize = 200;
 
 /// Executes a request with a document.
-pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<Answer, Answer> {
+pub fn act(desk: &ServeState, method: &str, path: &str, document: &Value) -> Result<Answer, Answer> {
     let name = path.strip_prefix("/api/v1/").unwrap_or_default();
     let done = || Ok(Answer::json(200, &json!({})));
     let refused = |(status, what): (u16, String)| Answer::refuse(status, &[what]);
@@ -172,7 +172,7 @@ fn check(tester: &Tester, document: &Value) -> Answer {
         let faults: Vec<Value> = faults.iter().map(Fault::json).collect();
         Answer::json(200, &json!({"faults": faults, "frames": frames}))
     };
-    let made = Described::read(&document["stream"])
+    let made = StreamSpec::read(&document["stream"])
         .and_then(|one| frames::first(&one, tester.line_of(&one.tx), &tester.recordings, count));
     match made {
         Ok(frames) => answer(Vec::new(), frames),
@@ -236,7 +236,7 @@ fn names(document: &Value, key: &str) -> Result<Vec<String>, Faults> {
     })
 }
 
-fn traffic(tester: &mut Tester, document: &Value) -> Result<Option<Settling>, Faults> {
+fn traffic(tester: &mut Tester, document: &Value) -> Result<Option<DrainingFlows>, Faults> {
     let state = match document["do"].as_str().unwrap_or_default() {
         "start" => Traffic::Start,
         "stop" => Traffic::Stop,
@@ -273,28 +273,30 @@ fn pace(tester: &mut Tester, document: &Value) -> Result<(), Faults> {
 }
 
 fn flows(tester: &Tester, document: &Value) -> Result<Value, Faults> {
-    let asked = captures::Asked::read(tester, document)?;
+    let asked = captures::CaptureRequest::read(tester, document)?;
     // Allocates before locking the receiver.
-    let fresh = (document["do"] == "start").then(|| Box::new(Top::new(tester.secret())));
-    let mut heard = tester.port(asked.port).listener.heard();
+    let fresh = (document["do"] == "start").then(|| Box::new(LiveFlows::new(tester.secret())));
+    let mut reception = tester.port(asked.port).listener.reception();
     if fresh.is_some() || document["do"] == "stop" {
-        heard.top = fresh;
+        reception.top = fresh;
     }
-    let Some(top) = &heard.top else { return Ok(json!({"is_on": false, "rows": []})) };
+    let Some(top) = &reception.top else { return Ok(json!({"is_on": false, "rows": []})) };
     let most = document["count"].as_u64().map_or(50, |count| (count as usize).clamp(1, MOST_FLOWS));
-    let (greatest, kept, let_go) = top.greatest(most, document["by"] == "rate");
-    drop(heard);
+    let (greatest, kept, evicted_groups) = top.greatest(most, document["by"] == "rate");
+    drop(reception);
     let end = |end: &End| json!({"address": end.address.to_string(), "port": end.port});
-    let row = |row: &Row| {
-        let Row { ends, protocol, packets, bytes, first, last, lately, .. } = row;
+    let row = |row: &FlowRow| {
+        let FlowRow { ends, protocol, packets, bytes, first, last, lately, .. } = row;
         json!({
             "from": end(&ends[0]), "to": end(&ends[1]), "protocol": protocol, "packets": packets[0],
-            "bytes": bytes[0], "packets_back": packets[1], "bytes_back": bytes[1],
+            "bytes": bytes[0], "packets_reverse": packets[1], "bytes_reverse": bytes[1],
             "packets_per_s": whole(lately.packets[0]), "bps": whole(lately.bits[0]),
             "packets_per_s_back": whole(lately.packets[1]), "bps_back": whole(lately.bits[1]),
             "first_ns": first.0, "last_ns": last.0,
             "state": if row.end == linerate_meter::EndReason::Active { "goes on" } else { row.end.name() }
         })
     };
-    Ok(json!({"is_on": true, "flows": kept, "let_go": let_go, "rows": greatest.iter().map(row).collect::<Vec<_>>()}))
+    Ok(
+        json!({"is_on": true, "flows": kept, "evicted_groups": evicted_groups, "rows": greatest.iter().map(row).collect::<Vec<_>>()}),
+    )
 }

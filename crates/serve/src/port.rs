@@ -3,14 +3,14 @@
 use crate::listen::Listener;
 use crate::rates::Rates;
 use linerate_engine::transmit::Transmitter;
-use linerate_otg::answer::Figures;
+use linerate_otg::answer::TrafficMetrics;
 use linerate_port::{RxPort, TxPort};
 
 /// Bytes of the FCS.
 pub(crate) const FCS: u64 = 4;
 
-/// Opened port.
-pub struct Opened {
+/// An opened port.
+pub struct OpenPort {
     /// Name, which clients use as a location.
     pub name: String,
     /// Specification, accepted as a location too.
@@ -48,8 +48,8 @@ impl Port {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub(crate) fn start(opened: Opened) -> std::io::Result<Self> {
-        let Opened { name, spec, tx, rx, answers, line, longest, is_up } = opened;
+    pub(crate) fn start(opened: OpenPort) -> std::io::Result<Self> {
+        let OpenPort { name, spec, tx, rx, answers, line, longest, is_up } = opened;
         let (transmitter, listener) = (Transmitter::start(tx)?, Listener::start(rx, answers)?);
         let (before, rates) = ([0; 4], Rates::default());
         Ok(Port { name, spec, line, longest, is_up, transmitter, listener, before, rates })
@@ -61,13 +61,13 @@ impl Port {
     }
 
     /// Returns the counters sent and received since the configuration, and whether frames are captured.
-    pub(crate) fn counted(&self) -> ([Figures; 2], bool) {
-        let heard = self.listener.heard();
-        let (received, is_on) = ((heard.frames, heard.bytes), heard.captured.is_on());
-        drop(heard);
+    pub(crate) fn counted(&self) -> ([TrafficMetrics; 2], bool) {
+        let reception = self.listener.reception();
+        let (received, is_on) = ((reception.frames, reception.bytes), reception.captured.is_on());
+        drop(reception);
         let count = |(frames, bytes): (u64, u64), before: &[u64]| {
             let (frames, bytes) = (frames - before[0].min(frames), bytes - before[1].min(bytes));
-            Figures { frames, bytes: bytes + FCS * frames, ..Figures::default() }
+            TrafficMetrics { frames, bytes: bytes + FCS * frames, ..TrafficMetrics::default() }
         };
         ([count(self.transmitter.sent(), &self.before[..2]), count(received, &self.before[2..])], is_on)
     }

@@ -1,6 +1,6 @@
 //! Recent rates, from counters sampled twice per second.
 
-use linerate_otg::answer::Figures;
+use linerate_otg::answer::TrafficMetrics;
 use std::time::{Duration, Instant};
 
 /// Last two samples.
@@ -17,7 +17,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 impl Rates {
     /// Adds a sample.
-    pub(crate) fn note(&mut self, now: Instant, tx: &Figures, rx: &Figures) {
+    pub(crate) fn note(&mut self, now: Instant, tx: &TrafficMetrics, rx: &TrafficMetrics) {
         let counts = [tx.frames, tx.bytes, rx.frames, rx.bytes];
         if let Some((then, before)) = self.last {
             let span = now.saturating_duration_since(then);
@@ -38,7 +38,7 @@ impl Rates {
     }
 
     /// Sets the rates in the figures.
-    pub(crate) fn fill(&self, tx: &mut Figures, rx: &mut Figures) {
+    pub(crate) fn fill(&self, tx: &mut TrafficMetrics, rx: &mut TrafficMetrics) {
         [tx.frame_rate, tx.byte_rate, rx.frame_rate, rx.byte_rate] = self.rates;
     }
 }

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use linerate_generate::Rate;
-use linerate_generate::stream::{Mark, Pick, Selector, Shape, Stream, Variant};
+use linerate_generate::stream::{IndexSelection, Mark, Selector, Shape, Stream, Variant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ pub const MOST_FRAMES: usize = 1 << 16;
 const MOST: usize = 100;
 
 /// Reads capture files.
-pub trait Reader: Send + Sync {
+pub trait RecordingReader: Send + Sync {
     /// Returns the Ethernet frames of a file, without FCS.
     ///
     /// # Errors
     /// The file cannot be replayed.
-    fn read(&self, file: Vec<u8>) -> Result<Vec<Recorded>, String>;
+    fn read(&self, file: Vec<u8>) -> Result<Vec<RecordedFrame>, String>;
 
     /// Returns the names of the files of the server.
     fn names(&self) -> Vec<String>;
@@ -29,12 +29,12 @@ pub trait Reader: Send + Sync {
     ///
     /// # Errors
     /// The file does not exist or cannot be replayed.
-    fn open(&self, name: &str) -> Result<Vec<Recorded>, String>;
+    fn open(&self, name: &str) -> Result<Vec<RecordedFrame>, String>;
 }
 
 /// Frame of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedFrame {
     /// Time in nanoseconds.
     pub time: u64,
     /// Bytes, without FCS.
@@ -44,7 +44,7 @@ pub struct Recorded {
 /// Sequence of frames with times.
 #[derive(Debug)]
 pub struct Recording {
-    frames: Vec<Recorded>,
+    frames: Vec<RecordedFrame>,
     /// Bytes of all frames.
     pub bytes: usize,
 }
@@ -58,7 +58,7 @@ impl Recording {
     ///
     /// # Errors
     /// The recording has no frames, or too many.
-    pub fn new(frames: Vec<Recorded>) -> Result<Self, String> {
+    pub fn new(frames: Vec<RecordedFrame>) -> Result<Self, String> {
         let bytes = frames.iter().map(|frame| frame.bytes.len()).sum();
         match frames.len() {
             0 => Err("no frames".to_owned()),
@@ -99,9 +99,9 @@ impl Recording {
         } else if !matches!(stream.rate, Rate::Frames(_)) {
             return Err("a recording needs a frame rate, such as 10kpps, or none for the recorded timing".to_owned());
         }
-        let variant = |frame: &Recorded| Variant { frame: frame.bytes.clone(), ..Variant::default() };
+        let variant = |frame: &RecordedFrame| Variant { frame: frame.bytes.clone(), ..Variant::default() };
         stream.variants = self.frames.iter().map(variant).collect();
-        stream.size = Selector { count: stream.variants.len() as u64, pick: Pick::InTurn { every: 1 } };
+        stream.size = Selector { count: stream.variants.len() as u64, pick: IndexSelection::InTurn { every: 1 } };
         (stream.selectors, stream.shape, stream.mark) = (Vec::new(), shape, Mark::None);
         if is_once {
             stream.count = Some(self.frames.len() as u64);
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     fn recording(frames: usize, length: usize) -> Recording {
-        let frame = |place: usize| Recorded { time: place as u64 * 1000, bytes: vec![0; length] };
+        let frame = |place: usize| RecordedFrame { time: place as u64 * 1000, bytes: vec![0; length] };
         Recording::new((0..frames).map(frame).collect()).unwrap()
     }
 

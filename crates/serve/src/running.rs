@@ -2,34 +2,34 @@
 
 use crate::port::{FCS, Port};
 use crate::rates::Rates;
-use linerate_engine::transmit::{Doing, Sending};
+use linerate_engine::transmit::{StreamTotals, TransmitState};
 use linerate_generate::check::Matcher;
 use linerate_generate::stream::Stream;
-use linerate_otg::answer::{Figures, FlowFigures};
+use linerate_otg::answer::{FlowMetrics, TrafficMetrics};
 use linerate_otg::config::Config;
 use linerate_otg::flow::Flow;
 use std::sync::Arc;
 
 /// Configured flow.
-pub(crate) struct Running {
+pub(crate) struct RunningFlow {
     /// Indices of its ports.
     pub tx: usize,
     pub rx: Vec<usize>,
     /// Its id in trailers, since its last start.
     pub id: u32,
-    pub sending: Arc<Sending>,
+    pub sending: Arc<StreamTotals>,
     /// Frames and bytes received with its id before the start.
     pub before: (u64, u64),
     /// Final figures, after its account was closed.
-    pub frozen: Option<FlowFigures>,
-    /// Figures at the last clearing of counters.
-    pub cleared: Option<FlowFigures>,
+    pub frozen: Option<FlowMetrics>,
+    /// TrafficMetrics at the last clearing of counters.
+    pub cleared: Option<FlowMetrics>,
     pub rates: Rates,
 }
 
-impl Running {
+impl RunningFlow {
     pub(crate) fn new(flow: &Flow, config: &Config, places: &[usize]) -> Self {
-        let mut running = Running {
+        let mut running = RunningFlow {
             tx: 0,
             rx: Vec::new(),
             id: 0,
@@ -53,19 +53,19 @@ impl Running {
     }
 
     pub(crate) fn is_active(&self) -> bool {
-        self.sending.doing() != Doing::Stopped
+        self.sending.doing() != TransmitState::Stopped
     }
 }
 
 /// Returns the figures of a flow, over all of its receiving ports.
-pub(crate) fn came(ports: &[Port], running: &Running) -> (Figures, FlowFigures) {
-    let (mut rx, mut all) = (Figures::default(), FlowFigures::default());
+pub(crate) fn came(ports: &[Port], running: &RunningFlow) -> (TrafficMetrics, FlowMetrics) {
+    let (mut rx, mut all) = (TrafficMetrics::default(), FlowMetrics::default());
     if running.id == 0 {
         return (rx, all);
     }
     for place in &running.rx {
-        let heard = ports[*place].listener.heard();
-        let report = heard.check.report(None);
+        let reception = ports[*place].listener.reception();
+        let report = reception.check.report(None);
         let Some(row) = report.row(running.id) else { continue };
         let counts = row.counts;
         rx.frames += counts.received;

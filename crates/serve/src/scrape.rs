@@ -36,7 +36,7 @@ const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 const DOCUMENT: &str = "application/json";
 
 /// Non-blocking listener.
-pub enum Door {
+pub enum ScrapeListener {
     /// TCP address, reachable by anyone.
     Address(std::net::TcpListener),
     /// Unix socket, for users who may write to its file.
@@ -63,7 +63,7 @@ type Pages = Arc<dyn Fn(&str, &str) -> Reply + Send + Sync>;
 /// # Errors
 /// Sockets cannot be polled.
 pub fn scrape(
-    door: Door,
+    door: ScrapeListener,
     stop: &Stop,
     pages: impl Fn(&str, &str) -> Reply + Send + Sync + 'static,
 ) -> std::io::Result<()> {
@@ -73,7 +73,7 @@ pub fn scrape(
     let result = runtime.block_on(async {
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         match door {
-            Door::Address(listener) => {
+            ScrapeListener::Address(listener) => {
                 let address = Some(listener.local_addr()?);
                 let listener = TcpListener::from_std(listener)?;
                 while !stop.is_requested() {
@@ -81,7 +81,7 @@ pub fn scrape(
                     welcome(accepted.map(|accepted| accepted.map(|(stream, _)| stream)), address, &room, &pages).await;
                 }
             }
-            Door::Path(listener) => {
+            ScrapeListener::Path(listener) => {
                 let listener = UnixListener::from_std(listener)?;
                 while !stop.is_requested() {
                     let accepted = tokio::time::timeout(LOOK, listener.accept()).await;

@@ -8,15 +8,15 @@ const MOST: usize = 100;
 
 /// Rejected clients with reasons.
 #[derive(Debug, Default)]
-pub(crate) struct Strangers {
+pub(crate) struct RejectedClients {
     /// Rows, latest last.
-    rows: Vec<Row>,
+    rows: Vec<Rejection>,
     /// Number of rejections, including those of evicted rows.
     all: u64,
 }
 
 #[derive(Debug)]
-struct Row {
+struct Rejection {
     address: IpAddr,
     why: &'static str,
     times: u64,
@@ -24,13 +24,13 @@ struct Row {
     last_ns: u64,
 }
 
-impl Strangers {
+impl RejectedClients {
     /// Counts a rejection; returns its number if it should be reported: the first, the tenth, the hundredth.
     pub(crate) fn refuse(&mut self, address: IpAddr, why: &'static str, now_ns: u64) -> Option<u64> {
         self.all += 1;
         let mut row = match self.rows.iter().position(|row| (row.address, row.why) == (address, why)) {
             Some(at) => self.rows.remove(at),
-            None => Row { address, why, times: 0, first_ns: now_ns, last_ns: now_ns },
+            None => Rejection { address, why, times: 0, first_ns: now_ns, last_ns: now_ns },
         };
         if self.rows.len() == MOST {
             self.rows.remove(0);
@@ -48,7 +48,7 @@ impl Strangers {
 
     /// Returns the rows, latest first.
     pub(crate) fn json(&self) -> Value {
-        let row = |row: &Row| {
+        let row = |row: &Rejection| {
             json!({"address": row.address.to_string(), "why": row.why, "times": row.times,
                 "first_ns": row.first_ns, "last_ns": row.last_ns})
         };
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_latest_rejections_are_listed_with_their_counts() {
-        let mut strangers = Strangers::default();
+        let mut strangers = RejectedClients::default();
         let address = |number: u32| IpAddr::V4(number.into());
         let reported: Vec<u64> = (0..1000).filter_map(|time| strangers.refuse(address(1), "no token", time)).collect();
         assert_eq!(reported, [1, 10, 100, 1000]);

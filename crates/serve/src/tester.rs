@@ -12,18 +12,18 @@ mod tests;
 mod trial;
 
 pub use devices::Neighbor;
-pub use settle::{LOOK, Settling};
-pub use trial::{Beside, Came, Look, Way, run as run_trial};
+pub use settle::{DrainingFlows, LOOK};
+pub use trial::{DirectionResult, TrialDirection, TrialObserver, TrialView, run as run_trial};
 
 use crate::history::History;
 use crate::listen::MOST_STREAMS;
-use crate::own::described::Described;
-use crate::port::{Opened, Port};
+use crate::own::described::StreamSpec;
+use crate::port::{OpenPort, Port};
 use crate::rates::Rates;
 use crate::recordings::Recordings;
-use crate::running::{Running, came, differ_in_rate};
+use crate::running::{RunningFlow, came, differ_in_rate};
 use linerate_burst::random::mix;
-use linerate_engine::transmit::{Sending, Transmitter};
+use linerate_engine::transmit::{StreamTotals, Transmitter};
 use linerate_generate::check::NUMBERS;
 use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::trailer::Key;
@@ -44,9 +44,9 @@ pub struct Tester {
     /// Text of the configuration, including later changes. A tree of values would take thirty times the memory.
     text: String,
     /// Streams set through our own API: one per flow.
-    own: Vec<Described>,
+    own: Vec<StreamSpec>,
     /// State of each flow of the configuration.
-    running: Vec<Running>,
+    running: Vec<RunningFlow>,
     /// Index in `ports` of each port of the configuration.
     places: Vec<usize>,
     key: u64,
@@ -74,7 +74,7 @@ impl Tester {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn new(opened: Vec<Opened>, seed: u64) -> std::io::Result<Self> {
+    pub fn new(opened: Vec<OpenPort>, seed: u64) -> std::io::Result<Self> {
         let mut ports = Vec::new();
         for port in opened {
             ports.push(Port::start(port)?);
@@ -125,16 +125,16 @@ impl Tester {
     /// Replaces the configuration.
     fn take(&mut self, config: Config, places: Vec<usize>) {
         self.stop_all();
-        self.running = config.flows.iter().map(|flow| Running::new(flow, &config, &places)).collect();
+        self.running = config.flows.iter().map(|flow| RunningFlow::new(flow, &config, &places)).collect();
         (self.config, self.places) = (config, places);
         self.watched.get_mut().clear();
         self.renew();
         self.place_devices();
         for port in &mut self.ports {
             let (frames, bytes) = port.transmitter.sent();
-            let mut heard = port.listener.heard();
-            heard.captured = Default::default();
-            port.before = [frames, bytes, heard.frames, heard.bytes];
+            let mut reception = port.listener.reception();
+            reception.captured = Default::default();
+            port.before = [frames, bytes, reception.frames, reception.bytes];
             port.rates = Rates::default();
         }
     }
@@ -181,7 +181,7 @@ impl Tester {
             .collect();
         let changed = changed.into_iter().filter(|at| !self.running[*at].is_active()).collect::<Vec<_>>();
         let mut closed: Vec<u32> = changed.into_iter().filter_map(|at| self.freeze(at)).collect();
-        let mut old: Vec<Option<Running>> = std::mem::take(&mut self.running).into_iter().map(Some).collect();
+        let mut old: Vec<Option<RunningFlow>> = std::mem::take(&mut self.running).into_iter().map(Some).collect();
         let (mut running, mut paces) = (Vec::new(), Vec::new());
         for (flow, at) in config.flows.iter().zip(places_of) {
             running.push(match at.and_then(|at| old[at].take()) {
@@ -193,10 +193,10 @@ impl Tester {
                     }
                     kept
                 }
-                None => Running::new(flow, &config, &places),
+                None => RunningFlow::new(flow, &config, &places),
             });
         }
-        let gone: Vec<Running> = old.into_iter().flatten().collect();
+        let gone: Vec<RunningFlow> = old.into_iter().flatten().collect();
         for (place, port) in self.ports.iter().enumerate() {
             let own = paces.iter().filter(|(tx, ..)| *tx == place);
             port.transmitter.pace(own.map(|(_, sending, rate)| (sending, *rate)));
@@ -214,7 +214,7 @@ impl Tester {
     ///
     /// # Errors
     /// A port has failed, or a stream is invalid.
-    pub fn transmit(&mut self, state: Traffic, flows: &[usize]) -> Result<Option<Settling>, Faults> {
+    pub fn transmit(&mut self, state: Traffic, flows: &[usize]) -> Result<Option<DrainingFlows>, Faults> {
         let whole = self.whole(flows);
         let flows = &whole[..];
         match state {
@@ -251,7 +251,7 @@ impl Tester {
         (0..self.running.len()).filter(is_meant).collect()
     }
 
-    fn each_port(&self, flows: &[usize], act: impl Fn(&Transmitter, Vec<&Arc<Sending>>)) {
+    fn each_port(&self, flows: &[usize], act: impl Fn(&Transmitter, Vec<&Arc<StreamTotals>>)) {
         for (place, port) in self.ports.iter().enumerate() {
             let own = flows.iter().map(|at| &self.running[*at]).filter(|running| running.tx == place);
             act(&port.transmitter, own.map(|running| &running.sending).collect());
@@ -310,10 +310,10 @@ impl Tester {
     pub fn capture(&mut self, is_on: bool, ports: &[usize]) {
         for at in ports {
             let Some(wanted) = self.config.capture(&self.config.ports[*at].name) else { continue };
-            let mut heard = self.ports[self.places[*at]].listener.heard();
+            let mut reception = self.ports[self.places[*at]].listener.reception();
             match is_on {
-                true => heard.captured.start(wanted.slice, wanted.overwrite),
-                false => heard.captured.stop(),
+                true => reception.captured.start(wanted.slice, wanted.overwrite),
+                false => reception.captured.stop(),
             }
         }
     }
@@ -333,12 +333,12 @@ impl Tester {
             faults.add("port_name", format!("no capture configured at {port:?}"));
             return Err(faults);
         };
-        let mut heard = self.ports[*place].listener.heard();
-        heard.captured.stop();
-        let taken = std::mem::take(&mut heard.captured);
-        drop(heard);
+        let mut reception = self.ports[*place].listener.reception();
+        reception.captured.stop();
+        let taken = std::mem::take(&mut reception.captured);
+        drop(reception);
         let file = taken.file(wanted.format);
-        self.ports[*place].listener.heard().captured = taken;
+        self.ports[*place].listener.reception().captured = taken;
         Ok(file)
     }
 }

@@ -1,8 +1,8 @@
 //! Live flows of a port: a meter whose open flows are queried once per second.
 
 use linerate_burst::{Burst, Nanos};
-use linerate_meter::{Config, End, EndReason, Flow, Glance, Meter, Quality, Timeouts};
-use linerate_wire::Link;
+use linerate_headers::Link;
+use linerate_meter::{ActiveFlow, Config, End, EndReason, Flow, Meter, Quality, Timeouts};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ const ACTIVE: Nanos = Nanos(1_000_000_000);
 const STALE: Duration = Duration::from_millis(2500);
 
 /// Live flows.
-pub struct Top {
+pub struct LiveFlows {
     meter: Meter,
     /// Sums of ended records, by flow id.
-    sums: HashMap<u64, Row>,
+    sums: HashMap<u64, FlowRow>,
     /// Time of the last query.
     now: Nanos,
     /// Flows evicted for lack of space.
-    let_go: u64,
+    evicted_groups: u64,
 }
 
 /// Rates of a flow in the last second, per direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Lately {
+pub struct RecentRates {
     /// Packets per second.
     pub packets: [f64; 2],
     /// Bits per second, of frames without FCS.
@@ -39,7 +39,7 @@ pub struct Lately {
 
 /// Sums of a flow from its first packet to its latest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct FlowRow {
     id: u64,
     /// Originator and responder.
     pub ends: [End; 2],
@@ -56,18 +56,18 @@ pub struct Row {
     /// End reason, or [`EndReason::Active`].
     pub end: EndReason,
     /// Recent rates.
-    pub lately: Lately,
+    pub lately: RecentRates,
 }
 
-impl Row {
+impl FlowRow {
     /// Converts an ended or open record.
-    fn of(glance: &Glance, end: EndReason) -> Self {
-        let Glance { id, ends, protocol, packets, frame_bytes: bytes, first, last, .. } = *glance;
-        Row { id, ends, protocol, packets, bytes, first, last, end, lately: Lately::of(glance) }
+    fn of(glance: &ActiveFlow, end: EndReason) -> Self {
+        let ActiveFlow { id, ends, protocol, packets, frame_bytes: bytes, first, last, .. } = *glance;
+        FlowRow { id, ends, protocol, packets, bytes, first, last, end, lately: RecentRates::of(glance) }
     }
 
     /// Adds the record that continues this flow.
-    fn join(&mut self, next: Row) {
+    fn join(&mut self, next: FlowRow) {
         if self.ends[0] != next.ends[0] {
             self.packets.swap(0, 1);
             self.bytes.swap(0, 1);
@@ -88,11 +88,11 @@ impl Row {
     }
 }
 
-impl Lately {
+impl RecentRates {
     /// Computes rates of a record, which covers the time since the previous one, a second or slightly more.
-    fn of(glance: &Glance) -> Self {
+    fn of(glance: &ActiveFlow) -> Self {
         let seconds = glance.last.since(glance.first).max(Duration::from_nanos(ACTIVE.0)).as_secs_f64();
-        Lately {
+        RecentRates {
             packets: glance.packets.map(|packets| packets as f64 / seconds),
             bits: glance.frame_bytes.map(|bytes| bytes as f64 * 8.0 / seconds),
         }
@@ -103,34 +103,34 @@ impl Lately {
     }
 }
 
-impl Top {
+impl LiveFlows {
     /// Creates an empty meter; `seed` is secret.
     pub fn new(seed: u64) -> Self {
         let timeouts = [Timeouts { idle: IDLE, active: ACTIVE }; 4];
         let config = Config { max_flows: MOST_FLOWS, timeouts, seed: [seed, !seed], ..Config::default() };
-        Top { meter: Meter::new(&config), sums: HashMap::new(), now: Nanos::ZERO, let_go: 0 }
+        LiveFlows { meter: Meter::new(&config), sums: HashMap::new(), now: Nanos::ZERO, evicted_groups: 0 }
     }
 
     /// Processes frames.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
-        let (sums, let_go) = (&mut self.sums, &mut self.let_go);
-        self.meter.take(burst, links, &mut |flow: &Flow| add(sums, let_go, flow));
+        let (sums, evicted_groups) = (&mut self.sums, &mut self.evicted_groups);
+        self.meter.take(burst, links, &mut |flow: &Flow| add(sums, evicted_groups, flow));
     }
 
     /// Advances the time to `now`.
     pub fn expire(&mut self, now: Nanos) {
         self.now = self.now.max(now);
-        let (sums, let_go) = (&mut self.sums, &mut self.let_go);
-        self.meter.expire(now, &mut |flow: &Flow| add(sums, let_go, flow));
+        let (sums, evicted_groups) = (&mut self.sums, &mut self.evicted_groups);
+        self.meter.expire(now, &mut |flow: &Flow| add(sums, evicted_groups, flow));
     }
 
     /// Returns the top flows by bytes or by rate, the number of flows, and the number of evicted ones. Flows count from
     /// their first packet, whether their records have ended or not.
-    pub fn greatest(&self, most: usize, by_rate: bool) -> (Vec<Row>, usize, u64) {
-        let mut all: Vec<Row> = self.sums.values().cloned().collect();
+    pub fn greatest(&self, most: usize, by_rate: bool) -> (Vec<FlowRow>, usize, u64) {
+        let mut all: Vec<FlowRow> = self.sums.values().cloned().collect();
         let open: HashMap<u64, usize> = (0..).zip(&all).map(|(place, row)| (row.id, place)).collect();
         self.meter.glance(0, usize::MAX, Nanos::ZERO, |_, glance| {
-            let row = Row::of(&glance(), EndReason::Active);
+            let row = FlowRow::of(&glance(), EndReason::Active);
             match open.get(&row.id).filter(|place| all[**place].end == EndReason::Active) {
                 Some(place) => all[*place].join(row),
                 None => all.push(row),
@@ -139,19 +139,19 @@ impl Top {
         for row in &mut all {
             // Stalled flows have no rate.
             if self.now.since(row.last) > STALE {
-                row.lately = Lately::default();
+                row.lately = RecentRates::default();
             }
         }
-        let rate = |row: &Row| if by_rate { row.lately.all() as u64 } else { 0 };
+        let rate = |row: &FlowRow| if by_rate { row.lately.all() as u64 } else { 0 };
         all.sort_unstable_by_key(|row| std::cmp::Reverse((rate(row), row.all_bytes(), row.id)));
         let flows = all.len();
         all.truncate(most);
-        (all, flows, self.let_go)
+        (all, flows, self.evicted_groups)
     }
 }
 
-fn add(sums: &mut HashMap<u64, Row>, let_go: &mut u64, flow: &Flow) {
-    let row = Row::of(&Glance::of(flow), flow.end);
+fn add(sums: &mut HashMap<u64, FlowRow>, evicted_groups: &mut u64, flow: &Flow) {
+    let row = FlowRow::of(&ActiveFlow::of(flow), flow.end);
     if let Some(sum) = sums.get_mut(&flow.id).filter(|_| flow.quality.contains(Quality::CONTINUED)) {
         let lately = row.lately;
         sum.join(row);
@@ -166,7 +166,7 @@ fn add(sums: &mut HashMap<u64, Row>, let_go: &mut u64, flow: &Flow) {
         for (.., id) in &sizes[..MOST_SUMS / 2] {
             sums.remove(id);
         }
-        *let_go += MOST_SUMS as u64 / 2;
+        *evicted_groups += MOST_SUMS as u64 / 2;
     }
     sums.insert(flow.id, row);
 }
@@ -179,7 +179,7 @@ mod tests {
     const SIZE: usize = 60;
 
     /// Feeds UDP packets from ports of one host, with times in milliseconds.
-    fn take(top: &mut Top, packets: &[(u16, u64)]) {
+    fn take(top: &mut LiveFlows, packets: &[(u16, u64)]) {
         let (mut memory, mut descs) = (Vec::new(), Vec::new());
         for (at, (port, ms)) in packets.iter().enumerate() {
             let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
@@ -197,7 +197,7 @@ mod tests {
     }
 
     /// Returns the packets of flows by port.
-    fn seen(top: &Top) -> Vec<(u16, u64)> {
+    fn seen(top: &LiveFlows) -> Vec<(u16, u64)> {
         let (rows, flows, _) = top.greatest(usize::MAX, false);
         assert_eq!(rows.len(), flows);
         let mut seen: Vec<(u16, u64)> = rows.iter().map(|row| (row.ends[0].port, row.packets[0])).collect();
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn flows_count_from_their_first_packet() {
-        let mut top = Top::new(7);
+        let mut top = LiveFlows::new(7);
         take(&mut top, &[(1000, 0), (1001, 0), (1002, 1)]);
         assert_eq!(seen(&top), [(1000, 1), (1001, 1), (1002, 1)]);
         let (rows, ..) = top.greatest(2, true);

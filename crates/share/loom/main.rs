@@ -234,7 +234,7 @@ fn a_count_brings_its_verdicts() {
         let reader = loom::thread::spawn(move || {
             for frame in 0..2 {
                 if verdicts::said(&*theirs, frame) != SETTLED {
-                    verdicts::say(&*theirs, frame, 1);
+                    verdicts::set_verdict(&*theirs, frame, 1);
                 }
                 verdicts::publish(&*theirs, frame + 1);
             }
@@ -244,7 +244,7 @@ fn a_count_brings_its_verdicts() {
             assert_eq!(verdicts::said(&*said, frame), 1, "a counted verdict is missing");
         }
         if looked < 2 {
-            verdicts::say(&*said, 1, SETTLED);
+            verdicts::set_verdict(&*said, 1, SETTLED);
         }
         reader.join().unwrap();
         assert!([1, SETTLED].contains(&verdicts::said(&*said, 1)));
@@ -258,9 +258,9 @@ fn a_verdict_later_is_found() {
         let theirs = said.clone();
         let reader = loom::thread::spawn(move || {
             verdicts::publish(&*theirs, 2);
-            verdicts::say(&*theirs, 0, 5);
+            verdicts::set_verdict(&*theirs, 0, 5);
             verdicts::publish_later(&*theirs);
-            verdicts::say(&*theirs, 1, 0);
+            verdicts::set_verdict(&*theirs, 1, 0);
             verdicts::publish_later(&*theirs);
         });
         let (_, later) = verdicts::progress(&*said);
@@ -277,7 +277,7 @@ fn a_block_begins_without_verdicts() {
         let shared = Arc::new((Cells::new(2), Verdicts::new()));
         let theirs = shared.clone();
         let reader = loom::thread::spawn(move || {
-            verdicts::say(&theirs.1, 0, 1);
+            verdicts::set_verdict(&theirs.1, 0, 1);
             verdicts::publish(&theirs.1, 1);
             Pusher::default().push(&theirs.0, 0);
         });
@@ -286,7 +286,7 @@ fn a_block_begins_without_verdicts() {
         if is_back {
             // As `Control::reset` does.
             said.looked.store(0, Relaxed);
-            verdicts::say(said, 0, UNDECIDED);
+            verdicts::set_verdict(said, 0, UNDECIDED);
         }
         reader.join().unwrap();
         let left = (verdicts::progress(said).0, verdicts::said(said, 0));

@@ -42,7 +42,7 @@ const RESERVED: u32 = 16;
 
 /// Identity of a reader, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct ReaderIdentity {
     /// The name that it gave itself.
     pub name: String,
     /// Its process; 0 if it is not visible from here.
@@ -57,7 +57,7 @@ pub struct Client {
     pub(crate) registration: Registration,
     pub(crate) socket: OwnedFd,
     pub(crate) control: Control,
-    pub(crate) who: Who,
+    pub(crate) who: ReaderIdentity,
     pub(crate) lossless: bool,
     /// It gives verdicts.
     pub(crate) inline: bool,
@@ -75,7 +75,7 @@ pub struct Acceptor {
     offer: Offer,
     generation: u64,
     registrations: Arc<Registrations>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<PendingReader>,
     /// Descriptors or memory have run out: do not poll the socket for a while.
     exhausted: bool,
     /// More connections were pending than one step handles.
@@ -88,7 +88,7 @@ pub struct Acceptor {
 
 /// A connection that has not sent its hello, or waits for a place that another reader is about to free.
 #[derive(Debug)]
-struct Waiting {
+struct PendingReader {
     socket: OwnedFd,
     peer: Peer,
     since: Nanos,
@@ -161,18 +161,18 @@ impl Acceptor {
     fn process_pending(&mut self, now: Nanos) -> Vec<Client> {
         let mut clients = Vec::new();
         for mut one in std::mem::take(&mut self.waiting) {
-            match one.hello.take().map_or_else(|| receive_hello(one.socket.as_fd()), Received::Hello) {
-                Received::Hello(hello) if self.may_find_room(&one, &hello, now) => {
-                    self.waiting.push(Waiting { hello: Some(hello), ..one });
+            match one.hello.take().map_or_else(|| receive_hello(one.socket.as_fd()), HelloRead::Hello) {
+                HelloRead::Hello(hello) if self.may_find_room(&one, &hello, now) => {
+                    self.waiting.push(PendingReader { hello: Some(hello), ..one });
                 }
-                Received::Nothing if now.since(one.since) < PATIENCE && now >= one.since => self.waiting.push(one),
-                Received::Nothing | Received::Gone => self.refused += 1,
-                Received::Invalid(reason) => self.refuse(one.socket.as_fd(), Status::Malformed, reason),
-                Received::Hello(hello) => match self.let_in(&one, &hello, now) {
+                HelloRead::Nothing if now.since(one.since) < PATIENCE && now >= one.since => self.waiting.push(one),
+                HelloRead::Nothing | HelloRead::Gone => self.refused += 1,
+                HelloRead::Invalid(reason) => self.refuse(one.socket.as_fd(), Status::Malformed, reason),
+                HelloRead::Hello(hello) => match self.let_in(&one, &hello, now) {
                     Ok((registration, control)) => {
-                        let who = Who { name: hello.name, pid: one.peer.pid, uid: one.peer.uid };
+                        let who = ReaderIdentity { name: hello.name, pid: one.peer.pid, uid: one.peer.uid };
                         let quota = quota(hello.quota, self.offer.slots);
-                        let Waiting { socket, .. } = one;
+                        let PendingReader { socket, .. } = one;
                         let Hello { lossless, inline, .. } = hello;
                         clients.push(Client { registration, socket, control, who, lossless, inline, quota });
                     }
@@ -185,7 +185,7 @@ impl Acceptor {
 
     /// Returns whether this lossless reader lacks room that may become free shortly: when a reader is restarted, the
     /// departure of the old one may be noticed slightly after the new one connects.
-    fn may_find_room(&self, one: &Waiting, hello: &Hello, now: Nanos) -> bool {
+    fn may_find_room(&self, one: &PendingReader, hello: &Hello, now: Nanos) -> bool {
         let is_full = || self.registrations.lossless() >= self.offer.lossless_readers();
         let waits = hello.lossless && self.access.lossless && is_full();
         let waits = waits || hello.inline && self.access.engine.is_some() && self.registrations.is_decided();
@@ -216,7 +216,7 @@ impl Acceptor {
         if self.waiting.len() == WAITING {
             self.make_room();
         }
-        self.waiting.push(Waiting { socket, peer, since: now, hello: None });
+        self.waiting.push(PendingReader { socket, peer, since: now, hello: None });
     }
 
     /// Closes the oldest pending connection of the user with most of them.
@@ -232,7 +232,7 @@ impl Acceptor {
     /// Allocates what a reader needs and sends it.
     fn let_in(
         &mut self,
-        one: &Waiting,
+        one: &PendingReader,
         hello: &Hello,
         now: Nanos,
     ) -> Result<(Registration, Control), (Status, String)> {
@@ -337,7 +337,7 @@ fn quota(asked: u32, slots: u32) -> u32 {
     if asked == 0 { (slots / 4).max(2) } else { asked.clamp(2, slots) }
 }
 
-enum Received {
+enum HelloRead {
     Nothing,
     Gone,
     Invalid(&'static str),
@@ -345,20 +345,20 @@ enum Received {
 }
 
 /// Reads a reader's first message. Descriptors sent with it are never received.
-fn receive_hello(socket: BorrowedFd<'_>) -> Received {
+fn receive_hello(socket: BorrowedFd<'_>) -> HelloRead {
     let mut bytes = [0; HELLO + 1];
     let mut none = RecvAncillaryBuffer::default();
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut none, flags) {
-        Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
-        Err(_) => Received::Gone,
+        Err(Errno::AGAIN | Errno::INTR) => HelloRead::Nothing,
+        Err(_) => HelloRead::Gone,
         Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => {
-            Received::Invalid("the first message of a reader must carry no descriptors")
+            HelloRead::Invalid("the first message of a reader must carry no descriptors")
         }
-        Ok(message) if message.bytes == 0 => Received::Gone,
+        Ok(message) if message.bytes == 0 => HelloRead::Gone,
         Ok(message) => match bytes.get(..message.bytes).and_then(Hello::decode) {
-            Some(hello) => Received::Hello(hello),
-            None => Received::Invalid("the first message of a reader must be a hello"),
+            Some(hello) => HelloRead::Hello(hello),
+            None => HelloRead::Invalid("the first message of a reader must be a hello"),
         },
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::credentials::Peer;
 use crate::error::Error;
-use crate::socket_file::{NoFile, SocketFile};
+use crate::socket_file::{SocketFile, SocketFileError};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
@@ -62,11 +62,13 @@ impl Address {
     }
 
     /// Converts the reason for a missing socket file to an error.
-    fn no_file(&self, why: NoFile) -> Error {
+    fn no_file(&self, why: SocketFileError) -> Error {
         match why {
-            NoFile::System(error) => Error::system(format!("sharing {self}"), error),
-            NoFile::NoSocket => Error::Invalid(format!("{self}: exists and is not a socket; choose another name")),
-            NoFile::Taken(by) => self.taken_by(by.and_then(|socket| Peer::of(socket.as_fd()).ok())),
+            SocketFileError::System(error) => Error::system(format!("sharing {self}"), error),
+            SocketFileError::NoSocket => {
+                Error::Invalid(format!("{self}: exists and is not a socket; choose another name"))
+            }
+            SocketFileError::Taken(by) => self.taken_by(by.and_then(|socket| Peer::of(socket.as_fd()).ok())),
         }
     }
 
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_has_its_mode_from_the_first_moment_whatever_the_mask() {
+    fn socket_has_its_mode_from_creation_despite_umask() {
         let folder = folder("mode");
         for (others, mode) in [(false, 0o600), (true, 0o666)] {
             let path = folder.join("ring");
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_made_with_the_rights_of_its_owner_and_the_process_has_its_own_back() {
+    fn socket_is_created_as_its_owner_and_privileges_return() {
         if !geteuid().is_root() {
             eprintln!("SKIPPED: only root can act as another user");
             return;
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_the_place_of_a_socket_stays() {
+    fn replacement_of_a_socket_file_is_kept() {
         let folder = folder("stays");
         let [path, other, moved] = ["ring", "other", "moved"].map(|name| folder.join(name));
         std::fs::write(&other, "of another user").unwrap();

@@ -19,7 +19,7 @@ pub struct Inject {
 
 /// Type of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum AnswerKind {
     /// Replacement bytes for a frame.
     Replace,
     /// An additional frame.
@@ -34,14 +34,14 @@ pub struct Answer {
     /// Index of the frame in the block.
     pub frame: u32,
     /// Type of the answer.
-    pub kind: Kind,
+    pub kind: AnswerKind,
     /// Bytes of the answer.
     pub bytes: Vec<u8>,
 }
 
 /// Reason why an answer was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
+pub enum AnswerError {
     /// The maximum number of answers is outstanding.
     #[error("{} answers are outstanding; give verdicts on their frames first", ANSWERS)]
     Full,
@@ -61,8 +61,8 @@ impl Answers<'_> {
     ///
     /// # Errors
     /// If too many answers are outstanding, or the frame is too long.
-    pub fn replace(&mut self, ticket: Ticket, bytes: &[u8]) -> Result<(), Unanswered> {
-        self.put(ticket, Kind::Replace, bytes)
+    pub fn replace(&mut self, ticket: Ticket, bytes: &[u8]) -> Result<(), AnswerError> {
+        self.put(ticket, AnswerKind::Replace, bytes)
     }
 
     /// Injects a frame that is sent when the other one is passed or dropped by its verdict, but not when the policy
@@ -70,20 +70,20 @@ impl Answers<'_> {
     ///
     /// # Errors
     /// If too many answers are outstanding, or the frame is too long.
-    pub fn inject(&mut self, ticket: Ticket, inject: Inject, bytes: &[u8]) -> Result<(), Unanswered> {
-        self.put(ticket, Kind::Inject(inject), bytes)
+    pub fn inject(&mut self, ticket: Ticket, inject: Inject, bytes: &[u8]) -> Result<(), AnswerError> {
+        self.put(ticket, AnswerKind::Inject(inject), bytes)
     }
 
-    fn put(&mut self, ticket: Ticket, kind: Kind, bytes: &[u8]) -> Result<(), Unanswered> {
+    fn put(&mut self, ticket: Ticket, kind: AnswerKind, bytes: &[u8]) -> Result<(), AnswerError> {
         if bytes.len() > ANSWER_FRAME {
-            return Err(Unanswered::TooLong);
+            return Err(AnswerError::TooLong);
         }
         if self.given.wrapping_sub(self.control.answered()) >= ANSWERS.into() {
-            return Err(Unanswered::Full);
+            return Err(AnswerError::Full);
         }
         let (kind, flags) = match kind {
-            Kind::Replace => (REPLACE, 0),
-            Kind::Inject(Inject { back, behind }) => (INJECT, u32::from(back) | u32::from(behind) << 1),
+            AnswerKind::Replace => (REPLACE, 0),
+            AnswerKind::Inject(Inject { back, behind }) => (INJECT, u32::from(back) | u32::from(behind) << 1),
         };
         let (slot, frame) = ticket.place();
         self.control.put_answer(*self.given, [kind, slot, frame, flags, bytes.len() as u32], bytes);
@@ -97,12 +97,12 @@ const INJECT: u32 = 2;
 
 /// The answers that the writer has received.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct AnswerCounts {
     taken: u64,
     done: u64,
 }
 
-impl Taken {
+impl AnswerCounts {
     /// Returns the next answer, if there is one.
     ///
     /// # Errors
@@ -118,8 +118,8 @@ impl Taken {
         let ([kind, slot, frame, flags, length], bytes) = control.answer(self.taken);
         self.taken += 1;
         let kind = match (kind, flags) {
-            (REPLACE, 0) => Kind::Replace,
-            (INJECT, 0..=3) => Kind::Inject(Inject { back: flags & 1 != 0, behind: flags & 2 != 0 }),
+            (REPLACE, 0) => AnswerKind::Replace,
+            (INJECT, 0..=3) => AnswerKind::Inject(Inject { back: flags & 1 != 0, behind: flags & 2 != 0 }),
             _ => return Err("an answer has an unknown type"),
         };
         if length as usize != bytes.len() {

@@ -78,7 +78,7 @@ pub(crate) struct Arena {
 }
 
 /// A new arena, for the writer.
-pub(crate) struct Created {
+pub(crate) struct NewArena {
     pub arena: Arena,
     pub blocks: Vec<Block>,
     /// For readers.
@@ -89,7 +89,7 @@ pub(crate) struct Created {
 
 impl Arena {
     /// Creates an arena with empty blocks.
-    pub(crate) fn create(options: &Options, now: Nanos) -> Result<Created, Error> {
+    pub(crate) fn create(options: &Options, now: Nanos) -> Result<NewArena, Error> {
         let shape = options.shape()?;
         let Pages { mapping, fd, page, notes } = pages::make(options, shape.bytes())?;
         let generation = RandomState::new().build_hasher().finish();
@@ -117,7 +117,7 @@ impl Arena {
         long(offset_of!(layout::Arena, heartbeat), now.0);
         word(offset_of!(layout::Arena, state), state::RUNNING);
         let (mapping, blocks) = mapping.into_blocks(Shape::SLOTS, shape.slots as usize, shape.layout);
-        Ok(Created { arena: Arena { mapping, shape, generation }, blocks, fd, notes })
+        Ok(NewArena { arena: Arena { mapping, shape, generation }, blocks, fd, notes })
     }
 
     /// Maps the memory received from a writer. Every number in it is checked for consistency. For another user's

@@ -1,4 +1,4 @@
-//! Attaching to a ring, as a reader.
+//! Attachment to a ring, as a reader.
 
 use crate::address::Address;
 use crate::arena::{Arena, Owner};
@@ -7,7 +7,7 @@ use crate::credentials::Peer;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::frame_ring;
-use crate::handshake::{Hello, Kind, Status, WELCOME, Welcome};
+use crate::handshake::{Hello, RingKind, Status, WELCOME, Welcome};
 use crate::layout::MAJOR;
 use crate::pages::{check_ordinary, check_whole};
 use crate::reader::Reader;
@@ -22,35 +22,35 @@ use std::time::Duration;
 
 /// Options of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attach {
+pub struct AttachOptions {
     /// Make the writer wait for this reader rather than skip frames.
     pub lossless: bool,
     /// Maximum number of blocks that a lossy reader holds; 0: the writer's default.
     pub quota: u32,
     /// Name for the writer's reports; at most 96 bytes of it are sent.
     pub name: String,
-    /// Attach to a ring that is shared by neither root nor this user.
+    /// Read from a ring that is shared by neither root nor this user.
     pub trust: bool,
     /// Timeout for the writer's answer.
     pub patience: Duration,
 }
 
-impl Default for Attach {
+impl Default for AttachOptions {
     fn default() -> Self {
-        Attach { lossless: false, quota: 0, name: String::new(), trust: false, patience: Duration::from_secs(5) }
+        AttachOptions { lossless: false, quota: 0, name: String::new(), trust: false, patience: Duration::from_secs(5) }
     }
 }
 
 /// A reader that has sent its hello and waits for the answer.
 #[derive(Debug)]
-pub struct Attaching {
+pub struct PendingAttach {
     address: Address,
     socket: OwnedFd,
     owner: Owner,
     inline: bool,
 }
 
-impl Attach {
+impl AttachOptions {
     /// Attaches to the ring of this name; waits for the writer's answer.
     ///
     /// # Errors
@@ -62,9 +62,9 @@ impl Attach {
     /// Attaches as the engine, which gives a verdict on each frame.
     ///
     /// # Errors
-    /// Those of [`Attach::to`], and if no verdicts are wanted, or another engine is attached.
+    /// Those of [`AttachOptions::to`], and if no verdicts are wanted, or another engine is attached.
     pub fn engine(&self, name: &str) -> Result<Engine, Error> {
-        Ok(Engine::over(self.say_hello(name, Kind::Blocks, true)?.finish()?))
+        Ok(Engine::over(self.say_hello(name, RingKind::Blocks, true)?.finish()?))
     }
 
     /// Attaches to frames of memory that are shared under this name; waits for the writer's answer. Of the options only
@@ -80,21 +80,21 @@ impl Attach {
             }
             error => error,
         };
-        let handed = self.say_hello(name, Kind::Frames, false)?.hear().map_err(of_frames)?;
-        let Handed { address, socket, generation, memory: [arena, control], .. } = handed;
+        let handed = self.say_hello(name, RingKind::Frames, false)?.read_answer().map_err(of_frames)?;
+        let ReceivedMemory { address, socket, generation, memory: [arena, control], .. } = handed;
         frame_ring::Reader::open(arena.as_fd(), control.as_fd(), generation, socket)
             .map_err(|reason| of_frames(Error::Protocol { address: address.to_string(), reason }))
     }
 
-    /// Sends the hello; [`Attaching::finish`] waits for the answer.
+    /// Sends the hello; [`PendingAttach::finish`] waits for the answer.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn begin(&self, name: &str) -> Result<Attaching, Error> {
-        self.say_hello(name, Kind::Blocks, false)
+    pub fn begin(&self, name: &str) -> Result<PendingAttach, Error> {
+        self.say_hello(name, RingKind::Blocks, false)
     }
 
-    fn say_hello(&self, name: &str, kind: Kind, inline: bool) -> Result<Attaching, Error> {
+    fn say_hello(&self, name: &str, kind: RingKind, inline: bool) -> Result<PendingAttach, Error> {
         let address = Address::parse(name)?;
         let socket = address.connect(self.patience)?;
         let writer =
@@ -108,24 +108,24 @@ impl Attach {
             );
             return Err(Error::Refused { address: address.to_string(), reason });
         }
-        let Attach { lossless, quota, .. } = *self;
+        let AttachOptions { lossless, quota, .. } = *self;
         let hello = Hello { major: MAJOR, kind, lossless, inline, quota, name: self.name.clone() };
         match send(&socket, &hello.encode(), SendFlags::NOSIGNAL) {
             // The writer has sent the reason before it closed the socket.
-            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(Attaching { address, socket, owner, inline }),
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(PendingAttach { address, socket, owner, inline }),
             Err(error) => Err(Error::system(format!("attaching to {address}"), error)),
         }
     }
 }
 
-impl Attaching {
+impl PendingAttach {
     /// Waits for the answer.
     ///
     /// # Errors
     /// [`Error`].
     pub fn finish(self) -> Result<Reader, Error> {
         let inline = self.inline;
-        let Handed { address, owner, socket, generation, memory: [arena, control] } = self.hear()?;
+        let ReceivedMemory { address, owner, socket, generation, memory: [arena, control] } = self.read_answer()?;
         let protocol = |reason: String| Error::Protocol { address: address.to_string(), reason };
         let arena = Arena::open(arena.as_fd(), owner).map_err(protocol)?;
         if arena.generation() != generation {
@@ -138,9 +138,9 @@ impl Attaching {
     }
 
     /// Receives the memory from the writer.
-    fn hear(self) -> Result<Handed, Error> {
-        let Attaching { address, socket, owner, inline } = self;
-        let (welcome, fds) = hear(&address, &socket)?;
+    fn read_answer(self) -> Result<ReceivedMemory, Error> {
+        let PendingAttach { address, socket, owner, inline } = self;
+        let (welcome, fds) = read_answer(&address, &socket)?;
         if welcome.status != Status::Welcome {
             let reason = if welcome.text.is_empty() { "the writer gave no reason".to_owned() } else { welcome.text };
             return Err(Error::Refused { address: address.to_string(), reason });
@@ -162,12 +162,12 @@ impl Attaching {
         for timeout in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {
             let _ = sockopt::set_socket_timeout(&socket, timeout, None);
         }
-        Ok(Handed { address, owner, socket, generation: welcome.generation, memory })
+        Ok(ReceivedMemory { address, owner, socket, generation: welcome.generation, memory })
     }
 }
 
 /// The memory of an accepted reader: arena and control memory.
-struct Handed {
+struct ReceivedMemory {
     address: Address,
     owner: Owner,
     socket: OwnedFd,
@@ -180,7 +180,7 @@ const HUNG_UP: &str =
     "no answer: the writer closed the connection (it died, or is not a ring); check that it is running";
 
 /// Receives the writer's answer, and the descriptors sent with it.
-fn hear(address: &Address, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), Error> {
+fn read_answer(address: &Address, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), Error> {
     let protocol = |reason: &str| Error::Protocol { address: address.to_string(), reason: reason.to_owned() };
     let unanswered = |reason| Error::Unanswered { address: address.to_string(), reason };
     let mut bytes = [0; WELCOME + 1];

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn root_the_owner_and_those_named_may_attach() {
+    fn root_owner_and_named_users_may_attach() {
         let (socket, _other) = UnixStream::pair().unwrap();
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let this = Peer::of(socket.as_fd()).unwrap();

@@ -38,7 +38,7 @@ impl Verdict {
 
 /// Result of examining a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decide {
+pub enum VerdictReply {
     /// The verdict.
     Now(Verdict),
     /// The verdict follows later, through the frame's ticket.
@@ -61,7 +61,7 @@ impl Ticket {
 
 /// A frame that needs a verdict.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct UndecidedFrame<'a> {
     /// Identifies the frame in a later verdict.
     pub ticket: Ticket,
     /// Desc of the frame.
@@ -93,7 +93,7 @@ impl Engine {
 
     /// Examines the available frames, some at a time; returns their number. No more arrive once [`Engine::ended`]
     /// returns a reason.
-    pub fn look(&mut self, mut decide: impl FnMut(&Seen<'_>, &mut Answers<'_>) -> Decide) -> usize {
+    pub fn look(&mut self, mut decide: impl FnMut(&UndecidedFrame<'_>, &mut Answers<'_>) -> VerdictReply) -> usize {
         self.reader.fill(BATCH);
         if self.reader.bad() > 0 {
             self.reader.break_off("a desc is invalid, so its frame has no verdict");
@@ -110,10 +110,10 @@ impl Engine {
             }
             // Descs with an unknown interface were omitted.
             let interface = &self.reader.interfaces()[usize::from(desc.interface)];
-            let seen = Seen { ticket: Ticket { slot: place.slot, frame }, desc, bytes, interface };
+            let seen = UndecidedFrame { ticket: Ticket { slot: place.slot, frame }, desc, bytes, interface };
             match decide(&seen, &mut answers) {
-                Decide::Now(verdict) => verdicts::say(&area, frame, verdict as u8),
-                Decide::Later => held += 1,
+                VerdictReply::Now(verdict) => verdicts::set_verdict(&area, frame, verdict as u8),
+                VerdictReply::Later => held += 1,
             }
         }
         let shown = burst.len();
@@ -135,7 +135,7 @@ impl Engine {
         let Ticket { slot, frame } = ticket;
         assert!(self.reader.is_held(slot), "that frame already has its verdict");
         let area = self.reader.control().verdicts(slot);
-        verdicts::say(&area, frame, verdict as u8);
+        verdicts::set_verdict(&area, frame, verdict as u8);
         verdicts::publish_later(&area);
         self.reader.said(slot);
     }

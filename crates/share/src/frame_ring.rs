@@ -1,9 +1,9 @@
 //! Frames of memory, filled from received streams, shared with another process: one writer, one reader at a time.
 //! `docs/frame-ring.md` specifies the format, and what either side may rely on.
 //!
-//! - [`Options`]: number of frames, and their memory; [`About`]: metadata of a frame;
+//! - [`Options`]: number of frames, and their memory; [`FrameMetadata`]: metadata of a frame;
 //! - [`Writer`]: hands frames over, and gets them back; readers connect to [`Acceptor`](crate::Acceptor);
-//! - [`Reader`]: the other process's side; a [`Taken`] frame is returned when it is dropped.
+//! - [`Reader`]: the other process's side; a [`TakenFrame`] frame is returned when it is dropped.
 //!
 //! # Design
 //! - **No copy.** The pieces of memory that [`Writer::create`] returns are both the receive buffers and the reader's
@@ -22,7 +22,7 @@ mod reader;
 mod slots;
 mod writer;
 
-pub use self::about::{About, Ending};
+pub use self::about::{Ending, FrameMetadata};
 pub use self::arena::Options;
-pub use self::reader::{End, Reader, Taken};
-pub use self::writer::{Counts, Writer};
+pub use self::reader::{End, Reader, TakenFrame};
+pub use self::writer::{Writer, WriterCounts};

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_frames_among_the_records_are_sound() {
+    fn only_frames_within_the_records_are_valid() {
         let layout = Layout::slot(1 << 20).unwrap();
         let first = (layout.body() + RECORD_HEADER) as u32;
         let last = (layout.bytes() - TAIL) as u32;

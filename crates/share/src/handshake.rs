@@ -19,7 +19,7 @@ const FRAMES: u32 = 1;
 
 /// Contents of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RingKind {
     /// Packets in blocks.
     #[default]
     Blocks,
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 /// A writer's offer to readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
-    pub kind: Kind,
+    pub kind: RingKind,
     /// Number of items, which is the capacity of the index rings.
     pub slots: u32,
     pub arena_bytes: usize,
@@ -41,14 +41,16 @@ pub(crate) struct Offer {
 impl Offer {
     /// Returns the maximum number of lossless readers.
     pub(crate) fn lossless_readers(&self) -> u32 {
-        if self.kind == Kind::Frames { 1 } else { lossless_readers(self.slots) }
+        if self.kind == RingKind::Frames { 1 } else { lossless_readers(self.slots) }
     }
 
     /// Returns the message for a reader beyond that.
     pub(crate) fn full(&self) -> String {
         match self.kind {
-            Kind::Frames => "another reader is attached, and the limit is one; try again after it detaches".to_owned(),
-            Kind::Blocks => {
+            RingKind::Frames => {
+                "another reader is attached, and the limit is one; try again after it detaches".to_owned()
+            }
+            RingKind::Blocks => {
                 format!(
                     "a ring of {} blocks is limited to {} lossless readers; share more blocks",
                     self.slots,
@@ -61,8 +63,8 @@ impl Offer {
     /// Returns the message for readers that expect the other kind.
     pub(crate) fn other(&self) -> &'static str {
         match self.kind {
-            Kind::Frames => "it shares frames of received streams; read them with `linerate frames NAME`",
-            Kind::Blocks => {
+            RingKind::Frames => "it shares frames of received streams; read them with `linerate frames NAME`",
+            RingKind::Blocks => {
                 "it shares packets; read them with `linerate capture shm:NAME`, or any verb that takes a port"
             }
         }
@@ -73,7 +75,7 @@ impl Offer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub major: u32,
-    pub kind: Kind,
+    pub kind: RingKind,
     pub lossless: bool,
     /// It gives a verdict on each frame (version 1.1).
     pub inline: bool,
@@ -94,7 +96,7 @@ impl Hello {
         put(&mut bytes, 12, if self.lossless { LOSSLESS } else { 0 } | if self.inline { INLINE } else { 0 });
         put(&mut bytes, 16, self.quota);
         put(&mut bytes, 20, name.len() as u32);
-        put(&mut bytes, 24, if self.kind == Kind::Frames { FRAMES } else { 0 });
+        put(&mut bytes, 24, if self.kind == RingKind::Frames { FRAMES } else { 0 });
         bytes[NAME_AT..NAME_AT + name.len()].copy_from_slice(name.as_bytes());
         bytes
     }
@@ -105,10 +107,10 @@ impl Hello {
             return None;
         }
         let name = text(&bytes[NAME_AT..], get(bytes, 20));
-        let kind = if get(bytes, 24) == FRAMES { Kind::Frames } else { Kind::Blocks };
+        let kind = if get(bytes, 24) == FRAMES { RingKind::Frames } else { RingKind::Blocks };
         let is = |flag| get(bytes, 12) & flag != 0;
         // A reader of frames of memory is always lossless and never gives verdicts.
-        let (lossless, inline) = (is(LOSSLESS) || kind == Kind::Frames, is(INLINE) && kind == Kind::Blocks);
+        let (lossless, inline) = (is(LOSSLESS) || kind == RingKind::Frames, is(INLINE) && kind == RingKind::Blocks);
         Some(Hello { major: get(bytes, 4), kind, lossless, inline, quota: get(bytes, 16), name })
     }
 }
@@ -244,8 +246,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_back(major: u32, is_frames: bool, [lossless, inline]: [bool; 2], quota: u32, name in "[^\\p{C}\\p{Zl}\\p{Zp}]{0,24}", long: [u64; 3]) {
-            let kind = if is_frames { Kind::Frames } else { Kind::Blocks };
+        fn messages_round_trip(major: u32, is_frames: bool, [lossless, inline]: [bool; 2], quota: u32, name in "[^\\p{C}\\p{Zl}\\p{Zp}]{0,24}", long: [u64; 3]) {
+            let kind = if is_frames { RingKind::Frames } else { RingKind::Blocks };
             let (lossless, inline) = (lossless || is_frames, inline && !is_frames);
             let hello = Hello { major, kind, lossless, inline, quota, name: name.clone() };
             prop_assert_eq!(Hello::decode(&hello.encode()), Some(hello));
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn long_text_is_cut_at_a_character() {
         let hello =
-            Hello { major: 1, kind: Kind::Blocks, lossless: false, inline: false, quota: 0, name: "é".repeat(80) };
+            Hello { major: 1, kind: RingKind::Blocks, lossless: false, inline: false, quota: 0, name: "é".repeat(80) };
         assert_eq!(Hello::decode(&hello.encode()).unwrap().name, "é".repeat(48));
         let refusal = Welcome::refusal(Status::Ended, "x\u{1b}[2J".repeat(200));
         assert!(Welcome::decode(&refusal.encode()).unwrap().text.starts_with("x?[2Jx?"));

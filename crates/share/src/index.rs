@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_out_as_they_went_in() {
+    fn entries_round_trip() {
         let ring = Cells::new(4);
         let (mut pusher, mut taker) = (Pusher::default(), Taker::default());
         for round in 0..100 {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_cannot_be_is_an_overrun() {
+    fn impossible_count_is_an_overrun() {
         let (ring, mut taker) = (Cells::new(4), Taker::default());
         for count in [5, u64::MAX, 1 << 63] {
             ring.count.store(count, Relaxed);

@@ -62,7 +62,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn names_of_a_foreign_writer_are_fit_to_be_shown() {
+    fn names_of_a_foreign_writer_are_escaped() {
         let memory = memfd_create("interfaces", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&memory, Shape::SLOTS as u64).unwrap();
         let mapping = Mapping::new(memory.as_fd(), Shape::SLOTS, true).unwrap();

@@ -5,7 +5,7 @@
 //!
 //! - [`Options`]: size and memory of the ring; [`Error`]: failures to create or attach;
 //! - [`Writer`]: fills blocks; [`Acceptor`]: accepts readers, in a thread of its own;
-//! - [`Attach`]: attaches another process; [`Reader`]: presents the frames; [`Engine`]: a reader that gives verdicts;
+//! - [`AttachOptions`]: attaches another process; [`Reader`]: presents the frames; [`Engine`]: a reader that gives verdicts;
 //! - [`frame_ring`]: the same for frames of memory, with one reader at a time.
 //!
 //! Below them, one file each: `layout` (offsets), `mapping` and `pages` (memory), `arena` (blocks), `control` (what
@@ -72,18 +72,18 @@ mod verdicts;
 mod writer;
 
 pub use {
-    acceptor::{Acceptor, Client, Who},
-    answers::{Answer, Answers, Inject, Kind, Unanswered},
+    acceptor::{Acceptor, Client, ReaderIdentity},
+    answers::{Answer, AnswerError, AnswerKind, Answers, Inject},
     arena::Options,
-    attach::{Attach, Attaching},
+    attach::{AttachOptions, PendingAttach},
     credentials::Access,
-    engine::{Decide, Engine, Seen, Ticket, Verdict},
+    engine::{Engine, Ticket, UndecidedFrame, Verdict, VerdictReply},
     error::Error,
     reader::{End, Reader},
     slots::Tally,
-    socket_file::{NoFile, SocketFile},
+    socket_file::{SocketFile, SocketFileError},
     verdicts::{SETTLED, UNDECIDED},
-    writer::{Deciding, Departure, Report, Writer},
+    writer::{Departure, EngineState, ReaderReport, Writer},
 };
 
 /// Atomics of `index` and `verdicts`; under loom its own replace them.

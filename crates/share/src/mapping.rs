@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::layout::PAGE;
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use linerate_burst::{Block, Desc, Layout, Memory};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -166,13 +166,13 @@ impl Mapping {
         stride: usize,
         count: usize,
         bytes: usize,
-    ) -> (Arc<Mapping>, Vec<Piece>) {
+    ) -> (Arc<Mapping>, Vec<OwnedBytes>) {
         assert!(self.writable && bytes <= stride && offset + count * stride <= self.bytes);
         let mapping = Arc::new(self);
         let piece = |index: usize| {
             // SAFETY: inside the mapping, which the piece keeps alive; this function is called once for a mapping, which it
             // consumes, so no other piece has these bytes, and other processes can only read them.
-            unsafe { Piece::shared(mapping.base.add(offset + index * stride), bytes, true, mapping.clone()) }
+            unsafe { OwnedBytes::shared(mapping.base.add(offset + index * stride), bytes, true, mapping.clone()) }
         };
         let pieces = (0..count).map(piece).collect();
         (mapping, pieces)
@@ -183,10 +183,10 @@ impl Mapping {
     ///
     /// # Panics
     /// If they exceed the mapping.
-    pub(crate) fn lend(&self, offset: usize, bytes: usize, lent: Arc<dyn Any + Send + Sync>) -> Piece {
+    pub(crate) fn lend(&self, offset: usize, bytes: usize, lent: Arc<dyn Any + Send + Sync>) -> OwnedBytes {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset);
         // SAFETY: inside the mapping, which callers keep alive by `lent`; it is never written through the piece.
-        unsafe { Piece::shared(self.base.add(offset), bytes, false, lent) }
+        unsafe { OwnedBytes::shared(self.base.add(offset), bytes, false, lent) }
     }
 
     /// Populates every page, so that its first access does not fault.

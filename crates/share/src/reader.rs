@@ -9,7 +9,7 @@ use crate::arena::Arena;
 use crate::control::Control;
 use crate::frames::Frames;
 use crate::index::{self, Overrun, Pusher, Taker};
-use crate::slots::Place;
+use crate::slots::BlockPosition;
 use linerate_burst::{Burst, Interface, Nanos};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -51,7 +51,7 @@ pub struct Reader {
     published: Taker,
     returned: Pusher,
     /// Blocks in the order of arrival, each with the first desc that was not copied yet.
-    held: VecDeque<Place>,
+    held: VecDeque<BlockPosition>,
     /// For each block, whether this reader holds it.
     holds: Vec<bool>,
     /// For an engine, the number of held frames per block, whose verdict is still missing.
@@ -250,7 +250,7 @@ impl Reader {
         let mut complete = false;
         // Each further iteration has released a block.
         for _ in 0..=self.holds.len() {
-            let Some(&Place { slot, from }) = self.held.front() else {
+            let Some(&BlockPosition { slot, from }) = self.held.front() else {
                 complete = true;
                 break;
             };
@@ -285,7 +285,7 @@ impl Reader {
                 Ok(Some(entry)) => entry,
                 Err(Overrun) => return Err(End::Broken("more blocks were published than exist")),
             };
-            let place = Place { slot: entry as u32, from: (entry >> 32) as u32 };
+            let place = BlockPosition { slot: entry as u32, from: (entry >> 32) as u32 };
             match self.holds.get_mut(place.slot as usize) {
                 Some(holds) if !*holds => *holds = true,
                 Some(_) => return Err(End::Broken("a block was published again before it was returned")),
@@ -326,7 +326,7 @@ impl Reader {
 
     /// Releases the first block if all of it was consumed and it is closed; returns whether it did.
     fn release(&mut self, over: bool) -> Result<bool, End> {
-        let Some(&Place { slot, from }) = self.held.front() else { return Ok(false) };
+        let Some(&BlockPosition { slot, from }) = self.held.front() else { return Ok(false) };
         if self.frames.len() > 0 {
             return Ok(false);
         }

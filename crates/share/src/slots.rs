@@ -32,7 +32,7 @@ pub(crate) fn lossless_readers(slots: u32) -> u32 {
 
 /// A block and a position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BlockPosition {
     /// Block number.
     pub slot: u32,
     /// Index of the first frame.
@@ -213,7 +213,7 @@ impl Slots {
 
     /// Commits `frames` more frames in the open block and publishes it to each reader that may hold it and does not
     /// yet.
-    pub(crate) fn commit(&mut self, frames: u32, mut publish: impl FnMut(u32, Place)) {
+    pub(crate) fn commit(&mut self, frames: u32, mut publish: impl FnMut(u32, BlockPosition)) {
         let Some(slot) = self.open else { return };
         let from = self.slots[slot as usize].frames;
         self.slots[slot as usize].frames += frames;
@@ -233,7 +233,7 @@ impl Slots {
                 state.holders |= bit(number);
                 reader.held += 1;
                 reader.from[slot as usize] = from;
-                publish(number, Place { slot, from });
+                publish(number, BlockPosition { slot, from });
             }
             reader.outstanding += u64::from(frames);
         }

@@ -24,7 +24,7 @@ pub struct SocketFile {
 
 /// The reason why a socket has no file.
 #[derive(Debug)]
-pub enum NoFile {
+pub enum SocketFileError {
     /// A system call failed.
     System(Errno),
     /// The name belongs to a file that is not a socket; it was left unchanged.
@@ -33,9 +33,9 @@ pub enum NoFile {
     Taken(Option<OwnedFd>),
 }
 
-impl From<Errno> for NoFile {
+impl From<Errno> for SocketFileError {
     fn from(error: Errno) -> Self {
-        NoFile::System(error)
+        SocketFileError::System(error)
     }
 }
 
@@ -45,14 +45,19 @@ impl SocketFile {
     /// this process is root. Connecting is possible only after `listen`.
     ///
     /// # Errors
-    /// [`NoFile`].
-    pub fn bind(socket: &OwnedFd, path: &Path, others: bool, owner: Option<(u32, u32)>) -> Result<SocketFile, NoFile> {
+    /// [`SocketFileError`].
+    pub fn bind(
+        socket: &OwnedFd,
+        path: &Path,
+        others: bool,
+        owner: Option<(u32, u32)>,
+    ) -> Result<SocketFile, SocketFileError> {
         // The file takes its mode from the socket, so no other file is changed that has the name a moment later.
         fchmod(socket, Mode::from_raw_mode(if others { 0o666 } else { 0o600 }))?;
         as_user(owner, || SocketFile::make(socket, path, others))?
     }
 
-    fn make(socket: &OwnedFd, path: &Path, others: bool) -> Result<SocketFile, NoFile> {
+    fn make(socket: &OwnedFd, path: &Path, others: bool) -> Result<SocketFile, SocketFileError> {
         let place = SocketAddrUnix::new(path)?;
         let mut entry = SocketFile::at(path)?;
         let bound = || if others { unmasked(|| bind(socket, &place)) } else { bind(socket, &place) };
@@ -80,14 +85,14 @@ impl SocketFile {
     }
 
     /// Removes a socket without a listener.
-    fn clear_away(&self, socket: &OwnedFd, place: &SocketAddrUnix) -> Result<(), NoFile> {
-        let Some((FileType::Socket, file)) = self.look() else { return Err(NoFile::NoSocket) };
+    fn clear_away(&self, socket: &OwnedFd, place: &SocketAddrUnix) -> Result<(), SocketFileError> {
+        let Some((FileType::Socket, file)) = self.look() else { return Err(SocketFileError::NoSocket) };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let probe = socket_with(AddressFamily::UNIX, socket_type(socket)?, flags, None)?;
         match connect(&probe, place) {
             Err(Errno::CONNREFUSED) => Ok(self.remove(file)?),
             // It may have gone by now.
-            result => Err(NoFile::Taken(result.ok().map(|()| probe))),
+            result => Err(SocketFileError::Taken(result.ok().map(|()| probe))),
         }
     }
 

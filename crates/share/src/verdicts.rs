@@ -27,7 +27,7 @@ pub(crate) trait Area {
 /// Stores the engine's verdict on a frame, visible with the next [`publish`] or [`publish_later`]. Answers stored
 /// before it are visible to a side that sees it.
 #[inline]
-pub(crate) fn say(area: &impl Area, frame: u32, verdict: u8) {
+pub(crate) fn set_verdict(area: &impl Area, frame: u32, verdict: u8) {
     area.byte(frame).store(verdict, Release);
 }
 

@@ -6,25 +6,25 @@
 mod decided;
 mod detach;
 
-use crate::acceptor::{Acceptor, Client, Who};
+use crate::acceptor::{Acceptor, Client, ReaderIdentity};
 use crate::address::Address;
-use crate::arena::{Arena, Created, Options};
+use crate::arena::{Arena, NewArena, Options};
 use crate::control::Control;
 use crate::credentials::Access;
 use crate::error::Error;
-use crate::handshake::{Kind, Offer};
+use crate::handshake::{Offer, RingKind};
 use crate::index::{self, Pusher, Taker};
 use crate::layout::{INTERFACES, READERS};
 use crate::registrations::{Registration, Registrations};
 use crate::slots::{Slots, Tally, bits};
-use linerate_burst::{Block, Committed, Interface, LinkType, Nanos};
+use linerate_burst::{Block, CommitState, Interface, LinkType, Nanos};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::decided::Deciding;
+pub use self::decided::EngineState;
 
 /// Interval at which the writer checks for readers that are gone.
 const LOOK: Duration = Duration::from_millis(10);
@@ -35,14 +35,14 @@ pub struct Writer {
     arena: Arena,
     blocks: Vec<Block>,
     slots: Slots,
-    readers: [Option<Attached>; READERS as usize],
+    readers: [Option<AttachedReader>; READERS as usize],
     interfaces: Vec<Interface>,
     /// Blocks closed so far.
     sequence: u64,
     horizon: Nanos,
     looked: Nanos,
     /// Evicted readers that have not closed their socket, for each of which a block is kept.
-    kept: Vec<Attached>,
+    kept: Vec<AttachedReader>,
     departures: Vec<Departure>,
     /// The attached engine.
     engine: Option<decided::Engine>,
@@ -66,13 +66,13 @@ struct Wait {
 
 /// A reader, from the writer's side.
 #[derive(Debug)]
-struct Attached {
+struct AttachedReader {
     registration: Registration,
     socket: OwnedFd,
     /// The process of an engine, whose children may keep the socket open after its death.
     process: Option<OwnedFd>,
     control: Arc<Control>,
-    who: Who,
+    who: ReaderIdentity,
     published: Pusher,
     returned: Taker,
     /// Number of skipped frames last published to it.
@@ -81,11 +81,11 @@ struct Attached {
 
 /// A reader and the accounting of its frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct ReaderReport {
     /// Its number while it is attached.
     pub reader: u32,
     /// Its identity.
-    pub who: Who,
+    pub who: ReaderIdentity,
     /// True if the writer waits for it.
     pub lossless: bool,
     /// Accounting of its frames.
@@ -96,7 +96,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// Its last report.
-    pub report: Report,
+    pub report: ReaderReport,
     /// Reason of its eviction; `None` if it detached or died.
     pub evict: Option<String>,
 }
@@ -109,10 +109,11 @@ impl Writer {
     /// [`Error`].
     pub fn create(name: &str, access: Access, options: &Options, now: Nanos) -> Result<(Writer, Acceptor), Error> {
         let listener = Address::parse(name)?.listen(access.has_others(), access.owner)?;
-        let Created { arena, blocks, fd, notes } = Arena::create(options, now)?;
+        let NewArena { arena, blocks, fd, notes } = Arena::create(options, now)?;
         let (shape, generation, registrations) =
             (*arena.shape(), arena.generation(), Arc::new(Registrations::default()));
-        let offer = Offer { kind: Kind::Blocks, slots: shape.slots, arena_bytes: shape.bytes(), verdicts: Some(shape) };
+        let offer =
+            Offer { kind: RingKind::Blocks, slots: shape.slots, arena_bytes: shape.bytes(), verdicts: Some(shape) };
         let acceptor = Acceptor::new(listener, access, fd, offer, generation, registrations.clone());
         let writer = Writer {
             arena,
@@ -194,7 +195,7 @@ impl Writer {
 
     /// Publishes the frames in the open block to readers, and wakes those that sleep. Without new frames only the
     /// horizon and the count of drops change.
-    pub fn commit(&mut self, state: &Committed) {
+    pub fn commit(&mut self, state: &CommitState) {
         let new = self.commit_frames(state);
         self.horizon = self.horizon.max(state.horizon);
         self.arena.set_drops(state.drops);
@@ -242,7 +243,7 @@ impl Writer {
         } else {
             self.slots.join(number, lossless, quota);
         }
-        self.readers[number as usize] = Some(Attached {
+        self.readers[number as usize] = Some(AttachedReader {
             registration,
             socket,
             process,
@@ -255,13 +256,14 @@ impl Writer {
     }
 
     /// Returns every reader, with the accounting of its frames.
-    pub fn readers(&self) -> Vec<Report> {
+    pub fn readers(&self) -> Vec<ReaderReport> {
         bits(self.slots.present()).filter_map(|number| self.report(number)).collect()
     }
 
     /// Returns the holders of blocks while none is free: lossless readers first, then by the number of blocks held.
-    pub fn waits_for(&self) -> Vec<Report> {
-        let mut holders: Vec<Report> = self.readers().into_iter().filter(|report| report.tally.held > 0).collect();
+    pub fn waits_for(&self) -> Vec<ReaderReport> {
+        let mut holders: Vec<ReaderReport> =
+            self.readers().into_iter().filter(|report| report.tally.held > 0).collect();
         holders.sort_by_key(|report| (!report.lossless, std::cmp::Reverse(report.tally.held)));
         holders
     }
@@ -295,7 +297,7 @@ impl Writer {
     }
 
     /// Commits the new frames of the open block; returns whether there were any.
-    fn commit_frames(&mut self, state: &Committed) -> bool {
+    fn commit_frames(&mut self, state: &CommitState) -> bool {
         let Some(slot) = self.slots.current() else { return false };
         let block = &mut self.blocks[slot as usize];
         let shown = self.slots.frames(slot);
@@ -344,12 +346,12 @@ impl Writer {
         }
     }
 
-    fn report(&self, number: u32) -> Option<Report> {
+    fn report(&self, number: u32) -> Option<ReaderReport> {
         let who = self.readers[number as usize].as_ref()?.who.clone();
         let (lossless, mut tally) = (self.slots.is_lossless(number), self.slots.tally(number));
         let decided = self.decided_by(number);
         (tally.finished, tally.outstanding) = (tally.finished + decided, tally.outstanding - decided);
-        Some(Report { reader: number, who, lossless, tally })
+        Some(ReaderReport { reader: number, who, lossless, tally })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::raw::{self, Map, RawReader, RawWriter};
 use crate::support::{Ring, drain, options, unique};
-use linerate_share::{Access, Attach, Error, Options, Writer};
+use linerate_share::{Access, AttachOptions, Error, Options, Writer};
 use proptest::prelude::*;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, open};
 use rustix::io::Errno;
@@ -25,7 +25,7 @@ fn a_name_is_shared_once() {
 }
 
 #[test]
-fn a_path_is_shared_once_and_cleared_away_when_its_writer_is_gone() {
+fn path_is_shared_once_and_removed_after_its_writer() {
     let folder = std::env::temp_dir().join(format!("linerate-{}", unique()));
     fs::create_dir(&folder).unwrap();
     let path = folder.join("ring");
@@ -42,7 +42,7 @@ fn a_path_is_shared_once_and_cleared_away_when_its_writer_is_gone() {
     let socket = raw::socket();
     rustix::net::bind(&socket, &rustix::net::SocketAddrUnix::new(&left).unwrap()).unwrap();
     drop(socket);
-    let absent = Attach::default().to(left.to_str().unwrap()).err().unwrap();
+    let absent = AttachOptions::default().to(left.to_str().unwrap()).err().unwrap();
     assert!(matches!(absent, Error::Absent { .. }), "{absent}");
     let access = Access { users: vec![1], groups: vec![], ..Access::default() };
     let again = Ring::with(left.to_str().unwrap(), access, 4).unwrap();
@@ -80,7 +80,7 @@ fn invalid_options_are_named() {
         let said = refused(name, options);
         assert!(said.contains(words), "{name} {options:?}: {said}");
     }
-    let absent = Attach::default().to("absent-ring").err().unwrap().to_string();
+    let absent = AttachOptions::default().to("absent-ring").err().unwrap().to_string();
     assert!(absent.contains("absent-ring: no such ring"), "{absent}");
 }
 
@@ -111,7 +111,7 @@ fn faults() -> u64 {
 }
 
 #[test]
-fn every_page_is_there_before_the_first_frame() {
+fn all_pages_are_present_before_the_first_frame() {
     let mut ring = Ring::new(16);
     let mut reader = ring.lossless();
     drain(&mut reader);
@@ -130,15 +130,15 @@ fn clients_that_send_nothing_or_too_much_are_rejected() {
     {
         let silent = raw::connected(&ring.name);
         ring.let_in();
-        assert!(raw::hear(&silent).is_none(), "it has time to speak");
+        assert!(raw::read_message(&silent).is_none(), "it has time to speak");
         let one = raw::connected(&ring.name);
-        raw::say(&one, b"half a hello", &[]);
+        raw::send_message(&one, b"half a hello", &[]);
         let long = raw::connected(&ring.name);
-        raw::say(&long, &[b"LRHi".as_slice(), &[0; 200]].concat(), &[]);
+        raw::send_message(&long, &[b"LRHi".as_slice(), &[0; 200]].concat(), &[]);
         let full = raw::connected(&ring.name);
-        raw::say(&full, &raw::hello(1, false, 0), &[silent.as_fd(), one.as_fd()]);
+        raw::send_message(&full, &raw::hello(1, false, 0), &[silent.as_fd(), one.as_fd()]);
         let other = raw::connected(&ring.name);
-        raw::say(&other, &[0; 128], &[]);
+        raw::send_message(&other, &[0; 128], &[]);
         let gone = raw::connected(&ring.name);
         drop(gone);
         ring.let_in();
@@ -151,10 +151,10 @@ fn clients_that_send_nothing_or_too_much_are_rejected() {
         // A second later the silent one is disconnected too, as is any client if the clock was set back.
         ring.tick();
         ring.let_in();
-        assert!(raw::hear(&silent).is_none());
+        assert!(raw::read_message(&silent).is_none());
         ring.now.0 += 1_000_000_000;
         ring.let_in();
-        assert_eq!(raw::hear(&silent).map(|(bytes, _)| bytes.len()), Some(0));
+        assert_eq!(raw::read_message(&silent).map(|(bytes, _)| bytes.len()), Some(0));
         assert_eq!((ring.writer.readers(), ring.acceptor.refused()), (vec![], 6));
     }
     let mut reader = ring.lossless();
@@ -166,7 +166,7 @@ fn clients_that_send_nothing_or_too_much_are_rejected() {
 fn many_silent_clients_do_not_lock_readers_out() {
     let mut ring = Ring::new(4);
     let silent: Vec<_> = (0..40).map(|_| raw::connected(&ring.name)).collect();
-    let attaching = Attach::default().begin(&ring.name).unwrap();
+    let attaching = AttachOptions::default().begin(&ring.name).unwrap();
     for _ in 0..4 {
         ring.let_in();
         ring.now.0 += 1_000_000_000;
@@ -188,10 +188,10 @@ fn a_thousand_connections_do_not_lock_readers_out() {
         let socket = raw::connected(&ring.name);
         match round % 5 {
             0 => {}
-            1 => raw::say(&socket, &[round as u8; 300], &[]),
-            2 => raw::say(&socket, &raw::hello(1, false, 0), &[socket.as_fd(), socket.as_fd()]),
-            3 => raw::say(&socket, &raw::hello(1, true, u32::MAX), &[]),
-            _ => raw::say(&socket, &raw::hello(1, false, u32::MAX), &[]),
+            1 => raw::send_message(&socket, &[round as u8; 300], &[]),
+            2 => raw::send_message(&socket, &raw::hello(1, false, 0), &[socket.as_fd(), socket.as_fd()]),
+            3 => raw::send_message(&socket, &raw::hello(1, true, u32::MAX), &[]),
+            _ => raw::send_message(&socket, &raw::hello(1, false, u32::MAX), &[]),
         }
         connected.push(socket);
         // The number of descriptors of one process is limited.
@@ -207,12 +207,12 @@ fn a_thousand_connections_do_not_lock_readers_out() {
             ring.writer.evict(1, "it blocks the writer");
         }
     }
-    let mut late = ring.attach(&Attach::default()).or_else(|refused| {
+    let mut late = ring.attach(&AttachOptions::default()).or_else(|refused| {
         // Open connections use all numbers.
         assert!(refused.to_string().contains("readers are attached"), "{refused}");
         connected.clear();
         ring.tick();
-        ring.attach(&Attach::default())
+        ring.attach(&AttachOptions::default())
     });
     ring.write(5);
     seen += drain(&mut proper).len() as u64;
@@ -225,12 +225,12 @@ fn a_thousand_connections_do_not_lock_readers_out() {
 fn rejections_have_a_number_and_a_text() {
     let mut ring = Ring::new(4);
     let later = raw::connected(&ring.name);
-    raw::say(&later, &raw::hello(2, false, 0), &[]);
+    raw::send_message(&later, &raw::hello(2, false, 0), &[]);
     ring.let_in();
     let (status, text) = raw::refusal(&later);
     assert_eq!((status, text.contains("version 1")), (1, true), "{text}");
     let readers: Vec<_> = (0..64).map(|_| ring.lossy(2)).collect();
-    let refused = ring.attach(&Attach::default()).err().unwrap();
+    let refused = ring.attach(&AttachOptions::default()).err().unwrap();
     assert!(refused.to_string().contains("64 readers"), "{refused}");
     ring.write(10);
     ring.check();
@@ -241,7 +241,7 @@ fn rejections_have_a_number_and_a_text() {
     let Ring { name, writer, mut acceptor, now } = ring;
     writer.finish();
     assert!(acceptor.is_over());
-    let attaching = Attach::default().begin(&name).unwrap();
+    let attaching = AttachOptions::default().begin(&name).unwrap();
     assert!(acceptor.step(now).is_empty());
     let ended = attaching.finish().err().unwrap();
     assert!(matches!(&ended, Error::Refused { reason, .. } if reason.contains("ended")), "{ended}");
@@ -251,7 +251,7 @@ fn rejections_have_a_number_and_a_text() {
 fn a_reader_that_is_not_admitted_returns_its_number() {
     let mut ring = Ring::new(4);
     for _ in 0..200 {
-        let attaching = Attach::default().begin(&ring.name).unwrap();
+        let attaching = AttachOptions::default().begin(&ring.name).unwrap();
         drop(ring.acceptor.step(ring.now));
         let mut reader = attaching.finish().unwrap();
         (0..300).for_each(|_| assert!(reader.fill(1).is_empty()));
@@ -292,39 +292,40 @@ fn a_readers_descriptor_is_read_only() {
 #[test]
 fn an_invalid_writer_is_an_error() {
     type Answer = fn(&mut RawWriter);
-    let say = |writer: &RawWriter, bytes: &[u8]| raw::say(writer.socket.as_ref().unwrap(), bytes, &[]);
+    let send_message =
+        |writer: &RawWriter, bytes: &[u8]| raw::send_message(writer.socket.as_ref().unwrap(), bytes, &[]);
     let answers: [(&str, Answer); 9] = [
         (": no answer from the writer", |_| {}),
         (": no answer: the writer closed the connection (it died", |writer| writer.socket = None),
-        ("not follow this protocol", |writer| raw::say(writer.socket.as_ref().unwrap(), b"hello", &[])),
-        ("0 descriptors", |writer| raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[])),
+        ("not follow this protocol", |writer| raw::send_message(writer.socket.as_ref().unwrap(), b"hello", &[])),
+        ("0 descriptors", |writer| raw::send_message(writer.socket.as_ref().unwrap(), &writer.answer(), &[])),
         ("peer is not a linerate ring", |writer| {
             let fd = writer.arena_fd.as_fd();
-            raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd, fd]);
+            raw::send_message(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd, fd]);
         }),
         ("control memory", |writer| {
             let fd = writer.arena_fd.as_fd();
-            raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
+            raw::send_message(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
         }),
         ("an invalid size", |writer| {
             let fd = writer.control_fd.as_fd();
-            raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
+            raw::send_message(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
         }),
         ("its memory", |writer| {
             let fd = writer.listener.as_fd();
-            raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
+            raw::send_message(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
         }),
         ("another ring", |writer| {
             let mut answer = writer.answer();
             answer[24] = 78;
             let fds = [writer.arena_fd.as_fd(), writer.control_fd.as_fd()];
-            raw::say(writer.socket.as_ref().unwrap(), &answer, &fds);
+            raw::send_message(writer.socket.as_ref().unwrap(), &answer, &fds);
         }),
     ];
     for (words, answer) in answers {
         let name = unique();
         let mut writer = RawWriter::new(&name);
-        let attach = Attach { patience: Duration::from_millis(50), ..Attach::default() };
+        let attach = AttachOptions { patience: Duration::from_millis(50), ..AttachOptions::default() };
         let attaching = attach.begin(&name).unwrap();
         writer.accept();
         answer(&mut writer);
@@ -333,13 +334,13 @@ fn an_invalid_writer_is_an_error() {
     }
     let name = unique();
     let mut writer = RawWriter::new(&name);
-    let attaching = Attach::default().begin(&name).unwrap();
+    let attaching = AttachOptions::default().begin(&name).unwrap();
     writer.accept();
     let mut refusal = writer.answer();
     refusal[12] = 99;
     refusal[48] = 12;
     refusal[64..76].copy_from_slice(b"come\x1b[2Jback");
-    say(&writer, &refusal);
+    send_message(&writer, &refusal);
     let error = attaching.finish().err().unwrap();
     assert!(matches!(&error, Error::Refused { reason, .. } if reason == "come?[2Jback"), "{error}");
 }
@@ -355,7 +356,7 @@ proptest! {
         let mut writer = RawWriter::new(&name);
         arena.iter().for_each(|(at, value)| writer.arena.put(at * 4, &value.to_ne_bytes()));
         control.iter().for_each(|(at, value)| writer.control.put(at * 4, &value.to_ne_bytes()));
-        let attaching = Attach::default().begin(&name).unwrap();
+        let attaching = AttachOptions::default().begin(&name).unwrap();
         writer.welcome();
         if let Ok(mut reader) = attaching.finish() {
             writer.fill(0, 0, 50);

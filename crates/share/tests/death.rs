@@ -2,8 +2,8 @@
 
 use crate::raw::{self, RawReader};
 use crate::support::{self, Ring, assert_balanced, desc, drain, frame, ids, options, unique};
-use linerate_burst::{Committed, Nanos};
-use linerate_share::{Access, Attach, End, Reader, Writer};
+use linerate_burst::{CommitState, Nanos};
+use linerate_share::{Access, AttachOptions, End, Reader, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ fn child(test: &str, ring: &str) -> Victim {
     Victim(child.spawn().unwrap())
 }
 
-/// Waits for more frames, as a reader that sleeps does; returns false if none arrived.
+/// Waits for more frames like a sleeping reader; returns false if none arrived.
 fn sleep(reader: &Reader, limit: Duration) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(reader.wake(), PollFlags::IN)];
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
@@ -43,7 +43,8 @@ fn reader_to_be_killed() {
     let Ok(name) = std::env::var("LINERATE_RING") else { return };
     let seed = std::process::id();
     for round in seed.. {
-        let attach = Attach { lossless: round % 3 == 0, quota: 2, name: "victim".into(), ..Attach::default() };
+        let attach =
+            AttachOptions { lossless: round % 3 == 0, quota: 2, name: "victim".into(), ..AttachOptions::default() };
         let Ok(mut reader) = attach.to(&name) else { return };
         for step in round.. {
             let shown = ids(reader.fill(1 + step as usize % 300)).len();
@@ -69,7 +70,7 @@ impl Dice {
 }
 
 #[test]
-fn readers_killed_at_any_moment_do_no_harm() {
+fn readers_killed_at_any_moment_affect_no_other() {
     let kills: u64 = std::env::var("LINERATE_KILLS").map_or(500, |kills| kills.parse().unwrap());
     let mut ring = Ring::new(8);
     let (mut lossless, mut lossy) = (ring.lossless(), ring.lossy(0));
@@ -182,17 +183,17 @@ fn writer_to_be_killed() {
             match pushed {
                 Some(true) => break,
                 Some(false) => {
-                    writer.commit(&Committed::default());
+                    writer.commit(&CommitState::default());
                     writer.close_block();
                 }
                 None => {}
             }
         }
         if id % 3 == 0 {
-            writer.commit(&Committed { horizon: support::time(id), ..Committed::default() });
+            writer.commit(&CommitState { horizon: support::time(id), ..CommitState::default() });
         }
         if id % 700 == 0 {
-            writer.commit(&Committed::default());
+            writer.commit(&CommitState::default());
             writer.close_block();
         }
     }
@@ -205,7 +206,7 @@ fn a_writer_killed_at_any_moment_leaves_its_committed_frames_and_can_restart() {
     let mut shown = 0;
     for round in 0..40 {
         let mut writer = Some(child("writer_to_be_killed", &name));
-        let lossless = Attach { lossless: true, ..Attach::default() };
+        let lossless = AttachOptions { lossless: true, ..AttachOptions::default() };
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut reader = loop {
             match lossless.to(&name) {

@@ -2,7 +2,7 @@
 
 use crate::raw;
 use crate::support::{self, Ring, frame, ids, unique};
-use linerate_share::{Access, Attach, Decide, Deciding, Engine, SETTLED, UNDECIDED, Verdict};
+use linerate_share::{Access, AttachOptions, Engine, EngineState, SETTLED, UNDECIDED, Verdict, VerdictReply};
 use std::time::Duration;
 
 fn ring(name: &str, slots: u32) -> Ring {
@@ -14,7 +14,7 @@ fn ring(name: &str, slots: u32) -> Ring {
 
 /// Attaches while another thread runs the acceptor.
 fn attach(ring: &mut Ring, name: &str) -> Result<Engine, String> {
-    let attach = Attach { name: name.to_owned(), patience: Duration::from_secs(5), ..Attach::default() };
+    let attach = AttachOptions { name: name.to_owned(), patience: Duration::from_secs(5), ..AttachOptions::default() };
     std::thread::scope(|scope| {
         let to = ring.name.clone();
         let engine = scope.spawn(move || attach.engine(&to));
@@ -32,7 +32,7 @@ fn attach(ring: &mut Ring, name: &str) -> Result<Engine, String> {
 fn verdicts_are_seen_and_blocks_stay_until_they_are_released() {
     let mut ring = ring("", 8);
     let mut engine = attach(&mut ring, "any").unwrap();
-    assert_eq!(ring.writer.deciding(), Deciding::Attached);
+    assert_eq!(ring.writer.deciding(), EngineState::Attached);
     ring.write(10);
     let slot = ring.writer.current_slot().unwrap();
     assert_eq!(ring.writer.engine_from(slot), Some(0));
@@ -46,9 +46,9 @@ fn verdicts_are_seen_and_blocks_stay_until_they_are_released() {
         match id {
             5 => {
                 held = Some(one.ticket);
-                Decide::Later
+                VerdictReply::Later
             }
-            id => Decide::Now(Verdict::ALL[id as usize % 6]),
+            id => VerdictReply::Now(Verdict::ALL[id as usize % 6]),
         }
     });
     assert_eq!((looked, engine.settled(), seen), (10, 1, vec![0, 1, 2, 4, 5, 6, 7, 8, 9]));
@@ -70,7 +70,7 @@ fn verdicts_are_seen_and_blocks_stay_until_they_are_released() {
     while ring.write(1) > 0 {
         opened.push(ring.writer.current_slot().unwrap());
         ring.writer.close_block();
-        engine.look(|_, _| Decide::Now(Verdict::Pass));
+        engine.look(|_, _| VerdictReply::Now(Verdict::Pass));
         ring.tick();
     }
     assert!(opened.len() == 7 && !opened.contains(&slot), "{opened:?} and {slot}");
@@ -87,13 +87,13 @@ fn verdicts_are_seen_and_blocks_stay_until_they_are_released() {
 
 /// A block that is being filled is not returned, whatever was decided about its frames.
 #[test]
-fn a_frame_with_a_verdict_is_finished_and_one_without_is_reclaimed() {
+fn frames_without_verdict_are_reclaimed() {
     let mut ring = ring("", 8);
     let mut engine = attach(&mut ring, "any").unwrap();
     ring.write(10);
     engine.look(|one, _| match one.bytes[0] {
-        5 => Decide::Later,
-        _ => Decide::Now(Verdict::Block),
+        5 => VerdictReply::Later,
+        _ => VerdictReply::Now(Verdict::Block),
     });
     ring.write(3);
     let present = ring.writer.readers().remove(0).tally;
@@ -107,12 +107,12 @@ fn a_frame_with_a_verdict_is_finished_and_one_without_is_reclaimed() {
 
 /// An engine may hold three eighths, whatever others hold; it never blocks the writer.
 #[test]
-fn a_stopped_engine_is_skipped_and_holds_its_share() {
+fn stopped_engine_is_skipped_and_keeps_its_share() {
     let mut ring = ring("", 16);
     let mut passive = [ring.lossy(16), ring.lossy(16)];
     let engine = attach(&mut ring, "").unwrap();
     for _ in 0..40 {
-        assert_eq!(ring.write(1), 1, "the writer stands still");
+        assert_eq!(ring.write(1), 1, "the writer is blocked");
         let slot = ring.writer.current_slot().unwrap();
         ring.writer.close_block();
         ring.writer.release(slot);
@@ -138,21 +138,21 @@ fn one_engine_at_a_time_is_attached() {
     assert!(refused.contains("another engine is already attached"), "{refused}");
     ring.write(3);
     let slot = ring.writer.current_slot().unwrap();
-    first.look(|_, _| Decide::Now(Verdict::Block));
+    first.look(|_, _| VerdictReply::Now(Verdict::Block));
     drop(first);
     ring.wait_for(0);
     // Its verdicts are still there.
-    assert_eq!((ring.writer.deciding(), ring.writer.verdicts(slot)), (Deciding::Gone, (3, 0)));
+    assert_eq!((ring.writer.deciding(), ring.writer.verdicts(slot)), (EngineState::Gone, (3, 0)));
     assert_eq!(ring.writer.verdict(slot, 2), 1);
     let mut second = attach(&mut ring, "ids").unwrap();
-    assert_eq!(ring.writer.deciding(), Deciding::Gone, "one after the other");
+    assert_eq!(ring.writer.deciding(), EngineState::Gone, "engines are handled one at a time");
     ring.writer.forget_engine();
-    assert_eq!(ring.writer.deciding(), Deciding::Attached);
+    assert_eq!(ring.writer.deciding(), EngineState::Attached);
     ring.write(2);
-    assert_eq!((ring.writer.engine_from(slot), second.look(|_, _| Decide::Now(Verdict::Pass))), (Some(3), 2));
+    assert_eq!((ring.writer.engine_from(slot), second.look(|_, _| VerdictReply::Now(Verdict::Pass))), (Some(3), 2));
     assert_eq!(ring.writer.verdicts(slot), (5, 0));
     ring.writer.refuse_engine("a test");
-    assert_eq!((second.look(|_, _| Decide::Now(Verdict::Pass)), second.ended().is_some()), (0, true));
+    assert_eq!((second.look(|_, _| VerdictReply::Now(Verdict::Pass)), second.ended().is_some()), (0, true));
     let gone = ring.writer.take_departures();
     assert_eq!(gone.last().unwrap().evict.as_deref(), Some("it broke the protocol: a test"));
 }
@@ -166,12 +166,12 @@ fn a_ring_without_verdicts_rejects_engines() {
 
 /// A reader of version 1.0, written from the format's numbers, next to an engine.
 #[test]
-fn a_reader_of_the_version_before_reads_a_ring_that_is_decided_on() {
+fn reader_of_the_previous_version_reads_a_ring_with_verdicts() {
     let mut ring = ring("", 8);
     let mut old = raw::RawReader::attach(&mut ring, false, 0);
     let mut engine = attach(&mut ring, "").unwrap();
     ring.write(50);
-    assert_eq!(engine.look(|_, _| Decide::Now(Verdict::Block)), 50);
+    assert_eq!(engine.look(|_, _| VerdictReply::Now(Verdict::Block)), 50);
     let (slot, from) = old.take().expect("a block");
     assert_eq!((from, old.progress(slot)), (0, (false, 50)));
     assert!((0..50).all(|index| old.frame(slot, index) == frame(index.into())));

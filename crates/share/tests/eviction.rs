@@ -2,7 +2,7 @@
 
 use crate::raw::RawReader;
 use crate::support::{self, Ring, assert_balanced, drain, ids};
-use linerate_share::{Access, Attach, End, Error, Reader};
+use linerate_share::{Access, AttachOptions, End, Error, Reader};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Writes more than all free blocks, several times.
 fn write_over(ring: &mut Ring) {
     for _ in 0..20 {
-        assert_eq!(ring.write(20), 20, "the writer stands still");
+        assert_eq!(ring.write(20), 20, "the writer is blocked");
         ring.writer.close_block();
         ring.tick();
     }
@@ -73,14 +73,14 @@ fn stopped_evicted_readers_leave_enough_blocks() {
             ring.write(3);
             ring.writer.close_block();
         }
-        let refused = ring.attach(&Attach { lossless: true, ..Attach::default() }).err();
+        let refused = ring.attach(&AttachOptions { lossless: true, ..AttachOptions::default() }).err();
         assert!(matches!(&refused, Some(Error::Refused { reason, .. }) if reason.contains("lossless readers")));
         while ring.write(1) == 1 {
             ring.writer.close_block();
         }
         (0..most).for_each(|at| ring.writer.evict(2 + at, "a test"));
         write_over(&mut ring);
-        let refused = ring.attach(&Attach { lossless: true, ..Attach::default() }).err();
+        let refused = ring.attach(&AttachOptions { lossless: true, ..AttachOptions::default() }).err();
         assert!(refused.is_none() || slots > 4, "only one block of four is kept");
         // No block is kept for a reader that breaks the protocol, lossy or not.
         for _ in 0..100 {
@@ -140,7 +140,7 @@ fn lossless_readers_need_the_writers_permission() {
     let made = linerate_share::Writer::create(&name, Access::default(), &support::options(4), Default::default());
     let (mut writer, mut acceptor) = made.unwrap();
     for lossless in [true, false] {
-        let attaching = Attach { lossless, ..Attach::default() }.begin(&name).unwrap();
+        let attaching = AttachOptions { lossless, ..AttachOptions::default() }.begin(&name).unwrap();
         acceptor.step(Default::default()).into_iter().for_each(|client| writer.admit(client));
         match attaching.finish() {
             Err(Error::Refused { reason, .. }) => {

@@ -1,12 +1,12 @@
 //! Frames of memory from a writer to one reader after the other: bytes, order, rejections, readers that detach, die or
 //! break the protocol. The hostile readers are written from the numbers of `docs/frame-ring.md`.
 
-use crate::raw::{self, Map, connected, control, hear, say};
+use crate::raw::{self, Map, connected, control, read_message, send_message};
 use crate::support::{self, unique};
 use linerate_burst::Nanos;
-use linerate_burst::pool::Piece;
-use linerate_share::frame_ring::{About, End, Ending, Options, Reader, Taken, Writer};
-use linerate_share::{Acceptor, Access, Attach, Error};
+use linerate_burst::pool::OwnedBytes;
+use linerate_share::frame_ring::{End, Ending, FrameMetadata, Options, Reader, TakenFrame, Writer};
+use linerate_share::{Acceptor, Access, AttachOptions, Error};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -18,7 +18,7 @@ struct Host {
     name: String,
     writer: Writer,
     acceptor: Acceptor,
-    pieces: Vec<Piece>,
+    pieces: Vec<OwnedBytes>,
     now: Nanos,
 }
 
@@ -47,7 +47,9 @@ impl Host {
 
     fn attach(&mut self) -> Result<Reader, Error> {
         let name = self.name.clone();
-        let thread = std::thread::spawn(move || Attach { name: "a reader".into(), ..Attach::default() }.frames(&name));
+        let thread = std::thread::spawn(move || {
+            AttachOptions { name: "a reader".into(), ..AttachOptions::default() }.frames(&name)
+        });
         while !thread.is_finished() {
             self.let_in();
             std::thread::yield_now();
@@ -65,9 +67,9 @@ impl Host {
         let socket = connected(&self.name);
         let mut hello = raw::hello(1, true, 0);
         hello[24] = 1;
-        say(&socket, &hello, &[]);
+        send_message(&socket, &hello, &[]);
         self.let_in();
-        let (bytes, fds) = hear(&socket).expect("an answer");
+        let (bytes, fds) = read_message(&socket).expect("an answer");
         assert_eq!((&bytes[..4], &bytes[12..16]), (&b"LRWe"[..], &[0; 4][..]));
         let [arena, control] = fds.try_into().expect("two descriptors");
         Raw {
@@ -83,8 +85,8 @@ impl Host {
     }
 }
 
-fn about(id: u64) -> About {
-    About {
+fn about(id: u64) -> FrameMetadata {
+    FrameMetadata {
         id,
         stream: 3,
         from: if id == 2 { "[fd00::1]:4000" } else { "10.0.0.1:4000" }.parse().unwrap(),
@@ -104,11 +106,11 @@ fn about(id: u64) -> About {
     }
 }
 
-fn ids(taken: &[Taken]) -> Vec<u64> {
+fn ids(taken: &[TakenFrame]) -> Vec<u64> {
     taken.iter().map(|taken| taken.about.id).collect()
 }
 
-fn all(reader: &mut Reader) -> Vec<Taken> {
+fn all(reader: &mut Reader) -> Vec<TakenFrame> {
     std::iter::from_fn(|| reader.take()).collect()
 }
 
@@ -131,20 +133,20 @@ impl Raw {
 }
 
 #[test]
-fn a_frame_is_what_was_offered_and_goes_back_when_it_is_dropped() {
+fn frame_equals_the_offered_one_and_returns_on_drop() {
     let mut host = Host::new(3);
     host.offer(1, 1);
     let mut reader = host.attach().unwrap();
     host.offer(0, 2);
     // Notice of an end, without memory.
     let entry = host.writer.entry(None).unwrap();
-    assert!(entry >= 3 && host.writer.offer(entry, &About { len: 0, missing: 0, ..about(3) }, &[], &[]));
+    assert!(entry >= 3 && host.writer.offer(entry, &FrameMetadata { len: 0, missing: 0, ..about(3) }, &[], &[]));
     let taken = all(&mut reader);
     assert_eq!((reader.frames(), taken[0].about.clone(), taken[1].about.clone()), ((3, SIZE), about(1), about(2)));
     assert_eq!((taken[0].gaps.clone(), taken[2].bytes()), (vec![10..20, 50_000..50_001], &[][..]));
     assert!(taken[0].bytes() == vec![1; SIZE - 1] && taken[1].bytes() == vec![2; SIZE - 1]);
     assert_eq!((host.writer.out(), host.returned()), ((3, 0), vec![]));
-    let [first, second, third] = <[Taken; 3]>::try_from(taken).unwrap();
+    let [first, second, third] = <[TakenFrame; 3]>::try_from(taken).unwrap();
     drop(second);
     assert_eq!((host.returned(), host.writer.out()), (vec![0], (2, 0)));
     // If only the memory is kept the frame is held too.
@@ -186,12 +188,12 @@ fn frames_are_reused_and_a_sleeping_reader_is_woken() {
 }
 
 #[test]
-fn a_second_reader_and_those_of_blocks_are_refused_with_a_sentence() {
+fn second_reader_and_block_readers_are_rejected_with_a_reason() {
     let mut host = Host::new(2);
     let reader = host.attach().unwrap();
     let error = host.attach().unwrap_err().to_string();
     assert!(error.contains("another reader is attached, and the limit is one"), "{error}");
-    let attaching = Attach::default().begin(&host.name).unwrap();
+    let attaching = AttachOptions::default().begin(&host.name).unwrap();
     host.let_in();
     let error = attaching.finish().unwrap_err().to_string();
     assert!(error.contains("linerate frames"), "{error}");
@@ -201,7 +203,7 @@ fn a_second_reader_and_those_of_blocks_are_refused_with_a_sentence() {
     host.attach().unwrap();
     let mut blocks = support::Ring::new(4);
     let name = blocks.name.clone();
-    let thread = std::thread::spawn(move || Attach::default().frames(&name).map(drop));
+    let thread = std::thread::spawn(move || AttachOptions::default().frames(&name).map(drop));
     while !thread.is_finished() {
         blocks.let_in();
     }
@@ -210,7 +212,7 @@ fn a_second_reader_and_those_of_blocks_are_refused_with_a_sentence() {
 }
 
 #[test]
-fn what_a_reader_had_goes_to_the_next_one_in_the_same_order() {
+fn frames_of_a_reader_go_to_the_next_in_order() {
     let mut host = Host::new(5);
     let mut reader = host.attach().unwrap();
     (0..4).for_each(|id| host.offer(id, id.into()));
@@ -231,7 +233,7 @@ fn what_a_reader_had_goes_to_the_next_one_in_the_same_order() {
     assert_eq!((ids(&taken), offered), (vec![0, 2, 3, 4], vec![1, 1, 1, 0]));
     assert!(taken.iter().all(|taken| taken.bytes().iter().all(|byte| *byte == taken.about.id as u8)));
     let counts = host.writer.counts();
-    assert_eq!((counts.readers, counts.handed, counts.offered_again, counts.returned), (2, 8, 3, 1));
+    assert_eq!((counts.readers, counts.handed, counts.redelivered, counts.returned), (2, 8, 3, 1));
     let events = host.writer.take_events();
     assert!(
         events[0].contains("\"a reader\"") && events[0].contains("3 frames that it held are offered again"),
@@ -240,7 +242,7 @@ fn what_a_reader_had_goes_to_the_next_one_in_the_same_order() {
 }
 
 #[test]
-fn the_end_comes_behind_the_last_frame_for_whoever_is_there_then() {
+fn end_follows_the_last_frame_for_the_current_reader() {
     let mut host = Host::new(2);
     host.offer(0, 0);
     host.writer.end();
@@ -264,9 +266,9 @@ fn the_end_comes_behind_the_last_frame_for_whoever_is_there_then() {
 }
 
 #[test]
-fn a_reader_that_lies_is_put_out_and_named_and_the_next_one_has_its_frames() {
-    type Lie = fn(&Raw);
-    let lies: [(&str, Lie); 7] = [
+fn misbehaving_reader_is_evicted_and_the_next_gets_its_frames() {
+    type Tampering = fn(&Raw);
+    let lies: [(&str, Tampering); 7] = [
         ("returned an unknown frame", |raw| raw.give(1, &[u64::MAX])),
         ("returned an unknown frame", |raw| raw.give(1, &[20])),
         ("returned a frame that it does not hold", |raw| raw.give(1, &[3])),
@@ -288,7 +290,7 @@ fn a_reader_that_lies_is_put_out_and_named_and_the_next_one_has_its_frames() {
         host.look();
         let (events, counts) = (host.writer.take_events(), host.writer.counts());
         assert!(events.len() == 1 && events[0].contains(said), "{said}: {events:?}");
-        assert_eq!((counts.put_out, host.writer.reader().is_none()), (1, true), "{said}");
+        assert_eq!((counts.evicted, host.writer.reader().is_none()), (1, true), "{said}");
         assert_eq!(raw.control.word(156).load(Acquire), 1, "{said}: it sees the eviction");
         let mut reader = host.attach().unwrap();
         host.offer(2, 2);
@@ -301,7 +303,7 @@ fn a_reader_that_lies_is_put_out_and_named_and_the_next_one_has_its_frames() {
 }
 
 #[test]
-fn a_reader_can_write_nothing_but_its_control_memory_and_cut_nothing() {
+fn reader_can_write_only_its_control_memory() {
     let mut host = Host::new(2);
     host.offer(0, 7);
     let raw = host.raw();
@@ -312,17 +314,17 @@ fn a_reader_can_write_nothing_but_its_control_memory_and_cut_nothing() {
     raw.control.word(156).store(9, Relaxed);
     raw.control.word(control::SLEEPING).store(u32::MAX, Relaxed);
     host.offer(1, 8);
-    assert_eq!((host.returned(), host.writer.counts().put_out, host.writer.out()), (vec![], 0, (2, 0)));
+    assert_eq!((host.returned(), host.writer.counts().evicted, host.writer.out()), (vec![], 0, (2, 0)));
     raw.give(2, &[1, 0]);
     assert_eq!(host.returned(), [1, 0]);
 }
 
 #[test]
-fn gaps_beyond_the_room_of_the_list_are_merged() {
+fn gaps_beyond_the_list_size_are_merged() {
     let mut host = Host::new(1);
     // There is room for 97 of a frame of 100,000 bytes.
     let gaps: Vec<_> = (0..200).map(|gap| gap * 100..gap * 100 + 1).collect();
-    assert!(host.writer.offer(0, &About { missing: 200, ..about(1) }, &gaps, &[]));
+    assert!(host.writer.offer(0, &FrameMetadata { missing: 200, ..about(1) }, &gaps, &[]));
     let taken = host.attach().unwrap().take().unwrap();
     assert_eq!((taken.gaps.len(), taken.about.is_coarse, taken.about.missing), (97, true, 200));
     assert_eq!((taken.gaps[95].clone(), taken.gaps[96].clone()), (9500..9501, 9600..19_901));

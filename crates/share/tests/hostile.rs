@@ -2,7 +2,7 @@
 
 use crate::raw::{self, RAW_SLOTS, RawReader, RawWriter, control};
 use crate::support::{Ring, assert_balanced, drain, frame, ids, unique};
-use linerate_share::{Attach, End, Reader};
+use linerate_share::{AttachOptions, End, Reader};
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 use std::sync::atomic::AtomicBool;
@@ -48,7 +48,7 @@ fn with_two_blocks() -> (Ring, RawReader, [u32; 2]) {
 }
 
 #[test]
-fn a_reader_that_breaks_the_protocol_is_evicted_without_side_effects() {
+fn protocol_violation_evicts_the_reader_without_side_effects() {
     type Break = fn(&mut RawReader, [u32; 2]);
     let breaks: [(&str, Break); 9] = [
         ("unknown block 4", |reader, _| reader.give(4)),
@@ -78,7 +78,7 @@ fn a_reader_that_breaks_the_protocol_is_evicted_without_side_effects() {
         let reason = gone.first().and_then(|gone| gone.evict.clone()).expect(words);
         assert!(reason.contains("broke the protocol") && reason.contains(words), "{reason}");
         assert_balanced(&gone[0].report.tally);
-        assert_eq!(raw::hear(&reader.socket).map(|(bytes, _)| bytes.len()), Some(0), "the socket is closed");
+        assert_eq!(raw::read_message(&reader.socket).map(|(bytes, _)| bytes.len()), Some(0), "the socket is closed");
         // The other readers are not affected.
         let written = ring.write(100_000);
         assert_eq!(drain(&mut other), (20..20 + written).collect::<Vec<_>>());
@@ -104,7 +104,7 @@ fn a_reader_with_a_full_socket_does_not_block() {
 
 /// An action of a hostile reader.
 #[derive(Clone, Debug)]
-enum Deed {
+enum HostileAction {
     Scribble { at: usize, bytes: Vec<u8> },
     Zero,
     Give(u64),
@@ -116,38 +116,38 @@ enum Deed {
     Leave,
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn deed() -> impl Strategy<Value = HostileAction> {
     prop_oneof![
-        4 => (0usize..576, prop::collection::vec(any::<u8>(), 1..64)).prop_map(|(at, bytes)| Deed::Scribble { at, bytes }),
-        1 => Just(Deed::Zero),
-        4 => (0u64..9).prop_map(Deed::Give),
-        1 => any::<u64>().prop_map(Deed::Put),
-        1 => (0u64..12).prop_map(Deed::Count),
-        4 => Just(Deed::Take),
-        2 => Just(Deed::Sleep),
-        1 => prop::collection::vec(any::<u8>(), 0..200).prop_map(Deed::Noise),
-        1 => Just(Deed::Leave),
+        4 => (0usize..576, prop::collection::vec(any::<u8>(), 1..64)).prop_map(|(at, bytes)| HostileAction::Scribble { at, bytes }),
+        1 => Just(HostileAction::Zero),
+        4 => (0u64..9).prop_map(HostileAction::Give),
+        1 => any::<u64>().prop_map(HostileAction::Put),
+        1 => (0u64..12).prop_map(HostileAction::Count),
+        4 => Just(HostileAction::Take),
+        2 => Just(HostileAction::Sleep),
+        1 => prop::collection::vec(any::<u8>(), 0..200).prop_map(HostileAction::Noise),
+        1 => Just(HostileAction::Leave),
     ]
 }
 
-fn misbehave(reader: &mut RawReader, deed: Deed) {
+fn misbehave(reader: &mut RawReader, deed: HostileAction) {
     let bytes = reader.control.bytes;
     match deed {
-        Deed::Scribble { at, bytes } => reader.control.put(at, &bytes),
-        Deed::Zero => reader.control.put(0, &vec![0; bytes]),
-        Deed::Give(entry) => reader.give(entry),
-        Deed::Put(entry) => reader.put(entry),
-        Deed::Count(count) => reader.control.long(control::RETURNED).store(count, Release),
-        Deed::Take => {
+        HostileAction::Scribble { at, bytes } => reader.control.put(at, &bytes),
+        HostileAction::Zero => reader.control.put(0, &vec![0; bytes]),
+        HostileAction::Give(entry) => reader.give(entry),
+        HostileAction::Put(entry) => reader.put(entry),
+        HostileAction::Count(count) => reader.control.long(control::RETURNED).store(count, Release),
+        HostileAction::Take => {
             if reader.control.word(control::CAPACITY).load(Relaxed) == 8
                 && let Some((slot, _)) = reader.take()
             {
                 reader.give(slot.into());
             }
         }
-        Deed::Sleep => reader.control.word(control::SLEEPING).store(1, Release),
-        Deed::Noise(noise) => raw::say(&reader.socket, &noise, &[]),
-        Deed::Leave => {}
+        HostileAction::Sleep => reader.control.word(control::SLEEPING).store(1, Release),
+        HostileAction::Noise(noise) => raw::send_message(&reader.socket, &noise, &[]),
+        HostileAction::Leave => {}
     }
 }
 
@@ -156,15 +156,15 @@ fn sane(reader: &RawReader) -> bool {
     reader.control.word(control::CAPACITY).load(Relaxed) == 8
 }
 
-fn misbehave_all(deeds: Vec<(Deed, u64)>) {
+fn misbehave_all(deeds: Vec<(HostileAction, u64)>) {
     let mut ring = Ring::new(6);
     let (mut proper, mut lossy) = (ring.lossless(), ring.lossy(3));
     let mut hostile = Some(RawReader::attach(&mut ring, false, 2));
     let (mut seen, mut lossy_seen) = (0, 0);
     for (deed, frames) in deeds {
-        let leaves = matches!(deed, Deed::Leave);
+        let leaves = matches!(deed, HostileAction::Leave);
         if let Some(reader) = &mut hostile
-            && (sane(reader) || !matches!(deed, Deed::Give(_) | Deed::Put(_)))
+            && (sane(reader) || !matches!(deed, HostileAction::Give(_) | HostileAction::Put(_)))
         {
             misbehave(reader, deed);
         }
@@ -193,7 +193,7 @@ fn misbehave_all(deeds: Vec<(Deed, u64)>) {
         }
         ring.writer.take_departures().iter().for_each(|gone| assert_balanced(&gone.report.tally));
         let there = ring.writer.readers().into_iter().map(|report| report.reader).collect::<Vec<_>>();
-        assert!(there.starts_with(&[0, 1]), "proper readers stay: {there:?}");
+        assert!(there.starts_with(&[0, 1]), "well-behaved readers stay attached: {there:?}");
     }
     drop(hostile);
     ring.writer.finish();
@@ -207,14 +207,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_hostile_reader_does_no_harm(deeds in prop::collection::vec((deed(), 0u64..900), 1..60)) {
+    fn hostile_reader_affects_no_other(deeds in prop::collection::vec((deed(), 0u64..900), 1..60)) {
         misbehave_all(deeds);
     }
 }
 
 /// Another thread writes random numbers all the time while the writer works.
 #[test]
-fn continuous_scribbling_does_no_harm() {
+fn continuous_scribbling_affects_no_other() {
     let mut ring = Ring::new(4);
     let mut proper = ring.lossless();
     let (stop, mut seen) = (AtomicBool::new(false), 0);
@@ -254,18 +254,18 @@ fn continuous_scribbling_does_no_harm() {
 fn attached() -> (Reader, RawWriter) {
     let name = unique();
     let mut writer = RawWriter::new(&name);
-    let attaching = Attach::default().begin(&name).unwrap();
+    let attaching = AttachOptions::default().begin(&name).unwrap();
     writer.welcome();
     (attaching.finish().unwrap(), writer)
 }
 
 /// Memory that its writer truncates after it was mapped is SIGBUS.
 #[test]
-fn memory_that_may_be_truncated_is_refused() {
+fn memory_that_may_be_truncated_is_rejected() {
     for of_control in [false, true] {
         let name = unique();
         let mut writer = RawWriter::new(&name);
-        let attaching = Attach::default().begin(&name).unwrap();
+        let attaching = AttachOptions::default().begin(&name).unwrap();
         let fd = if of_control { &mut writer.control_fd } else { &mut writer.arena_fd };
         let unsealed = memfd_create("unsealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&unsealed, fstat(&*fd).unwrap().st_size as u64).unwrap();
@@ -277,7 +277,7 @@ fn memory_that_may_be_truncated_is_refused() {
 }
 
 #[test]
-fn a_sound_writer_of_our_own_is_read() {
+fn independent_valid_writer_is_read() {
     let (mut reader, mut writer) = attached();
     let mut expected = Vec::new();
     for round in 0..40u32 {
@@ -362,7 +362,7 @@ fn invalid_descs_are_omitted_and_counted() {
 
 /// An action of a hostile writer.
 #[derive(Clone, Debug)]
-enum Madness {
+enum WriterFault {
     Arena { at: usize, bytes: Vec<u8> },
     Descs { slot: u32, at: usize, bytes: Vec<u8> },
     Control { at: usize, bytes: Vec<u8> },
@@ -372,30 +372,30 @@ enum Madness {
     Heal,
 }
 
-fn madness() -> impl Strategy<Value = Madness> {
+fn madness() -> impl Strategy<Value = WriterFault> {
     let bytes = || prop::collection::vec(any::<u8>(), 1..80);
     prop_oneof![
-        2 => (0usize..5000, bytes()).prop_map(|(at, bytes)| Madness::Arena { at, bytes }),
-        2 => (0..RAW_SLOTS, 0usize..400, bytes()).prop_map(|(slot, at, bytes)| Madness::Descs { slot, at, bytes }),
-        1 => (0usize..560, bytes()).prop_map(|(at, bytes)| Madness::Control { at, bytes }),
-        2 => (64usize..72, any::<u32>()).prop_map(|(at, value)| Madness::Word { at: at * 4, value }),
-        4 => (0..RAW_SLOTS, 1u32..60).prop_map(|(slot, frames)| Madness::Fill { slot, frames }),
-        4 => (0u64..5, 0u64..3).prop_map(|(slot, from)| Madness::Publish(slot | from << 32)),
-        1 => Just(Madness::Heal),
+        2 => (0usize..5000, bytes()).prop_map(|(at, bytes)| WriterFault::Arena { at, bytes }),
+        2 => (0..RAW_SLOTS, 0usize..400, bytes()).prop_map(|(slot, at, bytes)| WriterFault::Descs { slot, at, bytes }),
+        1 => (0usize..560, bytes()).prop_map(|(at, bytes)| WriterFault::Control { at, bytes }),
+        2 => (64usize..72, any::<u32>()).prop_map(|(at, value)| WriterFault::Word { at: at * 4, value }),
+        4 => (0..RAW_SLOTS, 1u32..60).prop_map(|(slot, frames)| WriterFault::Fill { slot, frames }),
+        4 => (0u64..5, 0u64..3).prop_map(|(slot, from)| WriterFault::Publish(slot | from << 32)),
+        1 => Just(WriterFault::Heal),
     ]
 }
 
-fn survive(deeds: Vec<(Madness, usize, usize)>) {
+fn survive(deeds: Vec<(WriterFault, usize, usize)>) {
     let (mut reader, mut writer) = attached();
     for (deed, most, part) in deeds {
         match deed {
-            Madness::Arena { at, bytes } => writer.arena.put(at, &bytes),
-            Madness::Descs { slot, at, bytes } => writer.arena.put(writer.block(slot) + at, &bytes),
-            Madness::Control { at, bytes } => writer.control.put(at, &bytes),
-            Madness::Word { at, value } => writer.arena.word(at).store(value, Relaxed),
-            Madness::Fill { slot, frames } => writer.fill(slot, 0, frames),
-            Madness::Publish(entry) => writer.publish(entry),
-            Madness::Heal => writer.put_headers(),
+            WriterFault::Arena { at, bytes } => writer.arena.put(at, &bytes),
+            WriterFault::Descs { slot, at, bytes } => writer.arena.put(writer.block(slot) + at, &bytes),
+            WriterFault::Control { at, bytes } => writer.control.put(at, &bytes),
+            WriterFault::Word { at, value } => writer.arena.word(at).store(value, Relaxed),
+            WriterFault::Fill { slot, frames } => writer.fill(slot, 0, frames),
+            WriterFault::Publish(entry) => writer.publish(entry),
+            WriterFault::Heal => writer.put_headers(),
         }
         let burst = reader.fill(most);
         let touched: usize = burst.iter().map(|(_, frame)| frame.iter().filter(|byte| **byte == 1).count()).sum();
@@ -417,14 +417,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_mad_writer_is_survived(deeds in prop::collection::vec((madness(), 0usize..200, 0usize..4), 1..40)) {
+    fn reader_survives_an_erratic_writer(deeds in prop::collection::vec((madness(), 0usize..200, 0usize..4), 1..40)) {
         survive(deeds);
     }
 }
 
 /// Survives another thread that writes random numbers everywhere.
 #[test]
-fn a_writer_that_scribbles_all_the_time_is_survived() {
+fn reader_survives_a_continuously_scribbling_writer() {
     for round in 0..60u64 {
         let (mut reader, mut writer) = attached();
         (0..RAW_SLOTS).for_each(|slot| writer.fill(slot, 0, 300));

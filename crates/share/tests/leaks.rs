@@ -1,8 +1,8 @@
-//! No descriptor and no mapping leaks when readers attach and detach. The test counts them in a process of its own.
+//! No descriptor and no mapping leaks when readers attach and detach. The test counts them in a separate process.
 
 use crate::raw::{self, RawWriter};
 use crate::support::{Ring, drain, unique};
-use linerate_share::Attach;
+use linerate_share::AttachOptions;
 use std::fs;
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -28,15 +28,15 @@ fn nothing_leaks() {
     for round in 0..100 {
         let silent = raw::connected(&ring.name);
         let half = raw::connected(&ring.name);
-        raw::say(&half, b"half a hello", &[]);
+        raw::send_message(&half, b"half a hello", &[]);
         let full = raw::connected(&ring.name);
-        raw::say(&full, &raw::hello(1, false, 0), &[silent.as_fd(), half.as_fd(), full.as_fd()]);
+        raw::send_message(&full, &raw::hello(1, false, 0), &[silent.as_fd(), half.as_fd(), full.as_fd()]);
         let gone = raw::connected(&ring.name);
-        raw::say(&gone, &raw::hello(1, true, 0), &[]);
+        raw::send_message(&gone, &raw::hello(1, true, 0), &[]);
         drop(gone);
         drop(ring.acceptor.step(ring.now));
         let mut reader = ring.lossy(0);
-        let not_admitted = Attach::default().begin(&ring.name).unwrap();
+        let not_admitted = AttachOptions::default().begin(&ring.name).unwrap();
         drop(ring.acceptor.step(ring.now));
         drop(not_admitted.finish().unwrap());
         ring.write(round);
@@ -54,11 +54,11 @@ fn nothing_leaks() {
     for round in 0..100 {
         let name = unique();
         let mut writer = RawWriter::new(&name);
-        let attaching = Attach::default().begin(&name).unwrap();
+        let attaching = AttachOptions::default().begin(&name).unwrap();
         writer.accept();
         let (arena, control) = (writer.arena_fd.as_fd(), writer.control_fd.as_fd());
         let fds = [&[][..], &[arena, arena, control, control], &[arena, arena], &[control], &[arena, control]];
-        raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), fds[round % fds.len()]);
+        raw::send_message(writer.socket.as_ref().unwrap(), &writer.answer(), fds[round % fds.len()]);
         assert_eq!(attaching.finish().is_ok(), round % fds.len() == 4);
     }
     drop(ring);

@@ -1,8 +1,8 @@
 //! One writer and several readers, step by step in one thread.
 
 use crate::support::{self, Ring, assert_balanced, drain, ids, time};
-use linerate_burst::{Committed, Interface, LinkType, Nanos, StampSource};
-use linerate_share::{Attach, End, Reader};
+use linerate_burst::{CommitState, Interface, LinkType, Nanos, StampSource};
+use linerate_share::{AttachOptions, End, Reader};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -49,7 +49,7 @@ fn blocks_are_reused_and_a_lossless_reader_blocks_the_writer() {
 }
 
 #[test]
-fn lossy_readers_never_block_the_writer_and_learn_what_they_missed() {
+fn lossy_readers_never_block_and_know_what_they_missed() {
     let mut ring = Ring::new(8);
     let mut readers: Vec<Reader> = Vec::new();
     // Each attaches at another time and stops at once, so that they hold different blocks.
@@ -106,7 +106,7 @@ fn a_dead_writer_leaves_its_committed_frames() {
 }
 
 #[test]
-fn a_detached_reader_shows_frames_that_had_arrived() {
+fn detached_reader_returns_frames_already_arrived() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossless();
     ring.write(1500);
@@ -130,12 +130,12 @@ fn interfaces_grow_and_drops_are_reported() {
     two.snap = 96;
     let mut all = vec![Interface::new("eth0", LinkType::ETHERNET, StampSource::Kernel), two.clone()];
     ring.writer.set_interfaces(&all).unwrap();
-    ring.writer.commit(&Committed { drops: 7, horizon: time(3), ..Committed::default() });
+    ring.writer.commit(&CommitState { drops: 7, horizon: time(3), ..CommitState::default() });
     ring.write(1);
     assert_eq!(ids(reader.fill(10)), [0]);
     (two.name, two.description) = (two.name[..96].into(), "é".repeat(192));
     assert_eq!(reader.interfaces(), [all[0].clone(), two]);
-    ring.writer.commit(&Committed { drops: 9, ..Committed::default() });
+    ring.writer.commit(&CommitState { drops: 9, ..CommitState::default() });
     assert_eq!((reader.lost_upstream(), reader.horizon()), (9, time(3)));
     all.resize(1025, all[0].clone());
     assert!(ring.writer.set_interfaces(&all).is_err());
@@ -145,7 +145,7 @@ fn interfaces_grow_and_drops_are_reported() {
 fn the_horizon_moves_without_frames_and_never_beyond_those_shown() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossless();
-    ring.writer.commit(&Committed { horizon: Nanos(500), ..Committed::default() });
+    ring.writer.commit(&CommitState { horizon: Nanos(500), ..CommitState::default() });
     assert!(reader.fill(10).is_empty());
     assert_eq!(reader.horizon(), Nanos(500));
     ring.write(20);
@@ -160,7 +160,7 @@ fn ready(reader: &Reader) -> bool {
 }
 
 #[test]
-fn a_wait_ends_at_once_if_there_is_work() {
+fn wait_ends_at_once_if_work_is_pending() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossless();
     assert!(reader.fill(9).is_empty() && !ready(&reader));
@@ -183,7 +183,7 @@ fn a_wait_ends_at_once_if_there_is_work() {
     assert!(reader.fill(2).len() == 2 && ready(&reader), "more than was requested");
     assert!(reader.fill(3).len() == 3 && !ready(&reader));
     // No reader is woken only for the horizon.
-    ring.writer.commit(&Committed { horizon: time(999), ..Committed::default() });
+    ring.writer.commit(&CommitState { horizon: time(999), ..CommitState::default() });
     assert!(!ready(&reader));
     let mut other = ring.lossy(2);
     other.fill(1);
@@ -216,7 +216,7 @@ fn a_reader_that_is_skipped_is_woken_too() {
 enum Step {
     Write(u64),
     Close,
-    Attach { lossless: bool, quota: u32 },
+    AttachOptions { lossless: bool, quota: u32 },
     Fill { reader: usize, most: usize },
     Consume { reader: usize, part: usize },
     Drop(usize),
@@ -228,7 +228,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (1u64..1500).prop_map(Step::Write),
         1 => Just(Step::Close),
-        1 => (any::<bool>(), 0u32..6).prop_map(|(lossless, quota)| Step::Attach { lossless, quota }),
+        1 => (any::<bool>(), 0u32..6).prop_map(|(lossless, quota)| Step::AttachOptions { lossless, quota }),
         6 => (0usize..4, 1usize..2000).prop_map(|(reader, most)| Step::Fill { reader, most }),
         6 => (0usize..4, 0usize..4).prop_map(|(reader, part)| Step::Consume { reader, part }),
         1 => (0usize..4).prop_map(Step::Drop),
@@ -238,7 +238,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// A reader with its expected state.
-struct Watched {
+struct TrackedReader {
     reader: Reader,
     number: Option<u32>,
     joined: u64,
@@ -250,10 +250,10 @@ struct Watched {
     detached: bool,
 }
 
-impl Watched {
+impl TrackedReader {
     fn fill(&mut self, most: usize) {
         let new = ids(self.reader.fill(most));
-        assert!(new.len() >= self.shown, "what was shown is gone");
+        assert!(new.len() >= self.shown, "frames already returned disappeared");
         for id in &new[self.shown..] {
             assert!(*id >= self.next && (self.is_lossy || *id == self.next), "frame {id} after {}", self.next);
             self.next = id + 1;
@@ -270,7 +270,7 @@ impl Watched {
 
 fn live(steps: Vec<Step>) {
     let mut ring = Ring::new(6);
-    let mut readers: Vec<Watched> = Vec::new();
+    let mut readers: Vec<TrackedReader> = Vec::new();
     for step in steps {
         match step {
             Step::Write(frames) => {
@@ -279,20 +279,21 @@ fn live(steps: Vec<Step>) {
                 assert!(written == frames || waits[0].lossless, "only lossless readers block the writer");
             }
             Step::Close => ring.writer.close_block(),
-            Step::Attach { lossless, quota } => {
+            Step::AttachOptions { lossless, quota } => {
                 let joined = ring.writer.committed();
                 // A ring of six blocks is limited to two lossless readers.
-                let (reader, lossless) = match ring.attach(&Attach { lossless, quota, ..Attach::default() }) {
-                    Ok(reader) => (reader, lossless),
-                    Err(_) => (ring.lossy(quota), false),
-                };
+                let (reader, lossless) =
+                    match ring.attach(&AttachOptions { lossless, quota, ..AttachOptions::default() }) {
+                        Ok(reader) => (reader, lossless),
+                        Err(_) => (ring.lossy(quota), false),
+                    };
                 let number = ring
                     .writer
                     .readers()
                     .iter()
                     .map(|report| report.reader)
                     .find(|number| readers.iter().all(|one| one.number != Some(*number)));
-                readers.push(Watched {
+                readers.push(TrackedReader {
                     reader,
                     number,
                     joined,
@@ -322,7 +323,7 @@ fn live(steps: Vec<Step>) {
             }
             Step::Drop(_) | Step::Tick => {}
         }
-        // Numbers are used again as soon as the writer knows that a reader is gone.
+        // Numbers are reused as soon as the writer has noticed that a reader detached.
         ring.tick();
         let there: Vec<u32> = ring.writer.readers().iter().map(|report| report.reader).collect();
         readers.iter_mut().for_each(|one| one.number = one.number.filter(|number| there.contains(number)));
@@ -333,7 +334,7 @@ fn live(steps: Vec<Step>) {
 }
 
 /// Takes all remaining frames, and checks that each reader has seen or skipped every frame since it attached.
-fn finish(ring: Ring, readers: Vec<Watched>) {
+fn finish(ring: Ring, readers: Vec<TrackedReader>) {
     let committed = ring.writer.committed();
     ring.writer.finish();
     for mut one in readers {

@@ -2,7 +2,7 @@
 
 use crate::raw::{self, RawWriter};
 use crate::support::{Ring, unique};
-use linerate_share::{Access, Attach};
+use linerate_share::{Access, AttachOptions};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Another user may attach only if it is named. A test that runs as root can act as that user, in a process of its own.
 #[test]
-fn other_users_come_in_if_they_are_named() {
+fn named_users_may_attach() {
     if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
         eprintln!("SKIPPED: other users: needs root and setpriv");
         return;
@@ -44,7 +44,7 @@ fn other_users_come_in_if_they_are_named() {
 
 /// Another user cannot take the numbers reserved for root and the owner, nor attach at an unlimited rate.
 #[test]
-fn another_user_takes_neither_all_seats_nor_all_time() {
+fn other_user_cannot_exhaust_seats_or_time() {
     if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
         eprintln!("SKIPPED: other users: needs root and setpriv");
         return;
@@ -79,12 +79,12 @@ fn another_user_takes_neither_all_seats_nor_all_time() {
 }
 
 #[test]
-#[ignore = "run by another_user_takes_neither_all_seats_nor_all_time, as another user"]
+#[ignore = "run by other_user_cannot_exhaust_seats_or_time, as another user"]
 fn attach_as_often_as_can_be() {
     let Ok(name) = std::env::var("LINERATE_RING") else { return };
     let mut readers = Vec::new();
     let refused = loop {
-        match Attach::default().to(&name) {
+        match AttachOptions::default().to(&name) {
             Ok(reader) => readers.push(reader),
             Err(error) => break error.to_string(),
         }
@@ -92,7 +92,7 @@ fn attach_as_often_as_can_be() {
     assert!(readers.len() == 48 && refused.contains("48 readers are attached"), "{} {refused}", readers.len());
     drop(readers);
     loop {
-        match Attach::default().to(&name) {
+        match AttachOptions::default().to(&name) {
             Err(error) if error.to_string().contains("100 times per second") => return,
             _ => {}
         }
@@ -102,7 +102,7 @@ fn attach_as_often_as_can_be() {
 /// Missing pages would be allocated by this process, to which the writer has no right; in huge pages they would be
 /// SIGBUS.
 #[test]
-fn memory_with_holes_is_not_taken_from_another_user() {
+fn memory_with_holes_of_another_user_is_rejected() {
     if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
         eprintln!("SKIPPED: other users: needs root and setpriv");
         return;
@@ -118,7 +118,7 @@ fn memory_with_holes_is_not_taken_from_another_user() {
         let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         assert!(said.into_iter().any(|line| line.contains("listening")), "the writer did not start");
-        let refused = Attach { trust: true, ..Attach::default() }.to(&name).err().unwrap().to_string();
+        let refused = AttachOptions { trust: true, ..AttachOptions::default() }.to(&name).err().unwrap().to_string();
         assert!(refused.contains(*part), "{refused}");
         child.wait().unwrap();
     }
@@ -129,7 +129,7 @@ fn huge() -> rustix::io::Result<OwnedFd> {
 }
 
 #[test]
-#[ignore = "run by memory_with_holes_is_not_taken_from_another_user, as another user"]
+#[ignore = "run by memory_with_holes_of_another_user_is_rejected, as another user"]
 fn write_as_another() {
     let Ok(name) = std::env::var("LINERATE_RING") else { return };
     let mut writer = RawWriter::new(&name);
@@ -142,7 +142,7 @@ fn write_as_another() {
     writer.welcome();
     // Long enough for the reader to examine it.
     for _ in 0..10_000 {
-        if raw::hear(writer.socket.as_ref().unwrap()).is_some() {
+        if raw::read_message(writer.socket.as_ref().unwrap()).is_some() {
             return;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -150,10 +150,10 @@ fn write_as_another() {
 }
 
 #[test]
-#[ignore = "run by other_users_come_in_if_they_are_named, as another user"]
+#[ignore = "run by named_users_may_attach, as another user"]
 fn attach_as_another() {
     let Ok(name) = std::env::var("LINERATE_RING") else { return };
-    let mut reader = Attach::default().to(&name).unwrap_or_else(|error| panic!("{error}"));
+    let mut reader = AttachOptions::default().to(&name).unwrap_or_else(|error| panic!("{error}"));
     while reader.fill(1).is_empty() {
         std::thread::sleep(Duration::from_millis(1));
     }

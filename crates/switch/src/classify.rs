@@ -5,7 +5,7 @@
 
 use crate::hash::Secrets;
 use crate::key::{IN_PORT, Key};
-use crate::rule::{Installed, Match, Rule};
+use crate::rule::{InstalledRule, Match, Rule};
 use crate::tuple::Tuple;
 use linerate_burst::{Nanos, prefetch};
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ const GROUP: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Rules {
     /// Rules by slot; entries of free slots are stale.
-    rules: Vec<Installed>,
+    rules: Vec<InstalledRule>,
     /// True for slots in use.
     are_there: Vec<bool>,
     free: Vec<RuleId>,
@@ -106,14 +106,14 @@ impl Rules {
             if !keeps_same || old.rule != rule {
                 self.timed -= usize::from(old.rule.is_timed());
                 self.timed += usize::from(rule.is_timed());
-                *old = Installed::new(rule, old.number, now);
+                *old = InstalledRule::new(rule, old.number, now);
             }
             return id;
         }
         self.numbers += 1;
         self.timed += usize::from(rule.is_timed());
         let rank = (rule.priority, std::cmp::Reverse(self.numbers));
-        let installed = Installed::new(rule, self.numbers, now);
+        let installed = InstalledRule::new(rule, self.numbers, now);
         let id = match self.free.pop() {
             Some(id) => {
                 (self.rules[id as usize], self.are_there[id as usize]) = (installed, true);
@@ -138,7 +138,7 @@ impl Rules {
     }
 
     /// Removes rules, and returns them.
-    pub(crate) fn remove_if(&mut self, mut is_out: impl FnMut(&Installed) -> bool) -> Vec<Installed> {
+    pub(crate) fn remove_if(&mut self, mut is_out: impl FnMut(&InstalledRule) -> bool) -> Vec<InstalledRule> {
         let ids = self.all().filter(|(_, rule)| is_out(rule)).map(|(id, _)| id).collect();
         let removed = self.remove(ids);
         if !removed.is_empty() {
@@ -147,7 +147,7 @@ impl Rules {
         removed
     }
 
-    fn remove(&mut self, ids: Vec<RuleId>) -> Vec<Installed> {
+    fn remove(&mut self, ids: Vec<RuleId>) -> Vec<InstalledRule> {
         let places = self.places();
         let mut removed = Vec::with_capacity(ids.len());
         for id in ids {
@@ -164,7 +164,7 @@ impl Rules {
         removed
     }
 
-    pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Installed> {
+    pub(crate) fn expire(&mut self, now: Nanos) -> Vec<InstalledRule> {
         if self.timed == 0 { Vec::new() } else { self.remove_if(|rule| rule.is_over(now)) }
     }
 
@@ -215,16 +215,16 @@ impl Rules {
 
     /// Returns a rule by slot, valid until rules change.
     #[inline(always)]
-    pub(crate) fn get(&self, id: RuleId) -> Option<&Installed> {
+    pub(crate) fn get(&self, id: RuleId) -> Option<&InstalledRule> {
         self.rules.get(id as usize)
     }
 
     #[inline(always)]
-    pub(crate) fn get_mut(&mut self, id: RuleId) -> Option<&mut Installed> {
+    pub(crate) fn get_mut(&mut self, id: RuleId) -> Option<&mut InstalledRule> {
         self.rules.get_mut(id as usize)
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = (RuleId, &Installed)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (RuleId, &InstalledRule)> {
         let places = self.rules.iter().zip(&self.are_there).enumerate();
         places.filter(|(_, (_, is_there))| **is_there).map(|(id, (rule, _))| (id as RuleId, rule))
     }

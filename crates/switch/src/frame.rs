@@ -1,7 +1,7 @@
 //! A frame while it is changed: its bytes are copied to memory of the switch by the first change.
 
-use crate::key::{ICMPV6, Parsed, TCP, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN, UDP};
-use linerate_wire::checksum::update_bytes;
+use crate::key::{ICMPV6, ParsedFrame, TCP, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN, UDP};
+use linerate_headers::checksum::update_bytes;
 
 /// Room for added tags.
 const HEADROOM: usize = 64;
@@ -22,14 +22,14 @@ pub(crate) struct Frame<'a> {
     start: Option<usize>,
     /// Distance by which headers have moved from their original offsets.
     moved: isize,
-    /// Parsed fields, kept up to date with changes.
-    pub parsed: Parsed,
+    /// Fields as parsed, kept up to date with changes.
+    pub parsed: ParsedFrame,
     /// Number of known outer tags. A received frame may have further tags, which are not parsed.
     tags: usize,
 }
 
 impl<'a> Frame<'a> {
-    pub(crate) fn new(original: &'a [u8], parsed: Parsed, scratch: &'a mut Scratch) -> Self {
+    pub(crate) fn new(original: &'a [u8], parsed: ParsedFrame, scratch: &'a mut Scratch) -> Self {
         let tags = usize::from(parsed.key.vlan_tci() != 0);
         Frame { original, is_first: true, scratch, start: None, moved: 0, parsed, tags }
     }
@@ -37,9 +37,9 @@ impl<'a> Frame<'a> {
     /// Returns the frame in its current state, to be changed separately.
     pub(crate) fn again<'b>(&'b self, scratch: &'b mut Scratch) -> Frame<'b> {
         let (original, _) = self.bytes();
-        let Parsed { l3, l4, end, .. } = self.parsed;
+        let ParsedFrame { l3, l4, end, .. } = self.parsed;
         let now = |at: u32| if at == 0 { 0 } else { self.now(at) as u32 };
-        let parsed = Parsed { l3: now(l3), l4: now(l4), end: now(end), ..self.parsed };
+        let parsed = ParsedFrame { l3: now(l3), l4: now(l4), end: now(end), ..self.parsed };
         Frame { original, is_first: false, scratch, start: None, moved: 0, parsed, tags: self.tags }
     }
 
@@ -210,7 +210,7 @@ impl<'a> Frame<'a> {
 
     /// Changes the port of TCP or UDP at this offset of the header.
     pub(crate) fn set_port(&mut self, from: usize, port: u16) {
-        let Parsed { l4, key, .. } = &self.parsed;
+        let ParsedFrame { l4, key, .. } = &self.parsed;
         if *l4 == 0 || !matches!(key.nw_proto(), TCP | UDP) {
             return;
         }
@@ -225,7 +225,7 @@ impl<'a> Frame<'a> {
     /// Updates the checksum of the transport header after a change of covered bytes. Later fragments have none, and in
     /// UDP it is optional (RFC 768).
     fn renew_transport(&mut self, old: &[u8], new: &[u8]) {
-        let Parsed { l4, key, .. } = self.parsed;
+        let ParsedFrame { l4, key, .. } = self.parsed;
         if l4 == 0 {
             return;
         }

@@ -152,9 +152,9 @@ impl Key {
     }
 }
 
-/// Parsed frame.
+/// A parsed frame.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Parsed {
+pub struct ParsedFrame {
     /// Fields for rules.
     pub key: Key,
     /// Offset of the network header, 0 if missing or truncated.
@@ -168,8 +168,8 @@ pub struct Parsed {
 }
 
 /// Parses a frame from `in_port`. Any bytes are valid input: truncated or wrong headers have no fields.
-pub fn parse(in_port: u16, frame: &[u8]) -> Parsed {
-    let mut parsed = Parsed::default();
+pub fn parse(in_port: u16, frame: &[u8]) -> ParsedFrame {
+    let mut parsed = ParsedFrame::default();
     parsed.key.0[0] = u64::from(in_port) << 48;
     let Some(head) = frame.first_chunk::<ETHERNET>() else { return parsed };
     let word = |at: usize| {
@@ -211,7 +211,7 @@ pub(crate) fn is_tag(dl_type: u16) -> bool {
 }
 
 #[inline]
-fn ipv4(frame: &[u8], at: usize, parsed: &mut Parsed) {
+fn ipv4(frame: &[u8], at: usize, parsed: &mut ParsedFrame) {
     let Some(head) = frame[at..].first_chunk::<20>() else { return };
     let length = usize::from(head[0] & 15) * 4;
     let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
@@ -230,7 +230,7 @@ fn ipv4(frame: &[u8], at: usize, parsed: &mut Parsed) {
     transport(frame, at + length, at + total, parsed);
 }
 
-fn ipv6(frame: &[u8], at: usize, parsed: &mut Parsed) {
+fn ipv6(frame: &[u8], at: usize, parsed: &mut ParsedFrame) {
     let Some(head) = frame[at..].first_chunk::<40>() else { return };
     let end = at + 40 + usize::from(u16::from_be_bytes([head[4], head[5]]));
     if end > frame.len() || frame.len() - end > usize::from(u16::MAX) {
@@ -288,7 +288,7 @@ fn extensions(mut protocol: u8, packet: &[u8], mut at: usize) -> Option<Extensio
 
 /// Parses ports, or ICMP type and code.
 #[inline]
-fn transport(frame: &[u8], at: usize, end: usize, parsed: &mut Parsed) {
+fn transport(frame: &[u8], at: usize, end: usize, parsed: &mut ParsedFrame) {
     let key = &mut parsed.key;
     if key.is_later_fragment() {
         return;

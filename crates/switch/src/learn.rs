@@ -28,7 +28,7 @@ impl Default for LearnOptions {
 
 /// Counters of MAC learning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Learned {
+pub struct LearnCounts {
     /// New MACs.
     pub new: u64,
     /// MACs that moved to another port.
@@ -56,7 +56,7 @@ pub(crate) struct Stations {
     buckets: Vec<[Entry; WAYS]>,
     age: u64,
     seed: u64,
-    pub learned: Learned,
+    pub learned: LearnCounts,
 }
 
 /// Entry; `key` is 0 if unused.
@@ -74,7 +74,7 @@ impl Stations {
         let buckets = (options.entries.div_ceil(WAYS) * 2).next_power_of_two();
         let age = u64::try_from(options.age.as_nanos() >> 20).unwrap_or(u64::MAX).max(1);
         let buckets = vec![[Entry::default(); WAYS]; buckets];
-        Stations { buckets, age, seed: options.seed, learned: Learned::default() }
+        Stations { buckets, age, seed: options.seed, learned: LearnCounts::default() }
     }
 
     #[inline]
@@ -161,7 +161,7 @@ mod tests {
     proptest! {
         /// Compared with a map that forgets only by age: the table agrees, and forgets nothing while there is room.
         #[test]
-        fn it_is_a_map(steps in prop::collection::vec((0..3u16, 0..40u64, 1..4u16, 0..200u64, any::<bool>()), 1..300)) {
+        fn table_behaves_like_a_map(steps in prop::collection::vec((0..3u16, 0..40u64, 1..4u16, 0..200u64, any::<bool>()), 1..300)) {
             let options = LearnOptions { entries: 1024, age: Duration::from_secs(1), seed: 7 };
             let (mut table, mut map, mut now) = (Stations::new(options), HashMap::new(), 1u64 << 50);
             for (vlan, mac, port, wait, learn) in steps {

@@ -45,7 +45,7 @@ pub mod vlan;
 mod way;
 
 pub use action::{Action, PortNo, Reason, RingNo};
-pub use learn::{LearnOptions, Learned, Station};
-pub use rule::{Inspect, Inspected, Installed, Match, Rest, Rule};
+pub use learn::{LearnCounts, LearnOptions, Station};
+pub use rule::{Inspect, InspectOutcome, InstalledRule, Match, RemainingActions, Rule};
 pub use switch::{Options, Outputs, Switch, is_within};
 pub use vlan::PortVlans;

@@ -67,7 +67,7 @@ impl Rule {
 /// Rule in a switch.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub struct Installed {
+pub struct InstalledRule {
     // Fields changed by each frame share the first cache line.
     /// Frames that matched it.
     pub frames: u64,
@@ -97,12 +97,12 @@ pub struct Inspect<'a> {
     /// Current bytes.
     pub bytes: &'a [u8],
     /// Remaining actions.
-    pub rest: Rest<'a>,
+    pub rest: RemainingActions<'a>,
 }
 
 /// Remaining actions of a frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Rest<'a> {
+pub struct RemainingActions<'a> {
     /// All actions of its rule.
     pub actions: &'a Arc<[Action]>,
     /// Index of the first remaining action.
@@ -111,7 +111,7 @@ pub struct Rest<'a> {
 
 /// Result of handing a frame to an inspector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inspected {
+pub enum InspectOutcome {
     /// Taken; if it comes back, call [`Switch::resume`](crate::Switch::resume).
     Taken,
     /// Allowed by an earlier verdict: the remaining actions are applied at once.
@@ -120,7 +120,7 @@ pub enum Inspected {
     Blocked,
 }
 
-impl Installed {
+impl InstalledRule {
     pub(crate) fn new(rule: Rule, number: u64, now: Nanos) -> Self {
         let inspects = rule.actions.iter().any(|action| matches!(action, Action::Inspect(_)));
         let list = inspects.then(|| Arc::from(&rule.actions[..]));
@@ -128,7 +128,7 @@ impl Installed {
             [Action::Output { port, most: None }] => Some(port),
             _ => None,
         };
-        Installed { frames: 0, bytes: 0, used: now, only, number, since: now, rule, list }
+        InstalledRule { frames: 0, bytes: 0, used: now, only, number, since: now, rule, list }
     }
 
     /// Returns whether it has expired.

@@ -5,11 +5,11 @@ use crate::cache::Cache;
 use crate::classify::{RuleId, Rules};
 use crate::frame::{Frame, Scratch};
 use crate::hash::Secrets;
-use crate::key::{ETHERNET, Key, Parsed, parse};
-use crate::learn::{LearnOptions, Learned, Station, Stations};
-use crate::rule::{Inspect, Inspected, Installed, Match, Rest, Rule};
+use crate::key::{ETHERNET, Key, ParsedFrame, parse};
+use crate::learn::{LearnCounts, LearnOptions, Station, Stations};
+use crate::rule::{Inspect, InspectOutcome, InstalledRule, Match, RemainingActions, Rule};
 use crate::vlan::PortVlans;
-use crate::way::Way;
+use crate::way::ActionContext;
 use linerate_burst::{Burst, Nanos};
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ pub trait Outputs {
     fn copy(&mut self, index: usize, port: PortNo, bytes: &[u8], as_it_came: bool);
 
     /// Hands frame `index` to an inspector. By default no such frame passes.
-    fn inspect(&mut self, _index: usize, _inspect: Inspect<'_>) -> Inspected {
-        Inspected::Blocked
+    fn inspect(&mut self, _index: usize, _inspect: Inspect<'_>) -> InspectOutcome {
+        InspectOutcome::Blocked
     }
 
     /// Ends frame `index`: with the number of copies, or the reason for a drop.
@@ -109,14 +109,14 @@ impl Switch {
     }
 
     /// Removes rules, and returns their number.
-    pub fn remove_if(&mut self, is_out: impl FnMut(&Installed) -> bool) -> usize {
+    pub fn remove_if(&mut self, is_out: impl FnMut(&InstalledRule) -> bool) -> usize {
         let removed = self.rules.remove_if(is_out).len();
         self.turn();
         removed
     }
 
     /// Removes expired rules, and returns them.
-    pub fn expire(&mut self, now: Nanos) -> Vec<Installed> {
+    pub fn expire(&mut self, now: Nanos) -> Vec<InstalledRule> {
         let removed = self.rules.expire(now);
         if !removed.is_empty() {
             self.turn();
@@ -133,7 +133,7 @@ impl Switch {
     }
 
     /// Returns the rules in order of precedence.
-    pub fn rules(&self) -> Vec<&Installed> {
+    pub fn rules(&self) -> Vec<&InstalledRule> {
         let mut rules: Vec<_> = self.rules.all().map(|(_, rule)| rule).collect();
         rules.sort_by_key(|rule| (std::cmp::Reverse(rule.rule.priority), rule.number));
         rules
@@ -145,8 +145,8 @@ impl Switch {
     }
 
     /// Returns a rule of the same priority that can match the same frame and has other actions; the older one wins.
-    pub fn ambiguous(&self, rule: &Rule) -> Option<&Installed> {
-        let is_other = |other: &&Installed| {
+    pub fn ambiguous(&self, rule: &Rule) -> Option<&InstalledRule> {
+        let is_other = |other: &&InstalledRule| {
             let other = &other.rule;
             other.priority == rule.priority && other.matches != rule.matches && other.actions != rule.actions
         };
@@ -168,7 +168,7 @@ impl Switch {
     }
 
     /// Returns the counters of MAC learning.
-    pub fn learned(&self) -> Learned {
+    pub fn learned(&self) -> LearnCounts {
         self.stations.learned
     }
 
@@ -183,12 +183,12 @@ impl Switch {
     }
 
     /// Returns the rule for a frame, without counting or caching.
-    pub fn rule_for(&self, in_port: PortNo, frame: &[u8]) -> Option<&Installed> {
+    pub fn rule_for(&self, in_port: PortNo, frame: &[u8]) -> Option<&InstalledRule> {
         self.rules.get(self.rules.find(&parse(in_port, frame).key)?)
     }
 
     /// Like [`Switch::rule_for`], by a linear search: slow, but simple.
-    pub fn rule_for_naively(&self, in_port: PortNo, frame: &[u8]) -> Option<&Installed> {
+    pub fn rule_for_naively(&self, in_port: PortNo, frame: &[u8]) -> Option<&InstalledRule> {
         self.rules.get(self.rules.find_naively(&parse(in_port, frame).key)?)
     }
 
@@ -202,7 +202,7 @@ impl Switch {
                 return pass(now, (in_port, port), rule, burst, out);
             }
         }
-        let mut parsed = [Parsed::default(); GROUP];
+        let mut parsed = [ParsedFrame::default(); GROUP];
         let mut keys = [Key::default(); GROUP];
         let mut hashes = [0; GROUP];
         let mut at = 0;
@@ -248,7 +248,7 @@ impl Switch {
         (now, in_port, index): (Nanos, PortNo, usize),
         rule: Option<RuleId>,
         frame: &[u8],
-        parsed: &Parsed,
+        parsed: &ParsedFrame,
         out: &mut impl Outputs,
     ) {
         if frame.len() < ETHERNET {
@@ -264,9 +264,9 @@ impl Switch {
             return send(out, index, (in_port, port), frame);
         }
         let actions = &rule.rule.actions;
-        let rest = rule.list.as_ref().map(|actions| Rest { actions, from: 0 });
+        let rest = rule.list.as_ref().map(|actions| RemainingActions { actions, from: 0 });
         let mut frame = Frame::new(frame, *parsed, scratch);
-        let way = Way {
+        let way = ActionContext {
             ports,
             stations,
             retagged,
@@ -298,7 +298,7 @@ impl Switch {
         }
         let Switch { ports, stations, forward_reserved, sampled, seed, scratch, retagged, .. } = self;
         let mut frame = Frame::new(bytes, parse(in_port, bytes), scratch);
-        let way = Way {
+        let way = ActionContext {
             ports,
             stations,
             retagged,
@@ -311,7 +311,7 @@ impl Switch {
             out,
             copies: 0,
             reason: Reason::Rule,
-            rest: Some(Rest { actions, from }),
+            rest: Some(RemainingActions { actions, from }),
             is_taken: false,
         };
         way.go(actions.get(from..).unwrap_or_default(), &mut frame);
@@ -319,7 +319,13 @@ impl Switch {
 }
 
 /// Sends all frames of a burst to one port without parsing them, by the only matching rule.
-fn pass(now: Nanos, (in_port, port): (PortNo, PortNo), rule: &mut Installed, burst: Burst<'_>, out: &mut impl Outputs) {
+fn pass(
+    now: Nanos,
+    (in_port, port): (PortNo, PortNo),
+    rule: &mut InstalledRule,
+    burst: Burst<'_>,
+    out: &mut impl Outputs,
+) {
     for index in 0..burst.len() {
         let frame = burst.frame(index);
         if frame.len() < ETHERNET {
@@ -343,6 +349,6 @@ fn send(out: &mut impl Outputs, index: usize, (in_port, port): (PortNo, PortNo),
 }
 
 /// Returns whether a rule matches only frames that `asked` matches.
-pub fn is_within(rule: &Installed, asked: &Match) -> bool {
+pub fn is_within(rule: &InstalledRule, asked: &Match) -> bool {
     asked.covers(&rule.rule.matches)
 }

@@ -52,7 +52,7 @@ pub fn parse_rule(text: &str, ports: &dyn PortNames) -> Result<Rule, String> {
 
 /// Selection of rules by a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RuleSelection {
     /// Match: rules for only these frames, or, strictly, with exactly this match.
     pub matches: Match,
     /// Priority, if given.
@@ -65,7 +65,7 @@ pub struct Asked {
 ///
 /// # Errors
 /// The problem.
-pub fn parse_asked(text: &str, ports: &dyn PortNames) -> Result<Asked, String> {
+pub fn parse_asked(text: &str, ports: &dyn PortNames) -> Result<RuleSelection, String> {
     let (head, actions) = split(text);
     if actions.is_some() {
         return Err("actions= cannot select rules; remove it".to_owned());
@@ -74,7 +74,7 @@ pub fn parse_asked(text: &str, ports: &dyn PortNames) -> Result<Asked, String> {
     let is_given = |key: &str| words(head).any(|word| word.split('=').next() == Some(key));
     let priority = is_given("priority").then_some(rule.priority);
     let cookie = is_given("cookie").then_some(rule.cookie);
-    Ok(Asked { matches, priority, cookie })
+    Ok(RuleSelection { matches, priority, cookie })
 }
 
 struct Head {

@@ -4,13 +4,13 @@ use crate::action::{Action, PortNo, Reason};
 use crate::frame::{Frame, Scratch};
 use crate::key::TYPE_VLAN;
 use crate::learn::Stations;
-use crate::rule::{Inspect, Inspected, Rest};
+use crate::rule::{Inspect, InspectOutcome, RemainingActions};
 use crate::switch::Outputs;
 use crate::vlan::PortVlans;
 use linerate_burst::{Nanos, random};
 
 /// State of a frame during a list of actions.
-pub(crate) struct Way<'s, O> {
+pub(crate) struct ActionContext<'s, O> {
     pub ports: &'s [PortVlans],
     pub stations: &'s mut Stations,
     pub retagged: &'s mut Scratch,
@@ -24,12 +24,12 @@ pub(crate) struct Way<'s, O> {
     pub copies: u32,
     pub reason: Reason,
     /// Its actions, if one of them is to inspect, and the index after the current one.
-    pub rest: Option<Rest<'s>>,
+    pub rest: Option<RemainingActions<'s>>,
     /// True if an inspector took it.
     pub is_taken: bool,
 }
 
-impl<O: Outputs> Way<'_, O> {
+impl<O: Outputs> ActionContext<'_, O> {
     /// Applies all of these actions.
     pub(crate) fn go(mut self, actions: &[Action], frame: &mut Frame<'_>) {
         for action in actions {
@@ -95,12 +95,12 @@ impl<O: Outputs> Way<'_, O> {
                 let Some(rest) = self.rest else { return false };
                 let (bytes, _) = frame.bytes();
                 match self.out.inspect(self.index, Inspect { ring, in_port: self.in_port, bytes, rest }) {
-                    Inspected::Passes => {}
-                    Inspected::Taken => {
+                    InspectOutcome::Passes => {}
+                    InspectOutcome::Taken => {
                         self.is_taken = true;
                         return false;
                     }
-                    Inspected::Blocked => {
+                    InspectOutcome::Blocked => {
                         self.reason = Reason::Listed;
                         return false;
                     }

@@ -1,21 +1,23 @@
 //! The switch, compared with plain models.
 
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
+use linerate_headers::checksum::{Pseudo, Sum};
 use linerate_switch::text::{PortNames, numbered, parse_asked, parse_rule, show_rule};
-use linerate_switch::{Action, Inspect, Inspected, Options, Outputs, PortNo, PortVlans, Reason, RingNo, Rule, Switch};
-use linerate_wire::checksum::{Pseudo, Sum};
+use linerate_switch::{
+    Action, Inspect, InspectOutcome, Options, Outputs, PortNo, PortVlans, Reason, RingNo, Rule, Switch,
+};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Output: port and bytes of each copy, and the result of each frame.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct SwitchOutput {
     copies: Vec<(usize, PortNo, Vec<u8>)>,
     done: Vec<(usize, Result<u32, Reason>)>,
 }
 
-impl Outputs for Seen {
+impl Outputs for SwitchOutput {
     fn copy(&mut self, index: usize, port: PortNo, bytes: &[u8], _: bool) {
         self.copies.push((index, port, bytes.to_vec()));
     }
@@ -25,8 +27,8 @@ impl Outputs for Seen {
     }
 }
 
-fn run(switch: &mut Switch, now: Nanos, in_port: PortNo, frames: &[Vec<u8>]) -> Seen {
-    let mut seen = Seen::default();
+fn run(switch: &mut Switch, now: Nanos, in_port: PortNo, frames: &[Vec<u8>]) -> SwitchOutput {
+    let mut seen = SwitchOutput::default();
     burst_into(switch, now, in_port, frames, &mut seen);
     seen
 }
@@ -101,7 +103,7 @@ fn packet(protocol: u8, ends: [u8; 2], ports: [u16; 2], ttl: u8, payload: &[u8])
     frame
 }
 
-/// Returns whether both checksums of such a frame are right.
+/// Returns whether both checksums of a frame are valid.
 fn is_right(frame: &[u8]) -> bool {
     let packet = &frame[14..];
     let address = |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
@@ -144,13 +146,13 @@ impl PortNames for WithRing {
 /// Inspector that takes frames, or lets them pass at once.
 #[derive(Default)]
 struct Inspector {
-    seen: Seen,
+    seen: SwitchOutput,
     passes: bool,
-    taken: Vec<Held>,
+    taken: Vec<InspectedFrame>,
 }
 
 /// Frame at the inspector, with its remaining actions.
-struct Held {
+struct InspectedFrame {
     index: usize,
     port: PortNo,
     bytes: Vec<u8>,
@@ -163,14 +165,20 @@ impl Outputs for Inspector {
         self.seen.copy(index, port, bytes, as_it_came);
     }
 
-    fn inspect(&mut self, index: usize, inspect: Inspect<'_>) -> Inspected {
+    fn inspect(&mut self, index: usize, inspect: Inspect<'_>) -> InspectOutcome {
         if self.passes {
-            return Inspected::Passes;
+            return InspectOutcome::Passes;
         }
         let Inspect { in_port, bytes, rest, .. } = inspect;
-        let held = Held { index, port: in_port, bytes: bytes.to_vec(), actions: rest.actions.clone(), from: rest.from };
+        let held = InspectedFrame {
+            index,
+            port: in_port,
+            bytes: bytes.to_vec(),
+            actions: rest.actions.clone(),
+            from: rest.from,
+        };
         self.taken.push(held);
-        Inspected::Taken
+        InspectOutcome::Taken
     }
 
     fn done(&mut self, index: usize, copies: Result<u32, Reason>) {
@@ -203,7 +211,7 @@ proptest! {
     /// The same rule is found with a cache of any size, without one, and by a linear search, while rules are added and
     /// removed.
     #[test]
-    fn the_rule_is_that_of_a_linear_search(
+    fn rule_matches_a_linear_search(
         steps in prop::collection::vec((rule_text(), any::<bool>(), prop::collection::vec(frame(), 1..40)), 1..12),
     ) {
         let ports = numbered(3);
@@ -263,7 +271,7 @@ proptest! {
 
     /// Right checksums stay right after any changes, and one that UDP omitted stays omitted.
     #[test]
-    fn checksums_follow_what_they_cover(
+    fn checksums_follow_the_covered_fields(
         is_tcp in any::<bool>(), ends in [0..4u8, 0..4u8], ports in any::<[u16; 2]>(), payload in prop::collection::vec(any::<u8>(), 0..60),
         address in any::<[u8; 4]>(), port in any::<u16>(), tos in 0..64u8, is_left_out in any::<bool>(),
     ) {
@@ -309,9 +317,9 @@ proptest! {
         }
     }
 
-    /// A frame that is inspected between two actions comes out like one that is not.
+    /// A frame that is inspected between two actions has the same result as one that is not.
     #[test]
-    fn inspected_frames_come_out_the_same(
+    fn inspected_frames_are_unchanged(
         words in prop::collection::vec(word(), 1..8), at in 0..8usize, frames in prop::collection::vec(good_frame(), 1..8),
         passes in any::<bool>(),
     ) {
@@ -332,7 +340,7 @@ proptest! {
             burst_into(&mut switch, Nanos(5), 1, frame, &mut out);
             // Rules are removed; frames in flight get their remaining actions nevertheless.
             prop_assert_eq!(switch.remove_if(|_| true), 1);
-            for Held { index, port, bytes, actions, from } in std::mem::take(&mut out.taken) {
+            for InspectedFrame { index, port, bytes, actions, from } in std::mem::take(&mut out.taken) {
                 switch.resume((Nanos(5), port, index), &bytes, (&actions, from), &mut out);
             }
             prop_assert_eq!(out.seen.copies, run(&mut plain, Nanos(5), 1, frame).copies);
@@ -351,7 +359,7 @@ proptest! {
 }
 
 #[test]
-fn rules_without_prerequisites_are_refused() {
+fn rules_without_prerequisites_are_rejected() {
     for (text, expected) in [
         ("tp_dst=80,actions=1", "; add it"),
         ("nw_src=1.2.3.4,actions=1", "; add it"),
@@ -406,7 +414,7 @@ fn timeouts_use_the_given_time() {
 fn a_bridge_learns_floods_and_withholds_reserved_frames() {
     let mut switch = switch(&["actions=normal"], 3);
     let (there, back) = (packet(17, [1, 2], [1, 2], 9, &[]), packet(17, [2, 1], [1, 2], 9, &[]));
-    let ports = |seen: Seen| seen.copies.iter().map(|copy| copy.1).collect::<Vec<_>>();
+    let ports = |seen: SwitchOutput| seen.copies.iter().map(|copy| copy.1).collect::<Vec<_>>();
     assert_eq!(ports(run(&mut switch, Nanos(1), 1, std::slice::from_ref(&there))), [2, 3]);
     assert_eq!(ports(run(&mut switch, Nanos(1), 2, std::slice::from_ref(&back))), [1]);
     assert_eq!(ports(run(&mut switch, Nanos(1), 1, std::slice::from_ref(&there))), [2]);

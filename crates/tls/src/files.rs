@@ -109,9 +109,9 @@ fn trusted(ca: Option<&Path>) -> Result<RootCertStore> {
     Ok(store)
 }
 
-type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type OwnIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn own(files: &Files) -> Result<Option<Own>> {
+fn own(files: &Files) -> Result<Option<OwnIdentity>> {
     match (&files.cert, &files.key) {
         (None, None) => Ok(None),
         (Some(cert), Some(key)) => Ok(Some((certificates(cert)?, private_key(key)?))),

@@ -22,6 +22,6 @@ mod words;
 
 pub use self::files::{Client, Files, Server};
 pub use self::stream::{Session, Stream};
-pub use self::words::told;
+pub use self::words::explain;
 /// Configuration of a server with its own event loop.
 pub use rustls::ServerConfig;

@@ -143,7 +143,7 @@ mod tests {
 
     /// RFC 7677, section 3.
     #[test]
-    fn scram_is_that_of_the_rfc() {
+    fn scram_matches_the_rfc() {
         let begin = || Scram::with_nonce(Mechanism::Sha256, "user", "pencil", "rOprNGfwEbeRWgbNEkqO".into()).unwrap();
         let mut scram = begin();
         assert_eq!(scram.first(), b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_server_does_harm(message: Vec<u8>, last: Vec<u8>) {
+        fn hostile_servers_are_rejected(message: Vec<u8>, last: Vec<u8>) {
             let mut scram = Scram::with_nonce(Mechanism::Sha512, "u", "p", "n".into()).unwrap();
             prop_assert!(scram.second(&message).is_err());
             prop_assert!(scram.verify(&last).is_err());

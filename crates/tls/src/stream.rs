@@ -1,7 +1,7 @@
 //! TLS connections.
 
 use super::files::{Client, Server};
-use super::words::told;
+use super::words::explain;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustls::pki_types::ServerName;
@@ -73,7 +73,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the peer closes the connection, with its reason.
-    pub fn heard(&mut self) -> Result<()> {
+    pub fn await_alert(&mut self) -> Result<()> {
         match self.0.conn.read_tls(&mut self.0.sock) {
             Ok(0) => return Err(Error::new(ErrorKind::ConnectionAborted, "the peer closed the connection")),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
@@ -81,7 +81,7 @@ impl Stream {
             Err(error) => return Err(error),
             Ok(_) => {}
         }
-        self.0.conn.process_new_packets().map(drop).map_err(|error| told(Error::other(error)))
+        self.0.conn.process_new_packets().map(drop).map_err(|error| explain(Error::other(error)))
     }
 
     /// Returns the cause of a failed read or write: the reason that the peer sent before it closed the connection, if
@@ -89,12 +89,12 @@ impl Stream {
     fn why(&mut self, error: Error) -> Error {
         let is_over = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
         if is_over && self.1.is_none() {
-            let said = self.heard().err().filter(|said| said.kind() == ErrorKind::PermissionDenied);
+            let said = self.await_alert().err().filter(|said| said.kind() == ErrorKind::PermissionDenied);
             self.1 = said.map(|said| said.to_string());
         }
         match &self.1 {
             Some(said) if is_over => Error::new(ErrorKind::PermissionDenied, said.clone()),
-            _ => told(error),
+            _ => explain(error),
         }
     }
 
@@ -159,7 +159,7 @@ impl Session {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
         }
-        let state = self.0.process_new_packets().map_err(|error| told(Error::other(error)));
+        let state = self.0.process_new_packets().map_err(|error| explain(Error::other(error)));
         // Sends an alert with the reason.
         let said = self.say(socket);
         let inside = state?.plaintext_bytes_to_read();

@@ -156,7 +156,7 @@ fn a_peer_without_tls_fails_the_handshake() {
 }
 
 #[test]
-fn invalid_files_are_refused_with_the_reason() {
+fn invalid_files_are_rejected_with_the_reason() {
     use std::os::unix::fs::PermissionsExt;
     let Some(folder) = certificates("files") else {
         return eprintln!("SKIPPED: openssl is not installed: no certificates");

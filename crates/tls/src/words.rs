@@ -4,7 +4,7 @@ use rustls::{AlertDescription, CertificateError, Error as Tls};
 use std::io::{Error, ErrorKind};
 
 /// Converts a TLS error to a message with a remedy. The kind is `PermissionDenied` if only the user can fix it.
-pub fn told(error: Error) -> Error {
+pub fn explain(error: Error) -> Error {
     let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<Tls>()) else { return error };
     let (needs_user, text) = match tls {
         Tls::InvalidCertificate(why) => (true, certificate(why)),

@@ -1,7 +1,7 @@
 //! Open devices: each once per process, for both directions.
 
 use super::plugin::plugin;
-use crate::sys::dpdk_device::{Device, Open};
+use crate::sys::dpdk_device::{Device, OpenParams};
 use crate::sys::dpdk_plugin::Stamps;
 use linerate_port::spec::without_secrets;
 use linerate_port::{PortError, Spec};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Options of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct DpdkConfig {
     /// Device in the notation of DPDK.
     device: String,
     /// Number of queues of the direction that it is opened for.
@@ -31,14 +31,14 @@ struct Options {
 }
 
 /// An open device, and its options.
-struct Known {
+struct OpenDevice {
     device: Weak<Device>,
     text: String,
     options: Options,
 }
 
 /// Open devices by name.
-static OPEN: Mutex<Option<HashMap<String, Known>>> = Mutex::new(None);
+static OPEN: Mutex<Option<HashMap<String, OpenDevice>>> = Mutex::new(None);
 
 /// Limits of options.
 const MOST_MTU: u64 = 65_535;
@@ -50,8 +50,8 @@ const MOST_QUEUES: u32 = 64;
 const LEAST_MEMORY: u64 = 64 << 20;
 const MOST_MEMORY: u64 = 64 << 30;
 
-impl Wish {
-    pub(super) fn read(spec: &Spec, queues: usize, is_promiscuous: bool) -> Result<Wish, PortError> {
+impl DpdkConfig {
+    pub(super) fn read(spec: &Spec, queues: usize, is_promiscuous: bool) -> Result<DpdkConfig, PortError> {
         let wrong = |reason: String| PortError::wrong(spec.to_string(), reason);
         let queues = match spec.queues {
             None => queues.clamp(1, MOST_QUEUES as usize) as u16,
@@ -91,7 +91,7 @@ impl Wish {
         if let Some(bytes) = memory.filter(|bytes| !(LEAST_MEMORY..=MOST_MEMORY).contains(bytes)) {
             return Err(wrong(format!("memory={bytes}: expected a size from 64MiB to 64GiB")));
         }
-        Ok(Wish {
+        Ok(DpdkConfig {
             device: spec.target.clone(),
             queues,
             is_promiscuous,
@@ -124,7 +124,7 @@ impl Wish {
 }
 
 /// Opens a device, or returns the open one.
-pub(super) fn open(spec: &Spec, wish: &Wish, receives: bool) -> Result<Arc<Device>, PortError> {
+pub(super) fn open(spec: &Spec, wish: &DpdkConfig, receives: bool) -> Result<Arc<Device>, PortError> {
     let broken = |reason: String| PortError::broken(spec.to_string(), reason);
     let plugin = plugin(wish.memory_mib, wish.is_card()).map_err(broken)?;
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +136,7 @@ pub(super) fn open(spec: &Spec, wish: &Wish, receives: bool) -> Result<Arc<Devic
         return Ok(device);
     }
     let count = |is_wanted: bool| if is_wanted { wish.queues } else { 0 };
-    let asked = Open {
+    let asked = OpenParams {
         device: &wish.device,
         rx_queues: count(receives),
         tx_queues: count(!receives),
@@ -147,13 +147,13 @@ pub(super) fn open(spec: &Spec, wish: &Wish, receives: bool) -> Result<Arc<Devic
         stamps: wish.options.stamps,
     };
     let device = Device::open(plugin, &asked).map_err(broken)?;
-    let known = Known { device: Arc::downgrade(&device), text: wish.device.clone(), options: wish.options };
+    let known = OpenDevice { device: Arc::downgrade(&device), text: wish.device.clone(), options: wish.options };
     open.insert(wish.name().to_owned(), known);
     Ok(device)
 }
 
 /// Checks that an open device has the requested options.
-fn check(known: &Known, wish: &Wish) -> Result<(), String> {
+fn check(known: &OpenDevice, wish: &DpdkConfig) -> Result<(), String> {
     if known.text != wish.device {
         return Err(format!("already open as {}", without_secrets(&known.text)));
     }

@@ -18,13 +18,13 @@ const NAME: &str = "linerate-dpdk.so.";
 const VARIABLE: &str = "LINERATE_DPDK";
 
 /// DPDK as it was started.
-struct Started {
+struct DpdkRuntime {
     plugin: Plugin,
     memory_mib: u32,
     huge: bool,
 }
 
-static STARTED: OnceLock<Result<Started, String>> = OnceLock::new();
+static STARTED: OnceLock<Result<DpdkRuntime, String>> = OnceLock::new();
 
 /// Returns the version of DPDK in use, or why none is available.
 pub fn version() -> Result<String, String> {
@@ -38,7 +38,7 @@ pub(super) fn plugin(memory_mib: Option<u32>, is_card: bool) -> Result<&'static 
         let memory_mib = memory_mib.unwrap_or(MEMORY_MIB);
         let huge = is_card && huge_pages_mib() >= u64::from(memory_mib);
         plugin.start(memory_mib, huge, &format!("linerate-{}", std::process::id()))?;
-        Ok(Started { plugin, memory_mib, huge })
+        Ok(DpdkRuntime { plugin, memory_mib, huge })
     };
     let started = STARTED.get_or_init(start).as_ref().map_err(Clone::clone)?;
     match memory_mib {
@@ -148,7 +148,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_plugin_writable_by_others_is_not_loaded() {
+    fn plugin_writable_by_others_is_not_loaded() {
         let folder = std::env::temp_dir().join(format!("linerate-plugin-{}", std::process::id()));
         create_dir(&folder).unwrap();
         let path = folder.join("plugin");

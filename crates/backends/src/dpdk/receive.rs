@@ -1,6 +1,6 @@
 //! The receiving side.
 
-use crate::sys::dpdk_device::Receiving;
+use crate::sys::dpdk_device::PluginRxQueue;
 use crate::sys::dpdk_plugin::Stamps;
 use linerate_burst::{Burst, Count, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_port::{Head, PortError, RxQueue};
@@ -13,7 +13,7 @@ pub(super) const LAG: Duration = Duration::from_millis(1);
 pub(super) struct DpdkRx {
     subject: String,
     interfaces: [Interface; 1],
-    queue: Receiving,
+    queue: PluginRxQueue,
     snap: u32,
     lag: Duration,
     shown: usize,
@@ -30,7 +30,7 @@ pub(super) struct DpdkRx {
 }
 
 impl DpdkRx {
-    pub(super) fn new(subject: String, interface: Interface, queue: Receiving, snap: u32, lag: Duration) -> Self {
+    pub(super) fn new(subject: String, interface: Interface, queue: PluginRxQueue, snap: u32, lag: Duration) -> Self {
         DpdkRx {
             subject,
             interfaces: [interface],

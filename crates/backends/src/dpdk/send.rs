@@ -1,12 +1,12 @@
 //! The sending side.
 
-use crate::sys::dpdk_device::Sending;
+use crate::sys::dpdk_device::PluginTxQueue;
 use linerate_burst::{Burst, Count, Ledger, Stage};
 use linerate_port::{PortError, Sent, TxQueue};
 
 pub(super) struct DpdkTx {
     subject: String,
-    queue: Sending,
+    queue: PluginTxQueue,
     received: u64,
     sent: Sent,
     too_long: u64,
@@ -15,7 +15,7 @@ pub(super) struct DpdkTx {
 }
 
 impl DpdkTx {
-    pub(super) fn new(subject: String, queue: Sending) -> Self {
+    pub(super) fn new(subject: String, queue: PluginTxQueue) -> Self {
         DpdkTx { subject, queue, received: 0, sent: Sent::default(), too_long: 0, too_short: 0, full: 0 }
     }
 }

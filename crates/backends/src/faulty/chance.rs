@@ -117,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_chance_or_none(text in ".*") {
+        fn any_text_is_parsed_or_rejected(text in ".*") {
             let _ = Chance::parse(&text);
         }
     }

@@ -1,6 +1,6 @@
 //! Completion of a transport checksum that the sender had left to hardware.
 
-use linerate_wire::{Layers, Link, Protocol, Sum, dissect};
+use linerate_headers::{Layers, Link, Protocol, Sum, dissect};
 
 /// Bytes from the start of the header to the checksum: RFC 9293 section 3.1, RFC 768.
 const TCP_CHECKSUM: usize = 16;
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_left_to_hardware_becomes_right() {
+    fn offloaded_checksum_is_completed() {
         for (version, protocol) in [(4, 6), (4, 17), (6, 6), (6, 17)] {
             let (mut bytes, start) = frame(version, protocol);
             let addresses = if version == 4 { 26..34 } else { 22..54 };

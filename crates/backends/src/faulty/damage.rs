@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn exactly_the_bits_asked_for_differ(
+        fn only_the_requested_bits_differ(
             length in 1usize..200, bits in 1u32..=64, first in 0u32..220, width in 0u32..60, key: u64,
         ) {
             let corrupt = Corruption { bits, first, last: first + width, ..Faults::default().corrupt };
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn no_frame_grows_beyond_the_longest() {
+    fn frames_never_exceed_the_maximum_length() {
         let faults = Faults { pad: (Faults::default().drop, Some(9)), ..Faults::default() };
         let mut frame = vec![0; MAX_FRAME - 4];
         assert!(damage(&mut frame, &FrameFaults { padded: Some(0), ..none() }, &faults).padded);

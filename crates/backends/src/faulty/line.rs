@@ -6,7 +6,7 @@ use super::fifo::Fifo;
 use super::pace::Pacer;
 use super::plan::{FrameFaults, Plan};
 use linerate_burst::{Burst, Desc, Flags, Nanos};
-use linerate_wire::Layers;
+use linerate_headers::Layers;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ fn latest(before: Nanos, arrival: Nanos) -> Nanos {
 }
 
 /// Copies frames; they leave in the planned order, with times moved by their delay.
-pub(super) struct Line {
+pub(super) struct DelayLine {
     plan: Plan,
     pacer: Pacer,
     fifo: Fifo,
     /// Frames that wait to be passed by others, oldest first, and spare buffers for them.
-    held: VecDeque<Held>,
+    held: VecDeque<ReorderedFrame>,
     spare: Vec<Vec<u8>>,
     /// Frames sent to the pacer without reordering.
     passed: u64,
@@ -42,12 +42,12 @@ pub(super) struct Line {
     /// Buffer for a damaged frame.
     scratch: Vec<u8>,
     layers: Layers,
-    pub counts: Counts,
+    pub counts: FaultCounts,
 }
 
-/// Counts of faults.
+/// Counters of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct FaultCounts {
     pub dropped: u64,
     pub queue: u64,
     pub repeated: u64,
@@ -59,7 +59,7 @@ pub(super) struct Counts {
 }
 
 /// A frame that waits to be passed by others.
-struct Held {
+struct ReorderedFrame {
     one: FrameInfo,
     bytes: Vec<u8>,
     /// Number of passed frames when it arrived, and when it may leave.
@@ -76,14 +76,14 @@ struct FrameInfo {
     repeated: bool,
 }
 
-impl Line {
+impl DelayLine {
     /// Returns the subject of a queue's accounts behind the line.
     pub(super) fn subject(&self, inner: &str) -> String {
         self.plan.subject(inner)
     }
 
     pub(super) fn new(plan: Plan) -> Self {
-        Line {
+        DelayLine {
             pacer: Pacer::new(&plan),
             plan,
             fifo: Fifo::new(),
@@ -97,7 +97,7 @@ impl Line {
             gone: Nanos::ZERO,
             scratch: Vec::new(),
             layers: Layers::new(),
-            counts: Counts::default(),
+            counts: FaultCounts::default(),
         }
     }
 
@@ -232,12 +232,17 @@ impl Line {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(frame);
-        self.held.push_back(Held { one, bytes, entered: self.passed, goes: self.passed + u64::from(distance) });
+        self.held.push_back(ReorderedFrame {
+            one,
+            bytes,
+            entered: self.passed,
+            goes: self.passed + u64::from(distance),
+        });
     }
 
     /// Releases held frames, from the oldest on, as long as `may` returns true for the number of passed frames. Their
     /// delay is that of the last frame that passed, or `wait`.
-    fn release(&mut self, now: Nanos, wait: Option<Duration>, may: impl Fn(&Held, u64) -> bool) {
+    fn release(&mut self, now: Nanos, wait: Option<Duration>, may: impl Fn(&ReorderedFrame, u64) -> bool) {
         while let Some(held) = self.held.pop_front_if(|held| may(held, self.passed)) {
             let mut one = held.one;
             let wait = wait.unwrap_or_else(|| self.latest.since(one.arrival));
@@ -289,7 +294,7 @@ mod tests {
     /// Sends a frame per millisecond for a second through a line; halfway the clock steps by `step`, or with `wrong`
     /// one frame has such a time. Returns the maximum wait of a frame, by a steady clock.
     fn longest_wait(faults: &str, step: i64, wrong: bool) -> u64 {
-        let mut line = Line::new(Plan::new(Faults::parse(faults).unwrap(), 0));
+        let mut line = DelayLine::new(Plan::new(Faults::parse(faults).unwrap(), 0));
         let (mut arrivals, mut longest, mut left) = (VecDeque::new(), 0, 0);
         for ms in 0..1500u64 {
             let utc = |ms: u64| (START + ms * MS).saturating_add_signed(if ms >= 500 && !wrong { step } else { 0 });
@@ -312,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn no_frame_waits_for_a_clock_that_was_set() {
+    fn clock_steps_delay_no_frame() {
         for faults in
             ["delay=20ms", "delay=20ms+-5ms&rate=1mbps", "reorder=5%x3", "reorder=5%x3&delay=20ms", "rate=10mbps"]
         {

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn another_seed_or_queue_is_another_plan() {
+    fn seed_and_queue_determine_the_plan() {
         let lost = |faults: &str, queue| dropped(&Plan::new(Faults::parse(faults).unwrap(), queue));
         assert_eq!(lost("drop=1%&seed=5", 2), lost("drop=1%&seed=5", 2));
         assert_ne!(lost("drop=1%&seed=5", 2), lost("drop=1%&seed=5", 3));

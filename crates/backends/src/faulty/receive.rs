@@ -1,6 +1,6 @@
 //! The receiving side: frames of a queue as if they had passed a bad wire.
 
-use super::line::{Counts, Line};
+use super::line::{DelayLine, FaultCounts};
 use super::plan::Plan;
 use linerate_burst::{Count, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_port::{Head, PortError, RxQueue};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(super) struct FaultyRx {
     inner: Box<dyn RxQueue>,
-    line: Line,
+    line: DelayLine,
     interfaces: Vec<Interface>,
     /// Lower bound of the times of frames that the queue has not given to the line.
     floor: Horizon,
@@ -23,7 +23,7 @@ impl FaultyRx {
     pub(super) fn new(inner: Box<dyn RxQueue>, plan: Plan) -> Self {
         FaultyRx {
             inner,
-            line: Line::new(plan),
+            line: DelayLine::new(plan),
             interfaces: Vec::new(),
             floor: Horizon::At(Nanos::ZERO),
             failure: None,
@@ -135,7 +135,7 @@ impl RxQueue for FaultyRx {
                 own.add(count, frames);
             }
             if account.stage == Stage::Receive {
-                let Counts { dropped, queue, repeated, reordered, corrupted, truncated, padded, filled } =
+                let FaultCounts { dropped, queue, repeated, reordered, corrupted, truncated, padded, filled } =
                     self.line.counts;
                 own.add(Count::Received, repeated).add(Count::Delivered, self.delivered);
                 own.add(Count::FaultDropped, dropped).add(Count::FaultQueue, queue);

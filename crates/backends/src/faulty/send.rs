@@ -1,6 +1,6 @@
 //! The sending side: frames leave as if they passed a bad wire.
 
-use super::line::{Counts, Line};
+use super::line::{DelayLine, FaultCounts};
 use super::plan::Plan;
 use linerate_burst::{Block, Burst, Count, Ledger, Nanos, Stage};
 use linerate_port::{PortError, Sent, TxQueue};
@@ -11,7 +11,7 @@ const STAGED_FRAMES: usize = 1024;
 
 pub(super) struct FaultyTx {
     inner: Box<dyn TxQueue>,
-    line: Line,
+    line: DelayLine,
     /// Frames sent since the last flush; the next flush sets their arrival time.
     staged: Block,
     /// Number of these frames that are in the line.
@@ -23,7 +23,7 @@ pub(super) struct FaultyTx {
 impl FaultyTx {
     pub(super) fn new(inner: Box<dyn TxQueue>, plan: Plan) -> Self {
         let staged = Block::new(STAGED_BYTES, STAGED_FRAMES);
-        FaultyTx { inner, line: Line::new(plan), staged, entered: 0, taken: 0, full: 0 }
+        FaultyTx { inner, line: DelayLine::new(plan), staged, entered: 0, taken: 0, full: 0 }
     }
 
     /// Moves frames into the line, as far as there is room.
@@ -90,7 +90,7 @@ impl TxQueue for FaultyTx {
                 own.add(count, frames);
             }
             if account.stage == Stage::Send {
-                let Counts { dropped, queue, repeated, reordered, corrupted, truncated, padded, filled } =
+                let FaultCounts { dropped, queue, repeated, reordered, corrupted, truncated, padded, filled } =
                     self.line.counts;
                 // A held frame is counted as repeated when it is released, but its copy is already in hand.
                 let copies = repeated + self.line.copies_held();

@@ -6,8 +6,8 @@
 use linerate_burst::pool::{Chunk, Pool};
 use linerate_burst::{Burst, Count, Desc, Flags, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use linerate_port::{
-    Feed, Head, Held, Holding, PortError, Region, Room, RxOptions, RxPort, RxQueue, Sent, Spec, Submitting, TxPort,
-    TxQueue,
+    Feed, Head, HeldFrame, HoldQueue, PortError, Region, Room, RxOptions, RxPort, RxQueue, Sent, Spec, SubmitQueue,
+    TxPort, TxQueue,
 };
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// Chunks of a region, and maximum frames shown.
 const CHUNKS: usize = 4096;
 const SHOWN: usize = 1024;
-/// Room in front of each frame.
+/// Room before each frame.
 const HEADROOM: usize = 64;
 
 static WIRES: Mutex<Option<HashMap<String, Weak<Wire>>>> = Mutex::new(None);
@@ -53,15 +53,15 @@ struct Frame {
     desc: Desc,
     home: Arc<Chunks>,
     /// Submitter to which it must be returned, if any.
-    lent: Option<Lent>,
+    lent: Option<Submitter>,
 }
 
 /// The submitter of a frame.
-struct Lent {
+struct Submitter {
     lane: u32,
-    completed: Arc<Mutex<Vec<Held>>>,
+    completed: Arc<Mutex<Vec<HeldFrame>>>,
     /// Submitter before it, if the frame was submitted several times.
-    before: Option<Box<Lent>>,
+    before: Option<Box<Submitter>>,
 }
 
 impl Frame {
@@ -69,7 +69,7 @@ impl Frame {
     fn go_back(mut self) {
         match self.lent.take() {
             None => lock(&self.home.free).push(self.chunk),
-            Some(Lent { lane, completed, before }) => {
+            Some(Submitter { lane, completed, before }) => {
                 self.lent = before.map(|before| *before);
                 let mut held = self.into_held();
                 held.lane = lane;
@@ -78,8 +78,8 @@ impl Frame {
         }
     }
 
-    fn into_held(self) -> Held {
-        Held::owning(self.desc, Box::new(self))
+    fn into_held(self) -> HeldFrame {
+        HeldFrame::owning(self.desc, Box::new(self))
     }
 
     /// Returns the offset and the length of its chunk.
@@ -119,7 +119,8 @@ pub(super) fn open_tx(spec: &Spec) -> Result<TxPort, PortError> {
     state.senders += 1;
     state.had_sender = true;
     drop(state);
-    let queue = Box::new(ChunksTx { wire, newest: Nanos::ZERO, counts: Counts::default(), completed: Arc::default() });
+    let queue =
+        Box::new(ChunksTx { wire, newest: Nanos::ZERO, counts: TxCounts::default(), completed: Arc::default() });
     Ok(TxPort { name: spec.to_string(), queues: vec![queue], monitor: None })
 }
 
@@ -150,7 +151,7 @@ struct ChunksRx {
     interfaces: [Interface; 1],
     /// Frames shown, all of one region, with chunk and desc in `chunks` and `descs`.
     home: Arc<Chunks>,
-    shown: Vec<Option<Lent>>,
+    shown: Vec<Option<Submitter>>,
     chunks: Vec<Chunk>,
     descs: Vec<Desc>,
     received: u64,
@@ -219,7 +220,7 @@ impl RxQueue for ChunksRx {
         account.add(Count::Received, self.received - self.descs.len() as u64).add(Count::Delivered, self.delivered);
     }
 
-    fn holding(&mut self) -> Option<&mut dyn Holding> {
+    fn holding(&mut self) -> Option<&mut dyn HoldQueue> {
         Some(self)
     }
 }
@@ -231,7 +232,7 @@ impl Drop for ChunksRx {
     }
 }
 
-impl Holding for ChunksRx {
+impl HoldQueue for ChunksRx {
     fn region(&self) -> Region {
         Region::new(Arc::clone(&self.wire.region) as _)
     }
@@ -244,7 +245,7 @@ impl Holding for ChunksRx {
         Room { head: HEADROOM as u32, tail: 0 }
     }
 
-    fn hold(&mut self, frames: usize, indices: &[u32], held: &mut Vec<Held>) -> usize {
+    fn hold(&mut self, frames: usize, indices: &[u32], held: &mut Vec<HeldFrame>) -> usize {
         let (indices, beyond) = indices.split_at(self.spare().min(indices.len()));
         let frames = beyond.first().map_or(frames, |index| *index as usize);
         assert!(indices.iter().all(|index| (*index as usize) < frames), "indices are below {frames}");
@@ -258,17 +259,17 @@ impl Holding for ChunksRx {
     }
 
     /// Nothing to move: each frame has its own chunk and blocks no other.
-    fn keep(&mut self, _held: &mut Held) -> bool {
+    fn keep(&mut self, _held: &mut HeldFrame) -> bool {
         true
     }
 
-    fn release(&mut self, held: &mut Vec<Held>) {
-        let frames = held.drain(..).filter_map(Held::into_token);
+    fn release(&mut self, held: &mut Vec<HeldFrame>) {
+        let frames = held.drain(..).filter_map(HeldFrame::into_token);
         let released = frames.map(Frame::go_back).count();
         self.wire.region.held.fetch_sub(released, Ordering::Relaxed);
     }
 
-    fn bytes_mut<'a>(&'a mut self, held: &'a mut Held) -> &'a mut [u8] {
+    fn bytes_mut<'a>(&'a mut self, held: &'a mut HeldFrame) -> &'a mut [u8] {
         let (start, length) = (held.desc.offset, held.desc.captured as usize);
         let Some(Frame { chunk, home, .. }) = held.token() else { return &mut [] };
         let Some(start) = start.checked_sub(home.pool.offset(chunk)).map(|start| start as usize) else {
@@ -277,7 +278,7 @@ impl Holding for ChunksRx {
         home.pool.bytes_mut(chunk).get_mut(start..start + length).unwrap_or_default()
     }
 
-    fn resize(&mut self, held: &mut Held, head: i32, tail: i32) -> bool {
+    fn resize(&mut self, held: &mut HeldFrame, head: i32, tail: i32) -> bool {
         let (start, length) = (i64::from(held.desc.offset), i64::from(held.desc.captured));
         let (start, length) = (start - i64::from(head), length + i64::from(head) + i64::from(tail));
         let Some((begin, bytes)) = held.token::<Frame>().map(|frame| frame.chunk()) else { return false };
@@ -293,12 +294,12 @@ impl Holding for ChunksRx {
 struct ChunksTx {
     wire: Arc<Wire>,
     newest: Nanos,
-    counts: Counts,
-    completed: Arc<Mutex<Vec<Held>>>,
+    counts: TxCounts,
+    completed: Arc<Mutex<Vec<HeldFrame>>>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct TxCounts {
     taken: Sent,
     full: u64,
     too_long: u64,
@@ -350,23 +351,23 @@ impl TxQueue for ChunksTx {
     }
 
     fn counters(&self, ledger: &mut Ledger) {
-        let Counts { taken, full, too_long } = self.counts;
+        let TxCounts { taken, full, too_long } = self.counts;
         let account = ledger.account(Stage::Send, &self.wire.name);
         account.add(Count::SendReceived, taken.frames + too_long).add(Count::Sent, taken.frames);
         account.add(Count::SendFull, full).add(Count::TooLong, too_long);
     }
 
-    fn submitting(&mut self) -> Option<&mut dyn Submitting> {
+    fn submitting(&mut self) -> Option<&mut dyn SubmitQueue> {
         Some(self)
     }
 }
 
-impl Submitting for ChunksTx {
+impl SubmitQueue for ChunksTx {
     fn attach(&mut self, region: &Region) -> bool {
         region.memory::<Chunks>().is_some()
     }
 
-    fn submit(&mut self, frames: &mut VecDeque<Held>) -> Result<usize, PortError> {
+    fn submit(&mut self, frames: &mut VecDeque<HeldFrame>) -> Result<usize, PortError> {
         let wire = Arc::clone(&self.wire);
         let mut state = lock(&wire.state);
         let before = frames.len();
@@ -375,7 +376,7 @@ impl Submitting for ChunksTx {
             let Some(held) = frames.pop_front() else { break };
             let (lane, desc) = (held.lane, held.desc);
             let Some(frame) = held.into_token::<Frame>() else { continue };
-            let lent = Lent { lane, completed: Arc::clone(&self.completed), before: frame.lent.map(Box::new) };
+            let lent = Submitter { lane, completed: Arc::clone(&self.completed), before: frame.lent.map(Box::new) };
             self.note(&desc);
             state.full.push_back(Frame { desc, lent: Some(lent), ..frame });
         }
@@ -383,7 +384,7 @@ impl Submitting for ChunksTx {
         Ok(before - frames.len())
     }
 
-    fn completed(&mut self, done: &mut Vec<Held>) {
+    fn completed(&mut self, done: &mut Vec<HeldFrame>) {
         done.append(&mut lock(&self.completed));
     }
 }

@@ -8,11 +8,11 @@ mod opened;
 
 pub(super) use self::opened::Claim;
 
-use super::lobby::Lobby;
+use super::lobby::SharedListener;
 use super::message::Message;
-use super::session::{Client, Making, Next, Server, Session, UNSEALED};
-use super::socket::{Heard, connected, hear, part, say};
-use super::wish::Wish;
+use super::session::{Client, Handshake, NextStep, Server, Session, UNSEALED};
+use super::socket::{ReadOutcome, connected, read_message, send_disconnect, send_message};
+use super::wish::MemifConfig;
 use crate::sys::peer;
 use linerate_burst::Ledger;
 use linerate_port::news;
@@ -35,9 +35,9 @@ pub(super) const NEWS: u32 = 100;
 
 #[derive(Debug)]
 pub(super) struct Device {
-    pub wish: Wish,
+    pub wish: MemifConfig,
     /// Listening socket of a server.
-    lobby: Option<Arc<Lobby>>,
+    lobby: Option<Arc<SharedListener>>,
     /// Never readable, to wait on without a connection; and always readable.
     never: OwnedFd,
     ready: OwnedFd,
@@ -69,34 +69,34 @@ struct Control {
 
 #[derive(Debug)]
 enum State {
-    Apart,
-    Making { socket: OwnedFd, making: Making, since: Instant, first: Option<First> },
-    Standing { socket: OwnedFd, session: Arc<Session> },
+    Disconnected,
+    Handshake { socket: OwnedFd, making: Handshake, since: Instant, first: Option<ReceivedMessage> },
+    Established { socket: OwnedFd, session: Arc<Session> },
 }
 
 /// A message received before its interface was known.
-pub(super) type First = (Message, Vec<OwnedFd>);
+pub(super) type ReceivedMessage = (Message, Vec<OwnedFd>);
 
 /// A pending connection: accepted, HELLO sent.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct PendingConnection {
     pub socket: OwnedFd,
     pub since: Instant,
     /// Its first message, if received.
-    pub first: Option<First>,
+    pub first: Option<ReceivedMessage>,
 }
 
 /// Outcome of handing a pending connection to an interface.
-pub(super) enum Admitted {
+pub(super) enum Admission {
     Taken,
     /// The connection is being serviced by another thread.
-    Later(Guest),
+    Later(PendingConnection),
     /// The interface has another peer.
-    Connected(Guest),
+    Connected(PendingConnection),
 }
 
 /// Reason why a connection ends.
-enum Ending {
+enum CloseReason {
     /// The peer has closed the socket.
     Gone,
     /// The peer sent DISCONNECT with this reason.
@@ -120,7 +120,7 @@ impl Device {
     /// Returns the established connection.
     pub(super) fn session(&self) -> Option<Arc<Session>> {
         match &self.control().state {
-            State::Standing { session, .. } => Some(Arc::clone(session)),
+            State::Established { session, .. } => Some(Arc::clone(session)),
             _ => None,
         }
     }
@@ -167,7 +167,7 @@ impl Device {
         // Close first: it frees the interface for a new peer.
         self.attend(control);
         self.accept(control);
-        if matches!(control.state, State::Apart) && self.lobby.is_none() && Instant::now() >= control.next {
+        if matches!(control.state, State::Disconnected) && self.lobby.is_none() && Instant::now() >= control.next {
             self.connect(control);
         }
     }
@@ -175,20 +175,20 @@ impl Device {
     /// Reads messages of the peer, and closes the connection if it has ended.
     fn attend(&self, control: &mut Control) {
         let Some(ending) = self.listen(control) else { return };
-        let was = std::mem::replace(&mut control.state, State::Apart);
+        let was = std::mem::replace(&mut control.state, State::Disconnected);
         control.next = Instant::now() + RETRY;
-        let (State::Making { socket, .. } | State::Standing { socket, .. }) = &was else { return };
-        let has_stood = matches!(was, State::Standing { .. });
+        let (State::Handshake { socket, .. } | State::Established { socket, .. }) = &was else { return };
+        let has_stood = matches!(was, State::Established { .. });
         match ending {
-            Ending::Gone => self.parted(control, has_stood, ""),
+            CloseReason::Gone => self.parted(control, has_stood, ""),
             // An established connection ends this way in order.
-            Ending::Disconnect(reason) if has_stood => self.parted(control, has_stood, &reason),
-            Ending::Disconnect(reason) => {
+            CloseReason::Disconnect(reason) if has_stood => self.parted(control, has_stood, &reason),
+            CloseReason::Disconnect(reason) => {
                 *control.reasons.entry("refused by the peer").or_default() += 1;
                 self.give_up(control, reason);
             }
-            Ending::Broken(reason) => {
-                part(socket.as_fd(), reason);
+            CloseReason::Broken(reason) => {
+                send_disconnect(socket.as_fd(), reason);
                 *control.reasons.entry(reason).or_default() += 1;
                 self.parted(control, has_stood, reason);
                 if !has_stood {
@@ -214,7 +214,7 @@ impl Device {
     fn report(&self, control: &mut Control, what: &str) {
         let rest = if control.news + 1 == NEWS { "; further messages are suppressed" } else { "" };
         if control.news < NEWS {
-            news::say(format!("{}: {what}{rest}", self.wish.name));
+            news::report(format!("{}: {what}{rest}", self.wish.name));
         }
         control.news = control.news.saturating_add(1);
     }
@@ -236,31 +236,31 @@ impl Device {
             };
             let refusal = if !self.is_welcome(socket.as_fd()) {
                 Some(STRANGER)
-            } else if !matches!(control.state, State::Apart) {
+            } else if !matches!(control.state, State::Disconnected) {
                 Some("already connected")
             } else {
                 None
             };
             if let Some(reason) = refusal {
-                part(socket.as_fd(), reason);
+                send_disconnect(socket.as_fd(), reason);
                 *control.reasons.entry(reason).or_default() += 1;
                 self.report(control, &format!("peer rejected: {reason}"));
-            } else if say(socket.as_fd(), &Server::hello(&self.wish), None).is_ok() {
-                let making = Making::Server(Server::default());
-                control.state = State::Making { socket, making, since: Instant::now(), first: None };
+            } else if send_message(socket.as_fd(), &Server::hello(&self.wish), None).is_ok() {
+                let making = Handshake::Server(Server::default());
+                control.state = State::Handshake { socket, making, since: Instant::now(), first: None };
             }
         }
     }
 
     /// Takes a pending connection whose first message names this interface.
-    pub(super) fn admit(&self, guest: Guest) -> Admitted {
-        let Some(mut control) = self.try_control() else { return Admitted::Later(guest) };
-        if !matches!(control.state, State::Apart) {
-            return Admitted::Connected(guest);
+    pub(super) fn admit(&self, guest: PendingConnection) -> Admission {
+        let Some(mut control) = self.try_control() else { return Admission::Later(guest) };
+        if !matches!(control.state, State::Disconnected) {
+            return Admission::Connected(guest);
         }
-        let Guest { socket, since, first } = guest;
-        control.state = State::Making { socket, making: Making::Server(Server::default()), since, first };
-        Admitted::Taken
+        let PendingConnection { socket, since, first } = guest;
+        control.state = State::Handshake { socket, making: Handshake::Server(Server::default()), since, first };
+        Admission::Taken
     }
 
     fn connect(&self, control: &mut Control) {
@@ -271,8 +271,8 @@ impl Device {
             }
             Ok(None) => {}
             Ok(Some(socket)) if self.is_welcome(socket.as_fd()) => {
-                let making = Making::Client(Box::new(Client::new()));
-                control.state = State::Making { socket, making, since: Instant::now(), first: None };
+                let making = Handshake::Client(Box::new(Client::new()));
+                control.state = State::Handshake { socket, making, since: Instant::now(), first: None };
             }
             Ok(Some(_)) => {
                 *control.reasons.entry(STRANGER).or_default() += 1;
@@ -286,38 +286,41 @@ impl Device {
     }
 
     /// Handles messages of the peer; returns why the connection ends, if it does.
-    fn listen(&self, control: &mut Control) -> Option<Ending> {
+    fn listen(&self, control: &mut Control) -> Option<CloseReason> {
         for _ in 0..MESSAGES {
             let Control { state, .. } = control;
             let (socket, making, first) = match state {
-                State::Apart => return None,
-                State::Making { since, .. } if since.elapsed() > MAKING => {
-                    return Some(Ending::Broken("took too long"));
+                State::Disconnected => return None,
+                State::Handshake { since, .. } if since.elapsed() > MAKING => {
+                    return Some(CloseReason::Broken("took too long"));
                 }
-                State::Making { socket, making, first, .. } => (&*socket, Some(making), first.take()),
-                State::Standing { session, .. } if session.broken().is_some() => {
-                    return session.broken().map(Ending::Broken);
+                State::Handshake { socket, making, first, .. } => (&*socket, Some(making), first.take()),
+                State::Established { session, .. } if session.broken().is_some() => {
+                    return session.broken().map(CloseReason::Broken);
                 }
-                State::Standing { socket, .. } => (&*socket, None, None),
+                State::Established { socket, .. } => (&*socket, None, None),
             };
-            let heard = first.map_or_else(|| hear(socket.as_fd()), |(message, fds)| Heard::Message(message, fds));
+            let heard =
+                first.map_or_else(|| read_message(socket.as_fd()), |(message, fds)| ReadOutcome::Message(message, fds));
             let (message, fds) = match heard {
-                Heard::Nothing => return None,
-                Heard::Gone => return Some(Ending::Gone),
-                Heard::Noise(reason) => return Some(Ending::Broken(reason)),
-                Heard::Message(Message::Disconnect { text, .. }, _) => return Some(Ending::Disconnect(text)),
-                Heard::Message(message, fds) => (message, fds),
+                ReadOutcome::Nothing => return None,
+                ReadOutcome::Gone => return Some(CloseReason::Gone),
+                ReadOutcome::Noise(reason) => return Some(CloseReason::Broken(reason)),
+                ReadOutcome::Message(Message::Disconnect { text, .. }, _) => {
+                    return Some(CloseReason::Disconnect(text));
+                }
+                ReadOutcome::Message(message, fds) => (message, fds),
             };
-            let Some(making) = making else { return Some(Ending::Broken("unexpected message")) };
+            let Some(making) = making else { return Some(CloseReason::Broken("unexpected message")) };
             let (answer, session) = match making.take(message, fds, &self.wish) {
-                Ok(Next::Say(answer, fd)) => (Some((answer, fd)), None),
-                Ok(Next::Stand(answer, session)) => (answer.map(|answer| (answer, None)), Some(session)),
-                Err(reason) => return Some(Ending::Broken(reason)),
+                Ok(NextStep::Respond(answer, fd)) => (Some((answer, fd)), None),
+                Ok(NextStep::Establish(answer, session)) => (answer.map(|answer| (answer, None)), Some(session)),
+                Err(reason) => return Some(CloseReason::Broken(reason)),
             };
             if let Some((answer, fd)) = answer
-                && say(socket.as_fd(), &answer, fd.as_ref().map(|fd| fd.as_fd())).is_err()
+                && send_message(socket.as_fd(), &answer, fd.as_ref().map(|fd| fd.as_fd())).is_err()
             {
-                return Some(Ending::Gone);
+                return Some(CloseReason::Gone);
             }
             let Some(session) = session else { continue };
             self.stand(control, *session);
@@ -327,14 +330,16 @@ impl Device {
 
     /// Establishes the connection.
     fn stand(&self, control: &mut Control, session: Session) {
-        let State::Making { socket, .. } = std::mem::replace(&mut control.state, State::Apart) else { return };
+        let State::Handshake { socket, .. } = std::mem::replace(&mut control.state, State::Disconnected) else {
+            return;
+        };
         let is_awaited = std::mem::take(&mut control.has_missed) || control.has_stood;
         if is_awaited || self.wish.is_server {
             let peer = if session.peer.is_empty() { "an unnamed peer" } else { &session.peer };
             self.report(control, &format!("connected with {peer}"));
         }
         (control.has_stood, control.refusal) = (true, None);
-        control.state = State::Standing { socket, session: Arc::new(session) };
+        control.state = State::Established { socket, session: Arc::new(session) };
         self.changes.fetch_add(1, Ordering::Release);
     }
 
@@ -359,8 +364,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if let State::Making { socket, .. } | State::Standing { socket, .. } = &self.control().state {
-            part(socket.as_fd(), "the port was closed");
+        if let State::Handshake { socket, .. } | State::Established { socket, .. } = &self.control().state {
+            send_disconnect(socket.as_fd(), "the port was closed");
         }
     }
 }

@@ -4,11 +4,11 @@
 //! clients itself. With several, a connection is pending here until its first message (INIT) names an id, and is then
 //! handed to that interface; silent connections delay nothing. Each port of the interfaces services it.
 
-use super::device::{Admitted, CLIENTS, Device, Guest, MAKING, NEWS, STRANGER};
+use super::device::{Admission, CLIENTS, Device, MAKING, NEWS, PendingConnection, STRANGER};
 use super::message::Message;
 use super::session::Server;
-use super::socket::{Heard, Listener, hear, part, say};
-use super::wish::Wish;
+use super::socket::{Listener, ReadOutcome, read_message, send_disconnect, send_message};
+use super::wish::MemifConfig;
 use linerate_burst::Ledger;
 use linerate_port::news;
 use rustix::net::{SocketFlags, accept_with};
@@ -23,28 +23,28 @@ const GUESTS: usize = 16;
 
 /// The listening socket of some interfaces.
 #[derive(Debug)]
-pub(super) struct Lobby {
+pub(super) struct SharedListener {
     pub listener: Listener,
     /// Allowed users and rings, the same for all interfaces, and the id of the first one.
-    wish: Wish,
+    wish: MemifConfig,
     /// True if it ever had more than one interface.
     is_shared: AtomicBool,
-    inside: Mutex<Inside>,
+    inside: Mutex<ListenerState>,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
+struct ListenerState {
     devices: Vec<Weak<Device>>,
-    guests: VecDeque<Guest>,
+    guests: VecDeque<PendingConnection>,
     /// Times that each reason rejected a peer.
     reasons: BTreeMap<&'static str, u64>,
     news: u32,
 }
 
-impl Lobby {
-    pub(super) fn new(wish: &Wish) -> Result<Lobby, String> {
+impl SharedListener {
+    pub(super) fn new(wish: &MemifConfig) -> Result<SharedListener, String> {
         let (is_shared, inside) = Default::default();
-        Ok(Lobby { listener: Listener::new(wish)?, wish: wish.clone(), is_shared, inside })
+        Ok(SharedListener { listener: Listener::new(wish)?, wish: wish.clone(), is_shared, inside })
     }
 
     /// Adds an interface.
@@ -72,25 +72,25 @@ impl Lobby {
         self.accept(inside, &devices);
         for guest in std::mem::take(&mut inside.guests) {
             let (guest, reason) = match attend(guest, &devices) {
-                Attended::Gone => continue,
-                Attended::Waits(guest) => {
+                PendingOutcome::Gone => continue,
+                PendingOutcome::Waits(guest) => {
                     inside.guests.push_back(guest);
                     continue;
                 }
-                Attended::Refused(guest, reason) => (guest, reason),
+                PendingOutcome::Refused(guest, reason) => (guest, reason),
             };
             self.refuse(inside, &guest, reason);
         }
     }
 
-    fn accept(&self, inside: &mut Inside, devices: &[Arc<Device>]) {
+    fn accept(&self, inside: &mut ListenerState, devices: &[Arc<Device>]) {
         for _ in 0..CLIENTS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let Ok(socket) = accept_with(&self.listener.socket, flags) else { return };
-            let guest = Guest { socket, since: Instant::now(), first: None };
+            let guest = PendingConnection { socket, since: Instant::now(), first: None };
             if !devices.iter().any(|device| device.is_welcome(guest.socket.as_fd())) {
                 self.refuse(inside, &guest, STRANGER);
-            } else if say(guest.socket.as_fd(), &Server::hello(&self.wish), None).is_ok() {
+            } else if send_message(guest.socket.as_fd(), &Server::hello(&self.wish), None).is_ok() {
                 inside.guests.push_back(guest);
             }
             if inside.guests.len() > GUESTS
@@ -101,12 +101,12 @@ impl Lobby {
         }
     }
 
-    fn refuse(&self, inside: &mut Inside, guest: &Guest, reason: &'static str) {
-        part(guest.socket.as_fd(), reason);
+    fn refuse(&self, inside: &mut ListenerState, guest: &PendingConnection, reason: &'static str) {
+        send_disconnect(guest.socket.as_fd(), reason);
         *inside.reasons.entry(reason).or_default() += 1;
         let rest = if inside.news + 1 == NEWS { "; further messages are suppressed" } else { "" };
         if inside.news < NEWS {
-            news::say(format!("{}: peer rejected: {reason}{rest}", self.wish.name));
+            news::report(format!("{}: peer rejected: {reason}{rest}", self.wish.name));
         }
         inside.news = inside.news.saturating_add(1);
     }
@@ -124,43 +124,45 @@ impl Lobby {
         reasons.values().sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
+    fn lock(&self) -> MutexGuard<'_, ListenerState> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Lobby {
+impl Drop for SharedListener {
     fn drop(&mut self) {
-        self.lock().guests.iter().for_each(|guest| part(guest.socket.as_fd(), "the port was closed"));
+        self.lock().guests.iter().for_each(|guest| send_disconnect(guest.socket.as_fd(), "the port was closed"));
     }
 }
 
-enum Attended {
+enum PendingOutcome {
     Gone,
-    Waits(Guest),
-    Refused(Guest, &'static str),
+    Waits(PendingConnection),
+    Refused(PendingConnection, &'static str),
 }
 
 /// Reads the first message of a pending connection, and hands it to the interface that it names.
-fn attend(mut guest: Guest, devices: &[Arc<Device>]) -> Attended {
+fn attend(mut guest: PendingConnection, devices: &[Arc<Device>]) -> PendingOutcome {
     if guest.first.is_none() {
-        match hear(guest.socket.as_fd()) {
-            Heard::Nothing if guest.since.elapsed() > MAKING => return Attended::Refused(guest, "took too long"),
-            Heard::Nothing => return Attended::Waits(guest),
-            Heard::Gone | Heard::Message(Message::Disconnect { .. }, _) => return Attended::Gone,
-            Heard::Noise(reason) => return Attended::Refused(guest, reason),
-            Heard::Message(message, fds) => guest.first = Some((message, fds)),
+        match read_message(guest.socket.as_fd()) {
+            ReadOutcome::Nothing if guest.since.elapsed() > MAKING => {
+                return PendingOutcome::Refused(guest, "took too long");
+            }
+            ReadOutcome::Nothing => return PendingOutcome::Waits(guest),
+            ReadOutcome::Gone | ReadOutcome::Message(Message::Disconnect { .. }, _) => return PendingOutcome::Gone,
+            ReadOutcome::Noise(reason) => return PendingOutcome::Refused(guest, reason),
+            ReadOutcome::Message(message, fds) => guest.first = Some((message, fds)),
         }
     }
     let Some((Message::Init { id, .. }, _)) = &guest.first else {
-        return Attended::Refused(guest, "the first message is not INIT");
+        return PendingOutcome::Refused(guest, "the first message is not INIT");
     };
     let Some(device) = devices.iter().find(|device| device.wish.id == *id) else {
-        return Attended::Refused(guest, "ID not found");
+        return PendingOutcome::Refused(guest, "ID not found");
     };
     match device.admit(guest) {
-        Admitted::Taken => Attended::Gone,
-        Admitted::Later(guest) => Attended::Waits(guest),
-        Admitted::Connected(guest) => Attended::Refused(guest, "already connected"),
+        Admission::Taken => PendingOutcome::Gone,
+        Admission::Later(guest) => PendingOutcome::Waits(guest),
+        Admission::Connected(guest) => PendingOutcome::Refused(guest, "already connected"),
     }
 }

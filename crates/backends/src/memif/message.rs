@@ -33,7 +33,7 @@ pub(super) enum Message {
     /// The client passes memory.
     AddRegion { index: u16, bytes: u64 },
     /// The client describes a ring, and passes its eventfd.
-    AddRing(Place),
+    AddRing(RingLocation),
     /// The client has described everything.
     Connect { name: String },
     /// The server has mapped everything.
@@ -44,7 +44,7 @@ pub(super) enum Message {
 
 /// Position of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RingLocation {
     /// True if the client writes frames there.
     pub to_server: bool,
     /// Number of the ring, in its direction.
@@ -55,7 +55,7 @@ pub(super) struct Place {
     pub offset: u32,
     /// Number of descriptors, as a power of two.
     pub log2: u8,
-    /// Bytes of a private header in front of each frame: 0.
+    /// Bytes of a private header before each frame: 0.
     pub private: u16,
 }
 
@@ -139,7 +139,7 @@ impl Message {
                 let size = u64::from_ne_bytes(std::array::from_fn(|byte| bytes[4 + byte]));
                 Message::AddRegion { index: half(2), bytes: size }
             }
-            5 => Message::AddRing(Place {
+            5 => Message::AddRing(RingLocation {
                 to_server: half(2) & 1 != 0,
                 index: half(4),
                 region: half(6),
@@ -176,8 +176,8 @@ mod tests {
 
     /// Layout as DPDK 22.11 writes it, but for names.
     #[test]
-    fn numbers_lie_where_peers_have_them() {
-        let place = Place { to_server: true, index: 2, region: 3, offset: 0x0102_0304, log2: 10, private: 0 };
+    fn fields_have_the_offsets_of_the_protocol() {
+        let place = RingLocation { to_server: true, index: 2, region: 3, offset: 0x0102_0304, log2: 10, private: 0 };
         let bytes = Message::AddRing(place).encode();
         assert_eq!(bytes[..15], [5, 0, 1, 0, 2, 0, 3, 0, 4, 3, 2, 1, 10, 0, 0]);
         let hello = Message::Hello {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_at_a_character_and_harmless() {
+    fn long_text_is_truncated_at_a_character_and_escaped() {
         let long = Message::Connect { name: "é".repeat(40) };
         assert_eq!(Message::decode(&long.encode()), Some(Message::Connect { name: "é".repeat(15) }));
         let evil = Message::Disconnect { code: 0, text: "\u{1b}[2Jgone".into() };
@@ -203,8 +203,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_back(half: [u16; 4], word: [u32; 2], long: u64, secret: [u8; SECRET], name in "[a-z]{0,31}") {
-            let place = Place {
+        fn messages_round_trip(half: [u16; 4], word: [u32; 2], long: u64, secret: [u8; SECRET], name in "[a-z]{0,31}") {
+            let place = RingLocation {
                 to_server: half[0] & 1 != 0,
                 index: half[1],
                 region: half[2],

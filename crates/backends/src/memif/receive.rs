@@ -2,7 +2,7 @@
 //! returned at once.
 
 use super::device::Claim;
-use super::session::{End, Session, silence};
+use super::session::{RingEnd, Session, silence};
 use crate::sys::memif_memory::NEXT;
 use linerate_burst::{
     Burst, Count, Desc, Flags, Horizon, Interface, Ledger, LinkType, MAX_FRAME, Nanos, Stage, StampSource, TAIL,
@@ -32,12 +32,12 @@ pub(super) struct MemifRx {
     memory: Vec<u8>,
     shown: Vec<Desc>,
     consumed: usize,
-    counts: Counts,
+    counts: RxCounts,
     is_detached: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct RxCounts {
     delivered: u64,
     bad: u64,
     overrun: u64,
@@ -49,7 +49,7 @@ struct Counts {
 /// The receive state of a connection's ring.
 struct Intake {
     session: Arc<Session>,
-    end: End,
+    end: RingEnd,
     /// Next slot to read, and first slot that is not returned.
     next: u16,
     given: u16,
@@ -84,7 +84,7 @@ impl MemifRx {
             memory: vec![0; BYTES + MAX_FRAME + 2 * TAIL],
             shown: Vec::with_capacity(FRAMES),
             consumed: 0,
-            counts: Counts::default(),
+            counts: RxCounts::default(),
             is_detached: false,
             claim,
         }
@@ -319,7 +319,7 @@ impl RxQueue for MemifRx {
     }
 
     fn counters(&self, ledger: &mut Ledger) {
-        let Counts { delivered, bad, overrun, joined, stale, downs } = self.counts;
+        let RxCounts { delivered, bad, overrun, joined, stale, downs } = self.counts;
         let received = delivered + self.unconsumed() as u64 + bad + overrun;
         // All rings share the connection: count it once.
         let refused = if self.number == 0 { self.claim.device.reasons(&self.subject, ledger) } else { 0 };

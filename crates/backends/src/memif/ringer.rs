@@ -29,13 +29,13 @@ struct Request {
 }
 
 /// Counts a thread.
-struct Counted;
+struct RingerGuard;
 
 impl Ringer {
     /// Starts the thread, which calls `ring` once for one or more requests.
     pub(super) fn start(mut ring: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let before = RINGERS.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted;
+        let counted = RingerGuard;
         if before >= MAX_RINGERS {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
@@ -77,7 +77,7 @@ impl Drop for Ringer {
     }
 }
 
-impl Drop for Counted {
+impl Drop for RingerGuard {
     fn drop(&mut self) {
         RINGERS.fetch_sub(1, Ordering::Relaxed);
     }
@@ -89,7 +89,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_blocked_bell_does_not_block_the_sender() {
+    fn full_eventfd_does_not_block_the_sender() {
         let (entered, enters) = channel();
         let (release, wait) = channel::<()>();
         let ringer = Ringer::start(move || {

@@ -3,7 +3,7 @@
 use super::device::Claim;
 use super::receive::LOOK_AFTER;
 use super::ringer::Ringer;
-use super::session::{End, Session, ring_bell};
+use super::session::{RingEnd, Session, ring_bell};
 use crate::sys::memif_memory::{NEXT, Slot};
 use linerate_burst::{Burst, Count, Ledger, MAX_FRAME, Nanos, Stage};
 use linerate_port::{PortError, Sent, TxQueue};
@@ -39,7 +39,7 @@ pub(super) struct MemifTx {
 /// The transmit state of a connection's ring.
 struct Outlet {
     session: Arc<Session>,
-    end: End,
+    end: RingEnd,
     ringer: Ringer,
     /// Next slot to write, and first slot that is not published to the peer.
     next: u16,

@@ -10,8 +10,8 @@
 //! the connection with a reason. Memory that is not mapped is never accessed, and memory that could be truncated is
 //! never mapped.
 
-use super::message::{Message, Place, SECRET, VERSION};
-use super::wish::Wish;
+use super::message::{Message, RingLocation, SECRET, VERSION};
+use super::wish::MemifConfig;
 use crate::sys::memif_memory::{MOST_LOG2, Region, Ring, Slot};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{
@@ -34,7 +34,7 @@ const TMPFS: i64 = 0x0102_1994;
 
 /// A ring and the eventfd that wakes its reader.
 #[derive(Clone, Debug)]
-pub(super) struct End {
+pub(super) struct RingEnd {
     pub ring: Ring,
     pub bell: Arc<OwnedFd>,
     /// Offset of a client's buffers in region 0.
@@ -48,7 +48,7 @@ pub(super) struct End {
 pub(super) struct Session {
     pub regions: Vec<Arc<Region>>,
     /// Receive rings and transmit rings.
-    pub rings: (Vec<End>, Vec<End>),
+    pub rings: (Vec<RingEnd>, Vec<RingEnd>),
     /// True if this end is the client, which owns the buffers.
     pub is_client: bool,
     /// Bytes of a client's buffers.
@@ -99,28 +99,33 @@ pub(super) fn silence(bell: &OwnedFd) {
     let _ = preadv2(bell, &mut [IoSliceMut::new(&mut count)], where_it_is, ReadWriteFlags::NOWAIT);
 }
 
-/// Next step after a message.
+/// The next step after a message.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Send this, with a descriptor if there is one.
-    Say(Message, Option<Arc<OwnedFd>>),
+    Respond(Message, Option<Arc<OwnedFd>>),
     /// Send this if anything; then the connection is established.
-    Stand(Option<Message>, Box<Session>),
+    Establish(Option<Message>, Box<Session>),
 }
 
 /// A handshake in progress.
 #[derive(Debug)]
-pub(super) enum Making {
+pub(super) enum Handshake {
     Server(Server),
     Client(Box<Client>),
 }
 
-impl Making {
+impl Handshake {
     /// Handles a message with its descriptors. An error closes the connection, and is sent to the peer.
-    pub(super) fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &Wish) -> Result<Next, &'static str> {
+    pub(super) fn take(
+        &mut self,
+        message: Message,
+        fds: Vec<OwnedFd>,
+        wish: &MemifConfig,
+    ) -> Result<NextStep, &'static str> {
         match self {
-            Making::Server(server) => server.take(message, fds, wish),
-            Making::Client(client) => client.take(message, fds, wish),
+            Handshake::Server(server) => server.take(message, fds, wish),
+            Handshake::Client(client) => client.take(message, fds, wish),
         }
     }
 }
@@ -131,13 +136,13 @@ pub(super) struct Server {
     peer: String,
     regions: Vec<Arc<Region>>,
     bytes: u64,
-    to_server: Vec<End>,
-    to_client: Vec<End>,
+    to_server: Vec<RingEnd>,
+    to_client: Vec<RingEnd>,
 }
 
 impl Server {
     /// Returns the first message of a server.
-    pub(super) fn hello(wish: &Wish) -> Message {
+    pub(super) fn hello(wish: &MemifConfig) -> Message {
         Message::Hello {
             name: "linerate".into(),
             versions: (VERSION, VERSION),
@@ -148,7 +153,7 @@ impl Server {
         }
     }
 
-    fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &Wish) -> Result<Next, &'static str> {
+    fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &MemifConfig) -> Result<NextStep, &'static str> {
         let wanted = usize::from(matches!(message, Message::AddRegion { .. } | Message::AddRing(_)));
         if fds.len() != wanted {
             return Err("wrong number of descriptors");
@@ -186,14 +191,20 @@ impl Server {
                     broken: OnceLock::new(),
                 };
                 let connected = Message::Connected { name: "linerate".into() };
-                return Ok(Next::Stand(Some(connected), Box::new(session)));
+                return Ok(NextStep::Establish(Some(connected), Box::new(session)));
             }
             _ => return Err("unexpected message"),
         };
-        Ok(Next::Say(said, None))
+        Ok(NextStep::Respond(said, None))
     }
 
-    fn add_region(&mut self, index: u16, bytes: u64, fd: BorrowedFd<'_>, wish: &Wish) -> Result<(), &'static str> {
+    fn add_region(
+        &mut self,
+        index: u16,
+        bytes: u64,
+        fd: BorrowedFd<'_>,
+        wish: &MemifConfig,
+    ) -> Result<(), &'static str> {
         check(usize::from(index) == self.regions.len() && self.regions.len() < MOST_REGIONS, "invalid region index")?;
         check(bytes > 0 && bytes <= wish.memory.saturating_sub(self.bytes), "more memory than allowed: set memory=")?;
         if !wish.trusts {
@@ -207,7 +218,7 @@ impl Server {
         Ok(())
     }
 
-    fn add_ring(&mut self, place: Place, fd: OwnedFd, wish: &Wish) -> Result<(), &'static str> {
+    fn add_ring(&mut self, place: RingLocation, fd: OwnedFd, wish: &MemifConfig) -> Result<(), &'static str> {
         let (ends, most) = match place.to_server {
             true => (&mut self.to_server, wish.rings.0),
             false => (&mut self.to_client, wish.rings.1),
@@ -219,7 +230,7 @@ impl Server {
         let region = self.regions.get(usize::from(place.region)).ok_or("invalid region index")?;
         let ring = Ring::new(region, place.offset, place.log2).ok_or("invalid ring size or offset")?;
         check(ring.is_ring(), "a ring without its cookie")?;
-        ends.push(End { ring, bell: Arc::new(fd), buffers: 0, full: None });
+        ends.push(RingEnd { ring, bell: Arc::new(fd), buffers: 0, full: None });
         Ok(())
     }
 }
@@ -237,7 +248,7 @@ impl Client {
         Client { to_say: None, peer: String::new(), session: None }
     }
 
-    fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &Wish) -> Result<Next, &'static str> {
+    fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &MemifConfig) -> Result<NextStep, &'static str> {
         check(fds.is_empty(), "wrong number of descriptors")?;
         match (message, &mut self.to_say) {
             (Message::Hello { name, versions, most_to_client, most_to_server, most_log2, .. }, None) => {
@@ -256,23 +267,23 @@ impl Client {
                     secret: wish.secret,
                     name: "linerate".into(),
                 };
-                Ok(Next::Say(init, None))
+                Ok(NextStep::Respond(init, None))
             }
             (Message::Ack, Some(to_say)) => {
                 let (message, fd) = to_say.pop().ok_or("unexpected ACK")?;
-                Ok(Next::Say(message, fd))
+                Ok(NextStep::Respond(message, fd))
             }
             (Message::Connected { .. }, Some(to_say)) if to_say.is_empty() => {
                 let mut session = self.session.take().ok_or("connected twice")?;
                 session.peer = std::mem::take(&mut self.peer);
-                Ok(Next::Stand(None, session))
+                Ok(NextStep::Establish(None, session))
             }
             _ => Err("unexpected message"),
         }
     }
 
     /// Allocates the memory, and queues the messages that describe it.
-    fn lay_out(&mut self, (inward, outward): (u16, u16), log2: u8, wish: &Wish) -> io::Result<()> {
+    fn lay_out(&mut self, (inward, outward): (u16, u16), log2: u8, wish: &MemifConfig) -> io::Result<()> {
         let count = u64::from(inward) + u64::from(outward);
         let (rings, buffers) = (count * Ring::bytes(log2) as u64, (u64::from(wish.buffer)) << log2);
         let bytes = rings + count * buffers + GUARD;
@@ -290,10 +301,10 @@ impl Client {
             let ring = Ring::new(&region, offset, log2).ok_or(io::ErrorKind::InvalidInput)?;
             ring.prepare();
             let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-            let place = Place { to_server, index, region: 0, offset, log2, private: 0 };
+            let place = RingLocation { to_server, index, region: 0, offset, log2, private: 0 };
             messages.push((Message::AddRing(place), Some(Arc::clone(&bell))));
             let full = Some(wish.buffer);
-            let end = End { ring, bell, buffers: (rings + number as u64 * buffers) as u32, full };
+            let end = RingEnd { ring, bell, buffers: (rings + number as u64 * buffers) as u32, full };
             end.empty(wish.buffer);
             if to_server { ends.1.push(end) } else { ends.0.push(end) }
         }
@@ -308,7 +319,7 @@ impl Client {
     }
 }
 
-impl End {
+impl RingEnd {
     /// Returns an empty buffer at a position, of a client.
     #[inline]
     pub(super) fn buffer(&self, position: u16, bytes: u32) -> Slot {

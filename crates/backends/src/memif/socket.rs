@@ -1,8 +1,8 @@
 //! The socket of a connection: its address, the user of its peer, and messages with their descriptors.
 
 use super::message::{BYTES, Message};
-use super::wish::Wish;
-use linerate_share::{NoFile, SocketFile};
+use super::wish::MemifConfig;
+use linerate_share::{SocketFile, SocketFileError};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -26,7 +26,7 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Starts to listen. A file whose listener has gone is replaced.
-    pub(super) fn new(wish: &Wish) -> Result<Listener, String> {
+    pub(super) fn new(wish: &MemifConfig) -> Result<Listener, String> {
         let failed = |error: Errno| format!("cannot create its socket: {error}");
         let socket = seqpacket().map_err(failed)?;
         let taken = || "another process is listening there; choose another name, or role=client".to_owned();
@@ -38,9 +38,9 @@ impl Listener {
             // The user of each peer is checked; the file must let other users connect where some of them are allowed.
             let bound = SocketFile::bind(&socket, Path::new(&wish.target), !wish.users.is_empty(), None);
             Some(bound.map_err(|why| match why {
-                NoFile::System(error) => failed(error),
-                NoFile::NoSocket => "exists and is not a socket; choose another name".to_owned(),
-                NoFile::Taken(_) => taken(),
+                SocketFileError::System(error) => failed(error),
+                SocketFileError::NoSocket => "exists and is not a socket; choose another name".to_owned(),
+                SocketFileError::Taken(_) => taken(),
             })?)
         };
         listen(&socket, BACKLOG).map_err(failed)?;
@@ -56,7 +56,7 @@ impl Listener {
 }
 
 /// Connects to the server; `None` if none listens, or not yet.
-pub(super) fn connected(wish: &Wish) -> Result<Option<OwnedFd>, Errno> {
+pub(super) fn connected(wish: &MemifConfig) -> Result<Option<OwnedFd>, Errno> {
     let socket = seqpacket()?;
     match connect(&socket, &address(wish)?) {
         Ok(()) => Ok(Some(socket)),
@@ -67,7 +67,7 @@ pub(super) fn connected(wish: &Wish) -> Result<Option<OwnedFd>, Errno> {
 
 /// Result of a read.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum ReadOutcome {
     Nothing,
     /// The peer has closed the socket.
     Gone,
@@ -77,15 +77,15 @@ pub(super) enum Heard {
 }
 
 /// Reads the next message.
-pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
+pub(super) fn read_message(socket: BorrowedFd<'_>) -> ReadOutcome {
     let mut bytes = [0; BYTES + 1];
     // Room for one more than allowed; descriptors beyond it are closed by the kernel, which sets `CTRUNC`.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags) {
-        Err(Errno::AGAIN | Errno::INTR) => return Heard::Nothing,
-        Err(_) => return Heard::Gone,
+        Err(Errno::AGAIN | Errno::INTR) => return ReadOutcome::Nothing,
+        Err(_) => return ReadOutcome::Gone,
         Ok(received) => received,
     };
     let fds = rights.drain().filter_map(|message| match message {
@@ -94,19 +94,20 @@ pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
     });
     let fds: Vec<OwnedFd> = fds.flatten().collect();
     if received.bytes == 0 {
-        return Heard::Gone;
+        return ReadOutcome::Gone;
     }
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        return Heard::Noise("wrong number of descriptors");
+        return ReadOutcome::Noise("wrong number of descriptors");
     }
     let Some(Ok(whole)) = (received.bytes == BYTES).then(|| bytes[..BYTES].try_into()) else {
-        return Heard::Noise("message length is not 128 bytes");
+        return ReadOutcome::Noise("message length is not 128 bytes");
     };
-    Message::decode(whole).map_or(Heard::Noise("unknown message type"), |message| Heard::Message(message, fds))
+    Message::decode(whole)
+        .map_or(ReadOutcome::Noise("unknown message type"), |message| ReadOutcome::Message(message, fds))
 }
 
 /// Sends a message, with a descriptor if there is one.
-pub(super) fn say(socket: BorrowedFd<'_>, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+pub(super) fn send_message(socket: BorrowedFd<'_>, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     let fds = fd.map(|fd| [fd]);
@@ -118,12 +119,12 @@ pub(super) fn say(socket: BorrowedFd<'_>, message: &Message, fd: Option<Borrowed
 }
 
 /// Sends DISCONNECT with a reason; errors are ignored.
-pub(super) fn part(socket: BorrowedFd<'_>, reason: &str) {
-    let _ = say(socket, &Message::Disconnect { code: 0, text: reason.into() }, None);
+pub(super) fn send_disconnect(socket: BorrowedFd<'_>, reason: &str) {
+    let _ = send_message(socket, &Message::Disconnect { code: 0, text: reason.into() }, None);
 }
 
 /// Socket names are not padded: a name of another length is another name.
-fn address(wish: &Wish) -> Result<SocketAddrUnix, Errno> {
+fn address(wish: &MemifConfig) -> Result<SocketAddrUnix, Errno> {
     match wish.is_abstract {
         true => SocketAddrUnix::new_abstract_name(wish.target.as_bytes()),
         false => SocketAddrUnix::new(wish.target.as_str()),

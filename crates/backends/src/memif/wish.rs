@@ -28,7 +28,7 @@ pub(super) const OPTIONS: &[&str] = &[
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct MemifConfig {
     /// Name in reports.
     pub name: String,
     pub target: String,
@@ -58,9 +58,9 @@ pub(super) struct Wish {
     pub memory: u64,
 }
 
-impl Wish {
+impl MemifConfig {
     /// Parses the options of a port. `rings` are the numbers of rings in and out that the caller needs; 0 if unknown.
-    pub(super) fn read(spec: &Spec, rings: (usize, usize)) -> Result<Wish, PortError> {
+    pub(super) fn read(spec: &Spec, rings: (usize, usize)) -> Result<MemifConfig, PortError> {
         let name = spec.to_string();
         let wrong = |reason: String| PortError::wrong(&name, reason);
         let number = |key: &str, default| spec.number(key, default);
@@ -99,7 +99,7 @@ impl Wish {
         if spec.target.len() > 107 || spec.target.contains('\0') {
             return Err(wrong("invalid socket name; expected at most 107 bytes, none of them 0".into()));
         }
-        Ok(Wish {
+        Ok(MemifConfig {
             target: spec.target.clone(),
             is_abstract,
             is_server: either("role", ["client", "server"])?,
@@ -118,28 +118,28 @@ impl Wish {
     }
 
     /// Returns whether both are the same end of the same interface.
-    pub(super) fn is_end_of(&self, other: &Wish) -> bool {
-        let key = |wish: &Wish| (wish.target.clone(), wish.is_abstract, wish.is_server, wish.id);
+    pub(super) fn is_end_of(&self, other: &MemifConfig) -> bool {
+        let key = |wish: &MemifConfig| (wish.target.clone(), wish.is_abstract, wish.is_server, wish.id);
         key(self) == key(other)
     }
 
     /// Returns whether both listen on the same socket.
-    pub(super) fn is_behind(&self, other: &Wish) -> bool {
-        let key = |wish: &Wish| (wish.target.clone(), wish.is_abstract, wish.is_server);
+    pub(super) fn is_behind(&self, other: &MemifConfig) -> bool {
+        let key = |wish: &MemifConfig| (wish.target.clone(), wish.is_abstract, wish.is_server);
         self.is_server && key(self) == key(other)
     }
 
     /// Returns whether both can share a socket: users and rings apply before the client has named its interface.
-    pub(super) fn goes_beside(&self, other: &Wish) -> bool {
+    pub(super) fn goes_beside(&self, other: &MemifConfig) -> bool {
         (&self.users, self.rings) == (&other.users, other.rings)
     }
 
     /// Returns whether an open end meets these options: all that are set here must be the same there.
-    pub(super) fn is_met_by(&self, open: &Wish) -> bool {
+    pub(super) fn is_met_by(&self, open: &MemifConfig) -> bool {
         let rings = |said: bool, wanted: u16, there: u16| if said { wanted == there } else { wanted <= there };
         rings(self.said_rings.0, self.rings.0, open.rings.0)
             && rings(self.said_rings.1, self.rings.1, open.rings.1)
-            && Wish { name: String::new(), rings: open.rings, said_rings: open.said_rings, ..self.clone() }
-                == Wish { name: String::new(), ..open.clone() }
+            && MemifConfig { name: String::new(), rings: open.rings, said_rings: open.said_rings, ..self.clone() }
+                == MemifConfig { name: String::new(), ..open.clone() }
     }
 }

@@ -4,7 +4,7 @@ use crate::inventory::{ETHERNET_HARDWARE, uses};
 use crate::sys::packet_socket::PacketSocket;
 use linerate_filter::Insn;
 use linerate_filter::program::code;
-use linerate_port::{Found, PortError, RxOptions, Spec};
+use linerate_port::{InterfaceInfo, PortError, RxOptions, Spec};
 use std::io;
 
 /// `PACKET_OUTGOING` (linux/if_packet.h).
@@ -43,7 +43,7 @@ impl Direction {
     }
 
     /// Returns the direction at this interface: packets sent on loopback are received there too, and are captured once.
-    pub(super) fn at(self, found: &Found) -> Self {
+    pub(super) fn at(self, found: &InterfaceInfo) -> Self {
         if self == Direction::InOut && is_loopback(found) { Direction::In } else { self }
     }
 
@@ -56,7 +56,7 @@ impl Direction {
     }
 
     /// Returns a note if an interface that the host uses is captured in one direction only.
-    pub(super) fn note(self, found: &Found) -> Option<String> {
+    pub(super) fn note(self, found: &InterfaceInfo) -> Option<String> {
         let note = match self {
             Direction::InOut => return None,
             Direction::In => "packets that this host sends are not captured (direction=in)",
@@ -67,6 +67,6 @@ impl Direction {
     }
 }
 
-fn is_loopback(found: &Found) -> bool {
+fn is_loopback(found: &InterfaceInfo) -> bool {
     found.hardware == ETHERNET_HARDWARE[1]
 }

@@ -1,6 +1,6 @@
 //! The receiving side: a lane over one socket and its ring.
 
-use super::Wanted;
+use super::PacketConfig;
 use crate::clocks::CardClock;
 use crate::sys::packet_blocks::PacketBlocks;
 use crate::sys::packet_ring::PacketRing;
@@ -66,7 +66,7 @@ impl PacketRx {
         subject: String,
         socket: PacketSocket,
         ring: PacketRing,
-        wanted: &Wanted,
+        wanted: &PacketConfig,
         mtu: u32,
         clock: Option<Arc<CardClock>>,
     ) -> Self {

@@ -5,12 +5,12 @@
 //!
 //! The kernel strips VLAN tags, and such a simple read does not return them. Tagged frames are only counted.
 
-use super::Wanted;
+use super::PacketConfig;
 use crate::sys::packet_socket::PacketSocket;
 use crate::virtio;
 use linerate_burst::{Burst, Count, Flags, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_filter::Insn;
-use linerate_port::{Found, Head, PortError, RxQueue, Scatter, Scattered};
+use linerate_port::{Head, InterfaceInfo, PortError, RxQueue, ScatterQueue, ScatteredFrame};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -48,8 +48,8 @@ impl ScatterRx {
     pub(super) fn open(
         interface: Interface,
         subject: String,
-        found: &Found,
-        wanted: &mut Wanted,
+        found: &InterfaceInfo,
+        wanted: &mut PacketConfig,
         promiscuous: bool,
     ) -> io::Result<ScatterRx> {
         let socket = PacketSocket::open(found.index)?;
@@ -92,7 +92,7 @@ impl ScatterRx {
     }
 
     /// Translates the error of a system call.
-    fn failed(&mut self, error: Errno) -> Result<Option<Scattered>, PortError> {
+    fn failed(&mut self, error: Errno) -> Result<Option<ScatteredFrame>, PortError> {
         let port = self.subject.clone();
         match error {
             Errno::AGAIN | Errno::INTR => {
@@ -109,8 +109,8 @@ impl ScatterRx {
     }
 }
 
-impl Scatter for ScatterRx {
-    fn read(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<Scattered>, PortError> {
+impl ScatterQueue for ScatterRx {
+    fn read(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<ScatteredFrame>, PortError> {
         for _ in 0..MOST_TAGGED {
             let read = match virtio::read_frame(self.socket.fd(), pieces) {
                 Ok(read) if read.len == TAGGED => {
@@ -165,7 +165,7 @@ impl RxQueue for ScatterRx {
         account.add(Count::FilterUncounted, self.uncounted_filter);
     }
 
-    fn scatter(&mut self) -> Option<&mut dyn Scatter> {
+    fn scatter(&mut self) -> Option<&mut dyn ScatterQueue> {
         Some(self)
     }
 }

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_without_timestamps_are_refused() {
+    fn cards_without_timestamps_are_rejected() {
         let said = |said| able(said).unwrap_err().to_string();
         assert!(said(None).contains("does not report"));
         // A veth: software only, without a clock.

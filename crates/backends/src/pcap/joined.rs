@@ -20,7 +20,7 @@ const BLOCK_FRAMES: usize = 4096;
 pub fn joined(paths: &[&str]) -> Result<RxPort, PortError> {
     let queue = |path: &&str| Ok(File { queue: Recording::open(path)?.queue()?, done: 0, map: Vec::new() });
     let files: Vec<File> = paths.iter().map(queue).collect::<Result<_, PortError>>()?;
-    let queue = Joined {
+    let queue = MergedRx {
         order: (0..files.len()).map(|index| Reverse((Nanos::ZERO, index))).collect(),
         files,
         interfaces: Vec::new(),
@@ -34,7 +34,7 @@ pub fn joined(paths: &[&str]) -> Result<RxPort, PortError> {
     Ok(RxPort::new(format!("pcap:{} files", paths.len()), vec![Box::new(queue)], Feed::Stored))
 }
 
-struct Joined {
+struct MergedRx {
     files: Vec<File>,
     /// Files that have not ended, the next one first.
     order: BinaryHeap<Reverse<(Nanos, usize)>>,
@@ -60,7 +60,7 @@ struct File {
 }
 
 /// Reason why reading a file stopped.
-enum Stopped {
+enum StopReason {
     /// Another file is next.
     Behind,
     /// The block is full, or the file was read for long enough.
@@ -68,16 +68,16 @@ enum Stopped {
     Ended,
 }
 
-impl Joined {
+impl MergedRx {
     fn fill_block(&mut self) -> Result<(), PortError> {
         self.block.clear();
         self.is_at_work = false;
         while let Some(Reverse((_, index))) = self.order.pop() {
             let stopped = self.read(index)?;
-            if !matches!(stopped, Stopped::Ended) {
+            if !matches!(stopped, StopReason::Ended) {
                 self.order.push(Reverse((self.files[index].queue.newest, index)));
             }
-            if matches!(stopped, Stopped::Pause) {
+            if matches!(stopped, StopReason::Pause) {
                 break;
             }
         }
@@ -85,7 +85,7 @@ impl Joined {
     }
 
     /// Copies packets of a file as long as they precede those of the others.
-    fn read(&mut self, index: usize) -> Result<Stopped, PortError> {
+    fn read(&mut self, index: usize) -> Result<StopReason, PortError> {
         let next = self.order.peek().map(|Reverse(next)| *next);
         loop {
             let File { queue, done, map } = &mut self.files[index];
@@ -94,11 +94,11 @@ impl Joined {
                 let time = queue.newest.max(desc.time);
                 if next.is_some_and(|next| (time, index) > next) {
                     queue.newest = time;
-                    return Ok(Stopped::Behind);
+                    return Ok(StopReason::Behind);
                 }
                 let interface = map.get(usize::from(desc.interface)).copied().unwrap_or_default();
                 if !self.block.push_stored(&Desc { interface, ..*desc }, shown, *done) {
-                    return Ok(Stopped::Pause);
+                    return Ok(StopReason::Pause);
                 }
                 (queue.newest, self.newest) = (time, self.newest.max(time));
                 self.sources.push_back(index);
@@ -108,13 +108,13 @@ impl Joined {
             match queue.reader.look() {
                 Ok(0) if queue.reader.is_at_work() => {
                     self.is_at_work = true;
-                    return Ok(Stopped::Pause);
+                    return Ok(StopReason::Pause);
                 }
-                Ok(0) => return Ok(Stopped::Ended),
+                Ok(0) => return Ok(StopReason::Ended),
                 Ok(_) => {}
                 Err(error) => {
                     self.failure.get_or_insert(broken(error));
-                    return Ok(Stopped::Ended);
+                    return Ok(StopReason::Ended);
                 }
             }
             let known = map.len();
@@ -127,7 +127,7 @@ impl Joined {
     }
 }
 
-impl RxQueue for Joined {
+impl RxQueue for MergedRx {
     fn fill(&mut self, _now: Nanos) -> Result<Head<'_>, PortError> {
         if self.sources.is_empty() && !self.is_detached {
             self.fill_block()?;

@@ -4,11 +4,11 @@
 //! the acceptor is polled at most once a millisecond, with a bounded amount of work.
 
 use super::refused;
-use linerate_burst::{Burst, Committed, Count, Desc, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
+use linerate_burst::{Burst, CommitState, Count, Desc, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
+use linerate_headers::Link;
+use linerate_headers::flow::locate_inner;
 use linerate_port::{PortError, Registry, Sent, Spec, TxOptions, TxPort, TxQueue};
 use linerate_share::{Acceptor, Access, Options, Writer};
-use linerate_wire::Link;
-use linerate_wire::flow::locate_inner;
 use std::time::Duration;
 
 /// Polling interval of the acceptor.
@@ -25,9 +25,9 @@ pub(super) fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<
         Some("yes") => true,
         Some(other) => return Err(PortError::wrong(&name, format!("lossless={other}: expected yes or no"))),
     };
-    let patience = spec.option("patience").unwrap_or("1");
+    let patience = spec.option("timeout").unwrap_or("1");
     let span = patience.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let invalid = || PortError::wrong(&name, format!("patience={patience}: expected a number of seconds"));
+    let invalid = || PortError::wrong(&name, format!("timeout={patience}: expected a number of seconds"));
     let patience = span.ok_or_else(invalid)?;
     if spec.queues.is_some() || options.queues > 1 {
         return Err(PortError::wrong(&name, "a ring has only one queue; omit @ and --threads"));
@@ -102,8 +102,8 @@ impl ShmTx {
     }
 }
 
-fn committed(newest: Nanos) -> Committed {
-    Committed { last_time: newest, horizon: newest, ..Committed::default() }
+fn committed(newest: Nanos) -> CommitState {
+    CommitState { last_time: newest, horizon: newest, ..CommitState::default() }
 }
 
 impl TxQueue for ShmTx {

@@ -4,9 +4,9 @@
 #![allow(unsafe_code)]
 
 use super::dpdk_plugin::{
-    Asked, Classic, Counter, Functions, Info, NAME, Plugin, Port, Put, Stamps, Stats, Take, name, said,
+    ClassicArgs, Counter, Functions, Info, NAME, OpenArgs, Plugin, Port, PutArgs, Stamps, Stats, TakeArgs, name, said,
 };
-use linerate_burst::{Burst, Desc, MAX_FRAME, Misplaced, Nanos, TAIL};
+use linerate_burst::{Burst, Desc, MAX_FRAME, MisplacedDesc, Nanos, TAIL};
 use std::ffi::CString;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Options to open a device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Open<'a> {
+pub(crate) struct OpenParams<'a> {
     pub device: &'a str,
     pub rx_queues: u16,
     pub tx_queues: u16,
@@ -36,15 +36,15 @@ pub(crate) struct Device {
 }
 
 // SAFETY: the plugin lets different threads use different queues and read counters; each queue belongs to one
-// `Receiving` or `Sending`.
+// `PluginRxQueue` or `PluginTxQueue`.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
 impl Device {
-    pub(crate) fn open(plugin: &Plugin, open: &Open<'_>) -> Result<Arc<Device>, String> {
+    pub(crate) fn open(plugin: &Plugin, open: &OpenParams<'_>) -> Result<Arc<Device>, String> {
         let device = CString::new(open.device).map_err(|_| "invalid device name: contains NUL".to_owned())?;
-        let asked = Asked {
+        let asked = OpenArgs {
             device: device.as_ptr(),
             rx_queues: open.rx_queues,
             tx_queues: open.tx_queues,
@@ -66,16 +66,16 @@ impl Device {
     }
 
     /// Opens a receive queue, unless it is in use or does not exist.
-    pub(crate) fn receiving(self: &Arc<Self>, queue: u16) -> Option<Receiving> {
+    pub(crate) fn receiving(self: &Arc<Self>, queue: u16) -> Option<PluginRxQueue> {
         let is_free = !self.used[0].get(usize::from(queue))?.swap(true, Ordering::AcqRel);
         let area = Area::new(COPIED, SHOWN);
-        is_free.then(|| Receiving { device: Arc::clone(self), queue, area, shown: 0, in_place: None })
+        is_free.then(|| PluginRxQueue { device: Arc::clone(self), queue, area, shown: 0, in_place: None })
     }
 
     /// Opens a send queue, unless it is in use or does not exist.
-    pub(crate) fn sending(self: &Arc<Self>, queue: u16) -> Option<Sending> {
+    pub(crate) fn sending(self: &Arc<Self>, queue: u16) -> Option<PluginTxQueue> {
         let is_free = !self.used[1].get(usize::from(queue))?.swap(true, Ordering::AcqRel);
-        is_free.then(|| Sending { device: Arc::clone(self), queue })
+        is_free.then(|| PluginTxQueue { device: Arc::clone(self), queue })
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -120,7 +120,7 @@ impl Area {
         Area { lines: vec![Line([0; 64]); lines], descs: vec![Desc::new(Nanos::ZERO, 0, 0); frames] }
     }
 
-    fn burst<'a>(&'a self, descs: &'a [Desc]) -> Result<Burst<'a>, Misplaced> {
+    fn burst<'a>(&'a self, descs: &'a [Desc]) -> Result<Burst<'a>, MisplacedDesc> {
         // SAFETY: lines are contiguous bytes without padding, all initialised when they were allocated.
         let bytes = unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast::<u8>(), self.lines.len() * 64) };
         Burst::over(bytes, descs)
@@ -134,7 +134,7 @@ impl Area {
 
 /// Result of a receive call.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct ReceiveResult {
     pub frames: usize,
     /// Frames read by the plugin for the next call.
     pub waiting: usize,
@@ -148,7 +148,7 @@ const SHOWN: usize = 512;
 const COPIED: usize = 256 << 10;
 
 #[derive(Debug)]
-pub(crate) struct Receiving {
+pub(crate) struct PluginRxQueue {
     device: Arc<Device>,
     queue: u16,
     /// Buffer for frames that cannot stay in place.
@@ -159,17 +159,17 @@ pub(crate) struct Receiving {
 }
 
 // SAFETY: the buffers of a queue belong to its owner.
-unsafe impl Send for Receiving {}
+unsafe impl Send for PluginRxQueue {}
 
-impl Receiving {
+impl PluginRxQueue {
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
     /// Receives frames, which replace those of the last call.
-    pub(crate) fn take(&mut self, snap: u32, now: Nanos) -> Taken {
+    pub(crate) fn take(&mut self, snap: u32, now: Nanos) -> ReceiveResult {
         let area = &mut self.area;
-        let mut take = Take {
+        let mut take = TakeArgs {
             room: area.lines.as_mut_ptr().cast(),
             descs: area.descs.as_mut_ptr(),
             bytes: u32::try_from(area.room()).unwrap_or(u32::MAX),
@@ -185,14 +185,14 @@ impl Receiving {
         };
         // SAFETY: the queue is ours, the area is borrowed for writing, and has the given size.
         unsafe { (self.device.functions.take)(self.device.port.as_ptr(), self.queue, &raw mut take) };
-        let Take { room, base, frames, waiting, joined, tagged, unstamped, .. } = take;
+        let TakeArgs { room, base, frames, waiting, joined, tagged, unstamped, .. } = take;
         self.shown = (frames as usize).min(self.area.descs.len());
         self.in_place = NonNull::new(base.cast_mut()).filter(|base| base.as_ptr() != room);
-        Taken { frames: self.shown, waiting: waiting as usize, joined, tagged, unstamped }
+        ReceiveResult { frames: self.shown, waiting: waiting as usize, joined, tagged, unstamped }
     }
 
     /// Returns a range of the frames that were received last.
-    pub(crate) fn burst(&self, range: std::ops::Range<usize>) -> Result<Burst<'_>, Misplaced> {
+    pub(crate) fn burst(&self, range: std::ops::Range<usize>) -> Result<Burst<'_>, MisplacedDesc> {
         let descs = &self.area.descs[..self.shown][range];
         match self.in_place {
             // SAFETY: the plugin has checked that each frame is in a buffer of the queue's memory, followed by the
@@ -209,7 +209,7 @@ impl Receiving {
     }
 }
 
-impl Drop for Receiving {
+impl Drop for PluginRxQueue {
     fn drop(&mut self) {
         // SAFETY: the queue is ours until the next line.
         unsafe { (self.device.functions.attach)(self.device.port.as_ptr(), self.queue) };
@@ -219,7 +219,7 @@ impl Drop for Receiving {
 
 /// Result of sending frames.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct SendResult {
     pub done: usize,
     pub sent: u64,
     pub bytes: u64,
@@ -228,28 +228,28 @@ pub(crate) struct Gone {
 }
 
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct PluginTxQueue {
     device: Arc<Device>,
     queue: u16,
 }
 
-impl Sending {
+impl PluginTxQueue {
     /// Hands frames to the driver, from the first on.
-    pub(crate) fn put(&mut self, burst: Burst<'_>) -> Gone {
+    pub(crate) fn put(&mut self, burst: Burst<'_>) -> SendResult {
         let descs = burst.descs();
-        let Some(first) = descs.first() else { return Gone::default() };
+        let Some(first) = descs.first() else { return SendResult::default() };
         let base = burst.frame(0).as_ptr().wrapping_sub(first.offset as usize);
         let frames = u32::try_from(descs.len()).unwrap_or(u32::MAX);
         let mut put =
-            Put { base, descs: descs.as_ptr(), frames, done: 0, sent: 0, bytes: 0, too_long: 0, too_short: 0 };
+            PutArgs { base, descs: descs.as_ptr(), frames, done: 0, sent: 0, bytes: 0, too_long: 0, too_short: 0 };
         // SAFETY: the queue is ours; each frame is at its desc's offset from the base, which a burst guarantees.
         unsafe { (self.device.functions.put)(self.device.port.as_ptr(), self.queue, &raw mut put) };
-        let Put { done, sent, bytes, too_long, too_short, .. } = put;
-        Gone { done: (done as usize).min(descs.len()), sent: sent.into(), bytes, too_long, too_short }
+        let PutArgs { done, sent, bytes, too_long, too_short, .. } = put;
+        SendResult { done: (done as usize).min(descs.len()), sent: sent.into(), bytes, too_long, too_short }
     }
 }
 
-impl Drop for Sending {
+impl Drop for PluginTxQueue {
     fn drop(&mut self) {
         self.device.used[1][usize::from(self.queue)].store(false, Ordering::Release);
     }
@@ -257,7 +257,7 @@ impl Drop for Sending {
 
 /// Variants of the baseline benchmark over several devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Classically {
+pub(crate) enum BaselineVariant {
     /// Received and freed.
     Freed,
     /// Merged and copied.
@@ -268,18 +268,23 @@ pub(crate) enum Classically {
 
 /// Runs the benchmark with queue 0 of each of these devices; returns the number of frames, and the CPU time of each of
 /// three threads in nanoseconds, if used.
-pub(crate) fn classic(devices: &[Receiving], frames: u64, area: &mut Area, does: Classically) -> (u64, [u64; 3]) {
+pub(crate) fn classic(
+    devices: &[PluginRxQueue],
+    frames: u64,
+    area: &mut Area,
+    does: BaselineVariant,
+) -> (u64, [u64; 3]) {
     let Some(first) = devices.first() else { return (0, [0; 3]) };
     let ports: Vec<NonNull<Port>> = devices.iter().map(|one| one.device.port).collect();
-    let mut asked = Classic {
+    let mut asked = ClassicArgs {
         ports: ports.as_ptr(),
         count: ports.len() as u32,
         frames,
         base: area.lines.as_mut_ptr().cast(),
         bytes: area.room(),
         descs: area.descs.as_mut_ptr(),
-        most: if does == Classically::Freed { 0 } else { area.descs.len() as u32 },
-        threads: (does == Classically::BySteps).into(),
+        most: if does == BaselineVariant::Freed { 0 } else { area.descs.len() as u32 },
+        threads: (does == BaselineVariant::BySteps).into(),
         cpu_ns: [0; 3],
     };
     // SAFETY: each is borrowed with its queue, and made for queue 0; the area is ours, of the given size; threads end

@@ -16,14 +16,14 @@ const WHY: usize = 512;
 pub(super) const NAME: usize = 64;
 
 #[repr(C)]
-pub(super) struct Start {
+pub(super) struct StartArgs {
     memory_mib: u32,
     huge: u32,
     prefix: *const c_char,
 }
 
 #[repr(C)]
-pub(super) struct Asked {
+pub(super) struct OpenArgs {
     pub device: *const c_char,
     pub rx_queues: u16,
     pub tx_queues: u16,
@@ -71,7 +71,7 @@ impl Info {
 }
 
 #[repr(C)]
-pub(super) struct Take {
+pub(super) struct TakeArgs {
     pub room: *mut u8,
     pub descs: *mut Desc,
     pub bytes: u32,
@@ -87,7 +87,7 @@ pub(super) struct Take {
 }
 
 #[repr(C)]
-pub(super) struct Put {
+pub(super) struct PutArgs {
     pub base: *const u8,
     pub descs: *const Desc,
     pub frames: u32,
@@ -118,7 +118,7 @@ pub(super) struct Counter {
 }
 
 #[repr(C)]
-pub(super) struct Classic {
+pub(super) struct ClassicArgs {
     pub ports: *const NonNull<Port>,
     pub count: u32,
     pub frames: u64,
@@ -132,14 +132,14 @@ pub(super) struct Classic {
 
 const SIZES: [usize; 9] = [
     size_of::<Desc>(),
-    size_of::<Start>(),
-    size_of::<Asked>(),
+    size_of::<StartArgs>(),
+    size_of::<OpenArgs>(),
     size_of::<Info>(),
-    size_of::<Take>(),
-    size_of::<Put>(),
+    size_of::<TakeArgs>(),
+    size_of::<PutArgs>(),
     size_of::<Stats>(),
     size_of::<Counter>(),
-    size_of::<Classic>(),
+    size_of::<ClassicArgs>(),
 ];
 
 /// A port of the plugin, used only by pointer.
@@ -152,31 +152,31 @@ struct Table {
     sizes: [u32; 9],
     reserved: u32,
     version: *const c_char,
-    start: Option<unsafe extern "C" fn(*const Start, *mut c_char) -> c_int>,
-    open: Option<unsafe extern "C" fn(*const Asked, *mut *mut Port, *mut Info, *mut c_char) -> c_int>,
-    take: Option<unsafe extern "C" fn(*mut Port, u16, *mut Take)>,
+    start: Option<unsafe extern "C" fn(*const StartArgs, *mut c_char) -> c_int>,
+    open: Option<unsafe extern "C" fn(*const OpenArgs, *mut *mut Port, *mut Info, *mut c_char) -> c_int>,
+    take: Option<unsafe extern "C" fn(*mut Port, u16, *mut TakeArgs)>,
     detach: Option<unsafe extern "C" fn(*mut Port, u16)>,
     attach: Option<unsafe extern "C" fn(*mut Port, u16)>,
-    put: Option<unsafe extern "C" fn(*mut Port, u16, *mut Put)>,
+    put: Option<unsafe extern "C" fn(*mut Port, u16, *mut PutArgs)>,
     stats: Option<unsafe extern "C" fn(*mut Port, *mut Stats)>,
     counters: Option<unsafe extern "C" fn(*mut Port, *mut Counter, u32) -> u32>,
     close: Option<unsafe extern "C" fn(*mut Port)>,
-    classic: Option<unsafe extern "C" fn(*mut Classic) -> u64>,
+    classic: Option<unsafe extern "C" fn(*mut ClassicArgs) -> u64>,
 }
 
 /// Functions of the plugin, all present.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Functions {
-    pub start: unsafe extern "C" fn(*const Start, *mut c_char) -> c_int,
-    pub open: unsafe extern "C" fn(*const Asked, *mut *mut Port, *mut Info, *mut c_char) -> c_int,
-    pub take: unsafe extern "C" fn(*mut Port, u16, *mut Take),
+    pub start: unsafe extern "C" fn(*const StartArgs, *mut c_char) -> c_int,
+    pub open: unsafe extern "C" fn(*const OpenArgs, *mut *mut Port, *mut Info, *mut c_char) -> c_int,
+    pub take: unsafe extern "C" fn(*mut Port, u16, *mut TakeArgs),
     pub detach: unsafe extern "C" fn(*mut Port, u16),
     pub attach: unsafe extern "C" fn(*mut Port, u16),
-    pub put: unsafe extern "C" fn(*mut Port, u16, *mut Put),
+    pub put: unsafe extern "C" fn(*mut Port, u16, *mut PutArgs),
     pub stats: unsafe extern "C" fn(*mut Port, *mut Stats),
     pub counters: unsafe extern "C" fn(*mut Port, *mut Counter, u32) -> u32,
     pub close: unsafe extern "C" fn(*mut Port),
-    pub classic: unsafe extern "C" fn(*mut Classic) -> u64,
+    pub classic: unsafe extern "C" fn(*mut ClassicArgs) -> u64,
 }
 
 #[derive(Debug)]
@@ -194,7 +194,7 @@ impl Plugin {
         // SAFETY: the type is that of the declaration, which is the same in every version.
         let entry = unsafe { library.get::<unsafe extern "C" fn() -> *const Table>(c"linerate_dpdk_plugin") };
         let entry = *entry.map_err(|_| "no symbol linerate_dpdk_plugin: not a plugin for DPDK".to_owned())?;
-        // A rejected plugin stays loaded, and does no harm: DPDK was not started.
+        // A rejected plugin stays loaded without effect: DPDK was not started.
         std::mem::forget(library);
         // SAFETY: as for the type.
         let table = unsafe { entry() };
@@ -225,7 +225,7 @@ impl Plugin {
     /// Starts DPDK, which is possible once per process.
     pub(crate) fn start(&self, memory_mib: u32, huge: bool, prefix: &str) -> Result<(), String> {
         let prefix = CString::new(prefix).map_err(|error| error.to_string())?;
-        let start = Start { memory_mib, huge: huge.into(), prefix: prefix.as_ptr() };
+        let start = StartArgs { memory_mib, huge: huge.into(), prefix: prefix.as_ptr() };
         // SAFETY: memory that it reads lives until it returns, and the buffer has room for a reason.
         said(|why| unsafe { (self.functions.start)(&raw const start, why) })
     }

@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_never_overlap_and_stay_inside(steps in prop::collection::vec((any::<bool>(), 1usize..3000), 1..400)) {
+        fn parts_do_not_overlap_and_stay_within_bounds(steps in prop::collection::vec((any::<bool>(), 1usize..3000), 1..400)) {
             let mut area = JoinedArea::new(1000, 8192);
             let mut held: VecDeque<(usize, usize)> = VecDeque::new();
             for (take, length) in steps {

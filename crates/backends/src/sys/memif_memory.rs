@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_outside_the_region_are_refused() {
+    fn rings_outside_the_region_are_rejected() {
         let region = region(4096);
         for (offset, log2) in [(0, 0), (0, 15), (4, 1), (4096 - 128, 1), (u32::MAX - 7, 1), (4096, 1), (0, 8)] {
             assert!(Ring::new(&region, offset, log2).is_none(), "{offset} {log2}");

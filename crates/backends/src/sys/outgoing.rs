@@ -18,7 +18,7 @@ const OPT_ID: u32 = 1 << 7;
 const UDP_SEGMENT: i32 = 103;
 
 /// Aligned room for the control message of a timestamp and others.
-type Control = [u64; 32];
+type ControlBuffer = [u64; 32];
 
 /// Information of the kernel on a connection (linux/tcp.h), as far as used here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) fn cut_datagrams(fd: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
 /// Writes, and marks the last byte that is taken: the kernel stamps its acknowledgement.
 pub(crate) fn write_marked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control: Control = [0; 32];
+    let mut control: ControlBuffer = [0; 32];
     // SAFETY: all-zero is a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = &raw mut piece;
@@ -76,7 +76,7 @@ pub(crate) fn write_marked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize
 
 /// An acknowledged marked byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Acknowledged {
+pub(crate) struct AckStamp {
     /// Number of the byte among all written, modulo 2^32.
     pub place: u32,
     /// Time in nanoseconds of UTC.
@@ -84,12 +84,12 @@ pub(crate) struct Acknowledged {
 }
 
 /// Returns the oldest acknowledged marked byte that was not returned yet.
-pub(crate) fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<Acknowledged>> {
-    let mut control: Control = [0; 32];
+pub(crate) fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<AckStamp>> {
+    let mut control: ControlBuffer = [0; 32];
     // SAFETY: all-zero is a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = size_of::<Control>() as _;
+    message.msg_controllen = size_of::<ControlBuffer>() as _;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     // SAFETY: the message has no pieces, and room for control messages of the given size.
     match check(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) }) {
@@ -117,7 +117,7 @@ pub(crate) fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<Acknowled
         }
     }
     // An error without a stamp, such as one from ICMP, is ignored: the next write or read returns it.
-    Ok(at.zip(place).map(|(at, place)| Acknowledged { place, at }))
+    Ok(at.zip(place).map(|(at, place)| AckStamp { place, at }))
 }
 
 /// Returns the kernel's information on a connection; zeros for fields that the kernel lacks.

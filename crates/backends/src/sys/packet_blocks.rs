@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::packet_ring::{CardTimes, PacketRing, Walk};
-use crate::clocks::Line;
+use crate::clocks::ClockMapping;
 use linerate_burst::{Burst, Desc};
 use std::collections::VecDeque;
 
@@ -112,7 +112,7 @@ impl PacketBlocks {
     }
 
     /// Sets the conversion of card times to host times for the next frames.
-    pub(crate) fn set_line(&mut self, line: Line) {
+    pub(crate) fn set_line(&mut self, line: ClockMapping) {
         let missing = self.unstamped();
         self.card = Some(CardTimes { line, missing });
     }

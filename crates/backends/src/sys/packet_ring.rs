@@ -6,13 +6,13 @@
 #![allow(unsafe_code)]
 
 use super::packet_socket::PacketSocket;
-use crate::clocks::Line;
+use crate::clocks::ClockMapping;
 use linerate_burst::{Burst, Desc, Flags, MAX_FRAME, Nanos, TAIL};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes that the kernel leaves free in front of each frame, to restore a VLAN tag.
+/// Bytes that the kernel leaves free before each frame, to restore a VLAN tag.
 const RESERVE: u32 = 16;
 const TPACKET_V3: u32 = 2;
 const PAGE: usize = 4096;
@@ -74,7 +74,7 @@ pub(crate) struct Walk {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CardTimes {
     /// Conversion to host times.
-    pub line: Line,
+    pub line: ClockMapping,
     /// Frames that it did not stamp: they have the kernel's stamp in host time.
     pub missing: u64,
 }
@@ -314,12 +314,12 @@ fn flags_of(status: u32) -> Flags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clocks::{Pair, Relation};
+    use crate::clocks::{ClockReading, Relation};
 
     /// Words of `tp_status` as written by kernels: stamped by the card, by the kernel, not stamped.
     #[test]
-    fn the_status_names_the_source_of_a_stamp() {
-        let ahead = Pair { card: Nanos(37_000_000_500), host: Nanos(500) };
+    fn status_names_the_timestamp_source() {
+        let ahead = ClockReading { card: Nanos(37_000_000_500), host: Nanos(500) };
         let mut card = CardTimes { line: Relation::new(ahead).line(), missing: 0 };
         let time = Nanos(37_000_000_777);
         assert_eq!((card.of(0x8000_0081, time), card.missing), (Nanos(777), 0), "TP_STATUS_TS_RAW_HARDWARE");

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Once;
 
-/// Ignored by default, so that a stray one harms no program, and hardly used otherwise.
+/// Ignored by default, so that a stray one affects no program, and hardly used otherwise.
 const SIGNAL: i32 = libc::SIGURG;
 
 /// Runs `work` in an unnamed network namespace that holds only `lo`, in its own thread. The namespace is removed when

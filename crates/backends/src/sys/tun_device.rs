@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
 
 /// Makes an open `/dev/net/tun` a queue of this interface, which is created if it does not exist, with the header for
-/// `crate::virtio` in front of each frame.
+/// `crate::virtio` before each frame.
 pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str, is_ethernet: bool, has_queues: bool) -> io::Result<()> {
     // SAFETY: all-zero is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -15,7 +15,7 @@ const SHOWN: usize = 1024;
 const REFILL: usize = 256;
 /// Prefetch distance in frames.
 const PREFETCH: u32 = 8;
-/// Bytes in front of a frame that the XDP program writes: time, then VLAN tag.
+/// Bytes before a frame that the XDP program writes: time, then VLAN tag.
 pub(crate) const METADATA: u64 = 16;
 /// Flag in the word of the VLAN tag: the frame has one.
 const TAGGED: u64 = 1 << 32;
@@ -39,7 +39,7 @@ pub(crate) struct FrameCounts {
 
 /// Parameters to interpret frames.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct FrameParams {
     /// Offset to subtract from a stamp to get UTC.
     pub tai_offset: u64,
     /// Time of frames without a stamp.
@@ -88,7 +88,7 @@ impl XskFrames {
     }
 
     /// Shows more frames if few are left; returns whether the ring has no more.
-    pub(crate) fn refill(&mut self, reading: &Reading) -> bool {
+    pub(crate) fn refill(&mut self, reading: &FrameParams) -> bool {
         if self.descs.len() - self.consumed >= REFILL {
             return false;
         }
@@ -167,7 +167,7 @@ impl XskFrames {
 
     /// Shows a frame of one chunk.
     #[inline]
-    fn show(&mut self, entry: libc::xdp_desc, reading: &Reading) {
+    fn show(&mut self, entry: libc::xdp_desc, reading: &FrameParams) {
         if !self.memory.holds(entry.addr, entry.len) {
             self.counts.bad += 1;
             return;
@@ -178,7 +178,7 @@ impl XskFrames {
 
     /// Shows a frame of several chunks, copied together; returns the number of its entries, `None` while it cannot be
     /// shown.
-    fn join(&mut self, first: libc::xdp_desc, at: u32, ready: u32, reading: &Reading) -> Option<u32> {
+    fn join(&mut self, first: libc::xdp_desc, at: u32, ready: u32, reading: &FrameParams) -> Option<u32> {
         let mut entries = 1;
         let mut length = first.len as usize;
         let mut sound = self.memory.holds(first.addr, first.len);
@@ -191,7 +191,7 @@ impl XskFrames {
             length = length.saturating_add(part.len as usize);
             entries += 1;
         }
-        // Room for a VLAN tag in front of the frame.
+        // Room for a VLAN tag before the frame.
         let room = length.saturating_add(VLAN_TAG as usize);
         if sound && room <= MAX_FRAME && self.joined.fits(room) {
             let start = self.joined.take(room)? + VLAN_TAG as usize;
@@ -228,10 +228,10 @@ impl XskFrames {
         }
     }
 
-    /// Reads the data that the XDP program wrote in front of a frame: its time, and its VLAN tag or 0. It is only read:
+    /// Reads the data that the XDP program wrote before a frame: its time, and its VLAN tag or 0. It is only read:
     /// a cache line that this processor has written costs the next frame more than one it has read.
     #[inline]
-    fn stamp(&mut self, address: u64, reading: &Reading) -> (Nanos, u64) {
+    fn stamp(&mut self, address: u64, reading: &FrameParams) -> (Nanos, u64) {
         // SAFETY: the chunk was returned in the receive ring and has not been released.
         let words = if reading.stamped { unsafe { self.memory.words_before(address) } } else { [0; 2] };
         let [time, tag] = words;
@@ -243,7 +243,7 @@ impl XskFrames {
     }
 
     #[inline]
-    fn finish(&mut self, mut desc: Desc, tag: u64, reading: &Reading) {
+    fn finish(&mut self, mut desc: Desc, tag: u64, reading: &FrameParams) {
         if desc.wire > reading.super_frame {
             desc.flags |= Flags::SUPER_FRAME;
             self.counts.super_frames += 1;
@@ -265,7 +265,7 @@ impl XskFrames {
         desc.wire += VLAN_TAG;
         desc.flags |= Flags::VLAN_RESTORED;
         self.counts.vlan_restored += 1;
-        // SAFETY: the frame is ours, and so are the bytes in front of it: a chunk starts with the headroom that the
+        // SAFETY: the frame is ours, and so are the bytes before it: a chunk starts with the headroom that the
         // kernel leaves, the joined area with room for a tag.
         let room = unsafe { self.memory.bytes_mut(desc.offset as usize, VLAN_TAG as usize + MAC_ADDRESSES) };
         room.copy_within(VLAN_TAG as usize.., 0);

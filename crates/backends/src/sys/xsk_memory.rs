@@ -82,7 +82,7 @@ impl Memory {
         address < self.chunk_bytes() as u64 && within + u64::from(length) <= u64::from(self.chunk)
     }
 
-    /// Returns the two 64-bit words in front of `address`; 0 if the chunk does not include them.
+    /// Returns the two 64-bit words before `address`; 0 if the chunk does not include them.
     ///
     /// # Safety
     /// The chunk is ours.

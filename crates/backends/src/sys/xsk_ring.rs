@@ -26,7 +26,7 @@ pub(crate) struct Offsets {
 
 /// A ring of entries of 8 or 16 bytes.
 #[derive(Debug)]
-struct Mapped<T> {
+struct MappedRing<T> {
     base: *mut u8,
     mapped: usize,
     offsets: Offsets,
@@ -35,9 +35,9 @@ struct Mapped<T> {
 }
 
 // SAFETY: the mapping belongs to this value; the other side is the kernel.
-unsafe impl<T: Send> Send for Mapped<T> {}
+unsafe impl<T: Send> Send for MappedRing<T> {}
 
-impl<T: Copy> Mapped<T> {
+impl<T: Copy> MappedRing<T> {
     fn new(fd: BorrowedFd<'_>, page: u64, offsets: Offsets, size: u32) -> io::Result<Self> {
         assert!(size.is_power_of_two());
         let mapped = offsets.entries as usize + size as usize * size_of::<T>();
@@ -55,7 +55,7 @@ impl<T: Copy> Mapped<T> {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Mapped { base: base.cast(), mapped, offsets, size, entry: PhantomData })
+        Ok(MappedRing { base: base.cast(), mapped, offsets, size, entry: PhantomData })
     }
 
     fn word(&self, offset: u64) -> &AtomicU32 {
@@ -76,7 +76,7 @@ impl<T: Copy> Mapped<T> {
     }
 }
 
-impl<T> Drop for Mapped<T> {
+impl<T> Drop for MappedRing<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping made by `new`; entries are only ever copied.
         unsafe { libc::munmap(self.base.cast(), self.mapped) };
@@ -86,7 +86,7 @@ impl<T> Drop for Mapped<T> {
 /// A ring that this process writes: fill and send.
 #[derive(Debug)]
 pub(crate) struct Producer<T> {
-    ring: Mapped<T>,
+    ring: MappedRing<T>,
     /// Entries written, published or not.
     written: u32,
     /// The reader's position when last seen.
@@ -96,7 +96,7 @@ pub(crate) struct Producer<T> {
 impl<T: Copy> Producer<T> {
     /// Maps a ring of `size` entries.
     pub(crate) fn new(fd: BorrowedFd<'_>, page: u64, offsets: Offsets, size: u32) -> io::Result<Self> {
-        Ok(Producer { ring: Mapped::new(fd, page, offsets, size)?, written: 0, read: 0 })
+        Ok(Producer { ring: MappedRing::new(fd, page, offsets, size)?, written: 0, read: 0 })
     }
 
     /// Returns the number of entries that can be written now.
@@ -138,7 +138,7 @@ impl<T: Copy> Producer<T> {
 /// A ring that this process reads: receive and completion.
 #[derive(Debug)]
 pub(crate) struct Consumer<T> {
-    ring: Mapped<T>,
+    ring: MappedRing<T>,
     /// Entries read, released or not.
     read: u32,
     /// The writer's position when last seen.
@@ -148,7 +148,7 @@ pub(crate) struct Consumer<T> {
 impl<T: Copy> Consumer<T> {
     /// Maps a ring of `size` entries.
     pub(crate) fn new(fd: BorrowedFd<'_>, page: u64, offsets: Offsets, size: u32) -> io::Result<Self> {
-        Ok(Consumer { ring: Mapped::new(fd, page, offsets, size)?, read: 0, written: 0 })
+        Ok(Consumer { ring: MappedRing::new(fd, page, offsets, size)?, read: 0, written: 0 })
     }
 
     /// Polls for entries; returns the number that can be read now.

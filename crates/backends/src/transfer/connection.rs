@@ -1,6 +1,6 @@
 //! A connection of the kernel's TCP, and its acknowledged bytes.
 
-use super::{LOOK, Watched, Way};
+use super::{ConnectOptions, LOOK, TransferControl};
 use crate::netns::within;
 use crate::sys::outgoing::{self, TcpInfo};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -50,7 +50,7 @@ impl Connection {
     ///
     /// # Errors
     /// If the connection fails; [`super::explain`] has a text for users.
-    pub fn open(to: SocketAddr, way: &Way) -> io::Result<Self> {
+    pub fn open(to: SocketAddr, way: &ConnectOptions) -> io::Result<Self> {
         let socket = within(way.netns.as_deref(), || {
             let socket = open(to, SocketType::STREAM, way)?;
             if let Some(name) = &way.congestion {
@@ -104,13 +104,18 @@ impl Connection {
     }
 
     /// Closes the sending side.
-    pub(super) fn close(&mut self) -> io::Result<Patience> {
+    pub(super) fn close(&mut self) -> io::Result<AckTimeout> {
         shutdown(&self.socket, Shutdown::Write)?;
-        Ok(Patience::new(self.silence, self.acknowledged()))
+        Ok(AckTimeout::new(self.silence, self.acknowledged()))
     }
 
     /// Waits until that is acknowledged. Returns the bytes that the peer sent, which are discarded.
-    pub(super) fn leave(&mut self, patience: Patience, ends: &mut Farewell, watched: Watched<'_>) -> io::Result<u64> {
+    pub(super) fn leave(
+        &mut self,
+        patience: AckTimeout,
+        ends: &mut DrainDeadline,
+        watched: TransferControl<'_>,
+    ) -> io::Result<u64> {
         self.settle_by(Self::now(), patience, ends, watched)?;
         // Unread data would make the kernel reset the connection on close.
         let (mut unread, mut buffer) = (0, [0; 4096]);
@@ -125,9 +130,9 @@ impl Connection {
     }
 
     /// Writes all bytes to the kernel, unless the run ends first.
-    pub(super) fn write(&mut self, bytes: &[u8], is_last: bool, watched: Watched<'_>) -> io::Result<()> {
+    pub(super) fn write(&mut self, bytes: &[u8], is_last: bool, watched: TransferControl<'_>) -> io::Result<()> {
         let mut bytes = bytes;
-        let mut patience = Patience::new(self.silence, 0);
+        let mut patience = AckTimeout::new(self.silence, 0);
         while !bytes.is_empty() {
             let is_marked = is_last && self.is_stamped;
             let written = if is_marked {
@@ -157,16 +162,16 @@ impl Connection {
     }
 
     /// Waits until all is acknowledged; returns the time since the start. `None` if the run ended first.
-    pub(super) fn settle(&mut self, since: ChunkStart, watched: Watched<'_>) -> io::Result<Option<Duration>> {
-        self.settle_by(since, Patience::new(self.silence, 0), &mut Farewell::default(), watched)
+    pub(super) fn settle(&mut self, since: ChunkStart, watched: TransferControl<'_>) -> io::Result<Option<Duration>> {
+        self.settle_by(since, AckTimeout::new(self.silence, 0), &mut DrainDeadline::default(), watched)
     }
 
     fn settle_by(
         &mut self,
         since: ChunkStart,
-        mut patience: Patience,
-        ends: &mut Farewell,
-        watched: Watched<'_>,
+        mut patience: AckTimeout,
+        ends: &mut DrainDeadline,
+        watched: TransferControl<'_>,
     ) -> io::Result<Option<Duration>> {
         let (mut stamp, mut settled) = (None, None);
         loop {
@@ -230,9 +235,9 @@ fn took(since: ChunkStart, stamp: Option<u64>, settled: Instant) -> Duration {
 
 /// Deadline for data in flight when the run must end.
 #[derive(Debug, Default)]
-pub(super) struct Farewell(Option<Instant>);
+pub(super) struct DrainDeadline(Option<Instant>);
 
-impl Farewell {
+impl DrainDeadline {
     /// Returns whether it has passed; starts at the first call.
     fn is_over(&mut self) -> bool {
         self.0.get_or_insert_with(Instant::now).elapsed() > FAREWELL
@@ -241,14 +246,14 @@ impl Farewell {
 
 /// Acknowledgement timeout.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct AckTimeout {
     most: Option<Duration>,
     last: (u64, Instant),
 }
 
-impl Patience {
+impl AckTimeout {
     fn new(most: Option<Duration>, acknowledged: u64) -> Self {
-        Patience { most, last: (acknowledged, Instant::now()) }
+        AckTimeout { most, last: (acknowledged, Instant::now()) }
     }
 
     fn check(&mut self, acknowledged: u64) -> io::Result<()> {
@@ -266,7 +271,7 @@ impl Patience {
 }
 
 /// Opens a socket with the requested buffer and address.
-pub(super) fn open(to: SocketAddr, kind: SocketType, way: &Way) -> io::Result<OwnedFd> {
+pub(super) fn open(to: SocketAddr, kind: SocketType, way: &ConnectOptions) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     if let Some(bytes) = way.buffer {
@@ -279,7 +284,7 @@ pub(super) fn open(to: SocketAddr, kind: SocketType, way: &Way) -> io::Result<Ow
     Ok(socket)
 }
 
-fn establish(socket: &OwnedFd, to: SocketAddr, way: &Way) -> io::Result<()> {
+fn establish(socket: &OwnedFd, to: SocketAddr, way: &ConnectOptions) -> io::Result<()> {
     use rustix::io::Errno;
     rustix::io::ioctl_fionbio(socket, true)?;
     match connect(socket, &to) {
@@ -326,15 +331,15 @@ mod tests {
 
     /// As for a chunk of which the kernel took a part, and the rest when there was room.
     #[test]
-    fn the_stamp_of_an_earlier_byte_is_not_that_of_the_last_one() {
+    fn earlier_timestamp_does_not_count_for_the_last_byte() {
         const LATER: Duration = Duration::from_millis(50);
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(address).unwrap();
-            let way = Way { patience: Duration::from_secs(10), ..Way::default() };
+            let way = ConnectOptions { patience: Duration::from_secs(10), ..ConnectOptions::default() };
             let mut connection = Connection::open(listener.local_addr().unwrap(), &way).unwrap();
             let mut peer = listener.accept().unwrap().0;
             let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
-            let watched = Watched { stop: &stop, written: &written };
+            let watched = TransferControl { stop: &stop, written: &written };
             let begun = connection.begin();
             connection.write(b"first", true, watched).unwrap();
             while connection.acknowledged() < 5 {

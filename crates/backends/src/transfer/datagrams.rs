@@ -1,7 +1,7 @@
 //! Datagrams of the kernel's UDP, each prefixed by its offset in the stream.
 
 use super::connection::{is_passing, open};
-use super::{LOOK, Source, Watched, Way, pin};
+use super::{ConnectOptions, LOOK, Source, TransferControl, pin};
 use crate::netns::within;
 use crate::sys::outgoing;
 use linerate_generate::Rate;
@@ -24,7 +24,7 @@ const TOGETHER: Duration = Duration::from_micros(100);
 
 /// Rate and amount.
 #[derive(Clone, Copy, Debug)]
-pub struct Paced {
+pub struct DatagramPlan {
     /// Rate, measured in Ethernet frames.
     pub rate: Rate,
     /// Maximum bytes of payload.
@@ -49,7 +49,7 @@ pub struct Datagrams {
 
 /// Result of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DatagramsSent {
+pub struct DatagramResult {
     /// Number of datagrams.
     pub datagrams: u64,
     /// Bytes of payload, without prefixes.
@@ -65,7 +65,7 @@ impl Datagrams {
     ///
     /// # Errors
     /// If the destination is unreachable, or the size is invalid.
-    pub fn open(to: SocketAddr, way: &Way, size: Option<usize>) -> io::Result<Self> {
+    pub fn open(to: SocketAddr, way: &ConnectOptions, size: Option<usize>) -> io::Result<Self> {
         let socket = within(way.netns.as_deref(), || open(to, SocketType::DGRAM, way))?;
         connect(&socket, &to)?;
         set_socket_timeout(&socket, Timeout::Send, Some(LOOK))?;
@@ -103,10 +103,10 @@ impl Datagrams {
     pub fn send(
         &mut self,
         source: &mut impl Source,
-        paced: Paced,
-        watched: Watched<'_>,
-    ) -> (DatagramsSent, Option<io::Error>) {
-        let mut sent = DatagramsSent::default();
+        paced: DatagramPlan,
+        watched: TransferControl<'_>,
+    ) -> (DatagramResult, Option<io::Error>) {
+        let mut sent = DatagramResult::default();
         let began = Instant::now();
         let result = paced.cpu.map_or(Ok(()), pin).and_then(|()| self.go(source, paced, watched, &mut sent));
         sent.elapsed = began.elapsed();
@@ -116,9 +116,9 @@ impl Datagrams {
     fn go(
         &mut self,
         source: &mut impl Source,
-        paced: Paced,
-        watched: Watched<'_>,
-        sent: &mut DatagramsSent,
+        paced: DatagramPlan,
+        watched: TransferControl<'_>,
+        sent: &mut DatagramResult,
     ) -> io::Result<()> {
         let began = Instant::now();
         let frame = self.size as u64 + self.overhead;
@@ -188,7 +188,7 @@ impl Datagrams {
     }
 
     /// Sends all of them, unless the run ends first.
-    fn hand_over(&mut self, bytes: &[u8], sent: &mut DatagramsSent, watched: Watched<'_>) -> io::Result<()> {
+    fn hand_over(&mut self, bytes: &[u8], sent: &mut DatagramResult, watched: TransferControl<'_>) -> io::Result<()> {
         if self.is_cut {
             match self.pass(bytes, sent, watched) {
                 // The kernel cannot segment without checksum offload, or with encryption (before Linux 6.11 and with
@@ -205,7 +205,7 @@ impl Datagrams {
 
     /// Sends a datagram, or several that the kernel segments. A refusal of earlier ones is reported by the next call,
     /// which is then repeated.
-    fn pass(&self, bytes: &[u8], sent: &mut DatagramsSent, watched: Watched<'_>) -> io::Result<()> {
+    fn pass(&self, bytes: &[u8], sent: &mut DatagramResult, watched: TransferControl<'_>) -> io::Result<()> {
         while !watched.is_stopped() {
             match send(&self.socket, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from) {
                 Ok(_) => {

@@ -21,13 +21,13 @@ const DEPTH: u32 = 1000;
 const MAX_QUEUES: usize = 64;
 
 /// A name, its network namespace, and the device open under it.
-type Open = (String, Option<String>, Weak<Device>);
+type OpenTun = (String, Option<String>, Weak<Device>);
 /// Devices that this process has open.
-static DEVICES: Mutex<Vec<Open>> = Mutex::new(Vec::new());
+static DEVICES: Mutex<Vec<OpenTun>> = Mutex::new(Vec::new());
 
 /// Options of a port.
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct TunConfig {
     /// Number of queues; 0 if not given.
     pub queues: usize,
     /// True if it has Ethernet frames.
@@ -75,7 +75,7 @@ pub(super) struct Queue {
     is_received: Arc<AtomicBool>,
 }
 
-impl Wish {
+impl TunConfig {
     /// Parses the options of a port. `queues` is the number that the caller needs; 0 if unknown.
     pub(super) fn read(spec: &Spec, queues: usize) -> Result<Self, PortError> {
         let wrong = |reason: String| PortError::wrong(spec.to_string(), reason);
@@ -116,13 +116,13 @@ impl Wish {
         }
         let said = spec.options.iter().filter(|(key, _)| key != "netns" && key != "mode").cloned().collect();
         let (mtu, queue) = (mtu.map(|mtu| mtu as u32), queue.map(|queue| queue as u32));
-        Ok(Wish { queues, is_ethernet, offloads, addresses, mtu, queue, said })
+        Ok(TunConfig { queues, is_ethernet, offloads, addresses, mtu, queue, said })
     }
 }
 
 impl Device {
     /// Returns the device that is already open, or opens a new one.
-    pub(super) fn open(spec: &Spec, wish: &Wish) -> io::Result<Arc<Device>> {
+    pub(super) fn open(spec: &Spec, wish: &TunConfig) -> io::Result<Arc<Device>> {
         let netns = spec.option("netns").map(str::to_owned);
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         devices.retain(|(_, _, device)| device.strong_count() > 0);
@@ -193,7 +193,7 @@ impl Device {
         self.netlink.flags(self.index).map(|flags| flags & IFF_UP != 0)
     }
 
-    fn make(name: &str, netns: Option<&str>, wish: &Wish) -> io::Result<Device> {
+    fn make(name: &str, netns: Option<&str>, wish: &TunConfig) -> io::Result<Device> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let was_there = Ethtool::new(socket.as_fd(), name)?.index().is_ok();
         let count = wish.queues.max(1);
@@ -238,7 +238,7 @@ impl Device {
 
     /// Configures the interface. Values that already match are not written, so that an interface that belongs to a user
     /// can be used without more rights.
-    fn set_up(&mut self, wish: &Wish, was_there: bool, link: &[u8]) -> Result<(), SetupError> {
+    fn set_up(&mut self, wish: &TunConfig, was_there: bool, link: &[u8]) -> Result<(), SetupError> {
         let now = |kind| rtnl::attribute(link, kind).and_then(rtnl::number).unwrap_or(0);
         let (mtu, depth) = (now(rtnl::MTU), now(rtnl::TX_QUEUE));
         if let Some(wanted) = wish.mtu.filter(|wanted| *wanted != mtu) {
@@ -275,7 +275,7 @@ impl Queue {
     }
 }
 
-fn open_queue(name: &str, wish: &Wish, has_queues: bool) -> io::Result<OwnedFd> {
+fn open_queue(name: &str, wish: &TunConfig, has_queues: bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(CWD, "/dev/net/tun", flags, Mode::empty())?;
     attach(fd.as_fd(), name, wish.is_ethernet, has_queues)?;
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read() {
+    fn addresses_are_parsed() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         assert_eq!(address("10.98.0.1/24"), Some((ip("10.98.0.1"), 24)));
         assert_eq!(address("fd00::1/64"), Some((ip("fd00::1"), 64)));

@@ -5,7 +5,7 @@ use crate::virtio;
 use linerate_burst::{
     Block, Count, Desc, Flags, Horizon, Interface, Ledger, LinkType, MAX_FRAME, Nanos, Stage, StampSource,
 };
-use linerate_port::{Head, PortError, RxOptions, RxQueue, Scatter, Scattered};
+use linerate_port::{Head, PortError, RxOptions, RxQueue, ScatterQueue, ScatteredFrame};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::io::IoSliceMut;
@@ -70,7 +70,7 @@ impl TunRx {
     }
 
     /// Reads the next frame into these pieces.
-    fn next(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<Scattered>, PortError> {
+    fn next(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<ScatteredFrame>, PortError> {
         if self.left == Some(0) {
             return Ok(None);
         }
@@ -85,7 +85,7 @@ impl TunRx {
     }
 
     /// Translates the error of a system call.
-    fn failed(&mut self, error: Errno) -> Result<Option<Scattered>, PortError> {
+    fn failed(&mut self, error: Errno) -> Result<Option<ScatteredFrame>, PortError> {
         let port = self.subject.clone();
         match error {
             Errno::AGAIN | Errno::INTR => {
@@ -112,7 +112,7 @@ impl TunRx {
                 break Ok(());
             }
             match self.next(&mut [IoSliceMut::new(&mut buffer)]) {
-                Ok(Some(Scattered { len, flags, .. })) => {
+                Ok(Some(ScatteredFrame { len, flags, .. })) => {
                     let kept = len.min(self.snap);
                     let desc = Desc { wire: len as u32, flags, ..Desc::new(now, 0, kept as u32) };
                     let has_room = self.shown.push(&desc, &buffer[..kept]);
@@ -183,13 +183,13 @@ impl RxQueue for TunRx {
         account.add(Count::SuperFrames, self.super_frames).add(Count::ChecksumPartial, self.partial);
     }
 
-    fn scatter(&mut self) -> Option<&mut dyn Scatter> {
+    fn scatter(&mut self) -> Option<&mut dyn ScatterQueue> {
         if self.is_scattered { Some(self) } else { None }
     }
 }
 
-impl Scatter for TunRx {
-    fn read(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<Scattered>, PortError> {
+impl ScatterQueue for TunRx {
+    fn read(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<ScatteredFrame>, PortError> {
         let read = self.next(pieces)?;
         self.delivered += u64::from(read.is_some());
         Ok(read)

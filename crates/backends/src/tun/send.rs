@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_are_found_in_frames() {
+    fn packets_are_located_in_frames() {
         let mut ip = vec![0x45, 0, 0, 24, 0, 0, 0, 0, 64, 17];
         ip.resize(24, 7);
         let frame = |kinds: &[u8], payload: &[u8]| [&[2; 12], kinds, payload, &[0; 22]].concat();

@@ -4,7 +4,7 @@ use super::btf;
 use super::program::{self, Form, Word, redirecting, tallying, words, writing};
 use super::receive::{AreaIntake, Intake, Queue};
 use super::tally::Tally;
-use super::wanted::{Via, Wanted, chunk_bytes, longest_frame};
+use super::wanted::{RxPath, XdpConfig, chunk_bytes, longest_frame};
 use crate::ebpf::Insn;
 use crate::native::{driver, reasons};
 use crate::rtnl::{self, Rtnetlink};
@@ -16,7 +16,7 @@ use crate::sys::xsk_socket::XskSocket;
 use linerate_burst::text::quoted;
 use linerate_burst::{LinkType, Sizes};
 use linerate_filter::Filter;
-use linerate_port::Found;
+use linerate_port::InterfaceInfo;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -28,7 +28,7 @@ pub(super) struct Attachment {
     /// First, so that no more frames are taken when the rest is dropped.
     _link: Link,
     _program: Program,
-    feeds: Feeds,
+    feeds: FrameDestination,
     words: Words,
     /// The filter that it applies; empty if it takes all frames.
     pub filter: String,
@@ -41,7 +41,7 @@ pub(super) struct Attachment {
 }
 
 /// Destination of frames.
-enum Feeds {
+enum FrameDestination {
     /// The socket of each queue.
     Sockets(Map),
     /// The segment of each queue; the bell wakes its reader.
@@ -60,13 +60,13 @@ fn table() -> MutexGuard<'static, Table> {
 
 impl Attachment {
     /// Returns the attachment of an interface if this process has one; call it inside the interface's namespace.
-    pub(super) fn existing(found: &Found) -> io::Result<Option<Arc<Attachment>>> {
+    pub(super) fn existing(found: &InterfaceInfo) -> io::Result<Option<Arc<Attachment>>> {
         Ok(table().get(&(namespace()?, found.index)).and_then(Weak::upgrade))
     }
 
     /// Returns the attachment of an interface, and creates it if necessary. An existing one with other options is an
     /// error.
-    pub(super) fn of(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Arc<Attachment>> {
+    pub(super) fn of(found: &InterfaceInfo, wanted: &XdpConfig, filter: &str) -> io::Result<Arc<Attachment>> {
         let key = (namespace()?, found.index);
         let mut table = table();
         if let Some(attachment) = table.get(&key).and_then(Weak::upgrade) {
@@ -80,7 +80,7 @@ impl Attachment {
 
     fn new(
         (link, program, words): (Link, Program, Words),
-        feeds: Feeds,
+        feeds: FrameDestination,
         form: Form,
         (filter, notes): (String, Vec<String>),
     ) -> Attachment {
@@ -88,7 +88,7 @@ impl Attachment {
         Attachment { _link: link, _program: program, feeds, words, filter, form, notes, idle_senders }
     }
 
-    fn suits(&self, found: &Found, wanted: &Wanted, filter: &str) -> io::Result<()> {
+    fn suits(&self, found: &InterfaceInfo, wanted: &XdpConfig, filter: &str) -> io::Result<()> {
         if !self.filter.is_empty() && self.filter != filter {
             let reason = format!(
                 "another port of this process already filters {} by {:?}; use the same filter, or another process",
@@ -97,12 +97,12 @@ impl Attachment {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let (intake, what) = match self.feeds {
-            Feeds::Sockets(_) => (Via::Socket, ""),
-            Feeds::Area(..) => (Via::Area, " and writes frames itself"),
-            Feeds::Nowhere(_) => (Via::Tally, " and only counts frames"),
+            FrameDestination::Sockets(_) => (RxPath::Socket, ""),
+            FrameDestination::Area(..) => (RxPath::Area, " and writes frames itself"),
+            FrameDestination::Nowhere(_) => (RxPath::Tally, " and only counts frames"),
         };
         let is_mode = wanted.mode.is_none_or(|mode| mode == self.form.mode);
-        let is_intake = wanted.intake.map_or(intake != Via::Tally || wanted.tallies(), |wanted| wanted == intake);
+        let is_intake = wanted.intake.map_or(intake != RxPath::Tally || wanted.tallies(), |wanted| wanted == intake);
         if is_mode && is_intake && wanted.passes == self.form.passes {
             return Ok(());
         }
@@ -124,8 +124,8 @@ impl Attachment {
     /// frame. Returns a note, too. A queue has one reader at a time.
     pub(super) fn intake(&self, queue: &Queue, snap: u32) -> io::Result<Option<(Box<dyn Intake>, String)>> {
         Ok(match &self.feeds {
-            Feeds::Sockets(_) => None,
-            Feeds::Area(area, bell) => {
+            FrameDestination::Sockets(_) => None,
+            FrameDestination::Area(area, bell) => {
                 self.take(queue.number)?;
                 let Layout { frames, bytes, .. } = area.layout();
                 let note =
@@ -133,7 +133,7 @@ impl Attachment {
                 let intake = AreaIntake::new(self.segment(area, queue.number), bell.clone(), queue, snap);
                 Some((Box::new(intake), note))
             }
-            Feeds::Nowhere(bell) => {
+            FrameDestination::Nowhere(bell) => {
                 self.take(queue.number)?;
                 let note = "the program only counts the frames".to_owned();
                 Some((Box::new(Tally::new(queue, bell.clone())), note))
@@ -160,8 +160,8 @@ impl Attachment {
     /// Connects a queue to its socket, to receive frames once it is opened.
     pub(super) fn connect(&self, queue: u32, socket: &XskSocket) -> io::Result<()> {
         match &self.feeds {
-            Feeds::Sockets(sockets) => sockets.set(queue, &socket.fd().as_raw_fd().to_ne_bytes()),
-            Feeds::Area(..) | Feeds::Nowhere(_) => Ok(()),
+            FrameDestination::Sockets(sockets) => sockets.set(queue, &socket.fd().as_raw_fd().to_ne_bytes()),
+            FrameDestination::Area(..) | FrameDestination::Nowhere(_) => Ok(()),
         }
     }
 
@@ -192,7 +192,7 @@ fn namespace() -> io::Result<u64> {
 }
 
 /// Loads and attaches the program in the best form that the driver supports.
-fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment> {
+fn attach(found: &InterfaceInfo, wanted: &XdpConfig, filter: &str) -> io::Result<Attachment> {
     let queues = found.queues.0.max(found.queues.1).max(1);
     let mut refused = Vec::new();
     if wanted.tallies()
@@ -203,24 +203,24 @@ fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment
     }
     refused.clear();
     let area = match (wanted.intake, wanted.mode) {
-        (Some(Via::Socket | Via::Tally), _) | (_, Some(Mode::Generic)) => None,
+        (Some(RxPath::Socket | RxPath::Tally), _) | (_, Some(Mode::Generic)) => None,
         // AF_XDP may work without a feature or the memory that this needs.
         (None, _) if !wanted.passes => make_area(found, wanted, queues).ok(),
-        (None | Some(Via::Area), _) => Some(make_area(found, wanted, queues)?),
+        (None | Some(RxPath::Area), _) => Some(make_area(found, wanted, queues)?),
     };
     if let Some(feeds) = area
         && let Some(attachment) = attach_writing(found, feeds, (filter, wanted.passes), &mut refused)?
     {
         return Ok(attachment);
     }
-    if wanted.intake != Some(Via::Area) && !wanted.passes {
+    if wanted.intake != Some(RxPath::Area) && !wanted.passes {
         let sockets = Map::new(MapKind::Xskmap, 4, queues)?;
         let forms = forms(false).filter(|form| wanted.mode.is_none_or(|only| only == form.mode));
         let load =
             |form, words: &Words| redirecting(form, queues, words.raw(), sockets.raw()).map_err(io::Error::other);
         if let Some((link, program, words, form)) = attach_one(found, forms, load, &mut refused)? {
             let plain = (String::new(), vec![describe(form, &refused)]);
-            return Ok(Attachment::new((link, program, words), Feeds::Sockets(sockets), form, plain));
+            return Ok(Attachment::new((link, program, words), FrameDestination::Sockets(sockets), form, plain));
         }
     }
     let advice = if wanted.passes {
@@ -241,8 +241,8 @@ fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment
 
 /// Attaches a program that counts frames.
 fn attach_tallying(
-    found: &Found,
-    wanted: &Wanted,
+    found: &InterfaceInfo,
+    wanted: &XdpConfig,
     queues: u32,
     refused: &mut Vec<(Form, String)>,
 ) -> io::Result<Option<Attachment>> {
@@ -253,7 +253,7 @@ fn attach_tallying(
     let notes = vec![describe(form, refused)];
     Ok(Some(Attachment::new(
         (link, program, words),
-        Feeds::Nowhere(Arc::new(Bell::new()?)),
+        FrameDestination::Nowhere(Arc::new(Bell::new()?)),
         form,
         (String::new(), notes),
     )))
@@ -261,7 +261,7 @@ fn attach_tallying(
 
 /// Attaches a program that writes frames, with the filter if the kernel can apply it.
 fn attach_writing(
-    found: &Found,
+    found: &InterfaceInfo,
     (area, bell): (Arc<Area>, Arc<Bell>),
     (text, passes): (&str, bool),
     refused: &mut Vec<(Form, String)>,
@@ -280,7 +280,12 @@ fn attach_writing(
             let applied = if filter.is_some() { text } else { "" };
             let notes = std::iter::once(describe(form, refused)).chain(note).collect();
             let maps = (link, program, words);
-            return Ok(Some(Attachment::new(maps, Feeds::Area(area, bell), form, (applied.to_owned(), notes))));
+            return Ok(Some(Attachment::new(
+                maps,
+                FrameDestination::Area(area, bell),
+                form,
+                (applied.to_owned(), notes),
+            )));
         }
         if filter.is_some() {
             // The verifier rejects some filters that this process can apply.
@@ -305,13 +310,13 @@ fn in_kernel(text: &str) -> io::Result<(Option<Filter>, Option<String>)> {
     })
 }
 
-fn make_area(found: &Found, wanted: &Wanted, queues: u32) -> io::Result<(Arc<Area>, Arc<Bell>)> {
+fn make_area(found: &InterfaceInfo, wanted: &XdpConfig, queues: u32) -> io::Result<(Arc<Area>, Arc<Bell>)> {
     Ok((Arc::new(Area::new(wanted.area(queues, chunk_bytes(found)))?), Arc::new(Bell::new()?)))
 }
 
 /// Loads and attaches the first form that the driver supports.
 fn attach_one(
-    found: &Found,
+    found: &InterfaceInfo,
     forms: impl Iterator<Item = Form>,
     load: impl Fn(Form, &Words) -> io::Result<Vec<Insn>>,
     refused: &mut Vec<(Form, String)>,
@@ -367,7 +372,7 @@ fn describe(form: Form, refused: &[(Form, String)]) -> String {
 }
 
 /// Describes the program that is already attached.
-fn occupied(found: &Found, error: &io::Error) -> io::Error {
+fn occupied(found: &InterfaceInfo, error: &io::Error) -> io::Error {
     let (id, is_generic) = Rtnetlink::new()
         .ok()
         .and_then(|socket| socket.link(found.index))

@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_type_information_is_walked(at in 0usize..60, value: u8, length in 0usize..60) {
+        fn damaged_type_information_is_parsed(at in 0usize..60, value: u8, length in 0usize..60) {
             let mut bytes = sample();
             let at = at % bytes.len();
             bytes[at] = value;

@@ -2,7 +2,7 @@
 //! [`xdp_live`](crate::xdp_live)).
 //!
 //! The peer decides whether an interface can do that: a veth's peer needs an XDP program or GRO. The kernel is
-//! therefore asked regularly, and AF_XDP, which copies, sends the rest.
+//! therefore polled regularly, and AF_XDP, which copies, sends the rest.
 
 use crate::rtnl::{XDP_SENDS, XdpFeatures};
 use crate::sys::area::Area;
@@ -10,31 +10,31 @@ use crate::sys::bpf::Map;
 use crate::xdp_live::interface::{Interface, LEAST_FRAME};
 use crate::xdp_live::machine;
 use crate::xdp_live::ring::{FRAMES, Ring};
-use crate::xdp_live::words::Counts;
+use crate::xdp_live::words::LiveCounts;
 use linerate_burst::{Account, Count, Nanos};
-use linerate_port::{Found, Held, PortError, Region, Sent};
+use linerate_port::{HeldFrame, InterfaceInfo, PortError, Region, Sent};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval at which the interface is asked.
+/// Interval at which the interface is polled.
 const ASK_AFTER: Duration = Duration::from_millis(500);
 
 /// Resources to send in place, created when the interface is opened.
-pub(super) struct Way {
+pub(super) struct InPlaceResources {
     interface: Interface,
     index: u32,
     features: XdpFeatures,
     devmap: Map,
 }
 
-impl Way {
+impl InPlaceResources {
     /// Opens them; `None` if the kernel does not report the interface's features, or lacks in-place sending. Call it
     /// inside the interface's namespace.
-    pub(super) fn new(subject: &str, found: &Found) -> Option<Self> {
+    pub(super) fn new(subject: &str, found: &InterfaceInfo) -> Option<Self> {
         let interface = Interface::new(subject.to_owned(), &found.name, &found.driver).ok()?;
         let (features, devmap) = (XdpFeatures::new()?, machine::devmap(found.index).ok()?);
-        Some(Way { interface, index: found.index, features, devmap })
+        Some(InPlaceResources { interface, index: found.index, features, devmap })
     }
 
     fn sends(&self) -> bool {
@@ -43,12 +43,12 @@ impl Way {
 }
 
 /// Frames of an area, sent in place.
-pub(super) struct Direct {
-    way: Way,
+pub(super) struct InPlaceSender {
+    way: InPlaceResources,
     area: Arc<Area>,
     ring: Ring,
     /// Frames in the ring.
-    waiting: Vec<Held>,
+    waiting: Vec<HeldFrame>,
     /// Result of the last check whether the interface supports it, and its time.
     sends: bool,
     asked: Nanos,
@@ -58,13 +58,13 @@ pub(super) struct Direct {
     sent: Sent,
 }
 
-impl Direct {
+impl InPlaceSender {
     /// Loads the program that sends from an area.
-    pub(super) fn new(way: Way, area: Arc<Area>) -> io::Result<Self> {
+    pub(super) fn new(way: InPlaceResources, area: Arc<Area>) -> io::Result<Self> {
         let ring = Ring::over(&way.devmap, &area)?;
-        let way = Way { interface: way.interface.limited(ring.longest_live()), ..way };
+        let way = InPlaceResources { interface: way.interface.limited(ring.longest_live()), ..way };
         let (sends, sent) = (way.sends(), Sent::default());
-        Ok(Direct {
+        Ok(InPlaceSender {
             way,
             area,
             ring,
@@ -96,7 +96,7 @@ impl Direct {
     }
 
     /// Copies the bytes of a frame.
-    pub(super) fn copy(&self, held: &Held, to: &mut Vec<u8>) {
+    pub(super) fn copy(&self, held: &HeldFrame, to: &mut Vec<u8>) {
         to.resize(held.desc.captured as usize, 0);
         self.area.copy_out(held.desc.offset as usize, to);
     }
@@ -107,7 +107,7 @@ impl Direct {
     }
 
     /// Queues frames; the caller checks for room.
-    pub(super) fn extend(&mut self, frames: impl IntoIterator<Item = Held>) {
+    pub(super) fn extend(&mut self, frames: impl IntoIterator<Item = HeldFrame>) {
         for held in frames {
             let is_taken = self.ring.push_placed(held.desc.offset as usize, held.desc.captured as usize);
             assert!(is_taken, "no more are taken than there is room for");
@@ -118,7 +118,7 @@ impl Direct {
 
     /// Sends all queued frames; their memory goes to `done`. If the kernel denies it to this process, unsent frames go
     /// to `rest`, and in-place sending is disabled.
-    pub(super) fn run(&mut self, done: &mut Vec<Held>, rest: &mut Vec<Held>) -> Result<(), PortError> {
+    pub(super) fn run(&mut self, done: &mut Vec<HeldFrame>, rest: &mut Vec<HeldFrame>) -> Result<(), PortError> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl Direct {
     /// Adds to the account of the queue.
     pub(super) fn counters(&self, account: &mut Account) {
         let kernel = self.ring.counts();
-        let kernel = Counts { made: kernel.made + kernel.failed, ..kernel };
+        let kernel = LiveCounts { made: kernel.made + kernel.failed, ..kernel };
         account.add(Count::SendReceived, self.received).add(Count::Sent, kernel.sent);
         account.add(Count::SendDropped, kernel.dropped).add(Count::SendRefused, kernel.refused());
         account.add(Count::TooLong, kernel.too_long).add(Count::SendUnsent, self.waiting.len() as u64);

@@ -9,7 +9,7 @@
 //!  R2 accumulator   R3 index register   R4, R5 first and last byte of the first buffer   R0, R1 temporary
 //! ```
 
-use crate::ebpf::{Alu, Assembler, Label, Reg, Size, Value, When, helper};
+use crate::ebpf::{Alu, Assembler, JumpCondition, Label, Operand, Reg, Size, helper};
 use linerate_filter::Program;
 use linerate_filter::interpret::{Op, Test};
 
@@ -28,7 +28,7 @@ const REACH: u32 = 0xffff - 8;
 
 /// Position of frame and results.
 #[derive(Clone, Copy)]
-pub(super) struct Around {
+pub(super) struct FilterContext {
     pub context: Reg,
     /// Offsets of the first buffer's start and end in the context.
     pub bounds: (i16, i16),
@@ -41,7 +41,7 @@ pub(super) struct Around {
 }
 
 /// Emits a filter program. All registers but R6 to R9 are lost.
-pub(super) fn filter(asm: &mut Assembler, program: &Program, around: Around) {
+pub(super) fn filter(asm: &mut Assembler, program: &Program, around: FilterContext) {
     let passed = asm.label();
     let reached = reached(program.ops());
     let mut writer =
@@ -49,8 +49,8 @@ pub(super) fn filter(asm: &mut Assembler, program: &Program, around: Around) {
     writer.bounds(asm);
     // Never true; but the verifier requires every label to be reachable.
     asm.load(Size::B8, A, Reg::Fp, around.length);
-    asm.jump_if(When::Eq, A, 0, around.refused);
-    asm.jump_if(When::Gt, A, i32::MAX, passed);
+    asm.jump_if(JumpCondition::Eq, A, 0, around.refused);
+    asm.jump_if(JumpCondition::Gt, A, i32::MAX, passed);
     asm.mov(A, 0);
     asm.mov(X, 0);
     for (at, op) in program.ops().iter().enumerate().filter(|(at, _)| reached[*at]) {
@@ -83,16 +83,16 @@ fn reached(ops: &[Op]) -> Vec<bool> {
 }
 
 struct Writer {
-    around: Around,
+    around: FilterContext,
     passed: Label,
     /// Label of each instruction.
     labels: Vec<Label>,
     /// Reads beyond the first buffer, emitted after all others.
-    slow: Vec<Slow>,
+    slow: Vec<SlowRead>,
 }
 
 /// A read from the offset in R1.
-struct Slow {
+struct SlowRead {
     begin: Label,
     back: Label,
     size: Size,
@@ -126,10 +126,10 @@ impl Writer {
             Op::Ja(target) => self.go(asm, at, target as usize),
             Op::JumpK(test, k, jump) => {
                 let value = match i32::try_from(k) {
-                    Ok(k) => Value::Imm(k),
+                    Ok(k) => Operand::Imm(k),
                     Err(_) => {
                         constant(asm, Reg::R0, k);
-                        Value::Reg(Reg::R0)
+                        Operand::Reg(Reg::R0)
                     }
                 };
                 asm.jump_if(when(test), A, value, self.labels[usize::from(jump.yes)]);
@@ -142,7 +142,7 @@ impl Writer {
             Op::RetK(0) => asm.jump(self.around.refused),
             Op::RetK(_) => asm.jump(self.passed),
             Op::RetA => {
-                asm.jump_if(When::Eq, A, 0, self.around.refused);
+                asm.jump_if(JumpCondition::Eq, A, 0, self.around.refused);
                 asm.jump(self.passed);
             }
             arithmetic => self.compute(asm, arithmetic),
@@ -165,7 +165,7 @@ impl Writer {
             Op::ModK(k) => asm.alu32(Alu::Mod, A, k as i32),
             Op::DivX | Op::ModX => {
                 // The kernel would otherwise continue with 0, or with the old value.
-                asm.jump_if(When::Eq, X, 0, self.around.refused);
+                asm.jump_if(JumpCondition::Eq, X, 0, self.around.refused);
                 asm.alu32(if op == Op::DivX { Alu::Div } else { Alu::Mod }, A, X);
             }
             Op::AndK(k) => asm.alu32(Alu::And, A, k as i32),
@@ -215,11 +215,11 @@ impl Writer {
     fn read_at_r1(&mut self, asm: &mut Assembler, size: Size, to: Reg) {
         let (beyond, back) = self.beyond(asm, size, to);
         let bytes = size.bytes() as i16;
-        asm.jump_if(When::Gt, Reg::R1, REACH as i32, beyond);
+        asm.jump_if(JumpCondition::Gt, Reg::R1, REACH as i32, beyond);
         asm.mov(Reg::R0, DATA);
         asm.alu(Alu::Add, Reg::R0, Reg::R1);
         asm.alu(Alu::Add, Reg::R0, i32::from(bytes));
-        asm.jump_if(When::Gt, Reg::R0, END, beyond);
+        asm.jump_if(JumpCondition::Gt, Reg::R0, END, beyond);
         asm.load(size, to, Reg::R0, -bytes);
         in_order(asm, size, to);
         asm.place(back);
@@ -231,11 +231,11 @@ impl Writer {
         if !self.around.frags {
             return (self.around.refused, back);
         }
-        self.slow.push(Slow { begin, back, size, to });
+        self.slow.push(SlowRead { begin, back, size, to });
         (begin, back)
     }
 
-    fn read_slowly(&self, asm: &mut Assembler, Slow { begin, back, size, to }: Slow) {
+    fn read_slowly(&self, asm: &mut Assembler, SlowRead { begin, back, size, to }: SlowRead) {
         asm.place(begin);
         asm.store(Size::B8, Reg::Fp, KEPT_A, A);
         asm.store(Size::B8, Reg::Fp, KEPT_X, X);
@@ -245,7 +245,7 @@ impl Writer {
         asm.alu(Alu::Add, Reg::R3, i32::from(READ));
         asm.mov(Reg::R4, size.bytes() as i32);
         asm.call(helper::LOAD_BYTES);
-        asm.jump_if(When::Ne, Reg::R0, 0, self.around.refused);
+        asm.jump_if(JumpCondition::Ne, Reg::R0, 0, self.around.refused);
         self.bounds(asm);
         asm.load(Size::B8, A, Reg::Fp, KEPT_A);
         asm.load(Size::B8, X, Reg::Fp, KEPT_X);
@@ -271,12 +271,12 @@ fn memory(word: u32) -> i16 {
     MEMORY + 4 * word as i16
 }
 
-fn when(test: Test) -> When {
+fn when(test: Test) -> JumpCondition {
     match test {
-        Test::Equal => When::Eq,
-        Test::Greater => When::Gt,
-        Test::GreaterEqual => When::Ge,
-        Test::AnyBit => When::Set,
+        Test::Equal => JumpCondition::Eq,
+        Test::Greater => JumpCondition::Gt,
+        Test::GreaterEqual => JumpCondition::Ge,
+        Test::AnyBit => JumpCondition::Set,
     }
 }
 

@@ -37,7 +37,7 @@ mod writing;
 pub(super) use self::tallying::tallying;
 pub(super) use self::writing::{SHORTEST, writing};
 
-use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
+use crate::ebpf::{Alu, Assembler, Insn, JumpCondition, Label, Reg, Size, TooFar, helper};
 use crate::sys::bpf::{Mode, Words};
 use linerate_burst::Sizes;
 use std::sync::atomic::Ordering;
@@ -127,7 +127,7 @@ const MD_QUEUE: i16 = 16;
 const XDP_DROP: i32 = 1;
 const XDP_PASS: i32 = 2;
 const XDP_REDIRECT: i32 = 4;
-/// Bytes of metadata in front of a frame: time, then VLAN tag.
+/// Bytes of metadata before a frame: time, then VLAN tag.
 const METADATA: i32 = crate::sys::xsk_frames::METADATA as i32;
 /// Returns the number of words shared with the process.
 pub(super) fn words(queues: u32) -> usize {
@@ -163,7 +163,7 @@ pub(super) fn redirecting(form: Form, queues: u32, words: i32, sockets: i32) -> 
     asm.mov(Reg::R1, Reg::R6);
     asm.mov(Reg::R2, -METADATA);
     asm.call(helper::ADJUST_META);
-    asm.jump_if(When::Ne, Reg::R0, 0, unstamped);
+    asm.jump_if(JumpCondition::Ne, Reg::R0, 0, unstamped);
     asm.mov(Reg::R9, 0);
     if let Some(id) = form.vlan_tag {
         call_vlan_tag(&mut asm, id);
@@ -173,7 +173,7 @@ pub(super) fn redirecting(form: Form, queues: u32, words: i32, sockets: i32) -> 
     asm.load(Size::B4, Reg::R2, Reg::R6, MD_DATA);
     asm.mov(Reg::R3, Reg::R1);
     asm.alu(Alu::Add, Reg::R3, METADATA);
-    asm.jump_if(When::Gt, Reg::R3, Reg::R2, unstamped);
+    asm.jump_if(JumpCondition::Gt, Reg::R3, Reg::R2, unstamped);
     asm.store(Size::B8, Reg::R1, 0, Reg::R0);
     asm.store(Size::B8, Reg::R1, 8, Reg::R9);
 
@@ -183,7 +183,7 @@ pub(super) fn redirecting(form: Form, queues: u32, words: i32, sockets: i32) -> 
     asm.mov(Reg::R3, XDP_PASS);
     asm.call(helper::REDIRECT_MAP);
     let out = asm.label();
-    asm.jump_if(When::Ne, Reg::R0, XDP_REDIRECT, out);
+    asm.jump_if(JumpCondition::Ne, Reg::R0, XDP_REDIRECT, out);
     count(&mut asm, form, Word::Head);
     asm.place(out);
     asm.exit();
@@ -201,13 +201,13 @@ fn begin(asm: &mut Assembler, queues: u32, words: i32) -> Label {
     let pass = asm.label();
     asm.mov(Reg::R6, Reg::R1);
     asm.load(Size::B4, Reg::R7, Reg::R6, MD_QUEUE);
-    asm.jump_if(When::Ge, Reg::R7, queues as i32, pass);
+    asm.jump_if(JumpCondition::Ge, Reg::R7, queues as i32, pass);
     asm.mov(Reg::R1, Reg::R7);
     asm.alu(Alu::Mul, Reg::R1, 8 * QUEUE_WORDS as i32);
     asm.map_value(Reg::R8, words, 0);
     asm.alu(Alu::Add, Reg::R8, Reg::R1);
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Open.at());
-    asm.jump_if(When::Eq, Reg::R1, 0, pass);
+    asm.jump_if(JumpCondition::Eq, Reg::R1, 0, pass);
     pass
 }
 
@@ -241,7 +241,7 @@ fn call_vlan_tag(asm: &mut Assembler, id: u32) {
     asm.mov(Reg::R3, Reg::Fp);
     asm.alu(Alu::Add, Reg::R3, -8);
     asm.call_kernel(id);
-    asm.jump_if(When::Ne, Reg::R0, 0, none);
+    asm.jump_if(JumpCondition::Ne, Reg::R0, 0, none);
     asm.load(Size::B2, Reg::R9, Reg::Fp, -4);
     asm.to_be(Reg::R9, 16);
     asm.alu(Alu::Lsh, Reg::R9, 16);

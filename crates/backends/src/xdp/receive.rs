@@ -8,7 +8,7 @@ pub(super) use self::intake::{AreaIntake, Intake, Queue, SocketIntake};
 use super::program::Word;
 use crate::rtnl::{IFF_UP, Rtnetlink};
 use linerate_burst::{Count, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
-use linerate_port::{Head, Holding, PortError, RxQueue, Tallied};
+use linerate_port::{FrameTally, Head, HoldQueue, PortError, RxQueue};
 use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) struct XdpRx {
     netlink: Rtnetlink,
     lag: Duration,
     /// Counts of the program when this queue was opened.
-    base: Counted,
+    base: ProgramCounts,
     delivered: u64,
     downs: u64,
     is_down: bool,
@@ -70,7 +70,7 @@ impl XdpRx {
             interface: index,
             netlink,
             lag,
-            base: Counted::of(&queue),
+            base: ProgramCounts::of(&queue),
             queue,
             delivered: 0,
             downs: 0,
@@ -131,7 +131,7 @@ impl XdpRx {
 
 /// Counts of a program for a queue.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counted {
+pub(super) struct ProgramCounts {
     head: u64,
     full: u64,
     bad: u64,
@@ -140,10 +140,10 @@ pub(super) struct Counted {
     filtered: u64,
 }
 
-impl Counted {
+impl ProgramCounts {
     fn of(queue: &Queue) -> Self {
         let get = |word| queue.get(word);
-        Counted {
+        ProgramCounts {
             // `head` last: losses must never exceed the frames received.
             full: get(Word::Full),
             bad: get(Word::Bad),
@@ -154,8 +154,8 @@ impl Counted {
         }
     }
 
-    fn since(self, base: Counted) -> Self {
-        Counted {
+    fn since(self, base: ProgramCounts) -> Self {
+        ProgramCounts {
             head: self.head - base.head,
             full: self.full - base.full,
             bad: self.bad - base.bad,
@@ -205,16 +205,16 @@ impl RxQueue for XdpRx {
         self.intake.nap()
     }
 
-    fn tallied(&self) -> Option<&Tallied> {
+    fn tallied(&self) -> Option<&FrameTally> {
         self.intake.tallied()
     }
 
-    fn holding(&mut self) -> Option<&mut dyn Holding> {
-        self.intake.segment().is_some().then_some(self as &mut dyn Holding)
+    fn holding(&mut self) -> Option<&mut dyn HoldQueue> {
+        self.intake.segment().is_some().then_some(self as &mut dyn HoldQueue)
     }
 
     fn counters(&self, ledger: &mut Ledger) {
-        let counted = Counted::of(&self.queue).since(self.base);
+        let counted = ProgramCounts::of(&self.queue).since(self.base);
         let account = ledger.account(Stage::Receive, &self.subject);
         let tallied = self.intake.tallied().map_or(0, |tallied| tallied.frames);
         account.add(Count::Delivered, self.delivered + tallied).add(Count::LinkDown, self.downs);

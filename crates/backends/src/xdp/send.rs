@@ -1,13 +1,13 @@
 //! The sending side: frames are copied into chunks, and are sent when the chunks return.
 
 use super::attach::Attachment;
-use super::direct::{Direct, Way};
+use super::direct::{InPlaceResources, InPlaceSender};
 use crate::rtnl::{IFF_RUNNING, IFF_UP, Rtnetlink};
 use crate::sys::area::Area;
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::XskSocket;
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
-use linerate_port::{Found, Held, PortError, Region, Sent, Submitting, TxQueue};
+use linerate_port::{HeldFrame, InterfaceInfo, PortError, Region, Sent, SubmitQueue, TxQueue};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -35,10 +35,10 @@ pub(super) struct XdpTx {
     link: Link,
     counts: SendCounts,
     /// Resources to send in place, until a region is attached.
-    way: Option<Way>,
-    direct: Option<Direct>,
+    way: Option<InPlaceResources>,
+    direct: Option<InPlaceSender>,
     /// Frames submitted and released.
-    done: Vec<Held>,
+    done: Vec<HeldFrame>,
     copied: Vec<u8>,
 }
 
@@ -78,13 +78,13 @@ impl XdpTx {
         subject: String,
         (socket, sender): (Arc<XskSocket>, XskSender),
         attachment: Option<Arc<Attachment>>,
-        found: &Found,
+        found: &InterfaceInfo,
     ) -> io::Result<Self> {
         let longest = sender.longest().min(found.mtu as usize + ETHERNET);
         let mut link = Link { netlink: Rtnetlink::new()?, interface: found.index, runs: true, looked: Nanos::ZERO };
         link.look();
         let (lengths, counts) = (vec![0; sender.chunks()], SendCounts::default());
-        let way = Way::new(&subject, found);
+        let way = InPlaceResources::new(&subject, found);
         Ok(XdpTx {
             subject,
             socket,
@@ -101,7 +101,7 @@ impl XdpTx {
         })
     }
 
-    /// Fails if frames would only be dropped. Asks the kernel while no frame is in flight, when this is cheap.
+    /// Fails if frames would only be dropped. Queries the kernel while no frame is in flight, when this is cheap.
     fn check_link(&mut self) -> Result<(), PortError> {
         if self.link.runs && self.sender.outstanding() > 0 {
             return Ok(());
@@ -239,7 +239,7 @@ impl TxQueue for XdpTx {
     }
 
     fn sent(&self) -> Sent {
-        let (copied, direct) = (self.counts.sent, self.direct.as_ref().map_or(Sent::default(), Direct::sent));
+        let (copied, direct) = (self.counts.sent, self.direct.as_ref().map_or(Sent::default(), InPlaceSender::sent));
         Sent { frames: copied.frames + direct.frames, bytes: copied.bytes + direct.bytes }
     }
 
@@ -260,20 +260,20 @@ impl TxQueue for XdpTx {
         }
     }
 
-    fn submitting(&mut self) -> Option<&mut dyn Submitting> {
-        (self.way.is_some() || self.direct.is_some()).then_some(self as &mut dyn Submitting)
+    fn submitting(&mut self) -> Option<&mut dyn SubmitQueue> {
+        (self.way.is_some() || self.direct.is_some()).then_some(self as &mut dyn SubmitQueue)
     }
 }
 
-impl Submitting for XdpTx {
+impl SubmitQueue for XdpTx {
     fn attach(&mut self, region: &Region) -> bool {
         if let (Some(area), Some(way)) = (region.memory::<Area>(), self.way.take()) {
-            self.direct = Direct::new(way, area).ok();
+            self.direct = InPlaceSender::new(way, area).ok();
         }
         self.direct.as_ref().is_some_and(|direct| direct.is_over(region))
     }
 
-    fn submit(&mut self, frames: &mut VecDeque<Held>) -> Result<usize, PortError> {
+    fn submit(&mut self, frames: &mut VecDeque<HeldFrame>) -> Result<usize, PortError> {
         let Some(mut direct) = self.direct.take() else { return Ok(0) };
         let before = frames.len();
         let result = self.submit_by(&mut direct, frames);
@@ -285,14 +285,14 @@ impl Submitting for XdpTx {
         }
     }
 
-    fn completed(&mut self, done: &mut Vec<Held>) {
+    fn completed(&mut self, done: &mut Vec<HeldFrame>) {
         done.append(&mut self.done);
     }
 }
 
 impl XdpTx {
     /// Sends each frame in place if possible, else by AF_XDP; earlier frames are sent first.
-    fn submit_by(&mut self, direct: &mut Direct, frames: &mut VecDeque<Held>) -> Result<(), PortError> {
+    fn submit_by(&mut self, direct: &mut InPlaceSender, frames: &mut VecDeque<HeldFrame>) -> Result<(), PortError> {
         while let Some(held) = frames.front() {
             if direct.suits(held.desc.captured as usize) {
                 if self.sender.outstanding() > 0 {
@@ -314,7 +314,7 @@ impl XdpTx {
     }
 
     /// Sends frames in place; copies those that cannot be sent so.
-    fn run_direct(&mut self, direct: &mut Direct) -> Result<(), PortError> {
+    fn run_direct(&mut self, direct: &mut InPlaceSender) -> Result<(), PortError> {
         let mut rest = Vec::new();
         direct.run(&mut self.done, &mut rest)?;
         for held in rest {
@@ -331,7 +331,7 @@ impl XdpTx {
     }
 
     /// Copies a frame; false if the ring is full.
-    fn push_copied(&mut self, direct: &Direct, held: &Held) -> bool {
+    fn push_copied(&mut self, direct: &InPlaceSender, held: &HeldFrame) -> bool {
         let mut copied = std::mem::take(&mut self.copied);
         direct.copy(held, &mut copied);
         let is_taken = self.push(&copied);

@@ -5,14 +5,14 @@ use super::program::Word;
 use super::receive::Queue;
 use crate::sys::bell::Bell;
 use linerate_burst::{Nanos, Sizes};
-use linerate_port::Tallied;
+use linerate_port::FrameTally;
 use std::sync::Arc;
 
 /// The counts of a queue since it was opened.
 pub(super) struct Tally {
-    before: Tallied,
+    before: FrameTally,
     /// Values of the last read.
-    pub tallied: Tallied,
+    pub tallied: FrameTally,
     /// Time of the last read.
     pub asked: Nanos,
     /// Descriptor to wait on; never signalled.
@@ -24,7 +24,12 @@ impl Tally {
     pub(super) fn new(queue: &Queue, bell: Arc<Bell>) -> Self {
         queue.set(Word::Least, u64::MAX);
         queue.set(Word::Most, 0);
-        Tally { before: read(&queue.attachment, queue.number), tallied: Tallied::default(), asked: Nanos::ZERO, bell }
+        Tally {
+            before: read(&queue.attachment, queue.number),
+            tallied: FrameTally::default(),
+            asked: Nanos::ZERO,
+            bell,
+        }
     }
 
     /// Reads the counts.
@@ -32,7 +37,7 @@ impl Tally {
         let (now, before) = (read(attachment, queue), &self.before);
         let mut sizes = now.sizes;
         sizes.0.iter_mut().zip(before.sizes.0).for_each(|(size, before)| *size -= before);
-        self.tallied = Tallied {
+        self.tallied = FrameTally {
             frames: now.frames - before.frames,
             bytes: now.bytes - before.bytes,
             lengths: now.lengths,
@@ -42,9 +47,9 @@ impl Tally {
 }
 
 /// Reads the counts while the program runs: those of the frame in progress may be incomplete.
-fn read(attachment: &Attachment, queue: u32) -> Tallied {
+fn read(attachment: &Attachment, queue: u32) -> FrameTally {
     let sizes = Sizes(attachment.sizes(queue));
     let (least, most) = (attachment.get(Word::Least, queue), attachment.get(Word::Most, queue));
     let (bytes, frames) = (attachment.get(Word::Bytes, queue), attachment.get(Word::Head, queue));
-    Tallied { frames, bytes, lengths: (least <= most).then_some((least as u32, most as u32)), sizes }
+    FrameTally { frames, bytes, lengths: (least <= most).then_some((least as u32, most as u32)), sizes }
 }

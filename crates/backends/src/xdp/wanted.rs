@@ -2,7 +2,7 @@
 
 use crate::sys::area::Layout;
 use crate::sys::bpf::Mode;
-use linerate_port::{Found, PortError, RxOptions, Spec};
+use linerate_port::{InterfaceInfo, PortError, RxOptions, Spec};
 use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -26,11 +26,11 @@ const LEAST_AREA: u64 = 1 << 20;
 const LAG: Duration = Duration::from_millis(1);
 /// Link headers of a frame of MTU length: Ethernet and two VLAN tags.
 const LINK_OVERHEAD: u32 = 14 + 8;
-/// Bytes that the kernel leaves free in front of each frame (`XDP_PACKET_HEADROOM`).
+/// Bytes that the kernel leaves free before each frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copying {
+pub(super) enum CopyMode {
     /// Zero copy if the driver supports it, else copied.
     Auto,
     /// Zero copy only.
@@ -41,7 +41,7 @@ pub(super) enum Copying {
 
 /// Path of frames into our memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Via {
+pub(super) enum RxPath {
     /// The XDP program writes them, packed.
     Area,
     /// AF_XDP.
@@ -51,13 +51,13 @@ pub(super) enum Via {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct XdpConfig {
     /// Mode of the program; `None` for the best one.
     pub mode: Option<Mode>,
     /// Path of frames into our memory; `None` for the best one.
-    pub intake: Option<Via>,
+    pub intake: Option<RxPath>,
     /// Copy mode of AF_XDP.
-    pub copying: Copying,
+    pub copying: CopyMode,
     /// Ring size, if set by the user.
     ring: Option<u64>,
     /// True if losses must be avoided.
@@ -76,36 +76,36 @@ pub(super) struct Wanted {
     tally: bool,
 }
 
-impl Wanted {
+impl XdpConfig {
     /// Parses the options of a port.
     pub(super) fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
         let refuse = |reason: String| Err(PortError::wrong(spec.to_string(), reason));
         let (mode, intake) = match spec.option("mode") {
             None | Some("auto") => (None, None),
-            Some("ring") => (Some(Mode::Native), Some(Via::Area)),
-            Some("af_xdp") => (None, Some(Via::Socket)),
-            Some("native") => (Some(Mode::Native), Some(Via::Socket)),
-            Some("generic") => (Some(Mode::Generic), Some(Via::Socket)),
+            Some("ring") => (Some(Mode::Native), Some(RxPath::Area)),
+            Some("af_xdp") => (None, Some(RxPath::Socket)),
+            Some("native") => (Some(Mode::Native), Some(RxPath::Socket)),
+            Some("generic") => (Some(Mode::Generic), Some(RxPath::Socket)),
             Some(other) => {
                 return refuse(format!("mode={other}: expected auto, ring, af_xdp, native or generic"));
             }
         };
         let copying = match spec.option("copy") {
-            None | Some("auto") => Copying::Auto,
-            Some("zero") => Copying::Zero,
-            Some("copy") => Copying::Copy,
+            None | Some("auto") => CopyMode::Auto,
+            Some("zero") => CopyMode::Zero,
+            Some("copy") => CopyMode::Copy,
             Some(other) => return refuse(format!("copy={other}: expected auto, zero or copy")),
         };
-        if (mode, copying) == (Some(Mode::Generic), Copying::Zero) {
+        if (mode, copying) == (Some(Mode::Generic), CopyMode::Zero) {
             return refuse("copy=zero does not work with mode=generic, which runs after the driver".into());
         }
         // Both are options of AF_XDP.
-        let needs_socket = copying != Copying::Auto || spec.option("busy-poll").is_some();
+        let needs_socket = copying != CopyMode::Auto || spec.option("busy-poll").is_some();
         let intake = match intake {
-            Some(Via::Area) if needs_socket => {
+            Some(RxPath::Area) if needs_socket => {
                 return refuse("copy= and busy-poll= are options of AF_XDP; omit them with mode=ring".into());
             }
-            None if needs_socket => Some(Via::Socket),
+            None if needs_socket => Some(RxPath::Socket),
             intake => intake,
         };
         let pass = match spec.option("pass") {
@@ -113,7 +113,7 @@ impl Wanted {
             Some("yes") if options.take => {
                 return refuse("pass=yes shares frames with the host, --take takes them away; use one of them".into());
             }
-            Some("yes") if intake == Some(Via::Socket) => {
+            Some("yes") if intake == Some(RxPath::Socket) => {
                 return refuse(
                     "pass=yes does not work with AF_XDP, which takes frames away; use mode=ring, or omit mode=".into(),
                 );
@@ -135,7 +135,7 @@ impl Wanted {
             .option("busy-poll")
             .map(|_| spec.number_in("busy-poll", 0, 1..=1024, "1 to 1024 (frames)"))
             .transpose()?;
-        Ok(Wanted {
+        Ok(XdpConfig {
             mode,
             intake,
             copying,
@@ -153,13 +153,13 @@ impl Wanted {
     /// Returns the options for a port that only sends: copied unless set otherwise, because with zero copy a driver may
     /// take the receiving half of the queue away from the host too.
     pub(super) fn for_sending(&self) -> Self {
-        let copying = if self.copying == Copying::Auto { Copying::Copy } else { self.copying };
-        Wanted { copying, ..self.or_socket() }
+        let copying = if self.copying == CopyMode::Auto { CopyMode::Copy } else { self.copying };
+        XdpConfig { copying, ..self.or_socket() }
     }
 
     /// Returns the options for an interface that the host uses, with frames shared if possible.
     pub(super) fn passing(&self) -> Self {
-        Wanted { passes: self.pass != Some(false) && self.intake != Some(Via::Socket), ..*self }
+        XdpConfig { passes: self.pass != Some(false) && self.intake != Some(RxPath::Socket), ..*self }
     }
 
     /// Returns whether only counts are needed, and the program may count.
@@ -169,7 +169,7 @@ impl Wanted {
 
     /// Returns the options with whole frames.
     pub(super) fn whole(&self) -> Self {
-        Wanted { snap: 0, ..*self }
+        XdpConfig { snap: 0, ..*self }
     }
 
     /// Returns the options with AF_XDP, unless set otherwise, or the program must count or share frames with the host.
@@ -177,7 +177,7 @@ impl Wanted {
         if self.passes || self.tallies() {
             return *self;
         }
-        Wanted { intake: self.intake.or(Some(Via::Socket)), ..*self }
+        XdpConfig { intake: self.intake.or(Some(RxPath::Socket)), ..*self }
     }
 
     /// Returns the layout of the memory that the program writes into: for a number of frames of chunk length if the
@@ -226,17 +226,17 @@ pub(super) fn queues(spec: &Spec, count: u32) -> io::Result<RangeInclusive<u32>>
 }
 
 /// Returns the bytes of a chunk: enough for a frame of MTU length, if such a chunk exists.
-pub(super) fn chunk_bytes(found: &Found) -> u32 {
+pub(super) fn chunk_bytes(found: &InterfaceInfo) -> u32 {
     if longest_frame(found) + HEADROOM <= 2048 { 2048 } else { 4096 }
 }
 
 /// Returns the longest frame of the interface, unless the kernel has merged several.
-pub(super) fn longest_frame(found: &Found) -> u32 {
+pub(super) fn longest_frame(found: &InterfaceInfo) -> u32 {
     found.mtu.saturating_add(LINK_OVERHEAD)
 }
 
 /// Returns whether frames of MTU length need several chunks.
-pub(super) fn needs_several_chunks(found: &Found) -> bool {
+pub(super) fn needs_several_chunks(found: &InterfaceInfo) -> bool {
     longest_frame(found) + HEADROOM > 4096
 }
 
@@ -245,8 +245,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_copy_is_refused_in_generic_mode() {
-        let read = |text: &str| Wanted::read(&Spec::parse(text).unwrap(), &RxOptions::default());
+    fn zero_copy_is_rejected_in_generic_mode() {
+        let read = |text: &str| XdpConfig::read(&Spec::parse(text).unwrap(), &RxOptions::default());
         let refused = read("xdp:eth0?mode=generic&copy=zero").unwrap_err().to_string();
         assert!(refused.contains("copy=zero") && refused.contains("mode=generic"), "{refused}");
         assert!(read("xdp:eth0?mode=native&copy=zero").is_ok() && read("xdp:eth0?mode=generic&copy=copy").is_ok());

@@ -4,7 +4,7 @@
 //! The others are free between calls.
 
 use super::words::{ERROR, FAILED, MADE, TASK, TOO_LONG, at};
-use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
+use crate::ebpf::{Alu, Assembler, Insn, JumpCondition, Label, Reg, Size, TooFar, helper};
 
 /// `XDP_DROP` and `XDP_REDIRECT` (linux/bpf.h): return values of a program.
 const DROP: i32 = 1;
@@ -29,7 +29,7 @@ pub(crate) fn begin(asm: &mut Assembler, words: i32) -> Exits {
 pub(crate) fn redirect(asm: &mut Assembler, devmap: i32, exits: &Exits) {
     let known = asm.label();
     asm.load(Size::B8, Reg::R1, Reg::R7, at(TASK));
-    asm.jump_if(When::Ne, Reg::R1, 0, known);
+    asm.jump_if(JumpCondition::Ne, Reg::R1, 0, known);
     asm.call(helper::TASK);
     asm.store(Size::B8, Reg::R7, at(TASK), Reg::R0);
     asm.place(known);
@@ -37,7 +37,7 @@ pub(crate) fn redirect(asm: &mut Assembler, devmap: i32, exits: &Exits) {
     asm.mov(Reg::R2, 0);
     asm.mov(Reg::R3, 0);
     asm.call(helper::REDIRECT_MAP);
-    asm.jump_if(When::Ne, Reg::R0, REDIRECT, exits.failed);
+    asm.jump_if(JumpCondition::Ne, Reg::R0, REDIRECT, exits.failed);
 }
 
 /// Sends the frame that was made; `counter` is the register with the number of frames made before it.
@@ -69,7 +69,7 @@ pub(crate) fn exits(asm: &mut Assembler, exits: &Exits) {
 }
 
 /// Adds to a word. Uses R1.
-pub(crate) fn add(asm: &mut Assembler, word: usize, value: impl Into<crate::ebpf::Value>) {
+pub(crate) fn add(asm: &mut Assembler, word: usize, value: impl Into<crate::ebpf::Operand>) {
     asm.load(Size::B8, Reg::R1, Reg::R7, at(word));
     asm.alu(Alu::Add, Reg::R1, value);
     asm.store(Size::B8, Reg::R7, at(word), Reg::R1);
@@ -145,7 +145,7 @@ impl Memory {
     /// rows.
     pub(crate) fn row(&self, asm: &mut Assembler, number: Reg, place: i32, rows: usize, failed: Label) {
         // Never true; the verifier needs the bound.
-        asm.jump_if(When::Ge, number, rows as i32, failed);
+        asm.jump_if(JumpCondition::Ge, number, rows as i32, failed);
         asm.alu(Alu::Lsh, number, 3);
         asm.map_value(Reg::R1, self.map, place);
         asm.alu(Alu::Add, Reg::R1, number);
@@ -154,7 +154,7 @@ impl Memory {
 
 /// The tracepoint, whose arguments differ.
 #[derive(Clone, Copy)]
-pub(crate) enum Watched {
+pub(crate) enum Tracepoint {
     /// `xdp_devmap_xmit`: from, to, sent, drops, error.
     Transmitted,
     /// `xdp_redirect_err`: device, program, target, error, ...
@@ -163,16 +163,16 @@ pub(crate) enum Watched {
 
 /// Returns a program for a tracepoint that counts the outcome of frames made by the program with these words: frames
 /// that this thread handed over and that are not accounted for yet.
-pub(crate) fn witness(words: i32, watched: Watched) -> Assembler {
+pub(crate) fn witness(words: i32, watched: Tracepoint) -> Assembler {
     let mut asm = Assembler::new();
     let (foreign, taken) = (asm.label(), asm.label());
     asm.mov(Reg::R6, Reg::R1);
     asm.map_value(Reg::R7, words, 0);
     asm.call(helper::TASK);
     asm.load(Size::B8, Reg::R1, Reg::R7, at(TASK));
-    asm.jump_if(When::Ne, Reg::R0, Reg::R1, foreign);
+    asm.jump_if(JumpCondition::Ne, Reg::R0, Reg::R1, foreign);
     match watched {
-        Watched::Transmitted => {
+        Tracepoint::Transmitted => {
             use super::words::{DROPPED, SENT};
             asm.load(Size::B8, Reg::R2, Reg::R6, 16);
             asm.load(Size::B8, Reg::R3, Reg::R6, 24);
@@ -183,18 +183,18 @@ pub(crate) fn witness(words: i32, watched: Watched) -> Assembler {
             }
             asm.mov(Reg::R1, Reg::R2);
             asm.alu(Alu::Add, Reg::R1, Reg::R3);
-            asm.jump_if(When::Gt, Reg::R1, Reg::R4, foreign);
+            asm.jump_if(JumpCondition::Gt, Reg::R1, Reg::R4, foreign);
             add(&mut asm, SENT, Reg::R2);
-            asm.jump_if(When::Eq, Reg::R3, 0, taken);
+            asm.jump_if(JumpCondition::Eq, Reg::R3, 0, taken);
             add(&mut asm, DROPPED, Reg::R3);
             asm.load(Size::B8, Reg::R1, Reg::R6, 32);
         }
-        Watched::Refused => {
+        Tracepoint::Refused => {
             asm.load(Size::B8, Reg::R1, Reg::R6, 24);
             asm.mov(Reg::R2, Reg::R1);
             asm.alu32(Alu::Add, Reg::R2, libc::EMSGSIZE);
             let other = asm.label();
-            asm.jump_if(When::Ne, Reg::R2, 0, other);
+            asm.jump_if(JumpCondition::Ne, Reg::R2, 0, other);
             add(&mut asm, TOO_LONG, 1);
             asm.jump(taken);
             asm.place(other);

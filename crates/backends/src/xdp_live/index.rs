@@ -5,8 +5,8 @@
 
 use super::emit::{Memory, add_constant, keep, modulo, operate};
 use super::words::at;
-use crate::ebpf::{Alu, Assembler, Label, Reg, Size, When};
-use linerate_generate::stream::{FACTORS, GAMMA, Pick, Selector};
+use crate::ebpf::{Alu, Assembler, JumpCondition, Label, Reg, Size};
+use linerate_generate::stream::{FACTORS, GAMMA, IndexSelection, Selector};
 
 /// Slots of eight bytes on the stack for indices.
 pub(super) const SLOTS: usize = 56;
@@ -31,9 +31,9 @@ impl Index {
             Index::Drawn { slot: *slots - 1, count, seed, table }
         };
         let every = match &selector.pick {
-            Pick::InTurn { every } => *every,
-            Pick::Random { seed } => return drawn(*seed, None),
-            Pick::Weighted { table, seed } => {
+            IndexSelection::InTurn { every } => *every,
+            IndexSelection::Random { seed } => return drawn(*seed, None),
+            IndexSelection::Weighted { table, seed } => {
                 let rows = table.rows().iter().flat_map(|(below, other)| [below.to_le_bytes(), other.to_le_bytes()]);
                 return drawn(*seed, Some(memory.place(&rows.flatten().collect::<Vec<u8>>())));
             }
@@ -158,10 +158,10 @@ pub(super) fn count_up(asm: &mut Assembler, word: usize, end: u64, below: Label)
     asm.load(Size::B8, Reg::R0, Reg::R7, at(word));
     asm.alu(Alu::Add, Reg::R0, 1);
     match i32::try_from(end as i64) {
-        Ok(end) => asm.jump_if(When::Eq, Reg::R0, end, wraps),
+        Ok(end) => asm.jump_if(JumpCondition::Eq, Reg::R0, end, wraps),
         Err(_) => {
             asm.mov64(Reg::R1, end);
-            asm.jump_if(When::Eq, Reg::R0, Reg::R1, wraps);
+            asm.jump_if(JumpCondition::Eq, Reg::R0, Reg::R1, wraps);
         }
     }
     asm.store(Size::B8, Reg::R7, at(word), Reg::R0);

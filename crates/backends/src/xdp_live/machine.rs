@@ -1,6 +1,6 @@
 //! A loaded program and its resources.
 
-use super::emit::{self, Watched};
+use super::emit::{self, Tracepoint};
 use super::words::{ERROR, State, TASK};
 use crate::ebpf::Insn;
 use crate::rtnl::Rtnetlink;
@@ -16,7 +16,7 @@ const BATCH: u32 = 64;
 const PACED_BATCH: u32 = 16;
 const SCRATCH: (u32, u32) = (2, 3);
 
-pub(crate) struct Machine {
+pub(crate) struct LoadedProgram {
     // Dropped in this order: tracers are detached before the program is freed.
     _tracers: Vec<Tracer>,
     _scratch: Scratch,
@@ -24,7 +24,7 @@ pub(crate) struct Machine {
     state: State,
 }
 
-impl Machine {
+impl LoadedProgram {
     /// Loads a program that uses these words.
     pub(crate) fn new(insns: &[Insn], state: &State) -> io::Result<Self> {
         let mut machine = Self::unwatched(insns, state)?;
@@ -32,8 +32,10 @@ impl Machine {
             let program = emit::witness(state.raw(), watched).finish().map_err(io::Error::other)?;
             Tracer::attach(&program, name)
         };
-        machine._tracers =
-            vec![witness(Watched::Transmitted, c"xdp_devmap_xmit")?, witness(Watched::Refused, c"xdp_redirect_err")?];
+        machine._tracers = vec![
+            witness(Tracepoint::Transmitted, c"xdp_devmap_xmit")?,
+            witness(Tracepoint::Refused, c"xdp_redirect_err")?,
+        ];
         Ok(machine)
     }
 
@@ -41,7 +43,7 @@ impl Machine {
     pub(crate) fn unwatched(insns: &[Insn], state: &State) -> io::Result<Self> {
         let program = Program::load(insns, Demands::default())?;
         let scratch = Scratch::attach(&program)?;
-        Ok(Machine { _tracers: Vec::new(), _scratch: scratch, program, state: state.clone() })
+        Ok(LoadedProgram { _tracers: Vec::new(), _scratch: scratch, program, state: state.clone() })
     }
 
     /// Runs the program `times` times on frames that begin as `frame`; `EINTR` when a signal arrives.

@@ -1,16 +1,16 @@
 //! Running streams: the calls, the schedule, and control from another thread.
 
 use super::interface::{Interface, LEAST_FRAME};
-use super::machine::Machine;
+use super::machine::LoadedProgram;
 use super::program::{BOUND, BYTES, DUE, LATE_FRAMES, LATE_MAX, LATE_SUM, Maps, NUMBERS, Program, SHIFTED};
-use super::told::{Told, Turn};
-use super::words::{Counts, LIMIT, MADE, OFFSET, STOP, State};
+use super::told::{Readiness, StreamCommands};
+use super::words::{LIMIT, LiveCounts, MADE, OFFSET, STOP, State};
 use crate::sys::bpf::Map;
 use crate::sys::bpf_live::Bytes;
 use crate::sys::thread::Caller;
 use linerate_generate::Command;
 use linerate_generate::stream::StreamSet;
-use linerate_port::{CATCH_UP, LiveControl, LiveDone, LiveProgress, PortError, Sent, Unable};
+use linerate_port::{AppliedCommands, CATCH_UP, LiveControl, LiveProgress, PortError, Sent, Unable};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::any::Any;
 use std::io;
@@ -30,9 +30,9 @@ const UNDER_WAY: u64 = 4096;
 const HELD: Duration = Duration::from_micros(200);
 
 /// A loaded set of streams.
-pub(super) struct Prepared {
-    machine: Machine,
-    control: Arc<Control>,
+pub(super) struct LoadedStreams {
+    machine: LoadedProgram,
+    control: Arc<StreamControl>,
     /// A buffer of the greatest length; its contents are overwritten.
     frame: Vec<u8>,
     /// Minimum time between frames, and whether they are paced, for streams without commands.
@@ -41,7 +41,7 @@ pub(super) struct Prepared {
 }
 
 #[derive(Debug)]
-struct Control {
+struct StreamControl {
     state: State,
     /// The thread in a call.
     caller: Mutex<Option<Caller>>,
@@ -51,17 +51,22 @@ struct Control {
     /// True if the set has only one stream.
     one: bool,
     /// Commands to the streams, if prepared for them.
-    commands: Option<Told>,
+    commands: Option<StreamCommands>,
 }
 
-impl Prepared {
-    /// Loads the program of a set; `is_told` if it must accept commands. Call it with the privileges that opening
+impl LoadedStreams {
+    /// Loads the program of a set; `is_commanded` if it must accept commands. Call it with the privileges that opening
     /// needed.
-    pub(super) fn new(set: &StreamSet, is_told: bool, interface: &Interface, devmap: &Map) -> Result<Self, PortError> {
+    pub(super) fn new(
+        set: &StreamSet,
+        is_commanded: bool,
+        interface: &Interface,
+        devmap: &Map,
+    ) -> Result<Self, PortError> {
         let broken = |reason: String| PortError::broken(interface.port(), reason);
         let unable = |reason| PortError::Unable { port: interface.port().to_owned(), reason };
         check_lengths(set, interface)?;
-        let program = if is_told { Program::told(set) } else { Program::of(set) };
+        let program = if is_commanded { Program::commanded(set) } else { Program::of(set) };
         let program = program.map_err(|reason| unable(Unable::Make(reason)))?;
         let (machine, state, memory) = load(&program, devmap).map_err(|error| match error.kind() {
             // Longer than the kernel allows.
@@ -70,10 +75,10 @@ impl Prepared {
         })?;
         let streams = set.streams.len();
         let (length, one) = (program.length, program.is_one());
-        let commands = Told::new(&program, set);
-        let control = Arc::new(Control { state, caller: Mutex::new(None), length, streams, one, commands });
+        let commands = StreamCommands::new(&program, set);
+        let control = Arc::new(StreamControl { state, caller: Mutex::new(None), length, streams, one, commands });
         let gap = (program.least_gap(), program.turns.is_paced());
-        Ok(Prepared { machine, control, frame: vec![0; program.longest], gap, _memory: memory })
+        Ok(LoadedStreams { machine, control, frame: vec![0; program.longest], gap, _memory: memory })
     }
 
     /// Returns the control for use by another thread.
@@ -87,7 +92,7 @@ impl Prepared {
     }
 
     /// Returns the counts of their frames.
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> LiveCounts {
         self.control.state.counts()
     }
 
@@ -109,7 +114,7 @@ impl Prepared {
         let (state, commands) = (&self.control.state, self.control.commands.as_ref());
         let mut most = FIRST;
         while state.get(STOP) == 0 {
-            if commands.is_some_and(|commands| commands.turn(state, monotonic()) == Turn::Wait) {
+            if commands.is_some_and(|commands| commands.turn(state, monotonic()) == Readiness::Wait) {
                 std::thread::sleep(HELD);
                 continue;
             }
@@ -119,7 +124,7 @@ impl Prepared {
                 break;
             }
             interface.longest()?;
-            let gap = commands.map_or(self.gap, Told::gap);
+            let gap = commands.map_or(self.gap, StreamCommands::gap);
             let times = self.times(left, gap).min(most).min(u32::MAX.into());
             if commands.is_some_and(|commands| !commands.enter()) {
                 continue;
@@ -168,17 +173,17 @@ fn check_lengths(set: &StreamSet, interface: &Interface) -> Result<(), PortError
     Ok(())
 }
 
-fn load(program: &Program<'_>, devmap: &Map) -> io::Result<(Machine, State, Bytes)> {
+fn load(program: &Program<'_>, devmap: &Map) -> io::Result<(LoadedProgram, State, Bytes)> {
     let (state, mut memory) = (State::new(program.words)?, Bytes::new(program.memory.len().max(8))?);
     memory.write(0, &program.memory);
     program.initial().iter().for_each(|(word, value)| state.set(*word, *value));
     state.set(BOUND, CATCH_UP.as_nanos() as u64);
     let maps = Maps { words: state.raw(), devmap: devmap.raw(), memory: memory.raw() };
     let instructions = program.instructions(maps).map_err(io::Error::other)?;
-    Ok((Machine::new(&instructions, &state)?, state, memory))
+    Ok((LoadedProgram::new(&instructions, &state)?, state, memory))
 }
 
-impl Control {
+impl StreamControl {
     fn set_caller(&self, caller: Option<Caller>) {
         *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = caller;
     }
@@ -199,7 +204,7 @@ impl Control {
 
     /// Returns the bytes of frames that were sent. The driver does not report which frames it dropped: they are assumed
     /// to have the mean length.
-    fn bytes(&self, counts: Counts) -> u64 {
+    fn bytes(&self, counts: LiveCounts) -> u64 {
         match self.length {
             Some(length) => counts.sent * length as u64,
             None => {
@@ -210,7 +215,7 @@ impl Control {
     }
 }
 
-impl LiveControl for Control {
+impl LiveControl for StreamControl {
     fn progress(&self) -> LiveProgress {
         let counts = self.state.counts();
         LiveProgress {
@@ -269,8 +274,8 @@ impl LiveControl for Control {
         }
     }
 
-    fn done(&self) -> LiveDone {
-        self.commands.as_ref().map_or_else(LiveDone::default, |commands| commands.done(&self.state))
+    fn done(&self) -> AppliedCommands {
+        self.commands.as_ref().map_or_else(AppliedCommands::default, |commands| commands.done(&self.state))
     }
 }
 

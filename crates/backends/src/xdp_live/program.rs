@@ -6,7 +6,7 @@ use super::emit::{self, Exits, MOST_MEMORY, Memory};
 use super::index::{Index, SLOTS};
 use super::words::{LIMIT, MADE, OWN, STOP, at};
 use super::write::Writer;
-use crate::ebpf::{Assembler, Insn, Label, Reg, Size, Value, When, helper};
+use crate::ebpf::{Assembler, Insn, JumpCondition, Label, Operand, Reg, Size, helper};
 use linerate_generate::plan::Plan;
 use linerate_generate::stream::StreamSet;
 use linerate_generate::timeline::{Kind, Pace, Turns};
@@ -61,13 +61,13 @@ pub(super) struct Program<'a> {
     /// Constant bytes that it reads.
     pub memory: Vec<u8>,
     /// Words that commands change, if prepared for commands.
-    pub told: Option<Places>,
+    pub commanded: Option<CommandWords>,
 }
 
 /// Words that hold what is otherwise constant, for streams with commands. A program whose next frame is due at 0 does
 /// not wait.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct CommandWords {
     /// Per layout the gap after its frames: nanoseconds, and 2^-32 of them.
     pub gaps: usize,
     /// Per stream its number in trailers, if they have one.
@@ -95,11 +95,11 @@ impl<'a> Program<'a> {
     ///
     /// # Errors
     /// As for [`Program::of`].
-    pub(super) fn told(set: &'a StreamSet) -> Result<Self, String> {
+    pub(super) fn commanded(set: &'a StreamSet) -> Result<Self, String> {
         Program::with(set, true)
     }
 
-    fn with(set: &'a StreamSet, is_told: bool) -> Result<Self, String> {
+    fn with(set: &'a StreamSet, is_commanded: bool) -> Result<Self, String> {
         set.check().map_err(|wrong| wrong.to_string())?;
         if set.streams.len() > MOST_STREAMS {
             return Err(format!("{} streams; a program has at most {MOST_STREAMS}", set.streams.len()));
@@ -108,8 +108,8 @@ impl<'a> Program<'a> {
         let lengths = || plan.layouts.iter().map(|layout| layout.length as usize);
         let longest = lengths().max().unwrap_or_default();
         let length = lengths().all(|length| length == longest).then_some(longest);
-        let told = is_told.then(|| Places { gaps: FREE, numbers: FREE + 2 * plan.layouts.len() });
-        let mut program = Program { set, plan, turns, longest, length, words: 0, memory: Vec::new(), told };
+        let commanded = is_commanded.then(|| CommandWords { gaps: FREE, numbers: FREE + 2 * plan.layouts.len() });
+        let mut program = Program { set, plan, turns, longest, length, words: 0, memory: Vec::new(), commanded };
         // Assembled once to find out the sizes of its maps.
         let (_, words, memory) = program.assemble(Maps::default())?;
         (program.words, program.memory) = (words, memory);
@@ -127,12 +127,14 @@ impl<'a> Program<'a> {
         // The first turn is that of stream 0.
         found.extend((0..streams).map(|index| (AFTER + index, ((index + 1) % streams) as u64)));
         found.extend((0..streams).map(|index| (BEFORE + index, ((index + streams - 1) % streams) as u64)));
-        if let Some(told) = self.told {
+        if let Some(commanded) = self.commanded {
             found.push((UNTIL, u64::MAX));
-            found.extend(self.set.streams.iter().zip(told.numbers..).map(|(stream, word)| (word, number(stream.id))));
+            found.extend(
+                self.set.streams.iter().zip(commanded.numbers..).map(|(stream, word)| (word, number(stream.id))),
+            );
             for (pace, lengths) in self.turns.paces.iter().zip(&self.plan.streams) {
                 let layouts = lengths.layouts.clone();
-                let gaps = layouts.map(|layout| (told.gap(layout), gap(pace, self.plan.layouts[layout].length)));
+                let gaps = layouts.map(|layout| (commanded.gap(layout), gap(pace, self.plan.layouts[layout].length)));
                 found.extend(gaps.flat_map(|(word, (nanos, parts))| [(word, nanos), (word + 1, parts)]));
             }
         }
@@ -163,8 +165,8 @@ impl<'a> Program<'a> {
     /// Returns the instructions, the number of own words, and the constant bytes.
     fn assemble(&self, maps: Maps) -> Result<(Vec<Insn>, usize, Vec<u8>), String> {
         let (mut asm, mut words) = (Assembler::new(), FREE);
-        if let Some(told) = self.told {
-            words = told.numbers + self.set.streams.len();
+        if let Some(commanded) = self.commanded {
+            words = commanded.numbers + self.set.streams.len();
         }
         let mut memory = Memory::new(maps.memory);
         let exits = emit::begin(&mut asm, maps.words);
@@ -194,30 +196,30 @@ impl<'a> Program<'a> {
     /// Decides whether to make a frame now; leaves the number made so far and the time.
     fn decide(&self, asm: &mut Assembler, exits: &Exits) {
         asm.load(Size::B8, Reg::R1, Reg::R7, at(STOP));
-        asm.jump_if(When::Ne, Reg::R1, 0, exits.drop);
+        asm.jump_if(JumpCondition::Ne, Reg::R1, 0, exits.drop);
         asm.load(Size::B8, Reg::R8, Reg::R7, at(MADE));
         asm.load(Size::B8, Reg::R1, Reg::R7, at(LIMIT));
-        asm.jump_if(When::Ge, Reg::R8, Reg::R1, exits.drop);
+        asm.jump_if(JumpCondition::Ge, Reg::R8, Reg::R1, exits.drop);
         let is_paced = self.turns.is_paced();
         let has_time = self.plan.layouts.iter().any(|layout| layout.trailer.is_some());
         let now = asm.label();
-        if self.told.is_some() && !has_time {
+        if self.commanded.is_some() && !has_time {
             // Skip the clock if no frame waits for a time.
             asm.mov(Reg::R9, 0);
             asm.load(Size::B8, Reg::R1, Reg::R7, at(DUE));
-            asm.jump_if(When::Eq, Reg::R1, 0, now);
+            asm.jump_if(JumpCondition::Eq, Reg::R1, 0, now);
         }
-        if is_paced || has_time || self.told.is_some() {
+        if is_paced || has_time || self.commanded.is_some() {
             asm.call(helper::KTIME);
             asm.mov(Reg::R9, Reg::R0);
         }
-        if is_paced || self.told.is_some() {
+        if is_paced || self.commanded.is_some() {
             asm.load(Size::B8, Reg::R1, Reg::R7, at(DUE));
-            asm.jump_if(When::Lt, Reg::R9, Reg::R1, exits.drop);
+            asm.jump_if(JumpCondition::Lt, Reg::R9, Reg::R1, exits.drop);
         }
-        if self.told.is_some() {
+        if self.commanded.is_some() {
             asm.load(Size::B8, Reg::R2, Reg::R7, at(UNTIL));
-            asm.jump_if(When::Ge, Reg::R1, Reg::R2, exits.drop);
+            asm.jump_if(JumpCondition::Ge, Reg::R1, Reg::R2, exits.drop);
         }
         asm.place(now);
     }
@@ -232,7 +234,7 @@ impl<'a> Program<'a> {
         exits: &Exits,
     ) -> Result<(), String> {
         let lengths = &self.plan.streams[index];
-        if !self.is_one() || self.told.is_some() {
+        if !self.is_one() || self.commanded.is_some() {
             asm.load(Size::B8, Reg::R8, Reg::R7, at(NUMBERS + index));
         }
         let (first, mut slots) = (lengths.selectors.start, 0);
@@ -253,14 +255,14 @@ impl<'a> Program<'a> {
             asm.place(*label);
             let (plan, indices, key) = (&self.plan, &indices[..], self.set.key);
             let (longest, failed) = (self.longest, exits.failed);
-            let (memory, number) = (&mut *memory, self.told.map(|told| told.numbers + index));
+            let (memory, number) = (&mut *memory, self.commanded.map(|commanded| commanded.numbers + index));
             Writer { plan, layout, indices, first, memory, longest, failed, key, number, most: [0; 4] }.write(asm)?;
             if self.length.is_none() {
                 emit::add(asm, BYTES, layout.length as i32);
             }
-            match self.told {
-                Some(told) => {
-                    let word = told.gap(lengths.layouts.start + place);
+            match self.commanded {
+                Some(commanded) => {
+                    let word = commanded.gap(lengths.layouts.start + place);
                     asm.load(Size::B8, Reg::R2, Reg::R7, at(word));
                     asm.load(Size::B8, Reg::R3, Reg::R7, at(word + 1));
                 }
@@ -280,7 +282,7 @@ impl<'a> Program<'a> {
         self.turn(asm, index);
         self.advance(asm, index);
         match self.turns.kind {
-            Kind::One if self.told.is_none() => emit::send(asm, Reg::R8),
+            Kind::One if self.commanded.is_none() => emit::send(asm, Reg::R8),
             _ => {
                 asm.load(Size::B8, Reg::R1, Reg::R7, at(MADE));
                 emit::send(asm, Reg::R1);
@@ -290,7 +292,7 @@ impl<'a> Program<'a> {
     }
 }
 
-impl Places {
+impl CommandWords {
     /// Returns the first of the two words of a layout's gap.
     pub(super) fn gap(&self, layout: usize) -> usize {
         self.gaps + 2 * layout
@@ -316,7 +318,7 @@ fn choose(asm: &mut Assembler, first: usize, labels: &[Label]) {
         _ => {
             let above = asm.label();
             let middle = first + lower.len();
-            asm.jump_if(When::Ge, Reg::R0, middle as i32, above);
+            asm.jump_if(JumpCondition::Ge, Reg::R0, middle as i32, above);
             choose(asm, first, lower);
             asm.place(above);
             choose(asm, middle, upper);
@@ -324,6 +326,6 @@ fn choose(asm: &mut Assembler, first: usize, labels: &[Label]) {
     }
 }
 
-fn set(asm: &mut Assembler, word: usize, value: impl Into<Value>) {
+fn set(asm: &mut Assembler, word: usize, value: impl Into<Operand>) {
     asm.store(Size::B8, Reg::R7, at(word), value);
 }

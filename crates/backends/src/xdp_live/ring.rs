@@ -3,9 +3,9 @@
 
 use super::emit;
 use super::interface::{LEAST_FRAME, MOST_BYTES};
-use super::machine::Machine;
-use super::words::{Counts, MADE, OWN, State, at};
-use crate::ebpf::{Alu, Assembler, Insn, Reg, Size, TooFar, When, helper};
+use super::machine::LoadedProgram;
+use super::words::{LiveCounts, MADE, OWN, State, at};
+use crate::ebpf::{Alu, Assembler, Insn, JumpCondition, Reg, Size, TooFar, helper};
 use crate::sys::area::Area;
 use crate::sys::bpf::Map;
 use crate::sys::bpf_live::Bytes;
@@ -26,7 +26,7 @@ const PLACES: usize = OWN + 3;
 
 /// Frames queued and not sent yet.
 pub(crate) struct Ring {
-    machine: Machine,
+    machine: LoadedProgram,
     state: State,
     /// Own memory; `None` if frames lie in the memory of another program.
     memory: Option<Bytes>,
@@ -53,7 +53,7 @@ impl Ring {
     fn with(devmap: &Map, source: (i32, usize), memory: Option<Bytes>) -> io::Result<Self> {
         let state = State::new(PLACES - OWN + FRAMES)?;
         let program = program(state.raw(), devmap.raw(), source).map_err(io::Error::other)?;
-        let machine = Machine::new(&program, &state)?;
+        let machine = LoadedProgram::new(&program, &state)?;
         Ok(Ring { machine, state, memory, used: 0, frames: 0, done: 0, longest: 0, bytes: 0 })
     }
 
@@ -102,7 +102,7 @@ impl Ring {
     }
 
     /// Returns the counts of all frames so far.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> LiveCounts {
         self.state.counts()
     }
 
@@ -141,7 +141,7 @@ fn program(words: i32, devmap: i32, (memory, length): (i32, usize)) -> Result<Ve
     let exits = emit::begin(&mut asm, words);
     asm.load(Size::B8, Reg::R9, Reg::R7, at(NEXT));
     asm.load(Size::B8, Reg::R1, Reg::R7, at(END));
-    asm.jump_if(When::Ge, Reg::R9, Reg::R1, exits.drop);
+    asm.jump_if(JumpCondition::Ge, Reg::R9, Reg::R1, exits.drop);
     // Whatever happens to this frame, the next run handles another.
     asm.mov(Reg::R1, Reg::R9);
     asm.alu(Alu::Add, Reg::R1, 1);
@@ -153,17 +153,17 @@ fn program(words: i32, devmap: i32, (memory, length): (i32, usize)) -> Result<Ve
     asm.load(Size::B4, Reg::R8, Reg::R9, at(PLACES));
     asm.load(Size::B4, Reg::R9, Reg::R9, at(PLACES) + 4);
     // Bounds that the verifier needs.
-    asm.jump_if(When::Lt, Reg::R8, LEAST_FRAME as i32, exits.failed);
-    asm.jump_if(When::Gt, Reg::R8, MOST_BYTES as i32, exits.failed);
-    asm.jump_if(When::Gt, Reg::R9, length as i32, exits.failed);
+    asm.jump_if(JumpCondition::Lt, Reg::R8, LEAST_FRAME as i32, exits.failed);
+    asm.jump_if(JumpCondition::Gt, Reg::R8, MOST_BYTES as i32, exits.failed);
+    asm.jump_if(JumpCondition::Gt, Reg::R9, length as i32, exits.failed);
     let whole = asm.label();
     asm.load(Size::B8, Reg::R1, Reg::R7, at(LONGEST));
-    asm.jump_if(When::Eq, Reg::R1, Reg::R8, whole);
+    asm.jump_if(JumpCondition::Eq, Reg::R1, Reg::R8, whole);
     asm.mov(Reg::R2, Reg::R8);
     asm.alu(Alu::Sub, Reg::R2, Reg::R1);
     asm.mov(Reg::R1, Reg::R6);
     asm.call(helper::ADJUST_TAIL);
-    asm.jump_if(When::Ne, Reg::R0, 0, exits.failed);
+    asm.jump_if(JumpCondition::Ne, Reg::R0, 0, exits.failed);
     asm.place(whole);
     asm.mov(Reg::R1, Reg::R6);
     asm.mov(Reg::R2, 0);
@@ -171,7 +171,7 @@ fn program(words: i32, devmap: i32, (memory, length): (i32, usize)) -> Result<Ve
     asm.alu(Alu::Add, Reg::R3, Reg::R9);
     asm.mov(Reg::R4, Reg::R8);
     asm.call(helper::STORE_BYTES);
-    asm.jump_if(When::Ne, Reg::R0, 0, exits.failed);
+    asm.jump_if(JumpCondition::Ne, Reg::R0, 0, exits.failed);
     asm.load(Size::B8, Reg::R8, Reg::R7, at(MADE));
     emit::send(&mut asm, Reg::R8);
     emit::exits(&mut asm, &exits);

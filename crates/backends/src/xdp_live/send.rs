@@ -1,9 +1,9 @@
 //! The sending queue: frames copied and sent in batches, or streams.
 
 use super::interface::{Interface, LEAST_FRAME};
-use super::prepared::Prepared;
+use super::prepared::LoadedStreams;
 use super::ring::Ring;
-use super::words::Counts;
+use super::words::LiveCounts;
 use crate::sys::bpf::Map;
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
 use linerate_generate::stream::StreamSet;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 pub(super) struct XdpLiveTx {
     interface: Arc<Interface>,
     devmap: Map,
-    what: What,
+    what: FrameSource,
     counts: SendCounts,
 }
 
 /// Source of the queue's frames.
-enum What {
+enum FrameSource {
     Frames(Ring),
-    Streams(Prepared),
+    Streams(LoadedStreams),
 }
 
 #[derive(Default)]
@@ -40,12 +40,12 @@ impl XdpLiveTx {
     pub(super) fn new(interface: Interface, devmap: Map) -> io::Result<Self> {
         let ring = Ring::new(&devmap)?;
         let interface = interface.limited(ring.longest_live());
-        let what = What::Frames(ring);
+        let what = FrameSource::Frames(ring);
         Ok(XdpLiveTx { interface: Arc::new(interface), devmap, what, counts: SendCounts::default() })
     }
 
     fn run(&mut self) -> Result<(), PortError> {
-        let What::Frames(ring) = &mut self.what else { return Ok(()) };
+        let FrameSource::Frames(ring) = &mut self.what else { return Ok(()) };
         if ring.waiting() == 0 {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl XdpLiveTx {
 impl SendCounts {
     /// Adds the frames that were sent. The driver does not report which frames it dropped: they are assumed to have the
     /// mean length.
-    fn add_sent(&mut self, before: Counts, after: Counts, bytes: u64) {
+    fn add_sent(&mut self, before: LiveCounts, after: LiveCounts, bytes: u64) {
         let (frames, made) = (after.sent - before.sent, after.made - before.made);
         self.sent.frames += frames;
         self.sent.bytes += (u128::from(bytes) * u128::from(frames) / u128::from(made.max(1))) as u64;
@@ -71,7 +71,7 @@ impl SendCounts {
 
 impl TxQueue for XdpLiveTx {
     fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
-        let What::Frames(ring) = &mut self.what else {
+        let FrameSource::Frames(ring) = &mut self.what else {
             return Err(PortError::broken(self.interface.port(), "the queue generates its frames and accepts none"));
         };
         let longest = self.interface.longest()?;
@@ -101,8 +101,8 @@ impl TxQueue for XdpLiveTx {
 
     fn sent(&self) -> Sent {
         match &self.what {
-            What::Frames(_) => self.counts.sent,
-            What::Streams(streams) => streams.progress().sent,
+            FrameSource::Frames(_) => self.counts.sent,
+            FrameSource::Streams(streams) => streams.progress().sent,
         }
     }
 
@@ -110,12 +110,12 @@ impl TxQueue for XdpLiveTx {
         let counts = &self.counts;
         let account = ledger.account(Stage::Send, self.interface.port());
         let kernel = match &self.what {
-            What::Frames(ring) => {
+            FrameSource::Frames(ring) => {
                 account.add(Count::SendReceived, counts.received).add(Count::SendUnsent, ring.waiting() as u64);
                 // Frames that the program could not make were handed over too.
-                Counts { made: ring.counts().made + ring.counts().failed, ..ring.counts() }
+                LiveCounts { made: ring.counts().made + ring.counts().failed, ..ring.counts() }
             }
-            What::Streams(streams) => {
+            FrameSource::Streams(streams) => {
                 account.add(Count::SendReceived, streams.counts().made);
                 streams.counts()
             }
@@ -131,7 +131,7 @@ impl TxQueue for XdpLiveTx {
 }
 
 impl XdpLiveTx {
-    fn prepare_any(&mut self, streams: &dyn Any, is_told: bool) -> Result<Arc<dyn LiveControl>, PortError> {
+    fn prepare_any(&mut self, streams: &dyn Any, is_commanded: bool) -> Result<Arc<dyn LiveControl>, PortError> {
         let Some(set) = streams.downcast_ref::<StreamSet>() else {
             let reason = Unable::Make("it generates frames only from a set of streams".into());
             return Err(PortError::Unable { port: self.interface.port().into(), reason });
@@ -142,9 +142,9 @@ impl XdpLiveTx {
                 "the queue has already sent frames; open another for streams",
             ));
         }
-        let prepared = Prepared::new(set, is_told, &self.interface, &self.devmap)?;
+        let prepared = LoadedStreams::new(set, is_commanded, &self.interface, &self.devmap)?;
         let control = prepared.control();
-        self.what = What::Streams(prepared);
+        self.what = FrameSource::Streams(prepared);
         Ok(control)
     }
 }
@@ -158,14 +158,14 @@ impl LiveSender for XdpLiveTx {
         self.prepare_any(streams, false)
     }
 
-    fn prepare_told(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError> {
+    fn prepare_commanded(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError> {
         self.prepare_any(streams, true)
     }
 
     fn run(&mut self) -> Result<(), PortError> {
         match &self.what {
-            What::Streams(streams) => streams.run(&self.interface),
-            What::Frames(_) => Err(PortError::broken(self.interface.port(), "no streams were prepared")),
+            FrameSource::Streams(streams) => streams.run(&self.interface),
+            FrameSource::Frames(_) => Err(PortError::broken(self.interface.port(), "no streams were prepared")),
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::sys::bpf::{Demands, Map, MapKind, Program};
 use crate::sys::bpf_live::Bytes;
 use linerate_generate::Rate;
 use linerate_generate::stream::{
-    Alias, Change, Checksum, ChecksumKind, Fill, Map as Values, Mark, Next, Order, Pick, Selector, Shape, Stream,
-    StreamSet, Variant,
+    Alias, Change, Checksum, ChecksumKind, Fill, IndexSelection, Map as Values, Mark, Next, Order, Selector, Shape,
+    Stream, StreamSet, Variant,
 };
 use linerate_generate::trailer::Key;
 
@@ -83,7 +83,7 @@ fn stream(variants: Vec<Variant>, selectors: Vec<Selector>) -> Stream {
     Stream {
         name: "s".into(),
         id: 7,
-        link: linerate_wire::Link::Ethernet,
+        link: linerate_headers::Link::Ethernet,
         variants,
         size,
         selectors,
@@ -108,7 +108,7 @@ fn set(streams: Vec<Stream>, order: Order) -> StreamSet {
 }
 
 fn in_turn(count: u64, every: u64) -> Selector {
-    Selector { count, pick: Pick::InTurn { every } }
+    Selector { count, pick: IndexSelection::InTurn { every } }
 }
 
 fn change(offset: usize, width: usize, selector: usize, map: Values) -> Change {
@@ -135,7 +135,7 @@ fn a_stalled_program_catches_up_within_a_bound() {
     for commanded in [false, true] {
         let one = Stream { rate: Rate::Frames(1e6), ..stream(vec![plain(60)], vec![Selector::ONE]) };
         let set = set(vec![one], Order::Interleaved);
-        let streams = if commanded { Streams::told(&set) } else { Streams::of(&set) };
+        let streams = if commanded { Streams::commanded(&set) } else { Streams::of(&set) };
         let trial = Trial::with(&set, &streams.unwrap());
         let word = |word| trial.state.get(word);
         let due = monotonic() - 10 * BEHIND;
@@ -157,20 +157,20 @@ fn a_stalled_program_catches_up_within_a_bound() {
 }
 
 #[test]
-fn user_defined_streams_are_made() {
+fn user_defined_streams_are_generated() {
     if !may_load() {
         return;
     }
     let table = |weights: &[f64]| std::sync::Arc::new(Alias::new(weights).unwrap());
     let range = |start, step, divide, modulo| Values::Range { start, step, divide, modulo };
     let host = 0x2001_0db8_0000_0000_0000_0000_0000_0001u128;
-    let far = Pick::Random { seed: 9 };
+    let far = IndexSelection::Random { seed: 9 };
     // Selectors: a count other than a power of two, three frames each, random, weighted, bits.
     let selectors = vec![
         in_turn(1000, 1),
         in_turn(77, 3),
         Selector { count: 1 << 20, pick: far.clone() },
-        Selector { count: 5, pick: Pick::Weighted { table: table(&[1.0, 0.0, 5.0, 2.0, 0.1]), seed: 4 } },
+        Selector { count: 5, pick: IndexSelection::Weighted { table: table(&[1.0, 0.0, 5.0, 2.0, 0.1]), seed: 4 } },
         in_turn(0, 4),
         Selector { count: 1 << 40 | 1, pick: far.clone() },
         Selector { count: 0, pick: far },
@@ -216,14 +216,14 @@ fn user_defined_streams_are_made() {
 }
 
 #[test]
-fn lengths_are_picked_and_noise_and_trailers_written() {
+fn lengths_noise_and_trailers_are_generated() {
     if !may_load() {
         return;
     }
     let picks = [
-        Pick::InTurn { every: 2 },
-        Pick::Random { seed: 1 },
-        Pick::Weighted { table: std::sync::Arc::new(Alias::new(&[7.0, 4.0, 1.0]).unwrap()), seed: 1 },
+        IndexSelection::InTurn { every: 2 },
+        IndexSelection::Random { seed: 1 },
+        IndexSelection::Weighted { table: std::sync::Arc::new(Alias::new(&[7.0, 4.0, 1.0]).unwrap()), seed: 1 },
     ];
     for pick in picks {
         let variants = [60usize, 566, 1514].map(|length| {
@@ -246,7 +246,7 @@ fn lengths_are_picked_and_noise_and_trailers_written() {
 
 /// Among all 16-bit sums there is the one that is written as 0xffff in UDP, as 0 elsewhere.
 #[test]
-fn every_sum_is_folded_and_zero_written_as_asked() {
+fn checksums_are_folded_and_zero_is_encoded_as_requested() {
     if !may_load() {
         return;
     }
@@ -273,7 +273,7 @@ fn every_sum_is_folded_and_zero_written_as_asked() {
 }
 
 #[test]
-fn streams_take_turns_until_they_are_done() {
+fn streams_alternate_until_their_end() {
     if !may_load() {
         return;
     }
@@ -295,7 +295,7 @@ fn streams_take_turns_until_they_are_done() {
 }
 
 #[test]
-fn a_sequence_follows_its_gotos_and_numbers_continue() {
+fn sequence_follows_gotos_and_numbers_continue() {
     if !may_load() {
         return;
     }

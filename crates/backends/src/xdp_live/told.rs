@@ -7,13 +7,14 @@
 //! is reached.
 
 use super::program::{
-    self, BOUND, BYTES, DUE, FRACTION, LATE_FRAMES, LATE_MAX, LATE_SUM, NUMBERS, Places, Program, SHIFTED, TURN, UNTIL,
+    self, BOUND, BYTES, CommandWords, DUE, FRACTION, LATE_FRAMES, LATE_MAX, LATE_SUM, NUMBERS, Program, SHIFTED, TURN,
+    UNTIL,
 };
 use super::words::{LIMIT, MADE, OWN, State};
 use linerate_generate::stream::StreamSet;
 use linerate_generate::timeline::{Kind, Pace};
 use linerate_generate::{Action, Command, Rate};
-use linerate_port::{LiveBegun, LiveDone};
+use linerate_port::{AppliedCommands, RestartedStream};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,16 +26,16 @@ const PARTS: f64 = 4_294_967_296.0;
 
 /// Commands to the streams of a program.
 #[derive(Debug)]
-pub(super) struct Told {
-    facts: Facts,
-    inner: Mutex<Inner>,
+pub(super) struct StreamCommands {
+    facts: StreamConstants,
+    inner: Mutex<CommandState>,
 }
 
 /// The constant part.
 #[derive(Debug)]
-struct Facts {
+struct StreamConstants {
     kind: Kind,
-    places: Places,
+    places: CommandWords,
     /// Initial values of words, and number of words.
     initial: Vec<(usize, u64)>,
     words: usize,
@@ -45,9 +46,9 @@ struct Facts {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct CommandState {
     pending: VecDeque<Command>,
-    done: LiveDone,
+    done: AppliedCommands,
     /// Start of the schedule: time since boot.
     start: Option<u64>,
     /// True if the program runs, and owns the words.
@@ -62,19 +63,19 @@ struct Inner {
 
 /// Next step between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Readiness {
     /// Frames may be made.
     Run,
     /// No frame may be made before the next command.
     Wait,
 }
 
-impl Told {
+impl StreamCommands {
     /// Creates the commands of a program; `None` if it was compiled without them.
     pub(super) fn new(program: &Program<'_>, set: &StreamSet) -> Option<Self> {
-        let facts = Facts {
+        let facts = StreamConstants {
             kind: program.turns.kind,
-            places: program.told?,
+            places: program.commanded?,
             initial: program.initial(),
             words: program.words,
             frames: program.turns.frames,
@@ -82,9 +83,9 @@ impl Told {
             layouts: program.layouts(),
         };
         let streams = set.streams.len();
-        let inner = Inner {
+        let inner = CommandState {
             pending: VecDeque::new(),
-            done: LiveDone::default(),
+            done: AppliedCommands::default(),
             start: None,
             in_call: false,
             paused: None,
@@ -93,7 +94,7 @@ impl Told {
             before: vec![0; streams],
             has_ended: vec![false; streams],
         };
-        Some(Told { facts, inner: Mutex::new(inner) })
+        Some(StreamCommands { facts, inner: Mutex::new(inner) })
     }
 
     /// Checks whether streams can follow a command.
@@ -149,11 +150,11 @@ impl Told {
     }
 
     /// Applies the commands that are due, between two calls; returns what to do next.
-    pub(super) fn turn(&self, state: &State, now: u64) -> Turn {
+    pub(super) fn turn(&self, state: &State, now: u64) -> Readiness {
         let mut inner = self.lock();
         inner.obey_all(&self.facts, state, now);
         let has_ended = state.get(MADE) >= state.get(LIMIT) && !inner.pending.is_empty();
-        if inner.is_held() || has_ended { Turn::Wait } else { Turn::Run }
+        if inner.is_held() || has_ended { Readiness::Wait } else { Readiness::Run }
     }
 
     /// Enters a call; false if no frame may be made.
@@ -189,17 +190,17 @@ impl Told {
     }
 
     /// Returns the commands applied, and the streams started and ended since the last call.
-    pub(super) fn done(&self, state: &State) -> LiveDone {
+    pub(super) fn done(&self, state: &State) -> AppliedCommands {
         let mut inner = self.lock();
-        let Inner { done, has_ended, .. } = &mut *inner;
-        let new = LiveDone { commands: done.commands, until: done.until, ..std::mem::take(done) };
+        let CommandState { done, has_ended, .. } = &mut *inner;
+        let new = AppliedCommands { commands: done.commands, until: done.until, ..std::mem::take(done) };
         (done.commands, done.until) = (new.commands, new.until);
         let ends = |(stream, has_ended): (usize, &mut bool)| {
             let is_over = self.facts.counts[stream].is_some_and(|count| state.get(NUMBERS + stream) >= count);
             let is_new = self.facts.kind != Kind::Sequence && is_over && !std::mem::replace(has_ended, is_over);
             is_new.then_some(stream as u32)
         };
-        LiveDone { ended: has_ended.iter_mut().enumerate().filter_map(ends).collect(), ..new }
+        AppliedCommands { ended: has_ended.iter_mut().enumerate().filter_map(ends).collect(), ..new }
     }
 
     /// Returns the minimum time from one frame to the next, in nanoseconds, and whether frames are paced.
@@ -211,7 +212,7 @@ impl Told {
         (gaps.min().unwrap_or_default() / by_round, !inner.is_top())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, CommandState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -220,7 +221,7 @@ fn is_rate(action: &Action) -> bool {
     matches!(action, Action::Rate(_) | Action::Rates(_) | Action::Scale(_))
 }
 
-impl Facts {
+impl StreamConstants {
     /// Returns whether all frames have the same length.
     fn are_as_long(&self) -> bool {
         let mut lengths = self.layouts.iter().flat_map(|(_, lengths)| lengths);
@@ -229,7 +230,7 @@ impl Facts {
     }
 }
 
-impl Inner {
+impl CommandState {
     fn is_held(&self) -> bool {
         self.paused.is_some() || self.stopped
     }
@@ -251,7 +252,7 @@ impl Inner {
         behind == 0 || self.is_held() || self.is_top() || has_ended || now - at + behind > state.get(BOUND)
     }
 
-    fn obey_all(&mut self, facts: &Facts, state: &State, now: u64) {
+    fn obey_all(&mut self, facts: &StreamConstants, state: &State, now: u64) {
         while let Some(at) = self.next_at().filter(|at| *at <= now)
             && self.is_ready(state, at, now)
             && let Some(command) = self.pending.pop_front()
@@ -266,7 +267,7 @@ impl Inner {
     }
 
     /// Applies a command; all frames that were due before are sent.
-    fn obey(&mut self, facts: &Facts, state: &State, command: &Command, at: u64) {
+    fn obey(&mut self, facts: &StreamConstants, state: &State, command: &Command, at: u64) {
         let places: Vec<usize> = command.which.places(facts.layouts.len()).collect();
         match &command.action {
             Action::Rate(rate) => self.change_rates(facts, state, at, &places, |_, _| *rate),
@@ -293,7 +294,7 @@ impl Inner {
     /// between bursts stays.
     fn change_rates(
         &mut self,
-        facts: &Facts,
+        facts: &StreamConstants,
         state: &State,
         at: u64,
         places: &[usize],
@@ -328,12 +329,12 @@ impl Inner {
     }
 
     /// Restarts all streams, with these numbers in trailers.
-    fn restart(&mut self, facts: &Facts, state: &State, at: u64, numbers: &[u32]) {
-        let Places { numbers: words, .. } = facts.places;
+    fn restart(&mut self, facts: &StreamConstants, state: &State, at: u64, numbers: &[u32]) {
+        let CommandWords { numbers: words, .. } = facts.places;
         for (stream, before) in self.before.iter_mut().enumerate() {
             *before += state.get(NUMBERS + stream);
             let number = numbers.get(stream).copied();
-            self.done.begun.push(LiveBegun { stream: stream as u32, number, made: *before });
+            self.done.begun.push(RestartedStream { stream: stream as u32, number, made: *before });
         }
         let kept: Vec<u64> = (words..words + self.before.len()).map(|word| state.get(word)).collect();
         let stays = |word: &usize| ![LATE_MAX, LATE_SUM, LATE_FRAMES, BYTES, BOUND, SHIFTED].contains(word);
@@ -350,7 +351,7 @@ impl Inner {
         self.has_ended.fill(false);
     }
 
-    fn write_gaps(&self, facts: &Facts, state: &State, stream: usize) {
+    fn write_gaps(&self, facts: &StreamConstants, state: &State, stream: usize) {
         let (first, lengths) = &facts.layouts[stream];
         for (length, layout) in lengths.iter().zip(*first..) {
             let (word, (nanos, parts)) = (facts.places.gap(layout), program::gap(&self.paces[stream], *length));

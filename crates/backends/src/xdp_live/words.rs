@@ -34,7 +34,7 @@ pub(crate) struct State(Arc<Words>);
 
 /// Values of the common words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct LiveCounts {
     /// See [`MADE`].
     pub made: u64,
     /// See [`SENT`].
@@ -47,7 +47,7 @@ pub(crate) struct Counts {
     pub too_long: u64,
 }
 
-impl Counts {
+impl LiveCounts {
     /// Returns the frames that the driver never received. Exact between two calls; during a call, frames in flight
     /// count too.
     pub(crate) fn refused(&self) -> u64 {
@@ -75,10 +75,10 @@ impl State {
     }
 
     /// Returns the common counts.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> LiveCounts {
         // Read first: the driver never took more frames than were made.
         let (sent, dropped, too_long) = (self.get(SENT), self.get(DROPPED), self.get(TOO_LONG));
-        Counts { made: self.get(MADE), sent, dropped, failed: self.get(FAILED), too_long }
+        LiveCounts { made: self.get(MADE), sent, dropped, failed: self.get(FAILED), too_long }
     }
 
     /// Returns [`ERROR`] as an error number; 0 for no reason given.

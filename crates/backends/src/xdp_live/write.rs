@@ -7,8 +7,8 @@
 use super::emit::{Memory, add_constant, keep, modulo, operate};
 use super::index::{Index, SLOTS, draw, draw_from, fold_down, scale, shift_right, stack};
 use super::words::{OFFSET, at};
-use crate::ebpf::{Alu, Assembler, Label, Reg, Size, When, helper};
-use linerate_generate::plan::{Cover, Covers, Field, Layout, Plan, Sum, SumKind, Term};
+use crate::ebpf::{Alu, Assembler, JumpCondition, Label, Reg, Size, helper};
+use linerate_generate::plan::{CoveringSum, Field, Layout, Plan, Sum, SumKind, SumRange, Term};
 use linerate_generate::stream::Fill;
 use linerate_generate::trailer::{FACTORS, Key, SEQUENCE_BITS, TIME_BITS};
 
@@ -92,7 +92,7 @@ impl Writer<'_> {
             asm.mov(Reg::R1, Reg::R6);
             asm.mov(Reg::R2, length as i32 - self.longest as i32);
             asm.call(helper::ADJUST_TAIL);
-            asm.jump_if(When::Ne, Reg::R0, 0, self.failed);
+            asm.jump_if(JumpCondition::Ne, Reg::R0, 0, self.failed);
         }
         let copied = constant.iter().filter(|constant| **constant).count() > BY_CONSTANTS;
         if copied {
@@ -102,14 +102,14 @@ impl Writer<'_> {
             asm.map_value(Reg::R3, self.memory.map, place);
             asm.mov(Reg::R4, length as i32);
             asm.call(helper::STORE_BYTES);
-            asm.jump_if(When::Ne, Reg::R0, 0, self.failed);
+            asm.jump_if(JumpCondition::Ne, Reg::R0, 0, self.failed);
         }
         // struct xdp_md: data, data_end.
         asm.load(Size::B4, Reg::R2, Reg::R6, 4);
         asm.load(Size::B4, Reg::R6, Reg::R6, 0);
         asm.mov(Reg::R1, Reg::R6);
         asm.alu(Alu::Add, Reg::R1, length as i32);
-        asm.jump_if(When::Gt, Reg::R1, Reg::R2, self.failed);
+        asm.jump_if(JumpCondition::Gt, Reg::R1, Reg::R2, self.failed);
         if !copied {
             store_constants(asm, template, &constant);
         }
@@ -173,7 +173,7 @@ impl Writer<'_> {
     }
 
     /// Writes noise, word by word from a seed of this frame.
-    fn noise(&mut self, asm: &mut Assembler, fill: &Fill, covers: Covers) {
+    fn noise(&mut self, asm: &mut Assembler, fill: &Fill, covers: SumRange) {
         asm.mov(Reg::R0, Reg::R8);
         draw(asm, fill.seed);
         asm.store(Size::B8, Reg::Fp, stack(LATER), Reg::R0);
@@ -208,7 +208,7 @@ impl Writer<'_> {
         asm.alu(Alu::Xor, Reg::R0, 0xffff);
         if matches!(sum.kind, SumKind::Internet { no_zero: true }) {
             let other = asm.label();
-            asm.jump_if(When::Ne, Reg::R0, 0, other);
+            asm.jump_if(JumpCondition::Ne, Reg::R0, 0, other);
             asm.mov(Reg::R0, 0xffff);
             asm.place(other);
         }
@@ -217,8 +217,8 @@ impl Writer<'_> {
     }
 
     /// Adds R0, a number of `width` bytes, to the sums that it counts in. Uses R1.
-    fn count(&mut self, asm: &mut Assembler, covers: Covers, width: usize) {
-        for Cover { sum, shift } in self.plan.covering(covers) {
+    fn count(&mut self, asm: &mut Assembler, covers: SumRange, width: usize) {
+        for CoveringSum { sum, shift } in self.plan.covering(covers) {
             let reg = SUMS[*sum as usize];
             let halves = if width > 4 { 2 * u64::from(u32::MAX) } else { (1 << (8 * width)) - 1 };
             self.most[*sum as usize] += halves << shift;

@@ -6,7 +6,7 @@ use linerate_burst::Nanos;
 use linerate_cli::view::terminal::show_line;
 use linerate_engine::clock;
 use linerate_generate::Delays;
-use linerate_share::{Attach, End};
+use linerate_share::{AttachOptions, End};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::sched_setaffinity;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Result of a reader.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Reading {
+pub(crate) struct ReaderResult {
     pub frames: u64,
     /// From the first frame to the end of the last.
     pub seconds: f64,
@@ -28,7 +28,7 @@ pub(crate) struct Reading {
     pub delays: [Option<f64>; 3],
 }
 
-impl Reading {
+impl ReaderResult {
     pub(super) fn sample(&self) -> Sample {
         Sample { delays: self.delays, ..Sample::new(self.frames, self.seconds) }
     }
@@ -52,7 +52,7 @@ impl Child {
     }
 
     /// Waits for its end.
-    pub(super) fn end(self) -> anyhow::Result<Reading> {
+    pub(super) fn end(self) -> anyhow::Result<ReaderResult> {
         let output = self.0.wait_with_output()?;
         if !output.status.success() {
             bail!("the reader failed: {}", output.status);
@@ -66,8 +66,8 @@ pub(crate) fn read(ring: &str, cpu: Option<usize>, sleeps: bool) -> anyhow::Resu
     if let Some(cpu) = cpu {
         sched_setaffinity(None, &crate::machine::one_cpu(cpu))?;
     }
-    let mut reader = Attach { lossless: true, name: "bench".into(), ..Attach::default() }.to(ring)?;
-    let mut reading = Reading::default();
+    let mut reader = AttachOptions { lossless: true, name: "bench".into(), ..AttachOptions::default() }.to(ring)?;
+    let mut reading = ReaderResult::default();
     let mut delays = Delays::new();
     let (mut first, mut last) = (None, Nanos::ZERO);
     loop {

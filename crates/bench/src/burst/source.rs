@@ -14,7 +14,7 @@ const SHOWN: usize = 2048;
 
 /// Layout of a port's packets in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placing {
+pub(super) enum BufferLayout {
     /// Back to back.
     Contiguous,
     /// Each in a buffer of 2 KiB; buffers follow in shuffled order.
@@ -24,7 +24,7 @@ pub(super) enum Placing {
 /// Packets of the ports of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
-    pub placing: Placing,
+    pub placing: BufferLayout,
     pub ports: usize,
     /// Captured bytes of a frame.
     pub captured: usize,
@@ -61,7 +61,7 @@ pub(super) fn prepare(traffic: Traffic) -> Vec<Arc<Frames>> {
 impl Frames {
     fn new(traffic: Traffic, times: &[u64], random: &mut Random) -> Frames {
         match traffic.placing {
-            Placing::Contiguous => {
+            BufferLayout::Contiguous => {
                 let mut block = Block::new(times.len() * (traffic.captured + 16), times.len());
                 let mut frame = frame_of(traffic.captured);
                 for time in times {
@@ -70,7 +70,7 @@ impl Frames {
                 }
                 Frames { block, scattered: Vec::new() }
             }
-            Placing::Scattered => {
+            BufferLayout::Scattered => {
                 let mut block = Block::new(BUFFERS * BUFFER, BUFFERS);
                 let mut frame = frame_of(BUFFER - 16);
                 for _ in 0..BUFFERS {

@@ -5,7 +5,7 @@
 //! closes by a RST; its record is exported after the time for stragglers.
 
 use super::traffic::Pattern;
-use super::{Metering, config, name};
+use super::{MeterRun, config, name};
 use crate::Effort;
 use crate::harness::{Case, Ours, Prepare, Sample, case};
 use anyhow::ensure;
@@ -39,12 +39,12 @@ fn of(effort: Effort, flows: usize, new: usize, level: Level) -> Case {
     let config = Config { linger: LINGER, max_flows: flows + CLOSED * new, ..config(level, flows) };
     let bytes = config.bytes_per_flow()[0] * config.max_flows;
     let (warm_up, span) = if effort.quick { (0.0, ROUND / 20.0) } else { (CLOSED as f64, ROUND) };
-    let mut running: Option<Metering> = None;
+    let mut running: Option<MeterRun> = None;
     let opened = Rc::new(Cell::new((0, 0.0)));
     let total = Rc::clone(&opened);
     let round = move || {
         let metering = running.get_or_insert_with(|| {
-            let mut metering = Metering::new(&config, flows, Pattern::Random, 64).0;
+            let mut metering = MeterRun::new(&config, flows, Pattern::Random, 64).0;
             replace(&mut metering, new, warm_up);
             metering
         });
@@ -68,7 +68,7 @@ fn of(effort: Effort, flows: usize, new: usize, level: Level) -> Case {
 }
 
 /// Meters for this many seconds while `new` flows per second replace others; returns packets and seconds.
-fn replace(metering: &mut Metering, new: usize, span: f64) -> (u64, f64) {
+fn replace(metering: &mut MeterRun, new: usize, span: f64) -> (u64, f64) {
     let (mut seconds, mut frames) = (0.0, 0);
     while seconds < span {
         // The rate so far decides the number of new flows among the next packets.
@@ -93,7 +93,7 @@ mod tests {
         let (flows, new, gap) = (1000, 2000, 1e-4);
         for level in LEVELS {
             let config = Config { linger: LINGER, max_flows: flows + CLOSED * new, ..config(level, flows) };
-            let mut metering = Metering::new(&config, flows, Pattern::Random, 64).0;
+            let mut metering = MeterRun::new(&config, flows, Pattern::Random, 64).0;
             let mut expired = 0;
             // Ten seconds of packets.
             while metering.traffic.replaced() < 10 * new {

@@ -8,7 +8,7 @@ use crate::harness::{Case, Ours, Prepare, Sample, case};
 use crate::peers::{self, FLOW_METERS, Job, PATIENCE};
 use crate::traffic::CaptureFile;
 use linerate_burst::Block;
-use linerate_record::Format;
+use linerate_pcap::Format;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;

@@ -1,13 +1,13 @@
 //! A meter whose flows are listed while it works, as `linerate top` does, compared with the same meter without that.
 
 use super::traffic::Pattern;
-use super::{CHUNK, Metering, config};
+use super::{CHUNK, MeterRun, config};
 use crate::Effort;
 use crate::harness::{Case, Ours, Sample};
-use linerate_cli::verbs::snapshot::{Ask, Gatherer, Sort};
-use linerate_engine::flows::watch::Watch;
+use linerate_cli::verbs::snapshot::{FlowQuery, Gatherer, Sort};
+use linerate_engine::flows::watch::FlowWatch;
+use linerate_headers::Link;
 use linerate_meter::{Flow, Level};
-use linerate_wire::Link;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -20,9 +20,9 @@ const SNAPSHOTS: [(&str, f64); 3] =
 /// Seconds of metering in a round.
 const ROUND: f64 = 3.0;
 
-struct Watched {
-    metering: Metering,
-    watch: Watch,
+struct WatchedMeter {
+    metering: MeterRun,
+    watch: FlowWatch,
     ask: SyncSender<()>,
 }
 
@@ -32,11 +32,11 @@ pub(super) fn of(effort: Effort, flows: usize) -> Case {
     let (ask, asked) = sync_channel::<()>(1);
     let gatherer = Gatherer::new("bench", None);
     thread::spawn(move || {
-        let question = Ask { by: None, sort: Sort::Bits, filter: String::new(), top: 20 };
+        let question = FlowQuery { by: None, sort: Sort::Bits, filter: String::new(), top: 20 };
         asked.iter().for_each(|()| drop(gatherer.snapshot(&question)));
     });
-    let metering = Metering::new(&config(Level::Counters, flows), flows, Pattern::Random, 64).0;
-    let watched = Rc::new(RefCell::new(Watched { metering, watch: Watch::new(), ask }));
+    let metering = MeterRun::new(&config(Level::Counters, flows), flows, Pattern::Random, 64).0;
+    let watched = Rc::new(RefCell::new(WatchedMeter { metering, watch: FlowWatch::new(), ask }));
     let mut all = Case::sized(64);
     for (number, (name, often)) in SNAPSHOTS.into_iter().enumerate() {
         let watched = Rc::clone(&watched);
@@ -54,7 +54,7 @@ pub(super) fn of(effort: Effort, flows: usize) -> Case {
     all
 }
 
-impl Watched {
+impl WatchedMeter {
     fn round(&mut self, effort: Effort, often: f64) -> Sample {
         let (mut seconds, mut frames, mut requested) = (0.0, 0, 0.0);
         let end = if effort.quick { ROUND / 100.0 } else { ROUND };
@@ -72,7 +72,7 @@ impl Watched {
 
     /// Meters a block of packets as a worker does; returns its seconds.
     fn take(&mut self) -> f64 {
-        let Metering { meter, traffic, block, .. } = &mut self.metering;
+        let MeterRun { meter, traffic, block, .. } = &mut self.metering;
         block.clear();
         traffic.continue_any(block, CHUNK / 128);
         let (burst, started) = (block.burst(), Instant::now());

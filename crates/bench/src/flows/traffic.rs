@@ -3,8 +3,8 @@
 use crate::traffic::START;
 use linerate_burst::random::next as random;
 use linerate_burst::{Block, Desc, Nanos};
-use linerate_wire::build::Frame;
-use linerate_wire::{MacAddr, ethernet, ipv4, registry, tcp};
+use linerate_headers::build::Frame;
+use linerate_headers::{MacAddr, ethernet, ipv4, registry, tcp};
 
 /// Addresses and ports of flows.
 #[derive(Clone, Copy, Debug)]

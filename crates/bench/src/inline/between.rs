@@ -1,4 +1,4 @@
-//! Between sender and receiver: a wire, a ring whose reader decides, a switch with such a ring, or an inspector in the same thread.
+//! Middle boxes between sender and receiver: a wire, a ring whose reader decides, a switch with such a ring, or an inspector in the same thread.
 
 use super::PATIENCE;
 use crate::machine::{crossing, during};
@@ -6,13 +6,13 @@ use anyhow::Context;
 use linerate_backends::faulty::Faults;
 use linerate_burst::{Desc, Ledger};
 use linerate_cli::verbs::{receive_whole, send_as};
-use linerate_engine::switching::{EngineRing, Switching};
+use linerate_engine::switching::{EngineRing, SwitchConsumer};
 use linerate_engine::verdict::{self, Inspect, Policy};
 use linerate_engine::{
-    Consumer, Fail, Forward, Inline, InlinePolicy, Progress, Sharing, SharingOptions, Stop, Waiting,
+    Consumer, FailMode, Forward, Inline, InlinePolicy, Progress, Sharing, SharingOptions, Stop, WaitStrategy,
 };
 use linerate_port::{RxPort, Spec};
-use linerate_share::{Access, Attach, Decide, Verdict};
+use linerate_share::{Access, AttachOptions, Verdict, VerdictReply};
 use linerate_switch::Action;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::mpsc::{Sender, channel};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Connection of sender and receiver.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Between {
+pub(super) enum MiddleBox {
     Nothing,
     Bridge,
     /// From port to port as packets arrive.
@@ -43,7 +43,7 @@ pub(super) struct Ends {
     pub middle: [(Spec, Spec); 2],
 }
 
-impl Between {
+impl MiddleBox {
     /// Runs `work` while it forwards; returns its counters too.
     pub(super) fn during<T>(
         self,
@@ -51,21 +51,21 @@ impl Between {
         work: impl FnOnce() -> anyhow::Result<T>,
     ) -> anyhow::Result<(T, Ledger)> {
         let engine = match self {
-            Between::Nothing | Between::Bridge => return Ok((work()?, Ledger::new())),
-            Between::Ring { engine } => engine,
-            Between::Switch => true,
-            Between::InPlace | Between::Wire => false,
+            MiddleBox::Nothing | MiddleBox::Bridge => return Ok((work()?, Ledger::new())),
+            MiddleBox::Ring { engine } => engine,
+            MiddleBox::Switch => true,
+            MiddleBox::InPlace | MiddleBox::Wire => false,
         };
         let plain = Faults::parse("seed=1").map_err(anyhow::Error::msg)?;
         let [(one, to_other), (other, to_one)] = &ends.middle;
         // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
         let mut ports = vec![receive_whole(one, &plain, true)?, receive_whole(other, &plain, true)?];
-        if matches!(self, Between::InPlace | Between::Wire) {
+        if matches!(self, MiddleBox::InPlace | MiddleBox::Wire) {
             // One way only; the other end stays open.
             let (mut from, to) = (ports.swap_remove(0), send_as(to_other, one)?);
-            let inspector = || (Box::new(Passes) as Box<dyn Inspect>, Policy::default());
+            let inspector = || (Box::new(PassAll) as Box<dyn Inspect>, Policy::default());
             let mut forward = match self {
-                Between::Wire => Forward::new(&mut from, to, Progress::new()),
+                MiddleBox::Wire => Forward::new(&mut from, to, Progress::new()),
                 _ => Forward::inspected(&mut from, to, Progress::new(), inspector())?,
             };
             return run(vec![from], &mut forward, None, work);
@@ -80,16 +80,16 @@ impl Between {
             patience: None,
         };
         // Packets without a verdict of the engine are dropped, and so are not counted.
-        let fail = if engine { Fail::Closed } else { Fail::Open };
+        let fail = if engine { FailMode::Closed } else { FailMode::Open };
         let (hold, budget) = (Duration::from_secs(1), Duration::from_secs(1));
         let policy = InlinePolicy { on_death: fail, on_overload: fail, hold, budget, ..InlinePolicy::default() };
         let sharing = Sharing::create(options)?;
-        if self == Between::Switch {
+        if self == MiddleBox::Switch {
             let switch = crossing(&[Action::Inspect(0)])?;
             let rings = vec![EngineRing { name: ring.clone(), sharing, policy }];
             // Packets leave by the other port.
             let [to_other, to_one] = to;
-            let switching = Switching::new(switch, vec![to_one, to_other], vec![1, 2], false, Progress::new());
+            let switching = SwitchConsumer::new(switch, vec![to_one, to_other], vec![1, 2], false, Progress::new());
             return run(ports, &mut switching.with_engines(rings), Some(&ring), work);
         }
         let names = [&*ports[0].name, &*ports[1].name];
@@ -105,7 +105,7 @@ fn run<T>(
     ring: Option<&str>,
     work: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, Ledger)> {
-    let waiting = if spins() { Waiting::Spin } else { Waiting::default() };
+    let waiting = if spins() { WaitStrategy::Spin } else { WaitStrategy::default() };
     let done = during(ports, consumer, (waiting, None), |stop| {
         let Some(ring) = ring else { return work() };
         thread::scope(|scope| {
@@ -128,7 +128,7 @@ fn spins() -> bool {
 
 /// An engine that passes every packet, to the end of the ring.
 fn decide(ring: &str, stop: &Stop, attached: Sender<()>) -> anyhow::Result<()> {
-    let (attach, began) = (Attach { name: "bench".into(), ..Attach::default() }, Instant::now());
+    let (attach, began) = (AttachOptions { name: "bench".into(), ..AttachOptions::default() }, Instant::now());
     let mut engine = loop {
         match attach.engine(ring) {
             Ok(engine) => break engine,
@@ -139,7 +139,7 @@ fn decide(ring: &str, stop: &Stop, attached: Sender<()>) -> anyhow::Result<()> {
     attached.send(())?;
     let spins = spins();
     while engine.ended().is_none() {
-        if engine.look(|_, _| Decide::Now(Verdict::Pass)) == 0 && !spins {
+        if engine.look(|_, _| VerdictReply::Now(Verdict::Pass)) == 0 && !spins {
             let mut waits = [PollFd::from_borrowed_fd(engine.wake(), PollFlags::IN)];
             // An interrupted wait is as good as a finished one.
             let _ = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: 10_000_000 }));
@@ -148,10 +148,10 @@ fn decide(ring: &str, stop: &Stop, attached: Sender<()>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Passes every packet.
-struct Passes;
+/// Forwards every packet.
+struct PassAll;
 
-impl Inspect for Passes {
+impl Inspect for PassAll {
     fn inspect(&mut self, _: u64, _: &Desc, _: &mut [u8]) -> verdict::Verdict {
         verdict::Verdict::Pass
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Chunks of one size in one round.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Measured {
+pub(super) struct ChunkResult {
     /// Mean seconds of a chunk.
     pub seconds: f64,
     /// Median and 99th percentile in microseconds.
@@ -56,15 +56,15 @@ pub(super) struct Row {
 }
 
 /// Rows of one side, a chunk size each. `payload` is bytes of a chunk that are sent.
-pub(super) fn rows(side: &Side<Vec<Measured>>, row: &Row, payload: impl Fn(u64) -> f64) -> Vec<Row> {
+pub(super) fn rows(side: &Side<Vec<ChunkResult>>, row: &Row, payload: impl Fn(u64) -> f64) -> Vec<Row> {
     let sizes = side.samples.first().map_or(0, Vec::len);
-    let middle = |at: usize, of: fn(&Measured) -> f64| {
+    let middle = |at: usize, of: fn(&ChunkResult) -> f64| {
         median(side.samples.iter().map(|round| of(&round[at]))).unwrap_or_default()
     };
     let chunks = &CHUNKS[..sizes];
     let times: Vec<(f64, f64)> =
         chunks.iter().enumerate().map(|(at, chunk)| (payload(*chunk), middle(at, |one| one.seconds))).collect();
-    let line = Line::through(&times);
+    let line = LatencyFit::through(&times);
     let of = |(at, chunk): (usize, &u64)| {
         let gbps = |seconds: f64| times[at].0 * 8.0 / seconds / 1e9;
         let of_rounds = side.samples.iter().map(|round| gbps(round[at].seconds));
@@ -130,15 +130,15 @@ pub(super) fn summary(heads: &[&str], sides: &[&[Row]], cells: impl Fn(&[Row], &
 
 /// Time of a chunk in seconds: a fixed part, and a part per byte.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(super) struct LatencyFit {
     pub fixed: f64,
     per_byte: f64,
 }
 
-impl Line {
+impl LatencyFit {
     /// The line closest to these chunks (bytes, seconds) by least squares of relative errors: with absolute ones the noise of the
     /// longest chunk would be many times the fixed part.
-    pub(super) fn through(times: &[(f64, f64)]) -> Line {
+    pub(super) fn through(times: &[(f64, f64)]) -> LatencyFit {
         let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for (x, y) in times {
             let weight = 1.0 / (y * y);
@@ -149,7 +149,7 @@ impl Line {
             wxy += weight * x * y;
         }
         let per_byte = (w * wxy - wx * wy) / (w * wxx - wx * wx);
-        Line { fixed: (wy - per_byte * wx) / w, per_byte }
+        LatencyFit { fixed: (wy - per_byte * wx) / w, per_byte }
     }
 
     /// Rate of endless chunks.
@@ -177,7 +177,7 @@ pub(super) fn published() -> String {
         let points = CHUNKS.iter().zip(times).map(|(chunk, micros)| (*chunk as f64, micros / 1e6)).collect::<Vec<_>>();
         let cells = points.iter().map(|(bytes, seconds)| format!("{:.1}", bytes * 8.0 / seconds / 1e9));
         lines.add_row([name.to_owned()].into_iter().chain(cells));
-        let line = Line::through(&points);
+        let line = LatencyFit::through(&points);
         limits += &format!("    {name}: limit {:.1} Gb/s, fixed {:.1} us\n", line.gbps(), line.fixed * 1e6);
     }
     format!(
@@ -192,9 +192,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_and_a_fixed_part_are_found_again() {
+    fn rate_and_fixed_cost_are_fitted() {
         let times = [1.0, 2.0, 64.0, 128.0].map(|mib: f64| (mib * 1e6, 20e-6 + mib * 1e6 * 8.0 / 50e9));
-        let line = Line::through(&times);
+        let line = LatencyFit::through(&times);
         assert!((line.gbps() - 50.0).abs() < 1e-6 && (line.fixed - 20e-6).abs() < 1e-12, "{line:?}");
     }
 

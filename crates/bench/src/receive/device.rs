@@ -7,19 +7,19 @@
 mod packets;
 
 use self::packets::Connection;
-use super::chunks::{self, Measured, Row, parts, positive, rates};
+use super::chunks::{self, ChunkResult, Row, parts, positive, rates};
 use super::{CHUNKS, cpu_time};
 use crate::Effort;
 use crate::harness::{Side, alternate};
 use anyhow::{Context, ensure};
-use linerate_burst::pool::Piece;
-use linerate_cli::verbs::receive::device::Which;
+use linerate_burst::pool::OwnedBytes;
+use linerate_cli::verbs::receive::device::DeviceChoice;
 use linerate_cli::view::rates::counted;
-use linerate_device::frames::{Memory, OnDevice, Options, open};
+use linerate_device::frames::{DeviceDestination, Memory, Options, open};
 use linerate_device::{Form, Route, Shape};
-use linerate_receive::destination::{Destination, Discard};
-use linerate_receive::frames::{Batch, Config, Frames};
-use linerate_receive::pattern::Pattern;
+use linerate_transport::destination::{Destination, Discard};
+use linerate_transport::frames::{Batch, Config, Frames};
+use linerate_transport::pattern::Pattern;
 use rustix::thread::gettid;
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ const CASES: [Case; 5] = [
 ];
 
 /// Measures all ways; returns rows and text.
-pub(super) fn run(effort: Effort, which: Which) -> anyhow::Result<(Vec<Row>, String)> {
+pub(super) fn run(effort: Effort, which: DeviceChoice) -> anyhow::Result<(Vec<Row>, String)> {
     // Kept open: to open a GPU again for each chunk would take most of the time.
     let held = which.device()?;
     let facts = held.facts();
@@ -130,7 +130,7 @@ fn text(title: &str, rows: &[Row], bus: (f64, f64)) -> String {
 }
 
 /// Gb/s of one large copy to the device and back, the best of a few.
-fn bus(which: Which, bytes: usize) -> anyhow::Result<(f64, f64)> {
+fn bus(which: DeviceChoice, bytes: usize) -> anyhow::Result<(f64, f64)> {
     let mut device = which.device()?;
     device.allocate(Shape { frames: 1, bytes, form: Form::Raw, granule: 4096 })?;
     let mut block = device.block(bytes)?;
@@ -158,35 +158,35 @@ fn in_segments(chunk: usize, mtu: usize) -> usize {
 struct Run {
     connection: Connection,
     frames: Frames,
-    to: To,
+    to: FrameTarget,
     is_lent: bool,
-    blocks: Vec<Piece>,
+    blocks: Vec<OwnedBytes>,
     /// Segments of a chunk.
     segments: usize,
 }
 
-enum To {
+enum FrameTarget {
     Host(Discard),
-    Device(Box<OnDevice>),
+    Device(Box<DeviceDestination>),
 }
 
 impl Run {
-    fn new(which: Which, case: Case, mtu: usize, chunk: usize, pattern: Option<Pattern>) -> anyhow::Result<Run> {
+    fn new(which: DeviceChoice, case: Case, mtu: usize, chunk: usize, pattern: Option<Pattern>) -> anyhow::Result<Run> {
         let (segment, size) = (mtu - HEADERS, in_segments(chunk, mtu));
         let config = Config { size, frames: 3, ..Config::default() };
         let (mut frames, to) = match case.route {
             None => {
                 let discard = pattern.map_or_else(Discard::default, Discard::verifying);
-                (Frames::new(&config)?, To::Host(discard))
+                (Frames::new(&config)?, FrameTarget::Host(discard))
             }
             Some(route) => {
                 let options = Options { frames: config, form: Form::Raw, route, block: BLOCK, blocks: BLOCKS, pattern };
                 let (memory, device) = open(which.device()?, options)?;
                 let frames = match memory {
                     Memory::Here(pieces) => Frames::over(&config, pieces)?,
-                    Memory::Beyond(beyond) => Frames::beyond(&config, beyond)?,
+                    Memory::RemoteMemory(beyond) => Frames::beyond(&config, beyond)?,
                 };
-                (frames, To::Device(Box::new(device)))
+                (frames, FrameTarget::Device(Box::new(device)))
             }
         };
         let began = Instant::now();
@@ -196,8 +196,8 @@ impl Run {
         let mut blocks = Vec::new();
         for _ in 0..BLOCKS {
             let mut block = match &to {
-                To::Device(device) => device.block(BLOCK)?,
-                To::Host(_) => Piece::of(vec![0; BLOCK], 0..BLOCK),
+                FrameTarget::Device(device) => device.block(BLOCK)?,
+                FrameTarget::Host(_) => OwnedBytes::of(vec![0; BLOCK], 0..BLOCK),
             };
             connection.fill(&mut block)?;
             blocks.push(block);
@@ -206,8 +206,8 @@ impl Run {
     }
 
     /// Returns a block that is not read any more: the least recently used.
-    fn block(&mut self) -> anyhow::Result<Piece> {
-        if let To::Device(device) = &mut self.to
+    fn block(&mut self) -> anyhow::Result<OwnedBytes> {
+        if let FrameTarget::Device(device) = &mut self.to
             && self.is_lent
         {
             let began = Instant::now();
@@ -232,7 +232,7 @@ impl Run {
             }
             self.connection.take(block.bytes(), count, &mut self.frames)?;
             match &mut self.to {
-                To::Device(device) if self.is_lent => {
+                FrameTarget::Device(device) if self.is_lent => {
                     let (list, used) = (self.frames.lent(), self.connection.used(count));
                     device.place(Batch { block, used, list })?;
                 }
@@ -242,8 +242,8 @@ impl Run {
         self.frames.flush();
         let frame = self.frames.full().context("no frame was finished")?;
         match &mut self.to {
-            To::Host(discard) => discard.accept(&frame)?,
-            To::Device(device) => device.accept(&frame)?,
+            FrameTarget::Host(discard) => discard.accept(&frame)?,
+            FrameTarget::Device(device) => device.accept(&frame)?,
         }
         self.frames.give_back(frame);
         self.connection.settle(&mut self.frames);
@@ -252,13 +252,13 @@ impl Run {
 }
 
 /// Every byte of a chunk is what was sent.
-fn verify(which: Which, case: Case, mtu: usize) -> anyhow::Result<()> {
+fn verify(which: DeviceChoice, case: Case, mtu: usize) -> anyhow::Result<()> {
     let pattern = Pattern::new(1);
     let mut run = Run::new(which, case, mtu, CHUNKS[1] as usize, Some(pattern))?;
     (0..4).try_for_each(|_| run.chunk(Some(&pattern)))
 }
 
-fn measure(which: Which, case: Case, mtu: usize, chunk: usize, span: Duration) -> anyhow::Result<Measured> {
+fn measure(which: DeviceChoice, case: Case, mtu: usize, chunk: usize, span: Duration) -> anyhow::Result<ChunkResult> {
     let mut run = Run::new(which, case, mtu, chunk, None)?;
     // All frames once, for what is only slow the first time.
     (0..3).try_for_each(|_| run.chunk(None))?;
@@ -274,5 +274,5 @@ fn measure(which: Which, case: Case, mtu: usize, chunk: usize, span: Duration) -
     let gib = (in_segments(chunk, mtu) * times.len()) as f64 / f64::from(1 << 30);
     times.sort_by(f64::total_cmp);
     let part = |part: f64| times[((times.len() - 1) as f64 * part) as usize] * 1e6;
-    Ok(Measured { seconds, p50: part(0.5), p99: part(0.99), cpu: cpu / gib, resent: 0 })
+    Ok(ChunkResult { seconds, p50: part(0.5), p99: part(0.99), cpu: cpu / gib, resent: 0 })
 }

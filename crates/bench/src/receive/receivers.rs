@@ -1,6 +1,6 @@
 //! Receivers: the kernel, or this program over one of its ports.
 
-use super::{PATIENCE, QUICK_SPAN, SPAN, Way};
+use super::{PATIENCE, PacketPath, QUICK_SPAN, SPAN};
 use crate::machine::{lab, pin};
 use anyhow::{Context, bail, ensure};
 use linerate_backends::netns::within;
@@ -8,13 +8,13 @@ use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
 use linerate_engine::reception::{Protocol, ReceptionWatch};
 use linerate_engine::{Receive, Reception, Stop};
-use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Own};
+use linerate_generate::answer::{ANSWERS_PER_SECOND, AddressRange, Addresses, Answerer};
+use linerate_headers::MacAddr;
 use linerate_lab::TemporaryLab;
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions};
-use linerate_receive::destination::Discard;
-use linerate_receive::frames::{Config, Frames};
-use linerate_receive::tcp::{self, Endpoint, Local};
-use linerate_wire::MacAddr;
+use linerate_transport::destination::Discard;
+use linerate_transport::frames::{Config, Frames};
+use linerate_transport::tcp::{self, Endpoint, Local};
 use rustix::thread::gettid;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Read};
@@ -40,13 +40,13 @@ const STATION: MacAddr = MacAddr([0x02, 0x6c, 10, 9, 0, 9]);
 #[derive(Clone, Copy)]
 pub(super) struct Receiver {
     pub name: &'static str,
-    by: By,
+    by: ReceiverKind,
     /// Computes CRC-32C of each frame.
     crc: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+enum ReceiverKind {
     Kernel,
     Packet,
     Xdp,
@@ -55,35 +55,35 @@ enum By {
 
 /// All receivers. Ratios are to the first one.
 pub(super) const RECEIVERS: [Receiver; 6] = [
-    Receiver { name: "kernel", by: By::Kernel, crc: false },
-    Receiver { name: "packet", by: By::Packet, crc: true },
-    Receiver { name: "packet, no CRC", by: By::Packet, crc: false },
-    Receiver { name: "xdp", by: By::Xdp, crc: true },
-    Receiver { name: "tun", by: By::Tun, crc: true },
-    Receiver { name: "tun, no CRC", by: By::Tun, crc: false },
+    Receiver { name: "kernel", by: ReceiverKind::Kernel, crc: false },
+    Receiver { name: "packet", by: ReceiverKind::Packet, crc: true },
+    Receiver { name: "packet, no CRC", by: ReceiverKind::Packet, crc: false },
+    Receiver { name: "xdp", by: ReceiverKind::Xdp, crc: true },
+    Receiver { name: "tun", by: ReceiverKind::Tun, crc: true },
+    Receiver { name: "tun, no CRC", by: ReceiverKind::Tun, crc: false },
 ];
 
 /// A host that sends, one that receives, and the wire between them.
 pub(super) struct Stage {
     lab: TemporaryLab,
-    way: Way,
+    way: PacketPath,
     is_quick: bool,
 }
 
 /// A receiver that listens.
-pub(super) struct Receiving {
+pub(super) struct ListeningReceiver {
     pub to: SocketAddr,
-    how: How,
+    how: ReceiverState,
 }
 
-enum How {
+enum ReceiverState {
     /// With the frames that it reads into, in sequence.
     Kernel(TcpListener, Vec<Vec<u8>>),
     Ours(Box<(RxPort, Reception, ReceptionWatch)>),
 }
 
 impl Stage {
-    pub(super) fn up(way: Way, is_quick: bool) -> anyhow::Result<Stage> {
+    pub(super) fn up(way: PacketPath, is_quick: bool) -> anyhow::Result<Stage> {
         let link = format!("tx:eth0=10.9.0.1/24,rx:eth0={KERNEL}/24,mtu={}", way.mtu);
         let lab = lab(&[&link])?;
         if !way.is_joined {
@@ -108,11 +108,13 @@ impl Stage {
     }
 
     /// Returns the port of the receiver.
-    fn spec(&self, by: By) -> anyhow::Result<Spec> {
+    fn spec(&self, by: ReceiverKind) -> anyhow::Result<Spec> {
         let text = match by {
-            By::Kernel | By::Packet => format!("packet:eth0?netns={}", self.lab.plan().namespace("rx")),
-            By::Xdp => format!("xdp:eth0?netns={}", self.lab.plan().namespace("rx")),
-            By::Tun => {
+            ReceiverKind::Kernel | ReceiverKind::Packet => {
+                format!("packet:eth0?netns={}", self.lab.plan().namespace("rx"))
+            }
+            ReceiverKind::Xdp => format!("xdp:eth0?netns={}", self.lab.plan().namespace("rx")),
+            ReceiverKind::Tun => {
                 let offloads = if self.way.is_joined { "yes" } else { "no" };
                 let (sender, mtu) = (self.sender(), self.way.mtu);
                 format!("tun:lr0?netns={sender}&address=10.8.0.1/24&mtu={mtu}&offloads={offloads}")
@@ -124,27 +126,27 @@ impl Stage {
 
 impl Receiver {
     /// Returns true if it is measured with joined segments, or with single ones: XDP has no packets of 64 KiB.
-    pub(super) fn suits(&self, way: Way) -> bool {
-        if way.is_joined { self.by != By::Xdp } else { self.crc || self.by == By::Kernel }
+    pub(super) fn suits(&self, way: PacketPath) -> bool {
+        if way.is_joined { self.by != ReceiverKind::Xdp } else { self.crc || self.by == ReceiverKind::Kernel }
     }
 
     /// Starts to listen.
-    pub(super) fn open(&self, stage: &Stage) -> anyhow::Result<Receiving> {
+    pub(super) fn open(&self, stage: &Stage) -> anyhow::Result<ListeningReceiver> {
         let ip = match self.by {
-            By::Kernel => KERNEL,
-            By::Packet | By::Xdp => PACKET,
-            By::Tun => TUN,
+            ReceiverKind::Kernel => KERNEL,
+            ReceiverKind::Packet | ReceiverKind::Xdp => PACKET,
+            ReceiverKind::Tun => TUN,
         };
         let to = SocketAddr::from((ip, PORT));
-        let how = if self.by == By::Kernel {
+        let how = if self.by == ReceiverKind::Kernel {
             let namespace = stage.lab.plan().namespace("rx");
             let listener = within(Some(&namespace), || TcpListener::bind(to))?;
             listener.set_nonblocking(true)?;
-            How::Kernel(listener, self.memory(stage))
+            ReceiverState::Kernel(listener, self.memory(stage))
         } else {
-            How::Ours(Box::new(self.reception(stage, to)?))
+            ReceiverState::Ours(Box::new(self.reception(stage, to)?))
         };
-        Ok(Receiving { to, how })
+        Ok(ListeningReceiver { to, how })
     }
 
     /// Opens it as the verb does by default, apart from the CRC.
@@ -161,7 +163,7 @@ impl Receiver {
         };
         let mut from = open_rx(&spec, &options)?;
         // Acknowledgements have the link header of received packets: over a tunnel none.
-        let link = if self.by == By::Tun { LinkType::RAW } else { LinkType::ETHERNET };
+        let link = if self.by == ReceiverKind::Tun { LinkType::RAW } else { LinkType::ETHERNET };
         let port = open_tx(&REGISTRY.for_sending(&spec)?, &TxOptions { link, ..TxOptions::default() })?;
         let random = RandomState::new();
         let endpoint = Endpoint::new(tcp::Config {
@@ -171,7 +173,7 @@ impl Receiver {
             secret: [random.hash_one(1), random.hash_one(2)],
             ..tcp::Config::default()
         })?;
-        let (frames, own) = (self.frames(stage)?, Own::one(ip, STATION));
+        let (frames, own) = (self.frames(stage)?, AddressRange::one(ip, STATION));
         let answerer = Answerer::new(Addresses::new(vec![own])?, ANSWERS_PER_SECOND);
         let protocol = Protocol::Tcp { endpoint: Box::new(endpoint), frames: Box::new(frames) };
         let watch = ReceptionWatch::default();
@@ -189,7 +191,7 @@ impl Receiver {
     pub(super) fn job(&self, stage: &Stage) -> Option<String> {
         let Config { size, frames, .. } = self.config(stage);
         let text = format!("read(2) into {frames} frames of {} MiB, as the other receivers fill", size >> 20);
-        (self.by == By::Kernel).then_some(text)
+        (self.by == ReceiverKind::Kernel).then_some(text)
     }
 
     /// As many frames of the same size as the other receivers have, touched.
@@ -208,14 +210,14 @@ impl Receiver {
     }
 }
 
-impl Receiving {
+impl ListeningReceiver {
     /// Receives one stream on this processor, and reports the thread; returns the received bytes.
     pub(super) fn run(self, cpu: usize, stop: &Stop, thread: &Sender<i32>) -> anyhow::Result<u64> {
         pin(cpu);
         let _ = thread.send(gettid().as_raw_nonzero().get());
         match self.how {
-            How::Kernel(listener, frames) => read(&accept(&listener, stop)?, frames),
-            How::Ours(ours) => {
+            ReceiverState::Kernel(listener, frames) => read(&accept(&listener, stop)?, frames),
+            ReceiverState::Ours(ours) => {
                 let (from, mut reception, watch) = *ours;
                 let run = Receive { stop: stop.clone(), ..Receive::all(vec![from]) };
                 if let Some(failure) = run.run(&mut [&mut reception]).failure {

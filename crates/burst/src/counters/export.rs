@@ -12,11 +12,11 @@ macro_rules! export_rows {
             /// Records not written because writing failed, for example because the disk was full.
             ExportFailed = Export, Lost, "export_failed";
             /// Records not written because the reader of the pipe had closed it.
-            ExportUnread = Export, Lost, "reader_gone";
+            ExportUnread = Export, Refused, "reader_gone";
             /// Records not exported because the exporter panicked (a bug).
-            ExportDied = Export, Lost, "exporter_died";
+            ExportDied = Export, Lost, "exporter_panicked";
             /// Records dropped because the collector was unreachable and its queue was full.
-            ExportAway = Export, Lost, "collector_away";
+            ExportUnreachable = Export, Lost, "collector_unreachable";
             /// Data records sent to a collector; a bidirectional flow takes two, unless one record holds both directions.
             ExportRecords = Export, Note, "data_records";
             /// Messages sent to a collector, including templates and statistics.

@@ -10,7 +10,7 @@ macro_rules! frame_rows {
             /// Datagrams whose bytes were placed in frames of memory.
             DatagramsPlaced = Datagrams, Delivered, "placed";
             /// Datagrams whose bytes were already placed.
-            DatagramsRepeated = Datagrams, Refused, "already_there";
+            DatagramsRepeated = Datagrams, Refused, "duplicate";
             /// Datagrams without data of their own, such as those that describe other data.
             DatagramsNoData = Datagrams, Refused, "no_data";
             /// Datagrams too short for their header, or of an invalid length.
@@ -24,9 +24,9 @@ macro_rules! frame_rows {
             /// Datagrams for a frame of memory that was already finished.
             DatagramsLate = Datagrams, Lost, "late";
             /// Datagrams whose sequence number is too far from the previous one, too few in a row for a restart of the sender.
-            DatagramsOutOfLine = Datagrams, Lost, "out_of_line";
+            DatagramsSequenceJump = Datagrams, Lost, "sequence_jump";
             /// Datagrams for which no frame of memory was free, or which would have made more than 65,536 gaps in theirs.
-            DatagramsNoFrame = Datagrams, Lost, "no_frame";
+            DatagramsNoFrame = Datagrams, Lost, "no_buffer";
             /// Datagrams of senders beyond the limit on streams.
             DatagramsNoStream = Datagrams, Lost, "streams_full";
             /// Times a sender restarted at another sequence number.
@@ -45,21 +45,21 @@ macro_rules! frame_rows {
             /// Frames of memory that arrived when their destination failed, or after.
             StoreFailed = Store, Lost, "store_failed";
             /// Frames of memory not stored because their destination panicked (a bug).
-            StoreDied = Store, Lost, "store_died";
+            StoreDied = Store, Lost, "store_panicked";
             /// Frames of memory that no reader of the shared ring had returned when the run ended.
-            StoreUntaken = Store, Lost, "untaken";
+            StoreNotReturned = Store, Lost, "not_returned";
             /// Finished frames of memory dropped in favour of newer ones before they were fetched (receive --drop oldest): their reader was too slow.
-            StoreGaveWay = Store, Lost, "gave_way";
+            StoreDroppedOldest = Store, Lost, "dropped_oldest";
             /// Processes that attached to read shared frames of memory.
             StoreReaders = Store, Note, "readers";
             /// Processes rejected as readers of shared frames of memory: another reader was attached, or they lack permission.
             StoreRefusedReaders = Store, Note, "readers_refused";
             /// Readers of shared frames of memory that were evicted because they returned frames that they did not hold.
-            StorePutOut = Store, Note, "readers_put_out";
+            StoreReadersEvicted = Store, Note, "readers_evicted";
             /// Times a frame of memory was handed to a reader.
             StoreHanded = Store, Note, "handed";
             /// Times a frame of memory waited for the next reader because its reader detached without returning it.
-            StoreOfferedAgain = Store, Note, "offered_again";
+            StoreRedelivered = Store, Note, "redelivered";
         }
     };
 }

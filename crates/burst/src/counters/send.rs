@@ -51,7 +51,7 @@ macro_rules! send_rows {
             /// Packets that were answered, or that answered a request.
             Answered = Answer, Delivered, "answered";
             /// Packets that are not requests, or are requests for other addresses.
-            AnswerOther = Answer, Refused, "not_asked";
+            AnswerOther = Answer, Refused, "other";
             /// Packets that are truncated, fragments, have a wrong checksum, or violate the rules for such messages.
             AnswerMalformed = Answer, Refused, "malformed";
             /// Packets whose source is not the address of one other station.
@@ -69,7 +69,7 @@ macro_rules! send_rows {
             /// Next hops whose MAC address was resolved.
             AnswerResolved = Answer, Note, "resolved";
             /// ARP requests and neighbor solicitations sent to resolve next hops.
-            AnswerAsked = Answer, Note, "asked";
+            AnswerRequestsSent = Answer, Note, "requests_sent";
             /// Own addresses announced at the start of the run (gratuitous ARP, unsolicited advertisements).
     AnswerAnnounced = Answer, Note, "announced";
     /// Packets from another station that uses one of the own addresses.

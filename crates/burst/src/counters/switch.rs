@@ -36,7 +36,7 @@ macro_rules! switch_rows {
             /// Packets injected by the engine beyond the `--inject-limit` per second.
             SwitchInjectLimit = Switch, Lost, "inject_limit";
             /// Packets not switched because the switch panicked (a bug).
-            SwitchDied = Switch, Lost, "switch_died";
+            SwitchDied = Switch, Lost, "switch_panicked";
             /// Copies of packets handed to ports: one per egress port.
             SwitchCopies = Switch, Note, "copies";
             /// Packets sent to the engine for a verdict.

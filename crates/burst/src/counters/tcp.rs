@@ -8,9 +8,9 @@ macro_rules! tcp_rows {
             /// Packets examined for TCP segments to own addresses.
             TcpReceived = Tcp, Received, "received";
             /// Segments of a connection, or that open one, that carried valid new data or control.
-            TcpTaken = Tcp, Delivered, "taken";
+            TcpTaken = Tcp, Delivered, "accepted";
             /// Packets that are not TCP segments to own addresses.
-            TcpNotMine = Tcp, Refused, "not_mine";
+            TcpOtherAddress = Tcp, Refused, "other_address";
             /// Segments that are truncated or whose lengths are inconsistent.
             TcpMalformed = Tcp, Refused, "malformed";
             /// Segments with a wrong TCP or IPv4 header checksum.
@@ -24,15 +24,15 @@ macro_rules! tcp_rows {
             /// SYN segments beyond the limit on connections; their senders retransmit them.
             TcpFull = Tcp, Lost, "connections_full";
             /// SYN segments of streams for which no frame of memory was free; their senders retransmit them.
-            TcpNoFrame = Tcp, Lost, "no_frame";
+            TcpNoFrame = Tcp, Lost, "no_buffer";
             /// Segments without new data: retransmissions or keepalive probes.
-            TcpOld = Tcp, Refused, "already_there";
+            TcpOld = Tcp, Refused, "duplicate";
             /// Segments entirely beyond the receive window.
             TcpBeyond = Tcp, Refused, "beyond_window";
             /// Segments that would have made more gaps in a stream than are kept.
             TcpTooManyGaps = Tcp, Lost, "too_many_gaps";
             /// Segments with data after the end of their stream.
-            TcpBehindEnd = Tcp, Refused, "behind_end";
+            TcpAfterFin = Tcp, Refused, "after_fin";
             /// Segments without an acknowledgement, or that acknowledge data never sent.
             TcpBadAck = Tcp, Refused, "wrong_ack";
             /// Segments with a timestamp older than the last one, from before a sequence number wrap (PAWS).
@@ -46,13 +46,13 @@ macro_rules! tcp_rows {
             /// Bytes placed in streams.
             TcpBytes = Tcp, Note, "bytes";
             /// Bytes received again.
-            TcpBytesAgain = Tcp, Note, "bytes_again";
+            TcpDuplicateBytes = Tcp, Note, "duplicate_bytes";
             /// Segments with data after a gap.
             TcpOutOfOrder = Tcp, Note, "out_of_order";
             /// Segments with urgent data, which is treated as ordinary data.
             TcpUrgent = Tcp, Note, "urgent";
             /// Segments of a connection that arrived from other MAC addresses or VLANs than before; replies follow the new ones.
-            TcpMoved = Tcp, Note, "moved";
+            TcpAddressChanged = Tcp, Note, "address_changed";
             /// Packets whose scattered payload was copied into one piece.
             TcpGathered = Tcp, Note, "gathered";
             /// SYN segments that request a connection.
@@ -64,7 +64,7 @@ macro_rules! tcp_rows {
             /// Established connections that the peer reset.
             TcpReset = Tcp, Note, "reset";
             /// Established connections closed by the idle timeout.
-            TcpSilent = Tcp, Note, "silent";
+            TcpIdleTimeout = Tcp, Note, "idle_timeout";
             /// Established connections still open when the run ended.
             TcpStopped = Tcp, Note, "stopped";
             /// Connections whose handshake the peer did not complete.
@@ -86,7 +86,7 @@ macro_rules! tcp_rows {
             /// Resets sent for unknown or abandoned connections.
             TcpResetsSent = Tcp, Note, "resets_sent";
             /// SYN and FIN segments retransmitted.
-            TcpSentAgain = Tcp, Note, "sent_again";
+            TcpRetransmitted = Tcp, Note, "retransmitted";
             /// Segments dropped because the send queue was full or the port did not accept them.
             TcpUnsent = Tcp, Note, "unsent";
         }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_sent_on_is_looked_for_at_both_ends() {
+fn forwarded_frames_are_checked_at_both_ends() {
     let wire = |taken, handed, sent| {
         let mut ledger = Ledger::new();
         ledger.account(Stage::Receive, "a").add(Count::Received, 5).add(Count::Delivered, 5);
@@ -22,7 +22,7 @@ fn what_is_sent_on_is_looked_for_at_both_ends() {
 }
 
 #[test]
-fn what_a_switch_has_inspected_is_looked_for_there_and_back() {
+fn inspected_frames_are_checked_in_both_directions() {
     let switch = |asked: u64, shown: u64, back: u64| {
         let mut ledger = Ledger::new();
         ledger.account(Stage::Receive, "a").add(Count::Received, 9).add(Count::Delivered, 9);
@@ -48,7 +48,7 @@ fn what_a_switch_has_inspected_is_looked_for_there_and_back() {
 }
 
 #[test]
-fn the_identity_finds_a_frame_that_vanished() {
+fn accounting_detects_a_missing_frame() {
     let mut ledger = Ledger::new();
     ledger.account(Stage::Receive, "a").add(Count::Received, 10).add(Count::Delivered, 8).add(Count::RingFull, 2);
     ledger.account(Stage::Merge, "").add(Count::MergeReceived, 8).add(Count::MergeDelivered, 8);
@@ -91,7 +91,7 @@ fn each_of_several_consumers_receives_everything() {
 }
 
 #[test]
-fn lost_records_are_no_lost_frames() {
+fn lost_records_are_not_lost_frames() {
     let mut ledger = Ledger::new();
     ledger.account(Stage::Write, "f").add(Count::WriteReceived, 5).add(Count::WriteFailed, 5);
     ledger.account(Stage::Export, "a").add(Count::ExportReceived, 9).add(Count::Exported, 2);

@@ -199,7 +199,7 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
         rules.insert(libc::SYS_eventfd2, Vec::new());
     }
     // Reconnecting to a collector.
-    if linerate_records::export::reconnects() {
+    if linerate_export::export::reconnects() {
         let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(|family| family as u64);
         rules.insert(libc::SYS_socket, is(0, equal(&families))?);
         rules.insert(libc::SYS_connect, Vec::new());

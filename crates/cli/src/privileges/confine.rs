@@ -30,7 +30,7 @@ pub(super) fn confine(folders: &[OwnedFd], places: Option<&[OwnedFd]>) -> Vec<St
     lacking.into_iter().map(|what| format!("not confined: {what}")).collect()
 }
 
-/// Returns the folder of a ring's socket file, which is removed at the end, for [`Assumed::confine`](super::Assumed::confine);
+/// Returns the folder of a ring's socket file, which is removed at the end, for [`DroppedPrivileges::confine`](super::DroppedPrivileges::confine);
 /// `None` for a ring without a path.
 pub fn socket_folder(ring: &str) -> anyhow::Result<Option<OwnedFd>> {
     let Some(folder) = Path::new(ring).parent().filter(|_| ring.contains('/')) else { return Ok(None) };
@@ -39,7 +39,7 @@ pub fn socket_folder(ring: &str) -> anyhow::Result<Option<OwnedFd>> {
 }
 
 /// Returns the folders of these files, and of the targets of links, for
-/// [`Assumed::confine_reading`](super::Assumed::confine_reading).
+/// [`DroppedPrivileges::confine_reading`](super::DroppedPrivileges::confine_reading).
 pub fn read_places<'a>(files: impl IntoIterator<Item = &'a Path>) -> Vec<OwnedFd> {
     let mut folders = BTreeSet::new();
     for file in files {

@@ -52,7 +52,7 @@ mod tests {
 
     /// Threads started before, as those of DPDK, keep the privileges of the process.
     #[test]
-    fn a_thread_that_was_started_before_is_found() {
+    fn earlier_threads_are_found() {
         if !geteuid().is_root() {
             return;
         }

@@ -7,10 +7,10 @@ use crate::signals::stop_on_signals;
 use crate::view::ledger::RunJson;
 use crate::view::live::{Live, answer};
 use crate::view::rates::{Rates, totals};
-use crate::view::terminal::{shown, tell};
+use crate::view::terminal::{print_stderr, shown};
 use linerate_backends::faulty::Faults;
 use linerate_burst::{Kind, Stage};
-use linerate_engine::{Forward, Progress, Receive, Received, Stop};
+use linerate_engine::{Forward, Progress, Receive, RunReport, Stop};
 use linerate_port::{PortError, RxPort, Spec, TxPort};
 use serde::Serialize;
 use std::thread;
@@ -24,7 +24,7 @@ Examples:
   # with loss and delay in both directions
   linerate bridge veth1 veth2 --faults 'drop=1%&delay=20ms'
   # with loss from veth1 to veth2 only
-  linerate bridge veth1 veth2 --faults drop=1% --faults-back ''
+  linerate bridge veth1 veth2 --faults drop=1% --faults-reverse ''
   # with a slow link
   linerate bridge 'packet:p0?netns=mid' 'packet:p1?netns=mid' \\
     --faults 'rate=100mbps&queue=50' --seed 7
@@ -59,7 +59,7 @@ pub struct Args {
     faults: String,
     /// Faults from the second port to the first instead
     #[arg(long, value_name = "FAULTS")]
-    faults_back: Option<String>,
+    faults_reverse: Option<String>,
     /// Seed of all random choices; the reverse direction has the next number
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -77,7 +77,7 @@ struct Direction {
 }
 
 /// Result of one direction, and the frames sent.
-type Sent = (Received, linerate_port::Sent);
+type BridgeResult = (RunReport, linerate_port::Sent);
 
 /// Runs `linerate bridge`.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -97,10 +97,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.join.is_told() {
         for (way, (forward, _)) in ways.iter().zip(&joined) {
             let copies = if forward.is_in_place() { ", without copying" } else { "" };
-            tell(format_args!("{}\n", shown(&format!("{} -> {}  {}{copies}", way.from, way.to, way.shown()))));
+            print_stderr(format_args!("{}\n", shown(&format!("{} -> {}  {}{copies}", way.from, way.to, way.shown()))));
         }
         for note in notes {
-            tell(format_args!("  {}\n", shown(&note)));
+            print_stderr(format_args!("  {}\n", shown(&note)));
         }
     }
     let news = args.join.show.news(args.join.json);
@@ -120,10 +120,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             })
         };
         let running: Vec<_> = joined.into_iter().map(start).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, Sent>| {
+        let join = |thread: thread::ScopedJoinHandle<'_, BridgeResult>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        running.into_iter().map(join).collect::<Vec<Sent>>()
+        running.into_iter().map(join).collect::<Vec<BridgeResult>>()
     });
     drop((live, answers, news));
     args.conclude(&ways, reports)
@@ -135,7 +135,7 @@ impl Args {
         let faults = |option: &str, text: &str, seed: u64| {
             Faults::parse(&format!("seed={seed}&{text}")).map_err(|error| usage(format!("{option}: {error}")))
         };
-        let back = self.faults_back.as_deref().unwrap_or(&self.faults);
+        let back = self.faults_reverse.as_deref().unwrap_or(&self.faults);
         Ok([
             Direction {
                 from: one.clone(),
@@ -146,14 +146,14 @@ impl Args {
             Direction {
                 from: other,
                 to: one,
-                faults: faults("--faults-back", back, self.seed.wrapping_add(1))?,
+                faults: faults("--faults-reverse", back, self.seed.wrapping_add(1))?,
                 text: back.to_owned(),
             },
         ])
     }
 
-    fn conclude(&self, ways: &[Direction; 2], mut reports: Vec<Sent>) -> anyhow::Result<Exit> {
-        let mut both = Received { quiesced: true, ..Received::default() };
+    fn conclude(&self, ways: &[Direction; 2], mut reports: Vec<BridgeResult>) -> anyhow::Result<Exit> {
+        let mut both = RunReport { quiesced: true, ..RunReport::default() };
         for (run, _) in &mut reports {
             both.ledger.add_all(&run.ledger);
             both.quiesced &= run.quiesced;
@@ -179,7 +179,7 @@ impl Direction {
     }
 }
 
-fn summary(ways: &[Direction; 2], reports: &[Sent]) -> String {
+fn summary(ways: &[Direction; 2], reports: &[BridgeResult]) -> String {
     let mut text = String::new();
     for (way, report) in ways.iter().zip(reports) {
         let linerate_port::Sent { frames, bytes } = report.1;
@@ -194,7 +194,7 @@ fn summary(ways: &[Direction; 2], reports: &[Sent]) -> String {
 struct BridgeJson {
     schema: &'static str,
     ports: Vec<String>,
-    ways: Vec<DirectionJson>,
+    directions: Vec<DirectionJson>,
     frames: u64,
     bytes: u64,
     seconds: f64,
@@ -218,9 +218,9 @@ struct DirectionJson {
 }
 
 impl BridgeJson {
-    fn new(ways: &[Direction; 2], reports: &[Sent], both: &Received) -> Self {
-        let seconds = |report: &Sent| report.0.elapsed.as_secs_f64();
-        let one = |(way, report): (&Direction, &Sent)| DirectionJson {
+    fn new(ways: &[Direction; 2], reports: &[BridgeResult], both: &RunReport) -> Self {
+        let seconds = |report: &BridgeResult| report.0.elapsed.as_secs_f64();
+        let one = |(way, report): (&Direction, &BridgeResult)| DirectionJson {
             from: way.from.to_string(),
             to: way.to.to_string(),
             faults: way.text.clone(),
@@ -235,7 +235,7 @@ impl BridgeJson {
         BridgeJson {
             schema: "linerate/bridge/1",
             ports: ways.iter().map(|way| way.from.to_string()).collect(),
-            ways: ways.iter().zip(reports).map(one).collect(),
+            directions: ways.iter().zip(reports).map(one).collect(),
             frames: reports.iter().map(|report| report.1.frames).sum(),
             bytes: reports.iter().map(|report| report.1.bytes).sum(),
             seconds: both.elapsed.as_secs_f64(),

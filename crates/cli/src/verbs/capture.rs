@@ -16,28 +16,28 @@ pub use self::report::summary;
 
 pub use self::files::{CONVERT, CONVERT_HELP, PRINT, PRINT_HELP, shown as listed};
 
-use self::analysis::{Analysis, AnalysisArgs, Done};
-use self::parts::{Part, PartArgs};
+use self::analysis::{Analysis, AnalysisArgs, AnalysisResult};
+use self::parts::{OutputKind, PartArgs};
 use self::recording::RecordingArgs;
 use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
 use self::trigger::TriggerArgs;
-use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_distinct, check_output, is_file, span};
+use super::inputs::{InputArgs, InputRequirements, Inputs, ReceiveArgs, check_distinct, check_output, is_file, span};
 use super::ports;
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::signals::{reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::is_void;
 use crate::view::live::{Live, answer, reopened};
-use crate::view::terminal::{fail, result, result_document, shown, tell};
+use crate::view::terminal::{fail, print_stderr, result, result_document, shown};
 use clap::ArgAction;
 use linerate_burst::Sink;
 use linerate_engine::{
-    Capture, Captured, Consumer, Progress, ReceiveError, Received, Reopen, Selection, Sharing, Stop,
+    Capture, CaptureTotals, Consumer, Progress, ReceiveError, ReopenRequest, RunReport, Selection, Sharing, Stop,
 };
 use linerate_index::ENDING;
-use linerate_record::{Compression, Format};
+use linerate_pcap::{Compression, Format};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ impl FileFormat {
 }
 
 /// Checked options.
-struct Asked {
+struct CaptureOptions {
     inputs: Inputs,
     /// Selection of the file, and of the ring if both are the same.
     write: Selection,
@@ -190,9 +190,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     let inputs = &asked.inputs;
     let identity = args.receive.identity(inputs)?;
     let mut analysis = Analysis::new(&args.analysis, args.write.is_some(), args.is_silent())?;
-    let (ports, mut notes) = args
-        .receive
-        .open(inputs, Needs { snap: args.snap(&asked), lag: asked.lag, is_merged: true, ..Needs::default() })?;
+    let (ports, mut notes) = args.receive.open(
+        inputs,
+        InputRequirements { snap: args.snap(&asked), lag: asked.lag, is_merged: true, ..InputRequirements::default() },
+    )?;
     let share = args.share.open(&identity)?.map(|(sharing, lines)| {
         notes.extend(lines);
         sharing
@@ -217,12 +218,12 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let is_shown = !args.json && !args.count && (!args.analysis.prints() || args.show.has_interval());
     let news = args.show.news(args.json || args.count);
-    let live = Live::start_reading(&progress, "captured", args.show.interval(!is_shown)?, inputs.reading());
+    let live = Live::start_reading(&progress, inputs.done(), args.show.interval(!is_shown)?, inputs.reading());
     let is_kept = args.write.is_some() || share.is_some();
     let detail = (args.show.ledger, args.show.quiet);
     analysis.start(&asked, detail, &stop, (!is_kept).then_some(&progress)).map_err(|error| identity.explain(error))?;
     let report = reopened(args.show.quiet);
-    let reopen = Reopen::new(move |became| became.map_or_else(fail, report));
+    let reopen = ReopenRequest::new(move |became| became.map_or_else(fail, report));
     let reopening = if has_files {
         let (frames, mut records) = (reopen.clone(), analysis.reopen(report));
         let both = move || {
@@ -233,7 +234,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     } else {
         stop_on_signals(&stop).map(|()| None)?
     };
-    let answers = answer(&progress, "captured", analysis.so_far(inputs))?;
+    let answers = answer(&progress, inputs.done(), analysis.so_far(inputs))?;
     let mut captures = args.captures(&asked, sinks, share, analysis.is_empty());
     if let Some(first) = captures.pop_front() {
         // If there are two, the first one writes.
@@ -247,7 +248,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     // A reader that closes the pipe has all it wanted, as with printed output.
     run.failure.take_if(|failure| args.write.as_deref() == Some("-") && has_no_reader(failure));
     let (done, written) = analysis.finish(&mut run);
-    let captured: Vec<Captured> = captures.into_iter().map(Capture::done).collect();
+    let captured: Vec<CaptureTotals> = captures.into_iter().map(Capture::done).collect();
     args.conclude(&asked, &run, &captured, &done)?;
     let exit = args.receive.conclude(&run);
     written?;
@@ -260,19 +261,19 @@ impl Args {
         self.show.quiet || self.json || self.count
     }
 
-    fn check(&self) -> anyhow::Result<Asked> {
+    fn check(&self) -> anyhow::Result<CaptureOptions> {
         if let Some(number) = self.input.stray_number().filter(|_| self.count) {
             return Err(usage(format!("{number}: --count takes no number; -c {number} stops after {number} packets")));
         }
         let inputs = self.input.check()?;
         let there = [
-            (Part::Write, self.write.is_some()),
-            (Part::Share, self.share.check()?),
-            (Part::Flows, !self.analysis.written().is_empty()),
-            (Part::Stats, self.analysis.counts()),
-            (Part::Print, self.analysis.prints()),
+            (OutputKind::Write, self.write.is_some()),
+            (OutputKind::Share, self.share.check()?),
+            (OutputKind::Flows, !self.analysis.written().is_empty()),
+            (OutputKind::Stats, self.analysis.counts()),
+            (OutputKind::Print, self.analysis.prints()),
         ];
-        let there: Vec<Part> = there.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect();
+        let there: Vec<OutputKind> = there.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect();
         self.parts.check(&there, &inputs)?;
         let index = self.write.iter().filter(|_| self.index).map(|path| format!("{path}{ENDING}")).next();
         let written: Vec<&str> =
@@ -295,12 +296,12 @@ impl Args {
         let kept = self.selection.with(inputs.filter.clone(), inputs.frames)?;
         let of = |part, all| self.parts.selection(part, all, &self.selection);
         let is_ring = self.write.is_none() && self.share.is_wanted();
-        Ok(Asked {
-            write: of(if is_ring { Part::Share } else { Part::Write }, kept.clone()),
-            share: of(Part::Share, kept.clone()),
-            print: of(Part::Print, kept),
-            flows: of(Part::Flows, inputs.selection()),
-            count: of(Part::Stats, inputs.selection()),
+        Ok(CaptureOptions {
+            write: of(if is_ring { OutputKind::Share } else { OutputKind::Write }, kept.clone()),
+            share: of(OutputKind::Share, kept.clone()),
+            print: of(OutputKind::Print, kept),
+            flows: of(OutputKind::Flows, inputs.selection()),
+            count: of(OutputKind::Stats, inputs.selection()),
             lag,
             inputs,
         })
@@ -310,7 +311,7 @@ impl Args {
     /// if `is_only`.
     fn captures(
         &self,
-        asked: &Asked,
+        asked: &CaptureOptions,
         sinks: Vec<Box<dyn Sink>>,
         share: Option<Sharing>,
         is_only: bool,
@@ -330,7 +331,7 @@ impl Args {
     }
 
     /// Returns the maximum number of bytes of a packet that any consumer needs.
-    fn snap(&self, asked: &Asked) -> u32 {
+    fn snap(&self, asked: &CaptureOptions) -> u32 {
         let write = (self.write.is_some() || self.analysis.snap(asked).is_none()).then(|| asked.write.snap());
         let share = self.share.is_wanted().then(|| asked.share.snap());
         let wanted = || [write, share, self.analysis.snap(asked)].into_iter().flatten();
@@ -345,15 +346,22 @@ impl Args {
         }
     }
 
-    fn announce(&self, asked: &Asked, notes: &[String]) {
+    fn announce(&self, asked: &CaptureOptions, notes: &[String]) {
         let to = self.write.as_deref().map(|path| format!(" -> {path}")).unwrap_or_default();
-        tell(format_args!("capturing {}\n", shown(&(asked.inputs.names().join(", ") + &to))));
+        let doing = if asked.inputs.are_files() { "reading" } else { "capturing" };
+        print_stderr(format_args!("{doing} {}\n", shown(&(asked.inputs.names().join(", ") + &to))));
         for note in notes {
-            tell(format_args!("  {}\n", shown(note)));
+            print_stderr(format_args!("  {}\n", shown(note)));
         }
     }
 
-    fn conclude(&self, asked: &Asked, run: &Received, captured: &[Captured], done: &Done) -> anyhow::Result<()> {
+    fn conclude(
+        &self,
+        asked: &CaptureOptions,
+        run: &RunReport,
+        captured: &[CaptureTotals],
+        done: &AnalysisResult,
+    ) -> anyhow::Result<()> {
         let is_taken = self.write.as_deref() == Some("-") || self.analysis.is_on_output();
         if self.json {
             result_document(&CaptureJson::new(asked, run, captured, (done, self.parts.json())), is_taken)?;

@@ -1,17 +1,17 @@
 //! `linerate check`: loss, order, damage and latency of packets that generate sends.
 
-use super::count::Subject;
-use super::inputs::{InputArgs, Needs, ReceiveArgs};
+use super::count::CountedPorts;
+use super::inputs::{InputArgs, InputRequirements, ReceiveArgs};
 use super::show::ShowArgs;
 use crate::exit::Exit;
-use crate::signals::{Answers, answer_requests, stop_on_signals};
+use crate::signals::{ProgressHandler, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, LedgerJson};
 use crate::view::live::Live;
 use crate::view::rates::{frames_per_second, grouped, remarkable};
 use crate::view::streams::{self as view, ClockJson};
-use crate::view::terminal::{show, show_line, tell};
-use linerate_engine::check::{CheckLook, SoFar};
-use linerate_engine::{CheckReport, CheckWatch, Checking, Stop};
+use crate::view::terminal::{print_stderr, result_line, show, show_line};
+use linerate_engine::check::{CheckCounters, CheckProgress};
+use linerate_engine::{CheckConsumer, CheckReport, CheckWatch, Stop};
 use linerate_generate::check::{Check, Options, Report, StreamRow, Summary, Totals};
 use linerate_generate::trailer::Key;
 use serde::Serialize;
@@ -58,13 +58,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let inputs = args.input.check()?;
     let interval = args.show.interval(false)?;
     let identity = args.receive.identity(&inputs)?;
-    let (ports, mut notes) = args.receive.open(&inputs, Needs { tests: true, ..Needs::default() })?;
+    let (ports, mut notes) =
+        args.receive.open(&inputs, InputRequirements { tests: true, ..InputRequirements::default() })?;
     notes.extend(identity.assume()?.confine(&[]));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let options = Options { streams: args.max_streams as usize, ..Options::default() };
     if !args.show.quiet && !args.json {
-        super::count::announce("checking", &Subject::new(&inputs.specs), &notes);
+        super::count::announce("checking", &CountedPorts::new(&inputs.specs), &notes);
         announce(&options);
     }
     let receive = args.receive.run(&inputs, ports, stop);
@@ -72,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let live = start_live(args, interval, &watch, &receive.stop);
     let (answers, news) = (answer(args, &watch)?, args.show.news(args.json));
     let check = Check::new(args.key.unwrap_or_default(), options);
-    let report = Checking::new(check, inputs.selection()).watch(watch).run(receive);
+    let report = CheckConsumer::new(check, inputs.selection()).watch(watch).run(receive);
     drop((live, answers, news));
     conclude(args, &report)
 }
@@ -95,7 +96,7 @@ fn rows(text: &str) -> Result<Rows, String> {
 
 /// Prints the maximum memory of streams.
 fn announce(options: &Options) {
-    tell(format_args!(
+    print_stderr(format_args!(
         "  up to {} streams (--max-streams), at most {} MiB\n",
         grouped(options.streams as u64),
         grouped(options.most_bytes().div_ceil(1 << 20) as u64)
@@ -106,7 +107,7 @@ fn announce(options: &Options) {
 fn start_live(args: &Args, interval: Option<Duration>, watch: &CheckWatch, stop: &Stop) -> Live {
     let Some(interval) = interval else { return Live::none() };
     let (watch, stop, json) = (watch.clone(), stop.clone(), args.json);
-    let mut before = CheckLook::default();
+    let mut before = CheckCounters::default();
     Live::every(interval, move || {
         let now = watch.look();
         if now.elapsed <= before.elapsed {
@@ -117,22 +118,22 @@ fn start_live(args: &Args, interval: Option<Duration>, watch: &CheckWatch, stop:
                 stop.request();
             }
         } else {
-            tell(line(&before, &now) + "\n");
+            print_stderr(line(&before, &now) + "\n");
         }
         before = now;
     })
 }
 
 /// Prints the results so far on request.
-fn answer(args: &Args, watch: &CheckWatch) -> anyhow::Result<Answers> {
+fn answer(args: &Args, watch: &CheckWatch) -> anyhow::Result<ProgressHandler> {
     let (watch, json, most) = (watch.clone(), args.json, args.rows);
     answer_requests(move || {
-        let Some(SoFar { summary, rows }) = watch.so_far(None) else { return };
+        let Some(CheckProgress { summary, rows }) = watch.so_far(None) else { return };
         if json {
             // Numbers and names always have a JSON form.
             let _ = show_line(&SoFarJson { schema: SCHEMA, record: "so_far", summary: &summary });
         } else {
-            tell(format_args!("so far\n{}", view::rows(&summary, &most.of(rows), |id| id.to_string())));
+            print_stderr(format_args!("so far\n{}", view::rows(&summary, &most.of(rows), |id| id.to_string())));
         }
     })
 }
@@ -191,7 +192,7 @@ struct IntervalJson {
 
 impl IntervalJson {
     /// Returns the difference of two readings; `missing` and `lost` fall if packets arrive late.
-    fn new(before: &CheckLook, now: &CheckLook) -> Self {
+    fn new(before: &CheckCounters, now: &CheckCounters) -> Self {
         let gain = |of: fn(&Totals) -> u64| of(&now.totals).saturating_sub(of(&before.totals));
         IntervalJson {
             schema: SCHEMA,
@@ -251,11 +252,10 @@ fn print_json(args: &Args, report: &CheckReport, streams: &Report<'_>) -> anyhow
         failure: report.run.failure.as_ref().map(ToString::to_string),
         ledger: LedgerJson::new(&report.run.ledger),
     };
-    show_line(&summary)?;
-    Ok(())
+    Ok(result_line(&summary, false)?)
 }
 
-fn line(before: &CheckLook, now: &CheckLook) -> String {
+fn line(before: &CheckCounters, now: &CheckCounters) -> String {
     let (totals, earlier) = (&now.totals, &before.totals);
     let seconds = now.elapsed.saturating_sub(before.elapsed).as_secs_f64();
     let ours = |totals: &Totals| totals.received + totals.counted;
@@ -274,7 +274,7 @@ fn line(before: &CheckLook, now: &CheckLook) -> String {
 fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
     let summary = streams.summary();
     let rows = view::rows(&summary, &args.rows.of(streams.rows().collect()), |id| id.to_string());
-    ledger::run(
+    ledger::checked(
         &report.run,
         &(rows + &view::remarks(&report.run.interfaces, &report.run.ledger, &summary)),
         args.show.ledger,
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_read() {
+    fn rows_are_parsed() {
         assert_eq!((rows("all"), rows("7")), (Ok(Rows::All), Ok(Rows::First(7))));
         assert!(rows("some").is_err());
     }

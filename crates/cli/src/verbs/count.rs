@@ -6,18 +6,18 @@ mod screen;
 mod text;
 
 pub(super) use self::json::CountsJson;
-pub(super) use self::rows::Subject;
+pub(super) use self::rows::CountedPorts;
 pub(super) use self::text::summary;
 
 use self::json::{SoFarJson, SummaryJson};
-use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs};
+use super::inputs::{InputArgs, InputRequirements, Inputs, ReceiveArgs};
 use super::show::ShowArgs;
 use crate::exit::Exit;
-use crate::signals::{Answers, answer_requests, stop_on_signals};
+use crate::signals::{ProgressHandler, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
-use crate::view::terminal::{show, show_line, shown, tell};
-use linerate_engine::{Counting, Progress, Receive, Stop, Watch};
+use crate::view::terminal::{print_stderr, result_line, show, show_line, shown};
+use linerate_engine::{CountConsumer, CountWatch, Progress, Receive, Stop};
 use std::time::Duration;
 
 /// Options of `linerate count`.
@@ -68,17 +68,17 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let interval = args.show.interval(false)?;
     let identity = args.receive.identity(&inputs)?;
     let looks = args.protocols || !inputs.filter.is_empty();
-    let needs = Needs {
+    let needs = InputRequirements {
         snap: if looks { 0 } else { UNSEEN },
         tally: !looks && !args.bursts && inputs.frames.is_none(),
-        ..Needs::default()
+        ..InputRequirements::default()
     };
     let (ports, mut notes) = args.receive.open(&inputs, needs)?;
     notes.extend(identity.assume()?.confine(&[]));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
-    let subject = Subject::new(&inputs.specs);
+    let subject = CountedPorts::new(&inputs.specs);
     if !args.show.quiet && !args.json {
         announce("counting", &subject, &notes);
     }
@@ -88,18 +88,18 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 impl Args {
     fn run_count(&self, inputs: &Inputs, interval: Option<Duration>, receive: Receive) -> anyhow::Result<Exit> {
-        let (subject, watch) = (Subject::new(&inputs.specs), Watch::new());
+        let (subject, watch) = (CountedPorts::new(&inputs.specs), CountWatch::new());
         let live = self.start_live(interval, &subject, &watch, &receive.stop);
         let (answers, news) = (self.answer(&subject, inputs, &watch)?, self.show.news(self.json));
         let progress = Progress::new();
         crate::view::live::watch(&progress, "counted");
-        let counting = Counting::new(inputs.selection(), self.protocols).find_bursts(self.bursts);
+        let counting = CountConsumer::new(inputs.selection(), self.protocols).find_bursts(self.bursts);
         let mut counting = counting.watch(watch).progress(progress);
         let run = receive.run(&mut [&mut counting]);
         drop((live, answers, news));
         let counts = counting.done();
         if self.json {
-            show_line(&SummaryJson::new(&subject, &inputs.filter, self.protocols, &counts, &run))?;
+            result_line(&SummaryJson::new(&subject, &inputs.filter, self.protocols, &counts, &run), false)?;
         } else if !is_void(&run.ledger, run.failure.as_ref()) {
             let body = summary(&subject, self.protocols, &counts);
             show(ledger::run(&run, &body, self.show.ledger));
@@ -108,7 +108,7 @@ impl Args {
     }
 
     /// Prints the counts so far on request.
-    fn answer(&self, subject: &Subject, inputs: &Inputs, watch: &Watch) -> anyhow::Result<Answers> {
+    fn answer(&self, subject: &CountedPorts, inputs: &Inputs, watch: &CountWatch) -> anyhow::Result<ProgressHandler> {
         let (subject, watch, filter) = (subject.clone(), watch.clone(), inputs.filter.clone());
         let (json, protocols) = (self.json, self.protocols);
         answer_requests(move || {
@@ -118,12 +118,12 @@ impl Args {
                 // Numbers and names always have a JSON form.
                 let _ = show_line(&SoFarJson::new(&subject, &filter, protocols, &counts));
             } else {
-                tell(format_args!("so far\n{}", summary(&subject, protocols, &counts)));
+                print_stderr(format_args!("so far\n{}", summary(&subject, protocols, &counts)));
             }
         })
     }
 
-    fn start_live(&self, interval: Option<Duration>, subject: &Subject, watch: &Watch, stop: &Stop) -> Live {
+    fn start_live(&self, interval: Option<Duration>, subject: &CountedPorts, watch: &CountWatch, stop: &Stop) -> Live {
         let (subject, watch, stop) = (subject.clone(), watch.clone(), stop.clone());
         match interval {
             None => Live::none(),
@@ -134,9 +134,9 @@ impl Args {
 }
 
 /// Prints the ports and the notes on them.
-pub(super) fn announce(verb: &str, subject: &Subject, notes: &[String]) {
-    tell(format_args!("{verb} {}\n", shown(&subject.names.join(", "))));
+pub(super) fn announce(verb: &str, subject: &CountedPorts, notes: &[String]) {
+    print_stderr(format_args!("{verb} {}\n", shown(&subject.names.join(", "))));
     for note in notes {
-        tell(format_args!("  {}\n", shown(note)));
+        print_stderr(format_args!("  {}\n", shown(note)));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, usage};
 use crate::signals::read_text;
-use crate::verbs::generate::control::{Answer, Asked, MOST_ANSWER, MOST_QUESTION};
+use crate::verbs::generate::control::{ControlReply, ControlRequest, MOST_ANSWER, MOST_QUESTION};
 use crate::verbs::socket::check_length;
 use crate::verbs::switch::control;
 use crate::view::rates::grouped;
@@ -45,7 +45,7 @@ pub struct Args {
     path: PathBuf,
     /// Command
     #[command(subcommand)]
-    what: What,
+    what: ControlCommand,
     /// Print the answer as one JSON line (schema linerate/ctl/1); streams only
     #[arg(long, global = true)]
     json: bool,
@@ -53,7 +53,7 @@ pub struct Args {
 
 /// Command to streams, or to a switch.
 #[derive(Debug, clap::Subcommand)]
-pub enum What {
+pub enum ControlCommand {
     /// Streams: show state, rate and counters
     Status(Streams),
     /// Streams: set the rate: 250kpps, 10gbps, top (all streams only), or a factor such as x2 or x0.5
@@ -126,22 +126,22 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok::<_, anyhow::Error>(format!("{command}\n{}", rules?))
     };
     let (action, rate, streams) = match &args.what {
-        What::AddFlow { rules } => return switch(args, &format!("add-flow\n{}", rules.join("\n"))),
-        What::AddFlows { file } => return switch(args, &read("add-flows", file)?),
-        What::ReplaceFlows { file } => return switch(args, &read("replace-flows", file)?),
-        What::DelFlows(Matches { matches }) => return switch(args, &format!("del-flows {matches}")),
-        What::DumpFlows(Matches { matches }) => return switch(args, &format!("dump-flows {matches}")),
-        What::DumpPorts => return switch(args, "dump-ports"),
-        What::Fdb => return switch(args, "fdb"),
-        What::FdbFlush => return switch(args, "fdb-flush"),
-        What::Status(streams) => ("status", None, streams),
-        What::Rate { rate, streams } => ("rate", Some(rate.clone()), streams),
-        What::Pause(streams) => ("pause", None, streams),
-        What::Resume(streams) => ("resume", None, streams),
-        What::Stop(streams) => ("stop", None, streams),
-        What::Start(streams) => ("start", None, streams),
+        ControlCommand::AddFlow { rules } => return switch(args, &format!("add-flow\n{}", rules.join("\n"))),
+        ControlCommand::AddFlows { file } => return switch(args, &read("add-flows", file)?),
+        ControlCommand::ReplaceFlows { file } => return switch(args, &read("replace-flows", file)?),
+        ControlCommand::DelFlows(Matches { matches }) => return switch(args, &format!("del-flows {matches}")),
+        ControlCommand::DumpFlows(Matches { matches }) => return switch(args, &format!("dump-flows {matches}")),
+        ControlCommand::DumpPorts => return switch(args, "dump-ports"),
+        ControlCommand::Fdb => return switch(args, "fdb"),
+        ControlCommand::FdbFlush => return switch(args, "fdb-flush"),
+        ControlCommand::Status(streams) => ("status", None, streams),
+        ControlCommand::Rate { rate, streams } => ("rate", Some(rate.clone()), streams),
+        ControlCommand::Pause(streams) => ("pause", None, streams),
+        ControlCommand::Resume(streams) => ("resume", None, streams),
+        ControlCommand::Stop(streams) => ("stop", None, streams),
+        ControlCommand::Start(streams) => ("start", None, streams),
     };
-    let asked = Asked { action: action.to_owned(), streams: streams.streams.clone(), rate };
+    let asked = ControlRequest { action: action.to_owned(), streams: streams.streams.clone(), rate };
     let answer = ask(args, &asked).with_context(|| args.path.display().to_string())?;
     if let Some(error) = &answer.error {
         return Err(anyhow!("{error}"));
@@ -162,7 +162,7 @@ fn switch(args: &Args, request: &str) -> anyhow::Result<Exit> {
     control::ask(&args.path, request)
 }
 
-fn ask(args: &Args, asked: &Asked) -> anyhow::Result<Answer> {
+fn ask(args: &Args, asked: &ControlRequest) -> anyhow::Result<ControlReply> {
     check_length(&args.path)?;
     let mut socket = UnixStream::connect(&args.path).map_err(|error| {
         let why = match error.kind() {
@@ -188,7 +188,7 @@ fn ask(args: &Args, asked: &Asked) -> anyhow::Result<Answer> {
     serde_json::from_slice(&answer).context("invalid answer; is this a socket of linerate?")
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &ControlReply) -> String {
     let is_checked = answer.streams.iter().any(|stream| stream.received.is_some());
     let heads = ["stream", "state", "rate", "sent", "received", "lost"];
     let mut rows = table(if is_checked { &heads } else { &heads[..4] }, 2).known_by_first();

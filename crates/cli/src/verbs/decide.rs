@@ -5,7 +5,7 @@ use super::units::size;
 use crate::exit::usage;
 use crate::privileges::{Identity, group_number};
 use crate::view::rates::grouped;
-use linerate_engine::{Fail, InlinePolicy, Release, Sharing, SharingOptions};
+use linerate_engine::{FailMode, InlinePolicy, ReleaseOrder, Sharing, SharingOptions};
 use linerate_share::{Access, Error};
 
 /// Common options of verbs with such a ring.
@@ -25,10 +25,10 @@ pub(super) struct DecideArgs {
     engine: String,
     /// Policy for packets while no engine is attached, and for those undecided when it ends
     #[arg(long, value_name = "HOW", default_value = "closed")]
-    on_death: How,
+    on_death: PolicyMode,
     /// Policy for packets that the engine does not decide in time, and for those undecided at the end of the run
     #[arg(long, value_name = "HOW", default_value = "closed")]
-    on_overload: How,
+    on_overload: PolicyMode,
     /// Maximum time in milliseconds that the engine may hold a packet after reading it
     #[arg(long, value_name = "MS", default_value_t = 1100.0)]
     hold: f64,
@@ -37,7 +37,7 @@ pub(super) struct DecideArgs {
     budget: f64,
     /// Packets that wait for a packet which the engine holds
     #[arg(long, value_name = "BY", default_value = "flow")]
-    order: By,
+    order: ReleaseMode,
     /// Maximum number of packets per second that the engine may inject, in both directions together; others are dropped
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     inject_limit: u32,
@@ -45,7 +45,7 @@ pub(super) struct DecideArgs {
 
 /// Policy for packets without a verdict.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum How {
+enum PolicyMode {
     /// Pass them (fail-open)
     Open,
     /// Drop them (fail-closed)
@@ -54,7 +54,7 @@ enum How {
 
 /// Packets that wait for a held one.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum By {
+enum ReleaseMode {
     /// Packets of its flow
     Flow,
     /// All later packets of its direction
@@ -63,7 +63,7 @@ enum By {
 
 /// Settings, as reported.
 #[derive(serde::Serialize)]
-pub(super) struct Said {
+pub(super) struct DecideSettings {
     share: String,
     engine: Option<String>,
     on_death: &'static str,
@@ -83,12 +83,12 @@ impl DecideArgs {
     /// Returns the policy for packets without a verdict.
     pub(super) fn policy(&self) -> anyhow::Result<InlinePolicy> {
         let fail = |how| match how {
-            How::Open => Fail::Open,
-            How::Closed => Fail::Closed,
+            PolicyMode::Open => FailMode::Open,
+            PolicyMode::Closed => FailMode::Closed,
         };
         let release = match self.order {
-            By::Flow => Release::ByFlow,
-            By::Arrival => Release::ByArrival,
+            ReleaseMode::Flow => ReleaseOrder::ByFlow,
+            ReleaseMode::Arrival => ReleaseOrder::ByArrival,
         };
         let (hold, budget) = (span("--hold", self.hold / 1e3)?, span("--budget", self.budget / 1e3)?);
         let (on_death, on_overload) = (fail(self.on_death), fail(self.on_overload));
@@ -122,12 +122,12 @@ impl DecideArgs {
     }
 
     /// Returns the settings for JSON.
-    pub(super) fn said(&self, share: &str) -> Said {
+    pub(super) fn said(&self, share: &str) -> DecideSettings {
         let how = |how| match how {
-            How::Open => "open",
-            How::Closed => "closed",
+            PolicyMode::Open => "open",
+            PolicyMode::Closed => "closed",
         };
-        Said {
+        DecideSettings {
             share: share.to_owned(),
             engine: Some(self.engine.clone()).filter(|name| !name.is_empty()),
             on_death: how(self.on_death),
@@ -135,8 +135,8 @@ impl DecideArgs {
             hold_us: (self.hold * 1e3) as u64,
             budget_us: (self.budget * 1e3) as u64,
             order: match self.order {
-                By::Flow => "flow",
-                By::Arrival => "arrival",
+                ReleaseMode::Flow => "flow",
+                ReleaseMode::Arrival => "arrival",
             },
             inject_limit: self.inject_limit,
             memory: self.share_memory.clone(),
@@ -146,7 +146,7 @@ impl DecideArgs {
 
     /// Returns the settings as lines of text.
     pub(super) fn lines(&self) -> [String; 3] {
-        let Said { engine, on_death, on_overload, order, .. } = self.said("");
+        let DecideSettings { engine, on_death, on_overload, order, .. } = self.said("");
         let engine = engine.map_or("any engine".to_owned(), |name| format!("engine {name}"));
         [
             format!("{engine}; fail-{on_death} without an engine, fail-{on_overload} on overload"),

@@ -7,7 +7,7 @@ mod compare;
 pub mod stage;
 mod workplace;
 
-use self::compare::{Compared, Expected, compare};
+use self::compare::{Comparison, Expected, compare};
 use self::stage::{PARTS, Stage};
 use self::workplace::{WorkFile, Workplace};
 use crate::exit::Exit;
@@ -17,17 +17,17 @@ use crate::view::ledger;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, counted, grouped};
 use crate::view::table::table;
-use crate::view::terminal::{is_watched, show, show_document, shown, tell};
+use crate::view::terminal::{is_watched, print_stderr, show, show_document, shown};
 use anyhow::bail;
 use linerate_backends::pcap::Recording;
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::Count;
 use linerate_engine::{
-    Capture, Captured, Edits, Memory, Progress, Receive, Received, Replay, ReplayReport, Selection, Stop,
+    Capture, CaptureTotals, Edits, Progress, Receive, RecordingMemory, Replay, ReplayReport, RunReport, Selection, Stop,
 };
 use linerate_generate::{Pacing, Rate, Split};
+use linerate_pcap::{Format, Writer};
 use linerate_port::{RxOptions, Spec, TxOptions};
-use linerate_record::{Format, Writer};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
@@ -78,9 +78,9 @@ struct Act {
 /// Result of a replay.
 struct Outcome {
     sent: Vec<ReplayReport>,
-    run: Received,
-    captured: Captured,
-    compared: Compared,
+    run: RunReport,
+    captured: CaptureTotals,
+    compared: Comparison,
 }
 
 /// Runs the demonstration.
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stage = Stage::set(args.memory)?;
     if !args.json {
         let (stage, origin) = (stage.describe(), &recording.origin);
-        tell(format_args!(
+        print_stderr(format_args!(
             "{}\nreplaying {}: {}\n\n",
             shown(&stage),
             shown(origin),
@@ -130,7 +130,7 @@ fn perform(
     file: &WorkFile,
     interrupt: &Stop,
     quiet: bool,
-) -> anyhow::Result<(Vec<ReplayReport>, Received, Captured)> {
+) -> anyhow::Result<(Vec<ReplayReport>, RunReport, CaptureTotals)> {
     let options = RxOptions { promiscuous: true, lag: Some(LAG), ..RxOptions::default() };
     let ports = stage.sensor().iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
     let output = file.output()?;
@@ -159,13 +159,14 @@ fn sender(act: &Act, spec: &Spec, part: usize, recording: &Path, stop: &Stop) ->
     let recording = Recording::open(&recording.to_string_lossy())?;
     Ok(Replay {
         open: Box::new(move || recording.port()),
-        memory: Memory::IfSmall,
+        memory: RecordingMemory::IfSmall,
         loops: act.loops,
         loop_gap: None,
         edits: Edits { split: Split { index: part as u32, of: PARTS as u32 }, ..Edits::default() },
         ports: vec![open_tx(spec, &TxOptions::default())?],
         pacing: act.pacing,
         at_once: false,
+        packets: None,
         duration: None,
         stop: stop.clone(),
         progress: Progress::new(),
@@ -180,9 +181,9 @@ fn report(
     workplace: &Workplace,
 ) -> anyhow::Result<Exit> {
     let rows: Vec<Row> = acts.iter().zip(outcomes).map(|(act, outcome)| Row::new(act, outcome)).collect();
-    let good = rows.iter().all(|row| row.good);
+    let good = rows.iter().all(|row| row.ok);
     if args.json {
-        let document = DemoJson { schema: "linerate/demo/1", good, seconds: elapsed.as_secs_f64(), acts: rows };
+        let document = DemoJson { schema: "linerate/demo/1", ok: good, seconds: elapsed.as_secs_f64(), acts: rows };
         show_document(&document)?;
         return Ok(if good { Exit::Done } else { Exit::Failed });
     }
@@ -202,7 +203,7 @@ fn report(
     }
     show(format_args!("{lines}\n\n"));
     for (act, outcome) in acts.iter().zip(outcomes) {
-        if args.verbose || !Row::new(act, outcome).good {
+        if args.verbose || !Row::new(act, outcome).ok {
             print_details(act, outcome);
         }
     }
@@ -243,7 +244,7 @@ fn print_details(act: &Act, outcome: &Outcome) {
 #[derive(Serialize)]
 struct Row {
     act: String,
-    good: bool,
+    ok: bool,
     sent: u64,
     captured: u64,
     equal: u64,
@@ -270,7 +271,7 @@ impl Row {
         let lost = sent.saturating_sub(compared.equal);
         Row {
             act: act.name.to_owned(),
-            good: differences.is_empty() && lost == 0 && compared.equal == compared.captured && sent > 0,
+            ok: differences.is_empty() && lost == 0 && compared.equal == compared.captured && sent > 0,
             sent,
             captured: compared.captured,
             equal: compared.equal,
@@ -289,7 +290,7 @@ impl Row {
 #[derive(Serialize)]
 struct DemoJson {
     schema: &'static str,
-    good: bool,
+    ok: bool,
     seconds: f64,
     acts: Vec<Row>,
 }

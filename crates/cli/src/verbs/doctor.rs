@@ -1,7 +1,7 @@
 //! `linerate doctor`: checks of this host and of ports for causes of packet loss, with remedies.
 //!
 //! A check is a function and a row in the file of its subject; `SUBJECTS` has all rows. It reads files through a `Tree`
-//! and driver settings from `Facts`, never directly from the host, so that tests can supply both.
+//! and driver settings from `InterfaceDetails`, never directly from the host, so that tests can supply both.
 
 mod apply;
 mod disk;
@@ -27,11 +27,11 @@ mod xdp;
 #[cfg(test)]
 mod tests;
 
-use self::finding::{Check, Finding, Look, Machine, Severity};
+use self::finding::{Check, CheckFunction, Finding, Machine, Severity};
 use self::fix::{FixLock, Step};
 use self::port::Port;
-use self::report::Found;
-use self::self_test::{TestPath, Tested};
+use self::report::PortFinding;
+use self::self_test::{SelfTestResult, TestPath};
 use self::tree::Tree;
 use crate::exit::{Exit, usage};
 use anyhow::ensure;
@@ -46,7 +46,7 @@ Examples:
   # check the host, and all interfaces that are up
   linerate doctor
   # check one port, and the directory for capture files
-  linerate doctor eth0 --for .
+  linerate doctor eth0 --dir .
   linerate doctor 'xdp:eth0?netns=lab-left' --verbose
   # fix what can be restored while a capture runs
   linerate doctor eth0 --fix -- linerate capture eth0 -w out.pcapng
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(value_name = "PORT", value_delimiter = ',')]
     ports: Vec<String>,
     /// Also check this directory, where captures are written
-    #[arg(long = "for", value_name = "DIR")]
+    #[arg(long = "dir", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Also show passing checks
     #[arg(short = 'v', long, conflicts_with = "json")]
@@ -109,7 +109,7 @@ const SUBJECTS: &[&[Check]] = &[
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let specs = args.ports.iter().map(|port| Spec::parse(port)).collect::<Result<Vec<_>, _>>()?;
     if let Some(folder) = &args.folder {
-        ensure!(folder.is_dir(), "--for {}: no such directory", folder.display());
+        ensure!(folder.is_dir(), "--dir {}: no such directory", folder.display());
     }
     if args.fix && specs.is_empty() {
         return Err(usage("--fix needs a port, as in linerate doctor eth0 --fix"));
@@ -182,31 +182,33 @@ fn rules() -> Option<String> {
 }
 
 /// Findings do not fail the run; a failed self-test does.
-fn exit_of(tested: Option<&Tested>) -> Exit {
-    if tested.is_none_or(|tested| tested.good) { Exit::Done } else { Exit::Failed }
+fn exit_of(tested: Option<&SelfTestResult>) -> Exit {
+    if tested.is_none_or(|tested| tested.ok) { Exit::Done } else { Exit::Failed }
 }
 
 /// Runs all checks: findings of the machine, then of each port, most severe first.
-fn examine<'a>(machine: &Machine, ports: &'a [Port]) -> Vec<Found<'a>> {
+fn examine<'a>(machine: &Machine, ports: &'a [Port]) -> Vec<PortFinding<'a>> {
     let rows = || SUBJECTS.iter().copied().flatten();
     let of_machine = rows().filter_map(|check| match check.look {
-        Look::Machine(look) => Some(Found { port: None, check: check.name, finding: look(machine)? }),
-        Look::Port(_) => None,
+        CheckFunction::Machine(look) => Some(PortFinding { port: None, check: check.name, finding: look(machine)? }),
+        CheckFunction::Port(_) => None,
     });
     let of_ports = ports.iter().flat_map(|port| {
         rows().filter_map(move |check| match check.look {
-            Look::Machine(_) => None,
-            Look::Port(look) => Some(Found { port: Some(port), check: check.name, finding: look(machine, port)? }),
+            CheckFunction::Machine(_) => None,
+            CheckFunction::Port(look) => {
+                Some(PortFinding { port: Some(port), check: check.name, finding: look(machine, port)? })
+            }
         })
     });
-    let mut found: Vec<Found<'_>> = of_machine.chain(of_ports).collect();
-    let group = |one: &Found<'_>| one.port.map(|port| ports.iter().position(|other| std::ptr::eq(other, port)));
+    let mut found: Vec<PortFinding<'_>> = of_machine.chain(of_ports).collect();
+    let group = |one: &PortFinding<'_>| one.port.map(|port| ports.iter().position(|other| std::ptr::eq(other, port)));
     found.sort_by_key(|one| (group(one), std::cmp::Reverse(one.finding.severity)));
     found
 }
 
 /// Returns the changes for `--fix`: those of warnings and errors.
-fn steps<'a>(found: &[Found<'a>]) -> Vec<Step<'a>> {
+fn steps<'a>(found: &[PortFinding<'a>]) -> Vec<Step<'a>> {
     let worth = found.iter().filter(|one| one.finding.severity >= Severity::Warn);
     worth
         .flat_map(|one| {

@@ -4,7 +4,7 @@ mod files;
 mod index;
 mod report;
 
-use self::files::{Found, files};
+use self::files::{SearchFiles, files};
 use self::report::FindJson;
 use super::capture::FileFormat;
 use super::inputs::{UserArgs, check_filter, check_output};
@@ -12,14 +12,14 @@ use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::{READING, read_places};
 use crate::signals::{opening, stop_on_signals};
-use crate::view::terminal::{fail, result, result_document, show, shown, tell};
+use crate::view::terminal::{fail, print_stderr, result, result_document, show, shown};
 use anyhow::Context;
 use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
 use linerate_burst::{Block, Ledger, Nanos, Sink, SinkError};
 use linerate_engine::Stop;
 use linerate_index::Search;
+use linerate_pcap::{Format, Output, Reader, Writer};
 use linerate_port::Spec;
-use linerate_record::{Format, Output, Reader, Writer};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -86,8 +86,8 @@ pub struct Args {
 }
 
 /// Checked options.
-struct Asked {
-    found: Found,
+struct FindOptions {
+    found: SearchFiles,
     filter: String,
     from: Nanos,
     /// Latest time to search.
@@ -154,7 +154,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Args {
-    fn check(&self) -> anyhow::Result<Asked> {
+    fn check(&self) -> anyhow::Result<FindOptions> {
         let is_there = |word: &&String| Path::new(word).symlink_metadata().is_ok();
         let places = self.words.iter().take_while(is_there).count();
         let (places, words) = self.words.split_at(places);
@@ -174,7 +174,7 @@ impl Args {
         let now = Nanos::ZERO.after(now);
         let time = |option: &str, text: &Option<String>| {
             let parse = |text: &String| {
-                linerate_record::when::parse(text, now).map_err(|error| usage(format!("{option} {text}: {error}")))
+                linerate_pcap::when::parse(text, now).map_err(|error| usage(format!("{option} {text}: {error}")))
             };
             text.as_ref().map(parse).transpose()
         };
@@ -198,11 +198,11 @@ impl Args {
         if self.make_index && !filter.is_empty() {
             return Err(usage("--make-index does not search; leave out the filter"));
         }
-        Ok(Asked { found, filter, from, last, format })
+        Ok(FindOptions { found, filter, from, last, format })
     }
 
     /// Opens the output. Returns it with its directory.
-    fn open_writer(&self, asked: &Asked) -> anyhow::Result<(Option<Writer>, Option<OwnedFd>)> {
+    fn open_writer(&self, asked: &FindOptions) -> anyhow::Result<(Option<Writer>, Option<OwnedFd>)> {
         let Some(path) = &self.write else { return Ok((None, None)) };
         let output = opening(path, || Output::open(path)).with_context(|| format!("cannot write {path}"))?;
         let folder = output.folder().map(OwnedFd::try_clone).transpose()?;
@@ -211,7 +211,13 @@ impl Args {
     }
 
     /// Finishes the output; without packets it has the interfaces of the first file that has some.
-    fn finish(&self, writer: &mut Writer, asked: &Asked, search: &Search, is_unused: bool) -> Result<(), SinkError> {
+    fn finish(
+        &self,
+        writer: &mut Writer,
+        asked: &FindOptions,
+        search: &Search,
+        is_unused: bool,
+    ) -> Result<(), SinkError> {
         if search.interfaces().is_empty() {
             let interfaces = |path: &String| {
                 let mut reader = Reader::open(path).ok()?;
@@ -234,7 +240,7 @@ impl Args {
             result(report.text(), is_output);
         }
         for hint in report.left_out() {
-            tell(format_args!("{}\n", shown(&hint)));
+            print_stderr(format_args!("{}\n", shown(&hint)));
         }
         Ok(())
     }

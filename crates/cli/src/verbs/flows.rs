@@ -27,23 +27,23 @@ pub(super) use self::output::{Tee, Totals};
 #[cfg(any(feature = "serve", feature = "tui"))]
 pub(super) use self::text::protocol;
 pub(super) use self::text::{so_far, summary};
-pub(super) use self::writing::{ExportArgs, Written};
+pub(super) use self::writing::{ExportArgs, WriteFormat};
 
-use self::asking::AskArgs;
+use self::asking::QueryArgs;
 use self::json::SummaryJson;
 use self::writing::WriteArgs;
-use super::inputs::{InputArgs, Needs, ReceiveArgs};
+use super::inputs::{InputArgs, InputRequirements, ReceiveArgs};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::signals::{reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer, reopened};
-use crate::view::terminal::{fail, is_watched, result, result_line, shown, tell};
-use linerate_engine::{Metering, Progress, Stop};
+use crate::view::terminal::{fail, is_watched, print_stderr, result, result_line, shown};
+use linerate_engine::{MeterConsumer, Progress, Stop};
+use linerate_export::fields::Part;
+use linerate_export::{Exporter, Field, Format, fields};
 use linerate_meter::Config;
 use linerate_query::{Key, Question};
-use linerate_records::fields::Part;
-use linerate_records::{Exporter, Field, Format, fields};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -87,7 +87,7 @@ pub struct Args {
     #[command(flatten)]
     meter: MeterArgs,
     #[command(flatten)]
-    ask: AskArgs,
+    ask: QueryArgs,
     /// Print the summary as one JSON document (schema linerate/flows/1)
     #[arg(help_heading = "Report", long)]
     json: bool,
@@ -110,7 +110,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     about.question.iter().try_for_each(|question| refuse_missing(question, &config))?;
     let meters = args.meter.meters(&mut config, args.show.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
-    let (ports, mut notes) = args.receive.open(&inputs, Needs { snap, is_merged: true, ..Needs::default() })?;
+    let (ports, mut notes) =
+        args.receive.open(&inputs, InputRequirements { snap, is_merged: true, ..InputRequirements::default() })?;
     let assumed = identity.assume()?;
     let observed = Arc::default();
     let exporters = args
@@ -130,8 +131,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let is_mixed = args.write.is_on_output();
     let is_silent = args.show.quiet || args.json || is_mixed;
     if !is_silent {
-        tell(format_args!("metering {}: {}", shown(&inputs.names().join(", ")), args.meter.describe(&config)));
-        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
+        print_stderr(format_args!("metering {}: {}", shown(&inputs.names().join(", ")), args.meter.describe(&config)));
+        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let progress = Progress::new();
     let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
@@ -139,7 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let live = Live::start_reading(&progress, "metered", interval, inputs.reading());
     let records = Tee::showing(exporters, stop.clone(), &about).map_err(|error| identity.explain(error))?;
     let mut metering =
-        Metering::new(meters, inputs.selection(), records).progress(Arc::clone(&progress)).observed(observed);
+        MeterConsumer::new(meters, inputs.selection(), records).progress(Arc::clone(&progress)).observed(observed);
     let reopening = if folders.is_empty() {
         stop_on_signals(&stop).map(|()| None)?
     } else {

@@ -1,7 +1,7 @@
 //! `linerate frames`: reads frames of received streams from the memory of the process that receives them.
 
 use super::inputs::{UserArgs, span};
-use super::receive::options::GoArgs;
+use super::receive::options::DestinationArgs;
 use super::receive::report::{StreamJson, summary, ticker};
 use super::rings::ring_name;
 use super::show::ShowArgs;
@@ -10,13 +10,13 @@ use crate::signals::{answer_requests, stop_on_signals};
 use crate::view::ledger::{self, RunJson, is_void};
 use crate::view::live::Live;
 use crate::view::rates::counted;
-use crate::view::terminal::{fail, show, show_document, shown, tell};
+use crate::view::terminal::{fail, print_stderr, show, show_document, shown};
 use anyhow::anyhow;
 use linerate_burst::text::quoted;
 use linerate_engine::Stop;
-use linerate_engine::frame_ring::{TakeFrames, Took};
-use linerate_engine::reception::{ReceptionWatch, SoFar};
-use linerate_share::{Attach, Error};
+use linerate_engine::frame_ring::{FrameRingReader, FrameRingReport};
+use linerate_engine::reception::{ReceptionProgress, ReceptionWatch};
+use linerate_share::{AttachOptions, Error};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
-    go: GoArgs,
+    go: DestinationArgs,
     /// Accept frames shared by a user other than root and you
     #[arg(long)]
     trust: bool,
@@ -65,7 +65,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
     let identity = args.user.identity(false)?;
-    let attach = Attach { name: "linerate frames".into(), trust: args.trust, ..Attach::default() };
+    let attach = AttachOptions { name: "linerate frames".into(), trust: args.trust, ..AttachOptions::default() };
     ring_name("frames", &args.name)?;
     let reader = attach.frames(&args.name).map_err(|error| match error {
         Error::Absent { address } => {
@@ -81,14 +81,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     stop_on_signals(&stop)?;
     if !args.show.quiet && !args.json {
         let (writer, becomes) = (reader.writer(), args.go.describe("counted only (use -w DIR to write files)"));
-        tell(format_args!("reading frames of {} (pid {writer})\n", shown(&args.name)));
-        tell(format_args!(
+        print_stderr(format_args!("reading frames of {} (pid {writer})\n", shown(&args.name)));
+        print_stderr(format_args!(
             "  {} of {} KiB, {}\n",
             counted(frames as u64, "frame"),
             bytes.div_ceil(1024),
             shown(&becomes)
         ));
-        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
+        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let news = args.show.news(args.json);
     let watch = ReceptionWatch::default();
@@ -100,15 +100,15 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let (shown_watch, started, rows) = (watch.clone(), Instant::now(), args.rows);
     let answers = answer_requests(move || {
-        tell(format_args!("so far {}", summary(&shown_watch.so_far(), started.elapsed().as_secs_f64(), rows)));
+        print_stderr(format_args!("so far {}", summary(&shown_watch.so_far(), started.elapsed().as_secs_f64(), rows)));
     })?;
     let name = args.name.clone();
-    let took =
-        TakeFrames { name, reader, streams: args.streams, duration, stop, watch: watch.clone() }.run(&mut *destination);
+    let took = FrameRingReader { name, reader, streams: args.streams, duration, stop, watch: watch.clone() }
+        .run(&mut *destination);
     drop((live, answers, news));
     let so_far = watch.so_far();
     if args.json {
-        show_document(&TakenJson::new(&args.name, &so_far, &took))?;
+        show_document(&FramesJson::new(&args.name, &so_far, &took))?;
     } else if !args.show.quiet && !is_void(&took.run.ledger, took.run.failure.as_ref()) {
         let text = summary(&so_far, took.run.elapsed.as_secs_f64(), args.rows);
         show(ledger::run(&took.run, &text, args.show.ledger));
@@ -124,7 +124,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// `linerate/frames/1`.
 #[derive(Serialize)]
-struct TakenJson {
+struct FramesJson {
     schema: &'static str,
     name: String,
     seconds: f64,
@@ -135,7 +135,7 @@ struct TakenJson {
     /// Bytes missing in frames.
     missing: u64,
     /// Frames that a previous reader got too.
-    offered_again: u64,
+    redelivered: u64,
     /// True if the writer has ended all streams.
     whole: bool,
     by_stream: Vec<StreamJson>,
@@ -143,9 +143,9 @@ struct TakenJson {
     run: RunJson,
 }
 
-impl TakenJson {
-    fn new(name: &str, so_far: &SoFar, took: &Took) -> Self {
-        TakenJson {
+impl FramesJson {
+    fn new(name: &str, so_far: &ReceptionProgress, took: &FrameRingReport) -> Self {
+        FramesJson {
             schema: "linerate/frames/1",
             name: name.to_owned(),
             seconds: took.run.elapsed.as_secs_f64(),
@@ -153,7 +153,7 @@ impl TakenJson {
             bytes: so_far.totals.bytes,
             frames: so_far.totals.frames,
             missing: so_far.totals.missing,
-            offered_again: took.offered_again,
+            redelivered: took.redelivered,
             whole: took.is_whole,
             by_stream: StreamJson::all(so_far),
             run: RunJson::new(&took.run),

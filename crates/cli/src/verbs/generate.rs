@@ -4,6 +4,7 @@ pub(super) mod answer;
 pub(super) mod control;
 pub(super) mod guard;
 mod hosts;
+mod names;
 pub mod replay;
 mod report;
 mod screen;
@@ -14,15 +15,15 @@ mod what;
 
 use self::answer::AnswerArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Assumed, Identity, socket_folder};
+use crate::privileges::{DroppedPrivileges, Identity, socket_folder};
 use crate::verbs::inputs::{UserArgs, are_live};
 use crate::verbs::show::ShowArgs;
 use crate::verbs::units::count;
-use crate::view::terminal::{shown, tell};
+use crate::view::terminal::{print_stderr, shown};
 use clap::builder::RangedU64ValueParser;
 use linerate_backends::REGISTRY;
 use linerate_generate::Rate;
-use linerate_generate::rate::Asked;
+use linerate_generate::rate::RequestedRate;
 use linerate_port::{PortError, Spec, Target};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -89,7 +90,7 @@ pub struct TargetArgs {
     /// Rate, such as 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1, 50% of line rate, or max; several packets share it
     /// [default: 1000pps, that of the stream file, or as recorded]
     #[arg(long, value_name = "RATE")]
-    rate: Option<Asked>,
+    rate: Option<RequestedRate>,
     /// Line rate that percentages refer to, such as 10gbps [default: the link speed]
     #[arg(long, value_name = "RATE", value_parser = line)]
     line: Option<f64>,
@@ -145,17 +146,17 @@ impl EndArgs {
     /// Drops the rights that the run does not need, and prints the notes about it.
     fn confine<'a>(
         &self,
-        assumed: Assumed<'_>,
+        assumed: DroppedPrivileges<'_>,
         specs: impl IntoIterator<Item = &'a Spec>,
         control: Option<&Path>,
     ) -> anyhow::Result<()> {
         let ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());
         let rings = ports.filter(|(backend, _)| matches!(backend.target, Target::Ring));
         let mut folders = rings.map(|(_, ring)| socket_folder(&ring.target)).collect::<Result<Vec<_>, _>>()?;
-        folders.push(control.map(control::Socket::folder).transpose()?.flatten());
+        folders.push(control.map(control::ControlListener::folder).transpose()?.flatten());
         let notes = assumed.confine(&folders.into_iter().flatten().collect::<Vec<_>>());
         for note in notes.into_iter().filter(|_| !self.show.quiet && !self.json) {
-            tell(format_args!("{}\n", shown(&note)));
+            print_stderr(format_args!("{}\n", shown(&note)));
         }
         Ok(())
     }

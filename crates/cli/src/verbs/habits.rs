@@ -11,7 +11,7 @@ const VERBS: &[&str] = &["capture", "print", "count", "flows"];
 
 /// Options of tcpdump for what linerate always does.
 #[derive(Debug, Args)]
-pub(super) struct Accepted {
+pub(super) struct TcpdumpArgs {
     /// No names are looked up
     #[arg(short = 'n', hide = true, action = ArgAction::Count)]
     no_names: u8,
@@ -93,6 +93,9 @@ pub(super) fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow:
             }
             let verb = verb.filter(|verb| !verb.starts_with('-')).map_or(String::new(), |verb| format!("{verb} "));
             let meant = text(ContextKind::SuggestedArg).map(|near| format!(" (did you mean {near}?)"));
+            if !option.starts_with('-') {
+                return Some(usage(format!("{option}: unexpected argument; linerate {verb}--help shows the usage")));
+            }
             let help = format!("linerate {verb}--help lists them");
             Some(usage(format!("{option}: no such option{}; {help}", meant.unwrap_or_default())))
         }
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_what_was_meant() {
+    fn errors_name_the_intended_option() {
         for (line, text) in [
             ("x count -X eth0", "-X: linerate capture has it"),
             ("x flows -tttt eth0", "-t: linerate capture has it; -T S stops"),

@@ -2,7 +2,7 @@
 
 pub(super) mod report;
 
-use super::decide::{DecideArgs, Said, share};
+use super::decide::{DecideArgs, DecideSettings, share};
 use super::inputs::notes_of;
 use super::joined::{JoinArgs, ends, receive_whole, send_as};
 use super::rings::ring_name;
@@ -10,7 +10,7 @@ use crate::exit::{Exit, usage};
 use crate::privileges::socket_folder;
 use crate::signals::stop_on_signals;
 use crate::view::live::{Live, answer};
-use crate::view::terminal::{shown, tell};
+use crate::view::terminal::{print_stderr, shown};
 use linerate_backends::faulty::Faults;
 use linerate_engine::{Inline, Progress, Receive, Stop};
 use linerate_port::Spec;
@@ -86,14 +86,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 impl Args {
     /// Returns the settings for JSON.
-    fn said(&self) -> Said {
+    fn said(&self) -> DecideSettings {
         self.decide.said(&self.share)
     }
 
     fn announce(&self, [one, other]: &[Spec; 2], notes: &[String]) {
-        tell(format_args!("{}\n", shown(&format!("{one} <-> {other}"))));
+        print_stderr(format_args!("{}\n", shown(&format!("{one} <-> {other}"))));
         for line in self.decide.lines().iter().chain(notes) {
-            tell(format_args!("  {}\n", shown(line)));
+            print_stderr(format_args!("  {}\n", shown(line)));
         }
     }
 }

@@ -12,16 +12,16 @@ use self::kinds::is_port;
 pub(super) use self::kinds::{are_live, is_file, link};
 pub(super) use self::opened::check_take;
 pub(super) use self::outputs::{check_distinct, check_output};
-use super::habits::Accepted;
+use super::habits::TcpdumpArgs;
 use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::read_text;
-use crate::view::reading::Reading;
+use crate::view::reading::FileProgress;
 use crate::view::terminal::fail;
 use linerate_backends::REGISTRY;
 use linerate_burst::LinkType;
-use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
+use linerate_engine::{Receive, RunReport, Selection, Stop, WaitStrategy};
 use linerate_filter::Filter;
 use linerate_port::{RxOptions, RxPort, Spec};
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Input")]
 pub(super) struct InputArgs {
-    /// Ports, unless given by -i or -r; then the filter (pcap-filter(7))
-    #[arg(value_name = "PORT|FILTER", help_heading = None::<&str>)]
+    /// Ports or capture files, unless given by -i or -r; then the filter (pcap-filter(7))
+    #[arg(value_name = "PORT|FILE|FILTER", help_heading = None::<&str>)]
     words: Vec<String>,
     /// Port to receive from; repeatable, or several with commas; any is every interface that is up
     #[arg(short = 'i', long = "port", value_name = "PORT", value_delimiter = ',')]
@@ -56,7 +56,7 @@ pub(super) struct InputArgs {
     #[arg(short = 'T', long = "duration", value_name = "S")]
     duration: Option<f64>,
     #[command(flatten)]
-    _accepted: Accepted,
+    _accepted: TcpdumpArgs,
 }
 
 /// Options of reception.
@@ -100,7 +100,7 @@ impl UserArgs {
 
 /// Requirements of a verb on the received packets.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Needs {
+pub(super) struct InputRequirements {
     /// Bytes of each packet; 0 for all.
     pub snap: u32,
     /// Reordering window.
@@ -129,8 +129,13 @@ impl InputArgs {
     pub(super) fn check(&self) -> anyhow::Result<Inputs> {
         let mut left_out = Vec::new();
         let given = self.filter_text()?;
-        let (files, words) = self.words.split_at(self.more_files());
-        let read = [&self.read[..], files].concat();
+        let (files, words) = self.words.split_at(self.leading_files());
+        // Indexes are next to their files, as in `print DIR/*`.
+        let files = files.iter().filter(|file| !file.ends_with(".idx"));
+        let read: Vec<String> = self.read.iter().chain(files).cloned().collect();
+        if self.ports.is_empty() && read.is_empty() {
+            hints::missing_file(words)?;
+        }
         let (mut specs, filter) = ports_and_filter(words, &self.ports, &read, given.as_deref(), &mut left_out)?;
         if let Some(direction) = &self.direction {
             any::set_direction(&mut specs, direction)?;
@@ -148,27 +153,18 @@ impl InputArgs {
         }
     }
 
-    /// Reads leading words that are files as capture files.
-    pub(super) fn take_files(&mut self) -> anyhow::Result<()> {
-        let files = self.words.iter().take_while(|word| !is_port(word) && Path::new(word).is_file()).count();
-        self.read.extend(self.words.drain(..files));
-        let is_named = !self.ports.is_empty() || !self.read.is_empty();
-        match self.words.first().filter(|word| !is_named && hints::is_meant_as_file(word)) {
-            Some(word) => Err(usage(format!("{word}: no such file"))),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the number of leading words that are further capture files after `-r`, as a shell expands `-r *.pcap`.
-    fn more_files(&self) -> usize {
-        let is_file = |word: &&String| hints::is_capture_file(word) && !is_port(word);
-        if self.read.is_empty() { 0 } else { self.words.iter().take_while(is_file).count() }
+    /// Returns the number of leading words that are capture files, such as those of `-r *.pcap`; none next to `-i`.
+    fn leading_files(&self) -> usize {
+        // After `-r FILE`, a word is rather part of the filter than a file of this name.
+        let exists = if self.read.is_empty() { hints::is_file } else { hints::is_capture_file };
+        let files = self.words.iter().take_while(|word| exists(word) && !is_port(word)).count();
+        if self.ports.is_empty() { files } else { 0 }
     }
 
     /// Returns the filter text given by an option.
     fn filter_text(&self) -> anyhow::Result<Option<String>> {
         let Some(path) = &self.filter_file else { return Ok(self.filter.clone()) };
-        let text = read_text(path).map_err(|error| usage(format!("-F {}: {error}", path.display())))?;
+        let text = read_text(path).map_err(|error| usage(format!("-F: filter file {}: {error}", path.display())))?;
         // As in tcpdump, lines are joined and `#` starts a comment.
         let words = text.lines().flat_map(|line| line.split('#').next().unwrap_or_default().split_whitespace());
         Ok(Some(words.collect::<Vec<_>>().join(" ")))
@@ -177,9 +173,9 @@ impl InputArgs {
     /// Returns a number in place of the filter or a port: perhaps it was meant for the option before it.
     pub(super) fn stray_number(&self) -> Option<&str> {
         let is_number = |word: &str| word.parse::<u64>().is_ok();
-        let names_port = self.ports.is_empty() && self.read.is_empty();
+        let names_port = self.ports.is_empty() && self.read.is_empty() && self.leading_files() == 0;
         let is_passed = |(at, word): &(usize, &String)| (*at == 0 && names_port && !is_number(word)) || is_port(word);
-        let (_, word) = self.words.iter().skip(self.more_files()).enumerate().find(|word| !is_passed(word))?;
+        let (_, word) = self.words.iter().skip(self.leading_files()).enumerate().find(|word| !is_passed(word))?;
         is_number(word).then_some(word)
     }
 }
@@ -191,9 +187,14 @@ impl Inputs {
     }
 
     /// Returns the progress of reading, if all inputs are files that end.
-    pub(super) fn reading(&self) -> Option<Reading> {
+    pub(super) fn reading(&self) -> Option<FileProgress> {
         let files: Option<Vec<String>> = self.specs.iter().map(|spec| REGISTRY.file(spec)).collect();
-        Reading::of(&files?)
+        FileProgress::of(&files?)
+    }
+
+    /// Returns the action on packets, for reports.
+    pub(super) fn done(&self) -> &'static str {
+        if self.are_files() { "read" } else { "captured" }
     }
 
     /// Returns whether all packets are from capture files, with the timestamps of these.
@@ -214,8 +215,8 @@ impl ReceiveArgs {
     }
 
     /// Opens the ports for a verb with these needs. Returns them with notes for the user.
-    pub(super) fn open(&self, inputs: &Inputs, needs: Needs) -> anyhow::Result<(Vec<RxPort>, Vec<String>)> {
-        let Needs { snap, lag, tally, tests, is_merged } = needs;
+    pub(super) fn open(&self, inputs: &Inputs, needs: InputRequirements) -> anyhow::Result<(Vec<RxPort>, Vec<String>)> {
+        let InputRequirements { snap, lag, tally, tests, is_merged } = needs;
         let options = RxOptions {
             snap,
             promiscuous: !self.no_promiscuous,
@@ -230,23 +231,24 @@ impl ReceiveArgs {
         };
         check_take(self.take, &inputs.specs)?;
         let ports = opened::open(&inputs.specs, &options, is_merged)?;
-        let notes = ports.iter().flat_map(notes_of);
-        let notes = notes.chain(inputs.left_out.iter().cloned()).collect();
+        let mut notes: Vec<String> = ports.iter().flat_map(notes_of).chain(inputs.left_out.iter().cloned()).collect();
+        let is_mixed = inputs.specs.iter().any(is_file) && !inputs.are_files();
+        notes.extend(is_mixed.then(|| "capture files and live ports are read in one run".to_owned()));
         Ok((ports, notes))
     }
 
     /// Returns the run.
     pub(super) fn run(&self, inputs: &Inputs, ports: Vec<RxPort>, stop: Stop) -> Receive {
         let waiting = match (self.spin, self.sleep) {
-            (true, _) => Waiting::Spin,
-            (_, true) => Waiting::Sleep,
-            _ => Waiting::Adaptive,
+            (true, _) => WaitStrategy::Spin,
+            (_, true) => WaitStrategy::Sleep,
+            _ => WaitStrategy::Adaptive,
         };
         Receive { ports, waiting, duration: inputs.duration, stop }
     }
 
     /// Returns the exit status.
-    pub(super) fn conclude(&self, run: &Received) -> Exit {
+    pub(super) fn conclude(&self, run: &RunReport) -> Exit {
         if let Some(failure) = &run.failure {
             fail(failure);
             return Exit::Failed;

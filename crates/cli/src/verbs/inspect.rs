@@ -5,7 +5,7 @@ use super::show::MetricsArgs;
 use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
 use crate::view::rates::{counted, grouped};
-use crate::view::terminal::{fail, show, show_document, shown, tell};
+use crate::view::terminal::{fail, print_stderr, show, show_document, shown};
 use anyhow::anyhow;
 use linerate_burst::text::quoted;
 use linerate_burst::{Count, LinkType, Stage};
@@ -13,7 +13,7 @@ use linerate_engine::Stop;
 use linerate_engine::metrics::source;
 use linerate_filter::Filter;
 use linerate_port::Spec;
-use linerate_share::{Attach, Decide, End, Engine, Error, Seen, Verdict};
+use linerate_share::{AttachOptions, End, Engine, Error, UndecidedFrame, Verdict, VerdictReply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         Filters { blacklist: Rules::compile(args.blacklist.as_deref())?, drop: Rules::compile(args.drop.as_deref())? };
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
     let identity = args.user.identity(false)?;
-    let attach = Attach { name: args.name.clone(), trust: args.trust, ..Attach::default() };
+    let attach = AttachOptions { name: args.name.clone(), trust: args.trust, ..AttachOptions::default() };
     let engine = attach.engine(&spec.target).map_err(|error| match error {
         Error::Absent { address } => {
             anyhow!("{address}: not shared; start linerate inline PORT PORT --share {} (a name is valid in one network namespace, a path in all)", quoted(&address))
@@ -135,8 +135,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let what = [filter("blacklist", &args.blacklist), filter("drop", &args.drop)];
         let what: Vec<String> = what.into_iter().flatten().collect();
         let what = if what.is_empty() { "all packets pass".into() } else { what.join("; ") };
-        tell(format_args!("{}\n", shown(&format!("inspecting {spec}: {what}"))));
-        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
+        print_stderr(format_args!("{}\n", shown(&format!("inspecting {spec}: {what}"))));
+        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let report = args.decide(engine, &asked, duration, &stop);
     args.conclude(&report)
@@ -154,12 +154,12 @@ impl Args {
                 ledger.account(*stage, &ring).add(*count, so_far.load(Ordering::Relaxed));
             }
         });
-        let _metrics = self.metrics.tell(self.quiet || self.json);
+        let _metrics = self.metrics.serve(self.quiet || self.json);
         while engine.ended().is_none() && !stop.is_requested() && duration.is_none_or(|limit| begun.elapsed() < limit) {
             let looked = engine.look(|seen, _| {
                 let verdict = asked.verdict(seen);
                 *if verdict == Verdict::Pass { &mut passed } else { &mut blocked } += 1;
-                Decide::Now(verdict)
+                VerdictReply::Now(verdict)
             });
             let (all, skipped) = (engine.looked(), engine.skipped());
             for (so_far, now) in so_far.iter().zip([all + skipped, all, skipped, passed + blocked, passed, blocked]) {
@@ -219,7 +219,7 @@ impl Args {
 }
 
 impl Filters {
-    fn verdict(&self, seen: &Seen<'_>) -> Verdict {
+    fn verdict(&self, seen: &UndecidedFrame<'_>) -> Verdict {
         match () {
             () if self.blacklist.select(seen) => Verdict::Blacklist,
             () if self.drop.select(seen) => Verdict::Block,
@@ -236,7 +236,7 @@ impl Rules {
         Ok(Rules { ethernet: Some(ethernet), raw: Filter::compile(text, LinkType::RAW.0).ok() })
     }
 
-    fn select(&self, seen: &Seen<'_>) -> bool {
+    fn select(&self, seen: &UndecidedFrame<'_>) -> bool {
         let filter = match seen.interface.link {
             LinkType::ETHERNET => &self.ethernet,
             _ => &self.raw,

@@ -11,7 +11,7 @@ use linerate_backends::faulty::{Faults, receive_through};
 use linerate_backends::inventory::is_default_route;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::{Count, Ledger, LinkType};
-use linerate_engine::{Received, Waiting};
+use linerate_engine::{RunReport, WaitStrategy};
 use linerate_port::{Backend, PortError, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
 use serde::Serialize;
 use std::time::Duration;
@@ -52,8 +52,8 @@ impl JoinArgs {
     }
 
     /// Returns how to wait for frames.
-    pub(super) fn waiting(&self) -> Waiting {
-        if self.spin { Waiting::Spin } else { Waiting::Adaptive }
+    pub(super) fn waiting(&self) -> WaitStrategy {
+        if self.spin { WaitStrategy::Spin } else { WaitStrategy::Adaptive }
     }
 
     /// Returns whether to print notes for people.
@@ -64,7 +64,7 @@ impl JoinArgs {
     /// Prints the result of a run, as `document` or as `summary`, and returns the exit status.
     pub(super) fn conclude<D: Serialize>(
         &self,
-        run: &Received,
+        run: &RunReport,
         summary: impl FnOnce() -> String,
         document: impl FnOnce() -> D,
     ) -> anyhow::Result<Exit> {
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_with_different_link_types_are_refused() {
+    fn ports_with_different_link_types_are_rejected() {
         let differ = |one: &str, other: &str| differ(&Spec::parse(one).unwrap(), &Spec::parse(other).unwrap());
         for (one, other) in [("tun:a", "tun:b"), ("tun:a?mode=tap", "eth0"), ("eth0", "eth1")] {
             assert_eq!(differ(one, other), None, "{one} {other}");

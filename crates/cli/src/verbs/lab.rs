@@ -6,7 +6,7 @@ use crate::view::table::table;
 use crate::view::terminal::{show, show_document};
 use anyhow::Context;
 use clap::Subcommand;
-use linerate_lab::{Down, Lab, Link, Plan, list};
+use linerate_lab::{Lab, Link, Plan, Removal, list};
 use serde::Serialize;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -132,7 +132,7 @@ fn run_in(name: &str, host: &str, command: &[String]) -> anyhow::Result<Exit> {
 fn down(name: &str, all: bool) -> anyhow::Result<Exit> {
     let names = if all { list()?.into_iter().map(|lab| lab.name).collect() } else { vec![name.to_owned()] };
     for name in names {
-        let Down { name, occupied } = Lab::down(&name)?;
+        let Removal { name, occupied } = Lab::down(&name)?;
         show(format_args!("removed lab {name}\n"));
         for left in occupied {
             let processes: Vec<String> = left.processes.iter().map(ToString::to_string).collect();

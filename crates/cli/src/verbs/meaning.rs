@@ -75,7 +75,7 @@ const RULES: &[Rule] = &[
         "no packets are kept, and flows and statistics use whole packets",
     ),
     rule("capture", &["shard_inner"], OneOf(&["shard", "shard_for"]), "the traffic is not divided"),
-    rule("capture", &["share_patience"], OneOf(&["lossless_readers"]), "readers never block the capture"),
+    rule("capture", &["share_timeout"], OneOf(&["lossless_readers"]), "readers never block the capture"),
     rule(
         "generate",
         &["src_mac", "dst_mac", "src_ip", "dst_ip", "src_port", "src_ports", "dst_port"],
@@ -148,7 +148,7 @@ const RULES: &[Rule] = &[
         OneOf(&["udp"]),
         "no datagrams are received",
     ),
-    rule("receive", &["share_group", "share_patience", "share_small_pages"], OneOf(&["share"]), "no frames are shared"),
+    rule("receive", &["share_group", "share_timeout", "share_small_pages"], OneOf(&["share"]), "no frames are shared"),
     rule("receive", &["route", "convert"], OneOf(&["to"]), "frames stay in the memory of this host"),
     rule("frames", &["per_frame", "direct"], OneOf(&["write"]), "no file is written"),
     rule("frames", &["key"], OneOf(&["check"]), "nothing is verified"),
@@ -173,7 +173,7 @@ const RULES: &[Rule] = &[
         OneOf(&["inspect"]),
         "packets are not inspected",
     ),
-    rule("bridge", &["seed"], OneOf(&["faults", "faults_back"]), "no random fault is set"),
+    rule("bridge", &["seed"], OneOf(&["faults", "faults_reverse"]), "no random fault is set"),
 ];
 
 const fn rule(
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn options_without_effect_are_refused_with_the_reason() {
+    fn options_without_effect_are_rejected_with_the_reason() {
         let error_of = |line: &str| {
             let mut command = Program::command();
             let matches = command.try_get_matches_from_mut(line.split(' ')).unwrap();

@@ -26,17 +26,17 @@ use self::plan::{Plan, SPAN, seconds};
 use self::report::{Files, Report, SizeReport, clock, head};
 use self::reset::Helper;
 use self::traffic::Frames;
-use self::trial::{Bench, Trials};
+use self::trial::{PortTrials, Trials};
 use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
 use crate::verbs::generate::guard;
 use crate::verbs::inputs::are_live;
 use crate::view::rates::grouped;
-use crate::view::terminal::{fail, show, show_document, shown, tell};
+use crate::view::terminal::{fail, print_stderr, show, show_report, shown};
 use anyhow::Context;
 use linerate_engine::Stop;
 use linerate_generate::Rate;
-use linerate_generate::rate::Asked;
+use linerate_generate::rate::RequestedRate;
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_measure::{Limits, Verdict};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ struct Measurement<'a> {
 }
 
 /// Parameters of one frame size.
-struct Sized<'a> {
+struct SizeParameters<'a> {
     size: u64,
     /// Streams of each direction.
     sets: &'a [StreamSet],
@@ -98,11 +98,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut report = Report::new(args, &plan, &directions, report::Environment::find(&directions));
     report.command = std::env::args().map(quoted).collect::<Vec<_>>().join(" ");
     let (take, threads, learn, quiet) = (args.take, args.threads, args.learn, plan.quiet);
-    let bench = Bench { directions, take, threads, learn, quiet, stop: &stop, resets };
+    let bench = PortTrials { directions, take, threads, learn, quiet, stop: &stop, resets };
     let until = duration.map(|duration| Instant::now() + duration);
     let mut measurement = Measurement { args, plan, bench: &bench, until, report, files, number: 0, repeated: 0 };
     let line = args.line.or(guard::line_of(found.as_ref()));
-    let _metrics = args.end.tell_counters(&identity)?;
+    let _metrics = args.end.serve_metrics(&identity)?;
     measurement.print_estimate(sizes.len())?;
     measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.conclude()
@@ -124,7 +124,7 @@ impl Measurement<'_> {
     /// Measures services, or all sizes in turn; keeps the report up to date.
     fn run(
         &mut self,
-        services: Option<&[services::Tested]>,
+        services: Option<&[services::TestedService]>,
         sizes: &[u64],
         sets: &[Vec<StreamSet>],
         line: Option<f64>,
@@ -168,7 +168,7 @@ impl Measurement<'_> {
         if let Some(last) = self.report.sizes.last_mut() {
             last.begin(limits, tester, estimates.iter().map(|(_, seconds)| seconds).sum());
         }
-        let sized = Sized { size, sets, limits, tester, line };
+        let sized = SizeParameters { size, sets, limits, tester, line };
         self.announce(size, limits, tester, &estimates);
         match self.plan.method {
             Method::Search => self.search(&sized).and_then(|()| self.latency_at_loads(&sized)),
@@ -179,7 +179,7 @@ impl Measurement<'_> {
         }
     }
 
-    fn rfc2544(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+    fn rfc2544(&mut self, sized: &SizeParameters<'_>) -> anyhow::Result<()> {
         for test in self.plan.tests.clone() {
             if self.is_over() {
                 break;
@@ -225,7 +225,7 @@ impl Measurement<'_> {
                 return Ok(None);
             }
             // The slower direction limits both.
-            let slowest = account.ways.iter().map(|way| way.counts.sent as f64 / way.seconds.max(1e-3));
+            let slowest = account.directions.iter().map(|way| way.counts.sent as f64 / way.seconds.max(1e-3));
             sent = Some(slowest.fold(f64::INFINITY, f64::min)).filter(|_| asked.is_none());
             self.rest();
         }
@@ -274,7 +274,7 @@ impl Measurement<'_> {
                 .args
                 .duration
                 .map_or_else(|| "runs until Ctrl-C".to_owned(), |seconds| format!("runs for {}", clock(seconds)));
-            tell(format_args!("{span} at one load\n"));
+            print_stderr(format_args!("{span} at one load\n"));
         }
         if self.is_silent() || of_size.is_empty() {
             return Ok(());
@@ -282,7 +282,7 @@ impl Measurement<'_> {
         let each: Vec<String> =
             of_size.iter().map(|(test, seconds)| format!("{test} {}", clock(seconds * sizes as f64))).collect();
         let sizes = if sizes == 1 { "1 size".to_owned() } else { format!("{sizes} sizes") };
-        tell(format_args!("estimated duration {} for {sizes}: {}\n", clock(all), each.join(", ")));
+        print_stderr(format_args!("estimated duration {} for {sizes}: {}\n", clock(all), each.join(", ")));
         Ok(())
     }
 
@@ -295,7 +295,12 @@ impl Measurement<'_> {
         let own = tester.map_or_else(String::new, |tester| format!("; tester maximum {}", round(tester)));
         let all: f64 = estimates.iter().map(|(_, seconds)| seconds).sum();
         let about = if all > 0.0 { format!(", estimated {}", clock(all)) } else { String::new() };
-        tell(format_args!("{size} bytes: {} to {} frames/s{about}{own}\n{}", round(least), round(greatest), head(),));
+        print_stderr(format_args!(
+            "{size} bytes: {} to {} frames/s{about}{own}\n{}",
+            round(least),
+            round(greatest),
+            head(),
+        ));
     }
 
     /// Returns the state for the report.
@@ -315,7 +320,7 @@ impl Measurement<'_> {
         self.files.write(&self.report);
         let Measurement { args, report, files, .. } = &self;
         if args.end.json {
-            show_document(report)?;
+            show_report(report)?;
         } else {
             show(report.text());
         }
@@ -333,7 +338,7 @@ fn quoted(word: String) -> String {
 }
 
 /// Converts a rate to frames per second.
-fn frames(option: &str, asked: Asked, line: Option<f64>, size: u64) -> anyhow::Result<f64> {
+fn frames(option: &str, asked: RequestedRate, line: Option<f64>, size: u64) -> anyhow::Result<f64> {
     match asked.on_line(line) {
         Some(Rate::Frames(frames)) => Ok(frames),
         Some(rate @ Rate::Bits(..)) => Ok(1e9 / rate.exact_nanos(1, size - 4)),

@@ -6,7 +6,7 @@ use crate::view::terminal::{show, show_document, shown};
 use anyhow::Context;
 use linerate_backends::inventory::interfaces;
 use linerate_backends::{BACKENDS, REGISTRY};
-use linerate_port::{Found, Target};
+use linerate_port::{InterfaceInfo, Target};
 use serde::Serialize;
 
 /// Options of `linerate ports`.
@@ -54,7 +54,7 @@ const OFFLOADS: [(&str, &str); 6] = [
     ("rx-vlan-hw-parse", "rx-vlan"),
 ];
 
-fn print(found: &[Found]) {
+fn print(found: &[InterfaceInfo]) {
     let mut rows = table(&["interface", "driver", "link", "address", "offloads", "mtu", "queues rx/tx", "speed"], 5);
     for one in found {
         let speed = one.speed_mbps.map_or_else(String::new, |mbps| format!("{mbps} Mb/s"));
@@ -87,7 +87,7 @@ fn print(found: &[Found]) {
     }
 }
 
-fn link(found: &Found) -> &'static str {
+fn link(found: &InterfaceInfo) -> &'static str {
     match (found.up, found.running) {
         (true, true) => "up",
         (true, false) => "no carrier",
@@ -95,7 +95,7 @@ fn link(found: &Found) -> &'static str {
     }
 }
 
-fn offloads(found: &Found) -> Vec<&'static str> {
+fn offloads(found: &InterfaceInfo) -> Vec<&'static str> {
     OFFLOADS.iter().filter(|(name, _)| found.offloads.iter().any(|on| on == name)).map(|(_, short)| *short).collect()
 }
 
@@ -130,7 +130,7 @@ struct BackendJson {
 }
 
 impl InterfaceJson {
-    fn new(found: &Found) -> Self {
+    fn new(found: &InterfaceInfo) -> Self {
         let backends = REGISTRY.on_interface(found).into_iter().map(|(backend, verdict)| BackendJson {
             backend,
             works: verdict.is_ok(),

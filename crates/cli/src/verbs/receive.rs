@@ -7,8 +7,8 @@ pub mod report;
 mod sharing;
 mod udp;
 
-use self::device::{DeviceArgs, Opened};
-use self::options::{FrameArgs, Listen, TcpArgs};
+use self::device::{DeviceArgs, DeviceFrames};
+use self::options::{FrameArgs, ListenAddress, TcpArgs};
 use self::report::{ReceivedJson, came_singly, summary, ticker};
 use self::sharing::ShareArgs;
 use self::udp::{UdpArgs, locals};
@@ -19,7 +19,7 @@ use crate::exit::{Exit, usage};
 use crate::signals::{answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
-use crate::view::terminal::{fail, show, show_document, shown, tell};
+use crate::view::terminal::{fail, print_stderr, show, show_document, shown};
 use clap::ArgGroup;
 use linerate_backends::inventory::interfaces;
 use linerate_backends::netns::within;
@@ -30,11 +30,11 @@ use linerate_device::frames::Memory;
 use linerate_engine::clock::now;
 use linerate_engine::frame_ring::FrameSharingWatch;
 use linerate_engine::reception::{Protocol, ReceptionWatch};
-use linerate_engine::{Receive, Reception, Stop, Waiting};
-use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Own};
+use linerate_engine::{Receive, Reception, Stop, WaitStrategy};
+use linerate_generate::answer::{ANSWERS_PER_SECOND, AddressRange, Addresses, Answerer};
+use linerate_headers::MacAddr;
 use linerate_port::{RxOptions, Spec, Target, TxOptions};
-use linerate_receive::tcp::Endpoint;
-use linerate_wire::MacAddr;
+use linerate_transport::tcp::Endpoint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::time::Instant;
@@ -74,10 +74,10 @@ pub struct Args {
     port: String,
     /// Receive TCP streams to this address and port or ports: 10.0.0.9:5001, [fd00::9]:5001-5016 (repeatable)
     #[arg(long, value_name = "ADDR:PORT")]
-    tcp: Vec<Listen>,
+    tcp: Vec<ListenAddress>,
     /// Receive UDP datagrams with sequence numbers (repeatable)
     #[arg(long, value_name = "ADDR:PORT")]
-    udp: Vec<Listen>,
+    udp: Vec<ListenAddress>,
     /// MAC address of the endpoint; use that of the interface if the card or switch accepts no other [default: derived
     /// from the IP address]
     #[arg(long, value_name = "MAC")]
@@ -161,7 +161,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let shared = args.share.open(&identity, args.frames.config()?, args.udp_args.drops_oldest())?;
     let (ring, pieces) = shared.map(|shared| (shared.ring, shared.pieces)).unzip();
     let (memory, device) = match on_device {
-        Some(Opened { memory, destination, note, .. }) => (Some(memory), Some((destination, note))),
+        Some(DeviceFrames { memory, destination, note, .. }) => (Some(memory), Some((destination, note))),
         None => (pieces.map(Memory::Here), None),
     };
     let (mut protocol, copies) = args.protocol(&own, &spec, memory)?;
@@ -191,9 +191,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.show.quiet && !args.json {
-        tell(format_args!("receiving on {}\n", shown(&spec.to_string())));
-        args.describe(&own, mtu(&spec)).iter().for_each(|line| tell(format_args!("  {}\n", shown(line))));
-        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
+        print_stderr(format_args!("receiving on {}\n", shown(&spec.to_string())));
+        args.describe(&own, mtu(&spec)).iter().for_each(|line| print_stderr(format_args!("  {}\n", shown(line))));
+        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let asked = args.asked(&own, mtu(&spec));
     let mut answerer = Answerer::new(Addresses::new(own).map_err(usage)?, ANSWERS_PER_SECOND);
@@ -218,13 +218,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         None => Live::none(),
     };
     let waiting = match (args.spin, args.sleep) {
-        (true, _) => Waiting::Spin,
-        (_, true) => Waiting::Sleep,
-        _ => Waiting::Adaptive,
+        (true, _) => WaitStrategy::Spin,
+        (_, true) => WaitStrategy::Sleep,
+        _ => WaitStrategy::Adaptive,
     };
     let (asked_for, began, rows) = (watch.clone(), Instant::now(), args.rows);
     let answers = answer_requests(move || {
-        tell(format_args!("so far {}", summary(&asked_for.so_far(), began.elapsed().as_secs_f64(), rows)));
+        print_stderr(format_args!("so far {}", summary(&asked_for.so_far(), began.elapsed().as_secs_f64(), rows)));
     })?;
     from.queues.iter_mut().for_each(|queue| queue.start());
     let run = Receive { ports: vec![from], waiting, duration, stop }.run(&mut [&mut reception]);
@@ -234,7 +234,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         show_document(&ReceivedJson::new(&spec.to_string(), asked, &so_far, &run))?;
     } else if !args.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
         show(ledger::run(&run, &summary(&so_far, run.elapsed.as_secs_f64(), args.rows), args.show.ledger));
-        came_singly(&spec, &run.ledger).iter().for_each(|hint| tell(format_args!("{hint}\n")));
+        came_singly(&spec, &run.ledger).iter().for_each(|hint| print_stderr(format_args!("{hint}\n")));
     }
     match &run.failure {
         Some(failure) => {
@@ -246,7 +246,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Args {
-    fn listen(&self) -> &[Listen] {
+    fn listen(&self) -> &[ListenAddress] {
         if self.tcp.is_empty() { &self.udp } else { &self.tcp }
     }
 
@@ -255,8 +255,8 @@ impl Args {
     }
 
     /// Returns the own IP addresses, each once, with their MAC addresses.
-    fn own(&self) -> Vec<Own> {
-        self.ips().into_iter().map(|ip| Own::one(ip, self.mac.unwrap_or_else(|| station(ip)))).collect()
+    fn own(&self) -> Vec<AddressRange> {
+        self.ips().into_iter().map(|ip| AddressRange::one(ip, self.mac.unwrap_or_else(|| station(ip)))).collect()
     }
 
     /// Returns a filter for packets to these addresses, ARP and ICMPv6.
@@ -266,7 +266,7 @@ impl Args {
     }
 
     /// Returns the settings by name.
-    fn asked(&self, own: &[Own], mtu: u32) -> BTreeMap<&'static str, String> {
+    fn asked(&self, own: &[AddressRange], mtu: u32) -> BTreeMap<&'static str, String> {
         let listens: Vec<String> = self.listen().iter().map(ToString::to_string).collect();
         let of_protocol = if self.tcp.is_empty() { self.udp_args.asked() } else { self.tcp_args.asked(mtu) };
         let macs: Vec<String> = own.iter().map(|own| own.mac.to_string()).collect();
@@ -285,7 +285,7 @@ impl Args {
     }
 
     /// Returns the settings as lines of text.
-    fn describe(&self, own: &[Own], mtu: u32) -> Vec<String> {
+    fn describe(&self, own: &[AddressRange], mtu: u32) -> Vec<String> {
         let listens: Vec<String> = self.listen().iter().map(ToString::to_string).collect();
         let protocol = if self.tcp.is_empty() { "udp" } else { "tcp" };
         let macs: BTreeSet<String> = own.iter().map(|own| own.mac.to_string()).collect();
@@ -303,7 +303,12 @@ impl Args {
     }
 
     /// Creates the receiver of segments or datagrams, with a text about its copy rates. The MTU of a new tunnel is known only now.
-    fn protocol(&self, own: &[Own], spec: &Spec, memory: Option<Memory>) -> anyhow::Result<(Protocol, String)> {
+    fn protocol(
+        &self,
+        own: &[AddressRange],
+        spec: &Spec,
+        memory: Option<Memory>,
+    ) -> anyhow::Result<(Protocol, String)> {
         if self.tcp.is_empty() {
             let (datagrams, copies) = self.udp_args.datagrams(&self.frames, mtu(spec), memory)?;
             return Ok((Protocol::Udp { datagrams: Box::new(datagrams), listen: locals(&self.udp) }, copies));
@@ -313,7 +318,7 @@ impl Args {
         Ok((Protocol::Tcp { endpoint: Box::new(endpoint), frames: Box::new(frames) }, copies))
     }
 
-    fn endpoint(&self, own: &[Own], spec: &Spec) -> anyhow::Result<Endpoint> {
+    fn endpoint(&self, own: &[AddressRange], spec: &Spec) -> anyhow::Result<Endpoint> {
         self.tcp_args.endpoint(&self.tcp, own.iter().map(|own| own.mac).collect(), mtu(spec))
     }
 

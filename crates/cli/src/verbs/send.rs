@@ -7,19 +7,19 @@ mod source;
 use self::report::{Head, Row};
 use self::source::{Bytes, Pattern};
 use super::inputs::span;
-use super::show::{MetricsArgs, Told};
+use super::show::{MetricsArgs, MetricsServer};
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::{answer_requests, stop_on_signals, waiting};
 use crate::view::live::Live;
 use crate::view::rates::{bits_per_second, grouped};
-use crate::view::terminal::{shown, tell};
+use crate::view::terminal::{print_stderr, shown};
 use anyhow::{Context, anyhow};
 use clap::builder::RangedU64ValueParser;
 use linerate_backends::netns::within;
-use linerate_backends::transfer::{self, Connection, Series, Stream, Watched, Way, explain};
+use linerate_backends::transfer::{self, ConnectOptions, Connection, Series, TransferControl, TransferStream, explain};
 use linerate_engine::Stop;
-use linerate_generate::rate::Asked;
+use linerate_generate::rate::RequestedRate;
 use linerate_port::spec::parse_size;
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -88,7 +88,7 @@ pub struct Args {
     datagram: Option<usize>,
     /// Rate of datagrams, shared by all connections: 250kpps, 10gbps (layer 2), 10gbpsl1, max [default: 1gbps]
     #[arg(long, value_name = "RATE")]
-    rate: Option<Asked>,
+    rate: Option<RequestedRate>,
     /// Congestion control algorithm, such as cubic [default: that of the system]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -115,7 +115,7 @@ pub struct Args {
     interval: Option<f64>,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// Print errors and the final result only
+    /// Print errors only, and results that are not written elsewhere
     #[arg(short = 'q', long)]
     quiet: bool,
 }
@@ -141,19 +141,19 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (congestion, buffer) = connections[0].manner()?;
     let head = Head { protocol: "tcp", peer, local, congestion: Some(congestion), ..args.head() };
     let streams = connections.into_iter().enumerate().map(|(number, connection)| {
-        anyhow::Ok(Stream { connection, source: args.bytes()?, cpu: args.cpu(number), failure: None })
+        anyhow::Ok(TransferStream { connection, source: args.bytes()?, cpu: args.cpu(number), failure: None })
     });
     let mut streams = streams.collect::<anyhow::Result<Vec<_>>>()?;
-    args.say(&head.text());
+    args.print_note(&head.text());
     // The kernel doubles the requested size for its own overhead.
     if let Some(asked) = args.buffer.filter(|asked| (buffer as u64) < 2 * asked) {
-        args.say(&format!(
+        args.print_note(&format!(
             "  send buffer limited to {} of {} bytes by net.core.wmem_max",
             grouped(buffer as u64 / 2),
             grouped(asked)
         ));
     }
-    let running = Running::start(args)?;
+    let running = RunServices::start(args)?;
     let (mut rows, began) = (Vec::new(), Instant::now());
     for series in args.series()? {
         if running.stop.is_requested() || streams.iter().all(|stream| stream.failure.is_some()) {
@@ -206,9 +206,9 @@ impl Args {
         self.file().is_some()
     }
 
-    fn way(&self) -> anyhow::Result<Way> {
+    fn way(&self) -> anyhow::Result<ConnectOptions> {
         let silence = self.silence.map(|seconds| span("--silence", seconds)).transpose()?;
-        Ok(Way {
+        Ok(ConnectOptions {
             netns: self.netns.clone(),
             source: self.source,
             congestion: self.congestion.clone(),
@@ -234,7 +234,7 @@ impl Args {
     }
 
     /// Opens all connections, to the first reachable address.
-    fn connect(&self, to: &[SocketAddr], way: &Way) -> anyhow::Result<Vec<Connection>> {
+    fn connect(&self, to: &[SocketAddr], way: &ConnectOptions) -> anyhow::Result<Vec<Connection>> {
         let mut last = None;
         for address in to {
             match (0..self.connections).map(|_| Connection::open(*address, way)).collect() {
@@ -247,7 +247,7 @@ impl Args {
 
     fn confine(&self, identity: &Identity) -> anyhow::Result<()> {
         for note in identity.assume()?.confine(&[]) {
-            self.say(&note);
+            self.print_note(&note);
         }
         Ok(())
     }
@@ -294,22 +294,22 @@ impl Args {
         Head { protocol: "", peer: any, local: any, congestion: None, datagram: None, connections, data }
     }
 
-    fn say(&self, text: &str) {
+    fn print_note(&self, text: &str) {
         if !self.quiet && !self.json {
-            tell(format_args!("{}\n", shown(text)));
+            print_stderr(format_args!("{}\n", shown(text)));
         }
     }
 }
 
 /// Signal handling and progress lines of a run.
-struct Running {
+struct RunServices {
     stop: Stop,
     written: Arc<AtomicU64>,
-    _services: (Live, crate::signals::Answers, Told),
+    _services: (Live, crate::signals::ProgressHandler, MetricsServer),
 }
 
-impl Running {
-    fn start(args: &Args) -> anyhow::Result<Running> {
+impl RunServices {
+    fn start(args: &Args) -> anyhow::Result<RunServices> {
         let (stop, written, began) = (Stop::new(), Arc::new(AtomicU64::new(0)), Instant::now());
         stop_on_signals(&stop)?;
         let interval = span("--interval", args.interval.unwrap_or(1.0))?;
@@ -321,23 +321,23 @@ impl Running {
             let gbps = (bytes - before.1) as f64 * 8.0 / seconds / 1e9;
             before = (now, bytes);
             let at = began.elapsed().as_secs_f64().round();
-            tell(format_args!("{at:5} s  {:>14}  {} bytes\n", bits_per_second(gbps), grouped(bytes)));
+            print_stderr(format_args!("{at:5} s  {:>14}  {} bytes\n", bits_per_second(gbps), grouped(bytes)));
         };
         let live = if is_shown { Live::every(interval, line) } else { Live::none() };
         let counter = Arc::clone(&written);
         let answers = answer_requests(move || {
             let (bytes, seconds) = (counter.load(Ordering::Relaxed), began.elapsed().as_secs_f64());
             let rate = bits_per_second(bytes as f64 * 8.0 / seconds.max(1e-9) / 1e9);
-            tell(format_args!("so far {} bytes sent in {seconds:.3} s: {rate} of payload\n", grouped(bytes)));
+            print_stderr(format_args!("so far {} bytes sent in {seconds:.3} s: {rate} of payload\n", grouped(bytes)));
         })?;
         #[cfg(feature = "serve")]
         crate::view::metrics::watch_sent(&written);
-        let metrics = args.metrics.tell(args.quiet || args.json);
-        Ok(Running { stop, written, _services: (live, answers, metrics) })
+        let metrics = args.metrics.serve(args.quiet || args.json);
+        Ok(RunServices { stop, written, _services: (live, answers, metrics) })
     }
 
-    fn watched<'a>(&'a self, stop: &'a std::sync::atomic::AtomicBool) -> Watched<'a> {
-        Watched { stop, written: &self.written }
+    fn watched<'a>(&'a self, stop: &'a std::sync::atomic::AtomicBool) -> TransferControl<'a> {
+        TransferControl { stop, written: &self.written }
     }
 }
 

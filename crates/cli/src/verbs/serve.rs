@@ -11,14 +11,14 @@ use crate::verbs::inputs::{UserArgs, are_live};
 use crate::verbs::measure::reset::Helper;
 use crate::verbs::show::MetricsArgs;
 use crate::view::rates::grouped;
-use crate::view::terminal::{fail, show, shown, tell};
+use crate::view::terminal::{fail, print_stderr, show, shown};
 use anyhow::{Context, bail};
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::text::quoted;
 use linerate_burst::{LinkType, input};
 use linerate_engine::Stop;
 use linerate_port::{RxOptions, Spec, TxOptions, TxPort};
-use linerate_serve::{Desk, Guard, Opened, Secure, Tester, Token};
+use linerate_serve::{Guard, OpenPort, Secure, ServeState, Tester, Token};
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt;
@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     listener.set_nonblocking(true).with_context(listening)?;
     let seed = u64::from_le_bytes(random()?);
     for note in identity.assume()?.confine(&[]).into_iter().filter(|_| !args.quiet) {
-        tell(format_args!("{}\n", shown(&note)));
+        print_stderr(format_args!("{}\n", shown(&note)));
     }
     let stop = Stop::new();
     stop_on_signals(&stop)?;
@@ -140,17 +140,17 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         set.map_err(|wrong| usage(format!("--streams {}: {}", path.display(), wrong.lines().join("; "))))?;
     }
     args.announce(address, &token);
-    let _metrics = args.metrics.tell(args.quiet);
+    let _metrics = args.metrics.serve(args.quiet);
     let is_quiet = args.quiet;
     let log = move |text: &str| {
         if !is_quiet {
-            tell(format_args!("{}\n", shown(text)));
+            print_stderr(format_args!("{}\n", shown(text)));
         }
     };
     let guard = Guard::new(token, address, args.names.clone());
-    let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::Served { resets });
+    let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::ServedMeasurements { resets });
     let files = files::Files { folder: args.files.clone() };
-    let desk = Arc::new(Desk::new(Arc::clone(&tester), Some(measurer)).reading(Box::new(files)));
+    let desk = Arc::new(ServeState::new(Arc::clone(&tester), Some(measurer)).reading(Box::new(files)));
     linerate_serve::serve(listener, desk, guard, secure, &stop, log).context("the server failed")?;
     let tester = tester.lock().unwrap_or_else(PoisonError::into_inner);
     tester.stop();
@@ -218,13 +218,13 @@ impl Args {
             show(format_args!("page {scheme}://{address}/\n"));
         }
         if !self.quiet && self.tls_cert.is_none() && !address.ip().is_loopback() {
-            tell("warning: plain HTTP exposes the token to this network; use --tls-cert and --tls-key\n");
+            print_stderr("warning: plain HTTP exposes the token to this network; use --tls-cert and --tls-key\n");
         }
     }
 }
 
 /// Opens a port to send and to receive.
-fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<Opened> {
+fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<OpenPort> {
     let found = guard::interface(spec);
     let link = LinkType::ETHERNET;
     let options = TxOptions { queues: 1, stamped: true, owner: identity.owner(), link };
@@ -239,7 +239,7 @@ fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<Opened> 
     let carrier = found.as_ref().filter(|_| is_here).map(|found| format!("/sys/class/net/{}/carrier", found.name));
     let is_up =
         move || carrier.as_ref().is_none_or(|path| !matches!(std::fs::read(path).as_deref(), Ok(b"0\n") | Err(_)));
-    Ok(Opened {
+    Ok(OpenPort {
         name: name.to_owned(),
         spec: spec.to_string(),
         tx,

@@ -2,10 +2,10 @@
 
 use super::inputs::span;
 #[cfg(feature = "serve")]
-use super::snapshot::{Ask, Gatherer};
-use crate::view::live::News;
+use super::snapshot::{FlowQuery, Gatherer};
+use crate::view::live::EventPrinter;
 #[cfg(feature = "serve")]
-use crate::view::metrics::{Metrics, Place, Show};
+use crate::view::metrics::{Metrics, MetricsAddress, SnapshotQuery};
 use std::time::Duration;
 
 /// Options of progress and report.
@@ -15,7 +15,7 @@ pub(super) struct ShowArgs {
     /// Print progress every S seconds; 0 for none [default: 1]
     #[arg(long, value_name = "S")]
     interval: Option<f64>,
-    /// Print errors and the final result only
+    /// Print errors only, and results that are not written elsewhere
     #[arg(short = 'q', long)]
     pub quiet: bool,
     /// Print more: the whole packet accounting at the end
@@ -32,17 +32,17 @@ pub(super) struct MetricsArgs {
     /// flows only at the path of a socket, which is for its owner only
     #[cfg(feature = "serve")]
     #[arg(long, value_name = "ADDRESS:PORT|PATH")]
-    metrics: Option<Place>,
+    metrics: Option<MetricsAddress>,
 }
 
 /// Metrics and news of a run, until dropped.
 pub(super) struct Background {
-    _metrics: Told,
-    _news: News,
+    _metrics: MetricsServer,
+    _news: EventPrinter,
 }
 
 /// Serves counters until dropped.
-pub(super) struct Told {
+pub(super) struct MetricsServer {
     #[cfg(feature = "serve")]
     _metrics: Metrics,
 }
@@ -50,10 +50,10 @@ pub(super) struct Told {
 impl MetricsArgs {
     /// Serves counters until the result is dropped, and prints the address unless `is_silent`. Call it after privileges
     /// are dropped.
-    pub(super) fn tell(&self, is_silent: bool) -> Told {
+    pub(super) fn serve(&self, is_silent: bool) -> MetricsServer {
         #[cfg(not(feature = "serve"))]
         let _ = is_silent;
-        Told {
+        MetricsServer {
             #[cfg(feature = "serve")]
             _metrics: Metrics::start(is_silent, snapshots),
         }
@@ -75,10 +75,15 @@ impl ShowArgs {
         Ok(Some(interval).filter(|interval| !self.quiet && !is_silent && !interval.is_zero()))
     }
 
-    /// Prints news of the run unless it is silent, and serves counters, until the result is dropped.
+    /// Prints events of the run and serves counters, until the result is dropped. A silent run, such as one with
+    /// `--json`, does not say where it serves them; its events are printed.
     pub(super) fn news(&self, is_silent: bool) -> Background {
-        let is_shown = !self.quiet && !is_silent;
-        Background { _metrics: self.metrics.tell(!is_shown), _news: News::start(is_shown) }
+        Background { _metrics: self.metrics.serve(self.quiet || is_silent), _news: EventPrinter::start(!self.quiet) }
+    }
+
+    /// Serves counters below a table on the screen, which shows events itself.
+    pub(super) fn below_table(&self) -> Background {
+        Background { _metrics: self.metrics.serve(true), _news: EventPrinter::start(false) }
     }
 
     /// Returns whether the user gave an interval.
@@ -89,11 +94,12 @@ impl ShowArgs {
 
 /// Returns the source of snapshots of a run; with flows only at a path.
 #[cfg(feature = "serve")]
-fn snapshots(verb: &str, is_path: bool) -> Show {
+fn snapshots(verb: &str, is_path: bool) -> SnapshotQuery {
     let reason = "flows are served only at the path of a socket, not at an address; use --metrics PATH";
     let gatherer = Gatherer::new(verb, (!is_path).then_some(reason));
     Box::new(move |query| {
-        let snapshot = gatherer.snapshot(&Ask::parse(query)?).map_err(|error| error.trim_end().to_owned() + "\n")?;
+        let snapshot =
+            gatherer.snapshot(&FlowQuery::parse(query)?).map_err(|error| error.trim_end().to_owned() + "\n")?;
         serde_json::to_string(&snapshot).map_err(|error| error.to_string())
     })
 }

@@ -22,7 +22,7 @@ const MOST_TEXT: usize = 4096;
 
 /// Query about flows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct FlowQuery {
     /// Fields to group by, as in `--by`; `None` for single flows.
     pub by: Option<String>,
     /// Sort order.
@@ -43,14 +43,14 @@ pub enum Sort {
     /// Number of flows; single flows: newest first
     Flows,
     /// TCP retransmissions (single flows only)
-    Again,
+    Retransmissions,
     /// Bytes since the start of the flow (single flows only)
     Total,
 }
 
 impl Sort {
     /// All, in the order of the key `s`.
-    pub const ALL: [Sort; 5] = [Sort::Bits, Sort::Packets, Sort::Flows, Sort::Again, Sort::Total];
+    pub const ALL: [Sort; 5] = [Sort::Bits, Sort::Packets, Sort::Flows, Sort::Retransmissions, Sort::Total];
 
     /// Returns its name.
     pub fn name(self) -> &'static str {
@@ -58,19 +58,19 @@ impl Sort {
             Sort::Bits => "bits",
             Sort::Packets => "packets",
             Sort::Flows => "flows",
-            Sort::Again => "again",
+            Sort::Retransmissions => "retransmissions",
             Sort::Total => "total",
         }
     }
 }
 
-impl Default for Ask {
+impl Default for FlowQuery {
     fn default() -> Self {
-        Ask { by: None, sort: Sort::Bits, filter: String::new(), top: 50 }
+        FlowQuery { by: None, sort: Sort::Bits, filter: String::new(), top: 50 }
     }
 }
 
-impl Ask {
+impl FlowQuery {
     /// Returns the query component of a URL (RFC 3986, 3.4).
     pub fn query(&self) -> String {
         let mut text = format!("sort={}&top={}", self.sort.name(), self.top);
@@ -86,8 +86,8 @@ impl Ask {
     ///
     /// # Errors
     /// A name is unknown, or a value is invalid.
-    pub fn parse(query: &str) -> Result<Ask, String> {
-        let mut ask = Ask::default();
+    pub fn parse(query: &str) -> Result<FlowQuery, String> {
+        let mut ask = FlowQuery::default();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let value =
@@ -160,11 +160,11 @@ pub struct Snapshot {
     /// Seconds since the start of the run.
     pub seconds: f64,
     /// Totals so far.
-    pub done: Vec<Done>,
+    pub done: Vec<ActionTotal>,
     /// Ports.
     pub ports: Vec<Port>,
     /// Causes of dropped packets or records.
-    pub drops: Vec<Dropped>,
+    pub drops: Vec<DropCount>,
     /// Readers of shared rings.
     pub readers: Vec<Reader>,
     /// Flows, if metered and available here.
@@ -176,7 +176,7 @@ pub struct Snapshot {
 /// Total of an action on packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Done {
+pub struct ActionTotal {
     /// `captured`, `sent`, ...
     pub what: String,
     /// Number of packets.
@@ -202,7 +202,7 @@ pub struct Port {
 /// A cause of drops, with its count so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Dropped {
+pub struct DropCount {
     /// Stage, as in the accounting.
     pub stage: String,
     /// Name of the counter.
@@ -224,7 +224,7 @@ pub struct Reader {
     /// Packets committed since it attached.
     pub frames: u64,
     /// Lag: packets in blocks that it holds.
-    pub behind: u64,
+    pub lag: u64,
     /// Packets skipped because it was too slow.
     pub skipped: u64,
     /// Time for which it blocked the writer, in microseconds.
@@ -240,17 +240,17 @@ pub struct Flows {
     /// Open flows.
     pub open: u64,
     /// Flows started since the start of the run.
-    pub begun: u64,
+    pub started: u64,
     /// Flows with a packet in the interval.
     pub active: u64,
     /// Flows not reported for lack of memory.
-    pub left_out: u64,
+    pub unreported: u64,
     /// Packets of all flows in the interval.
     pub packets: u64,
     /// Their bytes on the wire without FCS.
     pub bytes: u64,
     /// Their TCP retransmissions.
-    pub again: u64,
+    pub retransmissions: u64,
     /// Names of the keys of a row.
     pub heads: Vec<String>,
     /// Top flows or groups.
@@ -282,7 +282,7 @@ pub struct Row {
 #[serde(default)]
 pub struct OneFlow {
     /// TCP retransmissions in the interval.
-    pub again: u64,
+    pub retransmissions: u64,
     /// Bytes since the start of the flow.
     pub total_bytes: u64,
     /// Age of the flow in seconds.
@@ -299,15 +299,15 @@ mod tests {
             [(None, ""), (Some("orig_address/24,protocol"), "host 10.0.0.1 and bytes > 1M"), (Some("é&=%+ "), "a%2")]
         {
             for sort in Sort::ALL {
-                let ask = Ask { by: by.map(str::to_owned), sort, filter: filter.to_owned(), top: 7 };
-                assert_eq!(Ask::parse(&ask.query()), Ok(ask));
+                let ask = FlowQuery { by: by.map(str::to_owned), sort, filter: filter.to_owned(), top: 7 };
+                assert_eq!(FlowQuery::parse(&ask.query()), Ok(ask));
             }
         }
-        assert_eq!(Ask::parse(""), Ok(Ask::default()));
-        assert_eq!(Ask::parse("filter=a+b").map(|ask| ask.filter), Ok("a b".to_owned()));
+        assert_eq!(FlowQuery::parse(""), Ok(FlowQuery::default()));
+        assert_eq!(FlowQuery::parse("filter=a+b").map(|ask| ask.filter), Ok("a b".to_owned()));
         let long = format!("filter={}", "x".repeat(5000));
         for wrong in ["top=0", "top=1001", "sort=x", "by=%+1", "by=%f", "by=%ff", "x=1", &long] {
-            assert!(Ask::parse(wrong).is_err(), "{wrong}");
+            assert!(FlowQuery::parse(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::exit::usage;
 use anyhow::Context;
-use linerate_share::{NoFile, SocketFile};
+use linerate_share::{SocketFile, SocketFileError};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, listen, socket_with};
 use std::os::unix::net::UnixListener;
@@ -30,9 +30,9 @@ pub(crate) fn listen_at(
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
     let file = SocketFile::bind(&socket, path, false, owner).map_err(|why| match why {
-        NoFile::System(error) => failed(error),
-        NoFile::NoSocket => usage(format!("{}: exists and is not a socket; use another path", name())),
-        NoFile::Taken(_) => usage(format!("{}: in use by another process; use another path", name())),
+        SocketFileError::System(error) => failed(error),
+        SocketFileError::NoSocket => usage(format!("{}: exists and is not a socket; use another path", name())),
+        SocketFileError::Taken(_) => usage(format!("{}: in use by another process; use another path", name())),
     })?;
     listen(&socket, BACKLOG).map_err(failed)?;
     Ok((UnixListener::from(socket), file))

@@ -3,7 +3,7 @@
 mod report;
 
 use self::report::{SummaryJson, summary};
-use super::inputs::{InputArgs, Needs, ReceiveArgs, check_output, span};
+use super::inputs::{InputArgs, InputRequirements, ReceiveArgs, check_output, span};
 use super::show::ShowArgs;
 use super::units::count;
 use crate::exit::{Exit, usage};
@@ -11,13 +11,15 @@ use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
 use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer};
-use crate::view::terminal::{is_watched, records, result, result_document, shown, tell};
+use crate::view::terminal::{is_watched, print_stderr, records, result, result_document, shown};
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
-use linerate_engine::follow::{Conversation, Files, FilesOptions, Form, Gaps, Nowhere, Outlet, Records};
-use linerate_engine::{Following, Progress, Stop};
+use linerate_engine::follow::{
+    Conversation, ConversationFormat, FilesOptions, Gaps, NullOutput, StreamFiles, StreamOutput, StreamRecords,
+};
+use linerate_engine::{FollowConsumer, Progress, Stop};
 use linerate_port::spec::parse_size;
-use linerate_receive::follow::{Config, Overlap};
+use linerate_transport::follow::{Config, Overlap};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -123,7 +125,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let config = args.config()?;
     let identity = args.receive.identity(&inputs)?;
     args.write.iter().try_for_each(|target| check_output(&inputs.specs, target))?;
-    let (ports, mut notes) = args.receive.open(&inputs, Needs { is_merged: true, ..Needs::default() })?;
+    let (ports, mut notes) =
+        args.receive.open(&inputs, InputRequirements { is_merged: true, ..InputRequirements::default() })?;
     let assumed = identity.assume()?;
     let (out, folder) = args.outlet(&identity)?;
     notes.extend(assumed.confine(&folder.into_iter().collect::<Vec<_>>()));
@@ -135,15 +138,19 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let is_mixed = args.follow.is_some() || args.write.as_deref() == Some("-");
     let is_silent = args.show.quiet || args.json || is_mixed;
     if !is_silent {
-        tell(format_args!("reassembling streams of {}: {}\n", shown(&inputs.names().join(", ")), args.bounds(&config)));
-        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
+        print_stderr(format_args!(
+            "reassembling streams of {}: {}\n",
+            shown(&inputs.names().join(", ")),
+            args.bounds(&config)
+        ));
+        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let progress = Progress::new();
     let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
     let news = args.show.news(is_silent);
     let live = Live::start_reading(&progress, "followed", interval, inputs.reading());
     let answers = answer(&progress, "followed", String::new)?;
-    let mut following = Following::new(config, inputs.selection(), out).progress(Arc::clone(&progress));
+    let mut following = FollowConsumer::new(config, inputs.selection(), out).progress(Arc::clone(&progress));
     let run = args.receive.run(&inputs, ports, stop).run(&mut [&mut following]);
     drop((live, answers, news));
     let followed = following.done();
@@ -174,18 +181,18 @@ impl Args {
     }
 
     /// Opens the output; returns it with its folder.
-    fn outlet(&self, identity: &Identity) -> anyhow::Result<(Box<dyn Outlet>, Option<OwnedFd>)> {
+    fn outlet(&self, identity: &Identity) -> anyhow::Result<(Box<dyn StreamOutput>, Option<OwnedFd>)> {
         if let Some(number) = self.follow {
             let form = match self.form {
-                FormArg::Raw => Form::Raw,
-                FormArg::Hex => Form::Hex,
-                FormArg::Ascii => Form::Ascii,
+                FormArg::Raw => ConversationFormat::Raw,
+                FormArg::Hex => ConversationFormat::Hex,
+                FormArg::Ascii => ConversationFormat::Ascii,
             };
             return Ok((Box::new(Conversation::new(records(), number, form)), None));
         }
         match self.write.as_deref() {
-            None => Ok((Box::new(Nowhere), None)),
-            Some("-") => Ok((Box::new(Records::new(records(), "standard output")), None)),
+            None => Ok((Box::new(NullOutput), None)),
+            Some("-") => Ok((Box::new(StreamRecords::new(records(), "standard output")), None)),
             Some(folder) => {
                 let gaps = match self.gaps {
                     GapsArg::Zeros => Gaps::Zeros,
@@ -193,7 +200,7 @@ impl Args {
                     GapsArg::Mark => Gaps::Mark,
                 };
                 let options = FilesOptions { gaps, most: self.max_files, open: OPEN };
-                let files = Files::new(Path::new(folder), options).map_err(|error| identity.explain(error))?;
+                let files = StreamFiles::new(Path::new(folder), options).map_err(|error| identity.explain(error))?;
                 let folder = files.folder()?;
                 Ok((Box::new(files), Some(folder)))
             }

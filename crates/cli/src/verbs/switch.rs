@@ -4,8 +4,8 @@ pub(crate) mod control;
 mod open;
 mod report;
 
-use self::control::Control;
-use self::open::Joined;
+use self::control::SwitchControlListener;
+use self::open::SwitchPorts;
 use super::decide::{DecideArgs, share};
 use super::joined::JoinArgs;
 use super::rings::ring_name;
@@ -15,14 +15,14 @@ use crate::privileges::{Identity, socket_folder};
 use crate::signals::{read_text, stop_on_signals};
 use crate::verbs::inputs::{notes_of, span};
 use crate::view::live::{Live, answer};
-use crate::view::terminal::{shown, tell};
+use crate::view::terminal::{print_stderr, shown};
 use anyhow::Context;
 use linerate_burst::{Nanos, random};
-use linerate_engine::switching::{EngineRing, Switching};
+use linerate_engine::switching::{EngineRing, SwitchConsumer};
 use linerate_engine::{Progress, Receive, Stop};
 use linerate_port::RxPort;
 use linerate_switch::text::{PortNames, parse_rule, show_actions, show_match};
-use linerate_switch::{Action, Installed, LearnOptions, Options, PortNo, PortVlans, RingNo, Rule, Switch};
+use linerate_switch::{Action, InstalledRule, LearnOptions, Options, PortNo, PortVlans, RingNo, Rule, Switch};
 use std::time::{Duration, SystemTime};
 
 /// Options of `linerate switch`.
@@ -118,20 +118,20 @@ enum OnFull {
 
 /// Runs `linerate switch`.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let joined = Joined::parse(&args.ports, args.out.as_deref(), args.join.yes)?;
+    let joined = SwitchPorts::parse(&args.ports, args.out.as_deref(), args.join.yes)?;
     let duration = args.join.duration()?;
     let switch = args.switch(&joined)?;
     let identity = args.join.identity(joined.specs())?;
     // All ports receive before one sends: an xdp: queue sends through the socket that receives from it.
     let (mut from, numbers) = joined.open_rx()?;
     let live = joined.open_tx(false)?;
-    let control = args.control.as_deref().map(Control::listen).transpose()?;
+    let control = args.control.as_deref().map(SwitchControlListener::listen).transpose()?;
     let (rings, mut notes) = args.rings(&identity)?;
     let assumed = identity.assume()?;
     let to = joined.add_files(live)?;
     notes.extend(from.iter().flat_map(notes_of));
     notes.extend(args.control.iter().map(|path| format!("controlled by linerate ctl {path}")));
-    let mut folders: Vec<_> = control.as_ref().and_then(Control::folder).into_iter().collect();
+    let mut folders: Vec<_> = control.as_ref().and_then(SwitchControlListener::folder).into_iter().collect();
     for ring in &args.inspect {
         folders.extend(socket_folder(ring)?);
     }
@@ -143,7 +143,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         args.announce(&joined, &switch, &notes);
     }
     let waits = args.on_full.map_or(joined.is_all_files(), |how| how == OnFull::Wait);
-    let mut switching = Switching::new(switch, to, numbers, waits, progress.clone()).with_engines(rings);
+    let mut switching = SwitchConsumer::new(switch, to, numbers, waits, progress.clone()).with_engines(rings);
     let control = control.map(|control| control.serve(switching.tasks(), joined.names(&args.inspect), stop.clone()));
     let news = args.join.show.news(args.join.json);
     let live = Live::start(&progress, "switched", args.join.show.interval(args.join.json)?);
@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 impl Args {
     /// Creates the switch.
-    fn switch(&self, joined: &Joined) -> anyhow::Result<Switch> {
+    fn switch(&self, joined: &SwitchPorts) -> anyhow::Result<Switch> {
         let age = span("--mac-age", self.mac_age)?;
         if self.mac_entries == 0 || self.mac_entries > 1 << 24 || age < Duration::from_secs(1) {
             return Err(usage("--mac-entries must be 1 to 16777216, --mac-age at least 1 second"));
@@ -196,7 +196,7 @@ impl Args {
             if let Some(other) = self.join.is_told().then(|| switch.ambiguous(&rule)).flatten() {
                 let (one, other) = (text, show_match(&other.rule.matches));
                 let line = format!("{one}: overlaps {other} with the same priority; the older rule is applied first");
-                tell(format_args!("{}\n", shown(&line)));
+                print_stderr(format_args!("{}\n", shown(&line)));
             }
             switch.add(rule, now);
         }
@@ -204,7 +204,7 @@ impl Args {
         if self.rules.is_none() && self.rule.is_empty() {
             switch.add(Rule::normal(), now);
         }
-        let is_normal = |rule: &&Installed| rule.rule.actions.contains(&Action::Normal);
+        let is_normal = |rule: &&InstalledRule| rule.rule.actions.contains(&Action::Normal);
         if !self.vlan.is_empty() && self.control.is_none() && !switch.rules().iter().any(is_normal) {
             return Err(usage("--vlan needs a rule with the action normal"));
         }
@@ -234,10 +234,10 @@ impl Args {
         Ok((rings, notes))
     }
 
-    fn announce(&self, joined: &Joined, switch: &Switch, notes: &[String]) {
+    fn announce(&self, joined: &SwitchPorts, switch: &Switch, notes: &[String]) {
         for (number, port) in (1..).zip(joined.texts()) {
             let vlans = &switch.ports()[number - 1];
-            tell(format_args!("{}\n", shown(&format!("port {number}: {port}, {vlans}"))));
+            print_stderr(format_args!("{}\n", shown(&format!("port {number}: {port}, {vlans}"))));
         }
         let rules = switch.rules();
         let summary = match &rules[..] {
@@ -249,7 +249,7 @@ impl Args {
             rules => format!("{} rules", rules.len()),
         };
         for line in std::iter::once(&summary).chain(notes) {
-            tell(format_args!("  {}\n", shown(line)));
+            print_stderr(format_args!("  {}\n", shown(line)));
         }
     }
 }

@@ -15,15 +15,15 @@ mod source;
 mod tests;
 
 use self::model::{Model, ROWS};
-use self::source::{Looking, Seen, Source};
-use super::inputs::{InputArgs, Needs, ReceiveArgs, is_file, span};
-use super::snapshot::{Ask, Gatherer, Sort, check};
+use self::source::{QueryOutcome, SnapshotPoller, Source};
+use super::inputs::{InputArgs, InputRequirements, ReceiveArgs, is_file, span};
+use super::snapshot::{FlowQuery, Gatherer, Sort, check};
 use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
 use crate::view::live::watch;
 use crate::view::screen::{Screen, View};
-use crate::view::terminal::{fail, show, show_line, shown, tell};
-use linerate_engine::{Counting, Metering, Meters, Progress, Stop, Watch};
+use crate::view::terminal::{fail, print_stderr, show, show_line, shown};
+use linerate_engine::{CountConsumer, CountWatch, MeterConsumer, Meters, Progress, Stop};
 use linerate_meter::{Config, Flow, Protocols};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -110,14 +110,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Args {
-    fn ask(&self, filter: &str) -> anyhow::Result<Ask> {
-        if let (Some(_), Sort::Again | Sort::Total) = (&self.by, self.sort) {
+    fn ask(&self, filter: &str) -> anyhow::Result<FlowQuery> {
+        if let (Some(_), Sort::Retransmissions | Sort::Total) = (&self.by, self.sort) {
             return Err(usage(format!(
                 "--sort {} has no effect with --by: it sorts only single flows",
                 self.sort.name()
             )));
         }
-        let ask = Ask { by: self.by.clone(), sort: self.sort, filter: filter.to_owned(), top: ROWS };
+        let ask = FlowQuery { by: self.by.clone(), sort: self.sort, filter: filter.to_owned(), top: ROWS };
         check(&ask).map_err(usage)?;
         Ok(ask)
     }
@@ -149,7 +149,7 @@ impl Args {
         &self,
         from: &str,
         source: Source,
-        ask: Ask,
+        ask: FlowQuery,
         interval: Duration,
         is_over: &dyn Fn() -> bool,
     ) -> anyhow::Result<Exit> {
@@ -158,7 +158,7 @@ impl Args {
         }
         let screen = if self.once { None } else { Screen::open(false) };
         let Some(screen) = screen else { return self.print(from, &source, ask, interval, is_over) };
-        let looking = Looking::start(source, ask.clone(), interval)?;
+        let looking = SnapshotPoller::start(source, ask.clone(), interval)?;
         screen.show(&mut Model::new(from.to_owned(), ask, Some(looking)), is_over);
         Ok(Exit::Done)
     }
@@ -166,25 +166,25 @@ impl Args {
     fn lines(
         &self,
         source: &Source,
-        ask: &Ask,
+        ask: &FlowQuery,
         interval: Duration,
         is_over: &dyn Fn() -> bool,
     ) -> anyhow::Result<Exit> {
-        let ask = Ask { top: self.top.unwrap_or(USUAL).into(), ..ask.clone() };
+        let ask = FlowQuery { top: self.top.unwrap_or(USUAL).into(), ..ask.clone() };
         let mut is_first = true;
         loop {
             let began = Instant::now();
             match if is_first { begun(source, &ask, is_over) } else { source.look(&ask) } {
                 // Rates need a second snapshot.
-                Seen::Snapshot(_) if is_first && self.once => {}
-                Seen::Snapshot(snapshot) => {
+                QueryOutcome::Snapshot(_) if is_first && self.once => {}
+                QueryOutcome::Snapshot(snapshot) => {
                     if !show_line(&*snapshot)? || self.once {
                         return Ok(Exit::Done);
                     }
                 }
-                Seen::Invalid(why) => return Err(usage(why)),
-                Seen::Unreachable(_) if is_over() => {}
-                Seen::Unreachable(why) => {
+                QueryOutcome::Invalid(why) => return Err(usage(why)),
+                QueryOutcome::Unreachable(_) if is_over() => {}
+                QueryOutcome::Unreachable(why) => {
                     fail(format_args!("no answer: {why}"));
                     if self.once {
                         return Ok(Exit::Failed);
@@ -203,19 +203,19 @@ impl Args {
         &self,
         from: &str,
         source: &Source,
-        ask: Ask,
+        ask: FlowQuery,
         interval: Duration,
         is_over: &dyn Fn() -> bool,
     ) -> anyhow::Result<Exit> {
-        let mut model = Model::new(from.to_owned(), Ask { top: self.top.unwrap_or(USUAL).into(), ..ask }, None);
+        let mut model = Model::new(from.to_owned(), FlowQuery { top: self.top.unwrap_or(USUAL).into(), ..ask }, None);
         for look in 0..2 {
             if look > 0 && !wait(interval, is_over) {
                 break;
             }
             match if look == 0 { begun(source, &model.ask, is_over) } else { source.look(&model.ask) } {
-                Seen::Invalid(why) => return Err(usage(why)),
-                Seen::Unreachable(_) if is_over() => return Ok(Exit::Done),
-                Seen::Unreachable(why) => {
+                QueryOutcome::Invalid(why) => return Err(usage(why)),
+                QueryOutcome::Unreachable(_) if is_over() => return Ok(Exit::Done),
+                QueryOutcome::Unreachable(why) => {
                     fail(format_args!("{from}: no answer: {why}"));
                     return Ok(Exit::Failed);
                 }
@@ -246,30 +246,34 @@ impl Args {
         let ask = self.ask("")?;
         let identity = self.receive.identity(&inputs)?;
         let config = self.config();
-        let watched = Watch::new();
+        let watched = CountWatch::new();
         let gatherer = Gatherer::new("top", None).counting(watched.clone(), inputs.names());
         let meters = Meters::new(&config, 1);
-        let snap =
-            if self.names.is_empty() && inputs.filter.is_empty() { linerate_meter::Spread::HEADERS as u32 } else { 0 };
-        let (ports, mut notes) = self.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
+        let snap = if self.names.is_empty() && inputs.filter.is_empty() {
+            linerate_meter::FlowDistributor::HEADERS as u32
+        } else {
+            0
+        };
+        let (ports, mut notes) =
+            self.receive.open(&inputs, InputRequirements { snap, ..InputRequirements::default() })?;
         notes.extend(identity.assume()?.confine(&[]));
         // They are visible on the restored screen.
         if !self.once && !self.json {
-            notes.iter().for_each(|note| tell(format_args!("{}\n", shown(note))));
+            notes.iter().for_each(|note| print_stderr(format_args!("{}\n", shown(note))));
         }
         let stop = Stop::new();
         stop_on_signals(&stop)?;
         let progress = Progress::new();
         watch(&progress, "received");
-        let mut metering = Metering::new(meters, inputs.selection(), |_: &Flow| {}).progress(progress);
-        let mut counting = Counting::new(inputs.selection(), false).watch(watched);
+        let mut metering = MeterConsumer::new(meters, inputs.selection(), |_: &Flow| {}).progress(progress);
+        let mut counting = CountConsumer::new(inputs.selection(), false).watch(watched);
         let receive = self.receive.run(&inputs, ports, stop.clone());
         let over = Stop::new();
         let (seen, run) = std::thread::scope(|scope| {
             let (from, over, stopping) = (inputs.names().join(", "), &over, stop.clone());
             let view = std::thread::Builder::new().name("linerate-view".into()).spawn_scoped(scope, move || {
                 // The end of the view ends the run.
-                let _stopping = Stopping(&stopping);
+                let _stopping = StopOnDrop(&stopping);
                 let is_over = || over.is_requested() || stopping.is_requested();
                 self.show(&from, Source::Own(Box::new(gatherer)), ask, interval, &is_over)
             });
@@ -301,10 +305,12 @@ impl Args {
 }
 
 /// Takes the first snapshot, after the run has started.
-fn begun(source: &Source, ask: &Ask, is_over: &dyn Fn() -> bool) -> Seen {
+fn begun(source: &Source, ask: &FlowQuery, is_over: &dyn Fn() -> bool) -> QueryOutcome {
     loop {
         match source.look(ask) {
-            Seen::Snapshot(snapshot) if matches!(source, Source::Own(_)) && snapshot.ports.is_empty() && !is_over() => {
+            QueryOutcome::Snapshot(snapshot)
+                if matches!(source, Source::Own(_)) && snapshot.ports.is_empty() && !is_over() =>
+            {
                 std::thread::sleep(Duration::from_millis(20));
             }
             seen => return seen,
@@ -313,9 +319,9 @@ fn begun(source: &Source, ask: &Ask, is_over: &dyn Fn() -> bool) -> Seen {
 }
 
 /// Asks a run to stop when it is dropped.
-struct Stopping<'a>(&'a Stop);
+struct StopOnDrop<'a>(&'a Stop);
 
-impl Drop for Stopping<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.request();
     }

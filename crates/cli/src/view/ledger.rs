@@ -5,7 +5,7 @@ use crate::view::rates::{counted, grouped};
 use crate::view::table::table;
 use crate::view::terminal::shown;
 use linerate_burst::{Account, Count, Kind, Ledger, Stage, Unit};
-use linerate_engine::Received;
+use linerate_engine::RunReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ pub struct RunJson {
 
 impl RunJson {
     /// Creates it from a run.
-    pub fn new(run: &Received) -> Self {
+    pub fn new(run: &RunReport) -> Self {
         RunJson {
             quiesced: run.quiesced,
             events: run.events.clone(),
@@ -84,8 +84,18 @@ impl RunJson {
 }
 
 /// Returns the report of a receiving run: events, `body`, and accounting.
-pub fn run(run: &Received, body: &str, is_whole: bool) -> String {
+pub fn run(run: &RunReport, body: &str, is_whole: bool) -> String {
     events(&run.events, run.failure.as_ref()) + body + &print(&run.ledger, run.quiesced, is_whole)
+}
+
+/// Returns the report of a run that checks streams: `body` has their losses, the accounting those of this host.
+pub fn checked(run: &RunReport, body: &str, is_whole: bool) -> String {
+    let accounting = if is_short(&run.ledger, run.quiesced, is_whole) {
+        line(&run.ledger, "none dropped by this host")
+    } else {
+        whole(&run.ledger, run.quiesced)
+    };
+    events(&run.events, run.failure.as_ref()) + body + &accounting
 }
 
 impl LedgerJson {
@@ -131,19 +141,29 @@ pub fn is_void(ledger: &Ledger, failure: Option<&impl ToString>) -> bool {
 
 /// Returns the accounting as text: the whole table if requested or if packets were lost, else one line.
 pub fn print(ledger: &Ledger, quiesced: bool, is_whole: bool) -> String {
-    let is_even = quiesced && ledger.lost() == 0 && ledger.imbalances().is_empty();
-    if is_even && !is_whole { line(ledger) } else { whole(ledger, quiesced) }
+    if is_short(ledger, quiesced, is_whole) { line(ledger, "0 lost") } else { whole(ledger, quiesced) }
 }
 
-/// Returns the number of packets, and counters of filtered packets and notes by name.
-fn line(ledger: &Ledger) -> String {
+fn is_short(ledger: &Ledger, quiesced: bool, is_whole: bool) -> bool {
+    !is_whole && quiesced && ledger.lost() == 0 && ledger.imbalances().is_empty()
+}
+
+/// Returns the number of packets, and counters of filtered packets and notes by name; `fate` says that none was lost.
+fn line(ledger: &Ledger, fate: &str) -> String {
     // Cards count all packets that pass through them.
     let accounts = || ledger.accounts().iter().filter(|account| account.stage != Stage::Nic);
     let sum = |stage, kind| accounts().filter(|one| one.stage == stage).map(|one| one.sum(kind)).sum::<u64>();
     let first = accounts().next().map(|account| account.stage);
+    let mut ports = accounts().filter(|account| account.stage == Stage::Receive).peekable();
+    let are_files = ports.peek().is_some() && ports.all(|account| account.subject.starts_with("pcap:"));
+    let captured = if are_files { "read" } else { "captured" };
     let number = match (accounts().find(|account| account.stage == Stage::Select), first) {
         // Several consumers select from the same packets; the first one is the main one.
-        (Some(select), _) => format!("{} captured", counted(select.sum(Kind::Delivered), "packet")),
+        (Some(select), _) if are_files && select.get(Count::Filtered) > 0 && select.get(Count::PastLimit) == 0 => {
+            let all = counted(select.sum(Kind::Received), "packet");
+            format!("{} of {all} selected", grouped(select.sum(Kind::Delivered)))
+        }
+        (Some(select), _) => format!("{} {captured}", counted(select.sum(Kind::Delivered), "packet")),
         (None, Some(stage @ Stage::Send)) => format!("{} sent", counted(sum(stage, Kind::Delivered), "packet")),
         (None, Some(stage)) => {
             let thing = if stage.unit() == Unit::Records { "record" } else { "packet" };
@@ -151,8 +171,16 @@ fn line(ledger: &Ledger) -> String {
         }
         (None, None) => "0 packets".into(),
     };
+    let named = Some(named(ledger)).filter(|named| !named.is_empty());
+    let remarks: Vec<String> = uncounted(ledger).map(str::to_owned).into_iter().chain(named).collect();
+    let remarks = if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join("; ")) };
+    format!("  {number}, {fate}{remarks}\n")
+}
+
+/// Returns counters of filtered packets and notes by name, such as `filtered 3, duplicate 1`.
+pub fn named(ledger: &Ledger) -> String {
     let mut named: Vec<(&str, u64)> = Vec::new();
-    for account in accounts() {
+    for account in ledger.accounts().iter().filter(|account| account.stage != Stage::Nic) {
         let counts = account.counts().filter(|(count, number)| {
             let is_named = matches!(count.kind(), Kind::Refused | Kind::Note) && *count != Count::FilterUncounted;
             *number > 0 && is_named && !OMITTED.contains(count)
@@ -164,11 +192,7 @@ fn line(ledger: &Ledger) -> String {
             }
         }
     }
-    let named: Vec<String> = named.iter().map(|(name, number)| format!("{name} {}", grouped(*number))).collect();
-    let named = Some(named.join(", ")).filter(|named| !named.is_empty());
-    let remarks: Vec<String> = uncounted(ledger).map(str::to_owned).into_iter().chain(named).collect();
-    let remarks = if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join("; ")) };
-    format!("  {number}, 0 lost{remarks}\n")
+    named.iter().map(|(name, number)| format!("{name} {}", grouped(*number))).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns a note about packets that no counter includes.

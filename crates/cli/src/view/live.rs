@@ -1,9 +1,9 @@
 //! Progress output from a separate thread, so that a slow terminal cannot slow the run.
 
-use crate::signals::{Answers, answer_requests};
+use crate::signals::{ProgressHandler, answer_requests};
 use crate::view::rates::{Rates, grouped, totals};
-use crate::view::reading::{self, Reading};
-use crate::view::terminal::{shown, tell};
+use crate::view::reading::{self, FileProgress};
+use crate::view::terminal::{print_stderr, shown};
 use linerate_engine::Progress;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,7 @@ impl Live {
         progress: &Arc<Progress>,
         verb: &'static str,
         interval: Option<Duration>,
-        mut reading: Option<Reading>,
+        mut reading: Option<FileProgress>,
     ) -> Live {
         let Some(interval) = interval else { return Live::none() };
         let progress = Arc::clone(progress);
@@ -62,33 +62,33 @@ impl Live {
 }
 
 /// Prints events of a run (peer connected, engine died) when they occur, until it is dropped.
-pub struct News {
+pub struct EventPrinter {
     thread: Option<JoinHandle<()>>,
 }
 
-impl News {
+impl EventPrinter {
     /// Starts printing events with the elapsed seconds, if `is_wanted`.
-    pub fn start(is_wanted: bool) -> News {
+    pub fn start(is_wanted: bool) -> EventPrinter {
         let thread = is_wanted.then(|| {
             let (news, started) = (linerate_port::news::listen(), Instant::now());
             std::thread::spawn(move || news.iter().for_each(|event| print_event(event, started)))
         });
-        News { thread }
+        EventPrinter { thread }
     }
 }
 
 fn print_event(event: String, started: Instant) {
-    tell(format_args!("{:>4} s  {}\n", started.elapsed().as_secs(), shown(&event)));
+    print_stderr(format_args!("{:>4} s  {}\n", started.elapsed().as_secs(), shown(&event)));
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner).insert(event);
 }
 
-/// Returns whether an event was already printed, so that the report does not repeat it. Call it after [`News`] is
+/// Returns whether an event was already printed, so that the report does not repeat it. Call it after [`EventPrinter`] is
 /// dropped, which prints the last ones.
 pub fn was_printed(event: &str) -> bool {
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner).contains(event)
 }
 
-impl Drop for News {
+impl Drop for EventPrinter {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             linerate_port::news::silence();
@@ -102,7 +102,7 @@ pub fn answer(
     progress: &Arc<Progress>,
     what: &'static str,
     mut more: impl FnMut() -> String + Send + 'static,
-) -> anyhow::Result<Answers> {
+) -> anyhow::Result<ProgressHandler> {
     watch(progress, what);
     let (progress, started) = (Arc::clone(progress), Instant::now());
     answer_requests(move || {
@@ -110,7 +110,7 @@ pub fn answer(
         let (frames, bytes, wire_bytes) = (read(&progress.frames), read(&progress.bytes), read(&progress.wire_bytes));
         let so_far = totals(what, frames, bytes, wire_bytes, started.elapsed().as_secs_f64());
         let (lost, late) = (grouped(read(&progress.lost)), grouped(read(&progress.late)));
-        tell(format_args!("so far {so_far}; {lost} lost, {late} late\n{}", more()));
+        print_stderr(format_args!("so far {so_far}; {lost} lost, {late} late\n{}", more()));
     })
 }
 
@@ -128,7 +128,7 @@ pub fn watched() -> Vec<(&'static str, Arc<Progress>)> {
 
 /// Returns a function that reports reopened outputs (SIGHUP), unless `is_quiet`.
 pub fn reopened(is_quiet: bool) -> fn(String) {
-    if is_quiet { drop } else { |text| tell(format_args!("{}\n", shown(&text))) }
+    if is_quiet { drop } else { |text| print_stderr(format_args!("{}\n", shown(&text))) }
 }
 
 impl Drop for Live {
@@ -147,7 +147,7 @@ fn print_line(
     verb: &str,
     started: Instant,
     (then, frames, wire_bytes): Mark,
-    reading: Option<&mut Reading>,
+    reading: Option<&mut FileProgress>,
 ) -> Mark {
     let now = Instant::now();
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -157,12 +157,12 @@ fn print_line(
         0 => String::new(),
         late => format!("  {} late", grouped(late)),
     };
-    let share = reading.and_then(Reading::share);
+    let share = reading.and_then(FileProgress::share);
     let how = match share {
         Some(share) => reading::progress_text(share, started.elapsed()),
         None => format!("{:>11} L1  {} lost", rates.l1(), grouped(read(&progress.lost))),
     };
-    tell(format_args!(
+    print_stderr(format_args!(
         "{:>4} s  {:>13} {verb}  {:>18}  {how}{late}\n",
         started.elapsed().as_secs(),
         grouped(frames_now),

@@ -6,13 +6,13 @@
 //! reachable by every user of the host, while a file has permissions.
 
 use crate::verbs::listen_at;
-use crate::view::terminal::{shown, tell};
+use crate::view::terminal::{print_stderr, shown};
 use anyhow::Context;
 use linerate_burst::{Count, Kind, Ledger};
 use linerate_engine::reception::{ReceptionWatch, Totals};
 use linerate_engine::{Progress, Stop, metrics};
-use linerate_records::export::Lag;
-use linerate_serve::{Door, Reply};
+use linerate_export::export::Lag;
+use linerate_serve::{Reply, ScrapeListener};
 use linerate_share::SocketFile;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -46,20 +46,20 @@ struct Figure {
 
 /// Address or path at which counters are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum MetricsAddress {
     /// An address and a port, reachable by all users.
     Address(SocketAddr),
     /// The path of a socket, only for its owner.
     Path(PathBuf),
 }
 
-impl FromStr for Place {
+impl FromStr for MetricsAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
-            Ok(address) => Ok(Place::Address(address)),
-            Err(_) if text.contains('/') => Ok(Place::Path(text.into())),
+            Ok(address) => Ok(MetricsAddress::Address(address)),
+            Err(_) if text.contains('/') => Ok(MetricsAddress::Path(text.into())),
             Err(_) => {
                 Err("expected ADDRESS:PORT, such as 127.0.0.1:9464, or the path of a socket, such as ./run.sock"
                     .to_owned())
@@ -77,10 +77,10 @@ enum Bound {
 }
 
 /// Binds an address for the metrics of this run; a path is bound later ([`bind_path`]).
-pub fn bind(verb: &str, place: Place) -> anyhow::Result<()> {
+pub fn bind(verb: &str, place: MetricsAddress) -> anyhow::Result<()> {
     let bound = match place {
-        Place::Path(path) => Bound::Path(path),
-        Place::Address(address) => {
+        MetricsAddress::Path(path) => Bound::Path(path),
+        MetricsAddress::Address(address) => {
             let listening = || format!("--metrics {address}: cannot listen");
             let listener = TcpListener::bind(address).with_context(listening)?;
             // This system call is not allowed in a run.
@@ -180,7 +180,7 @@ pub fn watch_lag(lag: Box<dyn Fn() -> Lag + Send>) {
 }
 
 /// Returns the document for a query, or the reason why the query is invalid.
-pub type Show = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
+pub type SnapshotQuery = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
 /// Serves requests until it is dropped.
 pub struct Metrics {
@@ -192,25 +192,25 @@ pub struct Metrics {
 impl Metrics {
     /// Starts a thread that serves requests, if `--metrics` was given; `show` makes the document of the verb, at an address or
     /// (true) a path. Call it after privileges are dropped.
-    pub fn start(is_quiet: bool, show: impl FnOnce(&str, bool) -> Show) -> Metrics {
+    pub fn start(is_quiet: bool, show: impl FnOnce(&str, bool) -> SnapshotQuery) -> Metrics {
         let stop = Stop::new();
         let (mut file, mut thread) = (None, None);
         if let Some((bound, verb)) = lock(&BOUND).take() {
             let (door, place) = match bound {
                 Bound::Address(listener) => {
                     let address = listener.local_addr().map(|address| format!("http://{address}/metrics"));
-                    (Some(Door::Address(listener)), address.unwrap_or_default())
+                    (Some(ScrapeListener::Address(listener)), address.unwrap_or_default())
                 }
                 Bound::Socket(listener, socket, path) => {
                     file = Some(socket);
-                    (Some(Door::Path(listener)), path.display().to_string())
+                    (Some(ScrapeListener::Path(listener)), path.display().to_string())
                 }
                 Bound::Path(path) => (None, path.display().to_string()),
             };
             if !is_quiet {
-                tell(format_args!("  metrics at {}\n", shown(&place)));
+                print_stderr(format_args!("  metrics at {}\n", shown(&place)));
             }
-            let show = show(&verb, matches!(door, Some(Door::Path(_))));
+            let show = show(&verb, matches!(door, Some(ScrapeListener::Path(_))));
             let (stop, began) = (stop.clone(), SystemTime::now());
             let pages = move |path: &str, query: &str| match path {
                 "/metrics" => Reply::Figures(text(&verb, began, &metrics::ask(PATIENCE), &lock(&WATCHED))),

@@ -18,7 +18,7 @@ pub(crate) struct Axis {
 
 /// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Draw {
+pub(crate) enum DrawStyle {
     Line,
     Dashes,
     Dots,
@@ -28,7 +28,7 @@ pub(crate) enum Draw {
 /// Points of one series.
 pub(crate) struct Series {
     pub name: String,
-    pub draw: Draw,
+    pub draw: DrawStyle,
     /// Number of the colour.
     pub colour: usize,
     pub points: Vec<(f64, f64)>,
@@ -86,10 +86,10 @@ pub(crate) fn picture(title: &str, across: Axis, up: Axis, series: &[Series]) ->
     let _ = write!(text, "<strong>{}</strong>", plain_html(title));
     for one in series.iter().filter(|one| !one.name.is_empty()) {
         let sign = match one.draw {
-            Draw::Line => "\u{2501}",
-            Draw::Dashes => "\u{2505}",
-            Draw::Dots => "\u{25cf}",
-            Draw::Crosses => "\u{00d7}",
+            DrawStyle::Line => "\u{2501}",
+            DrawStyle::Dashes => "\u{2505}",
+            DrawStyle::Dots => "\u{25cf}",
+            DrawStyle::Crosses => "\u{00d7}",
         };
         let _ = write!(text, " <span class=\"c{}\">{sign}</span> {}", one.colour % 6, plain_html(&one.name));
     }
@@ -176,8 +176,8 @@ fn draw(text: &mut String, series: &Series, x: impl Fn(f64) -> f64, y: impl Fn(f
     let colour = series.colour % 6;
     let points = series.points.iter().filter(|(one, other)| one.is_finite() && other.is_finite());
     match series.draw {
-        Draw::Line | Draw::Dashes => {
-            let dashes = if series.draw == Draw::Dashes { " dash" } else { "" };
+        DrawStyle::Line | DrawStyle::Dashes => {
+            let dashes = if series.draw == DrawStyle::Dashes { " dash" } else { "" };
             let path: Vec<String> = points.map(|(one, other)| format!("{:.1} {:.1}", x(*one), y(*other))).collect();
             if let [(one, other)] = series.points[..] {
                 let _ =
@@ -186,7 +186,7 @@ fn draw(text: &mut String, series: &Series, x: impl Fn(f64) -> f64, y: impl Fn(f
                 let _ = write!(text, "<path class=\"line c{colour}{dashes}\" d=\"M{}\"/>", path.join("L"));
             }
         }
-        Draw::Dots => {
+        DrawStyle::Dots => {
             for (one, other) in points {
                 let _ = write!(
                     text,
@@ -196,7 +196,7 @@ fn draw(text: &mut String, series: &Series, x: impl Fn(f64) -> f64, y: impl Fn(f
                 );
             }
         }
-        Draw::Crosses => {
+        DrawStyle::Crosses => {
             for (one, other) in points {
                 let (x, y) = (x(*one), y(*other));
                 let _ =
@@ -235,7 +235,7 @@ mod tests {
             }
             assert!((2..=13).contains(&across.ticks().len()), "{:?}", across.ticks());
             let points = values.iter().map(|value| (*value, *value)).collect();
-            let series = [Series { name: "<b>".into(), draw: Draw::Dots, colour: 0, points }];
+            let series = [Series { name: "<b>".into(), draw: DrawStyle::Dots, colour: 0, points }];
             let text = picture("a <picture>", across, across, &series);
             assert!(!text.contains("NaN") && !text.contains("inf") && !text.contains("<b>"), "{text}");
         }

@@ -82,9 +82,10 @@ pub fn stated(number: u64, plural: &str) -> String {
 
 /// Formats a frame rate in a readable unit.
 pub fn frames_per_second(mpps: f64) -> String {
-    if mpps >= 1.0 {
+    // Limits before rounding, so that 999.96 does not print as 1000.
+    if mpps >= 0.99995 {
         format!("{mpps:.2} M packets/s")
-    } else if mpps >= 1e-3 {
+    } else if mpps >= 0.9995e-3 {
         format!("{:.1} k packets/s", mpps * 1e3)
     } else {
         format!("{:.0} packets/s", mpps * 1e6)

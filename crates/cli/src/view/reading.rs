@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Files that a run reads from start to end.
 #[derive(Debug)]
-pub struct Reading {
+pub struct FileProgress {
     files: Vec<File>,
 }
 
@@ -18,7 +18,7 @@ struct File {
     read: Option<u64>,
 }
 
-impl Reading {
+impl FileProgress {
     /// Watches these paths; `None` if one is not a regular file, whose size is unknown.
     pub fn of(paths: &[String]) -> Option<Self> {
         let file = |path: &String| {
@@ -26,7 +26,7 @@ impl Reading {
             Some(File { identity: identity(&data), bytes: data.len(), read: None })
         };
         let files = paths.iter().map(file).collect::<Option<Vec<_>>>()?;
-        (!files.is_empty()).then_some(Reading { files })
+        (!files.is_empty()).then_some(FileProgress { files })
     }
 
     /// Returns the fraction read so far.
@@ -82,14 +82,14 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn the_fraction_of_all_files_is_reported() {
+    fn fraction_of_all_files_is_reported() {
         let folder = std::env::temp_dir().join(format!("linerate-reading-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let paths: Vec<String> = ["a", "b"].map(|name| folder.join(name).to_str().unwrap().to_owned()).into();
         for (path, bytes) in paths.iter().zip([3000, 1000]) {
             std::fs::File::create(path).unwrap().write_all(&vec![0; bytes]).unwrap();
         }
-        let mut reading = Reading::of(&paths).unwrap();
+        let mut reading = FileProgress::of(&paths).unwrap();
         assert_eq!(reading.share(), Some(0.0));
         let mut first = std::fs::File::open(&paths[0]).unwrap();
         first.read_exact(&mut [0; 1000]).unwrap();
@@ -99,7 +99,7 @@ mod tests {
         let mut second = std::fs::File::open(&paths[1]).unwrap();
         second.read_exact(&mut [0; 1000]).unwrap();
         assert_eq!(reading.share(), Some(1.0));
-        assert!(Reading::of(&["/dev/null".to_owned()]).is_none() && Reading::of(&[]).is_none());
+        assert!(FileProgress::of(&["/dev/null".to_owned()]).is_none() && FileProgress::of(&[]).is_none());
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -6,6 +6,7 @@
 //! If the reader closes standard output (`| head -1`), output stops without an error. Any other failure (a full disk, `>&-`) is
 //! reported, and the program ends with [`Exit::Failed`]. Failures of standard error are ignored.
 
+use super::document::Document;
 use crate::exit::Exit;
 use linerate_burst::text::is_unseen;
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -81,25 +82,13 @@ pub fn show_line(document: &impl Serialize) -> serde_json::Result<bool> {
     Ok(print(json(serde_json::to_string(document)?).as_bytes()))
 }
 
-/// Prints a JSON document over many lines to standard output, like [`show`].
-pub fn show_document(document: &impl Serialize) -> serde_json::Result<bool> {
-    Ok(print(json(serde_json::to_string_pretty(document)?).as_bytes()))
-}
-
-/// Prints a JSON document to standard error, if standard output is used for packets.
-fn tell_document(document: &impl Serialize) -> serde_json::Result<()> {
-    put(json(serde_json::to_string_pretty(document)?).as_bytes());
-    Ok(())
-}
-
-/// Like [`tell_document`], as one line.
-fn tell_line(document: &impl Serialize) -> serde_json::Result<()> {
-    put(json(serde_json::to_string(document)?).as_bytes());
-    Ok(())
+/// Prints a result with data about the run as JSON over many lines to standard output, like [`show`].
+pub fn show_document(result: &impl Serialize) -> serde_json::Result<bool> {
+    Ok(print(json(serde_json::to_string_pretty(&Document::of(result))?).as_bytes()))
 }
 
 /// Prints to standard error.
-pub fn tell(text: impl Display) {
+pub fn print_stderr(text: impl Display) {
     put(folded(&escaped(&text.to_string(), &[]), columns(io::stderr())).as_bytes());
 }
 
@@ -111,25 +100,47 @@ pub fn tell_whole(line: &str) {
 /// Prints the result of a run to standard output, or to standard error if the former `is_taken` by packets or records.
 pub fn result(text: impl Display, is_taken: bool) {
     if is_taken {
-        tell(text);
+        print_stderr(text);
     } else {
         show(text);
     }
 }
 
-/// Prints the result of a run as a JSON document over many lines, to the same output as [`result`].
-pub fn result_document(document: &impl Serialize, is_taken: bool) -> serde_json::Result<()> {
-    if is_taken { tell_document(document) } else { show_document(document).map(drop) }
+/// Prints a report that is also a file, and has the data about its run itself, like [`show_document`].
+pub fn show_report(report: &impl Serialize) -> serde_json::Result<bool> {
+    Ok(print(json(serde_json::to_string_pretty(report)?).as_bytes()))
+}
+
+/// Like [`show_document`], to the same output as [`result()`].
+pub fn result_document(result: &impl Serialize, is_taken: bool) -> serde_json::Result<()> {
+    let text = json(serde_json::to_string_pretty(&Document::of(result))?);
+    if is_taken {
+        put(text.as_bytes())
+    } else {
+        _ = print(text.as_bytes())
+    }
+    Ok(())
 }
 
 /// Like [`result_document`], as one line.
-pub fn result_line(document: &impl Serialize, is_taken: bool) -> serde_json::Result<()> {
-    if is_taken { tell_line(document) } else { show_line(document).map(drop) }
+pub fn result_line(result: &impl Serialize, is_taken: bool) -> serde_json::Result<()> {
+    row_line(&Document::of(result), is_taken)
+}
+
+/// Prints a part of a result as one line of JSON, to the same output as [`result()`].
+pub fn row_line(row: &impl Serialize, is_taken: bool) -> serde_json::Result<()> {
+    let text = json(serde_json::to_string(row)?);
+    if is_taken {
+        put(text.as_bytes())
+    } else {
+        _ = print(text.as_bytes())
+    }
+    Ok(())
 }
 
 /// Prints an error in one line.
 pub fn fail(what: impl Display) {
-    tell(format_args!("linerate: {}\n", shown(&what.to_string())));
+    print_stderr(format_args!("linerate: {}\n", shown(&what.to_string())));
 }
 
 /// Draws `text` on standard error, over the previous drawing unless other output followed it. Lines too long for the terminal are
@@ -220,7 +231,7 @@ pub fn explain(error: &clap::Error) -> Exit {
     match (error.use_stderr(), is_plain) {
         (false, _) => note(check_output().and_then(|()| error.print()).and_then(|()| io::stdout().flush())),
         (true, true) => drop(error.print()),
-        (true, false) => tell(plain),
+        (true, false) => print_stderr(plain),
     }
     if error.use_stderr() { Exit::Usage } else { Exit::Done }
 }

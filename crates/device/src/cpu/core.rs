@@ -1,10 +1,10 @@
 //! The thread of a CPU device, and its data.
 
 use super::{CpuConfig, Shared, Work, failed};
-use crate::contract::{Examined, Route, Shape};
+use crate::contract::{ExamineResult, Route, Shape};
 use crate::form::Form;
-use linerate_receive::copy::Crc;
-use linerate_receive::frames::{Batch, Entry};
+use linerate_transport::copy::Crc;
+use linerate_transport::frames::{Batch, Entry};
 use std::ops::Range;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -22,9 +22,9 @@ pub(super) struct Core {
 }
 
 /// Records the end of the thread, in whatever way it ends.
-struct Over<'a>(&'a Shared);
+struct ThreadEndGuard<'a>(&'a Shared);
 
-impl Drop for Over<'_> {
+impl Drop for ThreadEndGuard<'_> {
     fn drop(&mut self) {
         self.0.lock().is_over = true;
         self.0.news.notify_all();
@@ -39,7 +39,7 @@ impl Core {
     }
 
     pub(super) fn run(mut self, queue: &Receiver<Work>, shared: &Shared) {
-        let _over = Over(shared);
+        let _over = ThreadEndGuard(shared);
         let mut has_failed = false;
         for work in queue {
             if self.config.delay > Duration::ZERO {
@@ -156,7 +156,7 @@ impl Core {
         }
     }
 
-    fn examine(&mut self, frame: u32, len: usize) -> Examined {
+    fn examine(&mut self, frame: u32, len: usize) -> ExamineResult {
         let shape = self.shape;
         let bytes = shape.form.bytes(len);
         let crc32c = Crc::NEW.with(&self.frame(frame)[..bytes]).value();
@@ -169,6 +169,6 @@ impl Core {
             }
             *count = 0;
         }
-        Examined { frame, crc32c, presence }
+        ExamineResult { frame, crc32c, presence }
     }
 }

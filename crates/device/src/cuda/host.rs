@@ -1,13 +1,13 @@
 //! Host memory that a GPU accesses directly: allocated by the driver, or registered with it.
 //!
-//! Unsafe because it is C, and because the GPU reads the memory later: the code that queued work keeps its [`Piece`]
+//! Unsafe because it is C, and because the GPU reads the memory later: the code that queued work keeps its [`OwnedBytes`]
 //! until a later event was seen.
 #![allow(unsafe_code)]
 
 use super::driver::Context;
 use crate::contract::DeviceError;
 use cudarc::driver::sys::{self, CUresult};
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use std::any::Any;
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -21,17 +21,17 @@ const READ_ONLY: u32 = 8;
 
 /// Host memory that a GPU reads and writes directly.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedMemory {
     context: Arc<Context>,
     base: NonNull<u8>,
 }
 
 // SAFETY: accessed only through the piece that owns it.
-unsafe impl Send for Pinned {}
+unsafe impl Send for PinnedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Pinned {}
+unsafe impl Sync for PinnedMemory {}
 
-impl Drop for Pinned {
+impl Drop for PinnedMemory {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
             // SAFETY: allocated once by cuMemHostAlloc.
@@ -41,7 +41,7 @@ impl Drop for Pinned {
 }
 
 /// Allocates pinned memory, all zero, aligned to pages.
-pub(super) fn pinned(context: &Arc<Context>, bytes: usize) -> Result<Piece, DeviceError> {
+pub(super) fn pinned(context: &Arc<Context>, bytes: usize) -> Result<OwnedBytes, DeviceError> {
     let mut base: *mut c_void = null_mut();
     // SAFETY: writes an address.
     let allocated = unsafe { sys::cuMemHostAlloc(&mut base, bytes.max(1), PORTABLE | MAPPED) };
@@ -49,18 +49,18 @@ pub(super) fn pinned(context: &Arc<Context>, bytes: usize) -> Result<Piece, Devi
     let base = NonNull::new(base.cast::<u8>()).ok_or(DeviceError::Cannot("the driver returned no host memory"))?;
     // SAFETY: these bytes were just allocated, and are not shared yet.
     unsafe { base.as_ptr().write_bytes(0, bytes) };
-    let owner: Arc<dyn Any + Send + Sync> = Arc::new(Pinned { context: Arc::clone(context), base });
+    let owner: Arc<dyn Any + Send + Sync> = Arc::new(PinnedMemory { context: Arc::clone(context), base });
     // SAFETY: mapped as long as the owner lives, and written only through the piece and by queued work of its owner.
-    Ok(unsafe { Piece::shared(base, bytes, true, owner) })
+    Ok(unsafe { OwnedBytes::shared(base, bytes, true, owner) })
 }
 
 /// Existing memory that a GPU reads directly, until this is dropped.
-struct Registered {
+struct RegisteredMemory {
     context: Arc<Context>,
-    piece: Piece,
+    piece: OwnedBytes,
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredMemory {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
             let base = self.piece.bytes().as_ptr().cast_mut().cast();
@@ -71,20 +71,20 @@ impl Drop for Registered {
 }
 
 /// Registers memory, which a GPU then reads directly, and returns it.
-pub(super) fn registered(context: &Arc<Context>, mut piece: Piece) -> Result<Piece, DeviceError> {
+pub(super) fn registered(context: &Arc<Context>, mut piece: OwnedBytes) -> Result<OwnedBytes, DeviceError> {
     let (base, bytes) = (NonNull::from(piece.bytes()).cast::<u8>(), piece.len());
     let writable = piece.bytes_mut().len() == bytes;
     let flags = PORTABLE | MAPPED | if writable { 0 } else { READ_ONLY };
     // SAFETY: these bytes are mapped as long as the piece lives, which is kept until they are unregistered.
     let registered = unsafe { sys::cuMemHostRegister_v2(base.as_ptr().cast(), bytes, flags) };
     context.done("registering host memory", registered)?;
-    let owner: Arc<dyn Any + Send + Sync> = Arc::new(Registered { context: Arc::clone(context), piece });
+    let owner: Arc<dyn Any + Send + Sync> = Arc::new(RegisteredMemory { context: Arc::clone(context), piece });
     // SAFETY: the piece that had them belongs to the owner, and is not accessible otherwise.
-    Ok(unsafe { Piece::shared(base, bytes, writable, owner) })
+    Ok(unsafe { OwnedBytes::shared(base, bytes, writable, owner) })
 }
 
 /// Returns the GPU address of host memory from [`pinned`] or [`registered`]; `None` for other memory.
-pub(super) fn mapped(piece: &Piece) -> Option<u64> {
+pub(super) fn mapped(piece: &OwnedBytes) -> Option<u64> {
     let mut address = 0;
     let base = piece.bytes().as_ptr().cast_mut().cast();
     // SAFETY: writes an address; the driver checks that it knows the memory.

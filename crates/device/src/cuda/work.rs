@@ -1,17 +1,17 @@
 //! Work that is queued for a GPU, and the resources that it needs until it is done.
 //!
-//! Unsafe because work reads and writes memory after the call that queued it: that memory stays in [`Pending`] until
+//! Unsafe because work reads and writes memory after the call that queued it: that memory stays in [`PendingWork`] until
 //! its event was seen.
 #![allow(unsafe_code)]
 
 use super::Cuda;
 use super::driver::{Context, Event, Kernel, Memory, Word};
 use super::host::{mapped, pinned};
-use crate::contract::{DeviceError, Examined, Route, Shape, Ticket};
+use crate::contract::{DeviceError, ExamineResult, Route, Shape, Ticket};
 use crate::crc::finish;
 use crate::form::Form;
-use linerate_burst::pool::Piece;
-use linerate_receive::frames::{Batch, Entry};
+use linerate_burst::pool::OwnedBytes;
+use linerate_transport::frames::{Batch, Entry};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(super) struct Frames {
     /// For each frame its remainder, then its bitmap, zeroed before it is examined; `found` is the destination on the
     /// host.
     pub results: Memory,
-    pub found: Vec<Found>,
+    pub found: Vec<HostBuffer>,
     /// For checksums.
     pub tables: Memory,
     pub powers: Memory,
@@ -54,34 +54,34 @@ pub(super) struct Frames {
 
 /// Host memory that kernels read and write, and its GPU address.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub here: Piece,
+pub(super) struct HostBuffer {
+    pub here: OwnedBytes,
     pub at: u64,
 }
 
-impl Found {
-    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Found, DeviceError> {
+impl HostBuffer {
+    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<HostBuffer, DeviceError> {
         let here = pinned(context, bytes)?;
         let at = mapped(&here).ok_or(DeviceError::Cannot("the driver has no address for host memory"))?;
-        Ok(Found { here, at })
+        Ok(HostBuffer { here, at })
     }
 }
 
 /// Device memory for a whole block, and for a list.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct StagingBuffers {
     pub block: Memory,
-    pub list: Found,
+    pub list: HostBuffer,
 }
 
 /// Queued work, and the resources that it needs.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingWork {
     pub ticket: u64,
     pub event: Event,
     /// Recorded after the block was copied.
     pub copied: Option<Event>,
-    pub room: Option<Room>,
+    pub room: Option<StagingBuffers>,
     pub batch: Option<Batch>,
     /// The examined frame, and its bytes of a stream.
     pub examines: Option<(u32, usize)>,
@@ -101,7 +101,7 @@ impl Cuda {
     }
 
     /// Assigns a ticket to queued work, which is kept until it is done.
-    pub(super) fn queued(&mut self, mut pending: Pending) -> Result<Ticket, DeviceError> {
+    pub(super) fn queued(&mut self, mut pending: PendingWork) -> Result<Ticket, DeviceError> {
         let recorded = self.work.record(&pending.event);
         self.queued += 1;
         pending.ticket = self.queued;
@@ -113,7 +113,7 @@ impl Cuda {
     pub(super) fn plain(&mut self, result: Result<(), DeviceError>) -> Result<Ticket, DeviceError> {
         self.sticky(result)?;
         let event = self.event()?;
-        self.queued(Pending { ticket: 0, event, copied: None, room: None, batch: None, examines: None })
+        self.queued(PendingWork { ticket: 0, event, copied: None, room: None, batch: None, examines: None })
     }
 
     /// Releases the resources of finished work.
@@ -137,7 +137,7 @@ impl Cuda {
     }
 
     /// Returns a buffer for a list of `entries` and a block of `block` bytes.
-    fn room(&mut self, block: usize, entries: usize, is_alone: bool) -> Result<Room, DeviceError> {
+    fn room(&mut self, block: usize, entries: usize, is_queue_empty: bool) -> Result<StagingBuffers, DeviceError> {
         let list = entries * ENTRY;
         if let Some(at) = self.rooms.iter().position(|room| room.block.len() >= block && room.list.here.len() >= list) {
             return Ok(self.rooms.swap_remove(at));
@@ -146,8 +146,11 @@ impl Cuda {
         self.rooms.clear();
         let [block, list] = [block, list].map(|bytes| bytes.next_power_of_two().max(4096));
         // Zeroed before its first block arrives, because that uses the same queue.
-        let through = if is_alone { &self.work } else { &self.blocks };
-        Ok(Room { block: Memory::new(&self.context, block, through)?, list: Found::new(&self.context, list)? })
+        let through = if is_queue_empty { &self.work } else { &self.blocks };
+        Ok(StagingBuffers {
+            block: Memory::new(&self.context, block, through)?,
+            list: HostBuffer::new(&self.context, list)?,
+        })
     }
 
     /// Queues a list. `how` is the route of a block; without a block bytes are only counted.
@@ -164,10 +167,10 @@ impl Cuda {
         };
         // Memory that is not registered is copied as a whole.
         let staged = if here.is_some() { 0 } else { used };
-        let is_alone = self.pending.is_empty();
+        let is_queue_empty = self.pending.is_empty();
         let needed = self.event().and_then(|event| {
-            let copied = if staged == 0 || is_alone { None } else { Some(self.event()?) };
-            Ok((event, copied, self.room(staged, list.len(), is_alone)?))
+            let copied = if staged == 0 || is_queue_empty { None } else { Some(self.event()?) };
+            Ok((event, copied, self.room(staged, list.len(), is_queue_empty)?))
         });
         let (event, copied, mut room) = match self.sticky(needed) {
             Ok(needed) => needed,
@@ -185,7 +188,7 @@ impl Cuda {
         let block = batch.as_ref().map(|batch| &batch.block);
         let result = self.queue(&room, block, here, staged, list.len(), copied.as_ref());
         // Queued parts of it may still read: keep it in any case.
-        let pending = Pending { ticket: 0, event, copied, room: Some(room), batch, examines: None };
+        let pending = PendingWork { ticket: 0, event, copied, room: Some(room), batch, examines: None };
         let ticket = self.queued(pending);
         self.sticky(result)?;
         ticket
@@ -193,8 +196,8 @@ impl Cuda {
 
     fn queue(
         &self,
-        room: &Room,
-        block: Option<&Piece>,
+        room: &StagingBuffers,
+        block: Option<&OwnedBytes>,
         here: Option<u64>,
         staged: usize,
         entries: usize,
@@ -273,11 +276,11 @@ impl Frames {
     }
 
     /// Returns the results of a frame, once they have arrived.
-    fn found(&self, frame: u32, len: usize) -> Examined {
+    fn found(&self, frame: u32, len: usize) -> ExamineResult {
         let (words, _) = self.found[frame as usize].here.bytes().as_chunks::<8>();
         let remainder = words.first().map_or(0, |word| u64::from_le_bytes(*word) as u32);
         let count = len.div_ceil(self.shape.granule).div_ceil(64);
         let presence = words.iter().skip(1).take(count).map(|word| u64::from_le_bytes(*word)).collect();
-        Examined { frame, crc32c: finish(remainder, self.shape.form.bytes(len) as u64), presence }
+        ExamineResult { frame, crc32c: finish(remainder, self.shape.form.bytes(len) as u64), presence }
     }
 }

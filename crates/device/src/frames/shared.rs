@@ -3,14 +3,14 @@
 use super::NAP;
 use crate::contract::{Device, DeviceError, Route, Ticket};
 use crate::list::Guard;
-use linerate_receive::frames::{Batch, Beyond};
+use linerate_transport::frames::{Batch, RemoteMemory};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 #[derive(Clone)]
-pub(super) struct Both(Arc<Mutex<State>>);
+pub(super) struct SharedDevice(Arc<Mutex<State>>);
 
 pub(super) struct State {
     pub device: Box<dyn Device>,
@@ -21,21 +21,21 @@ pub(super) struct State {
     /// Tickets of the work that uses blocks.
     pub out: VecDeque<Ticket>,
     /// Owners of the blocks that the device has, in the order of their return, and returned blocks of other owners.
-    pub whose: VecDeque<Whose>,
+    pub whose: VecDeque<BlockOwner>,
     pub back: VecDeque<Batch>,
     pub failed: Option<DeviceError>,
 }
 
 /// Owner of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum BlockOwner {
     Ours,
     Lent,
 }
 
-impl Both {
-    pub(super) fn new(state: State) -> Both {
-        Both(Arc::new(Mutex::new(state)))
+impl SharedDevice {
+    pub(super) fn new(state: State) -> SharedDevice {
+        SharedDevice(Arc::new(Mutex::new(state)))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -43,7 +43,7 @@ impl Both {
     }
 }
 
-impl fmt::Debug for Both {
+impl fmt::Debug for SharedDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a device")
     }
@@ -61,13 +61,13 @@ impl State {
             self.failed = Some(bad.into());
             return;
         }
-        match self.place(batch, Whose::Ours) {
+        match self.place(batch, BlockOwner::Ours) {
             Ok(ticket) => self.out.push_back(ticket),
             Err(error) => self.failed = Some(error),
         }
     }
 
-    pub(super) fn place(&mut self, batch: Batch, whose: Whose) -> Result<Ticket, DeviceError> {
+    pub(super) fn place(&mut self, batch: Batch, whose: BlockOwner) -> Result<Ticket, DeviceError> {
         self.whose.push_back(whose);
         self.device.place(batch, self.route)
     }
@@ -76,7 +76,7 @@ impl State {
     pub(super) fn collect(&mut self) {
         while let Some(batch) = self.device.returned() {
             match self.whose.pop_front() {
-                Some(Whose::Lent) => self.back.push_back(batch),
+                Some(BlockOwner::Lent) => self.back.push_back(batch),
                 _ => self.free.push(batch),
             }
         }
@@ -102,7 +102,7 @@ impl State {
     }
 }
 
-impl Beyond for Both {
+impl RemoteMemory for SharedDevice {
     fn exchange(&mut self, full: Batch) -> Batch {
         let mut state = self.lock();
         if !full.block.is_empty() {

@@ -5,8 +5,8 @@
 use crate::crc::{POWERS, finish, tables};
 use crate::form::Form;
 use crate::list::split;
-use linerate_receive::frames::Entry;
-use linerate_wire::Crc32c;
+use linerate_headers::Crc32c;
+use linerate_transport::frames::Entry;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::cell::RefCell;
@@ -33,7 +33,7 @@ impl Grid {
         let compiled = Command::new("c++").args(options).args([source, "-o"]).arg(&program).output();
         match compiled {
             Err(error) => {
-                eprintln!("NOT TRIED: the kernels of GPUs: c++: {error}");
+                eprintln!("NOT TESTED: GPU kernels: c++: {error}");
                 return None;
             }
             Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),

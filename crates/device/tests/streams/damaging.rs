@@ -1,18 +1,18 @@
 //! A device with a faulty path to it.
 
-use linerate_burst::pool::Piece;
-use linerate_device::{Device, DeviceError, Examined, Exported, Facts, Route, Shape, Ticket};
-use linerate_receive::frames::Batch;
+use linerate_burst::pool::OwnedBytes;
+use linerate_device::{Device, DeviceError, DeviceInfo, ExamineResult, FrameLocation, Route, Shape, Ticket};
+use linerate_transport::frames::Batch;
 use std::ops::Range;
 
 /// A device that damages a byte of its data, or omits an entry of a list.
-pub(super) struct Damaging {
+pub(super) struct FaultyDevice {
     pub device: Box<dyn Device>,
     pub leaves_out: bool,
 }
 
-impl Device for Damaging {
-    fn facts(&self) -> &Facts {
+impl Device for FaultyDevice {
+    fn facts(&self) -> &DeviceInfo {
         self.device.facts()
     }
 
@@ -20,11 +20,11 @@ impl Device for Damaging {
         self.device.allocate(shape)
     }
 
-    fn block(&mut self, bytes: usize) -> Result<Piece, DeviceError> {
+    fn block(&mut self, bytes: usize) -> Result<OwnedBytes, DeviceError> {
         self.device.block(bytes)
     }
 
-    fn register(&mut self, piece: Piece) -> Result<Piece, DeviceError> {
+    fn register(&mut self, piece: OwnedBytes) -> Result<OwnedBytes, DeviceError> {
         self.device.register(piece)
     }
 
@@ -58,7 +58,7 @@ impl Device for Damaging {
         self.device.examine(frame, len)
     }
 
-    fn examined(&mut self) -> Option<Examined> {
+    fn examined(&mut self) -> Option<ExamineResult> {
         self.device.examined()
     }
 
@@ -78,7 +78,7 @@ impl Device for Damaging {
         self.device.returned()
     }
 
-    fn export(&mut self, frame: u32) -> Result<Exported, DeviceError> {
+    fn export(&mut self, frame: u32) -> Result<FrameLocation, DeviceError> {
         self.device.export(frame)
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn devices(seed: u64) -> Vec<Box<dyn Device>> {
     #[cfg(feature = "cuda")]
     match linerate_device::cuda::Cuda::open(0) {
         Ok(cuda) => devices.push(Box::new(cuda)),
-        Err(error) => say(&format!("NOT TRIED on a GPU: {error}")),
+        Err(error) => say(&format!("NOT TESTED on a GPU: {error}")),
     }
     devices
 }

@@ -3,22 +3,22 @@
 //! All of it is inlined into the copy loop.
 
 use crate::select::Selector;
-use linerate_burst::{Committed, Desc, Finish, Flags, Interface, Nanos, Pick};
-use linerate_wire::Link;
-use linerate_wire::flow::locate_inner;
+use linerate_burst::{CommitState, Desc, FinishDesc, Flags, FrameIndex, Interface, Nanos};
+use linerate_headers::Link;
+use linerate_headers::flow::locate_inner;
 
 /// Completes descs of lanes.
 #[derive(Clone, Copy)]
-pub(super) struct Complete<'a> {
+pub(super) struct DescFinisher<'a> {
     /// For each lane, the index of each of its interfaces in the list of all.
     pub maps: &'a [&'a [u16]],
     /// Locator of headers and flows, if needed.
     pub locator: Option<&'a Locator>,
 }
 
-impl Finish for Complete<'_> {
+impl FinishDesc for DescFinisher<'_> {
     #[inline(always)]
-    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool {
+    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: FrameIndex) -> bool {
         let interface = self.maps[pick.lane()].get(usize::from(desc.interface)).copied();
         desc.interface = interface.unwrap_or_default();
         if pick.is_late() {
@@ -33,13 +33,13 @@ impl Finish for Complete<'_> {
 
 /// Completes descs, and keeps those selected.
 pub(super) struct Select<'a> {
-    pub complete: Complete<'a>,
+    pub complete: DescFinisher<'a>,
     pub selector: &'a mut Selector,
 }
 
-impl Finish for Select<'_> {
+impl FinishDesc for Select<'_> {
     #[inline(always)]
-    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool {
+    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: FrameIndex) -> bool {
         self.complete.finish(desc, frame, pick);
         let selected = self.selector.select(pick.lane(), desc, frame);
         if let Some((length, flags)) = selected {
@@ -68,7 +68,7 @@ impl Totals {
     }
 
     /// Adds frames that were just copied; a separate loop, since the copy loop uses enough registers.
-    pub(super) fn add(&mut self, descs: &[Desc], state: &mut Committed) {
+    pub(super) fn add(&mut self, descs: &[Desc], state: &mut CommitState) {
         let (mut bytes, mut wire_bytes, mut flags) = (0, 0, 0);
         let (mut first, mut last) = (self.first, self.last);
         for desc in descs {

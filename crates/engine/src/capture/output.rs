@@ -1,14 +1,14 @@
 //! Output of the ordered stream of a capture: the block being filled, and the sinks that read it.
 
 use super::complete::Totals;
-use super::share::Shared;
-use super::sinks::{self, Along, Sinks};
-use crate::control::{Progress, Reopen};
-use crate::died::Died;
+use super::share::SharedRing;
+use super::sinks::{self, BlockContext, Sinks};
+use crate::control::{Progress, ReopenRequest};
+use crate::died::ThreadPanic;
 use crate::error::ReceiveError;
 use crate::worker::Worker;
 use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
-use linerate_burst::{Block, Committed, Desc, Flags, Interface, Kind, Ledger, Nanos, Pick, Sink, Stage};
+use linerate_burst::{Block, CommitState, Desc, Flags, FrameIndex, Interface, Kind, Ledger, Nanos, Sink, Stage};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ enum Store {
     /// In this process only; sinks may have a thread of their own, since whole blocks are passed to it.
     Private { block: Block, sinks: Worker<Sinks>, interfaces: Arc<[Interface]> },
     /// In shared memory, where readers see frames as soon as they are committed; sinks read the same memory.
-    Shared { ring: Box<Shared>, sinks: Sinks, seen: usize },
+    SharedRing { ring: Box<SharedRing>, sinks: Sinks, seen: usize },
 }
 
 impl Output {
@@ -51,12 +51,12 @@ impl Output {
     }
 
     /// Starts the output, with a ring for other processes, if any.
-    pub(super) fn begin(&mut self, ring: Option<Shared>) {
+    pub(super) fn begin(&mut self, ring: Option<SharedRing>) {
         let Store::None(sinks) = &mut self.store else { return };
         let sinks = std::mem::take(sinks);
         self.store = match ring {
             None => Store::Private { block: new_block(), sinks: sinks::worker(sinks), interfaces: Arc::new([]) },
-            Some(ring) => Store::Shared { ring: Box::new(ring), sinks, seen: 0 },
+            Some(ring) => Store::SharedRing { ring: Box::new(ring), sinks, seen: 0 },
         };
     }
 
@@ -64,17 +64,17 @@ impl Output {
     /// when the block is full. `all` are the interfaces of their descs.
     pub(super) fn gather(
         &mut self,
-        picks: &[Pick],
+        picks: &[FrameIndex],
         all: &[Interface],
-        mut copy: impl FnMut(&mut Block, &[Pick]) -> usize,
+        mut copy: impl FnMut(&mut Block, &[FrameIndex]) -> usize,
     ) {
-        let (mut done, mut unused) = (0, Committed::default());
+        let (mut done, mut unused) = (0, CommitState::default());
         let is_shared = self.is_shared();
         while done < picks.len() {
             let (block, state) = match &mut self.store {
                 Store::None(_) => return,
                 Store::Private { block, .. } => (block, &mut unused),
-                Store::Shared { ring, .. } => {
+                Store::SharedRing { ring, .. } => {
                     if !ring.is_ready() && !ring.hold() {
                         return ring.lose(picks.len() - done);
                     }
@@ -97,18 +97,18 @@ impl Output {
     }
 
     pub(super) fn leave_out(&mut self, duplicates: u64) {
-        if let Store::Shared { ring, .. } = &mut self.store {
+        if let Store::SharedRing { ring, .. } = &mut self.store {
             ring.leave_out(duplicates);
         }
     }
 
     pub(super) fn is_shared(&self) -> bool {
-        matches!(self.store, Store::Shared { .. })
+        matches!(self.store, Store::SharedRing { .. })
     }
 
     /// Publishes frames to other processes; later ones are not older than `horizon`, except late ones.
     pub(super) fn commit(&mut self, interfaces: &[Interface], horizon: Nanos) {
-        if let Store::Shared { ring, .. } = &mut self.store
+        if let Store::SharedRing { ring, .. } = &mut self.store
             && let Err(error) = ring.commit(interfaces, horizon)
         {
             self.fail_if(Err(error.into()));
@@ -117,14 +117,14 @@ impl Output {
 
     /// Adds the counters of shared memory and its readers.
     pub(super) fn share_counters(&self, ledger: &mut Ledger) {
-        if let Store::Shared { ring, .. } = &self.store {
+        if let Store::SharedRing { ring, .. } = &self.store {
             ring.counters(ledger);
         }
     }
 
     /// Handles readers; to be called once per round at `now`.
     pub(super) fn tick(&mut self, now: Nanos) {
-        if let Store::Shared { ring, .. } = &mut self.store {
+        if let Store::SharedRing { ring, .. } = &mut self.store {
             ring.tick(now);
         }
     }
@@ -141,11 +141,11 @@ impl Output {
                 }
                 passed = !block.is_empty();
                 if passed || must {
-                    let along = Along { interfaces: Arc::clone(known), flush, reopen: None, look: None };
+                    let along = BlockContext { interfaces: Arc::clone(known), flush, reopen: None, look: None };
                     sinks.hand_over(block, along, new_block);
                 }
             }
-            Store::Shared { ring, sinks, seen } => {
+            Store::SharedRing { ring, sinks, seen } => {
                 if let Some(block) = ring.current().filter(|block| block.len() > *seen) {
                     sinks.accept(block, *seen, interfaces, flush);
                     *seen = block.len();
@@ -171,24 +171,24 @@ impl Output {
         match &mut self.store {
             Store::None(_) => {}
             Store::Private { block, sinks, .. } => {
-                let along = Along { interfaces: interfaces.into(), flush: false, reopen: None, look: None };
+                let along = BlockContext { interfaces: interfaces.into(), flush: false, reopen: None, look: None };
                 sinks.hand_over(block, along, new_block);
             }
-            Store::Shared { sinks, .. } => sinks.accept(&Block::new(0, 1), 0, interfaces, false),
+            Store::SharedRing { sinks, .. } => sinks.accept(&Block::new(0, 1), 0, interfaces, false),
         }
     }
 
     /// Starts new outputs; `run` is the ledger up to here.
-    pub(super) fn reopen(&mut self, interfaces: &[Interface], run: Ledger, reopen: &Reopen) {
+    pub(super) fn reopen(&mut self, interfaces: &[Interface], run: Ledger, reopen: &ReopenRequest) {
         self.pass_on(interfaces, true);
         match &mut self.store {
             Store::None(_) => {}
             Store::Private { block, sinks, interfaces } => {
                 let reopen = Some((run, reopen.clone()));
-                let along = Along { interfaces: Arc::clone(interfaces), flush: true, reopen, look: None };
+                let along = BlockContext { interfaces: Arc::clone(interfaces), flush: true, reopen, look: None };
                 sinks.hand_over(block, along, new_block);
             }
-            Store::Shared { sinks, .. } => sinks.reopen(&run, reopen),
+            Store::SharedRing { sinks, .. } => sinks.reopen(&run, reopen),
         }
     }
 
@@ -206,13 +206,13 @@ impl Output {
                     *known = interfaces.into();
                 }
                 self.unflushed |= !block.is_empty();
-                let along =
-                    Along { interfaces: Arc::clone(known), flush: false, reopen: None, look: Some((run, complete)) };
+                let look = Some((run, complete));
+                let along = BlockContext { interfaces: Arc::clone(known), flush: false, reopen: None, look };
                 sinks.hand_over(block, along, new_block);
             }
-            Store::Shared { .. } => {
+            Store::SharedRing { .. } => {
                 self.pass_on(interfaces, false);
-                if let Store::Shared { sinks, .. } = &mut self.store {
+                if let Store::SharedRing { sinks, .. } = &mut self.store {
                     sinks.look(&run, complete);
                 }
             }
@@ -221,7 +221,7 @@ impl Output {
 
     /// Replaces the full block.
     fn turn(&mut self) {
-        if let Store::Shared { ring, seen, .. } = &mut self.store {
+        if let Store::SharedRing { ring, seen, .. } = &mut self.store {
             ring.turn();
             *seen = 0;
         }
@@ -229,7 +229,7 @@ impl Output {
 
     /// Records the total of frames lost upstream.
     pub(super) fn look_at_losses(&mut self, lost: u64) {
-        if let Store::Shared { ring, .. } = &mut self.store {
+        if let Store::SharedRing { ring, .. } = &mut self.store {
             ring.look_at_losses(lost);
         }
     }
@@ -238,7 +238,7 @@ impl Output {
         let sinks_have = match &self.store {
             Store::None(_) => false,
             Store::Private { sinks, .. } => sinks.has_failed(),
-            Store::Shared { ring, sinks, .. } => sinks.failure.is_some() || ring.has_failed(),
+            Store::SharedRing { ring, sinks, .. } => sinks.failure.is_some() || ring.has_failed(),
         };
         self.failure.is_some() || sinks_have
     }
@@ -257,11 +257,11 @@ impl Output {
             Store::Private { sinks, .. } => {
                 let events = held_up(sinks.waited(), ledger.lost());
                 match sinks.join() {
-                    Ok(sinks) => (sinks.work, events, sinks.died.map(ReceiveError::Died)),
+                    Ok(sinks) => (sinks.work, events, sinks.died.map(ReceiveError::ThreadPanic)),
                     Err(died) => (Sinks::default(), events, Some(died.into())),
                 }
             }
-            Store::Shared { ring, sinks, .. } => {
+            Store::SharedRing { ring, sinks, .. } => {
                 let (events, failure) = ring.finish(ledger);
                 (sinks, events, failure)
             }
@@ -271,7 +271,7 @@ impl Output {
         (events, self.failure.take().or(failure).or(sinks))
     }
 
-    pub(super) fn die(&mut self, died: Died) {
+    pub(super) fn die(&mut self, died: ThreadPanic) {
         self.is_dead = true;
         self.fail_if(Err(died.into()));
     }
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_look_handed_over_is_flushed_at_the_next_pause() {
+    fn buffered_output_is_flushed_at_the_next_pause() {
         let holds = Holds::default();
         let mut output = Output::new(vec![Box::new(holds.clone())], Arc::default());
         output.store = match std::mem::replace(&mut output.store, Store::None(Sinks::default())) {
@@ -387,10 +387,10 @@ mod tests {
     }
 
     #[test]
-    fn totals_know_late_and_cut_frames_and_the_span_of_times() {
+    fn totals_include_late_and_truncated_frames_and_the_time_span() {
         let frame = |time, flags| Desc { wire: 100, flags, ..Desc::new(Nanos(time), 0, 60) };
         let descs = [frame(7, Flags::NONE), frame(5, Flags::LATE | Flags::SLICED), frame(8, Flags::SLICED)];
-        let (mut totals, mut state) = (Totals::NONE, Committed::default());
+        let (mut totals, mut state) = (Totals::NONE, CommitState::default());
         totals.add(&descs, &mut state);
         totals.add(&[], &mut state);
         assert_eq!((totals.frames, totals.bytes, totals.wire_bytes), (3, 180, 300));

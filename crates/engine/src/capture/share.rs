@@ -2,14 +2,14 @@
 
 mod accounts;
 
-use self::accounts::Accounts;
+use self::accounts::{Accounts, named};
 use crate::acceptor::AcceptorThread;
 use crate::clock;
 use crate::control::Stop;
 use crate::error::ReceiveError;
-use linerate_burst::{Block, Committed, Count, Interface, Ledger, Nanos, Stage};
+use linerate_burst::{Block, CommitState, Count, Interface, Ledger, Nanos, Stage};
 use linerate_port::news;
-use linerate_share::{Acceptor, Access, Client, Error, Writer};
+use linerate_share::{Acceptor, Access, Client, Error, ReaderReport, Writer};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,8 @@ pub struct Sharing {
 
 /// Sleep of the writer before it checks again for a free block.
 const HOLD_NAP: Duration = Duration::from_micros(20);
+/// Time after which a reader that blocks the run is reported.
+const LONG_HOLD: Duration = Duration::from_secs(1);
 /// Time for which a stopped run continues to wait for a free block.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 /// Time for readers to take the remaining blocks after the end, counted from the last one taken: a stopped reader
@@ -65,7 +67,7 @@ impl Sharing {
     }
 }
 
-pub(crate) struct Shared {
+pub(crate) struct SharedRing {
     name: String,
     writer: Writer,
     clients: Receiver<Client>,
@@ -74,7 +76,7 @@ pub(crate) struct Shared {
     stop: Stop,
     /// Time at which the run ends by itself.
     until: Option<Instant>,
-    state: Committed,
+    state: CommitState,
     /// Frames lost upstream, as last read.
     drops: u64,
     /// Frames that were dropped for lack of a free block.
@@ -83,26 +85,29 @@ pub(crate) struct Shared {
     given_up: bool,
     /// True if it was reported that no more readers can attach.
     is_shut: bool,
+    /// Process that was last reported to block the writer.
+    blamed: Option<i32>,
     accounts: Accounts,
 }
 
-impl Shared {
+impl SharedRing {
     /// Opens the acceptor and waits for the requested number of readers.
-    pub(crate) fn open(sharing: Sharing, stop: Stop, duration: Option<Duration>) -> std::io::Result<Shared> {
+    pub(crate) fn open(sharing: Sharing, stop: Stop, duration: Option<Duration>) -> std::io::Result<SharedRing> {
         let Sharing { options, writer, acceptor } = sharing;
         let (acceptor, clients) = AcceptorThread::start(acceptor)?;
-        let mut shared = Shared {
+        let mut shared = SharedRing {
             name: options.name,
             writer,
             clients,
             acceptor,
             stop,
             until: None,
-            state: Committed::default(),
+            state: CommitState::default(),
             drops: 0,
             no_block: 0,
             given_up: false,
             is_shut: false,
+            blamed: None,
             accounts: Accounts::default(),
         };
         while shared.writer.readers().len() < options.wait_for && !shared.stop.is_requested() && !shared.has_failed() {
@@ -120,7 +125,7 @@ impl Shared {
 
     /// Returns the block to fill, with its state; `None` if every block is in use.
     #[inline]
-    pub(crate) fn block(&mut self) -> Option<(&mut Block, &mut Committed)> {
+    pub(crate) fn block(&mut self) -> Option<(&mut Block, &mut CommitState)> {
         Some((self.writer.block()?, &mut self.state))
     }
 
@@ -159,7 +164,7 @@ impl Shared {
     /// Starts another block with the next frame.
     pub(crate) fn turn(&mut self) {
         self.writer.close_block();
-        self.state = Committed { last_time: self.state.last_time, ..Committed::default() };
+        self.state = CommitState { last_time: self.state.last_time, ..CommitState::default() };
     }
 
     /// Handles readers that attach, detach and return blocks; to be called once per round.
@@ -171,7 +176,7 @@ impl Shared {
             self.is_shut = true;
             let said =
                 format!("{}: no more readers can attach (a bug); attached readers and the run continue", self.name);
-            news::say(said.clone());
+            news::report(said.clone());
             self.accounts.tell(said);
         }
     }
@@ -183,13 +188,19 @@ impl Shared {
     /// Waits for a free block; returns false if the run is over and none became free.
     pub(crate) fn hold(&mut self) -> bool {
         let started = Instant::now();
-        let culprit = self.writer.waits_for().into_iter().next();
-        let mut over: Option<Instant> = None;
+        let mut culprit = self.writer.waits_for().into_iter().next();
+        let (mut over, mut due): (Option<Instant>, _) = (None, LONG_HOLD);
         let found = loop {
             std::thread::sleep(HOLD_NAP);
             self.tick(clock::now());
             if self.is_ready() {
                 break true;
+            }
+            if started.elapsed() >= due {
+                due += LONG_HOLD;
+                // Others may have been slow at first; this one still is.
+                culprit = self.writer.waits_for().into_iter().next();
+                self.blame(culprit.as_ref());
             }
             let is_over = self.stop.is_requested() || self.until.is_some_and(|until| Instant::now() >= until);
             // The backlog of the ports may take many rounds: they wait only once in total.
@@ -205,6 +216,13 @@ impl Shared {
         found
     }
 
+    /// Reports who blocks the run, unless that was the last one reported.
+    fn blame(&mut self, culprit: Option<&ReaderReport>) {
+        let Some(report) = culprit.filter(|report| self.blamed != Some(report.who.pid)) else { return };
+        self.blamed = Some(report.who.pid);
+        news::report(format!("shm:{}: every block is in use; waiting for {}", self.name, named(report)));
+    }
+
     /// Records frames dropped for lack of a free block.
     pub(crate) fn lose(&mut self, frames: usize) {
         self.no_block += frames as u64;
@@ -214,7 +232,7 @@ impl Shared {
     pub(crate) fn look_at_losses(&mut self, lost: u64) {
         let new = lost.saturating_sub(self.drops);
         self.drops = lost;
-        self.accounts.lost_meanwhile(new);
+        self.accounts.upstream_lost(new);
     }
 
     /// Adds the counters so far.
@@ -240,7 +258,7 @@ impl Shared {
         self.drain_readers();
         // Departures of the last round, which no tick follows.
         self.note_departures();
-        (self.accounts.close(&self.writer.readers(), ledger), died.map(ReceiveError::Died))
+        (self.accounts.close(&self.writer.readers(), ledger), died.map(ReceiveError::ThreadPanic))
     }
 
     /// Waits until readers have finished their blocks, or make no progress.
@@ -277,7 +295,7 @@ mod tests {
         let ring = linerate_share::Options { slots: 8, slot_bytes: 512 << 10, huge: false, ..Default::default() };
         let options =
             SharingOptions { name: name.clone(), ring, access: Access::default(), wait_for: 0, patience: None };
-        let mut shared = Shared::open(Sharing::create(options).unwrap(), Stop::new(), None).unwrap();
+        let mut shared = SharedRing::open(Sharing::create(options).unwrap(), Stop::new(), None).unwrap();
         shared.acceptor = AcceptorThread::dead();
         let news = news::listen();
         (0..3).for_each(|_| shared.tick(clock::now()));
@@ -286,6 +304,6 @@ mod tests {
         assert!(shared.is_ready(), "the run continues");
         let (events, failure) = shared.finish(&mut Ledger::new());
         assert_eq!(events, said);
-        assert!(matches!(failure, Some(ReceiveError::Died(_))), "{failure:?}");
+        assert!(matches!(failure, Some(ReceiveError::ThreadPanic(_))), "{failure:?}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! In a separate thread a slow disk or compression does not block the lanes, and reading overlaps with writing.
 
-use crate::control::Reopen;
+use crate::control::ReopenRequest;
 use crate::died::survive;
 use crate::error::ReceiveError;
 use crate::worker::{Work, Worker};
@@ -15,13 +15,13 @@ const NAME: &str = "linerate-sinks";
 const BLOCKS: usize = 64;
 
 /// Data passed with a block.
-pub(super) struct Along {
+pub(super) struct BlockContext {
     /// Interfaces of its frames.
     pub interfaces: Arc<[Interface]>,
     /// True if sinks must flush.
     pub flush: bool,
     /// Starts new outputs after the block: the ledger up to here.
-    pub reopen: Option<(Ledger, Reopen)>,
+    pub reopen: Option<(Ledger, ReopenRequest)>,
     /// State of the run: the ledger up to here, and the horizon after the block.
     pub look: Option<(Ledger, Nanos)>,
 }
@@ -29,12 +29,12 @@ pub(super) struct Along {
 /// Passes blocks to all sinks.
 #[derive(Default)]
 pub(super) struct Sinks {
-    all: Vec<Guarded>,
+    all: Vec<GuardedSink>,
     /// First failure; later blocks are still passed on, so that every frame is accounted for.
     pub failure: Option<ReceiveError>,
 }
 
-struct Guarded {
+struct GuardedSink {
     sink: Box<dyn Sink>,
     /// True if it panicked: it is not called again, and all its frames are lost.
     is_dead: bool,
@@ -44,7 +44,7 @@ struct Guarded {
 
 impl Sinks {
     pub(super) fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
-        let all = sinks.into_iter().map(|sink| Guarded { sink, is_dead: false, shown: 0 }).collect();
+        let all = sinks.into_iter().map(|sink| GuardedSink { sink, is_dead: false, shown: 0 }).collect();
         Sinks { all, failure: None }
     }
 
@@ -86,7 +86,7 @@ impl Sinks {
     }
 
     /// Starts new outputs; if that fails, the old ones continue.
-    pub(super) fn reopen(&mut self, run: &Ledger, reopen: &Reopen) {
+    pub(super) fn reopen(&mut self, run: &Ledger, reopen: &ReopenRequest) {
         for sink in &mut self.all {
             let mut became = None;
             let result = sink.ask(|sink| {
@@ -133,7 +133,7 @@ impl Sinks {
     }
 }
 
-impl Guarded {
+impl GuardedSink {
     /// Calls the sink, unless it is dead.
     fn ask(&mut self, work: impl FnOnce(&mut dyn Sink) -> Result<(), SinkError>) -> Result<(), ReceiveError> {
         if self.is_dead {
@@ -165,10 +165,10 @@ impl Guarded {
 }
 
 impl Work for Sinks {
-    type With = Along;
+    type With = BlockContext;
     type Last = ();
 
-    fn take(&mut self, block: &Block, Along { interfaces, flush, reopen, look }: Along) {
+    fn take(&mut self, block: &Block, BlockContext { interfaces, flush, reopen, look }: BlockContext) {
         self.accept(block, 0, &interfaces, flush);
         if let Some((run, reopen)) = reopen {
             self.reopen(&run, &reopen);

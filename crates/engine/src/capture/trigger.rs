@@ -52,7 +52,7 @@ pub struct Triggers {
 }
 
 /// Keeps frames until a trigger.
-pub struct Triggered {
+pub struct TriggerBuffer {
     triggers: Triggers,
     to: Box<dyn Sink>,
     /// Oldest first; the last one is being filled.
@@ -76,11 +76,11 @@ pub struct Triggered {
     failure: Option<SinkError>,
 }
 
-impl Triggered {
+impl TriggerBuffer {
     /// Creates the buffer in front of `to`, which starts new outputs with each trigger.
     pub fn new(triggers: Triggers, to: Box<dyn Sink>) -> Self {
         let most = (triggers.memory / BLOCK_TAKES).max(2);
-        Triggered {
+        TriggerBuffer {
             triggers,
             to,
             blocks: VecDeque::new(),
@@ -248,7 +248,7 @@ impl Triggered {
     }
 }
 
-impl Sink for Triggered {
+impl Sink for TriggerBuffer {
     fn accept(&mut self, view: View<'_>) -> Result<(), SinkError> {
         let (mut at, frames) = (0, view.burst().len());
         self.learn(view.interfaces);
@@ -284,7 +284,7 @@ impl Sink for Triggered {
     }
 
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {
-        // Triggered since the last look.
+        // A trigger since the last look.
         if self.triggers.manual.take() {
             self.fire(self.newest);
         }

@@ -1,7 +1,7 @@
 //! Protocols of frames.
 
 use linerate_burst::LinkType;
-use linerate_wire::{Layers, Link, Protocol, Stop, dissect};
+use linerate_headers::{Layers, Link, Protocol, Stop, dissect};
 
 /// Number of frames by protocol: one frame counts once for each protocol in it.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use linerate_burst::{Desc, Nanos, Sizes};
 use linerate_generate::rate::L1_OVERHEAD;
-use linerate_port::Tallied;
+use linerate_port::FrameTally;
 
 /// Counters of some frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Traffic {
 
 impl Traffic {
     /// Adds frames that a queue counted itself, between `before` and `now`; they are spread evenly over that time.
-    pub(crate) fn add_tallied(&mut self, before: &(Tallied, Nanos), now: &(Tallied, Nanos)) {
+    pub(crate) fn add_tallied(&mut self, before: &(FrameTally, Nanos), now: &(FrameTally, Nanos)) {
         let ((before, since), (now, until)) = (before, now);
         if now == before {
             return;
@@ -55,7 +55,7 @@ impl Traffic {
     }
 
     /// Adds frames, of which `tally` was taken.
-    pub(crate) fn add(&mut self, descs: &[Desc], tally: &Tally) {
+    pub(crate) fn add(&mut self, descs: &[Desc], tally: &BurstTally) {
         if descs.is_empty() {
             return;
         }
@@ -117,7 +117,7 @@ impl Peak {
 }
 
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct BurstTally {
     frames: u64,
     bytes: u64,
     least: u32,
@@ -127,10 +127,10 @@ pub(crate) struct Tally {
     last: Nanos,
 }
 
-impl Tally {
+impl BurstTally {
     /// Counts at most 2^32 descs.
     pub(crate) fn of(descs: &[Desc]) -> Self {
-        let mut tally = Tally {
+        let mut tally = BurstTally {
             frames: descs.len() as u64,
             bytes: 0,
             least: u32::MAX,
@@ -163,7 +163,7 @@ mod tests {
 
     fn count(bursts: &[&[Desc]]) -> Traffic {
         let mut traffic = Traffic::default();
-        bursts.iter().for_each(|descs| traffic.add(descs, &Tally::of(descs)));
+        bursts.iter().for_each(|descs| traffic.add(descs, &BurstTally::of(descs)));
         traffic
     }
 
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_lies_in_its_bucket() {
+    fn every_length_is_in_its_bucket() {
         for wire in (0..3000).chain([65_549, u32::MAX - 3, u32::MAX]) {
             let filled: Vec<_> = count(&[&[desc(0, wire)]]).sizes.buckets().filter(|bucket| bucket.2 > 0).collect();
             let (least, most) = bucket(wire);
@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_counted_of_nothing() {
+    fn empty_input_has_zero_counts() {
         assert_eq!(count(&[&[], &[]]), Traffic::default());
         assert_eq!(Traffic::default().sizes.buckets().map(|bucket| bucket.2).sum::<u64>(), 0);
     }
 
     #[test]
-    fn a_second_stays_open_while_the_next_one_begins() {
+    fn second_stays_open_when_the_next_one_starts() {
         let s = 1_000_000_000;
         let traffic =
             count(&[&[desc(s, 60), desc(2 * s, 60)], &[desc(s + 5, 60), desc(2 * s + 1, 60), desc(s + 9, 76)]]);
@@ -205,9 +205,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_queue_has_counted_itself_is_spread_over_the_seconds_since_the_last_look() {
+    fn queue_counters_are_spread_over_the_polling_interval() {
         let s = 1_000_000_000;
-        let tallied = |frames: u64, late: u64| Tallied {
+        let tallied = |frames: u64, late: u64| FrameTally {
             frames,
             bytes: 60 * (frames - late),
             lengths: Some((60, 60)),
@@ -226,7 +226,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn counts_are_those_of_frames_looked_at_one_by_one(
+        fn bulk_counts_match_single_frames(
             steps in prop::collection::vec((0u64..400_000_000, prop_oneof![0u32..2000, any::<u32>()]), 0..200),
             cuts in prop::collection::vec(0usize..200, 0..8),
         ) {

@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_busiest_windows_are_those_that_counting_each_finds(
+        fn busiest_windows_match_exhaustive_counting(
             steps in prop::collection::vec((prop_oneof![0u64..3_000, 0u64..30_000, 0u64..300_000, 0u64..5_000_000], 60u32..1514), 0..300),
             start in prop_oneof![Just(0u64), Just(1_700_000_000_123_456_789)],
             pieces in 1usize..9,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_windows_that_are_over_are_in_none() {
+    fn late_frames_are_in_no_window() {
         let desc = |time| Desc { wire: 60, ..Desc::new(Nanos(time), 0, 0) };
         let mut windows = Windows::default();
         windows.add(&[desc(5_000_000), desc(5_012_000), desc(5_009_999), desc(5_010_000)]);

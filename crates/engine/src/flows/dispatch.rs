@@ -5,14 +5,14 @@
 //! ```
 
 use super::meters::Meters;
-use super::worker::{Load, Metering, Shared, lock};
+use super::worker::{Load, MeterWorker, SharedRecords, lock};
 use crate::consumer::Round;
-use crate::died::{Died, survive};
+use crate::died::{ThreadPanic, survive};
 use crate::error::ReceiveError;
 use crate::worker::Worker;
-use linerate_burst::{Block, Desc, Finish, Interface, Nanos, Pick};
-use linerate_meter::{Counts, Heard, PacketTime, Protocol, Records, Spread};
-use linerate_wire::Link;
+use linerate_burst::{Block, Desc, FinishDesc, FrameIndex, Interface, Nanos};
+use linerate_headers::Link;
+use linerate_meter::{Counts, DnsAnswer, FlowDistributor, PacketTime, Protocol, Records};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ const BYTES: usize = 1 << 18;
 /// All workers, with the blocks being filled for them.
 pub(super) struct Dispatch<R: Records + Send + 'static> {
     workers: Vec<Queue<R>>,
-    spread: Spread,
+    spread: FlowDistributor,
     time: PacketTime,
     /// Time of the run when workers were last updated without frames.
     paused: Duration,
@@ -52,16 +52,16 @@ pub(super) struct Dispatch<R: Records + Send + 'static> {
 }
 
 struct Queue<R: Records + Send + 'static> {
-    worker: Worker<Metering<R>>,
+    worker: Worker<MeterWorker<R>>,
     block: Block,
     /// Frames for this worker.
-    picks: Vec<Pick>,
+    picks: Vec<FrameIndex>,
     /// Time at which the first frame of the block was copied.
     since: Option<Nanos>,
     /// Packet time of the worker's last update.
     updated: Nanos,
     /// DNS answers among all frames since the last block.
-    heard: Vec<Heard>,
+    heard: Vec<DnsAnswer>,
     /// Counters of the worker so far.
     shown: Arc<Mutex<Counts>>,
 }
@@ -71,15 +71,15 @@ impl<R: Records + Send + 'static> Dispatch<R> {
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub(super) fn new(meters: Meters, records: &Shared<R>) -> Result<Self, ReceiveError> {
+    pub(super) fn new(meters: Meters, records: &SharedRecords<R>) -> Result<Self, ReceiveError> {
         let Meters { config, meters } = meters;
-        let spread = Spread::new(&config, meters.len());
+        let spread = FlowDistributor::new(&config, meters.len());
         let is_apart = meters.len() > 1;
         let start = |mut meter: linerate_meter::Meter| {
             // Its time is that of the blocks.
             meter.follow();
             let shown = Arc::default();
-            let metering = Metering::new(meter, records, !is_apart, false).showing(&shown);
+            let metering = MeterWorker::new(meter, records, !is_apart, false).showing(&shown);
             let worker = match is_apart {
                 false => Worker::here(metering),
                 true => Worker::apart(NAME, metering, BLOCKS).map_err(|(_, error)| ReceiveError::Worker(error))?,
@@ -118,7 +118,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
 
     /// Copies frames for their workers and passes on blocks that are full, or have waited. Returns the number of frames
     /// and their bytes.
-    pub(super) fn take(&mut self, round: &Round<'_>, picks: &[Pick]) -> (u64, u64) {
+    pub(super) fn take(&mut self, round: &Round<'_>, picks: &[FrameIndex]) -> (u64, u64) {
         self.learn(round.interfaces);
         let before = (self.frames, self.bytes);
         for picks in picks.chunks(CHUNK) {
@@ -139,7 +139,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
     /// Handles a round without frames; later frames are not older than `complete`. Passes on what was copied, and
     /// updates workers with the time periodically even if that has not changed: readers of open flows wait for it.
     pub(super) fn pause(&mut self, complete: Nanos, elapsed: Duration) {
-        self.time.tell(complete);
+        self.time.set_now(complete);
         let now = self.time.now();
         let is_late = elapsed.saturating_sub(self.paused) >= TELL;
         if is_late {
@@ -163,7 +163,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
     }
 
     /// Passes on all copied frames and ends all flows, unless this thread `died`.
-    pub(super) fn finish(mut self, died: Option<Died>) -> (Counts, Vec<Load>, Option<Died>) {
+    pub(super) fn finish(mut self, died: Option<ThreadPanic>) -> (Counts, Vec<Load>, Option<ThreadPanic>) {
         let mut first = died.or_else(|| {
             let rest = || self.workers.iter_mut().for_each(|queue| queue.hand_over(&self.links, self.time.now()));
             survive(rest).err()
@@ -193,7 +193,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
     }
 
     /// Finds the worker of each frame.
-    fn divide(&mut self, round: &Round<'_>, picks: &[Pick]) {
+    fn divide(&mut self, round: &Round<'_>, picks: &[FrameIndex]) {
         let Dispatch { workers, spread, time, frames, bytes, hears, .. } = self;
         let is_one = workers.len() == 1;
         for pick in picks {
@@ -203,7 +203,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
             *frames += 1;
             *bytes += u64::from(desc.wire);
             let link = round.links[pick.lane()].get(usize::from(desc.interface)).copied().flatten();
-            if *hears && let Some(heard) = Heard::of(link, desc.time, burst.frame(pick.index())) {
+            if *hears && let Some(heard) = DnsAnswer::of(link, desc.time, burst.frame(pick.index())) {
                 workers.iter_mut().for_each(|queue| queue.heard.push(heard.clone()));
             }
             let worker = if is_one {
@@ -229,7 +229,7 @@ impl<R: Records + Send + 'static> Queue<R> {
     fn copy(&mut self, round: &Round<'_>, whole: bool, context: (&Arc<[Option<Link>]>, Nanos)) {
         let mut done = 0;
         while done < self.picks.len() {
-            let mut cut = Cut { links: round.links, maps: round.maps, whole };
+            let mut cut = Truncation { links: round.links, maps: round.maps, whole };
             done += self.block.gather(round.bursts, &self.picks[done..], &mut cut);
             if done < self.picks.len() {
                 self.hand_over(context.0, context.1);
@@ -254,19 +254,19 @@ fn block() -> Block {
 }
 
 /// Truncates each frame to its metered part.
-struct Cut<'a> {
+struct Truncation<'a> {
     links: &'a [&'a [Option<Link>]],
     maps: &'a [&'a [u16]],
     whole: bool,
 }
 
-impl Finish for Cut<'_> {
+impl FinishDesc for Truncation<'_> {
     #[inline(always)]
-    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool {
-        if desc.captured as usize > Spread::HEADERS && !self.whole && desc.captured <= desc.wire {
+    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: FrameIndex) -> bool {
+        if desc.captured as usize > FlowDistributor::HEADERS && !self.whole && desc.captured <= desc.wire {
             let links = self.links[pick.lane()];
-            if Spread::is_plain(links.get(usize::from(desc.interface)).copied().flatten(), frame) {
-                desc.captured = Spread::HEADERS as u32;
+            if FlowDistributor::is_plain(links.get(usize::from(desc.interface)).copied().flatten(), frame) {
+                desc.captured = FlowDistributor::HEADERS as u32;
             }
         }
         let interface = self.maps[pick.lane()].get(usize::from(desc.interface)).copied();

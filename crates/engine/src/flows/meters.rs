@@ -1,7 +1,7 @@
 //! Meters of a run, allocated before its ports open: allocating memory for millions of flows takes seconds, in which a
 //! port would lose frames.
 
-use linerate_meter::{Config, Meter, Spread};
+use linerate_meter::{Config, FlowDistributor, Meter};
 use std::thread;
 
 /// Bytes for blocks and records exchanged with a thread, and its stack.
@@ -14,10 +14,10 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// Creates `workers` meters, from 1 to [`Spread::MOST`]; the maximum number of flows of `config` is divided among
+    /// Creates `workers` meters, from 1 to [`FlowDistributor::MOST`]; the maximum number of flows of `config` is divided among
     /// them.
     pub fn new(config: &Config, workers: usize) -> Self {
-        let workers = workers.clamp(1, Spread::MOST);
+        let workers = workers.clamp(1, FlowDistributor::MOST);
         let own = |worker: usize| own(config, worker, workers);
         // In parallel threads: pages are faulted in by all processors at once.
         let meters = thread::scope(|scope| {
@@ -29,7 +29,7 @@ impl Meters {
 
     /// Returns the upper bound of the memory of `workers` meters with their blocks, in bytes.
     pub fn most_bytes_of(config: &Config, workers: usize) -> usize {
-        let workers = workers.clamp(1, Spread::MOST);
+        let workers = workers.clamp(1, FlowDistributor::MOST);
         let buffers = if workers > 1 { WORKER_BYTES } else { 0 };
         (0..workers).map(|worker| own(config, worker, workers).most_bytes() + buffers).sum()
     }

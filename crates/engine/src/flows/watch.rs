@@ -6,7 +6,7 @@
 //! burst.
 
 use linerate_burst::Nanos;
-use linerate_meter::{Flow, Glance, Meter, Records};
+use linerate_meter::{ActiveFlow, Flow, Meter, Records};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,13 +24,13 @@ const LATE: Duration = Duration::from_millis(100);
 /// True if flows will be read.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 /// Meters of this process.
-static METERS: Mutex<Vec<Arc<Shown>>> = Mutex::new(Vec::new());
+static METERS: Mutex<Vec<Arc<SnapshotSlot>>> = Mutex::new(Vec::new());
 
 /// Records published by meters.
 #[derive(Debug, Default)]
-pub struct Look {
+pub struct FlowSnapshot {
     /// Records with a packet since the last look, including those that have ended; all in the first look.
-    pub flows: Vec<Glance>,
+    pub flows: Vec<ActiveFlow>,
     /// Number of further records, beyond 131,072 of a meter.
     pub left_out: u64,
     /// Number of open records.
@@ -44,18 +44,18 @@ pub struct Look {
 }
 
 #[derive(Default)]
-struct Shown {
+struct SnapshotSlot {
     /// Number of requests.
     asked: AtomicU64,
-    answer: Mutex<Answer>,
+    answer: Mutex<SnapshotAnswer>,
     is_answered: Condvar,
 }
 
 /// Number of the request that is answered, and the records.
 #[derive(Default)]
-struct Answer {
+struct SnapshotAnswer {
     to: u64,
-    look: Look,
+    look: FlowSnapshot,
 }
 
 /// Enables reading of meters that start later.
@@ -65,16 +65,16 @@ pub fn want() {
 
 /// Reads all meters. One that does not answer within `patience` publishes the rest in the next look. Only one thread
 /// may read: records are published once.
-pub fn look(patience: Duration) -> Look {
+pub fn look(patience: Duration) -> FlowSnapshot {
     let began = Instant::now();
     let meters = lock(&METERS).clone();
     let asked: Vec<u64> = meters.iter().map(|meter| meter.asked.fetch_add(1, Ordering::Relaxed) + 1).collect();
-    let mut all = Look { meters: meters.len(), ..Look::default() };
+    let mut all = FlowSnapshot { meters: meters.len(), ..FlowSnapshot::default() };
     for (meter, asked) in meters.iter().zip(asked) {
         let left = patience.saturating_sub(began.elapsed());
         let waited = meter.is_answered.wait_timeout_while(lock(&meter.answer), left, |answer| answer.to < asked);
         let mut answer = waited.unwrap_or_else(PoisonError::into_inner).0;
-        let Look { flows, left_out, .. } = &mut answer.look;
+        let FlowSnapshot { flows, left_out, .. } = &mut answer.look;
         all.flows.append(flows);
         all.left_out += std::mem::take(left_out);
         all.open += answer.look.open;
@@ -85,13 +85,13 @@ pub fn look(patience: Duration) -> Look {
 }
 
 /// A meter's side of the reads.
-pub struct Watch {
-    shown: Option<Arc<Shown>>,
+pub struct FlowWatch {
+    shown: Option<Arc<SnapshotSlot>>,
     answered: u64,
     /// Request that is being answered, and the position of the scan.
     walk: Option<(u64, usize)>,
     /// Open records scanned so far, and those that ended.
-    flows: Vec<Glance>,
+    flows: Vec<ActiveFlow>,
     left_out: u64,
     /// Time from which packets have not been in a look.
     since: Nanos,
@@ -101,18 +101,18 @@ pub struct Watch {
     many: u64,
 }
 
-impl Default for Watch {
+impl Default for FlowWatch {
     fn default() -> Self {
-        Watch::new()
+        FlowWatch::new()
     }
 }
 
-impl Watch {
+impl FlowWatch {
     /// Registers a meter; it can be read if [enabled](want).
     pub fn new() -> Self {
-        let shown = IS_WANTED.load(Ordering::Relaxed).then(Arc::<Shown>::default);
+        let shown = IS_WANTED.load(Ordering::Relaxed).then(Arc::<SnapshotSlot>::default);
         lock(&METERS).extend(shown.clone());
-        Watch {
+        FlowWatch {
             shown,
             answered: 0,
             walk: None,
@@ -129,7 +129,7 @@ impl Watch {
     pub fn note(&mut self, work: impl FnOnce(&mut dyn Records), records: &mut dyn Records) {
         match self.until {
             None => work(records),
-            Some(_) => work(&mut Noting { watch: self, records }),
+            Some(_) => work(&mut RecordTee { watch: self, records }),
         }
     }
 
@@ -182,7 +182,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for FlowWatch {
     fn drop(&mut self) {
         if let Some(shown) = self.shown.take() {
             lock(&METERS).retain(|other| !Arc::ptr_eq(other, &shown));
@@ -192,19 +192,19 @@ impl Drop for Watch {
     }
 }
 
-struct Noting<'a> {
-    watch: &'a mut Watch,
+struct RecordTee<'a> {
+    watch: &'a mut FlowWatch,
     records: &'a mut dyn Records,
 }
 
-impl Records for Noting<'_> {
+impl Records for RecordTee<'_> {
     fn take(&mut self, flow: &Flow) {
-        put(&mut self.watch.flows, &mut self.watch.left_out, MOST / 2, || Glance::of(flow));
+        put(&mut self.watch.flows, &mut self.watch.left_out, MOST / 2, || ActiveFlow::of(flow));
         self.records.take(flow);
     }
 }
 
-fn put(flows: &mut Vec<Glance>, left_out: &mut u64, most: usize, glance: impl FnOnce() -> Glance) {
+fn put(flows: &mut Vec<ActiveFlow>, left_out: &mut u64, most: usize, glance: impl FnOnce() -> ActiveFlow) {
     if flows.len() < most { flows.push(glance()) } else { *left_out += 1 }
 }
 
@@ -216,8 +216,8 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use linerate_burst::{Burst, Desc, TAIL};
+    use linerate_headers::{Link, ethernet};
     use linerate_meter::Config;
-    use linerate_wire::{Link, ethernet};
 
     /// Number of flows, above the capacity of a look.
     const FLOWS: u32 = MOST as u32 + 50_000;
@@ -240,10 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn of_more_flows_than_there_is_room_for_those_with_many_packets_are_seen() {
+    fn heavy_flows_are_kept_when_the_table_is_full() {
         want();
         let config = Config { max_flows: 1 << 19, ..Config::default() };
-        let (mut meter, mut watch) = (Meter::new(&config), Watch::new());
+        let (mut meter, mut watch) = (Meter::new(&config), FlowWatch::new());
         let mut seen = Vec::new();
         for round in 1..=3 {
             // The last flow has as many packets in each round as others in three.

@@ -1,11 +1,11 @@
 //! A meter that works on blocks, in any thread.
 
-use super::watch::Watch;
-use crate::died::{Died, survive};
+use super::watch::FlowWatch;
+use crate::died::{ThreadPanic, survive};
 use crate::worker::Work;
 use linerate_burst::{Block, Burst, Nanos};
-use linerate_meter::{Counts, Flow, Heard, Meter, Records};
-use linerate_wire::Link;
+use linerate_headers::Link;
+use linerate_meter::{Counts, DnsAnswer, Flow, Meter, Records};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,30 +23,30 @@ pub struct Load {
 }
 
 /// Receiver of the records of all workers, locked by one at a time.
-pub(super) type Shared<R> = Arc<Mutex<R>>;
+pub(super) type SharedRecords<R> = Arc<Mutex<R>>;
 
 /// Maximum number of records passed on at once, if there are several workers.
 const RECORDS: usize = 256;
 
 /// Meters frames, and measures the time spent.
-pub(super) struct Metering<R> {
+pub(super) struct MeterWorker<R> {
     pub meter: Meter,
     /// True if DNS answers are used.
     hears: bool,
     busy: Duration,
-    records: Shared<R>,
+    records: SharedRecords<R>,
     /// Buffer for records that reduces lock contention; `None` for a sole worker.
     batch: Option<Vec<Flow>>,
-    watch: Watch,
+    watch: FlowWatch,
     /// Published counters, for another thread.
     shown: Option<Arc<Mutex<Counts>>>,
 }
 
-impl<R: Records> Metering<R> {
-    pub(super) fn new(meter: Meter, records: &Shared<R>, is_alone: bool, hears: bool) -> Self {
-        let batch = (!is_alone).then(|| Vec::with_capacity(RECORDS));
-        let (records, watch) = (Arc::clone(records), Watch::new());
-        Metering { meter, hears, busy: Duration::ZERO, records, batch, watch, shown: None }
+impl<R: Records> MeterWorker<R> {
+    pub(super) fn new(meter: Meter, records: &SharedRecords<R>, is_sole: bool, hears: bool) -> Self {
+        let batch = (!is_sole).then(|| Vec::with_capacity(RECORDS));
+        let (records, watch) = (Arc::clone(records), FlowWatch::new());
+        MeterWorker { meter, hears, busy: Duration::ZERO, records, batch, watch, shown: None }
     }
 
     /// Publishes its counters in `shown`.
@@ -60,7 +60,7 @@ impl<R: Records> Metering<R> {
         if self.hears {
             for (desc, frame) in burst.iter() {
                 let link = links.get(usize::from(desc.interface)).copied().flatten();
-                Heard::of(link, desc.time, frame).into_iter().for_each(|heard| self.meter.hear(heard));
+                DnsAnswer::of(link, desc.time, frame).into_iter().for_each(|heard| self.meter.add_dns_answer(heard));
             }
         }
         self.meter(|meter, records| meter.take(burst, links, records));
@@ -84,7 +84,7 @@ impl<R: Records> Metering<R> {
     }
 
     fn meter(&mut self, work: impl FnOnce(&mut Meter, &mut dyn Records)) {
-        let Metering { meter, records, batch, watch, .. } = self;
+        let MeterWorker { meter, records, batch, watch, .. } = self;
         let began = Instant::now();
         let work = |records: &mut dyn Records| work(meter, records);
         match batch {
@@ -103,16 +103,16 @@ impl<R: Records> Metering<R> {
     }
 }
 
-impl<R: Records + Send + 'static> Work for Metering<R> {
+impl<R: Records + Send + 'static> Work for MeterWorker<R> {
     /// Link type of each interface, the packet time after the frames, and the DNS answers among all frames up to the
     /// last of these.
-    type With = (Arc<[Option<Link>]>, Nanos, Vec<Heard>);
+    type With = (Arc<[Option<Link>]>, Nanos, Vec<DnsAnswer>);
     /// Time of the last frame of the run.
     type Last = Nanos;
 
     fn take(&mut self, block: &Block, (links, now, heard): Self::With) {
         self.meter(|meter, records| {
-            heard.into_iter().for_each(|heard| meter.hear(heard));
+            heard.into_iter().for_each(|heard| meter.add_dns_answer(heard));
             meter.take(block.burst(), &links, records);
             meter.expire(now, records);
         });
@@ -124,17 +124,21 @@ impl<R: Records + Send + 'static> Work for Metering<R> {
 }
 
 /// Ends all flows of a meter that has not panicked; returns its panic, if any.
-pub(super) fn finish<R: Records>(metering: &mut Metering<R>, last: Nanos, died: Option<Died>) -> Option<Died> {
+pub(super) fn finish<R: Records>(
+    metering: &mut MeterWorker<R>,
+    last: Nanos,
+    died: Option<ThreadPanic>,
+) -> Option<ThreadPanic> {
     died.or_else(|| survive(|| metering.finish(last)).err())
 }
 
-pub(super) fn lock<R>(records: &Shared<R>) -> MutexGuard<'_, R> {
+pub(super) fn lock<R>(records: &SharedRecords<R>) -> MutexGuard<'_, R> {
     records.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Batch<'a, R> {
     flows: &'a mut Vec<Flow>,
-    records: &'a Shared<R>,
+    records: &'a SharedRecords<R>,
 }
 
 impl<R: Records> Batch<'_, R> {

@@ -1,9 +1,9 @@
 //! Both directions of one connection, in order of arrival.
 
-use super::Outlet;
+use super::StreamOutput;
 use linerate_burst::{Nanos, SinkError};
-use linerate_receive::follow::{About, Output, Summary};
-use linerate_receive::place::StreamId;
+use linerate_transport::follow::{Output, StreamInfo, Summary};
+use linerate_transport::place::StreamId;
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 use std::ops::Range;
@@ -13,7 +13,7 @@ const ROW: usize = 16;
 
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ConversationFormat {
     /// Raw bytes, without marks of direction or missing bytes.
     Raw,
     /// Hex dump with offset, sixteen bytes and text; the direction of the responder is indented.
@@ -26,7 +26,7 @@ pub enum Form {
 pub struct Conversation<W: Write> {
     out: BufWriter<W>,
     number: u64,
-    form: Form,
+    form: ConversationFormat,
     /// The two directions, the originator's first.
     streams: [Option<StreamId>; 2],
     headings: [String; 2],
@@ -38,7 +38,7 @@ pub struct Conversation<W: Write> {
 
 impl<W: Write> Conversation<W> {
     /// Creates the output of the connection with this number.
-    pub fn new(out: W, number: u64, form: Form) -> Self {
+    pub fn new(out: W, number: u64, form: ConversationFormat) -> Self {
         Conversation {
             out: BufWriter::new(out),
             number,
@@ -57,7 +57,7 @@ impl<W: Write> Conversation<W> {
 
     /// Starts output of a direction.
     fn turn_to(&mut self, side: usize) {
-        if self.form == Form::Ascii && self.last != Some(side) {
+        if self.form == ConversationFormat::Ascii && self.last != Some(side) {
             let ahead = if self.last.is_some() { "\n" } else { "" };
             let _ = writeln!(self.line, "{ahead}{}", self.headings[side]);
         }
@@ -99,7 +99,7 @@ impl<W: Write> Conversation<W> {
 }
 
 impl<W: Write> Output for Conversation<W> {
-    fn begin(&mut self, about: &About, _: Nanos) {
+    fn begin(&mut self, about: &StreamInfo, _: Nanos) {
         if about.connection == self.number
             && let Some(side) = self.streams.iter().position(Option::is_none)
         {
@@ -112,9 +112,9 @@ impl<W: Write> Output for Conversation<W> {
         let Some(side) = self.side(stream) else { return true };
         self.turn_to(side);
         match self.form {
-            Form::Raw => return self.write(Some(bytes)),
-            Form::Hex => self.put_hex(side, offset, bytes),
-            Form::Ascii => {
+            ConversationFormat::Raw => return self.write(Some(bytes)),
+            ConversationFormat::Hex => self.put_hex(side, offset, bytes),
+            ConversationFormat::Ascii => {
                 let is_shown = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\n' | b'\t');
                 self.line.extend(bytes.iter().map(|byte| if is_shown(*byte) { *byte as char } else { '.' }));
             }
@@ -123,9 +123,9 @@ impl<W: Write> Output for Conversation<W> {
     }
 
     fn gap(&mut self, stream: StreamId, gap: Range<u64>, _: Nanos) {
-        let Some(side) = self.side(stream).filter(|_| self.form != Form::Raw) else { return };
+        let Some(side) = self.side(stream).filter(|_| self.form != ConversationFormat::Raw) else { return };
         self.turn_to(side);
-        if self.form == Form::Hex && side == 1 {
+        if self.form == ConversationFormat::Hex && side == 1 {
             self.line.push('\t');
         }
         let _ = writeln!(self.line, "[{} bytes missing from offset {}]", gap.end - gap.start, gap.start);
@@ -135,7 +135,7 @@ impl<W: Write> Output for Conversation<W> {
     fn end(&mut self, _: &Summary) {}
 }
 
-impl<W: Write + Send> Outlet for Conversation<W> {
+impl<W: Write + Send> StreamOutput for Conversation<W> {
     fn flush(&mut self) {
         if self.failure.is_none()
             && let Err(reason) = self.out.flush()
@@ -149,7 +149,7 @@ impl<W: Write + Send> Outlet for Conversation<W> {
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
-        if self.form == Form::Ascii && self.last.is_some() {
+        if self.form == ConversationFormat::Ascii && self.last.is_some() {
             self.line.push('\n');
             self.write(None);
         }

@@ -1,6 +1,6 @@
 //! Files of streams on disk: names, creation, reopening and writing.
 
-use linerate_receive::follow::About;
+use linerate_transport::follow::StreamInfo;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
@@ -12,7 +12,7 @@ use std::path::Path;
 const MODE: u32 = 0o600;
 
 /// Creates the file of a stream, named by both endpoints, and, if that exists, by the number of its connection.
-pub(super) fn begin(folder: &Path, about: &About) -> Result<(String, File), (String, Error)> {
+pub(super) fn begin(folder: &Path, about: &StreamInfo) -> Result<(String, File), (String, Error)> {
     let name = format!("{}-{}", numbers(about.ends.from), numbers(about.ends.to));
     match create(&folder.join(&name)) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

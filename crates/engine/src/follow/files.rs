@@ -4,10 +4,10 @@
 //! another. The number of open files is bounded; others are closed and opened again when there is more data for them.
 
 use super::disk::{begin, create, is_of_one, reopen, write_at};
-use super::{Outlet, index};
+use super::{StreamOutput, index};
 use linerate_burst::{Nanos, SinkError};
-use linerate_receive::follow::{About, Output, Summary};
-use linerate_receive::place::StreamId;
+use linerate_transport::follow::{Output, StreamInfo, Summary};
+use linerate_transport::place::StreamId;
 use std::collections::HashMap;
 use std::fs::{File, create_dir};
 use std::io::{BufWriter, Error, ErrorKind, Write};
@@ -43,7 +43,7 @@ pub enum Gaps {
 }
 
 /// Writes files.
-pub struct Files {
+pub struct StreamFiles {
     folder: PathBuf,
     options: FilesOptions,
     index: BufWriter<File>,
@@ -63,7 +63,7 @@ pub struct Files {
 
 /// An open stream.
 struct Stream {
-    about: About,
+    about: StreamInfo,
     /// Name of its file, once created.
     name: Option<String>,
     is_left_out: bool,
@@ -86,7 +86,7 @@ struct Open {
     is_used: bool,
 }
 
-impl Files {
+impl StreamFiles {
     /// Creates the folder, unless it exists and is empty, and the index in it.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Files {
             return Err(fail(ErrorKind::DirectoryNotEmpty.into(), advice));
         }
         let index = create(&folder.join(INDEX)).map_err(|error| fail(error, ""))?;
-        Ok(Files {
+        Ok(StreamFiles {
             folder: folder.to_owned(),
             options,
             index: BufWriter::new(index),
@@ -269,8 +269,8 @@ impl Files {
     }
 }
 
-impl Output for Files {
-    fn begin(&mut self, about: &About, _: Nanos) {
+impl Output for StreamFiles {
+    fn begin(&mut self, about: &StreamInfo, _: Nanos) {
         let stream =
             Stream { about: *about, name: None, is_left_out: false, at: 0, is_short: false, written: 0, place: None };
         self.streams.insert(about.stream, stream);
@@ -320,7 +320,7 @@ impl Output for Files {
     }
 }
 
-impl Outlet for Files {
+impl StreamOutput for StreamFiles {
     fn flush(&mut self) {
         for place in 0..self.open.len() {
             self.write_out(place);

@@ -1,12 +1,12 @@
 //! A stream as a line of JSON: only numbers and addresses, so that nothing needs escaping.
 
 use linerate_burst::Nanos;
-use linerate_receive::follow::{About, Summary, Tally};
+use linerate_transport::follow::{StreamInfo, Summary, Tally};
 use std::fmt::Write;
 
 /// Returns the start of a stream, without the closing brace.
-pub(super) fn begun(about: &About) -> String {
-    let About { stream, connection, ends, is_inner, began } = about;
+pub(super) fn begun(about: &StreamInfo) -> String {
+    let StreamInfo { stream, connection, ends, is_inner, began } = about;
     let mut line = format!(r#"{{"stream":{stream},"connection":{connection}"#);
     for (name, end) in [("src", ends.from), ("dst", ends.to)] {
         let _ = write!(line, r#","{name}":"{}","{name}_port":{}"#, end.ip(), end.port());

@@ -13,10 +13,10 @@
 //!
 //! `B` and `E` are followed by a JSON document, like the lines of an index.
 
-use super::{Outlet, index};
+use super::{StreamOutput, index};
 use linerate_burst::{Nanos, SinkError};
-use linerate_receive::follow::{About, Output, Summary};
-use linerate_receive::place::StreamId;
+use linerate_transport::follow::{Output, StreamInfo, Summary};
+use linerate_transport::place::StreamId;
 use std::io::{BufWriter, Result, Write};
 use std::ops::Range;
 
@@ -26,17 +26,17 @@ const MAGIC: &[u8; 8] = b"LRSTRM1\n";
 const BUFFER: usize = 256 << 10;
 
 /// Writes records.
-pub struct Records<W: Write> {
+pub struct StreamRecords<W: Write> {
     out: BufWriter<W>,
     target: String,
     failure: Option<SinkError>,
 }
 
-impl<W: Write> Records<W> {
+impl<W: Write> StreamRecords<W> {
     /// Starts the output; `target` is its name in messages.
     pub fn new(out: W, target: &str) -> Self {
         let mut records =
-            Records { out: BufWriter::with_capacity(BUFFER, out), target: target.to_owned(), failure: None };
+            StreamRecords { out: BufWriter::with_capacity(BUFFER, out), target: target.to_owned(), failure: None };
         records.try_to(|out| out.write_all(MAGIC));
         records
     }
@@ -64,8 +64,8 @@ impl<W: Write> Records<W> {
     }
 }
 
-impl<W: Write> Output for Records<W> {
-    fn begin(&mut self, about: &About, now: Nanos) {
+impl<W: Write> Output for StreamRecords<W> {
+    fn begin(&mut self, about: &StreamInfo, now: Nanos) {
         let document = index::begun(about) + "}\n";
         self.put(b'B', about.stream, 0, now, document.len() as u64, document.as_bytes());
     }
@@ -86,7 +86,7 @@ impl<W: Write> Output for Records<W> {
     }
 }
 
-impl<W: Write + Send> Outlet for Records<W> {
+impl<W: Write + Send> StreamOutput for StreamRecords<W> {
     fn flush(&mut self) {
         self.try_to(BufWriter::flush);
     }

@@ -3,13 +3,13 @@
 use super::about;
 use crate::acceptor::AcceptorThread;
 use crate::clock;
-use crate::consumer::End;
+use crate::consumer::RunEnd;
 use crate::control::Stop;
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use linerate_burst::{Count, Stage};
-use linerate_receive::frames::{Config, Frame};
 use linerate_share::frame_ring::{Options, Writer};
 use linerate_share::{Acceptor, Access, Client, Error};
+use linerate_transport::frames::{Config, Frame};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,11 +48,11 @@ const READS: u64 = 1 << 32;
 
 impl FrameSharing {
     /// Creates the memory and its socket; readers are admitted when the run starts. Returns the frames too, for
-    /// [`Frames::over`](linerate_receive::frames::Frames::over).
+    /// [`Frames::over`](linerate_transport::frames::Frames::over).
     ///
     /// # Errors
     /// If the name is in use, or the memory cannot be allocated.
-    pub fn create(options: FrameSharingOptions) -> Result<(FrameSharing, Vec<Piece>), Error> {
+    pub fn create(options: FrameSharingOptions) -> Result<(FrameSharing, Vec<OwnedBytes>), Error> {
         let Config { frames, size, granule, .. } = options.frames;
         let ring = Options {
             frames: u32::try_from(frames).unwrap_or(u32::MAX),
@@ -100,7 +100,7 @@ pub struct FrameSharingWatch {
 
 /// State of the shared frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SharedSoFar {
+pub struct FrameRingState {
     /// Pid of the reader, if any; 0 if it is not visible in this pid namespace.
     pub reader: Option<u32>,
     /// Number of frames that it holds.
@@ -111,8 +111,8 @@ pub struct SharedSoFar {
 
 impl FrameSharingWatch {
     /// Returns the current state.
-    pub fn so_far(&self) -> SharedSoFar {
-        SharedSoFar {
+    pub fn so_far(&self) -> FrameRingState {
+        FrameRingState {
             reader: self.reader.load(Ordering::Relaxed).checked_sub(READS).map(|pid| pid as u32),
             held: self.held.load(Ordering::Relaxed),
             waiting: self.waiting.load(Ordering::Relaxed),
@@ -184,7 +184,7 @@ impl SharedFrames {
     }
 
     /// Ends the ring after all frames were passed on: waits for the last of them, and accounts for all.
-    pub(crate) fn finish(&mut self, end: &mut End<'_>) {
+    pub(crate) fn finish(&mut self, end: &mut RunEnd<'_>) {
         let mut moved = Instant::now();
         loop {
             let mut returned = false;
@@ -210,21 +210,23 @@ impl SharedFrames {
         let counts = self.writer.counts();
         let account = end.ledger.account(Stage::Store, "");
         account.add(Count::StoreReceived, self.given).add(Count::Stored, self.back);
-        account.add(Count::StoreUntaken, self.given - self.back);
+        account.add(Count::StoreNotReturned, self.given - self.back);
         account.add(Count::StoreReaders, counts.readers).add(Count::StoreRefusedReaders, self.acceptor.refused());
-        account.add(Count::StorePutOut, counts.put_out).add(Count::StoreHanded, counts.handed);
-        account.add(Count::StoreOfferedAgain, counts.offered_again);
-        self.tell(end, counts.untold);
+        account.add(Count::StoreReadersEvicted, counts.evicted).add(Count::StoreHanded, counts.handed);
+        account.add(Count::StoreRedelivered, counts.redelivered);
+        self.tell(end, counts.dropped_events);
         if let Some(died) = died {
             end.fail(died);
         }
     }
 
-    fn tell(&mut self, end: &mut End<'_>, untold: u64) {
+    fn tell(&mut self, end: &mut RunEnd<'_>, dropped_events: u64) {
         end.events.append(&mut self.events);
-        if untold > 0 {
-            end.events
-                .push(format!("{untold} more readers of {} detached; their counters are summed", self.options.name));
+        if dropped_events > 0 {
+            end.events.push(format!(
+                "{dropped_events} more readers of {} detached; their counters are summed",
+                self.options.name
+            ));
         }
         let left = self.out();
         if left > 0 {

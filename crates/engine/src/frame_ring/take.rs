@@ -5,20 +5,20 @@ use crate::control::Stop;
 use crate::died::survive;
 use crate::error::ReceiveError;
 use crate::metrics::Metrics;
-use crate::receive::Received;
+use crate::receive::RunReport;
 use crate::reception::ReceptionWatch;
 use linerate_burst::{Count, Ledger, Stage};
-use linerate_receive::destination::Destination;
-use linerate_receive::frames::Frame;
 use linerate_share::Error;
 use linerate_share::frame_ring::{End, Reader};
+use linerate_transport::destination::Destination;
+use linerate_transport::frames::Frame;
 use std::time::{Duration, Instant};
 
 /// Longest wait for frames, which bounds the delay of a stop.
 const NAP: Duration = Duration::from_millis(20);
 
 /// Takes frames until the ring ends.
-pub struct TakeFrames {
+pub struct FrameRingReader {
     /// Name of the ring, for messages.
     pub name: String,
     /// Reader of the ring.
@@ -34,19 +34,19 @@ pub struct TakeFrames {
 }
 
 /// Result of taking frames.
-pub struct Took {
+pub struct FrameRingReport {
     /// Result, as of any run that receives.
-    pub run: Received,
+    pub run: RunReport,
     /// Number of frames that another reader had taken before.
-    pub offered_again: u64,
+    pub redelivered: u64,
     /// True if the writer has ended the ring.
     pub is_whole: bool,
 }
 
-impl TakeFrames {
+impl FrameRingReader {
     /// Passes each frame to the destination, then returns it. The next reader gets frames that a destination has not
     /// taken.
-    pub fn run(mut self, destination: &mut dyn Destination) -> Took {
+    pub fn run(mut self, destination: &mut dyn Destination) -> FrameRingReport {
         let began = Instant::now();
         let (mut taken, mut stored, mut again, mut failure) = (0u64, 0u64, 0u64, None);
         let is_over = |watch: &ReceptionWatch, stop: &Stop| {
@@ -90,7 +90,7 @@ impl TakeFrames {
             Some(End::Died) => {
                 Some(self.gone("the writer died without ending the ring; the frames received are complete".into()))
             }
-            Some(End::PutOut) => Some(self.gone("this reader was evicted by the writer".into())),
+            Some(End::Evicted) => Some(self.gone("this reader was evicted by the writer".into())),
             Some(End::Broken(what)) => Some(self.gone(format!("the writer broke the format: {what}"))),
         });
         let mut ledger = Ledger::new();
@@ -103,8 +103,8 @@ impl TakeFrames {
             }
         };
         let run =
-            Received { ledger, quiesced: true, interfaces: Vec::new(), elapsed: began.elapsed(), events, failure };
-        Took { run, offered_again: again, is_whole: ended == Some(End::InOrder) }
+            RunReport { ledger, quiesced: true, interfaces: Vec::new(), elapsed: began.elapsed(), events, failure };
+        FrameRingReport { run, redelivered: again, is_whole: ended == Some(End::InOrder) }
     }
 
     fn gone(&self, reason: String) -> ReceiveError {

@@ -1,95 +1,95 @@
 //! Ring between frames and the engine that decides about them, independent of their source and output.
 
-use super::decide::{Decisions, Fate, Place, Why};
+use super::decide::{Decisions, Fate, FramePosition, PolicyReason};
 use super::hear::fate;
-use super::listed::Listed;
-use super::news::News;
-use super::onward::{Exits, Onward, Taken};
+use super::listed::FlowVerdicts;
+use super::news::ReportCount;
+use super::onward::{Exits, FrameOutput, Taken};
 use super::policy::Policy;
-use super::tally::Tally;
-use crate::capture::share::{Shared, Sharing};
-use crate::consumer::{End, Round, Start};
+use super::tally::FateCounts;
+use crate::capture::share::{SharedRing, Sharing};
+use crate::consumer::{Round, RunEnd, RunStart};
 use crate::error::ReceiveError;
-use linerate_burst::{Block, Burst, Committed, Count, Desc, Flags, Nanos, Stage};
-use linerate_share::Deciding;
-use linerate_wire::Link;
-use linerate_wire::flow::locate_inner;
+use linerate_burst::{Block, Burst, CommitState, Count, Desc, Flags, Nanos, Stage};
+use linerate_headers::Link;
+use linerate_headers::flow::locate_inner;
+use linerate_share::EngineState;
 
 /// Pending frames of a ring, with their state.
-pub(crate) struct Asking<E> {
+pub(crate) struct VerdictRing<E> {
     sharing: Option<Sharing>,
-    pub(super) ring: Option<Shared>,
-    pub onward: Onward<E>,
+    pub(super) ring: Option<SharedRing>,
+    pub onward: FrameOutput<E>,
     pub(super) decisions: Decisions,
-    pub(super) listed: Listed,
+    pub(super) listed: FlowVerdicts,
     pub(super) engines: u64,
     /// True if an engine was attached at the last check.
     pub(super) is_decided: bool,
-    pub(super) news: News,
-    fresh: Vec<Fresh>,
+    pub(super) news: ReportCount,
+    fresh: Vec<UncommittedFrame>,
     pub(super) newest: Nanos,
     /// Watermark: later frames are not older.
     complete: Nanos,
     /// Reused allocation.
-    done: Done,
+    done: UnusedFrames,
 }
 
 /// Blocks, and the number of unused frames of each.
-pub(crate) type Done = Vec<(u64, u32)>;
+pub(crate) type UnusedFrames = Vec<(u64, u32)>;
 
 /// A frame that was copied but not committed.
-struct Fresh {
+struct UncommittedFrame {
     frame: u32,
     way: u16,
     hash: u32,
     known: Option<Fate>,
 }
 
-impl Fresh {
+impl UncommittedFrame {
     /// Creates the state of a frame: `said` is the verdict on its flow, `past` its fate if it bypasses the engine.
     #[inline]
-    fn new(frame: u32, way: u16, desc: &Desc, said: Option<Fate>, past: Option<Fate>, tally: &mut Tally) -> Self {
+    fn new(frame: u32, way: u16, desc: &Desc, said: Option<Fate>, past: Option<Fate>, tally: &mut FateCounts) -> Self {
         let is_unfit = desc.is_truncated() || desc.flags.contains(Flags::SUPER_FRAME);
         let said = said.filter(|_| !is_unfit);
         tally.received += 1;
         tally.listed += u64::from(said.is_some());
         let known = if is_unfit { Some(Fate::Unfit) } else { said.or(past) };
-        Fresh { frame, way, hash: desc.hash, known }
+        UncommittedFrame { frame, way, hash: desc.hash, known }
     }
 }
 
 /// Outcome of offering a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offered {
+pub(crate) enum OfferOutcome {
     /// The frame is in the ring, at this position; `None` without a free block.
-    Taken(Option<Place>),
+    Taken(Option<FramePosition>),
     /// Its flow has a verdict, and no pending frames.
     Known(Fate),
 }
 
-impl<E: Exits> Asking<E> {
+impl<E: Exits> VerdictRing<E> {
     /// Creates the ring, with an account for each of `ways` directions or one for all.
     pub(crate) fn new(sharing: Sharing, policy: Policy, exits: E, ways: usize) -> Self {
-        Asking {
+        VerdictRing {
             sharing: Some(sharing),
             ring: None,
-            onward: Onward::new(exits, ways, policy.inject_limit),
+            onward: FrameOutput::new(exits, ways, policy.inject_limit),
             decisions: Decisions::new(policy),
-            listed: Listed::default(),
+            listed: FlowVerdicts::default(),
             engines: 0,
             is_decided: false,
-            news: News::default(),
+            news: ReportCount::default(),
             fresh: Vec::new(),
             newest: Nanos::ZERO,
             complete: Nanos::ZERO,
-            done: Done::new(),
+            done: UnusedFrames::new(),
         }
     }
 
     /// Starts the run.
-    pub(crate) fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+    pub(crate) fn begin(&mut self, start: &RunStart) -> Result<(), ReceiveError> {
         let Some(sharing) = self.sharing.take() else { return Ok(()) };
-        let opened = Shared::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Acceptor);
+        let opened = SharedRing::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Acceptor);
         let mut ring = opened?;
         ring.writer().keep_blocks();
         self.ring = Some(ring);
@@ -110,13 +110,13 @@ impl<E: Exits> Asking<E> {
     }
 
     /// Returns the block to be filled, with its state.
-    pub(crate) fn block(&mut self) -> Option<(&mut Block, &mut Committed)> {
+    pub(crate) fn block(&mut self) -> Option<(&mut Block, &mut CommitState)> {
         self.ring.as_mut()?.block()
     }
 
     /// Adds frames that were copied into the block, after the first `before`.
     pub(crate) fn filled(&mut self, now: Nanos, way: u16, before: usize) {
-        let Asking { ring: Some(ring), onward, decisions, listed, fresh, .. } = self else { return };
+        let VerdictRing { ring: Some(ring), onward, decisions, listed, fresh, .. } = self else { return };
         let past = decisions.past();
         let Some((block, state)) = ring.block() else { return };
         let burst = block.burst().slice(before..block.len());
@@ -124,7 +124,7 @@ impl<E: Exits> Asking<E> {
         for (frame, (desc, bytes)) in (before as u32..).zip(burst.iter()) {
             let said = listed.fate(now, desc, bytes);
             state.late += u32::from(desc.flags.contains(Flags::LATE));
-            fresh.push(Fresh::new(frame, way, desc, said, past, tally));
+            fresh.push(UncommittedFrame::new(frame, way, desc, said, past, tally));
         }
         state.last_time = state.last_time.max(self.newest);
         if !burst.is_empty() {
@@ -134,7 +134,7 @@ impl<E: Exits> Asking<E> {
 
     /// Registers the block when it has its first frames.
     fn open(&mut self) {
-        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return };
+        let VerdictRing { ring: Some(ring), onward, decisions, .. } = self else { return };
         if !std::mem::replace(&mut onward.blocks.is_open, true) {
             let slot = ring.writer().current_slot().unwrap_or_default();
             onward.blocks.all.push_back(Taken { slot, ..Taken::default() });
@@ -143,7 +143,7 @@ impl<E: Exits> Asking<E> {
     }
 
     /// Copies a single Ethernet frame into the ring. With `may_skip` frames of decided flows bypass it.
-    pub(crate) fn offer(&mut self, now: Nanos, way: u16, desc: &Desc, bytes: &[u8], may_skip: bool) -> Offered {
+    pub(crate) fn offer(&mut self, now: Nanos, way: u16, desc: &Desc, bytes: &[u8], may_skip: bool) -> OfferOutcome {
         let located = locate_inner(Link::Ethernet, bytes);
         let length = bytes.len() as u32;
         let (l3, l4, hash) = (located.l3, located.l4, located.hash);
@@ -153,7 +153,7 @@ impl<E: Exits> Asking<E> {
         }
         self.newest = self.newest.max(desc.time);
         let said = match self.listed.find(now, &desc, bytes) {
-            Some(entry) if may_skip && entry.is_clear(&self.decisions) => return Offered::Known(entry.fate),
+            Some(entry) if may_skip && entry.is_clear(&self.decisions) => return OfferOutcome::Known(entry.fate),
             entry => entry.map(|entry| entry.fate),
         };
         for _ in 0..2 {
@@ -166,30 +166,30 @@ impl<E: Exits> Asking<E> {
                 self.open();
                 let past = self.decisions.past();
                 let tally = self.onward.tally(way);
-                self.fresh.push(Fresh::new(frame, way, &desc, said, past, tally));
-                let place = Place { block: self.decisions.newest(), frame };
+                self.fresh.push(UncommittedFrame::new(frame, way, &desc, said, past, tally));
+                let place = FramePosition { block: self.decisions.newest(), frame };
                 if said.is_some() {
                     self.listed.find(now, &desc, bytes).into_iter().for_each(|entry| entry.ahead = Some(place));
                 }
-                return Offered::Taken(Some(place));
+                return OfferOutcome::Taken(Some(place));
             }
             self.commit(now);
             self.turn();
         }
         let tally = self.onward.tally(way);
         (tally.received, tally.no_block) = (tally.received + 1, tally.no_block + 1);
-        Offered::Taken(None)
+        OfferOutcome::Taken(None)
     }
 
     /// Starts another block with the next frame.
     pub(crate) fn turn(&mut self) {
-        self.ring.iter_mut().for_each(Shared::turn);
+        self.ring.iter_mut().for_each(SharedRing::turn);
         self.onward.blocks.is_open = false;
     }
 
     /// Shows the copied frames to the engine, and outputs those that it is not shown or not asked about.
     pub(crate) fn commit(&mut self, now: Nanos) {
-        let Asking { ring: Some(ring), onward, decisions, fresh, .. } = self else { return };
+        let VerdictRing { ring: Some(ring), onward, decisions, fresh, .. } = self else { return };
         let slot = onward.blocks.all.back().map(|taken| taken.slot).filter(|_| !fresh.is_empty());
         for one in fresh.iter().filter(|one| one.known.is_some()) {
             slot.into_iter().for_each(|slot| ring.writer().settle(slot, one.frame));
@@ -200,11 +200,11 @@ impl<E: Exits> Asking<E> {
         let writer = ring.writer();
         let from = writer.engine_from(slot);
         let unseen = match writer.deciding() {
-            Deciding::Attached => decisions.fate_of_slow(Why::Overload),
+            EngineState::Attached => decisions.fate_of_slow(PolicyReason::Overload),
             _ => decisions.fate_of_dead(),
         };
-        let mut out = |place: Place, way: u16, fate: Fate| onward.route(place, way, fate);
-        for Fresh { frame, way, hash, known } in fresh.drain(..) {
+        let mut out = |place: FramePosition, way: u16, fate: Fate| onward.route(place, way, fate);
+        for UncommittedFrame { frame, way, hash, known } in fresh.drain(..) {
             let is_shown = from.is_some_and(|from| from <= frame);
             let known = known.or((!is_shown).then_some(unseen));
             decisions.arrive(now, (way, hash), known, &mut out);
@@ -220,10 +220,10 @@ impl<E: Exits> Asking<E> {
     /// frames of which blocks are unused now.
     pub(crate) fn send<R>(
         &mut self,
-        send: impl for<'r> FnOnce(&mut E, &dyn Fn(u64) -> Burst<'r>, &mut Done) -> R,
+        send: impl for<'r> FnOnce(&mut E, &dyn Fn(u64) -> Burst<'r>, &mut UnusedFrames) -> R,
     ) -> Option<R> {
-        let Asking { ring: Some(ring), onward, done, .. } = self else { return None };
-        let Onward { exits, blocks, .. } = onward;
+        let VerdictRing { ring: Some(ring), onward, done, .. } = self else { return None };
+        let FrameOutput { exits, blocks, .. } = onward;
         let writer = &*ring.writer();
         let (first, all) = (blocks.first, &blocks.all);
         let burst = |block: u64| {
@@ -239,7 +239,7 @@ impl<E: Exits> Asking<E> {
 
     /// Releases blocks of which all frames are gone.
     pub(crate) fn release(&mut self) {
-        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return };
+        let VerdictRing { ring: Some(ring), onward, decisions, .. } = self else { return };
         let writer = ring.writer();
         for at in 0..onward.blocks.all.len() {
             let blocks = &mut onward.blocks;
@@ -271,7 +271,7 @@ impl<E: Exits> Asking<E> {
     }
 
     /// Ends the ring: adds the counters that belong to no direction.
-    pub(crate) fn finish(&mut self, name: &str, end: &mut End<'_>) {
+    pub(crate) fn finish(&mut self, name: &str, end: &mut RunEnd<'_>) {
         let account = end.ledger.account(Stage::Verdict, name);
         account.add(Count::InlineEngines, self.engines).add(Count::InlineUnlisted, self.listed.refused);
         account.add(Count::InlineUnused, self.onward.answers.unused);

@@ -13,9 +13,9 @@
 
 mod fate;
 
-pub(crate) use self::fate::{Fate, Place, Why};
+pub(crate) use self::fate::{Fate, FramePosition, PolicyReason};
 
-use super::policy::{Policy, Release};
+use super::policy::{Policy, ReleaseOrder};
 use linerate_burst::Nanos;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(crate) const MOST_HELD: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FrameState {
     Open,
     Known(Fate),
     Gone,
@@ -35,7 +35,7 @@ struct Frame {
     arrived: Nanos,
     flow: u64,
     way: u16,
-    state: State,
+    state: FrameState,
 }
 
 /// Frames of a block.
@@ -54,11 +54,11 @@ pub(crate) struct Decisions {
     batches: VecDeque<Batch>,
     first: u64,
     /// First frame that was not inspected.
-    line: Place,
+    line: FramePosition,
     /// For each flow with a held frame, the inspected frames from that one on, in order.
-    waiting: HashMap<u64, VecDeque<Place>>,
+    waiting: HashMap<u64, VecDeque<FramePosition>>,
     /// Held frames, in order; some are decided by now.
-    held: VecDeque<Place>,
+    held: VecDeque<FramePosition>,
     held_now: usize,
     /// While the engine lags: flows of frames that it has not inspected; new frames of other flows bypass it.
     behind: Option<HashSet<u64>>,
@@ -72,7 +72,7 @@ impl Decisions {
             policy,
             batches: VecDeque::new(),
             first: 0,
-            line: Place { block: 0, frame: 0 },
+            line: FramePosition { block: 0, frame: 0 },
             waiting: HashMap::new(),
             held: VecDeque::new(),
             held_now: 0,
@@ -96,16 +96,16 @@ impl Decisions {
         now: Nanos,
         (way, hash): (u16, u32),
         known: Option<Fate>,
-        out: &mut impl FnMut(Place, u16, Fate),
+        out: &mut impl FnMut(FramePosition, u16, Fate),
     ) {
         let flow = match self.policy.release {
-            Release::ByFlow => u64::from(hash) << 16 | u64::from(way),
-            Release::ByArrival => way.into(),
+            ReleaseOrder::ByFlow => u64::from(hash) << 16 | u64::from(way),
+            ReleaseOrder::ByArrival => way.into(),
         };
         let block = self.first + self.batches.len() as u64 - 1;
         let Some(batch) = self.batches.back_mut() else { return };
-        let place = Place { block, frame: batch.frames.len() as u32 };
-        let state = known.map_or(State::Open, State::Known);
+        let place = FramePosition { block, frame: batch.frames.len() as u32 };
+        let state = known.map_or(FrameState::Open, FrameState::Known);
         batch.frames.push(Frame { arrived: now, flow, way, state });
         batch.left += 1;
         if let Some(behind) = &mut self.behind {
@@ -123,18 +123,18 @@ impl Decisions {
 
     /// Returns the next frame to be inspected.
     #[inline]
-    pub(crate) fn next(&self) -> Option<Place> {
-        (self.frame(self.line)?.state == State::Open).then_some(self.line)
+    pub(crate) fn next(&self) -> Option<FramePosition> {
+        (self.frame(self.line)?.state == FrameState::Open).then_some(self.line)
     }
 
     /// Marks that frame as inspected, with its fate or as held.
     #[inline]
-    pub(crate) fn look(&mut self, fate: Option<Fate>, out: &mut impl FnMut(Place, u16, Fate)) {
+    pub(crate) fn look(&mut self, fate: Option<Fate>, out: &mut impl FnMut(FramePosition, u16, Fate)) {
         let place = self.line;
-        let full = (self.held_now >= MOST_HELD).then(|| self.fate_of_slow(Why::Held));
+        let full = (self.held_now >= MOST_HELD).then(|| self.fate_of_slow(PolicyReason::Held));
         match (fate.or(full), self.frame_mut(place)) {
             (_, None) => return,
-            (Some(fate), Some(frame)) => frame.state = State::Known(fate),
+            (Some(fate), Some(frame)) => frame.state = FrameState::Known(fate),
             (None, Some(frame)) => {
                 let flow = frame.flow;
                 self.waiting.entry(flow).or_default().push_back(place);
@@ -147,17 +147,22 @@ impl Decisions {
     }
 
     /// Sets the fate of a held frame; returns whether it was held.
-    pub(crate) fn say(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u16, Fate)) -> bool {
+    pub(crate) fn apply_verdict(
+        &mut self,
+        place: FramePosition,
+        fate: Fate,
+        out: &mut impl FnMut(FramePosition, u16, Fate),
+    ) -> bool {
         if !self.is_held(place) {
             return false;
         }
         self.held_now -= 1;
         let Some(frame) = self.frame_mut(place) else { return false };
-        frame.state = State::Known(fate);
+        frame.state = FrameState::Known(fate);
         let flow = frame.flow;
         let Some(mut queue) = self.waiting.remove(&flow) else { return false };
         while let Some(&first) = queue.front() {
-            let Some(State::Known(fate)) = self.frame(first).map(|frame| frame.state) else { break };
+            let Some(FrameState::Known(fate)) = self.frame(first).map(|frame| frame.state) else { break };
             queue.pop_front();
             self.go(first, fate, out);
         }
@@ -167,17 +172,17 @@ impl Decisions {
         true
     }
 
-    pub(crate) fn is_held(&self, place: Place) -> bool {
-        place < self.line && self.frame(place).is_some_and(|frame| frame.state == State::Open)
+    pub(crate) fn is_held(&self, place: FramePosition) -> bool {
+        place < self.line && self.frame(place).is_some_and(|frame| frame.state == FrameState::Open)
     }
 
     /// Returns whether a frame is gone: sent or dropped.
-    pub(crate) fn is_gone(&self, place: Place) -> bool {
-        self.frame(place).is_none_or(|frame| frame.state == State::Gone)
+    pub(crate) fn is_gone(&self, place: FramePosition) -> bool {
+        self.frame(place).is_none_or(|frame| frame.state == FrameState::Gone)
     }
 
     /// Returns whether a frame has arrived and is gone.
-    pub(crate) fn is_through(&self, place: Place) -> bool {
+    pub(crate) fn is_through(&self, place: FramePosition) -> bool {
         let last = self.first + self.batches.len() as u64;
         let has_come = place.block + 1 < last || self.frame(place).is_some();
         has_come && self.is_gone(place)
@@ -196,64 +201,64 @@ impl Decisions {
 
     /// Returns whether a held frame also delays those of other flows.
     pub(crate) fn is_by_arrival(&self) -> bool {
-        self.policy.release == Release::ByArrival
+        self.policy.release == ReleaseOrder::ByArrival
     }
 
     /// Returns the direction of a frame.
-    pub(crate) fn way(&self, place: Place) -> u16 {
+    pub(crate) fn way(&self, place: FramePosition) -> u16 {
         self.frame(place).map_or(0, |frame| frame.way)
     }
 
     /// Returns the held frames, in order.
-    pub(crate) fn held(&self) -> impl Iterator<Item = Place> {
+    pub(crate) fn held(&self) -> impl Iterator<Item = FramePosition> {
         self.held.iter().copied().filter(|place| self.is_held(*place))
     }
 
     /// Applies the policy to frames whose timeout has expired.
-    pub(crate) fn settle(&mut self, now: Nanos, out: &mut impl FnMut(Place, u16, Fate)) {
+    pub(crate) fn settle(&mut self, now: Nanos, out: &mut impl FnMut(FramePosition, u16, Fate)) {
         while let Some(&place) = self.held.front() {
             if self.is_held(place) {
                 if self.age(place, now) < self.policy.hold {
                     break;
                 }
-                self.say(place, self.fate_of_slow(Why::Held), out);
+                self.apply_verdict(place, self.fate_of_slow(PolicyReason::Held), out);
             }
             self.held.pop_front();
         }
         if self.held.len() > 2 * self.held_now + MOST_HELD {
-            let held: VecDeque<Place> = self.held().collect();
+            let held: VecDeque<FramePosition> = self.held().collect();
             self.held = held;
         }
         while let Some(place) = self.next().filter(|place| self.age(*place, now) >= self.policy.budget) {
             debug_assert_eq!(place, self.line);
-            self.look(Some(self.fate_of_slow(Why::Overload)), out);
+            self.look(Some(self.fate_of_slow(PolicyReason::Overload)), out);
         }
         self.look_behind(now);
     }
 
     /// Returns the fate of new frames if they bypass the engine.
     pub(crate) fn past(&self) -> Option<Fate> {
-        self.behind.as_ref().map(|_| self.fate_of_slow(Why::Overload))
+        self.behind.as_ref().map(|_| self.fate_of_slow(PolicyReason::Overload))
     }
 
     /// Returns the fate of a frame for which the engine is too slow.
-    pub(crate) fn fate_of_slow(&self, why: Why) -> Fate {
+    pub(crate) fn fate_of_slow(&self, why: PolicyReason) -> Fate {
         Fate::Policy(self.policy.on_overload, why)
     }
 
     /// Returns the fate of a frame without an engine.
     pub(crate) fn fate_of_dead(&self) -> Fate {
-        Fate::Policy(self.policy.on_death, Why::Death)
+        Fate::Policy(self.policy.on_death, PolicyReason::Death)
     }
 
     /// Decides all pending frames without an engine, in order of arrival.
-    pub(crate) fn give_up(&mut self, fate_of_open: Fate, out: &mut impl FnMut(Place, u16, Fate)) {
+    pub(crate) fn give_up(&mut self, fate_of_open: Fate, out: &mut impl FnMut(FramePosition, u16, Fate)) {
         for at in 0..self.batches.len() {
             for frame in 0..self.batches[at].frames.len() as u32 {
-                let place = Place { block: self.first + at as u64, frame };
+                let place = FramePosition { block: self.first + at as u64, frame };
                 match self.frame(place).map(|frame| frame.state) {
-                    Some(State::Open) => self.go(place, fate_of_open, out),
-                    Some(State::Known(fate)) => self.go(place, fate, out),
+                    Some(FrameState::Open) => self.go(place, fate_of_open, out),
+                    Some(FrameState::Known(fate)) => self.go(place, fate, out),
                     _ => {}
                 }
             }
@@ -277,7 +282,7 @@ impl Decisions {
     /// Returns whether a block has a frame without a decision.
     pub(crate) fn is_open(&self, block: u64) -> bool {
         let batch = block.checked_sub(self.first).and_then(|at| self.batches.get(at as usize));
-        batch.is_some_and(|batch| batch.left > 0 && batch.frames.iter().any(|frame| frame.state == State::Open))
+        batch.is_some_and(|batch| batch.left > 0 && batch.frames.iter().any(|frame| frame.state == FrameState::Open))
     }
 
     /// Returns whether all frames of a block are gone.
@@ -288,13 +293,13 @@ impl Decisions {
 
     /// Removes frames with a known fate from the line.
     #[inline]
-    fn advance(&mut self, out: &mut impl FnMut(Place, u16, Fate)) {
+    fn advance(&mut self, out: &mut impl FnMut(FramePosition, u16, Fate)) {
         loop {
             let place = self.line;
             match self.frame(place).copied() {
-                Some(Frame { state: State::Open, .. }) => return,
-                Some(Frame { state: State::Gone, .. }) => {}
-                Some(Frame { state: State::Known(fate), flow, .. }) => {
+                Some(Frame { state: FrameState::Open, .. }) => return,
+                Some(Frame { state: FrameState::Gone, .. }) => {}
+                Some(Frame { state: FrameState::Known(fate), flow, .. }) => {
                     let queue = if self.held_now > 0 { self.waiting.get_mut(&flow) } else { None };
                     match queue {
                         Some(queue) => queue.push_back(place),
@@ -306,7 +311,7 @@ impl Decisions {
                     if place.block + 1 >= self.first + self.batches.len() as u64 {
                         return;
                     }
-                    self.line = Place { block: place.block + 1, frame: 0 };
+                    self.line = FramePosition { block: place.block + 1, frame: 0 };
                     continue;
                 }
             }
@@ -324,7 +329,7 @@ impl Decisions {
                 let at = (self.line.block - self.first) as usize;
                 let rest = self.batches.iter().enumerate().skip(at).flat_map(|(block, batch)| {
                     let begin = if block == at { self.line.frame as usize } else { 0 };
-                    batch.frames.iter().skip(begin).filter(|frame| frame.state != State::Gone)
+                    batch.frames.iter().skip(begin).filter(|frame| frame.state != FrameState::Gone)
                 });
                 self.behind = Some(rest.map(|frame| frame.flow).collect());
             }
@@ -333,11 +338,11 @@ impl Decisions {
     }
 
     #[inline]
-    fn go(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u16, Fate)) {
+    fn go(&mut self, place: FramePosition, fate: Fate, out: &mut impl FnMut(FramePosition, u16, Fate)) {
         let at = (place.block - self.first) as usize;
         let batch = &mut self.batches[at];
         let frame = &mut batch.frames[place.frame as usize];
-        frame.state = State::Gone;
+        frame.state = FrameState::Gone;
         let way = frame.way;
         batch.left -= 1;
         out(place, way, fate);
@@ -362,18 +367,18 @@ impl Decisions {
         }
     }
 
-    fn age(&self, place: Place, now: Nanos) -> Duration {
+    fn age(&self, place: FramePosition, now: Nanos) -> Duration {
         self.frame(place).map_or(Duration::ZERO, |frame| now.since(frame.arrived))
     }
 
     #[inline]
-    fn frame(&self, place: Place) -> Option<&Frame> {
+    fn frame(&self, place: FramePosition) -> Option<&Frame> {
         let at = place.block.checked_sub(self.first)?;
         self.batches.get(at as usize)?.frames.get(place.frame as usize)
     }
 
     #[inline]
-    fn frame_mut(&mut self, place: Place) -> Option<&mut Frame> {
+    fn frame_mut(&mut self, place: FramePosition) -> Option<&mut Frame> {
         let at = place.block.checked_sub(self.first)?;
         self.batches.get_mut(at as usize)?.frames.get_mut(place.frame as usize)
     }

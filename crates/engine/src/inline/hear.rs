@@ -1,16 +1,16 @@
 //! Verdicts of the engine, checked, and the handling of missing ones.
 
-use super::asking::Asking;
-use super::decide::{Fate, Place, Why};
+use super::asking::VerdictRing;
+use super::decide::{Fate, FramePosition, PolicyReason};
 use super::onward::{Exits, Taken};
 use linerate_burst::{Desc, Nanos};
-use linerate_share::{Deciding, UNDECIDED, Verdict, Writer};
+use linerate_share::{EngineState, UNDECIDED, Verdict, Writer};
 
-impl<E: Exits> Asking<E> {
+impl<E: Exits> VerdictRing<E> {
     /// Reads the engine's verdicts. An engine with an invalid one is evicted.
     pub(crate) fn hear(&mut self, now: Nanos) {
         let deciding = self.ring.as_mut().map(|ring| ring.writer().deciding());
-        if deciding.is_none_or(|deciding| deciding == Deciding::Nobody) {
+        if deciding.is_none_or(|deciding| deciding == EngineState::Absent) {
             return;
         }
         let heard = self.hear_line(now).and_then(|()| self.hear_later(now)).and_then(|()| self.check_returned());
@@ -24,8 +24,8 @@ impl<E: Exits> Asking<E> {
 
     /// Checks that a returned block has a verdict on each frame: all its verdicts have been read by now.
     fn check_returned(&mut self) -> Result<(), String> {
-        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
-        if ring.writer().deciding() != Deciding::Attached {
+        let VerdictRing { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
+        if ring.writer().deciding() != EngineState::Attached {
             return Ok(());
         }
         for (block, taken) in (onward.blocks.first..).zip(&onward.blocks.all) {
@@ -39,7 +39,7 @@ impl<E: Exits> Asking<E> {
 
     /// Reads answers, which must be done after reading the verdicts that they preceded.
     fn hear_answers(&mut self) -> Result<(), String> {
-        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
+        let VerdictRing { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
         while let Some(answer) = ring.writer().take_answer()? {
             onward.take_answer(answer, ring.writer(), |place| decisions.is_gone(place))?;
         }
@@ -49,7 +49,7 @@ impl<E: Exits> Asking<E> {
     /// Reads verdicts in the order of inspection.
     fn hear_line(&mut self, now: Nanos) -> Result<(), String> {
         while let Some(place) = self.decisions.next() {
-            let Asking { ring: Some(ring), onward, .. } = self else { break };
+            let VerdictRing { ring: Some(ring), onward, .. } = self else { break };
             let writer = ring.writer();
             let Some(taken) = onward.blocks.at(place.block) else { break };
             if place.frame >= taken.looked {
@@ -68,7 +68,7 @@ impl<E: Exits> Asking<E> {
             }
             let said = taken.said[place.frame as usize];
             let fate = if said == UNDECIDED { None } else { Some(self.fate_of(now, place, said)?) };
-            let Asking { onward, decisions, .. } = self;
+            let VerdictRing { onward, decisions, .. } = self;
             onward.tally(decisions.way(place)).held += u64::from(fate.is_none());
             decisions.look(fate, &mut |place, way, fate| onward.route(place, way, fate));
         }
@@ -78,7 +78,7 @@ impl<E: Exits> Asking<E> {
     /// Reads the verdicts on inspected frames of a block, before the answers that preceded them: a frame that is held
     /// now, and decided with an answer a moment later, is treated as held.
     fn read_line(&mut self, block: u64) {
-        let Asking { ring: Some(ring), onward, .. } = self else { return };
+        let VerdictRing { ring: Some(ring), onward, .. } = self else { return };
         let Some(taken) = onward.blocks.at(block) else { return };
         let (slot, known) = (taken.slot, taken.said.len() as u32);
         taken.said.extend((known..taken.looked).map(|frame| ring.writer().verdict(slot, frame)));
@@ -86,7 +86,7 @@ impl<E: Exits> Asking<E> {
 
     /// Reads verdicts on held frames.
     fn hear_later(&mut self, now: Nanos) -> Result<(), String> {
-        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
+        let VerdictRing { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
         let (mut news, mut last) = (Vec::new(), None);
         for place in decisions.held() {
             if last.replace(place.block) == Some(place.block) {
@@ -101,7 +101,7 @@ impl<E: Exits> Asking<E> {
         if news.is_empty() {
             return Ok(());
         }
-        let mut held: Vec<(Place, u8)> = Vec::new();
+        let mut held: Vec<(FramePosition, u8)> = Vec::new();
         for place in decisions.held().filter(|place| news.contains(&place.block)) {
             let Some(taken) = onward.blocks.at(place.block) else { continue };
             let said = ring.writer().verdict(taken.slot, place.frame);
@@ -110,14 +110,14 @@ impl<E: Exits> Asking<E> {
         self.hear_answers()?;
         for (place, said) in held {
             let fate = self.fate_of(now, place, said)?;
-            let Asking { onward, decisions, .. } = self;
-            decisions.say(place, fate, &mut |place, way, fate| onward.route(place, way, fate));
+            let VerdictRing { onward, decisions, .. } = self;
+            decisions.apply_verdict(place, fate, &mut |place, way, fate| onward.route(place, way, fate));
         }
         Ok(())
     }
 
     /// Returns the fate of a frame with this verdict, and records it for its flow if it is permanent.
-    fn fate_of(&mut self, now: Nanos, place: Place, said: u8) -> Result<Fate, String> {
+    fn fate_of(&mut self, now: Nanos, place: FramePosition, said: u8) -> Result<Fate, String> {
         let wrong = || format!("invalid verdict {said} on a frame");
         let verdict = *Verdict::ALL.get(usize::from(said)).ok_or_else(wrong)?;
         let fate = fate(said).ok_or_else(wrong)?;
@@ -125,7 +125,7 @@ impl<E: Exits> Asking<E> {
             return Err("it replaced a frame without data".into());
         }
         if matches!(verdict, Verdict::Whitelist | Verdict::Ignore | Verdict::Blacklist) {
-            let Asking { ring: Some(ring), onward, listed, decisions, .. } = self else { return Ok(fate) };
+            let VerdictRing { ring: Some(ring), onward, listed, decisions, .. } = self else { return Ok(fate) };
             let Some(taken) = onward.blocks.at(place.block) else { return Ok(fate) };
             let burst = ring.writer().filled(taken.slot).burst();
             let desc: &Desc = &burst.descs()[place.frame as usize];
@@ -136,22 +136,22 @@ impl<E: Exits> Asking<E> {
 
     /// Applies the policy to frames whose timeout has expired, and to all pending ones if the engine has detached.
     pub(crate) fn settle(&mut self, now: Nanos, give_up: bool) {
-        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return };
+        let VerdictRing { ring: Some(ring), onward, decisions, .. } = self else { return };
         let deciding = ring.writer().deciding();
-        let comes = deciding == Deciding::Attached && !self.is_decided;
+        let comes = deciding == EngineState::Attached && !self.is_decided;
         self.engines += u64::from(comes);
-        self.is_decided = deciding == Deciding::Attached;
+        self.is_decided = deciding == EngineState::Attached;
         let mut acted = Vec::new();
-        let mut out = |place: Place, way: u16, fate: Fate| {
+        let mut out = |place: FramePosition, way: u16, fate: Fate| {
             if matches!(fate, Fate::Policy(..)) {
                 acted.push((place, way));
             }
             onward.route(place, way, fate);
         };
         match deciding {
-            Deciding::Attached if !give_up => decisions.settle(now, &mut out),
+            EngineState::Attached if !give_up => decisions.settle(now, &mut out),
             // An engine that is attached at the end without all verdicts is slow, not dead.
-            Deciding::Attached => decisions.give_up(decisions.fate_of_slow(Why::Held), &mut out),
+            EngineState::Attached => decisions.give_up(decisions.fate_of_slow(PolicyReason::Held), &mut out),
             _ if decisions.is_busy() || decisions.past().is_some() => {
                 decisions.give_up(decisions.fate_of_dead(), &mut out);
             }
@@ -161,11 +161,11 @@ impl<E: Exits> Asking<E> {
         for (place, way) in acted {
             let Some(taken) = onward.blocks.at(place.block) else { continue };
             ring.writer().settle(taken.slot, place.frame);
-            if deciding == Deciding::Attached {
+            if deciding == EngineState::Attached {
                 taken.overdue.push((place.frame, way));
             }
         }
-        if deciding == Deciding::Gone {
+        if deciding == EngineState::Gone {
             // All its verdicts are dropped with it.
             for taken in &mut onward.blocks.all {
                 (taken.looked, taken.later) = (0, 0);
@@ -175,10 +175,10 @@ impl<E: Exits> Asking<E> {
             onward.forget_answers();
             self.listed.clear();
         }
-        if comes || deciding == Deciding::Gone {
+        if comes || deciding == EngineState::Gone {
             self.news.tell(ring.writer(), decisions.fate_of_dead().is_sent(), under_way);
         }
-        if deciding == Deciding::Gone {
+        if deciding == EngineState::Gone {
             ring.writer().forget_engine();
         }
     }

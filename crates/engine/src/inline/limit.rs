@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_brings_what_the_limit_says() {
+    fn limit_allows_the_configured_rate_per_second() {
         for a_second in [2, 3, 7, 1000] {
             let (mut limit, begin) = (Limit::new(a_second), 1_790_000_000_000_000_000);
             limit.tick(Nanos(begin));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn its_edges() {
+    fn limit_edge_cases() {
         let mut none = Limit::new(0);
         none.tick(Nanos(u64::MAX));
         assert!(!none.take());

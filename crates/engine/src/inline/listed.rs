@@ -1,6 +1,6 @@
 //! Flows with a permanent verdict of the engine: bounded in number, each kept while it has frames.
 
-use super::decide::{Decisions, Fate, Place};
+use super::decide::{Decisions, Fate, FramePosition};
 use linerate_burst::{Desc, Nanos};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) struct Entry {
     /// Last block that may contain frames from before the verdict.
     said_in: u64,
     /// Last frame that was sent through the ring anyway.
-    pub ahead: Option<Place>,
+    pub ahead: Option<FramePosition>,
 }
 
 impl Entry {
@@ -49,14 +49,14 @@ impl Entry {
 
 /// Flows with verdicts.
 #[derive(Debug, Default)]
-pub(super) struct Listed {
+pub(super) struct FlowVerdicts {
     flows: HashMap<Key, Entry>,
     swept: Nanos,
     /// Number of verdicts rejected because the table was full, or the frame belongs to no flow.
     pub refused: u64,
 }
 
-impl Listed {
+impl FlowVerdicts {
     /// Returns the fate of a frame, if its flow has one.
     #[inline]
     pub(super) fn fate(&mut self, now: Nanos, desc: &Desc, frame: &[u8]) -> Option<Fate> {
@@ -134,10 +134,10 @@ fn key(desc: &Desc, frame: &[u8]) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_wire::Link;
-    use linerate_wire::build::Frame;
-    use linerate_wire::flow::locate_inner;
-    use linerate_wire::{MacAddr, ethernet, ipv4, udp};
+    use linerate_headers::Link;
+    use linerate_headers::build::Frame;
+    use linerate_headers::flow::locate_inner;
+    use linerate_headers::{MacAddr, ethernet, ipv4, udp};
 
     fn frame(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: u8) -> (Desc, Vec<u8>) {
         let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
@@ -154,8 +154,8 @@ mod tests {
     const B: ([u8; 4], u16) = ([10, 0, 0, 2], 53);
 
     #[test]
-    fn both_directions_are_one_flow_and_it_is_forgotten_when_it_is_quiet() {
-        let mut listed = Listed::default();
+    fn both_directions_are_one_flow_until_the_idle_timeout() {
+        let mut listed = FlowVerdicts::default();
         let second = |number: u64| Nanos(number * 1_000_000_000);
         let ((desc, there), (back_desc, back)) = (frame(A, B, 0), frame(B, A, 0));
         listed.insert(second(1), &desc, &there, Fate::Blocked, 0);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_on_a_flow_in_a_tunnel_is_of_no_other_flow_in_it() {
+    fn verdict_on_a_tunnelled_flow_affects_no_other_flow() {
         let inside = |from, to| {
             let (_, bytes) = frame(from, to, 0);
             let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
@@ -196,7 +196,7 @@ mod tests {
             let desc = Desc::new(Nanos(0), 0, bytes.len() as u32);
             (Desc { l3: located.l3, l4: located.l4, hash: located.hash, ..desc }, bytes)
         };
-        let mut listed = Listed::default();
+        let mut listed = FlowVerdicts::default();
         let (desc, bytes) = inside(A, B);
         listed.insert(Nanos(1), &desc, &bytes, Fate::Blocked, 0);
         let (back, other) = (inside(B, A), inside((A.0, 1001), B));
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_number_of_flows_is_bounded() {
-        let mut listed = Listed::default();
+        let mut listed = FlowVerdicts::default();
         for number in 0..MOST as u32 + 10 {
             let (desc, bytes) = frame(([10, 1, (number >> 24) as u8, (number >> 16) as u8], number as u16), B, 0);
             listed.insert(Nanos(1), &desc, &bytes, Fate::Passed, 0);

@@ -1,22 +1,22 @@
 //! Output of decided frames, with the answers of the engine for them.
 
-use super::decide::{Fate, Place};
+use super::decide::{Fate, FramePosition};
 use super::limit::Limit;
-use super::tally::Tally;
-use linerate_share::{Answer, Inject, Kind, Writer};
+use super::tally::FateCounts;
+use linerate_share::{Answer, AnswerKind, Inject, Writer};
 use std::collections::{HashMap, VecDeque};
 
 /// Output of frames that are not dropped, and of those injected by the engine; `way` is the direction in which they
 /// arrived.
 pub(crate) trait Exits {
     /// Sends a frame in place.
-    fn pass(&mut self, way: u16, place: Place);
+    fn pass(&mut self, way: u16, place: FramePosition);
 
     /// Sends a frame with other bytes.
-    fn replace(&mut self, way: u16, place: Place, bytes: Vec<u8>);
+    fn replace(&mut self, way: u16, place: FramePosition, bytes: Vec<u8>);
 
     /// Sends a frame injected with this one: in its direction, or with `back` in the opposite one.
-    fn inject(&mut self, way: u16, place: Place, back: bool, bytes: Vec<u8>);
+    fn inject(&mut self, way: u16, place: FramePosition, back: bool, bytes: Vec<u8>);
 
     /// Counts an injected frame beyond the limit.
     fn refuse(&mut self, way: u16, back: bool);
@@ -29,12 +29,12 @@ pub(crate) trait Exits {
 }
 
 /// Output of frames, their blocks, and their accounts.
-pub(crate) struct Onward<E> {
+pub(crate) struct FrameOutput<E> {
     pub exits: E,
     pub blocks: Blocks,
     /// For each direction, or one for all.
-    tally: Vec<Tally>,
-    pub answers: Pending,
+    tally: Vec<FateCounts>,
+    pub answers: PendingAnswers,
     /// Limit of injected frames.
     pub limit: Limit,
 }
@@ -67,38 +67,44 @@ pub(crate) struct Taken {
 
 /// Answers of the engine for pending frames.
 #[derive(Default)]
-pub(crate) struct Pending {
-    replaced: HashMap<Place, Vec<u8>>,
-    injected: HashMap<Place, Vec<(Inject, Vec<u8>)>>,
+pub(crate) struct PendingAnswers {
+    replaced: HashMap<FramePosition, Vec<u8>>,
+    injected: HashMap<FramePosition, Vec<(Inject, Vec<u8>)>>,
     /// Number of answers completed but not reported.
     done: u64,
     /// Number of answers for frames already gone or decided by the policy.
     pub unused: u64,
 }
 
-impl<E: Exits> Onward<E> {
+impl<E: Exits> FrameOutput<E> {
     /// Creates an output with an account for each of `ways` directions, or with one for all; at most `inject_limit`
     /// injected frames are sent per second.
     pub(crate) fn new(exits: E, ways: usize, inject_limit: u32) -> Self {
         let (blocks, answers) = Default::default();
-        Onward { exits, blocks, tally: vec![Tally::default(); ways], answers, limit: Limit::new(inject_limit) }
+        FrameOutput {
+            exits,
+            blocks,
+            tally: vec![FateCounts::default(); ways],
+            answers,
+            limit: Limit::new(inject_limit),
+        }
     }
 
     /// Returns the account of a direction.
     #[inline]
-    pub(crate) fn tally(&mut self, way: u16) -> &mut Tally {
+    pub(crate) fn tally(&mut self, way: u16) -> &mut FateCounts {
         let last = self.tally.len() - 1;
         &mut self.tally[usize::from(way).min(last)]
     }
 
     /// Returns the accounts of each direction, or the common one.
-    pub(crate) fn tallies(&self) -> &[Tally] {
+    pub(crate) fn tallies(&self) -> &[FateCounts] {
         &self.tally
     }
 
     /// Sends or drops a frame.
     #[inline]
-    pub(crate) fn route(&mut self, place: Place, way: u16, fate: Fate) {
+    pub(crate) fn route(&mut self, place: FramePosition, way: u16, fate: Fate) {
         self.tally(way).count(fate);
         if self.answers.is_empty() {
             return self.send(place, way, fate, None);
@@ -117,7 +123,7 @@ impl<E: Exits> Onward<E> {
         self.inject(place, way, after);
     }
 
-    fn inject(&mut self, place: Place, way: u16, frames: Vec<(Inject, Vec<u8>)>) {
+    fn inject(&mut self, place: FramePosition, way: u16, frames: Vec<(Inject, Vec<u8>)>) {
         for (Inject { back, .. }, bytes) in frames {
             if self.limit.take() {
                 self.exits.inject(way, place, back, bytes);
@@ -129,7 +135,7 @@ impl<E: Exits> Onward<E> {
     }
 
     #[inline]
-    fn send(&mut self, place: Place, way: u16, fate: Fate, replaced: Option<Vec<u8>>) {
+    fn send(&mut self, place: FramePosition, way: u16, fate: Fate, replaced: Option<Vec<u8>>) {
         if !fate.is_sent() {
             return;
         }
@@ -147,15 +153,15 @@ impl<E: Exits> Onward<E> {
         &mut self,
         answer: Answer,
         writer: &Writer,
-        is_gone: impl Fn(Place) -> bool,
+        is_gone: impl Fn(FramePosition) -> bool,
     ) -> Result<(), &'static str> {
         let Answer { slot, frame, kind, bytes } = answer;
         let of_slot = |taken: &Taken| taken.slot == slot && !taken.is_released;
         let at = self.blocks.all.iter().rposition(of_slot).ok_or("an answer refers to a block that is not pending")?;
         let descs = writer.filled(slot).descs();
         let desc = descs.get(frame as usize).ok_or("an answer refers to an unknown frame")?;
-        let place = Place { block: self.blocks.first + at as u64, frame };
-        if kind == Kind::Replace && bytes.len() != desc.captured as usize {
+        let place = FramePosition { block: self.blocks.first + at as u64, frame };
+        if kind == AnswerKind::Replace && bytes.len() != desc.captured as usize {
             return Err("a replacement has another length than its frame");
         }
         let answers = &mut self.answers;
@@ -164,17 +170,17 @@ impl<E: Exits> Onward<E> {
             return Ok(());
         }
         match kind {
-            Kind::Replace => {
+            AnswerKind::Replace => {
                 let before = answers.replaced.insert(place, bytes).is_some();
                 answers.waste(u64::from(before));
             }
-            Kind::Inject(inject) => answers.injected.entry(place).or_default().push((inject, bytes)),
+            AnswerKind::Inject(inject) => answers.injected.entry(place).or_default().push((inject, bytes)),
         }
         Ok(())
     }
 }
 
-impl<E: Exits> Onward<E> {
+impl<E: Exits> FrameOutput<E> {
     /// Returns the number of answers completed since the last call. Bytes to be sent are complete when they have left:
     /// until then they occupy memory.
     pub(crate) fn take_done(&mut self) -> u64 {
@@ -194,14 +200,14 @@ impl Blocks {
     }
 }
 
-impl Pending {
+impl PendingAnswers {
     #[inline]
     fn is_empty(&self) -> bool {
         self.replaced.is_empty() && self.injected.is_empty()
     }
 
     /// Returns whether there are replacement bytes for a frame.
-    pub(crate) fn replaces(&self, place: Place) -> bool {
+    pub(crate) fn replaces(&self, place: FramePosition) -> bool {
         self.replaced.contains_key(&place)
     }
 

@@ -1,6 +1,6 @@
 //! Frames queued for one port: adjacent frames of a block are sent together.
 
-use super::decide::Place;
+use super::decide::FramePosition;
 use super::onward::Exits;
 use crate::control::Progress;
 use crate::forward::Errors;
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 /// One direction between the ports.
-pub(crate) struct Outgoing {
+pub(crate) struct InlineDirection {
     /// Names of both ports.
     name: String,
     to: TxPort,
@@ -20,7 +20,7 @@ pub(crate) struct Outgoing {
     /// Number of the current engine, and how many of its frames were sent since the last query.
     engine: u64,
     own_gone: u64,
-    counts: Counts,
+    counts: DirectionCounts,
     /// Part of the totals that is in the progress.
     reported: Sent,
     errors: Errors,
@@ -34,7 +34,7 @@ enum Run {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct DirectionCounts {
     received: u64,
     injected: u64,
     /// Number of those that exceeded the limit.
@@ -46,17 +46,17 @@ struct Counts {
 }
 
 /// Both directions between two ports: frames received by the first one leave by the second, and vice versa.
-impl Exits for [Outgoing; 2] {
+impl Exits for [InlineDirection; 2] {
     #[inline]
-    fn pass(&mut self, way: u16, place: Place) {
+    fn pass(&mut self, way: u16, place: FramePosition) {
         self[usize::from(way)].push(place);
     }
 
-    fn replace(&mut self, way: u16, _: Place, bytes: Vec<u8>) {
+    fn replace(&mut self, way: u16, _: FramePosition, bytes: Vec<u8>) {
         self[usize::from(way)].replace(bytes);
     }
 
-    fn inject(&mut self, way: u16, _: Place, back: bool, bytes: Vec<u8>) {
+    fn inject(&mut self, way: u16, _: FramePosition, back: bool, bytes: Vec<u8>) {
         self[usize::from(way ^ u16::from(back))].inject(bytes);
     }
 
@@ -75,13 +75,13 @@ impl Exits for [Outgoing; 2] {
     }
 }
 
-impl Outgoing {
+impl InlineDirection {
     /// Creates the output through the first queue of a port.
     pub(crate) fn new(from: &str, to: TxPort) -> Self {
         let name = format!("{from} -> {}", to.name);
         let (counts, reported) = Default::default();
         let (engine, own_gone, errors) = Default::default();
-        Outgoing { name, to, runs: VecDeque::new(), own: None, engine, own_gone, counts, reported, errors }
+        InlineDirection { name, to, runs: VecDeque::new(), own: None, engine, own_gone, counts, reported, errors }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -90,7 +90,7 @@ impl Outgoing {
 
     /// Queues a frame in place.
     #[inline]
-    fn push(&mut self, place: Place) {
+    fn push(&mut self, place: FramePosition) {
         self.counts.received += 1;
         match self.runs.back_mut() {
             Some(Run::Block { block, frames }) if *block == place.block && frames.end == place.frame => frames.end += 1,
@@ -198,7 +198,7 @@ impl Outgoing {
 
     /// Adds the counters of this output and of the port's queues.
     pub(crate) fn counters(&self, ledger: &mut Ledger) {
-        let Counts { received, injected, beyond, handed, down, unsent, .. } = self.counts;
+        let DirectionCounts { received, injected, beyond, handed, down, unsent, .. } = self.counts;
         let account = ledger.account(Stage::Forward, &self.name);
         account.add(Count::ForwardReceived, received).add(Count::Forwarded, handed);
         account.add(Count::ForwardInjectLimit, beyond);
@@ -212,7 +212,7 @@ impl Outgoing {
             monitor.counters(ledger);
         }
         self.counts.sent = self.to.queues[0].sent();
-        let Counts { received, beyond, handed, down, .. } = self.counts;
+        let DirectionCounts { received, beyond, handed, down, .. } = self.counts;
         self.counts.unsent = received - beyond - handed - down;
         self.counters(ledger);
         events.append(&mut self.errors.events);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Action on frames without a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fail {
+pub enum FailMode {
     /// Pass them (fail-open).
     Open,
     /// Drop them (fail-closed).
@@ -13,7 +13,7 @@ pub enum Fail {
 
 /// Frames that wait for a held one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
+pub enum ReleaseOrder {
     /// Those of its flow, and fragments between its two addresses, in the same direction.
     ByFlow,
     /// All in the same direction.
@@ -24,15 +24,15 @@ pub enum Release {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Action without an engine, and on pending frames when it detaches.
-    pub on_death: Fail,
+    pub on_death: FailMode,
     /// Action on frames for which the engine is too slow.
-    pub on_overload: Fail,
+    pub on_overload: FailMode,
     /// Longest time for which the engine may hold an inspected frame.
     pub hold: Duration,
     /// Longest time for which a frame may wait for inspection.
     pub budget: Duration,
     /// Order that is preserved.
-    pub release: Release,
+    pub release: ReleaseOrder,
     /// Maximum number of frames per second that the engine may inject, in both directions together.
     pub inject_limit: u32,
 }
@@ -41,11 +41,11 @@ impl Default for Policy {
     /// Returns fail-closed for both; 1.1 s, 50 ms; by flow; 10,000 injected frames per second.
     fn default() -> Self {
         Policy {
-            on_death: Fail::Closed,
-            on_overload: Fail::Closed,
+            on_death: FailMode::Closed,
+            on_overload: FailMode::Closed,
             hold: Duration::from_millis(1100),
             budget: Duration::from_millis(50),
-            release: Release::ByFlow,
+            release: ReleaseOrder::ByFlow,
             inject_limit: 10_000,
         }
     }

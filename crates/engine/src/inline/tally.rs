@@ -1,12 +1,12 @@
 //! Accounts of the frames of one direction.
 
-use super::decide::{Fate, Why};
-use super::policy::Fail;
+use super::decide::{Fate, PolicyReason};
+use super::policy::FailMode;
 use linerate_burst::{Count, Ledger, Stage};
 
 /// Frames of one direction, by their fate.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct FateCounts {
     pub received: u64,
     passed: u64,
     replaced: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Tally {
     pub late: u64,
 }
 
-impl Tally {
+impl FateCounts {
     /// Counts the fate of a frame.
     #[inline]
     pub(crate) fn count(&mut self, fate: Fate) {
@@ -39,13 +39,13 @@ impl Tally {
             Fate::Unfit => self.unfit += 1,
             Fate::Policy(fail, why) => {
                 match fail {
-                    Fail::Open => self.policy_passed += 1,
-                    Fail::Closed => self.policy_dropped += 1,
+                    FailMode::Open => self.policy_passed += 1,
+                    FailMode::Closed => self.policy_dropped += 1,
                 }
                 match why {
-                    Why::Death => self.no_engine += 1,
-                    Why::Overload => self.overload += 1,
-                    Why::Held => self.held_too_long += 1,
+                    PolicyReason::Death => self.no_engine += 1,
+                    PolicyReason::Overload => self.overload += 1,
+                    PolicyReason::Held => self.held_too_long += 1,
                 }
             }
         }
@@ -53,7 +53,7 @@ impl Tally {
 
     /// Adds to the account of the direction with this name.
     pub(crate) fn counters(&self, name: &str, ledger: &mut Ledger) {
-        let Tally { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
+        let FateCounts { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
         let account = ledger.account(Stage::Verdict, name);
         account.add(Count::VerdictReceived, received).add(Count::InlinePassed, passed);
         account.add(Count::InlineReplaced, replaced).add(Count::InlinePolicyPassed, policy_passed);
@@ -66,7 +66,7 @@ impl Tally {
 
     /// Ends the account: adds frames without a fate.
     pub(crate) fn close(&self, name: &str, ledger: &mut Ledger) {
-        let Tally { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
+        let FateCounts { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
         let known = passed + replaced + blocked + policy_passed + policy_dropped + unfit + self.no_block;
         ledger.account(Stage::Verdict, name).add(Count::InlineUndecided, received - known);
     }

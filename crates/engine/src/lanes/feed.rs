@@ -14,7 +14,7 @@ const MOST_SAID: u64 = 10;
 
 /// Clock source of a lane.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source {
+pub(crate) struct LaneClock {
     /// Longest wait for an externally fed lane.
     patience: Option<Duration>,
     /// True while no lane waits for it.
@@ -24,7 +24,7 @@ pub(crate) struct Source {
 
 /// Time of a round.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Present {
+pub(crate) struct RoundTime {
     pub now: Nanos,
     /// Maximum by which a time may be ahead of `now`, in nanoseconds.
     pub above: u64,
@@ -34,26 +34,26 @@ pub(crate) struct Present {
     pub is_live: bool,
 }
 
-impl Source {
+impl LaneClock {
     pub(super) fn new(feed: Feed) -> Self {
         let patience = match feed {
             Feed::Others { patience } => Some(patience),
             Feed::Clock | Feed::Stored => None,
         };
-        Source { patience, is_behind: false, stalls: 0 }
+        LaneClock { patience, is_behind: false, stalls: 0 }
     }
 
     /// Returns the horizon to use if the lane reports `horizon`, and an event text to append to the lane's name.
     #[inline]
-    pub(super) fn bound(&mut self, horizon: Horizon, present: Present) -> (Horizon, Option<String>) {
+    pub(super) fn bound(&mut self, horizon: Horizon, present: RoundTime) -> (Horizon, Option<String>) {
         match (self.patience, horizon) {
             (Some(patience), Horizon::At(time)) if present.is_live => self.bound_others(patience, time, present),
             _ => (horizon, None),
         }
     }
 
-    fn bound_others(&mut self, patience: Duration, time: Nanos, present: Present) -> (Horizon, Option<String>) {
-        let Present { now, above, settled, .. } = present;
+    fn bound_others(&mut self, patience: Duration, time: Nanos, present: RoundTime) -> (Horizon, Option<String>) {
+        let RoundTime { now, above, settled, .. } = present;
         let (floor, top) = (now.before(patience), Nanos(now.0.saturating_add(above)));
         let was_behind = self.is_behind;
         // After a step of the clock a lane may still be at the time before. No source can guarantee times above the
@@ -88,16 +88,16 @@ mod tests {
     const MS: u64 = 1_000_000;
     const START: u64 = 1_700_000_000_000 * MS;
 
-    fn of(source: &mut Source, time: u64, now: u64, settled: u64) -> (Horizon, Option<String>) {
+    fn of(source: &mut LaneClock, time: u64, now: u64, settled: u64) -> (Horizon, Option<String>) {
         let present =
-            Present { now: Nanos(now), above: 10 * MS, settled: Duration::from_nanos(settled), is_live: true };
+            RoundTime { now: Nanos(now), above: 10 * MS, settled: Duration::from_nanos(settled), is_live: true };
         source.bound(Horizon::At(Nanos(time)), present)
     }
 
     #[test]
-    fn a_lane_that_falls_behind_is_waited_for_no_longer_than_its_patience() {
+    fn slow_lane_delays_others_for_at_most_its_patience() {
         let others = Feed::Others { patience: Duration::from_millis(50) };
-        let mut source = Source::new(others);
+        let mut source = LaneClock::new(others);
         let at = |time| Horizon::At(Nanos(time));
         let settled = 1000 * MS;
         assert_eq!(of(&mut source, START, START + 50 * MS, settled), (at(START), None));
@@ -112,15 +112,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_bounded_and_what_is_counted_is_not() {
-        let mut source = Source::new(Feed::Others { patience: Duration::from_millis(50) });
+    fn messages_are_limited_and_counters_are_not() {
+        let mut source = LaneClock::new(Feed::Others { patience: Duration::from_millis(50) });
         let said = (0..200).filter(|round| of(&mut source, START, START + round % 2 * 60 * MS, START).1.is_some());
         assert_eq!((said.count(), source.stalls()), (20, 100));
     }
 
     #[test]
-    fn promises_of_another_time_hold_up_nobody_for_longer() {
-        let mut source = Source::new(Feed::Others { patience: Duration::from_millis(50) });
+    fn wrong_horizons_do_not_extend_the_delay() {
+        let mut source = LaneClock::new(Feed::Others { patience: Duration::from_millis(50) });
         // After a step forward, then above the clock that was set back.
         assert_eq!(of(&mut source, 5, START, 0), (Horizon::At(Nanos(START - 50 * MS)), None));
         assert_eq!(of(&mut source, START + 11 * MS, START, 0), (Horizon::At(Nanos(START - 50 * MS)), None));
@@ -128,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn files_and_lanes_among_themselves_keep_their_promises() {
-        for mut source in [Source::new(Feed::Stored), Source::new(Feed::Clock)] {
+    fn horizons_of_files_and_lanes_are_unchanged() {
+        for mut source in [LaneClock::new(Feed::Stored), LaneClock::new(Feed::Clock)] {
             assert_eq!(of(&mut source, 5, START, START), (Horizon::At(Nanos(5)), None));
         }
-        let mut source = Source::new(Feed::Others { patience: Duration::from_millis(50) });
-        let present = Present { now: Nanos(START), above: 0, settled: Duration::MAX, is_live: false };
+        let mut source = LaneClock::new(Feed::Others { patience: Duration::from_millis(50) });
+        let present = RoundTime { now: Nanos(START), above: 0, settled: Duration::MAX, is_live: false };
         assert_eq!(source.bound(Horizon::At(Nanos(5)), present), (Horizon::At(Nanos(5)), None));
     }
 }

@@ -1,9 +1,9 @@
 //! A port of a run: each of its lanes reports a change of its state, which is one event.
 
-use super::State;
+use super::LaneState;
+use linerate_headers::Link;
 use linerate_port::PortError;
 use linerate_port::contract::Monitor;
-use linerate_wire::Link;
 
 const UP_AGAIN: &str = "the interface is up and delivers frames again";
 
@@ -41,7 +41,7 @@ impl Port {
     /// one event.
     pub(super) fn fail(
         &mut self,
-        (state, downs): (&mut State, &mut u64),
+        (state, downs): (&mut LaneState, &mut u64),
         error: PortError,
         failure: &mut Option<PortError>,
     ) -> Option<String> {
@@ -56,7 +56,7 @@ impl Port {
                 is_new.then(|| PortError::Down { port: self.name.clone() }.to_string())
             }
             error => {
-                *state = State::Ended;
+                *state = LaneState::Ended;
                 let reason = match &error {
                     PortError::Broken { reason, .. } => reason.clone(),
                     _ => event.clone(),
@@ -74,9 +74,9 @@ mod tests {
 
     /// Three lanes of one interface that goes down twice and is removed; the second lane misses one of the changes.
     #[test]
-    fn what_happens_to_a_port_is_an_event_once() {
+    fn port_state_changes_are_reported_once() {
         let mut port = Port::new("packet:e0".into(), None, String::new());
-        let mut lanes = [(); 3].map(|()| (State::Open, 0));
+        let mut lanes = [(); 3].map(|()| (LaneState::Open, 0));
         let (mut events, mut failure) = (Vec::new(), None);
         let down = |lane: usize| PortError::Down { port: format!("packet:e0@{lane}") };
         for reporting in [&[0, 1, 2][..], &[0, 2]] {
@@ -97,6 +97,6 @@ mod tests {
         let (down, back) =
             ("packet:e0: the interface is down", "packet:e0: the interface is up and delivers frames again");
         assert_eq!(events, [down, back, down, back, "packet:e0@0: the interface was removed"]);
-        assert!(lanes.iter().all(|(state, _)| *state == State::Ended) && failure.is_some());
+        assert!(lanes.iter().all(|(state, _)| *state == LaneState::Ended) && failure.is_some());
     }
 }

@@ -1,10 +1,10 @@
 //! Interfaces of all ports, as lanes report them.
 
-use super::{Port, Shown};
+use super::{LaneFrames, Port};
 use crate::clock::Time;
 use linerate_burst::{Interface, Nanos, StampSource};
+use linerate_headers::Link;
 use linerate_port::PortError;
-use linerate_wire::Link;
 
 /// Interfaces of all ports, extended while lanes are filled.
 pub(crate) struct Table<'a> {
@@ -29,7 +29,7 @@ impl Table<'_> {
     }
 
     /// Adds interfaces that a lane reports for the first time.
-    pub(crate) fn learn(&mut self, shown: &Shown<'_>) {
+    pub(crate) fn learn(&mut self, shown: &LaneFrames<'_>) {
         let port = &mut self.ports[shown.port];
         for interface in &shown.interfaces[port.map.len().min(shown.interfaces.len())..] {
             port.links.push(Link::from_linktype(interface.link.0));
@@ -57,12 +57,12 @@ impl Table<'_> {
     }
 
     /// Returns the index in the list of all for each interface of a lane.
-    pub(crate) fn map(&self, shown: &Shown<'_>) -> &[u16] {
+    pub(crate) fn map(&self, shown: &LaneFrames<'_>) -> &[u16] {
         &self.ports[shown.port].map
     }
 
     /// Returns the link type of each interface of a lane.
-    pub(crate) fn links(&self, shown: &Shown<'_>) -> &[Option<Link>] {
+    pub(crate) fn links(&self, shown: &LaneFrames<'_>) -> &[Option<Link>] {
         &self.ports[shown.port].links
     }
 
@@ -72,7 +72,7 @@ impl Table<'_> {
 
     /// Returns the filter that the lane's backend has applied; empty if none.
     #[inline]
-    pub(crate) fn filter(&self, shown: &Shown<'_>) -> &str {
+    pub(crate) fn filter(&self, shown: &LaneFrames<'_>) -> &str {
         &self.ports[shown.port].filter
     }
 }

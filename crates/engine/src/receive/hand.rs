@@ -1,18 +1,18 @@
 //! Calls of consumers: one that panics is skipped from then on, and its frames are accounted for.
 
-use crate::consumer::{Consumer, Holds, Reads, Round};
-use crate::died::{Died, survive};
+use crate::consumer::{Consumer, HeldFrames, Round, ScatterQueues};
+use crate::died::{ThreadPanic, survive};
 use crate::error::ReceiveError;
 use crate::lanes::Lanes;
 use linerate_burst::{Count, Kind, Ledger, Nanos, Stage};
-use linerate_port::Held;
+use linerate_port::HeldFrame;
 use std::time::Duration;
 
 /// Passes a round to each consumer that has not panicked.
 pub(super) fn offer(
     round: &mut Round<'_>,
     consumers: &mut [&mut dyn Consumer],
-    died: &mut [Option<Died>],
+    died: &mut [Option<ThreadPanic>],
     failure: &mut Option<ReceiveError>,
 ) {
     for (consumer, died) in consumers.iter_mut().zip(died).filter(|(_, died)| died.is_none()) {
@@ -27,7 +27,7 @@ pub(super) fn offer(
 }
 
 /// Outcome of the calls that only a sole consumer receives.
-pub(super) struct Served {
+pub(super) struct ServeOutcome {
     /// Number of frames read.
     pub frames: usize,
     pub is_busy: bool,
@@ -38,16 +38,16 @@ pub(super) struct Served {
 pub(super) fn serve(
     consumer: &mut dyn Consumer,
     lanes: &mut Lanes,
-    held: &mut Vec<Held>,
+    held: &mut Vec<HeldFrame>,
     now: Nanos,
     draining: Option<Duration>,
-) -> Served {
-    let mut holds = Holds { lanes, held, now, draining, is_busy: false };
+) -> ServeOutcome {
+    let mut holds = HeldFrames { lanes, held, now, draining, is_busy: false };
     let holding = survive(|| consumer.hold(&mut holds));
     let is_holding = holds.is_busy;
-    let mut reads = Reads { lanes, frames: 0, draining, is_busy: false };
+    let mut reads = ScatterQueues { lanes, frames: 0, draining, is_busy: false };
     let result = holding.and_then(|()| survive(|| consumer.read(&mut reads)));
-    Served {
+    ServeOutcome {
         frames: reads.frames as usize,
         is_busy: is_holding || reads.is_busy,
         result: result.unwrap_or_else(|dead| Err(dead.into())),

@@ -2,7 +2,7 @@
 
 use crate::control::Stop;
 use crate::lanes::Lanes;
-use crate::receive::wait::{Awaited, Idler, Waiting};
+use crate::receive::wait::{Idler, WaitCondition, WaitStrategy};
 use linerate_burst::Nanos;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const BUSY_NAP: Duration = Duration::from_micros(50);
 
 /// Outcome of polling all lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Polled {
+pub(crate) enum PollOutcome {
     /// Frames were taken.
     Frames,
     /// A consumer has pending work.
@@ -47,7 +47,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// Starts the clock of the run, which lasts at most for `duration` and until `stop` is requested; with `is_prompt`
     /// frames are delivered at once, otherwise they may wait for others.
-    pub(crate) fn new(waiting: Waiting, is_prompt: bool, duration: Option<Duration>, stop: Stop) -> Self {
+    pub(crate) fn new(waiting: WaitStrategy, is_prompt: bool, duration: Option<Duration>, stop: Stop) -> Self {
         let now = Instant::now();
         let idler = Idler::new(waiting, is_prompt);
         Pace { idler, duration, stop, started: now, looked: now, detached: None, quiesced: false }
@@ -63,22 +63,22 @@ impl Pace {
     }
 
     /// Ends a round that began at `now` and waits if it was empty; returns false if it was the last.
-    pub(crate) fn go_on(&mut self, polled: Polled, now: Nanos, lanes: &Lanes) -> bool {
+    pub(crate) fn go_on(&mut self, polled: PollOutcome, now: Nanos, lanes: &Lanes) -> bool {
         let wakes = || lanes.wakes();
         match polled {
-            Polled::End => {
+            PollOutcome::End => {
                 self.quiesced = true;
                 return false;
             }
-            Polled::Frames => {
+            PollOutcome::Frames => {
                 self.idler.busy(now);
                 self.detached = self.detached.map(|_| Instant::now());
             }
-            Polled::Busy if self.idler.never_sleeps() => std::hint::spin_loop(),
-            Polled::Busy => std::thread::sleep(BUSY_NAP),
-            Polled::Nothing | Polled::Held if lanes.are_at_work() => {}
-            Polled::Nothing => self.idler.idle(now, NAP_LIMIT, Awaited::Input(lanes.nap()), wakes),
-            Polled::Held => self.idler.idle(now, NAP_LIMIT, Awaited::Horizon, wakes),
+            PollOutcome::Busy if self.idler.never_sleeps() => std::hint::spin_loop(),
+            PollOutcome::Busy => std::thread::sleep(BUSY_NAP),
+            PollOutcome::Nothing | PollOutcome::Held if lanes.are_at_work() => {}
+            PollOutcome::Nothing => self.idler.idle(now, NAP_LIMIT, WaitCondition::Input(lanes.nap()), wakes),
+            PollOutcome::Held => self.idler.idle(now, NAP_LIMIT, WaitCondition::Horizon, wakes),
         }
         self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT && !self.stop.is_hurried())
     }

@@ -2,7 +2,7 @@
 //! require, and none is lost; without such faults they are emitted in order.
 
 use super::*;
-use crate::clock::tests::Fake;
+use crate::clock::tests::FakeClock;
 use linerate_burst::{Block, Desc, Horizon, LinkType, StampSource};
 use linerate_port::PortError;
 use linerate_port::{Feed, Head, RxQueue};
@@ -43,7 +43,7 @@ struct State {
 /// A queue of a lane.
 struct FakeRx {
     state: Arc<Mutex<State>>,
-    clock: Fake,
+    clock: FakeClock,
     by_clock: bool,
     block: Block,
     interfaces: [Interface; 1],
@@ -97,9 +97,9 @@ struct Trouble {
 
 /// A machine that runs a capture.
 struct Machine {
-    clock: Fake,
+    clock: FakeClock,
     lanes: Vec<(Feed, Arc<Mutex<State>>)>,
-    receiver: Receiver,
+    receiver: ReceiveLoop,
     random: Random,
     trouble: Trouble,
     /// Emitted frames with their lanes, and whether late.
@@ -111,7 +111,7 @@ struct Machine {
 impl Machine {
     fn new(seed: u64, trouble: Trouble) -> Self {
         let mut random = Random(seed);
-        let clock = Fake::at(START);
+        let clock = FakeClock::at(START);
         let others = Feed::Others { patience: std::time::Duration::from_nanos(PATIENCE) };
         let mut feeds = vec![Feed::Clock; 1 + random.below(4) as usize];
         if trouble.stops || random.below(2) == 0 {
@@ -119,8 +119,8 @@ impl Machine {
         }
         let lanes: Vec<(Feed, Arc<Mutex<State>>)> = feeds.into_iter().map(|feed| (feed, Arc::default())).collect();
         let ports = lanes.iter().map(|(feed, state)| port(*feed, Arc::clone(state), clock.clone())).collect();
-        let receive = Receive { waiting: Waiting::Spin, ..Receive::all(ports) };
-        let receiver = Receiver::with(receive, &mut [&mut Ignore], Box::new(clock.clone()));
+        let receive = Receive { waiting: WaitStrategy::Spin, ..Receive::all(ports) };
+        let receiver = ReceiveLoop::with(receive, &mut [&mut Ignore], Box::new(clock.clone()));
         let (out, sent) = Default::default();
         Machine { clock, lanes, receiver, random, trouble, out, sent, others_stop: false }
     }
@@ -205,7 +205,7 @@ impl Machine {
     }
 }
 
-fn port(feed: Feed, state: Arc<Mutex<State>>, clock: Fake) -> RxPort {
+fn port(feed: Feed, state: Arc<Mutex<State>>, clock: FakeClock) -> RxPort {
     let name = format!("{feed:?}");
     let interfaces = [Interface::new(name.clone(), LinkType::ETHERNET, StampSource::Kernel)];
     let block = Block::new(64 << 10, 1024);
@@ -222,7 +222,7 @@ fn port(feed: Feed, state: Arc<Mutex<State>>, clock: Fake) -> RxPort {
 }
 
 /// Runs a schedule; returns the number of frames, and the report.
-fn run(seed: u64, trouble: Trouble) -> (usize, Received) {
+fn run(seed: u64, trouble: Trouble) -> (usize, RunReport) {
     let mut machine = Machine::new(seed, trouble);
     let others = machine.lanes.iter().any(|(feed, _)| *feed != Feed::Clock);
     let most = HELD + if others { PATIENCE } else { 0 };
@@ -256,19 +256,19 @@ fn run(seed: u64, trouble: Trouble) -> (usize, Received) {
     (out.len(), machine.receiver.finish(&mut [&mut Ignore], None))
 }
 
-fn run_all(trouble: Trouble) -> (usize, Vec<Received>) {
+fn run_all(trouble: Trouble) -> (usize, Vec<RunReport>) {
     let done: Vec<_> = (0..SCHEDULES / 4).map(|seed| run(seed, trouble)).collect();
     let frames = done.iter().map(|one| one.0).sum::<usize>();
     assert!(frames as u64 > 20 * SCHEDULES, "the schedules are nearly empty: {frames}");
     (frames, done.into_iter().map(|one| one.1).collect())
 }
 
-fn total(reports: &[Received], count: linerate_burst::Count) -> u64 {
+fn total(reports: &[RunReport], count: linerate_burst::Count) -> u64 {
     reports.iter().map(|report| report.ledger.total(count)).sum()
 }
 
 #[test]
-fn without_clock_steps_frames_are_emitted_as_the_oracle_sorts_them() {
+fn without_clock_steps_frames_match_the_oracle() {
     use linerate_burst::Count::{Ahead, ClockSteps, Late, Stalls};
     let (_, reports) = run_all(Trouble::default());
     assert_eq!([Late, Ahead, Stalls, ClockSteps].map(|count| total(&reports, count)), [0; 4]);
@@ -293,7 +293,7 @@ fn clock_steps_delay_no_frame_and_are_reported() {
 }
 
 #[test]
-fn frames_of_a_wrong_time_hold_no_other_up() {
+fn frames_with_a_wrong_time_delay_no_others() {
     let (_, reports) = run_all(Trouble { wrong: true, ..Trouble::default() });
     assert!(total(&reports, linerate_burst::Count::Ahead) > SCHEDULES / 4);
 }
@@ -309,7 +309,7 @@ fn a_stopped_feeder_delays_no_live_lane_for_longer_than_its_patience() {
 }
 
 #[test]
-fn all_of_it_together_loses_nothing() {
+fn all_faults_together_lose_nothing() {
     run_all(Trouble { steps: true, slews: true, wrong: true, stops: true });
 }
 
@@ -321,15 +321,15 @@ impl Consumer for Ignore {
         "ignore"
     }
 
-    fn order(&self) -> Order {
-        Order::Checked
+    fn order(&self) -> FrameOrder {
+        FrameOrder::Checked
     }
 
     fn take(&mut self, _: &mut Round<'_>) -> Result<(), ReceiveError> {
         Ok(())
     }
 
-    fn finish(&mut self, _: &mut End<'_>) {}
+    fn finish(&mut self, _: &mut RunEnd<'_>) {}
 }
 
 /// A small generator (splitmix64, Steele et al. 2014), so that a seed means the same schedule for ever.

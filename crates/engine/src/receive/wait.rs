@@ -1,4 +1,4 @@
-//! Waiting while nothing is ready.
+//! Strategies while nothing is ready.
 
 use linerate_burst::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Wait strategy of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitStrategy {
     /// Spin for a while, then wait for the kernel: fast without starving other threads.
     #[default]
     Adaptive,
@@ -34,7 +34,7 @@ const RETRY: u32 = 64;
 
 /// Condition that an idle run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Awaited {
+pub(crate) enum WaitCondition {
     /// Frames; with the best poll interval while they arrive.
     Input(Option<Duration>),
     /// Time: frames are ready, but another lane could still deliver older ones.
@@ -44,7 +44,7 @@ pub(crate) enum Awaited {
 /// State of successive idle phases.
 #[derive(Debug)]
 pub(crate) struct Idler {
-    waiting: Waiting,
+    waiting: WaitStrategy,
     is_prompt: bool,
     since: Option<Nanos>,
     /// Recent success of spinning, and the number of phases that skipped it since.
@@ -53,13 +53,13 @@ pub(crate) struct Idler {
 }
 
 impl Idler {
-    pub(crate) fn new(waiting: Waiting, is_prompt: bool) -> Self {
+    pub(crate) fn new(waiting: WaitStrategy, is_prompt: bool) -> Self {
         Idler { waiting, is_prompt, since: None, score: SCORE, skipped: 0 }
     }
 
     /// Returns whether it spins forever.
     pub(crate) fn never_sleeps(&self) -> bool {
-        self.waiting == Waiting::Spin
+        self.waiting == WaitStrategy::Spin
     }
 
     /// Ends the idle phase at `now`.
@@ -77,7 +77,7 @@ impl Idler {
         &mut self,
         now: Nanos,
         limit: Duration,
-        awaited: Awaited,
+        awaited: WaitCondition,
         wakes: impl FnOnce() -> Option<Vec<BorrowedFd<'a>>>,
     ) {
         let begins = self.since.is_none();
@@ -86,23 +86,23 @@ impl Idler {
         *since = now.min(*since);
         let since = *since;
         let spins = match (self.waiting, awaited) {
-            (Waiting::Spin, _) => true,
-            (Waiting::Sleep, _) => false,
-            (Waiting::Adaptive, Awaited::Input(Some(nap))) if !self.is_prompt => {
+            (WaitStrategy::Spin, _) => true,
+            (WaitStrategy::Sleep, _) => false,
+            (WaitStrategy::Adaptive, WaitCondition::Input(Some(nap))) if !self.is_prompt => {
                 if now.since(since) < nap * NAPS {
                     return std::thread::sleep(limit.min(nap));
                 }
                 false
             }
-            (Waiting::Adaptive, Awaited::Input(_)) => now.since(since) < SPIN && self.spinning_pays(begins),
+            (WaitStrategy::Adaptive, WaitCondition::Input(_)) => now.since(since) < SPIN && self.spinning_pays(begins),
             // Time passes by itself: each poll would let a few frames through and find the next ones held.
-            (Waiting::Adaptive, Awaited::Horizon) => false,
+            (WaitStrategy::Adaptive, WaitCondition::Horizon) => false,
         };
         if spins {
             std::hint::spin_loop();
             return;
         }
-        if awaited == Awaited::Horizon {
+        if awaited == WaitCondition::Horizon {
             return std::thread::sleep(limit.min(PAUSE));
         }
         self.score = self.score.saturating_sub(1);

@@ -3,12 +3,12 @@
 //! A frame has one owner. The size of the pool is the only bound of frames in transit; a slow destination keeps frames,
 //! and the window of the senders closes. After a failure frames are returned unused, and are counted.
 
-use crate::consumer::End;
-use crate::died::{Died, survive};
+use crate::consumer::RunEnd;
+use crate::died::{ThreadPanic, survive};
 use crate::frame_ring::SharedFrames;
 use linerate_burst::{Count, Stage};
-use linerate_receive::destination::{Destination, DestinationError};
-use linerate_receive::frames::Frame;
+use linerate_transport::destination::{Destination, DestinationError};
+use linerate_transport::frames::Frame;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +19,7 @@ const MOST_OUT: u64 = 2;
 
 /// Passes frames to a destination.
 pub(super) struct Delivery {
-    way: Way,
+    way: DeliveryRoute,
     /// Number of frames passed on that have not returned.
     out: u64,
     failed: Arc<AtomicBool>,
@@ -27,12 +27,12 @@ pub(super) struct Delivery {
     given: u64,
 }
 
-enum Way {
-    Here(Guarded),
+enum DeliveryRoute {
+    Here(GuardedDestination),
     Apart {
         to: Sender<Frame>,
         back: Receiver<Frame>,
-        thread: JoinHandle<Guarded>,
+        thread: JoinHandle<GuardedDestination>,
     },
     /// In shared memory, for another process.
     Shared(Box<SharedFrames>),
@@ -41,15 +41,15 @@ enum Way {
 }
 
 /// A destination that may have failed.
-struct Guarded {
+struct GuardedDestination {
     destination: Box<dyn Destination>,
     failure: Option<DestinationError>,
-    died: Option<Died>,
+    died: Option<ThreadPanic>,
     failed: Arc<AtomicBool>,
     lost: Arc<AtomicU64>,
 }
 
-impl Guarded {
+impl GuardedDestination {
     fn accept(&mut self, frame: &Frame) {
         if self.failed.load(Ordering::Relaxed) {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -79,21 +79,26 @@ impl Delivery {
     /// Calls the destination in this thread.
     pub(super) fn here(destination: Box<dyn Destination>) -> Delivery {
         let (failed, lost): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
-        let guarded =
-            Guarded { destination, failure: None, died: None, failed: Arc::clone(&failed), lost: Arc::clone(&lost) };
-        Delivery { way: Way::Here(guarded), out: 0, failed, lost, given: 0 }
+        let guarded = GuardedDestination {
+            destination,
+            failure: None,
+            died: None,
+            failed: Arc::clone(&failed),
+            lost: Arc::clone(&lost),
+        };
+        Delivery { way: DeliveryRoute::Here(guarded), out: 0, failed, lost, given: 0 }
     }
 
     /// Passes frames to another process, from this thread.
     pub(super) fn shared(frames: SharedFrames) -> Delivery {
         let (failed, lost) = Default::default();
-        Delivery { way: Way::Shared(Box::new(frames)), out: 0, failed, lost, given: 0 }
+        Delivery { way: DeliveryRoute::Shared(Box::new(frames)), out: 0, failed, lost, given: 0 }
     }
 
     /// Moves the destination to a separate thread.
     pub(super) fn apart(mut self) -> Result<Delivery, std::io::Error> {
-        let mut guarded = match std::mem::replace(&mut self.way, Way::Nowhere) {
-            Way::Here(guarded) => guarded,
+        let mut guarded = match std::mem::replace(&mut self.way, DeliveryRoute::Nowhere) {
+            DeliveryRoute::Here(guarded) => guarded,
             other => return Ok(Delivery { way: other, ..self }),
         };
         let (to, taken) = channel::<Frame>();
@@ -106,7 +111,7 @@ impl Delivery {
             }
             guarded
         })?;
-        self.way = Way::Apart { to, back: returned, thread };
+        self.way = DeliveryRoute::Apart { to, back: returned, thread };
         Ok(self)
     }
 
@@ -114,35 +119,35 @@ impl Delivery {
     pub(super) fn hand_over(&mut self, frame: Frame) -> Option<Frame> {
         self.given += 1;
         match &mut self.way {
-            Way::Here(guarded) => {
+            DeliveryRoute::Here(guarded) => {
                 guarded.accept(&frame);
                 Some(frame)
             }
-            Way::Apart { to, .. } => {
+            DeliveryRoute::Apart { to, .. } => {
                 // The thread ends when its channel closes, whatever happens to a frame.
                 let unsent = to.send(frame).err().map(|unsent| unsent.0);
                 self.out += u64::from(unsent.is_none());
                 unsent
             }
-            Way::Shared(shared) => {
+            DeliveryRoute::Shared(shared) => {
                 shared.hand_over(frame);
                 None
             }
-            Way::Nowhere => Some(frame),
+            DeliveryRoute::Nowhere => Some(frame),
         }
     }
 
     /// Returns whether the destination can take one more.
     pub(super) fn has_room(&self) -> bool {
         match &self.way {
-            Way::Shared(shared) => shared.has_room(),
+            DeliveryRoute::Shared(shared) => shared.has_room(),
             _ => self.out < MOST_OUT,
         }
     }
 
     /// Does periodic work; to be called at the end of a burst.
     pub(super) fn tick(&mut self) {
-        if let Way::Shared(shared) = &mut self.way {
+        if let DeliveryRoute::Shared(shared) = &mut self.way {
             shared.tick();
         }
     }
@@ -150,40 +155,40 @@ impl Delivery {
     /// Returns an unused frame.
     pub(super) fn returned(&mut self) -> Option<Frame> {
         match &mut self.way {
-            Way::Apart { back, .. } => {
+            DeliveryRoute::Apart { back, .. } => {
                 let frame = back.try_recv().ok()?;
                 self.out -= 1;
                 Some(frame)
             }
-            Way::Shared(shared) => shared.returned(),
-            Way::Here(_) | Way::Nowhere => None,
+            DeliveryRoute::Shared(shared) => shared.returned(),
+            DeliveryRoute::Here(_) | DeliveryRoute::Nowhere => None,
         }
     }
 
     /// Returns the number of frames still to be returned.
     pub(super) fn out(&self) -> u64 {
-        if let Way::Shared(shared) = &self.way { shared.out() } else { self.out }
+        if let DeliveryRoute::Shared(shared) = &self.way { shared.out() } else { self.out }
     }
 
     /// Returns whether the destination has failed.
     pub(super) fn has_failed(&self) -> bool {
-        let is_shut = matches!(&self.way, Way::Shared(shared) if shared.has_failed());
+        let is_shut = matches!(&self.way, DeliveryRoute::Shared(shared) if shared.has_failed());
         is_shut || self.failed.load(Ordering::Relaxed)
     }
 
     /// Waits for the last frames, and finishes the destination.
-    pub(super) fn finish(&mut self, end: &mut End<'_>) {
-        let mut guarded = match std::mem::replace(&mut self.way, Way::Nowhere) {
-            Way::Here(guarded) => guarded,
-            Way::Apart { to, back, thread } => {
+    pub(super) fn finish(&mut self, end: &mut RunEnd<'_>) {
+        let mut guarded = match std::mem::replace(&mut self.way, DeliveryRoute::Nowhere) {
+            DeliveryRoute::Here(guarded) => guarded,
+            DeliveryRoute::Apart { to, back, thread } => {
                 drop(to);
                 // The memory is not needed any more.
                 back.into_iter().for_each(drop);
                 self.out = 0;
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }
-            Way::Shared(mut shared) => return shared.finish(end),
-            Way::Nowhere => return,
+            DeliveryRoute::Shared(mut shared) => return shared.finish(end),
+            DeliveryRoute::Nowhere => return,
         };
         guarded.finish();
         let lost = self.lost.load(Ordering::Relaxed);
@@ -196,13 +201,13 @@ impl Delivery {
         if let Some(died) = guarded.died.take() {
             end.fail(died);
         }
-        self.way = Way::Here(guarded);
+        self.way = DeliveryRoute::Here(guarded);
     }
 
     /// Returns the destination after the end.
     pub(super) fn into_destination(self) -> Option<Box<dyn Destination>> {
         match self.way {
-            Way::Here(guarded) => Some(guarded.destination),
+            DeliveryRoute::Here(guarded) => Some(guarded.destination),
             _ => None,
         }
     }

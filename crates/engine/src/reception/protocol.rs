@@ -1,12 +1,12 @@
 //! Transport of streams, and the frames in memory that they fill.
 
-use crate::consumer::End;
+use crate::consumer::RunEnd;
 use linerate_burst::{Count, Flags, Ledger, Nanos, Stage};
-use linerate_receive::datagrams::Datagrams;
-use linerate_receive::frames::{Frame, Frames};
-use linerate_receive::place::Ends;
-use linerate_receive::tcp::{Arrival, Checksum, Endpoint, Heard, Local};
-use linerate_wire::Link;
+use linerate_headers::Link;
+use linerate_transport::datagrams::Datagrams;
+use linerate_transport::frames::{Frame, Frames};
+use linerate_transport::place::Ends;
+use linerate_transport::tcp::{Arrival, Checksum, Endpoint, Local, ReceiveOutcome};
 
 /// Transport of streams. Each has frames of its own: memory promised to a TCP sender must not be used otherwise.
 pub enum Protocol {
@@ -39,7 +39,7 @@ impl Protocol {
                 let is_sound = flags.contains(Flags::CHECKSUM_PARTIAL) || flags.contains(Flags::CHECKSUM_VALID);
                 let checksum = if is_sound { Checksum::Trusted } else { Checksum::Verify };
                 let arrival = Arrival { headers: frame, rest: 0, link, checksum, now };
-                endpoint.receive(&arrival, &mut **frames) != Heard::NotMine
+                endpoint.receive(&arrival, &mut **frames) != ReceiveOutcome::NotMine
             }
             Protocol::Udp { datagrams, listen } => {
                 let wanted = |ends: &Ends| {
@@ -119,12 +119,12 @@ impl Protocol {
     }
 
     /// Reports finished frames that were replaced by newer ones: their datagrams count as placed.
-    pub(super) fn tell_what_gave_way(&self, end: &mut End<'_>) {
+    pub(super) fn tell_what_dropped_oldest(&self, end: &mut RunEnd<'_>) {
         let Protocol::Udp { datagrams, .. } = self else { return };
         let counts = datagrams.counts();
         if counts.reclaimed > 0 {
             let account = end.ledger.account(Stage::Store, "");
-            account.add(Count::StoreReceived, counts.reclaimed).add(Count::StoreGaveWay, counts.reclaimed);
+            account.add(Count::StoreReceived, counts.reclaimed).add(Count::StoreDroppedOldest, counts.reclaimed);
             end.events.push(format!(
                 "{} finished frames with {} bytes were replaced by newer ones: their reader was too slow",
                 counts.reclaimed, counts.reclaimed_bytes

@@ -2,8 +2,8 @@
 
 use super::Protocol;
 use linerate_burst::Nanos;
-use linerate_receive::frames::Frame;
-use linerate_receive::place::{Ending, Ends, StreamId};
+use linerate_transport::frames::Frame;
+use linerate_transport::place::{Ending, Ends, StreamId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ const MOST_TOLD: usize = 10_000;
 
 /// Lets another thread read the progress.
 #[derive(Clone, Debug, Default)]
-pub struct ReceptionWatch(Arc<Mutex<SoFar>>);
+pub struct ReceptionWatch(Arc<Mutex<ReceptionProgress>>);
 
 /// Totals of a reception.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,18 +33,18 @@ pub struct Totals {
 
 /// Progress of a reception.
 #[derive(Clone, Debug, Default)]
-pub struct SoFar {
+pub struct ReceptionProgress {
     /// Totals.
     pub totals: Totals,
     /// State of each of the first 10,000 streams with a finished frame.
-    pub by_stream: BTreeMap<StreamId, StreamSoFar>,
+    pub by_stream: BTreeMap<StreamId, StreamProgress>,
     /// Bytes received in finished frames.
     finished_bytes: u64,
 }
 
 /// Progress of a stream.
 #[derive(Clone, Copy, Debug)]
-pub struct StreamSoFar {
+pub struct StreamProgress {
     /// Endpoints.
     pub ends: Ends,
     /// Bytes received in finished frames.
@@ -61,7 +61,7 @@ pub struct StreamSoFar {
 
 impl ReceptionWatch {
     /// Returns the progress so far.
-    pub fn so_far(&self) -> SoFar {
+    pub fn so_far(&self) -> ReceptionProgress {
         self.lock().clone()
     }
 
@@ -71,7 +71,7 @@ impl ReceptionWatch {
     }
 
     pub(super) fn finished(&self, frame: &Frame) {
-        let SoFar { totals, by_stream, finished_bytes } = &mut *self.lock();
+        let ReceptionProgress { totals, by_stream, finished_bytes } = &mut *self.lock();
         let meta = &frame.meta;
         *finished_bytes += meta.len as u64 - meta.missing;
         totals.frames += 1;
@@ -81,7 +81,7 @@ impl ReceptionWatch {
             return;
         }
         let new =
-            StreamSoFar { ends: meta.ends, bytes: 0, missing: 0, first: meta.first, last: meta.last, ending: None };
+            StreamProgress { ends: meta.ends, bytes: 0, missing: 0, first: meta.first, last: meta.last, ending: None };
         let stream = by_stream.entry(meta.stream).or_insert(new);
         stream.bytes += meta.len as u64 - meta.missing;
         stream.missing += meta.missing;
@@ -92,18 +92,18 @@ impl ReceptionWatch {
     /// Adds a frame that another process received: streams are counted with their first frame.
     pub(crate) fn taken(&self, frame: &Frame) {
         self.finished(frame);
-        let SoFar { totals, by_stream, finished_bytes } = &mut *self.lock();
+        let ReceptionProgress { totals, by_stream, finished_bytes } = &mut *self.lock();
         totals.streams = (by_stream.len() as u64).max(totals.ended);
         (totals.bytes, totals.open) = (*finished_bytes, totals.streams - totals.ended);
     }
 
     pub(super) fn settle(&self, protocol: &Protocol) {
-        let SoFar { totals, finished_bytes, .. } = &mut *self.lock();
+        let ReceptionProgress { totals, finished_bytes, .. } = &mut *self.lock();
         let (open, begun, bytes) = protocol.streams();
         (totals.open, totals.streams, totals.bytes) = (open, begun, bytes.unwrap_or(*finished_bytes));
     }
 
-    fn lock(&self) -> MutexGuard<'_, SoFar> {
+    fn lock(&self) -> MutexGuard<'_, ReceptionProgress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! Source of batches: memory, repeatedly, or a thread that reads ahead.
 
 use super::Open;
-use super::prepare::{Batch, Prepare};
+use super::prepare::{Batch, FramePreparer};
 use crate::control::Stop;
 use crate::died::survive;
 use crate::receive::wait::wait_for;
@@ -18,7 +18,7 @@ const AHEAD: usize = 32;
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Next item to send.
-pub(super) enum Turn<'a> {
+pub(super) enum NextBatch<'a> {
     Batch(&'a Batch),
     /// No batch is ready.
     Nothing,
@@ -34,25 +34,27 @@ pub(super) enum Feed {
         at: usize,
         passes: Passes,
     },
-    Ahead(Box<Ahead>),
+    ReadAhead(Box<ReadAhead>),
 }
 
 impl Feed {
     /// Waits until as much as possible is ready.
     pub(super) fn fill_up(&self, stop: &Stop) {
-        if let Feed::Ahead(ahead) = self {
+        if let Feed::ReadAhead(ahead) = self {
             while !ahead.filled.load(Ordering::Relaxed) && !stop.is_requested() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
     }
 
-    pub(super) fn turn(&mut self) -> Result<Turn<'_>, PortError> {
+    pub(super) fn turn(&mut self) -> Result<NextBatch<'_>, PortError> {
         match self {
-            Feed::Held { batches, at, passes } => {
-                Ok(if passes.is_over() { Turn::Ended } else { batches.get(*at).map_or(Turn::Ended, Turn::Batch) })
-            }
-            Feed::Ahead(ahead) => ahead.turn(),
+            Feed::Held { batches, at, passes } => Ok(if passes.is_over() {
+                NextBatch::Ended
+            } else {
+                batches.get(*at).map_or(NextBatch::Ended, NextBatch::Batch)
+            }),
+            Feed::ReadAhead(ahead) => ahead.turn(),
         }
     }
 
@@ -68,7 +70,7 @@ impl Feed {
                     passes.end(batches.iter().any(|batch| !batch.block.is_empty()));
                 }
             }
-            Feed::Ahead(ahead) => ahead.give_back(),
+            Feed::ReadAhead(ahead) => ahead.give_back(),
         }
     }
 }
@@ -99,7 +101,7 @@ impl Passes {
 }
 
 /// The receiving end of a thread that prepares batches.
-pub(super) struct Ahead {
+pub(super) struct ReadAhead {
     batches: Receiver<Result<Batch, PortError>>,
     current: Option<Batch>,
     /// Returns batches to be refilled.
@@ -110,22 +112,22 @@ pub(super) struct Ahead {
     over: Stop,
 }
 
-impl Drop for Ahead {
+impl Drop for ReadAhead {
     fn drop(&mut self) {
         self.over.request();
     }
 }
 
-impl Ahead {
-    fn turn(&mut self) -> Result<Turn<'_>, PortError> {
+impl ReadAhead {
+    fn turn(&mut self) -> Result<NextBatch<'_>, PortError> {
         if self.current.is_none() {
             match self.batches.try_recv() {
                 Ok(batch) => self.current = Some(batch?),
-                Err(TryRecvError::Empty) => return Ok(Turn::Nothing),
-                Err(TryRecvError::Disconnected) => return Ok(Turn::Ended),
+                Err(TryRecvError::Empty) => return Ok(NextBatch::Nothing),
+                Err(TryRecvError::Disconnected) => return Ok(NextBatch::Ended),
             }
         }
-        Ok(self.current.as_ref().map_or(Turn::Nothing, Turn::Batch))
+        Ok(self.current.as_ref().map_or(NextBatch::Nothing, NextBatch::Batch))
     }
 
     fn give_back(&mut self) {
@@ -149,11 +151,11 @@ pub(super) enum Stock {
 ///
 /// # Errors
 /// If the thread cannot be started.
-pub(super) fn start(stock: Stock, prepare: Prepare, loops: u64) -> std::io::Result<Feed> {
+pub(super) fn start(stock: Stock, prepare: FramePreparer, loops: u64) -> std::io::Result<Feed> {
     let (sender, batches) = sync_channel(AHEAD);
     let (spare, spares) = channel();
     let (filled, over) = (Arc::new(AtomicBool::new(false)), Stop::new());
-    let maker = Maker {
+    let maker = ReadAheadThread {
         prepare,
         sender,
         spares,
@@ -172,13 +174,13 @@ pub(super) fn start(stock: Stock, prepare: Prepare, loops: u64) -> std::io::Resu
         }
     };
     std::thread::Builder::new().name("linerate-ahead".into()).spawn(make)?;
-    Ok(Feed::Ahead(Box::new(Ahead { batches, current: None, spare, filled, over })))
+    Ok(Feed::ReadAhead(Box::new(ReadAhead { batches, current: None, spare, filled, over })))
 }
 
 /// Reads a recording into memory; returns `None` if that takes more than `most` bytes.
 pub(super) fn hold(
     open: &mut Open,
-    prepare: &mut Prepare,
+    prepare: &mut FramePreparer,
     most: u64,
     stop: &Stop,
 ) -> Result<Option<Vec<Batch>>, PortError> {
@@ -188,13 +190,13 @@ pub(super) fn hold(
     while !stop.is_requested() {
         let batch = batches.last_mut().expect("there always is one");
         match read(&mut *queue, prepare, 0, batch)? {
-            Read::Some => {}
-            Read::Full => {
+            ReadOutcome::Some => {}
+            ReadOutcome::Full => {
                 bytes += batch.bytes();
                 batches.push(Batch::new());
             }
-            Read::Nothing => pause(&*queue),
-            Read::Ended => {
+            ReadOutcome::Nothing => pause(&*queue),
+            ReadOutcome::Ended => {
                 bytes += batch.bytes();
                 batch.ends_pass = true;
                 return Ok((bytes <= most).then_some(batches));
@@ -208,7 +210,7 @@ pub(super) fn hold(
 }
 
 /// Outcome of a read.
-enum Read {
+enum ReadOutcome {
     Some,
     Full,
     Nothing,
@@ -216,7 +218,12 @@ enum Read {
 }
 
 /// Reads the next burst of a queue into a batch.
-fn read(queue: &mut dyn RxQueue, prepare: &mut Prepare, turn: u64, batch: &mut Batch) -> Result<Read, PortError> {
+fn read(
+    queue: &mut dyn RxQueue,
+    prepare: &mut FramePreparer,
+    turn: u64,
+    batch: &mut Batch,
+) -> Result<ReadOutcome, PortError> {
     let head = queue.fill(Nanos::ZERO)?;
     if let Some(other) = head.interfaces.iter().find(|interface| interface.link != LinkType::ETHERNET) {
         let reason = format!("cannot replay frames of {}; expected Ethernet", other.link);
@@ -224,11 +231,11 @@ fn read(queue: &mut dyn RxQueue, prepare: &mut Prepare, turn: u64, batch: &mut B
     }
     let shown = head.burst.len();
     if shown == 0 {
-        return Ok(if head.horizon == Horizon::Ended { Read::Ended } else { Read::Nothing });
+        return Ok(if head.horizon == Horizon::Ended { ReadOutcome::Ended } else { ReadOutcome::Nothing });
     }
     let done = prepare.put(head.burst, turn, batch);
     queue.consume(done);
-    Ok(if done < shown { Read::Full } else { Read::Some })
+    Ok(if done < shown { ReadOutcome::Full } else { ReadOutcome::Some })
 }
 
 fn pause(queue: &dyn RxQueue) {
@@ -242,8 +249,8 @@ fn pause(queue: &dyn RxQueue) {
 }
 
 /// The thread that reads ahead.
-struct Maker {
-    prepare: Prepare,
+struct ReadAheadThread {
+    prepare: FramePreparer,
     sender: SyncSender<Result<Batch, PortError>>,
     spares: Receiver<Batch>,
     /// Number of batches allocated.
@@ -257,9 +264,9 @@ struct Maker {
 }
 
 /// The receiver has ended.
-struct Unwanted;
+struct FeedClosed;
 
-impl Maker {
+impl ReadAheadThread {
     fn run(mut self, mut stock: Stock, mut passes: Passes) {
         while !passes.is_over() {
             self.prepare.begin_pass();
@@ -270,7 +277,7 @@ impl Maker {
             };
             match result {
                 Ok(Ok(())) => {}
-                Ok(Err(Unwanted)) => break,
+                Ok(Err(FeedClosed)) => break,
                 Err(error) => {
                     let _ = self.hand_on().map(|()| self.sender.send(Err(error)));
                     break;
@@ -286,31 +293,31 @@ impl Maker {
         self.filled.store(true, Ordering::Relaxed);
     }
 
-    fn read(&mut self, open: &mut Open, turn: u64) -> Result<Result<(), Unwanted>, PortError> {
+    fn read(&mut self, open: &mut Open, turn: u64) -> Result<Result<(), FeedClosed>, PortError> {
         let mut queue = first_queue(open()?)?;
         while !self.over.is_requested() {
             match read(&mut *queue, &mut self.prepare, turn, &mut self.batch)? {
-                Read::Some => {}
-                Read::Ended => return Ok(Ok(())),
-                Read::Full => {
+                ReadOutcome::Some => {}
+                ReadOutcome::Ended => return Ok(Ok(())),
+                ReadOutcome::Full => {
                     if self.hand_on().is_err() {
-                        return Ok(Err(Unwanted));
+                        return Ok(Err(FeedClosed));
                     }
                 }
-                Read::Nothing => {
+                ReadOutcome::Nothing => {
                     // Frames of a pipe are not held back.
                     if self.hand_on().is_err() {
-                        return Ok(Err(Unwanted));
+                        return Ok(Err(FeedClosed));
                     }
                     self.filled.store(true, Ordering::Relaxed);
                     pause(&*queue);
                 }
             }
         }
-        Ok(Err(Unwanted))
+        Ok(Err(FeedClosed))
     }
 
-    fn copy(&mut self, batches: &[Batch], turn: u64) -> Result<(), Unwanted> {
+    fn copy(&mut self, batches: &[Batch], turn: u64) -> Result<(), FeedClosed> {
         for burst in batches.iter().map(|batch| batch.block.burst()) {
             let mut done = 0;
             while done < burst.len() {
@@ -324,7 +331,7 @@ impl Maker {
     }
 
     /// Passes the batch on and takes another one; waits while all are in use.
-    fn hand_on(&mut self) -> Result<(), Unwanted> {
+    fn hand_on(&mut self) -> Result<(), FeedClosed> {
         if self.batch.is_empty() {
             return Ok(());
         }
@@ -337,16 +344,16 @@ impl Maker {
             }
             Err(_) => self.wait_for_spare()?,
         };
-        self.sender.send(Ok(std::mem::replace(&mut self.batch, next))).map_err(|_| Unwanted)
+        self.sender.send(Ok(std::mem::replace(&mut self.batch, next))).map_err(|_| FeedClosed)
     }
 
-    fn wait_for_spare(&mut self) -> Result<Batch, Unwanted> {
+    fn wait_for_spare(&mut self) -> Result<Batch, FeedClosed> {
         self.filled.store(true, Ordering::Relaxed);
         loop {
             match self.spares.recv_timeout(LOOK_AGAIN) {
                 Ok(batch) => return Ok(batch),
                 Err(RecvTimeoutError::Timeout) if !self.over.is_requested() => {}
-                Err(_) => return Err(Unwanted),
+                Err(_) => return Err(FeedClosed),
             }
         }
     }

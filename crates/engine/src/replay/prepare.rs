@@ -3,7 +3,7 @@
 use super::Edits;
 use linerate_burst::{Block, Burst, Desc, Flags, MAX_FRAME, block::RECORD_HEADER};
 use linerate_generate::{Rewriter, Side, Sides, Split};
-use linerate_wire::{Link, flow};
+use linerate_headers::{Link, flow};
 
 /// Bytes of frames in a batch.
 const BATCH_BYTES: usize = 4 << 20;
@@ -17,33 +17,35 @@ pub(super) struct Batch {
     pub queues: Vec<u16>,
     /// True for the last one of a pass over the recording.
     pub ends_pass: bool,
-    pub tally: Tally,
+    pub tally: EditCounts,
 }
 
 /// Counts of frames that are not sent as recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct EditCounts {
     /// Dropped because they were truncated.
     pub truncated: u64,
     /// Padded with zeros because they were truncated.
     pub padded: u64,
+    /// Changed by rewriting.
+    pub rewritten: u64,
 }
 
 impl Batch {
     pub(super) fn new() -> Self {
         let block = Block::new(BATCH_BYTES, BATCH_BYTES / LEAST);
-        Batch { block, queues: Vec::new(), ends_pass: false, tally: Tally::default() }
+        Batch { block, queues: Vec::new(), ends_pass: false, tally: EditCounts::default() }
     }
 
     pub(super) fn clear(&mut self) {
         self.block.clear();
         self.queues.clear();
-        (self.ends_pass, self.tally) = (false, Tally::default());
+        (self.ends_pass, self.tally) = (false, EditCounts::default());
     }
 
     /// Returns whether it contains neither frames nor the end of a pass.
     pub(super) fn is_empty(&self) -> bool {
-        self.block.is_empty() && !self.ends_pass && self.tally == Tally::default()
+        self.block.is_empty() && !self.ends_pass && self.tally == EditCounts::default()
     }
 
     /// Returns the memory that its frames take, in bytes.
@@ -58,7 +60,7 @@ impl Batch {
 }
 
 /// Prepares frames.
-pub(super) struct Prepare {
+pub(super) struct FramePreparer {
     /// True if frames are kept as recorded, to be prepared later.
     keep: bool,
     split: Split,
@@ -71,10 +73,10 @@ pub(super) struct Prepare {
     frame: Vec<u8>,
 }
 
-impl Prepare {
+impl FramePreparer {
     pub(super) fn new(edits: &Edits, queues: Vec<u16>) -> Self {
         let rewriting = &edits.rewriting;
-        Prepare {
+        FramePreparer {
             keep: false,
             split: edits.split,
             pad: edits.pad,
@@ -87,7 +89,7 @@ impl Prepare {
 
     /// Creates one that keeps frames as recorded.
     pub(super) fn keeping() -> Self {
-        Prepare { keep: true, ..Prepare::new(&Edits::default(), Vec::new()) }
+        FramePreparer { keep: true, ..FramePreparer::new(&Edits::default(), Vec::new()) }
     }
 
     /// Starts a pass over the recording: decisions about flows are the same in each.
@@ -115,13 +117,15 @@ impl Prepare {
             batch.tally.truncated += 1;
             return true;
         }
-        let mut frame = recorded;
+        let (mut frame, mut is_rewritten) = (recorded, false);
         if padded || self.rewriter.is_some() {
             self.frame.clear();
             self.frame.extend_from_slice(recorded);
-            self.frame.resize(recorded.len().max(desc.wire as usize * usize::from(padded)), 0);
+            let length = recorded.len().max(desc.wire as usize * usize::from(padded));
+            self.frame.resize(length, 0);
             if let Some(rewriter) = &mut self.rewriter {
                 rewriter.rewrite(&mut self.frame, turn, false);
+                is_rewritten = self.frame.len() != length || !self.frame.starts_with(recorded);
             }
             // An added tag may exceed the maximum size.
             self.frame.truncate(MAX_FRAME);
@@ -135,6 +139,7 @@ impl Prepare {
             return false;
         }
         batch.tally.padded += u64::from(padded);
+        batch.tally.rewritten += u64::from(is_rewritten);
         if self.queues.iter().sum::<u16>() > 1 {
             batch.queues.push(self.queue(recorded));
         }

@@ -4,7 +4,7 @@
 //! due the thread sleeps as long as sleep is exact enough, then spins until it is time. With `at_once`, time is that of
 //! the frames: it starts with the first one's, and advances to the due time of the next one.
 
-use super::feed::{Feed, Turn};
+use super::feed::{Feed, NextBatch};
 use super::{Replay, ReplayReport};
 use crate::clock::{self, Clock};
 use crate::died::survive;
@@ -29,9 +29,12 @@ pub(super) struct Session {
     /// Due times of the current frames.
     dues: Vec<Nanos>,
     /// State without waiting.
-    at_once: Option<AtOnce>,
+    at_once: Option<VirtualTime>,
     truncated: u64,
     padded: u64,
+    rewritten: Option<u64>,
+    /// Number of frames still to send.
+    left: u64,
     passes: u64,
     starved: u64,
     is_starved: bool,
@@ -42,10 +45,10 @@ impl Session {
     pub(super) fn run_by(replay: Replay, feed: Feed, failed: Option<PortError>, clock: Box<dyn Clock>) -> ReplayReport {
         feed.fill_up(&replay.stop);
         let is_timed = replay.pacing != Pacing::Fixed(Rate::Top);
-        let at_once = (replay.at_once && is_timed).then(|| AtOnce {
+        let at_once = (replay.at_once && is_timed).then(|| VirtualTime {
             restamp: replay.pacing != Pacing::Recorded(1.0) || replay.loops != 1,
             end: replay.duration.unwrap_or(Duration::MAX),
-            ..AtOnce::default()
+            ..VirtualTime::default()
         });
         let duration = replay.duration.filter(|_| at_once.is_none());
         let (stop, progress) = (replay.stop, Arc::clone(&replay.progress));
@@ -60,6 +63,8 @@ impl Session {
             at_once,
             truncated: 0,
             padded: 0,
+            left: replay.packets.unwrap_or(u64::MAX),
+            rewritten: (!replay.edits.rewriting.is_nothing()).then_some(0),
             passes: 0,
             starved: 0,
             is_starved: false,
@@ -76,19 +81,20 @@ impl Session {
     /// Runs one step; returns false at the end of the recording.
     fn go_on(&mut self, sender: &mut Sender) -> Result<bool, PortError> {
         let batch = match self.feed.turn()? {
-            Turn::Batch(batch) => batch,
-            Turn::Nothing => {
+            NextBatch::Batch(batch) => batch,
+            NextBatch::Nothing => {
                 // Waits for the reader of the recording.
                 self.starved += u64::from(!self.is_starved && self.at_once.is_none());
                 self.is_starved = true;
                 return sender.nap(self.at_once.as_ref().map_or_else(clock::now, |time| time.now)).map(|()| true);
             }
-            Turn::Ended => return Ok(false),
+            NextBatch::Ended => return Ok(false),
         };
         self.is_starved = false;
         if self.at == batch.block.len() {
             self.truncated += batch.tally.truncated;
             self.padded += batch.tally.padded;
+            self.rewritten = self.rewritten.map(|frames| frames + batch.tally.rewritten);
             let ends_pass = batch.ends_pass;
             self.feed.next();
             self.at = 0;
@@ -108,7 +114,7 @@ impl Session {
                 (now, if is_top { due } else { catch_up(&mut self.schedule, sender, due, now) })
             }
         };
-        if self.at_once.as_ref().is_some_and(AtOnce::is_over) {
+        if self.left == 0 || self.at_once.as_ref().is_some_and(VirtualTime::is_over) {
             return Ok(false);
         }
         if due > now {
@@ -116,8 +122,9 @@ impl Session {
         }
         let queue = batch.queue(self.at);
         let mut ahead = self.schedule.clone();
+        let most = (if is_top { TOP_RUN } else { LATE_RUN }).min(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.dues.clear();
-        for (index, desc) in descs.iter().enumerate().take(if is_top { TOP_RUN } else { LATE_RUN }) {
+        for (index, desc) in descs.iter().enumerate().take(most) {
             let due = if is_top { due } else { ahead.due_at(desc, now) };
             if due > now || batch.queue(self.at + index) != queue {
                 break;
@@ -132,6 +139,7 @@ impl Session {
         };
         self.schedule.advance(&descs[..done]);
         self.at += done;
+        self.left -= done as u64;
         if !is_top && self.at_once.is_none() {
             self.dues[..done].iter().for_each(|due| sender.timing().add(now.0 - due.0));
         }
@@ -158,6 +166,7 @@ impl Session {
             timing: account.timing,
             passes: self.passes,
             padded: self.padded,
+            rewritten: self.rewritten,
             starved: self.starved,
             failure,
         }
@@ -176,7 +185,7 @@ fn catch_up(schedule: &mut Schedule, sender: &mut Sender, due: Nanos, now: Nanos
 
 /// Time of a replay that does not wait.
 #[derive(Default)]
-struct AtOnce {
+struct VirtualTime {
     /// True if frames get new times; those sent once and as recorded keep theirs.
     restamp: bool,
     /// Time of the first frame.
@@ -189,7 +198,7 @@ struct AtOnce {
     restamped: Vec<Desc>,
 }
 
-impl AtOnce {
+impl VirtualTime {
     /// Advances to the due time of the next frame; returns the time now, and that due time.
     fn go_to(&mut self, desc: &Desc, schedule: &mut Schedule) -> (Nanos, Nanos) {
         let first = *self.first.get_or_insert(desc.time);

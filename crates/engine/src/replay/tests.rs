@@ -124,13 +124,14 @@ fn open(frames: u32) -> Open {
 fn replay(frames: u32, queues: &[usize], log: &Log) -> Replay {
     Replay {
         open: open(frames),
-        memory: Memory::IfSmall,
+        memory: RecordingMemory::IfSmall,
         loops: 1,
         loop_gap: None,
         edits: Edits::default(),
         ports: ports(queues, log),
         pacing: Pacing::Fixed(Rate::Top),
         at_once: false,
+        packets: None,
         duration: None,
         stop: Stop::new(),
         progress: Progress::new(),
@@ -142,8 +143,8 @@ fn numbers(log: &Log) -> Vec<u32> {
 }
 
 #[test]
-fn held_or_read_ahead_every_pass_is_the_same() {
-    for memory in [Memory::IfSmall, Memory::Whole, Memory::Ahead] {
+fn every_pass_is_the_same_held_or_read_ahead() {
+    for memory in [RecordingMemory::IfSmall, RecordingMemory::Whole, RecordingMemory::Ahead] {
         let log = Log::default();
         let report = Replay { memory, loops: 3, ..replay(500, &[1], &log) }.run();
         assert!(report.failure.is_none() && report.passes == 3 && report.sent.frames == 1500, "{report:?}");
@@ -152,8 +153,19 @@ fn held_or_read_ahead_every_pass_is_the_same() {
 }
 
 #[test]
-fn each_pass_has_addresses_of_its_own() {
-    for memory in [Memory::IfSmall, Memory::Ahead] {
+fn number_of_packets_is_limited_over_all_passes() {
+    for pacing in [Pacing::Fixed(Rate::Top), Pacing::Fixed(Rate::Frames(1e6))] {
+        for packets in [1, 499, 500, 1234, 2000] {
+            let log = Log::default();
+            let report = Replay { packets: Some(packets), loops: 3, pacing, ..replay(500, &[1], &log) }.run();
+            assert!(report.failure.is_none() && report.sent.frames == packets.min(1500), "{packets}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn each_pass_has_its_own_addresses() {
+    for memory in [RecordingMemory::IfSmall, RecordingMemory::Ahead] {
         let log = Log::default();
         let rewriting = Rewriting { shift: Some("256".parse().unwrap()), ..Rewriting::default() };
         let edits = Edits { rewriting, ..Edits::default() };
@@ -206,8 +218,8 @@ fn no_frame_leaves_before_it_is_due() {
 }
 
 #[test]
-fn what_has_nothing_to_send_ends_and_what_has_no_end_is_stopped() {
-    for memory in [Memory::IfSmall, Memory::Ahead] {
+fn empty_replay_ends_and_endless_replay_is_stopped() {
+    for memory in [RecordingMemory::IfSmall, RecordingMemory::Ahead] {
         let report = Replay { memory, loops: 0, ..replay(0, &[1], &Log::default()) }.run();
         assert!(report.failure.is_none() && report.sent.frames == 0);
         let (log, duration) = (Log::default(), Some(Duration::from_millis(60)));

@@ -270,7 +270,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_taken_out_is_what_comparing_all_with_all_takes_out(
+        fn dedup_matches_pairwise_comparison(
             (in_order, disordered) in (frames(0), frames(400)),
             window in 0..2000u64,
         ) {
@@ -295,7 +295,7 @@ mod tests {
 
         /// The naive model sees the frames without those of a wrong time.
         #[test]
-        fn frames_of_a_wrong_time_change_nothing_for_others(
+        fn frames_with_a_wrong_time_do_not_affect_others(
             frames in frames(400), jumps in jumps(), window in 0..2000u64,
         ) {
             let right: Vec<_> = frames.into_iter().map(|(time, frame, wire)| (BASE + time, frame, wire)).collect();
@@ -314,7 +314,7 @@ mod tests {
 
         /// The clock is set: frames are compared with those of their own time, and others make no difference.
         #[test]
-        fn after_a_step_frames_are_compared_among_themselves(
+        fn frames_after_a_clock_step_are_compared_with_each_other(
             parts in prop::collection::vec((frames(400), 1..40i64, any::<bool>()), 2..5), window in 0..2000u64,
         ) {
             let (mut base, mut all, mut expected) = (BASE, Vec::new(), Vec::new());
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn one_frame_of_a_wrong_time_lets_no_duplicate_through() {
+    fn one_wrong_time_hides_no_duplicate() {
         for wrong in [BASE + (400 * 86_400_000_000_000), 0] {
             let mut dedup = Dedup::with(WINDOW, MOST, KEYS);
             let mut show = |time: u64, kind: u8| dedup.is_duplicate(Nanos(time), &[kind; 60], 60);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_over_all_stretches() {
+    fn memory_is_bounded_across_time_steps() {
         let mut dedup = Dedup::with(Duration::from_nanos(1000), 8, KEYS);
         for round in 0..1000u64 {
             let time = BASE + round % 7 * 1_000_000_000 + round;
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_what_is_forgotten_early_is_counted() {
+    fn memory_is_bounded_and_early_evictions_are_counted() {
         let mut dedup = Dedup::with(Duration::from_nanos(1000), 8, KEYS);
         let mut show = |time: u64, kind: u8| dedup.is_duplicate(Nanos(time), &[kind; 60], 60);
         assert!((0..8).all(|kind| !show(u64::from(kind), kind)));

@@ -1,11 +1,11 @@
 //! One of n parts of the traffic, whole flows each.
 
-use linerate_wire::{Link, flow};
+use linerate_headers::{Link, flow};
 use std::fmt;
 use std::str::FromStr;
 
 /// One of several equal parts of the traffic, as text `2/8`. Both directions of a flow are in one shard, as are all
-/// fragments of a packet ([`linerate_wire::flow`]); frames that belong to no flow are in the first shard.
+/// fragments of a packet ([`linerate_headers::flow`]); frames that belong to no flow are in the first shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Index of the shard, from 1.
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_read_and_written() {
+    fn text_round_trips() {
         for text in ["1/1", "1/8", "8/8", "4096/4096"] {
             assert_eq!(text.parse::<Shard>().unwrap().to_string(), text);
         }

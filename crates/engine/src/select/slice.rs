@@ -1,6 +1,6 @@
 //! Truncation of frames.
 
-use linerate_wire::{Layer, Layers, Link, Role, dissect};
+use linerate_headers::{Layer, Layers, Link, Role, dissect};
 use std::fmt;
 use std::str::FromStr;
 
@@ -107,11 +107,11 @@ impl fmt::Display for Slice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_wire::build::{Frame, Header as Part};
-    use linerate_wire::{MacAddr, arp, ethernet, gre, ipv4, ipv6, ipv6_fragment, options::Options, tcp, udp, vlan};
+    use linerate_headers::build::{Frame, Header as Part};
+    use linerate_headers::{MacAddr, arp, ethernet, gre, ipv4, ipv6, ipv6_fragment, options::Options, tcp, udp, vlan};
 
     #[test]
-    fn text_is_read_and_written() {
+    fn text_round_trips() {
         for text in ["1", "96", "l2", "l3", "l4", "l4+64", "l2+1"] {
             assert_eq!(text.parse::<Slice>().unwrap().to_string(), text);
         }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_cut_behind_the_header_asked_for() {
+    fn frames_are_truncated_after_the_requested_header() {
         let link = ethernet::Header { destination: MacAddr::BROADCAST, source: MacAddr([2; 6]), ether_type: 0 };
         let tag = vlan::Header { id: 7, priority: 0, drop_eligible: false, ether_type: 0 };
         let (v4, v6) = (ipv4::Header::new(0), ipv6::Header::new(0));

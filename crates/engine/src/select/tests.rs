@@ -4,7 +4,7 @@ use super::*;
 use linerate_burst::{Ledger, LinkType, Nanos, Stage, StampSource};
 
 #[test]
-fn nothing_longer_than_the_snap_length_passes_and_what_was_cut_is_flagged() {
+fn snap_length_truncates_and_flags_frames() {
     let mut selector = ethernet(Selection { slice: Some(Slice::Bytes(4)), ..Selection::default() });
     // Captured and wire length, then what is kept; a file may claim a wire length below the captured one.
     for (captured, wire, kept, sliced) in
@@ -22,7 +22,7 @@ fn ethernet(selection: Selection) -> Selector {
     selector
 }
 
-/// A frame of a flow of its own, at a time of its own.
+/// A frame with its own flow and time.
 fn frame(number: u8) -> (Desc, [u8; 60]) {
     let mut frame = [0; 60];
     frame[5] = number;
@@ -31,7 +31,7 @@ fn frame(number: u8) -> (Desc, [u8; 60]) {
 
 /// A port that has applied one filter does not know the other.
 #[test]
-fn both_filters_are_applied_wherever_one_was_applied_before() {
+fn both_filters_apply_regardless_of_the_port() {
     let frame = |number: u8, kind: u8| [[2, 0, 0, 0, 0, number].as_slice(), &[0; 6], &[8, kind], &[0; 46]].concat();
     let (one, other) = ("ether host 2:0:0:0:0:7", "arp");
     for (filter, also) in [(one, other), (one, ""), ("", other), ("", "")] {
@@ -77,7 +77,7 @@ fn each_frame_is_in_one_shard_and_all_shards_are_counted() {
 }
 
 #[test]
-fn what_was_not_kept_has_a_reason() {
+fn dropped_frames_have_a_reason() {
     let selection = Selection {
         shard: Shard::new(1, 2).ok(),
         dedup: Some(Duration::from_nanos(50)),
@@ -101,7 +101,7 @@ fn what_was_not_kept_has_a_reason() {
 }
 
 #[test]
-fn everything_is_what_asks_for_nothing() {
+fn empty_selection_passes_everything() {
     assert!(Selector::new(Selection::default()).is_everything());
     let none = Selection::default;
     for selection in [
@@ -120,7 +120,7 @@ fn everything_is_what_asks_for_nothing() {
 }
 
 #[test]
-fn ports_hand_over_whole_frames_where_more_than_the_beginning_is_looked_at() {
+fn ports_deliver_whole_frames_if_consumers_need_them() {
     let bytes = Selection { slice: Some(Slice::Bytes(96)), ..Selection::default() };
     assert_eq!(bytes.snap(), 96);
     assert_eq!(Selection { dedup: Some(WINDOW), ..bytes.clone() }.snap(), 0);

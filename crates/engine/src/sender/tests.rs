@@ -11,11 +11,11 @@ struct Set(Arc<AtomicI64>);
 
 impl Clock for Set {
     fn utc(&self) -> Nanos {
-        System.utc().shifted(self.0.load(Ordering::Relaxed))
+        SystemClock.utc().shifted(self.0.load(Ordering::Relaxed))
     }
 
     fn steady(&self) -> Nanos {
-        System.steady()
+        SystemClock.steady()
     }
 }
 
@@ -77,13 +77,13 @@ impl TxQueue for GoesDown {
 
 /// An error of the flush that follows is reported, and frames that were taken before are not sent again.
 #[test]
-fn frames_that_were_taken_before_an_interface_goes_down_are_sent_once() {
+fn frames_accepted_before_link_down_are_sent_once() {
     assert_eq!(sent_and_downs(GoesDown { taken: 0, downs: vec![320, 32], most_sent: 320 }), (320, 2));
 }
 
 /// A queue accepts frames and then finds the interface still down: one event.
 #[test]
-fn an_interface_that_is_down_and_takes_frames_went_down_once() {
+fn link_down_is_reported_once() {
     assert_eq!(sent_and_downs(GoesDown { taken: 0, downs: vec![320, 32], most_sent: 32 }), (320, 1));
 }
 

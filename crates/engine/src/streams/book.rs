@@ -1,15 +1,15 @@
-//! State of streams under control: requested and applied state, rate, number in trailers.
+//! Status of streams under control: requested and applied state, rate, number in trailers.
 
 use linerate_generate::stream::check::IDS;
 use linerate_generate::stream::{Order, Shape, Span, Stream, StreamSet};
-use linerate_generate::{Action, Command, Rate, Shares, Which};
+use linerate_generate::{Action, Command, Rate, Shares, StreamSelection};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// State of a stream.
+/// Status of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SendState {
     /// Sending.
     Running,
     /// Paused until it is resumed.
@@ -24,7 +24,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamState {
     /// Current state.
-    pub state: State,
+    pub state: SendState,
     /// Own rate, even if the set started with a common rate; kept while it does not send.
     pub rate: Rate,
     /// Frames sent in this run.
@@ -37,10 +37,10 @@ pub struct StreamState {
 
 /// Reason why a command was rejected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Refused {
+pub enum CommandError {
     /// No stream matches the pattern.
     #[error("no stream matches {0:?} (* matches any characters, ? one)")]
-    Nobody(String),
+    NoMatch(String),
     /// The run is over.
     #[error("the run is over")]
     Over,
@@ -52,11 +52,11 @@ pub enum Refused {
     Unable(String),
 }
 
-/// State of all streams.
+/// Status of all streams.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct StreamTable {
     order: Order,
-    lines: Box<[Line]>,
+    lines: Box<[StreamEntry]>,
     /// Share of each stream, if the set started with a common rate.
     shares: Option<Shares>,
     /// Commands that no sender has applied, by their times.
@@ -69,14 +69,14 @@ pub(super) struct Book {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct StreamEntry {
     /// Reason why it needs a rate, if it does.
     paced: Option<&'static str>,
     /// True if it ends by itself.
     ends: bool,
     /// Requested state, and applied state.
-    requested: (State, Rate),
-    now: (State, Rate),
+    requested: (SendState, Rate),
+    now: (SendState, Rate),
     /// True if nothing was sent yet, nor will be before a start.
     is_new: bool,
     /// Frames sent before the last start, and the number since.
@@ -84,7 +84,7 @@ struct Line {
     number: u32,
 }
 
-impl Book {
+impl StreamTable {
     pub(super) fn new(set: &StreamSet) -> Self {
         let shares = Shares::of(set);
         let own = |place, stream: &Stream| match (&shares, set.rate) {
@@ -93,31 +93,39 @@ impl Book {
             (_, None) => stream.rate,
         };
         let line = |(place, stream): (usize, &Stream)| {
-            let is = (State::Running, own(place, stream));
+            let is = (SendState::Running, own(place, stream));
             let paced = match (&stream.shape, stream.span) {
                 (Shape::Poisson { .. }, _) => Some("a Poisson process needs a rate"),
                 (_, Span::ALWAYS) => None,
                 _ => Some("a stream with its own start or end needs a rate"),
             };
             let ends = stream.count.is_some() || stream.span.length.is_some();
-            Line { paced, ends, requested: is, now: is, is_new: false, before: 0, number: stream.id }
+            StreamEntry { paced, ends, requested: is, now: is, is_new: false, before: 0, number: stream.id }
         };
         let places = set.streams.iter().zip(0..).map(|(stream, place)| (stream.id, place)).collect();
         let next_number = set.streams.iter().map(|stream| stream.id + 1).max().unwrap_or(0);
         let lines = set.streams.iter().enumerate().map(line).collect();
-        Book { order: set.order, lines, shares, pending: Vec::new(), places, starts: BTreeMap::new(), next_number }
+        StreamTable {
+            order: set.order,
+            lines,
+            shares,
+            pending: Vec::new(),
+            places,
+            starts: BTreeMap::new(),
+            next_number,
+        }
     }
 
     /// Checks whether the streams, sent by `threads` threads, support an action, and assigns numbers to those that may
     /// start.
     pub(super) fn prepare(
         &mut self,
-        which: &Which,
+        which: &StreamSelection,
         action: Action,
         threads: usize,
         later: bool,
-    ) -> Result<Action, Refused> {
-        let (all, unable) = (*which == Which::All, |why: &str| Err(Refused::Unable(why.to_owned())));
+    ) -> Result<Action, CommandError> {
+        let (all, unable) = (*which == StreamSelection::All, |why: &str| Err(CommandError::Unable(why.to_owned())));
         let is_top = self.lines.iter().all(|line| line.requested.1 == Rate::Top);
         let is_restricted = matches!(action, Action::Rate(_) | Action::Rates(_) | Action::Scale(_)) || !all;
         if is_top && threads > 1 && is_restricted {
@@ -133,7 +141,7 @@ impl Book {
             Action::Rates(rates) => rates.iter().try_for_each(|rate| self.check_rate(which, *rate))?,
             Action::Begin(_) => return unable("streams cannot be added to a set"),
             Action::Scale(factor) if !(factor.is_finite() && *factor > 0.0) => {
-                return Err(Refused::Unable(format!("invalid factor {factor}; expected a number above 0")));
+                return Err(CommandError::Unable(format!("invalid factor {factor}; expected a number above 0")));
             }
             Action::Pause | Action::Resume | Action::Stop | Action::Start(_)
                 if self.order == Order::Sequential && !all =>
@@ -215,10 +223,11 @@ impl Book {
 
     /// Returns the state of each stream, given its total; `has_ended` returns whether a stream has no frame left.
     pub(super) fn states(&self, sent: &[u64], has_ended: impl Fn(usize) -> bool) -> Vec<StreamState> {
-        let state = |(place, line): (usize, &Line)| {
+        let state = |(place, line): (usize, &StreamEntry)| {
             let sent = sent.get(place).copied().unwrap_or(0);
             let since_start = sent.saturating_sub(line.before);
-            let state = if line.now.0 != State::Stopped && has_ended(place) { State::Ended } else { line.now.0 };
+            let state =
+                if line.now.0 != SendState::Stopped && has_ended(place) { SendState::Ended } else { line.now.0 };
             StreamState { state, rate: line.now.1, sent, since_start, number: line.number }
         };
         self.lines.iter().enumerate().map(state).collect()
@@ -229,8 +238,8 @@ impl Book {
         self.places.get(&number).map(|place| *place as usize)
     }
 
-    fn check_rate(&self, which: &Which, rate: Rate) -> Result<(), Refused> {
-        let unable = |why: String| Err(Refused::Unable(why));
+    fn check_rate(&self, which: &StreamSelection, rate: Rate) -> Result<(), CommandError> {
+        let unable = |why: String| Err(CommandError::Unable(why));
         match rate {
             Rate::Frames(number) | Rate::Bits(number, _) if !(number.is_finite() && number > 0.0) => {
                 return unable(format!("invalid rate {number}; expected a number above 0"));
@@ -251,12 +260,12 @@ impl Book {
     }
 
     /// Assigns a number to each of the streams.
-    fn numbers(&mut self, which: &Which, later: bool) -> Result<Arc<[u32]>, Refused> {
+    fn numbers(&mut self, which: &StreamSelection, later: bool) -> Result<Arc<[u32]>, CommandError> {
         let streams = self.lines.len();
         let (mut next, is_later) = (self.next_number, later || !self.pending.is_empty());
         let mut number = |place: usize| {
             let line = &mut self.lines[place];
-            let may_start = is_later || line.requested.0 == State::Stopped || line.ends;
+            let may_start = is_later || line.requested.0 == SendState::Stopped || line.ends;
             if std::mem::take(&mut line.is_new) || !may_start {
                 return line.number;
             }
@@ -265,31 +274,31 @@ impl Book {
         };
         let numbers: Vec<u32> = which.places(streams).map(&mut number).collect();
         if next > IDS {
-            return Err(Refused::Unable(format!("too many starts: all {IDS} stream numbers are used")));
+            return Err(CommandError::Unable(format!("too many starts: all {IDS} stream numbers are used")));
         }
         self.next_number = next;
         Ok(numbers.into())
     }
 
     /// Returns a stream's rate under an action that sets rates.
-    fn share(&self, which: &Which, place: usize, action: &Action) -> Option<Rate> {
+    fn share(&self, which: &StreamSelection, place: usize, action: &Action) -> Option<Rate> {
         let rate = match action {
             Action::Rate(rate) => rate,
             Action::Rates(rates) => return which.nth(place).and_then(|nth| rates.get(nth).copied()),
             _ => return None,
         };
-        let shares = self.shares.as_ref().filter(|_| *which == Which::All);
+        let shares = self.shares.as_ref().filter(|_| *which == StreamSelection::All);
         Some(shares.map_or(*rate, |shares| shares.rate(*rate, place)))
     }
 }
 
 /// Returns the state of a stream after an action; `rate` is its rate under that action.
-fn after((state, is): (State, Rate), action: &Action, rate: Option<Rate>) -> (State, Rate) {
+fn after((state, is): (SendState, Rate), action: &Action, rate: Option<Rate>) -> (SendState, Rate) {
     let state = match (action, state) {
-        (Action::Pause, State::Running) => State::Paused,
-        (Action::Resume, State::Paused) => State::Running,
-        (Action::Stop, _) => State::Stopped,
-        (Action::Start(_), State::Stopped) => State::Running,
+        (Action::Pause, SendState::Running) => SendState::Paused,
+        (Action::Resume, SendState::Paused) => SendState::Running,
+        (Action::Stop, _) => SendState::Stopped,
+        (Action::Start(_), SendState::Stopped) => SendState::Running,
         (_, state) => state,
     };
     let factor = if let Action::Scale(factor) = action { *factor } else { 1.0 };

@@ -1,6 +1,6 @@
 //! Streams that are added and removed: their totals, and those about to be removed.
 
-use crate::transmit::{Places, Sending};
+use crate::transmit::{StreamSlots, StreamTotals};
 use linerate_burst::Desc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 const LEFT: Duration = Duration::from_secs(1);
 
 /// A sender's view of streams that are added and removed.
-pub(super) struct Coming {
-    places: Arc<Places>,
-    sending: Vec<Option<Arc<Sending>>>,
+pub(super) struct StreamArrivals {
+    places: Arc<StreamSlots>,
+    sending: Vec<Option<Arc<StreamTotals>>>,
     /// Streams whose last frame was taken, and the time since when there are any.
     leaving: Vec<u32>,
     since: Option<Instant>,
 }
 
-impl Coming {
-    pub(super) fn new(places: Arc<Places>) -> Self {
-        Coming { places, sending: Vec::new(), leaving: Vec::new(), since: None }
+impl StreamArrivals {
+    pub(super) fn new(places: Arc<StreamSlots>) -> Self {
+        StreamArrivals { places, sending: Vec::new(), leaving: Vec::new(), since: None }
     }
 
     /// Adds the stream at a place.

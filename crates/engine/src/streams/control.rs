@@ -4,13 +4,13 @@
 //! before it takes frames, and publishes first how far it is going to take them. So all senders apply it after the same
 //! frame, whichever thread is preempted.
 
-use super::book::Book;
-pub use super::book::{Refused, State, StreamState};
+use super::book::StreamTable;
+pub use super::book::{CommandError, SendState, StreamState};
 use super::watch::StreamWatch;
-use crate::transmit::Places;
+use crate::transmit::StreamSlots;
 use linerate_burst::Nanos;
 use linerate_generate::stream::StreamSet;
-use linerate_generate::{Action, Command, News, Traffic, Which};
+use linerate_generate::{Action, Command, StreamEvent, StreamSelection, Traffic};
 use linerate_port::LiveControl;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,7 +29,7 @@ const SENDERS_TELL: Duration = Duration::from_millis(200);
 /// use linerate_generate::{Action, Rate};
 /// # use linerate_generate::{stream::*, trailer::Key};
 /// # let variants = vec![Variant { frame: vec![0; 60], ..Variant::default() }];
-/// # let stream = Stream { name: "voip".into(), id: 0, link: linerate_wire::Link::Ethernet, variants, size: Selector::ONE,
+/// # let stream = Stream { name: "voip".into(), id: 0, link: linerate_headers::Link::Ethernet, variants, size: Selector::ONE,
 /// #     selectors: vec![], rate: Rate::Frames(1e6), shape: Shape::Even, count: Some(10), next: Next::Following, span: Default::default(), mark: Mark::None };
 /// # let set = StreamSet { streams: vec![stream], order: Order::Interleaved, rate: None, key: Key::default() };
 /// let control = Control::new(&set);
@@ -42,11 +42,14 @@ const SENDERS_TELL: Duration = Duration::from_millis(200);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Control(Arc<Shared>);
+pub struct Control(Arc<ControlState>);
+
+/// A command that was accepted, or the reason why not.
+pub type CommandResult = Result<AcceptedCommand, CommandError>;
 
 /// A command that was accepted, to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct AcceptedCommand {
     /// Time at which it takes effect, in nanoseconds from the start of the run.
     pub at: u64,
     /// Number of commands so far, including this one.
@@ -54,14 +57,14 @@ pub struct Told {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ControlState {
     names: Box<[String]>,
     /// Number of commands so far.
     commanded: AtomicU64,
     /// True if the run continues when all streams have ended.
     stays: AtomicBool,
-    /// State of each stream, if they are added and removed.
-    places: Option<Arc<Places>>,
+    /// Status of each stream, if they are added and removed.
+    places: Option<Arc<StreamSlots>>,
     /// Control of the port, if it generates the frames.
     live: OnceLock<Arc<dyn LiveControl>>,
     inner: Mutex<Inner>,
@@ -73,17 +76,17 @@ struct Inner {
     /// Commands that some sender has not read, and the number of commands before them.
     commands: VecDeque<Command>,
     read: u64,
-    senders: Vec<Sending>,
+    senders: Vec<SenderPosition>,
     /// Time of the last command without a time of its own.
     latest: u64,
     is_over: bool,
-    /// State of the streams of a set.
-    book: Option<Book>,
+    /// Status of the streams of a set.
+    book: Option<StreamTable>,
 }
 
 /// Position of a sender.
 #[derive(Debug, Default)]
-struct Sending {
+struct SenderPosition {
     /// Schedule time up to which frames have been taken, in nanoseconds.
     taken: Arc<AtomicU64>,
     /// Number of commands read, and the time up to which they were applied.
@@ -96,7 +99,7 @@ struct Sending {
 }
 
 /// A sender's side of the control.
-pub(super) struct Listener {
+pub(super) struct SenderControl {
     control: Control,
     sender: usize,
     taken: Arc<AtomicU64>,
@@ -108,19 +111,19 @@ impl Control {
     /// Creates the control of a set whose streams run from the start.
     pub fn new(set: &StreamSet) -> Self {
         let names = set.streams.iter().map(|stream| stream.name.clone()).collect();
-        Control::of(names, Some(Book::new(set)), None)
+        Control::of(names, Some(StreamTable::new(set)), None)
     }
 
     /// Creates the control of streams that are added and removed: the run continues without streams.
-    pub(crate) fn coming(places: Arc<Places>) -> Self {
+    pub(crate) fn coming(places: Arc<StreamSlots>) -> Self {
         let control = Control::of(Box::default(), None, Some(places));
         control.stay();
         control
     }
 
-    fn of(names: Box<[String]>, book: Option<Book>, places: Option<Arc<Places>>) -> Self {
+    fn of(names: Box<[String]>, book: Option<StreamTable>, places: Option<Arc<StreamSlots>>) -> Self {
         let inner = Inner { commands: VecDeque::new(), read: 0, senders: Vec::new(), latest: 0, is_over: false, book };
-        Control(Arc::new(Shared {
+        Control(Arc::new(ControlState {
             names,
             commanded: AtomicU64::new(0),
             stays: AtomicBool::new(false),
@@ -138,32 +141,29 @@ impl Control {
 
     /// Commands the streams whose names match a pattern (`*` any characters, `?` one), as soon as their senders are
     /// sure to read it: within about 2 ms. Before the run, it takes effect at the start.
-    pub fn tell(&self, pattern: &str, action: Action) -> Result<Told, Refused> {
+    pub fn tell(&self, pattern: &str, action: Action) -> CommandResult {
         self.tell_which(&self.named(pattern)?, action)
     }
 
     /// Commands these streams, as soon as possible.
-    pub fn tell_which(&self, which: &Which, action: Action) -> Result<Told, Refused> {
+    pub fn tell_which(&self, which: &StreamSelection, action: Action) -> CommandResult {
         self.command(which, action, None)
     }
 
-    /// Commands these streams at a time after the start of the run.
-    ///
-    /// # Errors
-    /// Also if that time has passed.
-    pub fn tell_at(&self, at: Duration, which: &Which, action: Action) -> Result<Told, Refused> {
+    /// Commands these streams at a time after the start of the run; fails if it has passed.
+    pub fn tell_at(&self, at: Duration, which: &StreamSelection, action: Action) -> CommandResult {
         self.command(which, action, Some(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     /// Returns the streams that match a pattern.
-    pub fn named(&self, pattern: &str) -> Result<Which, Refused> {
-        let which = Which::named(pattern, self.0.names.iter().map(String::as_str));
-        if which.is_none() { Err(Refused::Nobody(pattern.to_owned())) } else { Ok(which) }
+    pub fn named(&self, pattern: &str) -> Result<StreamSelection, CommandError> {
+        let which = StreamSelection::named(pattern, self.0.names.iter().map(String::as_str));
+        if which.is_none() { Err(CommandError::NoMatch(pattern.to_owned())) } else { Ok(which) }
     }
 
     /// Waits until all senders have applied a command: the totals of a stopped stream are final then, and
     /// [`StreamWatch`] has them. Returns false after `limit`; true after the end of the run.
-    pub fn wait(&self, change: Told, limit: Duration) -> bool {
+    pub fn wait(&self, change: AcceptedCommand, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut inner = self.lock();
         while !inner.is_done(change) {
@@ -211,14 +211,14 @@ impl Control {
         self.lock().is_over
     }
 
-    fn command(&self, which: &Which, action: Action, at: Option<u64>) -> Result<Told, Refused> {
+    fn command(&self, which: &StreamSelection, action: Action, at: Option<u64>) -> CommandResult {
         let mut inner = self.lock();
         if inner.is_over {
-            return Err(Refused::Over);
+            return Err(CommandError::Over);
         }
         if let Some(live) = self.0.live.get() {
             let asked = Command { at: 0, which: which.clone(), action: action.clone() };
-            live.check(&asked).map_err(Refused::Unable)?;
+            live.check(&asked).map_err(CommandError::Unable)?;
         }
         let senders = inner.senders.len();
         let action = match &mut inner.book {
@@ -234,12 +234,12 @@ impl Control {
         let command = match at {
             Some(at) if at < soonest && senders > 0 => {
                 self.0.commanded.fetch_sub(1, Ordering::SeqCst);
-                return Err(Refused::Past(Duration::from_nanos(soonest)));
+                return Err(CommandError::Past(Duration::from_nanos(soonest)));
             }
             at => Command { at: at.unwrap_or(soonest), which: which.clone(), action },
         };
         inner.book.iter_mut().for_each(|book| book.record(&command));
-        let change = Told { at: command.at, number };
+        let change = AcceptedCommand { at: command.at, number };
         inner.commands.push_back(command);
         // An idle sender must wake up.
         self.0.changed.notify_all();
@@ -258,13 +258,13 @@ impl Control {
     }
 
     /// Registers senders and returns their listeners.
-    pub(super) fn listen(&self, senders: usize) -> Vec<Listener> {
+    pub(super) fn listen(&self, senders: usize) -> Vec<SenderControl> {
         let mut inner = self.lock();
         let first = inner.senders.len();
         let listeners = (first..first + senders).map(|sender| {
             let taken = Arc::new(AtomicU64::new(0));
-            inner.senders.push(Sending { taken: Arc::clone(&taken), ..Sending::default() });
-            Listener { control: self.clone(), sender, taken, read: 0, obeyed: 0 }
+            inner.senders.push(SenderPosition { taken: Arc::clone(&taken), ..SenderPosition::default() });
+            SenderControl { control: self.clone(), sender, taken, read: 0, obeyed: 0 }
         });
         let listeners = listeners.collect();
         self.0.changed.notify_all();
@@ -277,9 +277,9 @@ impl Control {
 }
 
 impl Inner {
-    fn is_done(&self, change: Told) -> bool {
+    fn is_done(&self, change: AcceptedCommand) -> bool {
         // Streams that are added and removed get all commands as soon as possible, one after the other.
-        let is_done = |sender: &Sending| match self.book {
+        let is_done = |sender: &SenderPosition| match self.book {
             Some(_) => sender.obeyed >= Some(change.at),
             None => sender.done >= change.number,
         };
@@ -295,7 +295,7 @@ impl Inner {
     }
 }
 
-impl Listener {
+impl SenderControl {
     /// Announces that frames due up to `elapsed` will be taken, and passes new commands to `tell`. Returns whether
     /// there were any.
     #[inline]
@@ -328,7 +328,7 @@ impl Listener {
     }
 
     /// Returns the states of streams that are added and removed.
-    pub(super) fn places(&self) -> Option<Arc<Places>> {
+    pub(super) fn places(&self) -> Option<Arc<StreamSlots>> {
         self.control.0.places.clone()
     }
 
@@ -369,14 +369,14 @@ impl Listener {
 
     /// Reports starts and ends of streams, with the totals sent by then.
     #[cold]
-    pub(super) fn report(&mut self, news: impl Iterator<Item = News>, sent: &[u64]) {
+    pub(super) fn report(&mut self, news: impl Iterator<Item = StreamEvent>, sent: &[u64]) {
         let mut inner = self.control.lock();
         let Inner { senders, book, .. } = &mut *inner;
         let ended = &mut senders[self.sender].ended;
         for news in news {
             match news {
-                News::Ended { stream } => drop(ended.insert(stream)),
-                News::Begun { stream, number } => {
+                StreamEvent::Ended { stream } => drop(ended.insert(stream)),
+                StreamEvent::Begun { stream, number } => {
                     ended.remove(&stream);
                     book.iter_mut().for_each(|book| book.begun(stream, number, sent[stream as usize]));
                 }
@@ -385,7 +385,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for SenderControl {
     /// Ends all waits for this sender.
     fn drop(&mut self) {
         let mut inner = self.control.lock();

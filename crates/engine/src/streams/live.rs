@@ -1,11 +1,11 @@
 //! Streams whose frames the port generates.
 
-use super::control::{Control, Listener};
-use super::watch::Showing;
-use super::{Run, StreamsReport, listeners};
+use super::control::{Control, SenderControl};
+use super::watch::WatchWriter;
+use super::{StreamRun, StreamsReport, listeners};
 use crate::clock;
 use crate::sender::Sender;
-use linerate_generate::News;
+use linerate_generate::StreamEvent;
 use linerate_port::{LiveControl, TxPort};
 
 /// Runs the port's generator, and passes commands to it.
@@ -13,7 +13,7 @@ pub(super) fn run(
     port: TxPort,
     live: &dyn LiveControl,
     streams: usize,
-    run: &Run,
+    run: &StreamRun,
     control: Option<&Control>,
 ) -> StreamsReport {
     let mut listener = listeners(control, 1).pop().flatten();
@@ -41,7 +41,7 @@ pub(super) fn run(
 }
 
 /// Passes commands to the port, and applied ones back to their controllers.
-fn hear(listener: &mut Listener, live: &dyn LiveControl, showing: &mut Showing, streams: usize) {
+fn hear(listener: &mut SenderControl, live: &dyn LiveControl, showing: &mut WatchWriter, streams: usize) {
     let elapsed = u64::try_from(live.elapsed().as_nanos()).unwrap_or(u64::MAX);
     listener.hear(elapsed, |command| live.tell(&command));
     let done = live.done();
@@ -49,10 +49,10 @@ fn hear(listener: &mut Listener, live: &dyn LiveControl, showing: &mut Showing, 
     for begun in done.begun {
         sent[begun.stream as usize] = begun.made;
         let (stream, number) = (begun.stream, begun.number);
-        listener.report([News::Begun { stream, number }].into_iter(), &sent);
+        listener.report([StreamEvent::Begun { stream, number }].into_iter(), &sent);
     }
     if !done.ended.is_empty() {
-        listener.report(done.ended.into_iter().map(|stream| News::Ended { stream }), &sent);
+        listener.report(done.ended.into_iter().map(|stream| StreamEvent::Ended { stream }), &sent);
     }
     if listener.has_obeyed(done.commands) {
         // Totals are published before the command is reported as applied.

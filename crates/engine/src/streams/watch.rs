@@ -17,17 +17,17 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Lets another thread read how many frames each stream has sent. Nothing is copied without a request, and the run
 /// never waits for a reader.
 #[derive(Clone, Debug, Default)]
-pub struct StreamWatch(Arc<Watched>);
+pub struct StreamWatch(Arc<WatchState>);
 
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchState {
     /// Number of requests.
     asked: AtomicU64,
-    shown: Mutex<Shown>,
+    shown: Mutex<SentTotals>,
 }
 
 #[derive(Debug, Default)]
-struct Shown {
+struct SentTotals {
     /// Totals of each stream, over all senders.
     sent: Vec<u64>,
     /// Number of the last request answered by each sender.
@@ -35,7 +35,7 @@ struct Shown {
 }
 
 /// One sender's side of the watch.
-pub(crate) struct Showing {
+pub(crate) struct WatchWriter {
     watch: StreamWatch,
     sender: usize,
     shown: Vec<u64>,
@@ -67,19 +67,19 @@ impl StreamWatch {
     }
 
     /// Registers a sender of `streams` streams.
-    pub(crate) fn show(&self, streams: usize) -> Showing {
+    pub(crate) fn show(&self, streams: usize) -> WatchWriter {
         let mut shown = self.lock();
         shown.answered.push(0);
         let sender = shown.answered.len() - 1;
-        Showing { watch: self.clone(), sender, shown: vec![0; streams], shown_at: Nanos::ZERO, answered: 0 }
+        WatchWriter { watch: self.clone(), sender, shown: vec![0; streams], shown_at: Nanos::ZERO, answered: 0 }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shown> {
+    fn lock(&self) -> MutexGuard<'_, SentTotals> {
         self.0.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Showing {
+impl WatchWriter {
     /// Returns whether an update is requested and due.
     #[inline]
     pub(crate) fn is_asked(&self, now: Nanos) -> bool {
@@ -105,7 +105,7 @@ impl Showing {
         self.add(&mut watch.lock(), sent, asked);
     }
 
-    fn add(&mut self, shown: &mut Shown, sent: &[u64], asked: u64) {
+    fn add(&mut self, shown: &mut SentTotals, sent: &[u64], asked: u64) {
         let streams = sent.len().max(shown.sent.len());
         shown.sent.resize(streams, 0);
         for ((all, sent), before) in shown.sent.iter_mut().zip(sent).zip(&mut self.shown) {
@@ -116,7 +116,7 @@ impl Showing {
     }
 }
 
-impl Drop for Showing {
+impl Drop for WatchWriter {
     /// Ends all waits for this sender.
     fn drop(&mut self) {
         self.watch.lock().answered[self.sender] = u64::MAX;

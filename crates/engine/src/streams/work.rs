@@ -1,18 +1,18 @@
-//! Work of one sending thread.
+//! State of one sending thread.
 
-use super::coming::Coming;
-use super::control::Listener;
-use super::watch::Showing;
+use super::coming::StreamArrivals;
+use super::control::SenderControl;
+use super::watch::WatchWriter;
 use crate::clock;
 use crate::sender::{FULL_STEP, Sender};
 use linerate_burst::{Desc, Nanos};
-use linerate_generate::{News, Traffic};
+use linerate_generate::{StreamEvent, Traffic};
 use linerate_port::PortError;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// Work of one sending thread.
-pub(super) struct Work {
+/// State of one sending thread.
+pub(super) struct SendWork {
     pub traffic: Traffic,
     pub start: Nanos,
     /// Total shift of the schedule by interface outages and delays.
@@ -25,13 +25,13 @@ pub(super) struct Work {
     pub then: Option<Nanos>,
     /// Part of the schedule that is done, in nanoseconds.
     pub done: u64,
-    pub showing: Showing,
+    pub showing: WatchWriter,
     /// Source of commands, if streams are controlled.
-    pub listener: Option<Listener>,
+    pub listener: Option<SenderControl>,
     /// Streams whose last frame was made but not yet taken.
     pub ended: Vec<u32>,
     /// State of streams that are added and removed.
-    pub coming: Option<Coming>,
+    pub coming: Option<StreamArrivals>,
 }
 
 /// Longest wait of a sender without frames before it checks for commands.
@@ -39,7 +39,7 @@ const IDLE: Duration = Duration::from_millis(20);
 /// Time after which a queue that takes nothing is considered stuck.
 const STUCK: Duration = Duration::from_millis(100);
 
-impl Work {
+impl SendWork {
     /// Sends what is due; returns false after the last frame.
     pub(super) fn step(&mut self, sender: &mut Sender) -> Result<bool, PortError> {
         let Some(mut due) = self.next_due() else { return Ok(false) };
@@ -147,14 +147,14 @@ impl Work {
             let news = self.traffic.news();
             for news in &news {
                 match *news {
-                    News::Ended { stream } => self.ended.push(stream),
-                    News::Begun { stream, .. } => {
+                    StreamEvent::Ended { stream } => self.ended.push(stream),
+                    StreamEvent::Begun { stream, .. } => {
                         self.ended.retain(|ended| *ended != stream);
                         self.coming.iter_mut().for_each(|coming| coming.begin(stream));
                     }
                 }
             }
-            let begun = news.into_iter().filter(|news| matches!(news, News::Begun { .. }));
+            let begun = news.into_iter().filter(|news| matches!(news, StreamEvent::Begun { .. }));
             listener.report(begun, self.traffic.sent_per_stream());
             self.end();
         }
@@ -173,7 +173,7 @@ impl Work {
             _ if ended.is_empty() => {}
             Some(coming) => coming.end(ended.into_iter()),
             None => {
-                let ended = ended.into_iter().map(|stream| News::Ended { stream });
+                let ended = ended.into_iter().map(|stream| StreamEvent::Ended { stream });
                 listener.report(ended, self.traffic.sent_per_stream());
             }
         }

@@ -5,7 +5,7 @@ use linerate_switch::Reason;
 
 /// Counters of frames received by ports, or returned by engines.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counts {
+pub(super) struct SwitchCounts {
     pub received: u64,
     pub switched: u64,
     pub copies: u64,
@@ -15,14 +15,14 @@ pub(super) struct Counts {
     pub by_reason: [u64; Reason::ALL.len()],
 }
 
-impl Counts {
+impl SwitchCounts {
     /// Returns the number of frames with a known fate.
     pub(super) fn known(&self) -> u64 {
         self.switched + self.truncated + self.by_reason.iter().sum::<u64>()
     }
 
     pub(super) fn add_to(&self, account: &mut Account) {
-        let Counts { received, switched, copies, truncated, inspected, skipped, by_reason } = self;
+        let SwitchCounts { received, switched, copies, truncated, inspected, skipped, by_reason } = self;
         account.add(Count::SwitchReceived, *received).add(Count::Switched, *switched);
         account.add(Count::SwitchCopies, *copies).add(Count::SwitchTruncated, *truncated);
         account.add(Count::SwitchInspected, *inspected).add(Count::SwitchSkipped, *skipped);

@@ -8,18 +8,18 @@
 //!
 //! Frames of flows with a permanent verdict bypass the ring, once none of theirs is pending there.
 
-use super::counts::Counts;
-use super::outlet::Outlet;
-use super::{CHUNK, Turn};
+use super::counts::SwitchCounts;
+use super::outlet::SwitchOutput;
+use super::{CHUNK, SwitchBurst};
 use crate::capture::share::Sharing;
-use crate::consumer::{End, Round, Start};
+use crate::consumer::{Round, RunEnd, RunStart};
 use crate::error::ReceiveError;
 use crate::inline::Policy;
-use crate::inline::asking::{Asking, Done, Offered};
-use crate::inline::decide::Place;
+use crate::inline::asking::{OfferOutcome, UnusedFrames, VerdictRing};
+use crate::inline::decide::FramePosition;
 use crate::inline::onward::Exits;
 use linerate_burst::{Block, Burst, Count, Desc, Ledger, Nanos, Stage};
-use linerate_switch::{Action, Inspect, PortNo, Rest, RingNo, Switch};
+use linerate_switch::{Action, Inspect, PortNo, RemainingActions, RingNo, Switch};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,18 +36,18 @@ pub struct EngineRing {
 
 pub(super) struct Engine {
     name: String,
-    pub asking: Asking<Returning>,
+    pub asking: VerdictRing<ReturnQueue>,
     /// Counters of frames that returned.
-    pub counts: Counts,
+    pub counts: SwitchCounts,
 }
 
 /// Frames that wait for verdicts, and those that return.
 #[derive(Default)]
-pub(super) struct Returning {
+pub(super) struct ReturnQueue {
     /// For each block from `first` on, the remaining actions of its frames, by the first frame to which they apply.
     plans: VecDeque<Vec<(u32, Plan)>>,
     first: u64,
-    back: VecDeque<Back>,
+    back: VecDeque<ReturnedFrames>,
     /// Buffer for replaced and injected frames; allocated with the first one.
     own: Option<Block>,
     /// Number of the current engine, and how many of its frames were processed since the last query.
@@ -68,13 +68,13 @@ struct Plan {
 }
 
 /// Frames to be processed further.
-struct Back {
+struct ReturnedFrames {
     in_port: PortNo,
     plan: Plan,
-    what: What,
+    what: ReturnedKind,
 }
 
-enum What {
+enum ReturnedKind {
     /// Adjacent frames of a block.
     Run { block: u64, frames: Range<u32> },
     /// A replaced or injected frame, and the number of its engine.
@@ -82,21 +82,21 @@ enum What {
 }
 
 /// All rings except the one that frames return from.
-pub(super) struct Others<'a> {
+pub(super) struct OtherEngines<'a> {
     pub before: &'a mut [Engine],
     pub after: &'a mut [Engine],
 }
 
 /// Outputs of frames that return.
-pub(super) struct Onto<'a> {
-    pub outlets: &'a mut [Outlet],
-    pub counts: &'a mut Counts,
-    pub others: Others<'a>,
+pub(super) struct ReturnOutputs<'a> {
+    pub outlets: &'a mut [SwitchOutput],
+    pub counts: &'a mut SwitchCounts,
+    pub others: OtherEngines<'a>,
     pub waits: bool,
     pub now: Nanos,
 }
 
-impl Others<'_> {
+impl OtherEngines<'_> {
     pub(super) fn get(&mut self, ring: RingNo) -> Option<&mut Engine> {
         let (ring, own) = (usize::from(ring), self.before.len());
         if ring < own { self.before.get_mut(ring) } else { self.after.get_mut(ring.checked_sub(own + 1)?) }
@@ -112,10 +112,14 @@ impl Plan {
 impl Engine {
     pub(super) fn new(ring: EngineRing) -> Self {
         let EngineRing { name, sharing, policy } = ring;
-        Engine { name, asking: Asking::new(sharing, policy, Returning::default(), 1), counts: Counts::default() }
+        Engine {
+            name,
+            asking: VerdictRing::new(sharing, policy, ReturnQueue::default(), 1),
+            counts: SwitchCounts::default(),
+        }
     }
 
-    pub(super) fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+    pub(super) fn begin(&mut self, start: &RunStart) -> Result<(), ReceiveError> {
         self.asking.begin(start)
     }
 
@@ -131,10 +135,10 @@ impl Engine {
     }
 
     /// Copies a frame into the ring for a verdict.
-    pub(super) fn offer(&mut self, now: Nanos, desc: &Desc, inspect: &Inspect<'_>) -> Offered {
+    pub(super) fn offer(&mut self, now: Nanos, desc: &Desc, inspect: &Inspect<'_>) -> OfferOutcome {
         let may_skip = self.asking.onward.exits.back.is_empty();
         let offered = self.asking.offer(now, inspect.in_port, desc, inspect.bytes, may_skip);
-        if let Offered::Taken(Some(place)) = offered {
+        if let OfferOutcome::Taken(Some(place)) = offered {
             self.asking.onward.exits.plan(place, inspect.rest);
         }
         offered
@@ -154,7 +158,7 @@ impl Engine {
     }
 
     /// Ends the ring. Counters are added by [`Engine::add_counters`].
-    pub(super) fn finish(&mut self, end: &mut End<'_>) {
+    pub(super) fn finish(&mut self, end: &mut RunEnd<'_>) {
         let died = self.asking.onward.exits.returned.saturating_sub(self.counts.known());
         self.counts.received = self.counts.known() + died;
         if died > 0 {
@@ -165,9 +169,9 @@ impl Engine {
     }
 }
 
-impl Returning {
+impl ReturnQueue {
     /// Stores the remaining actions of a frame.
-    fn plan(&mut self, place: Place, rest: Rest<'_>) {
+    fn plan(&mut self, place: FramePosition, rest: RemainingActions<'_>) {
         if self.plans.is_empty() {
             self.first = place.block;
         }
@@ -182,7 +186,7 @@ impl Returning {
     }
 
     /// Returns the remaining actions of a frame.
-    fn plan_of(&self, place: Place) -> Plan {
+    fn plan_of(&self, place: FramePosition) -> Plan {
         let plans = place.block.checked_sub(self.first).and_then(|at| self.plans.get(at as usize));
         let plan = plans.and_then(|plans| {
             let behind = plans.partition_point(|(first, _)| *first <= place.frame);
@@ -195,29 +199,29 @@ impl Returning {
     pub(super) fn go_on<'r>(
         &mut self,
         switch: &mut Switch,
-        onto: Onto<'_>,
+        onto: ReturnOutputs<'_>,
         burst_of: &dyn Fn(u64) -> Burst<'r>,
-        done: &mut Done,
+        done: &mut UnusedFrames,
     ) {
-        let Onto { outlets, counts, others, waits, now } = onto;
-        while let Some(Back { in_port, plan, what }) = self.back.front_mut() {
-            if waits && outlets.iter().any(Outlet::is_full) {
+        let ReturnOutputs { outlets, counts, others, waits, now } = onto;
+        while let Some(ReturnedFrames { in_port, plan, what }) = self.back.front_mut() {
+            if waits && outlets.iter().any(SwitchOutput::is_full) {
                 return;
             }
             let burst = match &*what {
-                What::Run { block, frames } => {
+                ReturnedKind::Run { block, frames } => {
                     let end = frames.end.min(frames.start + CHUNK as u32);
                     burst_of(*block).slice(frames.start as usize..end as usize)
                 }
-                What::Own(bytes, _) => {
+                ReturnedKind::Own(bytes, _) => {
                     let own = self.own.get_or_insert_with(|| Block::new(0, 1));
                     own.clear();
                     own.push(&Desc::new(now, 0, bytes.len() as u32), bytes);
                     own.burst()
                 }
             };
-            let others = Others { before: &mut *others.before, after: &mut *others.after };
-            let mut turn = Turn { outlets, counts, engines: others, burst, map: None, waits, now };
+            let others = OtherEngines { before: &mut *others.before, after: &mut *others.after };
+            let mut turn = SwitchBurst { outlets, counts, engines: others, burst, map: None, waits, now };
             for index in 0..burst.len() {
                 burst.prefetch((index + 8).min(burst.len() - 1));
                 turn.counts.received += 1;
@@ -226,12 +230,12 @@ impl Returning {
             }
             outlets.iter_mut().for_each(|outlet| outlet.end_burst(burst, waits));
             let is_done = match what {
-                What::Run { block, frames } => {
+                ReturnedKind::Run { block, frames } => {
                     done.push((*block, burst.len() as u32));
                     frames.start += burst.len() as u32;
                     frames.start >= frames.end
                 }
-                What::Own(_, engine) => {
+                ReturnedKind::Own(_, engine) => {
                     self.own_gone += u64::from(*engine == self.engine);
                     true
                 }
@@ -243,32 +247,33 @@ impl Returning {
     }
 }
 
-impl Exits for Returning {
-    fn pass(&mut self, in_port: u16, place: Place) {
+impl Exits for ReturnQueue {
+    fn pass(&mut self, in_port: u16, place: FramePosition) {
         self.returned += 1;
         let plan = self.plan_of(place);
-        if let Some(Back { in_port: before, plan: same, what: What::Run { block, frames } }) = self.back.back_mut()
+        if let Some(ReturnedFrames { in_port: before, plan: same, what: ReturnedKind::Run { block, frames } }) =
+            self.back.back_mut()
             && (*before, *block, frames.end) == (in_port, place.block, place.frame)
             && same.is(&plan)
         {
             frames.end += 1;
             return;
         }
-        let what = What::Run { block: place.block, frames: place.frame..place.frame + 1 };
-        self.back.push_back(Back { in_port, plan, what });
+        let what = ReturnedKind::Run { block: place.block, frames: place.frame..place.frame + 1 };
+        self.back.push_back(ReturnedFrames { in_port, plan, what });
     }
 
-    fn replace(&mut self, in_port: u16, place: Place, bytes: Vec<u8>) {
+    fn replace(&mut self, in_port: u16, place: FramePosition, bytes: Vec<u8>) {
         self.returned += 1;
         let plan = self.plan_of(place);
-        self.back.push_back(Back { in_port, plan, what: What::Own(bytes, self.engine) });
+        self.back.push_back(ReturnedFrames { in_port, plan, what: ReturnedKind::Own(bytes, self.engine) });
     }
 
     /// A frame injected backwards leaves by the port that the other frame arrived by.
-    fn inject(&mut self, in_port: u16, place: Place, back: bool, bytes: Vec<u8>) {
+    fn inject(&mut self, in_port: u16, place: FramePosition, back: bool, bytes: Vec<u8>) {
         (self.returned, self.injected) = (self.returned + 1, self.injected + 1);
         let plan = if back { Plan { actions: Arc::from([Action::InPort]), from: 0 } } else { self.plan_of(place) };
-        self.back.push_back(Back { in_port, plan, what: What::Own(bytes, self.engine) });
+        self.back.push_back(ReturnedFrames { in_port, plan, what: ReturnedKind::Own(bytes, self.engine) });
     }
 
     fn refuse(&mut self, _: u16, _: bool) {

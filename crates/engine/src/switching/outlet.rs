@@ -16,7 +16,7 @@ const MOST_BLOCKS: usize = 2;
 /// Minimum number of adjacent frames for which sending in place is cheaper than copying.
 const LEAST_RUN: usize = 8;
 
-pub(super) struct Outlet {
+pub(super) struct SwitchOutput {
     to: TxPort,
     /// Adjacent frames of the current burst that leave unchanged.
     run: Range<usize>,
@@ -25,14 +25,14 @@ pub(super) struct Outlet {
     /// Number of frames of the first block that were sent.
     gone: usize,
     spare: Vec<Block>,
-    counts: Counts,
+    counts: OutputCounts,
     /// Part of the totals that is in the progress.
     reported: Sent,
     errors: Errors,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct OutputCounts {
     received: u64,
     handed: u64,
     full: u64,
@@ -41,11 +41,11 @@ struct Counts {
     sent: Sent,
 }
 
-impl Outlet {
+impl SwitchOutput {
     pub(super) fn new(to: TxPort) -> Self {
         let (blocks, spare) = (VecDeque::new(), Vec::new());
         let (counts, reported, errors) = Default::default();
-        Outlet { to, run: 0..0, blocks, gone: 0, spare, counts, reported, errors }
+        SwitchOutput { to, run: 0..0, blocks, gone: 0, spare, counts, reported, errors }
     }
 
     /// Queues frame `index` of the burst unchanged.
@@ -180,25 +180,25 @@ impl Outlet {
     }
 
     pub(super) fn counts(&self, received: Sent) -> PortCounts {
-        let Counts { full, down, sent, .. } = self.counts;
+        let OutputCounts { full, down, sent, .. } = self.counts;
         PortCounts { name: self.to.name.clone(), received, sent, full, down }
     }
 
     /// Adds the counters of this output and of the port's queues.
     pub(super) fn add_counters(&self, ledger: &mut Ledger) {
-        let Counts { received, handed, full, down, unsent, .. } = self.counts;
+        let OutputCounts { received, handed, full, down, unsent, .. } = self.counts;
         let account = ledger.account(Stage::Forward, &self.to.name);
         account.add(Count::ForwardReceived, received).add(Count::Forwarded, handed);
         account.add(Count::ForwardFull, full).add(Count::ForwardDown, down).add(Count::ForwardUnsent, unsent);
         self.to.queues.iter().for_each(|queue| queue.counters(ledger));
     }
 
-    /// Ends the output: remaining frames are not sent. Counters are added by [`Outlet::add_counters`].
+    /// Ends the output: remaining frames are not sent. Counters are added by [`SwitchOutput::add_counters`].
     pub(super) fn finish(&mut self, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<PortError> {
         if let Some(monitor) = &self.to.monitor {
             monitor.counters(ledger);
         }
-        let Counts { received, handed, full, down, .. } = self.counts;
+        let OutputCounts { received, handed, full, down, .. } = self.counts;
         self.counts.sent = self.to.queues[0].sent();
         self.counts.unsent = received.saturating_sub(handed + full + down);
         events.append(&mut self.errors.events);

@@ -71,10 +71,10 @@ fn run(scripts: &[Script], policy: Policy) -> (Vec<(u64, u64, Outcome)>, Verdict
     let mut left = Vec::new();
     for now in 0..scripts.len() as u64 + DEADLINE + 1 {
         *step.lock().unwrap() = now;
-        let mut out = |held: Held, outcome| left.push((held.number(), now, outcome));
+        let mut out = |held: HeldFrame, outcome| left.push((held.number(), now, outcome));
         if let Some(script) = scripts.get(now as usize) {
             let looked = verdicts.look(&Desc::new(Nanos(0), 0, 60), &mut [script.flow as u8]);
-            verdicts.enter(Nanos(now), Held::new(Desc::new(Nanos(0), 0, 60), now), looked, &mut out);
+            verdicts.enter(Nanos(now), HeldFrame::new(Desc::new(Nanos(0), 0, 60), now), looked, &mut out);
         }
         verdicts.settle(Nanos(now), false, &mut out);
     }
@@ -99,7 +99,7 @@ proptest! {
     ) {
         let (left, verdicts) = run(&scripts, policy(fail_open));
         let expected = expected(&scripts, fail_open);
-        prop_assert_eq!(left.len(), scripts.len(), "every frame goes somewhere, once");
+        prop_assert_eq!(left.len(), scripts.len(), "every frame leaves exactly once");
         for (number, step, outcome) in &left {
             prop_assert_eq!((*step, *outcome), expected[*number as usize], "frame {}", number);
         }
@@ -119,7 +119,7 @@ proptest! {
 }
 
 #[test]
-fn no_more_wait_than_the_policy_allows() {
+fn waiting_frames_stay_within_the_limit() {
     let held = Script { flow: 1, verdict: Verdict::Pass, after: None };
     for (fail_open, outcome) in [(true, Outcome::Passed), (false, Outcome::Dropped)] {
         let other = |flow| Script { flow, ..held };
@@ -134,17 +134,17 @@ fn no_more_wait_than_the_policy_allows() {
 }
 
 #[test]
-fn at_the_end_the_policy_decides_what_is_left() {
+fn remaining_frames_follow_the_policy_at_the_end() {
     let held = Script { flow: 1, verdict: Verdict::Pass, after: None };
     let inspector = Scripted { scripts: vec![held; 3], step: Arc::default(), open: Vec::new() };
     let mut verdicts = Verdicts::new(Box::new(inspector), policy(false));
     let mut left = Vec::new();
     for number in 0..3 {
         let looked = verdicts.look(&Desc::new(Nanos(0), 0, 60), &mut [1]);
-        let held = Held::new(Desc::new(Nanos(0), 0, 60), number);
+        let held = HeldFrame::new(Desc::new(Nanos(0), 0, 60), number);
         assert!(verdicts.waits(&looked));
         verdicts.enter(Nanos(0), held, looked, &mut |_, _| panic!("it waits"));
     }
-    verdicts.settle(Nanos(1), true, &mut |held: Held, outcome| left.push((held.number(), outcome)));
+    verdicts.settle(Nanos(1), true, &mut |held: HeldFrame, outcome| left.push((held.number(), outcome)));
     assert_eq!(left, [(0, Outcome::Dropped), (1, Outcome::Dropped), (2, Outcome::Dropped)]);
 }

@@ -65,7 +65,7 @@ fn compile(text: &str) -> Option<Filter> {
 }
 
 #[test]
-fn the_kernel_accepts_every_filter_except_those_that_must_stay_here() {
+fn kernel_accepts_every_filter_meant_for_it() {
     for text in FILTERS {
         let Some(filter) = compile(text) else { return };
         match filter.in_kernel(SNAP) {
@@ -79,7 +79,7 @@ fn the_kernel_accepts_every_filter_except_those_that_must_stay_here() {
 }
 
 #[test]
-fn the_kernel_selects_the_same_real_frames() {
+fn kernel_selects_the_same_real_frames() {
     let Some(corpus) = captures::corpus() else { return };
     let file = std::fs::read(corpus.join("real-mix.pcap")).expect("the corpus has real-mix.pcap");
     let capture = captures::parse(&file).expect("it is a pcap file");
@@ -117,7 +117,7 @@ proptest! {
 }
 
 #[test]
-fn the_kernel_agrees_with_the_interpreter() {
+fn kernel_agrees_with_the_interpreter() {
     random_programs();
     let run = RUN.load(Ordering::Relaxed);
     assert!(run > 2_000, "only {run} programs may run in the kernel");

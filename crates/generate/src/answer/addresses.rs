@@ -1,6 +1,6 @@
 //! Addresses to answer for.
 
-use linerate_wire::{MacAddr, vlan};
+use linerate_headers::{MacAddr, vlan};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -35,7 +35,7 @@ impl Vlans {
 
 /// Range of addresses and their MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct AddressRange {
     /// First address.
     pub first: IpAddr,
     /// Last address, of the same family.
@@ -73,10 +73,10 @@ pub enum BadAddresses {
     },
 }
 
-impl Own {
+impl AddressRange {
     /// Returns a range of one address, not in a VLAN.
     pub fn one(ip: IpAddr, mac: MacAddr) -> Self {
-        Own { first: ip, last: ip, mac, vlans: Vlans::NONE }
+        AddressRange { first: ip, last: ip, mac, vlans: Vlans::NONE }
     }
 
     fn check(&self) -> Result<(), BadAddresses> {
@@ -87,7 +87,7 @@ impl Own {
     }
 }
 
-impl fmt::Display for Own {
+impl fmt::Display for AddressRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..{}@{}", self.first, self.last, self.mac)?;
         for (index, id) in self.vlans.as_slice().iter().enumerate() {
@@ -97,14 +97,14 @@ impl fmt::Display for Own {
     }
 }
 
-impl FromStr for Own {
+impl FromStr for AddressRange {
     type Err = BadAddresses;
 
     /// Parses `PREFIX@MAC`, `FIRST..LAST@MAC` or `ADDRESS@MAC`, then optionally `@VLAN` or `@OUTER.INNER`.
     ///
     /// ```
-    /// use linerate_generate::answer::Own;
-    /// let own: Own = "10.0.0.0/24@02:00:00:00:00:01@100".parse()?;
+    /// use linerate_generate::answer::AddressRange;
+    /// let own: AddressRange = "10.0.0.0/24@02:00:00:00:00:01@100".parse()?;
     /// assert_eq!(own.to_string(), "10.0.0.0..10.0.0.255@02:00:00:00:00:01@100");
     /// # Ok::<(), linerate_generate::answer::BadAddresses>(())
     /// ```
@@ -118,14 +118,14 @@ impl FromStr for Own {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// Ranges ascending by VLANs and address, without overlaps.
-    runs: Vec<Own>,
+    runs: Vec<AddressRange>,
 }
 
 impl Addresses {
     /// Merges ranges, which may overlap if their MAC addresses agree.
-    pub fn new(mut all: Vec<Own>) -> Result<Self, BadAddresses> {
+    pub fn new(mut all: Vec<AddressRange>) -> Result<Self, BadAddresses> {
         all.sort_by_key(|own| (own.vlans, own.first));
-        let mut runs: Vec<Own> = Vec::with_capacity(all.len());
+        let mut runs: Vec<AddressRange> = Vec::with_capacity(all.len());
         for own in all {
             own.check()?;
             match runs.last_mut().filter(|last| last.vlans == own.vlans && own.first <= last.last) {
@@ -144,7 +144,7 @@ impl Addresses {
         (run.vlans == vlans && ip <= run.last).then_some(run.mac)
     }
 
-    pub(super) fn runs(&self) -> &[Own] {
+    pub(super) fn runs(&self) -> &[AddressRange] {
         &self.runs
     }
 
@@ -168,7 +168,7 @@ pub(super) fn is_host(ip: IpAddr) -> bool {
     }
 }
 
-fn read(text: &str) -> Option<Own> {
+fn read(text: &str) -> Option<AddressRange> {
     let mut parts = text.split('@');
     let (first, last) = read_run(parts.next()?)?;
     let mac = parts.next()?.parse().ok()?;
@@ -176,7 +176,7 @@ fn read(text: &str) -> Option<Own> {
         None => Vlans::NONE,
         Some(ids) => Vlans::new(&ids.split('.').map(|id| id.parse().ok()).collect::<Option<Vec<u16>>>()?)?,
     };
-    parts.next().is_none().then_some(Own { first, last, mac, vlans })
+    parts.next().is_none().then_some(AddressRange { first, last, mac, vlans })
 }
 
 fn read_run(text: &str) -> Option<(IpAddr, IpAddr)> {
@@ -219,26 +219,29 @@ mod tests {
             ("10.0.0.7..10.0.1.2@02:00:00:00:00:01@4094", "10.0.0.7..10.0.1.2@02:00:00:00:00:01@4094"),
             ("fd00::5/127@02:00:00:00:00:01@7.100", "fd00::4..fd00::5@02:00:00:00:00:01@7.100"),
         ] {
-            let own: Own = text.parse().unwrap();
+            let own: AddressRange = text.parse().unwrap();
             assert_eq!(own.to_string(), shown);
             assert_eq!(shown.parse(), Ok(own));
         }
         let mac = "@02:00:00:00:00:01";
         for text in ["", "10.0.0", "10.0.0/8", "10.0.0.1/33", "10.0.0.1..", "fd00::/129", "10.0.0.2..10.0.0.1"] {
-            assert!(format!("{text}{mac}").parse::<Own>().is_err() && text.parse::<Own>().is_err(), "{text}");
+            assert!(
+                format!("{text}{mac}").parse::<AddressRange>().is_err() && text.parse::<AddressRange>().is_err(),
+                "{text}"
+            );
         }
         for text in ["@0", "@4095", "@1.2.3", "@x", "@1@2", "@"] {
-            assert!(format!("10.0.0.1{mac}{text}").parse::<Own>().is_err(), "{text}");
+            assert!(format!("10.0.0.1{mac}{text}").parse::<AddressRange>().is_err(), "{text}");
         }
         for text in ["10.0.0.1..fd00::1@02:00:00:00:00:01", "10.0.0.1@01:00:00:00:00:01", "10.0.0.1@00:00:00:00:00:00"]
         {
-            assert!(text.parse::<Own>().is_err(), "{text}");
+            assert!(text.parse::<AddressRange>().is_err(), "{text}");
         }
     }
 
     #[test]
-    fn one_address_cannot_be_at_two_places() {
-        let own = |text: &str| text.parse::<Own>().unwrap();
+    fn address_cannot_have_two_owners() {
+        let own = |text: &str| text.parse::<AddressRange>().unwrap();
         let one = own("10.0.0.0/24@02:00:00:00:00:01");
         let error = Addresses::new(vec![one, own("10.0.0.255@02:00:00:00:00:02")]).unwrap_err();
         assert_eq!(error.to_string(), "10.0.0.255 is assigned to both 02:00:00:00:00:01 and 02:00:00:00:00:02");
@@ -269,15 +272,15 @@ mod tests {
     proptest! {
         /// Compared with a linear search of all ranges.
         #[test]
-        fn an_address_is_found_where_a_run_has_it(
+        fn address_is_found_at_its_port(
             runs in prop::collection::vec((0u8..60, 0u8..9, 0u16..3), 0..12), asked in 0u8..70, vlan in 0u16..3,
         ) {
             let vlans = |id: u16| if id == 0 { Vlans::NONE } else { Vlans::new(&[id]).unwrap() };
             let ip = |last: u8| IpAddr::from([10, 0, 0, last]);
             let own = |&(first, more, id): &(u8, u8, u16)| {
-                Own { first: ip(first), last: ip(first + more), mac: MAC, vlans: vlans(id) }
+                AddressRange { first: ip(first), last: ip(first + more), mac: MAC, vlans: vlans(id) }
             };
-            let all: Vec<Own> = runs.iter().map(own).collect();
+            let all: Vec<AddressRange> = runs.iter().map(own).collect();
             let naive = all.iter().any(|own| own.vlans == vlans(vlan) && (own.first..=own.last).contains(&ip(asked)));
             let addresses = Addresses::new(all).unwrap();
             prop_assert_eq!(addresses.find(ip(asked), vlans(vlan)).is_some(), naive);

@@ -4,7 +4,7 @@ use super::addresses::{Addresses, is_host, is_station};
 use super::outbox::Outbox;
 use super::received::Received;
 use linerate_burst::Count;
-use linerate_wire::{MacAddr, arp};
+use linerate_headers::{MacAddr, arp};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Parses the packet of a frame.

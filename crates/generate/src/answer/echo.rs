@@ -4,7 +4,7 @@ use super::addresses::{Addresses, is_host};
 use super::outbox::Outbox;
 use super::received::Received;
 use linerate_burst::Count;
-use linerate_wire::{icmp, icmpv6, ipv4, ipv6, registry};
+use linerate_headers::{icmp, icmpv6, ipv4, ipv6, registry};
 use std::net::IpAddr;
 
 /// Answers an ICMP echo request to one of `own`. Fragments are not reassembled.

@@ -5,9 +5,9 @@ use super::addresses::{Addresses, Vlans, is_host, is_station};
 use super::outbox::Outbox;
 use super::received::{Link, Received};
 use linerate_burst::Count;
-use linerate_wire::ndp::{ADVERTISEMENT, ALL_NODES, Advertisement, HOP_LIMIT, SOLICITATION, Solicitation};
-use linerate_wire::ndp::{multicast_mac, solicited_node};
-use linerate_wire::{MacAddr, icmpv6, ipv6, registry};
+use linerate_headers::ndp::{ADVERTISEMENT, ALL_NODES, Advertisement, HOP_LIMIT, SOLICITATION, Solicitation};
+use linerate_headers::ndp::{multicast_mac, solicited_node};
+use linerate_headers::{MacAddr, icmpv6, ipv6, registry};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Length of a body with one MAC address.

@@ -2,7 +2,7 @@
 
 use super::received::Link;
 use linerate_burst::{Block, Burst, Count, Desc, Nanos};
-use linerate_wire::build::{Frame, Header};
+use linerate_headers::build::{Frame, Header};
 use std::time::Duration;
 
 /// Minimum length of an Ethernet frame, without FCS (IEEE 802.3, clause 3.2.8).
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_blocks_no_answers() {
+    fn clock_steps_back_block_no_answers() {
         let mut limit = limit(10);
         assert!(limit.allows(Nanos::from_parts(1_700_000_000, 0)));
         assert!(limit.allows(Nanos::from_parts(1_600_000_000, 0)));

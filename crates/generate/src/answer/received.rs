@@ -2,7 +2,7 @@
 
 use super::addresses::{Addresses, Vlans, is_station};
 use linerate_burst::Count;
-use linerate_wire::{MacAddr, ethernet, vlan};
+use linerate_headers::{MacAddr, ethernet, vlan};
 use std::net::IpAddr;
 
 /// An Ethernet header and its tags.

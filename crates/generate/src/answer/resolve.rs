@@ -5,7 +5,7 @@ use super::outbox::Outbox;
 use super::received::{Link, Received};
 use super::{arp, neighbor};
 use linerate_burst::{Count, Nanos};
-use linerate_wire::MacAddr;
+use linerate_headers::MacAddr;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -114,11 +114,11 @@ pub enum Resolution {
 /// All requested next hops.
 #[derive(Debug, Default)]
 pub(super) struct Resolver {
-    asked: Vec<Asked>,
+    asked: Vec<HopRequest>,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct HopRequest {
     hop: Hop,
     tries: u32,
     /// Time of the next request or of the timeout; at once if farther ahead than [`RETRY`], because the clock was set
@@ -131,7 +131,7 @@ impl Resolver {
     /// Starts to request a next hop at `now`, again if it is known.
     pub(super) fn ask(&mut self, hop: Hop, now: Nanos) {
         self.asked.retain(|asked| asked.hop != hop);
-        self.asked.push(Asked { hop, tries: 0, due: now, state: Resolution::Asking });
+        self.asked.push(HopRequest { hop, tries: 0, due: now, state: Resolution::Asking });
     }
 
     /// Returns the state of a hop; `None` if it was never requested.
@@ -158,7 +158,7 @@ impl Resolver {
 
     /// Handles an answer that `target` has the MAC address `mac`.
     pub(super) fn learn(&mut self, received: &Received<'_>, target: IpAddr, mac: MacAddr) -> Result<Count, Count> {
-        let is_asked = |asked: &&mut Asked| {
+        let is_asked = |asked: &&mut HopRequest| {
             let hop = &asked.hop;
             asked.state == Resolution::Asking
                 && (hop.target, hop.vlans) == (target, received.vlans)

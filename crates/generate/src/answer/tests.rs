@@ -4,9 +4,9 @@ mod hops;
 
 use super::*;
 use linerate_burst::{Kind, Ledger, Stage};
-use linerate_wire::build::{Frame, Header, Patch};
-use linerate_wire::icmp::Echo;
-use linerate_wire::{MacAddr, arp, icmp, ipv4, vlan};
+use linerate_headers::build::{Frame, Header, Patch};
+use linerate_headers::icmp::Echo;
+use linerate_headers::{MacAddr, arp, icmp, ipv4, vlan};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -141,7 +141,7 @@ fn another_station_with_an_own_address_is_counted() {
 }
 
 #[test]
-fn tags_come_back_as_they_were() {
+fn replies_keep_their_tags() {
     let own = format!("10.0.0.7@{OWN}@7.100").parse().unwrap();
     let mut answerer = Answerer::new(Addresses::new(vec![own]).unwrap(), 9);
     let outer = vlan::Header { id: 7, priority: 3, drop_eligible: false, ether_type: 0 };
@@ -235,7 +235,7 @@ fn a_flood_gets_only_the_allowed_number_of_answers() {
 
 /// Only one thing is wrong in each frame: checksums are right over the bytes present.
 #[test]
-fn wrong_lengths_are_not_answered() {
+fn invalid_lengths_are_not_answered() {
     let echo = icmp::Header { kind: icmp::ECHO_REQUEST, code: 0, rest: [0; 4] };
     let echo_v6 = icmpv6::Header { kind: icmpv6::ECHO_REQUEST, code: 0 };
     let (head, network, network_v6) = (link(OWN), v4(OTHER_V4, OWN_V4), v6(OTHER_V6, OWN_V6, 64));
@@ -294,7 +294,7 @@ proptest! {
     /// Nearly valid frames: nothing panics, each is counted once, and no answer is sent to a group except that to
     /// duplicate address detection.
     #[test]
-    fn hostile_frames_do_no_harm(
+    fn hostile_frames_are_ignored(
         which in 0usize..4, flips in prop::collection::vec((0usize..110, any::<u8>()), 0..4), length in 0usize..140,
     ) {
         let mut frame = match which {

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_gap_is_lost_and_a_late_frame_is_not() {
+    fn old_gaps_are_lost_and_late_frames_are_not() {
         let (mut ages, mut stream) = (Ages::new(), Stream::NEW);
         for number in [0, 1, 5] {
             stream.take(&arrival(number), &mut ages);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_joined_in_the_middle_has_lost_all_before() {
+    fn stream_joined_in_the_middle_counts_earlier_frames_as_lost() {
         let (mut ages, mut stream) = (Ages::new(), Stream::NEW);
         stream.take(&arrival(1 << 39), &mut ages);
         assert_eq!((stream.lost(&ages), ages.young()), (1 << 39, 0));

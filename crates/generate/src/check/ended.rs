@@ -7,7 +7,7 @@ pub use super::streams::NUMBERS;
 
 /// Progress of a stream at the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Came {
+pub struct StreamProgress {
     /// Distinct frames received.
     pub distinct: u64,
     /// One more than the highest number; `None` where frames have none.
@@ -16,11 +16,11 @@ pub struct Came {
 
 impl Check {
     /// Returns the progress of a stream at the receiver: faster than its row.
-    pub fn came(&self, id: u32) -> Came {
+    pub fn came(&self, id: u32) -> StreamProgress {
         if let Some(counted) = self.counted.get(&id) {
-            return Came { distinct: counted.frames(), next: None };
+            return StreamProgress { distinct: counted.frames(), next: None };
         }
-        self.streams.get(id).map_or(Came { distinct: 0, next: Some(0) }, |stream| Came {
+        self.streams.get(id).map_or(StreamProgress { distinct: 0, next: Some(0) }, |stream| StreamProgress {
             distinct: stream.distinct(),
             next: Some(stream.next),
         })

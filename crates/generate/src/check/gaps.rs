@@ -33,7 +33,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn gaps_are_compared_with_what_they_should_be() {
+    fn gaps_are_compared_with_the_schedule() {
         let mut gaps = Gaps::new(100.0);
         [1000, 1100, 1190, 1310, 1300].into_iter().for_each(|time| gaps.add(time));
         assert_eq!((gaps.errors.count(), gaps.errors.max()), (4, Duration::from_nanos(110)));

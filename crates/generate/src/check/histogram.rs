@@ -114,7 +114,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn buckets_follow_one_another_without_a_gap() {
+    fn buckets_are_contiguous() {
         let mut last = 0;
         for nanos in 0..1 << 16 {
             let at = bucket(nanos);
@@ -135,13 +135,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_are_right_to_a_thirtieth(nanos in prop_oneof![0u64..3000, 0u64..LIMIT]) {
+        fn values_are_accurate_to_a_thirtieth(nanos in prop_oneof![0u64..3000, 0u64..LIMIT]) {
             let found = middle(bucket(nanos as i64));
             prop_assert!(found.abs_diff(nanos) as f64 <= (nanos as f64 / 32.0).max(2.0), "{nanos} ns reads as {found}");
         }
 
         #[test]
-        fn quantiles_are_those_of_the_sorted_list(mut values in prop::collection::vec(0u64..1 << 20, 1..300)) {
+        fn quantiles_match_the_sorted_list(mut values in prop::collection::vec(0u64..1 << 20, 1..300)) {
             let (mut histogram, mut sums) = (Histogram::EMPTY, Sums::new());
             values.iter().for_each(|nanos| histogram.add(bucket(*nanos as i64)));
             sums.add(&histogram);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_buckets_only_the_extremes_are_known() {
+    fn only_extremes_are_exact_beyond_the_buckets() {
         assert_eq!(Sums::new().quantiles([0.5, 0.9], (0, 0)), [None, None]);
         let (mut histogram, mut sums) = (Histogram::EMPTY, Sums::new());
         [-5_000_000, 1000, 9_000_000_000].into_iter().for_each(|nanos| histogram.add(bucket(nanos)));

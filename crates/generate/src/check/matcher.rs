@@ -1,7 +1,7 @@
 //! Streams without a trailer: identified by their length and constant bytes.
 
 use crate::trailer::Tail;
-use linerate_wire::{Layers, Link, Protocol, dissect};
+use linerate_headers::{Layers, Link, Protocol, dissect};
 use std::collections::{HashMap, HashSet};
 
 /// Bytes that the frames of a stream without a trailer have in common, from the IP header on (from after the MAC

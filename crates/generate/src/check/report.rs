@@ -154,14 +154,14 @@ pub struct Delay {
 
 /// Counts of a stream without trailers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct CountedStream {
     frames: u64,
     bytes: u64,
     corrupted: u64,
     span: Option<(Nanos, Nanos)>,
 }
 
-impl Counted {
+impl CountedStream {
     pub(super) fn add(&mut self, desc: &Desc, corrupted: bool) {
         self.frames += 1;
         self.bytes += u64::from(desc.wire);
@@ -245,7 +245,7 @@ impl<'a> Report<'a> {
 
 fn row(check: &Check, id: u32, sent: Option<u64>) -> Option<StreamRow> {
     if let Some(counted) = check.counted.get(&id) {
-        let Counted { frames, bytes, corrupted, span } = *counted;
+        let CountedStream { frames, bytes, corrupted, span } = *counted;
         let lost = sent.map_or(0, |sent| sent.saturating_sub(frames));
         let counts = FrameCounts { sent, received: frames, bytes, lost, corrupted, ..FrameCounts::default() };
         let span = span.map(|(first, last)| (first.0, last.0));

@@ -355,7 +355,7 @@ mod tests {
 
         /// In order but for jumps, forwards and backwards, near and far.
         #[test]
-        fn counts_are_those_of_the_definitions(
+        fn counts_match_the_definitions(
             steps in prop::collection::vec(
                 (prop_oneof![20 => Just(1i64), 3 => -5i64..6, 2 => -1100i64..1100, 1 => -3000i64..3000], 0i64..5000), 0..600,
             ),

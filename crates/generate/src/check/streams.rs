@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_of_forgotten_streams_are_reused_by_others_only() {
+    fn evicted_slots_are_reused_only_by_other_streams() {
         let (mut streams, mut ages) = (Streams::new(2), Ages::new());
         for id in 0..1000 {
             assert!(streams.place(id).is_some(), "stream {id}");

@@ -2,9 +2,9 @@
 
 use crate::trailer::Tail;
 use linerate_burst::Flags;
-use linerate_wire::registry::{ICMP, ICMPV6, SCTP, TCP, UDP, UDP_LITE};
-use linerate_wire::{Layers, Link, Protocol, Pseudo, Role, Stop, Sum, dissect};
-use linerate_wire::{icmp, icmpv6, ipv4, ipv6, sctp, tcp, udp, udp_lite};
+use linerate_headers::registry::{ICMP, ICMPV6, SCTP, TCP, UDP, UDP_LITE};
+use linerate_headers::{Layers, Link, Protocol, Pseudo, Role, Stop, Sum, dissect};
+use linerate_headers::{icmp, icmpv6, ipv4, ipv6, sctp, tcp, udp, udp_lite};
 
 /// Result of the checksums and lengths of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

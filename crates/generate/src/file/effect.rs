@@ -3,7 +3,7 @@
 use super::read::{Fault, Table};
 use crate::Rate;
 use crate::stream::{Mark, Next, Order, StreamSet};
-use crate::wrong::Wrong;
+use crate::wrong::TextError;
 
 /// Finds the first key without an effect.
 pub(super) fn check(table: &Table<'_>, tables: &[Table<'_>], set: &StreamSet) -> Result<(), Fault> {
@@ -34,7 +34,7 @@ pub(super) fn check(table: &Table<'_>, tables: &[Table<'_>], set: &StreamSet) ->
     match unreached {
         Some(index) => {
             let what = "unreachable stream; check next of the streams before it".to_owned();
-            Err(Fault { key: tables[index].name.clone(), wrong: Wrong::new(tables[index].at.clone(), what) })
+            Err(Fault { key: tables[index].name.clone(), wrong: TextError::new(tables[index].at.clone(), what) })
         }
         None => Ok(()),
     }

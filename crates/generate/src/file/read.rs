@@ -1,7 +1,7 @@
 //! Tables of a stream file: their keys, each with its position.
 
 use super::keys::{Key, Type};
-use crate::wrong::{Wrong, choices};
+use crate::wrong::{TextError, choices};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -16,7 +16,7 @@ pub(super) struct Table<'a> {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct At<T> {
+pub(super) struct SourceValue<T> {
     pub value: T,
     /// Position in the file.
     pub at: Range<usize>,
@@ -28,7 +28,7 @@ pub(super) struct Fault {
     /// Table and key.
     pub key: String,
     /// Problem and position in the file.
-    pub wrong: Wrong,
+    pub wrong: TextError,
 }
 
 impl<'a> Table<'a> {
@@ -43,8 +43,10 @@ impl<'a> Table<'a> {
         let mut values = Vec::new();
         for (found, value) in table {
             let called: &str = found.get_ref();
-            let fault =
-                |key: &str, at: Range<usize>, what: String| Fault { key: key.to_owned(), wrong: Wrong::new(at, what) };
+            let fault = |key: &str, at: Range<usize>, what: String| Fault {
+                key: key.to_owned(),
+                wrong: TextError::new(at, what),
+            };
             let Some(key) = keys.iter().find(|key| key.name == called) else {
                 let what = format!("no such key; {}", choices(called, keys.iter().map(|key| key.name)));
                 return Err(fault(&join(name, called), found.span(), what));
@@ -58,24 +60,24 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the text of a key.
-    pub(super) fn text(&self, name: &str) -> Option<At<&'a str>> {
+    pub(super) fn text(&self, name: &str) -> Option<SourceValue<&'a str>> {
         let value = self.value(name)?;
         match value.get_ref() {
-            DeValue::String(text) => Some(At { value: text, at: self.inside(text, value.span()) }),
+            DeValue::String(text) => Some(SourceValue { value: text, at: self.inside(text, value.span()) }),
             // A size may be a plain number.
-            DeValue::Integer(number) => Some(At { value: number.as_str(), at: value.span() }),
+            DeValue::Integer(number) => Some(SourceValue { value: number.as_str(), at: value.span() }),
             _ => None,
         }
     }
 
     /// Returns the number of a key.
-    pub(super) fn number(&self, name: &str) -> Result<Option<At<u64>>, Fault> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<SourceValue<u64>>, Fault> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let DeValue::Integer(number) = value.get_ref() else { return Ok(None) };
         let read = u64::from_str_radix(number.as_str(), number.radix());
         let read =
             read.map_err(|_| self.fault(name, value.span(), "out of range; expected 0 to 2^64 - 1".to_owned()))?;
-        Ok(Some(At { value: read, at: value.span() }))
+        Ok(Some(SourceValue { value: read, at: value.span() }))
     }
 
     /// Returns the position of a key's value, if present.
@@ -107,11 +109,11 @@ impl<'a> Table<'a> {
 
     /// Creates an error about the value of a key.
     pub(super) fn fault(&self, name: &str, at: Range<usize>, what: String) -> Fault {
-        Fault { key: join(&self.name, name), wrong: Wrong::new(at, what) }
+        Fault { key: join(&self.name, name), wrong: TextError::new(at, what) }
     }
 
     /// Creates an error about a part of a key's text.
-    pub(super) fn within(&self, name: &str, value: &At<&str>, wrong: Wrong) -> Fault {
+    pub(super) fn within(&self, name: &str, value: &SourceValue<&str>, wrong: TextError) -> Fault {
         let wrong = wrong.within(value.value);
         let is_as_written = value.at.len() == value.value.len();
         let start = value.at.start + if is_as_written { wrong.at.start } else { 0 };

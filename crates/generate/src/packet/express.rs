@@ -1,8 +1,8 @@
 //! Conversion of a frame to the text that makes it.
 
 use super::{Setup, Sizes, frames};
-use linerate_wire::named::{Field, Form, Kind};
-use linerate_wire::{Layers, Link, Protocol, cover, dissect, mpls};
+use linerate_headers::named::{Field, Form, Kind};
+use linerate_headers::{Layers, Link, Protocol, cover, dissect, mpls};
 
 /// Returns the text of a packet that makes this frame, byte for byte: known headers, fields that are neither default
 /// nor computed, and the payload. Parts that headers cannot express are in hexadecimal.
@@ -11,8 +11,8 @@ use linerate_wire::{Layers, Link, Protocol, cover, dissect, mpls};
 /// use linerate_generate::packet::{Setup, express, frames};
 /// let text = "ip(ttl=9)/udp(dport=53)/payload(\"hello, how are you\")";
 /// let frame = frames(text, &Setup::default())?.variants.remove(0).frame;
-/// assert_eq!(express(linerate_wire::Link::Ethernet, &frame), format!("eth/{text}"));
-/// # Ok::<(), linerate_generate::Wrong>(())
+/// assert_eq!(express(linerate_headers::Link::Ethernet, &frame), format!("eth/{text}"));
+/// # Ok::<(), linerate_generate::TextError>(())
 /// ```
 pub fn express(link: Link, frame: &[u8]) -> String {
     let headers = headers(link, frame);
@@ -128,7 +128,7 @@ fn is(kind: &Kind, field: &Field, header: &[u8]) -> bool {
 
 /// Returns the arguments that determine the form of a header.
 fn parts(kind: &Kind, header: &[u8]) -> Vec<String> {
-    let part = |part: &linerate_wire::named::Part| match part.form {
+    let part = |part: &linerate_headers::named::Part| match part.form {
         Form::Present => kind.field(part.name, header).map(|_| part.name.to_owned()),
         Form::Number => {
             let value = kind.field(part.name, header).and_then(|field| field.get(header));

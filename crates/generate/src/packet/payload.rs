@@ -2,7 +2,7 @@
 
 use super::syntax::{Argument, Layer, unquote};
 use crate::stream::Fill;
-use crate::wrong::Wrong;
+use crate::wrong::TextError;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Payload {
@@ -32,10 +32,10 @@ pub(super) enum Filler {
 const MOST: usize = 1 << 16;
 
 impl Payload {
-    pub(super) fn read(text: &str, layer: &Layer<'_>) -> Result<Payload, Wrong> {
+    pub(super) fn read(text: &str, layer: &Layer<'_>) -> Result<Payload, TextError> {
         let mut payload = Payload::default();
         for argument in &layer.arguments {
-            let wrong = |what: &str| Wrong::at(text, argument.value.unwrap_or(argument.name), what);
+            let wrong = |what: &str| TextError::at(text, argument.value.unwrap_or(argument.name), what);
             match (argument.name, argument.value) {
                 ("random", None) => payload.filler = Filler::Random,
                 ("noise", None) => payload.filler = Filler::Noise,
@@ -60,7 +60,7 @@ impl Payload {
                 _ => {
                     let legal = "expected payload(\"text\"), payload(hex=0a0b), payload(pattern=0a0b), payload(random) or \
                                  payload(noise), and len=100 for a length";
-                    return Err(Wrong::at(text, argument.name, legal));
+                    return Err(TextError::at(text, argument.name, legal));
                 }
             }
         }
@@ -68,7 +68,7 @@ impl Payload {
             |argument: &Argument<'_>| matches!(argument.name, "hex" | "text" | "len") || argument.name.starts_with('"');
         payload.has_length = layer.arguments.iter().any(is_given);
         if payload.bytes.len() > MOST {
-            return Err(Wrong::at(text, layer.name, "too long; a payload may have at most 65536 bytes"));
+            return Err(TextError::at(text, layer.name, "too long; a payload may have at most 65536 bytes"));
         }
         Ok(payload)
     }
@@ -95,7 +95,7 @@ impl Payload {
 }
 
 /// Parses bytes in hexadecimal: a string or bare digits, plain or as a dump of `xxd` or `tcpdump -x`.
-pub(super) fn bytes(text: &str, value: &str) -> Result<Vec<u8>, Wrong> {
+pub(super) fn bytes(text: &str, value: &str) -> Result<Vec<u8>, TextError> {
     let unquoted;
     let digits = if value.starts_with('"') {
         unquoted = String::from_utf8(unquote(text, value)?).unwrap_or_default();
@@ -113,7 +113,7 @@ pub(super) fn bytes(text: &str, value: &str) -> Result<Vec<u8>, Wrong> {
         let digits: Option<Vec<u8>> = line.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
         let digits = digits.filter(|digits| digits.len() % 2 == 0);
         let wrong = || {
-            Wrong::at(
+            TextError::at(
                 text,
                 value,
                 "invalid bytes; expected pairs of hexadecimal digits, or a dump of xxd or tcpdump -x",
@@ -148,7 +148,7 @@ mod tests {
     use crate::packet::syntax::layers;
 
     #[test]
-    fn pasted_dumps_are_read() {
+    fn pasted_dumps_are_parsed() {
         let expected: Vec<u8> = (0x40..0x52).collect();
         for dump in [
             "404142434445464748494a4b4c4d4e4f5051",

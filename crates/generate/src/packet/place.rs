@@ -1,12 +1,12 @@
 //! Positions of the given fields in a frame, and their values.
 
-use super::stack::{Layered, Setting, Stack};
+use super::stack::{HeaderSpec, Setting, Stack};
 use super::value::{Set, Values, values};
-use super::vary::{Varying, selectors};
+use super::vary::{VaryingField, selectors};
 use crate::stream::{Change, Map, Selector, put};
-use crate::wrong::Wrong;
-use linerate_wire::cover::Placed;
-use linerate_wire::named::Format;
+use crate::wrong::TextError;
+use linerate_headers::cover::HeaderSpan;
+use linerate_headers::named::Format;
 
 /// Bit range of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) struct Bits {
 
 /// Given values and their positions in a frame.
 #[derive(Default)]
-pub(super) struct Places<'a> {
+pub(super) struct FieldPositions<'a> {
     /// Constant values, in the order of writing.
     pub constants: Vec<(Bits, u128)>,
     /// Selectors of the others.
@@ -38,15 +38,15 @@ const FORM: [(&str, &str); 7] = [
     ("shim6_control", "payload"),
 ];
 
-impl<'a> Places<'a> {
+impl<'a> FieldPositions<'a> {
     /// Finds the fields of a packet in a frame of it.
     pub(super) fn find(
         text: &'a str,
         stack: &Stack<'a>,
-        placed: &[Placed],
+        placed: &[HeaderSpan],
         frame: &[u8],
         seed: u64,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, TextError> {
         let mut found = Vec::new();
         for (index, (layered, at)) in stack.headers.iter().zip(placed).enumerate() {
             let header = frame.get(at.offset..at.offset + at.length).unwrap_or_default();
@@ -56,7 +56,7 @@ impl<'a> Places<'a> {
                 let read = setting_of(text, setting, bits, format)?;
                 let fixed = FORM.contains(&(layered.kind.name(), setting.name));
                 if fixed && !matches!(read.1.set, Set::One(_)) {
-                    return Err(Wrong::at(
+                    return Err(TextError::at(
                         text,
                         setting.value,
                         "expected a single number, because checksums depend on it",
@@ -71,26 +71,26 @@ impl<'a> Places<'a> {
             found.push((setting.name, setting_of(text, setting, bits, format)?, None));
         }
         if let Some((name, ..)) = found.iter().find(|(_, (bits, _), _)| bits.end() > frame.len() * 8) {
-            return Err(Wrong::at(text, name, "beyond the end of the frame"));
+            return Err(TextError::at(text, name, "beyond the end of the frame"));
         }
-        Places::of(text, found, seed)
+        FieldPositions::of(text, found, seed)
     }
 
-    fn of(text: &str, found: Vec<Found<'a>>, seed: u64) -> Result<Self, Wrong> {
+    fn of(text: &str, found: Vec<FieldPlacement<'a>>, seed: u64) -> Result<Self, TextError> {
         let (mut constants, mut names, mut varying) = (Vec::new(), Vec::new(), Vec::new());
         for (name, (bits, values), pattern) in found {
             if let Set::One(value) = values.set {
                 constants.push((bits, value));
             } else {
                 names.push((name, bits));
-                varying.push(Varying { values, pattern });
+                varying.push(VaryingField { values, pattern });
             }
         }
         let (selectors, maps) = selectors(&varying, seed)
-            .map_err(|(index, what)| Wrong::at(text, names.get(index).map_or(text, |(name, _)| name), what))?;
+            .map_err(|(index, what)| TextError::at(text, names.get(index).map_or(text, |(name, _)| name), what))?;
         let named = names.into_iter().zip(maps);
         let varying = named.map(|((name, bits), (selector, map))| (name, bits, selector, map)).collect();
-        Ok(Places { constants, selectors, varying })
+        Ok(FieldPositions { constants, selectors, varying })
     }
 
     /// Returns the changes of a frame.
@@ -128,7 +128,7 @@ impl<'a> Places<'a> {
 }
 
 /// Field name, its position and values, and the pattern of its layer.
-type Found<'a> = (&'a str, (Bits, Values), Option<(usize, super::vary::Pattern)>);
+type FieldPlacement<'a> = (&'a str, (Bits, Values), Option<(usize, super::vary::Pattern)>);
 
 impl Bits {
     fn end(&self) -> usize {
@@ -153,11 +153,11 @@ impl Bits {
 
 fn field(
     text: &str,
-    layered: &Layered<'_>,
+    layered: &HeaderSpec<'_>,
     setting: &Setting<'_>,
     offset: usize,
     header: &[u8],
-) -> Result<(Bits, Format), Wrong> {
+) -> Result<(Bits, Format), TextError> {
     if setting.name.starts_with('+') {
         return bytes(text, setting.name, offset);
     }
@@ -165,8 +165,9 @@ fn field(
     let field = layered.kind.field(name.trim(), header).ok_or_else(|| layered.unknown(text, setting.name))?;
     let whole = Bits { start: offset * 8 + field.start(header).unwrap_or(0), count: field.bits };
     let Some(mask) = mask else { return Ok((whole, field.format)) };
-    let wrong =
-        || Wrong::at(text, setting.name, "invalid mask; expected one run of bits of the field, such as src&0.0.255.0");
+    let wrong = || {
+        TextError::at(text, setting.name, "invalid mask; expected one run of bits of the field, such as src&0.0.255.0")
+    };
     let mask = field.format.parse(mask.trim()).filter(|mask| *mask != 0 && *mask <= field.most()).ok_or_else(wrong)?;
     let (low, count) = (mask.trailing_zeros(), mask.count_ones());
     if mask >> low != u128::MAX >> (128 - count) {
@@ -177,15 +178,16 @@ fn field(
 }
 
 /// Parses a position `+offset:bits`, from the start of a layer.
-fn bytes(text: &str, name: &str, layer: usize) -> Result<(Bits, Format), Wrong> {
+fn bytes(text: &str, name: &str, layer: usize) -> Result<(Bits, Format), TextError> {
     let parts = name.trim_start_matches('+').split_once(':').unwrap_or((name.trim_start_matches('+'), "8"));
     let offset = parts.0.trim().parse().ok().filter(|offset: &usize| *offset <= super::LONGEST);
     let count = parts.1.trim().parse().ok().filter(|count| (1..=128).contains(count));
-    let wrong = || Wrong::at(text, name, "expected +OFFSET:BITS, such as +4:16 for the two bytes after the first four");
+    let wrong =
+        || TextError::at(text, name, "expected +OFFSET:BITS, such as +4:16 for the two bytes after the first four");
     let (offset, count) = offset.zip(count).ok_or_else(wrong)?;
     Ok((Bits { start: (layer + offset) * 8, count }, Format::Hex))
 }
 
-fn setting_of(text: &str, setting: &Setting<'_>, bits: Bits, format: Format) -> Result<(Bits, Values), Wrong> {
+fn setting_of(text: &str, setting: &Setting<'_>, bits: Bits, format: Format) -> Result<(Bits, Values), TextError> {
     Ok((bits, values(text, setting.value, format, bits.count)?))
 }

@@ -3,8 +3,8 @@
 use super::syntax::split;
 use super::value::call;
 use crate::rate::FCS;
-use crate::stream::{Alias, Pick, Selector};
-use crate::wrong::Wrong;
+use crate::stream::{Alias, IndexSelection, Selector};
+use crate::wrong::TextError;
 use std::sync::Arc;
 
 /// Sizes of the frames of a stream.
@@ -35,7 +35,7 @@ const LEGAL: &str =
 ///
 /// # Errors
 /// If the text is not one of the forms of [`Sizes`], or a size is out of range.
-pub fn sizes(text: &str, seed: u64) -> Result<Sizes, Wrong> {
+pub fn sizes(text: &str, seed: u64) -> Result<Sizes, TextError> {
     let trimmed = text.trim();
     if trimmed == "imix" {
         return Ok(in_turn(IMIX.to_vec()));
@@ -45,7 +45,7 @@ pub fn sizes(text: &str, seed: u64) -> Result<Sizes, Wrong> {
         let list: Option<Vec<usize>> = letters.trim().chars().map(letter).collect();
         let list = list.filter(|list| (1..=4096).contains(&list.len()));
         let wrong = || {
-            Wrong::at(
+            TextError::at(
                 text,
                 letters,
                 "invalid genome; expected 1 to 4096 of the letters a (64) b (128) c (256) d (512) e (1024) f (1280) g (1518) h (2112) i (9216)",
@@ -56,7 +56,7 @@ pub fn sizes(text: &str, seed: u64) -> Result<Sizes, Wrong> {
     if let Some(range) = call(trimmed, "random") {
         let list = range_of(text, range)?;
         let count = list.len() as u64;
-        return Ok(Sizes::Of(list, Selector { count, pick: Pick::Random { seed } }));
+        return Ok(Sizes::Of(list, Selector { count, pick: IndexSelection::Random { seed } }));
     }
     if let Some(inside) = trimmed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return weighted(text, inside, seed);
@@ -66,43 +66,43 @@ pub fn sizes(text: &str, seed: u64) -> Result<Sizes, Wrong> {
 
 fn in_turn(list: Vec<usize>) -> Sizes {
     let count = list.len() as u64;
-    Sizes::Of(list, Selector { count, pick: Pick::InTurn { every: 1 } })
+    Sizes::Of(list, Selector { count, pick: IndexSelection::InTurn { every: 1 } })
 }
 
-fn weighted(text: &str, inside: &str, seed: u64) -> Result<Sizes, Wrong> {
+fn weighted(text: &str, inside: &str, seed: u64) -> Result<Sizes, TextError> {
     let (mut list, mut weights) = (Vec::new(), Vec::new());
     for item in split(text, inside, ',')? {
         let (size, weight) = item.split_once(':').unwrap_or((item, "1"));
         list.push(one(text, size)?);
-        weights.push(weight.trim().parse::<f64>().map_err(|_| Wrong::at(text, item, LEGAL))?);
+        weights.push(weight.trim().parse::<f64>().map_err(|_| TextError::at(text, item, LEGAL))?);
     }
     if !inside.contains(':') {
         return Ok(in_turn(list));
     }
     let table = Alias::new(&weights)
-        .ok_or_else(|| Wrong::at(text, inside, "invalid weights; expected numbers from 0 on, not all 0"))?;
+        .ok_or_else(|| TextError::at(text, inside, "invalid weights; expected numbers from 0 on, not all 0"))?;
     let count = list.len() as u64;
-    Ok(Sizes::Of(list, Selector { count, pick: Pick::Weighted { table: Arc::new(table), seed } }))
+    Ok(Sizes::Of(list, Selector { count, pick: IndexSelection::Weighted { table: Arc::new(table), seed } }))
 }
 
 /// Parses one size, or `start..end/step`, up or down.
-fn range_of(text: &str, part: &str) -> Result<Vec<usize>, Wrong> {
+fn range_of(text: &str, part: &str) -> Result<Vec<usize>, TextError> {
     let Some((start, rest)) = part.split_once("..") else { return Ok(vec![one(text, part)?]) };
     let (end, step) = rest.split_once('/').unwrap_or((rest, "1"));
     let (start, end) = (one(text, start)?, one(text, end)?);
     let step = step.trim().parse().ok().filter(|step| *step > 0);
-    let step: usize =
-        step.ok_or_else(|| Wrong::at(text, part, "invalid step; expected 1 or more (start above end counts down)"))?;
+    let step: usize = step
+        .ok_or_else(|| TextError::at(text, part, "invalid step; expected 1 or more (start above end counts down)"))?;
     let count = start.abs_diff(end) / step + 1;
     let at = |index| if start <= end { start + index * step } else { start - index * step };
     Ok((0..count).map(at).collect())
 }
 
-fn one(text: &str, part: &str) -> Result<usize, Wrong> {
-    let size: usize = part.trim().parse().map_err(|_| Wrong::at(text, part, LEGAL))?;
+fn one(text: &str, part: &str) -> Result<usize, TextError> {
+    let size: usize = part.trim().parse().map_err(|_| TextError::at(text, part, LEGAL))?;
     if !(FCS as usize + 1..=LONGEST).contains(&size) {
         let what = format!("invalid frame size; expected 5 to {LONGEST} bytes, FCS included");
-        return Err(Wrong::at(text, part, what));
+        return Err(TextError::at(text, part, what));
     }
     Ok(size)
 }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_users_write_them() {
+    fn sizes_are_parsed_as_users_write_them() {
         assert_eq!(first("64", 2), [64, 64]);
         assert_eq!(first("64..70/3", 4), [64, 67, 70, 64]);
         assert_eq!(first("70..64/5", 3), [70, 65, 70]);

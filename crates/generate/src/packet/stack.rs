@@ -3,16 +3,16 @@
 use super::payload::{Payload, bytes};
 use super::syntax::{self, Argument, Layer};
 use super::vary::Pattern;
-use crate::wrong::{Wrong, choices};
-use linerate_wire::build::{Frame, Header, Problem, Unbuilt};
-use linerate_wire::named::{Form, Format, Given, Kind, Value};
-use linerate_wire::{Link, Protocol, Role, Unfit};
+use crate::wrong::{TextError, choices};
+use linerate_headers::build::{BuildError, Frame, Header, Problem};
+use linerate_headers::named::{Form, Format, Kind, PartValues, Value};
+use linerate_headers::{EmitError, Link, Protocol, Role};
 
 /// Headers, payload, and bytes after the packet.
 pub(super) struct Stack<'a> {
     text: &'a str,
     /// Headers, outermost first; none for a whole frame.
-    pub headers: Vec<Layered<'a>>,
+    pub headers: Vec<HeaderSpec<'a>>,
     /// Payload of the innermost header.
     pub payload: Payload,
     /// Changing bytes of the payload.
@@ -23,12 +23,12 @@ pub(super) struct Stack<'a> {
     pub whole: bool,
 }
 
-pub(super) struct Layered<'a> {
+pub(super) struct HeaderSpec<'a> {
     /// Kind of header.
     pub kind: &'static Kind,
     /// Name in the text; empty if it was implied.
     pub name: &'a str,
-    parts: Vec<(&'static str, Part)>,
+    parts: Vec<(&'static str, OptionValue)>,
     /// Fields with given values.
     pub settings: Vec<Setting<'a>>,
     /// Order of its varying fields.
@@ -42,18 +42,18 @@ pub(super) struct Setting<'a> {
     pub value: &'a str,
 }
 
-enum Part {
+enum OptionValue {
     Present,
     Number(u128),
     Bytes(Vec<u8>),
 }
 
-impl Part {
+impl OptionValue {
     fn value(&self) -> Value<'_> {
         match self {
-            Part::Present => Value::Present,
-            Part::Number(number) => Value::Number(*number),
-            Part::Bytes(bytes) => Value::Bytes(bytes),
+            OptionValue::Present => Value::Present,
+            OptionValue::Number(number) => Value::Number(*number),
+            OptionValue::Bytes(bytes) => Value::Bytes(bytes),
         }
     }
 }
@@ -66,7 +66,7 @@ const MOST_LAYERS: usize = 64;
 
 impl<'a> Stack<'a> {
     /// Reads the layers of a packet on a link.
-    pub(super) fn read(text: &'a str, link: Link, files: Files<'_>) -> Result<Stack<'a>, Wrong> {
+    pub(super) fn read(text: &'a str, link: Link, files: Files<'_>) -> Result<Stack<'a>, TextError> {
         let empty = Payload::default();
         let (headers, padding, settings) = (Vec::new(), Vec::new(), Vec::new());
         let mut stack = Stack { text, headers, payload: empty, settings, padding, whole: false };
@@ -77,7 +77,7 @@ impl<'a> Stack<'a> {
             let end = last == 0 || last == 1 && following[0].name == "padding";
             match layer.name {
                 "payload" | "raw" | "file" if !end => {
-                    return Err(Wrong::at(text, layer.name, "only padding may follow it"));
+                    return Err(TextError::at(text, layer.name, "only padding may follow it"));
                 }
                 "payload" => {
                     stack.payload = Payload::read(text, layer)?;
@@ -92,25 +92,26 @@ impl<'a> Stack<'a> {
                     stack.payload.bytes = from_file(text, layer, files)?;
                     stack.whole = true;
                 }
-                "file" => return Err(Wrong::at(text, layer.name, "file must be the first layer")),
+                "file" => return Err(TextError::at(text, layer.name, "file must be the first layer")),
                 "padding" if last == 0 => stack.padding = only(text, layer).and_then(|value| bytes(text, value))?,
-                "padding" => return Err(Wrong::at(text, layer.name, "padding must be the last layer")),
-                _ => stack.headers.push(Layered::read(text, layer)?),
+                "padding" => return Err(TextError::at(text, layer.name, "padding must be the last layer")),
+                _ => stack.headers.push(HeaderSpec::read(text, layer)?),
             }
         }
         if !stack.whole {
             stack.complete(link)?;
         }
         if stack.headers.len() > MOST_LAYERS {
-            return Err(Wrong::at(text, text, format!("too many layers; a packet may have at most {MOST_LAYERS}")));
+            return Err(TextError::at(text, text, format!("too many layers; a packet may have at most {MOST_LAYERS}")));
         }
         Ok(stack)
     }
 
     /// Returns the headers, ready to build.
-    pub(super) fn made(&self) -> Result<Vec<Box<dyn Header + '_>>, Wrong> {
-        let make =
-            |layered| Layered::make(layered).map_err(|unfit| Wrong::at(self.text, layered.name, unfit.to_string()));
+    pub(super) fn made(&self) -> Result<Vec<Box<dyn Header + '_>>, TextError> {
+        let make = |layered| {
+            HeaderSpec::make(layered).map_err(|unfit| TextError::at(self.text, layered.name, unfit.to_string()))
+        };
         self.headers.iter().map(make).collect()
     }
 
@@ -121,9 +122,9 @@ impl<'a> Stack<'a> {
     }
 
     /// Converts a build error to an error at the layer that caused it.
-    pub(super) fn unbuilt(&self, error: Unbuilt) -> Wrong {
+    pub(super) fn unbuilt(&self, error: BuildError) -> TextError {
         match error {
-            Unbuilt::Header { index, problem, .. } => {
+            BuildError::Header { index, problem, .. } => {
                 let layered = &self.headers[index];
                 let written = self.headers[index + 1..].iter().find(|layered| !layered.name.is_empty());
                 let what = match (problem, written) {
@@ -131,19 +132,19 @@ impl<'a> Stack<'a> {
                     (Problem::CannotCarry(_), Some(next)) => cannot_carry(layered.kind, next.kind),
                     _ => problem.to_string(),
                 };
-                Wrong::at(self.text, layered.name, format!("{}: {what}", layered.kind.name()))
+                TextError::at(self.text, layered.name, format!("{}: {what}", layered.kind.name()))
             }
-            other => Wrong::at(self.text, self.text, other.to_string()),
+            other => TextError::at(self.text, self.text, other.to_string()),
         }
     }
 
     /// Adds implied headers: below the first layer, and where a layer cannot carry the next.
-    fn complete(&mut self, link: Link) -> Result<(), Wrong> {
+    fn complete(&mut self, link: Link) -> Result<(), TextError> {
         if self.headers.is_empty() {
-            self.headers.push(Layered::usual("udp")?);
+            self.headers.push(HeaderSpec::usual("udp")?);
         }
         while let Some(below) = below(&self.headers[0], link) {
-            self.headers.insert(0, Layered::usual(below)?);
+            self.headers.insert(0, HeaderSpec::usual(below)?);
         }
         let mut index = 1;
         while index < self.headers.len() && self.headers.len() <= MOST_LAYERS {
@@ -153,19 +154,19 @@ impl<'a> Stack<'a> {
                 index += 1;
             } else {
                 // It may itself need a header before it.
-                self.headers.insert(index, Layered::usual(below)?);
+                self.headers.insert(index, HeaderSpec::usual(below)?);
             }
         }
         Ok(())
     }
 }
 
-impl<'a> Layered<'a> {
-    fn read(text: &'a str, layer: &Layer<'a>) -> Result<Layered<'a>, Wrong> {
+impl<'a> HeaderSpec<'a> {
+    fn read(text: &'a str, layer: &Layer<'a>) -> Result<HeaderSpec<'a>, TextError> {
         let names = || Kind::all().map(Kind::name).chain(["payload", "raw", "file", "padding"]);
-        let unknown = || Wrong::at(text, layer.name, format!("no such layer; {}", choices(layer.name, names())));
+        let unknown = || TextError::at(text, layer.name, format!("no such layer; {}", choices(layer.name, names())));
         let kind = Kind::named(layer.name).ok_or_else(unknown)?;
-        let mut layered = Layered { kind, name: layer.name, parts: Vec::new(), settings: Vec::new(), pattern: None };
+        let mut layered = HeaderSpec { kind, name: layer.name, parts: Vec::new(), settings: Vec::new(), pattern: None };
         for argument in &layer.arguments {
             layered.argument(text, argument)?;
         }
@@ -173,18 +174,18 @@ impl<'a> Layered<'a> {
     }
 
     /// Creates an implied layer.
-    fn usual(text: &'static str) -> Result<Layered<'a>, Wrong> {
+    fn usual(text: &'static str) -> Result<HeaderSpec<'a>, TextError> {
         let layers = syntax::layers(text)?;
-        let layer = layers.first().ok_or_else(|| Wrong::at(text, text, "no layer"))?;
-        Ok(Layered { name: "", ..Layered::read(text, layer)? })
+        let layer = layers.first().ok_or_else(|| TextError::at(text, text, "no layer"))?;
+        Ok(HeaderSpec { name: "", ..HeaderSpec::read(text, layer)? })
     }
 
-    fn argument(&mut self, text: &'a str, argument: &Argument<'a>) -> Result<(), Wrong> {
+    fn argument(&mut self, text: &'a str, argument: &Argument<'a>) -> Result<(), TextError> {
         let (kind, name) = (self.kind, argument.name);
         let Some(value) = argument.value else {
             return match (kind.part(name), kind.fields.iter().find(|field| field.name == name)) {
                 (Some(part), _) if matches!(part.form, Form::Present | Form::Within) => {
-                    self.parts.push((part.name, Part::Present));
+                    self.parts.push((part.name, OptionValue::Present));
                     Ok(())
                 }
                 (_, Some(field)) if field.bits == 1 => {
@@ -192,7 +193,7 @@ impl<'a> Layered<'a> {
                     Ok(())
                 }
                 (Some(_), _) | (_, Some(_)) => {
-                    Err(Wrong::at(text, name, format!("missing value; expected {name}=VALUE")))
+                    Err(TextError::at(text, name, format!("missing value; expected {name}=VALUE")))
                 }
                 _ => Err(self.unknown(text, name)),
             };
@@ -205,17 +206,17 @@ impl<'a> Layered<'a> {
         match part.map(|part| part.form) {
             Some(Form::Bytes(_)) => {
                 let bytes = bytes(text, value)?;
-                self.parts.extend(part.map(|part| (part.name, Part::Bytes(bytes))));
+                self.parts.extend(part.map(|part| (part.name, OptionValue::Bytes(bytes))));
                 return Ok(());
             }
             Some(Form::Number) => {
                 let number = Format::Number.parse(value);
                 let number = number.ok_or_else(|| {
-                    Wrong::at(text, value, "expected a single number, because it determines the form of the header")
+                    TextError::at(text, value, "expected a single number, because it determines the form of the header")
                 })?;
-                self.parts.extend(part.map(|part| (part.name, Part::Number(number))));
+                self.parts.extend(part.map(|part| (part.name, OptionValue::Number(number))));
             }
-            Some(Form::Present | Form::Within) => self.parts.extend(part.map(|part| (part.name, Part::Present))),
+            Some(Form::Present | Form::Within) => self.parts.extend(part.map(|part| (part.name, OptionValue::Present))),
             None => {}
         }
         let field = name.split('&').next().unwrap_or(name).trim();
@@ -228,17 +229,17 @@ impl<'a> Layered<'a> {
     }
 
     /// Returns the error for a field that the layer does not have.
-    pub(super) fn unknown(&self, text: &str, name: &str) -> Wrong {
+    pub(super) fn unknown(&self, text: &str, name: &str) -> TextError {
         let mut names: Vec<&str> = self.kind.fields.iter().map(|field| field.name).collect();
         names.extend(self.kind.parts.iter().map(|part| part.name).filter(|name| *name != "control"));
         names.sort_unstable();
         names.dedup();
-        Wrong::at(text, name, format!("{} has no {name:?}; {}", self.kind.name(), choices(name, names)))
+        TextError::at(text, name, format!("{} has no {name:?}; {}", self.kind.name(), choices(name, names)))
     }
 
-    fn make(&self) -> Result<Box<dyn Header + '_>, Unfit> {
+    fn make(&self) -> Result<Box<dyn Header + '_>, EmitError> {
         let given: Vec<_> = self.parts.iter().map(|(name, part)| (*name, part.value())).collect();
-        (self.kind.make)(Given(&given))
+        (self.kind.make)(PartValues(&given))
     }
 }
 
@@ -247,7 +248,7 @@ fn setting<'a>(argument: &Argument<'a>) -> Option<Setting<'a>> {
 }
 
 /// Returns the implied layer below the first one, unless the link begins with that.
-fn below(first: &Layered<'_>, link: Link) -> Option<&'static str> {
+fn below(first: &HeaderSpec<'_>, link: Link) -> Option<&'static str> {
     let begins = match link {
         Link::RawIp => first.kind.protocol.role() == Role::Network,
         Link::Ppp => first.kind.protocol == Protocol::Ppp,
@@ -262,7 +263,7 @@ const BETWEEN: [&str; 3] = ["ppp", "eth", "snap"];
 
 /// Returns a layer that may be missing between two layers.
 fn between(outer: &Kind, inner: &Kind) -> Option<&'static str> {
-    let layer = |name: &'static str| Layered::usual(name).ok();
+    let layer = |name: &'static str| HeaderSpec::usual(name).ok();
     let (outer, inner) = (layer(outer.name())?, layer(inner.name())?);
     BETWEEN
         .into_iter()
@@ -281,15 +282,15 @@ fn cannot_carry(outer: &Kind, inner: &Kind) -> String {
     format!("cannot carry {inner}{advice}")
 }
 
-fn can_carry(outer: &Layered<'_>, inner: &Layered<'_>) -> bool {
+fn can_carry(outer: &HeaderSpec<'_>, inner: &HeaderSpec<'_>) -> bool {
     let (Ok(outer), Ok(inner)) = (outer.make(), inner.make()) else { return true };
     !matches!(
         Frame::new(&[outer.as_ref(), inner.as_ref()], &[]).length(),
-        Err(Unbuilt::Header { problem: Problem::CannotCarry(_), .. })
+        Err(BuildError::Header { problem: Problem::CannotCarry(_), .. })
     )
 }
 
-fn pattern(text: &str, value: &str) -> Result<Pattern, Wrong> {
+fn pattern(text: &str, value: &str) -> Result<Pattern, TextError> {
     match value {
         "mesh" => return Ok(Pattern::Mesh),
         "lockstep" => return Ok(Pattern::Lockstep),
@@ -299,23 +300,23 @@ fn pattern(text: &str, value: &str) -> Result<Pattern, Wrong> {
     }
     let exponent = super::value::call(value, "zipf").and_then(|inside| inside.trim().parse().ok());
     let exponent = exponent.filter(|exponent: &f64| exponent.is_finite() && *exponent >= 0.0);
-    let wrong = || Wrong::at(text, value, "invalid pattern; expected mesh, lockstep, random or zipf(1.1)");
+    let wrong = || TextError::at(text, value, "invalid pattern; expected mesh, lockstep, random or zipf(1.1)");
     exponent.map(Pattern::Zipf).ok_or_else(wrong)
 }
 
 /// Returns the single argument of a layer; empty if there are none.
-fn only<'a>(text: &str, layer: &Layer<'a>) -> Result<&'a str, Wrong> {
+fn only<'a>(text: &str, layer: &Layer<'a>) -> Result<&'a str, TextError> {
     match layer.arguments[..] {
         [] => Ok(""),
         [Argument { name, value: None }] => Ok(name),
         [Argument { name: "hex", value: Some(value) }] => Ok(value),
-        _ => Err(Wrong::at(text, layer.name, format!("invalid bytes; expected {}(0a0b0c)", layer.name))),
+        _ => Err(TextError::at(text, layer.name, format!("invalid bytes; expected {}(0a0b0c)", layer.name))),
     }
 }
 
-fn from_file(text: &str, layer: &Layer<'_>, files: Files<'_>) -> Result<Vec<u8>, Wrong> {
+fn from_file(text: &str, layer: &Layer<'_>, files: Files<'_>) -> Result<Vec<u8>, TextError> {
     let [Argument { name, value: None }] = layer.arguments[..] else {
-        return Err(Wrong::at(
+        return Err(TextError::at(
             text,
             layer.name,
             "invalid file; expected a name and frame number, such as file(capture.pcap#3)",
@@ -326,6 +327,6 @@ fn from_file(text: &str, layer: &Layer<'_>, files: Files<'_>) -> Result<Vec<u8>,
     let (path, number) = path.rsplit_once('#').unwrap_or((&path, "1"));
     let number = number.parse().ok().filter(|number| *number > 0);
     let number = number
-        .ok_or_else(|| Wrong::at(text, name, "invalid frame number; expected 1 or more, such as capture.pcap#1"))?;
-    files(path, number).map_err(|what| Wrong::at(text, name, what))
+        .ok_or_else(|| TextError::at(text, name, "invalid frame number; expected 1 or more, such as capture.pcap#1"))?;
+    files(path, number).map_err(|what| TextError::at(text, name, what))
 }

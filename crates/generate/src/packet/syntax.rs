@@ -1,6 +1,6 @@
 //! Parser of packet text: layers between slashes, arguments between commas.
 
-use crate::wrong::Wrong;
+use crate::wrong::TextError;
 use std::ops::Range;
 
 /// Layer: its name and the arguments in parentheses.
@@ -21,31 +21,31 @@ pub(super) struct Argument<'a> {
 }
 
 /// Parses the layers of a packet.
-pub(super) fn layers(text: &str) -> Result<Vec<Layer<'_>>, Wrong> {
+pub(super) fn layers(text: &str) -> Result<Vec<Layer<'_>>, TextError> {
     split(text, text, '/')?.into_iter().map(|part| layer(text, part)).collect()
 }
 
-fn layer<'a>(text: &'a str, part: &'a str) -> Result<Layer<'a>, Wrong> {
+fn layer<'a>(text: &'a str, part: &'a str) -> Result<Layer<'a>, TextError> {
     let part = part.trim();
     let Some(open) = part.find('(') else { return named(text, part, Vec::new()) };
     let (name, rest) = part.split_at(open);
     let inside = rest.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-    let inside = inside.ok_or_else(|| Wrong::at(text, part, "unexpected text after the closing parenthesis"))?;
+    let inside = inside.ok_or_else(|| TextError::at(text, part, "unexpected text after the closing parenthesis"))?;
     let mut arguments = Vec::new();
     for argument in split(text, inside, ',')? {
         let argument = argument.trim();
         match argument {
             "" if inside.trim().is_empty() => {}
-            "" => return Err(Wrong::at(text, argument, "missing argument between commas")),
+            "" => return Err(TextError::at(text, argument, "missing argument between commas")),
             _ => arguments.push(named_argument(argument)),
         }
     }
     named(text, name.trim(), arguments)
 }
 
-fn named<'a>(text: &'a str, name: &'a str, arguments: Vec<Argument<'a>>) -> Result<Layer<'a>, Wrong> {
+fn named<'a>(text: &'a str, name: &'a str, arguments: Vec<Argument<'a>>) -> Result<Layer<'a>, TextError> {
     match name {
-        "" => Err(Wrong::at(
+        "" => Err(TextError::at(
             text,
             name,
             "missing layer name; expected layers such as eth/ip/udp(dport=53)/payload(\"hello\")",
@@ -63,7 +63,7 @@ fn named_argument(text: &str) -> Argument<'_> {
 }
 
 /// Splits `part`, which is within `text`, at separators outside of strings and brackets.
-pub(super) fn split<'a>(text: &str, part: &'a str, separator: char) -> Result<Vec<&'a str>, Wrong> {
+pub(super) fn split<'a>(text: &str, part: &'a str, separator: char) -> Result<Vec<&'a str>, TextError> {
     let (mut parts, mut start, mut open, mut characters) = (Vec::new(), 0, Vec::new(), part.char_indices());
     while let Some((at, character)) = characters.next() {
         match character {
@@ -74,13 +74,13 @@ pub(super) fn split<'a>(text: &str, part: &'a str, separator: char) -> Result<Ve
                     escaped = *inside == '\\' && !escaped;
                     ends
                 });
-                end.ok_or_else(|| Wrong::at(text, &part[at..], "missing closing quotation mark"))?;
+                end.ok_or_else(|| TextError::at(text, &part[at..], "missing closing quotation mark"))?;
             }
             '(' => open.push((')', at)),
             '[' => open.push((']', at)),
             ')' | ']' => {
                 let opened = open.pop().filter(|(closes, _)| *closes == character);
-                opened.ok_or_else(|| Wrong::at(text, &part[at..=at], "missing opening bracket"))?;
+                opened.ok_or_else(|| TextError::at(text, &part[at..=at], "missing opening bracket"))?;
             }
             _ if character == separator && open.is_empty() => {
                 parts.push(&part[start..at]);
@@ -90,7 +90,7 @@ pub(super) fn split<'a>(text: &str, part: &'a str, separator: char) -> Result<Ve
         }
     }
     if let Some((_, at)) = open.pop() {
-        return Err(Wrong::at(text, &part[at..=at], "missing closing bracket"));
+        return Err(TextError::at(text, &part[at..=at], "missing closing bracket"));
     }
     parts.push(&part[start..]);
     Ok(parts)
@@ -103,8 +103,8 @@ pub(crate) fn place(text: &str, part: &str) -> Range<usize> {
 }
 
 /// Returns the text of a quoted string with escapes replaced: `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\xNN`.
-pub(super) fn unquote(text: &str, quoted: &str) -> Result<Vec<u8>, Wrong> {
-    let wrong = |what: &str| Wrong::at(text, quoted, what);
+pub(super) fn unquote(text: &str, quoted: &str) -> Result<Vec<u8>, TextError> {
+    let wrong = |what: &str| TextError::at(text, quoted, what);
     let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let inside = inside.ok_or_else(|| wrong("missing quotation marks around text"))?;
     let (mut bytes, mut rest) = (Vec::new(), inside.bytes());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_text_is_refused_at_its_position() {
+    fn incomplete_text_is_rejected_at_its_position() {
         for (wrong, at) in
             [("", 0..0), ("eth//ip", 4..4), ("eth(", 3..4), ("eth)", 3..4), ("a(\"x)", 2..5), ("a(b,,c)", 4..4)]
         {

@@ -2,8 +2,8 @@
 
 use super::syntax::split;
 use crate::stream::MOST_WEIGHTED;
-use crate::wrong::Wrong;
-use linerate_wire::named::Format;
+use crate::wrong::TextError;
+use linerate_headers::named::Format;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Values {
@@ -58,7 +58,7 @@ impl Set {
 }
 
 /// Parses the values of a field with `bits` bits; `part` is within `text`.
-pub(super) fn values(text: &str, part: &str, format: Format, bits: u32) -> Result<Values, Wrong> {
+pub(super) fn values(text: &str, part: &str, format: Format, bits: u32) -> Result<Values, TextError> {
     let mut values = Values { set: Set::One(0), order: Order::InTurn, every: 1, link: None };
     let mut rest = part.trim();
     while let Some((front, word)) = rest.rsplit_once(char::is_whitespace) {
@@ -76,12 +76,12 @@ pub(super) fn values(text: &str, part: &str, format: Format, bits: u32) -> Resul
         rest = front.trim_end();
     }
     if values.every == 0 {
-        return Err(Wrong::at(text, part, "invalid every; expected 1 frame or more"));
+        return Err(TextError::at(text, part, "invalid every; expected 1 frame or more"));
     }
     let reader = Reader { text, format, bits };
     reader.set(rest, &mut values)?;
     if values.every > 1 && values.order != Order::InTurn {
-        return Err(Wrong::at(text, part, "every needs values in turn"));
+        return Err(TextError::at(text, part, "every needs values in turn"));
     }
     Ok(values)
 }
@@ -94,7 +94,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn set(self, part: &str, values: &mut Values) -> Result<(), Wrong> {
+    fn set(self, part: &str, values: &mut Values) -> Result<(), TextError> {
         if let Some(inside) = call(part, "random") {
             (values.set, values.order) = (self.range(inside)?, Order::Random);
         } else if let Some(inside) = call(part, "zipf") {
@@ -102,10 +102,14 @@ impl Reader<'_> {
             let exponent =
                 exponent.trim().parse().ok().filter(|exponent: &f64| exponent.is_finite() && *exponent >= 0.0);
             let wrong =
-                || Wrong::at(self.text, part, "expected zipf(start..end, exponent), such as zipf(1..1000, 1.1)");
+                || TextError::at(self.text, part, "expected zipf(start..end, exponent), such as zipf(1..1000, 1.1)");
             (values.set, values.order) = (self.range(range)?, Order::Zipf(exponent.ok_or_else(wrong)?));
             if !(1..=MOST_WEIGHTED as u128).contains(&values.set.count()) {
-                return Err(Wrong::at(self.text, part, format!("too many values; zipf takes at most {MOST_WEIGHTED}")));
+                return Err(TextError::at(
+                    self.text,
+                    part,
+                    format!("too many values; zipf takes at most {MOST_WEIGHTED}"),
+                ));
             }
         } else if let Some(inside) = part.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             self.list(inside, values)?;
@@ -121,7 +125,7 @@ impl Reader<'_> {
     }
 
     /// Parses `start..end`, `start..end/step`, or all addresses of a network: `address/length`.
-    fn range(self, part: &str) -> Result<Set, Wrong> {
+    fn range(self, part: &str) -> Result<Set, TextError> {
         let part = part.trim();
         let Some((start, rest)) = part.split_once("..") else { return self.network(part) };
         let (end, step) = match rest.split_once('/') {
@@ -132,14 +136,14 @@ impl Reader<'_> {
         let (start, end) = (self.one(start)?, self.one(end)?);
         let step = step.filter(|step| (1..=i128::MAX as u128).contains(step));
         let step = step.ok_or_else(|| {
-            Wrong::at(self.text, part, "invalid step; expected 1 or more (start above end counts down)")
+            TextError::at(self.text, part, "invalid step; expected 1 or more (start above end counts down)")
         })?;
         let count = (start.abs_diff(end) / step).wrapping_add(1);
         Ok(Set::Range { start, step: if start <= end { step as i128 } else { -(step as i128) }, count })
     }
 
     /// Rejects a range from an address to a number: that is nearly always meant as the last part of another address.
-    fn check_ends(self, part: &str, start: &str, end: &str) -> Result<(), Wrong> {
+    fn check_ends(self, part: &str, start: &str, end: &str) -> Result<(), TextError> {
         let separator = match self.format.plain() {
             Format::Ipv4 => '.',
             Format::Ipv6 | Format::Mac => ':',
@@ -156,17 +160,17 @@ impl Reader<'_> {
         } else {
             format!("expected {} on both sides", self.format.example())
         };
-        Err(Wrong::at(self.text, part, format!("range from an address to a number; {advice}")))
+        Err(TextError::at(self.text, part, format!("range from an address to a number; {advice}")))
     }
 
-    fn network(self, part: &str) -> Result<Set, Wrong> {
+    fn network(self, part: &str) -> Result<Set, TextError> {
         let wrong = || {
             let network = match self.format.plain() {
                 Format::Ipv4 => " or a network such as 198.18.0.0/24",
                 Format::Ipv6 => " or a network such as 2001:2::/64",
                 _ => "",
             };
-            Wrong::at(self.text, part, format!("expected start..end or start..end/step{network}"))
+            TextError::at(self.text, part, format!("expected start..end or start..end/step{network}"))
         };
         let (address, length) = part.split_once('/').ok_or_else(wrong)?;
         let is_address = matches!(self.format.plain(), Format::Ipv4 | Format::Ipv6);
@@ -177,7 +181,7 @@ impl Reader<'_> {
     }
 
     /// Parses values separated by commas, each optionally with a weight after a colon or an `x`.
-    fn list(self, inside: &str, values: &mut Values) -> Result<(), Wrong> {
+    fn list(self, inside: &str, values: &mut Values) -> Result<(), TextError> {
         let (mut list, mut weights, mut weighted) = (Vec::new(), Vec::new(), false);
         for item in split(self.text, inside, ',')? {
             let (value, weight) = match self.one(item) {
@@ -193,7 +197,7 @@ impl Reader<'_> {
             weighted |= weight.is_some();
         }
         if list.len() > MOST_WEIGHTED {
-            return Err(Wrong::at(
+            return Err(TextError::at(
                 self.text,
                 inside,
                 format!("too many values; a list may have at most {MOST_WEIGHTED}"),
@@ -202,7 +206,7 @@ impl Reader<'_> {
         if weighted {
             let right = weights.iter().all(|weight: &f64| weight.is_finite() && *weight >= 0.0);
             if !right || weights.iter().sum::<f64>() <= 0.0 {
-                return Err(Wrong::at(self.text, inside, "invalid weights; expected numbers from 0 on, not all 0"));
+                return Err(TextError::at(self.text, inside, "invalid weights; expected numbers from 0 on, not all 0"));
             }
             values.order = Order::Weighted(weights);
         }
@@ -210,21 +214,23 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn one(self, part: &str) -> Result<u128, Wrong> {
+    fn one(self, part: &str) -> Result<u128, TextError> {
         let part = part.trim();
         let most = u128::MAX >> (128 - self.bits);
         if let Some((start, end)) = part.split_once('-')
             && [start, end].iter().all(|end| self.format.parse(end.trim()).is_some())
         {
             let advice = format!("invalid range; did you mean {}..{}?", start.trim(), end.trim());
-            return Err(Wrong::at(self.text, part, advice));
+            return Err(TextError::at(self.text, part, advice));
         }
         match self.format.parse(part) {
             Some(value) if value <= most => Ok(value),
-            Some(_) => {
-                Err(Wrong::at(self.text, part, format!("too large for {} bits; expected at most {most}", self.bits)))
-            }
-            None => Err(Wrong::at(self.text, part, format!("expected {}", self.format.example()))),
+            Some(_) => Err(TextError::at(
+                self.text,
+                part,
+                format!("too large for {} bits; expected at most {most}", self.bits),
+            )),
+            None => Err(TextError::at(self.text, part, format!("expected {}", self.format.example()))),
         }
     }
 }
@@ -238,12 +244,12 @@ pub(super) fn call<'a>(part: &'a str, word: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn read(text: &str, format: Format, bits: u32) -> Result<Values, Wrong> {
+    fn read(text: &str, format: Format, bits: u32) -> Result<Values, TextError> {
         values(text, text, format, bits)
     }
 
     #[test]
-    fn values_are_read_as_users_write_them() {
+    fn values_are_parsed_as_users_write_them() {
         let range = |start, step, count| Set::Range { start, step, count };
         for (text, format, bits, set, order) in [
             ("7", Format::Number, 8, Set::One(7), Order::InTurn),

@@ -1,7 +1,7 @@
 //! Selectors and maps of varying fields.
 
 use super::value::{Order, Set, Values};
-use crate::stream::{Alias, MOST_WEIGHTED, Map, Pick, Selector};
+use crate::stream::{Alias, IndexSelection, MOST_WEIGHTED, Map, Selector};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ pub(super) enum Pattern {
 
 /// Field with several values.
 #[derive(Clone, Debug)]
-pub(super) struct Varying {
+pub(super) struct VaryingField {
     pub values: Values,
     /// Index of its layer, and the pattern of that layer.
     pub pattern: Option<(usize, Pattern)>,
 }
 
 /// Selectors, and for each field the index of its selector and its map.
-pub(super) type Moving = (Vec<Selector>, Vec<(usize, Map)>);
+pub(super) type FieldSelectors = (Vec<Selector>, Vec<(usize, Map)>);
 
 /// Group of fields that share a selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +41,7 @@ enum Group {
 ///
 /// # Errors
 /// The index of a field, and the problem with its order.
-pub(super) fn selectors(fields: &[Varying], seed: u64) -> Result<Moving, (usize, String)> {
+pub(super) fn selectors(fields: &[VaryingField], seed: u64) -> Result<FieldSelectors, (usize, String)> {
     let mut groups: BTreeMap<Group, Vec<usize>> = BTreeMap::new();
     for (index, field) in fields.iter().enumerate() {
         groups.entry(group(index, field)).or_default().push(index);
@@ -70,7 +70,7 @@ pub(super) fn selectors(fields: &[Varying], seed: u64) -> Result<Moving, (usize,
     Ok((made, maps.into_iter().flatten().collect()))
 }
 
-fn group(index: usize, field: &Varying) -> Group {
+fn group(index: usize, field: &VaryingField) -> Group {
     let plain = field.values.order == Order::InTurn && field.values.every == 1;
     match (&field.values.link, field.pattern) {
         (Some(link), _) => Group::Link(link.clone()),
@@ -80,14 +80,14 @@ fn group(index: usize, field: &Varying) -> Group {
 }
 
 /// Returns one selector for fields that advance together.
-fn together(fields: &[Varying], members: &[usize], seed: u64) -> Result<(Selector, Vec<u64>), String> {
+fn together(fields: &[VaryingField], members: &[usize], seed: u64) -> Result<(Selector, Vec<u64>), String> {
     let plain = |index: &&usize| fields[**index].values.order == Order::InTurn;
     let leaders: Vec<&Values> = members.iter().filter(|index| !plain(index)).map(|at| &fields[*at].values).collect();
     let every = members.iter().map(|index| fields[*index].values.every).max().unwrap_or(1);
     let counts = members.iter().map(|index| fields[*index].values.set.count());
     let divisors = vec![1; members.len()];
     let selector = match leaders[..] {
-        [] => Selector { count: counts.fold(1, multiple), pick: Pick::InTurn { every } },
+        [] => Selector { count: counts.fold(1, multiple), pick: IndexSelection::InTurn { every } },
         [leader, ..] => {
             if counts.clone().any(|count| count != leader.set.count()) {
                 return Err("fields that move together in random order need the same number of values".to_owned());
@@ -120,13 +120,13 @@ fn mesh(sets: &[&Set], order: Order, seed: u64) -> Result<(Selector, Vec<u64>), 
 fn picked(count: u128, order: &Order, seed: u64) -> Result<Selector, String> {
     let size = usize::try_from(count).ok().filter(|count| (1..=MOST_WEIGHTED).contains(count));
     let table = match order {
-        Order::InTurn => return Ok(Selector { count: bounded(count), pick: Pick::InTurn { every: 1 } }),
-        Order::Random => return Ok(Selector { count: bounded(count), pick: Pick::Random { seed } }),
+        Order::InTurn => return Ok(Selector { count: bounded(count), pick: IndexSelection::InTurn { every: 1 } }),
+        Order::Random => return Ok(Selector { count: bounded(count), pick: IndexSelection::Random { seed } }),
         Order::Weighted(weights) => Alias::new(weights),
         Order::Zipf(exponent) => size.and_then(|size| Alias::zipf(size, *exponent)),
     };
     let table = table.ok_or_else(|| format!("{count} values are too many for weights; use at most {MOST_WEIGHTED}"))?;
-    Ok(Selector { count: bounded(count), pick: Pick::Weighted { table: Arc::new(table), seed } })
+    Ok(Selector { count: bounded(count), pick: IndexSelection::Weighted { table: Arc::new(table), seed } })
 }
 
 /// Returns the number of values for a selector: 0 for 2^64 and above.
@@ -166,20 +166,20 @@ fn map(values: &Values, divide: u64, seed: u64) -> Map {
 mod tests {
     use super::*;
     use crate::packet::value::values;
-    use linerate_wire::named::Format;
+    use linerate_headers::named::Format;
 
     fn frames(fields: &[(&str, Option<Pattern>)], count: u64) -> Result<Vec<Vec<u128>>, (usize, String)> {
         let read = |text: &str| values(text, text, Format::Number, 128).unwrap();
-        let fields: Vec<Varying> = fields
+        let fields: Vec<VaryingField> = fields
             .iter()
-            .map(|(text, pattern)| Varying { values: read(text), pattern: pattern.map(|pattern| (0, pattern)) })
+            .map(|(text, pattern)| VaryingField { values: read(text), pattern: pattern.map(|pattern| (0, pattern)) })
             .collect();
         let (selectors, maps) = selectors(&fields, 1)?;
         Ok((0..count).map(|n| maps.iter().map(|(at, map)| map.at(selectors[*at].at(n))).collect()).collect())
     }
 
     #[test]
-    fn fields_move_as_asked() {
+    fn fields_vary_as_requested() {
         let single = frames(&[("1..2", None), ("5..7", None)], 4).unwrap();
         assert_eq!(single, [[1, 5], [2, 6], [1, 7], [2, 5]]);
         let mesh = Some(Pattern::Mesh);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_orders_are_refused() {
+    fn impossible_orders_are_rejected() {
         let mesh = Some(Pattern::Mesh);
         let wide = "0..0xffffffffffff";
         assert!(frames(&[("[1,2]", mesh), (wide, mesh)], 1).unwrap_err().1.contains("put it last"));

@@ -1,7 +1,7 @@
 //! Mapping from the index of a field to its bits, in 64-bit arithmetic where possible.
 
-use super::Place;
-use crate::stream::{Change, Map, Pick, Selector, draw, scale};
+use super::FieldPosition;
+use crate::stream::{Change, IndexSelection, Map, Selector, draw, scale};
 use std::sync::Arc;
 
 /// Number derived from an index, in its place; all sums and products wrap. It may have bits outside of its mask.
@@ -67,7 +67,7 @@ pub struct Wide {
 }
 
 /// Splits a field into numbers, each with the selector of its index.
-pub(super) fn numbers(change: &Change, selector: &Selector, frames: u64) -> Vec<(Place, Selector, Term)> {
+pub(super) fn numbers(change: &Change, selector: &Selector, frames: u64) -> Vec<(FieldPosition, Selector, Term)> {
     // Bytes at either end that the mask does not cover are dropped.
     let trailing = change.mask.trailing_zeros() as usize / 8;
     let mask = change.mask >> (8 * trailing);
@@ -86,7 +86,7 @@ pub(super) fn numbers(change: &Change, selector: &Selector, frames: u64) -> Vec<
             None => (most(selector, frames) / divide).min(modulo.wrapping_sub(1)),
         },
     };
-    let part = |half, right, place: Place| {
+    let part = |half, right, place: FieldPosition| {
         let term = match half {
             Half::Lower | Half::Upper if shift > 0 => {
                 Err(format!("a field of {} bits that does not end with a byte", mask.count_ones()))
@@ -100,10 +100,10 @@ pub(super) fn numbers(change: &Change, selector: &Selector, frames: u64) -> Vec<
         }
     };
     match width {
-        0..=8 => vec![part(Half::Only, 0, Place::before(end, width, mask as u64))],
+        0..=8 => vec![part(Half::Only, 0, FieldPosition::before(end, width, mask as u64))],
         _ => vec![
-            part(Half::Lower, 0, Place::before(end, 8, mask as u64)),
-            part(Half::Upper, 64, Place::before(end - 8, width - 8, (mask >> 64) as u64)),
+            part(Half::Lower, 0, FieldPosition::before(end, 8, mask as u64)),
+            part(Half::Upper, 64, FieldPosition::before(end - 8, width - 8, (mask >> 64) as u64)),
         ],
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn numbers(change: &Change, selector: &Selector, frames: u64) -> Vec<
 fn reduced(selector: &Selector, divide: u64, modulo: u64, frames: u64) -> Option<Selector> {
     let last = most(selector, frames);
     let modulo = if modulo > last / divide { 0 } else { modulo };
-    let Pick::InTurn { every } = selector.pick else {
+    let IndexSelection::InTurn { every } = selector.pick else {
         return ((divide, modulo) == (1, 0)).then(|| selector.clone());
     };
     // An index that does not wrap within `frames` frames never does.
@@ -124,15 +124,15 @@ fn reduced(selector: &Selector, divide: u64, modulo: u64, frames: u64) -> Option
         (true, 1..) if selector.count.is_multiple_of(divide.saturating_mul(modulo)) => modulo,
         _ => return None,
     };
-    Some(Selector { count, pick: Pick::InTurn { every: every.saturating_mul(divide) } })
+    Some(Selector { count, pick: IndexSelection::InTurn { every: every.saturating_mul(divide) } })
 }
 
 /// Returns the highest index of a selector within `frames` frames.
 fn most(selector: &Selector, frames: u64) -> u64 {
     let last = selector.count.wrapping_sub(1);
     match &selector.pick {
-        Pick::InTurn { every } => last.min((frames.max(1) - 1) / every),
-        Pick::Random { .. } | Pick::Weighted { .. } => last,
+        IndexSelection::InTurn { every } => last.min((frames.max(1) - 1) / every),
+        IndexSelection::Random { .. } | IndexSelection::Weighted { .. } => last,
     }
 }
 

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_fold_by_rfc_1071() {
+    fn sums_fold_as_in_rfc_1071() {
         for sum in [0, 1, 0xffff, 0x1_0000, 0x1_fffe, 0xffff_ffff, 0xffff_fffe_0001, u64::MAX] {
             let mut naive = sum;
             while naive > 0xffff {

@@ -4,8 +4,8 @@
 //! function (a quarter slower).
 
 use super::arithmetic::{checksum, crc, halves, noise};
-use crate::plan::{Cover, Layout, Mark, Place, Plan, Sum, SumKind, Term};
-use crate::stream::{Fill, GAMMA, Pick, Selector, draw, mix};
+use crate::plan::{CoveringSum, FieldPosition, Layout, Plan, Sum, SumKind, Term, TrailerPosition};
+use crate::stream::{Fill, GAMMA, IndexSelection, Selector, draw, mix};
 use crate::trailer::{self, Key, Trailer};
 
 /// Maximum number of frames per burst.
@@ -76,7 +76,7 @@ impl Columns {
         }
     }
 
-    fn write_fill(&mut self, fill: &Fill, covers: &[Cover], frames: Frames<'_>, memory: &mut [u8]) {
+    fn write_fill(&mut self, fill: &Fill, covers: &[CoveringSum], frames: Frames<'_>, memory: &mut [u8]) {
         let values = &mut self.values[..frames.numbers.len()];
         for ((index, number), value) in frames.indices.iter().zip(frames.numbers).zip(&mut *values) {
             let first = *index as usize * frames.stride + fill.offset;
@@ -87,7 +87,7 @@ impl Columns {
     }
 
     #[inline(never)]
-    fn write_trailer(&mut self, mark: &Mark, covers: &[Cover], frames: Frames<'_>, memory: &mut [u8]) {
+    fn write_trailer(&mut self, mark: &TrailerPosition, covers: &[CoveringSum], frames: Frames<'_>, memory: &mut [u8]) {
         let values = &mut self.values[..frames.numbers.len()];
         let each = frames.numbers.iter().zip(&mut *values);
         frames.each(mark.offset, each, memory, |place: &mut [u8; trailer::LEN], (number, value)| {
@@ -99,7 +99,7 @@ impl Columns {
     }
 
     #[inline(never)]
-    fn write_sum(&mut self, index: usize, sum: &Sum, covers: &[Cover], frames: Frames<'_>, memory: &mut [u8]) {
+    fn write_sum(&mut self, index: usize, sum: &Sum, covers: &[CoveringSum], frames: Frames<'_>, memory: &mut [u8]) {
         let values = &mut self.values[..frames.numbers.len()];
         match &sum.kind {
             SumKind::Internet { no_zero } => {
@@ -171,12 +171,12 @@ fn step(numbers: &[u64]) -> u64 {
 fn pick(selector: &Selector, numbers: &[u64], step: u64, indices: &mut [u64]) {
     let frames = numbers.iter().zip(&mut *indices);
     match &selector.pick {
-        Pick::InTurn { every: 1 } if selector.count == 0 => indices.copy_from_slice(numbers),
-        Pick::InTurn { every: 1 } if step > 0 && selector.count / FEWEST_TURNS >= step => {
+        IndexSelection::InTurn { every: 1 } if selector.count == 0 => indices.copy_from_slice(numbers),
+        IndexSelection::InTurn { every: 1 } if step > 0 && selector.count / FEWEST_TURNS >= step => {
             in_steps(selector.count, numbers, step, indices);
         }
-        Pick::InTurn { every } => in_turn(*every, selector.count, numbers, indices),
-        Pick::Random { seed } if step > 0 && (1..=u32::MAX.into()).contains(&selector.count) => {
+        IndexSelection::InTurn { every } => in_turn(*every, selector.count, numbers, indices),
+        IndexSelection::Random { seed } if step > 0 && (1..=u32::MAX.into()).contains(&selector.count) => {
             // The state advances by a constant; each index is `scale` for small counts.
             let mut state = seed.wrapping_add(numbers[0].wrapping_add(1).wrapping_mul(GAMMA));
             let (step, count) = (step.wrapping_mul(GAMMA), u64::from(selector.count as u32));
@@ -185,8 +185,8 @@ fn pick(selector: &Selector, numbers: &[u64], step: u64, indices: &mut [u64]) {
                 state = state.wrapping_add(step);
             }
         }
-        Pick::Random { .. } => frames.for_each(|(number, index)| *index = selector.at(*number)),
-        Pick::Weighted { table, seed } => {
+        IndexSelection::Random { .. } => frames.for_each(|(number, index)| *index = selector.at(*number)),
+        IndexSelection::Weighted { table, seed } => {
             frames.for_each(|(number, index)| *index = table.pick(draw(*seed, *number)));
         }
     }
@@ -254,7 +254,7 @@ fn evaluate(term: &Term, mask: u64, indices: &[u64], values: &mut [u64]) {
 }
 
 /// Writes a number into each frame.
-fn place(place: &Place, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
+fn place(place: &FieldPosition, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
     let offset = place.offset as usize;
     match (place.width, place.mask) {
         (1, 0xff) => frames.store::<1>(offset, values, memory),
@@ -267,7 +267,7 @@ fn place(place: &Place, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
 
 /// Writes numbers between bits that stay: reads and writes 8 bytes, which may extend beyond the frame.
 #[inline(never)]
-fn blend(place: &Place, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
+fn blend(place: &FieldPosition, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
     let shift = 8 * (8 - place.width);
     let keep = !(place.mask << shift);
     frames.each(place.offset as usize, values.iter(), memory, |place: &mut [u8; 8], value| {
@@ -278,8 +278,8 @@ fn blend(place: &Place, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
 /// Adds numbers to the checksums that cover them: those of up to eight bytes (`long`) in halves, so that no sum
 /// overflows.
 #[inline(never)]
-fn add(sums: &mut [Column], covers: &[Cover], long: bool, values: &[u64]) {
-    for Cover { sum, shift } in covers {
+fn add(sums: &mut [Column], covers: &[CoveringSum], long: bool, values: &[u64]) {
+    for CoveringSum { sum, shift } in covers {
         let each = sums[*sum as usize].iter_mut().zip(values);
         match (long, shift) {
             (false, 0) => each.for_each(|(sum, value)| *sum += value),

@@ -1,7 +1,7 @@
 //! Frames made once and offered repeatedly.
 
 use crate::Run;
-use crate::stream::{Order, StreamSet, Wrong};
+use crate::stream::{Order, StreamError, StreamSet};
 use linerate_burst::{Desc, Nanos, TAIL};
 
 /// First frames of each stream.
@@ -19,10 +19,10 @@ const MEMORY: usize = 1 << 30;
 
 impl Kept {
     /// Makes `frames` frames of each stream of a set that was checked.
-    pub(super) fn new(set: &StreamSet, frames: u64) -> Result<Self, Wrong> {
+    pub(super) fn new(set: &StreamSet, frames: u64) -> Result<Self, StreamError> {
         let mut kept = Kept { memory: Vec::new(), frames: Vec::new(), streams: Vec::new() };
         for (index, stream) in set.streams.iter().enumerate() {
-            let wrong = |what| Wrong::Stream { index, name: stream.name.clone(), what };
+            let wrong = |what| StreamError::Stream { index, name: stream.name.clone(), what };
             if stream.variants.iter().any(|variant| variant.trailer.is_some()) {
                 return Err(wrong("frames with a trailer cannot be kept, because each is different".to_owned()));
             }

@@ -2,7 +2,7 @@
 //! the field.
 
 use super::arithmetic::{checksum, crc, halves, noise};
-use crate::plan::{Covers, Layout, Place, Plan, SumKind};
+use crate::plan::{FieldPosition, Layout, Plan, SumKind, SumRange};
 use crate::stream::draw;
 use crate::trailer::{self, Key, Trailer};
 
@@ -58,7 +58,7 @@ impl Row<'_> {
         }
     }
 
-    fn put(&mut self, place: &Place, covers: Covers, value: u64) {
+    fn put(&mut self, place: &FieldPosition, covers: SumRange, value: u64) {
         let Some(bytes) = self.frame.get_mut(place.offset as usize..).and_then(|rest| rest.first_chunk_mut::<8>())
         else {
             return;
@@ -75,7 +75,7 @@ impl Row<'_> {
     }
 
     /// Adds a number to the checksums that cover it.
-    fn add(&mut self, covers: Covers, value: u64) {
+    fn add(&mut self, covers: SumRange, value: u64) {
         for cover in self.plan.covering(covers) {
             self.sums[cover.sum as usize] += halves(value) << cover.shift;
         }

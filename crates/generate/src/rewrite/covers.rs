@@ -4,22 +4,22 @@
 //! covered by those outside. So right checksums stay right, wrong ones stay wrong by the same difference, and only the
 //! changed bytes need to be present: of a cut frame or a first fragment the header is enough.
 
-use linerate_wire::{
+use linerate_headers::{
     Crc32c, Layer, Layers, Protocol, Sum, checksum, gre, ipv4, ipv6, ipv6_extension, ipv6_fragment, registry, udp,
 };
 use std::ops::Range;
 
 /// Checksums of one frame, outermost first. Reused for all frames.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Covers {
-    covers: Vec<Cover>,
+pub(super) struct FrameChecksums {
+    covers: Vec<FrameChecksum>,
 }
 
 /// Checksum: its position and its ranges in the frame.
 #[derive(Clone, Debug)]
-struct Cover {
+struct FrameChecksum {
     field: usize,
-    kind: Kind,
+    kind: SumAlgorithm,
     bytes: Range<usize>,
     /// Addresses of the pseudo-header.
     addresses: [Range<usize>; 2],
@@ -32,7 +32,7 @@ struct Cover {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum SumAlgorithm {
     Internet,
     /// Zero would mean no checksum (RFC 768).
     NeverZero,
@@ -47,7 +47,7 @@ struct Packet {
     whole: bool,
 }
 
-impl Covers {
+impl FrameChecksums {
     /// Finds the checksums of a frame with these headers; `is_cut` is true if bytes are missing at its end.
     pub(super) fn find(&mut self, frame: &[u8], layers: &Layers, is_cut: bool) {
         self.covers.clear();
@@ -73,7 +73,7 @@ impl Covers {
         let bytes = frame.get(start..packet.end).unwrap_or_default();
         match layer.protocol {
             Protocol::Ipv4 => {
-                self.add(start + 10, Kind::Internet, start..layer.end() as usize, None);
+                self.add(start + 10, SumAlgorithm::Internet, start..layer.end() as usize, None);
                 let Ok(view) = ipv4::View::parse(bytes) else {
                     self.covers.iter_mut().last().into_iter().for_each(|cover| cover.whole = false);
                     return;
@@ -105,19 +105,19 @@ impl Covers {
                 packet.whole &= !view.is_cut();
                 packet.end = start + udp::LEN + view.payload().len();
                 if view.checksum() != 0 {
-                    self.add(start + 6, Kind::NeverZero, start..packet.end, Some((packet, registry::UDP)));
+                    self.add(start + 6, SumAlgorithm::NeverZero, start..packet.end, Some((packet, registry::UDP)));
                 }
             }
             Protocol::UdpLite => {
                 let coverage = bytes.get(4..6).map_or(0, |field| usize::from(u16::from_be_bytes([field[0], field[1]])));
                 let end = if coverage == 0 { packet.end } else { packet.end.min(start + coverage) };
-                self.add(start + 6, Kind::NeverZero, start..end, Some((packet, registry::UDP_LITE)));
+                self.add(start + 6, SumAlgorithm::NeverZero, start..end, Some((packet, registry::UDP_LITE)));
             }
             Protocol::Tcp => {
-                self.add(start + 16, Kind::Internet, start..packet.end, Some((packet, registry::TCP)));
+                self.add(start + 16, SumAlgorithm::Internet, start..packet.end, Some((packet, registry::TCP)));
             }
             Protocol::Icmpv6 => {
-                self.add(start + 2, Kind::Internet, start..packet.end, Some((packet, registry::ICMPV6)));
+                self.add(start + 2, SumAlgorithm::Internet, start..packet.end, Some((packet, registry::ICMPV6)));
             }
             Protocol::Mobility => self.add_header(layer, packet, registry::MOBILITY),
             Protocol::Hip => self.add_header(layer, packet, registry::HIP),
@@ -133,26 +133,26 @@ impl Covers {
         }
     }
 
-    fn add(&mut self, field: usize, kind: Kind, bytes: Range<usize>, pseudo: Option<(&Packet, u8)>) {
+    fn add(&mut self, field: usize, kind: SumAlgorithm, bytes: Range<usize>, pseudo: Option<(&Packet, u8)>) {
         let (addresses, protocol) = match pseudo {
             Some((packet, protocol)) => (packet.addresses.clone(), Some(protocol)),
             None => Default::default(),
         };
         let length = pseudo.map_or(bytes.len(), |(packet, _)| packet.end.saturating_sub(bytes.start)) as u32;
         let whole = pseudo.is_none_or(|(packet, _)| packet.whole);
-        self.covers.push(Cover { field, kind, bytes, addresses, protocol, length, whole });
+        self.covers.push(FrameChecksum { field, kind, bytes, addresses, protocol, length, whole });
     }
 
     /// Adds a checksum after the first four bytes of an extension header, over only this header.
     fn add_header(&mut self, layer: &Layer, packet: &Packet, protocol: u8) {
         let (start, end) = (layer.offset as usize, layer.end() as usize);
         let packet = Packet { end, ..packet.clone() };
-        self.add(start + 4, Kind::Internet, start..end, Some((&packet, protocol)));
+        self.add(start + 4, SumAlgorithm::Internet, start..end, Some((&packet, protocol)));
     }
 
     /// Adds a checksum without a pseudo-header that covers the rest of the packet.
     fn add_plain(&mut self, field: usize, start: usize, packet: &Packet) {
-        let kind = if field == start + 8 { Kind::Crc32c } else { Kind::Internet };
+        let kind = if field == start + 8 { SumAlgorithm::Crc32c } else { SumAlgorithm::Internet };
         self.add(field, kind, start..packet.end, None);
         if let Some(cover) = self.covers.last_mut() {
             cover.whole = packet.whole;
@@ -170,17 +170,17 @@ impl Covers {
         old.copy_from_slice(place);
         let covering = || self.covers.iter().rev().filter(|cover| cover.field != at && cover.covers(at));
         // After the change it is unknown whether the CRC was right.
-        let right = covering().find(|cover| cover.kind == Kind::Crc32c && cover.is_crc_right(frame));
+        let right = covering().find(|cover| cover.kind == SumAlgorithm::Crc32c && cover.is_crc_right(frame));
         let right = right.map(|cover| cover.field);
         frame[at..at + new.len()].copy_from_slice(new);
         for cover in covering() {
             match cover.kind {
-                Kind::Crc32c if right == Some(cover.field) => {
+                SumAlgorithm::Crc32c if right == Some(cover.field) => {
                     let crc = cover.crc(frame);
                     self.write(frame, cover.field, &crc.to_le_bytes());
                 }
-                Kind::Crc32c => {}
-                Kind::Internet | Kind::NeverZero => {
+                SumAlgorithm::Crc32c => {}
+                SumAlgorithm::Internet | SumAlgorithm::NeverZero => {
                     let Some(field) = read(frame, cover.field) else { continue };
                     let sum = cover.updated(field, at, old, new);
                     self.write(frame, cover.field, &sum.to_be_bytes());
@@ -194,11 +194,11 @@ impl Covers {
         let length = frame.len();
         for cover in self.covers.iter().rev().filter(|cover| cover.whole && cover.bytes.end <= length) {
             match cover.kind {
-                Kind::Crc32c => {
+                SumAlgorithm::Crc32c => {
                     let crc = cover.crc(frame);
                     frame[cover.field..cover.field + 4].copy_from_slice(&crc.to_le_bytes());
                 }
-                Kind::Internet | Kind::NeverZero => {
+                SumAlgorithm::Internet | SumAlgorithm::NeverZero => {
                     frame[cover.field..cover.field + 2].fill(0);
                     let sum = cover.sum(frame);
                     frame[cover.field..cover.field + 2].copy_from_slice(&sum.to_be_bytes());
@@ -215,7 +215,7 @@ fn read(frame: &[u8], at: usize) -> Option<u16> {
     frame.get(at..at + 2).map(|field| u16::from_be_bytes([field[0], field[1]]))
 }
 
-impl Cover {
+impl FrameChecksum {
     fn covers(&self, at: usize) -> bool {
         self.bytes.contains(&at) || self.addresses.iter().any(|address| address.contains(&at))
     }
@@ -245,7 +245,7 @@ impl Cover {
     }
 
     fn on_wire(&self, sum: u16) -> u16 {
-        if self.kind == Kind::NeverZero && sum == 0 { u16::MAX } else { sum }
+        if self.kind == SumAlgorithm::NeverZero && sum == 0 { u16::MAX } else { sum }
     }
 
     fn is_crc_right(&self, frame: &[u8]) -> bool {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_hold_addresses_with_their_prefix() {
+    fn blocks_contain_addresses_with_their_prefix() {
         let block: Prefix = "10.128.0.0/9".parse().unwrap();
         assert!(block.holds(&[10, 128, 0, 0]) && block.holds(&[10, 255, 255, 255]));
         assert!(!block.holds(&[10, 127, 255, 255]) && !block.holds(&[10, 128]));

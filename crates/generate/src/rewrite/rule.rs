@@ -1,7 +1,7 @@
 //! Rules in user syntax: `ip=10.0.0.0/8:192.168.0.0/16`, `vlan=pop`, `ttl=-1`.
 
 use super::prefix::{Ports, Prefix};
-use linerate_wire::{MacAddr, vlan};
+use linerate_headers::{MacAddr, vlan};
 use std::str::FromStr;
 
 /// Rewriting rule.
@@ -182,7 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn rules_are_read_as_users_write_them() {
+    fn rules_are_parsed_as_users_write_them() {
         let mac = |last| MacAddr([2, 0, 0, 0, 0, last]);
         let block = |text: &str| text.parse::<Prefix>().unwrap();
         let ports = |text: &str| text.parse::<Ports>().unwrap();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_rules_name_valid_forms() {
+    fn invalid_rules_list_valid_forms() {
         for (text, wanted) in [
             ("", KINDS),
             ("ip", KINDS),

@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_two_addresses_become_one(
+        fn shifted_addresses_stay_distinct(
             addresses in proptest::collection::hash_set(any::<[u8; 16]>(), 1..40),
             near in any::<[u8; 15]>(),
             step: u32, bits in 1u32..=24, turn: u64,

@@ -1,7 +1,7 @@
 //! The outermost VLAN tag: insertion, removal, change.
 
 use super::rule::Tag;
-use linerate_wire::vlan;
+use linerate_headers::vlan;
 
 /// Offset of the type field in an Ethernet header.
 const TYPE: usize = 12;

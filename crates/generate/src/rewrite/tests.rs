@@ -3,8 +3,8 @@
 mod quotes;
 
 use super::*;
-use linerate_wire::build::{Extension, Frame, Header};
-use linerate_wire::{ethernet, icmp, icmpv6, ipv4, ipv6, ipv6_extension, sctp, tcp, udp, udp_lite, vlan, vxlan};
+use linerate_headers::build::{Extension, Frame, Header};
+use linerate_headers::{ethernet, icmp, icmpv6, ipv4, ipv6, ipv6_extension, sctp, tcp, udp, udp_lite, vlan, vxlan};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -143,7 +143,7 @@ fn outer_moved(frame: &[u8]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn rewriting_is_building_with_other_values(
+    fn rewriting_equals_building_with_other_values(
         values in values(), shape in shape(), payload in proptest::collection::vec(any::<u8>(), 0..60),
     ) {
         let frame = build(&values, shape, &payload);
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn wrong_checksums_stay_wrong_and_are_fixed_on_request(
+    fn invalid_checksums_are_fixed_only_on_request(
         values in values(), shape in shape(), payload: [u8; 9], at in 0usize..9, flip in 1u8..=255,
     ) {
         let (shape, mut other) = (Shape { in_tunnel: false, ..shape }, payload);
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_breaks_on_any_bytes(
+    fn any_bytes_are_rewritten_safely(
         begin in prop::sample::select(vec![vec![0x08, 0, 0x45], vec![0x86, 0xdd, 0x60], vec![0x81, 0], vec![8, 6, 0, 1]]),
         mut frame in proptest::collection::vec(any::<u8>(), 0..140), protocol in prop::sample::select(vec![0u8, 1, 4, 6, 17, 41, 43, 44, 47, 58, 132, 135, 136]),
         is_cut: bool, turn: u64,
@@ -250,7 +250,7 @@ fn the_checksum_after_a_source_route_uses_its_final_destination() {
 }
 
 #[test]
-fn no_checksum_of_udp_stays_none() {
+fn absent_udp_checksum_stays_absent() {
     let shape = Shape { is_v6: false, transport: 1, tagged: false, in_tunnel: false };
     let mut frame = build(&OUTER, shape, b"hello");
     frame[40..42].fill(0);
@@ -259,7 +259,7 @@ fn no_checksum_of_udp_stays_none() {
 }
 
 #[test]
-fn a_checksum_of_udp_that_comes_out_as_zero_is_written_as_ones() {
+fn zero_udp_checksum_is_written_as_ffff() {
     let shape = Shape { is_v6: false, transport: 1, tagged: false, in_tunnel: false };
     let with = |port: u16| build(&Values { ports: [port, 4789], ..OUTER }, shape, b"hello");
     let port = (0..=u16::MAX).find(|port| with(*port)[40..42] == [0xff; 2]).unwrap();
@@ -267,7 +267,7 @@ fn a_checksum_of_udp_that_comes_out_as_zero_is_written_as_ones() {
 }
 
 #[test]
-fn a_packet_in_a_packet_stays_unless_asked_for() {
+fn inner_packets_change_only_on_request() {
     let network = |last: u8| ipv4::Header { source: [10, 0, 0, last].into(), ..ipv4::Header::new(0) };
     let link = ethernet::Header { source: OUTER.macs[0], destination: OUTER.macs[1], ether_type: 0 };
     let frame = |outer, inner| Frame::new(&[&link, &network(outer), &network(inner)], b"x").to_vec().unwrap();
@@ -278,7 +278,7 @@ fn a_packet_in_a_packet_stays_unless_asked_for() {
 }
 
 #[test]
-fn later_fragments_and_cut_headers_are_changed_as_far_as_present() {
+fn later_fragments_and_truncated_headers_are_partly_changed() {
     let shape = Shape { is_v6: false, transport: 0, tagged: false, in_tunnel: false };
     let values = Values { v4: [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()], ports: [20_000, 20_001], ..OUTER };
     let whole = build(&values, shape, b"hello");
@@ -297,7 +297,7 @@ fn later_fragments_and_cut_headers_are_changed_as_far_as_present() {
 }
 
 #[test]
-fn each_loop_has_its_own_addresses_and_right_checksums() {
+fn each_loop_has_its_own_addresses_and_valid_checksums() {
     let shape = Shape { is_v6: false, transport: 0, tagged: false, in_tunnel: false };
     let of = |add: u8| Values { v4: [[10, 0, 0, 1 + add].into(), [10, 0, 0, 200 + add].into()], ..OUTER };
     let mut shifting = Rewriter::new(Rewriting { shift: Some("5".parse().unwrap()), ..Rewriting::default() });

@@ -1,6 +1,8 @@
 //! Validation of a set of streams.
 
-use super::{Change, Checksum, Map, Mark, Next, Order, Pick, Selector, Shape, Span, Stream, StreamSet, Variant};
+use super::{
+    Change, Checksum, IndexSelection, Map, Mark, Next, Order, Selector, Shape, Span, Stream, StreamSet, Variant,
+};
 use crate::{Rate, trailer};
 use linerate_burst::MAX_FRAME;
 use std::collections::HashMap;
@@ -10,7 +12,7 @@ pub const IDS: u32 = 1 << 24;
 
 /// Error in a set of streams.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum StreamError {
     /// Error in the whole set.
     #[error("{0}")]
     Set(String),
@@ -28,16 +30,16 @@ pub enum Wrong {
 
 impl StreamSet {
     /// Returns the first error. If there are none, [`Stream::frame`] and everything else made of this set cannot fail.
-    pub fn check(&self) -> Result<(), Wrong> {
+    pub fn check(&self) -> Result<(), StreamError> {
         if self.streams.is_empty() {
-            return Err(Wrong::Set("no streams; at least one is needed".to_owned()));
+            return Err(StreamError::Set("no streams; at least one is needed".to_owned()));
         }
         if let Some(rate) = self.rate {
-            check_rate(&rate).map_err(Wrong::Set)?;
+            check_rate(&rate).map_err(StreamError::Set)?;
         }
         let mut ids = HashMap::new();
         for (index, stream) in self.streams.iter().enumerate() {
-            let wrong = |what| Wrong::Stream { index, name: stream.name.clone(), what };
+            let wrong = |what| StreamError::Stream { index, name: stream.name.clone(), what };
             stream.check(self.streams.len()).map_err(wrong)?;
             if stream.link != self.streams[0].link {
                 let first = &self.streams[0].name;
@@ -53,7 +55,7 @@ impl StreamSet {
     }
 
     /// Start and end times need streams with times of their own.
-    fn check_spans(&self) -> Result<(), Wrong> {
+    fn check_spans(&self) -> Result<(), StreamError> {
         let Some(index) = self.streams.iter().position(|stream| stream.span != Span::ALWAYS) else { return Ok(()) };
         let what = match (self.order, self.rate) {
             (Order::Sequential, _) => "a start or end time needs interleaved streams; sequential ones end by count",
@@ -63,15 +65,15 @@ impl StreamSet {
             }
             _ => return Ok(()),
         };
-        Err(Wrong::Stream { index, name: self.streams[index].name.clone(), what: what.to_owned() })
+        Err(StreamError::Stream { index, name: self.streams[index].name.clone(), what: what.to_owned() })
     }
 
     /// Rejects interleaved streams without a rate among others with one: they would starve the others.
-    fn check_speeds(&self) -> Result<(), Wrong> {
+    fn check_speeds(&self) -> Result<(), StreamError> {
         let top = self.streams.iter().find(|stream| stream.rate == Rate::Top);
         let paced = self.streams.iter().find(|stream| stream.rate != Rate::Top);
         match (self.order, top, paced) {
-            (Order::Interleaved, Some(top), Some(paced)) => Err(Wrong::Set(format!(
+            (Order::Interleaved, Some(top), Some(paced)) => Err(StreamError::Set(format!(
                 "stream {:?} has rate \"max\" and {:?} another rate; interleaved streams need all a rate or all \"max\"",
                 top.name, paced.name
             ))),
@@ -146,8 +148,8 @@ impl Stream {
 
 fn check_selector(selector: &Selector) -> Result<(), String> {
     match &selector.pick {
-        Pick::InTurn { every: 0 } => Err("each index for 0 frames; expected 1 or more".to_owned()),
-        Pick::Weighted { table, .. } if table.rows().len() as u64 != selector.count => {
+        IndexSelection::InTurn { every: 0 } => Err("each index for 0 frames; expected 1 or more".to_owned()),
+        IndexSelection::Weighted { table, .. } if table.rows().len() as u64 != selector.count => {
             Err(format!("{} weights for {} indices", table.rows().len(), selector.count))
         }
         _ => Ok(()),

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_fields_of_one_index_go_through_all_pairs() {
+    fn two_fields_of_one_index_cover_all_pairs() {
         let source = Map::Range { start: 10, step: 1, divide: 4, modulo: 3 };
         let destination = Map::Range { start: 20, step: -1, divide: 1, modulo: 4 };
         let mut pairs: Vec<_> = (0..12).map(|index| (source.at(index), destination.at(index))).collect();
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_values_stay_in_their_span() {
+    fn scattered_values_stay_in_range() {
         for span in [1, 7, 1 << 33, (1 << 64) - 1, 1 << 64, 1 << 100] {
             let map = Map::Scatter { start: 5, span, seed: 3 };
             assert!((0..100).all(|index| (5..5 + span).contains(&map.at(index))), "{span}");

@@ -10,12 +10,12 @@ pub struct Selector {
     /// Number of indices, from 0; 0 stands for 2^64.
     pub count: u64,
     /// Method of selection.
-    pub pick: Pick,
+    pub pick: IndexSelection,
 }
 
 /// Method of selecting an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pick {
+pub enum IndexSelection {
     /// One after the other, each for `every` frames (1 or more), then from the first again.
     InTurn {
         /// Number of successive frames with the same index.
@@ -48,17 +48,17 @@ pub const MOST_WEIGHTED: usize = 1 << 20;
 
 impl Selector {
     /// Always index 0.
-    pub const ONE: Selector = Selector { count: 1, pick: Pick::InTurn { every: 1 } };
+    pub const ONE: Selector = Selector { count: 1, pick: IndexSelection::InTurn { every: 1 } };
 
     /// Returns the index of frame `n`.
     pub fn at(&self, n: u64) -> u64 {
         match &self.pick {
-            Pick::InTurn { every } => {
+            IndexSelection::InTurn { every } => {
                 let turn = if *every <= 1 { n } else { n / every };
                 if self.count == 0 || turn < self.count { turn } else { turn % self.count }
             }
-            Pick::Random { seed } => scale(draw(*seed, n), self.count),
-            Pick::Weighted { table, seed } => table.pick(draw(*seed, n)),
+            IndexSelection::Random { seed } => scale(draw(*seed, n), self.count),
+            IndexSelection::Weighted { table, seed } => table.pick(draw(*seed, n)),
         }
     }
 }
@@ -122,14 +122,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indices_in_turn_start_over() {
-        let selector = Selector { count: 3, pick: Pick::InTurn { every: 2 } };
+    fn indices_in_turn_wrap_around() {
+        let selector = Selector { count: 3, pick: IndexSelection::InTurn { every: 2 } };
         assert_eq!((0..8).map(|n| selector.at(n)).collect::<Vec<_>>(), [0, 0, 1, 1, 2, 2, 0, 0]);
-        assert_eq!(Selector { count: 0, pick: Pick::InTurn { every: 1 } }.at(u64::MAX), u64::MAX);
+        assert_eq!(Selector { count: 0, pick: IndexSelection::InTurn { every: 1 } }.at(u64::MAX), u64::MAX);
     }
 
     #[test]
-    fn picks_are_as_likely_as_asked() {
+    fn picks_have_the_requested_probability() {
         let weights = [1.0, 0.0, 5.0, 2.0];
         let table = Alias::new(&weights).unwrap();
         let mut seen = [0u32; 4];
@@ -137,14 +137,14 @@ mod tests {
         for (seen, weight) in seen.iter().zip(weights) {
             assert!((f64::from(*seen) / 10_000.0 - weight).abs() < 0.1, "{seen} {weight}");
         }
-        let random = Selector { count: 10, pick: Pick::Random { seed: 1 } };
+        let random = Selector { count: 10, pick: IndexSelection::Random { seed: 1 } };
         let mut seen = [0u32; 10];
         (0..100_000).for_each(|n| seen[random.at(n) as usize] += 1);
         assert!(seen.iter().all(|seen| (9_000..11_000).contains(seen)), "{seen:?}");
     }
 
     #[test]
-    fn invalid_weights_are_refused() {
+    fn invalid_weights_are_rejected() {
         for wrong in [&[][..], &[0.0], &[-1.0, 2.0], &[f64::NAN], &[f64::INFINITY]] {
             assert_eq!(Alias::new(wrong), None);
         }

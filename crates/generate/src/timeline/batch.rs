@@ -3,7 +3,7 @@
 use super::UNLIMITED;
 use super::clock::Clock;
 use crate::plan::Plan;
-use crate::stream::{Next, Order, Stream, StreamSet, Wrong};
+use crate::stream::{Next, Order, Stream, StreamError, StreamSet};
 use crate::trailer::Key;
 
 /// Streams that are to [begin](crate::Action::Begin), analysed in advance: a sender has only to take them over.
@@ -23,7 +23,7 @@ impl Batch {
     ///
     /// # Errors
     /// If one of them is invalid.
-    pub fn new(streams: Vec<Stream>, key: Key) -> Result<Self, Wrong> {
+    pub fn new(streams: Vec<Stream>, key: Key) -> Result<Self, StreamError> {
         let set = StreamSet { streams, order: Order::Interleaved, rate: None, key };
         set.check()?;
         let clock = |stream: &Stream| (Clock::new(stream, stream.rate, u64::MAX), stream.count.unwrap_or(UNLIMITED));
@@ -35,7 +35,7 @@ impl Batch {
     ///
     /// # Errors
     /// If one of them is invalid, or one that is not the last of all is endless.
-    pub fn sequence(streams: Vec<Stream>, key: Key) -> Result<Self, Wrong> {
+    pub fn sequence(streams: Vec<Stream>, key: Key) -> Result<Self, StreamError> {
         let set = StreamSet { streams, order: Order::Sequential, rate: None, key };
         set.check()?;
         let nexts = set.streams.iter().map(|stream| stream.next).collect();

@@ -26,7 +26,7 @@ pub(super) struct Clock {
 }
 
 /// Common properties of clocks that always agree.
-pub(super) type Kind = [u64; 7];
+pub(super) type ClockKind = [u64; 7];
 
 /// Frame lengths of a stream.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ impl Clock {
     }
 
     /// Returns the kind that two clocks share if they always agree; `None` if this one agrees with no other.
-    pub(super) fn kind(&self) -> Option<Kind> {
+    pub(super) fn kind(&self) -> Option<ClockKind> {
         let (kind, number, length) = match (self.rate, &self.lengths) {
             (Rate::Top, _) => (0, 0.0, 0),
             (Rate::Frames(number), _) => (1, number, 0),

@@ -3,9 +3,9 @@
 mod chain;
 mod commanded;
 
-use self::commanded::Commanded;
+use self::commanded::CommandState;
 use super::clock::{Clock, Lengths};
-use super::{News, Slot, UNLIMITED};
+use super::{Slot, StreamEvent, UNLIMITED};
 use crate::Rate;
 use crate::stream::{Order, StreamSet};
 use std::cmp::Reverse;
@@ -24,9 +24,9 @@ pub(super) struct Interleave {
     counts: Vec<u64>,
     total: Option<Total>,
     /// State of streams that accept commands.
-    commanded: Option<Box<Commanded>>,
+    commanded: Option<Box<CommandState>>,
     /// Pending events of those streams.
-    news: Option<Vec<News>>,
+    news: Option<Vec<StreamEvent>>,
 }
 
 /// Next frame of a round, in the order of sending.
@@ -182,7 +182,7 @@ impl Round {
     }
 
     /// Advances after a turn of all members.
-    fn go_on(&mut self, counts: &[u64], news: Option<&mut Vec<News>>) {
+    fn go_on(&mut self, counts: &[u64], news: Option<&mut Vec<StreamEvent>>) {
         self.turn = 0;
         self.clock.advance(1);
         if self.clock.number() >= self.ends || self.is_late() {
@@ -191,12 +191,12 @@ impl Round {
     }
 
     /// Removes the streams that have no frame left.
-    fn retire(&mut self, counts: &[u64], news: Option<&mut Vec<News>>) {
+    fn retire(&mut self, counts: &[u64], news: Option<&mut Vec<StreamEvent>>) {
         let (number, is_late) = (self.clock.number(), self.is_late());
         let stays = |stream: &u32| !is_late && counts[*stream as usize] > number;
         if let Some(news) = news {
             let ended = self.members.iter().filter(|stream| !stays(stream));
-            news.extend(ended.map(|stream| News::Ended { stream: *stream }));
+            news.extend(ended.map(|stream| StreamEvent::Ended { stream: *stream }));
         }
         if !self.phases.is_empty() {
             let mut members = self.members.iter();

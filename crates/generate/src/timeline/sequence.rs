@@ -1,9 +1,9 @@
 //! Sequential streams: one after the other.
 
 use super::clock::{Clock, FRACTION};
-use super::{News, Slot, UNLIMITED};
+use super::{Slot, StreamEvent, UNLIMITED};
 use crate::Rate;
-use crate::command::{Action, Command, Which};
+use crate::command::{Action, Command, StreamSelection};
 use crate::stream::{Next, Stream, StreamSet};
 
 /// Maximum number of passes to follow when counting frames.
@@ -29,7 +29,7 @@ pub(super) struct Sequence {
     origins: Option<Box<[Step]>>,
     stopped: bool,
     /// Pending events of streams.
-    news: Vec<News>,
+    news: Vec<StreamEvent>,
 }
 
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Sequence {
     /// together.
     pub(super) fn obey(&mut self, command: &Command) {
         let at = command.at as f64;
-        let (places, is_all) = (command.which.places(self.steps.len()), command.which == Which::All);
+        let (places, is_all) = (command.which.places(self.steps.len()), command.which == StreamSelection::All);
         match &command.action {
             Action::Rate(rate) => places.for_each(|place| self.change_rate(place, at, |_| *rate)),
             Action::Rates(rates) => {
@@ -82,7 +82,7 @@ impl Sequence {
             Action::Stop if is_all && self.at < self.steps.len() => (self.stopped, self.paused) = (true, None),
             Action::Start(_) if is_all && (self.stopped || self.at >= self.steps.len()) => {
                 self.restart(at);
-                let begun = |nth| News::Begun { stream: nth as u32, number: command.action.number(nth) };
+                let begun = |nth| StreamEvent::Begun { stream: nth as u32, number: command.action.number(nth) };
                 self.news.extend((0..self.steps.len()).map(begun));
             }
             _ => {}
@@ -90,7 +90,7 @@ impl Sequence {
     }
 
     /// Drains the events of streams.
-    pub(super) fn news(&mut self) -> Vec<News> {
+    pub(super) fn news(&mut self) -> Vec<StreamEvent> {
         std::mem::take(&mut self.news)
     }
 

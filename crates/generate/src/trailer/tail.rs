@@ -5,7 +5,7 @@
 //! packets around it.
 
 use super::LEN;
-use linerate_wire::{Layers, Link, Protocol, ethernet, ipv4, ipv6, vlan};
+use linerate_headers::{Layers, Link, Protocol, ethernet, ipv4, ipv6, vlan};
 
 /// Position of the outermost IP packet in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ const MOST_TAGS: usize = ethernet::LEN + 4 * vlan::LEN;
 
 #[inline(never)]
 fn dissected(link: Link, frame: &[u8], layers: &mut Layers) -> Tail {
-    linerate_wire::dissect(link, frame, layers);
+    linerate_headers::dissect(link, frame, layers);
     let packet = layers.network().and_then(|layer| packet_at(frame, layer.offset as usize, layer.protocol));
     packet.unwrap_or(Tail { packet: None, end: frame.len() })
 }
@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_length_of_the_packet_counts_and_not_that_of_the_frame() {
+    fn packet_length_counts_and_not_frame_length() {
         let mut ipv4 = vec![0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         ipv4.resize(50, 0xee);
         let mut ipv6 = vec![0x60, 0, 0, 0, 0, 12, 17, 64];

@@ -78,7 +78,7 @@ fn stream(dice: &mut Dice, id: u32, streams: usize, top: bool) -> Stream {
     Stream {
         name: format!("number {id}"),
         id: id + 7,
-        link: linerate_wire::Link::Ethernet,
+        link: linerate_headers::Link::Ethernet,
         size: size(dice, variants.len()),
         variants,
         selectors,
@@ -93,9 +93,9 @@ fn stream(dice: &mut Dice, id: u32, streams: usize, top: bool) -> Stream {
 
 fn size(dice: &mut Dice, variants: usize) -> Selector {
     let weights: Vec<f64> = (0..variants).map(|_| 1.0 + dice.below(9) as f64).collect();
-    let weighted = Pick::Weighted { table: Arc::new(Alias::new(&weights).unwrap()), seed: dice.roll() };
-    let in_turn = Pick::InTurn { every: 1 + dice.below(3) };
-    Selector { count: variants as u64, pick: dice.of(&[weighted, in_turn, Pick::Random { seed: 5 }]) }
+    let weighted = IndexSelection::Weighted { table: Arc::new(Alias::new(&weights).unwrap()), seed: dice.roll() };
+    let in_turn = IndexSelection::InTurn { every: 1 + dice.below(3) };
+    Selector { count: variants as u64, pick: dice.of(&[weighted, in_turn, IndexSelection::Random { seed: 5 }]) }
 }
 
 fn selector(dice: &mut Dice) -> Selector {
@@ -103,11 +103,15 @@ fn selector(dice: &mut Dice) -> Selector {
     let every = dice.of(&[1, 1, 2, 7, 1 << 20]);
     if dice.below(4) == 0 {
         let table = Arc::new(Alias::zipf(50, 1.0).unwrap());
-        return Selector { count: 50, pick: Pick::Weighted { table, seed: dice.roll() } };
+        return Selector { count: 50, pick: IndexSelection::Weighted { table, seed: dice.roll() } };
     }
     Selector {
         count,
-        pick: dice.of(&[Pick::InTurn { every }, Pick::InTurn { every: 1 }, Pick::Random { seed: every }]),
+        pick: dice.of(&[
+            IndexSelection::InTurn { every },
+            IndexSelection::InTurn { every: 1 },
+            IndexSelection::Random { seed: every },
+        ]),
     }
 }
 

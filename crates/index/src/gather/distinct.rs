@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn values_chosen_to_collide_are_refused() {
+    fn colliding_values_are_rejected() {
         let mut distinct = DistinctValues::new(1000);
         let shift = distinct.shift;
         let mut meeting = (0..u32::MAX).filter(|n| n.hash() >> shift == 7).take(1000);

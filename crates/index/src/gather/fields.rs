@@ -1,12 +1,12 @@
 //! The fields of a frame at the positions that filters read, whatever else is there, and however much was captured.
 
-use super::{Gather, KNOWN};
+use super::{EntryBuilder, KNOWN};
 use crate::link::{ARP_TYPES, IPV4, IPV6, Link, MOST_TAGS, VLAN_TYPES, WITH_PORTS};
 
 /// End of the ports of an IPv4 packet without options, in an Ethernet frame.
 const USUAL: usize = 38;
 
-impl Gather {
+impl EntryBuilder {
     /// Adds the fields of a frame.
     #[inline]
     pub(super) fn frame(&mut self, link: Link, frame: &[u8]) {

@@ -1,7 +1,7 @@
 //! The known state at a position of a program: the fields in the registers, and the fields compared before.
 
 use crate::entry::Query;
-use crate::layout::Kind;
+use crate::layout::SetKind;
 use crate::link::{ARP_TYPES, IPV4, IPV6, Link, MOST_TAGS, VLAN_TYPES, WITH_PORTS};
 use linerate_filter::interpret::{Jump, Op, Test};
 
@@ -11,7 +11,7 @@ pub(super) struct State {
     pub at: u16,
     pub a: Value,
     x: Value,
-    frame: Frame,
+    frame: KnownFields,
 }
 
 /// Contents of a register.
@@ -45,7 +45,7 @@ pub(super) enum Field {
 
 /// Known fields of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Frame {
+struct KnownFields {
     link: Link,
     /// EtherTypes, as far as they are known.
     ethertypes: [Option<u16>; MOST_TAGS + 1],
@@ -56,7 +56,7 @@ struct Frame {
 impl State {
     /// Returns the state before a program.
     pub(super) fn new(link: Link) -> Self {
-        let frame = Frame { link, ethertypes: [None; MOST_TAGS + 1], has_ports: false, ipv6: [[None; 4]; 2] };
+        let frame = KnownFields { link, ethertypes: [None; MOST_TAGS + 1], has_ports: false, ipv6: [[None; 4]; 2] };
         // Registers start at 0.
         State { at: 0, a: Value::Known(0), x: Value::Known(0), frame }
     }
@@ -141,7 +141,7 @@ impl Field {
     }
 }
 
-impl Frame {
+impl KnownFields {
     /// Returns the packet that the frame is known to hold: its EtherType, and its offset.
     fn packet(&self) -> Option<(u16, usize)> {
         let first = match self.link {
@@ -222,9 +222,9 @@ impl Frame {
                 if is_known {
                     self.ethertypes[tags] = u16::try_from(least).ok();
                 }
-                query(Kind::EtherTypes)
+                query(SetKind::EtherTypes)
             }
-            Field::Tag => query(Kind::Vlans).filter(|_| mask & !0xfff == 0),
+            Field::Tag => query(SetKind::Vlans).filter(|_| mask & !0xfff == 0),
             Field::Version => {
                 let ethertype = match (mask, least, greatest) {
                     (0xf0, 0x40, 0x40) => IPV4,
@@ -233,14 +233,14 @@ impl Frame {
                 };
                 self.ethertypes[0] = Some(ethertype);
                 let ethertype = u32::from(ethertype);
-                Some(Query::Value { kind: Kind::EtherTypes, mask: 0xffff, least: ethertype, greatest: ethertype })
+                Some(Query::Value { kind: SetKind::EtherTypes, mask: 0xffff, least: ethertype, greatest: ethertype })
             }
             Field::Protocol => {
                 self.has_ports |= is_known && WITH_PORTS.iter().any(|protocol| u32::from(*protocol) == least);
-                query(Kind::Protocols)
+                query(SetKind::Protocols)
             }
-            Field::Port => query(Kind::Ports),
-            Field::Ipv4 => query(Kind::Ipv4),
+            Field::Port => query(SetKind::Ports),
+            Field::Ipv4 => query(SetKind::Ipv4),
             Field::Ipv6(side, word) if is_known => {
                 self.ipv6[side][word] = Some(least);
                 Some(Query::Ipv6(self.ipv6[side]))

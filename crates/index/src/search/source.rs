@@ -1,14 +1,14 @@
 //! One file of a search.
 
-use super::{Note, Search, Totals, What};
+use super::{Note, NoteKind, Search, Totals};
 use crate::ENDING;
 use crate::parts::{Parts, RangesReader, choose};
 use crate::plan::Plan;
 use linerate_burst::input::open_regular;
 use linerate_burst::{Block, Burst, Desc, Interface, LinkType, Nanos};
 use linerate_filter::FilterError;
-use linerate_record::recording::PARTIAL_ENDING;
-use linerate_record::{ReadError, Reader};
+use linerate_pcap::recording::PARTIAL_ENDING;
+use linerate_pcap::{ReadError, Reader};
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, ErrorKind};
@@ -28,17 +28,17 @@ pub(super) struct Source {
     begin: Nanos,
     /// Its link types that the filter text does not fit, and that were noted.
     pub unfit: Vec<u16>,
-    open: Option<Box<Open>>,
+    open: Option<Box<OpenFile>>,
 }
 
 /// A file that is being read.
-struct Open {
+struct OpenFile {
     reader: Reader,
     /// Frames presented by the reader that are done.
     done: usize,
     /// Greatest time so far.
     time: Nanos,
-    known: Vec<Known>,
+    known: Vec<FileInterface>,
 }
 
 /// Identity of a file, whatever its name: device and inode.
@@ -46,10 +46,10 @@ pub(super) type Id = (u64, u64);
 
 /// State of a file's interface: its filter, and its numbers among those of the search, for frames without notes and
 /// with.
-type Known = (usize, [Option<u16>; 2]);
+type FileInterface = (usize, [Option<u16>; 2]);
 
 /// Position of a source.
-pub(super) enum Next {
+pub(super) enum SourcePosition {
     /// The rank time of its next frame.
     At(Nanos),
     /// The same, with the block full, or after enough reading for one call.
@@ -77,7 +77,7 @@ impl Source {
         let (path, (file, id)) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                let what = if error.kind() == ErrorKind::NotFound { What::Gone } else { What::Unopened(error) };
+                let what = if error.kind() == ErrorKind::NotFound { NoteKind::Gone } else { NoteKind::Unopened(error) };
                 notes.push(Note { path: path.to_owned(), what });
                 return None;
             }
@@ -101,9 +101,9 @@ impl Source {
             other => {
                 totals.without_index += 1;
                 match other {
-                    Ok(Err(unusable)) => note(What::Unused(unusable)),
-                    Err(error) if error.kind() != ErrorKind::NotFound => note(What::Unused(error.into())),
-                    _ => note(What::NoIndex),
+                    Ok(Err(unusable)) => note(NoteKind::Unused(unusable)),
+                    Err(error) if error.kind() != ErrorKind::NotFound => note(NoteKind::Unused(error.into())),
+                    _ => note(NoteKind::NoIndex),
                 }
                 Parts::all(length)
             }
@@ -112,7 +112,7 @@ impl Source {
         totals.parts_read += parts.chosen;
         if length == 0 && !is_being_written(path) {
             let error = Reader::new(Box::new(io::empty()), path).err();
-            notes.extend(error.map(|error| Note { path: path.to_owned(), what: What::Unread(error) }));
+            notes.extend(error.map(|error| Note { path: path.to_owned(), what: NoteKind::Unread(error) }));
         }
         if parts.is_empty() {
             return None;
@@ -143,10 +143,10 @@ impl Source {
         Reader::lazy(Box::new(RangesReader::new(file, self.parts.ranges.clone())), &*self.path)
     }
 
-    fn open(&mut self) -> io::Result<&mut Open> {
+    fn open(&mut self) -> io::Result<&mut OpenFile> {
         if self.open.is_none() {
             let reader = self.reader(&self.again()?);
-            self.open = Some(Box::new(Open { reader, done: 0, time: Nanos::ZERO, known: Vec::new() }));
+            self.open = Some(Box::new(OpenFile { reader, done: 0, time: Nanos::ZERO, known: Vec::new() }));
         }
         self.open.as_deref_mut().ok_or_else(|| ErrorKind::NotFound.into())
     }
@@ -175,18 +175,18 @@ impl Search {
         number: usize,
         limit: Option<(Nanos, usize)>,
         block: &mut Block,
-    ) -> Result<Next, FilterError> {
+    ) -> Result<SourcePosition, FilterError> {
         let path = self.sources[number].path.clone();
         let mut open = match self.sources[number].open() {
             Ok(_) => self.sources[number].open.take(),
             Err(error) => {
-                self.notes.push(Note { path, what: What::Unopened(error) });
-                return Ok(Next::Ended);
+                self.notes.push(Note { path, what: NoteKind::Unopened(error) });
+                return Ok(SourcePosition::Ended);
             }
         };
-        let Some(source) = open.as_deref_mut() else { return Ok(Next::Ended) };
+        let Some(source) = open.as_deref_mut() else { return Ok(SourcePosition::Ended) };
         let next = self.read_open(source, (number, &path), limit, block)?;
-        if !matches!(next, Next::Ended) {
+        if !matches!(next, SourcePosition::Ended) {
             self.sources[number].open = open;
         }
         Ok(next)
@@ -194,41 +194,41 @@ impl Search {
 
     fn read_open(
         &mut self,
-        source: &mut Open,
+        source: &mut OpenFile,
         (number, path): (usize, &str),
         limit: Option<(Nanos, usize)>,
         block: &mut Block,
-    ) -> Result<Next, FilterError> {
+    ) -> Result<SourcePosition, FilterError> {
         loop {
-            let Open { reader, done, time, known } = source;
+            let OpenFile { reader, done, time, known } = source;
             let shown = reader.shown();
             for index in *done..shown.len() {
                 let desc = &shown.descs()[index];
                 let next = (*time).max(desc.time);
                 if limit.is_some_and(|limit| (next, number) > limit) {
-                    return Ok(Next::At(next));
+                    return Ok(SourcePosition::At(next));
                 }
                 if !self.frame((reader, known), (shown, index), number, block)? {
-                    return Ok(Next::Full(next));
+                    return Ok(SourcePosition::Full(next));
                 }
                 *time = next;
                 *done += 1;
             }
             reader.consume(std::mem::take(done));
             match reader.look() {
-                Ok(0) if reader.is_at_work() => return Ok(Next::Full(*time)),
+                Ok(0) if reader.is_at_work() => return Ok(SourcePosition::Full(*time)),
                 Ok(0) => {
                     self.note_changes(reader, path);
-                    return Ok(Next::Ended);
+                    return Ok(SourcePosition::Ended);
                 }
                 Ok(_) => {}
                 Err(error) => {
                     self.note_changes(reader, path);
                     let error = placed(error, &self.sources[number].parts, reader.compression().is_some());
                     let is_growing = error.is_cut_off() && is_being_written(path);
-                    let what = if is_growing { What::CutOff(error) } else { What::Unread(error) };
+                    let what = if is_growing { NoteKind::CutOff(error) } else { NoteKind::Unread(error) };
                     self.notes.push(Note { path: path.to_owned(), what });
-                    return Ok(Next::Ended);
+                    return Ok(SourcePosition::Ended);
                 }
             }
         }
@@ -236,8 +236,8 @@ impl Search {
 
     /// Notes the data of the file that a copy would not have.
     fn note_changes(&mut self, reader: &Reader, path: &str) {
-        let changes = [What::LeftOut(reader.left_out()), What::TimeChanged(reader.times_changed())];
-        let happened = |what: &What| !matches!(what, What::LeftOut(0) | What::TimeChanged(0));
+        let changes = [NoteKind::LeftOut(reader.left_out()), NoteKind::TimeChanged(reader.times_changed())];
+        let happened = |what: &NoteKind| !matches!(what, NoteKind::LeftOut(0) | NoteKind::TimeChanged(0));
         let note = |what| Note { path: path.to_owned(), what };
         self.notes.extend(changes.into_iter().filter(happened).map(note));
     }
@@ -246,7 +246,7 @@ impl Search {
     #[inline]
     fn frame(
         &mut self,
-        (reader, known): (&Reader, &mut Vec<Known>),
+        (reader, known): (&Reader, &mut Vec<FileInterface>),
         (shown, place): (Burst<'_>, usize),
         source: usize,
         block: &mut Block,
@@ -286,7 +286,7 @@ impl Search {
         if !unfit.contains(link) {
             self.totals.left_out += u64::from(unfit.is_empty());
             unfit.push(*link);
-            let what = What::Unfit(LinkType(*link), refused.clone());
+            let what = NoteKind::Unfit(LinkType(*link), refused.clone());
             self.notes.push(Note { path: path.clone(), what });
         }
     }

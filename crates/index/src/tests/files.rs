@@ -1,16 +1,16 @@
 //! Files and their indexes: validity, and changes during a search.
 
 use crate::layout::{DESCRIBED, header};
-use crate::parts::{Unusable, choose};
-use crate::{Gather, Search};
+use crate::parts::{IndexFault, choose};
+use crate::{EntryBuilder, Search};
 use linerate_burst::{Block, Nanos};
 use std::fs::File;
 use std::sync::Arc;
 
 #[test]
-fn an_index_of_another_file_is_not_used() {
+fn index_of_another_file_is_not_used() {
     let file = Arc::new(File::open("/proc/self/exe").unwrap());
-    let mut gather = Gather::new();
+    let mut gather = EntryBuilder::new();
     gather.frames = 1;
     let with = |mark: Option<[u8; 8]>, flags: u32, end: u64| {
         let mut index = header().to_vec();
@@ -26,18 +26,18 @@ fn an_index_of_another_file_is_not_used() {
     assert_eq!(with(None, 0, 9000).unwrap().ranges, Vec::from_iter(Some(0..length)));
     let mut other = there;
     other[3] ^= 1;
-    assert!(matches!(with(Some(other), 0, 9000), Err(Unusable::Changed(1000))));
+    assert!(matches!(with(Some(other), 0, 9000), Err(IndexFault::Changed(1000))));
     // A part that is not completely in the file is read as far as it is there.
     assert_eq!(with(Some(there), 0, length + 1).unwrap().ranges, Vec::from_iter(Some(0..length)));
-    assert!(matches!(choose(&b"lr-index"[..], &file, |_| Ok(false)), Err(Unusable::Damaged)));
+    assert!(matches!(choose(&b"lr-index"[..], &file, |_| Ok(false)), Err(IndexFault::Damaged)));
 }
 
 /// Valid entries before one of another file: the first skipped part is verified, wherever it is, and the one read after
 /// it.
 #[test]
-fn an_index_is_checked_where_parts_are_skipped() {
+fn index_is_verified_at_skipped_parts() {
     let file = Arc::new(File::open("/proc/self/exe").unwrap());
-    let mut gather = Gather::new();
+    let mut gather = EntryBuilder::new();
     gather.frames = 1;
     let at = |place: u64| {
         let mut mark = [0; 8];
@@ -55,8 +55,8 @@ fn an_index_is_checked_where_parts_are_skipped() {
         choose(&index[..], &file, |entry| Ok(!left_out.contains(&(entry.part.start / 1000)))).map(|parts| parts.entries)
     };
     assert_eq!(with(99, &[5, 6, 7, 8, 9]).unwrap(), 20);
-    assert!(matches!(with(5, &[5]), Err(Unusable::Changed(5000))));
-    assert!(matches!(with(10, &[5, 6, 7, 8, 9]), Err(Unusable::Changed(10_000))));
+    assert!(matches!(with(5, &[5]), Err(IndexFault::Changed(5000))));
+    assert!(matches!(with(10, &[5, 6, 7, 8, 9]), Err(IndexFault::Changed(10_000))));
     assert_eq!(with(2, &[5, 6]).unwrap(), 20);
 }
 
@@ -64,14 +64,14 @@ fn an_index_is_checked_where_parts_are_skipped() {
 #[test]
 fn empty_entries_are_limited() {
     let file = Arc::new(File::open("/proc/self/exe").unwrap());
-    let (gather, mut index) = (Gather::new(), header().to_vec());
+    let (gather, mut index) = (EntryBuilder::new(), header().to_vec());
     (0..100).for_each(|_| gather.entry(0..0, None, 0, &mut index));
-    assert!(matches!(choose(&index[..], &file, |_| Ok(false)), Err(Unusable::Changed(0))));
+    assert!(matches!(choose(&index[..], &file, |_| Ok(false)), Err(IndexFault::Changed(0))));
 }
 
 /// A recorder completes its file, or another file takes its place, between two accesses.
 #[test]
-fn a_renamed_file_is_found_and_another_is_not_read_instead() {
+fn renamed_file_is_found_and_no_other_is_read() {
     let folder = std::env::temp_dir().join(format!("linerate-index-{}-renamed", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();

@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use linerate_lab::{End, Lab, Link, Plan, within};
+use linerate_lab::{Lab, Link, LinkEnd, Plan, within};
 
-/// Returns whether labs can be created here; prints a message if not. In CI root must be able to.
+/// Returns whether labs can be created here; prints a message if not. In CI root must be able to create them.
 pub(crate) fn is_root(test: &str) -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
     let possible = root && ip(&["netns", "list"]).is_some();
@@ -53,7 +53,7 @@ impl Drop for Foreign {
 
 /// Returns a plan of two hosts and one link without addresses.
 pub(crate) fn pair(name: &str) -> Plan {
-    Plan::from_links(name, vec![Link::new(End::new("left", "eth0"), End::new("right", "eth0"))]).unwrap()
+    Plan::from_links(name, vec![Link::new(LinkEnd::new("left", "eth0"), LinkEnd::new("right", "eth0"))]).unwrap()
 }
 
 /// Returns the output of `ip`; `None` if it fails.

@@ -1,6 +1,6 @@
-"""Runs the library MLRsearch (PyPI, FD.io CSIT) on simulated devices, and prints each trial and what it found.
+"""Runs the library MLRsearch (PyPI, FD.io CSIT) on simulated devices, and prints each trial and result.
 
-A line each: `device NAME GOALS`, `grid POINTS`, `trial LOAD DURATION LOSS`, `goal LOWER UPPER THROUGHPUT` ("-" for none).
+One line each: `device NAME GOALS`, `grid POINTS`, `trial LOAD DURATION LOSS`, `goal LOWER UPPER THROUGHPUT` ("-" for none).
 """
 
 import math

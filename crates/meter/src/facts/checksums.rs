@@ -1,6 +1,6 @@
 //! Verification of transport checksums.
 
-use linerate_wire::{Layer, Protocol, Pseudo, icmp, icmpv6, ipv4, ipv6, ipv6_extension, registry, tcp, udp};
+use linerate_headers::{Layer, Protocol, Pseudo, icmp, icmpv6, ipv4, ipv6, ipv6_extension, registry, tcp, udp};
 use std::net::Ipv6Addr;
 
 /// The home address option (RFC 6275, 6.3), and the only option of one byte (RFC 8200, 4.2).

@@ -2,11 +2,11 @@
 
 use crate::flow::MPLS_LABELS;
 use crate::key::TunnelKind;
-use linerate_wire::{Layer, MacAddr, Protocol, Role, ethernet, geneve, gre, gtp_u, mpls, vlan, vxlan};
+use linerate_headers::{Layer, MacAddr, Protocol, Role, ethernet, geneve, gre, gtp_u, mpls, vlan, vxlan};
 
 /// The headers between a packet and the one around it, or the beginning of the frame.
 #[derive(Default)]
-pub(super) struct Front {
+pub(super) struct OuterHeaders {
     /// Source and destination of the Ethernet header next to the packet.
     pub macs: Option<[MacAddr; 2]>,
     /// VLAN IDs of the outermost two tags.
@@ -15,12 +15,12 @@ pub(super) struct Front {
     pub labels: [u32; MPLS_LABELS],
 }
 
-impl Front {
+impl OuterHeaders {
     /// Finds them in `layers`, all those in front of the packet.
-    pub(super) fn find(frame: &[u8], layers: &[Layer], macs: bool) -> Front {
+    pub(super) fn find(frame: &[u8], layers: &[Layer], macs: bool) -> OuterHeaders {
         let behind = layers.iter().rposition(|layer| layer.protocol.role() != Role::Link);
         let layers = &layers[behind.map_or(0, |last| last + 1)..];
-        let mut front = Front::default();
+        let mut front = OuterHeaders::default();
         let (mut tags, mut labels) = (front.vlans.iter_mut(), front.labels.iter_mut());
         for layer in layers {
             let header = frame.get(layer.offset as usize..).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Front {
 }
 
 /// The innermost of the tunnels between two packets.
-pub(super) struct Through {
+pub(super) struct TunnelHeader {
     pub kind: TunnelKind,
     /// Id common to both directions; 0 if the protocol has none.
     pub id: u32,
@@ -55,15 +55,15 @@ pub(super) struct Through {
     pub teid: Option<u32>,
 }
 
-impl Through {
+impl TunnelHeader {
     /// `between` are the headers of the outer packet.
-    pub(super) fn find(frame: &[u8], between: &[Layer]) -> Through {
-        let through = |kind, id| Through { kind, id, has_ports: true, teid: None };
+    pub(super) fn find(frame: &[u8], between: &[Layer]) -> TunnelHeader {
+        let through = |kind, id| TunnelHeader { kind, id, has_ports: true, teid: None };
         let Some(layer) = between.iter().rfind(|layer| layer.protocol.role() == Role::Tunnel) else {
             return through(TunnelKind::Ip, 0);
         };
         let header = frame.get(layer.offset as usize..).unwrap_or_default();
-        let without_ports = |kind, id| Through { has_ports: false, ..through(kind, id) };
+        let without_ports = |kind, id| TunnelHeader { has_ports: false, ..through(kind, id) };
         match layer.protocol {
             Protocol::Gre | Protocol::Erspan => through(TunnelKind::Gre, gre_key(header).unwrap_or(0)),
             Protocol::Vxlan => {
@@ -74,7 +74,7 @@ impl Through {
             }
             Protocol::GtpU => {
                 let teid = gtp_u::View::parse(header).ok().map(|view| view.teid());
-                Through { teid, ..without_ports(TunnelKind::GtpU, 0) }
+                TunnelHeader { teid, ..without_ports(TunnelKind::GtpU, 0) }
             }
             Protocol::Teredo => through(TunnelKind::Teredo, 0),
             _ => through(TunnelKind::Other, 0),

@@ -1,7 +1,7 @@
 //! Any frame, header by header: tunnels, extension headers, fragments, truncated frames.
 
 use super::checksums;
-use super::front::{Front, Through};
+use super::front::{OuterHeaders, TunnelHeader};
 use super::{Facts, Hint};
 use crate::config::{Config, Tunnels};
 use crate::encapsulation::Encapsulation;
@@ -12,12 +12,12 @@ use crate::record::{FIN, RST, SYN};
 use crate::stats::options::kinds_of;
 use crate::tcp::{Options, Segment};
 use linerate_burst::{Desc, Flags};
-use linerate_wire::{Layer, Layers, Link, Protocol, Role, Stop, dissect, ipv4, ipv6, ipv6_fragment, registry, tcp};
+use linerate_headers::{Layer, Layers, Link, Protocol, Role, Stop, dissect, ipv4, ipv6, ipv6_fragment, registry, tcp};
 
 /// Result of decoding a frame.
 #[allow(clippy::large_enum_variant, reason = "destructured where it is created")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub(crate) enum DecodeResult {
     /// One packet to meter, and the one in its tunnel if both are metered.
     Packets(Packet, Option<Packet>),
     /// No IP packet.
@@ -52,7 +52,7 @@ pub(crate) struct Fragment {
 }
 
 /// Decodes frames.
-pub(crate) struct General {
+pub(crate) struct FrameDecoder {
     layers: Layers,
     tunnels: Tunnels,
     vlans: bool,
@@ -61,9 +61,9 @@ pub(crate) struct General {
     id_seed: [u64; 2],
 }
 
-impl General {
+impl FrameDecoder {
     pub(crate) fn new(config: &Config) -> Self {
-        General {
+        FrameDecoder {
             layers: Layers::new(),
             tunnels: config.tunnels,
             vlans: config.vlans,
@@ -73,23 +73,23 @@ impl General {
         }
     }
 
-    pub(crate) fn look(&mut self, link: Link, desc: &Desc, frame: &[u8]) -> Found {
+    pub(crate) fn look(&mut self, link: Link, desc: &Desc, frame: &[u8]) -> DecodeResult {
         dissect(link, frame, &mut self.layers);
         let layers = self.layers.as_slice();
         let is_network = |layer: &Layer| layer.protocol.role() == Role::Network;
         let Some(outer) = layers.iter().position(is_network) else {
             return match self.layers.stop() {
-                Stop::Truncated(Protocol::Ipv4 | Protocol::Ipv6) => Found::Malformed,
-                Stop::Malformed(Protocol::Ipv4 | Protocol::Ipv6, _) => Found::Malformed,
-                _ => Found::NotIp,
+                Stop::Truncated(Protocol::Ipv4 | Protocol::Ipv6) => DecodeResult::Malformed,
+                Stop::Malformed(Protocol::Ipv4 | Protocol::Ipv6, _) => DecodeResult::Malformed,
+                _ => DecodeResult::NotIp,
             };
         };
         let inner =
             layers.iter().rposition(is_network).filter(|inner| *inner != outer && self.tunnels != Tunnels::Outer);
-        let Some(outer_packet) = self.packet(desc, frame, outer) else { return Found::Malformed };
+        let Some(outer_packet) = self.packet(desc, frame, outer) else { return DecodeResult::Malformed };
         let inner_packet = inner.and_then(|inner| {
             let packet = self.packet(desc, frame, inner)?;
-            let through = Through::find(frame, &layers[outer..inner]);
+            let through = TunnelHeader::find(frame, &layers[outer..inner]);
             let parent = self.id_of(&outer_packet);
             let scope = if through.has_ports { parent } else { self.id_of(&outer_packet.without_ports()) };
             let (tunnel, tunnel_id) = (through.kind as u8, through.id);
@@ -100,8 +100,8 @@ impl General {
             })
         });
         match (self.tunnels, inner_packet) {
-            (Tunnels::Inner, Some(inner)) => Found::Packets(inner, None),
-            (_, inner) => Found::Packets(outer_packet, inner),
+            (Tunnels::Inner, Some(inner)) => DecodeResult::Packets(inner, None),
+            (_, inner) => DecodeResult::Packets(outer_packet, inner),
         }
     }
 
@@ -128,14 +128,14 @@ impl General {
         let room = desc.wire.max(desc.captured) - header.offset.min(desc.captured);
         let ip = self.ip(frame, header, extensions)?;
         let length = ip.length.unwrap_or(room).min(room);
-        let message = Message {
+        let message = IpPayload {
             bytes: frame.get(start as usize..frame.len().min((header.offset + length) as usize)).unwrap_or_default(),
             length: (header.offset + length).saturating_sub(start),
             is_cut: ip.length.is_some_and(|length| length > room),
         };
         let content = message.bytes;
         let mut packet = ip.packet(desc, length, message);
-        let front = Front::find(frame, &self.layers.as_slice()[..network], self.macs);
+        let front = OuterHeaders::find(frame, &self.layers.as_slice()[..network], self.macs);
         packet.network = header.offset;
         packet.vlan = front.vlans[0];
         packet.wide.inner_vlan = if self.vlans { front.vlans[1] } else { 0 };
@@ -227,7 +227,7 @@ struct Ip {
 }
 
 /// Payload of the IP packet.
-struct Message<'a> {
+struct IpPayload<'a> {
     /// Captured bytes.
     bytes: &'a [u8],
     /// Original length.
@@ -237,7 +237,7 @@ struct Message<'a> {
 }
 
 impl Ip {
-    fn packet(&self, desc: &Desc, length: u32, message: Message<'_>) -> Packet {
+    fn packet(&self, desc: &Desc, length: u32, message: IpPayload<'_>) -> Packet {
         let mut facts = Facts {
             time: desc.time.0,
             frame: desc.wire,
@@ -328,7 +328,7 @@ impl Packet {
 }
 
 /// Returns the length of a transport header, and whether it was captured.
-fn header_of(protocol: u8, message: &Message<'_>) -> (u32, bool) {
+fn header_of(protocol: u8, message: &IpPayload<'_>) -> (u32, bool) {
     let least = match protocol {
         registry::TCP => tcp::LEN as u32,
         registry::UDP | registry::UDP_LITE | registry::ICMP | registry::ICMPV6 => 8,

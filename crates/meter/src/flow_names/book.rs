@@ -12,7 +12,7 @@ const EACH: usize = 128;
 
 /// Names of all open flows.
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct NameTable {
     /// From index 1 on.
     entries: Vec<Entry>,
     free: Vec<u32>,
@@ -28,7 +28,7 @@ struct Entry {
     flows: u32,
 }
 
-impl Book {
+impl NameTable {
     /// Returns the names at an index; 0 has none.
     pub(super) fn get(&self, place: u32) -> Option<Arc<Names>> {
         self.entries.get((place as usize).checked_sub(1)?)?.names.clone()
@@ -89,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_kept_once_and_as_long_as_a_flow_says_it() {
-        let mut book = Book::default();
+    fn shared_names_are_stored_once_while_referenced() {
+        let mut book = NameTable::default();
         let (one, two) = (book.replace(0, named("a")), book.replace(0, named("a")));
         assert_eq!((one, two, book.entries.len()), (1, 1, 1));
         let other = book.replace(one, named("b"));
@@ -104,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_counted_and_what_was_there_stays() {
-        let mut book = Book::default();
+    fn names_without_space_are_counted_and_others_kept() {
+        let mut book = NameTable::default();
         let long = "x".repeat(1 << 20);
         let place = book.replace(0, named("first"));
         let mut kept = 0;

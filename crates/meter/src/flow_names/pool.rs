@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 /// Maximum memory of all buffers: 4 KiB and a bit for each byte, up to four times as much for a hello of that length.
 pub(super) const MOST_BYTES: usize = 16 << 20;
 /// Overhead of each: itself, and its entries in both trees, whose nodes are at least half full.
-const EACH: usize = 2 * (size_of::<Held>() + size_of::<u64>() + 2 * size_of::<(u32, usize)>());
+const EACH: usize = 2 * (size_of::<StreamBuffer>() + size_of::<u64>() + 2 * size_of::<(u32, usize)>());
 
 #[derive(Default)]
 pub(super) struct Pool {
     /// Ordered by creation.
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, StreamBuffer>,
     numbers: BTreeMap<(u32, usize), u64>,
     next: u64,
     bytes: usize,
@@ -21,7 +21,7 @@ pub(super) struct Pool {
     pub full: u64,
 }
 
-struct Held {
+struct StreamBuffer {
     flow: (u32, usize),
     stream: Stream,
     source: Source,
@@ -42,7 +42,7 @@ impl Pool {
     /// Creates the buffer of a direction that has none.
     pub(super) fn keep(&mut self, record: u32, side: usize, stream: Stream, source: Source) {
         let flow = (record, side);
-        self.held.insert(self.next, Held { flow, stream, source, bytes: EACH });
+        self.held.insert(self.next, StreamBuffer { flow, stream, source, bytes: EACH });
         self.numbers.insert(flow, self.next);
         self.bytes += EACH;
         self.next += 1;
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_gives_way_and_memory_is_bounded() {
+    fn oldest_entry_is_evicted_and_memory_is_bounded() {
         let (mut pool, mut gone) = (Pool::default(), Vec::new());
         for record in 0..9000 {
             let mut stream = Stream::default();

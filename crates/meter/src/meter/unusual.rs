@@ -2,13 +2,13 @@
 
 use super::Meter;
 use crate::encapsulation::Encapsulation;
-use crate::facts::{Facts, Found, Packet};
+use crate::facts::{DecodeResult, Facts, Packet};
 use crate::flow::{Quality, Records};
 use crate::flow_names::Place;
 use crate::fragments::is_orphan;
 use crate::pipeline::{Extra, Pipeline};
 use linerate_burst::Burst;
-use linerate_wire::Link;
+use linerate_headers::Link;
 
 impl Meter {
     /// Takes any frame.
@@ -27,7 +27,7 @@ impl Meter {
             return;
         };
         match self.general.look(link, desc, frame) {
-            Found::Packets(outer, inner) => {
+            DecodeResult::Packets(outer, inner) => {
                 for packet in std::iter::once(outer).chain(inner) {
                     if packet.fragment.is_some() {
                         self.take_fragment(pipeline, packet, burst, records);
@@ -36,11 +36,11 @@ impl Meter {
                     }
                 }
             }
-            Found::NotIp => {
+            DecodeResult::NotIp => {
                 self.counts.not_ip += 1;
                 self.counts.not_ip_bytes += u64::from(desc.wire);
             }
-            Found::Malformed => {
+            DecodeResult::Malformed => {
                 self.counts.malformed += 1;
                 self.counts.malformed_bytes += u64::from(desc.wire);
             }

@@ -5,7 +5,7 @@ use super::{StatsSide, Summary, options};
 use crate::facts::Facts;
 use crate::flow::Side;
 
-/// Line that every packet of its direction touches. Counters are narrow; overflow is carried to a [`Carried`].
+/// Line that every packet of its direction touches. Counters are narrow; overflow is carried to a [`LineOverflow`].
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Line {
@@ -34,14 +34,14 @@ const TIMESTAMPS: u32 = 1;
 
 /// Overflow of a line.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Carried {
+pub(super) struct LineOverflow {
     lengths: [u64; BINS],
     gaps: [u64; BINS - 1],
     length_squares: u128,
 }
 
 /// Contribution of a packet.
-struct Added {
+struct PacketDelta {
     /// Bin of its payload, if it has any, and of its gap, if that is not in the first.
     length: Option<usize>,
     gap: Option<usize>,
@@ -64,7 +64,12 @@ impl Line {
     /// Counts a packet that arrived `gap` ns after all earlier ones, if there were any. Overflow is carried to the
     /// result of `carried`.
     #[inline(always)]
-    pub(super) fn count<'a>(&mut self, facts: &Facts, gap: Option<u64>, carried: impl FnOnce() -> &'a mut Carried) {
+    pub(super) fn count<'a>(
+        &mut self,
+        facts: &Facts,
+        gap: Option<u64>,
+        carried: impl FnOnce() -> &'a mut LineOverflow,
+    ) {
         let length = u16::try_from(facts.packet).unwrap_or(u16::MAX);
         self.shortest = self.shortest.min(length);
         self.longest = self.longest.max(length);
@@ -85,22 +90,22 @@ impl Line {
 
     /// Returns the bins of a packet; updates `last`.
     #[inline(always)]
-    fn added(&mut self, facts: &Facts) -> Added {
+    fn added(&mut self, facts: &Facts) -> PacketDelta {
         let square = u64::from(facts.packet) * u64::from(facts.packet);
         if !has_content(facts) {
-            return Added { length: None, gap: None, square };
+            return PacketDelta { length: None, gap: None, square };
         }
         let now = ((facts.time / MILLISECOND) as u32) << 1;
         let since = now.wrapping_sub(self.last & !TIMESTAMPS) as i32 / 2;
         let is_first = self.lengths == [0; BINS];
         self.last = now | self.last & TIMESTAMPS;
         let gap = if is_first { 0 } else { bin(since.max(0) as u32) };
-        Added { length: Some(bin(facts.payload)), gap: gap.checked_sub(1), square }
+        PacketDelta { length: Some(bin(facts.payload)), gap: gap.checked_sub(1), square }
     }
 
     /// Adds a packet; false, and nothing added, if it does not fit.
     #[inline(always)]
-    fn add(&mut self, added: &Added) -> bool {
+    fn add(&mut self, added: &PacketDelta) -> bool {
         let squares = self.length_squares.get() + added.square.min(Word48::MAX + 1);
         let is_full = |bins: &[u16], bin: Option<usize>| bin.is_some_and(|bin| bins[bin] == u16::MAX);
         if squares > Word48::MAX || is_full(&self.lengths, added.length) || is_full(&self.gaps, added.gap) {
@@ -119,7 +124,7 @@ impl Line {
     /// Carries all but one packet, which shows that there were some.
     #[cold]
     #[inline(never)]
-    fn carry(&mut self, carried: &mut Carried, added: &Added) {
+    fn carry(&mut self, carried: &mut LineOverflow, added: &PacketDelta) {
         let bins = |sums: &mut [u64], counts: &mut [u16], added: Option<usize>| {
             sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += u64::from(std::mem::take(count)));
             if let Some(bin) = added {
@@ -148,7 +153,7 @@ impl Line {
     }
 
     /// Returns the statistics of a direction that is `side`.
-    pub(super) fn side(&self, carried: &Carried, side: &Side) -> StatsSide {
+    pub(super) fn side(&self, carried: &LineOverflow, side: &Side) -> StatsSide {
         if side.packets == 0 {
             return StatsSide::default();
         }
@@ -218,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bins_are_those_of_ipfixprobe() {
+    fn bins_match_ipfixprobe() {
         let limits = [0, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, 511, 512, 1023, 1024, u32::MAX];
         assert_eq!(limits.map(bin), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
     }
@@ -226,7 +231,7 @@ mod tests {
     /// Frames longer than any real packet.
     #[test]
     fn squares_beyond_a_line_are_carried() {
-        let (mut line, mut carried) = (Line::NONE, Carried::default());
+        let (mut line, mut carried) = (Line::NONE, LineOverflow::default());
         let packets = [u32::MAX, 100, u32::MAX, 1 << 24, 16_777_215];
         for packet in packets {
             line.count(&Facts { packet, payload: 0, ..Facts::NONE }, None, || &mut carried);

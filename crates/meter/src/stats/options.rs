@@ -1,6 +1,6 @@
 //! Kinds of TCP options (RFC 9293, 3.1).
 
-use linerate_wire::tcp;
+use linerate_headers::tcp;
 
 /// Two NOP and timestamps, the usual options of segments after the handshake (RFC 7323, appendix A).
 pub(crate) const TIMESTAMPS: u64 = 1 << NOP | 1 << 8;
@@ -46,7 +46,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn kinds_are_told_up_to_the_end() {
+    fn option_kinds_are_listed_up_to_the_end() {
         let syn = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
         for (options, expected) in [
             (&syn[..], vec![1, 2, 3, 4, 8]),
@@ -62,7 +62,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_short_way_agrees_with_the_long_one(values in any::<[u8; 8]>(), any in prop::collection::vec(any::<u8>(), 0..41)) {
+        fn fast_option_parser_agrees_with_the_general_one(values in any::<[u8; 8]>(), any in prop::collection::vec(any::<u8>(), 0..41)) {
             let usual = [&TIMESTAMPS_HEAD[..], &values].concat();
             prop_assert_eq!(kinds(&usual), walk(&usual));
             prop_assert_eq!(kinds(&any), walk(&any));

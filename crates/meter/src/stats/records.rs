@@ -2,7 +2,7 @@
 //! packets, and rarely used parts.
 
 use super::Stats;
-use super::line::{Carried, Line};
+use super::line::{Line, LineOverflow};
 use super::packets::Packets;
 use crate::facts::Facts;
 use crate::flow::Side;
@@ -13,23 +13,23 @@ use linerate_burst::{prefetch_many, resident};
 
 /// Bytes of a flow with `packets` first packets.
 pub(crate) const fn bytes(packets: usize) -> usize {
-    size_of::<[Line; 2]>() + size_of::<Rare>() + packets * size_of::<u64>()
+    size_of::<[Line; 2]>() + size_of::<HeaderStats>() + packets * size_of::<u64>()
 }
 
 /// Maximum number of bytes of line overflow per record.
-pub(crate) const CARRIED_BYTES: usize = pages::bytes::<[Carried; 2]>();
+pub(crate) const CARRIED_BYTES: usize = pages::bytes::<[LineOverflow; 2]>();
 
 /// Statistics of all records, by their number.
 pub(crate) struct StatsRecords {
     lines: Vec<[Line; 2]>,
-    rare: Vec<Rare>,
+    rare: Vec<HeaderStats>,
     packets: Packets,
-    carried: Pages<[Carried; 2]>,
+    carried: Pages<[LineOverflow; 2]>,
 }
 
 /// Fields that the first packet of each direction sets, and few others touch.
 #[derive(Clone, Copy, Default)]
-struct Rare {
+struct HeaderStats {
     options: [u64; 2],
     windows: [u16; 2],
     syn_bytes: [u16; 2],
@@ -56,11 +56,11 @@ impl StatsRecords {
     pub(crate) fn begin(&mut self, record: u32) {
         if record as usize == self.lines.len() {
             self.lines.push([Line::NONE; 2]);
-            self.rare.push(Rare::default());
+            self.rare.push(HeaderStats::default());
             self.packets.grow();
         } else {
             self.lines[record as usize] = [Line::NONE; 2];
-            self.rare[record as usize] = Rare::default();
+            self.rare[record as usize] = HeaderStats::default();
         }
     }
 

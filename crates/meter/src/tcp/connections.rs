@@ -1,7 +1,7 @@
 //! TCP state of all flows of a meter.
 
 use super::history::Histories;
-use super::rare::Rare;
+use super::rare::SlowPath;
 use super::record::{ColdSide, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS};
 use super::state::{is_established, state_of};
 use super::trouble::{Side, Troubles};
@@ -101,7 +101,7 @@ impl Connections {
     #[inline(never)]
     pub(crate) fn take_any(&mut self, number: u32, facts: &Facts) {
         if let Some(record) = self.records.get_mut(number as usize) {
-            Rare::new(number, record, &mut self.tables, facts).take();
+            SlowPath::new(number, record, &mut self.tables, facts).take();
         }
     }
 

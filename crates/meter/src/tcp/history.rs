@@ -34,25 +34,25 @@ const MORE: usize = 2 * (8 + 4 * 10) - ROOM as usize;
 
 /// Letters that did not fit in their record.
 #[derive(Default)]
-pub(crate) struct Histories(Pages<More>);
+pub(crate) struct Histories(Pages<ExtraLetters>);
 
 /// Letters of one record.
 #[derive(Clone)]
-struct More {
+struct ExtraLetters {
     count: u8,
     codes: [u8; MORE],
 }
 
 /// Maximum number of bytes per record.
-pub(crate) const RARE_BYTES: usize = pages::bytes::<More>();
+pub(crate) const RARE_BYTES: usize = pages::bytes::<ExtraLetters>();
 
-impl Default for More {
+impl Default for ExtraLetters {
     fn default() -> Self {
-        More { count: 0, codes: [0; MORE] }
+        ExtraLetters { count: 0, codes: [0; MORE] }
     }
 }
 
-impl More {
+impl ExtraLetters {
     fn codes(&self) -> &[u8] {
         &self.codes[..usize::from(self.count)]
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_that_find_no_room_are_told_too() {
+    fn letters_beyond_the_packed_word_are_recorded() {
         let (mut histories, mut packed) = (Histories::default(), 0);
         for round in 0..30 {
             histories.add(7, &mut packed, round % 2, Letter::SynEnd);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn powers_of_ten_are_told() {
+    fn repetitions_count_at_powers_of_ten() {
         let repeated: Vec<u32> =
             (0..=u32::MAX).step_by(1).take(100_001).filter(|times| is_repeated_at(*times)).collect();
         assert_eq!(repeated, [1, 10, 100, 1000, 10_000, 100_000]);

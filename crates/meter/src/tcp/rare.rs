@@ -17,7 +17,7 @@ pub(super) const MUCH: u32 = 1 << 24;
 const PATIENCE: u32 = 3_000_000 / 1024;
 
 /// Processing of one packet.
-pub(super) struct Rare<'a> {
+pub(super) struct SlowPath<'a> {
     pub number: u32,
     pub hot: &'a mut Hot,
     pub cold: &'a mut Cold,
@@ -29,11 +29,11 @@ pub(super) struct Rare<'a> {
     is_end: bool,
 }
 
-impl<'a> Rare<'a> {
+impl<'a> SlowPath<'a> {
     pub(super) fn new(number: u32, record: &'a mut Record, tables: &'a mut SideTables, facts: &'a Facts) -> Self {
         let [side, other] = facts.sides();
         let is_end = facts.flags & (FIN | RST) != 0 && record.believes_end(facts);
-        Rare { is_end, number, hot: &mut record.hot, cold: &mut record.cold, tables, facts, side, other }
+        SlowPath { is_end, number, hot: &mut record.hot, cold: &mut record.cold, tables, facts, side, other }
     }
 
     pub(super) fn take(&mut self) {

@@ -1,7 +1,7 @@
 //! TCP header fields that are analysed, extracted once.
 
-use linerate_wire::tcp_option::{self, TcpOption};
-use linerate_wire::{options, tcp};
+use linerate_headers::tcp_option::{self, TcpOption};
+use linerate_headers::{options, tcp};
 
 /// TCP header fields that are analysed, except flags and length of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

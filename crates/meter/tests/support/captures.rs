@@ -1,8 +1,8 @@
 //! The captures of a corpus (`LINERATE_CORPUS`).
 
 use linerate_burst::Desc;
-use linerate_record::Reader;
-use linerate_wire::Link;
+use linerate_headers::Link;
+use linerate_pcap::Reader;
 use std::path::{Path, PathBuf};
 
 /// Returns the capture files of a folder of the corpus; without a corpus none, which is reported.
@@ -29,10 +29,10 @@ pub(crate) fn captures(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-pub(crate) type Described = (Desc, Vec<u8>);
+pub(crate) type CapturedFrame = (Desc, Vec<u8>);
 
 /// Returns the frames, and their link type; `None` for a file that is damaged, or has several link types.
-pub(crate) fn load(path: &Path) -> Option<(Vec<Described>, Option<Link>)> {
+pub(crate) fn load(path: &Path) -> Option<(Vec<CapturedFrame>, Option<Link>)> {
     let mut reader = Reader::open(path.to_str()?).ok()?;
     let mut frames = Vec::new();
     loop {

@@ -7,9 +7,9 @@ pub(crate) mod naive_tcp;
 pub(crate) mod segments;
 
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
+use linerate_headers::build::{Frame, Header};
+use linerate_headers::{Link, MacAddr, ethernet, icmp, ipv4, ipv6, tcp, udp, vlan};
 use linerate_meter::{Config, Counts, End, Flow, Meter, Side};
-use linerate_wire::build::{Frame, Header};
-use linerate_wire::{Link, MacAddr, ethernet, icmp, ipv4, ipv6, tcp, udp, vlan};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// One packet.

@@ -15,7 +15,7 @@ struct Bytes {
     missing: BTreeMap<i64, (usize, u64)>,
     holes: usize,
     forgotten: u64,
-    timed: Option<(i64, u64, Timed)>,
+    timed: Option<(i64, u64, TimedSegment)>,
     /// Duplicate acknowledgements of the other side.
     repeats: Vec<(i64, u64)>,
     identification: u16,
@@ -35,7 +35,7 @@ struct Bytes {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Timed {
+enum TimedSegment {
     Data,
     Syn,
     SynAck,
@@ -154,11 +154,11 @@ impl Naive {
             peer.timed = None;
             let took = units(one.time).checked_sub(units(time));
             match (kind, took) {
-                (Timed::Data, Some(took)) => peer.round_trips.push(took),
-                (Timed::Syn, Some(took)) if one.flags & SYN != 0 => {
+                (TimedSegment::Data, Some(took)) => peer.round_trips.push(took),
+                (TimedSegment::Syn, Some(took)) if one.flags & SYN != 0 => {
                     self.handshake[0].get_or_insert(took);
                 }
-                (Timed::SynAck, Some(took)) => {
+                (TimedSegment::SynAck, Some(took)) => {
                     self.handshake[1].get_or_insert(took);
                 }
                 _ => {}
@@ -245,7 +245,7 @@ impl Naive {
                 me.holes += 1;
                 (before.unwrap()..start).for_each(|byte| _ = me.missing.insert(byte, (me.holes, one.time)));
                 me.forget_old();
-                me.timed.get_or_insert((end, one.time, Timed::Data));
+                me.timed.get_or_insert((end, one.time, TimedSegment::Data));
                 false
             }
             Some(0) if one.payload == 1 && is_plain && other_is_shut => {
@@ -254,7 +254,7 @@ impl Naive {
                 false
             }
             Some(0) => {
-                me.timed.get_or_insert((end, one.time, Timed::Data));
+                me.timed.get_or_insert((end, one.time, TimedSegment::Data));
                 false
             }
             Some(_) if is_late_syn || syn == 1 && one.flags & ACK != 0 && !me.sent.contains(&'h') => false,
@@ -419,14 +419,14 @@ impl Bytes {
             self.found.sack_permitted = has(4).is_some();
         }
         if (is_new || !self.sent.contains(&kind)) && !is_late {
-            let timed = if kind == 'h' || self.sent.contains(&'h') { Timed::SynAck } else { Timed::Syn };
+            let timed = if kind == 'h' || self.sent.contains(&'h') { TimedSegment::SynAck } else { TimedSegment::Syn };
             self.timed = Some((start + 1, one.time, timed));
         }
         if kind == 'h'
             && let Some((.., timed)) = &mut self.timed
-            && *timed == Timed::Syn
+            && *timed == TimedSegment::Syn
         {
-            *timed = Timed::SynAck;
+            *timed = TimedSegment::SynAck;
         }
         self.sent.push(kind);
     }

@@ -2,10 +2,10 @@
 
 use super::metered_frames;
 use linerate_burst::{Desc, Nanos};
+use linerate_headers::build::Frame;
+use linerate_headers::options::Options;
+use linerate_headers::{Link, MacAddr, ethernet, ipv4, tcp};
 use linerate_meter::{Config, Flow, Level, Tcp};
-use linerate_wire::build::Frame;
-use linerate_wire::options::Options;
-use linerate_wire::{Link, MacAddr, ethernet, ipv4, tcp};
 use std::net::Ipv4Addr;
 
 pub(crate) const FIN: u8 = 1;

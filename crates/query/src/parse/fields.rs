@@ -1,10 +1,10 @@
 //! Comparisons of fields.
 
 use super::words::{network, protocol};
-use super::{Direction, Mistake, Parsed, Parser, Type, among, compare, directed, negated};
+use super::{Direction, ParseError, ParseResult, Parser, Type, among, compare, directed, negated};
 use crate::columns::{Id, Kind, all, own};
 use crate::filter::{Filter, Match, Test};
-use crate::names::{Named, PROTOCOLS, known, named, nearest};
+use crate::names::{NamedColumns, PROTOCOLS, known, named, nearest};
 use crate::networks::Networks;
 use crate::quantity::{Number, Quantity};
 use crate::values;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 impl Parser {
     /// Parses a field, or a quantity derived from several.
-    pub(super) fn field(&mut self, direction: Direction) -> Parsed {
+    pub(super) fn field(&mut self, direction: Direction) -> ParseResult {
         let Some(word) = self.word(0) else { return Err(self.wrong("missing field")) };
         let quantity = match (word.as_str(), direction) {
             ("bps", Direction::Either) => Some(Quantity::Bps),
@@ -41,12 +41,14 @@ impl Parser {
         let name_at = self.place();
         self.at += 1;
         match (found, direction) {
-            (Named::One(id), Direction::Either) => {
+            (NamedColumns::One(id), Direction::Either) => {
                 let (is_not, filter) = self.tested(id, &word, name_at)?;
                 Ok(negated(is_not, filter))
             }
-            (Named::One(_), _) => Err(Mistake::new(name_at, format!("{word} has no direction; remove src or dst"))),
-            (Named::Both(ids), direction) => {
+            (NamedColumns::One(_), _) => {
+                Err(ParseError::new(name_at, format!("{word} has no direction; remove src or dst")))
+            }
+            (NamedColumns::Both(ids), direction) => {
                 let begin = self.at;
                 let [(is_not, one), (_, other)] = {
                     let one = self.tested(ids[0], &word, name_at)?;
@@ -60,12 +62,12 @@ impl Parser {
     }
 
     /// Parses the comparison of a column; the bool negates it.
-    pub(super) fn tested(&mut self, id: Id, word: &str, name_at: usize) -> Result<(bool, Filter), Mistake> {
+    pub(super) fn tested(&mut self, id: Id, word: &str, name_at: usize) -> Result<(bool, Filter), ParseError> {
         let column = &all()[id];
         let is_compared = self.is_sign(&["=", "==", "!=", "<", "<=", ">", ">=", "~"])
             || self.is_word(&["in", "eq", "ne", "lt", "le", "gt", "ge"]);
         if column.kind() == Kind::List {
-            return Err(Mistake::new(name_at, format!("{word} is a list; lists are not supported here")));
+            return Err(ParseError::new(name_at, format!("{word} is a list; lists are not supported here")));
         }
         if !is_compared {
             return if column.kind() == Kind::Flag || column.is_nullable {
@@ -96,7 +98,7 @@ impl Parser {
                 let is = match text.as_str() {
                     "true" | "yes" | "1" => true,
                     "false" | "no" | "0" => false,
-                    _ => return Err(Mistake::new(at, "expected true or false")),
+                    _ => return Err(ParseError::new(at, "expected true or false")),
                 };
                 Ok((is_not == is, Filter::Is(Test::Is(id))))
             }
@@ -111,7 +113,7 @@ impl Parser {
         word: &str,
         kind: Kind,
         unit: &str,
-    ) -> Result<(bool, Filter), Mistake> {
+    ) -> Result<(bool, Filter), ParseError> {
         let Some(sign) = self.order(&["=", "==", "!=", "<", "<=", ">", ">="]) else {
             if !self.is_word(&["in"]) {
                 return Err(self.wrong(format!("{word} needs a number, such as {word} > 10")));
@@ -128,7 +130,7 @@ impl Parser {
                     self.number(at, &text, word, kind, unit)?
                 } {
                     Number::Whole(number) => drop(numbers.insert(number)),
-                    Number::Real(_) => return Err(Mistake::new(at, "numbers in a list must be whole")),
+                    Number::Real(_) => return Err(ParseError::new(at, "numbers in a list must be whole")),
                 }
             }
             return Ok((false, among(id, numbers)));
@@ -142,14 +144,21 @@ impl Parser {
         Ok((sign == "!=", compare(quantity, sign, number)))
     }
 
-    pub(super) fn number(&self, at: usize, text: &str, word: &str, kind: Kind, unit: &str) -> Result<Number, Mistake> {
+    pub(super) fn number(
+        &self,
+        at: usize,
+        text: &str,
+        word: &str,
+        kind: Kind,
+        unit: &str,
+    ) -> Result<Number, ParseError> {
         let found = match kind {
-            Kind::Time => linerate_record::when::parse(text, self.now).map(|time| Number::Whole(time.0)),
+            Kind::Time => linerate_pcap::when::parse(text, self.now).map(|time| Number::Whole(time.0)),
             _ if unit == "ns" => values::span(text, word == "duration"),
             _ if word == "id" || word.ends_with("_parent") || word.ends_with(".parent") => values::id(text),
             _ => values::scaled(text),
         };
-        found.map_err(|what| Mistake::new(at, what))
+        found.map_err(|what| ParseError::new(at, what))
     }
 }
 

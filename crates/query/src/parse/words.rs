@@ -1,6 +1,6 @@
 //! Keywords of pcap-filter, and TCP flags.
 
-use super::{About, Direction, Mistake, Parsed, Parser, Type, among, compare, directed, negated};
+use super::{Direction, ParseError, ParseResult, Parser, Qualifiers, Type, among, compare, directed, negated};
 use crate::columns::{Id, own};
 use crate::filter::{Filter, Test};
 use crate::names::{PROTOCOLS, SERVICES};
@@ -10,7 +10,7 @@ use crate::values;
 
 impl Parser {
     /// Parses a protocol name, optionally before a primitive.
-    pub(super) fn protocol_word(&mut self, word: &str) -> Result<Option<Filter>, Mistake> {
+    pub(super) fn protocol_word(&mut self, word: &str) -> Result<Option<Filter>, ParseError> {
         let version = match word {
             "ip" if matches!(self.word(1), Some(next) if next == "in" || next.starts_with(|c: char| c.is_ascii_digit())) =>
             {
@@ -51,7 +51,7 @@ impl Parser {
     }
 
     /// Parses `src`, `dst`, `src or dst`, `src and dst`, or nothing.
-    pub(super) fn direction(&mut self) -> Result<Direction, Mistake> {
+    pub(super) fn direction(&mut self) -> Result<Direction, ParseError> {
         let side = |word: Option<String>| match word.as_deref() {
             Some("src" | "orig" | "source") => Some(0),
             Some("dst" | "resp" | "destination") => Some(1),
@@ -69,7 +69,7 @@ impl Parser {
         }
     }
 
-    pub(super) fn typed(&mut self, direction: Direction) -> Parsed {
+    pub(super) fn typed(&mut self, direction: Direction) -> ParseResult {
         let Some(word) = self.word(0) else { return Err(self.wrong("missing host, net, port or field")) };
         let kind = match word.as_str() {
             "host" | "ip" => Type::Host,
@@ -84,7 +84,7 @@ impl Parser {
             }
             word if word.starts_with(|c: char| c.is_ascii_digit()) || word.contains(':') => {
                 let kind = if word.contains('/') { Type::Net } else { Type::Host };
-                let about = About { direction, kind };
+                let about = Qualifiers { direction, kind };
                 self.about = Some(about);
                 return self.of(about);
             }
@@ -94,14 +94,14 @@ impl Parser {
             }
         };
         self.at += 1;
-        let about = About { direction, kind };
+        let about = Qualifiers { direction, kind };
         self.about = Some(about);
         self.of(about)
     }
 
     /// Parses the values of one of pcap-filter's types.
-    pub(super) fn of(&mut self, about: About) -> Parsed {
-        let About { direction, kind } = about;
+    pub(super) fn of(&mut self, about: Qualifiers) -> ParseResult {
+        let Qualifiers { direction, kind } = about;
         match kind {
             Type::Host | Type::Net => {
                 let is_not = self.equals()?;
@@ -129,7 +129,7 @@ impl Parser {
                 let (at, text) = self.value()?;
                 let both = text
                     .split_once('-')
-                    .ok_or_else(|| Mistake::new(at, "invalid port range; expected one such as 6000-6008"))?;
+                    .ok_or_else(|| ParseError::new(at, "invalid port range; expected one such as 6000-6008"))?;
                 let [from, to] = [port(at, both.0)?, port(at, both.1)?];
                 let [from, to] = [from.min(to), from.max(to)].map(u64::from);
                 let ids = ["orig_port", "resp_port"].map(own);
@@ -148,7 +148,7 @@ impl Parser {
     }
 
     /// Parses letters of TCP flags: all of them must be set.
-    pub(super) fn flags(&mut self, direction: Direction) -> Parsed {
+    pub(super) fn flags(&mut self, direction: Direction) -> ParseResult {
         const LETTERS: &str = "FSRPAUEC";
         self.take(&[], &["=", "=="]);
         let (at, text) = self.value()?;
@@ -159,7 +159,7 @@ impl Parser {
                 None if letter == 'X' => mask |= 0x3f,
                 None => {
                     let text = format!("{letter}: no such TCP flag; expected F, S, R, P, A, U, E, C, such as flags SA");
-                    return Err(Mistake::new(at, text));
+                    return Err(ParseError::new(at, text));
                 }
             }
         }
@@ -173,26 +173,29 @@ impl Parser {
     }
 }
 
-pub(super) fn network(kind: Type, at: usize, text: &str, mask: Option<&str>) -> Result<Network, Mistake> {
+pub(super) fn network(kind: Type, at: usize, text: &str, mask: Option<&str>) -> Result<Network, ParseError> {
     let found = match kind {
         Type::Net => values::network(text, mask),
         _ => values::host(text),
     };
-    found.map_err(|what| Mistake::new(at, what))
+    found.map_err(|what| ParseError::new(at, what))
 }
 
-pub(super) fn port(at: usize, text: &str) -> Result<u16, Mistake> {
+pub(super) fn port(at: usize, text: &str) -> Result<u16, ParseError> {
     let service = SERVICES.iter().find(|(name, _)| *name == text.to_ascii_lowercase()).map(|(_, port)| *port);
     service.or_else(|| text.parse().ok()).ok_or_else(|| {
-        Mistake::new(at, format!("{text}: invalid port; expected 0 to 65535 or a name such as domain, http, ssh"))
+        ParseError::new(at, format!("{text}: invalid port; expected 0 to 65535 or a name such as domain, http, ssh"))
     })
 }
 
-pub(super) fn protocol(at: usize, text: &str) -> Result<u64, Mistake> {
+pub(super) fn protocol(at: usize, text: &str) -> Result<u64, ParseError> {
     let lower = text.to_ascii_lowercase();
     let known = PROTOCOLS.iter().find(|(name, _)| *name == lower).map(|(_, number)| *number);
     known.or_else(|| text.parse().ok()).map(u64::from).ok_or_else(|| {
-        Mistake::new(at, format!("{text}: invalid protocol; expected 0 to 255 or a name such as tcp, udp, icmp, gre"))
+        ParseError::new(
+            at,
+            format!("{text}: invalid protocol; expected 0 to 255 or a name such as tcp, udp, icmp, gre"),
+        )
     })
 }
 

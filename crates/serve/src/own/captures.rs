@@ -15,7 +15,7 @@ const LONGEST_FILTER: usize = 500;
 const AT_ONCE: usize = 2000;
 
 /// Port and filter of a request.
-pub(super) struct Asked {
+pub(super) struct CaptureRequest {
     /// Index of the port.
     pub port: usize,
     /// Compiled filter.
@@ -24,7 +24,7 @@ pub(super) struct Asked {
     pub text: String,
 }
 
-impl Asked {
+impl CaptureRequest {
     /// Reads the fields `port` and `filter`.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Asked {
         }
         let filter = Filter::compile(text, 1).map_err(|error| faults.add("filter", error));
         match (port, filter) {
-            (Some(port), Ok(filter)) => Ok(Asked { port, filter, text: text.to_owned() }),
+            (Some(port), Ok(filter)) => Ok(CaptureRequest { port, filter, text: text.to_owned() }),
             _ => Err(faults),
         }
     }
@@ -60,9 +60,9 @@ impl Asked {
 /// # Errors
 /// The document is invalid.
 pub(super) fn act(tester: &Tester, document: &Value) -> Result<Value, Faults> {
-    let asked = Asked::read(tester, document)?;
-    let mut heard = tester.port(asked.port).listener.heard();
-    let captured = &mut heard.captured;
+    let asked = CaptureRequest::read(tester, document)?;
+    let mut reception = tester.port(asked.port).listener.reception();
+    let captured = &mut reception.captured;
     match document["do"].as_str().unwrap_or_default() {
         "start" => {
             let is_ring = document["when_full"].as_str() != Some("stop");
@@ -86,13 +86,13 @@ pub(super) fn act(tester: &Tester, document: &Value) -> Result<Value, Faults> {
 /// # Errors
 /// The document is invalid.
 pub(super) fn list(tester: &Tester, document: &Value) -> Result<Value, Faults> {
-    let asked = Asked::read(tester, document)?;
+    let asked = CaptureRequest::read(tester, document)?;
     let most = document["count"].as_u64().unwrap_or(100).clamp(1, MOST_ROWS) as usize;
     let skip = document["skip"].as_u64().unwrap_or(0);
     let (mut rows, mut fitting, mut next) = (Vec::new(), 0, 0);
     loop {
-        let heard = tester.port(asked.port).listener.heard();
-        let Some((numbers, frames)) = heard.captured.from(next, AT_ONCE) else { break };
+        let reception = tester.port(asked.port).listener.reception();
+        let Some((numbers, frames)) = reception.captured.from(next, AT_ONCE) else { break };
         for (number, frame) in numbers.zip(frames) {
             next = number + 1;
             if asked.filter.matches(&frame.bytes, frame.wire) {
@@ -107,9 +107,9 @@ pub(super) fn list(tester: &Tester, document: &Value) -> Result<Value, Faults> {
         let summary = frames::summary(&bytes, wire);
         json!({"number": number, "time_ns": time, "length": wire + 4, "summary": summary})
     };
-    let heard = tester.port(asked.port).listener.heard();
-    let (frames, dropped, is_on) = (heard.captured.len(), heard.captured.dropped, heard.captured.is_on());
-    drop(heard);
+    let reception = tester.port(asked.port).listener.reception();
+    let (frames, dropped, is_on) = (reception.captured.len(), reception.captured.dropped, reception.captured.is_on());
+    drop(reception);
     Ok(json!({
         "frames": frames, "fitting": fitting, "dropped": dropped, "is_on": is_on,
         "rows": rows.into_iter().map(row).collect::<Vec<_>>()
@@ -121,14 +121,14 @@ pub(super) fn list(tester: &Tester, document: &Value) -> Result<Value, Faults> {
 /// # Errors
 /// The frame does not exist or was dropped.
 pub(super) fn frame(tester: &Tester, document: &Value) -> Result<Value, Faults> {
-    let asked = Asked::read(tester, document)?;
+    let asked = CaptureRequest::read(tester, document)?;
     let number = document["number"].as_u64().unwrap_or(u64::MAX);
-    let heard = tester.port(asked.port).listener.heard();
-    let found = heard.captured.from(number, 1).and_then(|(mut numbers, mut frames)| {
+    let reception = tester.port(asked.port).listener.reception();
+    let found = reception.captured.from(number, 1).and_then(|(mut numbers, mut frames)| {
         let frame = frames.next().filter(|_| numbers.next() == Some(number))?;
         Some((frame.time, frame.wire, frame.bytes.clone()))
     });
-    drop(heard);
+    drop(reception);
     let Some((time, wire, bytes)) = found else {
         let mut faults = Faults::default();
         faults.add("number", "unknown frame, or dropped for lack of space");
@@ -146,9 +146,9 @@ pub(super) fn frame(tester: &Tester, document: &Value) -> Result<Value, Faults> 
 /// # Errors
 /// The document is invalid.
 pub(super) fn file(tester: &Tester, document: &Value) -> Result<Vec<u8>, Faults> {
-    let asked = Asked::read(tester, document)?;
+    let asked = CaptureRequest::read(tester, document)?;
     let format = if document["format"].as_str() == Some("pcap") { Format::Pcap } else { Format::Pcapng };
     // The bytes are shared with the capture, which continues.
-    let copy = tester.port(asked.port).listener.heard().captured.chosen(&asked.filter);
+    let copy = tester.port(asked.port).listener.reception().captured.chosen(&asked.filter);
     Ok(copy.file(format))
 }

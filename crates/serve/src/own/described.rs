@@ -4,15 +4,15 @@ use crate::desk::NO_FILES;
 use crate::recordings::Recordings;
 use linerate_generate::file::{self, keys};
 use linerate_generate::stream::{Order, Stream};
+use linerate_headers::Link;
 use linerate_otg::read::Faults;
-use linerate_wire::Link;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Stream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Described {
+pub struct StreamSpec {
     /// Name.
     pub name: String,
     /// Sending port.
@@ -70,7 +70,7 @@ impl Fault {
     }
 }
 
-impl Described {
+impl StreamSpec {
     /// Reads a stream.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Described {
     pub fn read(document: &Value) -> Result<Self, Fault> {
         let Some(fields) = document.as_object() else { return Err(Fault::new("", "expected an object")) };
         let (name, tx, rx, keys) = (String::new(), String::new(), Vec::new(), Vec::new());
-        let mut read = Described { name, tx, rx, keys, replay: None, sequence: None };
+        let mut read = StreamSpec { name, tx, rx, keys, replay: None, sequence: None };
         for (name, value) in fields {
             match name.as_str() {
                 "name" => read.name = text(name, value)?.trim().to_owned(),
@@ -140,7 +140,7 @@ impl Described {
     }
 
     /// Returns a description of its frames.
-    pub fn told(&self) -> String {
+    pub fn message(&self) -> String {
         self.replay.as_ref().map_or_else(|| self.text("packet").to_owned(), |name| format!("replay of {name}"))
     }
 
@@ -168,7 +168,7 @@ impl Described {
 type Origin = Option<(usize, &'static str, usize)>;
 
 /// Writes streams as a stream file, with the origin of each of its lines.
-pub fn written(streams: &[&Described]) -> (String, Vec<Origin>) {
+pub fn written(streams: &[&StreamSpec]) -> (String, Vec<Origin>) {
     let (mut text, mut places) = (String::new(), Vec::new());
     for (index, stream) in streams.iter().enumerate() {
         if index > 0 {
@@ -202,14 +202,14 @@ pub fn written(streams: &[&Described]) -> (String, Vec<Origin>) {
 ///
 /// # Errors
 /// The first error.
-pub fn streams(all: &[&Described], line: Option<f64>, recordings: &Recordings) -> Result<Vec<Stream>, Fault> {
+pub fn streams(all: &[&StreamSpec], line: Option<f64>, recordings: &Recordings) -> Result<Vec<Stream>, Fault> {
     let mut groups: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
     for (index, own) in all.iter().enumerate() {
         groups.entry(own.sequence.as_deref()).or_default().push(index);
     }
     let mut made: Vec<Option<Stream>> = all.iter().map(|_| None).collect();
     for (sequence, places) in groups {
-        let some: Vec<&Described> = places.iter().map(|place| all[*place]).collect();
+        let some: Vec<&StreamSpec> = places.iter().map(|place| all[*place]).collect();
         let order = if sequence.is_some() { Order::Sequential } else { Order::Interleaved };
         let streams = together(&some, order, line, recordings)
             .map_err(|fault| Fault { stream: places.get(fault.stream).copied().unwrap_or_default(), ..fault })?;
@@ -220,7 +220,7 @@ pub fn streams(all: &[&Described], line: Option<f64>, recordings: &Recordings) -
 
 /// Compiles streams that are sent in parallel or in sequence.
 fn together(
-    all: &[&Described],
+    all: &[&StreamSpec],
     order: Order,
     line: Option<f64>,
     recordings: &Recordings,
@@ -253,7 +253,7 @@ fn together(
 ///
 /// # Errors
 /// All errors.
-pub fn read_all(document: &Value) -> Result<Vec<Described>, Faults> {
+pub fn read_all(document: &Value) -> Result<Vec<StreamSpec>, Faults> {
     let mut faults = Faults::default();
     let Some(list) = document.get("streams").and_then(Value::as_array) else {
         faults.add("streams", "expected a list of streams");
@@ -265,7 +265,7 @@ pub fn read_all(document: &Value) -> Result<Vec<Described>, Faults> {
     }
     let (mut read, mut names) = (Vec::new(), BTreeSet::new());
     for (index, one) in list.iter().enumerate() {
-        match Described::read(one) {
+        match StreamSpec::read(one) {
             Ok(one) if !names.insert(one.name.clone()) => {
                 Fault { stream: index, ..Fault::new("name", "duplicate name") }.line(&mut faults);
             }
@@ -348,8 +348,8 @@ pub fn toml(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn read(document: &Value) -> Result<Described, Fault> {
-        Described::read(document)
+    fn read(document: &Value) -> Result<StreamSpec, Fault> {
+        StreamSpec::read(document)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Recordings: store, list, remove.
 
 use super::captures;
-use crate::desk::Desk;
-use crate::recordings::{ROOM, Recorded, Recording, decoded};
+use crate::desk::ServeState;
+use crate::recordings::{ROOM, RecordedFrame, Recording, decoded};
 use linerate_otg::read::Faults;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const LONGEST_NAME: usize = 100;
 
 /// Lists stored recordings, and the files of the server.
-pub(super) fn list(desk: &Desk) -> Value {
+pub(super) fn list(desk: &ServeState) -> Value {
     let folder = desk.reader.as_ref().map(|reader| reader.names()).unwrap_or_default();
     let tester = desk.tester();
     let row = |(name, kept): (&str, &Recording)| json!({"name": name, "frames": kept.len(), "bytes": kept.bytes, "seconds": kept.seconds()});
@@ -21,7 +21,7 @@ pub(super) fn list(desk: &Desk) -> Value {
 ///
 /// # Errors
 /// The document is invalid, or the recording cannot be read.
-pub(super) fn act(desk: &Desk, document: &Value) -> Result<Value, Faults> {
+pub(super) fn act(desk: &ServeState, document: &Value) -> Result<Value, Faults> {
     let mut faults = Faults::default();
     let name = document["name"].as_str().unwrap_or_default().trim();
     if !(1..=LONGEST_NAME).contains(&name.chars().count()) {
@@ -50,7 +50,7 @@ pub(super) fn act(desk: &Desk, document: &Value) -> Result<Value, Faults> {
 }
 
 /// Returns the frames that a document selects, and the key that selects them.
-fn frames(desk: &Desk, document: &Value) -> Result<(&'static str, Result<Vec<Recorded>, String>), Faults> {
+fn frames(desk: &ServeState, document: &Value) -> Result<(&'static str, Result<Vec<RecordedFrame>, String>), Faults> {
     let reader = || desk.reader.as_ref().ok_or_else(|| "reading files is not supported here".to_owned());
     if let Some(text) = document["base64"].as_str() {
         return Ok(("base64", reader().and_then(|reader| reader.read(decoded(text)?))));
@@ -64,15 +64,15 @@ fn frames(desk: &Desk, document: &Value) -> Result<(&'static str, Result<Vec<Rec
         return Err(faults);
     }
     let tester = desk.tester();
-    let asked = captures::Asked::read(&tester, document)?;
-    let chosen = tester.port(asked.port).listener.heard().captured.chosen(&asked.filter);
+    let asked = captures::CaptureRequest::read(&tester, document)?;
+    let chosen = tester.port(asked.port).listener.reception().captured.chosen(&asked.filter);
     drop(tester);
     let frames = chosen.from(0, usize::MAX).into_iter().flat_map(|(_, frames)| frames);
     let recorded = frames.map(|frame| {
         if frame.bytes.len() < frame.wire as usize {
             return Err("frames are truncated; capture whole frames for replay".to_owned());
         }
-        Ok(Recorded { time: frame.time, bytes: frame.bytes.to_vec() })
+        Ok(RecordedFrame { time: frame.time, bytes: frame.bytes.to_vec() })
     });
     Ok(("port", recorded.collect()))
 }

@@ -1,6 +1,6 @@
 //! Streams in external forms: a stream file, a command, a script for `snappi`; and back.
 
-use super::described::{Described, written};
+use super::described::{StreamSpec, written};
 use super::snappi;
 use crate::tester::Tester;
 use linerate_otg::read::Faults;
@@ -16,7 +16,7 @@ pub(crate) const END: &str = "'''";
 ///
 /// # Errors
 /// Properties that the form cannot express.
-pub(crate) fn write(tester: &Tester, streams: &[Described], form: &str) -> Result<Value, Faults> {
+pub(crate) fn write(tester: &Tester, streams: &[StreamSpec], form: &str) -> Result<Value, Faults> {
     let mut faults = Faults::default();
     for (index, name) in streams.iter().enumerate().filter_map(|(index, one)| Some((index, one.replay.as_ref()?))) {
         faults.add(
@@ -43,7 +43,7 @@ pub(crate) fn write(tester: &Tester, streams: &[Described], form: &str) -> Resul
 }
 
 /// Writes a stream file; ports are not keys, and are in comments.
-fn file(streams: &[Described]) -> String {
+fn file(streams: &[StreamSpec]) -> String {
     let mut text = "# Streams of linerate generate: docs/streams.md\n".to_owned();
     for stream in streams {
         let (table, _) = written(&[stream]);
@@ -57,7 +57,7 @@ fn file(streams: &[Described]) -> String {
 const PORTS: &str = "# ports ";
 
 /// Writes one shell command per stream.
-fn command(tester: &Tester, streams: &[Described], faults: &mut Faults) -> String {
+fn command(tester: &Tester, streams: &[StreamSpec], faults: &mut Faults) -> String {
     let mut lines = Vec::new();
     for (index, stream) in streams.iter().enumerate() {
         let path = format!("streams[{index}]");

@@ -1,12 +1,12 @@
 //! Readable frames: layers and hexadecimal.
 
-use super::described::{Described, Fault, streams};
+use super::described::{Fault, StreamSpec, streams};
 use crate::recordings::Recordings;
 use linerate_generate::stream::{Mark, Next, Order, Selector, Shape, Stream, StreamSet, Variant};
 use linerate_generate::trailer::Key;
-use linerate_generate::{Part, Rate, Timeline, describe};
+use linerate_generate::{Rate, SenderPart, Timeline, describe};
+use linerate_headers::Link;
 use linerate_print::{Frame, Options, Printer, Time};
-use linerate_wire::Link;
 use serde_json::{Value, json};
 
 /// Maximum number of frames shown per stream.
@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 9216;
 /// # Errors
 /// The stream is invalid.
 pub(super) fn first(
-    one: &Described,
+    one: &StreamSpec,
     line: Option<f64>,
     recordings: &Recordings,
     count: u64,
@@ -34,7 +34,7 @@ pub(super) fn first(
         return Err(fault("rate", "an unlimited rate would block the other streams; set a rate".to_owned()));
     }
     let set = StreamSet { streams, order: Order::Interleaved, rate: None, key: Key::default() };
-    let mut timeline = Timeline::new(&set, Part::WHOLE).map_err(|wrong| fault("", wrong.to_string()))?;
+    let mut timeline = Timeline::new(&set, SenderPart::WHOLE).map_err(|wrong| fault("", wrong.to_string()))?;
     let (mut slots, mut frames) = (Vec::new(), Vec::new());
     for _ in 0..count.min(MOST_SHOWN) {
         slots.clear();
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn frames_are_shown_as_sent() {
         let document = json!({"name": "a", "tx": "p", "packet": "ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)", "rate": "1kpps", "count": 3});
-        let frames = first(&Described::read(&document).unwrap(), None, &Recordings::default(), 5).unwrap();
+        let frames = first(&StreamSpec::read(&document).unwrap(), None, &Recordings::default(), 5).unwrap();
         assert_eq!(frames.len(), 3, "all three frames");
         let layers: Vec<&str> =
             frames[1]["layers"].as_array().unwrap().iter().filter_map(|layer| layer["layer"].as_str()).collect();

@@ -1,9 +1,9 @@
-//! Figures of all ports and streams for the web page.
+//! TrafficMetrics of all ports and streams for the web page.
 
-use super::described::Described;
-use crate::desk::Desk;
+use super::described::StreamSpec;
+use crate::desk::ServeState;
 use crate::tester::Tester;
-use linerate_otg::answer::{Figures, Transmit};
+use linerate_otg::answer::{TrafficMetrics, Transmit};
 use linerate_otg::read::Faults;
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -46,7 +46,7 @@ impl Page {
 }
 
 /// Returns all figures, with the streams of one page: the size does not depend on their number.
-pub fn figures(desk: &Desk, page: Page) -> Value {
+pub fn figures(desk: &ServeState, page: Page) -> Value {
     let (measuring, (noted, refused)) = (desk.measuring.brief(), desk.noted());
     let tester = desk.tester();
     let ports: Vec<Value> = tester.names().enumerate().map(|(place, _)| port(&tester, place)).collect();
@@ -66,16 +66,16 @@ fn port(tester: &Tester, place: usize) -> Value {
     let port = tester.port(place);
     let [mut tx, mut rx] = port.counted().0;
     port.rates.fill(&mut tx, &mut rx);
-    let heard = port.listener.heard();
-    let capture = &heard.captured;
+    let reception = port.listener.reception();
+    let capture = &reception.captured;
     let captured = json!({
         "is_on": capture.is_on(), "frames": capture.len(), "dropped": capture.dropped, "filter": capture.text(),
         "bytes": capture.bytes()
     });
-    let (is_metered, missing) = (heard.top.is_some(), heard.check.totals().missing);
-    let drops = heard.losses.iter().map(|(cause, frames)| ((*cause).to_owned(), Value::from(*frames)));
+    let (is_metered, missing) = (reception.top.is_some(), reception.check.totals().missing);
+    let drops = reception.losses.iter().map(|(cause, frames)| ((*cause).to_owned(), Value::from(*frames)));
     let drops: Value = drops.collect::<serde_json::Map<_, _>>().into();
-    drop(heard);
+    drop(reception);
     let failure = port.transmitter.failure().or(port.listener.failure());
     json!({
         "name": port.name, "port": port.spec, "is_up": (port.is_up)(), "line_bps": port.line, "longest": longest(port.longest),
@@ -88,14 +88,14 @@ fn longest(longest: usize) -> Option<usize> {
     longest.checked_add(4).filter(|longest| *longest < usize::MAX / 2)
 }
 
-fn counts(figures: &Figures) -> Value {
+fn counts(figures: &TrafficMetrics) -> Value {
     json!({
         "frames": figures.frames, "bytes": figures.bytes, "frames_per_s": whole(figures.frame_rate),
         "l1_bps": whole((figures.byte_rate + 20.0 * figures.frame_rate) * 8.0)
     })
 }
 
-fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
+fn stream(tester: &Tester, at: usize, described: Option<&StreamSpec>) -> Value {
     let (flow, figures) = (tester.flow(at), tester.figures_since(at));
     let lately = |rate: f64| tester.is_paced(at).then(|| whole(rate));
     let state = match figures.transmit {

@@ -4,18 +4,18 @@
 //! configuration, and its frames are compared with those of the stream. Streams with any difference are rejected, so
 //! that scripts are never wrong.
 
-use super::described::{Described, streams};
+use super::described::{StreamSpec, streams};
 use super::forms::{BEGIN, END};
 use crate::tester::Tester;
-use linerate_generate::stream::{Mark, Pick, Shape, Stream};
+use linerate_generate::stream::{IndexSelection, Mark, Shape, Stream};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Layer, Rate};
+use linerate_headers::named::{Field, Kind};
+use linerate_headers::{Layers, cover, dissect};
 use linerate_otg::config::Config;
 use linerate_otg::flow::Setup;
 use linerate_otg::headers::{HEADERS, Header};
 use linerate_otg::read::Faults;
-use linerate_wire::named::{Field, Kind};
-use linerate_wire::{Layers, cover, dissect};
 use serde_json::{Map, Value, json};
 
 /// Number of frames compared per stream.
@@ -24,7 +24,7 @@ const COMPARED: u64 = 300;
 const MOST_VALUES: u64 = 1024;
 
 /// Writes a script that sends these streams.
-pub(super) fn script(tester: &Tester, all: &[Described], faults: &mut Faults) -> String {
+pub(super) fn script(tester: &Tester, all: &[StreamSpec], faults: &mut Faults) -> String {
     let document = document(tester, all, faults);
     let text = literal(&document);
     format!(
@@ -56,7 +56,7 @@ fn literal(document: &Value) -> String {
     safe
 }
 
-fn document(tester: &Tester, all: &[Described], faults: &mut Faults) -> Value {
+fn document(tester: &Tester, all: &[StreamSpec], faults: &mut Faults) -> Value {
     let mut flows = Vec::new();
     for (index, one) in all.iter().enumerate() {
         let path = format!("streams[{index}]");
@@ -83,7 +83,7 @@ fn cannot(what: &str) -> String {
 }
 
 /// Converts a stream to a flow of the model, or returns what the model cannot express.
-fn flow(one: &Described, stream: &Stream) -> Result<Value, String> {
+fn flow(one: &StreamSpec, stream: &Stream) -> Result<Value, String> {
     let sizes: Vec<usize> = stream.variants.iter().map(|variant| variant.frame.len() + 4).collect();
     let [size] = sizes[..] else { return Err(format!("{} sizes in one stream (size)", sizes.len())) };
     let Rate::Frames(pps) = stream.rate else {
@@ -95,7 +95,7 @@ fn flow(one: &Described, stream: &Stream) -> Result<Value, String> {
     finished(one, stream, size, json!({"choice": "pps", "pps": pps.round() as u64}))
 }
 
-fn finished(one: &Described, stream: &Stream, size: usize, rate: Value) -> Result<Value, String> {
+fn finished(one: &StreamSpec, stream: &Stream, size: usize, rate: Value) -> Result<Value, String> {
     let duration = match (stream.shape.clone(), stream.count, stream.span.length) {
         (Shape::Even, None, None) => json!({"choice": "continuous", "continuous": {"delay": delay(stream)}}),
         (Shape::Even, Some(count), None) => {
@@ -171,9 +171,9 @@ fn fields(row: &Header, kind: &Kind, stream: &Stream, offset: usize, bytes: &[u8
 fn pattern(field: &Field, stream: &Stream, offset: usize, bytes: &[u8]) -> Option<Value> {
     let bit = offset * 8 + field.start(bytes)?;
     let shown = |value: u128| match field.format {
-        linerate_wire::named::Format::Mac | linerate_wire::named::Format::Ipv4 | linerate_wire::named::Format::Ipv6 => {
-            Value::from(field.format.show(value).to_string())
-        }
+        linerate_headers::named::Format::Mac
+        | linerate_headers::named::Format::Ipv4
+        | linerate_headers::named::Format::Ipv6 => Value::from(field.format.show(value).to_string()),
         _ => Value::from(u64::try_from(value).unwrap_or(u64::MAX)),
     };
     let first = |change: &&linerate_generate::stream::Change| {
@@ -183,7 +183,7 @@ fn pattern(field: &Field, stream: &Stream, offset: usize, bytes: &[u8]) -> Optio
         return Some(json!({"choice": "value", "value": shown(field.get(bytes)?)}));
     };
     let selector = &stream.selectors[change.selector];
-    let Pick::InTurn { every: 1 } = selector.pick else { return None };
+    let IndexSelection::InTurn { every: 1 } = selector.pick else { return None };
     let values: Vec<u128> = (0..selector.count.min(MOST_VALUES + 1)).map(|index| change.map.at(index)).collect();
     if let [start, second, ..] = values[..]
         && let Some(step) = second.checked_sub(start)
@@ -200,7 +200,7 @@ fn pattern(field: &Field, stream: &Stream, offset: usize, bytes: &[u8]) -> Optio
 }
 
 /// Returns whether a flow of the model sends the same frames at the same times as the stream.
-fn is_same(flow: &Value, one: &Described, stream: &Stream) -> bool {
+fn is_same(flow: &Value, one: &StreamSpec, stream: &Stream) -> bool {
     let ports: Vec<Value> = one.rx.iter().chain([&one.tx]).map(|name| json!({"name": name})).collect();
     let document = json!({"ports": ports, "flows": [flow]});
     let Ok(config) = Config::read(&document, &Setup::default()) else { return false };
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_ends_the_literal() {
+    fn any_text_stays_within_the_literal() {
         for text in
             ["x'''+exit()+r'''", "\"\"\"", "\\", "\\'", "\n\r\u{2028}\u{2029}\u{7f}\u{85}", "\u{202e}\u{1f600}é"]
         {

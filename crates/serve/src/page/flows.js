@@ -25,14 +25,14 @@ export function open(main, page, [name]) {
 
   function take(answer) {
     rows.element.hidden = answer.rows.length === 0;
-    const gone = answer.let_go ? `, ${count(answer.let_go)} evicted` : "";
+    const gone = answer.evicted_groups ? `, ${count(answer.evicted_groups)} evicted` : "";
     text(status, !answer.is_on ? "The meter of this port is off; start it." : answer.rows.length === 0
       ? "The meter is on; flows appear after a second." : `${count(answer.flows)} flows${gone}; top flows:`);
     const number = (value) => el("td", { class: "number" }, value);
     rows.body.replaceChildren(...answer.rows.map((row) => el("tr", {},
       el("td", { class: "mono" }, end(row.from)), el("td", { class: "mono" }, end(row.to)), el("td", {}, PROTOCOLS[row.protocol] ?? row.protocol),
       number(bits(row.bps)), number(count(row.packets_per_s)), number(bits(row.bps_back)), number(count(row.packets_per_s_back)),
-      [row.packets, row.bytes, row.packets_back, row.bytes_back].map((value) => number(count(value))),
+      [row.packets, row.bytes, row.packets_reverse, row.bytes_reverse].map((value) => number(count(value))),
       number(((row.last_ns - row.first_ns) / 1e9).toFixed(1)), el("td", {}, row.state))));
   }
 

@@ -115,9 +115,9 @@ export function open(main, page) {
       el("td", {}, bounds(size, result)), el("td", { class: "wrap" }, result.why))));
   }
 
-  /** Where the bounds lie between the least and the greatest load. */
+  /** Position of the bounds between zero and the maximum load. */
   function bounds(size, result) {
-    const most = size.greatest || 1;
+    const most = size.max_load || 1;
     return el("meter", { min: 0, max: most, value: result.lower ?? 0, low: 0, title: `${count(result.lower)} of ${count(most)} frames/s` });
   }
 
@@ -138,7 +138,7 @@ export function open(main, page) {
       if (size.forwarding) add("mrr", `${count(size.forwarding.mean)} frames/s`, `at ${count(size.forwarding.load)}`);
       if (size.soak) add("soak", size.soak.verdict, `${count(size.soak.seconds)} s, ${count(size.soak.lost)} of ${count(size.soak.sent)} lost, ` +
         `${size.soak.events.length} times; p99 ${micros(size.soak.latency_p99_ns)} us`);
-      for (const left of size.left_out ?? []) add("skipped", "-", left);
+      for (const left of size.skipped ?? []) add("skipped", "-", left);
     }
     for (const step of report.services ?? []) {
       const late = `${(step.delay_s * 1000).toFixed(3)} ms`;

@@ -1,10 +1,10 @@
 //! Devices of the configuration, and the destination MAC addresses of their flows.
 
 use super::Tester;
+use linerate_headers::MacAddr;
 use linerate_otg::control::Neighbors;
 use linerate_otg::device::{Ethernet, Gateway};
 use linerate_otg::read::Faults;
-use linerate_wire::MacAddr;
 use std::net::IpAddr;
 
 /// Bytes of a destination MAC address.
@@ -27,13 +27,13 @@ impl Tester {
             let own = || self.config.devices.iter().filter(|one| self.device_place(one) == Some(place));
             let gateways = own().flat_map(|one| &one.addresses).map(|address| address.gateway);
             let hops = gateways.filter(|gateway| gateway.mac.is_none()).map(|gateway| gateway.hop);
-            port.listener.heard().devices.set(own().flat_map(Ethernet::own).collect(), hops.collect());
+            port.listener.reception().devices.set(own().flat_map(Ethernet::own).collect(), hops.collect());
         }
     }
 
     /// Enables or disables all devices.
     pub fn switch_devices(&self, is_on: bool) {
-        self.ports.iter().for_each(|port| port.listener.heard().devices.switch(is_on));
+        self.ports.iter().for_each(|port| port.listener.reception().devices.switch(is_on));
     }
 
     fn device_place(&self, ethernet: &Ethernet) -> Option<usize> {
@@ -46,7 +46,7 @@ impl Tester {
     }
 
     fn find(&self, port: &str, gateway: &Gateway) -> Option<MacAddr> {
-        gateway.mac.or_else(|| self.ports.get(self.place_of(port)?)?.listener.heard().devices.find(&gateway.hop))
+        gateway.mac.or_else(|| self.ports.get(self.place_of(port)?)?.listener.reception().devices.find(&gateway.hop))
     }
 
     /// Returns the gateways of interfaces with their MAC addresses.

@@ -1,11 +1,11 @@
-//! Figures of ports and flows.
+//! TrafficMetrics of ports and flows.
 
 use super::{FORGET, MANY, Tester};
 use crate::port::{FCS, Port};
 use crate::rates::Rates;
 use crate::running::came;
-use linerate_engine::transmit::Doing;
-use linerate_otg::answer::{Figures, FlowFigures, PortFigures, Transmit};
+use linerate_engine::transmit::TransmitState;
+use linerate_otg::answer::{FlowMetrics, PortMetrics, TrafficMetrics, Transmit};
 use linerate_otg::flow::Flow;
 use serde_json::Value;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ impl Tester {
     }
 
     /// Returns the figures of a flow.
-    pub fn figures(&self, at: usize) -> FlowFigures {
+    pub fn figures(&self, at: usize) -> FlowMetrics {
         let running = &self.running[at];
         if let Some(frozen) = &running.frozen {
             return frozen.clone();
@@ -28,19 +28,20 @@ impl Tester {
         rx.bytes -= running.before.1.min(rx.bytes);
         figures.distinct -= running.before.0.min(figures.distinct);
         figures.transmit = match running.sending.doing() {
-            Doing::Started => Transmit::Started,
-            Doing::Paused => Transmit::Paused,
-            Doing::Stopped => Transmit::Stopped,
+            TransmitState::Started => Transmit::Started,
+            TransmitState::Paused => Transmit::Paused,
+            TransmitState::Stopped => Transmit::Stopped,
         };
         let frames = running.sending.frames();
-        let mut tx = Figures { frames, bytes: running.sending.bytes() + FCS * frames, ..Figures::default() };
+        let mut tx =
+            TrafficMetrics { frames, bytes: running.sending.bytes() + FCS * frames, ..TrafficMetrics::default() };
         running.rates.fill(&mut tx, &mut rx);
         let line = self.ports[running.tx].line;
-        FlowFigures { tx, rx, line, late: running.sending.late(), ..figures }
+        FlowMetrics { tx, rx, line, late: running.sending.late(), ..figures }
     }
 
     /// Returns the figures of a port of the configuration.
-    pub fn port_figures(&self, at: usize) -> PortFigures {
+    pub fn port_figures(&self, at: usize) -> PortMetrics {
         let (own, port) = (&self.config.ports[at], &self.ports[self.places[at]]);
         let ([tx, rx], is_capturing) = port.counted();
         let (mut tx, mut rx) = (tx, rx);
@@ -48,8 +49,8 @@ impl Tester {
         let is_sending = self
             .running
             .iter()
-            .any(|running| running.tx == self.places[at] && running.sending.doing() == Doing::Started);
-        PortFigures {
+            .any(|running| running.tx == self.places[at] && running.sending.doing() == TransmitState::Started);
+        PortMetrics {
             name: own.name.clone(),
             location: own.location.clone(),
             is_up: (port.is_up)(),
@@ -65,7 +66,7 @@ impl Tester {
     pub fn totals(&self) -> Vec<(String, u64, u64, Option<String>)> {
         let total = |port: &Port| {
             let failure = port.transmitter.failure().or(port.listener.failure());
-            (port.name.clone(), port.transmitter.sent().0, port.listener.heard().frames, failure)
+            (port.name.clone(), port.transmitter.sent().0, port.listener.reception().frames, failure)
         };
         self.ports.iter().map(total).collect()
     }
@@ -101,7 +102,7 @@ impl Tester {
             port.rates.note(now, &tx, &rx);
             port.rates.fill(&mut tx, &mut rx);
             all = [all[0] + tx.frame_rate, all[1] + rx.frame_rate];
-            missing += port.listener.heard().check.totals().missing;
+            missing += port.listener.reception().check.totals().missing;
         }
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         self.history.note(time, all[0].round() as u64, all[1].round() as u64, missing);
@@ -122,7 +123,7 @@ impl Tester {
         let some: Vec<usize> = if all.is_empty() { watched.keys().copied().collect() } else { all.collect() };
         for at in some {
             if self.running[at].frozen.is_none() && self.running[at].id != 0 {
-                let FlowFigures { tx, rx, .. } = self.figures(at);
+                let FlowMetrics { tx, rx, .. } = self.figures(at);
                 self.running[at].rates.note(now, &tx, &rx);
             }
         }

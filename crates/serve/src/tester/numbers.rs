@@ -39,8 +39,8 @@ impl Tester {
             self.next_id += 1;
             if stream.mark != Mark::Trailer {
                 for place in &running.rx {
-                    let mut heard = self.ports[*place].listener.heard();
-                    matchers(stream).for_each(|matcher| heard.check.count_only(running.id, matcher));
+                    let mut reception = self.ports[*place].listener.reception();
+                    matchers(stream).for_each(|matcher| reception.check.count_only(running.id, matcher));
                 }
             }
         }
@@ -51,7 +51,7 @@ impl Tester {
     /// Closes the accounts of these ids.
     pub(super) fn forget(&self, ids: &[u32]) {
         for port in &self.ports {
-            ids.chunks(AT_ONCE).for_each(|some| port.listener.heard().check.forget(some));
+            ids.chunks(AT_ONCE).for_each(|some| port.listener.reception().check.forget(some));
         }
     }
 
@@ -74,7 +74,7 @@ impl Tester {
         self.key = mix(self.key) | 1;
         self.next_id = 1;
         for port in &self.ports {
-            port.listener.heard().check = account(Key(self.key), self.room);
+            port.listener.reception().check = account(Key(self.key), self.room);
         }
     }
 }

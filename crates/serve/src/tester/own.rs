@@ -1,14 +1,14 @@
 //! Streams set through `/api/v1`, and other functions beyond the model.
 
 use super::{NOTHING, Tester};
-use crate::own::described::{Described, read_all, streams};
+use crate::own::described::{StreamSpec, read_all, streams};
 use crate::own::forms;
 use crate::port::Port;
 use linerate_burst::random::mix;
 use linerate_generate::Rate;
 use linerate_generate::packet::{self, Sizes};
 use linerate_generate::stream::Mark;
-use linerate_otg::answer::{Figures, FlowFigures};
+use linerate_otg::answer::{FlowMetrics, TrafficMetrics};
 use linerate_otg::config::{Config, Port as Named};
 use linerate_otg::flow::{Flow, Latency};
 use linerate_otg::read::Faults;
@@ -54,7 +54,7 @@ impl Tester {
     }
 
     /// Returns the streams as set; empty if the model set them.
-    pub fn described(&self) -> &[Described] {
+    pub fn described(&self) -> &[StreamSpec] {
         &self.own
     }
 
@@ -72,7 +72,7 @@ impl Tester {
     ///
     /// # Errors
     /// All errors; the state is then unchanged.
-    pub fn set(&mut self, all: Vec<Described>) -> Result<(), Faults> {
+    pub fn set(&mut self, all: Vec<StreamSpec>) -> Result<(), Faults> {
         let (config, places) = self.made(&all)?;
         self.take(config, places);
         (self.text, self.own) = (NOTHING.to_owned(), all);
@@ -91,7 +91,7 @@ impl Tester {
     ///
     /// # Errors
     /// All errors; the state is then unchanged.
-    pub fn amend(&mut self, some: Vec<Described>, gone: &[String]) -> Result<(), Faults> {
+    pub fn amend(&mut self, some: Vec<StreamSpec>, gone: &[String]) -> Result<(), Faults> {
         let mut faults = Faults::default();
         if self.own.is_empty() && !self.running.is_empty() {
             faults.add("streams", "the current streams were set by another API; replace all of them (POST)");
@@ -124,7 +124,7 @@ impl Tester {
     }
 
     /// Compiles streams to a configuration.
-    fn made(&self, all: &[Described]) -> Result<(Config, Vec<usize>), Faults> {
+    fn made(&self, all: &[StreamSpec]) -> Result<(Config, Vec<usize>), Faults> {
         let mut faults = Faults::default();
         for (index, own) in all.iter().enumerate() {
             for (key, name) in own.rx.iter().map(|name| ("rx", name)).chain([("tx", &own.tx)]) {
@@ -137,7 +137,7 @@ impl Tester {
                 }
             }
         }
-        let bytes = |own: &Described| match (&own.replay, packet::sizes(own.text("size"), 0)) {
+        let bytes = |own: &StreamSpec| match (&own.replay, packet::sizes(own.text("size"), 0)) {
             (Some(name), _) => self.recordings.get(name).map_or(0, |recording| recording.bytes),
             (None, Ok(Sizes::Of(sizes, _))) => sizes.iter().sum::<usize>(),
             _ => 0,
@@ -151,7 +151,7 @@ impl Tester {
         let mut flows: Vec<Option<Flow>> = all.iter().map(|_| None).collect();
         for port in &self.ports {
             let places: Vec<usize> = (0..all.len()).filter(|at| all[*at].tx == port.name).collect();
-            let those: Vec<&Described> = places.iter().map(|at| &all[*at]).collect();
+            let those: Vec<&StreamSpec> = places.iter().map(|at| &all[*at]).collect();
             match streams(&those, port.line, &self.recordings) {
                 Ok(made) => {
                     for (at, stream) in places.into_iter().zip(made) {
@@ -164,7 +164,7 @@ impl Tester {
                             name: all[at].name.clone(),
                             tx: port.name.clone(),
                             rx: all[at].rx.clone(),
-                            text: all[at].told(),
+                            text: all[at].message(),
                             is_counted,
                             loss: is_counted,
                             timestamps: is_counted,
@@ -193,18 +193,18 @@ impl Tester {
         }
         for port in &mut self.ports {
             let (frames, bytes) = port.transmitter.sent();
-            let heard = port.listener.heard();
-            port.before = [frames, bytes, heard.frames, heard.bytes];
-            drop(heard);
+            let reception = port.listener.reception();
+            port.before = [frames, bytes, reception.frames, reception.bytes];
+            drop(reception);
             port.rates = Default::default();
         }
     }
 
     /// Returns the figures of a stream since counters were cleared.
-    pub fn figures_since(&self, at: usize) -> FlowFigures {
+    pub fn figures_since(&self, at: usize) -> FlowMetrics {
         let mut figures = self.figures(at);
         let Some(before) = &self.running[at].cleared else { return figures };
-        let take = |now: &mut Figures, before: &Figures| {
+        let take = |now: &mut TrafficMetrics, before: &TrafficMetrics| {
             now.frames = now.frames.saturating_sub(before.frames);
             now.bytes = now.bytes.saturating_sub(before.bytes);
         };

@@ -1,7 +1,7 @@
 //! Rate changes of running streams. The cost depends only on the streams named.
 
 use super::Tester;
-use crate::own::described::{Described, Fault, streams};
+use crate::own::described::{Fault, StreamSpec, streams};
 use linerate_generate::Rate;
 use linerate_otg::read::Faults;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ impl Tester {
             own.pace(rate);
             own
         };
-        let some: Vec<Described> = places.iter().map(paced).collect();
+        let some: Vec<StreamSpec> = places.iter().map(paced).collect();
         // Times of a recording or sequence depend on more than a rate.
         if some.iter().any(|own| own.replay.is_some() || own.sequence.is_some()) {
             return self.amend(some, &[]);
@@ -30,7 +30,7 @@ impl Tester {
         let mut faults = Faults::default();
         for port in &self.ports {
             let those: Vec<usize> = (0..some.len()).filter(|index| some[*index].tx == port.name).collect();
-            let described: Vec<&Described> = those.iter().map(|index| &some[*index]).collect();
+            let described: Vec<&StreamSpec> = those.iter().map(|index| &some[*index]).collect();
             let made = streams(&described, port.line, &self.recordings);
             let made = made.unwrap_or_else(|fault| {
                 let stream = those.get(fault.stream).copied().unwrap_or_default();

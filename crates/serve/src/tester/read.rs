@@ -30,7 +30,7 @@ impl Tester {
         for name in config.devices.iter().map(|ethernet| &ethernet.port) {
             let at = config.ports.iter().position(|port| port.name == *name).and_then(|at| places.get(at));
             let Some(port) = at.and_then(|place| self.ports.get(*place)) else { continue };
-            if let Some(why) = port.listener.heard().devices.refusal() {
+            if let Some(why) = port.listener.reception().devices.refusal() {
                 faults.add("devices", format_args!("not possible at {name}: {why}"));
             }
         }

@@ -4,7 +4,7 @@
 
 use super::Tester;
 use crate::port::Port;
-use linerate_generate::check::Came;
+use linerate_generate::check::StreamProgress;
 use linerate_generate::stream::{Next, Shape};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub const LOOK: Duration = Duration::from_millis(2);
 
 /// Detector of silence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Quiet {
+pub(super) struct SilenceDetector {
     began: Instant,
     changed: Instant,
     received: u64,
@@ -31,9 +31,9 @@ pub(super) struct Quiet {
     looks: Vec<u64>,
 }
 
-impl Quiet {
+impl SilenceDetector {
     pub(super) fn new(ports: &[Port], now: Instant) -> Self {
-        Quiet { began: now, changed: now, received: 0, looks: looks(ports) }
+        SilenceDetector { began: now, changed: now, received: 0, looks: looks(ports) }
     }
 
     /// Returns whether the count `received` has not changed for a time.
@@ -53,22 +53,22 @@ fn looks(ports: &[Port]) -> Vec<u64> {
 
 /// Ended flows with the frames still to arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settling {
+pub struct DrainingFlows {
     /// Key of the accounts: when they are closed there is nothing to wait for.
     key: u64,
-    awaited: Vec<Awaited>,
-    quiet: Quiet,
+    awaited: Vec<AwaitedFlow>,
+    quiet: SilenceDetector,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Awaited {
+struct AwaitedFlow {
     id: u32,
     rx: Vec<usize>,
     /// Expected frames, including earlier ones with the same id.
     frames: u64,
 }
 
-impl Settling {
+impl DrainingFlows {
     /// Returns whether all frames have arrived, or no more are expected.
     pub fn look(&mut self, tester: &Tester, now: Instant) -> bool {
         if self.key != tester.key {
@@ -78,7 +78,8 @@ impl Settling {
         self.awaited.retain(|flow| {
             let (mut distinct, mut is_last) = (0, false);
             for place in &flow.rx {
-                let Came { distinct: frames, next } = tester.ports[*place].listener.heard().check.came(flow.id);
+                let StreamProgress { distinct: frames, next } =
+                    tester.ports[*place].listener.reception().check.came(flow.id);
                 distinct += frames;
                 is_last |= next.is_some_and(|next| next >= flow.frames);
             }
@@ -94,19 +95,23 @@ impl Settling {
 
 impl Tester {
     /// Returns the frames to wait for after flows have ended; none for flows without a receiver.
-    pub(super) fn settling(&self, flows: &[usize]) -> Settling {
+    pub(super) fn settling(&self, flows: &[usize]) -> DrainingFlows {
         let awaited = flows.iter().filter_map(|at| {
             let (flow, running) = (&self.config.flows[*at], &self.running[*at]);
             let is_awaited = flow.is_counted && !running.rx.is_empty() && running.id != 0 && running.frozen.is_none();
             let frames = running.sending.frames() + running.before.0;
-            is_awaited.then(|| Awaited { id: running.id, rx: running.rx.clone(), frames })
+            is_awaited.then(|| AwaitedFlow { id: running.id, rx: running.rx.clone(), frames })
         });
-        Settling { key: self.key, awaited: awaited.collect(), quiet: Quiet::new(&self.ports, Instant::now()) }
+        DrainingFlows {
+            key: self.key,
+            awaited: awaited.collect(),
+            quiet: SilenceDetector::new(&self.ports, Instant::now()),
+        }
     }
 
     /// Returns the frames to wait for if flows end right after their start: otherwise consecutive calls would see
     /// partial figures.
-    pub(super) fn settling_soon(&self, flows: &[usize]) -> Option<Settling> {
+    pub(super) fn settling_soon(&self, flows: &[usize]) -> Option<DrainingFlows> {
         let frames = |at: &usize| {
             let stream = &self.config.flows[*at].stream;
             let count = stream.count.filter(|_| stream.shape == Shape::Even && stream.next == Next::Following)?;
@@ -119,11 +124,15 @@ impl Tester {
         let awaited = brief.iter().filter_map(|(at, frames)| {
             let (flow, running) = (&self.config.flows[*at], &self.running[*at]);
             let is_awaited = flow.is_counted && !running.rx.is_empty() && running.id != 0;
-            is_awaited.then(|| Awaited { id: running.id, rx: running.rx.clone(), frames: frames + running.before.0 })
+            is_awaited.then(|| AwaitedFlow {
+                id: running.id,
+                rx: running.rx.clone(),
+                frames: frames + running.before.0,
+            })
         });
-        let awaited: Vec<Awaited> = awaited.collect();
-        let quiet = Quiet::new(&self.ports, Instant::now());
-        (!awaited.is_empty()).then_some(Settling { key: self.key, awaited, quiet })
+        let awaited: Vec<AwaitedFlow> = awaited.collect();
+        let quiet = SilenceDetector::new(&self.ports, Instant::now());
+        (!awaited.is_empty()).then_some(DrainingFlows { key: self.key, awaited, quiet })
     }
 
     /// Stops all flows and waits for their frames.

@@ -1,11 +1,11 @@
 //! Tester with two ports connected by memory.
 
-use super::{Settling, Tester};
-use crate::own::described::{Described, read_all};
-use crate::port::Opened;
+use super::{DrainingFlows, Tester};
+use crate::own::described::{StreamSpec, read_all};
+use crate::port::OpenPort;
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::LinkType;
-use linerate_otg::answer::{FlowFigures, Transmit};
+use linerate_otg::answer::{FlowMetrics, Transmit};
 use linerate_otg::control::Traffic;
 use linerate_port::{RxOptions, Spec, TxOptions};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn tester(name: &str) -> Tester {
     let open = |own: &str, tx: &str, rx: &str| {
         let spec = |way: &str| Spec::parse(&format!("mem:{name}-{way}")).unwrap();
         let options = TxOptions { queues: 1, stamped: true, owner: None, link: LinkType::ETHERNET };
-        Opened {
+        OpenPort {
             name: own.to_owned(),
             spec: own.to_owned(),
             tx: open_tx(&spec(tx), &options).unwrap(),
@@ -32,7 +32,7 @@ fn tester(name: &str) -> Tester {
     Tester::new(vec![open("p1", "there", "back"), open("p2", "back", "there")], 7).unwrap()
 }
 
-fn streams(all: &[Value]) -> Vec<Described> {
+fn streams(all: &[Value]) -> Vec<StreamSpec> {
     read_all(&json!({"streams": all})).unwrap()
 }
 
@@ -44,7 +44,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn transmit(tester: &mut Tester, state: Traffic, flows: &[usize]) -> Option<Settling> {
+fn transmit(tester: &mut Tester, state: Traffic, flows: &[usize]) -> Option<DrainingFlows> {
     tester.transmit(state, flows).unwrap_or_else(|faults| panic!("{:?}", faults.lines()))
 }
 
@@ -62,17 +62,17 @@ fn losses_of_a_stream_do_not_block_while_others_are_sent() {
     assert!(!settling.look(&tester, now), "frames may be in flight");
     // The time is fixed: only other frames change.
     let (later, before) = (now + Duration::from_millis(200), tester.figures(1).rx.frames);
-    wait_until("it is quiet", || settling.look(&tester, later));
-    wait_until("others continue", || tester.figures(1).rx.frames > before + 100);
+    wait_until("the stream has settled", || settling.look(&tester, later));
+    wait_until("other streams continue", || tester.figures(1).rx.frames > before + 100);
     let mut settling = transmit(&mut tester, Traffic::Stop, &[2]).unwrap();
-    wait_until("all of it is there", || settling.look(&tester, now));
-    let FlowFigures { tx, distinct, .. } = tester.figures(2);
+    wait_until("all frames have arrived", || settling.look(&tester, now));
+    let FlowMetrics { tx, distinct, .. } = tester.figures(2);
     assert_eq!(tx.frames, distinct);
     tester.stop();
 }
 
 #[test]
-fn streams_start_more_often_than_there_is_room_and_lose_nothing() {
+fn streams_restart_beyond_the_table_size_without_loss() {
     let mut tester = tester("numbers").with_room(3, 30);
     let brief =
         |name: &str| json!({"name": name, "tx": "p1", "rx": ["p2"], "packet": "ip/udp", "rate": "10kpps", "count": 10});
@@ -86,7 +86,7 @@ fn streams_start_more_often_than_there_is_room_and_lose_nothing() {
     for round in 0..10 {
         transmit(&mut tester, Traffic::Start, &[0, 2]);
         wait_until(&format!("round {round} has arrived"), || has_arrived(&tester));
-        wait_until("the other too", || !tester.is_active(2));
+        wait_until("the other stream ends too", || !tester.is_active(2));
         // A stream with the same name gets a new account, and so does a stopped one.
         tester.amend(streams(&[brief("gone")]), &[]).unwrap();
     }
@@ -101,7 +101,7 @@ fn streams_start_more_often_than_there_is_room_and_lose_nothing() {
     assert!(refused[0].contains("stop all of them once"), "{refused:?}");
     transmit(&mut tester, Traffic::Stop, &[1]);
     transmit(&mut tester, Traffic::Start, &[0, 2]);
-    wait_until("they arrive again", || has_arrived(&tester));
+    wait_until("frames arrive again", || has_arrived(&tester));
 }
 
 #[test]

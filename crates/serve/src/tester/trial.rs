@@ -1,11 +1,11 @@
 //! Trials of a measurement at the ports of the tester: streams sent once, with their own account.
 
 use super::Tester;
-use super::settle::Quiet;
-use crate::listen::{Heard, account};
+use super::settle::SilenceDetector;
+use crate::listen::{PortReception, account};
 use crate::running::matchers;
 use linerate_engine::Stop;
-use linerate_engine::transmit::{Doing, Sending};
+use linerate_engine::transmit::{StreamTotals, TransmitState};
 use linerate_generate::check::{Check, LiveRow};
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_generate::trailer::Key;
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Frames of a trial in one direction.
 #[derive(Clone, Debug)]
-pub struct Way {
-    /// Sending port.
+pub struct TrialDirection {
+    /// Port that sends.
     pub tx: String,
     /// Receiving port.
     pub rx: String,
@@ -30,7 +30,7 @@ pub struct Way {
 }
 
 /// Result of one direction of a trial.
-pub struct Came {
+pub struct DirectionResult {
     /// Frames sent by each stream, by its id.
     pub sent: Vec<u64>,
     /// Packets sent late.
@@ -47,16 +47,16 @@ pub struct Came {
 
 /// View of one direction of a running trial.
 #[derive(Clone)]
-pub struct Look {
+pub struct TrialView {
     /// Streams by id.
-    sending: Vec<Option<Arc<Sending>>>,
-    heard: Arc<Mutex<Heard>>,
+    sending: Vec<Option<Arc<StreamTotals>>>,
+    reception: Arc<Mutex<PortReception>>,
 }
 
 /// Function that runs in parallel to a trial: it gets each direction, and a flag that is set when all was sent.
-pub type Beside<'a> = Box<dyn FnOnce(Vec<Look>, Arc<AtomicBool>) + Send + 'a>;
+pub type TrialObserver<'a> = Box<dyn FnOnce(Vec<TrialView>, Arc<AtomicBool>) + Send + 'a>;
 
-impl Look {
+impl TrialView {
     /// Returns the frames sent by each stream, by its id.
     pub fn sent(&self) -> Vec<u64> {
         self.sending.iter().map(|one| one.as_ref().map_or(0, |sending| sending.frames())).collect()
@@ -65,16 +65,16 @@ impl Look {
     /// Returns the state of each stream, with the losses among the frames sent [`AGE`](linerate_generate::check::AGE)
     /// ago, given by `aged`.
     pub fn live(&self, aged: &[u64]) -> Vec<LiveRow> {
-        self.heard().check.live(Some(aged)).rows
+        self.reception().check.live(Some(aged)).rows
     }
 
     /// Returns the number of frames of this trial received.
     pub fn ours(&self) -> u64 {
-        self.heard().check.ours()
+        self.reception().check.ours()
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reception(&self) -> MutexGuard<'_, PortReception> {
+        self.reception.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,11 +91,11 @@ const LOOK: Duration = Duration::from_millis(1);
 /// A port is unknown, or the streams cannot be sent.
 pub fn run(
     tester: &Mutex<Tester>,
-    ways: &[Way],
+    ways: &[TrialDirection],
     quiet: Duration,
     stop: &Stop,
-    beside: Option<Beside<'_>>,
-) -> Result<Vec<Came>, String> {
+    beside: Option<TrialObserver<'_>>,
+) -> Result<Vec<DirectionResult>, String> {
     let lock = || tester.lock().unwrap_or_else(PoisonError::into_inner);
     let began = Instant::now();
     let before = lock().losses(ways);
@@ -108,10 +108,10 @@ pub fn run(
         let shown = Arc::clone(&is_sent);
         let beside = beside.map(|beside| scope.spawn(move || beside(looks, shown)));
         // Ended streams do not restart.
-        let mut left = sending.iter().flatten().filter(|sending| sending.doing() != Doing::Stopped).peekable();
+        let mut left = sending.iter().flatten().filter(|sending| sending.doing() != TransmitState::Stopped).peekable();
         while left.peek().is_some() && began.elapsed() < most && !stop.is_requested() {
             std::thread::sleep(LOOK);
-            while left.next_if(|sending| sending.doing() == Doing::Stopped).is_some() {}
+            while left.next_if(|sending| sending.doing() == TransmitState::Stopped).is_some() {}
         }
         is_sent.store(true, Ordering::Release);
         if let Some(Err(panic)) = beside.map(|beside| beside.join()) {
@@ -128,7 +128,7 @@ pub fn run(
     };
     // The latest losses of a port may not be known yet.
     let (seen, looked) = (Instant::now(), lock().losses(ways));
-    let has_looked = |now: &[Lost]| now.iter().zip(&looked).all(|(now, then)| now.looks > then.looks);
+    let has_looked = |now: &[PortLosses]| now.iter().zip(&looked).all(|(now, then)| now.looks > then.looks);
     while !is_whole && seen.elapsed() < GRACE && !has_looked(&lock().losses(ways)) {
         std::thread::sleep(LOOK);
     }
@@ -136,22 +136,22 @@ pub fn run(
 }
 
 /// Frames to wait for after a trial.
-struct Awaited {
+struct AwaitedFrames {
     sent: u64,
     rx: Vec<usize>,
-    quiet: Quiet,
+    quiet: SilenceDetector,
 }
 
 /// Losses of a port at some time, and number of polls then.
 #[derive(Default)]
-struct Lost {
+struct PortLosses {
     causes: BTreeMap<&'static str, u64>,
     looks: u64,
 }
 
 impl Tester {
     /// Stops all streams, and sends these.
-    fn send_once(&mut self, ways: &[Way]) -> Result<Vec<Vec<Arc<Sending>>>, String> {
+    fn send_once(&mut self, ways: &[TrialDirection]) -> Result<Vec<Vec<Arc<StreamTotals>>>, String> {
         self.stop_all();
         self.renew();
         let mut all = Vec::new();
@@ -164,7 +164,7 @@ impl Tester {
             for stream in way.set.streams.iter().filter(|stream| stream.mark == Mark::Count) {
                 matchers(stream).for_each(|matcher| check.count_only(stream.id, matcher));
             }
-            self.ports[rx].listener.heard().check = check;
+            self.ports[rx].listener.reception().check = check;
             let port = &self.ports[port];
             let longest =
                 way.set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
@@ -182,35 +182,35 @@ impl Tester {
     }
 
     /// Returns a view of each direction, for use while it is sent.
-    fn looks(&self, ways: &[Way], sending: &[Vec<Arc<Sending>>]) -> Vec<Look> {
-        let look = |(way, sending): (&Way, &Vec<Arc<Sending>>)| {
+    fn looks(&self, ways: &[TrialDirection], sending: &[Vec<Arc<StreamTotals>>]) -> Vec<TrialView> {
+        let look = |(way, sending): (&TrialDirection, &Vec<Arc<StreamTotals>>)| {
             let mut by_number = Vec::new();
             for (stream, sending) in way.set.streams.iter().zip(sending) {
                 let place = stream.id as usize;
                 by_number.resize(by_number.len().max(place + 1), None);
                 by_number[place] = Some(Arc::clone(sending));
             }
-            let heard = self.ports[self.place(&way.rx)?].listener.shared();
-            Some(Look { sending: by_number, heard })
+            let reception = self.ports[self.place(&way.rx)?].listener.shared();
+            Some(TrialView { sending: by_number, reception })
         };
         ways.iter().zip(sending).filter_map(look).collect()
     }
 
     /// Stops unfinished streams.
-    fn end_trial(&self, ways: &[Way], sending: &[Vec<Arc<Sending>>]) -> Awaited {
+    fn end_trial(&self, ways: &[TrialDirection], sending: &[Vec<Arc<StreamTotals>>]) -> AwaitedFrames {
         for (way, sending) in ways.iter().zip(sending) {
             let port = self.place(&way.tx).map(|place| &self.ports[place]);
             port.into_iter().for_each(|port| port.transmitter.end(sending));
         }
         let sent = sending.iter().flatten().map(|sending| sending.frames()).sum();
         let rx = ways.iter().filter_map(|way| self.place(&way.rx)).collect();
-        Awaited { sent, rx, quiet: Quiet::new(&self.ports, Instant::now()) }
+        AwaitedFrames { sent, rx, quiet: SilenceDetector::new(&self.ports, Instant::now()) }
     }
 
     /// Returns whether all frames of a trial have arrived; `Some(false)` after silence: other frames do not count.
-    fn has_come(&self, awaited: &mut Awaited, quiet: Duration, now: Instant) -> Option<bool> {
+    fn has_come(&self, awaited: &mut AwaitedFrames, quiet: Duration, now: Instant) -> Option<bool> {
         let counts = awaited.rx.iter().map(|place| {
-            let check = &self.ports[*place].listener.heard().check;
+            let check = &self.ports[*place].listener.reception().check;
             (check.ours(), check.totals().duplicated)
         });
         let (ours, repeated) = counts.fold((0, 0), |(ours, repeated), (more, again)| (ours + more, repeated + again));
@@ -219,21 +219,26 @@ impl Tester {
     }
 
     /// Returns the losses of each receiving port so far.
-    fn losses(&self, ways: &[Way]) -> Vec<Lost> {
-        let of = |way: &Way| {
-            let heard = self.ports[self.place(&way.rx)?].listener.heard();
-            Some(Lost { causes: heard.losses.clone(), looks: heard.looks })
+    fn losses(&self, ways: &[TrialDirection]) -> Vec<PortLosses> {
+        let of = |way: &TrialDirection| {
+            let reception = self.ports[self.place(&way.rx)?].listener.reception();
+            Some(PortLosses { causes: reception.losses.clone(), looks: reception.looks })
         };
         ways.iter().map(|way| of(way).unwrap_or_default()).collect()
     }
 
-    fn account_of(&mut self, ways: &[Way], sending: &[Vec<Arc<Sending>>], before: &[Lost]) -> Vec<Came> {
+    fn account_of(
+        &mut self,
+        ways: &[TrialDirection],
+        sending: &[Vec<Arc<StreamTotals>>],
+        before: &[PortLosses],
+    ) -> Vec<DirectionResult> {
         let mut all = Vec::new();
         let after = self.losses(ways);
         for (((way, sending), before), after) in ways.iter().zip(sending).zip(before).zip(after) {
             let (Some(tx), Some(rx)) = (self.place(&way.tx), self.place(&way.rx)) else { continue };
             let fresh = account(Key(self.key), self.room);
-            let check = std::mem::replace(&mut self.ports[rx].listener.heard().check, fresh);
+            let check = std::mem::replace(&mut self.ports[rx].listener.reception().check, fresh);
             let failure = self.ports[tx].transmitter.failure().or(self.ports[rx].listener.failure());
             let mut sent = vec![0; way.set.streams.iter().map(|stream| stream.id as usize + 1).max().unwrap_or(0)];
             for (stream, sending) in way.set.streams.iter().zip(sending) {
@@ -248,7 +253,7 @@ impl Tester {
             };
             let losses = after.causes.into_iter().filter_map(more).collect();
             let late = sending.iter().map(|sending| sending.late()).sum();
-            all.push(Came { sent, late, elapsed, check, losses, failure });
+            all.push(DirectionResult { sent, late, elapsed, check, losses, failure });
         }
         self.renew();
         all

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 /// A frame, as recorded in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct FrameMetadata {
     /// A sequence number over all frames of the run, in the order in which they were finished.
     pub id: u64,
     /// The stream of its bytes.

@@ -1,13 +1,13 @@
 //! The memory of frames: header, table, bitmaps, gaps, and the frames themselves. Written only by the writer.
 
-use super::about::{About, Ending};
+use super::about::{Ending, FrameMetadata};
 use super::layout::{Entry, Header, MAGIC, Shape, flag, state};
 use crate::error::Error;
 use crate::layout::{BYTE_ORDER, HUGE, MAJOR, MINOR, PAGE};
 use crate::mapping::Mapping;
 use crate::pages::{self, Pages};
 use linerate_burst::Nanos;
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::any::Any;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -32,9 +32,9 @@ pub struct Options {
 }
 
 /// A new arena, for the writer.
-pub(super) struct Created {
+pub(super) struct NewFrameArena {
     pub arena: Arena,
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<OwnedBytes>,
     /// For readers.
     pub fd: OwnedFd,
     pub notes: Vec<String>,
@@ -50,7 +50,7 @@ pub(super) struct Arena {
 
 impl Arena {
     /// Creates it, with every page populated.
-    pub(super) fn create(options: &Options, now: Nanos) -> Result<Created, Error> {
+    pub(super) fn create(options: &Options, now: Nanos) -> Result<NewFrameArena, Error> {
         let shape = Shape::of(options)?;
         let memory = crate::Options { huge: options.huge, ..crate::Options::default() };
         let Pages { mapping, fd, page, notes } = pages::make(&memory, shape.bytes)?;
@@ -69,7 +69,7 @@ impl Arena {
         mapping.long(offset_of!(Header, heartbeat)).store(now.0, Relaxed);
         let Shape { frames_offset, stride, frames, frame_bytes, .. } = shape;
         let (mapping, pieces) = mapping.into_pieces(frames_offset, stride, frames as usize, frame_bytes);
-        Ok(Created { arena: Arena { mapping, shape, generation }, pieces, fd, notes })
+        Ok(NewFrameArena { arena: Arena { mapping, shape, generation }, pieces, fd, notes })
     }
 
     /// Maps the memory received from a writer. Every number in it is checked for consistency.
@@ -132,7 +132,7 @@ impl Arena {
     }
 
     /// Fills an entry of the table; those below the number of frames have memory, the others none.
-    pub(super) fn write(&self, entry: u32, about: &About, gaps: &[Range<u64>], bitmap: &[u64]) {
+    pub(super) fn write(&self, entry: u32, about: &FrameMetadata, gaps: &[Range<u64>], bitmap: &[u64]) {
         let base = self.shape.entry(entry);
         let has_memory = entry < self.shape.frames;
         let listed = if has_memory { self.write_gaps(entry, gaps, bitmap) } else { 0 };
@@ -179,7 +179,7 @@ impl Arena {
     }
 
     /// Reads an entry and its gaps; each number is copied out once and checked.
-    pub(super) fn read(&self, entry: u32) -> Result<(About, Vec<Range<u64>>), &'static str> {
+    pub(super) fn read(&self, entry: u32) -> Result<(FrameMetadata, Vec<Range<u64>>), &'static str> {
         let base = self.shape.entry(entry);
         let long = |at: usize| self.mapping.load_long(base + at, Relaxed);
         let word = |at: usize| self.mapping.load_word(base + at, Relaxed);
@@ -203,7 +203,7 @@ impl Arena {
             SocketAddr::new(address(octets, v4), word(port) as u16)
         };
         let flags = word(offset_of!(Entry, flags));
-        let about = About {
+        let about = FrameMetadata {
             id: long(offset_of!(Entry, id)),
             stream: word(offset_of!(Entry, stream)),
             from: end(offset_of!(Entry, from), offset_of!(Entry, from_port)),
@@ -229,7 +229,7 @@ impl Arena {
     }
 
     /// Returns the memory of an entry, which the reader holds until `lent` is dropped.
-    pub(super) fn lend(&self, entry: u32, lent: Arc<dyn Any + Send + Sync>) -> Piece {
+    pub(super) fn lend(&self, entry: u32, lent: Arc<dyn Any + Send + Sync>) -> OwnedBytes {
         let has_memory = entry < self.shape.frames;
         let (at, bytes) = if has_memory { (self.shape.frame(entry), self.shape.frame_bytes) } else { (0, 0) };
         self.mapping.lend(at, bytes, lent)
@@ -322,9 +322,9 @@ mod tests {
     use proptest::prelude::*;
     use std::os::fd::AsFd;
 
-    fn some() -> About {
+    fn some() -> FrameMetadata {
         let from = "10.0.0.1:9".parse().expect("an address");
-        About {
+        FrameMetadata {
             id: 1,
             stream: 2,
             from,
@@ -348,9 +348,9 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(300))]
         /// A writer that is wrong anywhere is rejected, or presents a frame within its memory.
         #[test]
-        fn whatever_a_writer_writes_is_refused_or_within(at in 0usize..2200, value: u64, small in 0u64..10_000, is_small: bool) {
+        fn any_writer_values_are_rejected_or_within_bounds(at in 0usize..2200, value: u64, small in 0u64..10_000, is_small: bool) {
             let options = Options { frames: 2, frame_bytes: 10_000, granule: 4096, huge: false };
-            let Created { arena, fd, .. } = Arena::create(&options, Nanos(1)).unwrap();
+            let NewFrameArena { arena, fd, .. } = Arena::create(&options, Nanos(1)).unwrap();
             arena.write(1, &some(), &[0..10, 100..120], &[1]);
             let reader = Arena::open(fd.as_fd()).unwrap();
             prop_assert_eq!(reader.read(1), Ok((some(), vec![0..10, 100..120])));
@@ -374,9 +374,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_header_is_refused_number_by_number() {
+    fn each_invalid_header_field_is_rejected() {
         let options = Options { frames: 2, frame_bytes: 10_000, granule: 4096, huge: false };
-        let Created { arena, fd, .. } = Arena::create(&options, Nanos(1)).unwrap();
+        let NewFrameArena { arena, fd, .. } = Arena::create(&options, Nanos(1)).unwrap();
         // One more byte per frame, or per bit, is a valid ring of the same layout; 4 GiB more per frame are not.
         for place in [0, 8, 12, 20, 24, 28, 36, 40, 48, 56, 68, 72, 100, 104, 112, 120] {
             let word = arena.mapping.word(place);

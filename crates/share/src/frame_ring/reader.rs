@@ -2,12 +2,12 @@
 //!
 //! The writer is not trusted. Every number in its memory is copied out once and checked; an invalid one ends the ring.
 
-use super::about::About;
+use super::about::FrameMetadata;
 use super::arena::Arena;
 use crate::control::Control;
 use crate::index::{self, Overrun, Pusher, Taker};
 use linerate_burst::Nanos;
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
@@ -28,7 +28,7 @@ pub enum End {
     /// The writer died without ending; all frames that it had handed over were taken.
     Died,
     /// The writer evicted this reader, which broke the protocol.
-    PutOut,
+    Evicted,
     /// This reader has [left](Reader::leave).
     Left,
     /// The writer's memory is inconsistent.
@@ -53,7 +53,7 @@ struct Session {
     arena: Arena,
     control: Control,
     socket: OwnedFd,
-    giving: Mutex<Giving>,
+    giving: Mutex<ReturnState>,
     /// Frames returned so far.
     given: AtomicU64,
     /// Held frames now belong to the next reader.
@@ -62,7 +62,7 @@ struct Session {
 
 /// State of returns, by whichever thread drops a frame.
 #[derive(Debug, Default)]
-struct Giving {
+struct ReturnState {
     returned: Pusher,
     /// Returned entries that the reader has not processed yet.
     news: Vec<u32>,
@@ -70,12 +70,12 @@ struct Giving {
 
 /// The ownership of one entry, which is returned when it is dropped.
 #[derive(Debug)]
-struct Lent {
+struct EntryLease {
     session: Arc<Session>,
     entry: u32,
 }
 
-impl Drop for Lent {
+impl Drop for EntryLease {
     fn drop(&mut self) {
         let mut giving = self.session.giving.lock().unwrap_or_else(PoisonError::into_inner);
         if self.session.has_left.load(Ordering::Relaxed) {
@@ -89,16 +89,16 @@ impl Drop for Lent {
 
 /// A frame that was taken. It is returned to the writer for reuse when its memory is dropped.
 #[derive(Debug)]
-pub struct Taken {
+pub struct TakenFrame {
     /// Metadata of the frame.
-    pub about: About,
+    pub about: FrameMetadata,
     /// Missing bytes as ranges from the first byte of the frame, ascending.
     pub gaps: Vec<Range<u64>>,
-    memory: Piece,
+    memory: OwnedBytes,
     granule: u32,
 }
 
-impl Taken {
+impl TakenFrame {
     /// Returns its bytes, where they were received.
     pub fn bytes(&self) -> &[u8] {
         &self.memory.bytes()[..self.about.len as usize]
@@ -110,7 +110,7 @@ impl Taken {
     }
 
     /// Returns all of its memory, read-only; the frame is returned to the writer when that is dropped.
-    pub fn into_memory(self) -> Piece {
+    pub fn into_memory(self) -> OwnedBytes {
         self.memory
     }
 }
@@ -149,7 +149,7 @@ impl Reader {
 
     /// Returns the next frame, if one is available. Any number may be held at a time, and dropped in any order; held
     /// frames are not available for receiving.
-    pub fn take(&mut self) -> Option<Taken> {
+    pub fn take(&mut self) -> Option<TakenFrame> {
         if self.ended.is_some() {
             return None;
         }
@@ -218,10 +218,10 @@ impl Reader {
         self.session.arena.heartbeat()
     }
 
-    fn look(&mut self) -> Result<Option<Taken>, End> {
+    fn look(&mut self) -> Result<Option<TakenFrame>, End> {
         let Session { arena, control, .. } = &*self.session;
         if control.is_evicted() {
-            return Err(End::PutOut);
+            return Err(End::Evicted);
         }
         // Loaded before the last frames are looked for.
         let is_over = control.has_ended();
@@ -241,9 +241,9 @@ impl Reader {
             return Err(End::Broken("a frame was handed over again before it was returned"));
         }
         let (about, gaps) = arena.read(entry).map_err(End::Broken)?;
-        let lent = Arc::new(Lent { session: Arc::clone(&self.session), entry });
+        let lent = Arc::new(EntryLease { session: Arc::clone(&self.session), entry });
         let granule = arena.shape().granule;
-        Ok(Some(Taken { about, gaps, memory: arena.lend(entry, lent), granule }))
+        Ok(Some(TakenFrame { about, gaps, memory: arena.lend(entry, lent), granule }))
     }
 
     /// Reads wake-ups from the socket, and detects that the writer is gone.

@@ -117,7 +117,7 @@ mod tests {
     proptest! {
         /// Compared with lists of the waiting entries and of those that the reader holds.
         #[test]
-        fn each_entry_is_in_one_place_and_the_order_stays(steps in prop::collection::vec((0u8..5, 0u64..7), 0..200)) {
+        fn each_entry_is_in_one_list_and_keeps_its_order(steps in prop::collection::vec((0u8..5, 0u64..7), 0..200)) {
             let mut slots = Slots::new(6);
             let (mut waits, mut has): (Vec<u32>, Vec<u32>) = Default::default();
             for (step, entry) in steps {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_the_table_are_refused() {
+    fn numbers_beyond_the_table_are_rejected() {
         let mut slots = Slots::new(2);
         for entry in [2, u64::from(u32::MAX), 1 << 32, u64::MAX] {
             assert_eq!(slots.give_back(entry), Err(Violation::NoSuch));

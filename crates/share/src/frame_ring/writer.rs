@@ -2,19 +2,19 @@
 //!
 //! Nothing here waits for a reader; the frames that it returns are checked against [`Slots`].
 
-use super::about::About;
-use super::arena::{Arena, Created, Options};
+use super::about::FrameMetadata;
+use super::arena::{Arena, NewFrameArena, Options};
 use super::slots::Slots;
-use crate::acceptor::{Acceptor, Client, Who};
+use crate::acceptor::{Acceptor, Client, ReaderIdentity};
 use crate::address::Address;
 use crate::control::Control;
 use crate::credentials::Access;
 use crate::error::Error;
-use crate::handshake::{Kind, Offer};
+use crate::handshake::{Offer, RingKind};
 use crate::index::{self, Overrun, Pusher, Taker};
 use crate::registrations::{Registration, Registrations};
 use linerate_burst::Nanos;
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
@@ -31,19 +31,19 @@ const EVENTS: usize = 64;
 
 /// Counters of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct WriterCounts {
     /// Readers attached.
     pub readers: u64,
     /// Readers evicted because they broke the protocol.
-    pub put_out: u64,
+    pub evicted: u64,
     /// Times a frame was handed to a reader.
     pub handed: u64,
     /// Frames that readers returned.
     pub returned: u64,
     /// Times a frame waited for the next reader because its reader was gone.
-    pub offered_again: u64,
+    pub redelivered: u64,
     /// Events dropped because too many were pending.
-    pub untold: u64,
+    pub dropped_events: u64,
 }
 
 /// The process that fills frames.
@@ -53,24 +53,24 @@ pub struct Writer {
     slots: Slots,
     /// Number of readers that each entry was handed to.
     offered: Vec<u32>,
-    reader: Option<Attached>,
+    reader: Option<AttachedReader>,
     /// Returned entries that were not fetched yet.
     back: VecDeque<u32>,
     registrations: Arc<Registrations>,
     looked: Nanos,
     is_over: bool,
-    counts: Counts,
+    counts: WriterCounts,
     events: Vec<String>,
     notes: Vec<String>,
 }
 
 /// The reader, from the writer's side.
 #[derive(Debug)]
-struct Attached {
+struct AttachedReader {
     _registration: Registration,
     socket: OwnedFd,
     control: Control,
-    who: Who,
+    who: ReaderIdentity,
     published: Pusher,
     returned: Taker,
     end_sent: bool,
@@ -87,14 +87,14 @@ impl Writer {
         access: Access,
         options: &Options,
         now: Nanos,
-    ) -> Result<(Writer, Acceptor, Vec<Piece>), Error> {
+    ) -> Result<(Writer, Acceptor, Vec<OwnedBytes>), Error> {
         let access = Access { lossless: true, ..access };
         let listener = Address::parse(name)?.listen(access.has_others(), access.owner)?;
-        let Created { arena, pieces, fd, notes } = Arena::create(options, now)?;
+        let NewFrameArena { arena, pieces, fd, notes } = Arena::create(options, now)?;
         let registrations = Arc::new(Registrations::default());
         let shape = arena.shape();
         let entries = shape.entries;
-        let offer = Offer { kind: Kind::Frames, slots: entries, arena_bytes: shape.bytes, verdicts: None };
+        let offer = Offer { kind: RingKind::Frames, slots: entries, arena_bytes: shape.bytes, verdicts: None };
         let acceptor = Acceptor::new(listener, access, fd, offer, arena.generation(), registrations.clone());
         let writer = Writer {
             arena,
@@ -105,7 +105,7 @@ impl Writer {
             registrations,
             looked: now,
             is_over: false,
-            counts: Counts::default(),
+            counts: WriterCounts::default(),
             events: Vec::new(),
             notes,
         };
@@ -124,7 +124,7 @@ impl Writer {
     }
 
     /// Offers a finished frame to the reader; returns false if its entry is in use, or does not exist.
-    pub fn offer(&mut self, entry: u32, about: &About, gaps: &[Range<u64>], bitmap: &[u64]) -> bool {
+    pub fn offer(&mut self, entry: u32, about: &FrameMetadata, gaps: &[Range<u64>], bitmap: &[u64]) -> bool {
         if !self.slots.offer(entry) {
             return false;
         }
@@ -161,7 +161,7 @@ impl Writer {
         self.part(None);
         let Client { registration, socket, control, who, .. } = client;
         self.counts.readers += 1;
-        self.reader = Some(Attached {
+        self.reader = Some(AttachedReader {
             _registration: registration,
             socket,
             control,
@@ -180,7 +180,7 @@ impl Writer {
     }
 
     /// Returns the attached reader.
-    pub fn reader(&self) -> Option<&Who> {
+    pub fn reader(&self) -> Option<&ReaderIdentity> {
         self.reader.as_ref().map(|reader| &reader.who)
     }
 
@@ -190,7 +190,7 @@ impl Writer {
     }
 
     /// Returns the counters.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> WriterCounts {
         self.counts
     }
 
@@ -257,12 +257,12 @@ impl Writer {
         let Some(reader) = self.reader.take() else { return };
         if why.is_some() {
             reader.control.set_evicted();
-            self.counts.put_out += 1;
+            self.counts.evicted += 1;
         }
         let _ = shutdown(&reader.socket, Shutdown::Both);
         let again = self.slots.leave().len();
-        self.counts.offered_again += again as u64;
-        let Who { name, pid, uid } = &reader.who;
+        self.counts.redelivered += again as u64;
+        let ReaderIdentity { name, pid, uid } = &reader.who;
         let left = why.map_or_else(|| "left".to_owned(), |why| format!("was evicted: {why}"));
         let had = match again {
             0 => String::new(),
@@ -274,7 +274,7 @@ impl Writer {
     }
 
     fn report(&mut self, event: String) {
-        if self.events.len() < EVENTS { self.events.push(event) } else { self.counts.untold += 1 }
+        if self.events.len() < EVENTS { self.events.push(event) } else { self.counts.dropped_events += 1 }
     }
 }
 
@@ -285,7 +285,7 @@ impl Drop for Writer {
 }
 
 /// Returns whether the peer has closed its socket. Data that a reader sends is ignored.
-fn has_gone(reader: &Attached) -> bool {
+fn has_gone(reader: &AttachedReader) -> bool {
     let mut polled = [PollFd::new(&reader.socket, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)

@@ -2,14 +2,14 @@
 
 use super::{End, Reader};
 use crate::control::Control;
-use crate::slots::Place;
+use crate::slots::BlockPosition;
 
 impl Reader {
     /// Returns the block of the presented frames, and the index of the first one; `None` if no frame is presented.
-    pub(crate) fn place(&self) -> Option<Place> {
-        let Place { slot, from } = *self.held.front()?;
+    pub(crate) fn place(&self) -> Option<BlockPosition> {
+        let BlockPosition { slot, from } = *self.held.front()?;
         let shown = self.frames.len() as u32;
-        (shown > 0).then(|| Place { slot, from: from - shown })
+        (shown > 0).then(|| BlockPosition { slot, from: from - shown })
     }
 
     pub(crate) fn control(&self) -> &Control {

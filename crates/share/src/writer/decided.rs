@@ -4,10 +4,10 @@
 //! the engine writes; an engine with impossible values is evicted.
 
 use super::Writer;
-use crate::acceptor::Who;
-use crate::answers::{Answer, Taken};
+use crate::acceptor::ReaderIdentity;
+use crate::answers::{Answer, AnswerCounts};
 use crate::control::Control;
-use crate::verdicts::{SETTLED, UNDECIDED, progress, said, say};
+use crate::verdicts::{SETTLED, UNDECIDED, progress, said, set_verdict};
 use linerate_burst::Block;
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub(super) struct Engine {
     number: u32,
     control: Arc<Control>,
-    answers: Taken,
-    who: Who,
+    answers: AnswerCounts,
+    who: ReaderIdentity,
     is_gone: bool,
     /// Reason of its eviction, if it was evicted.
     evict: Option<String>,
@@ -25,9 +25,9 @@ pub(super) struct Engine {
 
 /// State of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deciding {
+pub enum EngineState {
     /// No engine.
-    Nobody,
+    Absent,
     /// An engine is attached.
     Attached,
     /// The engine is gone; its verdicts remain until [`Writer::forget_engine`].
@@ -35,8 +35,8 @@ pub enum Deciding {
 }
 
 impl Engine {
-    pub(super) fn new(number: u32, control: Arc<Control>, who: Who) -> Self {
-        Engine { number, control, answers: Taken::default(), who, is_gone: false, evict: None }
+    pub(super) fn new(number: u32, control: Arc<Control>, who: ReaderIdentity) -> Self {
+        Engine { number, control, answers: AnswerCounts::default(), who, is_gone: false, evict: None }
     }
 }
 
@@ -65,23 +65,23 @@ impl Writer {
     }
 
     /// Returns the state of the engine.
-    pub fn deciding(&self) -> Deciding {
+    pub fn deciding(&self) -> EngineState {
         match &self.engine {
-            None => Deciding::Nobody,
-            Some(Engine { is_gone: true, .. }) => Deciding::Gone,
-            Some(_) => Deciding::Attached,
+            None => EngineState::Absent,
+            Some(Engine { is_gone: true, .. }) => EngineState::Gone,
+            Some(_) => EngineState::Attached,
         }
     }
 
     /// Returns the engine, or the last one until [`Writer::forget_engine`], and the reason of its eviction, if it was
     /// evicted.
-    pub fn engine(&self) -> Option<(&Who, Option<&str>)> {
+    pub fn engine(&self) -> Option<(&ReaderIdentity, Option<&str>)> {
         self.engine.as_ref().map(|engine| (&engine.who, engine.evict.as_deref()))
     }
 
     /// Forgets an engine that is gone, and attaches the next one.
     pub fn forget_engine(&mut self) {
-        if self.deciding() == Deciding::Gone {
+        if self.deciding() == EngineState::Gone {
             self.engine = None;
             if let Some(next) = self.next_engine.take() {
                 self.admit(next);
@@ -128,7 +128,7 @@ impl Writer {
     /// If blocks never have this many frames.
     pub fn settle(&self, slot: u32, frame: u32) {
         if let Some(engine) = &self.engine {
-            say(&engine.control.verdicts(slot), frame, SETTLED);
+            set_verdict(&engine.control.verdicts(slot), frame, SETTLED);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Returned blocks and departures of readers: detached, evicted for breaking the protocol, or evicted for blocking the
 //! writer.
 
-use super::{Attached, Departure, Who, Writer};
+use super::{AttachedReader, Departure, ReaderIdentity, Writer};
 use crate::index::{self, Overrun};
 use crate::slots::bits;
 use linerate_burst::Nanos;
@@ -22,7 +22,7 @@ const DEPARTURES: usize = 1024;
 
 /// Returns a descriptor that becomes ready when a process ends (Linux 5.3); `None` if it is not visible from here. The
 /// socket of a process that has already ended is shut down.
-pub(super) fn process_of(who: &Who, socket: &OwnedFd) -> Option<OwnedFd> {
+pub(super) fn process_of(who: &ReaderIdentity, socket: &OwnedFd) -> Option<OwnedFd> {
     let opened = pidfd_open(Pid::from_raw(who.pid)?, PidfdFlags::empty());
     if opened.as_ref().is_err_and(|error| *error == Errno::SRCH) {
         let _ = shutdown(socket, Shutdown::Both);
@@ -98,7 +98,7 @@ impl Writer {
             match self.kept.iter().position(|attached| attached.registration.number == number) {
                 Some(at) => {
                     self.slots.forget(number);
-                    drop::<Attached>(self.kept.swap_remove(at));
+                    drop::<AttachedReader>(self.kept.swap_remove(at));
                 }
                 None => self.part(number, None),
             }

@@ -1,8 +1,8 @@
 //! A ring for tests, and frames that carry their number.
 #![allow(dead_code)]
 
-use linerate_burst::{Burst, Committed, Desc, Interface, LinkType, Nanos, StampSource};
-use linerate_share::{Acceptor, Access, Attach, Error, Options, Reader, Writer};
+use linerate_burst::{Burst, CommitState, Desc, Interface, LinkType, Nanos, StampSource};
+use linerate_share::{Acceptor, Access, AttachOptions, Error, Options, Reader, Writer};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ impl Ring {
     }
 
     /// Attaches a reader and admits it.
-    pub(crate) fn attach(&mut self, attach: &Attach) -> Result<Reader, Error> {
+    pub(crate) fn attach(&mut self, attach: &AttachOptions) -> Result<Reader, Error> {
         let attaching = attach.begin(&self.name)?;
         self.let_in();
         // A lossless reader without room is rejected after a delay.
@@ -51,11 +51,11 @@ impl Ring {
     }
 
     pub(crate) fn lossless(&mut self) -> Reader {
-        self.attach(&Attach { lossless: true, ..Attach::default() }).unwrap()
+        self.attach(&AttachOptions { lossless: true, ..AttachOptions::default() }).unwrap()
     }
 
     pub(crate) fn lossy(&mut self, quota: u32) -> Reader {
-        self.attach(&Attach { quota, ..Attach::default() }).unwrap()
+        self.attach(&AttachOptions { quota, ..AttachOptions::default() }).unwrap()
     }
 
     /// Admits the readers at the acceptor.
@@ -104,7 +104,7 @@ impl Ring {
     /// Commits all frames before this one.
     pub(crate) fn commit(&mut self, next: u64) {
         let horizon = time(next);
-        self.writer.commit(&Committed { last_time: horizon, horizon, ..Committed::default() });
+        self.writer.commit(&CommitState { last_time: horizon, horizon, ..CommitState::default() });
     }
 
     /// Checks the invariants.

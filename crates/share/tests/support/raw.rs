@@ -120,7 +120,7 @@ pub(crate) fn hello(major: u32, lossless: bool, quota: u32) -> [u8; 128] {
 
 /// Receives the next message, without blocking, with its descriptors; `None` if none is waiting, and no bytes if the
 /// peer has closed the socket.
-pub(crate) fn hear(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+pub(crate) fn read_message(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
     let (mut bytes, mut space) = ([0; 600], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))]);
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -133,7 +133,7 @@ pub(crate) fn hear(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
 }
 
 /// Sends a message, with descriptors.
-pub(crate) fn say(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+pub(crate) fn send_message(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -146,7 +146,7 @@ pub(crate) fn say(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
 
 /// Receives a rejection: the status and the text.
 pub(crate) fn refusal(socket: &OwnedFd) -> (u32, String) {
-    let (bytes, fds) = hear(socket).or_else(|| hear(socket)).expect("an answer");
+    let (bytes, fds) = read_message(socket).or_else(|| read_message(socket)).expect("an answer");
     assert!(fds.is_empty() && bytes.len() == 512, "{} bytes", bytes.len());
     let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
     (word(12), String::from_utf8(bytes[64..64 + word(48) as usize].to_vec()).unwrap())
@@ -165,9 +165,9 @@ pub(crate) struct RawReader {
 impl RawReader {
     pub(crate) fn attach(ring: &mut Ring, lossless: bool, quota: u32) -> RawReader {
         let socket = connected(&ring.name);
-        say(&socket, &hello(1, lossless, quota), &[]);
+        send_message(&socket, &hello(1, lossless, quota), &[]);
         ring.let_in();
-        let (bytes, fds) = hear(&socket).expect("an answer");
+        let (bytes, fds) = read_message(&socket).expect("an answer");
         assert_eq!((&bytes[..4], &bytes[12..16]), (&b"LRWe"[..], &[0; 4][..]));
         let [arena_fd, control] = fds.try_into().expect("two descriptors");
         let arena = Map::new(arena_fd.as_fd(), false).unwrap();
@@ -284,7 +284,7 @@ impl RawWriter {
         // A reader in another process may send its hello long after it has connected.
         let hello = (0..10_000).find_map(|_| {
             std::thread::sleep(Duration::from_millis(1));
-            hear(&socket)
+            read_message(&socket)
         });
         assert_eq!(hello.unwrap().0.len(), 128);
         self.socket = Some(socket);
@@ -302,7 +302,7 @@ impl RawWriter {
     pub(crate) fn welcome(&mut self) {
         self.accept();
         let fds = [self.arena_fd.as_fd(), self.control_fd.as_fd()];
-        say(self.socket.as_ref().unwrap(), &self.answer(), &fds);
+        send_message(self.socket.as_ref().unwrap(), &self.answer(), &fds);
     }
 
     pub(crate) fn block(&self, slot: u32) -> usize {

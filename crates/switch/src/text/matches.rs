@@ -10,7 +10,7 @@ use crate::rule::Match;
 
 /// Prerequisites of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Needs {
+enum Prerequisite {
     V4OrArp,
     V6,
     Ip,
@@ -25,7 +25,7 @@ enum Needs {
 #[derive(Default)]
 pub(super) struct Fields {
     matches: Match,
-    needs: Vec<(String, Needs)>,
+    needs: Vec<(String, Prerequisite)>,
 }
 
 /// Words for a type and a protocol.
@@ -111,24 +111,32 @@ impl Fields {
             "vlan_tci" => self.set(key, VLAN_TCI, wide(masked(key, value, 0xffff)?)),
             "nw_src" => self.address(key, NW_SRC, value),
             "nw_dst" => self.address(key, NW_DST, value),
-            "arp_spa" => self.needing(key, Needs::Arp).set(key, NW_SRC, wide32(masked_v4(key, value)?)),
-            "arp_tpa" => self.needing(key, Needs::Arp).set(key, NW_DST, wide32(masked_v4(key, value)?)),
-            "arp_op" => self.needing(key, Needs::Arp).set(key, NW_PROTO, wide((number(key, value, 0xff)?, 0xff))),
-            "ipv6_src" => self.needing(key, Needs::V6).set(key, IPV6_SRC, masked_v6(key, value)?),
-            "ipv6_dst" => self.needing(key, Needs::V6).set(key, IPV6_DST, masked_v6(key, value)?),
-            "nw_proto" => self.needing(key, Needs::IpOrArp).set(key, NW_PROTO, wide((number(key, value, 0xff)?, 0xff))),
+            "arp_spa" => self.needing(key, Prerequisite::Arp).set(key, NW_SRC, wide32(masked_v4(key, value)?)),
+            "arp_tpa" => self.needing(key, Prerequisite::Arp).set(key, NW_DST, wide32(masked_v4(key, value)?)),
+            "arp_op" => {
+                self.needing(key, Prerequisite::Arp).set(key, NW_PROTO, wide((number(key, value, 0xff)?, 0xff)))
+            }
+            "ipv6_src" => self.needing(key, Prerequisite::V6).set(key, IPV6_SRC, masked_v6(key, value)?),
+            "ipv6_dst" => self.needing(key, Prerequisite::V6).set(key, IPV6_DST, masked_v6(key, value)?),
+            "nw_proto" => {
+                self.needing(key, Prerequisite::IpOrArp).set(key, NW_PROTO, wide((number(key, value, 0xff)?, 0xff)))
+            }
             "nw_tos" => self.tos(key, value, 0),
             "ip_dscp" => self.tos(key, value, 2),
-            "nw_ecn" => self.needing(key, Needs::Ip).set(key, NW_TOS, wide((number(key, value, 3)?, 3))),
-            "nw_ttl" => self.needing(key, Needs::Ip).set(key, NW_TTL, wide((number(key, value, 0xff)?, 0xff))),
+            "nw_ecn" => self.needing(key, Prerequisite::Ip).set(key, NW_TOS, wide((number(key, value, 3)?, 3))),
+            "nw_ttl" => self.needing(key, Prerequisite::Ip).set(key, NW_TTL, wide((number(key, value, 0xff)?, 0xff))),
             "nw_frag" => self.fragment(key, value),
-            "tp_src" => self.needing(key, Needs::Ports).set(key, TP_SRC, wide(masked(key, value, 0xffff)?)),
-            "tp_dst" => self.needing(key, Needs::Ports).set(key, TP_DST, wide(masked(key, value, 0xffff)?)),
-            "icmp_type" => self.needing(key, Needs::Icmp).set(key, TP_SRC, wide((number(key, value, 0xff)?, 0xffff))),
-            "icmp_code" => self.needing(key, Needs::Icmp).set(key, TP_DST, wide((number(key, value, 0xff)?, 0xffff))),
+            "tp_src" => self.needing(key, Prerequisite::Ports).set(key, TP_SRC, wide(masked(key, value, 0xffff)?)),
+            "tp_dst" => self.needing(key, Prerequisite::Ports).set(key, TP_DST, wide(masked(key, value, 0xffff)?)),
+            "icmp_type" => {
+                self.needing(key, Prerequisite::Icmp).set(key, TP_SRC, wide((number(key, value, 0xff)?, 0xffff)))
+            }
+            "icmp_code" => {
+                self.needing(key, Prerequisite::Icmp).set(key, TP_DST, wide((number(key, value, 0xff)?, 0xffff)))
+            }
             "tcp_flags" => {
                 let flags = tcp_flags(value)?;
-                self.needing(key, Needs::Tcp).set(key, TCP_FLAGS, wide(flags))
+                self.needing(key, Prerequisite::Tcp).set(key, TCP_FLAGS, wide(flags))
             }
             _ => Err(unknown(key)),
         }
@@ -143,7 +151,7 @@ impl Fields {
         protocol.map_or(Ok(()), |protocol| self.set(key, NW_PROTO, (u128::from(protocol), 0xff)))
     }
 
-    fn needing(&mut self, key: &str, needs: Needs) -> &mut Self {
+    fn needing(&mut self, key: &str, needs: Prerequisite) -> &mut Self {
         self.needs.push((key.to_owned(), needs));
         self
     }
@@ -178,7 +186,7 @@ impl Fields {
         if value.contains(':') {
             return Err(format!("{key}: {value} is an IPv6 address; use ipv6 with ipv6_src or ipv6_dst"));
         }
-        self.needing(key, Needs::V4OrArp).set(key, field, wide32(masked_v4(key, value)?))
+        self.needing(key, Prerequisite::V4OrArp).set(key, field, wide32(masked_v4(key, value)?))
     }
 
     fn tos(&mut self, key: &str, value: &str, shift: u32) -> Result<(), String> {
@@ -186,7 +194,7 @@ impl Fields {
         if tos & !0xfc != 0 {
             return Err(format!("{key}={value}: the lower two bits are nw_ecn; expected a multiple of 4"));
         }
-        self.needing(key, Needs::Ip).set(key, NW_TOS, wide((tos, 0xfc)))
+        self.needing(key, Prerequisite::Ip).set(key, NW_TOS, wide((tos, 0xfc)))
     }
 
     fn fragment(&mut self, key: &str, value: &str) -> Result<(), String> {
@@ -199,7 +207,7 @@ impl Fields {
             "not_later" => (0, later),
             _ => return Err(format!("{key}={value}: invalid value; expected no, yes, first, later or not_later")),
         };
-        self.needing(key, Needs::Ip).set(key, NW_FRAG, bits)
+        self.needing(key, Prerequisite::Ip).set(key, NW_FRAG, bits)
     }
 
     /// Returns the match, if all prerequisites are met.
@@ -207,14 +215,14 @@ impl Fields {
         for (key, needs) in &self.needs {
             if !is_met(*needs, &self.matches) {
                 let what = match needs {
-                    Needs::V4OrArp => "ip (or tcp, udp, ..), or arp",
-                    Needs::V6 => "ipv6 (or tcp6, udp6, ..)",
-                    Needs::Ip => "ip or ipv6",
-                    Needs::IpOrArp => "ip, ipv6 or arp",
-                    Needs::Arp => "arp",
-                    Needs::Ports => "tcp, udp or sctp (of IPv6: tcp6, udp6, sctp6)",
-                    Needs::Tcp => "tcp or tcp6",
-                    Needs::Icmp => "icmp or icmp6",
+                    Prerequisite::V4OrArp => "ip (or tcp, udp, ..), or arp",
+                    Prerequisite::V6 => "ipv6 (or tcp6, udp6, ..)",
+                    Prerequisite::Ip => "ip or ipv6",
+                    Prerequisite::IpOrArp => "ip, ipv6 or arp",
+                    Prerequisite::Arp => "arp",
+                    Prerequisite::Ports => "tcp, udp or sctp (of IPv6: tcp6, udp6, sctp6)",
+                    Prerequisite::Tcp => "tcp or tcp6",
+                    Prerequisite::Icmp => "icmp or icmp6",
                 };
                 return Err(format!("{key} needs {what}; add it, as in tcp,tp_dst=80"));
             }
@@ -230,19 +238,19 @@ pub(super) fn sure_of(matches: &Match) -> (Option<u16>, Option<u8>) {
     (sure(DL_TYPE).map(|dl_type| dl_type as u16), protocol)
 }
 
-fn is_met(needs: Needs, matches: &Match) -> bool {
+fn is_met(needs: Prerequisite, matches: &Match) -> bool {
     let (dl_type, protocol) = sure_of(matches);
     let (is_v4, is_v6) = (dl_type == Some(TYPE_IPV4), dl_type == Some(TYPE_IPV6));
     let is_arp = matches!(dl_type, Some(TYPE_ARP | TYPE_RARP));
     match needs {
-        Needs::V4OrArp => is_v4 || is_arp,
-        Needs::V6 => is_v6,
-        Needs::Ip => is_v4 || is_v6,
-        Needs::IpOrArp => is_v4 || is_v6 || is_arp,
-        Needs::Arp => is_arp,
-        Needs::Ports => (is_v4 || is_v6) && matches!(protocol, Some(TCP | UDP | SCTP)),
-        Needs::Tcp => (is_v4 || is_v6) && protocol == Some(TCP),
-        Needs::Icmp => is_v4 && protocol == Some(ICMP) || is_v6 && protocol == Some(ICMPV6),
+        Prerequisite::V4OrArp => is_v4 || is_arp,
+        Prerequisite::V6 => is_v6,
+        Prerequisite::Ip => is_v4 || is_v6,
+        Prerequisite::IpOrArp => is_v4 || is_v6 || is_arp,
+        Prerequisite::Arp => is_arp,
+        Prerequisite::Ports => (is_v4 || is_v6) && matches!(protocol, Some(TCP | UDP | SCTP)),
+        Prerequisite::Tcp => (is_v4 || is_v6) && protocol == Some(TCP),
+        Prerequisite::Icmp => is_v4 && protocol == Some(ICMP) || is_v6 && protocol == Some(ICMPV6),
     }
 }
 

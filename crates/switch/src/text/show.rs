@@ -6,13 +6,13 @@ use crate::key::{
     DL_DST, DL_SRC, DL_TYPE, Field, ICMP, ICMPV6, IN_PORT, IPV6_DST, IPV6_SRC, Key, NW_DST, NW_FRAG, NW_PROTO, NW_SRC,
     NW_TOS, NW_TTL, SCTP, TCP, TCP_FLAGS, TP_DST, TP_SRC, TYPE_ARP, TYPE_IPV4, TYPE_IPV6, TYPE_RARP, UDP, VLAN_TCI,
 };
-use crate::rule::{Installed, Match, Rule};
+use crate::rule::{InstalledRule, Match, Rule};
 use linerate_burst::Nanos;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Formats a line of `dump-flows`, without its leading space; `rings` holds the names of rings.
-pub fn show_rule(installed: &Installed, now: Nanos, rings: &[String]) -> String {
-    let Installed { rule, since, used, frames, bytes, .. } = installed;
+pub fn show_rule(installed: &InstalledRule, now: Nanos, rings: &[String]) -> String {
+    let InstalledRule { rule, since, used, frames, bytes, .. } = installed;
     let seconds = |since: &Nanos| now.0.saturating_sub(since.0) as f64 / 1e9;
     let mut text = format!(
         "cookie=0x{:x}, duration={:.3}s, table=0, n_packets={frames}, n_bytes={bytes}, ",

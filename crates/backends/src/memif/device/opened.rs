@@ -1,7 +1,7 @@
 //! The ends that this process has open, and the directions in use.
 
-use super::super::lobby::Lobby;
-use super::super::wish::Wish;
+use super::super::lobby::SharedListener;
+use super::super::wish::MemifConfig;
 use super::{Control, Device, State};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::geteuid;
@@ -31,7 +31,7 @@ impl Drop for Claim {
 
 impl Device {
     /// Returns the end that is already open, or opens a new one.
-    pub(crate) fn open(wish: Wish) -> Result<Arc<Device>, String> {
+    pub(crate) fn open(wish: MemifConfig) -> Result<Arc<Device>, String> {
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         devices.retain(|device| device.strong_count() > 0);
         if let Some(device) = devices.iter().filter_map(Weak::upgrade).find(|device| wish.is_end_of(&device.wish)) {
@@ -47,7 +47,7 @@ impl Device {
                 return Err(CONFLICT.into());
             }
             Some(other) => other.lobby.clone(),
-            None if wish.is_server => Some(Arc::new(Lobby::new(&wish)?)),
+            None if wish.is_server => Some(Arc::new(SharedListener::new(&wish)?)),
             None => None,
         };
         let bell =
@@ -59,7 +59,7 @@ impl Device {
             own: geteuid().as_raw(),
             changes: AtomicU64::new(0),
             control: Mutex::new(Control {
-                state: State::Apart,
+                state: State::Disconnected,
                 next: Instant::now(),
                 has_stood: false,
                 refusal: None,

@@ -16,7 +16,7 @@ fn load(program: &Program, frags: bool) -> std::io::Result<Loaded> {
     asm.mov(Reg::R6, Reg::R1);
     asm.call(helper::BUFFER_LENGTH);
     asm.store(Size::B8, Reg::Fp, LENGTH, Reg::R0);
-    filter(&mut asm, program, Around { context: Reg::R6, bounds: (0, 4), length: LENGTH, frags, refused });
+    filter(&mut asm, program, FilterContext { context: Reg::R6, bounds: (0, 4), length: LENGTH, frags, refused });
     for (at, result) in [(None, PASSED), (Some(refused), REFUSED)] {
         at.into_iter().for_each(|label| asm.place(label));
         asm.mov(Reg::R0, result);
@@ -79,7 +79,7 @@ fn frames(dice: &mut Dice) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn texts_have_the_same_result_in_the_kernel() {
+fn filters_have_the_same_result_in_the_kernel() {
     if !is_root() {
         return;
     }

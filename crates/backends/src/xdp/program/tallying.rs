@@ -1,7 +1,7 @@
 //! The program that only counts frames.
 
 use super::{Form, SIZES, VLAN_TAG, Word, begin, call_vlan_tag, count, leave};
-use crate::ebpf::{Alu, Assembler, Insn, Reg, Size, TooFar, When, helper};
+use crate::ebpf::{Alu, Assembler, Insn, JumpCondition, Reg, Size, TooFar, helper};
 use linerate_burst::Sizes;
 
 /// Returns the program, for the driver and a number of queues; frames longer than `super_frame` are counted as
@@ -13,7 +13,7 @@ pub(crate) fn tallying(form: Form, queues: u32, words: i32, super_frame: u32) ->
     if let Some(id) = form.vlan_tag {
         let none = asm.label();
         call_vlan_tag(&mut asm, id);
-        asm.jump_if(When::Eq, Reg::R9, 0, none);
+        asm.jump_if(JumpCondition::Eq, Reg::R9, 0, none);
         asm.mov(Reg::R9, VLAN_TAG);
         count(&mut asm, form, Word::Tagged);
         asm.place(none);
@@ -21,7 +21,7 @@ pub(crate) fn tallying(form: Form, queues: u32, words: i32, super_frame: u32) ->
     asm.mov(Reg::R1, Reg::R6);
     asm.call(helper::BUFFER_LENGTH);
     let fits = asm.label();
-    asm.jump_if(When::Le, Reg::R0, super_frame.min(i32::MAX as u32) as i32, fits);
+    asm.jump_if(JumpCondition::Le, Reg::R0, super_frame.min(i32::MAX as u32) as i32, fits);
     count(&mut asm, form, Word::SuperFrames);
     asm.place(fits);
     asm.alu(Alu::Add, Reg::R9, Reg::R0);
@@ -29,7 +29,7 @@ pub(crate) fn tallying(form: Form, queues: u32, words: i32, super_frame: u32) ->
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Bytes.at());
     asm.alu(Alu::Add, Reg::R1, Reg::R9);
     asm.store(Size::B8, Reg::R8, Word::Bytes.at(), Reg::R1);
-    for (word, when) in [(Word::Least, When::Ge), (Word::Most, When::Le)] {
+    for (word, when) in [(Word::Least, JumpCondition::Ge), (Word::Most, JumpCondition::Le)] {
         let known = asm.label();
         asm.load(Size::B8, Reg::R1, Reg::R8, word.at());
         asm.jump_if(when, Reg::R9, Reg::R1, known);
@@ -40,7 +40,7 @@ pub(crate) fn tallying(form: Form, queues: u32, words: i32, super_frame: u32) ->
     let found = asm.label();
     asm.mov(Reg::R1, Reg::R8);
     for bound in Sizes::bounds() {
-        asm.jump_if(When::Lt, Reg::R9, bound as i32, found);
+        asm.jump_if(JumpCondition::Lt, Reg::R9, bound as i32, found);
         asm.alu(Alu::Add, Reg::R1, 8);
     }
     asm.place(found);

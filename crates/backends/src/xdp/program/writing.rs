@@ -1,9 +1,9 @@
 //! The program that writes frames into an area.
 
 use super::{Form, MD_DATA, MD_DATA_END, VLAN_TAG, Word, XDP_PASS, begin, call_vlan_tag, count, leave};
-use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
+use crate::ebpf::{Alu, Assembler, Insn, JumpCondition, Label, Reg, Size, TooFar, helper};
 use crate::sys::area::{ALIGN, Layout};
-use crate::xdp::filtering::{self, Around};
+use crate::xdp::filtering::{self, FilterContext};
 use linerate_burst::{Desc, Flags};
 use linerate_filter::Program as Filter;
 use std::mem::offset_of;
@@ -43,17 +43,22 @@ pub(crate) fn writing(
     asm.mov(Reg::R1, Reg::R6);
     asm.call(helper::BUFFER_LENGTH);
     asm.mov(Reg::R9, Reg::R0);
-    asm.jump_if(When::Lt, Reg::R9, SHORTEST, bad);
-    asm.jump_if(When::Gt, Reg::R9, LONGEST, bad);
+    asm.jump_if(JumpCondition::Lt, Reg::R9, SHORTEST, bad);
+    asm.jump_if(JumpCondition::Gt, Reg::R9, LONGEST, bad);
     asm.store(Size::B8, Reg::Fp, LENGTH, Reg::R9);
     let whole = asm.label();
     if let Some(filter) = filter {
         if form.vlan_tag.is_some() {
             asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
-            asm.jump_if(When::Ne, Reg::R1, 0, whole);
+            asm.jump_if(JumpCondition::Ne, Reg::R1, 0, whole);
         }
-        let around =
-            Around { context: Reg::R6, bounds: (MD_DATA, MD_DATA_END), length: LENGTH, frags: form.frags, refused };
+        let around = FilterContext {
+            context: Reg::R6,
+            bounds: (MD_DATA, MD_DATA_END),
+            length: LENGTH,
+            frags: form.frags,
+            refused,
+        };
         filtering::filter(&mut asm, filter, around);
     }
     cut(&mut asm, bad);
@@ -96,7 +101,7 @@ pub(crate) fn writing(
 /// Wakes a sleeping reader; jumps to `drop` if it is awake.
 fn wake(asm: &mut Assembler, bell: i32, drop: Label) {
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Sleeps.at());
-    asm.jump_if(When::Eq, Reg::R1, 0, drop);
+    asm.jump_if(JumpCondition::Eq, Reg::R1, 0, drop);
     asm.store(Size::B8, Reg::R8, Word::Sleeps.at(), 0);
     asm.map(Reg::R1, bell);
     asm.mov(Reg::R2, Reg::Fp);
@@ -110,12 +115,12 @@ fn wake(asm: &mut Assembler, bell: i32, drop: Label) {
 fn cut(asm: &mut Assembler, bad: Label) {
     let whole = asm.label();
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Snap.at());
-    asm.jump_if(When::Eq, Reg::R1, 0, whole);
-    asm.jump_if(When::Le, Reg::R9, Reg::R1, whole);
+    asm.jump_if(JumpCondition::Eq, Reg::R1, 0, whole);
+    asm.jump_if(JumpCondition::Le, Reg::R9, Reg::R1, whole);
     asm.mov(Reg::R9, Reg::R1);
     // For the verifier; the process requests no other length.
-    asm.jump_if(When::Lt, Reg::R9, SHORTEST, bad);
-    asm.jump_if(When::Gt, Reg::R9, LONGEST, bad);
+    asm.jump_if(JumpCondition::Lt, Reg::R9, SHORTEST, bad);
+    asm.jump_if(JumpCondition::Gt, Reg::R9, LONGEST, bad);
     asm.place(whole);
 }
 
@@ -126,13 +131,13 @@ fn find_room(asm: &mut Assembler, layout: Layout, full: Label) {
     asm.store(Size::B8, Reg::Fp, NUMBER, Reg::R1);
     asm.load(Size::B8, Reg::R2, Reg::R8, Word::Tail.at());
     asm.alu(Alu::Sub, Reg::R1, Reg::R2);
-    asm.jump_if(When::Ge, Reg::R1, layout.frames as i32, full);
+    asm.jump_if(JumpCondition::Ge, Reg::R1, layout.frames as i32, full);
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Written.at());
     asm.store(Size::B8, Reg::Fp, POSITION, Reg::R1);
     asm.load(Size::B8, Reg::R2, Reg::R8, Word::Freed.at());
     asm.alu(Alu::Sub, Reg::R1, Reg::R2);
     asm.alu(Alu::Add, Reg::R1, Reg::R9);
-    asm.jump_if(When::Ge, Reg::R1, layout.bytes as i32 - (ALIGN as i32 + VLAN_TAG), full);
+    asm.jump_if(JumpCondition::Ge, Reg::R1, layout.bytes as i32 - (ALIGN as i32 + VLAN_TAG), full);
 }
 
 /// Writes the desc at R2 of a frame at offset R7, with R9 bytes written and time R0.
@@ -144,7 +149,7 @@ fn write_desc(asm: &mut Assembler, form: Form, super_frame: u32) {
     asm.mov(Reg::R3, 0);
     let fits = asm.label();
     asm.load(Size::B8, Reg::R4, Reg::Fp, LENGTH);
-    asm.jump_if(When::Le, Reg::R4, super_frame.min(LONGEST as u32) as i32, fits);
+    asm.jump_if(JumpCondition::Le, Reg::R4, super_frame.min(LONGEST as u32) as i32, fits);
     asm.mov(Reg::R3, i32::from(Flags::SUPER_FRAME.0) << 16);
     count(asm, form, Word::SuperFrames);
     asm.place(fits);
@@ -152,7 +157,7 @@ fn write_desc(asm: &mut Assembler, form: Form, super_frame: u32) {
     if form.vlan_tag.is_some() {
         let plain = asm.label();
         asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
-        asm.jump_if(When::Eq, Reg::R1, 0, plain);
+        asm.jump_if(JumpCondition::Eq, Reg::R1, 0, plain);
         asm.alu(Alu::Add, Reg::R4, VLAN_TAG);
         asm.alu(Alu::Add, Reg::R5, VLAN_TAG);
         asm.alu(Alu::Or, Reg::R3, i32::from(Flags::VLAN_RESTORED.0) << 16);
@@ -177,10 +182,10 @@ fn copy(asm: &mut Assembler, from: i32, to: i32, bad: Label) {
         asm.mov(Reg::R3, Reg::R7);
         asm.alu(Alu::Add, Reg::R3, to + skip);
         asm.call(helper::LOAD_BYTES);
-        asm.jump_if(When::Ne, Reg::R0, 0, bad);
+        asm.jump_if(JumpCondition::Ne, Reg::R0, 0, bad);
     };
     asm.mov(Reg::R4, Reg::R9);
-    asm.jump_if(When::Gt, Reg::R4, PIECE, long);
+    asm.jump_if(JumpCondition::Gt, Reg::R4, PIECE, long);
     asm.alu(Alu::Sub, Reg::R4, from);
     load(asm, 0);
     asm.jump(done);
@@ -197,7 +202,7 @@ fn copy(asm: &mut Assembler, from: i32, to: i32, bad: Label) {
 fn copy_with_tag(asm: &mut Assembler, bad: Label) {
     let (tagged, done) = (asm.label(), asm.label());
     asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
-    asm.jump_if(When::Ne, Reg::R1, 0, tagged);
+    asm.jump_if(JumpCondition::Ne, Reg::R1, 0, tagged);
     copy(asm, 0, 0, bad);
     asm.jump(done);
     asm.place(tagged);
@@ -208,7 +213,7 @@ fn copy_with_tag(asm: &mut Assembler, bad: Label) {
     asm.mov(Reg::R3, Reg::R7);
     asm.mov(Reg::R4, MAC_ADDRESSES);
     asm.call(helper::LOAD_BYTES);
-    asm.jump_if(When::Ne, Reg::R0, 0, bad);
+    asm.jump_if(JumpCondition::Ne, Reg::R0, 0, bad);
     copy(asm, MAC_ADDRESSES, MAC_ADDRESSES + VLAN_TAG, bad);
     asm.place(done);
 }

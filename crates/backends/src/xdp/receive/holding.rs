@@ -1,12 +1,12 @@
-//! Held frames of a lane.
+//! The held frames of a lane.
 
 use super::XdpRx;
 use super::intake::give_back;
 use linerate_burst::Desc;
-use linerate_port::{Held, Holding, Region, Room};
+use linerate_port::{HeldFrame, HoldQueue, Region, Room};
 
 /// Only for frames that the program writes: they are packed, without room around them.
-impl Holding for XdpRx {
+impl HoldQueue for XdpRx {
     fn region(&self) -> Region {
         match self.intake.segment() {
             Some(segment) => Region::new(segment.area().clone()),
@@ -22,15 +22,15 @@ impl Holding for XdpRx {
         Room::default()
     }
 
-    fn hold(&mut self, frames: usize, indices: &[u32], held: &mut Vec<Held>) -> usize {
+    fn hold(&mut self, frames: usize, indices: &[u32], held: &mut Vec<HeldFrame>) -> usize {
         let Some(segment) = self.intake.segment_mut() else { return 0 };
-        let done = segment.hold(frames, indices, &mut |desc, number| held.push(Held::new(desc, number)));
+        let done = segment.hold(frames, indices, &mut |desc, number| held.push(HeldFrame::new(desc, number)));
         give_back(segment, &self.queue);
         self.delivered += done as u64;
         done
     }
 
-    fn keep(&mut self, held: &mut Held) -> bool {
+    fn keep(&mut self, held: &mut HeldFrame) -> bool {
         let Some(segment) = self.intake.segment_mut() else { return false };
         let Some((desc, number)) = segment.keep(held.number(), &held.desc) else { return false };
         held.move_to(desc, number);
@@ -38,7 +38,7 @@ impl Holding for XdpRx {
         true
     }
 
-    fn release(&mut self, held: &mut Vec<Held>) {
+    fn release(&mut self, held: &mut Vec<HeldFrame>) {
         if let Some(segment) = self.intake.segment_mut() {
             held.iter().for_each(|held| segment.release(held.number()));
             give_back(segment, &self.queue);
@@ -46,14 +46,14 @@ impl Holding for XdpRx {
         held.clear();
     }
 
-    fn bytes_mut<'a>(&'a mut self, held: &'a mut Held) -> &'a mut [u8] {
+    fn bytes_mut<'a>(&'a mut self, held: &'a mut HeldFrame) -> &'a mut [u8] {
         match self.intake.segment_mut() {
             Some(segment) => segment.bytes_mut(held.number(), &held.desc),
             None => &mut [],
         }
     }
 
-    fn resize(&mut self, held: &mut Held, head: i32, tail: i32) -> bool {
+    fn resize(&mut self, held: &mut HeldFrame, head: i32, tail: i32) -> bool {
         let Some(segment) = self.intake.segment_mut() else { return false };
         let (offset, captured) = (i64::from(held.desc.offset), i64::from(held.desc.captured));
         let (head, tail) = (i64::from(head), i64::from(tail));

@@ -1,15 +1,15 @@
 //! Sources of a queue's frames: a program hands them to a socket, writes them into an area, or counts them.
 
-use super::Counted;
+use super::ProgramCounts;
 use crate::sys::area::Segment;
 use crate::sys::bell::Bell;
-use crate::sys::xsk_frames::{Reading, XskFrames};
+use crate::sys::xsk_frames::{FrameParams, XskFrames};
 use crate::sys::xsk_socket::XskSocket;
 use crate::xdp::attach::Attachment;
 use crate::xdp::program::{SHORTEST, Word};
 use crate::xdp::tally::Tally;
 use linerate_burst::{Account, Burst, Count, Nanos};
-use linerate_port::Tallied;
+use linerate_port::FrameTally;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(crate) trait Intake: Send {
     fn wake(&self, queue: &Queue) -> Option<BorrowedFd<'_>>;
 
     /// Adds the counters of received frames; delivered ones are added by the caller.
-    fn counters(&self, counted: &Counted, account: &mut Account);
+    fn counters(&self, counted: &ProgramCounts, account: &mut Account);
 
     /// Returns the time of the last poll.
     fn looked(&self, now: Nanos) -> Nanos {
@@ -81,7 +81,7 @@ pub(crate) trait Intake: Send {
     }
 
     /// Returns the counts of frames that are not shown.
-    fn tallied(&self) -> Option<&Tallied> {
+    fn tallied(&self) -> Option<&FrameTally> {
         None
     }
 
@@ -100,7 +100,7 @@ pub(crate) trait Intake: Send {
 pub(crate) struct SocketIntake {
     frames: XskFrames,
     socket: Arc<XskSocket>,
-    reading: Reading,
+    reading: FrameParams,
     /// True if system calls drive the card's queue.
     busy_poll: bool,
 }
@@ -108,7 +108,7 @@ pub(crate) struct SocketIntake {
 impl SocketIntake {
     /// Creates an intake; frames longer than `super_frame` are super-frames.
     pub(crate) fn new((frames, socket): (XskFrames, Arc<XskSocket>), super_frame: u32, busy_poll: bool) -> Self {
-        let reading = Reading { tai_offset: 0, now: Nanos::ZERO, stamped: true, super_frame };
+        let reading = FrameParams { tai_offset: 0, now: Nanos::ZERO, stamped: true, super_frame };
         SocketIntake { frames, socket, reading, busy_poll }
     }
 }
@@ -136,7 +136,7 @@ impl Intake for SocketIntake {
         Some(self.socket.fd().as_fd())
     }
 
-    fn counters(&self, counted: &Counted, account: &mut Account) {
+    fn counters(&self, counted: &ProgramCounts, account: &mut Account) {
         let (statistics, counts) = (self.socket.statistics(), self.frames.counts());
         account.add(Count::Received, counted.head);
         account.add(Count::RingFull, statistics.ring_full).add(Count::NoBuffer, statistics.dropped);
@@ -201,7 +201,7 @@ impl Intake for AreaIntake {
         Some(if has_come { self.bell.ready() } else { self.bell.fd() })
     }
 
-    fn counters(&self, counted: &Counted, account: &mut Account) {
+    fn counters(&self, counted: &ProgramCounts, account: &mut Account) {
         account.add(Count::Received, counted.head + counted.full + counted.bad + counted.filtered);
         account.add(Count::KernelFiltered, counted.filtered);
         account.add(Count::RingFull, counted.full).add(Count::BadRecord, counted.bad);
@@ -259,12 +259,12 @@ impl Intake for Tally {
         Some(self.bell.fd())
     }
 
-    fn counters(&self, counted: &Counted, account: &mut Account) {
+    fn counters(&self, counted: &ProgramCounts, account: &mut Account) {
         account.add(Count::Received, self.tallied.frames);
         account.add(Count::SuperFrames, counted.super_frames).add(Count::VlanRestored, counted.tagged);
     }
 
-    fn tallied(&self) -> Option<&Tallied> {
+    fn tallied(&self) -> Option<&FrameTally> {
         Some(&self.tallied)
     }
 }

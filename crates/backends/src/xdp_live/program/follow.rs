@@ -9,7 +9,7 @@ use linerate_port::LATE;
 impl Program<'_> {
     /// Selects the next stream. Uses R0, R1, R4 and R5.
     pub(super) fn turn(&self, asm: &mut Assembler, index: usize) {
-        if self.is_one() && self.told.is_none() {
+        if self.is_one() && self.commanded.is_none() {
             return;
         }
         asm.alu(Alu::Add, Reg::R8, 1);
@@ -59,14 +59,14 @@ impl Program<'_> {
     /// Computes the due time of the next frame, with the gap in R2 and R3. Uses R0, R1, R4 and R9.
     pub(super) fn advance(&self, asm: &mut Assembler, index: usize) {
         let (pace, done) = (&self.turns.paces[index], asm.label());
-        match self.told {
+        match self.commanded {
             Some(_) if pace.burst.is_none() => {
                 let paced = asm.label();
                 asm.mov(Reg::R0, Reg::R2);
                 asm.alu(Alu::Or, Reg::R0, Reg::R3);
-                asm.jump_if(When::Ne, Reg::R0, 0, paced);
+                asm.jump_if(JumpCondition::Ne, Reg::R0, 0, paced);
                 asm.load(Size::B8, Reg::R0, Reg::R7, at(DUE));
-                asm.jump_if(When::Eq, Reg::R0, 0, done);
+                asm.jump_if(JumpCondition::Eq, Reg::R0, 0, done);
                 set(asm, DUE, Reg::R9);
                 set(asm, FRACTION, 0);
                 asm.jump(done);
@@ -83,7 +83,7 @@ impl Program<'_> {
         if pace.by_round {
             let ends = asm.label();
             asm.load(Size::B8, Reg::R0, Reg::R7, at(TURN));
-            asm.jump_if(When::Le, Reg::R0, index as i32, ends);
+            asm.jump_if(JumpCondition::Le, Reg::R0, index as i32, ends);
             asm.mov(Reg::R2, 0);
             asm.mov(Reg::R3, 0);
             asm.place(ends);
@@ -98,19 +98,19 @@ impl Program<'_> {
         asm.alu(Alu::Sub, Reg::R9, Reg::R4);
         let (within, less, on_time) = (asm.label(), asm.label(), asm.label());
         asm.load(Size::B8, Reg::R1, Reg::R7, at(BOUND));
-        asm.jump_if(When::Le, Reg::R9, Reg::R1, within);
+        asm.jump_if(JumpCondition::Le, Reg::R9, Reg::R1, within);
         asm.mov(Reg::R0, Reg::R9);
         asm.alu(Alu::Sub, Reg::R0, Reg::R1);
         asm.alu(Alu::Add, Reg::R4, Reg::R0);
         asm.mov(Reg::R9, Reg::R1);
         emit::add(asm, SHIFTED, Reg::R0);
         asm.place(within);
-        asm.jump_if(When::Le, Reg::R9, LATE.as_nanos() as i32, on_time);
+        asm.jump_if(JumpCondition::Le, Reg::R9, LATE.as_nanos() as i32, on_time);
         emit::add(asm, LATE_FRAMES, 1);
         asm.place(on_time);
         emit::add(asm, LATE_SUM, Reg::R9);
         asm.load(Size::B8, Reg::R1, Reg::R7, at(LATE_MAX));
-        asm.jump_if(When::Le, Reg::R9, Reg::R1, less);
+        asm.jump_if(JumpCondition::Le, Reg::R9, Reg::R1, less);
         set(asm, LATE_MAX, Reg::R9);
         asm.place(less);
         asm.load(Size::B8, Reg::R1, Reg::R7, at(FRACTION));
@@ -129,7 +129,7 @@ impl Program<'_> {
 fn leave(asm: &mut Assembler, index: usize, count: u64) {
     let stays = asm.label();
     asm.mov64(Reg::R1, count);
-    asm.jump_if(When::Lt, Reg::R8, Reg::R1, stays);
+    asm.jump_if(JumpCondition::Lt, Reg::R8, Reg::R1, stays);
     asm.load(Size::B8, Reg::R1, Reg::R7, at(BEFORE + index));
     for (of, word, value) in [(Reg::R1, AFTER, Reg::R0), (Reg::R0, BEFORE, Reg::R1)] {
         asm.mov(Reg::R4, of);

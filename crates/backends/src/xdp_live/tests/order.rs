@@ -2,7 +2,7 @@
 
 use super::super::program::DUE;
 use super::*;
-use linerate_generate::{Layer, Part, Run, Timeline};
+use linerate_generate::{Layer, Run, SenderPart, Timeline};
 use proptest::prelude::*;
 
 /// Frames that are compared.
@@ -74,7 +74,7 @@ proptest! {
     fn frames_follow_the_order_and_times_of_the_timeline(set in sets()) {
         prop_assume!(may_load() && set.check().is_ok());
         let mut runs = Vec::new();
-        Timeline::new(&set, Part::WHOLE).unwrap().take(u64::MAX, FRAMES, &mut runs);
+        Timeline::new(&set, SenderPart::WHOLE).unwrap().take(u64::MAX, FRAMES, &mut runs);
         let trial = Trial::of(&set);
         let paced = set.rate.is_some() || set.streams[0].rate != Rate::Top;
         let slots: Vec<_> = runs.into_iter().flat_map(Run::slots).collect();

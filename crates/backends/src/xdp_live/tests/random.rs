@@ -24,10 +24,10 @@ fn selector() -> impl Strategy<Value = Selector> {
     let count = || prop_oneof![value(), 1u64..9, (0u32..64).prop_map(|bit| 1 << bit)];
     prop_oneof![
         (count(), 1u64..4).prop_map(|(count, every)| in_turn(count, every)),
-        (count(), any::<u64>()).prop_map(|(count, seed)| Selector { count, pick: Pick::Random { seed } }),
+        (count(), any::<u64>()).prop_map(|(count, seed)| Selector { count, pick: IndexSelection::Random { seed } }),
         (prop::collection::vec(0.1f64..9.0, 1..9), any::<u64>()).prop_map(|(weights, seed)| {
             let table = Arc::new(Alias::new(&weights).unwrap());
-            Selector { count: weights.len() as u64, pick: Pick::Weighted { table, seed } }
+            Selector { count: weights.len() as u64, pick: IndexSelection::Weighted { table, seed } }
         }),
     ]
 }

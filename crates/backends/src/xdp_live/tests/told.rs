@@ -3,9 +3,9 @@
 use super::order::sets;
 use super::*;
 use crate::xdp_live::program::DUE;
-use crate::xdp_live::told::{Told, Turn};
+use crate::xdp_live::told::{Readiness, StreamCommands};
 use linerate_burst::Nanos;
-use linerate_generate::{Action, Command, Part, Traffic, Which};
+use linerate_generate::{Action, Command, SenderPart, StreamSelection, Traffic};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
         for (actions, after, between) in commands_after {
             at += after;
             for action in actions {
-                commands.push(Command { at, which: Which::All, action });
+                commands.push(Command { at, which: StreamSelection::All, action });
                 at += between;
             }
         }
@@ -42,7 +42,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
 
 /// Returns the frames of the model, and their due times.
 fn by_the_model(set: &StreamSet, commands: &[Command]) -> Vec<(Vec<u8>, u64)> {
-    let mut traffic = Traffic::commanded(set, Part::WHOLE).unwrap();
+    let mut traffic = Traffic::commanded(set, SenderPart::WHOLE).unwrap();
     commands.iter().for_each(|command| traffic.tell(command.clone()));
     let mut frames = Vec::new();
     while let Some(due) = traffic.next_due().filter(|_| frames.len() < FRAMES) {
@@ -57,8 +57,8 @@ fn by_the_model(set: &StreamSet, commands: &[Command]) -> Vec<(Vec<u8>, u64)> {
 
 /// Returns the frames of the program, and their due times.
 fn by_the_program(set: &StreamSet, commands: &[Command]) -> Vec<(Vec<u8>, u64)> {
-    let program = Streams::told(set).unwrap_or_else(|reason| panic!("{reason}"));
-    let live = Told::new(&program, set).unwrap();
+    let program = Streams::commanded(set).unwrap_or_else(|reason| panic!("{reason}"));
+    let live = StreamCommands::new(&program, set).unwrap();
     let trial = Trial::with(set, &program);
     let (state, mut frames) = (&trial.state, Vec::new());
     commands.iter().for_each(|command| {
@@ -68,7 +68,7 @@ fn by_the_program(set: &StreamSet, commands: &[Command]) -> Vec<(Vec<u8>, u64)> 
     live.begin(state, START);
     let times = commands.iter().map(|command| command.at).chain([u64::MAX - START]);
     for at in times {
-        while live.turn(state, START) == Turn::Run && frames.len() < FRAMES {
+        while live.turn(state, START) == Readiness::Run && frames.len() < FRAMES {
             let due = state.get(DUE) - START;
             match trial.next() {
                 Some(frame) => frames.push((frame, due)),
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn a_restarted_stream_has_another_number_and_its_first_frame() {
+fn restarted_stream_has_a_new_number_and_its_first_frame() {
     if !may_load() {
         return;
     }
@@ -127,21 +127,25 @@ fn a_restarted_stream_has_another_number_and_its_first_frame() {
         trailer: Some(64),
         ..Variant::default()
     };
-    let two =
-        || stream(vec![variant.clone()], vec![in_turn(3, 1), Selector { count: 7, pick: Pick::Random { seed: 1 } }]);
+    let two = || {
+        stream(
+            vec![variant.clone()],
+            vec![in_turn(3, 1), Selector { count: 7, pick: IndexSelection::Random { seed: 1 } }],
+        )
+    };
     let before = set(vec![two(), two()], Order::Interleaved);
     let mut after = before.clone();
     (after.streams[0].id, after.streams[1].id) = (40_000, 3);
-    let program = Streams::told(&before).unwrap();
-    let live = Told::new(&program, &before).unwrap();
+    let program = Streams::commanded(&before).unwrap();
+    let live = StreamCommands::new(&program, &before).unwrap();
     let trial = Trial::with(&before, &program);
     live.begin(&trial.state, START);
     (0..10).for_each(|n| trial.expect(n as usize % 2, n / 2));
-    let tell = |action| live.tell(Command { at: 0, which: Which::All, action });
+    let tell = |action| live.tell(Command { at: 0, which: StreamSelection::All, action });
     tell(Action::Stop);
-    assert_eq!(live.turn(&trial.state, START), Turn::Wait, "no wait at line rate");
+    assert_eq!(live.turn(&trial.state, START), Readiness::Wait, "no wait at line rate");
     tell(Action::Start(Arc::from([40_000, 3])));
-    assert_eq!(live.turn(&trial.state, START), Turn::Run);
+    assert_eq!(live.turn(&trial.state, START), Readiness::Run);
     let trial = Trial { set: &after, ..trial };
     (0..10).for_each(|n| trial.expect(n as usize % 2, n / 2));
     assert_eq!(live.made(&trial.state), [10, 10]);
@@ -158,25 +162,27 @@ fn unsupported_commands_are_reported() {
         return;
     }
     let one = |length| Stream { rate: Rate::Frames(1e6), count: Some(1), ..stream(vec![plain(length)], Vec::new()) };
-    let refused = |set: &StreamSet, which: Which, action| {
-        let program = Streams::told(set).unwrap();
+    let refused = |set: &StreamSet, which: StreamSelection, action| {
+        let program = Streams::commanded(set).unwrap();
         let trial = Trial::with(set, &program);
-        let live = Told::new(&program, set).unwrap();
+        let live = StreamCommands::new(&program, set).unwrap();
         live.begin(&trial.state, START);
         trial.next().unwrap();
         live.check(&trial.state, &Command { at: 0, which, action }).err().unwrap_or_default()
     };
     let (turns, row) =
         (set(vec![one(60), one(70)], Order::Interleaved), set(vec![one(60), one(70)], Order::Sequential));
-    let first = || Which::Some(Arc::from([0]));
+    let first = || StreamSelection::Some(Arc::from([0]));
     let (rate, bits) = (Action::Rate(Rate::Frames(5.0)), Action::Rate(Rate::Bits(1e6, linerate_generate::Layer::L2)));
     for action in [Action::Pause, Action::Resume, Action::Stop, Action::Start(Arc::from([])), rate.clone()] {
         assert!(refused(&turns, first(), action).contains("name all of them, or"));
     }
-    assert!(refused(&turns, Which::All, bits.clone()).contains("a rate in frames"));
-    assert!(refused(&turns, Which::All, Action::Start(Arc::from([]))).contains("stop all of them first"));
+    assert!(refused(&turns, StreamSelection::All, bits.clone()).contains("a rate in frames"));
+    assert!(refused(&turns, StreamSelection::All, Action::Start(Arc::from([]))).contains("stop all of them first"));
     assert!(refused(&row, first(), Action::Pause).contains("paused and stopped together"));
-    for (set, which, action) in [(&turns, Which::All, rate.clone()), (&row, first(), rate), (&row, Which::All, bits)] {
+    for (set, which, action) in
+        [(&turns, StreamSelection::All, rate.clone()), (&row, first(), rate), (&row, StreamSelection::All, bits)]
+    {
         assert_eq!(refused(set, which, action), "");
     }
 }

@@ -2,14 +2,14 @@
 
 use anyhow::{Context, ensure};
 use linerate_burst::Nanos;
-use linerate_burst::pool::Piece;
-use linerate_receive::pattern::Pattern;
-use linerate_receive::place::Place;
-use linerate_receive::tcp::{Arrival, Checksum, Config, Endpoint, Heard, Local};
-use linerate_wire::build::Frame;
-use linerate_wire::options::Options;
-use linerate_wire::tcp::Flags;
-use linerate_wire::{Link, MacAddr, ethernet, ipv4, registry, tcp};
+use linerate_burst::pool::OwnedBytes;
+use linerate_headers::build::Frame;
+use linerate_headers::options::Options;
+use linerate_headers::tcp::Flags;
+use linerate_headers::{Link, MacAddr, ethernet, ipv4, registry, tcp};
+use linerate_transport::pattern::Pattern;
+use linerate_transport::place::Place;
+use linerate_transport::tcp::{Arrival, Checksum, Config, Endpoint, Local, ReceiveOutcome};
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
@@ -89,7 +89,7 @@ impl Connection {
     }
 
     /// Writes frames into a block, for the first time.
-    pub(super) fn fill(&self, block: &mut Piece) -> anyhow::Result<()> {
+    pub(super) fn fill(&self, block: &mut OwnedBytes) -> anyhow::Result<()> {
         let whole = frame(Flags::ACK, 0, self.peer, &STAMPS, self.segment)?;
         for at in &self.order {
             let start = at * self.step + self.step - whole.len();
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// Numbers `count` segments of a block as the next of the stream, and fills their payload if a pattern is given.
-    pub(super) fn number(&self, block: &mut Piece, count: usize, pattern: Option<&Pattern>) {
+    pub(super) fn number(&self, block: &mut OwnedBytes, count: usize, pattern: Option<&Pattern>) {
         let whole = HEADERS + self.segment;
         let memory = block.bytes_mut();
         let mut offset = self.next;
@@ -127,7 +127,7 @@ impl Connection {
                     linerate_burst::prefetch(&block[*ahead + HEADERS - 1]);
                 }
                 let heard = self.hear(&block[*start..*start + whole], place);
-                ensure!(heard == Heard::Taken, "a segment was not taken: {heard:?}");
+                ensure!(heard == ReceiveOutcome::Taken, "a segment was not taken: {heard:?}");
             }
             self.settle(place);
         }
@@ -151,7 +151,7 @@ impl Connection {
         count.min(self.order.len()) * self.step
     }
 
-    fn hear(&mut self, frame: &[u8], place: &mut impl Place) -> Heard {
+    fn hear(&mut self, frame: &[u8], place: &mut impl Place) -> ReceiveOutcome {
         let arrival = Arrival { headers: frame, rest: 0, link: Link::Ethernet, checksum: Checksum::Trusted, now: NOW };
         self.endpoint.receive(&arrival, place)
     }

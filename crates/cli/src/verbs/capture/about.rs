@@ -8,8 +8,8 @@ use linerate_backends::inventory::is_here;
 use linerate_backends::netns::within;
 use linerate_burst::LinkType;
 use linerate_filter::{Filter, Insn, link_name};
+use linerate_pcap::Reader;
 use linerate_port::Spec;
-use linerate_record::Reader;
 use std::fmt::Write;
 
 /// Prints the program of the filter for the first port: as text, as C (`form` 2) or as numbers (3), like `tcpdump -d`.

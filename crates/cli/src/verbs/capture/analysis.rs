@@ -1,17 +1,18 @@
 //! Flow records, statistics and printed lines of the packets of a capture, in the same pass.
 
-use super::super::count::{self, CountsJson, Subject};
-use super::super::flows::{self, ExportArgs, FlowsJson, Level, MeterArgs, Tee, Totals, Written};
+use super::super::count::{self, CountedPorts, CountsJson};
+use super::super::flows::{self, ExportArgs, FlowsJson, Level, MeterArgs, Tee, Totals, WriteFormat};
 use super::super::inputs::Inputs;
-use super::Asked;
-use super::print::{PrintArgs, Screen};
+use super::CaptureOptions;
+use super::print::{PrintArgs, TextPrinter};
 use crate::exit::usage;
 use crate::view::rates::counted;
 use linerate_burst::Ledger;
 use linerate_engine::{
-    Consumer, Counting, Counts, Metered, Metering, Meters, Printing, Progress, Received, Selection, Stop, Watch,
+    Consumer, CountConsumer, CountSnapshot, CountWatch, MeterConsumer, MeteringReport, Meters, PrintConsumer, Progress,
+    RunReport, Selection, Stop,
 };
-use linerate_records::{Exporter, Format};
+use linerate_export::{Exporter, Format};
 use serde::Serialize;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -39,18 +40,18 @@ pub(super) struct Analysis<'a> {
     args: &'a AnalysisArgs,
     meters: Option<Meters>,
     exporters: Vec<Box<dyn Exporter>>,
-    observed: Arc<linerate_engine::flows::Observed>,
-    metering: Option<Metering<Tee>>,
-    counting: Option<Counting>,
-    watch: Watch,
-    printing: Option<Printing<Screen>>,
+    observed: Arc<linerate_engine::flows::UnmeteredCounters>,
+    metering: Option<MeterConsumer<Tee>>,
+    counting: Option<CountConsumer>,
+    watch: CountWatch,
+    printing: Option<PrintConsumer<TextPrinter>>,
 }
 
 /// Results of a capture.
 #[derive(Default)]
-pub(super) struct Done {
-    metered: Option<(Metered, Totals)>,
-    counts: Option<Counts>,
+pub(super) struct AnalysisResult {
+    metered: Option<(MeteringReport, Totals)>,
+    counts: Option<CountSnapshot>,
     printed: Option<u64>,
 }
 
@@ -95,7 +96,7 @@ impl AnalysisArgs {
     }
 
     /// Returns the bytes needed of each packet, 0 for all; `None` if no consumer reads them.
-    pub(super) fn snap(&self, asked: &Asked) -> Option<u32> {
+    pub(super) fn snap(&self, asked: &CaptureOptions) -> Option<u32> {
         let looks = |own: &Selection| !own.also.is_empty() || own.shard.is_some();
         let is_whole = looks(&asked.flows) || !asked.flows.filter.is_empty();
         let flows = (!self.flows.is_empty()).then(|| if is_whole { 0 } else { self.meter.snap() });
@@ -109,11 +110,11 @@ impl AnalysisArgs {
 impl<'a> Analysis<'a> {
     /// Allocates memory before ports open; `writes`: capture files are written too.
     pub(super) fn new(args: &'a AnalysisArgs, writes: bool, is_quiet: bool) -> anyhow::Result<Self> {
-        args.export.check(&args.flows, Written::default(), writes)?;
+        args.export.check(&args.flows, WriteFormat::default(), writes)?;
         let usual = if args.flows.iter().any(|target| is_zeek(target)) { Level::Tcp } else { Level::Counters };
         let mut config = args.meter.config(usual)?;
         let meters = (!args.flows.is_empty()).then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;
-        let watch = Watch::new();
+        let watch = CountWatch::new();
         Ok(Analysis {
             args,
             meters,
@@ -133,28 +134,29 @@ impl<'a> Analysis<'a> {
 
     /// Opens the targets with the current privileges. Returns the directories in which files are created.
     pub(super) fn open(&mut self) -> anyhow::Result<Vec<OwnedFd>> {
-        self.exporters = self.args.export.exporters_of(&self.args.flows, Written::default(), &self.observed)?;
+        self.exporters = self.args.export.exporters_of(&self.args.flows, WriteFormat::default(), &self.observed)?;
         Ok(flows::made_in(&self.exporters)?)
     }
 
     /// Starts the consumers; one of them updates `progress`, if given.
     pub(super) fn start(
         &mut self,
-        asked: &Asked,
+        asked: &CaptureOptions,
         detail: (bool, bool),
         stop: &Stop,
         progress: Option<&Arc<Progress>>,
     ) -> anyhow::Result<()> {
         if let Some(meters) = self.meters.take() {
             let records = Tee::start(std::mem::take(&mut self.exporters), stop.clone())?;
-            let metering = Metering::new(meters, asked.flows.clone(), records).observed(Arc::clone(&self.observed));
+            let metering =
+                MeterConsumer::new(meters, asked.flows.clone(), records).observed(Arc::clone(&self.observed));
             self.metering = Some(match progress {
                 Some(progress) => metering.progress(Arc::clone(progress)),
                 None => metering,
             });
         }
         self.counting = self.args.stats.then(|| {
-            let counting = Counting::new(asked.count.clone(), false).watch(self.watch.clone());
+            let counting = CountConsumer::new(asked.count.clone(), false).watch(self.watch.clone());
             match progress.filter(|_| self.metering.is_none()) {
                 Some(progress) => counting.progress(Arc::clone(progress)),
                 None => counting,
@@ -174,7 +176,7 @@ impl<'a> Analysis<'a> {
     /// Returns a function that describes the results so far.
     pub(super) fn so_far(&self, inputs: &Inputs) -> impl FnMut() -> String + Send + use<> {
         let flows = self.metering.as_ref().map(|metering| metering.records());
-        let counts = self.counting.is_some().then(|| (Subject::new(&inputs.specs), self.watch.clone()));
+        let counts = self.counting.is_some().then(|| (CountedPorts::new(&inputs.specs), self.watch.clone()));
         move || {
             let flows = flows.as_ref().map(|records| flows::so_far(records));
             let counts = counts.as_ref().map(|(subject, watch)| count::summary(subject, false, &watch.counts()));
@@ -197,18 +199,18 @@ impl<'a> Analysis<'a> {
     }
 
     /// Returns the results, and whether all records could be written.
-    pub(super) fn finish(self, run: &mut Received) -> (Done, anyhow::Result<()>) {
-        let (counts, printed) = (self.counting.map(Counting::done), self.printing.map(Printing::done));
-        let Some(metering) = self.metering else { return (Done { metered: None, counts, printed }, Ok(())) };
+    pub(super) fn finish(self, run: &mut RunReport) -> (AnalysisResult, anyhow::Result<()>) {
+        let (counts, printed) = (self.counting.map(CountConsumer::done), self.printing.map(PrintConsumer::done));
+        let Some(metering) = self.metering else { return (AnalysisResult { metered: None, counts, printed }, Ok(())) };
         let (metered, records) = metering.done();
         run.ledger.set_branch("flows");
         let (totals, written) = records.finish(run.failure.is_some(), &mut run.ledger);
         run.ledger.set_branch("");
-        (Done { metered: Some((metered, totals)), counts, printed }, written)
+        (AnalysisResult { metered: Some((metered, totals)), counts, printed }, written)
     }
 }
 
-impl Done {
+impl AnalysisResult {
     /// Returns the report.
     pub(super) fn text(&self, inputs: &Inputs, ledger: &Ledger) -> String {
         let flows =
@@ -219,7 +221,8 @@ impl Done {
 
     /// Returns the statistics as text; empty without --stats.
     pub(super) fn counted(&self, inputs: &Inputs) -> String {
-        let counts = self.counts.as_ref().map(|counts| count::summary(&Subject::new(&inputs.specs), false, counts));
+        let counts =
+            self.counts.as_ref().map(|counts| count::summary(&CountedPorts::new(&inputs.specs), false, counts));
         counts.unwrap_or_default()
     }
 
@@ -230,7 +233,7 @@ impl Done {
                 .metered
                 .as_ref()
                 .map(|(metered, totals)| FlowsJson::new(metered, totals, ledger, inputs.are_files())),
-            stats: self.counts.as_ref().map(|counts| CountsJson::new(&Subject::new(&inputs.specs), false, counts)),
+            stats: self.counts.as_ref().map(|counts| CountsJson::new(&CountedPorts::new(&inputs.specs), false, counts)),
             printed: self.printed,
         }
     }

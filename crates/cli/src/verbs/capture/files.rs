@@ -80,13 +80,20 @@ format and compression. The other options of linerate capture work too.";
 
 /// Hides options other than `listed`.
 pub fn shown(listed: &'static [&'static str]) -> impl Fn(Arg) -> Arg {
+    let prints = listed.contains(&"ports");
     move |option| {
-        let option = match option.get_id() == "words" {
-            true if listed.contains(&"ports") => option
-                .value_name("PORT|FILE|FILTER")
-                .help("Interfaces, other ports or capture files; then the filter (pcap-filter(7))"),
-            true => option.value_name("FILE|FILTER").help("Capture files; then the filter (pcap-filter(7))"),
-            false => option,
+        let option = match option.get_id().as_str() {
+            "words" if !prints => {
+                option.value_name("FILE|FILTER").help("Capture files; then the filter (pcap-filter(7))")
+            }
+            "quiet" if prints => option.help("Print less of each packet, like tcpdump -q, and no report"),
+            "ledger" if prints => {
+                option.help("Print more of each packet, like tcpdump -v, and the whole packet accounting")
+            }
+            "rotate" => option
+                .help_heading("Rotation of files")
+                .help("Start a new file every S seconds, at multiples of S in UTC"),
+            _ => option,
         };
         let is_listed = listed.contains(&option.get_id().as_str());
         if is_listed { option } else { option.hide(true) }
@@ -99,7 +106,6 @@ impl Args {
     /// # Errors
     /// If a file does not exist, or nothing says where packets go.
     pub fn of_files(mut self, prints: bool) -> anyhow::Result<Self> {
-        self.input.take_files()?;
         if prints {
             self.analysis.print.print_unless(self.count);
         } else if self.write.is_none() {

@@ -1,22 +1,22 @@
 //! The output of `-w`: one file, or several with rotation.
 
 use super::super::inputs::{are_live, is_file, link};
-use super::recording::FileOf;
-use super::{Args, Asked};
+use super::recording::FileProperties;
+use super::{Args, CaptureOptions};
 use crate::exit::usage;
 use crate::privileges::Identity;
 use crate::signals::opening;
 use anyhow::Context;
 use linerate_burst::{LinkType, Sink};
-use linerate_index::Indexed;
-use linerate_record::{Format, Output, Writer};
+use linerate_index::IndexedWriter;
+use linerate_pcap::{Format, Output, Writer};
 use std::os::fd::OwnedFd;
 
 impl Args {
     /// Opens the output. Returns it with the directory in which new files are created.
     pub(super) fn open_output(
         &self,
-        asked: &Asked,
+        asked: &CaptureOptions,
         path: &str,
         identity: &Identity,
     ) -> anyhow::Result<(Box<dyn Sink>, Option<OwnedFd>)> {
@@ -26,7 +26,7 @@ impl Args {
         }
         if self.recording.is_wanted(path, self.analysis.rotate()) {
             let (comments, threads) = (self.comments.clone(), self.compress_threads.into());
-            let of = FileOf { format, comments, threads, is_indexed: self.index };
+            let of = FileProperties { format, comments, threads, is_indexed: self.index };
             let opened = self.recording.open(path, of, self.analysis.rotate());
             let opened = opened.with_context(|| format!("cannot write {path}"));
             let (recording, folder) = opened.map_err(|error| identity.explain(error))?;
@@ -39,7 +39,7 @@ impl Args {
     /// Opens one file. Returns it with its directory, if it can be reopened.
     fn open_writer(
         &self,
-        asked: &Asked,
+        asked: &CaptureOptions,
         path: &str,
         format: Format,
         identity: &Identity,
@@ -78,5 +78,5 @@ impl Args {
 
 /// Returns the sink of the file, with an index if wanted.
 fn write(writer: Writer, is_indexed: bool) -> anyhow::Result<Box<dyn Sink>> {
-    Ok(if is_indexed { Box::new(Indexed::new(writer)?) } else { Box::new(writer) })
+    Ok(if is_indexed { Box::new(IndexedWriter::new(writer)?) } else { Box::new(writer) })
 }

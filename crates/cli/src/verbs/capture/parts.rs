@@ -15,19 +15,19 @@ use std::str::FromStr;
 pub(super) struct PartArgs {
     /// Filter of one output, such as --filter-for 'flows=tcp port 443'; repeatable
     #[arg(long, value_name = "PART=TEXT")]
-    filter_for: Vec<For<Text>>,
+    filter_for: Vec<OutputValue<Text>>,
     /// --slice of one output, such as --slice-for share=l4+64; repeatable
     #[arg(long, value_name = "PART=SLICE", conflicts_with_all = ["slice", "snap"])]
-    slice_for: Vec<For<Slice>>,
+    slice_for: Vec<OutputValue<Slice>>,
     /// --shard of one output, such as --shard-for flows=1/4; repeatable
     #[arg(long, value_name = "PART=I/N", conflicts_with = "shard")]
-    shard_for: Vec<For<Shard>>,
+    shard_for: Vec<OutputValue<Shard>>,
 }
 
 /// Output of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Part {
+pub(super) enum OutputKind {
     Write,
     Share,
     Flows,
@@ -37,8 +37,8 @@ pub(super) enum Part {
 
 /// Value for one output.
 #[derive(Clone, Debug)]
-struct For<T> {
-    part: Part,
+struct OutputValue<T> {
+    part: OutputKind,
     value: T,
 }
 
@@ -47,7 +47,7 @@ type Text = String;
 /// Selection of one output in the JSON document.
 #[derive(Serialize)]
 pub(super) struct PartJson {
-    part: Part,
+    part: OutputKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,19 +58,19 @@ pub(super) struct PartJson {
 
 impl PartArgs {
     /// Refuses options given twice or without their output; `there` are the outputs of the run.
-    pub(super) fn check(&self, there: &[Part], inputs: &Inputs) -> anyhow::Result<()> {
+    pub(super) fn check(&self, there: &[OutputKind], inputs: &Inputs) -> anyhow::Result<()> {
         self.filter_for.iter().try_for_each(|one| check_filter(&one.value, &inputs.specs))?;
         check_option("--filter-for", &self.filter_for, there)?;
         check_option("--slice-for", &self.slice_for, there)?;
         check_option("--shard-for", &self.shard_for, there)?;
-        match self.slice_for.iter().find(|one| matches!(one.part, Part::Flows | Part::Stats)) {
+        match self.slice_for.iter().find(|one| matches!(one.part, OutputKind::Flows | OutputKind::Stats)) {
             Some(one) => Err(usage(format!("--slice-for {}: flows and statistics use whole packets", one.part))),
             None => Ok(()),
         }
     }
 
     /// Returns the selection of an output, based on that of all.
-    pub(super) fn selection(&self, part: Part, all: Selection, args: &SelectionArgs) -> Selection {
+    pub(super) fn selection(&self, part: OutputKind, all: Selection, args: &SelectionArgs) -> Selection {
         Selection {
             also: of(&self.filter_for, part).unwrap_or_default(),
             slice: of(&self.slice_for, part).or(all.slice),
@@ -81,16 +81,16 @@ impl PartArgs {
 
     /// Returns whether file and ring have the same selection.
     pub(super) fn are_alike(&self) -> bool {
-        [Part::Write, Part::Share].iter().all(|part| self.of_part(*part).is_none())
+        [OutputKind::Write, OutputKind::Share].iter().all(|part| self.of_part(*part).is_none())
     }
 
     /// Returns the outputs with a selection of their own.
     pub(super) fn json(&self) -> Vec<PartJson> {
-        let all = [Part::Write, Part::Share, Part::Flows, Part::Stats, Part::Print];
+        let all = [OutputKind::Write, OutputKind::Share, OutputKind::Flows, OutputKind::Stats, OutputKind::Print];
         all.into_iter().filter_map(|part| self.of_part(part)).collect()
     }
 
-    fn of_part(&self, part: Part) -> Option<PartJson> {
+    fn of_part(&self, part: OutputKind) -> Option<PartJson> {
         let filter = of(&self.filter_for, part);
         let slice = of(&self.slice_for, part).map(|slice| slice.to_string());
         let shard = of(&self.shard_for, part).map(|shard| shard.to_string());
@@ -98,12 +98,12 @@ impl PartArgs {
     }
 }
 
-fn of<T: Clone>(all: &[For<T>], part: Part) -> Option<T> {
+fn of<T: Clone>(all: &[OutputValue<T>], part: OutputKind) -> Option<T> {
     all.iter().find(|one| one.part == part).map(|one| one.value.clone())
 }
 
-fn check_option<T>(option: &str, all: &[For<T>], there: &[Part]) -> anyhow::Result<()> {
-    for (at, For { part, .. }) in all.iter().enumerate() {
+fn check_option<T>(option: &str, all: &[OutputValue<T>], there: &[OutputKind]) -> anyhow::Result<()> {
+    for (at, OutputValue { part, .. }) in all.iter().enumerate() {
         if !there.contains(part) {
             return Err(usage(format!("{option} {part} needs --{part}: the capture has no such output")));
         }
@@ -114,7 +114,7 @@ fn check_option<T>(option: &str, all: &[For<T>], there: &[Part]) -> anyhow::Resu
     Ok(())
 }
 
-impl<T: FromStr<Err: Display>> FromStr for For<T> {
+impl<T: FromStr<Err: Display>> FromStr for OutputValue<T> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -123,33 +123,33 @@ impl<T: FromStr<Err: Display>> FromStr for For<T> {
         if value.is_empty() {
             return Err(format!("{part}=: missing value"));
         }
-        Ok(For { part: part.trim().parse()?, value: value.parse().map_err(|error: T::Err| error.to_string())? })
+        Ok(OutputValue { part: part.trim().parse()?, value: value.parse().map_err(|error: T::Err| error.to_string())? })
     }
 }
 
-impl FromStr for Part {
+impl FromStr for OutputKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         Ok(match text {
-            "write" => Part::Write,
-            "share" => Part::Share,
-            "flows" => Part::Flows,
-            "stats" => Part::Stats,
-            "print" => Part::Print,
+            "write" => OutputKind::Write,
+            "share" => OutputKind::Share,
+            "flows" => OutputKind::Flows,
+            "stats" => OutputKind::Stats,
+            "print" => OutputKind::Print,
             _ => return Err(format!("{text:?}: no such output; expected write, share, flows, stats or print")),
         })
     }
 }
 
-impl Display for Part {
+impl Display for OutputKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Part::Write => "write",
-            Part::Share => "share",
-            Part::Flows => "flows",
-            Part::Stats => "stats",
-            Part::Print => "print",
+            OutputKind::Write => "write",
+            OutputKind::Share => "share",
+            OutputKind::Flows => "flows",
+            OutputKind::Stats => "stats",
+            OutputKind::Print => "print",
         })
     }
 }

@@ -1,12 +1,12 @@
 //! Packets as text on standard output, with the options of tcpdump.
 
 use super::super::inputs::is_file;
-use super::Asked;
+use super::CaptureOptions;
 use crate::exit::usage;
 use crate::view::terminal::show_bytes;
 use clap::ArgAction;
 use linerate_burst::{Burst, Interface};
-use linerate_engine::{Lines, Printing};
+use linerate_engine::{LineWriter, PrintConsumer};
 use linerate_print::{Bytes, Frame, Options, Printer, Time};
 
 /// Options of printed packets.
@@ -80,10 +80,10 @@ impl PrintArgs {
     /// are never held up by a slow reader of the lines.
     pub(super) fn printing(
         &self,
-        asked: &Asked,
+        asked: &CaptureOptions,
         (is_verbose, is_brief): (bool, bool),
         has_others: bool,
-    ) -> Printing<Screen> {
+    ) -> PrintConsumer<TextPrinter> {
         let specs = &asked.inputs.specs;
         let bytes = Bytes {
             hex: self.hex + self.hex_ascii > 0,
@@ -99,14 +99,14 @@ impl PrintArgs {
             time: TIMES[usize::from(self.time)],
             bytes,
         };
-        let screen = Screen {
+        let screen = TextPrinter {
             printer: Printer::new(options),
             lines: Vec::with_capacity(2 * PART),
             ends: Vec::new(),
             has_ports: specs.len() > 1,
             number: self.number.then_some(0),
         };
-        Printing::new(asked.print.clone(), screen, has_others && !specs.iter().all(is_file))
+        PrintConsumer::new(asked.print.clone(), screen, has_others && !specs.iter().all(is_file))
     }
 }
 
@@ -114,7 +114,7 @@ impl PrintArgs {
 const PART: usize = 1 << 16;
 
 /// Standard output.
-pub(super) struct Screen {
+pub(super) struct TextPrinter {
     printer: Printer,
     lines: Vec<u8>,
     /// Where the lines of each frame end.
@@ -125,7 +125,7 @@ pub(super) struct Screen {
     number: Option<u64>,
 }
 
-impl Lines for Screen {
+impl LineWriter for TextPrinter {
     fn write(&mut self, burst: Burst<'_>, interfaces: &[Interface]) -> usize {
         let has_names = self.has_ports || interfaces.len() > 1;
         let mut written = 0;
@@ -156,7 +156,7 @@ impl Lines for Screen {
     }
 }
 
-impl Screen {
+impl TextPrinter {
     /// Prints the lines. Returns for how many packets that succeeded, and the number of packets.
     fn show(&mut self) -> (usize, usize) {
         let bytes = show_bytes(&self.lines);

@@ -5,9 +5,9 @@ use super::super::units::{seconds, size};
 use crate::exit::usage;
 use clap::ValueEnum;
 use linerate_burst::Sink;
-use linerate_index::{ENDING, Indexed};
-use linerate_record::recording::{PartialFile, check_place};
-use linerate_record::{Format, Limits, OnTrouble, Recording, Sync, Writer};
+use linerate_index::{ENDING, IndexedWriter};
+use linerate_pcap::recording::{PartialFile, check_place};
+use linerate_pcap::{Format, Limits, Recording, Sync, WriteErrorPolicy, Writer};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub(super) struct RecordingArgs {
     /// Keep at most SIZE in all files; older files of this run are deleted
     #[arg(long, value_name = "SIZE")]
     keep_size: Option<String>,
-    /// If a file cannot be written: stop; go-on (drop packets, retry every second); drop-oldest (delete the oldest file
-    /// of this run if the disk is full, else as go-on)
+    /// If a file cannot be written: stop; continue (drop packets, retry every second); drop-oldest (delete the oldest file
+    /// of this run if the disk is full, else as continue)
     #[arg(long, value_enum, default_value_t = OnFull::Stop)]
     on_full: OnFull,
     /// Bypass the page cache (O_DIRECT), in blocks of 1 MiB; the last one is lost if the program is killed
@@ -37,7 +37,7 @@ pub(super) struct RecordingArgs {
 }
 
 /// Properties of each file.
-pub(super) struct FileOf {
+pub(super) struct FileProperties {
     pub format: Format,
     pub comments: Vec<String>,
     /// Threads that compress it.
@@ -49,7 +49,7 @@ pub(super) struct FileOf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnFull {
     Stop,
-    GoOn,
+    Continue,
     DropOldest,
 }
 
@@ -100,8 +100,13 @@ impl RecordingArgs {
     }
 
     /// Opens the first file. Returns the recording and its directory.
-    pub(super) fn open(&self, path: &str, of: FileOf, rotate: Option<f64>) -> anyhow::Result<(Recording, OwnedFd)> {
-        let FileOf { format, comments, threads, is_indexed } = of;
+    pub(super) fn open(
+        &self,
+        path: &str,
+        of: FileProperties,
+        rotate: Option<f64>,
+    ) -> anyhow::Result<(Recording, OwnedFd)> {
+        let FileProperties { format, comments, threads, is_indexed } = of;
         // Opens every file of the recording, and its index.
         let open = move |partial: &mut PartialFile| -> std::io::Result<Box<dyn Sink>> {
             let mut writer = Writer::new(partial.output().threads(threads)?, format).since(partial.before());
@@ -111,14 +116,14 @@ impl RecordingArgs {
             if !is_indexed {
                 return Ok(Box::new(writer));
             }
-            let (name, output) = partial.beside(ENDING);
-            Ok(Box::new(Indexed::with(writer, name, output).map_err(std::io::Error::other)?))
+            let (name, output) = partial.open_companion(ENDING);
+            Ok(Box::new(IndexedWriter::with(writer, name, output).map_err(std::io::Error::other)?))
         };
         let ending = if format == Format::Pcapng { ".pcapng" } else { ".pcap" };
         let on_trouble = match self.on_full {
-            OnFull::Stop => OnTrouble::Stop,
-            OnFull::GoOn => OnTrouble::GoOn,
-            OnFull::DropOldest => OnTrouble::DropOldest,
+            OnFull::Stop => WriteErrorPolicy::Stop,
+            OnFull::Continue => WriteErrorPolicy::Continue,
+            OnFull::DropOldest => WriteErrorPolicy::DropOldest,
         };
         let recording = Recording::new(path, ending, self.limits(rotate)?, Box::new(open))?;
         let recording = recording.on_trouble(on_trouble).direct(self.direct)?.sync(self.sync);

@@ -1,33 +1,34 @@
 //! Report of a capture: text and `linerate/capture/1`.
 
-use super::Asked;
-use super::analysis::{AnalysisJson, Done};
+use super::CaptureOptions;
+use super::analysis::{AnalysisJson, AnalysisResult};
 use super::parts::PartJson;
 use crate::view::ledger::{self, RunJson};
 use crate::view::rates::{Rates, grouped, totals, totals_read};
 use linerate_burst::{Kind, Stage};
 use linerate_engine::select::imbalance;
-use linerate_engine::{Captured, Received};
+use linerate_engine::{CaptureTotals, RunReport};
 use serde::Serialize;
 use std::time::Duration;
 
 /// Returns the report; `more` is that of flows, statistics and printing, and `is_whole` adds the whole packet
 /// accounting.
-pub fn summary(run: &Received, captured: &[Captured], is_recorded: bool, more: &str, is_whole: bool) -> String {
-    let body = |(what, of): (&&str, &Captured)| body(run, what, of, is_recorded);
-    let captured: String = ["captured", "shared"].iter().zip(captured).map(body).collect();
+pub fn summary(run: &RunReport, captured: &[CaptureTotals], is_recorded: bool, more: &str, is_whole: bool) -> String {
+    let body = |(what, of): (&&str, &CaptureTotals)| body(run, what, of, is_recorded);
+    let done = if is_recorded { "read" } else { "captured" };
+    let captured: String = [done, "shared"].iter().zip(captured).map(body).collect();
     ledger::run(run, &(captured + more), is_whole)
 }
 
 /// Returns the duration in seconds; for files by their timestamps.
-fn seconds(run: &Received, captured: &Captured, is_recorded: bool) -> f64 {
+fn seconds(run: &RunReport, captured: &CaptureTotals, is_recorded: bool) -> f64 {
     let span = captured.span.map_or(Duration::ZERO, |(first, last)| last.since(first));
     if is_recorded { span.as_secs_f64() } else { run.elapsed.as_secs_f64() }
 }
 
-fn body(run: &Received, what: &str, captured: &Captured, is_recorded: bool) -> String {
+fn body(run: &RunReport, what: &str, captured: &CaptureTotals, is_recorded: bool) -> String {
     let (span, read) = (seconds(run, captured, is_recorded), run.elapsed.as_secs_f64());
-    let Captured { frames, bytes, wire_bytes, .. } = *captured;
+    let CaptureTotals { frames, bytes, wire_bytes, .. } = *captured;
     let totals = match is_recorded {
         true => totals_read(what, frames, bytes, wire_bytes, (span, read)),
         false => totals(what, frames, bytes, wire_bytes, span),
@@ -90,15 +91,15 @@ pub(super) struct CaptureJson<'a> {
 
 impl<'a> CaptureJson<'a> {
     pub(super) fn new(
-        asked: &Asked,
-        run: &Received,
-        captured: &[Captured],
-        (done, parts): (&'a Done, Vec<PartJson>),
+        asked: &CaptureOptions,
+        run: &RunReport,
+        captured: &[CaptureTotals],
+        (done, parts): (&'a AnalysisResult, Vec<PartJson>),
     ) -> Self {
         let is_recorded = asked.inputs.are_files() && !captured.is_empty();
         let captured_first = captured.first().cloned().unwrap_or_default();
         let seconds = seconds(run, &captured_first, is_recorded);
-        let Captured { frames, bytes, wire_bytes, shards, span } = captured_first;
+        let CaptureTotals { frames, bytes, wire_bytes, shards, span } = captured_first;
         let selection = &asked.write;
         CaptureJson {
             schema: "linerate/capture/1",
@@ -140,8 +141,8 @@ struct SharedJson {
 }
 
 impl SharedJson {
-    fn new(shared: &Captured) -> Self {
-        let Captured { frames, bytes, wire_bytes, ref shards, span } = *shared;
+    fn new(shared: &CaptureTotals) -> Self {
+        let CaptureTotals { frames, bytes, wire_bytes, ref shards, span } = *shared;
         let [first_time_ns, last_time_ns] = [span.map(|(first, _)| first.0), span.map(|(_, last)| last.0)];
         SharedJson { frames, bytes, wire_bytes, shards: shards.clone(), first_time_ns, last_time_ns }
     }

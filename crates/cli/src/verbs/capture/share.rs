@@ -29,12 +29,12 @@ pub(super) struct ShareArgs {
     /// Let members of GROUP attach, in addition to root and the user of the run
     #[arg(long, value_name = "GROUP", requires = "share")]
     share_group: Option<String>,
-    /// Let readers be lossless (shm:NAME?mode=lossless): they block the capture, up to --share-patience
+    /// Let readers be lossless (shm:NAME?mode=lossless): they block the capture, up to --share-timeout
     #[arg(long, requires = "share")]
     lossless_readers: bool,
     /// Evict a lossless reader that blocks the capture for more than S seconds; its stream ends with an error
     #[arg(long, value_name = "S", default_value_t = 1.0, requires = "share")]
-    share_patience: f64,
+    share_timeout: f64,
     /// NUMA node of the ring
     #[arg(long, value_name = "NODE", requires = "share")]
     share_node: Option<u32>,
@@ -82,7 +82,7 @@ impl ShareArgs {
             },
             access,
             wait_for: self.share_wait,
-            patience: Some(super::super::inputs::span("--share-patience", self.share_patience)?),
+            patience: Some(super::super::inputs::span("--share-timeout", self.share_timeout)?),
         };
         let sharing = Sharing::create(options).map_err(|error| match error {
             Error::Invalid(reason) => usage(format!("cannot share {name}: {reason}")),

@@ -4,7 +4,7 @@ use super::super::inputs::{Inputs, check_filter, span};
 use crate::exit::usage;
 use anyhow::Context;
 use linerate_burst::Sink;
-use linerate_engine::capture::trigger::{Triggered, Triggers};
+use linerate_engine::capture::trigger::{TriggerBuffer, Triggers};
 use linerate_generate::rate::Rate;
 use linerate_port::spec::parse_size;
 use signal_hook::consts::SIGUSR2;
@@ -61,7 +61,7 @@ impl TriggerArgs {
         }
         let triggers = self.triggers()?;
         flag::register(SIGUSR2, triggers.manual.flag()).context("cannot handle signals")?;
-        Ok(Box::new(Triggered::new(triggers, sink)))
+        Ok(Box::new(TriggerBuffer::new(triggers, sink)))
     }
 
     fn triggers(&self) -> anyhow::Result<Triggers> {

@@ -1,12 +1,12 @@
 //! `linerate/count/1`: one line per interval, and a summary as the last line.
 
-use super::rows::{Gain, Looks, Place, Subject};
+use super::rows::{CountReadings, CountedPorts, RowIncrease, RowSubject};
 use crate::view::ledger::RunJson;
 use crate::view::rates::Rates;
 use crate::view::terminal::show_line;
 use linerate_burst::Sizes;
-use linerate_engine::count::{Busiest, Counted, Counts, Mix, Windows};
-use linerate_engine::{Received, Stop, Watch};
+use linerate_engine::count::{Busiest, CountSnapshot, Mix, TrafficCounts, Windows};
+use linerate_engine::{CountWatch, RunReport, Stop};
 use linerate_generate::rate::FCS;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 const SCHEMA: &str = "linerate/count/1";
 
 /// Prints a line per interval. The run ends when standard output is closed.
-pub(super) fn ticker(subject: Subject, watch: Watch, stop: Stop) -> impl FnMut() + Send {
-    let mut looks = Looks::new(watch);
+pub(super) fn ticker(subject: CountedPorts, watch: CountWatch, stop: Stop) -> impl FnMut() + Send {
+    let mut looks = CountReadings::new(watch);
     move || {
         looks.look(|before, now| {
             if !show_line(&IntervalJson::new(&subject, before, now)).unwrap_or_default() {
@@ -25,7 +25,7 @@ pub(super) fn ticker(subject: Subject, watch: Watch, stop: Stop) -> impl FnMut()
     }
 }
 
-/// Counts of one interval: frames and drops of this interval only.
+/// Counters of one interval: frames and drops of this interval only.
 #[derive(Serialize)]
 struct IntervalJson {
     schema: &'static str,
@@ -33,7 +33,7 @@ struct IntervalJson {
     /// Time since the start of the run.
     elapsed_seconds: f64,
     #[serde(flatten)]
-    all: GainJson,
+    total: GainJson,
     by_port: Vec<PlacedJson<GainJson>>,
     by_queue: Vec<PlacedJson<GainJson>>,
 }
@@ -62,7 +62,7 @@ pub(super) struct SummaryJson {
     run: RunJson,
 }
 
-/// Counts so far, printed on request.
+/// Counters so far, printed on request.
 #[derive(Serialize)]
 pub(super) struct SoFarJson<'a> {
     schema: &'static str,
@@ -75,12 +75,12 @@ pub(super) struct SoFarJson<'a> {
     drops: DropsJson,
 }
 
-/// Counts of all ports, each port and each queue.
+/// Counters of all ports, each port and each queue.
 #[derive(Serialize)]
 pub(crate) struct CountsJson {
     elapsed_seconds: f64,
     #[serde(flatten)]
-    all: CountedJson,
+    total: CountedJson,
     delivered: u64,
     by_port: Vec<PlacedJson<RowJson>>,
     by_queue: Vec<PlacedJson<RowJson>>,
@@ -116,7 +116,7 @@ struct RowJson {
     drops: DropsJson,
 }
 
-/// Counts of one port or queue.
+/// Counters of one port or queue.
 #[derive(Serialize)]
 struct PlacedJson<T> {
     port: String,
@@ -166,7 +166,7 @@ struct ProtocolsJson {
 }
 
 impl IntervalJson {
-    fn new(subject: &Subject, before: &Counts, now: &Counts) -> Self {
+    fn new(subject: &CountedPorts, before: &CountSnapshot, now: &CountSnapshot) -> Self {
         let gain = |place, from, to| GainJson::new(subject.gain(place, from, to, (before.elapsed, now.elapsed)));
         let ports = subject.ports(now).zip(&before.ports);
         let queues = subject.queues(now).zip(&before.queues);
@@ -174,7 +174,7 @@ impl IntervalJson {
             schema: SCHEMA,
             record: "interval",
             elapsed_seconds: now.elapsed.as_secs_f64(),
-            all: gain(Place::All, &before.all, &now.all),
+            total: gain(RowSubject::All, &before.all, &now.all),
             by_port: ports.map(|((at, to), from)| placed(subject, at, gain(at, from, to))).collect(),
             by_queue: queues.map(|((at, to), from)| placed(subject, at, gain(at, from, to))).collect(),
         }
@@ -182,14 +182,20 @@ impl IntervalJson {
 }
 
 impl GainJson {
-    fn new(gain: Gain) -> Self {
-        let Gain { frames, bytes, seconds, rates, lost } = gain;
+    fn new(gain: RowIncrease) -> Self {
+        let RowIncrease { frames, bytes, seconds, rates, lost } = gain;
         GainJson { frames, bytes, seconds, rates, drops: DropsJson::new(lost.into_iter()) }
     }
 }
 
 impl SummaryJson {
-    pub(super) fn new(subject: &Subject, filter: &str, protocols: bool, counts: &Counts, run: &Received) -> Self {
+    pub(super) fn new(
+        subject: &CountedPorts,
+        filter: &str,
+        protocols: bool,
+        counts: &CountSnapshot,
+        run: &RunReport,
+    ) -> Self {
         SummaryJson {
             schema: SCHEMA,
             record: "summary",
@@ -202,7 +208,7 @@ impl SummaryJson {
 }
 
 impl<'a> SoFarJson<'a> {
-    pub(super) fn new(subject: &'a Subject, filter: &'a str, protocols: bool, counts: &Counts) -> Self {
+    pub(super) fn new(subject: &'a CountedPorts, filter: &'a str, protocols: bool, counts: &CountSnapshot) -> Self {
         let lost = counts.all.lost.iter().map(|(cause, lost)| (cause.name(), *lost));
         SoFarJson {
             schema: SCHEMA,
@@ -217,15 +223,15 @@ impl<'a> SoFarJson<'a> {
 
 impl CountsJson {
     /// Converts the counts of these ports.
-    pub(crate) fn new(subject: &Subject, protocols: bool, counts: &Counts) -> Self {
-        let counted = |place, row: &Counted| CountedJson::new(subject, place, row, counts, protocols);
-        let row = |(place, row): (Place, &Counted)| {
+    pub(crate) fn new(subject: &CountedPorts, protocols: bool, counts: &CountSnapshot) -> Self {
+        let counted = |place, row: &TrafficCounts| CountedJson::new(subject, place, row, counts, protocols);
+        let row = |(place, row): (RowSubject, &TrafficCounts)| {
             let drops = DropsJson::new(row.lost.iter().map(|(cause, lost)| (cause.name(), *lost)));
             placed(subject, place, RowJson { counted: counted(place, row), drops })
         };
         CountsJson {
             elapsed_seconds: counts.elapsed.as_secs_f64(),
-            all: counted(Place::All, &counts.all),
+            total: counted(RowSubject::All, &counts.all),
             delivered: counts.all.traffic.frames,
             by_port: subject.ports(counts).map(row).collect(),
             by_queue: subject.queues(counts).map(row).collect(),
@@ -253,7 +259,13 @@ impl BurstsJson {
 }
 
 impl CountedJson {
-    fn new(subject: &Subject, place: Place, counted: &Counted, counts: &Counts, protocols: bool) -> Self {
+    fn new(
+        subject: &CountedPorts,
+        place: RowSubject,
+        counted: &TrafficCounts,
+        counts: &CountSnapshot,
+        protocols: bool,
+    ) -> Self {
         let traffic = &counted.traffic;
         let seconds = subject.seconds(place, counted, counts.elapsed);
         let size = |length: u32| u64::from(length) + FCS;
@@ -293,9 +305,9 @@ impl DropsJson {
     }
 }
 
-fn placed<T>(subject: &Subject, place: Place, inside: T) -> PlacedJson<T> {
+fn placed<T>(subject: &CountedPorts, place: RowSubject, inside: T) -> PlacedJson<T> {
     let [port, _] = subject.label(place);
-    let queue = if let Place::Queue(_, queue) = place { Some(queue) } else { None };
+    let queue = if let RowSubject::Queue(_, queue) = place { Some(queue) } else { None };
     PlacedJson { port, queue, inside }
 }
 

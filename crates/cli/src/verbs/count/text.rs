@@ -1,15 +1,15 @@
 //! Report of a count: tables.
 
-use super::rows::{Place, Subject, heads, peaks};
+use super::rows::{CountedPorts, RowSubject, heads, peaks};
 use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped, stated};
 use crate::view::table::table;
 use linerate_burst::Nanos;
 use linerate_burst::Sizes;
-use linerate_engine::count::{Busiest, Counted, Counts, Traffic, Windows};
+use linerate_engine::count::{Busiest, CountSnapshot, Traffic, TrafficCounts, Windows};
 use linerate_generate::rate::FCS;
 
 /// Returns the report.
-pub(crate) fn summary(subject: &Subject, protocols: bool, counts: &Counts) -> String {
+pub(crate) fn summary(subject: &CountedPorts, protocols: bool, counts: &CountSnapshot) -> String {
     let mut text = totals(subject, counts) + &sizes(subject, counts);
     text += &counts.windows.as_ref().map(bursts).unwrap_or_default();
     if protocols {
@@ -38,7 +38,7 @@ pub(super) fn losses(lost: impl Iterator<Item = (&'static str, u64)>) -> String 
     if causes.is_empty() { "0".into() } else { causes.join(", ") }
 }
 
-fn totals(subject: &Subject, counts: &Counts) -> String {
+fn totals(subject: &CountedPorts, counts: &CountSnapshot) -> String {
     let others = ["packets", "bytes", "lost", "mean rate", "L1", "L2", "peak rate", "peak L1", "size"];
     let keys = heads(counts);
     let mut rows = table(&[keys, &others].concat(), keys.len());
@@ -68,7 +68,7 @@ fn size_range(traffic: &Traffic) -> String {
     format!("{} / {mean:.0} / {}", u64::from(least) + FCS, u64::from(most) + FCS)
 }
 
-fn explanation(subject: &Subject, counts: &Counts) -> String {
+fn explanation(subject: &CountedPorts, counts: &CountSnapshot) -> String {
     let ports = || subject.ports(counts);
     let recorded = ports().filter(|(place, _)| subject.is_recorded(*place)).count();
     let of_frames = "the time from the first packet to the last";
@@ -81,7 +81,7 @@ fn explanation(subject: &Subject, counts: &Counts) -> String {
     format!("means over {time}; peak: maximum of one second; size: min / mean / max with FCS; bytes: without FCS")
 }
 
-fn sizes(subject: &Subject, counts: &Counts) -> String {
+fn sizes(subject: &CountedPorts, counts: &CountSnapshot) -> String {
     let buckets: Vec<String> = Sizes::default().buckets().map(|(least, most, _)| bucket(least, most)).collect();
     let keys = heads(counts);
     let heads: Vec<&str> = keys.iter().copied().chain(buckets.iter().map(String::as_str)).collect();
@@ -120,11 +120,11 @@ fn time_of_day(time: Nanos) -> String {
     format!("{:02}:{:02}:{:02}.{micros:06}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-fn mix(subject: &Subject, counts: &Counts) -> String {
-    let columns: Vec<(Place, &Counted)> = if counts.ports.len() > 1 {
-        subject.ports(counts).chain([(Place::All, &counts.all)]).collect()
+fn mix(subject: &CountedPorts, counts: &CountSnapshot) -> String {
+    let columns: Vec<(RowSubject, &TrafficCounts)> = if counts.ports.len() > 1 {
+        subject.ports(counts).chain([(RowSubject::All, &counts.all)]).collect()
     } else {
-        vec![(Place::All, &counts.all)]
+        vec![(RowSubject::All, &counts.all)]
     };
     let label = |place| if columns.len() > 1 { subject.label(place)[0].clone() } else { "packets".into() };
     let labels: Vec<String> = columns.iter().map(|(place, _)| label(*place)).collect();

@@ -5,7 +5,7 @@ use crate::view::rates::counted;
 use anyhow::Context;
 use linerate_burst::{Desc, Interface, Nanos};
 use linerate_generate::Split;
-use linerate_record::Reader;
+use linerate_pcap::Reader;
 use std::fs::File;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(super) struct Expected {
 
 /// Result of the comparison.
 #[derive(Debug, Default)]
-pub(super) struct Compared {
+pub(super) struct Comparison {
     /// Captured packets that match sent ones.
     pub captured: u64,
     /// Those in the expected order, byte for byte.
@@ -66,8 +66,8 @@ pub(super) fn compare(
     loops: u64,
     interfaces: &[String],
     late: u64,
-) -> anyhow::Result<Compared> {
-    let mut compared = Compared::default();
+) -> anyhow::Result<Comparison> {
+    let mut compared = Comparison::default();
     let mut next = [0u64; PARTS];
     let mut newest = Nanos::ZERO;
     each_frame(path, |desc, frame, interface| {
@@ -92,7 +92,7 @@ pub(super) fn compare(
     Ok(compared)
 }
 
-impl Compared {
+impl Comparison {
     /// Compares a captured packet of a part with number `next` of the sent ones.
     fn take(&mut self, sent: &[Vec<u8>], next: &mut u64, frame: &[u8], interface: &str) {
         let at = |number: u64| sent.get((number % sent.len().max(1) as u64) as usize).map(Vec::as_slice);

@@ -5,8 +5,8 @@ use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, Stam
 use linerate_generate::packet::{self, Setup, Sizes};
 use linerate_generate::stream::Selector;
 use linerate_lab::{Plan, TemporaryLab};
+use linerate_pcap::{Format, Output, Writer};
 use linerate_port::Spec;
-use linerate_record::{Format, Output, Writer};
 
 use std::path::{Path, PathBuf};
 

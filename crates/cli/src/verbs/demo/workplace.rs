@@ -1,7 +1,7 @@
 //! Files of the demonstration.
 
 use anyhow::{Context, bail};
-use linerate_record::Output;
+use linerate_pcap::Output;
 use rustix::fs::{Mode, OFlags, fstat, open, openat};
 use rustix::process::geteuid;
 use std::fs::{File, OpenOptions};

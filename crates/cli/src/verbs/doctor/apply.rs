@@ -1,10 +1,10 @@
 //! `--fix`: makes changes, runs a command or waits, and restores them.
 
-use super::fix::{Applied, Step};
+use super::fix::{AppliedFixes, Step};
 use super::tree::Tree;
 use crate::exit::Exit;
 use crate::view::rates::counted;
-use crate::view::terminal::{tell, tell_whole};
+use crate::view::terminal::{print_stderr, tell_whole};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
@@ -26,14 +26,14 @@ const KEYS: [i32; 2] = [SIGINT, SIGQUIT];
 pub(super) fn run(tree: &Tree, steps: Vec<Step<'_>>, command: &[String]) -> anyhow::Result<Exit> {
     // Before the first change: from here on no signal ends the program before they are restored.
     let mut signals = Signals::watch().context("cannot handle signals")?;
-    tell(format_args!("\n{}, restored at the end:\n", counted(steps.len() as u64, "change")));
+    print_stderr(format_args!("\n{}, restored at the end:\n", counted(steps.len() as u64, "change")));
     for step in &steps {
         tell_whole(&format!("  {}", step.fix.command(step.port)));
     }
-    let made = Applied::make(tree, steps);
+    let made = AppliedFixes::make(tree, steps);
     let exit = match command.split_first() {
         None => {
-            tell(format_args!("{} made; press Ctrl-C to restore\n", counted(made.len() as u64, "change")));
+            print_stderr(format_args!("{} made; press Ctrl-C to restore\n", counted(made.len() as u64, "change")));
             signals.wait_for_request();
             Ok(Exit::Done)
         }

@@ -15,8 +15,10 @@ pub(super) enum Severity {
     /// Worth knowing; what is better depends on the use.
     Note,
     /// Packets may be lost under load, or differ from those on the wire.
+    #[serde(rename = "warning")]
     Warn,
     /// Packets are lost, or do not arrive at all.
+    #[serde(rename = "error")]
     Bad,
 }
 
@@ -92,22 +94,22 @@ impl Machine {
 pub(super) struct Check {
     /// Name in text and JSON.
     pub name: &'static str,
-    pub look: Look,
+    pub look: CheckFunction,
 }
 
 /// Subject of a check, and its function.
 #[derive(Clone, Copy)]
-pub(super) enum Look {
+pub(super) enum CheckFunction {
     Machine(fn(&Machine) -> Option<Finding>),
     Port(fn(&Machine, &Port) -> Option<Finding>),
 }
 
 impl Check {
     pub(super) const fn machine(name: &'static str, look: fn(&Machine) -> Option<Finding>) -> Self {
-        Check { name, look: Look::Machine(look) }
+        Check { name, look: CheckFunction::Machine(look) }
     }
 
     pub(super) const fn port(name: &'static str, look: fn(&Machine, &Port) -> Option<Finding>) -> Self {
-        Check { name, look: Look::Port(look) }
+        Check { name, look: CheckFunction::Port(look) }
     }
 }

@@ -150,16 +150,16 @@ impl FixLock {
 
 /// Changes that were made. Dropping this restores them, the last one first.
 #[derive(Debug)]
-pub(super) struct Applied<'a> {
+pub(super) struct AppliedFixes<'a> {
     tree: &'a Tree,
     undo: Vec<Undo<'a>>,
 }
 
-impl<'a> Applied<'a> {
+impl<'a> AppliedFixes<'a> {
     /// Makes changes; one that fails is reported, and the others are made. Prints how to restore each, for the case that this
     /// process is killed.
-    pub(super) fn make(tree: &'a Tree, steps: Vec<Step<'a>>) -> Applied<'a> {
-        let mut made = Applied { tree, undo: Vec::new() };
+    pub(super) fn make(tree: &'a Tree, steps: Vec<Step<'a>>) -> AppliedFixes<'a> {
+        let mut made = AppliedFixes { tree, undo: Vec::new() };
         for step in steps {
             let command = step.command();
             match step.make(tree) {
@@ -180,7 +180,7 @@ impl<'a> Applied<'a> {
     }
 }
 
-impl Drop for Applied<'_> {
+impl Drop for AppliedFixes<'_> {
     fn drop(&mut self) {
         while let Some(undo) = self.undo.pop() {
             let command = undo.command();

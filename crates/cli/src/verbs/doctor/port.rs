@@ -4,7 +4,7 @@ use super::tree::Tree;
 use crate::view::terminal::fail;
 use anyhow::Context;
 use linerate_backends::REGISTRY;
-use linerate_backends::interface::{Facts, facts};
+use linerate_backends::interface::{InterfaceDetails, facts};
 use linerate_backends::inventory::interfaces;
 use linerate_backends::netns::{sysfs, within};
 pub(super) use linerate_burst::text::quoted;
@@ -22,7 +22,7 @@ pub(super) struct Port {
     /// Network namespace, if not that of this process.
     pub netns: Option<String>,
     /// Settings and counters of the kernel and the driver.
-    pub facts: Facts,
+    pub facts: InterfaceDetails,
     /// Files of its namespace.
     pub tree: Tree,
 }

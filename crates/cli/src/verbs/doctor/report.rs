@@ -2,27 +2,27 @@
 
 use super::finding::{Finding, Severity};
 use super::port::Port;
-use super::self_test::Tested;
+use super::self_test::SelfTestResult;
 use crate::view::rates::counted;
 use crate::view::terminal::{show, show_as_is, show_document, shown};
 use serde::Serialize;
 
 /// A finding of a port, or of the machine.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct PortFinding<'a> {
     pub port: Option<&'a Port>,
     pub check: &'static str,
     pub finding: Finding,
 }
 
-impl Found<'_> {
+impl PortFinding<'_> {
     fn of(&self) -> &str {
         self.port.map_or("machine", |port| &port.name)
     }
 }
 
 /// Prints findings of at least this severity, and the number of each.
-pub(super) fn print(found: &[Found<'_>], least: Severity) {
+pub(super) fn print(found: &[PortFinding<'_>], least: Severity) {
     let mut of = None;
     for one in found {
         if of != Some(one.of()) {
@@ -49,12 +49,12 @@ pub(super) fn print(found: &[Found<'_>], least: Severity) {
 }
 
 /// Returns whether a finding is not shown. Notes of the machine always are.
-fn is_hidden(one: &Found<'_>, least: Severity) -> bool {
+fn is_hidden(one: &PortFinding<'_>, least: Severity) -> bool {
     let least = if one.port.is_none() { least.min(Severity::Note) } else { least };
     one.finding.severity < least
 }
 
-fn print_one(one: &Found<'_>) {
+fn print_one(one: &PortFinding<'_>) {
     let Finding { severity, now, why, remedies, .. } = &one.finding;
     show(format_args!("  {:7}  {}: {}\n", word(*severity), one.check, shown(now)));
     show(format_args!("           {}\n", shown(why)));
@@ -74,7 +74,7 @@ fn word(severity: Severity) -> &'static str {
 }
 
 /// Prints all findings as one JSON document.
-pub(super) fn document(found: &[Found<'_>], self_test: Option<&Tested>) -> anyhow::Result<()> {
+pub(super) fn document(found: &[PortFinding<'_>], self_test: Option<&SelfTestResult>) -> anyhow::Result<()> {
     let worst = found.iter().map(|one| one.finding.severity).max().unwrap_or(Severity::Ok);
     let findings = found.iter().map(FindingJson::new).collect();
     show_document(&DoctorJson { schema: "linerate/doctor/1", worst, findings, self_test })?;
@@ -87,7 +87,7 @@ struct DoctorJson<'a> {
     worst: Severity,
     findings: Vec<FindingJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    self_test: Option<&'a Tested>,
+    self_test: Option<&'a SelfTestResult>,
 }
 
 #[derive(Serialize)]
@@ -98,13 +98,13 @@ struct FindingJson<'a> {
     severity: Severity,
     now: &'a str,
     why: &'a str,
-    mend: &'a [String],
+    fix: &'a [String],
     /// True if `--fix` fixes it.
     fixed_by_fix: bool,
 }
 
 impl<'a> FindingJson<'a> {
-    fn new(one: &'a Found<'_>) -> Self {
+    fn new(one: &'a PortFinding<'_>) -> Self {
         let Finding { severity, now, why, remedies, fixes } = &one.finding;
         FindingJson {
             port: one.port.map(|port| port.name.as_str()),
@@ -112,7 +112,7 @@ impl<'a> FindingJson<'a> {
             severity: *severity,
             now,
             why,
-            mend: remedies,
+            fix: remedies,
             fixed_by_fix: !fixes.is_empty() && *severity >= Severity::Warn,
         }
     }

@@ -7,8 +7,8 @@ use crate::verbs::generate::guard;
 use crate::view::rates::grouped;
 use crate::view::terminal::{show, show_as_is, shown};
 use linerate_backends::{REGISTRY, open_rx, open_tx};
-use linerate_engine::streams::{Run, Streams};
-use linerate_engine::{Checker, Checking, Progress, Receive, Selection, Stop, StreamWatch};
+use linerate_engine::streams::{StreamRun, Streams};
+use linerate_engine::{CheckConsumer, CheckThread, Progress, Receive, Selection, Stop, StreamWatch};
 use linerate_generate::check::{Check, Options, Summary};
 use linerate_generate::file::{self, Setup};
 use linerate_generate::trailer::Key;
@@ -77,7 +77,7 @@ impl TestPath {
     }
 
     /// Sends, and checks what arrives.
-    pub(super) fn test(&self) -> anyhow::Result<Tested> {
+    pub(super) fn test(&self) -> anyhow::Result<SelfTestResult> {
         let set = file::streams("the self-test", STREAM, &Setup::default())?;
         let stop = Stop::new();
         // The receiving side first: on some ports the second open gets the sending half.
@@ -87,10 +87,15 @@ impl TestPath {
         crate::privileges::keep("it handles only its own packets");
         stop_on_signals(&stop)?;
         let checking =
-            Checking::new(Check::new(Key::default(), Options { streams: 1, verify: true }), Selection::default());
-        let checker = Checker::start(checking, Receive::all(vec![from]))?;
-        let run =
-            Run { duration: None, stop, progress: Progress::new(), watch: StreamWatch::default(), at_once: false };
+            CheckConsumer::new(Check::new(Key::default(), Options { streams: 1, verify: true }), Selection::default());
+        let checker = CheckThread::start(checking, Receive::all(vec![from]))?;
+        let run = StreamRun {
+            duration: None,
+            stop,
+            progress: Progress::new(),
+            watch: StreamWatch::default(),
+            at_once: false,
+        };
         let sent = Streams::new(&set, to)?.run(&run);
         let report = checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE, &run.stop);
         let failures = sent.failure.iter().map(ToString::to_string);
@@ -99,17 +104,17 @@ impl TestPath {
         let mut by_stream = vec![0; set.streams[0].id as usize + 1];
         by_stream[set.streams[0].id as usize] = sent.sent.frames;
         let summary = report.check.report(Some(&by_stream)).summary();
-        Ok(Tested::new(self, sent.sent.frames, &summary, failures))
+        Ok(SelfTestResult::new(self, sent.sent.frames, &summary, failures))
     }
 }
 
 /// Result of the self-test.
 #[derive(Debug, Serialize)]
-pub(super) struct Tested {
+pub(super) struct SelfTestResult {
     to: String,
     from: String,
     /// True if every packet arrived once, unchanged.
-    pub good: bool,
+    pub ok: bool,
     sent: u64,
     received: u64,
     lost: u64,
@@ -126,14 +131,14 @@ pub(super) struct Tested {
     loopback: String,
 }
 
-impl Tested {
+impl SelfTestResult {
     fn new(path: &TestPath, sent: u64, summary: &Summary, failures: Vec<String>) -> Self {
         let (counts, delay) = (&summary.counts, &summary.delay);
         let wrong = counts.lost + counts.corrupted + counts.duplicated + counts.reordered + summary.damaged;
-        Tested {
+        SelfTestResult {
             to: path.to.to_string(),
             from: path.from.to_string(),
-            good: sent > 0 && counts.received == sent && wrong == 0 && failures.is_empty(),
+            ok: sent > 0 && counts.received == sent && wrong == 0 && failures.is_empty(),
             sent,
             received: counts.received,
             lost: sent.saturating_sub(counts.received),
@@ -173,7 +178,7 @@ impl Tested {
             show("  nothing received: name the port at the other end of the cable too, or turn on loopback:\n");
             show_as_is(format!("    {}\n", shown(&self.loopback)).as_bytes());
         }
-        show(if self.good {
+        show(if self.ok {
             "  passed: every packet arrived once, unchanged\n"
         } else {
             "  FAILED: not every packet arrived once, unchanged\n"

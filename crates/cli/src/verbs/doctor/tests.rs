@@ -2,12 +2,14 @@
 //! `UPDATE_DOCS=1` writes it.
 
 use super::finding::{Machine, Severity};
-use super::fix::{Applied, Fix, Step};
+use super::fix::{AppliedFixes, Fix, Step};
 use super::port::Port;
 use super::tree::Tree;
 use super::{examine, steps};
-use linerate_backends::interface::{Channels, Facts, Spread, XDP_BASIC, XDP_BUFFERS, XDP_SENDS, XDP_ZERO_COPY};
-use linerate_port::Found;
+use linerate_backends::interface::{
+    Channels, InterfaceDetails, RssConfig, XDP_BASIC, XDP_BUFFERS, XDP_SENDS, XDP_ZERO_COPY,
+};
+use linerate_port::InterfaceInfo;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +33,7 @@ impl Files {
         Machine { tree: Tree::at(&self.0), folder: None, rules: None }
     }
 
-    fn port(&self, scheme: &str, facts: Facts) -> Port {
+    fn port(&self, scheme: &str, facts: InterfaceDetails) -> Port {
         let name = format!("{scheme}:{}", facts.found.name);
         Port { name, is_xdp: scheme == "xdp", netns: None, facts, tree: Tree::at(&self.0) }
     }
@@ -101,10 +103,10 @@ fn assert_golden(name: &str, machine: &Machine, ports: &[Port]) {
 }
 
 /// Returns an interface that is up, with changeable offloads that are on.
-fn card(name: &str, driver: &str, speed_mbps: Option<u64>, offloads: &[&str]) -> Facts {
+fn card(name: &str, driver: &str, speed_mbps: Option<u64>, offloads: &[&str]) -> InterfaceDetails {
     let offloads: Vec<String> = offloads.iter().map(|one| (*one).to_owned()).collect();
-    Facts {
-        found: Found {
+    InterfaceDetails {
+        found: InterfaceInfo {
             name: name.into(),
             index: 2,
             driver: driver.into(),
@@ -113,11 +115,11 @@ fn card(name: &str, driver: &str, speed_mbps: Option<u64>, offloads: &[&str]) ->
             running: true,
             speed_mbps,
             offloads: offloads.clone(),
-            ..Found::default()
+            ..InterfaceInfo::default()
         },
         changeable: offloads,
         received: 1_000_000,
-        ..Facts::default()
+        ..InterfaceDetails::default()
     }
 }
 
@@ -155,13 +157,13 @@ fn ixgbe_with_defaults() {
             ("sys/class/net/eth4/carrier_down_count", "5"),
         ]),
     );
-    let facts = Facts {
+    let facts = InterfaceDetails {
         firmware: "0x800003df".into(),
         bus: "0000:81:00.0".into(),
         channels: Some(Channels { rx: 4, most_rx: 63, combined: true }),
         rx_ring: Some((512, 4096)),
         pause: Some([true, true, true]),
-        spread: Some(Spread {
+        spread: Some(RssConfig {
             table: vec![0, 1, 0, 1],
             key: (0..40).collect(),
             toeplitz: true,
@@ -214,13 +216,13 @@ fn tuned_ice() {
             ("sys/class/ptp/ptp0/clock_name", "ice-0000:3b:00.0-clk"),
         ]),
     );
-    let facts = Facts {
+    let facts = InterfaceDetails {
         firmware: "4.40 0x8001c967".into(),
         bus: "0000:3b:00.0".into(),
         channels: Some(Channels { rx: 8, most_rx: 64, combined: true }),
         rx_ring: Some((8160, 8160)),
         pause: Some([false, false, false]),
-        spread: Some(Spread {
+        spread: Some(RssConfig {
             table: (0..8).collect(),
             key: [0x6d, 0x5a].repeat(26),
             toeplitz: true,
@@ -253,7 +255,7 @@ fn mlx5_in_use() {
             ("sys/class/net/p0/threaded", "1"),
         ]),
     );
-    let mut facts = Facts {
+    let mut facts = InterfaceDetails {
         firmware: "16.35.1012 (MT_0000000012)".into(),
         channels: Some(Channels { rx: 16, most_rx: 16, combined: true }),
         rx_ring: Some((1024, 8192)),
@@ -302,7 +304,7 @@ fn host_with_drops() {
     let rules = "table inet filter {\n udp dport 53 counter packets 40 bytes 2400 drop\n tcp dport 22 counter packets 9 bytes 1 accept\n}\n\
                  :INPUT DROP [2:120]\n[7:420] -A INPUT -p udp -j DROP\n[5:300] -A INPUT -j ACCEPT\n";
     let machine = Machine { rules: Some(rules.into()), ..files.machine() };
-    let facts = Facts { disciplines: vec![("mq".into(), 70)], ..card("eth0", "virtio_net", None, &[]) };
+    let facts = InterfaceDetails { disciplines: vec![("mq".into(), 70)], ..card("eth0", "virtio_net", None, &[]) };
     assert_golden("host", &machine, &[files.port("packet", facts)]);
 }
 
@@ -322,7 +324,7 @@ fn virtio_guest() {
             ("sys/class/net/eth1/queues/rx-0/rps_cpus", "0f"),
         ]),
     );
-    let facts = Facts {
+    let facts = InterfaceDetails {
         channels: Some(Channels { rx: 1, most_rx: 8, combined: true }),
         rx_ring: Some((256, 256)),
         ..card("eth0", "virtio_net", None, &["rx-gro"])
@@ -337,7 +339,7 @@ fn virtio_guest() {
 #[test]
 fn an_empty_machine_has_few_findings() {
     let files = Files::new("nothing", &[]);
-    let ports = [files.port("packet", Facts::default())];
+    let ports = [files.port("packet", InterfaceDetails::default())];
     let found = examine(&files.machine(), &ports);
     assert!(found.iter().all(|one| one.port.is_some()), "{found:?}");
     assert!(found.iter().any(|one| one.check == "link" && one.finding.severity == Severity::Bad), "{found:?}");
@@ -363,7 +365,7 @@ fn changes_are_restored_last_first() {
         step("proc/sys/net/core/x", "700"),
         step("sys/y", "performance"),
     ];
-    let made = Applied::make(&machine.tree, steps);
+    let made = AppliedFixes::make(&machine.tree, steps);
     assert_eq!((made.len(), text("proc/sys/net/core/x"), text("sys/y")), (3, "700".into(), "performance".into()));
     drop(made);
     assert_eq!((text("proc/sys/net/core/x"), text("sys/y")), ("300".into(), "powersave".into()));
@@ -375,7 +377,7 @@ fn later_changes_of_others_are_kept() {
     let files = Files::new("kept", &[("sys/x", "1"), ("sys/y", "1")]);
     let machine = files.machine();
     let steps = ["sys/x", "sys/y"].map(|path| Step { port: None, fix: Fix::file(path, "2") });
-    let made = Applied::make(&machine.tree, steps.into());
+    let made = AppliedFixes::make(&machine.tree, steps.into());
     machine.tree.replace("sys/x", "3").unwrap();
     drop(made);
     assert_eq!(["sys/x", "sys/y"].map(|path| machine.tree.text(path).unwrap()), ["3", "1"]);

@@ -1,7 +1,7 @@
 //! Files to search: named ones, and capture files of directories.
 
-use linerate_record::Compression;
-use linerate_record::recording::PARTIAL_ENDING;
+use linerate_pcap::Compression;
+use linerate_pcap::recording::PARTIAL_ENDING;
 use std::collections::BTreeSet;
 use std::fs::read_dir;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ const DEEPEST: usize = 32;
 
 /// Files to search.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct SearchFiles {
     /// In order of their names.
     pub files: Vec<String>,
     /// Number of other files in directories, without indexes.
@@ -25,8 +25,8 @@ pub(super) struct Found {
 }
 
 /// Finds the files that these words name.
-pub(super) fn files(words: &[String]) -> anyhow::Result<Found> {
-    let (mut found, mut seen) = (Found::default(), BTreeSet::new());
+pub(super) fn files(words: &[String]) -> anyhow::Result<SearchFiles> {
+    let (mut found, mut seen) = (SearchFiles::default(), BTreeSet::new());
     for word in words {
         let path = Path::new(word);
         if path.is_dir() {
@@ -51,7 +51,7 @@ pub(super) fn files(words: &[String]) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-impl Found {
+impl SearchFiles {
     fn folder(&mut self, folder: &Path, depth: usize, seen: &mut BTreeSet<PathBuf>) {
         let entries = match read_dir(folder) {
             Ok(entries) if depth < DEEPEST => entries,
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn captures_are_known_by_their_names() {
+    fn captures_are_recognised_by_name() {
         for name in ["a.pcap", "a.2.pcapng", "b.PCAP.gz", "c.cap.zst", "d.pcap12", "e.pcap00.gz", "f.pcapng.part"] {
             assert!(is_capture(name), "{name}");
         }

@@ -1,16 +1,16 @@
 //! `--make-index`: builds indexes of files that lack one.
 
-use super::files::Found;
+use super::files::SearchFiles;
 use super::report::Notes;
-use crate::exit::{Exit, told};
+use crate::exit::{Exit, error_text};
 use crate::privileges::Identity;
 use crate::view::rates::counted;
-use crate::view::terminal::{fail, result_line, shown, tell};
+use crate::view::terminal::{fail, print_stderr, row_line, shown};
 use linerate_burst::input::open_regular;
 use linerate_index::parts::choose;
-use linerate_index::{ENDING, NotMade, make};
-use linerate_record::ReadError;
-use linerate_record::recording::PARTIAL_ENDING;
+use linerate_index::{ENDING, IndexingError, make};
+use linerate_pcap::ReadError;
+use linerate_pcap::recording::PARTIAL_ENDING;
 use rustix::fs::OFlags;
 use serde::Serialize;
 use std::fs::{File, Metadata, OpenOptions, TryLockError, remove_file, rename};
@@ -24,7 +24,7 @@ const ELSEWHERE: &str = "another run is building it";
 
 /// A line of `linerate/find-index/1`.
 #[derive(Serialize)]
-struct MadeJson<'a> {
+struct IndexJson<'a> {
     schema: &'static str,
     file: &'a str,
     made: bool,
@@ -33,7 +33,7 @@ struct MadeJson<'a> {
 }
 
 /// Result for one file.
-enum Made {
+enum IndexResult {
     /// Built: number of packets, and why the file could not be read to its end.
     Now(u64, Option<ReadError>),
     /// Already up to date.
@@ -46,7 +46,7 @@ enum Made {
 
 /// Builds all missing or outdated indexes.
 pub(super) fn make_all(
-    found: &Found,
+    found: &SearchFiles,
     identity: &Identity,
     notes: &[String],
     is_quiet: bool,
@@ -57,32 +57,40 @@ pub(super) fn make_all(
     own.others(found);
     let mut has_failed = own.has_failed();
     for file in &found.files {
-        let result = make_one(file).map_err(|error| told(&identity.explain(error)));
+        let result = make_one(file).map_err(|error| error_text(&identity.explain(error)));
         has_failed |= result.is_err();
         if is_json {
             let (made, frames, failure) = match &result {
-                Ok(Made::Now(frames, failure)) => (true, Some(*frames), failure.as_ref().map(ToString::to_string)),
-                Ok(Made::Before) => (false, None, None),
-                Ok(Made::NotYet) => (false, None, Some(NOT_YET.to_owned())),
-                Ok(Made::Elsewhere) => (false, None, Some(ELSEWHERE.to_owned())),
+                Ok(IndexResult::Now(frames, failure)) => {
+                    (true, Some(*frames), failure.as_ref().map(ToString::to_string))
+                }
+                Ok(IndexResult::Before) => (false, None, None),
+                Ok(IndexResult::NotYet) => (false, None, Some(NOT_YET.to_owned())),
+                Ok(IndexResult::Elsewhere) => (false, None, Some(ELSEWHERE.to_owned())),
                 Err(error) => (false, None, Some(error.clone())),
             };
-            result_line(&MadeJson { schema: "linerate/find-index/1", file, made, frames, failure }, false)?;
+            row_line(&IndexJson { schema: "linerate/find-index/1", file, made, frames, failure }, false)?;
             continue;
         }
         match result {
-            Ok(Made::Now(frames, failure)) if !is_quiet => {
+            Ok(IndexResult::Now(frames, failure)) if !is_quiet => {
                 let end = failure.map_or_else(String::new, |failure| format!("; {failure}"));
-                tell(format_args!(
+                print_stderr(format_args!(
                     "{}: {}{}\n",
                     shown(&format!("{file}{ENDING}")),
                     counted(frames, "packet"),
                     shown(&end)
                 ));
             }
-            Ok(Made::Before) if !is_quiet => tell(format_args!("{}: index is up to date\n", shown(file))),
-            Ok(Made::NotYet) if !is_quiet => tell(format_args!("{}: no index built: {NOT_YET}\n", shown(file))),
-            Ok(Made::Elsewhere) if !is_quiet => tell(format_args!("{}: no index built: {ELSEWHERE}\n", shown(file))),
+            Ok(IndexResult::Before) if !is_quiet => {
+                print_stderr(format_args!("{}: index is up to date\n", shown(file)))
+            }
+            Ok(IndexResult::NotYet) if !is_quiet => {
+                print_stderr(format_args!("{}: no index built: {NOT_YET}\n", shown(file)))
+            }
+            Ok(IndexResult::Elsewhere) if !is_quiet => {
+                print_stderr(format_args!("{}: no index built: {ELSEWHERE}\n", shown(file)))
+            }
             Ok(_) => {}
             Err(error) => fail(format_args!("{file}: no index built: {error}")),
         }
@@ -91,20 +99,20 @@ pub(super) fn make_all(
 }
 
 /// Builds the index of a file, under a temporary name until it is complete.
-fn make_one(path: &str) -> Result<Made, NotMade> {
+fn make_one(path: &str) -> Result<IndexResult, IndexingError> {
     if path.ends_with(PARTIAL_ENDING) {
-        return Ok(Made::NotYet);
+        return Ok(IndexResult::NotYet);
     }
     let file = Arc::new(open_regular(path)?);
     let name = format!("{path}{ENDING}");
     if let Ok(index) = open_regular(&name)
         && choose(BufReader::new(index), &file, |_| Ok(false)).is_ok()
     {
-        return Ok(Made::Before);
+        return Ok(IndexResult::Before);
     }
     let before = state(&name);
     let part = format!("{name}{PARTIAL_ENDING}");
-    let Some(out) = claim(&part)? else { return Ok(Made::Elsewhere) };
+    let Some(out) = claim(&part)? else { return Ok(IndexResult::Elsewhere) };
     let made = make(&file, path, BufWriter::new(&out)).and_then(|made| {
         if state(&name) != before {
             return Err(io::Error::other("another index was written in the meantime and is kept").into());
@@ -112,7 +120,7 @@ fn make_one(path: &str) -> Result<Made, NotMade> {
         Ok((made, rename(&part, &name)?))
     });
     match made {
-        Ok(((frames, failure), ())) => Ok(Made::Now(frames, failure)),
+        Ok(((frames, failure), ())) => Ok(IndexResult::Now(frames, failure)),
         Err(error) => {
             let _ = remove_file(&part);
             Err(error)

@@ -1,12 +1,12 @@
 //! Report of a search: notes on files, and the result.
 
-use super::Asked;
-use super::files::Found;
+use super::FindOptions;
+use super::files::SearchFiles;
 use crate::view::rates::{counted, grouped, stated};
-use crate::view::terminal::{fail, shown, tell};
+use crate::view::terminal::{fail, print_stderr, shown};
 use linerate_burst::{Count, Kind, Ledger, Stage};
 use linerate_index::Search;
-use linerate_index::search::{Note, Totals, What};
+use linerate_index::search::{Note, NoteKind, Totals};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,13 +33,13 @@ impl Notes {
     /// Prints a line.
     pub(super) fn line(&mut self, text: &str) {
         if !self.is_quiet {
-            tell(format_args!("{}\n", shown(text)));
+            print_stderr(format_args!("{}\n", shown(text)));
         }
         self.all.push(text.to_owned());
     }
 
     /// Prints what is not searched in directories.
-    pub(super) fn others(&mut self, found: &Found) {
+    pub(super) fn others(&mut self, found: &SearchFiles) {
         for unread in &found.unread {
             fail(format_args!("{unread}; not searched"));
             self.failures += 1;
@@ -85,27 +85,27 @@ impl Notes {
 }
 
 /// Returns the kind of a note and its text.
-fn describe(path: &str, what: What) -> (&'static str, String) {
+fn describe(path: &str, what: NoteKind) -> (&'static str, String) {
     match what {
-        What::NoIndex => {
+        NoteKind::NoIndex => {
             ("no index", format!("{path}: no index, read in full; build one with linerate find FILE --make-index"))
         }
-        What::Unused(why) => ("index not used", format!("{path}: index not used, file read in full: {why}")),
-        What::Gone => ("deleted", format!("{path}: deleted before it was read")),
-        What::CutOff(error) => ("still written", format!("{error}; the file is still being written")),
-        What::LeftOut(things) => {
-            ("dropped blocks", format!("{path}: {things} options or blocks not kept (file_left_out)"))
+        NoteKind::Unused(why) => ("index not used", format!("{path}: index not used, file read in full: {why}")),
+        NoteKind::Gone => ("deleted", format!("{path}: deleted before it was read")),
+        NoteKind::CutOff(error) => ("still written", format!("{error}; the file is still being written")),
+        NoteKind::LeftOut(things) => {
+            ("dropped blocks", format!("{path}: {things} options or blocks not kept (not_copied)"))
         }
-        What::TimeChanged(frames) => (
+        NoteKind::TimeChanged(frames) => (
             "timestamps changed",
             format!(
                 "{path}: {}; timestamps changed (time_changed)",
                 stated(frames, "packets have timestamps before 1970, after 2554 or with an invalid fraction")
             ),
         ),
-        What::Unread(error) => ("unread", error.to_string()),
-        What::Unopened(error) => ("unread", format!("{path}: {error}")),
-        What::Unfit(link, error) => {
+        NoteKind::Unread(error) => ("unread", error.to_string()),
+        NoteKind::Unopened(error) => ("unread", format!("{path}: {error}")),
+        NoteKind::Unfit(link, error) => {
             (UNFIT, format!("{path}: packets of {link} skipped, the filter does not fit: {error}"))
         }
     }
@@ -119,12 +119,12 @@ pub(super) struct FindJson<'a> {
     files: u64,
     files_without_index: u64,
     /// Files with packets of a link type that the filter does not fit.
-    files_left_out: u64,
+    files_skipped: u64,
     parts: u64,
     parts_read: u64,
     file_bytes: u64,
     read_bytes: u64,
-    looked_at: u64,
+    packets_read: u64,
     frames: u64,
     bytes: u64,
     first_time_ns: Option<u64>,
@@ -139,7 +139,7 @@ pub(super) struct FindJson<'a> {
 
 impl<'a> FindJson<'a> {
     pub(super) fn new(
-        asked: &'a Asked,
+        asked: &'a FindOptions,
         search: &Search,
         notes: &'a Notes,
         ledger: &Ledger,
@@ -170,12 +170,12 @@ impl<'a> FindJson<'a> {
             filter: &asked.filter,
             files,
             files_without_index: without_index,
-            files_left_out: left_out,
+            files_skipped: left_out,
             parts,
             parts_read,
             file_bytes,
             read_bytes,
-            looked_at,
+            packets_read: looked_at,
             frames,
             bytes,
             first_time_ns: span.map(|(first, _)| first.0),
@@ -217,7 +217,7 @@ impl<'a> FindJson<'a> {
             0 => String::new(),
             files => format!("; {} without an index (use --make-index)", grouped(files)),
         };
-        let left_out = match self.files_left_out {
+        let left_out = match self.files_skipped {
             0 => String::new(),
             files => format!("; {} skipped (the filter does not fit)", grouped(files)),
         };

@@ -1,13 +1,13 @@
 //! Result of a query: as table, JSON, CSV, picture.
 
 use super::text::protocol;
-use crate::view::picture::{Axis, Draw, Series, svg};
+use crate::view::picture::{Axis, DrawStyle, Series, svg};
 use crate::view::rates::{counted, grouped};
 use crate::view::table::table;
 use crate::view::terminal::{show, show_line};
+use linerate_pcap::date;
 use linerate_query::columns::all;
 use linerate_query::{Answer, Key, Measure, Question, Row, Value};
-use linerate_record::date;
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 
@@ -61,8 +61,11 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
         rows.add_row(cells(&answer.totals, filled("total"), false));
     }
     let mut text = format!("{rows}\n");
-    if answer.let_go > 0 {
-        text += &format!("  group table full: {} (the smallest) counted as other\n", counted(answer.let_go, "group"));
+    if answer.evicted_groups > 0 {
+        text += &format!(
+            "  group table full: {} (the smallest) counted as other\n",
+            counted(answer.evicted_groups, "group")
+        );
     }
     if counts_twice(question) {
         text += "  each record counts for both of its ends: rows add up to more than the total\n";
@@ -184,7 +187,7 @@ fn document(question: &Question, answer: &Answer, row: &Row) -> Map<String, Json
         map.insert(format!("{}{unit}", measure.name()), value);
     }
     if let Some(part) = part(question, answer, row) {
-        map.insert("part".to_owned(), json!(part));
+        map.insert("share".to_owned(), json!(part));
     }
     map
 }
@@ -195,9 +198,9 @@ pub(super) fn asked(question: &Question, answer: &Answer) -> Json {
         "rows": answer.rows.iter().map(|row| document(question, answer, row)).collect::<Vec<_>>(),
         "records": answer.records,
         "groups": answer.groups,
-        "let_go": answer.let_go,
-        "others": answer.others.as_ref().map(|row| document(question, answer, row)),
-        "all": document(question, answer, &answer.totals),
+        "evicted_groups": answer.evicted_groups,
+        "other": answer.others.as_ref().map(|row| document(question, answer, row)),
+        "total": document(question, answer, &answer.totals),
     })
 }
 
@@ -256,7 +259,12 @@ pub(super) fn draw(title: &str, question: &Question, answer: &Answer, out: &mut 
         if !known.contains(&row.keys.as_slice()) && known.len() < SERIES {
             let names: Vec<String> = row.keys.iter().zip(&question.keys).map(|(value, key)| name(value, key)).collect();
             known.push(&row.keys);
-            series.push(Series { name: names.join(", "), draw: Draw::Line, colour: series.len(), points: Vec::new() });
+            series.push(Series {
+                name: names.join(", "),
+                draw: DrawStyle::Line,
+                colour: series.len(),
+                points: Vec::new(),
+            });
         }
     }
     for row in &answer.rows {
@@ -285,7 +293,7 @@ mod tests {
     use super::*;
     use linerate_meter::{Flow, Tunnel, TunnelKind};
     use linerate_query::columns::Batch;
-    use linerate_query::{Asked, Filter};
+    use linerate_query::{Filter, PartialAnswer};
     use std::sync::Arc;
 
     /// Returns the table and the document of four flows to one host, of 100 bytes each.
@@ -293,7 +301,7 @@ mod tests {
         let question = Question { keys: Key::parse(keys).unwrap(), top: 2, ..Question::new(Filter::every()) };
         let question = Arc::new(question);
         let flows: Vec<_> = (1..=4).map(|host| flow(host, 1, 100)).collect();
-        let mut counted = Asked::new(&question, 1);
+        let mut counted = PartialAnswer::new(&question, 1);
         counted.take(&Batch::of_flows(&flows, counted.columns()));
         let answer = counted.answer();
         (text(&question, &answer), asked(&question, &answer))
@@ -307,7 +315,7 @@ mod tests {
             let inner = Tunnel { kind: TunnelKind::Gre, id: 0, parent: 7 };
             let flows: Vec<_> =
                 (1..=4).map(|host| Flow { tunnel: (host > 1).then_some(inner), ..flow(host, 1, 100) }).collect();
-            let [mut counted, mut other] = [Asked::new(&question, 1), Asked::new(&question, 1)];
+            let [mut counted, mut other] = [PartialAnswer::new(&question, 1), PartialAnswer::new(&question, 1)];
             counted.take(&Batch::of_flows(&flows, counted.columns()));
             other.take(&Batch::of_flows(&flows[..2], other.columns()));
             counted.join(other);
@@ -323,7 +331,7 @@ mod tests {
         let bars: Vec<usize> = text.lines().map(|line| line.matches('\u{2588}').count()).collect();
         assert_eq!(bars, [0, BAR / 4, BAR / 4, 0, 0], "{text}");
         assert!(text.contains("other") && text.contains("50.0 %"), "{text}");
-        assert_eq!((&document["others"]["part"], &document["rows"][0]["part"]), (&json!(0.5), &json!(0.25)));
+        assert_eq!((&document["other"]["share"], &document["rows"][0]["share"]), (&json!(0.5), &json!(0.25)));
     }
 
     /// The rest could exceed the total.
@@ -332,6 +340,6 @@ mod tests {
         let (text, document) = asked_by("address");
         let others = text.lines().find(|line| line.contains("other")).unwrap();
         assert!(!others.contains('%') && text.contains("add up to more than the total"), "{text}");
-        assert_eq!((&document["others"]["part"], &document["all"]["part"]), (&Json::Null, &json!(1.0)));
+        assert_eq!((&document["other"]["share"], &document["total"]["share"]), (&Json::Null, &json!(1.0)));
     }
 }

@@ -1,17 +1,17 @@
 //! Options of queries: groups, sums, order.
 
-use super::output::{Shown, Totals};
+use super::output::{ResultOptions, Totals};
 use crate::exit::usage;
 use linerate_burst::Nanos;
+use linerate_pcap::file::{ReplacedFile, replace};
 use linerate_query::{Filter, Key, Question, step};
-use linerate_record::file::{Replaced, replace};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Options of grouping, order and columns.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Groups and order")]
-pub(crate) struct AskArgs {
+pub(crate) struct QueryArgs {
     /// Group by fields, separated by commas, such as resp_port or orig_address/24,protocol; address and port are those
     /// of either end
     #[arg(long, value_name = "FIELD[/LEN],...")]
@@ -41,13 +41,13 @@ pub(crate) struct AskArgs {
 const MOST: usize = 1_000_000;
 
 /// Selection of stored records.
-pub(super) struct Wanted {
+pub(super) struct RecordSelection {
     pub since: u64,
     pub until: u64,
     pub question: Question,
 }
 
-impl AskArgs {
+impl QueryArgs {
     /// Puts the flows of the result in the given order.
     pub(super) fn order(&self, totals: &mut Totals) {
         if self.sort() == Some("packets") && totals.answer.is_none() {
@@ -66,15 +66,15 @@ impl AskArgs {
     }
 
     /// Returns what is shown of metered or collected records; `is_shown`: a result is printed.
-    pub(super) fn shown(&self, is_shown: bool) -> anyhow::Result<Shown> {
+    pub(super) fn shown(&self, is_shown: bool) -> anyhow::Result<ResultOptions> {
         self.check_shown(is_shown)?;
         if self.is_of_groups() {
             let question = self.question(Filter::every())?;
-            return Ok(Shown { top: None, question: Some(Arc::new(question)) });
+            return Ok(ResultOptions { top: None, question: Some(Arc::new(question)) });
         }
         self.refuse_without_groups(&[("--csv", self.csv)])?;
         match self.sort() {
-            None | Some("bytes" | "packets") => Ok(Shown { top: self.top()?, question: None }),
+            None | Some("bytes" | "packets") => Ok(ResultOptions { top: self.top()?, question: None }),
             Some(other) => Err(usage(format!(
                 "--sort {other}: flows are sorted by bytes or packets; groups (--by) by any measure"
             ))),
@@ -102,12 +102,17 @@ impl AskArgs {
     }
 
     /// Returns the query of stored records.
-    pub(super) fn wanted(&self, filter: &str, since: Option<&str>, until: Option<&str>) -> anyhow::Result<Wanted> {
+    pub(super) fn wanted(
+        &self,
+        filter: &str,
+        since: Option<&str>,
+        until: Option<&str>,
+    ) -> anyhow::Result<RecordSelection> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = Nanos::ZERO.after(now);
         let time = |option: &str, text: Option<&str>| {
             let parse = |text: &str| {
-                linerate_record::when::parse(text, now).map_err(|error| usage(format!("{option} {text}: {error}")))
+                linerate_pcap::when::parse(text, now).map_err(|error| usage(format!("{option} {text}: {error}")))
             };
             text.map(parse).transpose()
         };
@@ -125,7 +130,7 @@ impl AskArgs {
             }
         }
         let question = self.question(parsed.and(Filter::active(since, until)))?;
-        Ok(Wanted { since, until, question })
+        Ok(RecordSelection { since, until, question })
     }
 
     fn refuse_without_groups(&self, more: &[(&'static str, bool)]) -> anyhow::Result<()> {
@@ -166,7 +171,7 @@ impl AskArgs {
     }
 
     /// Opens the file of the picture before the run is confined; its contents are kept until the picture is complete.
-    pub(super) fn drawing(&self) -> anyhow::Result<Option<Replaced>> {
+    pub(super) fn drawing(&self) -> anyhow::Result<Option<ReplacedFile>> {
         let open = |path: &String| replace(path).map_err(|error| anyhow::anyhow!("{path}: cannot write: {error}"));
         self.plot.as_ref().map(open).transpose()
     }

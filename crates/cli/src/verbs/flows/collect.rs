@@ -3,25 +3,25 @@
 use super::super::inputs::{UserArgs, span};
 use super::super::show::ShowArgs;
 use super::answer;
-use super::asking::AskArgs;
+use super::asking::QueryArgs;
 use super::output::{Tee, Totals};
 use super::text::{lost, talkers, undelivered, written};
 use super::writing::WriteArgs;
 use super::{locked, made_in};
 use crate::exit::{Exit, usage};
-use crate::signals::{Answers, answer_requests, reopen_on_hangup, stop_on_signals};
+use crate::signals::{ProgressHandler, answer_requests, reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, reopened};
 use crate::view::rates::{counted, grouped};
-use crate::view::terminal::{fail, is_watched, result, result_line, shown, tell};
+use crate::view::terminal::{fail, is_watched, print_stderr, result, result_line, shown};
 use linerate_burst::{Count, Ledger, Stage};
 use linerate_engine::Stop;
-use linerate_engine::metrics::{Source, source};
+use linerate_engine::metrics::{MetricsSource, source};
+use linerate_export::encode::json;
+use linerate_export::ipfix::{Collector, CollectorCounters, Limits, Listener, read_file};
 use linerate_meter::{Flow, Records};
 use linerate_port::Spec;
 use linerate_query::Question;
-use linerate_records::encode::json;
-use linerate_records::ipfix::{Collector, Found, Limits, Listener, read_file};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::io::ErrorKind;
@@ -51,7 +51,7 @@ pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
     #[command(flatten)]
-    ask: AskArgs,
+    ask: QueryArgs,
     /// Print one JSON document at the end (schema linerate/collect/1)
     #[arg(help_heading = "Report", long)]
     json: bool,
@@ -65,7 +65,7 @@ pub struct Args {
 }
 
 /// Sources of records.
-struct Collected {
+struct RecordSources {
     /// `HOST:PORT`, and whether by TLS.
     listen: Option<(String, bool)>,
     files: Vec<String>,
@@ -73,9 +73,9 @@ struct Collected {
 }
 
 /// Result of a run.
-struct Done {
+struct CollectResult {
     from: Vec<String>,
-    found: Found,
+    found: CollectorCounters,
     seconds: f64,
     totals: Totals,
     ledger: Ledger,
@@ -117,8 +117,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let names: Vec<String> = names.into_iter().chain(from.files.iter().cloned()).collect();
     let is_silent = args.show.quiet || args.json || is_mixed;
     if !is_silent {
-        tell(format_args!("collecting from {}\n", shown(&names.join(", "))));
-        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
+        print_stderr(format_args!("collecting from {}\n", shown(&names.join(", "))));
+        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let stop = Stop::new();
     let records =
@@ -130,8 +130,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         Some(reopen_on_hangup(&stop, move || locked(&written).reopen(report))?)
     };
     let begun = Instant::now();
-    let seen = Arc::new(Mutex::new(Found::default()));
-    let progress = Progress::start(args, is_silent, &names.join(", "), &seen)?;
+    let seen = Arc::new(Mutex::new(CollectorCounters::default()));
+    let progress = CollectProgress::start(args, is_silent, &names.join(", "), &seen)?;
     let mut continues = |collector: &Collector| {
         *lock(&seen) = collector.found();
         !stop.is_requested() && from.duration.is_none_or(|most| begun.elapsed() < most)
@@ -155,7 +155,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         answer::draw(&args.ask.title(), question, found, out)?;
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let done = Done { from: names, found, seconds, totals, ledger };
+    let done = CollectResult { from: names, found, seconds, totals, ledger };
     if let Some(failure) = &failure {
         fail(failure);
     }
@@ -177,7 +177,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 impl Args {
     /// Splits the arguments into addresses and files.
-    fn sources(&self) -> anyhow::Result<Collected> {
+    fn sources(&self) -> anyhow::Result<RecordSources> {
         let listen = |name: &String| {
             let plain = name.strip_prefix("ipfix://").map(|at| (at.to_owned(), false));
             plain.or_else(|| name.strip_prefix("ipfix+tls://").map(|at| (at.to_owned(), true)))
@@ -193,20 +193,25 @@ impl Args {
         }
         let files = self.from.iter().filter(|name| listen(name).is_none()).cloned().collect();
         let duration = self.duration.map(|seconds| span("--duration", seconds)).transpose()?;
-        Ok(Collected { listen: listening.pop(), files, duration })
+        Ok(RecordSources { listen: listening.pop(), files, duration })
     }
 }
 
-/// Progress of a run, until dropped.
-struct Progress {
+/// Progress reports, until dropped.
+struct CollectProgress {
     _live: Live,
-    _answers: Answers,
+    _answers: ProgressHandler,
     _news: crate::verbs::show::Background,
-    _metrics: Source,
+    _metrics: MetricsSource,
 }
 
-impl Progress {
-    fn start(args: &Args, is_silent: bool, subject: &str, seen: &Arc<Mutex<Found>>) -> anyhow::Result<Self> {
+impl CollectProgress {
+    fn start(
+        args: &Args,
+        is_silent: bool,
+        subject: &str,
+        seen: &Arc<Mutex<CollectorCounters>>,
+    ) -> anyhow::Result<Self> {
         let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
         let news = args.show.news(is_silent);
         let (own, begun, mut before) = (Arc::clone(seen), Instant::now(), (Instant::now(), 0));
@@ -215,20 +220,24 @@ impl Progress {
                 let (now, found) = (Instant::now(), *lock(&own));
                 let rate = (found.records - before.1) as f64 / now.duration_since(before.0).as_secs_f64().max(1e-3);
                 before = (now, found.records);
-                tell(format_args!("{:>4} s  {}\n", begun.elapsed().as_secs(), so_far(found, Some(rate as u64))));
+                print_stderr(format_args!(
+                    "{:>4} s  {}\n",
+                    begun.elapsed().as_secs(),
+                    so_far(found, Some(rate as u64))
+                ));
             })
         });
         let own = Arc::clone(seen);
         let answers =
-            answer_requests(move || tell(format_args!("so far {}\n", so_far(*lock(&own), None).trim_start())))?;
+            answer_requests(move || print_stderr(format_args!("so far {}\n", so_far(*lock(&own), None).trim_start())))?;
         let (own, subject) = (Arc::clone(seen), subject.to_owned());
         let metrics = source(move |ledger| ledger.add_all(&account(&subject, *lock(&own))));
-        Ok(Progress { _live: live, _answers: answers, _news: news, _metrics: metrics })
+        Ok(CollectProgress { _live: live, _answers: answers, _news: news, _metrics: metrics })
     }
 }
 
 /// Formats a line of progress.
-fn so_far(found: Found, rate: Option<u64>) -> String {
+fn so_far(found: CollectorCounters, rate: Option<u64>) -> String {
     let rate = rate.map_or_else(String::new, |rate| format!("  {:>11}/s", grouped(rate)));
     let mut text = format!("{:>13} records{rate}  {} exporters", grouped(found.records), grouped(found.sessions));
     for (count, number) in notes(found).into_iter().skip(3).filter(|(_, number)| *number > 0) {
@@ -237,11 +246,11 @@ fn so_far(found: Found, rate: Option<u64>) -> String {
     text
 }
 
-fn lock(seen: &Mutex<Found>) -> MutexGuard<'_, Found> {
+fn lock(seen: &Mutex<CollectorCounters>) -> MutexGuard<'_, CollectorCounters> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn account(subject: &str, found: Found) -> Ledger {
+fn account(subject: &str, found: CollectorCounters) -> Ledger {
     let mut ledger = Ledger::new();
     let account = ledger.account(Stage::Collect, subject);
     account.add(Count::CollectReceived, found.records).add(Count::Collected, found.records);
@@ -251,7 +260,7 @@ fn account(subject: &str, found: Found) -> Ledger {
     ledger
 }
 
-fn notes(found: Found) -> [(Count, u64); 10] {
+fn notes(found: CollectorCounters) -> [(Count, u64); 10] {
     [
         (Count::CollectSessions, found.sessions),
         (Count::CollectMessages, found.messages),
@@ -268,7 +277,7 @@ fn notes(found: Found) -> [(Count, u64); 10] {
 
 /// `linerate/collect/1`.
 #[derive(Serialize)]
-struct Json<'a> {
+struct CollectJson<'a> {
     schema: &'static str,
     from: &'a [String],
     exporters: u64,
@@ -286,15 +295,15 @@ struct Json<'a> {
     records_lost: u64,
     top: Vec<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    asked: Option<serde_json::Value>,
+    query: Option<serde_json::Value>,
     #[serde(flatten)]
     ledger: LedgerJson,
 }
 
-impl Done {
-    fn json(&self, question: Option<&Question>) -> Json<'_> {
-        let Done { from, found, seconds, totals, ledger } = self;
-        Json {
+impl CollectResult {
+    fn json(&self, question: Option<&Question>) -> CollectJson<'_> {
+        let CollectResult { from, found, seconds, totals, ledger } = self;
+        CollectJson {
             schema: "linerate/collect/1",
             from,
             exporters: found.sessions,
@@ -311,13 +320,13 @@ impl Done {
             records_written: ledger.total(Count::Exported),
             records_lost: lost(ledger),
             top: totals.top.iter().filter_map(|flow| RawValue::from_string(json::record(flow)).ok()).collect(),
-            asked: question.zip(totals.answer.as_ref()).map(|(question, found)| answer::asked(question, found)),
+            query: question.zip(totals.answer.as_ref()).map(|(question, found)| answer::asked(question, found)),
             ledger: LedgerJson::new(ledger),
         }
     }
 
     fn text(&self, question: Option<&Question>) -> String {
-        let Done { found, seconds, totals, ledger, .. } = self;
+        let CollectResult { found, seconds, totals, ledger, .. } = self;
         let mut text = format!(
             "{} in {} of {} in {seconds:.3} s\n",
             counted(found.records, "record"),

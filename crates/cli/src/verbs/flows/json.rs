@@ -7,9 +7,9 @@ use super::workers::{ElephantJson, WorkerJson, elephants, unevenness, workers};
 use crate::view::ledger::RunJson;
 use crate::view::rates::Rates;
 use linerate_burst::{Count, Kind, Ledger, Stage};
-use linerate_engine::{Metered, Received};
+use linerate_engine::{MeteringReport, RunReport};
+use linerate_export::encode::json;
 use linerate_meter::EndReason;
-use linerate_records::encode::json;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(super) struct SummaryJson<'a> {
     #[serde(flatten)]
     flows: FlowsJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    asked: Option<serde_json::Value>,
+    query: Option<serde_json::Value>,
     #[serde(flatten)]
     run: RunJson,
 }
@@ -42,7 +42,7 @@ pub(crate) struct FlowsJson<'a> {
     flows: u64,
     inner_flows: u64,
     records: BTreeMap<&'static str, u64>,
-    max_flows_at_a_time: u64,
+    peak_flows: u64,
     aggregated_flows: u64,
     unknown_link: u64,
     unknown_link_bytes: u64,
@@ -61,7 +61,7 @@ pub(crate) struct FlowsJson<'a> {
     time_jumps: u64,
     flow_bytes: usize,
     flow_bytes_ipv6: usize,
-    most_bytes: usize,
+    max_bytes: usize,
     workers: Vec<WorkerJson>,
     worker_imbalance: f64,
     elephants: Vec<ElephantJson>,
@@ -77,13 +77,13 @@ pub(crate) struct FlowsJson<'a> {
 impl<'a> SummaryJson<'a> {
     pub(super) fn new(
         inputs: &Inputs,
-        metered: &'a Metered,
+        metered: &'a MeteringReport,
         totals: &'a Totals,
-        run: &Received,
-        asked: Option<serde_json::Value>,
+        run: &RunReport,
+        query: Option<serde_json::Value>,
     ) -> Self {
         SummaryJson {
-            asked,
+            query,
             schema: "linerate/flows/1",
             ports: inputs.names(),
             filter: inputs.filter.clone(),
@@ -96,7 +96,7 @@ impl<'a> SummaryJson<'a> {
 
 impl<'a> FlowsJson<'a> {
     /// Converts the counts of metering (from files if `is_read`) and of the records by the ledger.
-    pub(crate) fn new(metered: &'a Metered, totals: &'a Totals, ledger: &Ledger, is_read: bool) -> Self {
+    pub(crate) fn new(metered: &'a MeteringReport, totals: &'a Totals, ledger: &Ledger, is_read: bool) -> Self {
         let is_written = ledger.accounts().iter().any(|account| account.stage == Stage::Export);
         let written = is_written.then_some(ledger);
         let counts = &metered.counts;
@@ -111,7 +111,7 @@ impl<'a> FlowsJson<'a> {
             flows: totals.flows,
             inner_flows: totals.inner_flows,
             records: EndReason::ALL.map(|reason| (reason.name(), counts.ended_by(reason))).into_iter().collect(),
-            max_flows_at_a_time: counts.most_flows,
+            peak_flows: counts.most_flows,
             aggregated_flows: counts.aggregated,
             unknown_link: counts.unknown_link,
             unknown_link_bytes: counts.unknown_link_bytes,
@@ -130,7 +130,7 @@ impl<'a> FlowsJson<'a> {
             time_jumps: metered.time_jumps,
             flow_bytes,
             flow_bytes_ipv6,
-            most_bytes: metered.most_bytes,
+            max_bytes: metered.most_bytes,
             workers: workers(metered),
             worker_imbalance: unevenness(metered),
             elephants: elephants(metered, totals),

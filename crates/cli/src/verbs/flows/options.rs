@@ -7,7 +7,7 @@ use crate::exit::usage;
 use crate::view::rates::grouped;
 use crate::view::terminal::fail;
 use linerate_engine::Meters;
-use linerate_meter::{Config, Protocols, Spread, Tunnels};
+use linerate_meter::{Config, FlowDistributor, Protocols, Tunnels};
 use std::hash::{BuildHasher, RandomState};
 
 const FIRST_PACKETS: u8 = 30;
@@ -49,8 +49,8 @@ pub(crate) struct MeterArgs {
     #[arg(long, value_name = "none|all|PROTOCOL,...", default_value_t = Protocols::NONE)]
     names: Protocols,
     /// Packet of a tunnel to record
-    #[arg(long, value_enum, default_value_t = Which::Both)]
-    tunnels: Which,
+    #[arg(long, value_enum, default_value_t = TunnelLevel::Both)]
+    tunnels: TunnelLevel,
     /// Verify checksums
     #[arg(long)]
     checksums: bool,
@@ -78,7 +78,7 @@ impl From<Level> for linerate_meter::Level {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Which {
+enum TunnelLevel {
     /// The outermost
     Outer,
     /// The innermost
@@ -91,14 +91,14 @@ impl MeterArgs {
     /// Returns the number of metering threads.
     pub(crate) fn workers(&self) -> anyhow::Result<usize> {
         match self.workers {
-            workers @ 1..=Spread::MOST => Ok(workers),
-            _ => Err(usage(format!("--workers: expected 1 to {}", Spread::MOST))),
+            workers @ 1..=FlowDistributor::MOST => Ok(workers),
+            _ => Err(usage(format!("--workers: expected 1 to {}", FlowDistributor::MOST))),
         }
     }
 
     /// Returns the bytes needed of each packet; 0 for all.
     pub(crate) fn snap(&self) -> u32 {
-        if self.checksums || !self.names.is_empty() { 0 } else { Spread::HEADERS as u32 }
+        if self.checksums || !self.names.is_empty() { 0 } else { FlowDistributor::HEADERS as u32 }
     }
 
     /// Creates the meters, if memory allows, before ports open: it may take seconds.
@@ -148,9 +148,9 @@ impl MeterArgs {
             names: self.names,
             checksums: self.checksums,
             tunnels: match self.tunnels {
-                Which::Outer => Tunnels::Outer,
-                Which::Inner => Tunnels::Inner,
-                Which::Both => Tunnels::Both,
+                TunnelLevel::Outer => Tunnels::Outer,
+                TunnelLevel::Inner => Tunnels::Inner,
+                TunnelLevel::Both => Tunnels::Both,
             },
             seed: secret(),
             id_seed: self.id_seed.as_deref().map_or_else(secret, Config::id_seed_of),

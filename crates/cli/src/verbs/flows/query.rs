@@ -2,9 +2,9 @@
 
 use super::super::inputs::UserArgs;
 use super::answer;
-use super::asking::{AskArgs, Wanted};
+use super::asking::{QueryArgs, RecordSelection};
 use super::made_in;
-use super::output::{Shown, Tee};
+use super::output::{ResultOptions, Tee};
 use super::text::{ranked, undelivered, written};
 use super::writing::WriteArgs;
 use crate::exit::{Exit, usage};
@@ -12,14 +12,14 @@ use crate::privileges::{READING, read_places};
 use crate::signals::stop_on_signals;
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::{counted, grouped, stated};
-use crate::view::terminal::{fail, printed, result, result_line, shown, tell};
+use crate::view::terminal::{fail, print_stderr, printed, result, result_line, row_line, shown};
 use linerate_burst::Ledger;
 use linerate_engine::Stop;
-use linerate_meter::{Flow, Records, Spread};
+use linerate_export::encode::json;
+use linerate_export::{encode, export};
+use linerate_meter::{Flow, FlowDistributor, Records};
 use linerate_port::Spec;
 use linerate_query::{Answer, Filter, Measure, Question, Scan, Store, WHOLE_THREADS, stored};
-use linerate_records::encode::json;
-use linerate_records::{encode, export};
 use serde::Serialize;
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
     until: Option<String>,
     #[command(flatten)]
-    ask: AskArgs,
+    ask: QueryArgs,
     #[command(flatten)]
     write: WriteArgs,
     /// Reading threads [default: one per processor, at most 4]
@@ -67,7 +67,7 @@ pub struct Args {
     /// Print JSON lines: groups or records, then a summary (schema linerate/query/1)
     #[arg(help_heading = "Report", long)]
     json: bool,
-    /// Print errors and the final result only
+    /// Print errors only, and results that are not written elsewhere
     #[arg(help_heading = "Report", short = 'q', long)]
     quiet: bool,
     /// Exit with status 3 if a record could not be delivered
@@ -78,13 +78,13 @@ pub struct Args {
 }
 
 /// Directories and files of records, and the filter.
-struct Held {
+struct StoredRecords {
     places: Vec<String>,
     filter: String,
 }
 
 /// Result of a query.
-struct Done {
+struct QueryResult {
     question: Arc<Question>,
     /// The order of records.
     sort: Option<Measure>,
@@ -101,7 +101,7 @@ struct Done {
 /// Runs the query.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let held = &args.held()?;
-    let Wanted { since, until, question } =
+    let RecordSelection { since, until, question } =
         args.ask.wanted(&held.filter, args.since.as_deref(), args.until.as_deref())?;
     let workers = args.check()?;
     let sort = args.ask.sort().map(Measure::one).transpose().map_err(|error| usage(format!("--sort: {error}")))?;
@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     stop_on_signals(&stop)?;
     let (is_mixed, is_silent) = (args.write.is_on_output(), args.quiet || args.json);
     if !is_silent {
-        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
+        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let (begun, question) = (Instant::now(), Arc::new(question));
     let continues = || !stop.is_requested();
@@ -139,7 +139,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     } else {
         // These records have passed the filter already.
         let every = Question { filter: Filter::every(), ..(*question).clone() };
-        let about = Shown { top: None, question: Some(Arc::new(every)) };
+        let about = ResultOptions { top: None, question: Some(Arc::new(every)) };
         let mut tee = Tee::showing(exporters, stop.clone(), &about)?;
         let scan = store.each(&question.filter, &continues, &mut |flow| tee.take(&flow));
         let (totals, written) = tee.finish(false, &mut ledger);
@@ -150,7 +150,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if stop.is_requested() {
         fail("stopped early: the result covers only the records read so far");
     }
-    let done = Done { question, sort, scan, seconds, bytes: store.bytes_read(), answer, records, ledger };
+    let done = QueryResult { question, sort, scan, seconds, bytes: store.bytes_read(), answer, records, ledger };
     if let (Some(out), Some(answer)) = (&mut drawing, &done.answer) {
         answer::draw(&args.ask.title(), &done.question, answer, out)?;
     }
@@ -179,7 +179,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 impl Args {
     /// Splits the words into places and filter.
-    fn held(&self) -> anyhow::Result<Held> {
+    fn held(&self) -> anyhow::Result<StoredRecords> {
         let is_place = |word: &&String| Path::new(word).exists() || word.ends_with('/') || word.ends_with(".parquet");
         let (places, words) = self.words.split_at(self.words.iter().take_while(is_place).count());
         if places.is_empty() {
@@ -197,7 +197,7 @@ impl Args {
             (Some(text), []) => text.clone(),
             (None, words) => words.join(" "),
         };
-        Ok(Held { places: places.to_vec(), filter })
+        Ok(StoredRecords { places: places.to_vec(), filter })
     }
 
     /// Refuses options without effect. Returns the number of reading threads.
@@ -216,8 +216,8 @@ impl Args {
             }
         }
         match self.workers {
-            Some(workers @ 1..=Spread::MOST) => Ok(workers),
-            Some(_) => Err(usage(format!("--workers: expected 1 to {}", Spread::MOST))),
+            Some(workers @ 1..=FlowDistributor::MOST) => Ok(workers),
+            Some(_) => Err(usage(format!("--workers: expected 1 to {}", FlowDistributor::MOST))),
             None => Ok(available_parallelism().map_or(1, |all| all.get().min(WHOLE_THREADS))),
         }
     }
@@ -247,9 +247,9 @@ struct Summary<'a> {
     filter: &'a str,
     seconds: f64,
     files: u64,
-    files_passed_over: u64,
+    files_skipped: u64,
     row_groups: u64,
-    row_groups_passed_over: u64,
+    row_groups_skipped: u64,
     row_groups_empty: u64,
     rows_read: u64,
     bytes_read: u64,
@@ -257,19 +257,19 @@ struct Summary<'a> {
     failures: &'a [String],
     failed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    asked: Option<Json>,
+    query: Option<Json>,
     #[serde(flatten)]
     ledger: LedgerJson,
 }
 
-impl Done {
+impl QueryResult {
     /// Groups or records, then what was read for them.
-    fn lines(&self, held: &Held, is_mixed: bool) -> anyhow::Result<()> {
+    fn lines(&self, held: &StoredRecords, is_mixed: bool) -> anyhow::Result<()> {
         if let Some(answer) = self.answer.as_ref().filter(|_| self.question.is_of_groups() && !is_mixed) {
             answer::lines(&self.question, answer)?;
         }
         for flow in &self.records {
-            result_line(&RawValue::from_string(json::record(flow))?, is_mixed)?;
+            row_line(&RawValue::from_string(json::record(flow))?, is_mixed)?;
         }
         let asked = self.answer.as_ref().map(|answer| {
             let mut document = answer::asked(&self.question, answer);
@@ -286,16 +286,16 @@ impl Done {
             filter: &held.filter,
             seconds: self.seconds,
             files: *files,
-            files_passed_over: *files_passed,
+            files_skipped: *files_passed,
             row_groups: *groups,
-            row_groups_passed_over: *groups_passed,
+            row_groups_skipped: *groups_passed,
             row_groups_empty: *groups_empty,
             rows_read: *rows,
             bytes_read: self.bytes[0],
             bytes: self.bytes[1],
             failures,
             failed: *failed,
-            asked,
+            query: asked,
             ledger: LedgerJson::new(&self.ledger),
         };
         Ok(result_line(&summary, is_mixed)?)
@@ -327,12 +327,11 @@ impl Done {
             counted(*groups, "row group"),
         );
         let [read, bytes] = self.bytes;
-        let part = if read > bytes {
-            "some read twice".to_owned()
-        } else {
-            format!("{:.1} %", 100.0 * read as f64 / bytes.max(1) as f64)
-        };
-        text += &format!("  {} of {} bytes, {part}\n", grouped(read), grouped(bytes));
+        // The filter's columns may be read twice.
+        if read < bytes {
+            let part = 100.0 * read as f64 / bytes as f64;
+            text += &format!("  {} of {} bytes, {part:.1} %\n", grouped(read), grouped(bytes));
+        }
         if *groups_empty > 0 {
             text += &format!("  in {} row groups only the filter columns were read\n", grouped(*groups_empty));
         }

@@ -7,23 +7,23 @@ use crate::view::rates::{Rates, counted, grouped, stated};
 use crate::view::table::table;
 use crate::view::terminal::shown;
 use linerate_burst::{Account, Count, Kind, Ledger, Stage};
-use linerate_engine::Metered;
+use linerate_engine::MeteringReport;
+use linerate_export::export;
+use linerate_headers::registry;
 use linerate_meter::{End, EndReason, Flow};
 use linerate_query::Measure;
-use linerate_records::export;
-use linerate_wire::registry;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
 /// Returns the report: counts of metering, records by the ledger, and top flows. For files (`is_read`) the time is that
 /// of reading, without a rate.
-pub(crate) fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger, is_read: bool) -> String {
+pub(crate) fn summary(metered: &MeteringReport, totals: &Totals, ledger: &Ledger, is_read: bool) -> String {
     summary_of((metered, totals), ledger, is_read, &talkers(&totals.top))
 }
 
 /// Returns the same with another text about the records.
 pub(super) fn summary_of(
-    (metered, totals): (&Metered, &Totals),
+    (metered, totals): (&MeteringReport, &Totals),
     ledger: &Ledger,
     is_read: bool,
     records: &str,
@@ -221,8 +221,10 @@ mod tests {
 
     #[test]
     fn the_time_of_files_is_that_of_reading() {
-        let (metered, totals) =
-            (Metered { elapsed: std::time::Duration::from_secs(1), ..Metered::default() }, Totals::default());
+        let (metered, totals) = (
+            MeteringReport { elapsed: std::time::Duration::from_secs(1), ..MeteringReport::default() },
+            Totals::default(),
+        );
         let [read, live] = [true, false].map(|is_read| summary(&metered, &totals, &Ledger::new(), is_read));
         assert!(read.contains(", read in 1.000 s\n") && !read.contains("/s"), "{read}");
         assert!(live.contains(" in 1.000 s: 0 packets/s\n"), "{live}");

@@ -4,7 +4,7 @@ use super::output::Totals;
 use super::text::{end, protocol};
 use crate::view::rates::grouped;
 use crate::view::table::table;
-use linerate_engine::{Load, Metered, imbalance};
+use linerate_engine::{Load, MeteringReport, imbalance};
 use linerate_meter::Flow;
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ struct Elephant<'a> {
     bytes: f64,
 }
 
-pub(super) fn workers(metered: &Metered) -> Vec<WorkerJson> {
+pub(super) fn workers(metered: &MeteringReport) -> Vec<WorkerJson> {
     let worker = |load: &Load| {
         let Load { frames, bytes, flows, busy } = *load;
         WorkerJson { frames, bytes, flows, busy_seconds: busy.as_secs_f64() }
@@ -49,11 +49,11 @@ pub(super) fn workers(metered: &Metered) -> Vec<WorkerJson> {
 }
 
 /// Returns the packets of the busiest worker relative to the mean.
-pub(super) fn unevenness(metered: &Metered) -> f64 {
+pub(super) fn unevenness(metered: &MeteringReport) -> f64 {
     imbalance(&frames(metered))
 }
 
-pub(super) fn elephants(metered: &Metered, totals: &Totals) -> Vec<ElephantJson> {
+pub(super) fn elephants(metered: &MeteringReport, totals: &Totals) -> Vec<ElephantJson> {
     let json = |elephant: Elephant<'_>| ElephantJson {
         id: format!("{:016x}", elephant.flow.id),
         packets: elephant.flow.packets(),
@@ -65,7 +65,7 @@ pub(super) fn elephants(metered: &Metered, totals: &Totals) -> Vec<ElephantJson>
 }
 
 /// Returns the table of workers; empty for one worker.
-pub(super) fn text(metered: &Metered, totals: &Totals) -> String {
+pub(super) fn text(metered: &MeteringReport, totals: &Totals) -> String {
     if metered.workers.len() < 2 {
         return String::new();
     }
@@ -99,7 +99,7 @@ pub(super) fn text(metered: &Metered, totals: &Totals) -> String {
 }
 
 /// Returns the flows with a large share of packets or bytes, those with most packets first.
-fn find<'a>(metered: &Metered, totals: &'a Totals) -> Vec<Elephant<'a>> {
+fn find<'a>(metered: &MeteringReport, totals: &'a Totals) -> Vec<Elephant<'a>> {
     let most = frames(metered).into_iter().max().unwrap_or(0) as f64;
     let (frames, bytes) = (metered.counts.frames.max(1) as f64, metered.counts.bytes.max(1) as f64);
     let mut found: Vec<&Flow> = Vec::new();
@@ -119,7 +119,7 @@ fn find<'a>(metered: &Metered, totals: &'a Totals) -> Vec<Elephant<'a>> {
     found.into_iter().map(share).collect()
 }
 
-fn frames(metered: &Metered) -> Vec<u64> {
+fn frames(metered: &MeteringReport) -> Vec<u64> {
     metered.workers.iter().map(|load| load.frames).collect()
 }
 
@@ -159,11 +159,11 @@ pub(super) mod tests {
         }
     }
 
-    fn report(frames: &[u64]) -> Metered {
+    fn report(frames: &[u64]) -> MeteringReport {
         let load = |frames: &u64| Load { frames: *frames, bytes: *frames * 100, ..Load::default() };
         let all = frames.iter().sum();
         let counts = Counts { frames: all, bytes: all * 100, ..Counts::default() };
-        Metered { counts, workers: frames.iter().map(load).collect(), ..Metered::default() }
+        MeteringReport { counts, workers: frames.iter().map(load).collect(), ..MeteringReport::default() }
     }
 
     #[test]

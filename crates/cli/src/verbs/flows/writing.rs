@@ -6,11 +6,11 @@ use crate::signals::{is_hurried, opening};
 use crate::view::terminal::{fail, records as standard_output};
 use clap::builder::PossibleValuesParser;
 use linerate_engine::flows;
+use linerate_export::export::{DeliveryOptions, Observed, Tls};
+use linerate_export::ipfix::Profile;
+use linerate_export::{Exporter, Format, Options, export};
+use linerate_pcap::Compression;
 use linerate_port::Spec;
-use linerate_record::Compression;
-use linerate_records::export::{Observed, Shipping, Tls};
-use linerate_records::ipfix::Profile;
-use linerate_records::{Exporter, Format, Options, export};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -45,8 +45,9 @@ pub(crate) struct ExportArgs {
     /// Add to a directory that has records already
     #[arg(long)]
     append: bool,
-    /// IPFIX settings, separated by commas: biflow (both directions in one record), full (all fields), enterprise=N (of
-    /// unregistered elements), domain=N, mtu=N (bytes), rate=N (records per second over UDP)
+    /// IPFIX settings, separated by commas: biflow (both directions in one record), uniflow (one record each), full (all
+    /// fields; otherwise those that all collectors read), enterprise=N (of unregistered elements), domain=N, mtu=N
+    /// (bytes), rate=N (records per second over UDP) [default for files: biflow,full; for collectors: uniflow]
     #[arg(long, value_name = "WORD,...")]
     ipfix: Option<String>,
     /// kafka:// and clickhouse:// settings, separated by commas: spool=DIR (required: batches wait there on disk),
@@ -68,7 +69,7 @@ pub(crate) struct ExportArgs {
 
 /// Format and compression, where the name of a target does not give them.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Written {
+pub(crate) struct WriteFormat {
     pub format: Option<&'static Format>,
     pub compression: Option<Compression>,
 }
@@ -85,11 +86,11 @@ impl WriteArgs {
     }
 
     /// Returns format and compression, as far as options give them.
-    pub(crate) fn how(&self) -> Written {
+    pub(crate) fn how(&self) -> WriteFormat {
         let all = [Compression::Gzip, Compression::Zstd, Compression::Lz4];
         let compression =
             self.compress.as_deref().and_then(|name| all.into_iter().find(|compression| compression.name() == name));
-        Written { format: self.format.as_deref().and_then(Format::named), compression }
+        WriteFormat { format: self.format.as_deref().and_then(Format::named), compression }
     }
 
     /// Refuses targets that cannot be meant: those that are read (`specs`), or two on standard output. `listens`:
@@ -121,7 +122,7 @@ impl ExportArgs {
     }
 
     /// Checks options against the targets before anything is opened; `captures`: capture files are written too.
-    pub(crate) fn check(&self, targets: &[String], how: Written, captures: bool) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, targets: &[String], how: WriteFormat, captures: bool) -> anyhow::Result<()> {
         self.check_listening(targets, how, captures, false)
     }
 
@@ -129,7 +130,7 @@ impl ExportArgs {
     pub(crate) fn check_listening(
         &self,
         targets: &[String],
-        how: Written,
+        how: WriteFormat,
         captures: bool,
         listens: bool,
     ) -> anyhow::Result<()> {
@@ -172,13 +173,13 @@ impl ExportArgs {
         export::check(targets, &options).map_err(usage)
     }
 
-    fn options(&self, how: Written) -> anyhow::Result<Options> {
+    fn options(&self, how: WriteFormat) -> anyhow::Result<Options> {
         let rotate = span("--rotate", self.rotate.unwrap_or(ROTATE))?;
         let profile = self.ipfix.as_deref().map(Profile::parse).transpose();
         let profile = profile.map_err(|error| usage(format!("--ipfix: {error}")))?.unwrap_or_default();
-        let ship = self.ship.as_deref().map(Shipping::parse).transpose();
+        let ship = self.ship.as_deref().map(DeliveryOptions::parse).transpose();
         let ship = ship.map_err(|error| usage(format!("--ship: {error}")))?.unwrap_or_default();
-        let Written { format, compression } = how;
+        let WriteFormat { format, compression } = how;
         Ok(Options {
             format,
             compression,
@@ -196,7 +197,7 @@ impl ExportArgs {
     }
 
     /// Opens the exporters to the targets.
-    pub(crate) fn exporters(&self, targets: &[String], how: Written) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
+    pub(crate) fn exporters(&self, targets: &[String], how: WriteFormat) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
         self.exporters_of(targets, how, &Arc::default())
     }
 
@@ -204,8 +205,8 @@ impl ExportArgs {
     pub(crate) fn exporters_of(
         &self,
         targets: &[String],
-        how: Written,
-        observed: &Arc<flows::Observed>,
+        how: WriteFormat,
+        observed: &Arc<flows::UnmeteredCounters>,
     ) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
         let seen = Arc::clone(observed);
         let counters = move || [&seen.lost, &seen.ignored].map(|count| count.load(Ordering::Relaxed));
@@ -231,7 +232,7 @@ impl ExportArgs {
 
     /// Returns the enterprise number of our elements.
     pub(crate) fn enterprise(&self) -> anyhow::Result<u32> {
-        Ok(self.options(Written::default())?.profile.enterprise)
+        Ok(self.options(WriteFormat::default())?.profile.enterprise)
     }
 
     /// Returns the interval of new files in seconds, if given.

@@ -4,11 +4,11 @@ use crate::exit::usage;
 use crate::signals::waiting;
 use crate::view::terminal::fail;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
-use linerate_engine::answer::Running;
-use linerate_engine::{Answering, AnsweringReport, Stop};
-use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, FILTER, Hop, Own, Vlans};
+use linerate_engine::answer::ResponderThread;
+use linerate_engine::{InterfaceResponder, ResponderReport, Stop};
+use linerate_generate::answer::{ANSWERS_PER_SECOND, AddressRange, Addresses, Answerer, FILTER, Hop, Vlans};
+use linerate_headers::MacAddr;
 use linerate_port::{RxOptions, Spec, TxOptions};
-use linerate_wire::MacAddr;
 use std::net::IpAddr;
 
 /// Size of the receive ring: some thousand requests can wait while the answering thread does not run.
@@ -25,7 +25,7 @@ pub struct AnswerArgs {
     /// Answer at the --to port for these addresses: PREFIX@MAC or FIRST..LAST@MAC, plus @VLAN or @OUTER.INNER if tagged;
     /// repeatable
     #[arg(long, value_name = "PREFIX@MAC")]
-    answer_for: Vec<Own>,
+    answer_for: Vec<AddressRange>,
     /// Maximum number of answers per second
     #[arg(long, value_name = "N", default_value_t = ANSWERS_PER_SECOND)]
     answer_rate: u32,
@@ -40,7 +40,7 @@ pub struct AnswerArgs {
 
 /// Addresses of a sender or receiver of a stream.
 #[derive(Clone, Copy, Debug)]
-pub struct Sender {
+pub struct HostAddress {
     /// Source MAC address.
     pub mac: MacAddr,
     /// Source IP address.
@@ -51,24 +51,29 @@ pub struct Sender {
 
 impl AnswerArgs {
     /// Opens the ports to answer and resolve on the interface of `to`, if requested. `--answer` answers for `senders`.
-    pub fn open(&self, to: &Spec, senders: &[Sender]) -> anyhow::Result<Option<Answering>> {
+    pub fn open(&self, to: &Spec, senders: &[HostAddress]) -> anyhow::Result<Option<InterfaceResponder>> {
         if !self.is_wanted() {
             return Ok(None);
         }
         let mut own = self.answer_for.clone();
         if self.answer {
-            own.extend(senders.iter().map(Sender::own));
+            own.extend(senders.iter().map(HostAddress::own));
         }
         self.open_for(to, own).map(Some)
     }
 
     /// Opens the same on the interface of `check`, for `receivers`, if it is an interface other than that of `to`.
-    pub fn open_check(&self, to: &Spec, check: &Spec, receivers: &[Sender]) -> anyhow::Result<Option<Answering>> {
+    pub fn open_check(
+        &self,
+        to: &Spec,
+        check: &Spec,
+        receivers: &[HostAddress],
+    ) -> anyhow::Result<Option<InterfaceResponder>> {
         let is_other = REGISTRY.interface(check).is_some_and(|_| packet_port(check).ok() != packet_port(to).ok());
         if !(self.answer || self.gateway.len() > 1) || !is_other {
             return Ok(None);
         }
-        let own = if self.answer { receivers.iter().map(Sender::own).collect() } else { Vec::new() };
+        let own = if self.answer { receivers.iter().map(HostAddress::own).collect() } else { Vec::new() };
         let mut answering = self.open_for(check, own)?;
         if let Some(gateway) = self.gateway.get(1) {
             let asks = receivers.iter().find(|receiver| receiver.ip.is_ipv4() == gateway.is_ipv4());
@@ -79,15 +84,15 @@ impl AnswerArgs {
         Ok(Some(answering))
     }
 
-    fn open_for(&self, port: &Spec, own: Vec<Own>) -> anyhow::Result<Answering> {
+    fn open_for(&self, port: &Spec, own: Vec<AddressRange>) -> anyhow::Result<InterfaceResponder> {
         answering(port, own, self.answer_rate)
     }
 
     /// Resolves the MAC address of the gateway, or of `destination`, in the name of `sender`, if requested.
     pub fn next_hop(
         &self,
-        answering: Option<&mut Answering>,
-        sender: Sender,
+        answering: Option<&mut InterfaceResponder>,
+        sender: HostAddress,
         destination: IpAddr,
     ) -> anyhow::Result<Option<MacAddr>> {
         let (true, Some(answering)) = (self.asks(), answering) else { return Ok(None) };
@@ -149,35 +154,35 @@ impl AnswerArgs {
     }
 }
 
-impl Sender {
-    fn own(&self) -> Own {
-        Own { vlans: self.vlans, ..Own::one(self.ip, self.mac) }
+impl HostAddress {
+    fn own(&self) -> AddressRange {
+        AddressRange { vlans: self.vlans, ..AddressRange::one(self.ip, self.mac) }
     }
 }
 
 /// Resolves the MAC address of a next hop.
-fn ask(answering: &mut Answering, target: IpAddr, sender: Sender) -> anyhow::Result<MacAddr> {
+fn ask(answering: &mut InterfaceResponder, target: IpAddr, sender: HostAddress) -> anyhow::Result<MacAddr> {
     let hop = Hop::new(target, sender.ip, sender.mac, sender.vlans).map_err(usage)?;
     let found = waiting(|| answering.resolve(&[hop], &Stop::new()))?;
     Ok(found[0])
 }
 
 /// Stops answering and prints its failure, if any.
-pub(crate) fn finish(running: Option<Running>) -> AnsweringReport {
-    let report = running.map(Running::finish).unwrap_or_default();
+pub(crate) fn finish(running: Option<ResponderThread>) -> ResponderReport {
+    let report = running.map(ResponderThread::finish).unwrap_or_default();
     tell_failure(&report);
     report
 }
 
 /// Prints the failure of answering, if any.
-pub(crate) fn tell_failure(report: &AnsweringReport) {
+pub(crate) fn tell_failure(report: &ResponderReport) {
     if let Some(failure) = &report.failure {
         fail(format_args!("answering stopped early: {failure}"));
     }
 }
 
 /// Opens the interface of a port to answer for these addresses and to resolve others.
-pub(crate) fn answering(port: &Spec, own: Vec<Own>, answer_rate: u32) -> anyhow::Result<Answering> {
+pub(crate) fn answering(port: &Spec, own: Vec<AddressRange>, answer_rate: u32) -> anyhow::Result<InterfaceResponder> {
     let own = Addresses::new(own).map_err(usage)?;
     let spec = packet_port(port)?;
     let options = RxOptions { promiscuous: true, filter: FILTER.into(), lanes: 1, ..RxOptions::default() };
@@ -185,7 +190,7 @@ pub(crate) fn answering(port: &Spec, own: Vec<Own>, answer_rate: u32) -> anyhow:
     receiving.options.push(("ring".into(), RING.into()));
     let from = open_rx(&receiving, &options)?;
     let to = open_tx(&spec, &TxOptions::default())?;
-    Ok(Answering::new(from, to, Answerer::new(own, answer_rate)))
+    Ok(InterfaceResponder::new(from, to, Answerer::new(own, answer_rate)))
 }
 
 /// Returns the `packet` port of the interface that `to` sends through, whatever its backend.

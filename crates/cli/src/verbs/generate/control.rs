@@ -1,9 +1,9 @@
-//! Socket of `generate --control`: per connection one request and one answer, each one JSON line.
+//! Control socket of `generate --control`: per connection one request and one answer, each one JSON line.
 
 use crate::privileges::socket_folder;
 use crate::verbs::socket::listen_at;
 use anyhow::Context;
-use linerate_engine::streams::{Control, State, StreamState};
+use linerate_engine::streams::{Control, SendState, StreamState};
 use linerate_engine::{CheckWatch, StreamWatch};
 use linerate_generate::check::LiveRow;
 use linerate_generate::{Action, Rate};
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Request of a client.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct ControlRequest {
     /// `status`, `rate`, `pause`, `resume`, `stop`, `start`.
     pub action: String,
     /// Pattern of stream names.
@@ -44,20 +44,20 @@ pub(crate) struct Asked {
     pub rate: Option<String>,
 }
 
-/// Answer, `linerate/ctl/1`.
+/// ControlReply, `linerate/ctl/1`.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct ControlReply {
     pub schema: String,
     /// Reason why the request was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Selected streams.
-    pub streams: Vec<Row>,
+    pub streams: Vec<StreamStatus>,
 }
 
-/// State of one stream.
+/// Status of one stream.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct StreamStatus {
     pub name: String,
     /// `running`, `paused`, `stopped`, `ended`.
     pub state: String,
@@ -76,23 +76,23 @@ pub(crate) struct Row {
 }
 
 /// Listening socket; no client is answered yet.
-pub(crate) struct Socket {
+pub(crate) struct ControlListener {
     listener: UnixListener,
     file: SocketFile,
 }
 
 /// Thread that answers clients; dropping it stops the thread and removes the socket.
-pub(crate) struct Answering {
+pub(crate) struct ControlServer {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     _file: SocketFile,
 }
 
-impl Socket {
+impl ControlListener {
     /// Creates the socket, accessible only to `owner`, or else to the current user.
     pub(crate) fn new(path: &Path, owner: Option<(u32, u32)>) -> anyhow::Result<Self> {
         let (listener, file) = listen_at("--control", path, owner)?;
-        Ok(Socket { listener, file })
+        Ok(ControlListener { listener, file })
     }
 
     /// Returns the folder of the socket, in which the run must be able to remove it at the end.
@@ -106,7 +106,7 @@ impl Socket {
         control: Control,
         watch: StreamWatch,
         check: Option<CheckWatch>,
-    ) -> anyhow::Result<Answering> {
+    ) -> anyhow::Result<ControlServer> {
         let ended = Arc::new(AtomicBool::new(false));
         let (is_over, listener) = (Arc::clone(&ended), self.listener);
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
@@ -126,11 +126,11 @@ impl Socket {
                 }
             });
         })?;
-        Ok(Answering { ended, thread: Some(thread), _file: self.file })
+        Ok(ControlServer { ended, thread: Some(thread), _file: self.file })
     }
 }
 
-impl Drop for Answering {
+impl Drop for ControlServer {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -142,28 +142,28 @@ impl Drop for Answering {
 /// Answers one client. An accepted socket blocks even if the listener does not (accept(2)).
 fn serve(socket: UnixStream, control: &Control, watch: &StreamWatch, check: Option<&CheckWatch>) -> anyhow::Result<()> {
     let mut line = String::new();
-    BufReader::new(Timed::new(&socket).take(MOST_QUESTION as u64)).read_line(&mut line)?;
+    BufReader::new(DeadlineStream::new(&socket).take(MOST_QUESTION as u64)).read_line(&mut line)?;
     let answer = match apply(&line, control) {
         Ok(streams) => {
-            Answer { schema: SCHEMA.to_owned(), error: None, streams: rows(&streams, control, watch, check) }
+            ControlReply { schema: SCHEMA.to_owned(), error: None, streams: rows(&streams, control, watch, check) }
         }
-        Err(error) => Answer { schema: SCHEMA.to_owned(), error: Some(error.to_string()), streams: Vec::new() },
+        Err(error) => ControlReply { schema: SCHEMA.to_owned(), error: Some(error.to_string()), streams: Vec::new() },
     };
     let mut text = serde_json::to_vec(&answer)?;
     text.push(b'\n');
-    Timed::new(&socket).write_all(&text)?;
+    DeadlineStream::new(&socket).write_all(&text)?;
     Ok(())
 }
 
 /// Client connection with one deadline for all reads or writes.
-struct Timed<'a> {
+struct DeadlineStream<'a> {
     socket: &'a UnixStream,
     until: Instant,
 }
 
-impl<'a> Timed<'a> {
+impl<'a> DeadlineStream<'a> {
     fn new(socket: &'a UnixStream) -> Self {
-        Timed { socket, until: Instant::now() + SLOWEST }
+        DeadlineStream { socket, until: Instant::now() + SLOWEST }
     }
 
     fn left(&self) -> Done<Option<Duration>> {
@@ -172,14 +172,14 @@ impl<'a> Timed<'a> {
     }
 }
 
-impl Read for Timed<'_> {
+impl Read for DeadlineStream<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> Done<usize> {
         self.socket.set_read_timeout(self.left()?)?;
         self.socket.read(bytes)
     }
 }
 
-impl Write for Timed<'_> {
+impl Write for DeadlineStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> Done<usize> {
         self.socket.set_write_timeout(self.left()?)?;
         self.socket.write(bytes)
@@ -194,7 +194,7 @@ const SCHEMA: &str = "linerate/ctl/1";
 
 /// Applies a request; returns the selected streams.
 fn apply(line: &str, control: &Control) -> anyhow::Result<Vec<usize>> {
-    let asked: Asked = serde_json::from_str(line).context("invalid request")?;
+    let asked: ControlRequest = serde_json::from_str(line).context("invalid request")?;
     let which = control.named(&asked.streams)?;
     let action = match (asked.action.as_str(), &asked.rate) {
         ("status", None) => None,
@@ -226,7 +226,12 @@ pub(super) fn read_rate(text: &str) -> anyhow::Result<Action> {
 }
 
 /// Returns the state of the streams at these indices.
-pub(super) fn rows(places: &[usize], control: &Control, watch: &StreamWatch, check: Option<&CheckWatch>) -> Vec<Row> {
+pub(super) fn rows(
+    places: &[usize],
+    control: &Control,
+    watch: &StreamWatch,
+    check: Option<&CheckWatch>,
+) -> Vec<StreamStatus> {
     // The receiver is read first: what it has received had been sent before.
     let live = check.and_then(|check| check.live(None));
     let states = control.states(watch);
@@ -238,7 +243,7 @@ pub(super) fn rows(places: &[usize], control: &Control, watch: &StreamWatch, che
     }
     let row = |place: &usize| {
         let StreamState { state, rate, sent, since_start, .. } = states.get(*place)?;
-        Some(Row {
+        Some(StreamStatus {
             name: control.names()[*place].clone(),
             state: state_name(*state).to_owned(),
             rate: rate.to_string(),
@@ -251,11 +256,11 @@ pub(super) fn rows(places: &[usize], control: &Control, watch: &StreamWatch, che
     places.iter().filter_map(row).collect()
 }
 
-fn state_name(state: State) -> &'static str {
+fn state_name(state: SendState) -> &'static str {
     match state {
-        State::Running => "running",
-        State::Paused => "paused",
-        State::Stopped => "stopped",
-        State::Ended => "ended",
+        SendState::Running => "running",
+        SendState::Paused => "paused",
+        SendState::Stopped => "stopped",
+        SendState::Ended => "ended",
     }
 }

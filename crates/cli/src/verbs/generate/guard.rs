@@ -7,15 +7,15 @@ use linerate_backends::inventory::{interfaces, is_default_route};
 use linerate_burst::text::quoted;
 use linerate_generate::Rate;
 use linerate_generate::packet::SMALLEST;
-use linerate_generate::rate::{Asked, FCS};
-use linerate_port::{Found, Spec};
-use linerate_wire::Link;
+use linerate_generate::rate::{FCS, RequestedRate};
+use linerate_headers::Link;
+use linerate_port::{InterfaceInfo, Spec};
 
 /// Ethernet header with one VLAN tag: a frame may exceed the MTU by this.
 const LINK_OVERHEAD: usize = 18;
 
 /// Returns the interface that a port sends through, if it is one of this host.
-pub(crate) fn interface(spec: &Spec) -> Option<Found> {
+pub(crate) fn interface(spec: &Spec) -> Option<InterfaceInfo> {
     let at = REGISTRY.interface(spec)?;
     interfaces(at.option("netns")).ok()?.into_iter().find(|found| found.name == at.target)
 }
@@ -31,7 +31,7 @@ pub(crate) fn check_route(spec: &Spec, yes: bool) -> anyhow::Result<()> {
 }
 
 /// Refuses frames that the interface cannot send; `longest` excludes the FCS.
-pub(crate) fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()> {
+pub(crate) fn check_length(found: Option<&InterfaceInfo>, longest: usize) -> anyhow::Result<()> {
     let Some(found) = found.filter(|found| found.mtu > 0) else { return Ok(()) };
     let mtu = found.mtu as usize;
     if longest > mtu + LINK_OVERHEAD {
@@ -58,7 +58,7 @@ pub(crate) fn note_runts(link: Link, shortest: usize) -> Option<String> {
 }
 
 /// Returns the requested rate; percentages refer to `line`, or else to the link speed of the interface.
-pub(crate) fn rate_on(asked: Asked, line: Option<f64>, found: Option<&Found>) -> anyhow::Result<Rate> {
+pub(crate) fn rate_on(asked: RequestedRate, line: Option<f64>, found: Option<&InterfaceInfo>) -> anyhow::Result<Rate> {
     if line.is_some() && asked.on_line(None).is_some() {
         return Err(usage("--line needs --rate in percent, such as --rate 50%"));
     }
@@ -70,7 +70,7 @@ pub(crate) fn rate_on(asked: Asked, line: Option<f64>, found: Option<&Found>) ->
 }
 
 /// Returns the line rate of an interface in bits per second, if its driver reports it.
-pub(crate) fn line_of(found: Option<&Found>) -> Option<f64> {
+pub(crate) fn line_of(found: Option<&InterfaceInfo>) -> Option<f64> {
     found.and_then(|found| found.speed_mbps).map(|mbps| mbps as f64 * 1e6)
 }
 

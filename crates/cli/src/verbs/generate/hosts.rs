@@ -1,10 +1,10 @@
 //! Source and destination hosts of streams, taken from their frames.
 
-use super::answer::Sender;
+use super::answer::HostAddress;
 use crate::exit::usage;
 use linerate_generate::answer::Vlans;
 use linerate_generate::stream::{Stream, StreamSet};
-use linerate_wire::{Layers, Link, MacAddr, Protocol, dissect, ethernet, ipv4, ipv6, vlan};
+use linerate_headers::{Layers, Link, MacAddr, Protocol, dissect, ethernet, ipv4, ipv6, vlan};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,11 +15,11 @@ const LOOKED_AT: u64 = 4096;
 #[derive(Default)]
 pub(super) struct Hosts {
     /// Distinct senders.
-    pub senders: Vec<Sender>,
+    pub senders: Vec<HostAddress>,
     /// Distinct destinations of the outermost packets.
     pub destinations: BTreeSet<IpAddr>,
     /// The same destinations, with the MAC address to answer with.
-    pub receivers: Vec<Sender>,
+    pub receivers: Vec<HostAddress>,
     /// True if frames that were not examined may have other addresses.
     pub is_part: bool,
 }
@@ -41,7 +41,11 @@ impl Hosts {
                     // A router may have removed their tags.
                     let vlans = [Vlans::NONE, sender.vlans];
                     let kinds = if vlans[0] == vlans[1] { &vlans[..1] } else { &vlans[..] };
-                    hosts.receivers.extend(kinds.iter().map(|vlans| Sender { mac, ip: destination, vlans: *vlans }));
+                    hosts.receivers.extend(kinds.iter().map(|vlans| HostAddress {
+                        mac,
+                        ip: destination,
+                        vlans: *vlans,
+                    }));
                 }
                 if seen.insert((sender.ip, sender.vlans)) {
                     hosts.senders.push(sender);
@@ -74,7 +78,7 @@ fn is_group(ip: IpAddr) -> bool {
     ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
-fn ends(frame: &[u8], layers: &mut Layers) -> Option<(Sender, IpAddr)> {
+fn ends(frame: &[u8], layers: &mut Layers) -> Option<(HostAddress, IpAddr)> {
     dissect(Link::Ethernet, frame, layers);
     let mac = ethernet::View::parse(frame).ok()?.source();
     let mut ids = Vec::new();
@@ -95,7 +99,7 @@ fn ends(frame: &[u8], layers: &mut Layers) -> Option<(Sender, IpAddr)> {
             }
             _ => continue,
         };
-        return Some((Sender { mac, ip: source, vlans: Vlans::new(&ids)? }, destination));
+        return Some((HostAddress { mac, ip: source, vlans: Vlans::new(&ids)? }, destination));
     }
     None
 }

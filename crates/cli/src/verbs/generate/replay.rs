@@ -13,9 +13,9 @@ use crate::view::rates::{self, Rates};
 use crate::view::terminal::{fail, result, result_document, shown};
 use linerate_backends::REGISTRY;
 use linerate_backends::pcap::Recording;
-use linerate_engine::replay::{Edits, LATE, Memory, Replay, ReplayReport, SMALL};
+use linerate_engine::replay::{Edits, LATE, RecordingMemory, Replay, ReplayReport, SMALL};
 use linerate_engine::{Progress, Stop};
-use linerate_generate::rate::Asked;
+use linerate_generate::rate::RequestedRate;
 use linerate_generate::rewrite::{Rule, Shift};
 use linerate_generate::{Pacing, Rate, Rewriting, Split, SplitBy};
 use linerate_port::{Spec, TxOptions};
@@ -47,6 +47,9 @@ Rules of --rewrite; the first match per field applies, checksums are updated:
   port=OLD:NEW src-port=... dst-port=... TCP, UDP, SCTP: 80:8080, 1-9:5001-5009
   vlan=push:ID[:PRIORITY] pop set:ID OLD:NEW priority:PRIORITY    outermost tag
   ttl=N ttl=+N ttl=-N ttl=floor:N        hop limits too")]
+#[command(mut_arg("rate", |rate| rate.help("Rate in place of the recorded gaps: 250kpps, 10gbps (layer 2), 10gbpsl1, \
+    50% of line rate, or max [default: as recorded]")))]
+#[command(mut_arg("lossless", |arg| arg.help("Exit with status 3 if a packet could not be sent")))]
 pub struct Args {
     /// Capture file to send (- for standard input), also compressed by gzip, zstd or lz4
     #[arg(value_name = "FILE", required_unless_present = "read")]
@@ -66,6 +69,9 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Replay")]
 struct ReplayArgs {
+    /// Stop after N packets; 0 for no limit
+    #[arg(short = 'c', long, value_name = "N", value_parser = count)]
+    packets: Option<u64>,
     /// Send the file N times; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     loops: u64,
@@ -156,6 +162,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         ports,
         pacing,
         at_once: !specs.iter().any(|spec| REGISTRY.leaves_when_sent(spec, &options)),
+        packets: recorded.packets.filter(|packets| *packets > 0),
         duration,
         stop,
         progress,
@@ -167,7 +174,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl ReplayArgs {
-    fn pacing(&self, rate: Option<Asked>, line: Option<f64>, spec: &Spec) -> anyhow::Result<Pacing> {
+    fn pacing(&self, rate: Option<RequestedRate>, line: Option<f64>, spec: &Spec) -> anyhow::Result<Pacing> {
         match (rate, self.speed.unwrap_or(1.0)) {
             (Some(asked), _) => Ok(Pacing::Fixed(guard::rate_on(asked, line, guard::interface(spec).as_ref())?)),
             (None, factor) if factor.is_finite() && factor > 0.0 => Ok(Pacing::Recorded(factor)),
@@ -176,13 +183,13 @@ impl ReplayArgs {
     }
 
     /// Returns how much of the file to load: never all of a pipe, and a large file is recognised by its size.
-    fn memory(&self, path: &str) -> Memory {
+    fn memory(&self, path: &str) -> RecordingMemory {
         let size = std::fs::metadata(if path == "-" { "/dev/stdin" } else { path });
         let size = size.ok().filter(|data| data.is_file()).map(|data| data.len());
         match size {
-            _ if self.preload => Memory::Whole,
-            Some(size) if size <= SMALL => Memory::IfSmall,
-            _ => Memory::Ahead,
+            _ if self.preload => RecordingMemory::Whole,
+            Some(size) if size <= SMALL => RecordingMemory::IfSmall,
+            _ => RecordingMemory::Ahead,
         }
     }
 
@@ -233,6 +240,9 @@ pub fn summary(pacing: Pacing, replayed: &ReplayReport, is_whole: bool) -> Strin
             );
         }
     }
+    if let Some(rewritten) = replayed.rewritten {
+        text += &format!("  {} rewritten\n", rates::counted(rewritten, "packet"));
+    }
     if replayed.padded > 0 {
         text += &format!("  {} truncated in the file, padded with zeros\n", rates::counted(replayed.padded, "packet"));
     }
@@ -261,13 +271,14 @@ struct ReplayJson {
     rates: Rates,
     loops: u64,
     padded: u64,
+    rewritten: Option<u64>,
     starved: u64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     written_at_once: bool,
-    behind_mean_us: Option<f64>,
-    behind_p50_us: Option<f64>,
-    behind_p99_us: Option<f64>,
-    behind_max_us: Option<f64>,
+    lateness_mean_us: Option<f64>,
+    lateness_p50_us: Option<f64>,
+    lateness_p99_us: Option<f64>,
+    lateness_max_us: Option<f64>,
     gap_error_p50_us: Option<f64>,
     gap_error_p99_us: Option<f64>,
     gap_error_max_us: Option<f64>,
@@ -306,12 +317,13 @@ impl ReplayJson {
             rates: Rates::new(report.sent.frames, report.sent.bytes, seconds),
             loops: report.passes,
             padded: report.padded,
+            rewritten: report.rewritten,
             starved: report.starved,
             written_at_once: report.at_once,
-            behind_mean_us: timed(behind.mean()),
-            behind_p50_us: timed(behind.quantile(0.5)),
-            behind_p99_us: timed(behind.quantile(0.99)),
-            behind_max_us: timed(behind.max()),
+            lateness_mean_us: timed(behind.mean()),
+            lateness_p50_us: timed(behind.quantile(0.5)),
+            lateness_p99_us: timed(behind.quantile(0.99)),
+            lateness_max_us: timed(behind.max()),
             gap_error_p50_us: timed(gap.quantile(0.5)),
             gap_error_p99_us: timed(gap.quantile(0.99)),
             gap_error_max_us: timed(gap.max()),

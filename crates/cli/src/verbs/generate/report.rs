@@ -1,17 +1,17 @@
 //! Report of streams, as text and as JSON.
 
+use super::names::Names;
 use super::{Args, is_output};
 use crate::exit::Exit;
 use crate::view::ledger::{self, LedgerJson};
-use crate::view::rates::{Rates, counted, frames_per_second, grouped, totals};
+use crate::view::rates::{Rates, counted, frames_per_second, totals};
 use crate::view::streams::{self, ClockJson};
-use crate::view::table::table;
 use crate::view::terminal::{fail, result, result_document, result_line};
 use linerate_burst::{Interface, Ledger};
-use linerate_engine::AnsweringReport;
+use linerate_engine::ResponderReport;
 use linerate_engine::check::CheckReport;
 use linerate_engine::replay::{CATCH_UP, LATE, Timing};
-use linerate_engine::streams::{Control, StreamsReport};
+use linerate_engine::streams::StreamsReport;
 use linerate_generate::check::{FrameCounts, StreamRow, Summary};
 use linerate_generate::stream::StreamSet;
 use linerate_generate::{Delays, Rate};
@@ -19,87 +19,11 @@ use linerate_port::{Sent, Spec};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// Maximum number of streams shown; of more, those with the greatest loss.
-const SHOWN: usize = 16;
 
 /// Note about frames that did not wait for their due time.
 pub(super) const WRITTEN_AT_ONCE: &str =
     "  written at full speed: duration and rate are computed from the timestamps\n";
-
-/// Names of streams, in the order of their set.
-#[derive(Clone, Debug)]
-pub(super) struct Names(Arc<[(u32, String)]>, Option<Control>);
-
-impl Names {
-    /// Takes the names of a set.
-    pub(super) fn of(set: &StreamSet, control: Option<Control>) -> Self {
-        Names(set.streams.iter().map(|stream| (stream.id, stream.name.clone())).collect(), control)
-    }
-
-    /// Returns the name of the stream at an index of the set.
-    pub(super) fn get(&self, place: usize) -> &str {
-        self.0.get(place).map_or("", |(_, name)| name)
-    }
-
-    /// Returns the numbers of the stream at an index of the set: several if it was restarted.
-    pub(super) fn numbers(&self, place: usize) -> Vec<u32> {
-        match &self.1 {
-            Some(control) => control.numbers_of(place),
-            None => self.0.get(place).map(|(id, _)| *id).into_iter().collect(),
-        }
-    }
-
-    /// Returns the name of a stream by its number.
-    fn of_stream(&self, id: u32) -> String {
-        // A restarted stream has another number.
-        let place = self.1.as_ref().and_then(|control| control.place_of(id));
-        let known = place.and_then(|place| self.0.get(place)).or_else(|| self.0.iter().find(|(known, _)| *known == id));
-        known.map_or_else(|| id.to_string(), |(_, name)| name.clone())
-    }
-
-    /// Converts frames by index in the set to frames by stream number.
-    pub(super) fn by_stream(&self, frames: &[u64]) -> Vec<u64> {
-        if let Some(control) = &self.1 {
-            return control.by_number(frames);
-        }
-        let most = self.0.iter().map(|(id, _)| *id as usize + 1).max().unwrap_or_default();
-        let mut by_stream = vec![0; most];
-        self.0.iter().zip(frames).for_each(|((id, _), frames)| by_stream[*id as usize] = *frames);
-        by_stream
-    }
-
-    /// Returns a table of the frames sent per stream, most first.
-    pub(super) fn sent(&self, frames: &[u64]) -> String {
-        let mut rows = table(&["stream", "sent"], 1);
-        let mut order: Vec<(usize, u64)> = frames.iter().copied().enumerate().collect();
-        order.sort_by_key(|(_, frames)| std::cmp::Reverse(*frames));
-        for (place, frames) in order.iter().take(SHOWN) {
-            rows.add_row([self.get(*place).to_owned(), grouped(*frames)]);
-        }
-        let more = order.len().saturating_sub(SHOWN);
-        format!("{rows}\n{}", if more > 0 { format!("  and {} more\n", grouped(more as u64)) } else { String::new() })
-    }
-
-    /// Returns the result of the check as text.
-    pub(super) fn checked(&self, summary: &Summary, rows: Vec<StreamRow>) -> String {
-        let FrameCounts { sent, received, lost, .. } = summary.counts;
-        let sent = sent.unwrap_or_default();
-        let mut text =
-            format!("{} of {} received, {} lost\n", grouped(received), counted(sent, "packet"), grouped(lost));
-        if received == 0 && sent > 0 {
-            text += "  nothing received: check that the link between the --to and --check ports is up\n";
-        }
-        text + &streams::rows(summary, &streams::first(rows, SHOWN), |id| self.of_stream(id))
-    }
-
-    /// Returns the number of streams.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
 
 /// Result of a run.
 pub(super) struct Outcome<'a> {
@@ -114,7 +38,7 @@ pub(super) struct Outcome<'a> {
     /// Report of the receiver, with `--check`.
     pub received: Option<CheckReport>,
     /// Report of the answering thread.
-    pub answers: AnsweringReport,
+    pub answers: ResponderReport,
     /// True if the port made the frames.
     pub live: bool,
     /// True if frames did not wait for their due time.
@@ -135,7 +59,7 @@ impl Outcome<'_> {
         }
         let checked = self.received.take().map(|report| {
             self.sent.ledger.add_all(&report.answers.ledger);
-            Checked::new(&self, report)
+            CheckResult::new(&self, report)
         });
         let is_taken = is_output(self.spec);
         if args.end.json {
@@ -147,12 +71,14 @@ impl Outcome<'_> {
             }
         } else if !args.end.show.quiet {
             result(self.text(checked.as_ref(), args), is_taken);
+        } else if let Some(checked) = &checked {
+            result(checked.text(self.names), is_taken);
         }
         let failures = self.sent.failure.iter().map(ToString::to_string);
         let failures: Vec<String> =
             failures.chain(checked.iter().filter_map(|checked| checked.failure.clone())).collect();
         failures.iter().for_each(fail);
-        let is_lost = self.sent.ledger.lost() > 0 || checked.as_ref().is_some_and(Checked::is_lossy);
+        let is_lost = self.sent.ledger.lost() > 0 || checked.as_ref().is_some_and(CheckResult::is_lossy);
         Ok(match (failures.is_empty(), args.end.lossless && is_lost) {
             (false, _) => Exit::Failed,
             (true, true) => Exit::Lost,
@@ -184,7 +110,7 @@ impl Outcome<'_> {
         }
     }
 
-    fn text(&self, checked: Option<&Checked>, args: &Args) -> String {
+    fn text(&self, checked: Option<&CheckResult>, args: &Args) -> String {
         let is_whole = args.end.show.ledger;
         let mut text = summary(self.sent.sent, self.sent.elapsed, self.asked(), &self.sent.ledger, is_whole);
         if self.is_at_once() {
@@ -213,7 +139,7 @@ impl Outcome<'_> {
         timing(&self.sent.timing)
     }
 
-    fn json<'a>(&'a self, checked: Option<&'a Checked>) -> GenerateJson<'a> {
+    fn json<'a>(&'a self, checked: Option<&'a CheckResult>) -> GenerateJson<'a> {
         let sent = &self.sent;
         let seconds = sent.elapsed.as_secs_f64();
         let (max, mean) = sent.behind;
@@ -238,13 +164,13 @@ impl Outcome<'_> {
             bytes: sent.sent.bytes,
             seconds,
             rates: Rates::new(sent.sent.frames, sent.sent.bytes, seconds),
-            asked_mpps: self.asked().map(|asked| asked / 1e6),
-            made_by: if self.live { "port" } else { "process" },
+            requested_mpps: self.asked().map(|asked| asked / 1e6),
+            generated_by: if self.live { "port" } else { "process" },
             written_at_once: self.is_at_once(),
-            behind_mean_us: (!self.is_at_once()).then(|| micros(mean)),
-            behind_max_us: (!self.is_at_once()).then(|| micros(max)),
-            behind_p50_us: quantile(&sent.timing.behind, 0.5),
-            behind_p99_us: quantile(&sent.timing.behind, 0.99),
+            lateness_mean_us: (!self.is_at_once()).then(|| micros(mean)),
+            lateness_max_us: (!self.is_at_once()).then(|| micros(max)),
+            lateness_p50_us: quantile(&sent.timing.behind, 0.5),
+            lateness_p99_us: quantile(&sent.timing.behind, 0.99),
             gap_error_p50_us: quantile(&sent.timing.gap_error, 0.5),
             gap_error_p99_us: quantile(&sent.timing.gap_error, 0.99),
             gap_error_max_us: quantile(&sent.timing.gap_error, 1.0),
@@ -296,7 +222,7 @@ pub(super) fn micros(span: Duration) -> f64 {
 }
 
 /// Result of the check.
-pub(super) struct Checked {
+pub(super) struct CheckResult {
     summary: Summary,
     rows: Vec<StreamRow>,
     ledger: Ledger,
@@ -304,11 +230,11 @@ pub(super) struct Checked {
     failure: Option<String>,
 }
 
-impl Checked {
+impl CheckResult {
     fn new(outcome: &Outcome<'_>, report: CheckReport) -> Self {
-        let sent = outcome.names.by_stream(&outcome.sent.per_stream);
+        let sent = outcome.names.checked_by_stream(&outcome.sent.per_stream);
         let account = report.check.report(Some(&sent));
-        Checked {
+        CheckResult {
             summary: account.summary(),
             rows: account.rows().collect(),
             ledger: report.run.ledger,
@@ -324,13 +250,17 @@ impl Checked {
     }
 }
 
-impl Checked {
+impl CheckResult {
     fn text(&self, names: &Names) -> String {
         let mut text = names.checked(&self.summary, self.rows.clone());
         text += &streams::remarks(&self.interfaces, &self.ledger, &self.summary);
         if self.ledger.lost() > 0 {
             text += &format!("  lost by the --check port itself: {}\n", counted(self.ledger.lost(), "packet"));
             text += &ledger::print(&self.ledger, true, true);
+        } else if let named = ledger::named(&self.ledger)
+            && !named.is_empty()
+        {
+            text += &format!("  at the --check port: {named}\n");
         }
         text
     }
@@ -347,14 +277,14 @@ struct GenerateJson<'a> {
     seconds: f64,
     #[serde(flatten)]
     rates: Rates,
-    asked_mpps: Option<f64>,
-    made_by: &'static str,
+    requested_mpps: Option<f64>,
+    generated_by: &'static str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     written_at_once: bool,
-    behind_mean_us: Option<f64>,
-    behind_max_us: Option<f64>,
-    behind_p50_us: Option<f64>,
-    behind_p99_us: Option<f64>,
+    lateness_mean_us: Option<f64>,
+    lateness_max_us: Option<f64>,
+    lateness_p50_us: Option<f64>,
+    lateness_p99_us: Option<f64>,
     gap_error_p50_us: Option<f64>,
     gap_error_p99_us: Option<f64>,
     gap_error_max_us: Option<f64>,
@@ -389,7 +319,7 @@ struct CheckJson<'a> {
 }
 
 impl<'a> CheckJson<'a> {
-    fn new(checked: &'a Checked) -> Self {
+    fn new(checked: &'a CheckResult) -> Self {
         CheckJson {
             summary: &checked.summary,
             clock: ClockJson::new(&checked.interfaces),

@@ -1,12 +1,12 @@
 //! Progress while streams are sent: one text or JSON line per interval. Counts are of the run so far, rates of the
 //! interval; totals are the sums over the streams.
 
-use super::report::Names;
+use super::names::Names;
 use crate::view::live::Live as Lines;
 use crate::view::rates::{Rates, frames_per_second, grouped, remarkable};
-use crate::view::terminal::{show_line, shown, tell};
-use linerate_engine::check::{CheckWatch, Sent, SoFar};
-use linerate_engine::streams::Run;
+use crate::view::terminal::{print_stderr, show_line, shown};
+use linerate_engine::check::{CheckProgress, CheckWatch, Sent};
+use linerate_engine::streams::StreamRun;
 use linerate_generate::check::{AGE, Live, LiveRow, Totals};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -24,20 +24,20 @@ const SENDER_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Frames sent per stream, by index in the set, now and some time ago.
 #[derive(Clone)]
-pub(super) struct Watching {
-    run: Run,
+pub(super) struct SentHistory {
+    run: StreamRun,
     names: Names,
     checked: Option<CheckWatch>,
-    notes: Arc<Mutex<Notes>>,
+    notes: Arc<Mutex<SentSamples>>,
 }
 
 /// Frames sent per stream, at several times.
-type Notes = VecDeque<(Instant, Vec<u64>)>;
+type SentSamples = VecDeque<(Instant, Vec<u64>)>;
 
-impl Watching {
+impl SentHistory {
     /// Observes a run and its check.
-    pub(super) fn new(run: &Run, names: &Names, checked: Option<CheckWatch>) -> Self {
-        Watching { run: run.clone(), names: names.clone(), checked, notes: Arc::default() }
+    pub(super) fn new(run: &StreamRun, names: &Names, checked: Option<CheckWatch>) -> Self {
+        SentHistory { run: run.clone(), names: names.clone(), checked, notes: Arc::default() }
     }
 
     /// Prints progress every `interval`, and with a check notes the frames sent, until the result is dropped.
@@ -59,7 +59,7 @@ impl Watching {
         }
     }
 
-    /// Notes the frames sent so far.
+    /// Records the frames sent so far.
     fn note(&self) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -72,9 +72,9 @@ impl Watching {
     /// Returns the frames sent, and the result of the check, so far.
     pub(super) fn so_far(&self) -> String {
         let sent = self.sent();
-        let by_stream = || Sent { now: self.names.by_stream(&sent), aged: self.aged() };
+        let by_stream = || Sent { now: self.names.checked_by_stream(&sent), aged: self.aged() };
         match self.checked.as_ref().and_then(|watch| watch.so_far(Some(by_stream()))) {
-            Some(SoFar { summary, rows }) => self.names.checked(&summary, rows),
+            Some(CheckProgress { summary, rows }) => self.names.checked(&summary, rows),
             None if self.names.len() > 1 => self.names.sent(&sent),
             None => String::new(),
         }
@@ -107,7 +107,7 @@ impl Watching {
                 // A closed pipe does not end the run. Numbers and names always have a JSON form.
                 let _ = show_line(&tick.json(&watching.names, &sent));
             } else {
-                tell(tick.text(&watching.names));
+                print_stderr(tick.text(&watching.names));
             }
             before = (now, bytes, sent);
         }
@@ -142,7 +142,7 @@ impl Watching {
     fn aged(&self) -> Vec<u64> {
         let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let aged = notes.iter().rev().find(|(then, _)| then.elapsed() >= AGE);
-        aged.map_or_else(Vec::new, |(_, sent)| self.names.by_stream(sent))
+        aged.map_or_else(Vec::new, |(_, sent)| self.names.checked_by_stream(sent))
     }
 }
 

@@ -1,26 +1,26 @@
 //! `linerate generate` of streams: opens the ports, sends, answers and checks.
 
-use super::control::Socket;
+use super::control::ControlListener;
 use super::hosts::{self, Hosts};
-use super::screen::Watching;
-use super::what::Around;
+use super::screen::SentHistory;
+use super::what::StreamContext;
 use super::{AnswerArgs, Args, answer, guard, has_no_reader, report};
 use crate::exit::{Exit, usage};
 use crate::signals::{opening, stop_on_signals, waiting};
 use crate::verbs::inputs::{check_take, is_file, notes_of};
 use crate::view::live::answer as answer_requests;
-use crate::view::terminal::{show, shown, tell};
+use crate::view::terminal::{print_stderr, show, shown};
 use linerate_backends::{REGISTRY, open_rx};
 use linerate_burst::LinkType;
-use linerate_engine::check::{Checker, Checking};
-use linerate_engine::streams::{Control, Run};
-use linerate_engine::{Answering, CheckWatch, Progress, Stop, StreamWatch, Streams};
+use linerate_engine::check::{CheckConsumer, CheckThread};
+use linerate_engine::streams::{Control, StreamRun};
+use linerate_engine::{CheckWatch, InterfaceResponder, Progress, Stop, StreamWatch, Streams};
 use linerate_engine::{Receive, Selection};
 use linerate_generate::check::{Matcher, Options};
 use linerate_generate::stream::{Mark, StreamSet};
-use linerate_generate::{Check, Part, Timeline, describe};
+use linerate_generate::{Check, SenderPart, Timeline, describe};
+use linerate_headers::Link;
 use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
-use linerate_wire::Link;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Sends the streams.
 pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Result<Exit> {
     let found = guard::interface(spec);
-    let around = Around {
+    let around = StreamContext {
         rate: args.out.rate,
         line: args.out.line,
         found: found.as_ref(),
@@ -46,7 +46,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let lengths = || set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len());
     let runts = lengths().min().and_then(|shortest| guard::note_runts(set.streams[0].link, shortest));
     for note in runts.iter().filter(|_| !args.end.show.quiet) {
-        tell(format_args!("{note}\n"));
+        print_stderr(format_args!("{note}\n"));
     }
     let longest = lengths().max();
     if let Some(frames) = args.dry_run {
@@ -57,10 +57,10 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     check_take(args.take, &check_from)?;
     let identity = args.end.identity(check_from.iter().chain([spec]))?;
     args.answer.check(spec, check_from.as_ref())?;
-    let Routed { answering, answering_check, first } = route(&args.answer, spec, check_from.as_ref(), &mut set)?;
+    let AnswerPorts { answering, answering_check, first } = route(&args.answer, spec, check_from.as_ref(), &mut set)?;
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
     for note in receiving.iter().flat_map(notes_of).filter(|_| !args.end.show.quiet) {
-        tell(format_args!("{}\n", shown(&note)));
+        print_stderr(format_args!("{}\n", shown(&note)));
     }
     // To measure latencies through memory, frames need the time of sending, not the due time.
     let link = LinkType(set.streams[0].link.linktype());
@@ -74,33 +74,34 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
         note_threads(args, &port);
         ready(args, &set, port, control.as_ref())
     };
-    let socket = args.control.as_deref().map(|path| Socket::new(path, identity.owner())).transpose()?;
+    let socket = args.control.as_deref().map(|path| ControlListener::new(path, identity.owner())).transpose()?;
     let early = (!is_file(spec)).then(&open).transpose()?;
     let assumed = identity.assume()?;
     let streams = early.map_or_else(&open, Ok)?;
     if let Some(note) = streams.note().filter(|_| !args.end.show.quiet) {
-        tell(format_args!("{}\n", shown(note)));
+        print_stderr(format_args!("{}\n", shown(note)));
     }
     args.end.confine(assumed, [spec], args.control.as_deref())?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
-    let answering = answering.map(Answering::start).transpose()?;
+    let answering = answering.map(InterfaceResponder::start).transpose()?;
     let more = if control.is_some() { STARTS.max(set.streams.len() * 3) } else { 0 };
     let start_check = |port| {
-        let checking = Checking::new(check(&set, more), Selection::default()).answer(answering_check);
-        Checker::start(checking, Receive::all(vec![port]))
+        let checking = CheckConsumer::new(check(&set, more), Selection::default()).answer(answering_check);
+        CheckThread::start(checking, Receive::all(vec![port]))
     };
     let checker = receiving.map(start_check).transpose()?;
-    let run = Run { duration, stop, progress: Progress::new(), watch: StreamWatch::default(), at_once };
-    let names = report::Names::of(&set, control.clone());
-    let watching = Watching::new(&run, &names, checker.as_ref().map(|checker| checker.watch().clone()));
+    let run = StreamRun { duration, stop, progress: Progress::new(), watch: StreamWatch::default(), at_once };
+    let names = super::names::Names::of(&set, control.clone());
+    let watching = SentHistory::new(&run, &names, checker.as_ref().map(|checker| checker.watch().clone()));
     let check_watch = checker.as_ref().map(|checker| checker.watch().clone());
     let live = streams.is_live();
     let controlled = control.as_ref().filter(|_| is_table);
     let table = show_table(controlled, &run, check_watch.as_ref(), &spec.to_string());
     let has_table = table.is_some();
-    let news = args.end.show.news(args.end.json || has_table);
+    let show = &args.end.show;
+    let news = if has_table { show.below_table() } else { show.news(args.end.json) };
     let lines = watching.start(args.end.interval()?.filter(|_| !has_table), args.end.json);
     let answers = answer_requests(&run.progress, "sent", move || watching.so_far())?;
     let serving = socket.zip(control).map(|(socket, control)| socket.answer(control, run.watch.clone(), check_watch));
@@ -119,43 +120,48 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
 #[cfg(feature = "tui")]
 fn show_table(
     control: Option<&Control>,
-    run: &Run,
+    run: &StreamRun,
     check: Option<&CheckWatch>,
     port: &str,
-) -> Option<super::table::Shown> {
+) -> Option<super::table::TableThread> {
     control.and_then(|control| super::table::show(control, run, check, port))
 }
 
 #[cfg(not(feature = "tui"))]
-fn show_table(_: Option<&Control>, _: &Run, _: Option<&CheckWatch>, _: &str) -> Option<()> {
+fn show_table(_: Option<&Control>, _: &StreamRun, _: Option<&CheckWatch>, _: &str) -> Option<()> {
     None
 }
 
 /// Ports that answer, and the destination of the first frames.
 #[derive(Default)]
-pub struct Routed {
+pub struct AnswerPorts {
     /// Answers on the interface of `--to`.
-    pub answering: Option<Answering>,
+    pub answering: Option<InterfaceResponder>,
     /// Answers on the interface of `--check`.
-    pub answering_check: Option<Answering>,
+    pub answering_check: Option<InterfaceResponder>,
     /// Destination of the first frames.
     pub first: Option<IpAddr>,
 }
 
 /// Opens the ports to answer and resolve, resolves the next hop, and sets it as the destination of the frames.
-pub fn route(answer: &AnswerArgs, spec: &Spec, check: Option<&Spec>, set: &mut StreamSet) -> anyhow::Result<Routed> {
+pub fn route(
+    answer: &AnswerArgs,
+    spec: &Spec,
+    check: Option<&Spec>,
+    set: &mut StreamSet,
+) -> anyhow::Result<AnswerPorts> {
     let is_ethernet = set.streams[0].link == Link::Ethernet;
     let receiver = check.and_then(guard::interface).and_then(|found| found.address.parse().ok());
     let hosts = if is_ethernet { Hosts::of(set, receiver) } else { Hosts::default() };
     let first = hosts.destinations.first().copied();
     if !answer.is_wanted() {
-        return Ok(Routed { first, ..Routed::default() });
+        return Ok(AnswerPorts { first, ..AnswerPorts::default() });
     }
     if !is_ethernet {
         return Err(usage("--answer, --answer-for, --gateway and --resolve need Ethernet frames"));
     }
     if hosts.is_part {
-        tell(
+        print_stderr(
             "--answer: only addresses in the first frames of each stream are answered; add others with --answer-for\n",
         );
     }
@@ -173,7 +179,7 @@ pub fn route(answer: &AnswerArgs, spec: &Spec, check: Option<&Spec>, set: &mut S
     if let Some(mac) = answer.next_hop(answering.as_mut(), *sender, destination)? {
         hosts::send_to(set, mac)?;
     }
-    Ok(Routed { answering, answering_check, first })
+    Ok(AnswerPorts { answering, answering_check, first })
 }
 
 /// Opens a port to send to; opening a pipe waits for its reader.
@@ -186,7 +192,11 @@ pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
 fn note_threads(args: &Args, port: &TxPort) {
     if port.queues.len() < args.threads && !args.end.show.quiet {
         let name = shown(&port.name);
-        tell(format_args!("{name}: uses {} of {} threads, one per TX queue\n", port.queues.len(), args.threads));
+        print_stderr(format_args!(
+            "{name}: uses {} of {} threads, one per TX queue\n",
+            port.queues.len(),
+            args.threads
+        ));
     }
 }
 
@@ -233,7 +243,7 @@ pub fn check(set: &StreamSet, more: usize) -> Check {
 
 /// Prints the first frames of the run, layer by layer, with the fields that vary.
 fn dry_run(set: &StreamSet, frames: u64) -> anyhow::Result<Exit> {
-    let mut timeline = Timeline::new(set, Part::WHOLE)?;
+    let mut timeline = Timeline::new(set, SenderPart::WHOLE)?;
     let mut slots = Vec::new();
     for _ in 0..frames {
         slots.clear();

@@ -1,15 +1,15 @@
 //! `generate` at a terminal: a table of streams, and keys that control them, by the same [`Control`] as `linerate ctl`
 //! and `serve`. Counters are copied when the table is drawn, so senders do not wait for it.
 
-use super::control::{Row, read_rate, rows};
+use super::control::{StreamStatus, read_rate, rows};
 use crate::view::rates::grouped;
 use crate::view::screen::keys::Key;
 use crate::view::screen::numbers::{count, l1, span};
 use crate::view::screen::table::{Column, number, table, text};
 use crate::view::screen::{Kind, Line, Screen, View};
-use linerate_engine::streams::{Control, Run};
+use linerate_engine::streams::{Control, StreamRun};
 use linerate_engine::{CheckWatch, Stop, StreamWatch};
-use linerate_generate::{Action, Which};
+use linerate_generate::{Action, StreamSelection};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -24,13 +24,13 @@ const MANY: (usize, Duration) = (2000, Duration::from_secs(2));
 const FASTER: f64 = 1.25;
 
 /// Table on the screen, until it is dropped.
-pub(super) struct Shown {
+pub(super) struct TableThread {
     over: Stop,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Shows the table, if standard output is a terminal.
-pub(super) fn show(control: &Control, run: &Run, check: Option<&CheckWatch>, port: &str) -> Option<Shown> {
+pub(super) fn show(control: &Control, run: &StreamRun, check: Option<&CheckWatch>, port: &str) -> Option<TableThread> {
     let screen = Screen::open(true)?;
     let over = Stop::new();
     let (ended, stop) = (over.clone(), run.stop.clone());
@@ -46,10 +46,10 @@ pub(super) fn show(control: &Control, run: &Run, check: Option<&CheckWatch>, por
     };
     // If the thread cannot start, the terminal is restored, and the run continues without the table.
     let thread = std::thread::Builder::new().name("linerate-view".into()).spawn(view).ok()?;
-    Some(Shown { over, thread: Some(thread) })
+    Some(TableThread { over, thread: Some(thread) })
 }
 
-impl Drop for Shown {
+impl Drop for TableThread {
     fn drop(&mut self) {
         self.over.request();
         if let Some(thread) = self.thread.take() {
@@ -60,14 +60,14 @@ impl Drop for Shown {
 
 struct Table {
     control: Control,
-    run: Run,
+    run: StreamRun,
     watch: StreamWatch,
     check: Option<CheckWatch>,
     port: String,
     news: Receiver<String>,
     started: Instant,
     refreshed: Option<Instant>,
-    rows: Vec<Row>,
+    rows: Vec<StreamStatus>,
     /// Frames per second of each stream in the last interval.
     rates: Vec<f64>,
     /// Total bytes, and bytes per second in the last interval.
@@ -83,7 +83,7 @@ struct Table {
 }
 
 impl Table {
-    fn new(control: Control, run: &Run, check: Option<CheckWatch>, port: String) -> Self {
+    fn new(control: Control, run: &StreamRun, check: Option<CheckWatch>, port: String) -> Self {
         Table {
             control,
             watch: run.watch.clone(),
@@ -105,7 +105,7 @@ impl Table {
         }
     }
 
-    fn take(&mut self, rows: Vec<Row>, bytes: u64, seconds: f64) {
+    fn take(&mut self, rows: Vec<StreamStatus>, bytes: u64, seconds: f64) {
         let before = |place: usize| self.rows.get(place).map_or(0, |row| row.sent);
         let per = |now: u64, before: u64| if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 };
         self.rates = rows.iter().enumerate().map(|(place, row)| per(row.sent, before(place))).collect();
@@ -115,8 +115,8 @@ impl Table {
     }
 
     /// Returns the streams that keys apply to.
-    fn which(&self) -> Which {
-        if self.is_all { Which::All } else { Which::Some(Arc::from([self.chosen as u32])) }
+    fn which(&self) -> StreamSelection {
+        if self.is_all { StreamSelection::All } else { StreamSelection::Some(Arc::from([self.chosen as u32])) }
     }
 
     fn apply(&mut self, action: Action) {
@@ -178,7 +178,7 @@ impl Table {
 
     fn totals(&self) -> Line {
         let frames: f64 = self.rates.iter().sum();
-        let sum = |get: &dyn Fn(&Row) -> u64| self.rows.iter().map(get).sum::<u64>();
+        let sum = |get: &dyn Fn(&StreamStatus) -> u64| self.rows.iter().map(get).sum::<u64>();
         let sent = sum(&|row| row.sent) - self.cleared.iter().map(|cleared| cleared[0]).sum::<u64>();
         let mut line = format!("sent {}  {} packets/s  {} L1", grouped(sent), count(frames), l1(frames, self.bytes.1));
         if self.check.is_some() {
@@ -201,7 +201,7 @@ impl Table {
             number("lost", 0),
         ];
         let columns = if self.check.is_some() { &COLUMNS[..] } else { &COLUMNS[..5] };
-        let row = |(place, row): (usize, &Row)| {
+        let row = |(place, row): (usize, &StreamStatus)| {
             let cleared = self.cleared.get(place).copied().unwrap_or_default();
             let since = |now: Option<u64>, place: usize| {
                 now.map_or("-".to_owned(), |now| grouped(now.saturating_sub(cleared[place])))

@@ -8,12 +8,12 @@ use crate::verbs::units::count;
 use linerate_backends::pcap::Recording;
 use linerate_burst::{Horizon, LinkType, Nanos};
 use linerate_generate::packet::{self, SMALLEST, Setup, Sizes};
-use linerate_generate::rate::Asked;
+use linerate_generate::rate::RequestedRate;
 use linerate_generate::stream::{Mark, Order, Shape, Stream, StreamSet};
 use linerate_generate::trailer::Key;
-use linerate_generate::{Rate, Wrong, file};
-use linerate_port::{Found, RxQueue};
-use linerate_wire::{Link, MacAddr};
+use linerate_generate::{Rate, TextError, file};
+use linerate_headers::{Link, MacAddr};
+use linerate_port::{InterfaceInfo, RxQueue};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -82,13 +82,13 @@ pub(super) struct StreamArgs {
 }
 
 /// Context that streams depend on.
-pub(super) struct Around<'a> {
+pub(super) struct StreamContext<'a> {
     /// The rate asked for.
-    pub rate: Option<Asked>,
+    pub rate: Option<RequestedRate>,
     /// Line rate that percentages refer to, if given.
     pub line: Option<f64>,
     /// Interface to send through.
-    pub found: Option<&'a Found>,
+    pub found: Option<&'a InterfaceInfo>,
     /// True if the run has a duration.
     pub is_timed: bool,
     /// True if a receiver checks the frames.
@@ -97,7 +97,7 @@ pub(super) struct Around<'a> {
 
 impl StreamArgs {
     /// Returns the streams, before the MAC address of a next hop is known.
-    pub(super) fn set(&self, around: &Around<'_>) -> anyhow::Result<StreamSet> {
+    pub(super) fn set(&self, around: &StreamContext<'_>) -> anyhow::Result<StreamSet> {
         if let Some(path) = &self.streams {
             return self.read(path, around);
         }
@@ -123,7 +123,7 @@ impl StreamArgs {
         })
     }
 
-    fn read(&self, path: &Path, around: &Around<'_>) -> anyhow::Result<StreamSet> {
+    fn read(&self, path: &Path, around: &StreamContext<'_>) -> anyhow::Result<StreamSet> {
         let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
         let text = match path == Path::new("-") {
             true => waiting(|| std::io::read_to_string(std::io::stdin())),
@@ -148,7 +148,7 @@ impl StreamArgs {
         self.udp || self.streams.is_some() || !self.packet.is_empty()
     }
 
-    fn stream(&self, id: u32, text: &str, rate: Rate, around: &Around<'_>) -> anyhow::Result<Stream> {
+    fn stream(&self, id: u32, text: &str, rate: Rate, around: &StreamContext<'_>) -> anyhow::Result<Stream> {
         let mark = if self.stamp || around.is_checked { Mark::Trailer } else { Mark::None };
         let size = self.size.as_deref();
         let sizes = size.map_or(Ok(Sizes::Natural(SMALLEST)), |size| packet::sizes(size, self.seed));
@@ -191,7 +191,7 @@ impl StreamArgs {
 }
 
 /// Returns an error that names the option, its text and the part that is wrong.
-fn explain(option: &str, text: &str, wrong: &Wrong) -> anyhow::Error {
+fn explain(option: &str, text: &str, wrong: &TextError) -> anyhow::Error {
     let part = text.get(wrong.at.clone()).filter(|part| !part.is_empty() && *part != text);
     let part = part.map_or_else(String::new, |part| format!(" at {part:?}"));
     usage(format!("{option} {text:?}{part}: {}", wrong.what))

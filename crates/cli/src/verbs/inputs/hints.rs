@@ -1,9 +1,11 @@
 //! Notes on ports, and errors for words that are neither a port nor a filter.
 
+use super::kinds::is_port;
+use crate::exit::usage;
 use linerate_backends::inventory::interfaces;
 use linerate_generate::nearest;
+use linerate_pcap::Compression;
 use linerate_port::RxPort;
-use linerate_record::Compression;
 use std::path::Path;
 
 /// Endings of flow records that linerate cannot read.
@@ -16,6 +18,11 @@ pub(crate) fn notes_of(port: &RxPort) -> impl Iterator<Item = String> {
 
 /// Endings of capture files.
 const CAPTURES: [&str; 3] = [".pcap", ".pcapng", ".cap"];
+
+/// Returns whether a word is an existing file, or `-` for standard input.
+pub(super) fn is_file(word: &str) -> bool {
+    word == "-" || Path::new(word).is_file()
+}
 
 /// Returns whether a word is an existing capture file, by its ending.
 pub(super) fn is_capture_file(word: &str) -> bool {
@@ -30,8 +37,18 @@ pub(super) fn misplaced(words: &[String], is_port: fn(&str) -> bool) -> Option<S
     misplaced_file(word).or_else(|| misspelled_interface(word).filter(|_| is_only))
 }
 
-/// Returns whether a word looks like a capture file.
-pub(super) fn is_meant_as_file(word: &str) -> bool {
+/// Returns an error if the first word looks like a capture file that does not exist, or is a directory.
+pub(super) fn missing_file(words: &[String]) -> anyhow::Result<()> {
+    if let Some(word) = words.first().filter(|word| Path::new(word).is_dir() && !is_port(word)) {
+        return Err(usage(format!("{word}: a directory; name its files, as in {}/*", word.trim_end_matches('/'))));
+    }
+    match words.first().filter(|word| is_meant_as_file(word) && !is_port(word)) {
+        Some(word) => Err(usage(format!("{word}: no such file"))),
+        None => Ok(()),
+    }
+}
+
+fn is_meant_as_file(word: &str) -> bool {
     CAPTURES.iter().any(|ending| word.contains(ending))
 }
 

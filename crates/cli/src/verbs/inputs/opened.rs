@@ -3,7 +3,7 @@
 use crate::exit::usage;
 use linerate_backends::REGISTRY;
 use linerate_backends::pcap::joined;
-use linerate_burst::Pick;
+use linerate_burst::FrameIndex;
 use linerate_port::{RxOptions, RxPort, Spec, Target};
 use std::fs::metadata;
 
@@ -14,7 +14,7 @@ pub(super) fn open(specs: &[Spec], options: &RxOptions, is_merged: bool) -> anyh
         is_plain && metadata(&spec.target).is_ok_and(|data| data.is_file())
     };
     let (files, others): (Vec<Spec>, Vec<Spec>) = specs.iter().cloned().partition(is_joined);
-    if !is_merged || specs.len() <= Pick::MAX_LANES || files.is_empty() {
+    if !is_merged || specs.len() <= FrameIndex::MAX_LANES || files.is_empty() {
         return Ok(REGISTRY.open_all(specs, options)?);
     }
     let mut ports = vec![joined(&files.iter().map(|spec| &*spec.target).collect::<Vec<_>>())?];

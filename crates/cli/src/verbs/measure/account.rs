@@ -29,7 +29,7 @@ pub(super) fn late_after(load: f64) -> Duration {
 
 /// Frame counters of a trial.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Counts {
+pub(super) struct TrialCounts {
     /// Frames to send.
     pub intended: u64,
     /// Frames sent.
@@ -58,16 +58,16 @@ pub(super) struct Counts {
 
 /// Result of a trial, over all directions.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Account {
+pub(super) struct TrialResult {
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: TrialCounts,
     /// Duration of sending in seconds.
     pub seconds: f64,
     /// Latencies; of two directions those of the one with the greater p99.
     #[serde(flatten)]
     pub latency: Delay,
     /// 99th percentile of the delay of sending after the due time, if measured.
-    pub behind_p99_us: Option<f64>,
+    pub lateness_p99_us: Option<f64>,
     /// Time between the first received frames of both directions.
     pub starts_apart_us: Option<f64>,
     /// Failure of the tester itself, if any.
@@ -75,24 +75,24 @@ pub(super) struct Account {
     /// Failure of a port.
     pub failure: Option<String>,
     /// Each direction.
-    pub ways: Vec<Way>,
+    pub directions: Vec<DirectionResult>,
 }
 
 /// One direction of a trial.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Way {
+pub(super) struct DirectionResult {
     /// Sending port.
     pub from: String,
     /// Receiving port.
     pub to: String,
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: TrialCounts,
     /// Duration of sending in seconds.
     pub seconds: f64,
     #[serde(flatten)]
     pub latency: Delay,
     /// 99th percentile of the delay of sending after the due time, if measured.
-    pub behind_p99_us: Option<f64>,
+    pub lateness_p99_us: Option<f64>,
     /// Losses of the tester itself, by counter.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tester_losses: BTreeMap<&'static str, u64>,
@@ -118,8 +118,8 @@ pub(super) struct StreamAccount {
     pub latency_p99_ns: Option<i64>,
 }
 
-impl Counts {
-    fn add(&mut self, other: &Counts) {
+impl TrialCounts {
+    fn add(&mut self, other: &TrialCounts) {
         for (all, one) in [
             (&mut self.intended, other.intended),
             (&mut self.sent, other.sent),
@@ -140,14 +140,14 @@ impl Counts {
 }
 
 /// Frames sent in one direction, and the check of those received.
-pub(super) struct Made<'a> {
+pub(super) struct SentFrames<'a> {
     /// Frames sent per stream, by stream number.
     pub per_stream: &'a [u64],
     /// Frames sent by all streams.
     pub frames: u64,
     pub check: &'a Check,
     pub elapsed: Duration,
-    pub behind_p99_us: Option<f64>,
+    pub lateness_p99_us: Option<f64>,
     /// Frames sent late.
     pub late: u64,
     /// Losses of the tester itself, by counter.
@@ -156,19 +156,19 @@ pub(super) struct Made<'a> {
     pub failure: Option<String>,
 }
 
-impl<'a> Made<'a> {
+impl<'a> SentFrames<'a> {
     /// Combines the reports of sender and receiver, for this load.
     pub(super) fn new(sent: &'a StreamsReport, received: &'a CheckReport, load: f64) -> Self {
         let behind = &sent.timing.behind;
         let losses = sent.ledger.losses().into_iter().chain(received.run.ledger.losses());
         let failures =
             [sent.failure.as_ref().map(ToString::to_string), received.run.failure.as_ref().map(ToString::to_string)];
-        Made {
+        SentFrames {
             per_stream: &sent.per_stream,
             frames: sent.sent.frames,
             check: &received.check,
             elapsed: sent.elapsed,
-            behind_p99_us: (behind.count() > 0).then(|| behind.quantile(0.99).as_secs_f64() * 1e6),
+            lateness_p99_us: (behind.count() > 0).then(|| behind.quantile(0.99).as_secs_f64() * 1e6),
             late: behind.longer_than(late_after(load)),
             losses: losses.map(|(count, frames)| (count.name(), frames)).collect(),
             lost_by_tester: received.run.ledger.lost(),
@@ -177,10 +177,10 @@ impl<'a> Made<'a> {
     }
 }
 
-impl Way {
+impl DirectionResult {
     /// Computes the result of a direction; `intended` are the frames to send and their duration in seconds, if known.
     /// With `per_stream` the result has each stream.
-    pub(super) fn new(intended: Option<(u64, f64)>, set: &StreamSet, made: &Made<'_>, per_stream: bool) -> Self {
+    pub(super) fn new(intended: Option<(u64, f64)>, set: &StreamSet, made: &SentFrames<'_>, per_stream: bool) -> Self {
         let report = made.check.report(Some(made.per_stream));
         let summary = report.summary();
         let counts = summary.counts;
@@ -204,10 +204,10 @@ impl Way {
                 latency_p99_ns: row.delay.latency_p99_ns,
             }
         };
-        Way {
+        DirectionResult {
             from: String::new(),
             to: String::new(),
-            counts: Counts {
+            counts: TrialCounts {
                 intended,
                 sent: frames,
                 unsent,
@@ -223,7 +223,7 @@ impl Way {
             },
             seconds: made.elapsed.as_secs_f64(),
             latency: summary.delay,
-            behind_p99_us: made.behind_p99_us,
+            lateness_p99_us: made.lateness_p99_us,
             tester_losses: made.losses.clone(),
             streams: if per_stream { rows.iter().map(named).collect() } else { Vec::new() },
             rows,
@@ -234,8 +234,8 @@ impl Way {
 
     /// Returns the failure of the tester itself, if any.
     pub(super) fn own_fault(&self) -> Option<String> {
-        let Counts { intended, sent, unsent, late, lost, lost_by_tester, .. } = self.counts;
-        let behind = self.behind_p99_us.map_or_else(String::new, |us| format!(" (p99 {us:.0} us)"));
+        let TrialCounts { intended, sent, unsent, late, lost, lost_by_tester, .. } = self.counts;
+        let behind = self.lateness_p99_us.map_or_else(String::new, |us| format!(" (p99 {us:.0} us)"));
         let own = [
             (
                 unsent as f64 > LIMITED * intended as f64,
@@ -253,18 +253,18 @@ impl Way {
     }
 }
 
-impl Account {
+impl TrialResult {
     /// Combines the results of all directions.
-    pub(super) fn new(ways: Vec<Way>) -> Self {
-        let mut account = Account::default();
-        for way in &ways {
+    pub(super) fn new(directions: Vec<DirectionResult>) -> Self {
+        let mut account = TrialResult::default();
+        for way in &directions {
             account.counts.add(&way.counts);
             account.seconds = account.seconds.max(way.seconds);
-            account.behind_p99_us = account.behind_p99_us.into_iter().chain(way.behind_p99_us).reduce(f64::max);
+            account.lateness_p99_us = account.lateness_p99_us.into_iter().chain(way.lateness_p99_us).reduce(f64::max);
             if account.latency.latency_p99_ns.is_none_or(|p99| way.latency.latency_p99_ns > Some(p99)) {
                 account.latency = way.latency;
             }
-            let named = |fault: String| match ways.len() {
+            let named = |fault: String| match directions.len() {
                 1 => fault,
                 _ => format!("{fault} ({} to {})", way.from, way.to),
             };
@@ -274,20 +274,20 @@ impl Account {
             }
             account.failure = account.failure.take().or_else(|| way.failure.clone());
         }
-        if let [Some(one), Some(other)] = ways.iter().map(|way| way.first_ns).collect::<Vec<_>>()[..] {
+        if let [Some(one), Some(other)] = directions.iter().map(|way| way.first_ns).collect::<Vec<_>>()[..] {
             account.starts_apart_us = Some(one.abs_diff(other) as f64 / 1e3);
         }
-        account.ways = ways;
+        account.directions = directions;
         account
     }
 
     /// Returns an error if packets were sent, but none was received in any direction.
     pub(super) fn nothing_arrived(&self) -> Option<String> {
-        let is_silent = |way: &Way| {
-            let Counts { sent, received, corrupted, lost_by_tester, .. } = way.counts;
+        let is_silent = |way: &DirectionResult| {
+            let TrialCounts { sent, received, corrupted, lost_by_tester, .. } = way.counts;
             sent > 0 && received + corrupted + lost_by_tester == 0
         };
-        let way = self.ways.first().filter(|_| self.ways.iter().all(is_silent))?;
+        let way = self.directions.first().filter(|_| self.directions.iter().all(is_silent))?;
         Some(nothing_arrived(&way.to))
     }
 
@@ -306,26 +306,26 @@ pub(super) fn nothing_arrived(port: &str) -> String {
 mod tests {
     use super::*;
 
-    fn way(intended: u64, sent: u64, received: u64) -> Way {
+    fn way(intended: u64, sent: u64, received: u64) -> DirectionResult {
         let unsent = intended - sent;
-        let counts = Counts {
+        let counts = TrialCounts {
             intended,
             sent,
             unsent,
             received,
             lost: sent - received,
             loss_ratio: loss_ratio(intended, received),
-            ..Counts::default()
+            ..TrialCounts::default()
         };
-        Way { from: "a".into(), to: "b".into(), counts, ..Way::default() }
+        DirectionResult { from: "a".into(), to: "b".into(), counts, ..DirectionResult::default() }
     }
 
     /// If one of two directions fails, the loss is 50 %.
     #[test]
     fn loss_covers_all_directions() {
-        let account = Account::new(vec![way(1000, 1000, 1000), way(1000, 1000, 0)]);
+        let account = TrialResult::new(vec![way(1000, 1000, 1000), way(1000, 1000, 0)]);
         assert_eq!((account.counts.lost, account.counts.loss_ratio, account.tester), (1000, 0.5, None));
-        let account = Account::new(vec![way(1000, 900, 900), way(1000, 1000, 1000)]);
+        let account = TrialResult::new(vec![way(1000, 900, 900), way(1000, 1000, 1000)]);
         assert_eq!(account.counts.loss_ratio, 0.05, "unsent frames count as lost");
         assert!(account.tester.unwrap().contains("did not send 100 of 1,000 packets (a to b)"));
     }

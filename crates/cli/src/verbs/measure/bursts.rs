@@ -1,12 +1,12 @@
 //! Longest burst without loss, and the buffer size derived from it (RFC 2544, section 26.4; RFC 9004).
 
-use super::account::{Account, Counts};
+use super::account::{TrialCounts, TrialResult};
 use super::report::Bursts;
 use super::traffic::Frames;
-use super::{Measurement, Sized};
+use super::{Measurement, SizeParameters};
 use crate::view::rates::counted;
 use linerate_generate::Rate;
-use linerate_measure::Ask;
+use linerate_measure::TrialRequest;
 use linerate_measure::burst::LongestBurst;
 
 /// If the throughput is at least this part of the maximum load, no burst fills a buffer.
@@ -15,12 +15,12 @@ const FULL: f64 = 0.99;
 const AGAIN: u64 = 3;
 
 /// Result of a burst, or the failure of the tester, and the number of trials.
-type Sent = (Result<Account, String>, u64);
+type BurstResult = (Result<TrialResult, String>, u64);
 
 impl Measurement<'_> {
     /// Measures the longest burst; each run is a search of its own. Gaps are those of the line rate or `--max`; with
     /// neither, the tester sends at its maximum rate.
-    pub(super) fn bursts(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+    pub(super) fn bursts(&mut self, sized: &SizeParameters<'_>) -> anyhow::Result<()> {
         let Some(throughput) = self.throughput() else {
             return self.left_out("back-to-back", "skipped: needs a throughput, and none was found");
         };
@@ -38,7 +38,7 @@ impl Measurement<'_> {
             let mut search = LongestBurst::new(limit, 1);
             let (mut rates, mut tested) = (Vec::new(), 0);
             while let Some(frames) = search.next_burst() {
-                let ask = Ask { load: greatest, duration: frames as f64 / greatest };
+                let ask = TrialRequest { load: greatest, duration: frames as f64 / greatest };
                 let Some((result, trials)) = self.burst(sized, &Frames::Burst(frames, rate), ask)? else {
                     return Ok(());
                 };
@@ -55,7 +55,7 @@ impl Measurement<'_> {
                 let is_whole = account.counts.lost == 0;
                 search.add(is_whole);
                 if is_whole && top.is_some() {
-                    let slowest = account.ways.iter().map(|way| way.seconds).fold(0.0, f64::max);
+                    let slowest = account.directions.iter().map(|way| way.seconds).fold(0.0, f64::max);
                     rates.push((frames, frames.saturating_sub(1) as f64 / slowest));
                 }
             }
@@ -70,12 +70,17 @@ impl Measurement<'_> {
 
     /// Sends a burst, and repeats it after a failure of the tester; returns the result, or that failure, and the number
     /// of trials.
-    fn burst(&mut self, sized: &Sized<'_>, frames: &Frames, ask: Ask) -> anyhow::Result<Option<Sent>> {
+    fn burst(
+        &mut self,
+        sized: &SizeParameters<'_>,
+        frames: &Frames,
+        ask: TrialRequest,
+    ) -> anyhow::Result<Option<BurstResult>> {
         let mut trials = 0;
         loop {
             let Some(account) = self.trial_with("back-to-back", sized, frames, ask, None)? else { return Ok(None) };
             trials += 1;
-            let Counts { unsent, intended, .. } = account.counts;
+            let TrialCounts { unsent, intended, .. } = account.counts;
             let too_few = || (unsent > 0).then(|| format!("did not send {unsent} of {}", counted(intended, "packet")));
             match account.tester.clone().or_else(too_few) {
                 None => return Ok(Some((Ok(account), trials))),

@@ -1,18 +1,18 @@
 //! Tests that failures of the tester never count as results of the device, which a function simulates.
 
-use super::account::{Account, Counts, Way};
+use super::account::{DirectionResult, TrialCounts, TrialResult};
 use super::options::Args;
 use super::plan::Plan;
 use super::report::{Environment, Files, Report, SizeReport};
 use super::reset::Helper;
 use super::traffic::Frames;
 use super::trial::{SideTask, Trials, directions};
-use super::{Measurement, Sized};
+use super::{Measurement, SizeParameters};
 use clap::Parser;
 use linerate_engine::Stop;
 use linerate_generate::stream::StreamSet;
 use linerate_measure::trial::loss_ratio;
-use linerate_measure::{Found, Goal, Limits, Verdict};
+use linerate_measure::{Goal, GoalResult, Limits, Verdict};
 use serde_json::Value;
 use std::cell::RefCell;
 
@@ -28,7 +28,7 @@ struct Wrapper {
 struct Device<F>(Stop, RefCell<(u64, F)>);
 
 impl<F: FnMut(u64, u64) -> (u64, u64, u64)> Trials for Device<F> {
-    fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, _: Option<SideTask<'_>>) -> anyhow::Result<Account> {
+    fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, _: Option<SideTask<'_>>) -> anyhow::Result<TrialResult> {
         let (trial, outcome) = &mut *self.1.borrow_mut();
         *trial += 1;
         let sent = sets.first().map_or(0, |set| frames.intended(set).unwrap_or(0));
@@ -36,10 +36,18 @@ impl<F: FnMut(u64, u64) -> (u64, u64, u64)> Trials for Device<F> {
         let received = sent - lost - lost_by_tester;
         let loss_ratio = loss_ratio(sent, received);
         let lost = sent - received;
-        let counts =
-            Counts { intended: sent, sent, late, received, lost, loss_ratio, lost_by_tester, ..Counts::default() };
+        let counts = TrialCounts {
+            intended: sent,
+            sent,
+            late,
+            received,
+            lost,
+            loss_ratio,
+            lost_by_tester,
+            ..TrialCounts::default()
+        };
         let to = "mem:b".to_owned();
-        Ok(Account::new(vec![Way { to, counts, seconds: 1.0, ..Way::default() }]))
+        Ok(TrialResult::new(vec![DirectionResult { to, counts, seconds: 1.0, ..DirectionResult::default() }]))
     }
 
     fn resets(&self) -> Option<&Helper> {
@@ -54,7 +62,7 @@ impl<F: FnMut(u64, u64) -> (u64, u64, u64)> Trials for Device<F> {
 /// Runs one test on a device with a throughput of 50,000 of 100,000 frames/s; returns the report as JSON.
 fn tested(
     device: impl FnMut(u64, u64) -> (u64, u64, u64),
-    test: impl Fn(&mut Measurement<'_>, &Sized<'_>) -> anyhow::Result<()>,
+    test: impl Fn(&mut Measurement<'_>, &SizeParameters<'_>) -> anyhow::Result<()>,
 ) -> Value {
     let method =
         ["--method", "rfc2544", "--short", "--repeat", "3", "--burst-limit", "0.1", "--settle", "0", "--trial", "1"];
@@ -65,7 +73,7 @@ fn tested(
     let mut report = Report::new(&args, &plan, &directions, Environment::find(&directions));
     let mut size = SizeReport::new(256, false, None);
     let (goal, lower) = (Goal::rfc2544_short(), Some(5e4));
-    size.found(&[Found { goal, lower, upper: Some(5.1e4), throughput: lower, verdict: Verdict::Regular }]);
+    size.found(&[GoalResult { goal, lower, upper: Some(5.1e4), throughput: lower, verdict: Verdict::Regular }]);
     report.sizes.push(size);
     let bench = Device(Stop::new(), RefCell::new((0, device)));
     let files = Files::default();
@@ -73,7 +81,7 @@ fn tested(
         Measurement { args: &args, plan, bench: &bench, until: None, report, files, number: 0, repeated: 0 };
     let sets = super::sets(&args, 256).unwrap();
     let limits = Limits { least: 1e3, greatest: 1e5 };
-    let sized = Sized { size: 256, sets: &sets, limits, tester: None, line: Some(1e9) };
+    let sized = SizeParameters { size: 256, sets: &sets, limits, tester: None, line: Some(1e9) };
     let failure = test(&mut measurement, &sized).err().map(|error| error.to_string());
     let mut found = serde_json::to_value(&measurement.report).unwrap()["sizes"][0].take();
     found["failed"] = failure.into();
@@ -137,7 +145,7 @@ fn searched(late: impl Fn(u64) -> u64) -> Value {
 }
 
 #[test]
-fn loss_of_late_packets_is_no_upper_bound() {
+fn late_packet_loss_is_not_an_upper_bound() {
     let result = |found: &Value| found["results"][0].clone();
     let quiet = result(&searched(|_| 0));
     assert_eq!(quiet["verdict"], "regular", "{quiet}");
@@ -151,7 +159,7 @@ fn loss_of_late_packets_is_no_upper_bound() {
 
 #[test]
 fn tests_fail_if_nothing_is_received() {
-    type Test = fn(&mut Measurement<'_>, &Sized<'_>) -> anyhow::Result<()>;
+    type Test = fn(&mut Measurement<'_>, &SizeParameters<'_>) -> anyhow::Result<()>;
     let tests: [Test; 7] = [
         |all, sized| all.search(sized),
         |all, sized| all.mrr(sized),

@@ -5,9 +5,9 @@ use crate::privileges::Identity;
 use crate::verbs::generate::answer::AnswerArgs;
 use crate::verbs::generate::line;
 use crate::verbs::inputs::UserArgs;
-use crate::verbs::show::{MetricsArgs, Told};
+use crate::verbs::show::{MetricsArgs, MetricsServer};
 use clap::builder::RangedU64ValueParser;
-use linerate_generate::rate::Asked;
+use linerate_generate::rate::RequestedRate;
 use linerate_measure::{Goal, goal};
 use std::path::PathBuf;
 
@@ -78,10 +78,10 @@ pub struct Args {
     pub(super) goals: GoalArgs,
     /// Maximum rate to offer [default: what the tester can send (see --warm-up), at most the line rate]
     #[arg(long, value_name = "RATE")]
-    pub max: Option<Asked>,
+    pub max: Option<RequestedRate>,
     /// Minimum rate to offer [default: 1/10000 of the maximum]
     #[arg(long, value_name = "RATE")]
-    pub min: Option<Asked>,
+    pub min: Option<RequestedRate>,
     /// Line rate that percentages refer to, such as 10gbps [default: the link speed]
     #[arg(long, value_name = "RATE", value_parser = line)]
     pub line: Option<f64>,
@@ -139,7 +139,7 @@ pub(super) struct MethodArgs {
     pub latency: bool,
     /// With --method soak: load
     #[arg(long, value_name = "RATE")]
-    pub rate: Option<Asked>,
+    pub rate: Option<RequestedRate>,
     /// With --method soak: maximum p99 latency in milliseconds
     #[arg(long, value_name = "MS")]
     pub max_latency: Option<f64>,
@@ -204,8 +204,8 @@ impl EndArgs {
     }
 
     /// Serves metrics, if requested, in a thread without the rights to open ports.
-    pub(super) fn tell_counters(&self, identity: &Identity) -> anyhow::Result<Option<Told>> {
-        let tell = || identity.by(|| Ok(self.metrics.tell(self.is_silent())));
+    pub(super) fn serve_metrics(&self, identity: &Identity) -> anyhow::Result<Option<MetricsServer>> {
+        let tell = || identity.by(|| Ok(self.metrics.serve(self.is_silent())));
         self.metrics.is_given().then(tell).transpose()
     }
 }

@@ -4,9 +4,9 @@ use super::plan::AFTER;
 use super::report::{Recovery, RecoveryRun, Reset, ResetRun};
 use super::reset::Helper;
 use super::traffic::{Frames, Phase};
-use super::trial::{Looks, SideTask};
-use super::{Measurement, Sized};
-use linerate_measure::Ask;
+use super::trial::{SideTask, TrialCounters};
+use super::{Measurement, SizeParameters};
+use linerate_measure::TrialRequest;
 use linerate_measure::recovery::{recovery, reset_by_loss, reset_by_times};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_micros(500);
 
 impl Measurement<'_> {
     /// Measures recovery from overload (26.5): 110 % of the throughput, at most the maximum load, then half of that.
-    pub(super) fn recovery(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+    pub(super) fn recovery(&mut self, sized: &SizeParameters<'_>) -> anyhow::Result<()> {
         let Some(throughput) = self.throughput() else {
             return self.left_out("recovery", "skipped: needs a throughput, and none was found");
         };
@@ -35,10 +35,10 @@ impl Measurement<'_> {
         let mut test = Recovery::new(load, half, span.shortened());
         self.known().recovery = Some(test.clone());
         for _ in 0..span.times {
-            let ask = Ask { load, duration: frames.seconds().unwrap_or_default() };
+            let ask = TrialRequest { load, duration: frames.seconds().unwrap_or_default() };
             let Some(account) = self.trial("recovery", sized, &frames, ask)? else { break };
             let halved = overload.seconds();
-            let run = |way: &super::account::Way| {
+            let run = |way: &super::account::DirectionResult| {
                 let (mut at, mut last_lost, mut lost) = (halved, None, [0; 2]);
                 for (id, phase) in after.iter().enumerate() {
                     at += phase.seconds();
@@ -55,14 +55,14 @@ impl Measurement<'_> {
                     tester: way.own_fault(),
                 }
             };
-            test.add(account.ways.iter().map(run).collect());
+            test.add(account.directions.iter().map(run).collect());
             self.known().recovery = Some(test.clone());
         }
         Ok(())
     }
 
     /// Resets the device at the throughput (26.6); measures the interruption and the loss.
-    pub(super) fn reset(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+    pub(super) fn reset(&mut self, sized: &SizeParameters<'_>) -> anyhow::Result<()> {
         let Some(load) = self.throughput() else {
             return self.left_out("reset", "skipped: needs a throughput, and none was found");
         };
@@ -73,16 +73,16 @@ impl Measurement<'_> {
         };
         let mut test = Reset::new(load, &command);
         for _ in 0..span.times {
-            let seen = Mutex::new(Seen::default());
-            let does = Box::new(|looks: &Looks| {
+            let seen = Mutex::new(ResetObservations::default());
+            let does = Box::new(|looks: &TrialCounters| {
                 let found = watch(looks, resetter, span.seconds * BEFORE);
                 *seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = found;
             });
             let task = SideTask { does, is_reset: true };
-            let ask = Ask { load, duration: span.seconds };
+            let ask = TrialRequest { load, duration: span.seconds };
             let Some(account) = self.trial_with("reset", sized, &frames, ask, Some(task))? else { break };
             let seen = seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let by_loss = account.ways.iter().map(|way| reset_by_loss(way.counts.lost, load)).fold(0.0, f64::max);
+            let by_loss = account.directions.iter().map(|way| reset_by_loss(way.counts.lost, load)).fold(0.0, f64::max);
             test.runs.push(ResetRun {
                 by_loss_s: by_loss,
                 by_times_s: seen.silence.map(|(before, after)| reset_by_times(before, after)),
@@ -98,7 +98,7 @@ impl Measurement<'_> {
 
 /// Observations during a reset.
 #[derive(Default)]
-struct Seen {
+struct ResetObservations {
     /// Longest interval without a received frame (start, end), over all directions.
     silence: Option<(f64, f64)>,
     took: Option<f64>,
@@ -118,13 +118,13 @@ fn slots(load: f64, seconds: f64) -> Vec<Phase> {
 }
 
 /// Resets the device and measures how long no frame is received.
-fn watch(looks: &Looks, resetter: &Helper, before: f64) -> Seen {
+fn watch(looks: &TrialCounters, resetter: &Helper, before: f64) -> ResetObservations {
     let started = Instant::now();
-    let (mut has_begun, mut seen) = (false, Seen::default());
-    let mut last: Vec<(u64, f64)> = looks.ways.iter().map(|_| (0, 0.0)).collect();
+    let (mut has_begun, mut seen) = (false, ResetObservations::default());
+    let mut last: Vec<(u64, f64)> = looks.directions.iter().map(|_| (0, 0.0)).collect();
     while !looks.is_sent() {
         let now = started.elapsed().as_secs_f64();
-        for (look, last) in looks.ways.iter().zip(&mut last) {
+        for (look, last) in looks.directions.iter().zip(&mut last) {
             let ours = look.ours();
             if ours == last.0 {
                 continue;

@@ -1,12 +1,12 @@
 //! Trials of a measurement: each is run, reported, and repeated after a failure of the tester.
 
-use super::account::Account;
+use super::account::TrialResult;
 use super::report::{Row, line};
 use super::traffic::Frames;
 use super::trial::SideTask;
-use super::{Measurement, Sized};
-use crate::view::terminal::tell;
-use linerate_measure::Ask;
+use super::{Measurement, SizeParameters};
+use crate::view::terminal::print_stderr;
+use linerate_measure::TrialRequest;
 
 /// Maximum repetitions after a failure of the tester: per trial, and per size.
 const AGAIN: (u32, u32) = (3, 20);
@@ -17,10 +17,10 @@ impl Measurement<'_> {
     pub(super) fn trial(
         &mut self,
         test: &'static str,
-        sized: &Sized<'_>,
+        sized: &SizeParameters<'_>,
         frames: &Frames,
-        ask: Ask,
-    ) -> anyhow::Result<Option<Account>> {
+        ask: TrialRequest,
+    ) -> anyhow::Result<Option<TrialResult>> {
         let mut again = 0;
         loop {
             let account = self.trial_with(test, sized, frames, ask, None)?;
@@ -36,11 +36,11 @@ impl Measurement<'_> {
     pub(super) fn trial_with(
         &mut self,
         test: &'static str,
-        sized: &Sized<'_>,
+        sized: &SizeParameters<'_>,
         frames: &Frames,
-        ask: Ask,
+        ask: TrialRequest,
         task: Option<SideTask<'_>>,
-    ) -> anyhow::Result<Option<Account>> {
+    ) -> anyhow::Result<Option<TrialResult>> {
         if self.is_over() {
             return Ok(None);
         }
@@ -58,11 +58,17 @@ impl Measurement<'_> {
     }
 
     /// Prints a trial, and writes it into the reports.
-    pub(super) fn keep(&mut self, test: &'static str, size: u64, ask: Ask, account: &Account) -> anyhow::Result<()> {
+    pub(super) fn keep(
+        &mut self,
+        test: &'static str,
+        size: u64,
+        ask: TrialRequest,
+        account: &TrialResult,
+    ) -> anyhow::Result<()> {
         if let Some(last) = self.report.sizes.last_mut() {
             let row = Row::new(last.trials.len() + 1, test, ask, account.clone());
             if !self.args.end.is_silent() {
-                tell(line(size, &row));
+                print_stderr(line(size, &row));
             }
             last.trials.push(row);
         }

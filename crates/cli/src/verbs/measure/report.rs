@@ -11,17 +11,17 @@ pub(super) use self::environment::Environment;
 pub(super) use self::files::Files;
 pub(super) use self::long::{Minute, PerformanceRow, ServiceStep, SoakTest, seconds_of, soak_line};
 pub(super) use self::tests::{
-    AtLoad, Bursts, Forwarding, LatencyRun, LatencyTest, LossRow, Recovery, RecoveryRun, Reset, ResetRun,
+    Bursts, Forwarding, LatencyRun, LatencyTest, LoadLatency, LossRow, Recovery, RecoveryRun, Reset, ResetRun,
 };
 
-use super::account::Account;
+use super::account::TrialResult;
 use super::options::{Args, Method};
 use super::plan::Plan;
 use super::trial::Direction;
 use crate::view::rates::{bits_per_second, grouped};
 use crate::view::table::table;
 use linerate_generate::rate::{FCS, L1_OVERHEAD};
-use linerate_measure::{Ask, Found, Goal, Limits, Verdict};
+use linerate_measure::{Goal, GoalResult, Limits, TrialRequest, Verdict};
 use serde::Serialize;
 
 /// `linerate/measure/1`.
@@ -39,7 +39,7 @@ pub(super) struct Report {
     tests: Vec<&'static str>,
     to: String,
     check: String,
-    is_both: bool,
+    bidirectional: bool,
     packets: Vec<String>,
     seed: u64,
     load: &'static str,
@@ -86,17 +86,17 @@ pub(super) struct SizeReport {
     service: Option<String>,
     /// `trailer`, or `count` if frames have no room for one; they have no latencies then.
     mark: &'static str,
-    least: f64,
-    greatest: f64,
+    min_load: f64,
+    max_load: f64,
     /// Line rate in frames per second.
-    line: Option<f64>,
+    line_rate: Option<f64>,
     /// Maximum rate of the tester in frames per second.
     tester: Option<f64>,
     estimated_s: f64,
     pub trials: Vec<Row>,
     results: Vec<ResultJson>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub at_loads: Vec<AtLoad>,
+    pub at_loads: Vec<LoadLatency>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyTest>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -115,7 +115,7 @@ pub(super) struct SizeReport {
     pub soak: Option<SoakTest>,
     /// Skipped tests, with reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
 }
 
 /// Trial and its result.
@@ -126,7 +126,7 @@ pub(super) struct Row {
     offered: f64,
     duration_s: f64,
     #[serde(flatten)]
-    account: Account,
+    account: TrialResult,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -172,7 +172,7 @@ impl Report {
             tests: plan.tests.iter().map(|test| test.name()).collect(),
             to: directions[0].from.to_string(),
             check: directions[0].to.to_string(),
-            is_both: args.both,
+            bidirectional: args.both,
             packets: if is_service { Vec::new() } else { packets },
             seed: args.seed,
             load: match args.both {
@@ -250,7 +250,7 @@ impl Report {
         let odd = self.results().filter(|(_, result)| result.verdict != "regular");
         let mut whys: Vec<String> = odd.map(|(_, result)| result.why.to_owned()).collect();
         for size in &self.sizes {
-            whys.extend(size.left_out.iter().map(|left| format!("{} bytes: {left}", size.size)));
+            whys.extend(size.skipped.iter().map(|left| format!("{} bytes: {left}", size.size)));
             let counted = "bytes: no room for a trailer, so packets are only counted, without latency";
             whys.extend((size.mark == "count").then(|| format!("{} {counted}", size.size)));
         }
@@ -284,23 +284,23 @@ impl SizeReport {
     /// Creates an empty report of a size.
     pub(super) fn new(size: u64, is_counted: bool, line: Option<f64>) -> Self {
         let mark = if is_counted { "count" } else { "trailer" };
-        SizeReport { size, mark, line, ..SizeReport::default() }
+        SizeReport { size, mark, line_rate: line, ..SizeReport::default() }
     }
 
     /// Creates an empty report of a service.
     pub(super) fn of_service(size: u64, name: &str, limits: Limits) -> Self {
-        let Limits { least, greatest } = limits;
-        SizeReport { service: Some(name.to_owned()), least, greatest, ..SizeReport::new(size, false, None) }
+        let Limits { least: min_load, greatest: max_load } = limits;
+        SizeReport { service: Some(name.to_owned()), min_load, max_load, ..SizeReport::new(size, false, None) }
     }
 
     /// Sets what is known before the first trial.
     pub(super) fn begin(&mut self, limits: Limits, tester: Option<f64>, estimated_s: f64) {
-        (self.least, self.greatest) = (limits.least, limits.greatest);
+        (self.min_load, self.max_load) = (limits.least, limits.greatest);
         (self.tester, self.estimated_s) = (tester, estimated_s);
     }
 
     /// Sets the results so far.
-    pub(super) fn found(&mut self, found: &[Found]) {
+    pub(super) fn found(&mut self, found: &[GoalResult]) {
         self.results = found.iter().map(|found| self.result(found)).collect();
     }
 
@@ -314,7 +314,7 @@ impl SizeReport {
         self.results.first()?.lower
     }
 
-    fn result(&self, found: &Found) -> ResultJson {
+    fn result(&self, found: &GoalResult) -> ResultJson {
         let at_result = self.trials.iter().rev().find(|row| Some(row.offered) == found.lower);
         let gbps = |extra: u64| found.lower.map(|frames| frames * (8 * (self.size - FCS + extra)) as f64 / 1e9);
         ResultJson {
@@ -333,7 +333,7 @@ impl SizeReport {
 }
 
 impl Row {
-    pub(super) fn new(trial: usize, test: &'static str, ask: Ask, account: Account) -> Self {
+    pub(super) fn new(trial: usize, test: &'static str, ask: TrialRequest, account: TrialResult) -> Self {
         Row { trial, test, offered: ask.load, duration_s: ask.duration, account }
     }
 }

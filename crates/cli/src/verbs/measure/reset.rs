@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_resets_are_refused() {
+    fn concurrent_resets_are_rejected() {
         let resetter = Helper::start("sleep 3").unwrap();
         resetter.begin().unwrap();
         assert_eq!(resetter.ended(), None);

@@ -2,15 +2,15 @@
 
 use super::report::{Forwarding, LatencyRun, LatencyTest, LossRow};
 use super::traffic::{Frames, Phase};
-use super::{Measurement, Sized};
+use super::{Measurement, SizeParameters};
 use linerate_generate::Rate;
-use linerate_measure::Ask;
+use linerate_measure::TrialRequest;
 use linerate_measure::rate::LossRate;
 use linerate_measure::spread::Spread;
 
 impl Measurement<'_> {
     /// Measures latency (26.2) at the throughput: the tagged frame is in the middle; all others have latencies too.
-    pub(super) fn latency(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+    pub(super) fn latency(&mut self, sized: &SizeParameters<'_>) -> anyhow::Result<()> {
         let span = self.plan.latency;
         let Some(load) = self.throughput() else {
             return self.left_out("latency", "skipped: needs a throughput, and none was found");
@@ -19,17 +19,17 @@ impl Measurement<'_> {
         let frames = Frames::Phases(vec![half, Phase { load, frames: 1 }, half]);
         self.known().latency = Some(LatencyTest::new(load, span.seconds, span.shortened()));
         for _ in 0..span.times {
-            let ask = Ask { load, duration: span.seconds };
+            let ask = TrialRequest { load, duration: span.seconds };
             let Some(account) = self.trial("latency", sized, &frames, ask)? else { break };
             if let Some(test) = &mut self.known().latency {
-                test.add(account.ways.iter().map(LatencyRun::of).collect());
+                test.add(account.directions.iter().map(LatencyRun::of).collect());
             }
         }
         Ok(())
     }
 
     /// Measures loss rates (26.3) from the maximum load down, until two loads in a row are without loss.
-    pub(super) fn loss(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+    pub(super) fn loss(&mut self, sized: &SizeParameters<'_>) -> anyhow::Result<()> {
         let span = self.plan.loss;
         let mut method = LossRate::new(sized.limits.greatest, span.seconds, self.plan.steps);
         self.known().loss_shortened = span.shortened();
@@ -38,10 +38,10 @@ impl Measurement<'_> {
             let Some(account) = self.trial("loss", sized, &frames, ask)? else { break };
             method.add(account.counts.loss_ratio);
             let row = LossRow {
-                of_greatest: ask.load / sized.limits.greatest,
+                of_max_load: ask.load / sized.limits.greatest,
                 load: ask.load,
                 loss_ratio: account.counts.loss_ratio,
-                by_way: account.ways.iter().map(|way| way.counts.loss_ratio).collect(),
+                by_direction: account.directions.iter().map(|way| way.counts.loss_ratio).collect(),
                 tester: account.tester.clone(),
             };
             self.known().loss.push(row);
@@ -50,16 +50,16 @@ impl Measurement<'_> {
     }
 
     /// Measures the forwarded rate at the maximum load.
-    pub(super) fn mrr(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+    pub(super) fn mrr(&mut self, sized: &SizeParameters<'_>) -> anyhow::Result<()> {
         let (load, span) = (sized.limits.greatest, self.plan.mrr);
         let (mut rates, mut faults) = (Vec::new(), Vec::new());
         for _ in 0..span.times {
-            let ask = Ask { load, duration: span.seconds };
+            let ask = TrialRequest { load, duration: span.seconds };
             let frames = Frames::Paced(Rate::Frames(load), ask.duration);
             let Some(account) = self.trial("mrr", sized, &frames, ask)? else { break };
             rates.push(account.forwarded(ask.duration));
             faults.extend(account.tester.clone());
-            let directions = account.ways.len();
+            let directions = account.directions.len();
             let spread = Spread::of(&rates);
             self.known().forwarding = spread.map(|spread| Forwarding::new(load, directions, &rates, &spread, &faults));
         }
@@ -68,7 +68,7 @@ impl Measurement<'_> {
 
     /// Records the reason why a test was skipped.
     pub(super) fn left_out(&mut self, test: &str, why: &str) -> anyhow::Result<()> {
-        self.known().left_out.push(format!("{test}: {why}"));
+        self.known().skipped.push(format!("{test}: {why}"));
         Ok(())
     }
 }

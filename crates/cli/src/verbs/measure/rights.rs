@@ -3,7 +3,7 @@
 use super::options::Args;
 use super::trial::Direction;
 use crate::privileges::{Identity, OPENING, READING, keep};
-use crate::view::terminal::{shown, tell};
+use crate::view::terminal::{print_stderr, shown};
 use linerate_backends::REGISTRY;
 use linerate_port::Spec;
 use rustix::thread::CapabilitySet;
@@ -20,7 +20,7 @@ pub(super) fn drop_rights(args: &Args, identity: &Identity, directions: &[Direct
         identity.assume_keeping(kept)?.unconfined("ports are reopened for each trial")
     };
     for note in notes.iter().filter(|_| !args.end.is_silent()) {
-        tell(format_args!("{}\n", shown(note)));
+        print_stderr(format_args!("{}\n", shown(note)));
     }
     Ok(())
 }

@@ -3,22 +3,22 @@
 //! Fields of the request have the names of the options, and are parsed and checked like them. Options that need
 //! privileges or other ports are not available: files, commands from clients, the maximum rate of the tester.
 
-use super::account::{Account, Made, Way, late_after};
+use super::account::{DirectionResult, SentFrames, TrialResult, late_after};
 use super::options::{Args, Method};
 use super::plan::Plan;
 use super::report::{Environment, Files, Report};
 use super::reset::Helper;
-use super::services::{self, Tested};
+use super::services::{self, TestedService};
 use super::soak::LONGEST;
 use super::traffic::Frames;
-use super::trial::{Direction, FEW, Looking, Looks, SideTask, Trials};
+use super::trial::{Direction, DirectionCounters, FEW, SideTask, TrialCounters, Trials};
 use super::{Measurement, sets};
 use anyhow::{anyhow, bail};
 use clap::Parser;
 use linerate_engine::Stop;
 use linerate_generate::Rate;
 use linerate_generate::check::LiveRow;
-use linerate_generate::rate::Asked;
+use linerate_generate::rate::RequestedRate;
 use linerate_generate::stream::{Order, StreamSet};
 use linerate_measure::trial::loss_ratio;
 use linerate_port::Spec;
@@ -73,7 +73,7 @@ const SLACK: Duration = Duration::from_millis(5);
 
 /// Measurements of a server.
 #[derive(Default)]
-pub struct Served {
+pub struct ServedMeasurements {
     /// Shell that resets the device, if the server has a command for it.
     pub resets: Option<Arc<Helper>>,
 }
@@ -81,7 +81,7 @@ pub struct Served {
 /// Parsed request.
 struct MeasureRequest {
     args: Args,
-    services: Option<Vec<Tested>>,
+    services: Option<Vec<TestedService>>,
 }
 
 #[derive(Parser)]
@@ -91,7 +91,7 @@ struct Wrapper {
     args: Args,
 }
 
-impl Measurer for Served {
+impl Measurer for ServedMeasurements {
     fn estimate(&self, asked: &Value) -> Result<Value, String> {
         let MeasureRequest { args, services } = read(asked, self.resets.is_some())?;
         let sizes = args.sizes().len() as f64;
@@ -202,7 +202,7 @@ fn measure(
         if line.is_none() {
             bail!("max: needed, because the line rate is unknown; set the maximum rate to offer, such as 100kpps");
         }
-        args.max = Some(Asked::OfLine(1.0));
+        args.max = Some(RequestedRate::OfLine(1.0));
     }
     let plan = Plan::new(&args)?;
     let sizes = if services.is_some() { Vec::new() } else { args.sizes() };
@@ -214,11 +214,19 @@ fn measure(
         directions.push(Direction { from: spec(from)?, to: spec(to)?, answer: args.answer.clone() });
     }
     let report = Report::new(&args, &plan, &directions, Environment::find(&directions));
-    let at = At { bench, ports: (args.to.clone(), args.check.clone()), quiet: plan.quiet, resets };
+    let at = ServerTrials { bench, ports: (args.to.clone(), args.check.clone()), quiet: plan.quiet, resets };
     let until = args.duration.map(|seconds| super::seconds("duration", seconds)).transpose()?;
     let until = until.map(|duration| std::time::Instant::now() + duration);
-    let mut measurement =
-        Measurement { args: &args, plan, bench: &at, until, report, files: Files::told(tell), number: 0, repeated: 0 };
+    let mut measurement = Measurement {
+        args: &args,
+        plan,
+        bench: &at,
+        until,
+        report,
+        files: Files::for_receiver(tell),
+        number: 0,
+        repeated: 0,
+    };
     measurement.print_estimate(sizes.len())?;
     measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.report.state = measurement.state();
@@ -230,57 +238,63 @@ fn measure(
 }
 
 /// Trials at the ports of a server.
-struct At<'a> {
+struct ServerTrials<'a> {
     bench: &'a Bench,
     ports: (String, String),
     quiet: Duration,
     resets: Option<Arc<Helper>>,
 }
 
-impl Looking for tester::Look {
+impl DirectionCounters for tester::TrialView {
     fn sent(&self) -> Vec<u64> {
-        tester::Look::sent(self)
+        tester::TrialView::sent(self)
     }
 
     fn live(&self, aged: Vec<u64>) -> Vec<LiveRow> {
-        tester::Look::live(self, &aged)
+        tester::TrialView::live(self, &aged)
     }
 
     fn ours(&self) -> u64 {
-        tester::Look::ours(self)
+        tester::TrialView::ours(self)
     }
 }
 
-impl Trials for At<'_> {
-    fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, task: Option<SideTask<'_>>) -> anyhow::Result<Account> {
+impl Trials for ServerTrials<'_> {
+    fn run(
+        &self,
+        sets: &[StreamSet],
+        frames: &Frames,
+        _: u64,
+        task: Option<SideTask<'_>>,
+    ) -> anyhow::Result<TrialResult> {
         let Some(seconds) = frames.seconds().filter(|_| is_here(frames)) else {
             bail!("max: needed on a server; set the maximum rate to offer, such as 100kpps")
         };
         let (to, check) = &self.ports;
-        let way = |(set, (tx, rx)): (&StreamSet, (&String, &String))| tester::Way {
+        let way = |(set, (tx, rx)): (&StreamSet, (&String, &String))| tester::TrialDirection {
             tx: tx.clone(),
             rx: rx.clone(),
             set: timed(set, frames),
             seconds,
             late_after: late_after(frames.load(set)),
         };
-        let ways: Vec<tester::Way> = sets.iter().zip([(to, check), (check, to)]).map(way).collect();
-        let task = task.map(|task| -> tester::Beside<'_> {
-            Box::new(move |ways, is_sent| {
-                let boxed = |way| -> Box<dyn Looking> { Box::new(way) };
-                (task.does)(&Looks { ways: ways.into_iter().map(boxed).collect(), is_sent });
+        let directions: Vec<tester::TrialDirection> = sets.iter().zip([(to, check), (check, to)]).map(way).collect();
+        let task = task.map(|task| -> tester::TrialObserver<'_> {
+            Box::new(move |directions, is_sent| {
+                let boxed = |way| -> Box<dyn DirectionCounters> { Box::new(way) };
+                (task.does)(&TrialCounters { directions: directions.into_iter().map(boxed).collect(), is_sent });
             })
         });
-        let results = self.bench.trial(&ways, self.quiet, task).map_err(|failure| anyhow!(failure))?;
+        let results = self.bench.trial(&directions, self.quiet, task).map_err(|failure| anyhow!(failure))?;
         let mut accounts = Vec::new();
-        for (way, result) in ways.iter().zip(&results) {
+        for (way, result) in directions.iter().zip(&results) {
             let sent: u64 = result.sent.iter().sum();
-            let made = Made {
+            let made = SentFrames {
                 per_stream: &result.sent,
                 frames: sent,
                 check: &result.check,
                 elapsed: result.elapsed,
-                behind_p99_us: None,
+                lateness_p99_us: None,
                 late: result.late,
                 losses: result.losses.clone(),
                 lost_by_tester: result.losses.values().sum(),
@@ -288,7 +302,7 @@ impl Trials for At<'_> {
             };
             let intended = frames.intended(&way.set).map(|intended| (intended, seconds));
             let per_stream = way.set.streams.len() <= FEW;
-            let mut account = Way::new(intended, &way.set, &made, per_stream);
+            let mut account = DirectionResult::new(intended, &way.set, &made, per_stream);
             let part = sent.saturating_sub(1) as f64 / frames.intended(&way.set).unwrap_or(1).max(1) as f64;
             let due = Duration::from_secs_f64(seconds * part.min(1.0));
             if result.elapsed > due.mul_f64(SLOW) + SLACK {
@@ -304,7 +318,7 @@ impl Trials for At<'_> {
             (account.from, account.to) = (self.bench.spec_of(&way.tx), self.bench.spec_of(&way.rx));
             accounts.push(account);
         }
-        Ok(Account::new(accounts))
+        Ok(TrialResult::new(accounts))
     }
 
     fn stop(&self) -> &Stop {

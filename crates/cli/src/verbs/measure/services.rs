@@ -1,12 +1,12 @@
 //! Service activation test of ITU-T Y.1564.
 
-use super::account::{Account, Way};
+use super::account::{DirectionResult, TrialResult};
 use super::plan::Plan;
 use super::report::{PerformanceRow, ServiceStep, SizeReport, seconds_of};
-use super::soak::{SoFar, by_second};
+use super::soak::{StreamCounts, by_second};
 use super::traffic::{self, Frames};
-use super::trial::{Looks, SideTask};
-use super::{Measurement, Sized};
+use super::trial::{SideTask, TrialCounters};
+use super::{Measurement, SizeParameters};
 use crate::exit::usage;
 use crate::signals::read_text;
 use anyhow::Context;
@@ -14,9 +14,9 @@ use linerate_generate::Rate;
 use linerate_generate::rate::Layer;
 use linerate_generate::stream::{Mark, Order, StreamSet};
 use linerate_generate::trailer::Key;
-use linerate_measure::service::{Kind, Seen, Service};
-use linerate_measure::soak::{Passed, Soak};
-use linerate_measure::{Ask, Limits};
+use linerate_measure::service::{Kind, Service, StepResult};
+use linerate_measure::soak::{PeriodCounts, Soak};
+use linerate_measure::{Limits, TrialRequest};
 use serde::Deserialize;
 use std::path::Path;
 use std::sync::Mutex;
@@ -50,7 +50,7 @@ struct File {
 
 /// Service under test.
 #[derive(Clone, Debug)]
-pub(super) struct Tested {
+pub(super) struct TestedService {
     pub name: String,
     packet: String,
     size: u64,
@@ -58,13 +58,13 @@ pub(super) struct Tested {
 }
 
 /// Reads a file of services.
-pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Tested>> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Vec<TestedService>> {
     let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
     of_text(&path.display().to_string(), &text)
 }
 
 /// Parses a file of services; `name` is its name in errors.
-pub(super) fn of_text(name: &str, text: &str) -> anyhow::Result<Vec<Tested>> {
+pub(super) fn of_text(name: &str, text: &str) -> anyhow::Result<Vec<TestedService>> {
     let wrong = |what: String| usage(format!("{name}: {what}"));
     let file: File = toml::from_str(text).map_err(|error| {
         let before = error.span().map_or(0, |span| span.start).min(text.len());
@@ -79,7 +79,7 @@ pub(super) fn of_text(name: &str, text: &str) -> anyhow::Result<Vec<Tested>> {
 
 /// Parses services of a request: a list of objects with the keys of a file, or the text of a file.
 #[cfg(feature = "serve")]
-pub(super) fn of_json(document: &serde_json::Value) -> anyhow::Result<Vec<Tested>> {
+pub(super) fn of_json(document: &serde_json::Value) -> anyhow::Result<Vec<TestedService>> {
     let name = "services";
     if let Some(text) = document.as_str() {
         return of_text(name, text);
@@ -92,7 +92,7 @@ pub(super) fn of_json(document: &serde_json::Value) -> anyhow::Result<Vec<Tested
     all(name, written)
 }
 
-fn all(name: &str, services: Vec<ServiceFields>) -> anyhow::Result<Vec<Tested>> {
+fn all(name: &str, services: Vec<ServiceFields>) -> anyhow::Result<Vec<TestedService>> {
     let tested = |written: ServiceFields| {
         tested(&written).map_err(|what| usage(format!("{name}: service {:?}: {what}", written.name)))
     };
@@ -100,12 +100,12 @@ fn all(name: &str, services: Vec<ServiceFields>) -> anyhow::Result<Vec<Tested>> 
 }
 
 /// Returns the duration of all steps, and of the performance test, in seconds.
-pub(super) fn seconds(services: &[Tested], plan: &Plan) -> (f64, f64) {
+pub(super) fn seconds(services: &[TestedService], plan: &Plan) -> (f64, f64) {
     let steps: usize = services.iter().map(|service| service.agreed.steps().len()).sum();
     (steps as f64 * (plan.step + plan.between()), plan.performance)
 }
 
-fn tested(written: &ServiceFields) -> Result<Tested, String> {
+fn tested(written: &ServiceFields) -> Result<TestedService, String> {
     let ServiceFields { name, packet, size, cir, eir, loss, delay_ms, variation_ms, margin } = written;
     if !(64..=65_535).contains(size) {
         return Err(format!("size = {size}: expected 64 to 65535 bytes, with FCS"));
@@ -129,18 +129,18 @@ fn tested(written: &ServiceFields) -> Result<Tested, String> {
         variation: variation_ms / 1e3,
         margin: margin.as_ref().map_or(Ok(MARGIN), part)?,
     };
-    Ok(Tested { name: name.clone(), packet: packet.clone(), size: *size, agreed })
+    Ok(TestedService { name: name.clone(), packet: packet.clone(), size: *size, agreed })
 }
 
-impl Tested {
+impl TestedService {
     /// Converts bits per second to frames per second.
     fn frames(&self, bits: f64) -> f64 {
         bits / (8 * self.size) as f64
     }
 
     /// Returns the result of one direction over a duration in seconds.
-    fn seen(&self, frames: u64, way: &Way, seconds: f64) -> Seen {
-        Seen {
+    fn seen(&self, frames: u64, way: &DirectionResult, seconds: f64) -> StepResult {
+        StepResult {
             rate: (frames * 8 * self.size) as f64 / seconds,
             loss_ratio: way.counts.loss_ratio,
             delay: seconds_of(way.latency.latency_p999_ns),
@@ -151,20 +151,20 @@ impl Tested {
 
 impl Measurement<'_> {
     /// Tests each service on its own, step by step, then all services together.
-    pub(super) fn services(&mut self, services: &[Tested]) -> anyhow::Result<()> {
+    pub(super) fn services(&mut self, services: &[TestedService]) -> anyhow::Result<()> {
         let steps: usize = services.iter().map(|service| service.agreed.steps().len()).sum();
         let (stepping, performance) = seconds(services, &self.plan);
         let all = stepping + performance;
         self.report.estimated_s = all;
         if !self.is_silent() {
             let text = format!("estimated duration {}: {steps} steps, then all services\n", super::clock(all));
-            crate::view::terminal::tell(text + &super::head());
+            crate::view::terminal::print_stderr(text + &super::head());
         }
         for service in services {
             let sets = self.sets_of(&[service])?;
             let sized = self.sized(service.size, &service.name, &sets, service.frames(service.agreed.committed));
             for step in service.agreed.steps() {
-                let ask = Ask { load: service.frames(step.rate), duration: self.plan.step };
+                let ask = TrialRequest { load: service.frames(step.rate), duration: self.plan.step };
                 let frames = Frames::Paced(Rate::Frames(ask.load), ask.duration);
                 let Some(account) = self.trial("y1564", &sized, &frames, ask)? else { return Ok(()) };
                 let row = self.step(service, step.kind, step.rate, &account);
@@ -175,9 +175,10 @@ impl Measurement<'_> {
         if self.plan.performance > 0.0 && !self.is_over() { self.performance(services) } else { Ok(()) }
     }
 
-    fn step(&self, service: &Tested, kind: Kind, rate: f64, account: &Account) -> ServiceStep {
+    fn step(&self, service: &TestedService, kind: Kind, rate: f64, account: &TrialResult) -> ServiceStep {
         let seconds = self.plan.step;
-        let seen: Vec<Seen> = account.ways.iter().map(|way| service.seen(way.counts.received, way, seconds)).collect();
+        let seen: Vec<StepResult> =
+            account.directions.iter().map(|way| service.seen(way.counts.received, way, seconds)).collect();
         let is_kept = seen.iter().all(|seen| service.agreed.passes(kind, seen));
         // A failure of the tester is no result of the service.
         let verdict = match (&account.tester, is_kept) {
@@ -188,25 +189,27 @@ impl Measurement<'_> {
         ServiceStep::new(&service.name, kind, rate, &seen, verdict)
     }
 
-    fn performance(&mut self, services: &[Tested]) -> anyhow::Result<()> {
-        let every: Vec<&Tested> = services.iter().collect();
+    fn performance(&mut self, services: &[TestedService]) -> anyhow::Result<()> {
+        let every: Vec<&TestedService> = services.iter().collect();
         let sets = self.sets_of(&every)?;
         let load = services.iter().map(|service| service.frames(service.agreed.committed)).sum();
         let sized = self.sized(services[0].size, "all", &sets, load);
-        let ask = Ask { load, duration: self.plan.performance };
+        let ask = TrialRequest { load, duration: self.plan.performance };
         let frames = Frames::Paced(Rate::Frames(load), ask.duration);
         let seconds = Mutex::new(vec![Soak::default(); services.len()]);
-        let task = SideTask::looking(|looks: &Looks| {
-            let mut before = vec![SoFar::default(); services.len()];
-            by_second(looks, |ways| {
+        let task = SideTask::looking(|looks: &TrialCounters| {
+            let mut before = vec![StreamCounts::default(); services.len()];
+            by_second(looks, |directions| {
                 let mut seconds = seconds.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 for (id, (soak, before)) in seconds.iter_mut().zip(&mut before).enumerate() {
-                    let sum = |of: fn(&SoFar) -> u64| ways.iter().filter_map(|way| way.get(id)).map(of).sum::<u64>();
+                    let sum = |of: fn(&StreamCounts) -> u64| {
+                        directions.iter().filter_map(|way| way.get(id)).map(of).sum::<u64>()
+                    };
                     let (sent, lost) = (sum(|one| one.sent), sum(|one| one.lost));
-                    soak.add(Passed {
+                    soak.add(PeriodCounts {
                         sent: sent.saturating_sub(before.sent),
                         lost: lost.saturating_sub(before.lost),
-                        ..Passed::default()
+                        ..PeriodCounts::default()
                     });
                     (before.sent, before.lost) = (sent, before.lost.max(lost));
                 }
@@ -215,7 +218,8 @@ impl Measurement<'_> {
         let Some(account) = self.trial_with("y1564", &sized, &frames, ask, Some(task))? else { return Ok(()) };
         let seconds = seconds.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         for (id, (service, soak)) in services.iter().zip(&seconds).enumerate() {
-            let rows = account.ways.iter().filter_map(|way| way.rows.iter().find(|row| row.stream as usize == id));
+            let rows =
+                account.directions.iter().filter_map(|way| way.rows.iter().find(|row| row.stream as usize == id));
             let row = PerformanceRow::new(&service.name, &service.agreed, rows, soak, account.tester.is_some());
             self.report.performance.push(row);
         }
@@ -224,8 +228,8 @@ impl Measurement<'_> {
     }
 
     /// Returns the streams of services, each at its committed rate.
-    fn sets_of(&self, services: &[&Tested]) -> anyhow::Result<Vec<StreamSet>> {
-        let stream = |(id, service): (usize, &&Tested)| {
+    fn sets_of(&self, services: &[&TestedService]) -> anyhow::Result<Vec<StreamSet>> {
+        let stream = |(id, service): (usize, &&TestedService)| {
             let made = |mark| traffic::stream(id as u32, &service.packet, service.size, self.args.seed, mark);
             let mut stream =
                 made(Mark::Trailer).map_err(|error| usage(format!("service {:?}: {error}", service.name)))?;
@@ -241,10 +245,10 @@ impl Measurement<'_> {
         Ok([set].into_iter().chain(back).collect())
     }
 
-    fn sized<'a>(&mut self, size: u64, name: &str, sets: &'a [StreamSet], load: f64) -> Sized<'a> {
+    fn sized<'a>(&mut self, size: u64, name: &str, sets: &'a [StreamSet], load: f64) -> SizeParameters<'a> {
         let limits = Limits { least: load / 4.0, greatest: load * 2.5 };
         self.report.sizes.push(SizeReport::of_service(size, name, limits));
-        Sized { size, sets, limits, tester: None, line: None }
+        SizeParameters { size, sets, limits, tester: None, line: None }
     }
 }
 

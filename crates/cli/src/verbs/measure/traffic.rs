@@ -4,10 +4,10 @@ use crate::exit::usage;
 use crate::signals::read_text;
 use linerate_generate::packet::{self, Setup};
 use linerate_generate::rate::{FCS, L1_OVERHEAD};
-use linerate_generate::stream::{Mark, Order, Pick, Selector, Shape, Span, Stream, StreamSet, Variant};
+use linerate_generate::stream::{IndexSelection, Mark, Order, Selector, Shape, Span, Stream, StreamSet, Variant};
 use linerate_generate::trailer::Key;
-use linerate_generate::{Rate, Shares, Wrong, file};
-use linerate_wire::{Layers, Link, Protocol, dissect};
+use linerate_generate::{Rate, Shares, TextError, file};
+use linerate_headers::{Layers, Link, Protocol, dissect};
 use std::path::Path;
 
 /// Default packet, with benchmark addresses (RFC 2544, appendix C).
@@ -180,7 +180,7 @@ pub(super) fn of_line(bits: f64, size: u64) -> f64 {
 /// Returns a stream of frames of one size.
 pub(super) fn stream(id: u32, text: &str, size: u64, seed: u64, mark: Mark) -> anyhow::Result<Stream> {
     let seed = seed.wrapping_add(id.into());
-    let wrong = |wrong: Wrong| usage(format!("--packet {text:?} of {size} bytes: {}", wrong.what));
+    let wrong = |wrong: TextError| usage(format!("--packet {text:?} of {size} bytes: {}", wrong.what));
     let sizes = packet::sizes(&size.to_string(), seed).map_err(wrong)?;
     let no_files = |path: &str, _: u64| Err(format!("{path}: packets of files are not supported by measure"));
     let setup = Setup { link: Link::Ethernet, sizes, mark, seed, files: &no_files };
@@ -200,7 +200,7 @@ fn merged(set: &StreamSet) -> Stream {
         all.selectors.extend(stream.selectors.iter().cloned());
     }
     if set.streams.len() > 1 {
-        all.size = Selector { count: all.variants.len() as u64, pick: Pick::InTurn { every: 1 } };
+        all.size = Selector { count: all.variants.len() as u64, pick: IndexSelection::InTurn { every: 1 } };
     }
     all
 }

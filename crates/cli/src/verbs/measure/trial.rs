@@ -1,6 +1,6 @@
 //! One trial: opens the ports, sends frames in one or both directions, and counts received frames until silence.
 
-use super::account::{Account, Made, Way};
+use super::account::{DirectionResult, SentFrames, TrialResult};
 use super::reset::Helper;
 use super::traffic::{self, Frames};
 use crate::exit::usage;
@@ -12,10 +12,10 @@ use anyhow::bail;
 use linerate_backends::REGISTRY;
 use linerate_backends::carrier::Carrier;
 use linerate_burst::LinkType;
-use linerate_engine::answer::Running;
-use linerate_engine::check::{CheckWatch, Checker, Checking};
-use linerate_engine::streams::{Run, soon};
-use linerate_engine::{Answering, Progress, Receive, Selection, Stop, StreamWatch, Streams};
+use linerate_engine::answer::ResponderThread;
+use linerate_engine::check::{CheckConsumer, CheckThread, CheckWatch};
+use linerate_engine::streams::{StreamRun, soon};
+use linerate_engine::{InterfaceResponder, Progress, Receive, Selection, Stop, StreamWatch, Streams};
 use linerate_generate::Rate;
 use linerate_generate::check::LiveRow;
 use linerate_generate::stream::StreamSet;
@@ -47,7 +47,7 @@ pub(super) trait Trials {
         frames: &Frames,
         number: u64,
         task: Option<SideTask<'_>>,
-    ) -> anyhow::Result<Account>;
+    ) -> anyhow::Result<TrialResult>;
 
     /// Returns the stop request: once it is set, no trial starts.
     fn stop(&self) -> &Stop;
@@ -57,7 +57,7 @@ pub(super) trait Trials {
 }
 
 /// Trials at ports that are opened for each of them.
-pub(super) struct Bench<'a> {
+pub(super) struct PortTrials<'a> {
     /// One or two directions.
     pub directions: Vec<Direction>,
     pub take: bool,
@@ -107,21 +107,21 @@ pub(super) fn directions(args: &super::Args) -> anyhow::Result<Vec<Direction>> {
 
 /// Task that runs during a trial.
 pub(super) struct SideTask<'a> {
-    pub does: Box<dyn FnOnce(&Looks) + Send + 'a>,
+    pub does: Box<dyn FnOnce(&TrialCounters) + Send + 'a>,
     /// True if it resets the device, whose links may then go down.
     pub is_reset: bool,
 }
 
 /// Live counters of a trial.
-pub(super) struct Looks {
+pub(super) struct TrialCounters {
     /// Counters of each direction.
-    pub ways: Vec<Box<dyn Looking>>,
+    pub directions: Vec<Box<dyn DirectionCounters>>,
     /// True once all frames are sent.
     pub is_sent: Arc<AtomicBool>,
 }
 
 /// Live counters of one direction.
-pub(super) trait Looking: Send + Sync {
+pub(super) trait DirectionCounters: Send + Sync {
     /// Returns the frames sent per stream, by stream number.
     fn sent(&self) -> Vec<u64>;
 
@@ -132,7 +132,7 @@ pub(super) trait Looking: Send + Sync {
     fn ours(&self) -> u64;
 }
 
-impl Looking for (StreamWatch, CheckWatch) {
+impl DirectionCounters for (StreamWatch, CheckWatch) {
     fn sent(&self) -> Vec<u64> {
         self.0.sent()
     }
@@ -148,12 +148,12 @@ impl Looking for (StreamWatch, CheckWatch) {
 
 impl<'a> SideTask<'a> {
     /// Creates a task that does not reset the device.
-    pub(super) fn looking(does: impl FnOnce(&Looks) + Send + 'a) -> Self {
+    pub(super) fn looking(does: impl FnOnce(&TrialCounters) + Send + 'a) -> Self {
         SideTask { does: Box::new(does), is_reset: false }
     }
 }
 
-impl Looks {
+impl TrialCounters {
     /// Returns whether all frames are sent.
     pub(super) fn is_sent(&self) -> bool {
         self.is_sent.load(Ordering::Acquire)
@@ -161,40 +161,42 @@ impl Looks {
 }
 
 /// Direction with open ports.
-struct Ready {
+struct OpenDirection {
     set: StreamSet,
     intended: Option<(u64, f64)>,
     streams: Option<Streams>,
-    checker: Checker,
-    answering: Option<Running>,
+    checker: CheckThread,
+    answering: Option<ResponderThread>,
     watch: StreamWatch,
 }
 
-impl Trials for Bench<'_> {
+impl Trials for PortTrials<'_> {
     fn run(
         &self,
         sets: &[StreamSet],
         frames: &Frames,
         number: u64,
         task: Option<SideTask<'_>>,
-    ) -> anyhow::Result<Account> {
+    ) -> anyhow::Result<TrialResult> {
         if self.learn {
             self.send_back(sets)?;
         }
-        let ways = self.directions.iter().zip(sets).enumerate();
-        let ready = ways.map(|(way, (direction, set))| self.ready(direction, set, frames, number * 2 + way as u64));
-        let mut ready = ready.collect::<anyhow::Result<Vec<Ready>>>()?;
-        let look =
-            |ready: &Ready| -> Box<dyn Looking> { Box::new((ready.watch.clone(), ready.checker.watch().clone())) };
-        let looks = Looks { ways: ready.iter().map(look).collect(), is_sent: Arc::default() };
+        let directions = self.directions.iter().zip(sets).enumerate();
+        let ready =
+            directions.map(|(way, (direction, set))| self.ready(direction, set, frames, number * 2 + way as u64));
+        let mut ready = ready.collect::<anyhow::Result<Vec<OpenDirection>>>()?;
+        let look = |ready: &OpenDirection| -> Box<dyn DirectionCounters> {
+            Box::new((ready.watch.clone(), ready.checker.watch().clone()))
+        };
+        let looks = TrialCounters { directions: ready.iter().map(look).collect(), is_sent: Arc::default() };
         let may_go_down = task.as_ref().is_some_and(|task| task.is_reset);
         let links = if may_go_down { Vec::new() } else { self.links()? };
         let start = soon();
         let (sent, down): (Vec<_>, _) = std::thread::scope(|scope| {
             let task = task.map(|task| scope.spawn(|| (task.does)(&looks)));
             let down = scope.spawn(|| self.watch(&links, &looks));
-            let send = |ready: &mut Ready| {
-                let run = Run {
+            let send = |ready: &mut OpenDirection| {
+                let run = StreamRun {
                     duration: frames.seconds().map(Duration::from_secs_f64),
                     stop: self.stop.clone(),
                     progress: Progress::new(),
@@ -212,7 +214,7 @@ impl Trials for Bench<'_> {
             }
             (sent, down.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
-        let mut ways = Vec::new();
+        let mut directions = Vec::new();
         for ((ready, sent), direction) in ready.into_iter().zip(sent).zip(&self.directions) {
             let Some(sent) = sent.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) else {
                 unreachable!("each direction sends once")
@@ -221,11 +223,11 @@ impl Trials for Bench<'_> {
             answer::finish(ready.answering);
             answer::tell_failure(&received.answers);
             let per_stream = ready.set.streams.len() <= FEW;
-            let made = Made::new(&sent, &received, frames.load(&ready.set));
-            let way = Way::new(ready.intended, &ready.set, &made, per_stream);
-            ways.push(Way { from: direction.from.to_string(), to: direction.to.to_string(), ..way });
+            let made = SentFrames::new(&sent, &received, frames.load(&ready.set));
+            let way = DirectionResult::new(ready.intended, &ready.set, &made, per_stream);
+            directions.push(DirectionResult { from: direction.from.to_string(), to: direction.to.to_string(), ..way });
         }
-        let mut account = Account::new(ways);
+        let mut account = TrialResult::new(directions);
         account.failure = account.failure.or(down.or_else(|| went_down(&links)));
         Ok(account)
     }
@@ -248,7 +250,7 @@ fn went_down(links: &[Link]) -> Option<String> {
     Some(format!("{port}: link went down during the trial; missing packets were not lost by the device"))
 }
 
-impl Bench<'_> {
+impl PortTrials<'_> {
     /// Sends learning frames in the reverse direction.
     fn send_back(&self, sets: &[StreamSet]) -> anyhow::Result<()> {
         for (direction, set) in self.directions.iter().zip(sets) {
@@ -261,7 +263,7 @@ impl Bench<'_> {
             let link = LinkType(set.streams[0].link.linktype());
             let options = TxOptions { queues: 1, stamped: true, owner: None, link };
             let port = open_tx(&REGISTRY.for_sending(&direction.to)?, &options)?;
-            let sent = Streams::new(&back, port)?.run(&Run { stop: self.stop.clone(), ..Run::default() });
+            let sent = Streams::new(&back, port)?.run(&StreamRun { stop: self.stop.clone(), ..StreamRun::default() });
             if let Some(failure) = sent.failure {
                 bail!("learning frames: {failure}");
             }
@@ -290,7 +292,7 @@ impl Bench<'_> {
     }
 
     /// Stops the measurement when a link goes down; returns the error.
-    fn watch(&self, links: &[Link], looks: &Looks) -> Option<String> {
+    fn watch(&self, links: &[Link], looks: &TrialCounters) -> Option<String> {
         while !looks.is_sent() {
             let down = went_down(links);
             if down.is_some() {
@@ -302,7 +304,13 @@ impl Bench<'_> {
         None
     }
 
-    fn ready(&self, direction: &Direction, set: &StreamSet, frames: &Frames, key: u64) -> anyhow::Result<Ready> {
+    fn ready(
+        &self,
+        direction: &Direction,
+        set: &StreamSet,
+        frames: &Frames,
+        key: u64,
+    ) -> anyhow::Result<OpenDirection> {
         let Direction { from, to, answer } = direction;
         let mut set = frames.of(set);
         set.key = Key(Key::default().0.wrapping_add(key));
@@ -311,10 +319,10 @@ impl Bench<'_> {
         let link = LinkType(set.streams[0].link.linktype());
         let options = TxOptions { queues: self.threads, stamped: true, owner: None, link };
         let streams = Streams::new(&set, open_tx(from, &options)?)?;
-        let answering = routed.answering.map(Answering::start).transpose()?;
-        let checking = Checking::new(check(&set, 0), Selection::default()).answer(routed.answering_check);
-        let checker = Checker::start(checking, Receive::all(vec![receiving]))?;
+        let answering = routed.answering.map(InterfaceResponder::start).transpose()?;
+        let checking = CheckConsumer::new(check(&set, 0), Selection::default()).answer(routed.answering_check);
+        let checker = CheckThread::start(checking, Receive::all(vec![receiving]))?;
         let intended = frames.intended(&set).map(|intended| (intended, frames.seconds().unwrap_or(f64::INFINITY)));
-        Ok(Ready { intended, streams: Some(streams), checker, answering, watch: StreamWatch::default(), set })
+        Ok(OpenDirection { intended, streams: Some(streams), checker, answering, watch: StreamWatch::default(), set })
     }
 }

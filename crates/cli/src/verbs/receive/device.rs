@@ -1,12 +1,12 @@
 //! `--to device`: frames in memory of a GPU, and their options.
 
-use super::options::GoArgs;
+use super::options::DestinationArgs;
 use crate::exit::usage;
 use linerate_device::cpu::{Cpu, CpuConfig};
-use linerate_device::frames::{Memory, OnDevice, Options, open};
+use linerate_device::frames::{DeviceDestination, Memory, Options, open};
 use linerate_device::routes::{RouteRate, choose, measure};
 use linerate_device::{Device, DeviceError, Form, Route};
-use linerate_receive::frames::Config;
+use linerate_transport::frames::Config;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use std::time::Instant;
 pub struct DeviceArgs {
     /// Receive into memory of a GPU: device (the first one), device:1, or device:cpu (emulated by a thread)
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["write", "share"])]
-    to: Option<Which>,
+    to: Option<DeviceChoice>,
     /// Transfer to the device: copy (whole frames), place (blocks that the device puts in place), gather (the device
     /// reads host memory), or auto (fastest in a short measurement) [default: auto]
     #[arg(long, value_name = "ROUTE")]
@@ -29,14 +29,14 @@ pub struct DeviceArgs {
 
 /// A device as an option value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum DeviceChoice {
     /// Emulation by a thread of this process.
     Cpu,
     /// GPU number.
     Cuda(u32),
 }
 
-impl FromStr for Which {
+impl FromStr for DeviceChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -48,33 +48,37 @@ impl FromStr for Which {
             Some(which) => which,
         };
         match which {
-            "" => Ok(Which::Cuda(0)),
-            ":cpu" => Ok(Which::Cpu),
-            number => {
-                number.strip_prefix(':').and_then(|number| number.parse().ok()).map(Which::Cuda).ok_or_else(wrong)
-            }
+            "" => Ok(DeviceChoice::Cuda(0)),
+            ":cpu" => Ok(DeviceChoice::Cpu),
+            number => number
+                .strip_prefix(':')
+                .and_then(|number| number.parse().ok())
+                .map(DeviceChoice::Cuda)
+                .ok_or_else(wrong),
         }
     }
 }
 
-impl fmt::Display for Which {
+impl fmt::Display for DeviceChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Which::Cpu => f.write_str("device:cpu"),
-            Which::Cuda(number) => write!(f, "device:{number}"),
+            DeviceChoice::Cpu => f.write_str("device:cpu"),
+            DeviceChoice::Cuda(number) => write!(f, "device:{number}"),
         }
     }
 }
 
-impl Which {
+impl DeviceChoice {
     /// Opens the device.
     pub fn device(self) -> Result<Box<dyn Device>, DeviceError> {
         match self {
-            Which::Cpu => Ok(Box::new(Cpu::open(CpuConfig::default()))),
+            DeviceChoice::Cpu => Ok(Box::new(Cpu::open(CpuConfig::default()))),
             #[cfg(feature = "cuda")]
-            Which::Cuda(number) => Ok(Box::new(linerate_device::cuda::Cuda::open(number)?)),
+            DeviceChoice::Cuda(number) => Ok(Box::new(linerate_device::cuda::Cuda::open(number)?)),
             #[cfg(not(feature = "cuda"))]
-            Which::Cuda(_) => Err(DeviceError::NoDriver("this program was built without the feature cuda".to_owned())),
+            DeviceChoice::Cuda(_) => {
+                Err(DeviceError::NoDriver("this program was built without the feature cuda".to_owned()))
+            }
         }
     }
 }
@@ -112,11 +116,11 @@ const BLOCK: usize = 2 << 20;
 const BLOCKS: usize = 4;
 
 /// Frames on a device, before the run.
-pub struct Opened {
+pub struct DeviceFrames {
     /// Memory that is filled.
     pub memory: Memory,
     /// Destination.
-    pub destination: OnDevice,
+    pub destination: DeviceDestination,
     /// Transfer route.
     pub route: Route,
     /// Note for the user.
@@ -126,7 +130,7 @@ pub struct Opened {
 impl DeviceArgs {
     /// Returns whether frames are on a GPU, whose driver needs its own system calls.
     pub fn is_gpu(&self) -> bool {
-        matches!(self.to, Some(Which::Cuda(_)))
+        matches!(self.to, Some(DeviceChoice::Cuda(_)))
     }
 
     /// Returns the name of the device.
@@ -136,7 +140,13 @@ impl DeviceArgs {
 
     /// Allocates frames on the device, if requested, for segments of this size; `is_straight` if the port can read directly to their
     /// place.
-    pub fn open(&self, frames: Config, go: &GoArgs, segment: u32, is_straight: bool) -> anyhow::Result<Option<Opened>> {
+    pub fn open(
+        &self,
+        frames: Config,
+        go: &DestinationArgs,
+        segment: u32,
+        is_straight: bool,
+    ) -> anyhow::Result<Option<DeviceFrames>> {
         let Some(which) = self.to else { return Ok(None) };
         let form = self.convert.map_or(Form::Raw, |samples| samples.0);
         let (route, rates) = self.choose(which, frames.size, form, (segment, is_straight))?;
@@ -148,13 +158,13 @@ impl DeviceArgs {
             other => other.into(),
         })?;
         let note = format!("frames on {} ({}), by {route}{rates}", facts.name, facts.model);
-        Ok(Some(Opened { memory, destination, route, note }))
+        Ok(Some(DeviceFrames { memory, destination, route, note }))
     }
 
     /// Returns the route, and the measured rates as text.
     fn choose(
         &self,
-        which: Which,
+        which: DeviceChoice,
         frame: usize,
         form: Form,
         (segment, is_straight): (u32, bool),
@@ -194,13 +204,16 @@ mod tests {
 
     #[test]
     fn devices_are_parsed_and_printed() {
-        assert_eq!("device".parse(), Ok(Which::Cuda(0)));
+        assert_eq!("device".parse(), Ok(DeviceChoice::Cuda(0)));
         for text in ["device:0", "device:7", "device:cpu"] {
-            assert_eq!(text.parse::<Which>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
         }
-        assert_eq!(["cpu", "cuda", "cuda:3"].map(str::parse), [Ok(Which::Cpu), Ok(Which::Cuda(0)), Ok(Which::Cuda(3))]);
+        assert_eq!(
+            ["cpu", "cuda", "cuda:3"].map(str::parse),
+            [Ok(DeviceChoice::Cpu), Ok(DeviceChoice::Cuda(0)), Ok(DeviceChoice::Cuda(3))]
+        );
         for text in ["", "cpu:", "device:", "device:gpu", "device:-1", "devices", "cuda:", "cuda:cpu"] {
-            assert!(text.parse::<Which>().unwrap_err().contains("device:cpu"), "{text}");
+            assert!(text.parse::<DeviceChoice>().unwrap_err().contains("device:cpu"), "{text}");
         }
         assert!("int16".parse::<Samples>().is_ok() && "no".parse::<Samples>().is_err());
         assert!("auto".parse::<RouteOption>().is_ok() && "fast".parse::<RouteOption>().is_err());

@@ -7,13 +7,13 @@ use crate::exit::usage;
 use crate::view::rates::grouped;
 use clap::builder::PossibleValuesParser;
 use linerate_device::frames::Memory;
+use linerate_headers::MacAddr;
 use linerate_port::spec::parse_size;
-use linerate_receive::copy::Measured;
-use linerate_receive::destination::{Destination, Discard, Files, FilesConfig};
-use linerate_receive::frames::{Config, Frames, Missing};
-use linerate_receive::pattern::Pattern;
-use linerate_receive::tcp::{self, AckPolicy, Endpoint, Local};
-use linerate_wire::MacAddr;
+use linerate_transport::copy::KernelThroughput;
+use linerate_transport::destination::{Destination, Discard, Files, FilesConfig};
+use linerate_transport::frames::{Config, Frames, Missing};
+use linerate_transport::pattern::Pattern;
+use linerate_transport::tcp::{self, AckPolicy, Endpoint, Local};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -25,14 +25,14 @@ use std::time::Instant;
 
 /// A local address with a range of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listen {
+pub struct ListenAddress {
     /// Local address.
     pub ip: IpAddr,
     /// Local ports.
     pub ports: RangeInclusive<u16>,
 }
 
-impl FromStr for Listen {
+impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -48,11 +48,11 @@ impl FromStr for Listen {
         let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
         let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(wrong);
         let (first, last) = (port(first)?, port(last)?);
-        if first > last { Err(wrong()) } else { Ok(Listen { ip, ports: first..=last }) }
+        if first > last { Err(wrong()) } else { Ok(ListenAddress { ip, ports: first..=last }) }
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (self.ports.start(), self.ports.end());
         match self.ip {
@@ -141,7 +141,7 @@ impl TcpArgs {
     }
 
     /// Creates an endpoint for these IP and MAC addresses.
-    pub fn endpoint(&self, listen: &[Listen], stations: Vec<MacAddr>, mtu: u32) -> anyhow::Result<Endpoint> {
+    pub fn endpoint(&self, listen: &[ListenAddress], stations: Vec<MacAddr>, mtu: u32) -> anyhow::Result<Endpoint> {
         let random = RandomState::new();
         let config = tcp::Config {
             listen: listen.iter().map(|listen| Local { ip: listen.ip, ports: listen.ports.clone() }).collect(),
@@ -161,7 +161,7 @@ impl TcpArgs {
 
 /// Destination of frames.
 #[derive(Debug, clap::Args)]
-pub struct GoArgs {
+pub struct DestinationArgs {
     /// Write one file per stream and a list of frames to this new directory
     #[arg(short = 'w', long, value_name = "DIR")]
     write: Option<String>,
@@ -179,7 +179,7 @@ pub struct GoArgs {
     key: Option<u64>,
 }
 
-impl GoArgs {
+impl DestinationArgs {
     /// Opens the destination for frames of this size; returns it with the folder in which it creates files.
     pub fn destination(&self, bytes: usize) -> anyhow::Result<(Box<dyn Destination>, Vec<OwnedFd>)> {
         let Some(folder) = &self.write else {
@@ -228,7 +228,7 @@ impl GoArgs {
 pub struct FrameArgs {
     /// Destination.
     #[command(flatten)]
-    pub go: GoArgs,
+    pub go: DestinationArgs,
     /// Size of a frame
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     frame_size: String,
@@ -277,7 +277,7 @@ impl FrameArgs {
         let frames = match memory {
             None => Frames::new(&config),
             Some(Memory::Here(pieces)) => Frames::over(&config, pieces),
-            Some(Memory::Beyond(beyond)) => Frames::beyond(&config, beyond),
+            Some(Memory::RemoteMemory(beyond)) => Frames::beyond(&config, beyond),
         };
         let mut frames = frames.map_err(usage)?;
         let began = Instant::now();
@@ -318,7 +318,7 @@ impl FrameArgs {
 }
 
 /// Returns the copy rates as text, fastest first.
-pub fn copy_rates_text(measured: &[Measured]) -> String {
+pub fn copy_rates_text(measured: &[KernelThroughput]) -> String {
     if measured.is_empty() {
         return "payload copy: in blocks to the device".to_owned();
     }
@@ -333,12 +333,12 @@ mod tests {
     #[test]
     fn addresses_and_ports_are_parsed_and_printed() {
         for text in ["10.0.0.9:5001", "10.0.0.9:1-65535", "[fd00::9]:5001-5016"] {
-            assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
         for text in
             ["10.0.0.9", "fd00::9:5001", "10.0.0.9:0", "10.0.0.9:9-8", "[10.0.0.9]:1", "host:1", ":5", "10.0.0.9:70000"]
         {
-            assert!(text.parse::<Listen>().unwrap_err().contains("ADDRESS:PORT"), "{text}");
+            assert!(text.parse::<ListenAddress>().unwrap_err().contains("ADDRESS:PORT"), "{text}");
         }
     }
 

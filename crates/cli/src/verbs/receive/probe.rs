@@ -5,11 +5,11 @@ use crate::verbs::generate::answer::answering;
 use crate::verbs::inputs::link;
 use linerate_backends::REGISTRY;
 use linerate_burst::LinkType;
-use linerate_generate::answer::{ANSWERS_PER_SECOND, Hop, Own};
+use linerate_generate::answer::{ANSWERS_PER_SECOND, AddressRange, Hop};
 use linerate_port::Spec;
 
 /// Refuses addresses that another host answers for. Links without MAC addresses cannot be probed.
-pub(super) fn check_free(spec: &Spec, own: &[Own]) -> anyhow::Result<()> {
+pub(super) fn check_free(spec: &Spec, own: &[AddressRange]) -> anyhow::Result<()> {
     if link(spec) != LinkType::ETHERNET || REGISTRY.interface(spec).is_none() {
         return Ok(());
     }

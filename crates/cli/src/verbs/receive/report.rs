@@ -3,13 +3,13 @@
 use crate::view::ledger::RunJson;
 use crate::view::rates::{bits_per_second, counted, grouped};
 use crate::view::table::table;
-use crate::view::terminal::tell;
+use crate::view::terminal::print_stderr;
 use linerate_burst::{Count, Ledger};
-use linerate_engine::Received;
-use linerate_engine::frame_ring::{FrameSharingWatch, SharedSoFar};
-use linerate_engine::reception::{ReceptionWatch, SoFar, StreamSoFar};
+use linerate_engine::RunReport;
+use linerate_engine::frame_ring::{FrameRingState, FrameSharingWatch};
+use linerate_engine::reception::{ReceptionProgress, ReceptionWatch, StreamProgress};
 use linerate_port::Spec;
-use linerate_receive::place::{Ending, StreamId};
+use linerate_transport::place::{Ending, StreamId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -24,7 +24,7 @@ pub fn ticker(watch: ReceptionWatch, shared: Option<FrameSharingWatch>) -> impl 
         let seconds = now.duration_since(before.0).as_secs_f64();
         let gbps = (totals.bytes - before.1) as f64 * 8.0 / seconds / 1e9;
         before = (now, totals.bytes);
-        tell(format_args!(
+        print_stderr(format_args!(
             "{:>4} s  {:>5} open {:>6} ended  {:>17} bytes  {:>11} payload\n",
             started.elapsed().as_secs(),
             grouped(totals.open),
@@ -32,13 +32,13 @@ pub fn ticker(watch: ReceptionWatch, shared: Option<FrameSharingWatch>) -> impl 
             grouped(totals.bytes),
             bits_per_second(gbps),
         ));
-        shared.iter().for_each(|shared| tell(format_args!("{}\n", held(&shared.so_far()))));
+        shared.iter().for_each(|shared| print_stderr(format_args!("{}\n", held(&shared.so_far()))));
     }
 }
 
 /// Describes the use of shared frames.
-fn held(shared: &SharedSoFar) -> String {
-    let SharedSoFar { reader, held, waiting } = shared;
+fn held(shared: &FrameRingState) -> String {
+    let FrameRingState { reader, held, waiting } = shared;
     match reader {
         Some(pid) => format!("        frames: {held} held by the reader (pid {pid}), {waiting} waiting"),
         None if *waiting > 0 => format!("        no reader: {waiting} frames waiting; senders stop when none is free"),
@@ -47,7 +47,7 @@ fn held(shared: &SharedSoFar) -> String {
 }
 
 /// Returns the report as text.
-pub fn summary(so_far: &SoFar, seconds: f64, rows: usize) -> String {
+pub fn summary(so_far: &ReceptionProgress, seconds: f64, rows: usize) -> String {
     let missing = match so_far.totals.missing {
         0 => String::new(),
         missing => format!(", {} missing", counted(missing, "byte")),
@@ -58,7 +58,7 @@ pub fn summary(so_far: &SoFar, seconds: f64, rows: usize) -> String {
         counted(so_far.totals.bytes, "byte"),
         counted(so_far.totals.frames, "frame"),
     );
-    let mut streams: Vec<(&StreamId, &StreamSoFar)> = so_far.by_stream.iter().collect();
+    let mut streams: Vec<(&StreamId, &StreamProgress)> = so_far.by_stream.iter().collect();
     streams.sort_by_key(|(id, stream)| (std::cmp::Reverse(stream.bytes), **id));
     if streams.is_empty() || rows == 0 {
         return text;
@@ -95,7 +95,7 @@ pub fn came_singly(spec: &Spec, ledger: &Ledger) -> Option<String> {
 }
 
 /// Returns the payload rate from the first byte to the last.
-fn gbps(stream: &StreamSoFar) -> f64 {
+fn gbps(stream: &StreamProgress) -> f64 {
     let seconds = stream.last.since(stream.first).as_secs_f64();
     if seconds > 0.0 { stream.bytes as f64 * 8.0 / seconds / 1e9 } else { 0.0 }
 }
@@ -115,7 +115,7 @@ pub struct ReceivedJson {
     schema: &'static str,
     port: String,
     /// Settings, including defaults.
-    asked: BTreeMap<&'static str, String>,
+    options: BTreeMap<&'static str, String>,
     seconds: f64,
     /// Streams started.
     streams: u64,
@@ -144,8 +144,8 @@ pub struct StreamJson {
 
 impl StreamJson {
     /// Returns the streams that are reported individually.
-    pub fn all(so_far: &SoFar) -> Vec<StreamJson> {
-        let one = |(id, stream): (&StreamId, &StreamSoFar)| StreamJson {
+    pub fn all(so_far: &ReceptionProgress) -> Vec<StreamJson> {
+        let one = |(id, stream): (&StreamId, &StreamProgress)| StreamJson {
             stream: id.0,
             from: stream.ends.from.to_string(),
             to: stream.ends.to.to_string(),
@@ -162,11 +162,16 @@ impl StreamJson {
 
 impl ReceivedJson {
     /// Returns the whole document.
-    pub fn new(port: &str, asked: BTreeMap<&'static str, String>, so_far: &SoFar, run: &Received) -> Self {
+    pub fn new(
+        port: &str,
+        options: BTreeMap<&'static str, String>,
+        so_far: &ReceptionProgress,
+        run: &RunReport,
+    ) -> Self {
         ReceivedJson {
             schema: "linerate/receive/1",
             port: port.to_owned(),
-            asked,
+            options,
             seconds: run.elapsed.as_secs_f64(),
             streams: so_far.totals.streams,
             bytes: so_far.totals.bytes,

@@ -4,10 +4,10 @@ use crate::exit::usage;
 use crate::privileges::{Identity, group_number, socket_folder};
 use crate::verbs::inputs::span;
 use crate::verbs::rings::ring_name;
-use linerate_burst::pool::Piece;
+use linerate_burst::pool::OwnedBytes;
 use linerate_engine::frame_ring::{FrameSharing, FrameSharingOptions};
-use linerate_receive::frames::Config;
 use linerate_share::{Access, Error};
+use linerate_transport::frames::Config;
 use std::os::fd::OwnedFd;
 
 /// Options of `--share`.
@@ -23,17 +23,17 @@ pub(super) struct ShareArgs {
     share_group: Option<String>,
     /// Timeout in seconds at the end for the reader to return the last frames, restarted by each returned frame
     #[arg(long, value_name = "S", default_value_t = 10.0)]
-    share_patience: f64,
+    share_timeout: f64,
     /// Do not use huge pages
     #[arg(long)]
     share_small_pages: bool,
 }
 
-/// Shared frames before the run, with their memory.
-pub(super) struct Shared {
+/// Frames to share before the run, with their memory.
+pub(super) struct FrameRing {
     pub ring: FrameSharing,
     /// Memory of the frames.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<OwnedBytes>,
 }
 
 impl ShareArgs {
@@ -49,7 +49,12 @@ impl ShareArgs {
 
     /// Allocates the frames, if shared. Call it before privileges are dropped: huge pages may need them, and readers trust the
     /// user that created the ring. If newer frames replace finished ones (`gives_way`), a reader gets at most half of them.
-    pub(super) fn open(&self, identity: &Identity, frames: Config, gives_way: bool) -> anyhow::Result<Option<Shared>> {
+    pub(super) fn open(
+        &self,
+        identity: &Identity,
+        frames: Config,
+        gives_way: bool,
+    ) -> anyhow::Result<Option<FrameRing>> {
         let Some(name) = &self.share else { return Ok(None) };
         let mut access = Access::of_owner(identity.owner());
         if let Some(group) = &self.share_group {
@@ -60,14 +65,14 @@ impl ShareArgs {
             frames,
             access,
             huge: !self.share_small_pages,
-            patience: span("--share-patience", self.share_patience)?,
+            patience: span("--share-timeout", self.share_timeout)?,
             most: gives_way.then_some((frames.frames as u64 / 2).max(1)),
         };
         let (ring, pieces) = FrameSharing::create(options).map_err(|error| match error {
             Error::Invalid(reason) => usage(format!("cannot share {name}: {reason}")),
             error => identity.explain(anyhow::Error::new(error).context(format!("cannot share {name}"))),
         })?;
-        Ok(Some(Shared { ring, pieces }))
+        Ok(Some(FrameRing { ring, pieces }))
     }
 
     /// Returns the settings by name.
@@ -75,7 +80,7 @@ impl ShareArgs {
         vec![
             ("share", self.share.clone().unwrap_or_default()),
             ("share_group", self.share_group.clone().unwrap_or_default()),
-            ("share_patience", self.share_patience.to_string()),
+            ("share_timeout", self.share_timeout.to_string()),
             ("share_small_pages", self.share_small_pages.to_string()),
         ]
     }

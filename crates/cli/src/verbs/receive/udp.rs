@@ -1,13 +1,13 @@
 //! Options of datagrams.
 
-use super::options::{FrameArgs, Listen};
+use super::options::{FrameArgs, ListenAddress};
 use crate::exit::usage;
 use crate::verbs::inputs::span;
 use clap::builder::PossibleValuesParser;
 use linerate_device::frames::Memory;
 use linerate_port::spec::parse_size;
-use linerate_receive::datagrams::{Config, Datagrams, Field, Form, Unit, WhenFull};
-use linerate_receive::tcp::Local;
+use linerate_transport::datagrams::{Config, Datagrams, Field, Form, Unit, WhenFull};
+use linerate_transport::tcp::Local;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -203,7 +203,7 @@ impl UdpArgs {
         };
         let made = match memory {
             Some(Memory::Here(pieces)) => Datagrams::over(config, pieces),
-            Some(Memory::Beyond(beyond)) => Datagrams::beyond(config, beyond),
+            Some(Memory::RemoteMemory(beyond)) => Datagrams::beyond(config, beyond),
             None => Datagrams::new(config),
         };
         let mut datagrams = made.map_err(usage)?;
@@ -214,7 +214,7 @@ impl UdpArgs {
 }
 
 /// Returns the local addresses and ports.
-pub(super) fn locals(listen: &[Listen]) -> Vec<Local> {
+pub(super) fn locals(listen: &[ListenAddress]) -> Vec<Local> {
     listen.iter().map(|listen| Local { ip: listen.ip, ports: listen.ports.clone() }).collect()
 }
 
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_sequences_are_refused_with_the_reason() {
+    fn invalid_sequences_are_rejected_with_the_reason() {
         for (text, reason) in [
             ("at=0,width=9", "1 to 8"),
             ("at=0,at=1", "duplicate key at"),

@@ -1,21 +1,21 @@
 //! Sending of UDP datagrams.
 
 use super::report::{Head, conclude_datagrams};
-use super::{Args, Running};
+use super::{Args, RunServices};
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use anyhow::anyhow;
-use linerate_backends::transfer::{Datagrams, DatagramsSent, Paced, Way, explain};
+use linerate_backends::transfer::{ConnectOptions, DatagramPlan, DatagramResult, Datagrams, explain};
 use linerate_generate::Rate;
-use linerate_generate::rate::{Asked, Layer};
+use linerate_generate::rate::{Layer, RequestedRate};
 use std::io;
 use std::net::SocketAddr;
 
 /// Default rate, moderate for a shared network.
-const USUAL: Asked = Asked::Rate(Rate::Bits(1e9, Layer::L2));
+const USUAL: RequestedRate = RequestedRate::Rate(Rate::Bits(1e9, Layer::L2));
 
 /// Sends datagrams.
-pub(super) fn run(args: &Args, to: &[SocketAddr], way: &Way, identity: &Identity) -> anyhow::Result<Exit> {
+pub(super) fn run(args: &Args, to: &[SocketAddr], way: &ConnectOptions, identity: &Identity) -> anyhow::Result<Exit> {
     let asked = args.rate.unwrap_or(USUAL).on_line(None);
     let asked = asked.ok_or_else(|| {
         usage("--rate: percentages need a line rate, which is unknown here; expected a rate such as 5gbps")
@@ -27,18 +27,19 @@ pub(super) fn run(args: &Args, to: &[SocketAddr], way: &Way, identity: &Identity
     let local = sockets[0].local()?;
     let head = Head { protocol: "udp", peer, local, datagram: Some(sockets[0].size()), ..args.head() };
     let mut sources = sockets.iter().map(|_| args.bytes()).collect::<anyhow::Result<Vec<_>>>()?;
-    args.say(&head.text());
-    let paced = Paced { rate: share(asked, sockets.len()), bytes: args.size, duration: args.duration()?, cpu: None };
-    let running = Running::start(args)?;
+    args.print_note(&head.text());
+    let paced =
+        DatagramPlan { rate: share(asked, sockets.len()), bytes: args.size, duration: args.duration()?, cpu: None };
+    let running = RunServices::start(args)?;
     let flag = running.stop.flag();
     let watched = running.watched(&flag);
-    let results: Vec<(DatagramsSent, Option<io::Error>)> = std::thread::scope(|scope| {
+    let results: Vec<(DatagramResult, Option<io::Error>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = sockets
             .iter_mut()
             .zip(&mut sources)
             .enumerate()
             .map(|(number, (socket, source))| {
-                let paced = Paced { cpu: args.cpu(number), ..paced };
+                let paced = DatagramPlan { cpu: args.cpu(number), ..paced };
                 scope.spawn(move || socket.send(source, paced, watched))
             })
             .collect();

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::view::rates::{bits_per_second, counted, grouped};
 use crate::view::table::table;
 use crate::view::terminal::{fail, show, show_document};
-use linerate_backends::transfer::{DatagramsSent, Outcome, Series, Stream, TcpInfo, explain};
+use linerate_backends::transfer::{DatagramResult, Outcome, Series, TcpInfo, TransferStream, explain};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io;
@@ -124,7 +124,7 @@ pub(super) fn conclude(
     args: &Args,
     head: &Head,
     rows: Vec<Row>,
-    streams: &[Stream<Bytes>],
+    streams: &[TransferStream<Bytes>],
     elapsed: Duration,
     unread: u64,
 ) -> anyhow::Result<Exit> {
@@ -177,9 +177,9 @@ pub(super) fn conclude(
 pub(super) fn conclude_datagrams(
     args: &Args,
     head: &Head,
-    results: Vec<(DatagramsSent, Option<io::Error>)>,
+    results: Vec<(DatagramResult, Option<io::Error>)>,
 ) -> anyhow::Result<Exit> {
-    let mut all = DatagramsSent::default();
+    let mut all = DatagramResult::default();
     let mut failures = Vec::new();
     for (sent, failure) in results {
         all.datagrams += sent.datagrams;
@@ -213,7 +213,7 @@ pub(super) fn conclude_datagrams(
 }
 
 /// Returns the reason of a failed connection, and how many bytes were acknowledged.
-fn failure(stream: &Stream<Bytes>) -> Option<String> {
+fn failure(stream: &TransferStream<Bytes>) -> Option<String> {
     let connection = &stream.connection;
     let reason = explain(stream.failure.as_ref()?, connection.peer());
     let (acknowledged, written) = (grouped(connection.acknowledged()), grouped(connection.written()));

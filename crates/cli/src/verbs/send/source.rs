@@ -3,7 +3,7 @@
 use crate::signals::opening;
 use anyhow::Context;
 use linerate_backends::transfer::Source;
-use linerate_receive::pattern;
+use linerate_transport::pattern;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! Capture files that streams of a server replay: uploaded by clients, or in the directory of `--files`.
 
 use linerate_burst::LinkType;
-use linerate_record::{Reader, plain};
-use linerate_serve::recordings::{MOST_FRAMES, ROOM, Reader as Reads, Recorded};
+use linerate_pcap::{Reader, plain};
+use linerate_serve::recordings::{MOST_FRAMES, ROOM, RecordedFrame, RecordingReader as Reads};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs::File;
 use std::io::{Cursor, Read};
@@ -20,7 +20,7 @@ pub(super) struct Files {
 }
 
 impl Reads for Files {
-    fn read(&self, file: Vec<u8>) -> Result<Vec<Recorded>, String> {
+    fn read(&self, file: Vec<u8>) -> Result<Vec<RecordedFrame>, String> {
         frames("the file", Box::new(Cursor::new(file)))
     }
 
@@ -34,7 +34,7 @@ impl Reads for Files {
     }
 
     /// Opens a file of the directory only: the name must not have a slash, and must not be a link.
-    fn open(&self, name: &str) -> Result<Vec<Recorded>, String> {
+    fn open(&self, name: &str) -> Result<Vec<RecordedFrame>, String> {
         let Some(folder) = &self.folder else {
             return Err(
                 "the server was started without a directory of capture files; use serve --files FOLDER".to_owned()
@@ -72,7 +72,7 @@ impl Read for Bounded {
 }
 
 /// Reads the frames of a capture file; stops if there are too many.
-fn frames(name: &str, source: Box<dyn Read + Send>) -> Result<Vec<Recorded>, String> {
+fn frames(name: &str, source: Box<dyn Read + Send>) -> Result<Vec<RecordedFrame>, String> {
     let inside = plain(source).map_err(|error| format!("{name}: {error}"))?;
     let bounded = Box::new(Bounded { inside, left: MOST_BYTES });
     let mut reader = Reader::new(bounded, name).map_err(|error| error.to_string())?;
@@ -93,7 +93,7 @@ fn frames(name: &str, source: Box<dyn Read + Send>) -> Result<Vec<Recorded>, Str
                 return Err(format!("packet {}: truncated to {} of {} bytes", all.len() + 1, frame.len(), desc.wire));
             }
             bytes += frame.len();
-            all.push(Recorded { time: desc.time.0, bytes: frame.to_vec() });
+            all.push(RecordedFrame { time: desc.time.0, bytes: frame.to_vec() });
             if all.len() > MOST_FRAMES || bytes > ROOM {
                 return Err(format!("too large: more than {MOST_FRAMES} packets or {ROOM} bytes"));
             }
@@ -132,7 +132,7 @@ mod tests {
         let (first, more) = (block(0x0a0d_0d0a, &head), block(0x0bad, &[0; 1 << 20]));
         let packed = std::env::temp_dir().join(format!("linerate-bomb-{}", std::process::id()));
         let out = Box::new(File::create(&packed).unwrap());
-        let mut bomb = linerate_record::Compressed::new(linerate_record::Compression::Zstd, out).unwrap();
+        let mut bomb = linerate_pcap::Compressed::new(linerate_pcap::Compression::Zstd, out).unwrap();
         std::io::Write::write_all(&mut bomb, &first).unwrap();
         for _ in 0..MOST_BYTES >> 20 {
             std::io::Write::write_all(&mut bomb, &more).unwrap();

@@ -3,14 +3,14 @@
 //! Runs copy their rows ([`watch`](linerate_engine::flows::watch)) on request; the thread of the client computes differences,
 //! groups and order. Several clients can send different queries, and all get the same intervals.
 
-use super::question::{Gain, Questions};
-use super::{Ask, Done, Dropped, Flows, Port, Reader, SCHEMA, Snapshot};
+use super::question::{FlowIncrease, ParsedQuery};
+use super::{ActionTotal, DropCount, FlowQuery, Flows, Port, Reader, SCHEMA, Snapshot};
 use crate::view::live;
 use foldhash::quality::RandomState;
 use linerate_burst::{Account, Count, Kind, Ledger, Nanos, Stage};
 use linerate_engine::flows::watch;
-use linerate_engine::{Watch, metrics};
-use linerate_meter::Glance;
+use linerate_engine::{CountWatch, metrics};
+use linerate_meter::ActiveFlow;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,7 @@ pub struct Gatherer {
     /// Reason if flows are not reported.
     without_flows: Option<&'static str>,
     /// Byte counters by port, and the names of the ports.
-    counted: Option<(Watch, Vec<String>)>,
+    counted: Option<(CountWatch, Vec<String>)>,
     interval: Mutex<Interval>,
 }
 
@@ -46,14 +46,14 @@ struct Interval {
     /// Start of the previous query, in packet time.
     at: Nanos,
     /// By id and the time of the first packet.
-    known: HashMap<(u64, u64), Known, RandomState>,
-    gains: Vec<Gain>,
+    known: HashMap<(u64, u64), FlowCounters, RandomState>,
+    gains: Vec<FlowIncrease>,
     meters: usize,
     totals: Flows,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct FlowCounters {
     packets: [u64; 2],
     bytes: [u64; 2],
     again: u64,
@@ -78,7 +78,7 @@ impl Gatherer {
 
     /// Adds byte counters of ports with these names.
     #[cfg(feature = "tui")]
-    pub fn counting(mut self, watch: Watch, names: Vec<String>) -> Self {
+    pub fn counting(mut self, watch: CountWatch, names: Vec<String>) -> Self {
         self.counted = Some((watch, names));
         self
     }
@@ -87,8 +87,8 @@ impl Gatherer {
     ///
     /// # Errors
     /// The query is invalid.
-    pub fn snapshot(&self, ask: &Ask) -> Result<Snapshot, String> {
-        let question = Questions::new(ask)?;
+    pub fn snapshot(&self, ask: &FlowQuery) -> Result<Snapshot, String> {
+        let question = ParsedQuery::new(ask)?;
         let ledger = metrics::ask(PATIENCE);
         let mut snapshot = Snapshot {
             schema: SCHEMA.to_owned(),
@@ -132,14 +132,14 @@ impl Gatherer {
     }
 }
 
-fn done() -> Vec<Done> {
-    let mut done: Vec<Done> = Vec::new();
+fn done() -> Vec<ActionTotal> {
+    let mut done: Vec<ActionTotal> = Vec::new();
     for (what, progress) in live::watched() {
         let (frames, wire_bytes) =
             (progress.frames.load(Ordering::Relaxed), progress.wire_bytes.load(Ordering::Relaxed));
         match done.iter_mut().find(|known| known.what == what) {
             Some(known) => (known.frames, known.wire_bytes) = (known.frames + frames, known.wire_bytes + wire_bytes),
-            None => done.push(Done { what: what.to_owned(), frames, wire_bytes }),
+            None => done.push(ActionTotal { what: what.to_owned(), frames, wire_bytes }),
         }
     }
     done
@@ -166,13 +166,13 @@ fn port_of(subject: &str) -> &str {
     }
 }
 
-fn drops(ledger: &Ledger) -> Vec<Dropped> {
+fn drops(ledger: &Ledger) -> Vec<DropCount> {
     let of = |account: &Account| {
         let (stage, subject) = (account.stage.name().to_owned(), account.subject.clone());
         let dropped = account
             .counts()
             .filter(|(count, frames)| *frames > 0 && matches!(count.kind(), Kind::Lost | Kind::Refused));
-        let row = |(count, frames): (Count, u64)| Dropped {
+        let row = |(count, frames): (Count, u64)| DropCount {
             stage: stage.clone(),
             cause: count.name().to_owned(),
             subject: subject.clone(),
@@ -190,7 +190,7 @@ fn readers(ledger: &Ledger) -> Vec<Reader> {
         .map(|account| Reader {
             name: account.subject.clone(),
             frames: account.get(Count::ReaderReceived),
-            behind: account.get(Count::ReaderOutstanding),
+            lag: account.get(Count::ReaderOutstanding),
             skipped: account.get(Count::ReaderSkipped),
             waited_us: account.get(Count::ReaderWaitedUs),
         })
@@ -210,22 +210,22 @@ impl Interval {
         self.looked = Some(now);
         self.meters = look.meters.max(self.meters);
         self.totals =
-            Flows { seconds, open: look.open, begun: look.begun, left_out: look.left_out, ..Flows::default() };
+            Flows { seconds, open: look.open, started: look.begun, unreported: look.left_out, ..Flows::default() };
         let before = std::mem::replace(&mut self.at, look.at);
         self.take(look.flows, (seconds > 0.0).then_some(before));
     }
 
     /// Takes the current records. A record that started before the previous query at `before`, but was not in it, has no known base:
     /// it counts from the next query on.
-    fn take(&mut self, glances: Vec<Glance>, before: Option<Nanos>) {
+    fn take(&mut self, glances: Vec<ActiveFlow>, before: Option<Nanos>) {
         self.gains.clear();
         self.round += 1;
         for glance in glances {
             let key = (glance.id, glance.first.0);
             let again = glance.retransmitted.iter().sum();
-            let now = Known { packets: glance.packets, bytes: glance.frame_bytes, again, round: self.round };
+            let now = FlowCounters { packets: glance.packets, bytes: glance.frame_bytes, again, round: self.round };
             let is_new = before.is_some_and(|before| glance.first >= before);
-            let before = self.known.insert(key, now).or(is_new.then_some(Known::NOTHING));
+            let before = self.known.insert(key, now).or(is_new.then_some(FlowCounters::NOTHING));
             let total_bytes = glance.frame_bytes.iter().sum();
             let before = before.unwrap_or(now);
             let gained = |now: [u64; 2], then: [u64; 2]| [0, 1].map(|side| now[side].saturating_sub(then[side]));
@@ -235,14 +235,14 @@ impl Interval {
             }
             let frame_bytes = gained(now.bytes, before.bytes);
             let again = again.saturating_sub(before.again);
-            self.gains.push(Gain { glance: Glance { packets, frame_bytes, ..glance }, again, total_bytes });
+            self.gains.push(FlowIncrease { glance: ActiveFlow { packets, frame_bytes, ..glance }, again, total_bytes });
         }
         self.forget();
         self.totals.active = self.gains.len() as u64;
         for gain in &self.gains {
             self.totals.packets += gain.glance.packets.iter().sum::<u64>();
             self.totals.bytes += gain.glance.frame_bytes.iter().sum::<u64>();
-            self.totals.again += gain.again;
+            self.totals.retransmissions += gain.again;
         }
     }
 
@@ -256,8 +256,8 @@ impl Interval {
     }
 }
 
-impl Known {
-    const NOTHING: Known = Known { packets: [0; 2], bytes: [0; 2], again: 0, round: 0 };
+impl FlowCounters {
+    const NOTHING: FlowCounters = FlowCounters { packets: [0; 2], bytes: [0; 2], again: 0, round: 0 };
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -270,9 +270,9 @@ mod tests {
     use linerate_meter::End;
 
     /// Returns a record with this start and this many packets of 100 bytes.
-    fn glance(id: u64, first: u64, packets: u64) -> Glance {
+    fn glance(id: u64, first: u64, packets: u64) -> ActiveFlow {
         let end = End { address: [10, 0, 0, id as u8].into(), port: 1 };
-        Glance {
+        ActiveFlow {
             id,
             ends: [end; 2],
             protocol: 17,
@@ -293,8 +293,9 @@ mod tests {
     fn a_gain_is_the_difference_to_the_previous_query() {
         let mut interval = Interval::default();
         let gains = |interval: &Interval| -> Vec<(u64, u64, u64, u64)> {
-            let gain =
-                |gain: &Gain| (gain.glance.id, gain.glance.packets[0], gain.glance.frame_bytes[0], gain.total_bytes);
+            let gain = |gain: &FlowIncrease| {
+                (gain.glance.id, gain.glance.packets[0], gain.glance.frame_bytes[0], gain.total_bytes)
+            };
             interval.gains.iter().map(gain).collect()
         };
         interval.take(vec![glance(1, 100, 50), glance(2, 110, 7)], None);
@@ -304,7 +305,7 @@ mod tests {
             .take(vec![glance(1, 100, 80), glance(2, 110, 7), glance(3, 1000, 9), glance(4, 20, 9)], Some(Nanos(900)));
         assert_eq!(gains(&interval), [(1, 30, 3000, 8000), (3, 9, 900, 900)]);
         assert_eq!(
-            (interval.totals.active, interval.totals.packets, interval.totals.bytes, interval.totals.again),
+            (interval.totals.active, interval.totals.packets, interval.totals.bytes, interval.totals.retransmissions),
             (2, 39, 3900, 3)
         );
         // A record that ended and the next one of its flow; one that was idle.
@@ -329,6 +330,6 @@ mod tests {
         let rows: Vec<_> = drops(&ledger).into_iter().map(|drop| (drop.cause, drop.subject, drop.frames)).collect();
         assert_eq!(rows.len(), 3);
         assert_eq!(rows[0], ("ring_full".to_owned(), "packet:eth0@0".to_owned(), 1));
-        assert_eq!((readers(&ledger)[0].frames, readers(&ledger)[0].behind), (9, 4));
+        assert_eq!((readers(&ledger)[0].frames, readers(&ledger)[0].lag), (9, 4));
     }
 }

@@ -1,12 +1,12 @@
 //! Queries about flows of an interval: filter, grouping, order. Each flow is treated as a record with the counters of the interval, so
 //! that fields and filters are those of stored records.
 
-use super::{Ask, OneFlow, Row, Sort};
+use super::{FlowQuery, OneFlow, Row, Sort};
 use crate::verbs::flows::{group_name, protocol};
 use linerate_burst::Nanos;
-use linerate_meter::{Direction, EndReason, Flow, Glance, MPLS_LABELS, Names, Quality, Side};
+use linerate_meter::{ActiveFlow, Direction, EndReason, Flow, MPLS_LABELS, Names, Quality, Side};
 use linerate_query::columns::Batch;
-use linerate_query::{Asked, Filter, Key, Memo, Question};
+use linerate_query::{Filter, Key, Memo, PartialAnswer, Question};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -20,14 +20,14 @@ const TOGETHER: usize = 512;
 /// # Errors
 /// The query is invalid, with the reason as text.
 #[cfg(feature = "tui")]
-pub fn check(ask: &Ask) -> Result<(), String> {
-    Questions::new(ask).map(drop)
+pub fn check(ask: &FlowQuery) -> Result<(), String> {
+    ParsedQuery::new(ask).map(drop)
 }
 
 /// Traffic of a flow in an interval.
-pub(super) struct Gain {
+pub(super) struct FlowIncrease {
     /// The flow, with packets and bytes of the interval.
-    pub glance: Glance,
+    pub glance: ActiveFlow,
     /// TCP retransmissions in the interval.
     pub again: u64,
     /// Bytes since the start of the flow.
@@ -35,13 +35,13 @@ pub(super) struct Gain {
 }
 
 /// A parsed query.
-pub(super) struct Questions {
-    ask: Ask,
+pub(super) struct ParsedQuery {
+    ask: FlowQuery,
     question: Arc<Question>,
 }
 
-impl Questions {
-    pub(super) fn new(ask: &Ask) -> Result<Self, String> {
+impl ParsedQuery {
+    pub(super) fn new(ask: &FlowQuery) -> Result<Self, String> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let filter = Filter::parse(&ask.filter, Nanos::ZERO.after(now));
         let filter = filter.map_err(|mistake| format!("filter, {}", mistake.within(&ask.filter)))?;
@@ -53,9 +53,9 @@ impl Questions {
         question.sort = match ask.sort {
             Sort::Flows => 0,
             Sort::Packets => 1,
-            Sort::Bits | Sort::Again | Sort::Total => 2,
+            Sort::Bits | Sort::Retransmissions | Sort::Total => 2,
         };
-        Ok(Questions { ask: ask.clone(), question: Arc::new(question) })
+        Ok(ParsedQuery { ask: ask.clone(), question: Arc::new(question) })
     }
 
     pub(super) fn heads(&self) -> Vec<String> {
@@ -65,14 +65,14 @@ impl Questions {
         self.question.keys.iter().map(|key| key.name.clone()).collect()
     }
 
-    pub(super) fn rows(&self, gains: &[Gain]) -> Vec<Row> {
+    pub(super) fn rows(&self, gains: &[FlowIncrease]) -> Vec<Row> {
         if self.ask.by.is_some() { self.groups(gains) } else { self.flows(gains) }
     }
 
-    fn groups(&self, gains: &[Gain]) -> Vec<Row> {
-        let mut asked = Asked::new(&self.question, 1);
+    fn groups(&self, gains: &[FlowIncrease]) -> Vec<Row> {
+        let mut asked = PartialAnswer::new(&self.question, 1);
         for gains in gains.chunks(TOGETHER) {
-            let flows: Vec<Flow> = gains.iter().map(Gain::flow).collect();
+            let flows: Vec<Flow> = gains.iter().map(FlowIncrease::flow).collect();
             asked.take(&Batch::of_flows(&flows, asked.columns()));
         }
         let answer = asked.answer();
@@ -85,22 +85,22 @@ impl Questions {
         answer.rows.iter().map(row).collect()
     }
 
-    fn flows(&self, gains: &[Gain]) -> Vec<Row> {
+    fn flows(&self, gains: &[FlowIncrease]) -> Vec<Row> {
         let columns: Vec<_> = self.question.columns();
         let mut memo = Memo::default();
-        let mut chosen: Vec<&Gain> = Vec::new();
+        let mut chosen: Vec<&FlowIncrease> = Vec::new();
         for gains in gains.chunks(TOGETHER) {
-            let flows: Vec<Flow> = gains.iter().map(Gain::flow).collect();
+            let flows: Vec<Flow> = gains.iter().map(FlowIncrease::flow).collect();
             let passed = self.question.filter.choose(&Batch::of_flows(&flows, &columns), &mut memo);
             chosen.extend(gains.iter().zip(passed).filter(|(_, passed)| *passed).map(|(gain, _)| gain));
         }
-        let size = |gain: &&Gain| {
+        let size = |gain: &&FlowIncrease| {
             let glance = &gain.glance;
             std::cmp::Reverse(match self.ask.sort {
                 Sort::Bits => glance.frame_bytes.iter().sum(),
                 Sort::Packets => glance.packets.iter().sum(),
                 Sort::Flows => glance.first.0,
-                Sort::Again => gain.again,
+                Sort::Retransmissions => gain.again,
                 Sort::Total => gain.total_bytes,
             })
         };
@@ -109,15 +109,27 @@ impl Questions {
             chosen.truncate(self.ask.top);
         }
         chosen.sort_by_key(|gain| (size(gain), gain.glance.id));
-        chosen.into_iter().map(Gain::row).collect()
+        chosen.into_iter().map(FlowIncrease::row).collect()
     }
 }
 
-impl Gain {
+impl FlowIncrease {
     /// Returns a record of the interval.
     fn flow(&self) -> Flow {
-        let Glance {
-            id, ends, protocol, vlan, tunnel, flows, packets, frame_bytes, tcp_flags, first, last, names, ..
+        let ActiveFlow {
+            id,
+            ends,
+            protocol,
+            vlan,
+            tunnel,
+            flows,
+            packets,
+            frame_bytes,
+            tcp_flags,
+            first,
+            last,
+            names,
+            ..
         } = &self.glance;
         let side = |side: usize| Side {
             packets: packets[side],
@@ -151,7 +163,8 @@ impl Gain {
 
     fn row(&self) -> Row {
         let glance = &self.glance;
-        let has_ports = linerate_wire::registry::TCP == glance.protocol || glance.ends.iter().any(|end| end.port != 0);
+        let has_ports =
+            linerate_headers::registry::TCP == glance.protocol || glance.ends.iter().any(|end| end.port != 0);
         let end = |side: usize| {
             let end = glance.ends[side];
             match (has_ports && !is_icmp(glance.protocol), end.address.is_ipv6()) {
@@ -167,7 +180,7 @@ impl Gain {
             bytes: glance.frame_bytes.iter().sum(),
             flows: glance.flows,
             flow: Some(OneFlow {
-                again: self.again,
+                retransmissions: self.again,
                 total_bytes: self.total_bytes,
                 seconds: glance.last.since(glance.first).as_secs_f64(),
             }),
@@ -176,7 +189,7 @@ impl Gain {
 }
 
 fn is_icmp(protocol: u8) -> bool {
-    use linerate_wire::registry::{ICMP, ICMPV6};
+    use linerate_headers::registry::{ICMP, ICMPV6};
     [ICMP, ICMPV6].contains(&protocol)
 }
 

@@ -5,8 +5,8 @@ use crate::view::ledger::RunJson;
 use crate::view::rates::{counted, grouped, stated};
 use crate::view::table::table;
 use linerate_burst::{Count, Kind, Stage};
-use linerate_engine::{Followed, Received};
-use linerate_receive::follow::{Config, Summary, Tally};
+use linerate_engine::{FollowReport, RunReport};
+use linerate_transport::follow::{Config, Summary, Tally};
 use serde::Serialize;
 
 /// `linerate/streams/1`.
@@ -57,7 +57,7 @@ struct StreamJson {
 }
 
 impl<'a> SummaryJson<'a> {
-    pub(super) fn new(inputs: &'a Inputs, config: &Config, followed: &Followed, run: &Received) -> Self {
+    pub(super) fn new(inputs: &'a Inputs, config: &Config, followed: &FollowReport, run: &RunReport) -> Self {
         let counts = &followed.counts;
         let Tally { bytes, gaps, missing, unlisted: _, repeated, differing, late, before, beyond, far } = counts.tally;
         SummaryJson {
@@ -108,7 +108,7 @@ fn stream(summary: &Summary) -> StreamJson {
 }
 
 /// Returns the summary as text.
-pub(super) fn summary(followed: &Followed, target: Option<&str>) -> String {
+pub(super) fn summary(followed: &FollowReport, target: Option<&str>) -> String {
     let counts = &followed.counts;
     let tally = &counts.tally;
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! Control socket of a running switch: one request per connection.
+//! Socket of a running switch: one request per connection.
 //!
 //! A request is text until the client shuts down its side: a line with the command, then one rule per line. The answer
 //! starts with `ok` or `error`. A request is applied as a whole, between two bursts, and without losing a frame.
@@ -12,10 +12,10 @@ use crate::view::terminal::{fail, show};
 use anyhow::Context;
 use linerate_burst::Nanos;
 use linerate_engine::Stop;
-use linerate_engine::switching::{AtWork, Tasks};
+use linerate_engine::switching::{RunningSwitch, Tasks};
 use linerate_share::SocketFile;
-use linerate_switch::text::{Asked, parse_asked, parse_rule, show_rule};
-use linerate_switch::{Installed, Rule, is_within};
+use linerate_switch::text::{RuleSelection, parse_asked, parse_rule, show_rule};
+use linerate_switch::{InstalledRule, Rule, is_within};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -35,13 +35,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Listening control socket.
-pub(super) struct Control {
+pub(super) struct SwitchControlListener {
     listener: UnixListener,
     file: SocketFile,
 }
 
 /// Thread that answers requests until the end of the run.
-pub(super) struct Serving {
+pub(super) struct SwitchControlServer {
     thread: Option<JoinHandle<()>>,
     _file: SocketFile,
 }
@@ -49,25 +49,25 @@ pub(super) struct Serving {
 enum Request {
     Add(Vec<Rule>),
     Replace(Vec<Rule>),
-    Delete(Asked),
-    Dump(Asked),
+    Delete(RuleSelection),
+    Dump(RuleSelection),
     Ports,
     Stations,
     FlushStations,
 }
 
 /// Result of a request.
-enum Done {
+enum RequestResult {
     Text(String),
     /// Selected rules, as of this time.
-    Rules(Vec<Installed>, Nanos),
+    Rules(Vec<InstalledRule>, Nanos),
 }
 
-impl Control {
+impl SwitchControlListener {
     /// Listens at `path`; only the owner can connect.
     pub(super) fn listen(path: &str) -> anyhow::Result<Self> {
         let (listener, file) = listen_at("--control", Path::new(path), None)?;
-        Ok(Control { listener, file })
+        Ok(SwitchControlListener { listener, file })
     }
 
     /// Returns the directory of the socket, from which it is removed at the end.
@@ -76,8 +76,8 @@ impl Control {
     }
 
     /// Answers requests until `stop` is requested.
-    pub(super) fn serve(self, tasks: Tasks, names: Names, stop: Stop) -> Serving {
-        let Control { listener, file } = self;
+    pub(super) fn serve(self, tasks: Tasks, names: Names, stop: Stop) -> SwitchControlServer {
+        let SwitchControlListener { listener, file } = self;
         let thread = std::thread::spawn(move || {
             while !stop.is_requested() {
                 match listener.accept() {
@@ -88,11 +88,11 @@ impl Control {
                 }
             }
         });
-        Serving { thread: Some(thread), _file: file }
+        SwitchControlServer { thread: Some(thread), _file: file }
     }
 }
 
-impl Drop for Serving {
+impl Drop for SwitchControlServer {
     fn drop(&mut self) {
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -103,9 +103,9 @@ fn answer(mut stream: UnixStream, tasks: &Tasks, names: &Names, stop: &Stop) -> 
     let text = match Request::parse(&request(&stream, stop)?, names) {
         Err(error) => format!("error: {error}\n"),
         Ok(request) => match done(request, tasks) {
-            Some(Done::Text(text)) => format!("ok\n{text}"),
+            Some(RequestResult::Text(text)) => format!("ok\n{text}"),
             // Formatting many rules takes time, during which the switch keeps running.
-            Some(Done::Rules(rules, now)) => {
+            Some(RequestResult::Rules(rules, now)) => {
                 let lines = rules.iter().map(|rule| format!(" {}\n", show_rule(rule, now, &names.rings)));
                 format!("ok\n{}", lines.collect::<String>())
             }
@@ -134,7 +134,7 @@ fn request(mut stream: &UnixStream, stop: &Stop) -> std::io::Result<String> {
 }
 
 /// Has the switch perform the request; returns `None` if it does not answer.
-fn done(request: Request, tasks: &Tasks) -> Option<Done> {
+fn done(request: Request, tasks: &Tasks) -> Option<RequestResult> {
     let (sender, receiver) = sync_channel(1);
     tasks.push(Box::new(move |at_work| {
         let _ = sender.send(request.perform(at_work));
@@ -174,9 +174,9 @@ impl Request {
     }
 
     /// Performs the request, between two bursts.
-    fn perform(self, at: &mut AtWork<'_>) -> Done {
+    fn perform(self, at: &mut RunningSwitch<'_>) -> RequestResult {
         let now = at.now;
-        Done::Text(match self {
+        RequestResult::Text(match self {
             Request::Add(rules) => {
                 at.switch.add_all(rules, now);
                 String::new()
@@ -191,7 +191,7 @@ impl Request {
             }
             Request::Dump(asked) => {
                 let rules = at.switch.rules().into_iter().filter(|rule| is_asked(rule, &asked));
-                return Done::Rules(rules.cloned().collect(), now);
+                return RequestResult::Rules(rules.cloned().collect(), now);
             }
             Request::Ports => ports_table(&at.ports),
             Request::Stations => stations(at),
@@ -204,7 +204,7 @@ impl Request {
 }
 
 /// Returns the MAC table in the format of `ovs-appctl fdb/show`.
-fn stations(at: &AtWork<'_>) -> String {
+fn stations(at: &RunningSwitch<'_>) -> String {
     let mut text = " port  VLAN  MAC                Age\n".to_owned();
     for station in at.switch.stations(at.now) {
         let mac: Vec<_> = station.mac.to_be_bytes()[2..].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -214,7 +214,7 @@ fn stations(at: &AtWork<'_>) -> String {
     text
 }
 
-fn is_asked(rule: &Installed, asked: &Asked) -> bool {
+fn is_asked(rule: &InstalledRule, asked: &RuleSelection) -> bool {
     let fits = |wanted: Option<u64>, has: u64| wanted.is_none_or(|wanted| wanted == has);
     is_within(rule, &asked.matches)
         && fits(asked.priority.map(u64::from), rule.rule.priority.into())

@@ -17,7 +17,7 @@ use std::io::ErrorKind;
 const MOST_PORTS: usize = 1000;
 
 /// Ports of a switch, numbered from 1.
-pub(super) struct Joined {
+pub(super) struct SwitchPorts {
     ports: Vec<Port>,
     /// Directory of the output of ports that are files.
     out: Option<String>,
@@ -33,7 +33,7 @@ struct Port {
     is_mirror: bool,
 }
 
-impl Joined {
+impl SwitchPorts {
     /// Parses `PORT`s and `NAME=PORT`s.
     pub(super) fn parse(texts: &[String], out: Option<&str>, yes: bool) -> anyhow::Result<Self> {
         let ports = texts.iter().map(|text| Port::parse(text, yes)).collect::<Result<Vec<_>, _>>()?;
@@ -48,7 +48,7 @@ impl Joined {
             Some(_) if !files => return Err(usage("--out needs a port that is a file")),
             _ => {}
         }
-        let joined = Joined { ports, out: out.map(str::to_owned) };
+        let joined = SwitchPorts { ports, out: out.map(str::to_owned) };
         let Names { ports: names, .. } = joined.names(&[]);
         let ends: Vec<_> = joined.ports.iter().map(Port::end).collect::<Result<_, _>>()?;
         for (number, names) in names.iter().enumerate() {

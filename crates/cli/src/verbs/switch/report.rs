@@ -1,22 +1,27 @@
 //! Report of a switch.
 
 use super::Args;
-use super::open::Joined;
+use super::open::SwitchPorts;
 use crate::exit::Exit;
-use crate::verbs::decide::Said;
-use crate::verbs::inline::report::{told, verdicts};
+use crate::verbs::decide::DecideSettings;
+use crate::verbs::inline::report::{verdict_line, verdicts};
 use crate::view::ledger::RunJson;
 use crate::view::rates::{Rates, grouped};
 use crate::view::table::table;
 use linerate_burst::{Account, Count, Stage};
-use linerate_engine::Received;
-use linerate_engine::switching::{PortCounts, Switching};
+use linerate_engine::RunReport;
+use linerate_engine::switching::{PortCounts, SwitchConsumer};
 use linerate_switch::text::{show_actions, show_match};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Prints the report and returns the exit status.
-pub(super) fn conclude(args: &Args, joined: &Joined, run: &Received, switching: &Switching) -> anyhow::Result<Exit> {
+pub(super) fn conclude(
+    args: &Args,
+    joined: &SwitchPorts,
+    run: &RunReport,
+    switching: &SwitchConsumer,
+) -> anyhow::Result<Exit> {
     args.join.conclude(run, || summary(args, run, switching), || SwitchJson::new(args, joined, run, switching))
 }
 
@@ -33,17 +38,17 @@ pub(super) fn ports_table(ports: &[PortCounts]) -> String {
 }
 
 /// Returns the counters of a ring.
-fn account_of<'a>(run: &'a Received, ring: &str) -> Option<&'a Account> {
+fn account_of<'a>(run: &'a RunReport, ring: &str) -> Option<&'a Account> {
     run.ledger.accounts().iter().find(|account| account.stage == Stage::Verdict && account.subject == ring)
 }
 
-fn summary(args: &Args, run: &Received, switching: &Switching) -> String {
+fn summary(args: &Args, run: &RunReport, switching: &SwitchConsumer) -> String {
     let switch = switching.switch();
     let macs = switch.stations(switching.now()).len();
     let counted =
         |number: usize, what: &str| format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" });
     let rules = format!("  {}, {} learned\n", counted(switch.count(), "rule"), counted(macs, "MAC"));
-    let rings = args.inspect.iter().map(|ring| format!("  {ring}: {}\n", told(account_of(run, ring))));
+    let rings = args.inspect.iter().map(|ring| format!("  {ring}: {}\n", verdict_line(account_of(run, ring))));
     ports_table(&switching.ports()) + &rules + &rings.collect::<String>()
 }
 
@@ -90,7 +95,7 @@ struct RuleJson {
 #[derive(Serialize)]
 struct EngineJson {
     #[serde(flatten)]
-    said: Said,
+    said: DecideSettings,
     /// Frames by verdict.
     verdicts: BTreeMap<&'static str, u64>,
     /// Number of engines that attached.
@@ -98,7 +103,7 @@ struct EngineJson {
 }
 
 impl SwitchJson {
-    fn new(args: &Args, joined: &Joined, run: &Received, switching: &Switching) -> Self {
+    fn new(args: &Args, joined: &SwitchPorts, run: &RunReport, switching: &SwitchConsumer) -> Self {
         let (switch, counts) = (switching.switch(), switching.ports());
         let port = |((text, vlans), counts): ((String, &linerate_switch::PortVlans), &PortCounts)| PortJson {
             port: text,
@@ -110,7 +115,7 @@ impl SwitchJson {
             port_full: counts.full,
             port_down: counts.down,
         };
-        let rule = |installed: &linerate_switch::Installed| RuleJson {
+        let rule = |installed: &linerate_switch::InstalledRule| RuleJson {
             priority: installed.rule.priority,
             cookie: installed.rule.cookie,
             matches: show_match(&installed.rule.matches),

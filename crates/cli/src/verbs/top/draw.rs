@@ -3,8 +3,8 @@
 //! A line of state, one of totals, ports, drops, readers and flows, and a line of keys. 80 by 24 has all parts, and a larger
 //! screen more rows and longer spark lines; a smaller one keeps the most important parts.
 
-use super::model::{Model, Typing, VIEWS, Zoom};
-use crate::verbs::snapshot::{Dropped, Flows, Row, Snapshot, Sort};
+use super::model::{InputField, Model, VIEWS, Zoom};
+use crate::verbs::snapshot::{DropCount, Flows, Row, Snapshot, Sort};
 use crate::view::rates::grouped;
 use crate::view::screen::numbers::{bits, count, l1, per, size, span};
 use crate::view::screen::table::{Column, number, spark, table, text};
@@ -49,11 +49,11 @@ impl Model {
     /// Returns the last line: text being typed, a message, or the keys.
     fn last(&self) -> Line {
         match &self.typing {
-            Some((Typing::Filter, text)) => {
+            Some((InputField::Filter, text)) => {
                 let message = if self.message.is_empty() { String::new() } else { format!("   {}", self.message) };
                 return Line::new(Kind::Bar, format!(" filter: {text}_{message}"));
             }
-            Some((Typing::By, text)) => {
+            Some((InputField::By, text)) => {
                 let message = if self.message.is_empty() { String::new() } else { format!("   {}", self.message) };
                 return Line::new(Kind::Bar, format!(" by: {text}_{message}"));
             }
@@ -149,9 +149,9 @@ impl Model {
     }
 
     /// Returns causes of drops with their rates: lost first, then by rate.
-    fn drops<'a>(&self, now: &'a Snapshot) -> Vec<(&'a Dropped, Option<f64>)> {
-        let rate = |dropped: &'a Dropped| {
-            let key = |one: &Dropped| (one.stage.clone(), one.cause.clone(), one.subject.clone());
+    fn drops<'a>(&self, now: &'a Snapshot) -> Vec<(&'a DropCount, Option<f64>)> {
+        let rate = |dropped: &'a DropCount| {
+            let key = |one: &DropCount| (one.stage.clone(), one.cause.clone(), one.subject.clone());
             let own = key(dropped);
             // A new cause started at 0.
             let frames =
@@ -166,7 +166,7 @@ impl Model {
         drops
     }
 
-    fn dropped(&self, drops: &[(&Dropped, Option<f64>)], width: usize) -> Vec<(Kind, String)> {
+    fn dropped(&self, drops: &[(&DropCount, Option<f64>)], width: usize) -> Vec<(Kind, String)> {
         const COLUMNS: [Column; 5] =
             [text("dropped", 0), text("where", 1), text("", 2), number("now/s", 0), number("packets", 0)];
         let rows: Vec<Vec<String>> = drops
@@ -203,7 +203,7 @@ impl Model {
                 vec![
                     reader.name.clone(),
                     self.rate_of(frames).map_or("-".to_owned(), count),
-                    grouped(reader.behind),
+                    grouped(reader.lag),
                     grouped(reader.skipped),
                     grouped(reader.waited_us / 1000),
                 ]
@@ -223,12 +223,15 @@ impl Model {
             view.or(self.ask.by.as_deref()).unwrap_or("flows"),
             sort_word(self.ask.sort, self.ask.by.is_some())
         );
-        let new = self.rate_of(|snapshot| Some(snapshot.flows.as_ref()?.begun));
+        let new = self.rate_of(|snapshot| Some(snapshot.flows.as_ref()?.started));
         head += &format!("  {} active  {} open", grouped(flows.active), grouped(flows.open));
-        head +=
-            &format!("  {} new/s  {} retrans/s", new.map_or("-".to_owned(), count), per(flows.again, flows.seconds));
-        if flows.left_out > 0 {
-            head += &format!("  {} not shown", grouped(flows.left_out));
+        head += &format!(
+            "  {} new/s  {} retrans/s",
+            new.map_or("-".to_owned(), count),
+            per(flows.retransmissions, flows.seconds)
+        );
+        if flows.unreported > 0 {
+            head += &format!("  {} not shown", grouped(flows.unreported));
         }
         if !self.ask.filter.is_empty() {
             head += &format!("  filter: {}", self.ask.filter);
@@ -268,7 +271,7 @@ impl Model {
                 key(2),
                 bits(row.bytes, flows.seconds),
                 per(row.packets, flows.seconds),
-                flow.again.to_string(),
+                flow.retransmissions.to_string(),
                 size(flow.total_bytes),
                 span(flow.seconds),
             ]
@@ -316,9 +319,9 @@ fn sort_word(sort: Sort, is_of_groups: bool) -> &'static str {
         Sort::Packets => "packets/s",
         Sort::Flows if is_of_groups => "flows",
         Sort::Flows => "age, newest first",
-        Sort::Again if !is_of_groups => "retransmissions",
+        Sort::Retransmissions if !is_of_groups => "retransmissions",
         Sort::Total if !is_of_groups => "total bytes",
-        Sort::Bits | Sort::Again | Sort::Total => "bits/s",
+        Sort::Bits | Sort::Retransmissions | Sort::Total => "bits/s",
     }
 }
 

@@ -1,7 +1,7 @@
 //! State of the screen, and reactions to keys.
 
-use super::source::{Looking, Seen};
-use crate::verbs::snapshot::{Ask, Snapshot, Sort, check};
+use super::source::{QueryOutcome, SnapshotPoller};
+use crate::verbs::snapshot::{FlowQuery, Snapshot, Sort, check};
 use crate::view::screen::keys::Key;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -33,7 +33,7 @@ pub(super) enum Zoom {
 
 /// Input being typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Typing {
+pub(super) enum InputField {
     Filter,
     By,
 }
@@ -42,12 +42,12 @@ pub(super) enum Typing {
 pub(super) struct Model {
     /// Source as text.
     pub from: String,
-    pub ask: Ask,
+    pub ask: FlowQuery,
     pub zoom: Zoom,
     pub names: bool,
     pub help: bool,
     pub paused: bool,
-    pub typing: Option<(Typing, String)>,
+    pub typing: Option<(InputField, String)>,
     /// First visible row of flows.
     pub offset: usize,
     /// Message until the next key.
@@ -58,11 +58,11 @@ pub(super) struct Model {
     pub unreachable: Option<(Instant, String)>,
     /// Rates of each port.
     pub history: Vec<(String, VecDeque<f64>)>,
-    looking: Option<Looking>,
+    looking: Option<SnapshotPoller>,
 }
 
 impl Model {
-    pub(super) fn new(from: String, ask: Ask, looking: Option<Looking>) -> Self {
+    pub(super) fn new(from: String, ask: FlowQuery, looking: Option<SnapshotPoller>) -> Self {
         Model {
             from,
             ask,
@@ -83,22 +83,22 @@ impl Model {
 
     /// Takes new results; returns whether there were any.
     pub(super) fn look(&mut self) -> bool {
-        let seen: Vec<Seen> = self.looking.iter().flat_map(Looking::seen).collect();
+        let seen: Vec<QueryOutcome> = self.looking.iter().flat_map(SnapshotPoller::seen).collect();
         let is_new = !seen.is_empty();
         seen.into_iter().for_each(|seen| self.see(seen));
         is_new
     }
 
-    pub(super) fn see(&mut self, seen: Seen) {
+    pub(super) fn see(&mut self, seen: QueryOutcome) {
         match seen {
-            Seen::Snapshot(snapshot) => {
+            QueryOutcome::Snapshot(snapshot) => {
                 self.unreachable = None;
                 if !self.paused {
                     self.take(*snapshot);
                 }
             }
-            Seen::Invalid(what) => self.message = what,
-            Seen::Unreachable(why) => {
+            QueryOutcome::Invalid(what) => self.message = what,
+            QueryOutcome::Unreachable(why) => {
                 let since = self.unreachable.as_ref().map_or_else(Instant::now, |(since, _)| *since);
                 self.unreachable = Some((since, why));
             }
@@ -163,8 +163,8 @@ impl Model {
                 self.ask.sort = Sort::ALL[(place + 1) % Sort::ALL.len()];
                 self.send_ask();
             }
-            Key::Char('/') => self.typing = Some((Typing::Filter, self.ask.filter.clone())),
-            Key::Char('b') => self.typing = Some((Typing::By, self.ask.by.clone().unwrap_or_default())),
+            Key::Char('/') => self.typing = Some((InputField::Filter, self.ask.filter.clone())),
+            Key::Char('b') => self.typing = Some((InputField::By, self.ask.by.clone().unwrap_or_default())),
             Key::Char(key) => {
                 if let Some((_, _, by)) = VIEWS.iter().find(|(own, _, _)| *own == key) {
                     self.ask.by = by.map(str::to_owned);
@@ -205,8 +205,8 @@ impl Model {
             Key::Enter => {
                 let mut ask = self.ask.clone();
                 match what {
-                    Typing::Filter => ask.filter = text.trim().to_owned(),
-                    Typing::By => ask.by = Some(text.trim().to_owned()).filter(|by| !by.is_empty()),
+                    InputField::Filter => ask.filter = text.trim().to_owned(),
+                    InputField::By => ask.by = Some(text.trim().to_owned()).filter(|by| !by.is_empty()),
                 }
                 match check(&ask) {
                     Ok(()) => {

@@ -1,6 +1,6 @@
 //! Sources of snapshots: runs of this process, or another process at an address or a socket.
 
-use crate::verbs::snapshot::{Ask, Gatherer, SCHEMA, Snapshot};
+use crate::verbs::snapshot::{FlowQuery, Gatherer, SCHEMA, Snapshot};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -26,7 +26,7 @@ pub(super) enum Source {
 
 /// Result of a query.
 #[derive(Debug)]
-pub(super) enum Seen {
+pub(super) enum QueryOutcome {
     Snapshot(Box<Snapshot>),
     /// Invalid query, with the reason.
     Invalid(String),
@@ -46,12 +46,12 @@ impl Source {
     }
 
     /// Queries once.
-    pub(super) fn look(&self, ask: &Ask) -> Seen {
+    pub(super) fn look(&self, ask: &FlowQuery) -> QueryOutcome {
         let answer = match self {
             Source::Own(gatherer) => {
                 return match gatherer.snapshot(ask) {
-                    Ok(snapshot) => Seen::Snapshot(Box::new(snapshot)),
-                    Err(error) => Seen::Invalid(error),
+                    Ok(snapshot) => QueryOutcome::Snapshot(Box::new(snapshot)),
+                    Err(error) => QueryOutcome::Invalid(error),
                 };
             }
             Source::Address(address) => TcpStream::connect_timeout(address, PATIENCE)
@@ -63,17 +63,17 @@ impl Source {
         };
         match answer.map(|answer| read(&answer)) {
             Ok(Ok(seen)) => seen,
-            Ok(Err(what)) => Seen::Unreachable(what.to_owned()),
+            Ok(Err(what)) => QueryOutcome::Unreachable(what.to_owned()),
             Err(error) if matches!(self, Source::Path(_)) && error.kind() == ErrorKind::NotFound => {
-                Seen::Unreachable("no such socket".to_owned())
+                QueryOutcome::Unreachable("no such socket".to_owned())
             }
-            Err(error) => Seen::Unreachable(error.to_string()),
+            Err(error) => QueryOutcome::Unreachable(error.to_string()),
         }
     }
 }
 
 /// Sends a request and reads the whole answer (RFC 9112).
-fn exchange(mut stream: impl Read + Write, host: &str, ask: &Ask) -> std::io::Result<Vec<u8>> {
+fn exchange(mut stream: impl Read + Write, host: &str, ask: &FlowQuery) -> std::io::Result<Vec<u8>> {
     let request = format!("GET /top?{} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n", ask.query());
     stream.write_all(request.as_bytes())?;
     let (mut answer, until) = (Vec::new(), Instant::now() + PATIENCE);
@@ -90,34 +90,34 @@ fn exchange(mut stream: impl Read + Write, host: &str, ask: &Ask) -> std::io::Re
 }
 
 /// Parses an answer, or returns the reason why it is invalid.
-fn read(answer: &[u8]) -> Result<Seen, &'static str> {
+fn read(answer: &[u8]) -> Result<QueryOutcome, &'static str> {
     const NO_RUN: &str = "peer is not a linerate run with --metrics";
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(NO_RUN)?;
     let head = std::str::from_utf8(&answer[..end]).map_err(|_| NO_RUN)?;
     let body = &answer[end + 4..];
     match head.split(' ').nth(1) {
         Some("200") => {}
-        Some("400") => return Ok(Seen::Invalid(String::from_utf8_lossy(body).trim_end().to_owned())),
+        Some("400") => return Ok(QueryOutcome::Invalid(String::from_utf8_lossy(body).trim_end().to_owned())),
         _ => return Err(NO_RUN),
     }
     let snapshot: Snapshot = serde_json::from_slice(body).map_err(|_| NO_RUN)?;
     match snapshot.schema.as_str() {
-        SCHEMA => Ok(Seen::Snapshot(Box::new(snapshot))),
+        SCHEMA => Ok(QueryOutcome::Snapshot(Box::new(snapshot))),
         other if other.starts_with("linerate/top/") => Err("peer is another version of linerate"),
         _ => Err(NO_RUN),
     }
 }
 
 /// Queries periodically in a separate thread, until it is dropped.
-pub(super) struct Looking {
-    ask: Arc<Mutex<Option<Ask>>>,
+pub(super) struct SnapshotPoller {
+    ask: Arc<Mutex<Option<FlowQuery>>>,
     wake: Sender<()>,
-    seen: Receiver<Seen>,
+    seen: Receiver<QueryOutcome>,
 }
 
-impl Looking {
+impl SnapshotPoller {
     /// Starts the thread.
-    pub(super) fn start(source: Source, ask: Ask, interval: Duration) -> std::io::Result<Looking> {
+    pub(super) fn start(source: Source, ask: FlowQuery, interval: Duration) -> std::io::Result<SnapshotPoller> {
         let ask = Arc::new(Mutex::new(Some(ask)));
         let (wake, woken) = channel();
         let (results, seen) = channel();
@@ -133,18 +133,18 @@ impl Looking {
                 }
             }
         })?;
-        Ok(Looking { ask, wake, seen })
+        Ok(SnapshotPoller { ask, wake, seen })
     }
 
     /// Changes the query; `None` pauses.
-    pub(super) fn ask(&self, ask: Option<Ask>) {
+    pub(super) fn ask(&self, ask: Option<FlowQuery>) {
         *lock(&self.ask) = ask;
         // The thread may have ended; then no more results arrive.
         let _ = self.wake.send(());
     }
 
     /// Returns the results since the last call.
-    pub(super) fn seen(&self) -> impl Iterator<Item = Seen> + '_ {
+    pub(super) fn seen(&self) -> impl Iterator<Item = QueryOutcome> + '_ {
         self.seen.try_iter()
     }
 }
@@ -182,16 +182,16 @@ mod tests {
 
     #[test]
     fn a_missing_socket_is_named_as_one() {
-        let ask = Ask { by: None, sort: crate::verbs::snapshot::Sort::Bits, filter: String::new(), top: 1 };
+        let ask = FlowQuery { by: None, sort: crate::verbs::snapshot::Sort::Bits, filter: String::new(), top: 1 };
         let seen = Source::parse("no-such-run.sock").unwrap().look(&ask);
-        assert!(matches!(&seen, Seen::Unreachable(why) if why == "no such socket"), "{seen:?}");
+        assert!(matches!(&seen, QueryOutcome::Unreachable(why) if why == "no such socket"), "{seen:?}");
     }
 
     #[test]
-    fn answers_are_parsed_or_refused() {
+    fn answers_are_parsed_or_rejected() {
         let seen = |answer: &str| match read(answer.as_bytes()) {
-            Ok(Seen::Snapshot(snapshot)) => snapshot.verb,
-            Ok(Seen::Invalid(what) | Seen::Unreachable(what)) => what,
+            Ok(QueryOutcome::Snapshot(snapshot)) => snapshot.verb,
+            Ok(QueryOutcome::Invalid(what) | QueryOutcome::Unreachable(what)) => what,
             Err(what) => what.to_owned(),
         };
         let good = r#"{"schema":"linerate/top/1","verb":"count"}"#;

@@ -1,8 +1,8 @@
 //! Screens in sizes from tiny to large, compared with `golden/` (`UPDATE_DOCS=1 cargo test --workspace --lib top` writes it).
 
-use super::model::{Model, Typing, Zoom};
-use super::source::Seen;
-use crate::verbs::snapshot::{Ask, Done, Dropped, Flows, OneFlow, Port, Reader, Row, SCHEMA, Snapshot};
+use super::model::{InputField, Model, Zoom};
+use super::source::QueryOutcome;
+use crate::verbs::snapshot::{ActionTotal, DropCount, FlowQuery, Flows, OneFlow, Port, Reader, Row, SCHEMA, Snapshot};
 use crate::view::screen::keys::Key;
 use crate::view::screen::picture;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn snapshot(seconds: u64) -> Snapshot {
         lost: lost * seconds,
         wire_bytes: bytes.map(|bytes| bytes * seconds),
     };
-    let dropped = |stage: &str, cause: &str, subject: &str, is_lost, frames: u64| Dropped {
+    let dropped = |stage: &str, cause: &str, subject: &str, is_lost, frames: u64| DropCount {
         stage: stage.to_owned(),
         cause: cause.to_owned(),
         subject: subject.to_owned(),
@@ -29,7 +29,7 @@ fn snapshot(seconds: u64) -> Snapshot {
         bytes: 9_000_000 / (place + 1),
         flows: 1,
         flow: Some(OneFlow {
-            again: place % 3,
+            retransmissions: place % 3,
             total_bytes: 7_000_000_000 >> (3 * place).min(30),
             seconds: 3.5 * place as f64,
         }),
@@ -40,7 +40,7 @@ fn snapshot(seconds: u64) -> Snapshot {
         version: "0.1.0".to_owned(),
         pid: 4711,
         seconds: seconds as f64,
-        done: vec![Done {
+        done: vec![ActionTotal {
             what: "captured".to_owned(),
             frames: 1_250_000 * seconds,
             wire_bytes: 500_000_000 * seconds,
@@ -54,19 +54,19 @@ fn snapshot(seconds: u64) -> Snapshot {
         readers: vec![Reader {
             name: "ids (pid 77)".to_owned(),
             frames: 1000 * seconds,
-            behind: 512,
+            lag: 512,
             skipped: 0,
             waited_us: 1_500_000,
         }],
         flows: Some(Flows {
             seconds: 1.0,
             open: 12_345,
-            begun: 250 * seconds,
+            started: 250 * seconds,
             active: 1200,
-            left_out: 0,
+            unreported: 0,
             packets: 30_000,
             bytes: 30_000_000,
-            again: 12,
+            retransmissions: 12,
             heads: ["originator", "responder", "protocol"].map(str::to_owned).into(),
             rows: (0..40).map(row).collect(),
         }),
@@ -75,8 +75,8 @@ fn snapshot(seconds: u64) -> Snapshot {
 }
 
 fn model() -> Model {
-    let mut model = Model::new("./run.sock".to_owned(), Ask::default(), None);
-    (1..=30).for_each(|seconds| model.see(Seen::Snapshot(Box::new(snapshot(seconds)))));
+    let mut model = Model::new("./run.sock".to_owned(), FlowQuery::default(), None);
+    (1..=30).for_each(|seconds| model.see(QueryOutcome::Snapshot(Box::new(snapshot(seconds)))));
     model
 }
 
@@ -111,7 +111,7 @@ fn a_screen_of_any_size_is_drawn() {
 }
 
 #[test]
-fn keys_change_what_is_asked_and_shown() {
+fn keys_change_query_and_view() {
     let mut model = model();
     let press =
         |model: &mut Model, keys: &str| keys.chars().for_each(|key| assert!(model.key(Key::Char(key)), "{key}"));
@@ -121,7 +121,7 @@ fn keys_change_what_is_asked_and_shown() {
     assert_eq!((model.ask.by.as_deref(), model.ask.sort.name()), (None, "packets"));
     press(&mut model, "/hots 1");
     assert!(model.key(Key::Enter) && model.ask.filter.is_empty(), "invalid filter");
-    assert_eq!(model.typing, Some((Typing::Filter, "hots 1".to_owned())));
+    assert_eq!(model.typing, Some((InputField::Filter, "hots 1".to_owned())));
     assert!(picture(&mut model, 80, 24).lines().last().unwrap().contains("filter: hots 1_   filter, at"));
     "ts 1".chars().for_each(|_| assert!(model.key(Key::Back)));
     press(&mut model, "st 10.0.0.1");
@@ -135,19 +135,19 @@ fn keys_change_what_is_asked_and_shown() {
     press(&mut model, "x ");
     let before = picture(&mut model, 80, 24);
     assert!(before.lines().next().unwrap().contains("PAUSED"));
-    model.see(Seen::Snapshot(Box::new(snapshot(31))));
+    model.see(QueryOutcome::Snapshot(Box::new(snapshot(31))));
     assert_eq!(picture(&mut model, 80, 24), before, "paused");
     assert!(model.key(Key::End) && model.offset == 39 && model.key(Key::Home) && model.offset == 0);
     assert!(!model.key(Key::Char('q')));
 }
 
 #[test]
-fn an_outage_is_reported_and_a_new_run_starts_anew() {
+fn outage_is_reported_and_a_new_run_resets_counters() {
     let mut model = model();
-    model.see(Seen::Unreachable("connection refused".to_owned()));
+    model.see(QueryOutcome::Unreachable("connection refused".to_owned()));
     let text = picture(&mut model, 80, 24);
     assert!(text.contains("no answer for 0 s (connection refused)") && text.contains("packet:eth0"), "{text}");
-    model.see(Seen::Snapshot(Box::new(Snapshot { pid: 4712, ..snapshot(1) })));
+    model.see(QueryOutcome::Snapshot(Box::new(Snapshot { pid: 4712, ..snapshot(1) })));
     let text = picture(&mut model, 80, 24);
     assert!(!text.contains("no answer") && model.before.is_none() && model.history.is_empty(), "{text}");
 }
@@ -163,16 +163,16 @@ fn extreme_numbers_are_shown() {
             (0..3000).map(|_| Port { frames: u64::MAX, wire_bytes: Some(u64::MAX), ..Port::default() }).collect();
         snapshot.readers[0].frames = u64::MAX;
         let flows = snapshot.flows.as_mut().unwrap();
-        (flows.seconds, flows.bytes, flows.again) = (-1.0, 1, u64::MAX);
+        (flows.seconds, flows.bytes, flows.retransmissions) = (-1.0, 1, u64::MAX);
         flows.rows.iter_mut().for_each(|row| (row.bytes, row.packets, row.keys) = (u64::MAX, u64::MAX, Vec::new()));
         snapshot
     };
     let mut model = model();
     for keys in ["f", "h", "zzz", "zz"] {
         keys.chars().for_each(|key| assert!(model.key(Key::Char(key))));
-        model.see(Seen::Snapshot(Box::new(most(snapshot(31)))));
+        model.see(QueryOutcome::Snapshot(Box::new(most(snapshot(31)))));
         assert!(picture(&mut model, 120, 30).lines().count() == 30);
-        model.see(Seen::Snapshot(Box::new(snapshot(1))));
+        model.see(QueryOutcome::Snapshot(Box::new(snapshot(1))));
         assert!(picture(&mut model, 120, 30).lines().count() == 30);
     }
 }
@@ -188,7 +188,7 @@ fn untrusted_names_do_not_move_the_cursor() {
     let flows = hostile.flows.as_mut().unwrap();
     flows.rows[0].name = "\x1b[?1049l".to_owned();
     flows.rows[1].keys[0] = "\x7f\x08".to_owned();
-    model.see(Seen::Snapshot(Box::new(hostile)));
+    model.see(QueryOutcome::Snapshot(Box::new(hostile)));
     for zoom in 0..5 {
         let text = picture(&mut model, 200, 60);
         assert!(!text.contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'), "{zoom}: {text}");

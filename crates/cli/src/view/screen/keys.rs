@@ -64,7 +64,7 @@ impl Keys {
             return Input::Gone;
         }
         let mut read = parse(&self.bytes);
-        if read == Read::More && !self.bytes.is_empty() {
+        if read == ParsedKey::More && !self.bytes.is_empty() {
             let before = self.bytes.len();
             if !self.fill(REST_COMES) {
                 return Input::Gone;
@@ -78,8 +78,8 @@ impl Keys {
             }
         }
         match read {
-            Read::More => Input::Nothing,
-            Read::Key(key, length) => {
+            ParsedKey::More => Input::Nothing,
+            ParsedKey::Key(key, length) => {
                 self.bytes.drain(..length);
                 key.map_or(Input::Nothing, Input::Key)
             }
@@ -110,7 +110,7 @@ impl Keys {
 
 /// First key of a sequence of bytes.
 #[derive(Debug, PartialEq)]
-enum Read {
+enum ParsedKey {
     /// A key, or `None` if unknown, with its number of bytes.
     Key(Option<Key>, usize),
     /// Incomplete.
@@ -119,34 +119,34 @@ enum Read {
 
 const ESC: u8 = 0x1b;
 
-fn parse(bytes: &[u8]) -> Read {
+fn parse(bytes: &[u8]) -> ParsedKey {
     match bytes {
-        [] | [ESC] => Read::More,
+        [] | [ESC] => ParsedKey::More,
         [ESC, b'[', rest @ ..] => match rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) {
-            Some(end) => Read::Key(of_sequence(&rest[..end], rest[end]), 3 + end),
-            None if bytes.len() >= LONGEST => Read::Key(None, bytes.len()),
-            None => Read::More,
+            Some(end) => ParsedKey::Key(of_sequence(&rest[..end], rest[end]), 3 + end),
+            None if bytes.len() >= LONGEST => ParsedKey::Key(None, bytes.len()),
+            None => ParsedKey::More,
         },
-        [ESC, b'O'] => Read::More,
-        [ESC, b'O', last, ..] => Read::Key(of_sequence(&[], *last), 3),
+        [ESC, b'O'] => ParsedKey::More,
+        [ESC, b'O', last, ..] => ParsedKey::Key(of_sequence(&[], *last), 3),
         // Keys with Alt are ignored.
-        [ESC, ESC, ..] => Read::Key(Some(Key::Escape), 1),
-        [ESC, _, ..] => Read::Key(None, 2),
-        [b'\r' | b'\n', ..] => Read::Key(Some(Key::Enter), 1),
-        [8 | 0x7f, ..] => Read::Key(Some(Key::Back), 1),
-        [0..0x20, ..] => Read::Key(None, 1),
+        [ESC, ESC, ..] => ParsedKey::Key(Some(Key::Escape), 1),
+        [ESC, _, ..] => ParsedKey::Key(None, 2),
+        [b'\r' | b'\n', ..] => ParsedKey::Key(Some(Key::Enter), 1),
+        [8 | 0x7f, ..] => ParsedKey::Key(Some(Key::Back), 1),
+        [0..0x20, ..] => ParsedKey::Key(None, 1),
         [first, ..] => {
             let length = match first {
                 0..0x80 => 1,
                 0xc0..0xe0 => 2,
                 0xe0..0xf0 => 3,
                 0xf0..0xf8 => 4,
-                _ => return Read::Key(None, 1),
+                _ => return ParsedKey::Key(None, 1),
             };
             match bytes.get(..length).map(std::str::from_utf8) {
-                Some(Ok(text)) => Read::Key(text.chars().next().map(Key::Char), length),
-                Some(Err(_)) => Read::Key(None, 1),
-                None => Read::More,
+                Some(Ok(text)) => ParsedKey::Key(text.chars().next().map(Key::Char), length),
+                Some(Err(_)) => ParsedKey::Key(None, 1),
+                None => ParsedKey::More,
             }
         }
     }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn keys_are_parsed() {
-        let key = |key, length| Read::Key(Some(key), length);
+        let key = |key, length| ParsedKey::Key(Some(key), length);
         for (bytes, read) in [
             (&b"q"[..], key(Key::Char('q'), 1)),
             ("\u{e9}x".as_bytes(), key(Key::Char('\u{e9}'), 2)),
@@ -181,12 +181,12 @@ mod tests {
             (b"\x1bOB", key(Key::Down, 3)),
             (b"\x1b[5~", key(Key::PageUp, 4)),
             (b"\x1b[1;5Bq", key(Key::Down, 6)),
-            (b"\x1b[200~", Read::Key(None, 6)),
-            (b"\x1b", Read::More),
-            (b"\x1b[1", Read::More),
-            (b"\xc3", Read::More),
-            (b"\xc3q", Read::Key(None, 1)),
-            (b"\x01", Read::Key(None, 1)),
+            (b"\x1b[200~", ParsedKey::Key(None, 6)),
+            (b"\x1b", ParsedKey::More),
+            (b"\x1b[1", ParsedKey::More),
+            (b"\xc3", ParsedKey::More),
+            (b"\xc3q", ParsedKey::Key(None, 1)),
+            (b"\x01", ParsedKey::Key(None, 1)),
         ] {
             assert_eq!(parse(bytes), read, "{bytes:?}");
         }
@@ -210,7 +210,7 @@ mod tests {
                 })
                 .collect();
             let mut rest = &bytes[..];
-            while let Read::Key(_, length) = parse(rest) {
+            while let ParsedKey::Key(_, length) = parse(rest) {
                 assert!(length > 0);
                 rest = &rest[length..];
             }

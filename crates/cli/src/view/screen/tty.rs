@@ -20,9 +20,9 @@ const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 const USUAL: Size = Size { width: 80, height: 24 };
 
 /// The terminal in use, and its previous state.
-static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
+static TAKEN: Mutex<Option<SavedTerminal>> = Mutex::new(None);
 
-struct Taken {
+struct SavedTerminal {
     keyboard: OwnedFd,
     screen: File,
     before: Termios,
@@ -47,7 +47,7 @@ pub(super) fn take_over(keyboard: &OwnedFd, screen: &File) -> Result<()> {
     modes.special_codes[SpecialCodeIndex::VQUIT] = 0;
     modes.special_codes[SpecialCodeIndex::VMIN] = 1;
     modes.special_codes[SpecialCodeIndex::VTIME] = 0;
-    let taken = Taken { keyboard: keyboard.try_clone()?, screen: screen.try_clone()?, before };
+    let taken = SavedTerminal { keyboard: keyboard.try_clone()?, screen: screen.try_clone()?, before };
     tcsetattr(keyboard, OptionalActions::Now, &modes)?;
     *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
     (&*screen).write_all(ENTER)
@@ -55,7 +55,9 @@ pub(super) fn take_over(keyboard: &OwnedFd, screen: &File) -> Result<()> {
 
 /// Restores the terminal, if it was taken over.
 pub(super) fn put_back() {
-    if let Some(Taken { keyboard, mut screen, before }) = TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(SavedTerminal { keyboard, mut screen, before }) =
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take()
+    {
         // The terminal may be closed.
         let _ = screen.write_all(LEAVE);
         let _ = tcsetattr(keyboard, OptionalActions::Now, &before);

@@ -2,7 +2,7 @@
 //! readers and events are summed up.
 
 use linerate_burst::{Account, Count, Ledger, Stage};
-use linerate_share::{Departure, Report};
+use linerate_share::{Departure, ReaderReport};
 use std::time::Duration;
 
 /// Maximum number of readers with an account of their own.
@@ -34,27 +34,27 @@ impl Accounts {
     }
 
     /// Records that the run waited for this reader.
-    pub(super) fn waited(&mut self, report: &Report, time: Duration) {
+    pub(super) fn waited(&mut self, report: &ReaderReport, time: Duration) {
         let account = self.account(report);
         account.add(Count::ReaderWaits, 1).add(Count::ReaderWaitedUs, time.as_micros() as u64);
-        account.add(Count::ReaderLost, 0);
+        account.add(Count::ReaderUpstreamLost, 0);
         self.held = Some(account.subject.clone());
     }
 
     /// Records frames lost since the last call: they are charged to a reader that the run waited for.
-    pub(super) fn lost_meanwhile(&mut self, frames: u64) {
+    pub(super) fn upstream_lost(&mut self, frames: u64) {
         if let Some(subject) = self.held.take() {
-            self.ledger.account(Stage::Reader, &subject).add(Count::ReaderLost, frames);
+            self.ledger.account(Stage::Reader, &subject).add(Count::ReaderUpstreamLost, frames);
         }
     }
 
     /// Adds the counters so far, including attached readers.
-    pub(super) fn so_far(&self, present: &[Report], ledger: &mut Ledger) {
+    pub(super) fn so_far(&self, present: &[ReaderReport], ledger: &mut Ledger) {
         self.clone().close(present, ledger);
     }
 
     /// Ends the accounts: adds all counters, including attached readers; returns the events.
-    pub(super) fn close(mut self, present: &[Report], ledger: &mut Ledger) -> Vec<String> {
+    pub(super) fn close(mut self, present: &[ReaderReport], ledger: &mut Ledger) -> Vec<String> {
         present.iter().for_each(|report| self.count(report));
         if self.others > 0 {
             self.events.push(format!("{} more readers detached; their counters are summed", self.others));
@@ -66,7 +66,7 @@ impl Accounts {
         self.events
     }
 
-    fn count(&mut self, report: &Report) {
+    fn count(&mut self, report: &ReaderReport) {
         let tally = &report.tally;
         let account = self.account(report);
         account.add(Count::ReaderReceived, tally.committed).add(Count::ReaderFinished, tally.finished);
@@ -76,7 +76,7 @@ impl Accounts {
         self.others += u64::from(is_other);
     }
 
-    fn account(&mut self, report: &Report) -> &mut Account {
+    fn account(&mut self, report: &ReaderReport) -> &mut Account {
         let name = named(report);
         let has_own = self.ledger.accounts().iter().any(|account| account.subject == name);
         let subject = if has_own || self.ledger.accounts().len() < OWN { &name } else { OTHERS };
@@ -89,7 +89,8 @@ impl Accounts {
     }
 }
 
-fn named(report: &Report) -> String {
+/// Returns the name and the process ID of a reader.
+pub(super) fn named(report: &ReaderReport) -> String {
     let who = &report.who;
     let name = if who.name.is_empty() { "reader" } else { &who.name };
     format!("{name} (pid {})", who.pid)
@@ -99,28 +100,28 @@ fn named(report: &Report) -> String {
 mod tests {
     use super::*;
     use linerate_burst::Kind;
-    use linerate_share::{Tally, Who};
+    use linerate_share::{ReaderIdentity, Tally};
 
     #[test]
-    fn readers_without_end_have_accounts_with_an_end() {
+    fn number_of_reader_accounts_is_bounded() {
         let mut accounts = Accounts::default();
         let tally = Tally { committed: 3, finished: 1, skipped_frames: 2, ..Tally::default() };
         let report = |pid: i32| {
-            let who = Who { name: format!("{pid}").repeat(9), pid, uid: 0 };
-            Report { reader: 0, who, lossless: false, tally }
+            let who = ReaderIdentity { name: format!("{pid}").repeat(9), pid, uid: 0 };
+            ReaderReport { reader: 0, who, lossless: false, tally }
         };
         for pid in 0..100_000 {
             accounts.departed(&Departure { report: report(pid), evict: Some("a test".into()) });
             accounts.departed(&Departure { report: report(7), evict: None });
         }
         accounts.waited(&report(99_999), Duration::from_secs(1));
-        accounts.lost_meanwhile(5);
+        accounts.upstream_lost(5);
         let mut ledger = Ledger::new();
         let events = accounts.close(&[report(7)], &mut ledger);
         assert_eq!((ledger.accounts().len(), events.len()), (OWN + 1, EVENTS + 2));
         assert_eq!(ledger.sum(Stage::Reader, Kind::Received), 3 * 200_001);
         assert_eq!(ledger.account(Stage::Reader, &named(&report(7))).get(Count::ReaderFinished), 100_002);
-        assert_eq!(ledger.account(Stage::Reader, OTHERS).get(Count::ReaderLost), 5);
+        assert_eq!(ledger.account(Stage::Reader, OTHERS).get(Count::ReaderUpstreamLost), 5);
         assert!(events[EVENTS].starts_with("99744 more readers") && events[EVENTS + 1].starts_with("99744 more"));
         assert_eq!(ledger.imbalances(), []);
     }

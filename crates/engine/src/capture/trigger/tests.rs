@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_is_around_triggers_is_written(
+    fn packets_around_triggers_are_written(
         steps in prop::collection::vec((1u64..50, prop::bool::weighted(0.1)), 1..200), before in 0u64..300, after in 1u64..300,
         most in 1usize..40, pause in (0usize..200, prop_oneof![Just(0u64), 1..1_000_000_000u64]),
     ) {
@@ -74,7 +74,7 @@ proptest! {
         });
         let frames: Vec<(u64, bool)> = times.collect();
         let kept = Kept::default();
-        let mut sink = Triggered::new(triggers(before, after), Box::new(kept.clone()));
+        let mut sink = TriggerBuffer::new(triggers(before, after), Box::new(kept.clone()));
         for frames in frames.chunks(most) {
             let mut block = Block::new(0, 100);
             frames.iter().for_each(|(time, is)| push(&mut block, *time, *is));
@@ -91,12 +91,12 @@ proptest! {
 }
 
 #[test]
-fn a_rate_and_a_hand_are_triggers_and_each_event_has_its_output() {
+fn rate_and_manual_triggers_each_have_their_output() {
     let kept = Kept::default();
     let rate = Some(Rate::Frames(100.0));
     let triggers = Triggers { filter: String::new(), rate, ..triggers(50, 100) };
     let manual = triggers.manual.clone();
-    let mut sink = Triggered::new(triggers, Box::new(kept.clone()));
+    let mut sink = TriggerBuffer::new(triggers, Box::new(kept.clone()));
     let mut block = Block::new(0, 100);
     // 50 per second, then ten in 100 ms, then 50 again.
     let times =
@@ -115,10 +115,10 @@ fn a_rate_and_a_hand_are_triggers_and_each_event_has_its_output() {
 }
 
 #[test]
-fn memory_is_bounded_and_what_it_costs_is_counted() {
+fn memory_is_bounded_and_its_drops_are_counted() {
     let kept = Kept::default();
     let triggers = Triggers { memory: 0, ..triggers(1_000_000, 1) };
-    let mut sink = Triggered::new(triggers, Box::new(kept.clone()));
+    let mut sink = TriggerBuffer::new(triggers, Box::new(kept.clone()));
     for number in 0..10 {
         let mut block = Block::new(1 << 20, 4096);
         (0..4096).for_each(|at| push(&mut block, number * 4096 + at, number == 9 && at == 4095));
@@ -135,11 +135,11 @@ fn memory_is_bounded_and_what_it_costs_is_counted() {
 }
 
 #[test]
-fn a_hand_is_looked_at_in_the_end_and_a_filter_stays_with_its_interface() {
+fn manual_trigger_counts_at_the_end_and_filters_keep_interfaces() {
     let kept = Kept::default();
     let triggers = triggers(100, 10);
     let manual = triggers.manual.clone();
-    let mut sink = Triggered::new(triggers, Box::new(kept.clone()));
+    let mut sink = TriggerBuffer::new(triggers, Box::new(kept.clone()));
     // For the first interface no filter can be compiled: frames of the second one are checked by their own.
     let interfaces = [Interface::new("x", LinkType(65_000), StampSource::User), interfaces()[0].clone()];
     let mut block = Block::new(0, 100);

@@ -1,6 +1,6 @@
 //! Decisions compared with a simple model.
 
-use super::super::policy::Fail;
+use super::super::policy::FailMode;
 use super::*;
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ const BUDGET: u64 = 16;
 /// Number of frames in a block.
 const BLOCK: u32 = 7;
 
-fn policy(on_death: Fail, on_overload: Fail, release: Release) -> Policy {
+fn policy(on_death: FailMode, on_overload: FailMode, release: ReleaseOrder) -> Policy {
     let (hold, budget) = (Duration::from_nanos(HOLD), Duration::from_nanos(BUDGET));
     Policy { on_death, on_overload, hold, budget, release, ..Policy::default() }
 }
@@ -58,7 +58,7 @@ impl Naive {
 
     fn is_with(&self, one: usize, other: usize) -> bool {
         let (one, other) = (&self.scripts[one], &self.scripts[other]);
-        one.way == other.way && (self.policy.release == Release::ByArrival || one.flow == other.flow)
+        one.way == other.way && (self.policy.release == ReleaseOrder::ByArrival || one.flow == other.flow)
     }
 }
 
@@ -69,30 +69,30 @@ fn script() -> impl Strategy<Value = Script> {
         .prop_map(|(flow, way, look_after, hold, passes, unfit)| Script { flow, way, look_after, hold, passes, unfit })
 }
 
-fn fail() -> impl Strategy<Value = Fail> {
-    prop_oneof![Just(Fail::Open), Just(Fail::Closed)]
+fn fail() -> impl Strategy<Value = FailMode> {
+    prop_oneof![Just(FailMode::Open), Just(FailMode::Closed)]
 }
 
-fn release() -> impl Strategy<Value = Release> {
-    prop_oneof![Just(Release::ByFlow), Just(Release::ByArrival)]
+fn release() -> impl Strategy<Value = ReleaseOrder> {
+    prop_oneof![Just(ReleaseOrder::ByFlow), Just(ReleaseOrder::ByArrival)]
 }
 
 fn said(script: &Script) -> Fate {
     if script.passes { Fate::Passed } else { Fate::Blocked }
 }
 
-fn number(place: Place) -> usize {
+fn number(place: FramePosition) -> usize {
     (place.block * u64::from(BLOCK)) as usize + place.frame as usize
 }
 
-fn place(number: usize) -> Place {
-    Place { block: number as u64 / u64::from(BLOCK), frame: (number % BLOCK as usize) as u32 }
+fn place(number: usize) -> FramePosition {
+    FramePosition { block: number as u64 / u64::from(BLOCK), frame: (number % BLOCK as usize) as u32 }
 }
 
 proptest! {
     /// Per step: verdicts, timeouts, a frame. The engine dies at some step, with all pending verdicts.
     #[test]
-    fn frames_go_once_in_order_and_as_the_policy_says(
+    fn frames_leave_once_in_order_and_follow_the_policy(
         scripts in prop::collection::vec(script(), 1..80),
         (on_death, on_overload, release) in (fail(), fail(), release()),
         dies in prop::option::of(0u64..90),
@@ -107,14 +107,14 @@ proptest! {
         let (mut got, mut expected) = (Vec::new(), Vec::new());
         let end = scripts.len() as u64 + HOLD + BUDGET + 2;
         for now in 0..end {
-            let mut out = |place: Place, _: u16, fate| got.push((number(place), fate, now));
+            let mut out = |place: FramePosition, _: u16, fate| got.push((number(place), fate, now));
             let is_dead = dies.is_some_and(|dies| dies <= now);
             if !is_dead {
                 // Verdicts on held frames are applied first, then frames are inspected.
                 for (at, script) in scripts.iter().enumerate().take(naive.arrived.len()) {
                     let due = naive.looked[at].zip(script.hold).is_some_and(|(looked, hold)| looked + hold <= now);
                     if due && naive.fates[at].is_none() {
-                        prop_assert!(decisions.say(place(at), said(script), &mut out));
+                        prop_assert!(decisions.apply_verdict(place(at), said(script), &mut out));
                         naive.fates[at] = Some(said(script));
                     }
                 }
@@ -132,14 +132,14 @@ proptest! {
                     let age = now - naive.arrived[at];
                     let limit = if naive.looked[at].is_some() { HOLD } else { BUDGET };
                     if naive.fates[at].is_none() && age >= limit {
-                        let why = if limit == HOLD { Why::Held } else { Why::Overload };
+                        let why = if limit == HOLD { PolicyReason::Held } else { PolicyReason::Overload };
                         naive.fates[at] = Some(Fate::Policy(on_overload, why));
                     }
                 }
             } else if dies == Some(now) {
                 decisions.give_up(decisions.fate_of_dead(), &mut out);
                 for at in 0..naive.arrived.len() {
-                    naive.fates[at].get_or_insert(Fate::Policy(on_death, Why::Death));
+                    naive.fates[at].get_or_insert(Fate::Policy(on_death, PolicyReason::Death));
                 }
             }
             naive.release(now, &mut expected);
@@ -148,7 +148,7 @@ proptest! {
                 if at.is_multiple_of(BLOCK as usize) {
                     decisions.turn();
                 }
-                let dead = is_dead.then_some(Fate::Policy(on_death, Why::Death));
+                let dead = is_dead.then_some(Fate::Policy(on_death, PolicyReason::Death));
                 let known = script.unfit.then_some(Fate::Unfit).or(decisions.past()).or(dead);
                 let overtakes = decisions.past().is_some();
                 naive.arrived.push(now);
@@ -180,10 +180,10 @@ proptest! {
 
 /// A frame that is held for long does not affect those of other flows: blocks after it are released, except its own.
 #[test]
-fn a_held_frame_keeps_nothing_but_its_block() {
-    let mut decisions = Decisions::new(policy(Fail::Closed, Fail::Closed, Release::ByFlow));
+fn held_frame_keeps_only_its_block() {
+    let mut decisions = Decisions::new(policy(FailMode::Closed, FailMode::Closed, ReleaseOrder::ByFlow));
     let mut gone = 0;
-    let mut out = |_: Place, _: u16, _: Fate| gone += 1;
+    let mut out = |_: FramePosition, _: u16, _: Fate| gone += 1;
     for block in 0..1000 {
         decisions.turn();
         for frame in 0..100 {
@@ -194,7 +194,7 @@ fn a_held_frame_keeps_nothing_but_its_block() {
     }
     let kept: usize = decisions.batches.iter().map(|batch| batch.frames.len()).sum();
     assert!(kept <= 300, "{kept} frames are remembered");
-    assert!(decisions.say(Place { block: 0, frame: 0 }, Fate::Passed, &mut out));
+    assert!(decisions.apply_verdict(FramePosition { block: 0, frame: 0 }, Fate::Passed, &mut out));
     decisions.turn();
     assert_eq!((gone, decisions.batches.len()), (100_000, 2));
 }
@@ -202,7 +202,7 @@ fn a_held_frame_keeps_nothing_but_its_block() {
 /// The number of held frames is bounded; the policy is applied to those beyond.
 #[test]
 fn the_number_of_held_frames_is_bounded() {
-    let mut decisions = Decisions::new(policy(Fail::Closed, Fail::Open, Release::ByFlow));
+    let mut decisions = Decisions::new(policy(FailMode::Closed, FailMode::Open, ReleaseOrder::ByFlow));
     let mut out = Vec::new();
     decisions.turn();
     for frame in 0..MOST_HELD as u32 + 5 {
@@ -211,5 +211,5 @@ fn the_number_of_held_frames_is_bounded() {
     }
     let beyond = MOST_HELD as u32..MOST_HELD as u32 + 5;
     assert!(out.iter().map(|(frame, _)| *frame).eq(beyond));
-    assert!(out.iter().all(|(_, fate)| *fate == Fate::Policy(Fail::Open, Why::Held)));
+    assert!(out.iter().all(|(_, fate)| *fate == Fate::Policy(FailMode::Open, PolicyReason::Held)));
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_next_hop_is_requested_three_times_then_unresolved() {
+fn next_hop_is_unresolved_after_three_requests() {
     let mut answerer = answerer();
     let hop = Hop::new(OTHER_V4.into(), OWN_V4.into(), OWN, Vlans::NONE).unwrap();
     assert_eq!(answerer.resolution(&hop), None);
@@ -78,7 +78,7 @@ fn an_advertisement_resolves_too() {
 }
 
 #[test]
-fn invalid_hops_are_refused() {
+fn invalid_hops_are_rejected() {
     let hop = |target: &str, ip: &str, mac| Hop::new(target.parse().unwrap(), ip.parse().unwrap(), mac, Vlans::NONE);
     assert!(hop("10.0.0.1", "10.0.0.2", OWN).is_ok());
     for (target, ip, mac) in [

@@ -56,7 +56,7 @@ fn packets_quoted_by_icmp_errors_are_changed() {
             let (frame, wanted) = (error_about(&values, shape, quoted), error_about(&moved, shape, quoted));
             let mut rewriter = rewriter(&rules);
             if in_tunnel {
-                assert_eq!(rewritten(&mut rewriter, &frame), frame, "not asked for");
+                assert_eq!(rewritten(&mut rewriter, &frame), frame, "not requested");
                 rewriter.rewriting.inner = true;
             }
             let found = rewritten(&mut rewriter, &frame);

@@ -4,11 +4,11 @@
 //! when its predecessor has taken its time, and continues its numbers: like a [sequence](crate::timeline) of its own.
 
 use super::Round;
-use super::commanded::Commanded;
-use crate::command::Which;
+use super::commanded::CommandState;
+use crate::command::StreamSelection;
 use crate::stream::Next;
 use crate::timeline::clock::Clock;
-use crate::timeline::{Batch, News, UNLIMITED};
+use crate::timeline::{Batch, StreamEvent, UNLIMITED};
 use std::sync::Arc;
 
 /// One stream of a sequence.
@@ -26,9 +26,9 @@ pub(in crate::timeline) struct Link {
     clock: Clock,
 }
 
-impl Commanded {
+impl CommandState {
     /// Links the streams of a batch to a sequence, if it has one.
-    pub(super) fn link(&mut self, which: &Which, batch: &Batch) {
+    pub(super) fn link(&mut self, which: &StreamSelection, batch: &Batch) {
         let members: Arc<[u32]> = which.places(batch.streams.len()).map(|place| place as u32).collect();
         members.iter().for_each(|place| drop(self.links.remove(place)));
         for (at, ((next, (clock, count)), place)) in
@@ -66,7 +66,7 @@ impl Commanded {
 
 impl Round {
     /// Advances by one frame; after the last one of a pass another stream takes over the round, or none.
-    pub(super) fn follow(&mut self, commanded: &mut Commanded, news: Option<&mut Vec<News>>) {
+    pub(super) fn follow(&mut self, commanded: &mut CommandState, news: Option<&mut Vec<StreamEvent>>) {
         self.turn = 0;
         self.clock.advance(1);
         if self.clock.number() < self.ends {
@@ -93,7 +93,7 @@ impl Round {
         let Some((place, link)) =
             next.and_then(|next| members.get(next)).and_then(|place| Some((*place, commanded.links.get(place)?)))
         else {
-            let ended = members.iter().map(|stream| News::Ended { stream: *stream });
+            let ended = members.iter().map(|stream| StreamEvent::Ended { stream: *stream });
             news.into_iter().for_each(|news| news.extend(ended.clone()));
             members.iter().for_each(|place| drop(commanded.links.remove(place)));
             return;
@@ -111,7 +111,7 @@ mod tests {
     use crate::Rate;
     use crate::command::{Action, Command};
     use crate::stream::{Mark, Order, Selector, Shape, Span, Stream, StreamSet, Variant};
-    use crate::timeline::{Part, Run, Slot, Timeline};
+    use crate::timeline::{Run, SenderPart, Slot, Timeline};
     use crate::trailer::Key;
     use proptest::prelude::*;
 
@@ -122,7 +122,7 @@ mod tests {
         Stream {
             name: id.to_string(),
             id,
-            link: linerate_wire::Link::Ethernet,
+            link: linerate_headers::Link::Ethernet,
             variants: vec![Variant { frame: vec![0; 60], ..Variant::default() }],
             size: Selector::ONE,
             selectors: Vec::new(),
@@ -142,17 +142,21 @@ mod tests {
     }
 
     fn begin(timeline: &mut Timeline, at: u64, places: &[u32], batch: Batch) {
-        timeline.tell(Command { at, which: Which::Some(places.into()), action: Action::Begin(Arc::new(batch)) });
+        timeline.tell(Command {
+            at,
+            which: StreamSelection::Some(places.into()),
+            action: Action::Begin(Arc::new(batch)),
+        });
     }
 
     fn ended(timeline: &mut Timeline) -> usize {
-        timeline.news().into_iter().filter(|news| matches!(news, News::Ended { .. })).count()
+        timeline.news().into_iter().filter(|news| matches!(news, StreamEvent::Ended { .. })).count()
     }
 
     proptest! {
         /// Streams behave as in a set of their own, with and without another stream.
         #[test]
-        fn streams_follow_one_another_as_in_a_set_of_their_own(
+        fn consecutive_streams_behave_as_in_their_own_set(
             made in proptest::collection::vec(((1u64..5, 100_000u32..1_000_000, 0u8..3), 0u8..6, 0usize..4, 0u64..3), 1..5),
             has_other in any::<bool>(),
         ) {
@@ -166,7 +170,7 @@ mod tests {
             let of = |(id, (form, kind, to, times)): (u32, &(_, u8, usize, u64))| stream(id, *form, next(*kind, *to, *times));
             let streams: Vec<Stream> = (0..).zip(&made).map(of).collect();
             let set = StreamSet { streams: streams.clone(), order: Order::Sequential, rate: None, key: Key::default() };
-            let wanted = taken(&mut Timeline::new(&set, Part::WHOLE).unwrap());
+            let wanted = taken(&mut Timeline::new(&set, SenderPart::WHOLE).unwrap());
             let mut timeline = Timeline::coming();
             let places: Vec<u32> = (0..all as u32).collect();
             begin(&mut timeline, AT, &places, Batch::sequence(streams, Key::default()).unwrap());
@@ -188,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn all_are_paused_paced_and_stopped_together() {
+    fn all_streams_are_paused_paced_and_stopped_together() {
         let even = (2, 1_000_000, 1);
         let streams = vec![stream(0, even, Next::Following), stream(1, even, Next::Goto { stream: 0, times: None })];
         let mut timeline = Timeline::coming();
-        let which = Which::Some([0, 1].into());
+        let which = StreamSelection::Some([0, 1].into());
         begin(&mut timeline, 0, &[0, 1], Batch::sequence(streams, Key::default()).unwrap());
         let mut tell = |at, action| timeline.tell(Command { at, which: which.clone(), action });
         tell(4500, Action::Pause);

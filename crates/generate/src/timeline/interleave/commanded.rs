@@ -7,16 +7,16 @@
 use super::chain::Link;
 use super::{Interleave, Round, Total, first_turns};
 use crate::Rate;
-use crate::command::{Action, Command, Which};
+use crate::command::{Action, Command, StreamSelection};
 use crate::stream::StreamSet;
-use crate::timeline::clock::{Clock, Kind};
-use crate::timeline::{Batch, News, Shares};
+use crate::timeline::clock::{Clock, ClockKind};
+use crate::timeline::{Batch, Shares, StreamEvent};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// State to start streams with, and sequences of streams.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Commanded {
+pub(super) struct CommandState {
     /// Each stream at its first frame, at its current rate.
     pub(super) origins: Vec<Clock>,
     /// Streams in sequence, by index.
@@ -40,7 +40,7 @@ impl Interleave {
         }
         let stopped = vec![false; origins.len()];
         let links = HashMap::new();
-        interleave.commanded = Some(Box::new(Commanded { origins, links, stopped, shares }));
+        interleave.commanded = Some(Box::new(CommandState { origins, links, stopped, shares }));
         interleave.news = Some(Vec::new());
         interleave
     }
@@ -52,7 +52,7 @@ impl Interleave {
     }
 
     /// Drains the events of streams.
-    pub(crate) fn news(&mut self) -> Vec<News> {
+    pub(crate) fn news(&mut self) -> Vec<StreamEvent> {
         self.news.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -63,11 +63,11 @@ impl Interleave {
         if let Some(total) = self.total.take() {
             self.separate(&total, &commanded.origins);
         }
-        let chosen = Chosen::of(&command.which, self.counts.len());
+        let chosen = SelectedStreams::of(&command.which, self.counts.len());
         match &command.action {
             Action::Rate(rate) => {
-                let Commanded { origins, shares, .. } = &mut *commanded;
-                let shares = shares.as_ref().filter(|_| command.which == Which::All);
+                let CommandState { origins, shares, .. } = &mut *commanded;
+                let shares = shares.as_ref().filter(|_| command.which == StreamSelection::All);
                 let new = |place: usize, _: Rate| shares.map_or(*rate, |shares| shares.rate(*rate, place));
                 self.change_rates(origins, &chosen, at, new);
                 commanded.pace_links();
@@ -143,7 +143,13 @@ impl Interleave {
         }
     }
 
-    fn change_rates(&mut self, origins: &mut [Clock], chosen: &Chosen, at: f64, new: impl Fn(usize, Rate) -> Rate) {
+    fn change_rates(
+        &mut self,
+        origins: &mut [Clock],
+        chosen: &SelectedStreams,
+        at: f64,
+        new: impl Fn(usize, Rate) -> Rate,
+    ) {
         for (place, origin) in origins.iter_mut().enumerate().filter(|(place, _)| chosen.has(*place)) {
             origin.rate = new(place, origin.rate);
         }
@@ -159,17 +165,17 @@ impl Interleave {
         });
     }
 
-    fn stop(&mut self, commanded: &mut Commanded, chosen: &Chosen) {
+    fn stop(&mut self, commanded: &mut CommandState, chosen: &SelectedStreams) {
         let mut ended = Vec::new();
         self.each_chosen(chosen, |round| ended.append(&mut round.members));
         for stream in commanded.unlinked(ended) {
             commanded.stopped[stream as usize] = true;
-            self.news.iter_mut().for_each(|news| news.push(News::Ended { stream }));
+            self.news.iter_mut().for_each(|news| news.push(StreamEvent::Ended { stream }));
         }
     }
 
     /// Adds the streams of a batch, which are about to begin.
-    fn receive(&mut self, commanded: &mut Commanded, which: &Which, batch: &Batch) {
+    fn receive(&mut self, commanded: &mut CommandState, which: &StreamSelection, batch: &Batch) {
         for (place, (clock, count)) in which.places(batch.streams.len()).zip(&batch.streams) {
             let places = self.counts.len().max(place + 1);
             self.counts.resize(places, 0);
@@ -181,14 +187,14 @@ impl Interleave {
     }
 
     /// Starts the chosen streams that are not running.
-    fn start(&mut self, commanded: &mut Commanded, command: &Command) {
+    fn start(&mut self, commanded: &mut CommandState, command: &Command) {
         let (mut runs, mut kinds) = (vec![false; self.counts.len()], HashMap::new());
         self.rounds.iter().flat_map(|round| &round.members).for_each(|stream| runs[*stream as usize] = true);
         let named = command.which.places(self.counts.len()).enumerate();
         // Places without a stream have no frames.
         for (nth, place) in named.filter(|(_, place)| runs.get(*place) == Some(&false) && self.counts[*place] > 0) {
             commanded.stopped[place] = false;
-            let begun = News::Begun { stream: place as u32, number: command.action.number(nth) };
+            let begun = StreamEvent::Begun { stream: place as u32, number: command.action.number(nth) };
             self.news.iter_mut().for_each(|news| news.push(begun));
             let mut clock = commanded.origins[place].clone();
             clock.restart(command.at as f64);
@@ -211,14 +217,14 @@ impl Interleave {
     }
 
     /// Applies `change` to the chosen streams, to the chosen ones of a round together.
-    fn each_chosen(&mut self, chosen: &Chosen, change: impl FnMut(&mut Round)) {
-        self.regroup(chosen, |_| Some(Kind::default()));
+    fn each_chosen(&mut self, chosen: &SelectedStreams, change: impl FnMut(&mut Round)) {
+        self.regroup(chosen, |_| Some(ClockKind::default()));
         let is_chosen = |round: &&mut Round| round.members.first().is_some_and(|stream| chosen.has(*stream as usize));
         self.rounds.iter_mut().filter(is_chosen).for_each(change);
     }
 
     /// Splits rounds until the chosen streams of each are of one kind, without others.
-    fn regroup(&mut self, chosen: &Chosen, kind: impl Fn(u32) -> Option<Kind>) {
+    fn regroup(&mut self, chosen: &SelectedStreams, kind: impl Fn(u32) -> Option<ClockKind>) {
         for index in 0..self.rounds.len() {
             if self.rounds[index].members.len() < 2 {
                 continue;
@@ -226,11 +232,11 @@ impl Interleave {
             let (mut kinds, mut groups, mut singles) = (HashMap::new(), Vec::new(), 0);
             for stream in &self.rounds[index].members {
                 let key = match chosen.has(*stream as usize).then(|| kind(*stream)) {
-                    None => (0, Kind::default()),
+                    None => (0, ClockKind::default()),
                     Some(Some(kind)) => (1, kind),
                     Some(None) => {
                         singles += 1;
-                        (1 + singles, Kind::default())
+                        (1 + singles, ClockKind::default())
                     }
                 };
                 let groups_before = kinds.len();
@@ -255,7 +261,7 @@ impl Round {
     }
 
     /// Returns the round of one group's members, each at its current position.
-    fn part(&self, groups: &[usize], group: usize, counts: &[u64], news: Option<&mut Vec<News>>) -> Round {
+    fn part(&self, groups: &[usize], group: usize, counts: &[u64], news: Option<&mut Vec<StreamEvent>>) -> Round {
         let mine = || groups.iter().enumerate().filter(|(_, of)| **of == group).map(|(place, _)| place);
         let phases = if self.phases.is_empty() { Vec::new() } else { mine().map(|place| self.phases[place]).collect() };
         let members: Vec<u32> = mine().map(|place| self.members[place]).collect();
@@ -271,14 +277,14 @@ impl Round {
 }
 
 /// Streams chosen by a command.
-struct Chosen(Option<Vec<bool>>);
+struct SelectedStreams(Option<Vec<bool>>);
 
-impl Chosen {
-    fn of(which: &Which, streams: usize) -> Self {
-        let Which::Some(places) = which else { return Chosen(None) };
+impl SelectedStreams {
+    fn of(which: &StreamSelection, streams: usize) -> Self {
+        let StreamSelection::Some(places) = which else { return SelectedStreams(None) };
         let mut chosen = vec![false; streams];
         places.iter().filter_map(|place| chosen.get_mut(*place as usize).map(|is| *is = true)).for_each(drop);
-        Chosen(Some(chosen))
+        SelectedStreams(Some(chosen))
     }
 
     fn has(&self, place: usize) -> bool {

@@ -3,9 +3,9 @@
 use super::Report;
 use super::html::html;
 use super::sections::sections;
-use crate::exit::{told, usage};
+use crate::exit::{error_text, usage};
 use crate::privileges::Identity;
-use crate::view::terminal::{shown, tell};
+use crate::view::terminal::{print_stderr, shown};
 use anyhow::Context;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -42,7 +42,7 @@ enum Form {
 impl<'a> Files<'a> {
     /// Passes reports as JSON and HTML to a receiver instead of files.
     #[cfg(feature = "serve")]
-    pub(crate) fn told(receiver: &'a mut (dyn FnMut(String, String) + Send)) -> Self {
+    pub(crate) fn for_receiver(receiver: &'a mut (dyn FnMut(String, String) + Send)) -> Self {
         Files { receiver: Some(receiver), ..Files::default() }
     }
 
@@ -73,12 +73,12 @@ impl<'a> Files<'a> {
         let put = || Ok(self.files.iter().zip(&texts).map(|(file, text)| file.put(text)).collect());
         let results: Vec<anyhow::Result<()>> = match identity.by(put) {
             Ok(results) => results,
-            Err(error) => self.files.iter().map(|_| Err(anyhow::anyhow!(told(&error)))).collect(),
+            Err(error) => self.files.iter().map(|_| Err(anyhow::anyhow!(error_text(&error)))).collect(),
         };
         for (file, result) in self.files.iter_mut().zip(results) {
-            let failure = result.err().map(|error| told(&error));
+            let failure = result.err().map(|error| error_text(&error));
             if let Some(new) = failure.as_ref().filter(|_| file.failure.is_none()) {
-                tell(format_args!("{}; retrying after the next trial\n", shown(new)));
+                print_stderr(format_args!("{}; retrying after the next trial\n", shown(new)));
             }
             file.failure = failure;
         }
@@ -143,7 +143,7 @@ impl Form {
 /// Returns one line per trial.
 fn csv(report: &Report) -> String {
     let mut text =
-        "size,trial,test,offered_fps,duration_s,intended,sent,unsent,late,behind_p99_us,received,lost,loss_ratio,duplicated,reordered,\
+        "size,trial,test,offered_fps,duration_s,intended,sent,unsent,late,lateness_p99_us,received,lost,loss_ratio,duplicated,reordered,\
                     corrupted,foreign,p50_ns,p99_ns,tester\n"
             .to_owned();
     for size in &report.sizes {
@@ -160,7 +160,7 @@ fn csv(report: &Report) -> String {
                 counts.sent.to_string(),
                 counts.unsent.to_string(),
                 counts.late.to_string(),
-                account.behind_p99_us.map_or_else(String::new, |us| us.to_string()),
+                account.lateness_p99_us.map_or_else(String::new, |us| us.to_string()),
                 counts.received.to_string(),
                 counts.lost.to_string(),
                 counts.loss_ratio.to_string(),
@@ -193,7 +193,7 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("method", [&[report.method][..], &report.tests].concat().join(" ")),
         ("transmit port", report.to.clone()),
         ("receive port", report.check.clone()),
-        ("directions", if report.is_both { "both" } else { "one" }.to_owned()),
+        ("directions", if report.bidirectional { "both" } else { "one" }.to_owned()),
         ("packets", report.packets.join(", ")),
         ("load", report.load.to_owned()),
         ("pauses", format!("a trial ends after {} s of silence; {} s between trials", report.quiet_s, report.settle_s)),

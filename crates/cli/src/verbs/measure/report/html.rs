@@ -3,7 +3,7 @@
 use super::files::facts;
 use super::sections::sections;
 use super::{Report, Row, SizeReport};
-use crate::view::picture::{Axis, Draw, Series, picture, plain_html};
+use crate::view::picture::{Axis, DrawStyle, Series, picture, plain_html};
 use linerate_generate::check::Delay;
 use std::fmt::Write as _;
 
@@ -73,15 +73,25 @@ fn over_size(report: &Report) -> String {
     for (colour, goal) in report.goals.iter().enumerate() {
         let points: Vec<(f64, f64)> =
             report.sizes.iter().filter_map(|size| Some((size.size as f64, size.lower_of(goal.name)?))).collect();
-        series.push(Series { name: goal.name.to_owned(), draw: Draw::Line, colour, points: points.clone() });
-        series.push(Series { name: String::new(), draw: Draw::Dots, colour, points });
+        series.push(Series { name: goal.name.to_owned(), draw: DrawStyle::Line, colour, points: points.clone() });
+        series.push(Series { name: String::new(), draw: DrawStyle::Dots, colour, points });
     }
     let of = |rate: fn(&SizeReport) -> Option<f64>| {
         report.sizes.iter().filter_map(|size| Some((size.size as f64, rate(size)?))).collect::<Vec<_>>()
     };
     let name = |name: &str| name.to_owned();
-    series.push(Series { name: name("line rate"), draw: Draw::Dashes, colour: 5, points: of(|size| size.line) });
-    series.push(Series { name: name("tester maximum"), draw: Draw::Dashes, colour: 4, points: of(|size| size.tester) });
+    series.push(Series {
+        name: name("line rate"),
+        draw: DrawStyle::Dashes,
+        colour: 5,
+        points: of(|size| size.line_rate),
+    });
+    series.push(Series {
+        name: name("tester maximum"),
+        draw: DrawStyle::Dashes,
+        colour: 4,
+        points: of(|size| size.tester),
+    });
     series.retain(|one| !one.points.is_empty());
     if report.goals.is_empty() || report.sizes.len() < 2 || series.is_empty() {
         return String::new();
@@ -143,7 +153,7 @@ fn cells(trial: &Row) -> Vec<String> {
         counts.sent.to_string(),
         counts.unsent.to_string(),
         counts.late.to_string(),
-        account.behind_p99_us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}")),
+        account.lateness_p99_us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}")),
         counts.received.to_string(),
         counts.lost.to_string(),
         format!("{:.4}", counts.loss_ratio * 100.0),
@@ -165,8 +175,8 @@ fn loss_over_load(size: &SizeReport) -> String {
     let across = Axis::linear("frames/s offered", all().map(|point| point.0));
     let up = Axis::linear("% lost", all().map(|point| point.1));
     let mut series =
-        vec![Series { name: "trials of the search".to_owned(), draw: Draw::Dots, colour: 0, points: searched }];
-    series.push(Series { name: "steps of 26.3".to_owned(), draw: Draw::Line, colour: 1, points: steps });
+        vec![Series { name: "trials of the search".to_owned(), draw: DrawStyle::Dots, colour: 0, points: searched }];
+    series.push(Series { name: "steps of 26.3".to_owned(), draw: DrawStyle::Line, colour: 1, points: steps });
     series.retain(|one| !one.points.is_empty());
     picture("loss over load", across, up, &series)
 }
@@ -210,8 +220,12 @@ fn distribution(size: &SizeReport) -> String {
         is_logarithmic: false,
     };
     let up = Axis::logarithmic("latency, us", values.into_iter());
-    let series =
-        named.into_iter().enumerate().map(|(colour, (name, points))| Series { name, draw: Draw::Line, colour, points });
+    let series = named.into_iter().enumerate().map(|(colour, (name, points))| Series {
+        name,
+        draw: DrawStyle::Line,
+        colour,
+        points,
+    });
     picture("latency distribution", across, up, &series.collect::<Vec<_>>())
 }
 
@@ -224,9 +238,9 @@ fn trials_in_order(size: &SizeReport) -> String {
     };
     let line = size.trials.iter().map(|row| (row.trial as f64, row.offered)).collect();
     let series = [
-        Series { name: String::new(), draw: Draw::Dashes, colour: 5, points: line },
-        Series { name: "no loss".to_owned(), draw: Draw::Dots, colour: 2, points: of(true) },
-        Series { name: "loss".to_owned(), draw: Draw::Crosses, colour: 1, points: of(false) },
+        Series { name: String::new(), draw: DrawStyle::Dashes, colour: 5, points: line },
+        Series { name: "no loss".to_owned(), draw: DrawStyle::Dots, colour: 2, points: of(true) },
+        Series { name: "loss".to_owned(), draw: DrawStyle::Crosses, colour: 1, points: of(false) },
     ];
     let across = Axis::linear("trial", size.trials.iter().map(|row| row.trial as f64));
     let up = Axis::logarithmic("frames/s", size.trials.iter().map(|row| row.offered));
@@ -244,7 +258,7 @@ fn by_second(size: &SizeReport) -> String {
         "loss per second",
         across,
         up,
-        &[Series { name: String::new(), draw: Draw::Dots, colour: 1, points: lost }],
+        &[Series { name: String::new(), draw: DrawStyle::Dots, colour: 1, points: lost }],
     );
     let of = |nanos: fn(&super::Minute) -> Option<i64>| {
         let minutes =
@@ -252,9 +266,9 @@ fn by_second(size: &SizeReport) -> String {
         minutes.collect::<Vec<_>>()
     };
     let series = [
-        Series { name: "p50".to_owned(), draw: Draw::Line, colour: 0, points: of(|minute| minute.latency_p50_ns) },
-        Series { name: "p99".to_owned(), draw: Draw::Line, colour: 1, points: of(|minute| minute.latency_p99_ns) },
-        Series { name: "max".to_owned(), draw: Draw::Dots, colour: 3, points: of(|minute| minute.latency_max_ns) },
+        Series { name: "p50".to_owned(), draw: DrawStyle::Line, colour: 0, points: of(|minute| minute.latency_p50_ns) },
+        Series { name: "p99".to_owned(), draw: DrawStyle::Line, colour: 1, points: of(|minute| minute.latency_p99_ns) },
+        Series { name: "max".to_owned(), draw: DrawStyle::Dots, colour: 3, points: of(|minute| minute.latency_max_ns) },
     ];
     let all = || series.iter().flat_map(|one| &one.points);
     let across = Axis::linear("minute", all().map(|point| point.0));

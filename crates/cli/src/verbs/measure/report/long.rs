@@ -1,10 +1,10 @@
 //! Results of soak tests and services, for reports.
 
-use crate::verbs::measure::account::Account;
+use crate::verbs::measure::account::TrialResult;
 use crate::view::rates::grouped;
 use linerate_generate::check::StreamRow;
-use linerate_measure::service::{Kind, Seen, Service};
-use linerate_measure::soak::{Event, Passed, Soak};
+use linerate_measure::service::{Kind, Service, StepResult};
+use linerate_measure::soak::{Event, PeriodCounts, Soak};
 use serde::Serialize;
 
 /// Result of a soak test.
@@ -111,7 +111,7 @@ impl SoakTest {
     }
 
     /// Adds a second.
-    pub(crate) fn add(&mut self, passed: Passed) {
+    pub(crate) fn add(&mut self, passed: PeriodCounts) {
         self.soak.add(passed);
         self.seconds = self.soak.seconds() as f64;
         self.update();
@@ -124,19 +124,19 @@ impl SoakTest {
 
     fn update(&mut self) {
         let event = |event: &Event| EventJson { second: event.second, seconds: event.seconds, lost: event.lost };
-        let Passed { sent, lost, .. } = self.soak.all();
+        let PeriodCounts { sent, lost, .. } = self.soak.all();
         (self.sent, self.lost) = (sent, lost);
         let minutes = self.soak.minutes();
         // The last minute may have changed.
         self.minutes.pop();
         let new = (0..).zip(minutes).skip(self.minutes.len());
-        let minute = |(minute, passed): (u64, &Passed)| {
-            let Passed { sent, received, lost } = *passed;
+        let minute = |(minute, passed): (u64, &PeriodCounts)| {
+            let PeriodCounts { sent, received, lost } = *passed;
             Minute { minute, sent, received, lost, ..Minute::default() }
         };
         self.minutes.extend(new.map(minute));
         let lossy = self.soak.lossy().iter().map(|(second, passed)| {
-            let Passed { sent, received, lost } = *passed;
+            let PeriodCounts { sent, received, lost } = *passed;
             SoakSecond { second: *second, sent, received, lost }
         });
         self.lossy_seconds = lossy.collect();
@@ -146,10 +146,10 @@ impl SoakTest {
     }
 
     /// Sets the final result; frames that are in no second yet are added to the last one.
-    pub(crate) fn conclude(&mut self, account: &Account, minutes: Vec<Minute>) {
+    pub(crate) fn conclude(&mut self, account: &TrialResult, minutes: Vec<Minute>) {
         let counts = &account.counts;
         let all = self.soak.all();
-        let rest = Passed {
+        let rest = PeriodCounts {
             sent: counts.sent.saturating_sub(all.sent),
             received: counts.received.saturating_sub(all.received),
             lost: counts.lost.saturating_sub(all.lost),
@@ -182,15 +182,15 @@ pub(crate) fn seconds_of(nanos: Option<i64>) -> f64 {
 }
 
 /// Returns the line of a second.
-pub(crate) fn soak_line(second: u64, passed: Passed) -> String {
-    let Passed { sent, received, lost } = passed;
+pub(crate) fn soak_line(second: u64, passed: PeriodCounts) -> String {
+    let PeriodCounts { sent, received, lost } = passed;
     format!("  second {second}: {} sent, {} received, {} lost\n", grouped(sent), grouped(received), grouped(lost))
 }
 
 impl ServiceStep {
     /// Creates the result from the directions; the worst values are reported.
-    pub(crate) fn new(service: &str, kind: Kind, rate: f64, seen: &[Seen], verdict: &'static str) -> Self {
-        let worst = |of: fn(&Seen) -> f64| seen.iter().map(of).fold(0.0, f64::max);
+    pub(crate) fn new(service: &str, kind: Kind, rate: f64, seen: &[StepResult], verdict: &'static str) -> Self {
+        let worst = |of: fn(&StepResult) -> f64| seen.iter().map(of).fold(0.0, f64::max);
         let received = match kind {
             Kind::Policing => worst(|seen| seen.rate),
             _ => seen.iter().map(|seen| seen.rate).fold(f64::INFINITY, f64::min),

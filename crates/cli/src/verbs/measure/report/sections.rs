@@ -168,7 +168,7 @@ fn loss(report: &Report) -> Section {
         |size, row| {
             vec![
                 size.size.to_string(),
-                format!("{:.1}", row.of_greatest * 100.0),
+                format!("{:.1}", row.of_max_load * 100.0),
                 frames(row.load),
                 percent(row.loss_ratio),
                 limited(usize::from(row.tester.is_some()), 1),

@@ -1,6 +1,6 @@
 //! Results of tests, for reports.
 
-use crate::verbs::measure::account::Way;
+use crate::verbs::measure::account::DirectionResult;
 use linerate_generate::check::Delay;
 use linerate_measure::burst::buffer;
 use linerate_measure::spread::Spread;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// Latency at a part of the result.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct AtLoad {
+pub(crate) struct LoadLatency {
     pub of_result: f64,
     pub load: f64,
     pub lost: u64,
@@ -48,10 +48,10 @@ pub(crate) struct LatencyRun {
 /// Step of the loss rate test (26.3).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LossRow {
-    pub of_greatest: f64,
+    pub of_max_load: f64,
     pub load: f64,
     pub loss_ratio: f64,
-    pub by_way: Vec<f64>,
+    pub by_direction: Vec<f64>,
     pub tester: Option<String>,
 }
 
@@ -163,8 +163,8 @@ impl LatencyTest {
     }
 
     /// Adds a run.
-    pub(crate) fn add(&mut self, ways: Vec<LatencyRun>) {
-        self.runs.push(ways);
+    pub(crate) fn add(&mut self, directions: Vec<LatencyRun>) {
+        self.runs.push(directions);
         let all = || self.runs.iter().flatten();
         let median = |of: fn(&LatencyRun) -> Option<i64>| {
             let mut values: Vec<i64> = all().filter_map(of).collect();
@@ -181,7 +181,7 @@ impl LatencyTest {
 
 impl LatencyRun {
     /// Creates the result of a direction; the second phase is the tagged frame.
-    pub(crate) fn of(way: &Way) -> Self {
+    pub(crate) fn of(way: &DirectionResult) -> Self {
         let tagged = way.rows.iter().find(|row| row.stream == 1);
         LatencyRun {
             tagged_ns: tagged.and_then(|row| row.delay.latency_min_ns),
@@ -238,8 +238,8 @@ impl Recovery {
     }
 
     /// Adds a run.
-    pub(crate) fn add(&mut self, ways: Vec<RecoveryRun>) {
-        self.runs.push(ways);
+    pub(crate) fn add(&mut self, directions: Vec<RecoveryRun>) {
+        self.runs.push(directions);
         let of_device = self.runs.iter().flatten().filter(|run| run.tester.is_none());
         let all: Vec<f64> = of_device.map(|run| run.seconds).collect();
         let spread = Spread::of(&all);
