@@ -1,4 +1,4 @@
-//! The benchmarks, in their shortest form: each table has its rows, and fits a terminal.
+//! Quick runs of the benchmarks: each table has its rows and fits a terminal.
 
 use linerate_tests::support::program::{Ended, Running, bench, spawn};
 use linerate_tests::support::terminal::assert_fits;
@@ -16,7 +16,7 @@ fn launch(arguments: &[&str]) -> Running {
 }
 
 #[test]
-fn options_of_other_tables_are_refused() {
+fn options_of_other_tables_are_rejected() {
     let cases: [(&[&str], &str); 3] = [
         (&["dissect", "--size", "64"], "--size needs one of its tables: burst"),
         (&["render", "--quick", "--rounds", "3"], "--quick runs one round"),
@@ -28,8 +28,8 @@ fn options_of_other_tables_are_refused() {
 }
 
 #[test]
-fn the_quick_benchmarks_print_a_row_each() {
-    // What else there is runs as tables, in `terminals`.
+fn quick_benchmarks_print_all_rows() {
+    // `tables_fit_a_terminal` runs the others.
     let rows = run(&["--quick", "--json", "dissect", "merge", "several"]).good().output;
     assert!(rows.lines().count() >= 20 && rows.contains("a pass for each"), "{rows}");
     for row in rows.lines() {
@@ -53,7 +53,7 @@ fn the_quick_benchmarks_print_a_row_each() {
         assert_eq!(rows.lines().count(), 14, "{rows}");
         for row in rows.lines() {
             let row: Value = serde_json::from_str(row).expect("a JSON document a line");
-            // Frames of memory in chunks have no time of their own; veth pairs have the bridge beside them.
+            // Scattered memory frames have no time stamps; veth rows are compared with the Linux bridge.
             let (name, is_timed) =
                 (row["case"].as_str().unwrap(), row["p50_us"].is_number() && row["p99_us"].is_number());
             assert!(row["mpps"].as_f64().unwrap() > 0.0 && row["limit_mpps"].as_f64().unwrap() > 0.0, "{row}");
@@ -64,7 +64,7 @@ fn the_quick_benchmarks_print_a_row_each() {
 }
 
 #[test]
-fn a_missing_peer_is_reported_once_with_its_package() {
+fn missing_peer_is_reported_once_with_its_package() {
     let ended =
         Ended::of(bench(&["--quick", "--json", "merge"]).env("PATH", "/nowhere").output().expect("a run")).good();
     let line = "mergecap: not installed (apt install wireshark-common)";
@@ -83,20 +83,20 @@ fn new_flows_have_a_row_for_each_level() {
 }
 
 #[test]
-fn the_quick_benchmark_of_receiving_has_a_row_for_each_size_and_the_kernel_beside_it() {
+fn receive_benchmark_has_all_rows_and_the_kernel_baseline() {
     if !may_make_labs() {
         return;
     }
     let text = run(&["--quick", "--json", "receive"]).good().output;
     let rows: Vec<Value> = text.lines().map(|row| serde_json::from_str(row).expect("a JSON document a line")).collect();
-    // Two sizes: of five receivers of super-frames, and of four for each of two MTUs.
+    // Two sizes, each with five super-frame receivers and four receivers for each of two MTUs.
     assert_eq!(rows.len(), 2 * (5 + 4 + 4), "{text}");
     for row in &rows {
         assert_eq!((&row["schema"], &row["bench"]), (&Value::from("linerate/bench/1"), &Value::from("receive")));
         let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
         let (payload, l2) = (number("gbps_payload"), number("gbps_l2"));
         assert!(payload > 0.0 && number("cpu_s_per_gib") >= 0.0, "{row}");
-        // Of each packet: 52 bytes of IPv4 and TCP, and 18 of Ethernet around it.
+        // Per packet: 52 bytes of IPv4 and TCP headers, and 18 bytes of Ethernet.
         let mtu = number("mtu");
         assert!((l2 / payload - (mtu + 18.0) / (mtu - 52.0)).abs() < 1e-9, "{row}");
         let micros = number("chunk") * 8.0 / payload / 1e3;
@@ -109,7 +109,7 @@ fn the_quick_benchmark_of_receiving_has_a_row_for_each_size_and_the_kernel_besid
 }
 
 #[test]
-fn a_disk_is_measured_and_nothing_stays() {
+fn disk_benchmark_leaves_no_files() {
     let scratch = Scratch::new();
     let folder = scratch.file("");
     let words = ["disk", "--quick", "--folder", &folder];
@@ -124,7 +124,7 @@ fn a_disk_is_measured_and_nothing_stays() {
             "{row}"
         );
     }
-    // The file has no name from the beginning.
+    // The file is unlinked when it is opened.
     let running = launch(&["disk", "--folder", &folder]);
     let files = format!("/proc/{}/fd", running.pid());
     let is_written = |file: std::io::Result<std::fs::DirEntry>| {
@@ -137,10 +137,10 @@ fn a_disk_is_measured_and_nothing_stays() {
     assert!(scratch.names().is_empty(), "{:?}", scratch.names());
 }
 
-/// Two at a time: they wait more than they work. The columns of receive depend on the terminal.
+/// Runs two tables in parallel, as they mostly wait. The columns of `receive` depend on the terminal.
 #[test]
 fn tables_fit_a_terminal() {
-    // One round has no spread.
+    // A single round has no spread.
     let heads = ["case", "1 round"];
     let own_heads = ["super-frames", "payload", "fixed us", "s/GiB", "medians of up to", "published"];
     let tables = [

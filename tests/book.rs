@@ -1,4 +1,4 @@
-//! The commands of the pages for people, `docs/` and the front page: they do what they show.
+//! Runs the commands of the documentation, `docs/` and README.md, and compares their output.
 
 mod compare;
 mod console;

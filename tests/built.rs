@@ -1,22 +1,22 @@
-//! What is built is read by tshark: the same headers, every checksum right, nothing malformed.
+//! Built packets as tshark reads them: the same headers, valid checksums, nothing malformed.
 //!
-//! Every three headers of which each can carry the next stand in some frame, behind the shortest way to the first and
-//! in front of the shortest way from the last to a header that carries nothing more.
+//! Every sequence of three headers that can carry each other occurs in some frame, after the shortest path to the
+//! first and before the shortest path from the last to a header that carries nothing.
 
 mod graph;
-#[path = "../crates/wire/tests/samples/mod.rs"]
+#[path = "../crates/headers/tests/samples/mod.rs"]
 mod samples;
 
 use crate::layers::compare::{compare, describe};
 use crate::layers::tshark::{Found, LAYERS, Tshark, parse, pcap};
 use graph::Graph;
-use linerate::wire::build::{Frame, Header};
-use linerate::wire::{Layers, Link, Protocol, dissect};
+use linerate::headers::build::{Frame, Header};
+use linerate::headers::{Layers, Link, Protocol, dissect};
 use linerate_tests::support::has_tools;
 use samples::{Sample, payload, samples};
 use std::collections::BTreeSet;
 
-/// The field of tshark that says whether a checksum is right.
+/// Checksum status fields of tshark.
 const CHECKSUMS: [&str; 10] = [
     "ip.checksum.status",
     "tcp.checksum.status",
@@ -30,7 +30,7 @@ const CHECKSUMS: [&str; 10] = [
     "shim6.checksum.status",
 ];
 
-/// What it says of a right one.
+/// Status of a valid checksum.
 const GOOD: &str = "1";
 
 const CHECKS: [&str; 5] = [
@@ -42,7 +42,7 @@ const CHECKS: [&str; 5] = [
 ];
 
 #[test]
-fn headers_in_front_of_each_other_are_read_by_tshark() {
+fn tshark_reads_every_stack_of_headers() {
     if !has_tools(&["tshark"]) {
         return;
     }
@@ -61,7 +61,7 @@ fn headers_in_front_of_each_other_are_read_by_tshark() {
             }
             let frames: Vec<_> = stacks.iter().map(|stack| build(&samples, stack)).collect();
             let file = pcap(linktype, frames.iter().map(|frame| (frame.len() as u32, &frame[..])));
-            let theirs = Opinion::of(&tshark, &file, inside);
+            let theirs = Dissection::of(&tshark, &file, inside);
             assert_eq!((theirs.layers.len(), theirs.checksums.len()), (frames.len(), frames.len()));
             for (index, frame) in frames.iter().enumerate() {
                 good.extend(theirs.checksums[index].iter().filter(|(_, value)| value == GOOD).map(|(field, _)| *field));
@@ -73,10 +73,10 @@ fn headers_in_front_of_each_other_are_read_by_tshark() {
         }
     }
     assert!(faults.is_empty(), "{faults}");
-    assert_eq!(good, BTreeSet::from(CHECKSUMS), "checksums that tshark looked at");
+    assert_eq!(good, BTreeSet::from(CHECKSUMS), "checksums verified by tshark");
 }
 
-/// Stacks that there are, at least.
+/// Minimum number of stacks.
 const AT_LEAST: usize = 5000;
 
 const LINKS: [(Link, u16); 8] = [
@@ -90,10 +90,10 @@ const LINKS: [(Link, u16); 8] = [
     (Link::Sll2, 276),
 ];
 
-/// What tshark has to be told of a label: nothing in it says what it stands for.
+/// Decode-as rules for an MPLS label, which does not identify its payload.
 const LABELLED: [Option<&str>; 3] = [None, Some("mpls.label==1001,pwethcw"), Some("mpls.label==1001,pwethnocw")];
 
-/// Which of them a stack needs. Two stacks of labels would need two, so they are left out.
+/// Decode-as rule of a stack. Stacks with two label stacks would need two rules and are skipped.
 fn labelled(samples: &[Sample], stack: &[usize]) -> Option<Option<&'static str>> {
     let protocols: Vec<_> = stack.iter().map(|index| samples[*index].0.protocol()).collect();
     let mut labels = protocols.iter().enumerate().filter(|(_, protocol)| **protocol == Protocol::Mpls);
@@ -108,24 +108,24 @@ fn labelled(samples: &[Sample], stack: &[usize]) -> Option<Option<&'static str>>
     }
 }
 
-/// What tshark says of each frame.
-struct Opinion {
+/// tshark's dissection of each frame.
+struct Dissection {
     layers: Vec<Vec<Found>>,
-    /// Of each checksum, by its field, whether it is right.
+    /// Status of each checksum, by field.
     checksums: Vec<Vec<(&'static str, String)>>,
 }
 
-impl Opinion {
+impl Dissection {
     fn of(tshark: &Tshark, file: &[u8], inside: Option<&str>) -> Self {
         let inside: Vec<&str> = inside.into_iter().flat_map(|inside| ["-d", inside]).collect();
         let checks = CHECKS.iter().flat_map(|check| ["-o", check]);
         let fields = CHECKSUMS.iter().flat_map(|field| ["-e", field]);
         let fields: Vec<&str> = ["-T", "fields"].into_iter().chain(checks).chain(fields).collect();
         let run = |arguments: &[&str]| tshark.run("built.pcap", file, &[arguments, &inside].concat());
-        Opinion { layers: parse(&run(&LAYERS)), checksums: run(&fields).lines().map(checksums).collect() }
+        Dissection { layers: parse(&run(&LAYERS)), checksums: run(&fields).lines().map(checksums).collect() }
     }
 
-    /// What is wrong with a frame that was built from these headers.
+    /// Returns the error in a frame built from these headers.
     fn fault(&self, index: usize, link: Link, frame: &[u8], names: &[&str]) -> Option<String> {
         let (theirs, checksums) = (&self.layers[index], &self.checksums[index]);
         let mut layers = Layers::new();
@@ -138,7 +138,7 @@ impl Opinion {
     }
 }
 
-/// The fields of a line; each has as many values as there are such headers in the frame.
+/// Parses the fields of a line; each has one value per header of its kind in the frame.
 fn checksums(line: &str) -> Vec<(&'static str, String)> {
     let fields = CHECKSUMS.into_iter().zip(line.split('\t')).filter(|(_, values)| !values.is_empty());
     fields.flat_map(|(field, values)| values.split(',').map(move |value| (field, value.to_owned()))).collect()

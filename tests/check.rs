@@ -1,18 +1,18 @@
-//! The receiver behind a faulty wire: what was done to the frames is what it reports.
+//! The check after a faulty link: it reports exactly the faults that were injected.
 
 use linerate::burst::{Block, Count, Desc, Nanos};
-use linerate::engine::{CheckReport, Checker, Checking, Receive, Selection, Stop, clock::now};
+use linerate::engine::{CheckConsumer, CheckReport, CheckThread, Receive, Selection, Stop, clock::now};
 use linerate::generate::Check;
 use linerate::generate::check::{Options, Summary};
 use linerate::generate::trailer::{Key, Trailer};
+use linerate::headers::build::Frame;
+use linerate::headers::{MacAddr, ethernet, ipv4, udp};
 use linerate::port::{RxOptions, Spec, TxOptions, TxPort, open_rx, open_tx};
-use linerate::wire::build::Frame;
-use linerate::wire::{MacAddr, ethernet, ipv4, udp};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const FRAMES: u64 = 30_000;
-/// Between the times of two frames: all of a burst lie well within the time that a frame is held back.
+/// Nanoseconds between two frames; a burst is much shorter than the time that a reordered frame is held.
 const GAP: u64 = 100;
 
 fn datagram(trailer: Trailer) -> Vec<u8> {
@@ -40,17 +40,17 @@ fn send(mut port: TxPort, streams: u64, flight: u64) {
         while taken < block.len() {
             taken += queue.send(block.burst().slice(taken..block.len())).unwrap();
             queue.flush(now()).unwrap();
-            assert!(Instant::now() < deadline, "the wire stays full");
+            assert!(Instant::now() < deadline, "the port stays full");
             thread::yield_now();
         }
     }
     while !queue.flush(now()).unwrap() {
-        assert!(Instant::now() < deadline, "the wire stays full");
+        assert!(Instant::now() < deadline, "the port stays full");
     }
 }
 
-fn checking() -> Checking {
-    Checking::new(Check::new(Key::default(), Options::default()), Selection::default())
+fn checking() -> CheckConsumer {
+    CheckConsumer::new(Check::new(Key::default(), Options::default()), Selection::default())
 }
 
 fn open(name: &str, faults: &str) -> (Receive, TxPort) {
@@ -73,7 +73,7 @@ fn run(name: &str, faults: &str, streams: u64) -> (CheckReport, Summary) {
 }
 
 #[test]
-fn nothing_happens_without_faults() {
+fn no_faults_no_findings() {
     let (_, summary) = run("whole", "", 10);
     let counts = summary.counts;
     assert_eq!(
@@ -100,7 +100,7 @@ fn each_fault_is_reported_exactly() {
         ] {
             let (report, summary) = run(&format!("{name}-{seed}"), &format!("?{faults}&seed={seed}"), streams);
             let planned = report.run.ledger.total(count);
-            assert!(planned > 100, "{faults}: {planned} frames alone");
+            assert!(planned > 100, "{faults}: only {planned} frames");
             let counts = summary.counts;
             let found = [counts.lost, counts.duplicated, counts.reordered, counts.corrupted, summary.damaged];
             let expected = match name {
@@ -118,13 +118,13 @@ fn each_fault_is_reported_exactly() {
 }
 
 #[test]
-fn delay_is_in_the_latencies() {
+fn delay_appears_in_the_latencies() {
     let (_, summary) = run("late", "?delay=3ms", 10);
     let delay = summary.delay;
     assert_eq!(delay.latency_min_ns.zip(delay.latency_max_ns), Some((3_001_000, 3_001_000)));
     assert_eq!(delay.latency_p99_ns, Some(3_001_000), "within the extremes");
 
-    // Frames keep their order on that wire, so most of them wait for one with a long delay.
+    // That link keeps the order, so most frames wait for one with a long delay.
     let (_, summary) = run("delay", "?delay=3ms+-1ms&seed=5", 10);
     let delay = summary.delay;
     let (least, most) = (delay.latency_min_ns.unwrap(), delay.latency_max_ns.unwrap());
@@ -142,21 +142,21 @@ fn all_faults_together_add_up() {
     assert_eq!(counts.lost, ledger.total(Count::FaultDropped));
     assert_eq!(counts.duplicated, ledger.total(Count::FaultRepeated));
     assert_eq!(counts.received, FRAMES - counts.lost + counts.duplicated);
-    assert!(counts.corrupted >= ledger.total(Count::FaultCorrupted), "copies of a corrupted frame are, too");
+    assert!(counts.corrupted >= ledger.total(Count::FaultCorrupted), "copies of a corrupted frame are corrupted too");
     assert_eq!(summary.damaged, 0);
 }
 
 #[test]
-fn a_checker_beside_the_sender_ends_when_all_came() {
-    let (receive, tx) = open("beside", "?drop=1%&seed=2");
-    let checker = Checker::start(checking(), receive).unwrap();
+fn parallel_checker_ends_after_the_last_frame() {
+    let (receive, tx) = open("parallel", "?drop=1%&seed=2");
+    let checker = CheckThread::start(checking(), receive).unwrap();
     let sender = thread::spawn(move || {
         send(tx, 4, 0);
         thread::sleep(Duration::from_secs(2));
     });
     let started = Instant::now();
     while checker.watch().ours() == 0 {
-        assert!(started.elapsed() < Duration::from_secs(10), "nothing comes");
+        assert!(started.elapsed() < Duration::from_secs(10), "no frames received");
         thread::sleep(Duration::from_millis(1));
     }
     let report = checker.finish(Some(FRAMES), Duration::from_millis(300), Duration::from_secs(10), &Stop::new());
@@ -167,9 +167,9 @@ fn a_checker_beside_the_sender_ends_when_all_came() {
 }
 
 #[test]
-fn a_checker_in_a_hurry_waits_for_no_frame() {
+fn hurried_checker_does_not_wait() {
     let (receive, _tx) = open("hurry", "?seed=2");
-    let (checker, sender) = (Checker::start(checking(), receive).unwrap(), Stop::new());
+    let (checker, sender) = (CheckThread::start(checking(), receive).unwrap(), Stop::new());
     sender.hurry();
     let long = Duration::from_secs(3600);
     let report = checker.finish(Some(FRAMES), long, long, &sender);
@@ -177,7 +177,7 @@ fn a_checker_in_a_hurry_waits_for_no_frame() {
 }
 
 #[test]
-fn queues_of_a_port_are_no_reordering() {
+fn several_queues_are_not_reordering() {
     let spec = |text: &str| Spec::parse(text).unwrap();
     let rx = open_rx(&spec("mem:check-queues@0-3"), &RxOptions::default()).unwrap();
     let mut tx = open_tx(&spec("mem:check-queues@0-3"), &TxOptions::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Records as files: what is written is what was metered, other programs read it, and no failure costs more than it must.
+//! Flow records in files: they match the metered flows, other programs read them, and failures lose little.
 
 mod back;
 mod crash;

@@ -1,20 +1,20 @@
-//! One suite for every backend: what a port promises, checked against each of them.
+//! Conformance suite: the contract of a port, checked against every backend.
 //!
-//! - `frames`: frames that say who sent them and when;
-//! - `wire`: a sender and a receiver joined, and a receiver that watches what the queues promise;
-//! - `backends`: how each backend is opened, and what it can do;
-//! - `checks`: the list of checks that runs against all of them;
-//! - `faulty`: any of them behind a wire that breaks by plan, and `model`: the same plan told a second time;
-//! - `held`: frames that are held, changed, and sent on where they lie;
-//! - `memory`: what only memory has; `vlan`, `offloads`, `rings`: what only AF_PACKET has;
-//! - `links`: interfaces that go down, come back and are removed;
-//! - `xdp`: the suite over AF_XDP, and what only it has;
-//! - `shm`: the suite over shared memory, and what only it has;
-//! - `memif`: the suite over memory shared as DPDK and VPP do;
-//! - `tun`: the suite over an interface that is made here, and what only that has;
-//! - `tunnels`: `tun:` with interfaces that others have made, or that go;
-//! - `dpdk`: the suite over devices of DPDK, and what only those have;
-//! - `errors`: what a user is told.
+//! - `frames`: frames that carry their sender, number and time;
+//! - `wire`: a connected sender and receiver, and a receiver that checks the contract of its queues;
+//! - `backends`: opening of each backend, and its capabilities;
+//! - `checks`: the checks that run against all of them;
+//! - `faulty`: any backend behind a wire with planned faults, and `model`: an independent model of the same plan;
+//! - `held`: frames that are held, changed and forwarded in place;
+//! - `memory`: specific to `mem:`; `vlan`, `offloads`, `rings`: specific to AF_PACKET;
+//! - `links`: interfaces with link down, link up and removal;
+//! - `xdp`: the suite over AF_XDP, and tests specific to it;
+//! - `shm`: the suite over shared memory, and tests specific to it;
+//! - `memif`: the suite over memif, the shared memory of DPDK and VPP;
+//! - `tun`: the suite over an interface created by the test, and tests specific to it;
+//! - `tunnels`: `tun:` with interfaces created by other programs, or removed while in use;
+//! - `dpdk`: the suite over DPDK devices, and tests specific to them;
+//! - `errors`: error messages for the user.
 
 mod backends;
 mod checks;
@@ -41,22 +41,22 @@ use backends::{Fifo, FileWire, Harness, MemWire, Veth};
 use checks::run;
 
 #[test]
-fn memory_keeping_times() {
+fn memory_with_kept_timestamps() {
     run(&MemWire::new("?stamp=keep"));
 }
 
 #[test]
-fn memory_giving_times() {
+fn memory_with_new_timestamps() {
     run(&MemWire::new("?stamp=now"));
 }
 
 #[test]
-fn memory_of_four_queues_keeping_times() {
+fn memory_with_four_queues_and_kept_timestamps() {
     run(&MemWire::new("@0-3?stamp=keep"));
 }
 
 #[test]
-fn memory_of_four_queues_giving_times() {
+fn memory_with_four_queues_and_new_timestamps() {
     run(&MemWire::new("@0-3?stamp=now"));
 }
 
@@ -66,22 +66,22 @@ fn memory_in_chunks() {
 }
 
 #[test]
-fn a_pcap_file() {
+fn pcap_file() {
     run(&FileWire::new("pcap"));
 }
 
 #[test]
-fn a_pcapng_file() {
+fn pcapng_file() {
     run(&FileWire::new("pcapng"));
 }
 
 #[test]
-fn a_pcap_pipe() {
+fn pcap_pipe() {
     run(&Fifo::new("pcap"));
 }
 
 #[test]
-fn a_pcapng_pipe() {
+fn pcapng_pipe() {
     run(&Fifo::new("pcapng"));
 }
 
@@ -91,7 +91,7 @@ fn packet_with_one_lane() {
 }
 
 #[test]
-fn packet_with_a_lane_for_each_cpu() {
+fn packet_with_one_lane_per_cpu() {
     run_on_veth(4, None);
 }
 

@@ -1,9 +1,9 @@
-//! `capture --from FILE --write FILE` as a converter between all formats that are read and written, beside
-//! what `tshark` and `capinfos` say of both sides.
+//! `capture --read FILE --write FILE` as a converter between all formats, checked with `tshark` and `capinfos` on
+//! both sides.
 
 mod outputs;
 
-use linerate::record::Reader;
+use linerate::pcap::Reader;
 use linerate_tests::support::pcapng::everything;
 use linerate_tests::support::program::{linerate, run};
 use linerate_tests::support::{Scratch, corpus, has_tools, tool, wait_until};
@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// What a file says of each frame, as `tshark` tells it.
-fn told(path: &str, fields: &[&str]) -> Vec<Vec<String>> {
+/// Field values of each frame, as `tshark` prints them.
+fn tshark_fields(path: &str, fields: &[&str]) -> Vec<Vec<String>> {
     let mut arguments = vec!["-n", "-r", path, "-T", "fields"];
     fields.iter().for_each(|field| arguments.extend(["-e", field]));
     let lines = tool("tshark", &arguments);
@@ -23,13 +23,13 @@ fn told(path: &str, fields: &[&str]) -> Vec<Vec<String>> {
 const ETHERNET: u16 = 1;
 const RAW: u16 = 101;
 
-/// What every format keeps, but for nanoseconds.
+/// Fields that every format keeps.
 const PLAIN: [&str; 3] = ["frame.len", "frame.cap_len", "frame.encap_type"];
-/// What pcapng keeps beside it.
+/// Fields that only pcapng keeps.
 const RICH: [&str; 5] =
     ["frame.time_epoch", "frame.comment", "frame.interface_name", "frame.interface_description", "frame.packet_flags"];
 
-/// Everything read back by the reader: time, wire length, bytes.
+/// Reads a file back with linerate's reader: time, wire length and bytes of each frame.
 fn frames(path: &str) -> Vec<(u64, u32, Vec<u8>)> {
     let mut reader = Reader::open(path).unwrap_or_else(|error| panic!("{error}"));
     let mut found = Vec::new();
@@ -44,14 +44,14 @@ fn frames(path: &str) -> Vec<(u64, u32, Vec<u8>)> {
     }
 }
 
-/// Converts, and checks that the program is content.
+/// Converts a file and checks for status 0 and no errors.
 fn convert(from: &str, to: &str, more: &[&str]) {
     let from = format!("pcap:{from}");
     let ended = run(&[&["capture", "-q", "-i", &from, "--write", to], more].concat());
     assert_eq!((ended.status, ended.errors.as_str()), (0, ""), "{from} to {to}");
 }
 
-/// The same file four times: as it is, and as others compress it.
+/// Returns the file itself and its copies compressed by gzip, zstd and lz4.
 fn compressed(path: &str) -> [String; 4] {
     tool("gzip", &["-k", path]);
     tool("zstd", &["-q", "-k", path]);
@@ -59,7 +59,7 @@ fn compressed(path: &str) -> [String; 4] {
     [path.to_owned(), format!("{path}.gz"), format!("{path}.zst"), format!("{path}.lz4")]
 }
 
-/// That a compressed file is sound in the eyes of the program that made the format.
+/// Checks a compressed file with the reference tool of its format.
 fn check_whole(path: &str) {
     if path.ends_with(".gz") {
         tool("gzip", &["-t", path]);
@@ -71,7 +71,7 @@ fn check_whole(path: &str) {
 }
 
 #[test]
-fn pcapng_keeps_all_it_says_through_every_compression() {
+fn pcapng_metadata_survives_every_compression() {
     if !has_tools(&["tshark", "capinfos", "gzip", "zstd", "lz4"]) {
         return;
     }
@@ -80,11 +80,11 @@ fn pcapng_keeps_all_it_says_through_every_compression() {
         let source = scratch.file("in.pcapng");
         std::fs::write(&source, everything(big, RAW)).unwrap();
         let fields = [&PLAIN[..], &RICH].concat();
-        let (mut expected, bytes) = (told(&source, &fields), frames(&source));
-        // A simple packet has no time; here it takes that of the frame before it.
+        let (mut expected, bytes) = (tshark_fields(&source, &fields), frames(&source));
+        // A simple packet block has no time; it gets the time of the previous frame.
         let before = expected[3][3].clone();
         assert_eq!(std::mem::replace(&mut expected[4][3], before), "");
-        // Wireshark 4.0 counts interfaces from the first section on.
+        // Wireshark 4.0 counts interfaces across sections.
         for frame in &mut expected[6..] {
             frame[5..7].clone_from_slice(&["wlan0".to_owned(), String::new()]);
         }
@@ -96,10 +96,10 @@ fn pcapng_keeps_all_it_says_through_every_compression() {
                 check_whole(&to);
                 assert_eq!(frames(&to), bytes, "{to}");
                 if big == (number % 2 == 0) {
-                    // Once more, from what was written here.
+                    // Converts the output once more.
                     let again = scratch.file(&format!("{number}.again.{ending}"));
                     convert(&to, &again, &[]);
-                    assert_eq!(told(&again, &fields), expected, "{again}");
+                    assert_eq!(tshark_fields(&again, &fields), expected, "{again}");
                 }
             }
         }
@@ -107,7 +107,7 @@ fn pcapng_keeps_all_it_says_through_every_compression() {
 }
 
 #[test]
-fn what_is_said_of_sections_and_interfaces_survives() {
+fn section_and_interface_options_survive() {
     if !has_tools(&["capinfos", "tshark"]) {
         return;
     }
@@ -140,9 +140,9 @@ fn what_is_said_of_sections_and_interfaces_survives() {
     ] {
         assert!(text.contains(line), "{line:?} is not in {text}");
     }
-    // The kinds of block, each with the options that tshark knows by name.
+    // Block types with the options that tshark knows by name.
     let kinds = tool("tshark", &["-r", &to, "-X", "read_format:MIME Files Format", "-V"]);
-    // The secrets are shown as bytes.
+    // Decryption secrets are shown as bytes.
     for line in ["peer.", "434c49454e545f52414e444f4d", "told at the end", "Number of Received Packets: 1000"] {
         assert!(kinds.contains(line), "{line:?} is not in {kinds}");
     }
@@ -150,7 +150,7 @@ fn what_is_said_of_sections_and_interfaces_survives() {
 }
 
 #[test]
-fn statistics_of_a_file_stand_in_the_ledger() {
+fn file_statistics_are_in_the_ledger() {
     let scratch = Scratch::new();
     let (source, to) = (scratch.file("in.pcapng"), scratch.file("out.pcapng.zst"));
     std::fs::write(&source, everything(false, RAW)).unwrap();
@@ -165,25 +165,25 @@ fn statistics_of_a_file_stand_in_the_ledger() {
 }
 
 #[test]
-fn comments_go_with_the_frames_left_out_and_stay_with_the_others() {
+fn comments_stay_with_their_frames() {
     if !has_tools(&["tshark"]) {
         return;
     }
     let scratch = Scratch::new();
     let (source, to) = (scratch.file("in.pcapng"), scratch.file("out.pcapng"));
     std::fs::write(&source, everything(false, RAW)).unwrap();
-    // Every third frame of the second section has a comment; half of them are left out.
+    // Every third frame of the second section has a comment; the filter drops half of them.
     convert(&source, &to, &["udp[1] & 1 == 1"]);
-    let expected: Vec<_> = told(&source, &["udp.srcport", "frame.comment", "frame.time_epoch"])
+    let expected: Vec<_> = tshark_fields(&source, &["udp.srcport", "frame.comment", "frame.time_epoch"])
         .into_iter()
         .filter(|line| line[0].parse::<u16>().is_ok_and(|port| port & 1 == 1))
         .collect();
     assert!(expected.len() > 15 && expected.iter().filter(|line| !line[1].is_empty()).count() > 5);
-    assert_eq!(told(&to, &["udp.srcport", "frame.comment", "frame.time_epoch"]), expected);
-    // Cut frames keep their comments too.
+    assert_eq!(tshark_fields(&to, &["udp.srcport", "frame.comment", "frame.time_epoch"]), expected);
+    // Truncated frames keep their comments too.
     let cut = scratch.file("cut.pcapng");
     convert(&source, &cut, &["-s", "20"]);
-    assert_eq!(told(&cut, &["frame.comment"]), told(&source, &["frame.comment"]));
+    assert_eq!(tshark_fields(&cut, &["frame.comment"]), tshark_fields(&source, &["frame.comment"]));
 }
 
 #[test]
@@ -193,13 +193,13 @@ fn pcap_and_pcapng_convert_into_each_other() {
     }
     let scratch = Scratch::new();
     let made = scratch.file("made.pcapng");
-    // One link type, as pcap has it.
+    // pcap holds a single link type.
     std::fs::write(&made, everything(false, ETHERNET)).unwrap();
     let sources = [("nanos.pcap", "pcap"), ("micros.pcap", "pcap-micros"), ("one.pcapng", "pcapng")];
     for (name, format) in sources {
         let source = scratch.file(name);
         convert(&made, &source, &["--format", format]);
-        let expected = told(&source, &PLAIN);
+        let expected = tshark_fields(&source, &PLAIN);
         assert_eq!(expected.len(), 36, "{name}");
         let times = frames(&source);
         for from in compressed(&source) {
@@ -208,9 +208,9 @@ fn pcap_and_pcapng_convert_into_each_other() {
                     let to = scratch.file(&format!("out.{ending}{compression}"));
                     convert(&from, &to, &["--format", format]);
                     check_whole(&to);
-                    // Each pair of formats and of compressions once.
+                    // Each pair of formats and of compressions is compared once.
                     if from.ends_with(if compression.is_empty() { "pcap" } else { compression }) {
-                        assert_eq!(told(&to, &PLAIN), expected, "{from} to {to} as {format}");
+                        assert_eq!(tshark_fields(&to, &PLAIN), expected, "{from} to {to} as {format}");
                     }
                     let unit = if format == "pcap-micros" { 1000 } else { 1 };
                     let rounded =
@@ -223,7 +223,7 @@ fn pcap_and_pcapng_convert_into_each_other() {
 }
 
 #[test]
-fn several_files_become_one_in_order() {
+fn several_files_are_merged_by_time() {
     if !has_tools(&["tshark", "capinfos"]) {
         return;
     }
@@ -242,14 +242,14 @@ fn several_files_become_one_in_order() {
     assert!(found.is_sorted_by_key(|frame| frame.0));
     assert!(found.iter().map(|frame| frame.0).eq(expected.iter().map(|frame| frame.0)));
     let comments = |path: &str| {
-        let lines = told(path, &["frame.comment"]);
+        let lines = tshark_fields(path, &["frame.comment"]);
         lines.into_iter().flatten().filter(|comment| !comment.is_empty()).collect::<Vec<_>>()
     };
     assert_eq!(comments(&to), comments(&made));
     assert!(tool("capinfos", &[&to]).contains("Capture comment:     left"));
 }
 
-/// Complete frames at the beginning of a file that may be cut off.
+/// Number of complete frames in a possibly truncated file.
 fn complete(path: &str) -> usize {
     let Ok(mut reader) = Reader::open(path) else { return 0 };
     let mut found = 0;
@@ -261,7 +261,7 @@ fn complete(path: &str) -> usize {
 }
 
 #[test]
-fn a_run_that_is_stopped_or_killed_leaves_a_file_that_can_be_read() {
+fn stopped_or_killed_run_leaves_a_readable_file() {
     if !has_tools(&["tshark", "gzip", "zstd", "lz4"]) {
         return;
     }
@@ -282,7 +282,7 @@ fn a_run_that_is_stopped_or_killed_leaves_a_file_that_can_be_read() {
         let mut command = linerate(&["capture", "-q", "-r", "-", "-w", &to]);
         let mut child = command.stdin(Stdio::piped()).spawn().expect("the program");
         let mut input = child.stdin.take().expect("a pipe");
-        // In two pieces, and the pipe stays open: more could follow.
+        // Written in two parts; the pipe stays open.
         input.write_all(&bytes[..1000]).unwrap();
         wait_until("the first frames are written", || complete(&to) > 3);
         input.write_all(&bytes[1000..]).unwrap();
@@ -294,14 +294,14 @@ fn a_run_that_is_stopped_or_killed_leaves_a_file_that_can_be_read() {
             assert_eq!(status.code(), Some(0));
             check_whole(&to);
         }
-        // Cut off, tshark says, but shows what is there.
+        // tshark reports the truncation and prints all frames before it.
         let output = Command::new("tshark").args(["-nr", &to]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 36, "{to}");
     }
 }
 
 #[test]
-fn a_compressed_pipe_may_come_byte_by_byte() {
+fn compressed_pipe_is_read_byte_by_byte() {
     if !has_tools(&["gzip", "zstd", "lz4"]) {
         return;
     }
@@ -326,7 +326,7 @@ fn a_compressed_pipe_may_come_byte_by_byte() {
 }
 
 #[test]
-fn captures_of_the_corpus_convert_without_a_difference() {
+fn corpus_captures_convert_without_changes() {
     let Some(folder) = corpus("tcpdump") else { return };
     if !has_tools(&["tshark"]) {
         return;
@@ -354,7 +354,7 @@ fn captures_of_the_corpus_convert_without_a_difference() {
             true => fields,
             false => fields.into_iter().filter(|field| *field != "frame.interface_name").collect(),
         };
-        assert_eq!(told(&to[1], &fields), told(from, &fields), "{from}");
+        assert_eq!(tshark_fields(&to[1], &fields), tshark_fields(from, &fields), "{from}");
         assert_eq!(frames(&to[1]), frames(from), "{from}");
         converted += 1;
     }

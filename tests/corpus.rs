@@ -1,21 +1,21 @@
-//! Every capture of the corpus through reader, dissection and the whole of a capture run.
+//! Reads, dissects and captures every file of the corpus.
 //!
-//! The corpus is found through `LINERATE_CORPUS`; without it these tests say that they are skipped.
+//! `LINERATE_CORPUS` is the corpus; without it these tests are skipped with a note.
 
 use linerate::burst::{Count, Ledger, Sink, SinkError, block::View};
 use linerate::engine::{Capture, Receive, Selection};
+use linerate::headers::{Layers, Link, Stop as Why, dissect};
+use linerate::pcap::{ReadError, Reader};
 use linerate::port::{RxOptions, Spec, open_rx};
-use linerate::record::{ReadError, Reader};
-use linerate::wire::{Layers, Link, Stop as Why, dissect};
 use linerate_tests::support::{corpus, files};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Captures that the corpus has at least.
+/// Minimum number of captures in the corpus.
 const AT_LEAST: usize = 1200;
 
 #[test]
-fn every_frame_is_dissected_without_a_panic_and_inside_itself() {
+fn every_frame_is_dissected_within_its_bounds() {
     let Some(folder) = corpus(".") else { return };
     let (mut captures, mut frames, mut whole, mut layers_found) = (0, 0u64, 0u64, 0u64);
     for path in files(&folder) {
@@ -46,7 +46,7 @@ fn every_frame_is_dissected_without_a_panic_and_inside_itself() {
 }
 
 #[test]
-fn a_capture_run_over_each_file_accounts_for_every_frame() {
+fn capture_of_each_file_accounts_for_every_frame() {
     let Some(folder) = corpus(".") else { return };
     let mut runs = 0;
     for path in files(&folder) {
@@ -70,7 +70,7 @@ fn a_capture_run_over_each_file_accounts_for_every_frame() {
     assert!(runs >= AT_LEAST, "{runs} captures run");
 }
 
-/// Layers follow each other inside the frame.
+/// Checks that layers do not overlap and are inside the frame.
 fn check(layers: &Layers, frame: &[u8], path: &Path) {
     let mut end = 0;
     for layer in layers.as_slice() {
@@ -80,7 +80,7 @@ fn check(layers: &Layers, frame: &[u8], path: &Path) {
     assert!(layers.payload(frame).len() <= frame.len());
 }
 
-/// Frames of a file, and why it cannot be read to its end.
+/// Counts the frames of a file; also returns the error that ends reading.
 fn count(path: &Path) -> (u64, Option<ReadError>) {
     let mut reader = match Reader::open(&path.to_string_lossy()) {
         Ok(reader) => reader,
@@ -99,7 +99,7 @@ fn count(path: &Path) -> (u64, Option<ReadError>) {
     }
 }
 
-/// Counts what it is handed.
+/// Sink that counts packets.
 struct Counter(Arc<Mutex<u64>>);
 
 impl Sink for Counter {

@@ -1,4 +1,4 @@
-//! `linerate count` as its user runs it: files, live ports, what it prints, how it ends.
+//! Tests of `linerate count`: files, live ports, output, exit statuses.
 
 mod files;
 mod live;
@@ -9,7 +9,7 @@ use linerate_tests::support::records::Record;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The JSON lines of a run: what it said while it lasted, then the summary.
+/// The JSON lines of a run: its intervals and its summary.
 fn lines(ended: &Ended) -> (Vec<Value>, Value) {
     let parse = |line| serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let mut lines: Vec<Value> = ended.output.lines().map(parse).collect();
@@ -20,7 +20,7 @@ fn lines(ended: &Ended) -> (Vec<Value>, Value) {
     (lines, summary)
 }
 
-/// What has to be counted of frames, by looking at each: without rates.
+/// Expected counts of these frames, without rates.
 fn expected(records: &[Record]) -> Value {
     let sizes = || records.iter().map(|record| u64::from(record.wire) + 4);
     let mut buckets: BTreeMap<&str, u64> =
@@ -49,14 +49,14 @@ fn expected(records: &[Record]) -> Value {
     })
 }
 
-/// Fails unless a row of a summary has these values.
+/// Asserts that a row of a summary has these values.
 fn assert_row(what: &str, row: &Value, expected: &Value) {
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(&row[name], value, "{what}: {name} of {row}");
     }
 }
 
-/// The sum of a number over rows.
+/// Sum of a field over rows.
 fn sum(rows: &Value, name: &str) -> u64 {
     rows.as_array().unwrap().iter().map(|row| row[name].as_u64().unwrap()).sum()
 }

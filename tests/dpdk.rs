@@ -1,4 +1,4 @@
-//! The program and the plugin for DPDK: absent, broken, and at work; in `devices`, with each device that DPDK makes itself.
+//! `linerate` with the DPDK plugin: missing, broken and working; `devices`: each virtual device of DPDK.
 
 mod devices;
 
@@ -12,23 +12,23 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs the program with this plugin, or folder of plugins.
+/// Runs linerate with this plugin, or folder of plugins.
 fn run_with(plugin: &Path, arguments: &[&str]) -> Ended {
     Ended::of(linerate(arguments).env("LINERATE_DPDK", plugin).output().expect("the program"))
 }
 
 #[test]
-fn without_a_plugin_one_sentence_says_what_to_do() {
+fn missing_plugin_is_reported_with_the_remedy() {
     let scratch = Scratch::new();
     let folder = scratch.file("");
     let ended = run_with(Path::new(&folder), &["count", "dpdk:net_null0", "-c", "1"]).with_status(1);
     for part in ["dpdk:net_null0: no plugin for DPDK", "linerate-dpdk.so.N", "make dpdk", "dpdk-dev"] {
-        assert!(ended.errors.contains(part), "{part:?} is not said in: {}", ended.errors);
+        assert!(ended.errors.contains(part), "{part:?} is missing in: {}", ended.errors);
     }
     assert_eq!((ended.output.as_str(), ended.errors.lines().count()), ("", 1), "{}", ended.errors);
 }
 
-/// A table as the plugin has it, with something in it changed.
+/// Plugin table of the right layout, with one change.
 const FAKE: &str = r#"
 #include "linerate_dpdk.h"
 static int start(const struct linerate_dpdk_start *s, char *why) { (void)s; (void)why; return 0; }
@@ -44,14 +44,14 @@ const struct linerate_dpdk_plugin *ENTRY(void) { return TABLE; }
 "#;
 
 #[test]
-fn a_broken_plugin_is_refused_with_a_reason() {
+fn broken_plugin_is_rejected_with_the_reason() {
     if !has_tools(&["cc"]) {
         return;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let scratch = Scratch::new();
     let (source, fake) = (scratch.file("fake.c"), scratch.file("linerate-dpdk.so.23"));
-    // A plugin in a folder that others may write to is refused.
+    // A plugin in a folder that other users can write to is rejected.
     std::fs::set_permissions(scratch.file(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     let entry = "linerate_dpdk_plugin";
     for (change, entry, table, part) in [
@@ -69,60 +69,61 @@ fn a_broken_plugin_is_refused_with_a_reason() {
         let ended = run_with(Path::new(&fake), &["count", "dpdk:net_null0", "-c", "1"]).with_status(1);
         assert!(
             ended.errors.contains(part) && ended.errors.contains(&fake),
-            "{part:?} is not said in: {}",
+            "{part:?} is missing in: {}",
             ended.errors
         );
         assert_eq!(ended.output, "");
     }
     std::fs::write(&fake, "no shared object").unwrap();
-    // In a folder it is one of several that may do.
+    // A folder may have several plugins, so the error starts with the file name.
     let folder = scratch.file("");
     run_with(Path::new(&folder), &["count", "dpdk:net_null0", "-c", "1"]).with_status(1).says("linerate-dpdk.so.23: ");
 }
 
-/// Nothing of DPDK is needed to start the program.
+/// linerate starts without DPDK.
 #[test]
-fn the_program_is_linked_with_nothing_of_dpdk() {
+fn program_is_not_linked_with_dpdk() {
     if has_tools(&["ldd"]) {
         let libraries = tool("ldd", &[program().to_str().unwrap()]);
         assert!(libraries.contains("libc.so") && !libraries.contains("librte"), "{libraries}");
     }
 }
 
-/// As DPDK keeps times.
+/// Rounds times to microseconds, the resolution of DPDK.
 fn in_micros(records: &[Record]) -> Vec<Record> {
     records.iter().map(|record| Record { time: record.time / 1000 * 1000, ..record.clone() }).collect()
 }
 
 #[test]
-fn a_file_comes_out_as_it_went_in() {
+fn file_is_copied_through_dpdk() {
     let Some(plugin) = plugin() else { return };
     let scratch = Scratch::new();
     let (file, copy, sent) = (scratch.file("in.pcap"), scratch.file("copy.pcap"), scratch.file("sent.pcap"));
-    let whole: Vec<Record> = sample().into_iter().filter(|one| one.wire as usize == one.bytes.len()).collect();
-    records::write(&file, &whole);
-    let (count, port) = (whole.len().to_string(), format!("dpdk:net_pcap0,rx_pcap={file}"));
-    // The comma belongs to the device, wherever it stands.
+    let complete: Vec<Record> =
+        sample().into_iter().filter(|record| record.wire as usize == record.bytes.len()).collect();
+    records::write(&file, &complete);
+    let (count, port) = (complete.len().to_string(), format!("dpdk:net_pcap0,rx_pcap={file}"));
+    // The comma is part of the device name, with and without `-i`.
     for named in [&["-i", port.as_str()][..], &[port.as_str()]] {
         let arguments = [&["capture", "-w", &copy, "-c", &count, "--json"], named].concat();
         let json = run_with(plugin, &arguments).good().json();
         assert_eq!((&json["balanced"], &json["lost"]), (&true.into(), &0.into()), "{json:#}");
         let mut copied = records::read(&copy);
-        // A merge writes in order of time.
-        let mut wanted = in_micros(&whole);
-        for records in [&mut copied, &mut wanted] {
-            records.sort_by(|one, other| (one.time, &one.bytes).cmp(&(other.time, &other.bytes)));
+        // A merge writes in time order.
+        let mut expected = in_micros(&complete);
+        for records in [&mut copied, &mut expected] {
+            records.sort_by(|record, other| (record.time, &record.bytes).cmp(&(other.time, &other.bytes)));
         }
-        assert_eq!(copied, wanted);
+        assert_eq!(copied, expected);
     }
     let to = format!("dpdk:net_pcap1,tx_pcap={sent}");
     run_with(plugin, &["replay", "-q", "-r", &file, "--rate", "max", "--to", &to]).good();
-    records::assert_same_frames("sent", &records::read(&sent), &whole);
+    records::assert_same_frames("sent", &records::read(&sent), &complete);
 }
 
-/// The plugin says nothing on standard output, leaves nothing behind, and what it counts adds up.
+/// The plugin prints nothing on standard output, leaves no files, and its counters balance.
 #[test]
-fn a_run_is_quiet_and_leaves_nothing() {
+fn run_is_quiet_and_leaves_no_files() {
     let Some(plugin) = plugin() else { return };
     let child = spawn(
         linerate(&["count", "dpdk:net_null0,size=60@0-1", "-c", "200000", "--json", "--interval", "0"])
@@ -133,12 +134,12 @@ fn a_run_is_quiet_and_leaves_nothing() {
     let json = child.end().good().json();
     assert_eq!((&json["frames"], &json["balanced"]), (&200_000.into(), &true.into()), "{json:#}");
     for folder in ["/var/run/dpdk", "/tmp/dpdk"] {
-        assert!(!Path::new(folder).join(format!("linerate-{pid}")).exists(), "{folder} has something of it");
+        assert!(!Path::new(folder).join(format!("linerate-{pid}")).exists(), "{folder} has files of this run");
     }
 }
 
 #[test]
-fn the_benchmark_has_a_row_for_each_way() {
+fn benchmark_has_a_row_per_method() {
     let Some(plugin) = plugin() else { return };
     let rows = {
         let arguments = ["--quick", "burst", "--dpdk", "--size", "64", "--json"];
@@ -146,10 +147,11 @@ fn the_benchmark_has_a_row_for_each_way() {
     };
     let rows: Vec<serde_json::Value> = rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
     let cases = rows.iter().map(|row| row["case"].as_str().unwrap());
-    let near: Vec<&str> = cases.filter(|case| !case.starts_with("testpmd") && !case.contains("another node")).collect();
-    let one = ["ours, received", "ours, copied"];
+    let case_names: Vec<&str> =
+        cases.filter(|case| !case.starts_with("testpmd") && !case.contains("another node")).collect();
+    let record = ["ours, received", "ours, copied"];
     let four = ["mbufs copied by three threads", "ours, merged, copied", "ours, to shared memory"];
-    assert_eq!(near, [&one[..], &four].concat());
+    assert_eq!(case_names, [&record[..], &four].concat());
     for row in &rows {
         assert_eq!((&row["bench"], &row["size"]), (&"burst".into(), &64.into()));
         let (ns, mpps) = (row["ns"].as_f64().unwrap(), row["mpps"].as_f64().unwrap());
@@ -161,9 +163,9 @@ fn the_benchmark_has_a_row_for_each_way() {
     }
 }
 
-/// A frame without a whole Ethernet header is given to no driver, and counted; those around it go.
+/// A frame shorter than an Ethernet header is counted and not sent; the frames around it are sent.
 #[test]
-fn frames_that_are_none_are_refused_by_name() {
+fn too_short_frames_are_counted() {
     let Some(plugin) = plugin() else { return };
     let scratch = Scratch::new();
     let (file, sent) = (scratch.file("in.pcap"), scratch.file("sent.pcap"));
@@ -176,13 +178,13 @@ fn frames_that_are_none_are_refused_by_name() {
     let json = run_with(plugin, &arguments).good().json();
     assert!(json["balanced"] == true, "{json:#}");
     let accounts = json["accounts"].as_array().expect("accounts");
-    let send = accounts.iter().find(|account| account["stage"] == "send").expect("the stage send");
+    let send = accounts.iter().find(|account| account["stage"] == "send").expect("the send stage");
     assert_eq!((&send["drops"]["too_short"], &send["delivered"]), (&3.into(), &3.into()), "{json:#}");
-    let whole: Vec<Record> = frames.into_iter().filter(|one| one.bytes.len() >= 14).collect();
-    records::assert_same_frames("sent", &records::read(&sent), &whole);
+    let complete: Vec<Record> = frames.into_iter().filter(|record| record.bytes.len() >= 14).collect();
+    records::assert_same_frames("sent", &records::read(&sent), &complete);
 }
 
-/// In front of DPDK: a driver that says for a while that it is at work on what it took.
+/// Library preloaded before DPDK: its driver reports for a while that packets are not sent yet.
 const DRIVER: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -205,8 +207,8 @@ int rte_eth_dev_stop(uint16_t port) {
 }
 "#;
 
-/// The program with this plugin and that driver in front of it.
-fn behind_driver(plugin: &Path, scratch: &Scratch, arguments: &[&str]) -> Ended {
+/// Runs linerate with this plugin and the preloaded driver.
+fn run_with_driver(plugin: &Path, scratch: &Scratch, arguments: &[&str]) -> Ended {
     let (source, library) = (scratch.file("driver.c"), scratch.file("driver.so"));
     std::fs::write(&source, DRIVER).unwrap();
     let flags = tool("pkg-config", &["--cflags", "libdpdk"]);
@@ -217,35 +219,35 @@ fn behind_driver(plugin: &Path, scratch: &Scratch, arguments: &[&str]) -> Ended 
     Ended::of(command.env("LINERATE_DPDK", plugin).env("LD_PRELOAD", &library).output().expect("the program"))
 }
 
-/// What a driver has taken and not sent is waited for: stopped, it forgets it.
+/// Packets accepted and not sent by a driver are waited for: a stopped driver drops them.
 #[test]
-fn a_driver_that_is_at_work_is_waited_for() {
+fn busy_driver_is_waited_for() {
     let Some(plugin) = plugin() else { return };
     let scratch = Scratch::new();
     let sent = scratch.file("sent.pcap");
     let to = format!("dpdk:net_pcap1,tx_pcap={sent}");
     let arguments = ["generate", "-q", "-k", "ip/udp", "-c", "10", "--rate", "max", "--to", &to];
-    let ended = behind_driver(plugin, &scratch, &arguments).good();
+    let ended = run_with_driver(plugin, &scratch, &arguments).good();
     let looks =
         ended.errors.split("stopped after ").nth(1).and_then(|text| text.split(' ').next()?.parse::<u32>().ok());
     assert!(looks.is_some_and(|looks| looks >= 30), "{}", ended.errors);
 }
 
-/// An MTU is kept, or refused.
+/// An MTU is set or rejected.
 #[test]
-fn an_mtu_is_kept_or_refused() {
+fn mtu_is_set_or_rejected() {
     let Some(plugin) = plugin() else { return };
-    // A driver that sends no frame of several buffers.
+    // This driver cannot send frames of several buffers.
     for (mtu, status) in [("9000", 1), ("2026", 0)] {
         let to = format!("dpdk:net_null0?mtu={mtu}");
         let ended = run_with(plugin, &["generate", "-q", "-k", "ip/udp", "-c", "1", "--to", &to]).with_status(status);
-        let is_refused = ended.errors.contains("sends frames of one buffer alone: mtu=2026 at most");
+        let is_refused = ended.errors.contains("sends only frames of one buffer; use mtu=2026 or less");
         assert_eq!(is_refused, status == 1, "{}", ended.errors);
     }
     if !may_make_labs() {
         return;
     }
-    // The interface of the kernel behind a driver has it then too.
+    // The kernel interface of a driver gets the MTU too.
     let wire = Wire::of(&["a:eth0,b:eth0"]);
     let device = "dpdk:net_af_packet0,iface=eth0?mtu=1400";
     let mut command = Command::new("ip");
@@ -256,9 +258,9 @@ fn an_mtu_is_kept_or_refused() {
     assert!(link.contains("mtu 1400"), "{link}");
 }
 
-/// DPDK's own program, which a benchmark has started, does not outlive it.
+/// A killed benchmark leaves no testpmd process.
 #[test]
-fn a_benchmark_that_is_killed_leaves_nothing_running() {
+fn killed_benchmark_leaves_no_process() {
     let Some(plugin) = plugin() else { return };
     if !has_tools(&["dpdk-testpmd"]) {
         return;
@@ -266,42 +268,42 @@ fn a_benchmark_that_is_killed_leaves_nothing_running() {
     let arguments = ["burst", "--dpdk", "--size", "64", "--ports", "1", "--json"];
     let bench = spawn(bench(&arguments).env("LINERATE_DPDK", plugin).stdout(Stdio::null()));
     let parent = bench.pid().to_string();
-    // By its line of /proc/PID/stat: name in brackets, state, parent.
+    // Fields of /proc/PID/stat: name in parentheses, state, parent.
     let is_child = |stat: &str| {
         let (name, fields) = stat.rsplit_once(") ").unwrap_or_default();
         name.contains("(dpdk-testpmd") && fields.split(' ').nth(1) == Some(&parent)
     };
     let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let child = || {
-        let all =
+        let names =
             std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        all.filter(|name| name.parse::<u32>().is_ok()).find(|pid| is_child(&stat(pid)))
+        names.filter(|name| name.parse::<u32>().is_ok()).find(|pid| is_child(&stat(pid)))
     };
-    wait_until("testpmd is started", || child().is_some());
+    wait_until("testpmd has started", || child().is_some());
     let pid = child().unwrap();
     bench.signal(rustix::process::Signal::KILL);
     bench.end();
-    let lasts = || {
+    let is_running = || {
         let stat = stat(&pid);
         stat.contains("(dpdk-testpmd") && !stat.contains(") Z ")
     };
-    wait_until("testpmd has ended", || !lasts());
+    wait_until("testpmd has ended", || !is_running());
 }
 
-/// Over an interface of the kernel: what one end sends through DPDK the other receives, and back.
+/// Frames cross a kernel interface from DPDK to linerate and back.
 #[test]
-fn frames_cross_a_veth_pair_both_ways() {
+fn frames_cross_a_veth_pair_in_both_directions() {
     let Some(plugin) = plugin() else { return };
     if !may_make_labs() {
         return;
     }
     let (wire, scratch) = (Wire::of(&["a:eth0,b:eth0"]), Scratch::new());
     let (file, there, back) = (scratch.file("in.pcap"), scratch.file("there.pcap"), scratch.file("back.pcap"));
-    // Its driver puts tags of 802.1ad back as tags of 802.1Q, and has the kernel keep fragments until all are there.
-    let is_plain = |one: &Record| {
-        let at = if one.bytes[12] == 0x81 { 18 } else { 14 };
-        let is_fragment = one.bytes[at - 2..at] == [8, 0] && one.bytes[at + 6..at + 8] != [0, 0];
-        (60..=1514).contains(&one.bytes.len()) && one.bytes[12] < 0x88 && one.bytes[16] != 0x81 && !is_fragment
+    // The driver restores 802.1ad tags as 802.1Q tags, and lets the kernel hold back fragments until reassembly.
+    let is_plain = |record: &Record| {
+        let at = if record.bytes[12] == 0x81 { 18 } else { 14 };
+        let is_fragment = record.bytes[at - 2..at] == [8, 0] && record.bytes[at + 6..at + 8] != [0, 0];
+        (60..=1514).contains(&record.bytes.len()) && record.bytes[12] < 0x88 && record.bytes[16] != 0x81 && !is_fragment
     };
     let frames: Vec<Record> = sample().into_iter().filter(is_plain).collect();
     assert!(frames.len() > 50);
@@ -316,7 +318,7 @@ fn frames_cross_a_veth_pair_both_ways() {
     let capture = wire.capture(&there, &["-c", &count]);
     in_a(&["replay", "-q", "--yes", "-r", &file, "--rate", "5kpps", "--to", device]).end().good();
     capture.end().good();
-    records::assert_same_frames("there", &records::read(&there), &frames);
+    records::assert_same_frames("from DPDK", &records::read(&there), &frames);
     let capture = in_a(&["capture", "-i", device, "-w", &back, "-c", &count, "-T", "60", "--json", "-Z", "root"]);
     capture.wait_until_open();
     let from = wire.port("b", "eth0", "");
@@ -324,5 +326,5 @@ fn frames_cross_a_veth_pair_both_ways() {
     Ended::of(linerate(&sent).output().unwrap()).good();
     let json = capture.end().good().json();
     assert_eq!((&json["balanced"], &json["lost"]), (&true.into(), &0.into()), "{json:#}");
-    records::assert_same_frames("back", &records::read(&back), &frames);
+    records::assert_same_frames("to DPDK", &records::read(&back), &frames);
 }

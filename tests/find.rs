@@ -1,4 +1,4 @@
-//! `linerate find`: the frames that tcpdump selects, whatever is read of the files; files that grow, go, change, break.
+//! `linerate find`: selects the same packets as tcpdump; files that grow, disappear, change or are damaged.
 
 use linerate_tests::support::filters::{FILTERS, select};
 use linerate_tests::support::program::{launch, run, start};
@@ -10,11 +10,11 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Parts of the recording: each has a MiB and its own hosts and ports.
+/// Parts of the recording, 1 MiB each, with their own hosts and ports.
 const ERAS: u64 = 8;
 const SECOND: u64 = 1_000_000_000;
 
-/// Some MiB of frames, in order of time.
+/// A few MiB of frames in time order.
 fn recording() -> Vec<Record> {
     let sample = frames::sample();
     let start = sample[0].time;
@@ -36,7 +36,7 @@ fn recording() -> Vec<Record> {
     all
 }
 
-/// The recording in a file, and with an index in others.
+/// Writes the recording to a plain file, and with an index to each of `names`.
 fn recorded(scratch: &Scratch, names: &[&str]) -> (String, Vec<Record>) {
     let (plain, all) = (scratch.file("plain.pcap"), recording());
     records::write(&plain, &all);
@@ -46,7 +46,7 @@ fn recorded(scratch: &Scratch, names: &[&str]) -> (String, Vec<Record>) {
     (plain, all)
 }
 
-/// What is found.
+/// Returns the packets that `find` writes.
 fn found(scratch: &Scratch, words: &[&str]) -> Vec<Record> {
     let output = scratch.file("found.pcap");
     run(&[&["find"], words, &["-w", &output]].concat()).good();
@@ -54,7 +54,7 @@ fn found(scratch: &Scratch, words: &[&str]) -> Vec<Record> {
 }
 
 #[test]
-fn what_tcpdump_selects_is_found_in_every_format() {
+fn every_format_yields_what_tcpdump_selects() {
     if !has_tools(&["tcpdump"]) {
         return;
     }
@@ -72,20 +72,20 @@ fn what_tcpdump_selects_is_found_in_every_format() {
     ];
     for (number, filter) in own.iter().chain(&FILTERS).enumerate() {
         let expected = select(&plain, filter);
-        // Each format with each of ours, one with each of the others.
+        // Own filters run on every format, the others on one each.
         let some = if number < own.len() { &names[..] } else { &names[number % names.len()..][..1] };
         for name in some {
             let mut result = found(&scratch, &[&scratch.file(name), "-f", filter]);
             assert!(result == expected, "{name}: {filter}: {} of {}", result.len(), expected.len());
             result.sort_by_key(|record| record.time);
-            assert!(result == expected, "{name}: {filter}: not in order of time");
+            assert!(result == expected, "{name}: {filter}: not in time order");
         }
     }
     assert!(found(&scratch, &[&scratch.file("all.pcapng.zst")]) == all);
 }
 
 #[test]
-fn only_the_parts_that_can_hold_it_are_read() {
+fn only_parts_that_may_match_are_read() {
     let scratch = Scratch::new();
     let names = ["all.pcapng", "all.pcap.zst", "all.pcap.lz4", "all.pcapng.lz4"];
     recorded(&scratch, &names);
@@ -111,11 +111,11 @@ fn only_the_parts_that_can_hold_it_are_read() {
 }
 
 #[test]
-fn files_of_a_folder_come_in_order_of_time() {
+fn files_of_a_folder_are_merged_by_time() {
     let scratch = Scratch::new();
     let all = recording();
     fs::create_dir_all(scratch.file("day/hour")).unwrap();
-    // Alternating frames, two files one behind the other, one without an index, one compressed.
+    // Interleaved frames, consecutive files, one without an index, one compressed.
     let (half, rest) = all.split_at(all.len() / 2);
     let part = |of: &[Record], odd: usize| of.iter().skip(odd).step_by(2).cloned().collect::<Vec<_>>();
     let plain = scratch.file("plain");
@@ -141,12 +141,12 @@ fn files_of_a_folder_come_in_order_of_time() {
     run(&["capture", "-q", "-r", &scratch.file("all.pcapng"), "-w", &again]).good();
     assert!(records::read(&again) == all);
     run(&["find", &day, "-w", &scratch.file("day/a.pcapng")]).with_status(2).says("both read and written");
-    // As tcpdump -c would.
+    // Same as tcpdump -c.
     assert!(found(&scratch, &[&day, "-c", "1234"]) == all[..1234]);
 }
 
 #[test]
-fn indexes_are_made_later_and_not_believed_of_another_file() {
+fn stale_indexes_are_ignored_and_rebuilt() {
     let scratch = Scratch::new();
     let (plain, all) = recorded(&scratch, &["all.pcapng", "all.pcapng.gz"]);
     let folder = scratch.file("");
@@ -165,7 +165,7 @@ fn indexes_are_made_later_and_not_believed_of_another_file() {
         assert!(report(name)["parts_read"].as_u64().unwrap() <= 2, "{}", report(name));
         assert_eq!(report(name)["frames"], 38);
     }
-    // Another recording under the same name.
+    // A different recording under the same name.
     let others: Vec<Record> = all.iter().map(|one| Record { time: one.time + 12_345, ..one.clone() }).rev().collect();
     records::write(&plain, &others);
     run(&["find", &plain, "host 172.16.6.7"])
@@ -177,9 +177,9 @@ fn indexes_are_made_later_and_not_believed_of_another_file() {
     run(&["capture", "-q", "-r", &plain, "-w", "-", "--index"]).with_status(1).says("needs a regular file");
 }
 
-/// What a run that was killed has left is neither in the way nor kept; one that goes on is not disturbed.
+/// Leftovers of a killed run are replaced; a run that is still building the index is not disturbed.
 #[test]
-fn an_index_is_made_where_one_was_broken_off() {
+fn index_build_recovers_from_a_killed_run() {
     let scratch = Scratch::new();
     let (plain, _) = recorded(&scratch, &[]);
     let (index, part) = (format!("{plain}.idx"), format!("{plain}.idx.part"));
@@ -198,7 +198,7 @@ fn an_index_is_made_where_one_was_broken_off() {
         (report["frames"].to_string(), &report["files_without_index"]),
         (counted.output.trim().into(), &0.into())
     );
-    // Nobody is led to another file.
+    // A symlink is not followed to another file.
     let other = scratch.file("other");
     fs::write(&other, "mine").unwrap();
     fs::remove_file(&index).unwrap();
@@ -208,7 +208,7 @@ fn an_index_is_made_where_one_was_broken_off() {
 }
 
 #[test]
-fn a_recording_that_was_killed_is_searched_to_its_last_whole_frame() {
+fn killed_recording_is_searched_to_its_last_whole_packet() {
     for name in ["live.pcap", "live.pcapng", "live.pcapng.zst"] {
         let scratch = Scratch::new();
         let all = recording();
@@ -220,10 +220,10 @@ fn a_recording_that_was_killed_is_searched_to_its_last_whole_frame() {
         pipe.write_all(&records::body(&all)).unwrap();
         let index = format!("{output}.idx");
         let written = |path: &str| fs::metadata(path).map_or(0, |data| data.len());
-        wait_until("most is recorded", || written(&index) > 3000);
+        wait_until("most packets are recorded", || written(&index) > 3000);
         running.signal(Signal::KILL);
         running.end();
-        // What a torn entry would be, and a record.
+        // Cuts the last index entry in the middle.
         let torn = fs::read(&index).unwrap();
         fs::write(&index, &torn[..torn.len() - 100]).unwrap();
         let copy = scratch.file("copy.pcap");
@@ -245,7 +245,7 @@ fn a_recording_that_was_killed_is_searched_to_its_last_whole_frame() {
 }
 
 #[test]
-fn a_recording_that_goes_on_is_searched_meanwhile() {
+fn recording_in_progress_can_be_searched() {
     let scratch = Scratch::new();
     let all = recording();
     let (fifo, output) = (scratch.file("fifo"), scratch.file("live.pcapng"));
@@ -254,7 +254,7 @@ fn a_recording_that_goes_on_is_searched_meanwhile() {
     let mut pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
     pipe.write_all(&records::header()).unwrap();
     let (is_done, body) = (AtomicBool::new(false), records::body(&all));
-    wait_until("the file is there", || fs::metadata(&output).is_ok());
+    wait_until("the file exists", || fs::metadata(&output).is_ok());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for piece in body.chunks(50_001) {
@@ -265,14 +265,14 @@ fn a_recording_that_goes_on_is_searched_meanwhile() {
         });
         let mut least = 0;
         while !is_done.load(Ordering::Relaxed) {
-            // In a folder where other files come and go.
+            // Other files of the folder appear and disappear during the search.
             let other = scratch.file("other.pcap");
             records::write(&other, &all[..3]);
             let searching =
                 launch(&["find", &scratch.file(""), "-q", "-w", "-", "--format", "pcap", "net 172.16.0.0/16"]);
             let _ = fs::remove_file(&other);
             let ended = searching.end();
-            // Only the one that was removed may be missing.
+            // Only the removed file may be missing.
             assert!(ended.status == 0 || ended.errors.contains("other.pcap: it was moved"), "{}", ended.errors);
             assert!(!ended.errors.contains("live.pcapng"), "{}", ended.errors);
             let count = run(&["find", &output, "--count", "net 172.16.0.0/16"]).good().output;
@@ -288,9 +288,9 @@ fn a_recording_that_goes_on_is_searched_meanwhile() {
     assert_eq!((report["frames"].as_u64(), report["files_without_index"].as_u64()), (Some(38), Some(0)));
 }
 
-/// As logrotate has it: what is written after SIGHUP has an index of its own.
+/// As logrotate does it: the file written after SIGHUP has its own index.
 #[test]
-fn files_that_are_begun_anew_have_their_own_index() {
+fn files_after_sighup_have_their_own_index() {
     let scratch = Scratch::new();
     let all = recording();
     let (fifo, output) = (scratch.file("fifo"), scratch.file("live.pcapng"));
@@ -300,11 +300,11 @@ fn files_that_are_begun_anew_have_their_own_index() {
     pipe.write_all(&records::header()).unwrap();
     let (half, rest) = all.split_at(all.len() / 2);
     pipe.write_all(&records::body(half)).unwrap();
-    wait_until("half is recorded", || fs::metadata(&output).is_ok_and(|data| data.len() > 2_000_000));
+    wait_until("half of the packets are recorded", || fs::metadata(&output).is_ok_and(|data| data.len() > 2_000_000));
     std::thread::sleep(std::time::Duration::from_millis(300));
     running.signal(Signal::HUP);
     let next = scratch.file("live.2.pcapng");
-    wait_until("a new file is begun", || fs::metadata(format!("{next}.idx")).is_ok());
+    wait_until("a new file is started", || fs::metadata(format!("{next}.idx")).is_ok());
     pipe.write_all(&records::body(rest)).unwrap();
     drop(pipe);
     running.end().good();
@@ -315,9 +315,9 @@ fn files_that_are_begun_anew_have_their_own_index() {
     }
 }
 
-/// The file was moved, its index not: that is written over by nobody.
+/// An index whose file was moved away is not overwritten.
 #[test]
-fn an_index_that_was_not_moved_stays() {
+fn index_of_a_moved_file_is_kept() {
     let scratch = Scratch::new();
     let all = recording();
     let (fifo, output) = (scratch.file("fifo"), scratch.file("live.pcapng"));
@@ -326,13 +326,13 @@ fn an_index_that_was_not_moved_stays() {
     let mut pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
     pipe.write_all(&records::header()).unwrap();
     pipe.write_all(&records::body(&all)).unwrap();
-    wait_until("most is recorded", || fs::metadata(&output).is_ok_and(|data| data.len() > 6_000_000));
+    wait_until("most packets are recorded", || fs::metadata(&output).is_ok_and(|data| data.len() > 6_000_000));
     std::thread::sleep(std::time::Duration::from_millis(300));
     let old = scratch.file("old.pcapng");
     fs::rename(&output, &old).unwrap();
     running.signal(Signal::HUP);
     let next = scratch.file("live.2.pcapng");
-    wait_until("a new file is begun", || fs::metadata(format!("{next}.idx")).is_ok());
+    wait_until("a new file is started", || fs::metadata(format!("{next}.idx")).is_ok());
     drop(pipe);
     running.end().good();
     fs::rename(format!("{output}.idx"), format!("{old}.idx")).unwrap();
@@ -341,7 +341,7 @@ fn an_index_that_was_not_moved_stays() {
     assert_eq!((report["files_without_index"].as_u64(), report["parts_read"].as_u64()), (Some(0), Some(0)));
 }
 
-/// Writes a file of two packets of raw IP.
+/// Writes a file with two raw IP packets.
 fn raw_ip(path: &str) {
     let mut bytes = records::header();
     bytes[20..24].copy_from_slice(&101u32.to_ne_bytes());
@@ -349,7 +349,7 @@ fn raw_ip(path: &str) {
 }
 
 #[test]
-fn a_filter_that_does_not_fit_a_link_type_is_a_failure_with_an_index_too() {
+fn filter_unfit_for_the_link_type_fails_also_with_index() {
     let scratch = Scratch::new();
     let [one, two] = ["one.pcap", "two.pcap"].map(|name| scratch.file(name));
     for path in [&one, &two] {
@@ -363,14 +363,14 @@ fn a_filter_that_does_not_fit_a_link_type_is_a_failure_with_an_index_too() {
             assert_eq!(ended.errors.matches(&line).count(), 1, "{}", ended.errors);
         }
         let json = run(&[&search[..], &["--json"]].concat()).with_status(1).json();
-        assert_eq!(json["files_left_out"], 2, "{json}");
+        assert_eq!(json["files_skipped"], 2, "{json}");
         run(&["find", &one, &two, "--make-index"]).good();
     }
 }
 
-/// What is refused has one number and one word, and leaves no file.
+/// Rejected packets are counted under one drop reason, and no file is left.
 #[test]
-fn packets_of_two_link_types_go_into_no_pcap_file() {
+fn pcap_file_rejects_a_second_link_type() {
     let scratch = Scratch::new();
     let [ethernet, raw, output] = ["a.pcap", "b.pcap", "out.pcap"].map(|name| scratch.file(name));
     records::write(&ethernet, &recording()[..3]);
@@ -384,22 +384,22 @@ fn packets_of_two_link_types_go_into_no_pcap_file() {
 }
 
 #[test]
-fn the_index_of_an_input_is_no_output() {
+fn index_of_an_input_is_rejected_as_output() {
     let scratch = Scratch::new();
     let (input, index) = (scratch.file("a.pcap"), scratch.file("a.pcap.idx"));
     records::write(&input, &recording()[..3]);
-    let says = "a.pcap.idx: is the index of the input";
+    let error = "a.pcap.idx: is the index of the input";
     for verb in
         [&["capture", "-r", &input][..], &["find", &input], &["flows", "-r", &input], &["streams", "-r", &input]]
     {
-        run(&[verb, &["-w", &index]].concat()).with_status(2).says(says);
+        run(&[verb, &["-w", &index]].concat()).with_status(2).says(error);
     }
     fs::rename(&input, &index).unwrap();
     run(&["capture", "-r", &index, "-w", &input, "--index"]).with_status(2).says("both read and written");
 }
 
 #[test]
-fn what_is_left_out_of_a_folder_is_said() {
+fn skipped_files_of_a_folder_are_reported() {
     let scratch = Scratch::new();
     fs::create_dir_all(scratch.file("day")).unwrap();
     let (day, part) = (scratch.file("day"), scratch.file("day/b.pcap.part"));
@@ -415,16 +415,16 @@ fn what_is_left_out_of_a_folder_is_said() {
     with_link.says("c.pcap: No such file or directory").says("; not searched");
 }
 
-/// All Ethernet captures of the corpus in one file, and filters for what is in some of them.
+/// All Ethernet captures of the corpus merged into one file, searched with filters that match some of them.
 #[test]
-fn real_captures_are_searched_as_tcpdump_does() {
+fn real_captures_yield_what_tcpdump_selects() {
     let Some(folder) = corpus("ndpi") else { return };
     if !has_tools(&["tcpdump"]) {
         return;
     }
     let scratch = Scratch::new();
     let all = scratch.file("all.pcap");
-    // Some are of other link types, or end in the middle of a frame.
+    // Some have other link types, or end in the middle of a frame.
     let ethernet = "ether multicast or not ether multicast";
     let exported = run(&["export", folder.to_str().unwrap(), "-q", "-w", &all, "-f", ethernet]);
     assert!(exported.status <= 1, "{}", exported.errors);
@@ -454,9 +454,9 @@ fn real_captures_are_searched_as_tcpdump_does() {
     assert!(read * 10 < parts * 7, "{read} of {parts} parts were read");
 }
 
-/// What others have put into a folder is not waited for.
+/// A pipe in a folder never blocks a run.
 #[test]
-fn a_pipe_in_the_place_of_an_index_or_of_records_holds_nothing_up() {
+fn pipes_instead_of_files_do_not_block() {
     let scratch = Scratch::new();
     let (file, records) = (scratch.file("a.pcap"), scratch.file("hours"));
     run(&["generate", "-q", "--to", &format!("pcap:{file}"), "-c", "9", "--udp"]).good();

@@ -1,7 +1,7 @@
-//! Sensors that send flow records to a broker and to a database: by the real program, beside a broker and a database of tests.
+//! Sensors that send flow records to a broker and to a database: the real program with a test broker and database.
 //!
-//! What happens to records when processes die in the middle of anything is tried a thousand times in the tests of `linerate-records`
-//! (`export/ship/tests.rs`), with the same broker and database; here processes are really killed. `scripts/fleet` does it with those of others.
+//! The tests of `linerate-records` (`export/ship/tests.rs`) simulate crashes at a thousand points with the same broker
+//! and database. Here processes are really killed. `scripts/fleet` runs Kafka and ClickHouse themselves.
 
 #[allow(dead_code, reason = "tests of records use the rest")]
 pub(crate) mod broker;
@@ -25,10 +25,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use store::Store;
 
-/// A capture file that has only begun.
+/// Header of a capture file.
 const HEADER: [u32; 6] = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
 
-/// Flows of one packet, a millisecond apart, from a number on, as what follows in a capture file.
+/// Capture records of one-packet flows, 1 ms apart.
 fn packets(numbers: std::ops::Range<u32>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in numbers {
@@ -47,7 +47,7 @@ fn capture_of(count: u32) -> Vec<u8> {
     HEADER.iter().flat_map(|word| word.to_le_bytes()).chain(packets(0..count)).collect()
 }
 
-/// Writes flows to a program until it is gone.
+/// Writes flows to a program until its pipe closes.
 fn feed(mut input: impl Write + Send + 'static) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut bytes = capture_of(0);
@@ -67,7 +67,7 @@ fn line(message: &Message) -> Value {
     serde_json::from_slice(&message.value).unwrap()
 }
 
-/// Each record once, and each batch of each run whole, by what records say themselves; how many of them there are.
+/// Checks by their own numbers that each record exists once and each batch is complete; returns the number of records.
 fn each_once(lines: &[Value]) -> usize {
     let mut runs: BTreeMap<(&str, &str), BTreeMap<u64, BTreeSet<u64>>> = BTreeMap::new();
     for line in lines {
@@ -90,9 +90,9 @@ fn account<'a>(summary: &'a Value, stage: &str, subject: &str) -> &'a Value {
     accounts.iter().find(|account| account["stage"] == stage && account["subject"] == subject).unwrap()
 }
 
-/// The same records come to both as to a file, with sums equal, whatever is asked for.
+/// Broker and database receive the same records as a file, with equal sums.
 #[test]
-fn a_broker_and_a_database_get_what_a_file_gets() {
+fn broker_and_database_receive_the_records_of_a_file() {
     let Some(capture) = corpus("real-mix.pcap") else { return };
     let (scratch, broker, store) =
         (Scratch::new(), Broker::start("t", 3, |_| broker::Mood::Good), Store::start(|| store::Mood::Good));
@@ -153,12 +153,12 @@ fn a_broker_and_a_database_get_what_a_file_gets() {
 }
 
 #[test]
-fn what_is_meant_is_said_and_the_rest_refused() {
+fn invalid_targets_and_ship_options_are_rejected() {
     let scratch = Scratch::new();
     let capture = scratch.file("few.pcap");
     std::fs::write(&capture, capture_of(3)).unwrap();
     let spool = format!("spool={}", scratch.file("spool"));
-    for (more, says) in [
+    for (more, error) in [
         (&["-w", "kafka://h/t"][..], "set --ship spool=DIR"),
         (&["-w", "kafka://h/", "--ship", &spool], "invalid topic"),
         (&["-w", "kafka://u@h/t", "--ship", &spool], "Kafka SASL needs a user"),
@@ -176,22 +176,22 @@ fn what_is_meant_is_said_and_the_rest_refused() {
         (&["-w", "a.jsonl", "--ship", &spool], "--ship needs a kafka://"),
         (&["-w", "kafka://h/t", "--ship", "spool"], "expected one of spool=DIR"),
     ] {
-        let ended = run(&[&["flows", "-r", &capture][..], more].concat()).with_status(2).says(says);
-        assert!(!ended.errors.contains("u:secret@") || says.contains("password"), "{}", ended.errors);
+        let ended = run(&[&["flows", "-r", &capture][..], more].concat()).with_status(2).says(error);
+        assert!(!ended.errors.contains("u:secret@") || error.contains("password"), "{}", ended.errors);
     }
     assert_eq!(scratch.names(), ["few.pcap"]);
     let secret = scratch.file("secret");
     std::fs::write(&secret, "secret\n").unwrap();
     std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o644)).unwrap();
     let ship = format!("{spool},password={secret}");
-    let says = format!("{secret}: password file is world-readable; run chmod o= {secret}");
+    let error = format!("{secret}: password file is world-readable; run chmod o= {secret}");
     let ended = run(&["flows", "-r", &capture, "-w", "clickhouse+https://u@h/t", "--ship", &ship]);
-    assert!(ended.with_status(1).errors.contains(&says));
+    assert!(ended.with_status(1).errors.contains(&error));
 }
 
-/// A broker that has the password by its hash alone lets us in, and nobody with another one.
+/// SCRAM succeeds with the right password only; the broker stores only its hash.
 #[test]
-fn one_signs_in_by_scram() {
+fn scram_login_needs_the_right_password() {
     let (scratch, broker) = (Scratch::new(), Broker::start("t", 1, |_| broker::Mood::Good));
     broker.sign_in_by_scram("bob", "to be kept");
     let [capture, spool, secret] = ["few.pcap", "spool", "secret"].map(|name| scratch.file(name));
@@ -207,12 +207,12 @@ fn one_signs_in_by_scram() {
     drop(send("to be kept", "scram-sha-512").with_status(1).says("only SCRAM-SHA-256"));
     drop(send("to be kept", "scram-sha-256").good());
     let lines: Vec<Value> = broker.messages().iter().map(line).collect();
-    assert_eq!((each_once(&lines), broker.problems()), (90, vec![]), "those of the runs before came as well");
+    assert_eq!((each_once(&lines), broker.problems()), (90, vec![]), "including the records of the failed runs");
 }
 
-/// A batch that was set aside goes to a table that takes it, once it has its name again.
+/// A rejected batch that was set aside can be sent again once it has its Parquet name.
 #[test]
-fn what_was_set_aside_is_sent_as_records_that_are_stored() {
+fn rejected_batches_can_be_sent_again() {
     let scratch = Scratch::new();
     let mut asked = 0;
     let store = Store::start(move || {
@@ -237,9 +237,9 @@ fn what_was_set_aside_is_sent_as_records_that_are_stored() {
     assert_eq!(store.inserts().len(), 1);
 }
 
-/// Records wait for one who is away, over runs; what is not delivered is said, and the exit status says it too.
+/// Records for an unreachable broker are kept across runs; output and exit status report undelivered records.
 #[test]
-fn a_broker_that_is_away_gets_all_of_it_later() {
+fn spooled_records_are_delivered_by_a_later_run() {
     let (scratch, broker) = (Scratch::new(), Broker::start("t", 2, |_| broker::Mood::Good));
     let [capture, spool] = ["few.pcap", "spool"].map(|name| scratch.file(name));
     std::fs::write(&capture, capture_of(300)).unwrap();
@@ -260,12 +260,12 @@ fn a_broker_that_is_away_gets_all_of_it_later() {
     assert_eq!(each_once(&lines), 600);
 }
 
-/// The sensor is killed again and again while the broker loses answers; what it had spooled is there once.
+/// The sensor is killed repeatedly while the broker loses answers; each spooled record arrives exactly once.
 #[test]
-fn a_killed_sensor_loses_what_it_had_in_memory_and_doubles_nothing() {
+fn killed_sensor_delivers_spooled_records_exactly_once() {
     const KILLS: u32 = 12;
     let (scratch, asked) = (Scratch::new(), Arc::new(AtomicU32::new(0)));
-    // Scattered: after a cut some questions come in between, and each batch could meet the next one.
+    // Scattered: with a fixed period, requests after a cut could align each batch with the next cut.
     let dice = |number: u32| number.wrapping_mul(0x9e37_79b1) >> 24;
     let broker = Broker::start("t", 2, move |key| match (key, dice(asked.fetch_add(1, Ordering::Relaxed))) {
         (0, 0..32) => broker::Mood::CutAfter,
@@ -282,7 +282,7 @@ fn a_killed_sensor_loses_what_it_had_in_memory_and_doubles_nothing() {
         let input = running.take_input().unwrap();
         let before = broker.messages().len();
         let feeder = feed(input);
-        wait_until("something has come", || broker.messages().len() > before + 30 * kill as usize % 200);
+        wait_until("messages arrive", || broker.messages().len() > before + 30 * kill as usize % 200);
         running.signal(Signal::KILL);
         let _ = running.end();
         feeder.join().unwrap();
@@ -300,15 +300,15 @@ fn a_killed_sensor_loses_what_it_had_in_memory_and_doubles_nothing() {
 }
 
 #[test]
-fn a_spool_that_is_full_by_its_disk_is_named_and_the_run_goes_on() {
+fn full_spool_disk_is_reported_and_the_run_continues() {
     if !is_root() {
-        return skip("a tmpfs can only be mounted by root; a full disk was not tried");
+        return skip("a tmpfs can only be mounted by root; a full disk was not tested");
     }
     let scratch = Scratch::new();
     let [tiny, capture] = ["tiny", "many.pcap"].map(|name| scratch.file(name));
     std::fs::create_dir(&tiny).unwrap();
     std::fs::write(&capture, capture_of(60_000)).unwrap();
-    // Port 1 is nobody's.
+    // No process listens on port 1.
     let script = r#"mount -t tmpfs -o size=800k none "$1" || exit 77
         exec "$2" flows -r "$3" -w clickhouse://127.0.0.1:1/t --ship "rowbinary,spool=$1,rows=1000,end=0" --json"#;
     let mut command = Command::new("unshare");
@@ -324,16 +324,16 @@ fn a_spool_that_is_full_by_its_disk_is_named_and_the_run_goes_on() {
 }
 
 #[test]
-fn two_runs_do_not_share_a_spool_and_how_far_it_is_behind_can_be_scraped() {
+fn spool_is_exclusive_and_its_backlog_is_in_the_metrics() {
     let scratch = Scratch::new();
     let spool = format!("spool={},rows=100,age=0.05,end=0", scratch.file("spool"));
     let arguments = ["flows", "-r", "-", "--idle", "0.01", "-w", "kafka://127.0.0.1:1/t", "--ship", &spool];
     let mut command = linerate(&arguments);
     let mut running = spawn(command.args(["--metrics", "127.0.0.1:0"]).stdin(Stdio::piped()).stdout(Stdio::null()));
-    let heard = running.hear();
+    let log = running.hear();
     let feeder = feed(running.take_input().unwrap());
-    let address = || Some(heard.lock().unwrap().split("http://").nth(1)?.split_once("/metrics")?.0.to_owned());
-    wait_until("the address is said", || address().is_some());
+    let address = || Some(log.lock().unwrap().split("http://").nth(1)?.split_once("/metrics")?.0.to_owned());
+    wait_until("the metrics address is printed", || address().is_some());
     let address = address().unwrap();
     let page = || {
         let mut connection = TcpStream::connect(&address).unwrap();
@@ -346,7 +346,9 @@ fn two_runs_do_not_share_a_spool_and_how_far_it_is_behind_can_be_scraped() {
         let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map(|value| value.parse::<u64>().unwrap())
     };
-    wait_until("records wait", || sample(&page(), "linerate_spool_records").is_some_and(|records| records >= 1000));
+    wait_until("records are spooled", || {
+        sample(&page(), "linerate_spool_records").is_some_and(|records| records >= 1000)
+    });
     let page = page();
     assert!(
         sample(&page, "linerate_spool_batches").unwrap() >= 10 && sample(&page, "linerate_spool_bytes").unwrap() > 1000
@@ -357,15 +359,15 @@ fn two_runs_do_not_share_a_spool_and_how_far_it_is_behind_can_be_scraped() {
     );
     let mut second = linerate(&arguments);
     drop(Ended::of(second.stdin(Stdio::null()).output().unwrap()).with_status(1).says("another run uses this spool"));
-    wait_until("it is said that nobody is there", || heard.lock().unwrap().contains("Connection refused"));
+    wait_until("the connection error is reported", || log.lock().unwrap().contains("Connection refused"));
     running.signal(Signal::KILL);
     drop(running.end());
     feeder.join().unwrap();
 }
 
-/// What stands in the spool is what DuckDB and ClickHouse read.
+/// DuckDB and ClickHouse read the spooled batches.
 #[test]
-fn a_batch_is_a_file_of_parquet() {
+fn batch_is_a_parquet_file() {
     if !has_tools(&["python3"]) {
         return;
     }
@@ -381,7 +383,7 @@ fn a_batch_is_a_file_of_parquet() {
         let ship = format!("spool={spool},end={end},rows=300,sensor=a");
         run(&["flows", "-r", capture.to_str().unwrap(), "-w", target, "--ship", &ship, "-q"]).good();
     }
-    // Messages of the topic, as they lie there, beside what is spooled for the database.
+    // Messages of the topic, next to the batches spooled for the database.
     std::fs::create_dir(format!("{spool}/messages")).unwrap();
     for (number, message) in broker.messages().iter().enumerate() {
         std::fs::write(format!("{spool}/messages/{number}.parquet"), &message.value).unwrap();

@@ -1,11 +1,11 @@
-//! Flow records beside what others counted of the same frames.
+//! Flow records compared with independent counts of the same frames.
 //!
-//! - `live`: two hosts with real clients; the records are what the hosts' kernels and the clients themselves say;
-//! - `flood`: the same beside a SYN flood that the table cannot hold;
-//! - `lossy`: connections over a path that loses frames (`sent`: one of them beside its sockets);
-//! - `corpus`: every capture beside `capinfos`, and in parts beside the whole;
-//! - `tshark`: level `tcp` beside tshark's analysis (`analysis`), also of a capture with what the others lack (`made`);
-//! - `stage`, `clients`, `kernel`, `metered`: the hosts, what runs on them, what they count, what came out.
+//! - `live`: two hosts with real clients; records match the counters of the kernels and of the clients;
+//! - `flood`: the same during a SYN flood that overflows the flow table;
+//! - `lossy`: connections over a lossy path (`sent`: one of them compared with its sockets);
+//! - `corpus`: every capture compared with `capinfos`, and captures in parts compared with the whole;
+//! - `tshark`: level `tcp` compared with tshark (`analysis`), also for a hand-made capture of rare events (`made`);
+//! - `stage`, `clients`, `kernel`, `metered`: the hosts, their clients, their counters, and the meter's output.
 
 mod analysis;
 mod clients;

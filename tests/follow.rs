@@ -1,4 +1,4 @@
-//! `linerate streams`: byte for byte the streams that tshark and tcpflow find, and a naive model; files, records, conversations, ends.
+//! `linerate streams`: the same bytes as tshark, tcpflow and a naive model; files, records, conversations, failures.
 
 mod agreement;
 mod ends;
@@ -12,17 +12,17 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
 
-/// Who sends to whom: addresses and ports.
+/// Source address and port, destination address and port.
 type Pair = (String, u16, String, u16);
 
-/// A stream of an index, and what is in its file.
+/// Index entry of a stream, and the content of its file.
 #[derive(Clone, Debug)]
 struct Indexed {
     entry: Value,
     bytes: Vec<u8>,
 }
 
-/// The streams of a folder with a byte, by who sends to whom, in the order of their connections.
+/// Streams with data in a folder, by direction, in order of their connections.
 fn indexed(folder: &str) -> BTreeMap<Pair, Vec<Indexed>> {
     let mut streams: BTreeMap<Pair, Vec<Indexed>> = BTreeMap::new();
     for line in read_to_string(format!("{folder}/streams.jsonl")).unwrap().lines() {
@@ -40,7 +40,7 @@ fn indexed(folder: &str) -> BTreeMap<Pair, Vec<Indexed>> {
     streams
 }
 
-/// The streams that the program finds.
+/// Streams that the program writes for a capture.
 fn followed(scratch: &Scratch, capture: &str, options: &[&str]) -> BTreeMap<Pair, Vec<Indexed>> {
     let folder = scratch.file("streams");
     let _ = std::fs::remove_dir_all(&folder);

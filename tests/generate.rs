@@ -1,14 +1,14 @@
-//! Streams as users send them, from the file to the last receiver.
+//! Streams as users send them, from the stream file to the last receiver.
 //!
 //! - `paths`: the same file gives the same frames on every path;
-//! - `checked`: what a wire does to frames is what the receiver reports;
+//! - `checked`: the receiver reports every fault of a link;
 //! - `receivers`: sockets, bridges, routers and counters of the kernel agree;
-//! - `counts`: as many frames as asked for, in the time they should take;
-//! - `at_once`: files are not waited for;
-//! - `options`: what options promise;
-//! - `lost`: what is lost is told while a run lasts;
-//! - `told`: what streams are told while they run;
-//! - `endings`: what is refused, and what is told when a run ends early.
+//! - `counts`: exact packet counts at the requested rate;
+//! - `at_once`: files are written without waiting;
+//! - `options`: documented effects of options;
+//! - `lost`: loss is reported during a run;
+//! - `told`: control commands to running streams;
+//! - `endings`: rejected input, and reports of runs that end early.
 
 mod at_once;
 mod checked;

@@ -1,17 +1,17 @@
-//! House rules that a program can check.
+//! House rules checked by program.
 
 #[path = "house/words.rs"]
 mod words;
 
 use linerate::burst::{Count, Kind};
+use linerate::export::fields::{Ipfix, Part, Responder, Zeek, fields};
 use linerate::meter::Level;
 use linerate::port::BACKENDS;
-use linerate::records::fields::{Ipfix, Part, Responder, Zeek, fields};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The only files with unsafe code, each with the reason in its first lines.
+/// Only files with unsafe code; each explains it in its first lines.
 const UNSAFE_FILES: &[&str] = &[
     "crates/burst/src/burst.rs",
     "crates/burst/src/copy.rs",
@@ -48,85 +48,137 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/backends/src/sys/xsk_ring.rs",
     "crates/backends/src/sys/xsk_sender.rs",
     "crates/backends/src/sys/xsk_socket.rs",
-    "crates/receive/src/copy/x86.rs",
+    "crates/transport/src/copy/x86.rs",
     "crates/share/src/credentials.rs",
     "crates/share/src/frames.rs",
     "crates/share/src/mapping.rs",
 ];
 
-/// Which crate may use which: the arrows of ARCHITECTURE.md.
+/// Allowed dependencies between crates, as drawn in ARCHITECTURE.md.
 const ARROWS: [(&str, &[&str]); 27] = [
-    ("wire", &[]),
+    ("headers", &[]),
     ("burst", &[]),
     ("filter", &[]),
     ("lab", &[]),
     ("tls", &["burst"]),
     ("share", &["burst"]),
-    ("record", &["burst"]),
-    ("index", &["burst", "filter", "record"]),
+    ("pcap", &["burst"]),
+    ("index", &["burst", "filter", "pcap"]),
     ("merge", &["burst"]),
-    ("generate", &["burst", "wire"]),
-    ("otg", &["burst", "generate", "wire"]),
-    ("serve", &["burst", "engine", "filter", "generate", "meter", "otg", "port", "print", "tls", "wire"]),
+    ("generate", &["burst", "headers"]),
+    ("otg", &["burst", "generate", "headers"]),
+    ("serve", &["burst", "engine", "filter", "generate", "meter", "otg", "port", "print", "tls", "headers"]),
     ("measure", &[]),
     ("names", &[]),
-    ("meter", &["burst", "names", "wire"]),
-    ("receive", &["burst", "wire"]),
-    ("device", &["burst", "receive", "wire"]),
-    ("switch", &["burst", "wire"]),
-    ("records", &["burst", "meter", "record", "tls", "wire"]),
-    ("query", &["burst", "meter", "record", "records"]),
+    ("meter", &["burst", "names", "headers"]),
+    ("transport", &["burst", "headers"]),
+    ("device", &["burst", "transport", "headers"]),
+    ("switch", &["burst", "headers"]),
+    ("export", &["burst", "meter", "pcap", "tls", "headers"]),
+    ("query", &["burst", "meter", "pcap", "export"]),
     ("port", &["burst"]),
-    ("print", &["wire"]),
-    ("backends", &["burst", "filter", "generate", "port", "record", "share", "wire"]),
-    ("engine", &["burst", "filter", "generate", "merge", "meter", "port", "receive", "share", "switch", "wire"]),
+    ("print", &["headers"]),
+    ("backends", &["burst", "filter", "generate", "port", "pcap", "share", "headers"]),
+    ("engine", &["burst", "filter", "generate", "merge", "meter", "port", "transport", "share", "switch", "headers"]),
     (
         "linerate",
         &[
-            "backends", "burst", "device", "engine", "filter", "generate", "index", "measure", "merge", "meter",
-            "names", "port", "print", "query", "receive", "record", "records", "share", "switch", "wire",
+            "backends",
+            "burst",
+            "device",
+            "engine",
+            "filter",
+            "generate",
+            "index",
+            "measure",
+            "merge",
+            "meter",
+            "names",
+            "port",
+            "print",
+            "query",
+            "transport",
+            "pcap",
+            "export",
+            "share",
+            "switch",
+            "headers",
         ],
     ),
     (
         "cli",
         &[
-            "backends", "burst", "device", "engine", "filter", "generate", "index", "lab", "measure", "meter", "port",
-            "print", "query", "receive", "record", "records", "serve", "share", "switch", "wire",
+            "backends",
+            "burst",
+            "device",
+            "engine",
+            "filter",
+            "generate",
+            "index",
+            "lab",
+            "measure",
+            "meter",
+            "port",
+            "print",
+            "query",
+            "transport",
+            "pcap",
+            "export",
+            "serve",
+            "share",
+            "switch",
+            "headers",
         ],
     ),
     (
         "bench",
         &[
-            "backends", "burst", "cli", "device", "engine", "generate", "lab", "merge", "meter", "port", "print",
-            "query", "receive", "record", "records", "share", "switch", "wire",
+            "backends",
+            "burst",
+            "cli",
+            "device",
+            "engine",
+            "generate",
+            "lab",
+            "merge",
+            "meter",
+            "port",
+            "print",
+            "query",
+            "transport",
+            "pcap",
+            "export",
+            "share",
+            "switch",
+            "headers",
         ],
     ),
 ];
 
-/// The files of pure crates that read the clock and have threads, for all others there.
+/// Files of pure crates that may read the clock and start threads.
 const HAS_A_THREAD: &[&str] = &[
     "crates/query/src/store.rs",
-    "crates/records/src/queue.rs",
-    "crates/records/src/encode/parquet/workers.rs",
-    "crates/records/src/export/line.rs",
-    "crates/records/src/export/network.rs",
-    "crates/records/src/export/ship.rs",
-    "crates/records/src/export/ship/batches.rs",
-    "crates/records/src/export/ship/link.rs",
-    "crates/records/src/export/ship/sender.rs",
-    "crates/records/src/ipfix/listen/connections.rs",
-    "crates/records/src/ipfix/listen/secure.rs",
-    "crates/record/src/compression/parallel.rs",
+    "crates/export/src/queue.rs",
+    "crates/export/src/encode/parquet/workers.rs",
+    "crates/export/src/export/line.rs",
+    "crates/export/src/export/network.rs",
+    "crates/export/src/export/ship.rs",
+    "crates/export/src/export/ship/batches.rs",
+    "crates/export/src/export/ship/link.rs",
+    "crates/export/src/export/ship/sender.rs",
+    "crates/export/src/ipfix/listen/connections.rs",
+    "crates/export/src/ipfix/listen/secure.rs",
+    "crates/pcap/src/compression/parallel.rs",
 ];
 
-/// Files that hand bytes to standard output which are no text: frames.
-const PRINTS_DATA: &[&str] = &["crates/record/src/file.rs"];
+/// Files that write binary data (packets) to standard output.
+const PRINTS_DATA: &[&str] = &["crates/pcap/src/file.rs"];
 
-/// A file longer than this is more than one thing.
+/// Maximum number of lines of a source file.
 const LONGEST_FILE: usize = 400;
 
 #[test]
-fn unsafe_stands_in_the_named_files_alone() {
+fn unsafe_code_is_only_in_listed_files() {
     for (path, text) in sources() {
         let named = UNSAFE_FILES.contains(&path.as_str());
         let allows = text.contains("allow(unsafe_code)");
@@ -139,17 +191,17 @@ fn unsafe_stands_in_the_named_files_alone() {
 }
 
 #[test]
-fn arrows_between_crates_point_one_way() {
+fn crates_depend_only_along_the_arrows() {
     for (name, allowed) in ARROWS {
         let used: BTreeSet<String> = dependencies(name)
             .into_iter()
             .filter_map(|name| Some(name.strip_prefix("linerate-")?.to_owned()))
             .collect();
         let allowed: BTreeSet<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
-        assert_eq!(used, allowed, "{name}: what it uses, and its arrows");
+        assert_eq!(used, allowed, "{name}: dependencies and arrows");
     }
     let crates = fs::read_dir(root().join("crates")).unwrap().count();
-    assert_eq!(crates, ARROWS.len(), "a crate without arrows");
+    assert_eq!(crates, ARROWS.len(), "a crate is missing in ARROWS");
 }
 
 #[test]
@@ -168,12 +220,27 @@ fn every_dependency_is_used() {
 }
 
 #[test]
-fn pure_crates_read_no_clock_start_no_thread_and_print_nothing() {
+fn pure_crates_use_no_clock_thread_or_output() {
     let forbidden = ["Instant::now", "SystemTime::now", "clock_gettime", "thread::spawn", "println!", "eprintln!"];
     for (path, text) in sources() {
         let pure = [
-            "wire", "burst", "port", "print", "merge", "generate", "otg", "measure", "meter", "names", "receive",
-            "record", "records", "query", "share", "index", "switch",
+            "headers",
+            "burst",
+            "port",
+            "print",
+            "merge",
+            "generate",
+            "otg",
+            "measure",
+            "meter",
+            "names",
+            "transport",
+            "pcap",
+            "export",
+            "query",
+            "share",
+            "index",
+            "switch",
         ]
         .iter()
         .any(|name| path.starts_with(&format!("crates/{name}/src")) && !HAS_A_THREAD.contains(&path.as_str()));
@@ -185,9 +252,9 @@ fn pure_crates_read_no_clock_start_no_thread_and_print_nothing() {
     }
 }
 
-/// Names that strangers chose are printed, pipes are closed, disks are full: one file knows what to do about it.
+/// One file handles untrusted names, closed pipes and full disks for all output.
 #[test]
-fn one_file_prints() {
+fn only_one_file_prints() {
     let forbidden = ["print!(", "println!(", "dbg!(", "stdout()", "stderr()"];
     for (path, text) in sources()
         .into_iter()
@@ -197,23 +264,23 @@ fn one_file_prints() {
         for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
             let found = forbidden.iter().find(|word| line.contains(*word));
             let is_data = PRINTS_DATA.contains(&path.as_str());
-            assert!(found.is_none() || is_data, "{path} prints: view/terminal.rs does that: {line}");
+            assert!(found.is_none() || is_data, "{path} prints, which only view/terminal.rs may do: {line}");
         }
     }
 }
 
 #[test]
-fn every_crate_takes_the_lints_of_the_house() {
+fn every_crate_uses_the_workspace_lints() {
     let workspace = read(&root().join("Cargo.toml"));
     assert!(workspace.contains("missing_docs = \"deny\""), "public items may lack documentation");
     for (name, _) in ARROWS {
         let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
-        assert!(manifest.contains("[lints]\nworkspace = true"), "{name} takes no lints");
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{name} does not use the workspace lints");
     }
 }
 
 #[test]
-fn no_file_is_longer_than_one_thing() {
+fn no_file_exceeds_the_maximum_length() {
     for (path, text) in sources() {
         let lines = text.lines().count();
         assert!(lines <= LONGEST_FILE, "{path} has {lines} lines; split it");
@@ -221,7 +288,7 @@ fn no_file_is_longer_than_one_thing() {
 }
 
 #[test]
-fn a_backend_is_one_file_and_one_row() {
+fn backend_is_one_file_and_one_row() {
     let files: BTreeSet<String> = fs::read_dir(root().join("crates/backends/src"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -232,9 +299,9 @@ fn a_backend_is_one_file_and_one_row() {
     assert_eq!(files, rows);
 }
 
-/// `docs/counters.md` is made from the table of counters: `UPDATE_DOCS=1 cargo test --workspace --test house` writes it.
+/// `docs/counters.md` is generated by `UPDATE_DOCS=1 cargo test --workspace --test house`.
 #[test]
-fn the_page_of_counters_is_true() {
+fn counters_page_is_up_to_date() {
     let path = root().join("docs/counters.md");
     let page = counters_page();
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -247,17 +314,17 @@ fn the_page_of_counters_is_true() {
     );
 }
 
-/// So are the tables of fields in `docs/flows.md`, between marks.
+/// The field tables between marks in `docs/flows.md` are generated as well.
 #[test]
-fn the_tables_of_fields_are_true() {
+fn field_tables_are_up_to_date() {
     let path = root().join("docs/flows.md");
     let mut page = read(&path);
     for (level, name) in
         [(Some(Level::Counters), "counters"), (Some(Level::Tcp), "tcp"), (Some(Level::Stats), "stats"), (None, "names")]
     {
-        let begin = format!("<!-- made from crates/records/src/fields/: level {name} -->\n");
+        let begin = format!("<!-- made from crates/export/src/fields/: level {name} -->\n");
         let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no {begin}"));
-        let (_, after) = rest.split_once("<!-- end -->").expect("the end of a table");
+        let (_, after) = rest.split_once("<!-- end -->").expect("an end mark");
         page = format!("{before}{begin}{}<!-- end -->{after}", fields_table(level));
     }
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -267,7 +334,7 @@ fn the_tables_of_fields_are_true() {
 }
 
 #[test]
-fn links_in_the_documents_lead_somewhere() {
+fn links_in_documents_have_targets() {
     let documents = documents();
     assert!(documents.len() > 10, "the documents were not found: {documents:?}");
     for document in documents {
@@ -275,12 +342,12 @@ fn links_in_the_documents_lead_somewhere() {
         for part in read(&document).split("](").skip(1) {
             let target = part.split(')').next().unwrap_or_default().split('#').next().unwrap_or_default();
             let outside = target.starts_with("http") || target.is_empty();
-            assert!(outside || folder.join(target).exists(), "{document:?} links to {target}, which is not there");
+            assert!(outside || folder.join(target).exists(), "{document:?} links to {target}, which does not exist");
         }
     }
 }
 
-/// Who comes from outside reads these two first, and has ten minutes.
+/// Newcomers read these two pages first, in ten minutes.
 #[test]
 fn front_pages_are_short() {
     for (page, most) in [("README.md", 8 << 10), ("ARCHITECTURE.md", 14 << 10)] {
@@ -292,7 +359,7 @@ fn front_pages_are_short() {
     }
 }
 
-/// All pages for people: of the root, and what is below `docs` and `examples`.
+/// Markdown files of the root, and below `docs` and `examples`.
 fn documents() -> Vec<PathBuf> {
     let mut folders = vec![root().join("docs"), root().join("examples")];
     let mut found: Vec<PathBuf> = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -330,7 +397,7 @@ fn counters_page() -> String {
     page
 }
 
-/// Of a level; without one, of names.
+/// Table of the fields of a level, or of names for `None`.
 fn fields_table(level: Option<Level>) -> String {
     let mut table =
         String::from("| field | type | what it is | IPFIX | Argus | Zeek | tstat |\n|---|---|---|---|---|---|---|\n");
@@ -367,7 +434,7 @@ fn elements(ipfix: Ipfix) -> String {
     format!("{enterprise}{}{responder}{remark}", numbers(ipfix.elements)).trim_start().to_owned()
 }
 
-/// What a crate depends on, without what its tests do.
+/// Dependencies of a crate, without those of its tests.
 fn dependencies(name: &str) -> Vec<String> {
     let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
     let section = manifest.split("[dependencies]\n").nth(1).unwrap_or_default();
@@ -378,7 +445,7 @@ fn dependencies(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every source file of every crate, by its path from the root.
+/// Path from the root and text of every source file of every crate.
 fn sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join("crates")];

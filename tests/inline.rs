@@ -1,4 +1,4 @@
-//! Frames sent on from where they lie, with verdicts, through the receive loop, in memory; and with an engine that is another process.
+//! In-place forwarding through the receive loop: with verdicts in memory, and with an engine in another process.
 
 mod answers;
 mod daq;
@@ -9,7 +9,7 @@ mod shares;
 
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Block, Count, Desc, Kind, Ledger, Nanos, Stage};
-use linerate_engine::{Forward, Inspect, Policy, Progress, Receive, Received, Stop, Verdict};
+use linerate_engine::{Forward, Inspect, Policy, Progress, Receive, RunReport, Stop, Verdict};
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn ports() -> [(TxPort, RxPort); 2] {
     })
 }
 
-/// A frame that says its number.
+/// A frame that starts with its number.
 fn frame(number: u32) -> Vec<u8> {
     let mut bytes = vec![number as u8; 60 + number as usize % 900];
     bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -37,8 +37,8 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[..4].try_into().unwrap())
 }
 
-/// Sends frames through two ports with something between; what came of the run, and what arrived.
-fn through(inspector: Option<(Box<dyn Inspect>, Policy)>) -> (Received, Vec<Vec<u8>>) {
+/// Sends frames through a forwarder between two ports; returns the result of the run and the received frames.
+fn through(inspector: Option<(Box<dyn Inspect>, Policy)>) -> (RunReport, Vec<Vec<u8>>) {
     let [(mut into, mut from), (to, mut far)] = ports();
     let progress = Progress::new();
     let mut forward = match inspector {
@@ -89,7 +89,7 @@ fn at(ledger: &Ledger, stage: Stage, kind: Kind) -> u64 {
 }
 
 #[test]
-fn frames_go_on_as_they_came() {
+fn frames_are_forwarded_unchanged() {
     let (run, got) = through(None);
     assert!(run.failure.is_none(), "{:?}", run.failure);
     assert_eq!(got.len(), FRAMES as usize);
@@ -97,7 +97,7 @@ fn frames_go_on_as_they_came() {
     assert_eq!((run.ledger.lost(), at(&run.ledger, Stage::Send, Kind::Delivered)), (0, FRAMES.into()));
 }
 
-/// Drops every third, changes every fifth, holds every seventh for a while and every 101st for ever.
+/// Drops every third frame, changes every fifth, holds every seventh for a while and every 101st forever.
 #[derive(Default)]
 struct Picky {
     held: Vec<u64>,
@@ -139,7 +139,7 @@ impl Inspect for Picky {
 }
 
 #[test]
-fn verdicts_are_carried_out_and_counted() {
+fn verdicts_are_applied_and_counted() {
     for fail_open in [false, true] {
         let policy = Policy { fail_open, deadline: Duration::from_millis(400), most: 1 << 20 };
         let (run, got) = through(Some((Box::new(Picky::default()), policy)));
@@ -175,9 +175,9 @@ fn verdicts_are_carried_out_and_counted() {
     }
 }
 
-/// An inspector that dies ends the run: no frame goes unaccounted for, and none passes unseen.
+/// A panic of the inspector ends the run: every frame is accounted for, and none passes without a verdict.
 #[test]
-fn an_inspector_that_panics_ends_the_run() {
+fn panicking_inspector_ends_the_run() {
     struct Dies;
     impl Inspect for Dies {
         fn inspect(&mut self, ticket: u64, _: &Desc, _: &mut [u8]) -> Verdict {
@@ -201,7 +201,7 @@ fn an_inspector_that_panics_ends_the_run() {
 }
 
 #[test]
-fn ports_that_cannot_hold_frames_say_so() {
+fn ports_that_cannot_hold_frames_are_rejected() {
     let [(_, mut from), (..)] = ports();
     let spec = Spec::parse("mem:inline-blocks").unwrap();
     let to = open_tx(&spec, &TxOptions::default()).unwrap();

@@ -1,4 +1,4 @@
-//! What `make install` and `make deb` put where, and whether it works there.
+//! Files installed by `make install` and `make deb`, and their function.
 
 use linerate_tests::support::program::{program, run, start};
 use linerate_tests::support::{Scratch, files, has_tools, tool, wait_until};
@@ -11,14 +11,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }
 
-/// Runs make with the program that is tested, as it is built already.
+/// Runs make with the program under test instead of building it.
 fn make(target: &str, settings: &[&str]) -> String {
     let program = format!("LINERATE={}", program().display());
     let root = root().to_str().unwrap();
     tool("make", &[&["--no-print-directory", "-C", root, target, &program], settings].concat())
 }
 
-/// A tree with everything installed in /opt/linerate.
+/// Installation below /opt/linerate in a scratch folder.
 fn installed() -> Option<&'static Path> {
     static TREE: OnceLock<Option<(Scratch, PathBuf)>> = OnceLock::new();
     let install = || {
@@ -32,7 +32,7 @@ fn installed() -> Option<&'static Path> {
     TREE.get_or_init(install).as_ref().map(|(_, tree)| tree.as_path())
 }
 
-/// The verbs that `--help` shows.
+/// Verbs listed in `--help`.
 fn verbs() -> Vec<String> {
     let help = run(&["--help"]).good().output;
     let (_, rest) = help.split_once("Commands:\n").unwrap();
@@ -44,7 +44,7 @@ fn verbs() -> Vec<String> {
 }
 
 #[test]
-fn everything_is_below_the_prefix_and_goes_again() {
+fn install_stays_below_the_prefix_and_uninstall_removes_it() {
     if !has_tools(&["make", "cc"]) {
         return;
     }
@@ -84,9 +84,9 @@ fn everything_is_below_the_prefix_and_goes_again() {
     assert!(share.join("man/man1").exists() && !share.join("doc/linerate").exists());
 }
 
-/// The module for libdaq goes along where it was built, into a folder that has nothing else to be opened.
+/// If the libdaq module was built it is installed too, in a folder without other modules.
 #[test]
-fn the_module_for_snort_has_a_folder_of_its_own() {
+fn snort_module_has_its_own_folder() {
     if !has_tools(&["make", "cc"]) {
         return;
     }
@@ -109,7 +109,7 @@ fn the_module_for_snort_has_a_folder_of_its_own() {
 }
 
 #[test]
-fn each_verb_has_a_page_that_can_be_read() {
+fn each_verb_has_a_man_page() {
     let Some(tree) = installed() else { return };
     let pages = tree.join("share/man/man1");
     let page = |verb: &str| pages.join(format!("linerate-{verb}.1")).to_str().unwrap().to_owned();
@@ -128,11 +128,11 @@ fn each_verb_has_a_page_that_can_be_read() {
             String::from_utf8(shown.stdout).unwrap().lines().find(|line| line.chars().count() > 80).map(str::to_owned);
         assert_eq!(wide, None, "{path}");
     }
-    // Every option is there, and examples are lines of their own.
+    // The page contains every option, and each example as a line.
     for verb in &verbs {
         let text = shown(&page(verb));
         let help = run(&[verb, "--help"]).good().output;
-        // Sentences stand further to the right, and may begin with an option too.
+        // Help sentences are indented further, and may begin with an option too.
         let is_option = |line: &&str| line.len() - line.trim_start().len() <= 6;
         let options = help.lines().filter(is_option).filter_map(|line| line.trim_start().strip_prefix('-'));
         for option in options.filter_map(|line| line.split(&[' ', ',', '=', '[', '.', '\n']).next()) {
@@ -141,23 +141,23 @@ fn each_verb_has_a_page_that_can_be_read() {
         for example in help.lines().filter_map(|line| line.strip_prefix("  linerate ")) {
             assert!(
                 text.contains(&format!("linerate {example}\n")),
-                "{verb}: {example:?} is no line of its page:\n{text}"
+                "{verb}: {example:?} is not a line of its page:\n{text}"
             );
         }
     }
 }
 
-/// A page as plain text.
+/// Formats a man page as plain text.
 fn shown(page: &str) -> String {
     let output = Command::new("man").args(["-E", "UTF-8", "-l", page]).env("MANWIDTH", "200").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    // Typographic characters stand for what cannot be copied as it is meant.
-    assert!(!text.contains(['\u{2010}', '\u{2019}', '\u{2018}']), "{page}: characters that no shell knows:\n{text}");
+    // Typographic characters break commands that are copied from the page.
+    assert!(!text.contains(['\u{2010}', '\u{2019}', '\u{2018}']), "{page}: typographic characters:\n{text}");
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 #[test]
-fn shells_take_the_completions() {
+fn shells_load_the_completions() {
     let Some(tree) = installed() else { return };
     let share = |name: &str| tree.join("share").join(name).to_str().unwrap().to_owned();
     let bash = share("bash-completion/completions/linerate");
@@ -177,8 +177,8 @@ fn shells_take_the_completions() {
     if has_tools(&["fish"]) {
         let fish = share("fish/vendor_completions.d/linerate.fish");
         tool("fish", &["-n", &fish]);
-        let said = tool("fish", &["-N", "-c", &format!("source {fish}; complete -C 'linerate cap'")]);
-        assert!(said.starts_with("capture\t"), "{said}");
+        let completed = tool("fish", &["-N", "-c", &format!("source {fish}; complete -C 'linerate cap'")]);
+        assert!(completed.starts_with("capture\t"), "{completed}");
     }
 }
 
@@ -202,16 +202,16 @@ fn c_programs_find_the_library() {
     let flags: Vec<&str> = flags.split_whitespace().collect();
     tool("cc", &[&["-Wall", "-Werror", "-o", &program, example.to_str().unwrap()], &flags[..]].concat());
     let ended = Command::new(program).arg("no-such-ring").env("LD_LIBRARY_PATH", tree.join("lib")).output().unwrap();
-    assert!(String::from_utf8_lossy(&ended.stderr).contains("nobody shares it"), "{ended:?}");
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("no writer shares it"), "{ended:?}");
 }
 
 #[test]
-fn units_are_right() {
+fn systemd_accepts_the_units() {
     let Some(tree) = installed() else { return };
     if !has_tools(&["systemd-analyze"]) {
         return;
     }
-    // The program has to be where they say.
+    // systemd-analyze requires the program at the path of the unit.
     let scratch = Scratch::new();
     for unit in files(&tree.join("lib/systemd/system")) {
         let text = std::fs::read_to_string(&unit).unwrap();
@@ -219,16 +219,16 @@ fn units_are_right() {
         let own = text.replace("/opt/linerate/bin/linerate", program().to_str().unwrap());
         let path = scratch.file(&unit.file_name().unwrap().to_str().unwrap().replace("@.", "@eth0."));
         std::fs::write(&path, own).unwrap();
-        let said = Command::new("systemd-analyze").args(["verify", "--man=no", &path]).output().unwrap();
-        let said = String::from_utf8_lossy(&said.stderr);
-        let own: Vec<&str> = said.lines().filter(|line| line.contains("linerate")).collect();
+        let output = Command::new("systemd-analyze").args(["verify", "--man=no", &path]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let own: Vec<&str> = errors.lines().filter(|line| line.contains("linerate")).collect();
         assert!(own.is_empty(), "{own:?}");
     }
 }
 
-/// Units that only write files reach no other host; those of a fleet do.
+/// Units that only write files deny network access; units of a fleet need it.
 #[test]
-fn units_restrict_the_network_where_they_need_none() {
+fn units_without_network_use_deny_it() {
     for (unit, is_local) in [("flows@", true), ("record@", true), ("collect", false), ("ship@", false)] {
         let path = root().join(format!("packaging/systemd/linerate-{unit}.service.in"));
         let text = std::fs::read_to_string(path).unwrap();
@@ -239,10 +239,10 @@ fn units_restrict_the_network_where_they_need_none() {
         assert!(is_local || !text.contains("\nIPAddress"), "{unit}");
     }
     let common = std::fs::read_to_string(root().join("packaging/systemd/common")).unwrap();
-    assert!(!common.contains("IPAddress"), "it holds for those of a fleet too");
+    assert!(!common.contains("IPAddress"), "the common part also applies to units of a fleet");
 }
 
-/// What a unit starts the program with, once these words and variables have values; a variable without braces may be no word.
+/// Arguments of a unit's ExecStart with these words and variables replaced; empty words are removed.
 fn arguments(unit: &str, values: &[(&str, &str)]) -> Vec<String> {
     let path = installed().unwrap().join("lib/systemd/system").join(unit);
     let text = std::fs::read_to_string(path).unwrap();
@@ -253,7 +253,7 @@ fn arguments(unit: &str, values: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn the_units_of_a_fleet_ship_and_collect() {
+fn fleet_units_ship_and_collect() {
     if installed().is_none() {
         return;
     }
@@ -269,7 +269,7 @@ fn the_units_of_a_fleet_ship_and_collect() {
     run(&["flows", "-q", "-r", &frames, "-w", &format!("ipfix+tcp://{listens}")]).good();
     collector.interrupt().good().shows("9 records in");
     assert_eq!(files(Path::new(&state)).len(), 1);
-    // Of a capture, to a broker that is away.
+    // Ships a capture to an unreachable broker.
     let values = [
         ("${TARGET}", "kafka://127.0.0.1:1/flows"),
         ("${STATE_DIRECTORY}", &spool),
@@ -287,7 +287,7 @@ fn the_units_of_a_fleet_ship_and_collect() {
 }
 
 #[test]
-fn a_debian_package_holds_it_all() {
+fn debian_package_is_complete() {
     if !has_tools(&["make", "cc", "dpkg-deb", "objdump", "strip"]) {
         return;
     }
@@ -317,13 +317,13 @@ fn a_debian_package_holds_it_all() {
 }
 
 #[test]
-fn the_version_says_features_and_build() {
-    let said = run(&["--version"]).good().output;
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 3, "{said}");
+fn version_lists_features_and_build() {
+    let shown = run(&["--version"]).good().output;
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 3, "{shown}");
     let build = lines[2].strip_prefix("build: ").unwrap_or_default();
-    assert!(lines[1].starts_with("features: +parquet") && build.contains(std::env::consts::ARCH), "{said}");
-    assert!(build.contains("commit ") && lines.iter().all(|line| line.len() <= 80), "{said}");
+    assert!(lines[1].starts_with("features: +parquet") && build.contains(std::env::consts::ARCH), "{shown}");
+    assert!(build.contains("commit ") && lines.iter().all(|line| line.len() <= 80), "{shown}");
     let version = lines[0].strip_prefix("linerate ").unwrap();
     let python = std::fs::read_to_string(root().join("python/pyproject.toml")).unwrap();
     assert!(python.contains(&format!("\nversion = \"{version}\"\n")), "{python}");
@@ -331,27 +331,27 @@ fn the_version_says_features_and_build() {
     assert_eq!(run(&["capture", "-V"]).good().output.lines().count(), 1);
 }
 
-/// The rights that errors, doctor, the guide, the package and the units give to a program are the same ones.
+/// Errors, doctor, the guide, the package and the units name the same capabilities.
 #[test]
-fn a_program_is_given_the_same_rights_everywhere() {
+fn capabilities_are_the_same_everywhere() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
-    let rights = linerate_backends::GRANT.split(' ').find(|word| word.starts_with("cap_")).unwrap();
+    let capabilities = linerate_backends::GRANT.split(' ').find(|word| word.starts_with("cap_")).unwrap();
     for path in ["docs/guide/install.md", "packaging/debian/postinst", "crates/cli/src/verbs/doctor/golden/mlx5.txt"] {
         let text = read(path);
-        assert!(text.contains(&format!("setcap {rights} ")), "{path}");
+        assert!(text.contains(&format!("setcap {capabilities} ")), "{path}");
         assert_eq!(text.matches("setcap cap_").count(), 1, "{path}");
     }
-    assert!(!read("README.md").contains("setcap"), "the guide says it");
+    assert!(!read("README.md").contains("setcap"), "only the guide contains it");
     let units = read("packaging/systemd/common");
-    let of_units = rights.trim_end_matches("+p").to_uppercase().replace(',', " ");
+    let of_units = capabilities.trim_end_matches("+p").to_uppercase().replace(',', " ");
     for key in ["AmbientCapabilities", "CapabilityBoundingSet"] {
         assert!(units.contains(&format!("{key}={of_units}\n")), "{key}");
     }
 }
 
-/// A name of an interface is a word of its own, and a disk is not filled by default.
+/// The interface name is passed as one argument without a shell, and the default limits disk usage.
 #[test]
-fn the_recorder_is_bounded_and_starts_no_shell() {
+fn recorder_unit_limits_disk_usage_and_uses_no_shell() {
     let unit = std::fs::read_to_string(root().join("packaging/systemd/linerate-record@.service.in")).unwrap();
     let setting = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     let command = setting("ExecStart=@BINDIR@/linerate ");

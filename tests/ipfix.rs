@@ -1,11 +1,11 @@
-//! Flow records to and from others: collectors, files of IPFIX, and text that other programs read.
+//! Flow records exchanged with other programs: collectors, IPFIX files, and text formats.
 //!
-//! - `text`: CSV and Zeek's own lines, read by other programs;
-//! - `sent`: IPFIX and NetFlow v9 beside JSON of the same capture: by a decoder of its own, `nfcapd`, `tshark`, and by collectors
-//!   that go away;
-//! - `keys`: all captures of the corpus by key, beside `nfdump`;
-//! - `live`: what is said while records come and go;
-//! - `taken`: what others sent becomes the same flows.
+//! - `text`: CSV and Zeek TSV, read by other programs;
+//! - `sent`: IPFIX and NetFlow v9 compared with JSON of the same capture, read by an independent decoder, `nfcapd` and
+//!   `tshark`; collectors that disappear;
+//! - `keys`: sums per flow key over the corpus compared with `nfdump`;
+//! - `live`: metrics and log lines during a run;
+//! - `taken`: records of other exporters read back as flows.
 
 mod keys;
 mod live;
@@ -19,15 +19,15 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Real traffic of many protocols.
+/// Capture of real traffic with many protocols.
 fn mix() -> Option<String> {
     Some(corpus("real-mix.pcap")?.to_str()?.to_owned())
 }
 
-/// The same flows in each run.
+/// Fixed seed for flow ids.
 const SEED: [&str; 2] = ["--id-seed", "t"];
 
-/// The flows of a capture as lines of JSON, with more arguments.
+/// Runs `flows` on a capture with more arguments and returns its records.
 fn flows_of(capture: &str, more: &[&str]) -> Vec<Value> {
     let arguments = [&["flows", "-r", capture, "-w", "-", "-q"][..], &SEED, more].concat();
     lines(&run(&arguments).good().output)
@@ -41,19 +41,19 @@ fn lines_of(path: &str) -> Vec<Value> {
     lines(&std::fs::read_to_string(path).unwrap())
 }
 
-/// A sum over both directions of all flows.
+/// Sum over both directions of all flows.
 fn sum(flows: &[Value], name: &str) -> u64 {
     let of = |flow: &Value| ["orig", "resp"].iter().map(|side| flow[side][name].as_u64().unwrap()).sum::<u64>();
     flows.iter().map(of).sum()
 }
 
-/// Directions that had packets.
+/// Number of directions with packets.
 fn directions(flows: &[Value]) -> u64 {
     let has = |flow: &Value, side: &str| u64::from(flow[side]["packets"] != 0);
     flows.iter().map(|flow| has(flow, "orig") + has(flow, "resp")).sum()
 }
 
-/// What Python prints, as JSON.
+/// Runs a Python script and parses the JSON that it prints.
 fn python(script: &str, arguments: &[&str]) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("ipfix").join(script);
     let output = Command::new("python3").arg(script).args(arguments).output().unwrap();

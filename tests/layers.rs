@@ -1,13 +1,13 @@
-//! Every frame of the corpus dissected by us and by tshark: the same headers at the same places, with the
-//! same lengths.
+//! Every frame of the corpus dissected by linerate and by tshark: the same headers at the same offsets with the same
+//! lengths.
 //!
-//! - `frames`: the frames of the corpus, one capture file a link type;
-//! - `tshark`: what tshark finds in them;
-//! - `names`: which of its protocols are which of ours;
-//! - `compare`: one frame's layers side by side;
-//! - `differences`: where we differ, and why.
+//! - `frames`: frames of the corpus, grouped by link type;
+//! - `tshark`: headers that tshark finds;
+//! - `names`: protocol names of tshark and of linerate;
+//! - `compare`: comparison of one frame's layers;
+//! - `differences`: known differences and their reasons.
 //!
-//! The corpus is found through `LINERATE_CORPUS`; without it, or without tshark, the test says that it is skipped.
+//! `LINERATE_CORPUS` is the corpus; without it, or without tshark, the test is skipped with a note.
 
 pub(crate) mod compare;
 mod differences;
@@ -18,7 +18,7 @@ pub(crate) mod tshark;
 use compare::{compare, describe};
 use differences::{ROWS, Row};
 use frames::{Batch, batches};
-use linerate::wire::{Layers, dissect};
+use linerate::headers::{Layers, dissect};
 use linerate_tests::support::{corpus, has_tools};
 use names::NAMES;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,13 +26,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tshark::{Found, LAYERS, Tshark, parse, pcap};
 
-/// tshark processes at a time.
+/// Parallel tshark processes.
 const PROCESSES: usize = 2;
 
-/// Frames of the corpus that can be compared, at least.
+/// Minimum number of frames compared.
 const AT_LEAST: usize = 80_000;
 
-/// Protocols that the corpus does not have; `built.rs` compares them.
+/// Protocols that the corpus lacks; `built.rs` compares them.
 const ABSENT: [&str; 6] = ["hip", "pseudowire", "shim6", "sll2", "teredo", "udp_lite"];
 
 #[test]
@@ -64,17 +64,17 @@ fn every_frame_has_the_layers_that_tshark_finds() {
     judge(&tally.differences);
 }
 
-/// What came of the comparison.
+/// Result of the comparison.
 #[derive(Default)]
 struct Tally {
     frames: usize,
-    /// How many layers of each protocol both found.
+    /// Number of matching layers per protocol.
     layers: BTreeMap<&'static str, usize>,
-    /// Where they differ, with a description of each frame.
+    /// Differences, with a description of each frame.
     differences: BTreeMap<Difference, Vec<String>>,
 }
 
-/// The first place where a frame's layers differ.
+/// First difference between a frame's layers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Difference {
     capture: String,
@@ -118,7 +118,7 @@ fn judge(found: &BTreeMap<Difference, Vec<String>>) {
             }
         }
     }
-    let idle: Vec<_> = ROWS.iter().zip(&met).filter(|(_, met)| !**met).map(|(row, _)| row.why).collect();
+    let unused: Vec<_> = ROWS.iter().zip(&met).filter(|(_, met)| !**met).map(|(row, _)| row.why).collect();
     assert!(unexplained.is_empty(), "differences without a row:\n{unexplained}");
-    assert!(idle.is_empty(), "rows without a difference: {idle:#?}");
+    assert!(unused.is_empty(), "rows without a difference: {unused:#?}");
 }

@@ -1,3 +1,3 @@
-//! Shared helpers of the tests that cross crates.
+//! Helpers shared by tests of several crates.
 
 pub mod support;

@@ -1,9 +1,9 @@
-//! Sending by the kernel, as root between hosts of a network of each test's own.
+//! Sending by the kernel (`xdp-live`), as root between hosts of a network per test.
 //!
-//! - `arrivals`: what arrives is what the plan says, whatever receivers do to it;
-//! - `control`: rates, stopping, dying, refusals;
-//! - `told`: what streams are told while they run;
-//! - `program`: `generate` on such a port.
+//! - `arrivals`: received frames equal the streams, whatever receivers do to the pages;
+//! - `control`: rates, stopping, failures, unsupported streams;
+//! - `told`: commands to running streams;
+//! - `program`: `generate` and `replay` on such a port.
 
 mod arrivals;
 mod control;

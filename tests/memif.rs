@@ -1,13 +1,13 @@
-//! `memif:` against peers that break every rule, peers with the faults that real ones have, and DPDK's own.
+//! Tests of `memif:` against peers that break every rule, peers with known faults of real ones, and DPDK itself.
 //!
-//! - `peer`: a peer of the tests' own, which says and writes whatever it is told;
-//! - `making`: what is wrong with a connection while it is made, in both roles;
-//! - `hostile`: what a peer can do to the memory;
-//! - `faulty`: the faults of DPDK, played one by one;
-//! - `ids`: several interfaces behind one socket;
-//! - `ends`: peers that go and come, a thousand times;
-//! - `program`: the program at both ends;
-//! - `dpdk`: `dpdk-testpmd` at the other end; `ovs`: Open vSwitch with DPDK between two of ours.
+//! - `peer`: a scripted peer that sends and writes arbitrary messages and memory;
+//! - `making`: invalid connection setup, in both roles;
+//! - `hostile`: arbitrary writes of a peer to the shared memory;
+//! - `faulty`: known faults of DPDK, reproduced one by one;
+//! - `ids`: several interfaces on one socket;
+//! - `ends`: a thousand peers that connect and disconnect;
+//! - `program`: `linerate` at both ends;
+//! - `dpdk`: `dpdk-testpmd` at the other end; `ovs`: Open vSwitch with DPDK between two linerate ports.
 
 mod dpdk;
 mod ends;
@@ -19,5 +19,5 @@ mod ovs;
 mod peer;
 mod program;
 
-/// Whoever needs a processor for itself has this alone; what is judged by how fast a peer is has it together with others.
+/// Lock for processor time: exclusive for tests that need a processor, shared for tests that depend on a peer's speed.
 static PROCESSOR: std::sync::RwLock<()> = std::sync::RwLock::new(());

@@ -1,8 +1,9 @@
-//! Capture files changed at random, through every verb of the real program that reads files, in little memory and little
-//! time: it ends by itself with a status of its own, says why where it fails, and what it has written can be read.
+//! Randomly changed capture files, through every verb that reads files, with limits on memory and time: the program
+//! exits by itself with a documented status, reports the cause of an error, and its output is readable.
 //!
-//! `LINERATE_MUTANTS=20000` makes so many of them (2,000), and takes every capture of the corpus through every command;
-//! `LINERATE_MUTANTS_SEED` (1) makes others; `LINERATE_MUTANT=77` takes number 77 alone through every command.
+//! `LINERATE_MUTANTS=20000` sets their number (default 2,000); above the default, every capture of the corpus also goes
+//! through every command. `LINERATE_MUTANTS_SEED` (default 1) seeds them, and `LINERATE_MUTANT=77` runs only mutant 77,
+//! through every command.
 
 pub(crate) mod change;
 pub(crate) mod commands;
@@ -13,7 +14,7 @@ pub(crate) mod seeds;
 pub(crate) mod wrap;
 
 use self::change::mutant;
-use self::commands::{ALONE, Command, TOGETHER};
+use self::commands::{Command, SINGLE, TOGETHER};
 use self::dice::Dice;
 use self::limits::{Ended, MEMORY_KIB, SECONDS};
 use self::seeds::{Seed, captures, seeds};
@@ -27,25 +28,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Mutants unless told otherwise, and commands that each of them meets.
-const USUAL: u64 = 2000;
+/// Default number of mutants, and number of commands per mutant.
+const DEFAULT_COUNT: u64 = 2000;
 const COMMANDS_OF_EACH: usize = 3;
-/// Mutants that are read together, those of them that can be read at all.
+/// Number of mutants per group; the readable ones of a group are also read together.
 const GROUP: u64 = 8;
-/// Mutants are no longer than this; in a long run now and then much longer.
+/// Maximum length in bytes of a mutant, and of the occasional long mutant in long runs.
 const LONGEST: usize = 24 << 10;
 const LONGEST_IN_LONG_RUNS: usize = 512 << 10;
 
-/// Else commands would say nothing about what is behind their arguments.
+/// Otherwise commands could fail on their arguments and never read a file.
 #[test]
-fn every_command_takes_a_whole_file_to_its_end() {
+fn every_command_reads_an_intact_file_to_its_end() {
     let (findings, seeds) = (Findings::default(), seeds());
     let place = Place { scratch: Scratch::new(), findings: &findings };
     let path = PathBuf::from(place.scratch.file("whole"));
     fs::write(&path, seeds[0].read(usize::MAX - 1)).unwrap();
-    for command in ALONE.iter().chain(TOGETHER) {
+    for command in SINGLE.iter().chain(TOGETHER) {
         let files = [(path.clone(), seeds[0].name.clone())];
-        assert_eq!(place.meet(command, &files), Some(0), "{:?}", command.arguments(&[&path], "OUT"));
+        assert_eq!(place.run_command(command, &files), Some(0), "{:?}", command.arguments(&[&path], "OUT"));
     }
 }
 
@@ -57,50 +58,50 @@ fn no_mutant_of_a_capture_breaks_the_program() {
     let findings = in_parallel(groups, |place, group| match only {
         Some(number) => {
             let file = place.mutant(&makers, number);
-            ALONE.iter().for_each(|command| _ = place.meet(command, from_ref(&file)));
+            SINGLE.iter().for_each(|command| _ = place.run_command(command, from_ref(&file)));
         }
-        None => place.meet_group(&makers, group),
+        None => place.run_group(&makers, group),
     });
     findings.conclude(&format!("{} mutants of seed {}", makers.count, makers.seed));
-    // Else they say nothing about what is behind the first look at a file.
+    // Otherwise most mutants would be rejected at their first bytes and test little.
     assert!(only.is_some() || findings.done() * 5 > findings.runs(), "hardly any mutant is read to its end");
 }
 
 #[test]
 fn no_capture_of_the_corpus_breaks_the_program() {
     let captures = captures();
-    let of_each = if mutants() > USUAL { ALONE.len() } else { 1 };
+    let of_each = if mutants() > DEFAULT_COUNT { SINGLE.len() } else { 1 };
     let findings = in_parallel(captures.len() as u64, |place, index| {
         let path = &captures[index as usize];
         let file = (path.clone(), "a capture of the corpus".to_owned());
-        for command in ALONE.iter().cycle().skip(index as usize % ALONE.len()).take(of_each) {
-            place.meet(command, from_ref(&file));
+        for command in SINGLE.iter().cycle().skip(index as usize % SINGLE.len()).take(of_each) {
+            place.run_command(command, from_ref(&file));
         }
     });
     findings.conclude(&format!("{} captures", captures.len()));
 }
 
-/// What mutants are made from.
+/// Sources of mutants.
 struct Makers {
     seeds: Vec<Seed>,
     seed: u64,
     count: u64,
 }
 
-/// A capture file, and what it is.
+/// Capture file and its description.
 type File = (PathBuf, String);
 
-/// Where one thread has its files.
+/// Files of one thread.
 struct Place<'a> {
     scratch: Scratch,
     findings: &'a Findings,
 }
 
-/// What came of all.
+/// Results of all runs.
 #[derive(Default)]
 struct Findings {
-    told: Mutex<Vec<String>>,
-    /// Runs by their status, of those that have one they may have.
+    reports: Mutex<Vec<String>>,
+    /// Number of runs by exit status, of those with a permitted status.
     statuses: [AtomicU64; 3],
 }
 
@@ -114,34 +115,34 @@ impl Findings {
     }
 
     fn conclude(&self, of: &str) {
-        let told = self.told.lock().unwrap();
+        let reports = self.reports.lock().unwrap();
         say(&format!("{of}: {} runs, {} of them to the end of their files", self.runs(), self.done()));
-        assert!(told.is_empty(), "{} findings, told above; files are in target/mutants", told.len());
+        assert!(reports.is_empty(), "{} findings, reported above; files are in target/mutants", reports.len());
     }
 }
 
 impl Place<'_> {
-    /// Some mutants, each through a few commands, and those that can be read through one together.
-    fn meet_group(&self, makers: &Makers, group: u64) {
+    /// Runs each mutant of a group through a few commands, then the readable ones through one command together.
+    fn run_group(&self, makers: &Makers, group: u64) {
         let mut readable = Vec::new();
         for number in group * GROUP..((group + 1) * GROUP).min(makers.count) {
             let file = self.mutant(makers, number);
             let first = number as usize * COMMANDS_OF_EACH;
-            let commands = (first..first + COMMANDS_OF_EACH).map(|index| &ALONE[index % ALONE.len()]);
-            let statuses: Vec<_> = commands.map(|command| self.meet(command, from_ref(&file))).collect();
+            let commands = (first..first + COMMANDS_OF_EACH).map(|index| &SINGLE[index % SINGLE.len()]);
+            let statuses: Vec<_> = commands.map(|command| self.run_command(command, from_ref(&file))).collect();
             if statuses.iter().all(|status| *status == Some(0)) {
                 readable.push(file);
             }
         }
         if !readable.is_empty() {
-            self.meet(&TOGETHER[group as usize % TOGETHER.len()], &readable);
+            self.run_command(&TOGETHER[group as usize % TOGETHER.len()], &readable);
         }
         self.clear("mutant");
     }
 
     fn mutant(&self, makers: &Makers, number: u64) -> File {
         let mut dice = Dice::new(makers.seed, number);
-        let is_long = makers.count > USUAL && dice.one_in(16);
+        let is_long = makers.count > DEFAULT_COUNT && dice.one_in(16);
         let most = if is_long { LONGEST_IN_LONG_RUNS } else { LONGEST };
         let (bytes, of) = mutant(&makers.seeds, &mut dice, most);
         let path = PathBuf::from(self.scratch.file(&format!("mutant-{}-{number}", makers.seed)));
@@ -149,27 +150,27 @@ impl Place<'_> {
         (path, format!("mutant {number} of seed {}: {of}", makers.seed))
     }
 
-    /// Takes files through a command; its status, if that is one it may have.
-    fn meet(&self, command: &Command, files: &[File]) -> Option<i32> {
+    /// Runs a command on files; returns its status if it is a permitted one.
+    fn run_command(&self, command: &Command, files: &[File]) -> Option<i32> {
         let paths: Vec<&Path> = files.iter().map(|(path, _)| path.as_path()).collect();
         let out = self.scratch.file("out");
         let ended = Ended::of(program(), &command.arguments(&paths, &out), &self.scratch.file("said"));
         let unreadable = || (ended.status == Some(0)).then(|| command.unreadable(&out)).flatten();
         let wrong = ended.wrong().or_else(unreadable);
         self.clear("out");
-        let Some(mut told) = wrong else {
+        let Some(mut reports) = wrong else {
             let status = ended.status?;
             self.findings.statuses[status as usize].fetch_add(1, Ordering::Relaxed);
             return Some(status);
         };
-        files.iter().for_each(|(_, of)| told += &format!("\n  {of}"));
+        files.iter().for_each(|(_, of)| reports += &format!("\n  {of}"));
         let kept: Vec<PathBuf> = paths.iter().map(|path| keep(path)).collect();
         let kept: Vec<&Path> = kept.iter().map(PathBuf::as_path).collect();
         let again = command.arguments(&kept, "/tmp/out").join("' '");
-        told += &format!("\n  again: sh -c 'ulimit -v {MEMORY_KIB}; exec timeout {SECONDS} \"$0\" \"$@\"'");
-        told += &format!(" {} '{again}'", program().display());
-        say(&format!("finding: {told}"));
-        self.findings.told.lock().unwrap().push(told);
+        reports += &format!("\n  again: sh -c 'ulimit -v {MEMORY_KIB}; exec timeout {SECONDS} \"$0\" \"$@\"'");
+        reports += &format!(" {} '{again}'", program().display());
+        say(&format!("finding: {reports}"));
+        self.findings.reports.lock().unwrap().push(reports);
         None
     }
 
@@ -180,7 +181,7 @@ impl Place<'_> {
     }
 }
 
-/// A copy of a mutant that stays.
+/// Copies a mutant to target/mutants.
 fn keep(path: &Path) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let name = path.file_name().expect("a name");
@@ -193,7 +194,7 @@ fn keep(path: &Path) -> PathBuf {
     folder.join(name)
 }
 
-/// Does so many things on all processors; what was found.
+/// Runs `does` for every index on all processors and returns the findings.
 fn in_parallel(count: u64, does: impl Fn(&Place<'_>, u64) + Sync) -> Findings {
     program();
     let (next, findings) = (AtomicU64::new(0), Findings::default());
@@ -213,13 +214,13 @@ fn in_parallel(count: u64, does: impl Fn(&Place<'_>, u64) + Sync) -> Findings {
     findings
 }
 
-/// At once, and past the test harness.
+/// Writes to stderr at once, bypassing the capture of the test harness.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn mutants() -> u64 {
-    number("LINERATE_MUTANTS").unwrap_or(USUAL)
+    number("LINERATE_MUTANTS").unwrap_or(DEFAULT_COUNT)
 }
 
 fn number(name: &str) -> Option<u64> {

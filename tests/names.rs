@@ -1,7 +1,7 @@
-//! What flows say of themselves, beside what tshark reads in the same captures.
+//! Application names of flows compared with tshark on the same captures.
 //!
-//! By conversation (its ports): the first server name, the first question of DNS and the addresses of its answer, the first host, method and status of HTTP, the lines of
-//! SSH. Where we differ, and why, stands in [`DIFFERENCES`]. The corpus is found through `LINERATE_CORPUS`.
+//! Compared per conversation (by ports): first server name, first DNS question and the addresses of its answer, first
+//! HTTP host, method and status, SSH banners. [`DIFFERENCES`] lists known differences. `LINERATE_CORPUS` is the corpus.
 
 mod differences;
 mod resolved;
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A field of a conversation, by its ports, the lower one first: what it is, and its value.
-pub(crate) type Told = (u64, u64, &'static str, String);
+/// A field of a conversation: lower port, higher port, field name, value.
+pub(crate) type NamedValue = (u64, u64, &'static str, String);
 
-/// Fields of our records, and what they are called here.
+/// Fields of flow records, and their names in this test.
 const FIELDS: [(&str, &str, &str); 9] = [
     ("tls", "server_name", "sni"),
     ("tls", "alpn", "alpn"),
@@ -32,14 +32,14 @@ const FIELDS: [(&str, &str, &str); 9] = [
     ("ssh", "server", "ssh"),
 ];
 
-/// Captures compared, and values in them, at least.
+/// Minimum number of captures and of values compared.
 const AT_LEAST: (usize, usize) = (100, 1530);
 
-/// tshark processes at a time.
+/// Parallel tshark processes.
 const PROCESSES: usize = 2;
 
 #[test]
-fn names_are_those_that_tshark_reads() {
+fn names_match_tshark() {
     let Some(folder) = corpus(".") else { return };
     if !has_tools(&["tshark"]) {
         return;
@@ -51,7 +51,7 @@ fn names_are_those_that_tshark_reads() {
         for _ in 0..PROCESSES {
             scope.spawn(|| {
                 while let Some(capture) = captures.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (theirs, ours) = (tshark::told(capture), told(capture));
+                    let (theirs, ours) = (tshark::names(capture), flow_names(capture));
                     let name = capture.file_name().unwrap().to_string_lossy().into_owned();
                     let mut found = found.lock().unwrap();
                     found.0 += theirs.len();
@@ -68,13 +68,13 @@ fn names_are_those_that_tshark_reads() {
     let known: BTreeSet<_> = DIFFERENCES.iter().flat_map(|row| row.all()).collect();
     let unknown: Vec<_> = differences.difference(&known).collect();
     let gone: Vec<_> = known.difference(&differences).collect();
-    assert!(unknown.is_empty(), "capture, who alone says something, field: {unknown:#?}");
-    assert!(gone.is_empty(), "differences that are none any more: {gone:#?}");
+    assert!(unknown.is_empty(), "capture, program with additional values, field: {unknown:#?}");
+    assert!(gone.is_empty(), "rows of DIFFERENCES without a difference: {gone:#?}");
     assert!(captures.len() >= AT_LEAST.0 && values >= AT_LEAST.1, "{values} values in {} captures", captures.len());
 }
 
-/// What our records say.
-fn told(capture: &Path) -> BTreeSet<Told> {
+/// Named values of linerate's flow records.
+fn flow_names(capture: &Path) -> BTreeSet<NamedValue> {
     let path = capture.to_str().unwrap();
     let lines = run(&["flows", "-q", "-r", path, "--names", "all", "-w", "-"]).good().output;
     let mut all = BTreeSet::new();
@@ -94,14 +94,14 @@ fn told(capture: &Path) -> BTreeSet<Told> {
     all
 }
 
-/// A list with commas between, in an order of its own.
+/// Sorts a comma-separated list.
 fn sorted(list: &str) -> String {
     let mut all: Vec<&str> = list.split(',').filter(|one| !one.is_empty()).collect();
     all.sort_unstable();
     all.join(",")
 }
 
-/// The same records, whoever meters and however frames come.
+/// Records are the same for any number of workers.
 #[test]
 fn names_do_not_depend_on_workers() {
     let Some(folder) = corpus("real-mix.pcap") else { return };
@@ -114,7 +114,7 @@ fn names_do_not_depend_on_workers() {
         lines
     };
     let one = records("1");
-    assert!(one.iter().filter(|line| line.contains("\"service\"")).count() > 400, "there are names");
-    assert!(one.iter().filter(|line| line.contains("\"resolved\"")).count() > 20, "there are names of addresses");
+    assert!(one.iter().filter(|line| line.contains("\"service\"")).count() > 400, "flows with names");
+    assert!(one.iter().filter(|line| line.contains("\"resolved\"")).count() > 20, "flows with resolved addresses");
     assert_eq!(one, records("4"));
 }

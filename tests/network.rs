@@ -1,4 +1,4 @@
-//! The program as its user runs it, between hosts of a network: needs root.
+//! Tests of the command line between hosts of a network; they need root.
 
 mod answer;
 mod bridge;

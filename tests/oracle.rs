@@ -1,21 +1,22 @@
-//! The TCP endpoint and that of the kernel are given the same segments, and say the same, but for what `docs/tcp.md` lists by name.
+//! Comparison of the TCP endpoint with the kernel: for the same segments, both send the same answers, except for the
+//! differences listed in `docs/tcp.md`.
 //!
-//! - `script`: what a peer sends, said so that it means the same to both;
-//! - `kernel`, `ours`: the two, behind a tun interface and in time that is made up;
-//! - `said`: answers without what may differ, such as first sequence numbers;
-//! - `compare`: a script played to both; `differences`: those that there may be;
+//! - `script`: segments of a peer, relative to what each receiver sent;
+//! - `kernel`, `ours`: the two receivers, behind a tun interface and in simulated time;
+//! - `said`: normalised answers, without first sequence numbers and the like;
+//! - `compare`: plays a script to both; `differences`: the permitted differences;
 //! - `clauses`, `random`: the scripts.
 
 mod clauses;
 mod compare;
 mod differences;
 mod kernel;
-#[allow(dead_code, reason = "it is that of the tests of the endpoint, which use all of it")]
-#[path = "../crates/receive/tests/tcp/memory.rs"]
+#[allow(dead_code, reason = "shared with the tests of the endpoint, which use all of it")]
+#[path = "../crates/transport/tests/tcp/memory.rs"]
 mod memory;
 mod ours;
-#[allow(dead_code, reason = "it is that of the tests of the endpoint, which use all of it")]
-#[path = "../crates/receive/tests/tcp/peer.rs"]
+#[allow(dead_code, reason = "shared with the tests of the endpoint, which use all of it")]
+#[path = "../crates/transport/tests/tcp/peer.rs"]
 mod peer;
 mod random;
 mod said;

@@ -1,22 +1,22 @@
-//! Packets as text: frames of real captures can be expressed and made again, byte for byte, and tshark reads what is
-//! made of a text, every checksum right.
+//! Packets as text: frames of real captures are expressed as text and rebuilt byte for byte; tshark finds valid
+//! checksums in packets built from text.
 //!
-//! The corpus is found through `LINERATE_CORPUS`; without it, or without tshark, the tests say that they are skipped.
+//! `LINERATE_CORPUS` is the corpus; without it, or without tshark, the tests are skipped with a note.
 
 use crate::layers::frames::batches;
 use crate::layers::tshark::{MOST_BYTES, Tshark, pcap};
 use linerate::generate::packet::{Setup, Sizes, express, frames as made};
-use linerate::wire::named::Kind;
+use linerate::headers::named::Kind;
 use linerate_tests::support::{corpus, has_tools};
 
-/// Frames of the corpus that are expressed in headers, at least, in percent; others are `raw(...)`.
+/// Minimum percentage of frames expressed as headers; the others are `raw(...)`.
 const AT_LEAST: usize = 95;
 
-/// Every so manieth frame of the corpus is expressed.
+/// Only every third frame of the corpus is tested.
 const STEP: usize = 3;
 
 #[test]
-fn frames_of_real_captures_are_expressed_and_made_again() {
+fn real_frames_are_expressed_and_rebuilt() {
     let Some(folder) = corpus(".") else { return };
     let (mut all, mut in_headers) = (0, 0);
     for batch in batches(&folder) {
@@ -31,11 +31,11 @@ fn frames_of_real_captures_are_expressed_and_made_again() {
             assert_eq!(again.variants[0].frame, frame.bytes, "{} {}: {text}", frame.capture, frame.number);
         }
     }
-    println!("{in_headers} of {all} frames expressed in headers, all made again");
-    assert!(in_headers * 100 >= all * AT_LEAST, "only {in_headers} of {all} frames were expressed in headers");
+    println!("{in_headers} of {all} frames expressed as headers, all rebuilt");
+    assert!(in_headers * 100 >= all * AT_LEAST, "only {in_headers} of {all} frames were expressed as headers");
 }
 
-/// The fields of tshark that say whether a checksum is right (1), and what it could not read.
+/// Checksum status fields of tshark (1: valid), and its field for malformed data.
 const FIELDS: [&str; 11] = [
     "ip.checksum.status",
     "tcp.checksum.status",
@@ -58,7 +58,7 @@ const CHECKS: [&str; 5] = [
     "sctp.checksum:CRC-32c",
 ];
 
-/// What each kind of header carries here, so that it is whole.
+/// Payload that makes a header of each kind complete.
 fn inside(kind: &Kind) -> &'static str {
     match kind.name() {
         "sctp" => "/payload(hex=000300160000000100020003000000000102030405060000)",
@@ -74,7 +74,7 @@ fn inside(kind: &Kind) -> &'static str {
 }
 
 #[test]
-fn tshark_reads_what_is_made_of_a_text() {
+fn tshark_accepts_packets_built_from_text() {
     if !has_tools(&["tshark"]) {
         return;
     }
@@ -100,10 +100,10 @@ fn tshark_reads_what_is_made_of_a_text() {
         .chain(CHECKS.iter().flat_map(|check| ["-o", check]))
         .chain(FIELDS.iter().flat_map(|field| ["-e", field]))
         .collect();
-    let said = Tshark::new().run("texts.pcap", &file, &arguments);
-    assert_eq!(said.lines().count(), texts.len());
+    let output = Tshark::new().run("texts.pcap", &file, &arguments);
+    assert_eq!(output.lines().count(), texts.len());
     let (mut faults, mut right) = (String::new(), 0);
-    for (text, line) in texts.iter().zip(said.lines()) {
+    for (text, line) in texts.iter().zip(output.lines()) {
         let values: Vec<&str> = line.split(['\t', ',']).filter(|value| !value.is_empty()).collect();
         right += values.len();
         if values.iter().any(|value| *value != "1") {

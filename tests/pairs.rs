@@ -1,7 +1,7 @@
-//! Every two options of a verb: together they do what neither does alone, or are refused.
+//! Every pair of options of a verb: each option changes the result next to the other, or the pair is rejected.
 //!
-//! They are thousands of runs, so that an eighth of the pairs is drawn each time, by `PROPTEST_RNG_SEED` where that is set;
-//! `LINERATE_PAIRS=all` takes all of them.
+//! All pairs take thousands of runs, so each test run draws an eighth of them, seeded by `PROPTEST_RNG_SEED` if set.
+//! `LINERATE_PAIRS=all` runs all of them.
 
 mod tables;
 
@@ -16,19 +16,19 @@ use std::net::{TcpListener, UdpSocket};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What words of [`BASES`] and [`VALUES`] stand for.
+/// Values of the placeholders in [`BASES`] and [`VALUES`].
 struct Names {
     input: String,
-    /// Two ports that no frame comes to; those who may not make any go without.
+    /// Two ports without traffic; `None` if labs cannot be created.
     wire: Option<Wire>,
-    /// Where all that is sent is received.
+    /// Address of a TCP sink.
     sink: String,
     datagrams: UdpSocket,
 }
 
 impl Names {
-    /// Its words, where there is what they name.
-    fn known(&self, words: &[&str]) -> Option<Vec<String>> {
+    /// Replaces the placeholders; `None` if one needs a wire that does not exist.
+    fn resolved(&self, words: &[&str]) -> Option<Vec<String>> {
         let wire = self.wire.as_ref();
         let word = |word: &&str| match *word {
             "IN" => Some(self.input.clone()),
@@ -43,17 +43,17 @@ impl Names {
     }
 }
 
-/// What a payload begins with.
+/// Beginning of some payloads.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n";
 
 #[test]
-fn every_two_options_of_a_verb_change_something_or_are_refused() {
+fn every_option_pair_has_an_effect_or_is_rejected() {
     let scratch = Scratch::new();
     let input = scratch.file("in.pcap");
     let mut sample: Vec<Record> = frames::sample();
-    // Of several hosts, and some come twice.
+    // Several hosts; some packets are duplicated.
     sample.iter_mut().enumerate().for_each(|(place, record)| record.bytes[11] = place as u8 % 16);
-    // And some say what they are.
+    // Some payloads name their protocol.
     for record in sample.iter_mut().filter(|record| (540..640).contains(&record.bytes.len())) {
         let begin = record.bytes.len() - 500;
         record.bytes[begin..begin + REQUEST.len()].copy_from_slice(REQUEST);
@@ -66,7 +66,7 @@ fn every_two_options_of_a_verb_change_something_or_are_refused() {
     let (mut wrong, mut excused) = (Vec::new(), BTreeSet::new());
     let drawn = Drawn::new();
     for (number, (verb, words)) in BASES.iter().enumerate() {
-        let Some(base) = names.known(words) else { continue };
+        let Some(base) = names.resolved(words) else { continue };
         let options: Vec<String> =
             options(verb).into_iter().filter(|name| !APART.iter().any(|(apart, _)| apart == name)).collect();
         let mut lines: Vec<Vec<String>> = options.iter().map(|one| vec![one.clone()]).collect();
@@ -80,12 +80,12 @@ fn every_two_options_of_a_verb_change_something_or_are_refused() {
             if done[line] == again {
                 continue;
             }
-            // Where a machine that does other things broke in once, what came of it twice counts.
+            // A busy machine may disturb one run: the result that occurs twice counts.
             let third = done_of(verb, &base, line, number + 200);
             if third == again {
                 done.insert(line.clone(), again);
             } else if third != done[line] {
-                wrong.push(format!("{verb} {} {line:?}: it is not the same each time", words.join(" ")));
+                wrong.push(format!("{verb} {} {line:?}: result differs between runs", words.join(" ")));
             }
         }
         for line in lines.iter().filter(|line| line.len() == 2) {
@@ -109,15 +109,15 @@ fn every_two_options_of_a_verb_change_something_or_are_refused() {
     }
 }
 
-/// Nothing is excused that is always seen.
+/// Fails for rows of [`UNSEEN`] that no pair needs.
 fn check_excuses(excused: &BTreeSet<&str>) {
     let unused: Vec<&str> = UNSEEN.iter().map(|(name, _)| *name).filter(|name| !excused.contains(name)).collect();
-    assert!(unused.is_empty(), "always seen, and no longer to be excused: {unused:?}");
+    assert!(unused.is_empty(), "rows of UNSEEN without a pair that needs them: {unused:?}");
 }
 
-/// Which pairs are tried.
+/// Selection of the pairs that are run.
 struct Drawn {
-    /// By what they are drawn; all without it.
+    /// Seed of the selection; `None` selects all.
     seed: Option<u64>,
 }
 
@@ -126,8 +126,8 @@ impl Drawn {
         if std::env::var("LINERATE_PAIRS").is_ok_and(|which| which == "all") {
             return Drawn { seed: None };
         }
-        let told = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok());
-        Drawn { seed: Some(told.unwrap_or_else(|| RandomState::new().hash_one(0))) }
+        let given = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok());
+        Drawn { seed: Some(given.unwrap_or_else(|| RandomState::new().hash_one(0))) }
     }
 
     fn is_all(&self) -> bool {
@@ -142,7 +142,7 @@ impl Drawn {
     }
 }
 
-/// Receives whatever is sent there, as long as this process runs.
+/// Starts a TCP server that discards all data, for the lifetime of this process.
 fn sink() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -154,10 +154,10 @@ fn sink() -> String {
     address
 }
 
-/// The long names of its options, as its help has them.
+/// Long names of a verb's options, from its help.
 fn options(verb: &str) -> Vec<String> {
     let help = run(&[verb, "--help"]).good().output;
-    // Sentences stand further to the right, and may begin with an option too.
+    // Help sentences are indented further, and may begin with an option too.
     let is_option = |line: &&str| line.len() - line.trim_start().len() <= 6;
     let options = help.split("\nExamples:").next().unwrap_or_default().lines().filter(is_option);
     let lines = options.map(str::trim_start);
@@ -171,19 +171,19 @@ fn options(verb: &str) -> Vec<String> {
     assert!(names.len() > 3, "{help}");
     for name in &names {
         let is_known = value(verb, name).is_some() || APART.iter().any(|(known, _)| known == name);
-        assert!(is_known, "{verb} --{name}: say in VALUES what it is tried with");
+        assert!(is_known, "{verb} --{name}: add a value to VALUES");
     }
     names
 }
 
-/// What an option of a verb is tried with.
+/// Words that set an option of a verb.
 fn value(verb: &str, name: &str) -> Option<&'static [&'static str]> {
     let of_verb = format!("{verb} {name}");
     let find = |wanted: &str| VALUES.iter().find(|(known, _)| *known == wanted).map(|(_, words)| *words);
     find(&of_verb).or_else(|| find(name))
 }
 
-/// What came of all of them, some at a time.
+/// Runs all lines, four at a time, and returns their results.
 fn all<T: Send>(lines: &[Vec<String>], work: impl Fn(&[String]) -> T + Sync) -> HashMap<Vec<String>, T> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(HashMap::new()));
     std::thread::scope(|scope| {
@@ -199,7 +199,7 @@ fn all<T: Send>(lines: &[Vec<String>], work: impl Fn(&[String]) -> T + Sync) -> 
     done.into_inner().unwrap()
 }
 
-/// What can be seen of a run: status, words, files, without times; nothing where it was refused.
+/// Visible result of a run: status, output and files, without times; `None` if the options were rejected.
 fn done_of(verb: &str, base: &[String], options: &[String], number: usize) -> Option<String> {
     let folder = Scratch::new();
     let ring = format!("pairs-{}-{number}-{}", std::process::id(), options.join("-"));
@@ -212,18 +212,18 @@ fn done_of(verb: &str, base: &[String], options: &[String], number: usize) -> Op
     }
     let mut seen = format!("{:?}\n", out.status.code());
     for text in [out.stdout, out.stderr] {
-        // A slow machine shows a line meanwhile.
+        // A slow machine prints interval lines.
         let is_live =
             |line: &&str| line.trim_start().split_once(" s ").is_some_and(|(at, _)| at.parse::<u32>().is_ok());
         let text = String::from_utf8_lossy(&text).replace(&ring, "RING");
-        // What the kernel chose, and how it went.
-        let is_by_chance = |line: &&str| {
+        // Values that depend on the kernel and on timing.
+        let is_random = |line: &&str| {
             ["min RTT", "resent_segments", "min_rtt_us", "payload copy"].iter().any(|by| line.contains(by))
         };
-        let lines = text.lines().filter(|line| !is_live(line) && !is_by_chance(line));
+        let lines = text.lines().filter(|line| !is_live(line) && !is_random(line));
         seen += &timeless(&lines.map(without_ports).collect::<Vec<_>>().join("\n"));
     }
-    // What a demonstration keeps has the times at which it was made.
+    // Files kept by a demo contain the times of their creation.
     let is_kept = |path: &str| verb == "demo" && std::fs::metadata(path).unwrap().is_dir();
     let seen_of = |path: &str| if is_kept(path) { "a folder".to_owned() } else { content(path) };
     let files: BTreeMap<String, String> =
@@ -231,29 +231,29 @@ fn done_of(verb: &str, base: &[String], options: &[String], number: usize) -> Op
     Some(format!("{seen}{files:?}"))
 }
 
-/// Text without the ports of addresses of this machine.
+/// Removes the ports after 127.0.0.1.
 fn without_ports(text: &str) -> String {
     let mut parts = text.split("127.0.0.1:");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + "127.0.0.1" + part.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// Text without what is of the time it was made at.
+/// Removes times, rates and ids from text.
 fn timeless(text: &str) -> String {
     let (mut words, is_document) = (Vec::new(), text.contains("\"schema\""));
     for word in text.split_inclusive(|c: char| " ,:;\n\"}]".contains(c)) {
         let plain = word.trim_end_matches(|c: char| " ,:;\n\"}]".contains(c));
-        // Times of --dry-run have six digits, and by chance a number of a document too.
+        // Times of --dry-run have six decimals; in a JSON document any number may have six.
         let is_due = !is_document && plain.rsplit_once('.').is_some_and(|(_, digits)| digits.len() == 6);
-        // JSON has small ones as 2e-5.
+        // JSON prints small numbers as 2e-5.
         let is_number = plain.contains(['.', 'e']) && plain.parse::<f64>().is_ok() && !is_due;
         let is_id = plain.len() == 16 && plain.chars().all(|c| c.is_ascii_hexdigit());
-        // A whole number of frames a second, or of thousands of them.
+        // Units of a rate without decimals.
         let is_unit = ["k", "M", "G", "packets/s", "frames/s", "kb/s", "Mb/s", "Gb/s"].contains(&plain);
         if ["packets/s", "frames/s"].contains(&plain)
             && words.last().is_some_and(|word: &String| word.parse::<u64>().is_ok())
         {
-            // A slow machine does less than a thousand: 812 packets/s.
+            // Below 1000 a rate has no prefix: 812 packets/s.
             words.pop();
         }
         if !is_number && !is_id && !is_unit && !plain.is_empty() {
@@ -264,7 +264,7 @@ fn timeless(text: &str) -> String {
 }
 
 #[test]
-fn how_fast_a_machine_is_makes_no_difference() {
+fn timeless_removes_rates_and_times() {
     for (one, other) in [
         ("20 packets in 0.010 s: 2.0 k packets/s, 1.0 Mb/s L1", "20 packets in 0.025 s: 800 packets/s, 812.1 kb/s L1"),
         ("{\"schema\": 1, \"busy_seconds\": 2e-5}", "{\"schema\": 1, \"busy_seconds\": 0.000021}"),
@@ -275,9 +275,9 @@ fn how_fast_a_machine_is_makes_no_difference() {
     assert_ne!(timeless("20 frames"), timeless("21 frames"));
 }
 
-/// What is in a file: of captures frames and the gaps between them.
+/// Comparable content of a file; for captures the frames and the gaps between them.
 fn content(path: &str) -> String {
-    /// How its frames begin (RFC 8878, section 3.1.1).
+    /// Magic number of a frame (RFC 8878, section 3.1.1).
     const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     if std::fs::metadata(path).unwrap().is_dir() {
         let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -290,13 +290,13 @@ fn content(path: &str) -> String {
         return format!("{bytes:x?}");
     }
     if bytes.starts_with(&ZSTD) {
-        // Flows have other ids in each run.
+        // Flow ids differ between runs.
         let mut lines: Vec<String> = tool("zstd", &["-dcq", path]).lines().map(timeless).collect();
         lines.sort_unstable();
         return format!("compressed {}", lines.join("\n"));
     }
     if !path.ends_with(".pcap") {
-        // Records have no order of their own.
+        // Records have no defined order.
         let mut lines: Vec<String> = String::from_utf8_lossy(&bytes).lines().map(timeless).collect();
         lines.sort_unstable();
         return lines.join("\n");

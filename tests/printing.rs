@@ -1,9 +1,10 @@
-//! Frames as text.
+//! Packets as text.
 //!
-//! - `golden`: lines of packets of each protocol;
-//! - `agreement`: the same lines as tcpdump's, for every frame of the corpus;
-//! - `program`: `capture --print`, its options, and how it ends;
-//! - `live`: of interfaces, as frames come.
+//! - `golden`: expected lines for packets of each protocol;
+//! - `agreement`: comparison with tcpdump for every frame of the corpus;
+//! - `program`: `capture --print` of files, and its options;
+//! - `live`: `capture --print` of interfaces;
+//! - `typed`: command lines of tcpdump users.
 
 mod agreement;
 mod golden;

@@ -1,4 +1,4 @@
-//! The program as its user runs it, without a network: files, pipes, errors, JSON, exit statuses.
+//! Tests of the command line without a network: files, pipes, errors, JSON, exit statuses.
 
 mod doctor;
 mod endings;

@@ -1,5 +1,5 @@
-//! Records that are asked: filters, groups and sums beside plain ones over a list of flows, files whatever is in them, and the program
-//! beside DuckDB.
+//! Queries of flow records: filters, groups and sums compared with a plain loop over flows, damaged files, and the
+//! program compared with DuckDB.
 
 mod filters;
 mod groups;

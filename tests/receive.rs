@@ -1,12 +1,12 @@
-//! Streams received by the program, end to end: the kernel's TCP sends, and every byte is compared.
+//! Streams received by the program end to end: the kernel's TCP sends, and every byte is compared.
 //!
-//! - `ports`: over each way in, IPv4 and IPv6, several streams, more than 4 GiB;
-//! - `clients`: programs that people send with;
-//! - `faults`: over a wire that loses, repeats, reorders and damages; senders and destinations that go away;
-//! - `attackers`: floods and forged segments beside a good flow;
+//! - `ports`: over every backend, IPv4 and IPv6, several streams, more than 4 GiB;
+//! - `clients`: common client programs;
+//! - `faults`: links that lose, duplicate, reorder and corrupt packets; senders and ports that fail;
+//! - `attackers`: floods and forged segments during a legitimate flow;
 //! - `many`: a thousand connections at once;
-//! - `ring`: frames in shared memory, and what their readers do;
-//! - `device`: frames in memory of a device;
+//! - `ring`: frames in shared memory, and their readers;
+//! - `device`: frames in device memory;
 //! - `stage`: the hosts.
 
 mod attackers;

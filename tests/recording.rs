@@ -1,6 +1,6 @@
-//! Recordings as their user runs them: files one after the other, killed, filled up, beside all else that a capture does.
+//! Recordings as users run them: rotation, SIGKILL, full disks, and all other outputs of a capture at the same time.
 //!
-//! `LINERATE_KILLS=500 cargo test --workspace --test online recording::killed` kills so many; 28 otherwise.
+//! `LINERATE_KILLS=500 cargo test --workspace --test online recording::killed` kills 500 recorders instead of 28.
 
 mod disk;
 mod trigger;
@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What files are written as.
+/// File name endings of the formats written.
 const ENDINGS: [&str; 4] = ["pcap", "pcapng", "pcapng.zst", "pcap.gz"];
 
-/// The files of a recording, in the order of their names.
+/// Files of a recording, sorted by name.
 fn recorded(folder: &str) -> Vec<PathBuf> {
     files(Path::new(folder))
 }
 
-/// The frames of files that are whole, one after the other, by our reader.
+/// Frames of complete files in file order, read by linerate.
 fn frames_of(scratch: &Scratch, paths: &[PathBuf]) -> Vec<Record> {
     let plain = scratch.file("plain.pcap");
     let frames = paths.iter().flat_map(|path| {
@@ -34,27 +34,27 @@ fn frames_of(scratch: &Scratch, paths: &[PathBuf]) -> Vec<Record> {
     frames.collect()
 }
 
-/// As many frames as others see in files that are whole: capinfos in all of them, tshark in the last.
-fn count_by_others(paths: &[PathBuf]) -> Option<usize> {
+/// Number of frames that capinfos counts in complete files; tshark checks the last file.
+fn count_by_wireshark(paths: &[PathBuf]) -> Option<usize> {
     if paths.is_empty() || !has_tools(&["tshark", "capinfos"]) {
         return None;
     }
     let names: Vec<&str> = paths.iter().map(|path| path.to_str().unwrap()).collect();
-    let told = tool("capinfos", &[&["-Mrc", "-T"][..], &names].concat());
+    let report = tool("capinfos", &[&["-Mrc", "-T"][..], &names].concat());
     let count = |line: &str| line.rsplit('\t').next().unwrap().trim().parse().expect("a number");
-    let counts: Vec<usize> = told.lines().filter(|line| line.contains('\t')).map(count).collect();
-    assert_eq!(counts.len(), paths.len(), "{told}");
-    assert_eq!(seen_by_tshark(paths.last()?), *counts.last()?, "{paths:?}");
+    let counts: Vec<usize> = report.lines().filter(|line| line.contains('\t')).map(count).collect();
+    assert_eq!(counts.len(), paths.len(), "{report}");
+    assert_eq!(count_by_tshark(paths.last()?), *counts.last()?, "{paths:?}");
     Some(counts.iter().sum())
 }
 
-/// Frames before the end, or before it is cut.
-fn seen_by_tshark(path: &Path) -> usize {
+/// Number of frames that tshark reads up to the end of the file or its truncation.
+fn count_by_tshark(path: &Path) -> usize {
     let output = Command::new("tshark").args(["-n", "-T", "fields", "-e", "frame.number", "-r"]).arg(path).output();
     String::from_utf8_lossy(&output.expect("tshark").stdout).lines().count()
 }
 
-/// Many UDP packets of several sizes, 10 ms apart, which compress badly.
+/// UDP packets of several sizes, 10 ms apart, with payloads that compress badly.
 fn many(count: u32) -> Vec<Record> {
     let mut noise = 7u32;
     let frame = |number: u32| {
@@ -76,7 +76,7 @@ fn many(count: u32) -> Vec<Record> {
 }
 
 #[test]
-fn files_one_after_the_other_hold_every_frame_and_open_elsewhere() {
+fn rotated_files_hold_every_frame_and_open_in_wireshark() {
     let (scratch, sent) = (Scratch::new(), many(1200));
     let input = scratch.file("in.pcap");
     records::write(&input, &sent);
@@ -92,17 +92,17 @@ fn files_one_after_the_other_hold_every_frame_and_open_elsewhere() {
             let paths = recorded(&folder);
             assert!(paths.len() > 2 && paths.iter().all(|path| path.to_str().unwrap().ends_with(ending)), "{paths:?}");
             let notes = json["events"].to_string();
-            assert!(notes.contains(&format!("files written {}, removed 0", paths.len())), "{notes}");
+            assert!(notes.contains(&format!("{} files written, 0 deleted", paths.len())), "{notes}");
             assert!(json["balanced"] == true && json["frames"] == 1200, "{json}");
             records::assert_same_frames(&format!("{words:?}"), &frames_of(&scratch, &paths), &sent);
-            let counted = count_by_others(&paths);
+            let counted = count_by_wireshark(&paths);
             assert!(counted.is_none_or(|counted| counted == 1200), "{words:?} {counted:?}");
         }
     }
 }
 
 #[test]
-fn the_last_files_are_kept_and_tcpdump_reads_them() {
+fn newest_files_are_kept_and_tcpdump_reads_them() {
     let (scratch, sent) = (Scratch::new(), many(3000));
     let input = scratch.file("in.pcap");
     records::write(&input, &sent);
@@ -123,9 +123,9 @@ fn the_last_files_are_kept_and_tcpdump_reads_them() {
     }
 }
 
-/// An index goes with its file.
+/// An index is deleted together with its file.
 #[test]
-fn the_last_files_are_kept_with_their_indexes() {
+fn newest_files_are_kept_with_their_indexes() {
     let (scratch, sent) = (Scratch::new(), many(2000));
     let (input, folder) = (scratch.file("in.pcap"), scratch.file("kept/"));
     records::write(&input, &sent);
@@ -134,17 +134,17 @@ fn the_last_files_are_kept_with_their_indexes() {
     let (indexes, paths): (Vec<PathBuf>, Vec<PathBuf>) =
         recorded(&folder).into_iter().partition(|path| path.extension().unwrap() == "idx");
     let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-    let beside: Vec<String> = names(&paths).iter().map(|path| format!("{path}.idx")).collect();
-    assert_eq!((paths.len(), names(&indexes)), (2, beside));
+    let expected: Vec<String> = names(&paths).iter().map(|path| format!("{path}.idx")).collect();
+    assert_eq!((paths.len(), names(&indexes)), (2, expected));
     let got = frames_of(&scratch, &paths);
     records::assert_same_frames("the last", &got, &sent[2000 - got.len()..]);
     let found = run(&["find", &folder, "--count"]).good().output;
     assert_eq!(found.split_whitespace().next().unwrap().replace(',', ""), got.len().to_string(), "{found}");
 }
 
-/// Where an index cannot be begun, here since its name would be too long, the files are complete without, and that is said once.
+/// If no index can be created, here since its name is too long, the files are complete. The failure is reported once.
 #[test]
-fn a_recording_goes_on_without_an_index_that_cannot_be_begun() {
+fn recording_continues_without_an_index() {
     let (scratch, sent) = (Scratch::new(), many(1200));
     let (input, folder) = (scratch.file("in.pcap"), scratch.file("kept"));
     records::write(&input, &sent);
@@ -154,23 +154,23 @@ fn a_recording_goes_on_without_an_index_that_cannot_be_begun() {
     let json = run(&["capture", "-r", &input, "-w", &out, "-G", "3", "--index", "--json"]).good().json();
     let paths = recorded(&folder);
     assert!(paths.len() > 2 && paths.iter().all(|path| path.extension().unwrap() == "pcap"), "{paths:?}");
-    records::assert_same_frames("without", &frames_of(&scratch, &paths), &sent);
+    records::assert_same_frames("without an index", &frames_of(&scratch, &paths), &sent);
     assert!(json["balanced"] == true && json["frames"] == 1200 && json["lost"] == 0, "{json}");
-    let said = format!("{} files are complete without their index, last error: ", paths.len());
+    let text = format!("{} files are complete without their index, last error: ", paths.len());
     let events: Vec<String> = json["events"].as_array().unwrap().iter().map(ToString::to_string).collect();
-    let told: Vec<&String> = events.iter().filter(|event| event.contains(&said)).collect();
-    assert!(told.len() == 1 && told[0].contains(".pcap.idx: ") && told[0].contains("--make-index"), "{events:?}");
+    let notes: Vec<&String> = events.iter().filter(|event| event.contains(&text)).collect();
+    assert!(notes.len() == 1 && notes[0].contains(".pcap.idx: ") && notes[0].contains("--make-index"), "{events:?}");
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_option_combinations_are_rejected() {
     let scratch = Scratch::new();
     let input = scratch.file("in.pcap");
     records::write(&input, &many(3));
     let out = scratch.file("x.pcap");
     for (options, wanted) in [
         (&["-w", &out, "-W", "3"][..], "--keep-files needs -C, -G or -w DIR/"),
-        (&["-w", &out, "--on-full", "go-on"], "--on-full needs -C, -G"),
+        (&["-w", &out, "--on-full", "continue"], "--on-full needs -C, -G"),
         (&["-w", "-", "-C", "1MiB"], "-C and -G need -w FILE or -w DIR/"),
         (&["-w", "/dev/null", "-C", "1MiB"], "/dev/null: not a regular file"),
         (&["-w", &out, "-C", "1MiB", "--keep-size", "9"], "missing unit; write 9MiB"),
@@ -189,9 +189,9 @@ fn what_makes_no_sense_is_refused() {
     }
 }
 
-/// Everything at once: a ring, flows, -c, compression, and SIGHUP in between.
+/// Combines a shared ring, flows, -c, compression and a SIGHUP in one run.
 #[test]
-fn a_recording_goes_along_with_all_else() {
+fn recording_combines_with_all_other_outputs() {
     let scratch = Scratch::new();
     let (folder, flows) = (scratch.file("kept/"), scratch.file("flows/"));
     let mut command = linerate(&[
@@ -224,15 +224,15 @@ fn a_recording_goes_along_with_all_else() {
     to.write_all(&records::header()).unwrap();
     to.write_all(&records::body(&sent[..2000])).unwrap();
     to.flush().unwrap();
-    wait_until("files are there", || recorded(&folder).len() > 2);
-    // Frames may still be on their way when it comes: then it comes again.
-    let heard = running.hear();
-    let told = "packets in complete files";
-    wait_until("the last is complete", || {
+    wait_until("files exist", || recorded(&folder).len() > 2);
+    // Packets may still be in flight when the signal arrives, so it is sent again.
+    let log = running.hear();
+    let note = "packets in complete files";
+    wait_until("the last file is complete", || {
         running.signal(Signal::HUP);
         std::thread::sleep(Duration::from_millis(100));
         let is_open = recorded(&folder).iter().any(|path| path.extension().unwrap() == "part");
-        !is_open && heard.lock().unwrap().contains(told)
+        !is_open && log.lock().unwrap().contains(note)
     });
     let before = recorded(&folder).len();
     let rest = records::body(&sent[2000..]);
@@ -246,13 +246,13 @@ fn a_recording_goes_along_with_all_else() {
     assert!(!recorded(&flows).is_empty());
     if has_tools(&["capinfos"]) {
         paths.iter().for_each(|path| {
-            let told = tool("capinfos", &["-M", path.to_str().unwrap()]);
-            assert!(told.contains("all of it") && told.contains("Number of interfaces in file: 1"), "{told}");
+            let report = tool("capinfos", &["-M", path.to_str().unwrap()]);
+            assert!(report.contains("all of it") && report.contains("Number of interfaces in file: 1"), "{report}");
         });
     }
 }
 
-/// How recordings are written that are killed, each in turn with each ending.
+/// Options of the recordings that are killed; each is combined with each ending.
 const FORMS: [&[&str]; 7] = [
     &["-C", "60KiB"],
     &["-G", "5", "--direct"],
@@ -263,14 +263,14 @@ const FORMS: [&[&str]; 7] = [
     &["-C", "100KiB", "--index", "--compress-threads", "3"],
 ];
 
-/// Whenever it is killed, all files open to their ends, hold what came without a gap, and are searched as they are.
+/// Whenever the recorder is killed, all files can be read to their end, have no gap, and can be searched.
 #[test]
-fn a_recorder_that_was_killed_leaves_files_that_open() {
+fn killed_recorder_leaves_readable_files() {
     let kills: usize = std::env::var("LINERATE_KILLS").map_or(28, |kills| kills.parse().unwrap());
     let sent = many(8000);
     for kill in 0..kills {
         let (ending, form) = (ENDINGS[kill % ENDINGS.len()], FORMS[kill % FORMS.len()]);
-        // One thread alone can write what is not zstd.
+        // Only zstd has several compression threads.
         let form = if ending.ends_with("zst") {
             form
         } else {
@@ -282,9 +282,9 @@ fn a_recorder_that_was_killed_leaves_files_that_open() {
         kill_recorder(&[&["-w", &format!("{folder}/x-%s.{ending}")], form].concat(), &folder, &sent, kill);
         let paths: Vec<PathBuf> =
             recorded(&folder).into_iter().filter(|path| path.extension().unwrap() != "idx").collect();
-        // Of several zstd frames Wireshark 4.0 reads the first 128 KiB.
-        let is_for_others = !(ending.ends_with("zst") && form.contains(&"--index"));
-        let got = left_by(&scratch, &paths, is_for_others, &context);
+        // Wireshark 4.0 reads only the first 128 KiB of several zstd frames.
+        let is_read_by_wireshark = !(ending.ends_with("zst") && form.contains(&"--index"));
+        let got = left_by(&scratch, &paths, is_read_by_wireshark, &context);
         let first = got.first().and_then(|first| sent.iter().position(|one| one.time == first.time)).unwrap_or(0);
         assert!(first == 0 || form.iter().any(|word| ["-W", "--keep-size"].contains(word)), "{context}: from {first}");
         records::assert_same_frames(&context, &got, &sent[first..first + got.len()]);
@@ -294,7 +294,7 @@ fn a_recorder_that_was_killed_leaves_files_that_open() {
     }
 }
 
-/// Records frames until it is killed, from the first file on, at moments that differ.
+/// Records frames and kills the recorder after its first file exists, at a delay that depends on `kill`.
 fn kill_recorder(options: &[&str], folder: &str, sent: &[Record], kill: usize) {
     let mut command = linerate(&[&["capture", "-r", "-", "-q"][..], options].concat());
     let mut running = spawn(command.stdin(Stdio::piped()));
@@ -309,44 +309,44 @@ fn kill_recorder(options: &[&str], folder: &str, sent: &[Record], kill: usize) {
                 std::thread::sleep(Duration::from_micros(300));
             }
         });
-        wait_until("a file is there", || !recorded(folder).is_empty());
+        wait_until("a file exists", || !recorded(folder).is_empty());
         std::thread::sleep(Duration::from_micros(kill as u64 * 7919 % 90_000));
         running.signal(Signal::KILL);
         running.end();
     });
 }
 
-/// The frames of files that a killed run has left, all of which can be read; those that have their names are whole.
-fn left_by(scratch: &Scratch, paths: &[PathBuf], is_for_others: bool, context: &str) -> Vec<Record> {
+/// Frames of the files that a killed run left. All files must be readable, and those without `.part` complete.
+fn left_by(scratch: &Scratch, paths: &[PathBuf], is_read_by_wireshark: bool, context: &str) -> Vec<Record> {
     let is_part = |path: &Path| path.extension().unwrap() == "part";
     let complete: Vec<PathBuf> = paths.iter().filter(|path| !is_part(path)).cloned().collect();
     assert!(paths.len() - complete.len() <= 1, "{context}: {paths:?}");
     let (mut got, mut whole) = (Vec::new(), 0);
     for path in paths {
         let plain = scratch.file("plain.pcap");
-        // One that was just begun has nothing in it yet.
+        // A file that was just created is still empty.
         if std::fs::metadata(path).unwrap().len() == 0 {
             continue;
         }
         let _ = std::fs::remove_file(&plain);
-        // A reader goes by what is in it, and says where it is cut.
+        // The reader detects the format by content and reports a truncation.
         let ended = run(&["capture", "-q", "-r", path.to_str().unwrap(), "-w", &plain]);
         assert!(is_part(path) || ended.status == 0, "{context}: {} {}", path.display(), ended.errors);
         let frames = records::read(&plain);
-        if is_part(path) && is_for_others && has_tools(&["tshark"]) {
-            assert_eq!(seen_by_tshark(path), frames.len(), "{context}: {}", path.display());
+        if is_part(path) && is_read_by_wireshark && has_tools(&["tshark"]) {
+            assert_eq!(count_by_tshark(path), frames.len(), "{context}: {}", path.display());
         }
         whole += if is_part(path) { 0 } else { frames.len() };
         got.extend(frames);
     }
-    let counted = if is_for_others { count_by_others(&complete) } else { None };
+    let counted = if is_read_by_wireshark { count_by_wireshark(&complete) } else { None };
     assert!(counted.is_none_or(|count| count == whole), "{context}: {complete:?}");
     got
 }
 
-/// Opening and closing is the work of the thread that writes.
+/// The writer thread opens and closes files.
 #[test]
-fn rotation_does_not_hold_a_capture_up() {
+fn rotation_does_not_delay_the_capture() {
     if !may_make_labs() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Recordings replayed: rewritten, over two ports, on time.
+//! Recordings replayed: rewritten, split over two ports, and with exact timing.
 
 mod files;
 mod network;

@@ -1,6 +1,6 @@
-//! `linerate send` against receivers of the standard library: every byte, how long chunks take, and every way to fail.
+//! `linerate send` against receivers of the standard library: every byte, chunk times, and every failure.
 
-use linerate::receive::pattern::Pattern;
+use linerate::transport::pattern::Pattern;
 use linerate_tests::support::program::{Ended, launch, linerate, run, spawn};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, may_make_labs};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
-/// A receiver of so many connections that checks every byte of each by the pattern of a key, and returns how many there were.
+/// Starts a receiver that checks N connections against the pattern of a key and returns the bytes of each.
 fn checking(address: &str, connections: usize, key: u64) -> (SocketAddr, JoinHandle<Vec<u64>>) {
     let listener = TcpListener::bind(address).unwrap();
     let local = listener.local_addr().unwrap();
@@ -39,10 +39,10 @@ fn check(mut stream: TcpStream, key: u64) -> u64 {
     }
 }
 
-/// A receiver that does this with its one connection.
+/// Starts a receiver that runs `work` on its only connection.
 fn receiver<T: Send + 'static>(work: impl FnOnce(TcpStream) -> T + Send + 'static) -> (String, JoinHandle<T>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Of listening sockets, those that come have it.
+    // Accepted connections inherit it from the listening socket.
     set_socket_recv_buffer_size(&listener, 64 << 10).unwrap();
     let local = listener.local_addr().unwrap().to_string();
     (local, thread::spawn(move || work(listener.accept().unwrap().0)))
@@ -57,7 +57,7 @@ fn number(document: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn chunks_of_several_sizes_arrive_whole_and_their_times_are_told() {
+fn chunks_of_several_sizes_arrive_complete_with_their_times() {
     let (to, all) = checking("127.0.0.1:0", 1, 7);
     let ended = sent(&to.to_string(), &["--chunk", "64KiB,1MiB", "--chunks", "20", "--key", "7", "--json"]).good();
     let total = 20 * (MIB / 16 + MIB);
@@ -72,16 +72,16 @@ fn chunks_of_several_sizes_arrive_whole_and_their_times_are_told() {
         assert_eq!(number(row, "bytes"), 20.0 * chunk as f64);
         let [average, p50, p99, max] = ["average_us", "p50_us", "p99_us", "max_us"].map(|name| number(row, name));
         assert!(0.0 < p50 && p50 <= p99 && p99 <= max && average <= max, "{row}");
-        // One waits for the other: all of them take no longer than the whole.
+        // Chunks are sent one after the other, so their times add up to at most the total.
         assert!(20.0 * average <= 1e6 * number(row, "seconds") + 1.0, "{row}");
         let gbps = 20.0 * chunk as f64 * 8.0 / number(row, "seconds") / 1e9;
         assert!((gbps / number(row, "gbps") - 1.0).abs() < 1e-6, "{row}");
     }
 }
 
-/// A chunk is over when it is acknowledged, not when it is handed to the kernel.
+/// A chunk ends when it is acknowledged, not when it is handed to the kernel.
 #[test]
-fn a_chunk_takes_as_long_as_its_receiver() {
+fn chunk_time_includes_a_slow_receiver() {
     const WAITS: Duration = Duration::from_millis(300);
     let (to, end) = receiver(|stream| {
         thread::sleep(WAITS);
@@ -90,13 +90,13 @@ fn a_chunk_takes_as_long_as_its_receiver() {
     let ended = sent(&to, &["--chunk", "16MiB", "--chunks", "3", "--json"]).good();
     assert_eq!(end.join().unwrap(), 48 * MIB);
     let row = ended.json()["rows"][0].clone();
-    // From accepting the connection on it waits; before, a slow machine may.
+    // The receiver sleeps after it accepts; on a slow machine part of that passes before the first chunk.
     assert!(number(&row, "max_us") > 200_000.0, "{row}");
     assert!(number(&row, "p50_us") < number(&row, "max_us"), "{row}");
 }
 
 #[test]
-fn connections_send_all_of_it_each_by_ipv4_and_ipv6() {
+fn every_connection_sends_all_data_over_ipv4_and_ipv6() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let (to, all) = checking(address, 3, 0);
         let ended = sent(&to.to_string(), &["--size", "5000001", "--connections", "3", "--cpu", "0", "-q"]).good();
@@ -106,7 +106,7 @@ fn connections_send_all_of_it_each_by_ipv4_and_ipv6() {
 }
 
 #[test]
-fn zeros_files_and_what_others_write_are_sent() {
+fn zeros_files_and_pipes_are_sent() {
     let collected = || {
         receiver(|mut stream| {
             let mut bytes = Vec::new();
@@ -128,14 +128,14 @@ fn zeros_files_and_what_others_write_are_sent() {
     running.take_input().unwrap().write_all(&data).unwrap();
     running.end().good().shows("300,000 bytes acknowledged");
     assert!(bytes.join().unwrap() == data);
-    // Nothing at all is something too.
+    // Empty input is valid.
     let (to, bytes) = collected();
     sent(&to, &[]).good().shows("0 bytes acknowledged");
     assert!(bytes.join().unwrap().is_empty());
 }
 
 #[test]
-fn a_connection_that_is_reset_says_how_much_had_arrived() {
+fn reset_connection_reports_acknowledged_bytes() {
     let (to, read) = receiver(|mut stream| {
         let mut bytes = vec![0; 1 << 20];
         stream.read_exact(&mut bytes).unwrap();
@@ -145,14 +145,14 @@ fn a_connection_that_is_reset_says_how_much_had_arrived() {
     let ended = sent(&to, &["--size", "1GiB", "--json"]).with_status(1).says("connection reset by the peer");
     let (document, read) = (ended.json(), read.join().unwrap());
     let (acknowledged, written) = (number(&document, "acknowledged"), number(&document, "written"));
-    // Up to two segments may have been read before they are acknowledged (RFC 9293 section 3.8.6.3); those of lo have 64 KiB.
+    // Up to two segments may be read but unacknowledged (RFC 9293 section 3.8.6.3); segments on lo are 64 KiB.
     let pending = f64::from(2 << 16);
     assert!(read as f64 <= acknowledged + pending && acknowledged <= written && written < 1e9, "{document}");
     ended.says("bytes acknowledged");
 }
 
 #[test]
-fn whoever_cannot_be_reached_is_named_with_the_reason() {
+fn errors_name_the_destination_and_the_cause() {
     // A port that was free a moment ago.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let size = ["--size", "1MiB"];
@@ -165,12 +165,12 @@ fn whoever_cannot_be_reached_is_named_with_the_reason() {
     sent("127.0.0.1", &size).with_status(2).says("no port");
     sent(&free, &["--size", "none"]).with_status(2).says("such as 512KiB");
     sent(&free, &["--pattern", "none", "--key", "4", "--size", "1"]).with_status(2).says("zeros have no key");
-    // By hand or by cron: what is described is not replaced by what happens to come in.
+    // From a shell or from cron: input on standard input never replaces data described by options.
     for described in [&["--key", "5"][..], &["--pattern", "none"]] {
         sent(&free, described).with_status(2).says(" needs --size").says("standard input is sent");
     }
     sent(&free, &["--connections", "2"]).with_status(2).says("standard input");
-    // What is to be sent is looked for first.
+    // The file is opened before anything is sent.
     sent(&free, &["-r", "/nosuch"]).with_status(1).says("/nosuch: No such file");
     sent(&free, &["-r", "/"]).with_status(1).says("/: is a directory; expected a file");
     let (to, _) = receiver(drop);
@@ -179,7 +179,7 @@ fn whoever_cannot_be_reached_is_named_with_the_reason() {
 }
 
 #[test]
-fn nobody_waits_without_end() {
+fn every_wait_has_a_limit() {
     let stalled = || receiver(|stream| (thread::sleep(Duration::from_secs(4)), stream).1);
     let (to, _end) = stalled();
     let began = Instant::now();
@@ -194,9 +194,9 @@ fn nobody_waits_without_end() {
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
-/// However many they are: one waits beside the other.
+/// The time limit covers all connections together, however many there are.
 #[test]
-fn receivers_that_do_not_read_are_left_together() {
+fn stalled_receivers_are_closed_at_the_same_time() {
     const MANY: usize = 8;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     set_socket_recv_buffer_size(&listener, 64 << 10).unwrap();
@@ -211,9 +211,9 @@ fn receivers_that_do_not_read_are_left_together() {
     assert_eq!(all.join().unwrap().len(), MANY);
 }
 
-/// What another program writes may be quiet for ever.
+/// A pipe from another program can stay quiet forever.
 #[test]
-fn a_pipe_that_is_quiet_holds_nobody_up() {
+fn quiet_pipe_does_not_block_the_end() {
     for udp in [&[][..], &["--udp", "--datagram", "1008"]] {
         for by_time in [false, true] {
             let (stream, end) = receiver(|stream| check(stream, 0));
@@ -236,7 +236,7 @@ fn a_pipe_that_is_quiet_holds_nobody_up() {
             let shown = match (udp.is_empty(), by_time) {
                 (true, true) => "1,500 bytes acknowledged",
                 (true, false) => "1,000 bytes acknowledged",
-                // What would fill the second one may still come, until the time is over.
+                // The rest of the second datagram can still arrive until the time is over.
                 (false, true) => "2 datagrams with 1,500 bytes",
                 (false, false) => "1 datagram with 1,000 bytes",
             };
@@ -250,7 +250,7 @@ fn a_pipe_that_is_quiet_holds_nobody_up() {
 }
 
 #[test]
-fn it_ends_by_time_and_with_a_report_when_it_is_asked_to() {
+fn send_ends_at_its_duration_or_on_interrupt_with_a_report() {
     let (to, all) = checking("127.0.0.1:0", 1, 0);
     let document = sent(&to.to_string(), &["-T", "0.3", "--chunk", "1MiB,2MiB", "--json"]).good().json();
     let seconds: Vec<f64> = document["rows"].as_array().unwrap().iter().map(|row| number(row, "seconds")).collect();
@@ -266,11 +266,11 @@ fn it_ends_by_time_and_with_a_report_when_it_is_asked_to() {
 }
 
 #[test]
-fn datagrams_say_where_they_belong() {
+fn datagrams_carry_their_offset() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let socket = UdpSocket::bind(address).unwrap();
         let to = socket.local_addr().unwrap().to_string();
-        // All of it fits the buffer: none is lost however slow this is.
+        // All datagrams fit in the receive buffer, so a slow reader loses none.
         let arguments = ["--udp", "--size", "60500", "--datagram", "1008", "--rate", "100mbps", "--key", "3", "--json"];
         let document = sent(&to, &arguments).good().json();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -295,7 +295,7 @@ fn datagrams_say_where_they_belong() {
 }
 
 #[test]
-fn datagrams_that_went_out_are_told_when_the_way_is_gone() {
+fn sent_datagrams_are_reported_when_the_link_goes_down() {
     if !may_make_labs() {
         return;
     }
@@ -313,9 +313,9 @@ fn datagrams_that_went_out_are_told_when_the_way_is_gone() {
     assert!(number(&document, "written") > 1.0, "{document}");
 }
 
-/// The kernel cuts no datagrams any more that have become too long for one packet: each is handed over by itself.
+/// The kernel no longer splits datagrams that exceed the path MTU (UDP GSO), so each one is sent separately.
 #[test]
-fn a_way_that_gets_narrower_is_no_end_of_datagrams() {
+fn smaller_mtu_does_not_stop_datagrams() {
     if !may_make_labs() {
         return;
     }
@@ -333,7 +333,7 @@ fn a_way_that_gets_narrower_is_no_end_of_datagrams() {
 }
 
 #[test]
-fn it_sends_from_where_it_is_told_to() {
+fn source_address_netns_and_congestion_control_apply() {
     if !may_make_labs() {
         return;
     }

@@ -1,14 +1,14 @@
-//! The HTTP server: driven by the published client, and asked by those who may not.
+//! The HTTP server: driven by the published client, and by unauthorised and malformed requests.
 //!
-//! - `clients`: snappi, unchanged, between two hosts; `devices`: beside a host of the kernel;
-//! - `described`: requests and answers beside the published description;
-//! - `flip`: a relay that changes a byte of answers;
-//! - `hostile`: requests that are refused while traffic goes on;
-//! - `own`: what is not of the model;
+//! - `clients`: snappi, unmodified, between two hosts; `devices`: with a host of the kernel;
+//! - `described`: requests and answers compared with the published description;
+//! - `flip`: a relay that changes one byte of an answer;
+//! - `hostile`: requests that are rejected under traffic;
+//! - `own`: paths outside the Open Traffic Generator model;
 //! - `page`: the page, in a headless Chromium;
-//! - `sent`: what was sent, of many flows, over a link that goes down, by a server that is ended;
-//! - `many`, `methods`, `replay`, `sequence`: pages of streams, measurements, recordings, streams one after the other;
-//! - `stage`: a server on the two ends of a wire, and requests as bytes.
+//! - `sent`: packet counts of many flows, across a link down, and of a server that is stopped;
+//! - `many`, `methods`, `replay`, `sequence`: many streams, measurements, recordings, streams in sequence;
+//! - `stage`: a server on both ends of a link, and raw requests.
 
 mod clients;
 mod described;

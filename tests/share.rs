@@ -1,4 +1,4 @@
-//! Rings in shared memory between processes: the program and a reader in C, as their users run them.
+//! Rings in shared memory between processes: the program, and readers in C, Python and libdaq.
 
 mod c;
 mod chains;

@@ -1,4 +1,4 @@
-//! Long tests: every example of the pages, pairs of options, broken captures, each benchmark once.
+//! Long tests: every example of the pages, pairs of options, damaged captures, and each benchmark once.
 
 mod bench;
 mod book;

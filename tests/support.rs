@@ -1,4 +1,4 @@
-//! What tests of the program need: the program, captures, tools, a place for files.
+//! Helpers of tests: the program, captures, tools, temporary folders.
 
 pub mod daq;
 pub mod dpdk;
@@ -20,54 +20,54 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Says on the terminal that a test, or a part of it, was left out.
+/// Reports on the terminal that a test, or a part of it, was skipped.
 ///
 /// # Panics
-/// As root in a continuous integration, where everything has to be there.
+/// As root in continuous integration, where no test may be skipped.
 pub fn skip(reason: &str) {
     let must_run = std::env::var("CI").is_ok_and(|ci| ci == "true") && is_root();
-    assert!(!must_run, "nothing may be skipped here, and this was: {reason}");
-    say_skipped(reason);
+    assert!(!must_run, "no test may be skipped in CI: {reason}");
+    print_skipped(reason);
 }
 
-/// What only a quiet machine can judge: waits of milliseconds, no loss at full speed. There (`make quiet`) it fails if it does
-/// not hold; elsewhere it says so, and returns what it was told.
+/// Checks a condition that needs a quiet machine: waits of milliseconds, no loss at full speed. There (`make quiet`) it
+/// panics if the condition is false; elsewhere it reports it, and returns the condition.
 ///
 /// # Panics
-/// As said.
+/// If the condition is false and `LINERATE_QUIET` is set.
 pub fn judge(holds: bool, what: &str) -> bool {
     assert!(holds || std::env::var_os("LINERATE_QUIET").is_none(), "{what}");
     if !holds {
-        say(format_args!("NOT JUDGED ({what}): run make quiet on a machine that does nothing else"));
+        print(format_args!("NOT JUDGED ({what}): run make quiet on a machine that does nothing else"));
     }
     holds
 }
 
-/// Whether this process may make network namespaces; says so if not.
+/// Returns true if this process may create network namespaces; reports a skip if not.
 pub fn may_make_labs() -> bool {
-    let may = is_root();
-    if !may {
+    let allowed = is_root();
+    if !allowed {
         skip("network namespaces need root");
     }
-    may
+    allowed
 }
 
-/// Whether this process is root's.
+/// Returns true if this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A file of the corpus of real captures; without the corpus says that the test is left out.
+/// Returns a file of the corpus of real captures; reports a skip without it.
 pub fn corpus(name: &str) -> Option<PathBuf> {
     let found =
         std::env::var_os("LINERATE_CORPUS").map(|root| Path::new(&root).join(name)).filter(|path| path.exists());
     if found.is_none() {
-        say_skipped(&format!("{name}: LINERATE_CORPUS leads to no such capture"));
+        print_skipped(&format!("{name}: LINERATE_CORPUS leads to no such capture"));
     }
     found
 }
 
-/// Every file in a folder and those in it, in the order of their paths.
+/// Returns every file below a folder, sorted by path.
 ///
 /// # Panics
 /// If a folder cannot be listed.
@@ -83,7 +83,7 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Runs another program to its end and returns what it printed.
+/// Runs another program to its end, and returns its output.
 ///
 /// # Panics
 /// If it cannot be run, or fails.
@@ -94,7 +94,7 @@ pub fn tool(name: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Whether these programs are installed; says so if not.
+/// Returns true if these programs are installed; reports a skip if not.
 ///
 /// # Panics
 /// As [`lack`] does.
@@ -106,20 +106,20 @@ pub fn has_tools(names: &[&str]) -> bool {
     missing.is_none()
 }
 
-/// Reports a test as skipped because a program is missing that `scripts/setup peers` installs.
+/// Reports a skip because a program is missing that `scripts/setup peers` installs.
 ///
 /// # Panics
-/// Where all have to be there: `make test-peers` sets `LINERATE_PEERS`.
+/// If all programs are required: `make test-peers` sets `LINERATE_PEERS`.
 pub fn lack(what: &str) {
     assert!(std::env::var_os("LINERATE_PEERS").is_none(), "{what}: scripts/setup peers installs it");
-    say_skipped(&format!("{what}: make test-peers installs it"));
+    print_skipped(&format!("{what}: make test-peers installs it"));
 }
 
-/// The same for one that tests can do without everywhere.
-pub fn happens_to_have(name: &str) -> bool {
+/// Returns true if this optional program is installed; reports a skip if not.
+pub fn has_optional_tool(name: &str) -> bool {
     let has = is_in_path(name);
     if !has {
-        say_skipped(&format!("{name} is not installed, and need not be"));
+        print_skipped(&format!("{name} is not installed, and need not be"));
     }
     has
 }
@@ -128,24 +128,24 @@ fn is_in_path(name: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).exists()))
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 ///
 /// # Panics
-/// If it is not within 20 seconds.
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+/// If it is not true within 60 seconds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "timeout waiting until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A directory that goes with this value.
+/// Temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// An empty directory that any user may write to: whoever captures as root goes on as a user without rights.
+    /// Creates an empty directory that any user may write to, since captures started as root drop privileges.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
@@ -157,12 +157,12 @@ impl Scratch {
         Scratch(path)
     }
 
-    /// The path of a file in it.
+    /// Returns the path of a file in it.
     pub fn file(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
     }
 
-    /// The names of all files in it, in alphabetic order.
+    /// Returns the names of all files in it, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).expect("a directory").flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -177,11 +177,11 @@ impl Drop for Scratch {
     }
 }
 
-/// The test harness swallows what `eprintln!` prints, but not this.
-fn say_skipped(reason: &str) {
-    say(format_args!("SKIPPED: {reason}"));
+/// Prints to standard error directly: the test harness captures `eprintln!`, but not this.
+fn print_skipped(reason: &str) {
+    print(format_args!("SKIPPED: {reason}"));
 }
 
-fn say(what: std::fmt::Arguments<'_>) {
+fn print(what: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }

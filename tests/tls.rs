@@ -1,4 +1,4 @@
-//! What leaves and comes over TLS: by the real program, beside OpenSSL at the other end, with certificates of a CA of the test.
+//! TLS in both directions: the real program against OpenSSL, with certificates of a test CA.
 
 use crate::fleet::broker::Broker;
 use crate::fleet::store::Store;
@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// Certificates, and the path of each.
+/// Creates the certificates in a scratch folder; `None` without openssl and python3.
 fn certificates() -> Option<Scratch> {
     if !has_tools(&["openssl", "python3"]) {
         return None;
@@ -29,25 +29,25 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Ends with the test.
-struct Other(Child);
+/// A child process that is killed on drop.
+struct PeerProcess(Child);
 
-impl Drop for Other {
+impl Drop for PeerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// TLS in front of a port, by OpenSSL: where it listens.
-fn relay(scratch: &Scratch, own: &str, port: u16) -> (Other, u16) {
+/// Starts a TLS relay (OpenSSL) in front of a port and returns its own port.
+fn relay(scratch: &Scratch, own: &str, port: u16) -> (PeerProcess, u16) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tls/relay.py");
     let [cert, key] = ["pem", "key"].map(|ending| scratch.file(&format!("{own}.{ending}")));
     let mut command = Command::new("python3");
     let mut child = command.args([script, &cert, &key, &port.to_string()]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    (Other(child), line.trim().parse().unwrap())
+    (PeerProcess(child), line.trim().parse().unwrap())
 }
 
 fn files(scratch: &Scratch, ca: Option<&str>, own: Option<&str>) -> String {
@@ -61,59 +61,60 @@ fn lines(path: &str) -> usize {
     std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
 }
 
-/// Our own collector, by TLS, and the target that it is.
+/// Starts `linerate collect` with TLS; returns it with its log and its target.
 fn collector(scratch: &Scratch, tls: &str, write: &str) -> (Running, Arc<Mutex<String>>, String) {
     let arguments = ["collect", "ipfix+tls://127.0.0.1:0", "--tls", tls, "-w", &scratch.file(write)];
     let mut running = spawn(linerate(&arguments).stdout(Stdio::null()));
-    let heard = running.hear();
+    let log = running.hear();
     let target = || {
-        let heard = heard.lock().unwrap();
-        Some(heard.split("collecting from ").nth(1)?.split_once('\n')?.0.to_owned())
+        let log = log.lock().unwrap();
+        Some(log.split("collecting from ").nth(1)?.split_once('\n')?.0.to_owned())
     };
-    wait_until("it listens", || target().is_some());
+    wait_until("the collector listens", || target().is_some());
     let target = target().unwrap();
-    (running, heard, target)
+    (running, log, target)
 }
 
 #[test]
-fn records_come_by_tls_from_those_who_show_a_certificate() {
+fn records_are_accepted_only_with_a_client_certificate() {
     let (Some(scratch), Some(capture)) = (certificates(), corpus("real-mix.pcap")) else { return };
     let capture = capture.to_str().unwrap();
-    let (running, heard, target) = collector(&scratch, &files(&scratch, Some("ca"), Some("good")), "back.jsonl");
+    let (running, log, target) = collector(&scratch, &files(&scratch, Some("ca"), Some("good")), "back.jsonl");
     let own = scratch.file("own.jsonl");
     let client = files(&scratch, Some("ca"), Some("client"));
     run(&["flows", "-r", capture, "-w", &target, "-w", &own, "--ipfix", "biflow", "--tls", &client]).good();
     let back = scratch.file("back.jsonl");
     let is_back = |name: &String| name.contains("back.jsonl") && lines(&scratch.file(name)) >= lines(&own);
-    wait_until("all is there", || scratch.names().iter().any(is_back));
-    // Nobody without a certificate, with one of nobody, or without TLS.
+    wait_until("all records are collected", || scratch.names().iter().any(is_back));
+    // Rejected: no certificate, a self-signed one, and no TLS at all.
     let none = files(&scratch, Some("ca"), None);
-    let nobody = files(&scratch, Some("ca"), Some("self"));
-    for (tls, says) in [(&none, "requires a client certificate"), (&nobody, "rejected our certificate")] {
-        run(&["flows", "-r", capture, "-w", &target, "--tls", tls]).with_status(1).says(says);
+    let self_signed = files(&scratch, Some("ca"), Some("self"));
+    for (tls, error) in [(&none, "requires a client certificate"), (&self_signed, "rejected our certificate")] {
+        run(&["flows", "-r", capture, "-w", &target, "--tls", tls]).with_status(1).says(error);
     }
     let mut plain = TcpStream::connect(target.rsplit_once('/').unwrap().1).unwrap();
     plain.write_all(b"\0\x0a\0\x14not TLS, but IPFIX").unwrap();
-    let mut said = Vec::new();
-    let _ = plain.read_to_end(&mut said);
-    wait_until("it is said", || heard.lock().unwrap().contains(": connection rejected: "));
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    wait_until("the rejection is logged", || log.lock().unwrap().contains(": connection rejected: "));
     drop(running.interrupt());
-    assert_eq!(lines(&back), lines(&own), "and nothing else");
+    assert_eq!(lines(&back), lines(&own), "no other records");
 }
 
 #[test]
-fn an_exporter_speaks_with_whom_it_believes_alone() {
+fn exporter_sends_only_to_trusted_collectors() {
     let (Some(scratch), Some(capture)) = (certificates(), corpus("real-mix.pcap")) else { return };
     let capture = capture.to_str().unwrap();
     let tls = files(&scratch, Some("ca"), None);
     let target = |port: u16| format!("ipfix+tls://localhost:{port}");
-    for (own, says) in [("self", "not signed by a trusted CA"), ("other", "for another name"), ("old", "has expired")] {
+    for (own, error) in [("self", "not signed by a trusted CA"), ("other", "for another name"), ("old", "has expired")]
+    {
         let (_relay, port) = relay(&scratch, own, 1);
-        run(&["flows", "-r", capture, "-w", &target(port), "--tls", &tls]).with_status(1).says(says);
+        run(&["flows", "-r", capture, "-w", &target(port), "--tls", &tls]).with_status(1).says(error);
     }
     let (_relay, port) = relay(&scratch, "good", 1);
     run(&["flows", "-r", capture, "-w", &target(port)]).with_status(1).says("not signed by a trusted CA");
-    // A server that speaks no TLS, and one that says nothing.
+    // A server without TLS.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -123,13 +124,13 @@ fn an_exporter_speaks_with_whom_it_believes_alone() {
         }
     });
     run(&["flows", "-r", capture, "-w", &target(port), "--tls", &tls]).with_status(1).says("does not speak TLS");
-    // What OpenSSL takes is a file of IPFIX.
+    // The bytes that OpenSSL receives form an IPFIX file.
     let port = free_port();
     let taken = scratch.file("taken.ipfix");
     let mut command = Command::new("openssl");
     let [cert, key] = ["good.pem", "good.key"].map(|name| scratch.file(name));
     command.args(["s_server", "-accept", &port.to_string(), "-cert", &cert, "-key", &key, "-quiet", "-naccept", "1"]);
-    let mut server = Other(command.stdout(File::create(&taken).unwrap()).stdin(Stdio::piped()).spawn().unwrap());
+    let mut server = PeerProcess(command.stdout(File::create(&taken).unwrap()).stdin(Stdio::piped()).spawn().unwrap());
     let own = scratch.file("own.jsonl");
     let mut tries = 0;
     loop {
@@ -149,7 +150,7 @@ fn an_exporter_speaks_with_whom_it_believes_alone() {
 }
 
 #[test]
-fn a_broker_and_a_database_are_reached_by_tls_with_a_password() {
+fn broker_and_database_accept_tls_with_a_password() {
     let (Some(scratch), Some(capture)) = (certificates(), corpus("real-mix.pcap")) else { return };
     let capture = capture.to_str().unwrap();
     let store = Store::start(|| crate::fleet::store::Mood::Good);
@@ -174,14 +175,14 @@ fn a_broker_and_a_database_are_reached_by_tls_with_a_password() {
         store.inserts().len() > 2
             && store.inserts().iter().all(|insert| insert.password.as_deref() == Some("to be kept"))
     );
-    // By a certificate that nobody believes nothing goes out, and the run says why.
+    // With an untrusted certificate no record is sent, and the error gives the cause.
     let untrusted = files(&scratch, Some("self"), None);
     drop(
         send(&database, &format!("end=60,password={secret}"), &untrusted)
             .with_status(1)
             .says("not signed by a trusted CA"),
     );
-    // The broker says its own address, at which it speaks no TLS: that relay stands at the same port of another address.
+    // The broker advertises its plain-text port; the relay's port is advertised instead.
     let broker = Broker::start("t", 2, |_| crate::fleet::broker::Mood::Good);
     broker.sign_in("bob", "to be kept");
     let (_relay, port) = relay(&scratch, "good", broker.port);
@@ -196,7 +197,7 @@ fn a_broker_and_a_database_are_reached_by_tls_with_a_password() {
 }
 
 #[test]
-fn the_page_is_served_by_https() {
+fn page_is_served_over_https() {
     let Some(scratch) = certificates() else { return };
     if !has_tools(&["curl"]) || !may_make_labs() {
         return;
@@ -206,7 +207,7 @@ fn the_page_is_served_by_https() {
     let port = format!("p1={}", wire.port("a", "eth0", ""));
     let arguments = ["serve", "--port", &port, "--listen", "127.0.0.1:0", "--tls-cert", &cert, "--tls-key", &key];
     let mut running = spawn(linerate(&arguments).stdout(Stdio::piped()));
-    let heard = running.hear();
+    let log = running.hear();
     let mut output = BufReader::new(running.take_output().unwrap());
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
@@ -223,21 +224,22 @@ fn the_page_is_served_by_https() {
     let (page, errors) = curl(&[&format!("{url}/")]);
     assert!(page.contains("<html") && errors.is_empty(), "{page} {errors}");
     let user = format!(":{token}");
-    let asked = |more: &[&str]| curl(&[&["-u", &user, "-o", "/dev/null", "-w", "%{http_code}"][..], more].concat()).0;
+    let status_of =
+        |more: &[&str]| curl(&[&["-u", &user, "-o", "/dev/null", "-w", "%{http_code}"][..], more].concat()).0;
     let version = format!("{url}/capabilities/version");
-    assert_eq!(asked(&[&version]), "200");
-    assert_eq!(asked(&["-H", &format!("Origin: {url}"), &version]), "200");
+    assert_eq!(status_of(&[&version]), "200");
+    assert_eq!(status_of(&["-H", &format!("Origin: {url}"), &version]), "200");
     assert_eq!(
-        asked(&["-H", &format!("Origin: http://localhost:{port}"), &version]),
+        status_of(&["-H", &format!("Origin: http://localhost:{port}"), &version]),
         "403",
-        "a page that came by HTTP"
+        "a page loaded over HTTP"
     );
-    // Without TLS there is no answer, and it is said; so is one who believes nobody.
+    // A client without TLS gets no answer and is logged; so is a client that trusts no CA.
     let (answer, _) = curl(&[&format!("http://localhost:{port}/")]);
     assert!(!answer.contains("<html"), "{answer}");
-    wait_until("it is said", || heard.lock().unwrap().contains("does not speak TLS"));
+    wait_until("the rejection is logged", || log.lock().unwrap().contains("does not speak TLS"));
     let _ = Command::new("curl").args(["-sS", "-m", "20", &url]).output().unwrap();
-    wait_until("it is said", || heard.lock().unwrap().matches("refused: ").count() >= 2);
+    wait_until("the rejection is logged", || log.lock().unwrap().matches("refused: ").count() >= 2);
     drop(running.interrupt());
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();

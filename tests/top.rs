@@ -1,4 +1,4 @@
-//! The live views, seen and driven through a terminal of their own.
+//! The live views of `top` and `generate`, driven through a pseudo terminal.
 
 mod attached;
 mod own;

@@ -1,13 +1,13 @@
-//! What a page says a command prints, beside what it prints.
+//! Compares the output that a page shows with the real output.
 //!
-//! - Words and whole numbers are the same; how much blank stands between them does not matter.
-//! - A number with a decimal point is a time, a rate or a share, and stands for any such number: `0.044 s`, `255.4 k packets/s`. So does
-//!   the number before `packets/s`, `b/s` and `ms`, whatever its unit is made larger by.
-//! - `...` on a line of its own stands for any lines, or none. In a line it stands for any words, or none; in a word for any letters.
-//! - What is shown each second of a run is no matter where the page shows none of it: a slow machine takes seconds.
-//! - Behind a command of which nothing is shown, anything may be printed.
+//! - Words and whole numbers must be equal; the amount of white space is ignored.
+//! - A number with a decimal point is a time, a rate or a share, and matches any such number: `0.044 s`,
+//!   `255.4 k packets/s`. So does a number before `packets/s`, `b/s` and `ms` with any unit prefix.
+//! - `...` as a line matches any number of lines, in a line any number of words, in a word any letters.
+//! - Interval lines are ignored if the page shows none: on a slow machine a command takes seconds.
+//! - If the page shows no output for a command, any output matches.
 
-/// Where a page and a run part, for people; nothing if they say the same.
+/// Describes the difference between a page and a run; `None` if they match.
 pub(super) fn difference(wanted: &[String], printed: &str) -> Option<String> {
     let wanted: Vec<Vec<String>> = wanted.iter().map(|line| words(line)).filter(|line| !line.is_empty()).collect();
     let mut lines: Vec<Vec<String>> = printed.lines().map(words).filter(|line| !line.is_empty()).collect();
@@ -27,7 +27,7 @@ pub(super) fn difference(wanted: &[String], printed: &str) -> Option<String> {
     ))
 }
 
-/// What stands for any number of others.
+/// Items that can be a wildcard.
 trait Any {
     fn is_any(&self) -> bool;
 }
@@ -54,7 +54,7 @@ fn matches<T: Any>(wanted: &[T], printed: &[T], same: &dyn Fn(&T, &T) -> bool) -
     }
 }
 
-/// As `   1 s            502 captured ...`.
+/// Returns whether it is an interval line, such as `   1 s            502 captured ...`.
 fn is_live(line: &[String]) -> bool {
     line.len() > 4 && line[0] == "#" && line[1] == "s"
 }
@@ -68,7 +68,7 @@ fn is_word(wanted: &str, printed: &str) -> bool {
     }
 }
 
-/// The words of a line, times and rates as `#` and without the unit's size.
+/// Words of a line, with times and rates as `#` and without unit prefixes.
 fn words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
@@ -85,7 +85,7 @@ fn words(line: &str) -> Vec<String> {
         if is_number && plain.matches('.').count() == 1 {
             words.push(word.replace(plain, "#"));
         } else if before_is_number && ["k", "M", "G"].contains(&plain) {
-            // Of the unit behind.
+            // Prefix of the following unit.
         } else {
             if before_is_number && ["b/s", "packets/s", "frames/s", "s"].contains(&unit) {
                 let last = words.last_mut().expect("a word before");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_rates_stand_for_any() {
+    fn times_and_rates_match_any() {
         assert!(same("sent in 0.044 s: 255.4 k packets/s, 9 b/s", "sent in   1.2 s: 980 packets/s, 0.3 Gb/s"));
         assert!(same("p99 12 us", "p99 1.3 ms"));
         assert!(!same("4 frames in 0.1 s", "5 frames in 0.1 s"));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_stand_for_lines_and_words() {
+    fn dots_match_lines_and_words() {
         assert!(same("a\n...\nd", "a\nb\nc\nd"));
         assert!(same("...\nd", "d"));
         assert!(!same("a\n...\nd", "a\nb\nc"));
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_compared() {
+    fn whole_output_is_compared() {
         assert!(!same("a", "a\nb"));
         assert!(!same("a b", "a"));
         assert!(same("", "anything"));
     }
 
     #[test]
-    fn seconds_that_pass_are_left_out_unless_they_are_shown() {
+    fn interval_lines_are_ignored_unless_shown() {
         assert!(same("begin\nend", "begin\n   1 s  502 captured  499 packets/s  1.5 Mb/s L1  0 lost\nend"));
         assert!(!same("1 s 502 captured 9 packets/s", "   1 s  503 captured  499 packets/s"));
     }

@@ -1,19 +1,19 @@
-//! Commands of the pages, run as they stand.
+//! Runs the commands of the pages unchanged.
 //!
-//! A block ```` ```console ```` has commands behind `$ `, with lines that go on behind a `\`, and below each what it prints, on
-//! both outputs (`compare.rs` says how that is compared). The commands of a page go to one shell, one after the other, in one empty
-//! folder. Each must end with status 0, unless the next one is `echo $?`. What is started with `&` has opened its ports when the
-//! next one is run: people take a moment too.
+//! A block ```` ```console ```` has commands after `$ `, continued after a `\`, each followed by its standard output
+//! and standard error (`compare.rs` compares them). The commands of a page run in one shell in an empty folder.
+//! Each must exit with status 0, unless the next command is `echo $?`. The next command runs after a command started
+//! with `&` has opened its ports.
 //!
-//! A block ```` ```console root ```` is of what only root may do. It is left out for others, and the rest of the page has to do without.
-//! As root a page has a machine of its own, in namespaces, where it finds (and does not say how):
-//! - `eth0` and `eth1`, on which frames come in: 100 a second of DNS, HTTPS and pings on each;
-//! - `eth2` and `eth3`, joined by a wire;
+//! A block ```` ```console root ```` needs root and is skipped otherwise; the rest of the page must work without it.
+//! As root each page runs in its own namespaces with:
+//! - `eth0` and `eth1`, each receiving 100 packets per second of DNS, HTTPS and ping;
+//! - `eth2` and `eth3`, connected to each other;
 //! - `sudo`.
 //!
-//! Further words are what the block needs beside: programs, `duckdb`, the module of Python, or `dpdk`, the plugin.
+//! Further words name requirements of the block: programs, `duckdb` (the Python module), or `dpdk` (the plugin).
 //!
-//! A block of another kind with a second word, as in ```` ```toml mix.toml ````, is a file of that name in the folder.
+//! A block of another kind with a second word, such as ```` ```toml mix.toml ````, is a file with that name.
 
 use super::compare::difference;
 use linerate_tests::support::dpdk::plugin;
@@ -31,10 +31,10 @@ struct Step {
     line: usize,
 }
 
-/// Ends what a command has printed; the status follows.
+/// Separates the output of a command from its status.
 const MARK: char = '\u{1e}';
 
-/// Waits until every run has opened what it opens: it gives up its privileges then.
+/// Waits until every run has opened its ports; it drops its privileges then.
 const OPENED: &str = r#"
 __opened() {
     local tries pid
@@ -48,14 +48,14 @@ __opened() {
 }
 "#;
 
-/// What is there when root's page begins.
+/// Sets up the namespaces of a page that runs as root.
 const MACHINE: &str = r#"
 mount -t tmpfs tmpfs /run && mkdir /run/netns && mount -t sysfs sysfs /sys
 ip link set lo up
 ip netns add far
 for n in 0 1 2 3; do
     ip link add eth$n type veth peer name far$n netns far
-    # Nothing of the kernel's own comes then.
+    # No packets from the kernel itself.
     ip link set eth$n addrgenmode none && ip link set eth$n up
     ip -n far link set far$n addrgenmode none && ip -n far link set far$n up
 done
@@ -63,7 +63,7 @@ ip -n far link add joined type bridge mcast_snooping 0
 ip -n far link set joined addrgenmode none && ip -n far link set joined up
 ip -n far link set far2 master joined
 ip -n far link set far3 master joined
-# They make frames that fit a wire, and take those of xdp-live.
+# Disables segmentation offload, and lets the peers receive from xdp-live.
 for n in 2 3; do
     ethtool -K eth$n tso off gso off gro on
     ip netns exec far ethtool -K far$n tso off gso off gro on
@@ -86,11 +86,11 @@ fn steps(page: &str, block: &Block) -> Vec<Step> {
 
 fn commands(page: &str, block: &Block) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    let mut goes_on = false;
+    let mut is_continued = false;
     for (index, line) in block.lines.iter().enumerate() {
         let number = block.line + index;
-        if goes_on {
-            let step = steps.last_mut().expect("a command that goes on");
+        if is_continued {
+            let step = steps.last_mut().expect("a continued command");
             step.command += "\n";
             step.command += line;
         } else if let Some(command) = line.strip_prefix("$ ") {
@@ -100,12 +100,12 @@ fn commands(page: &str, block: &Block) -> Vec<Step> {
             step.output.push(line.clone());
             continue;
         }
-        goes_on = line.ends_with('\\');
+        is_continued = line.ends_with('\\');
     }
     steps
 }
 
-/// Whether it is something to do, and what it needs is here; what is not is said.
+/// Returns whether a block has something to run and its requirements are met; reports missing ones.
 fn can_run(block: &Block) -> bool {
     if block.words.first().is_none_or(|kind| kind != "console") {
         return block.words.len() == 2 && block.words[1].contains('.');
@@ -129,12 +129,13 @@ fn can_run(block: &Block) -> bool {
     })
 }
 
-/// Runs commands in one shell, in an empty folder; what each printed, and its status. Fewer, and why, if it ended before all was done.
+/// Runs commands in one shell in an empty folder. Returns the output and status of each, and an error if the shell
+/// /// ended before the last command.
 fn run(steps: &[Step], uses_plugin: bool) -> (Vec<(String, i32)>, Option<String>) {
     let (scratch, tools) = (Scratch::new(), Scratch::new());
     symlink(program(), tools.file("linerate")).unwrap();
     symlink(program().with_file_name("linerate-bench"), tools.file("linerate-bench")).unwrap();
-    // Root is root already; a signal goes to what it runs, as with the real one.
+    // Already root; exec makes signals reach the command, as with the real sudo.
     std::fs::write(tools.file("sudo"), "#!/bin/sh\nexec \"$@\"\n").unwrap();
     std::fs::set_permissions(tools.file("sudo"), PermissionsExt::from_mode(0o755)).unwrap();
     let mut script = format!("exec 2>&1\n{OPENED}");
@@ -165,9 +166,9 @@ fn run(steps: &[Step], uses_plugin: bool) -> (Vec<(String, i32)>, Option<String>
     let output = command.output().expect("a shell");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    let ended = || format!("it ended ({}) before all was done:\n{text}\n{errors}", output.status);
+    let ended = || format!("the shell ended ({}) before the last command:\n{text}\n{errors}", output.status);
     let Some((before, rest)) = text.split_once(MARK) else { return (Vec::new(), Some(ended())) };
-    assert_eq!(before, "", "the machine of the page");
+    assert_eq!(before, "", "output of the set-up");
     let mut parts = rest.split(MARK);
     let mut done = Vec::new();
     while let (Some(printed), Some(status)) = (parts.next(), parts.next()) {
@@ -177,8 +178,8 @@ fn run(steps: &[Step], uses_plugin: bool) -> (Vec<(String, i32)>, Option<String>
     (done, why)
 }
 
-/// Where the page and what happens differ.
-fn mistakes(page: &Page) -> Vec<String> {
+/// Differences between a page and its run.
+fn differences_of(page: &Page) -> Vec<String> {
     let steps: Vec<Step> =
         page.blocks().iter().filter(|block| can_run(block)).flat_map(|block| steps(&page.name, block)).collect();
     if steps.is_empty() {
@@ -198,30 +199,30 @@ fn mistakes(page: &Page) -> Vec<String> {
     wrong
 }
 
-/// Pages that run beside each other: some wait most of the time, some take a processor.
-const BESIDE: usize = 6;
+/// Number of pages that run in parallel.
+const PARALLEL: usize = 6;
 
-/// `LINERATE_PAGE=capture` runs one page. A machine with other work may be late by what a page shows: what is wrong beside other pages is
-/// tried once more by itself.
+/// `LINERATE_PAGE=capture` runs one page. On a busy machine timing may differ from the page, so a page that fails in
+/// parallel is run again without others.
 #[test]
-fn commands_do_what_the_pages_show() {
+fn commands_print_what_the_pages_show() {
     let only = std::env::var("LINERATE_PAGE").unwrap_or_default();
     let pages: Vec<Page> = pages::all().into_iter().filter(|page| page.name.contains(&only)).collect();
-    assert!(!pages.is_empty(), "there is no page {only}");
+    assert!(!pages.is_empty(), "no page contains {only}");
     let (next, again) = (Mutex::new(pages.iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..BESIDE {
+        for _ in 0..PARALLEL {
             scope.spawn(|| {
                 while let Some(page) = { next.lock().unwrap().next() } {
-                    let found = mistakes(page);
+                    let found = differences_of(page);
                     if !found.is_empty() {
-                        eprintln!("ONCE MORE, BY ITSELF: {}:\n{}", page.name, found.join("\n\n"));
+                        eprintln!("RUNNING AGAIN, WITHOUT OTHERS: {}:\n{}", page.name, found.join("\n\n"));
                         again.lock().unwrap().push(page);
                     }
                 }
             });
         }
     });
-    let wrong: Vec<String> = again.into_inner().unwrap().into_iter().flat_map(mistakes).collect();
+    let wrong: Vec<String> = again.into_inner().unwrap().into_iter().flat_map(differences_of).collect();
     assert!(wrong.is_empty(), "{} commands:\n\n{}", wrong.len(), wrong.join("\n\n"));
 }

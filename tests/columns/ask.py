@@ -1,4 +1,4 @@
-"""Runs SQL where flows/ is: ask.py duckdb|clickhouse; the statements come as a JSON list, the rows go as a JSON list of lists."""
+"""Runs SQL in the folder that contains flows/: ask.py duckdb|clickhouse. Reads a JSON list of statements, writes a JSON list of row lists."""
 import datetime
 import decimal
 import json

@@ -1,8 +1,9 @@
-//! Any flow -> Parquet -> the same flow; any flow -> JSON, which says the same.
+//! Any flow survives a round trip through Parquet, and its JSON has the same values.
 
 pub(super) use super::rows::flat;
 use super::rows::{Row, read};
 use linerate_burst::Nanos;
+use linerate_export::encode;
 use linerate_meter::names::http::Request;
 use linerate_meter::names::tls::{ClientHello, ServerHello};
 use linerate_meter::names::value::{Dns, Http, Tls};
@@ -10,7 +11,6 @@ use linerate_meter::{
     ConnState, End, EndReason, ExportedBy, Flow, History, Names, PacketStats, Quality, Retransmitted, Rtt, Side, Stats,
     StatsSide, Summary, Tcp, TcpSide, Tunnel,
 };
-use linerate_records::encode;
 use linerate_tests::support::Scratch;
 use linerate_tests::support::flows::{DIRECTIONS, TUNNELS, any_flow};
 use proptest::collection::vec;
@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_flow_comes_back_from_parquet_and_says_the_same_in_json(flows in vec(any_flow(), 0..40)) {
+    fn any_flow_survives_parquet_and_matches_its_json(flows in vec(any_flow(), 0..40)) {
         let scratch = Scratch::new();
         let [parquet, json] = ["flows.parquet", "flows.jsonl"].map(|name| scratch.file(name));
         encode("parquet", &flows, Box::new(File::create(&parquet).unwrap())).unwrap();
@@ -38,7 +38,7 @@ proptest! {
     }
 }
 
-/// The columns of one part of a flow: those whose names begin with its prefix.
+/// Columns of one part of a flow, which share a name prefix.
 #[derive(Clone, Copy)]
 struct Part<'a>(&'a Row, &'a str);
 

@@ -1,4 +1,4 @@
-//! What a killed run and a full disk leave behind.
+//! Files left by a killed run and by a full disk.
 
 use super::places::parquet_files;
 use super::rows::count;
@@ -9,10 +9,10 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Begins a capture file.
+/// Header of a pcap file.
 const HEADER: [u32; 6] = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
 
-/// Writes flows of one packet, a millisecond apart, to a program, until it is gone or there are so many.
+/// Writes flows of one packet, one per millisecond, to a program until it exits or `count` is reached.
 pub(super) fn feed(mut to: impl Write, count: u32) {
     let mut bytes: Vec<u8> = HEADER.iter().flat_map(|word| word.to_le_bytes()).collect();
     for number in 0..count {
@@ -35,10 +35,10 @@ pub(super) fn feed(mut to: impl Write, count: u32) {
 }
 
 #[test]
-fn a_killed_run_leaves_finished_files_alone() {
+fn killed_run_keeps_finished_files() {
     let scratch = Scratch::new();
     let folder = scratch.file("flows/");
-    // Flows end after 0.1 s, and each tenth of a second there is a file.
+    // Flows end after 0.1 s, and a new file starts every 0.1 s.
     let arguments = ["flows", "-r", "-", "--idle", "0.1", "--rotate", "0.1", "--write", &folder, "-q"];
     let mut running = spawn(linerate(&arguments).stdin(Stdio::piped()).stdout(Stdio::null()));
     let input = running.take_input().unwrap();
@@ -50,7 +50,7 @@ fn a_killed_run_leaves_finished_files_alone() {
     let files = parquet_files(&folder);
     let rows: usize = files.iter().map(|path| count(path)).sum();
     assert!(rows > 100, "{rows} rows in {files:?}");
-    // Another run adds to the folder what is its own, and takes nothing away.
+    // Another run adds only its own file to the folder.
     let mut running =
         spawn(linerate(&["flows", "-r", "-", "--write", &folder, "--append", "-q"]).stdin(Stdio::piped()));
     feed(running.take_input().unwrap(), 1000);
@@ -60,7 +60,7 @@ fn a_killed_run_leaves_finished_files_alone() {
     assert_eq!(after.iter().map(|path| count(path)).sum::<usize>(), rows + 1000);
 }
 
-/// Runs the program in a folder of so many KiB, and shows the folder to `look` before it goes.
+/// Runs the program in a tmpfs of this many KiB and passes its result and a copy of the folder to `look`.
 fn in_a_tiny_folder(kib: u32, write: &str, look: impl FnOnce(&Ended, &Path)) {
     if !is_root() {
         return skip("a tmpfs can only be mounted by root; writing to a full disk was not tried");
@@ -84,7 +84,7 @@ fn in_a_tiny_folder(kib: u32, write: &str, look: impl FnOnce(&Ended, &Path)) {
 }
 
 #[test]
-fn a_full_disk_keeps_finished_files_and_is_told() {
+fn full_disk_keeps_finished_files_and_is_reported() {
     in_a_tiny_folder(2000, "flows/", |ended, folder| {
         assert_eq!(ended.status, 1, "{}", ended.errors);
         for word in ["records could not be written", ".parquet: cannot write: No space left", "records lost"] {
@@ -94,13 +94,13 @@ fn a_full_disk_keeps_finished_files_and_is_told() {
         let rows: usize = files.iter().map(|path| count(path)).sum();
         assert!(ended.errors.contains(&format!("{rows} written, {} files complete", files.len())), "{}", ended.errors);
         let all = linerate_tests::support::files(folder);
-        assert_eq!(all.len(), files.len(), "what cannot be read stays nowhere: {all:?}");
+        assert_eq!(all.len(), files.len(), "no unreadable file remains: {all:?}");
     });
 }
 
 #[test]
-fn a_full_disk_leaves_whole_lines() {
-    // Compressed ones need more of them until it is full.
+fn full_disk_leaves_complete_lines() {
+    // Compressed records are smaller, so their disk is smaller.
     for (kib, ending, reader) in [(1000, "jsonl", "cat"), (40, "jsonl.gz", "gzip -dc"), (40, "jsonl.zst", "zstd -dcq")]
     {
         let reader: Vec<&str> = reader.split(' ').collect();
@@ -110,7 +110,7 @@ fn a_full_disk_leaves_whole_lines() {
         in_a_tiny_folder(kib, &format!("flows.{ending}"), |ended, folder| {
             assert_eq!(ended.status, 1, "{}", ended.errors);
             let part = folder.join(format!("flows.{ending}.part"));
-            // The tools take no other ending, and say so where the stream has no end.
+            // Read through stdin: the tools reject the ending `.part`. They fail if the stream has no end.
             let input = std::fs::File::open(&part).unwrap();
             let read = std::process::Command::new(reader[0]).args(&reader[1..]).stdin(input).output().unwrap();
             assert!(read.status.success(), "{ending}: {}", String::from_utf8_lossy(&read.stderr));

@@ -1,8 +1,8 @@
-//! The names of fields, in JSON and Zeek's, and that docs/flows.md has all of Zeek's: house.rs writes the tables of ours there.
+//! Field names of the JSON and Zeek formats; docs/flows.md lists all Zeek names (house.rs writes its other tables).
 
 use super::back::flat;
+use linerate_export::encode;
 use linerate_meter::{EndReason, Flow, Quality};
-use linerate_records::encode;
 use linerate_tests::support::Scratch;
 use linerate_tests::support::flows::{any_flow, full_flow};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn lines(form: &str, flows: &[Flow]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Every path of a document, with dots; those of the two directions once.
+/// Collects every path of a document, joined by dots; paths of the two directions count once.
 fn paths(prefix: &str, value: &Value, found: &mut BTreeSet<String>) {
     let Value::Object(fields) = value else {
         found.insert(prefix.to_owned());
@@ -33,18 +33,18 @@ fn paths(prefix: &str, value: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_page_of_flows_has_every_name_of_zeeks() {
+fn flows_page_lists_every_zeek_name() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/flows.md");
     let page = std::fs::read_to_string(page).unwrap();
     let mut zeek = BTreeSet::new();
     paths("", &lines("zeek", &[full_flow()])[0], &mut zeek);
     let missing: Vec<&String> = zeek.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
-    assert_eq!(missing, Vec::<&String>::new(), "Zeek's names that docs/flows.md does not tell of");
+    assert_eq!(missing, Vec::<&String>::new(), "Zeek names missing in docs/flows.md");
 }
 
-/// Files of all levels have the same columns, so that queries need not know the level.
+/// Files of all levels have the same columns, so queries do not depend on the level.
 #[test]
-fn a_column_is_a_path_in_json() {
+fn columns_are_json_paths() {
     let names: BTreeSet<String> = flat(&lines("jsonl", &[full_flow()])[0]).into_keys().collect();
     let columns: BTreeSet<String> =
         encode::columns::schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -52,7 +52,7 @@ fn a_column_is_a_path_in_json() {
 }
 
 #[test]
-fn zeek_reads_its_own_names() {
+fn zeek_format_uses_zeek_names() {
     let mut flow = full_flow();
     flow.sides[0].payload_bytes = 100;
     let tcp = flow.tcp.as_mut().unwrap();
@@ -73,7 +73,7 @@ fn zeek_reads_its_own_names() {
     assert_eq!(lines("zeek", std::slice::from_ref(&flow))[0]["duration"], 0.000_002);
     flow.tcp = None;
     let line = &lines("zeek", std::slice::from_ref(&flow))[0];
-    assert_eq!(line["conn_state"], "OTH", "its header was cut off");
+    assert_eq!(line["conn_state"], "OTH", "the TCP header was truncated");
     flow.quality = Quality::default();
     flow.tunnel = None;
     let line = &lines("zeek", std::slice::from_ref(&flow))[0];
@@ -84,7 +84,7 @@ fn zeek_reads_its_own_names() {
 }
 
 #[test]
-fn records_that_are_not_pieces_of_one_flow_have_uids_of_their_own() {
+fn records_of_different_flows_have_different_uids() {
     let mut flow = full_flow();
     flow.quality = Quality::default();
     flow.end = EndReason::End;
@@ -97,11 +97,14 @@ fn records_that_are_not_pieces_of_one_flow_have_uids_of_their_own() {
     let uids = |flows: &[Flow]| lines("zeek", flows).iter().map(|line| line["uid"].clone()).collect::<Vec<_>>();
     let is_one = |one: &Flow, other: &Flow| {
         let uids = uids(&[one.clone(), other.clone(), one.clone()]);
-        assert!(uids[0] == uids[2] && uids[0].as_str().unwrap().len() == 17, "the same of the same record: {uids:?}");
+        assert!(
+            uids[0] == uids[2] && uids[0].as_str().unwrap().len() == 17,
+            "the same record has the same uid: {uids:?}"
+        );
         uids[0] == uids[1]
     };
-    assert!(!is_one(&flow, &later(&flow)), "a port that is used again");
-    // Pieces of a long flow, and what flows in tunnels name.
+    assert!(!is_one(&flow, &later(&flow)), "a reused port");
+    // Parts of a long flow, and outer flows that records of tunneled flows refer to.
     let mut piece = later(&flow);
     piece.quality = Quality::CONTINUED;
     let mut before = flow.clone();
@@ -116,7 +119,7 @@ fn records_that_are_not_pieces_of_one_flow_have_uids_of_their_own() {
         let outer = outer(protocol, port);
         assert_eq!(is_one(&outer, &later(&outer)), may_be_outer, "{protocol} {port}");
     }
-    // A flood, whose records have no id.
+    // A flood record has no id.
     let mut flood = outer(17, 4789);
     (flood.id, flood.flows, flood.quality) = (0, 1000, Quality::EVICTED);
     assert!(!is_one(&flood, &later(&flood)));
@@ -132,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_flow_is_a_line_of_zeeks_with_its_counts(flow in any_flow()) {
+    fn any_flow_has_its_counts_in_the_zeek_format(flow in any_flow()) {
         let line = &lines("zeek", std::slice::from_ref(&flow))[0];
         prop_assert_eq!(line["orig_pkts"].as_u64(), Some(flow.sides[0].packets));
         prop_assert_eq!(line["resp_ip_bytes"].as_u64(), Some(flow.sides[1].packet_bytes));

@@ -1,9 +1,9 @@
-//! What names of files and folders ask for.
+//! Effects of file and folder names.
 
 use linerate_tests::support::program::run;
 use linerate_tests::support::{Scratch, files, frames, has_tools, records, tool};
 
-/// By the name, as captures are.
+/// The file name selects the compression, as for captures.
 #[test]
 fn lines_are_compressed_by_gzip_and_zstd() {
     let scratch = Scratch::new();
@@ -36,7 +36,7 @@ fn lines_are_compressed_by_gzip_and_zstd() {
 }
 
 #[test]
-fn a_folder_that_has_records_is_added_to_only_where_that_is_asked_for() {
+fn folder_with_records_needs_append() {
     let scratch = Scratch::new();
     let (capture, folder) = (scratch.file("sample.pcap"), scratch.file("flows/"));
     records::write(&capture, &frames::sample());

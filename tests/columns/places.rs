@@ -1,4 +1,4 @@
-//! Where records go: files, streams, folders of hours.
+//! Destinations of records: files, streams and hourly folders.
 
 use super::back::flat;
 use super::crash::feed;
@@ -14,26 +14,26 @@ use std::process::{Command, Stdio};
 /// Real traffic of many protocols.
 pub(super) const MIX: &str = "real-mix.pcap";
 
-/// Everything of a row, to sort by.
+/// Serializes a row, as a sort key.
 fn text(row: &Row) -> String {
     serde_json::to_string(row).unwrap()
 }
 
-/// Rows in an order of their own.
+/// Rounds floats and sorts rows.
 pub(super) fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows.iter_mut().for_each(round);
     rows.sort_by_cached_key(text);
     rows
 }
 
-/// Floats are read from JSON to their last digit but one.
+/// Rounds floats: the last digit can differ after a trip through JSON.
 fn round(row: &mut Row) {
     for value in row.values_mut().filter(|value| value.is_f64()) {
         *value = value.as_f64().map(|real| format!("{real:.9e}")).into();
     }
 }
 
-/// All complete files in a folder, which the program may not have made yet.
+/// Returns all complete files in a folder, or none if the program has not created it yet.
 pub(super) fn parquet_files(folder: &str) -> Vec<PathBuf> {
     if !Path::new(folder).exists() {
         return Vec::new();
@@ -49,7 +49,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn every_form_has_the_same_records() {
+fn all_formats_have_the_same_records() {
     let Some(capture) = corpus(MIX) else { return };
     let capture = capture.to_str().unwrap();
     let scratch = Scratch::new();
@@ -87,9 +87,9 @@ fn every_form_has_the_same_records() {
     assert_eq!(lines(&shown.output).len(), own.len());
 }
 
-/// Each has a thread of its own, and an account.
+/// Each target has its own thread and its own account.
 #[test]
-fn records_go_to_several_places_at_once() {
+fn records_are_written_to_several_targets() {
     let scratch = Scratch::new();
     let capture = scratch.file("hours.pcap");
     std::fs::write(&capture, hours(30)).unwrap();
@@ -112,24 +112,24 @@ fn records_go_to_several_places_at_once() {
     assert_eq!(sorted(text(&json).iter().map(flat).collect()), sorted(lines(&ended.output).iter().map(flat).collect()));
     let rows: Vec<Row> = parquet_files(&folder).iter().flat_map(|path| read(path)).collect();
     assert_eq!(sorted(rows), sorted(text(&json).iter().map(flat).collect()));
-    let told = run(&["flows", "-r", &capture, "-w", &json, "-w", &zeek]).good().output;
+    let text_output = run(&["flows", "-r", &capture, "-w", &json, "-w", &zeek]).good().output;
     for path in [&json, &zeek] {
-        assert!(told.contains(&format!("  30 records written to {path}, in 1 file\n")), "{told}");
+        assert!(text_output.contains(&format!("  30 records written to {path}, in 1 file\n")), "{text_output}");
     }
 
-    for (targets, says) in [
+    for (targets, expected) in [
         (&["a.jsonl", "a.jsonl"][..], "a.jsonl: named twice"),
         (&["null", "a.jsonl"], "leave out either it or the other targets"),
         (&["amqp://host/topic"], "\"amqp://host/topic\": unsupported destination; expected one of -, FILE, DIR/"),
     ] {
         let writes: Vec<&str> = targets.iter().flat_map(|target| ["--write", target]).collect();
-        run(&[&["flows", "-r", &capture][..], &writes].concat()).with_status(2).says(says);
+        run(&[&["flows", "-r", &capture][..], &writes].concat()).with_status(2).says(expected);
     }
 }
 
-/// The run ends, and what goes elsewhere is complete.
+/// The run ends with an error, and records for other targets are complete.
 #[test]
-fn a_place_that_fails_takes_nothing_from_the_others() {
+fn failing_target_does_not_affect_the_others() {
     let scratch = Scratch::new();
     let [capture, json, nowhere] = ["hours.pcap", "flows.jsonl", "none/b.log"].map(|name| scratch.file(name));
     std::fs::write(&capture, hours(2000)).unwrap();
@@ -146,12 +146,12 @@ fn a_place_that_fails_takes_nothing_from_the_others() {
     assert!(!Path::new(&format!("{json}.part")).exists());
 
     run(&["flows", "-r", &capture, "-w", &json, "-w", &nowhere]).with_status(1).says("none");
-    assert!(!Path::new(&format!("{json}.part")).exists(), "what was opened first is taken away");
+    assert!(!Path::new(&format!("{json}.part")).exists(), "the first target's part file is removed");
 }
 
-/// Each time as many are written as a row group has: what gathers beyond that only takes memory.
+/// Row groups have a fixed size: larger ones would only use more memory.
 #[test]
-fn records_gather_to_a_row_group() {
+fn parquet_row_groups_are_full() {
     const GROUP: i64 = 1 << 17;
     let scratch = Scratch::new();
     let path = scratch.file("flows.parquet");
@@ -161,9 +161,9 @@ fn records_gather_to_a_row_group() {
     assert_eq!(groups(Path::new(&path)), [GROUP, GROUP, GROUP, 9]);
 }
 
-/// The folder of a file is the hour in which all its flows began, however many hours a capture has.
+/// A file's folder is the hour in which all its flows started, for any number of hours.
 #[test]
-fn a_folder_has_a_folder_for_each_hour() {
+fn output_folder_is_split_by_hour() {
     let scratch = Scratch::new();
     let capture = scratch.file("hours.pcap");
     std::fs::write(&capture, hours(40)).unwrap();
@@ -182,9 +182,9 @@ fn a_folder_has_a_folder_for_each_hour() {
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 40usize.div_ceil(24));
 }
 
-/// A file that claims an hour for each packet does not make a folder of each.
+/// A capture whose packets claim a new hour each does not create a folder per packet.
 #[test]
-fn hours_beyond_two_days_share_a_folder_without_a_date() {
+fn hours_beyond_two_days_share_an_undated_folder() {
     const NONE: &str = "date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__/";
     let scratch = Scratch::new();
     let capture = scratch.file("hours.pcap");
@@ -198,10 +198,10 @@ fn hours_beyond_two_days_share_a_folder_without_a_date() {
     assert_eq!((rows(&none), rows(&dated)), (vec![8000 - 48], vec![1; 48]));
 }
 
-/// 2000-02-28 00:00 UTC.
+/// 2000-02-28 00:00 UTC, in hours since the epoch.
 const FIRST_HOUR: usize = 951_696_000 / 3_600;
 
-/// A capture file of one UDP packet an hour.
+/// Builds a capture file with one UDP packet per hour.
 fn hours(count: u32) -> Vec<u8> {
     let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
     packet.extend([192, 0, 2, 1, 192, 0, 2, 2, 0, 1, 0, 2, 0, 8, 0, 0]);
@@ -220,7 +220,7 @@ fn hours(count: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_file_is_only_written_to_and_leftovers_stay() {
+fn devices_are_not_replaced_and_leftovers_are_kept() {
     use std::os::unix::fs::FileTypeExt;
     let scratch = Scratch::new();
     let capture = scratch.file("hours.pcap");
@@ -239,9 +239,9 @@ fn what_is_no_file_is_only_written_to_and_leftovers_stay() {
     run(&["flows", "-r", &capture, "--write", "/dev/null/x/"]).with_status(1).says("/dev/null/x");
 }
 
-/// Else a power cut could leave a file, itself on the disk, in a folder that nobody finds.
+/// Without it, a power cut could leave a synced file in a folder whose entry was never synced.
 #[test]
-fn new_folders_are_in_their_parents_on_the_disk() {
+fn new_folders_are_synced_in_their_parents() {
     if !has_tools(&["strace"]) {
         return;
     }
@@ -260,49 +260,49 @@ fn new_folders_are_in_their_parents_on_the_disk() {
     assert_eq!(synced(&format!("{folder}/date=2000-02-29/hour=01")), 1, "{calls}");
 }
 
-/// Something has the name by the time the records are complete.
+/// A directory takes the final name while records are written.
 #[test]
-fn a_file_that_cannot_have_its_name_is_told_of() {
+fn failed_rename_is_reported() {
     for name in ["flows.jsonl", "flows.parquet"] {
         let scratch = Scratch::new();
         let [path, part] = [name, &format!("{name}.part")].map(|name| scratch.file(name));
         let mut running = spawn(linerate(&["flows", "-r", "-", "--write", &path, "-q"]).stdin(Stdio::piped()));
-        wait_until("the file is begun", || Path::new(&part).exists());
+        wait_until("the part file exists", || Path::new(&part).exists());
         std::fs::create_dir(&path).unwrap();
         std::fs::write(Path::new(&path).join("file"), "of somebody").unwrap();
         running.take_input().unwrap().write_all(&hours(3)).unwrap();
         let ended = running.end().with_status(1);
-        let says = format!("all records are in {part}, but it cannot replace {path}; rename one of them");
-        ended.says(&says).says("0 records lost, 3 written");
+        let expected = format!("all records are in {part}, but it cannot replace {path}; rename one of them");
+        ended.says(&expected).says("0 records lost, 3 written");
         assert!(std::fs::metadata(&part).unwrap().len() > 0);
     }
 }
 
-/// Who removes a file that is being written has lost what is in it.
+/// Removing a file while it is written loses its records.
 #[test]
 fn records_of_a_removed_file_are_lost() {
     for name in ["flows.jsonl", "flows.parquet"] {
         let scratch = Scratch::new();
         let [path, part] = [name, &format!("{name}.part")].map(|name| scratch.file(name));
         let mut running = spawn(linerate(&["flows", "-r", "-", "--write", &path, "-q"]).stdin(Stdio::piped()));
-        wait_until("the file is begun", || Path::new(&part).exists());
+        wait_until("the part file exists", || Path::new(&part).exists());
         std::fs::remove_file(&part).unwrap();
         running.take_input().unwrap().write_all(&hours(3)).unwrap();
         let ended = running.end().with_status(1).says(&format!("{part}: removed while it was written"));
         ended.says("3 records lost, 0 written, 0 files complete");
-        assert!(scratch.names().is_empty(), "nothing is left behind");
+        assert!(scratch.names().is_empty(), "no file remains");
     }
 }
 
 #[test]
-fn what_zeeks_names_have_no_place_for_is_told_at_once() {
+fn fields_without_a_zeek_name_are_reported_at_once() {
     let scratch = Scratch::new();
     let [capture, log] = ["hours.pcap", "conn.log"].map(|name| scratch.file(name));
     std::fs::write(&capture, hours(1)).unwrap();
     let errors = |options: &[&str]| run(&[&["flows", "-r", &capture, "--write"], options].concat()).good().errors;
-    let says = "--level stats: zeek cannot store its fields; --level tcp writes the same";
-    assert!(errors(&["-", "--format", "zeek", "--level", "stats"]).contains(says));
-    assert!(errors(&[&log, "--level", "stats"]).contains(says), "by the name of the file");
+    let expected = "--level stats: zeek cannot store its fields; --level tcp writes the same";
+    assert!(errors(&["-", "--format", "zeek", "--level", "stats"]).contains(expected));
+    assert!(errors(&[&log, "--level", "stats"]).contains(expected), "format chosen by file name");
     for fine in [&["-", "--format", "zeek"][..], &[&log, "--level", "tcp"], &["-", "--level", "stats"]] {
         let errors = errors(fine);
         assert!(!errors.contains("cannot store"), "{fine:?}: {errors}");

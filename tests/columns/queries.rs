@@ -1,4 +1,4 @@
-//! The queries of docs/queries.md, by DuckDB and by ClickHouse, beside sums of our own.
+//! The queries of docs/queries.md, run by DuckDB and ClickHouse and compared with totals of the meter.
 
 use super::places::MIX;
 use linerate_tests::support::program::run;
@@ -8,13 +8,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A query of the page, under its heading.
+/// Query of the page, with its heading.
 struct Query {
     heading: String,
     text: String,
 }
 
-/// The Python in which DuckDB and ClickHouse are; says so if there is none. scripts/setup peers makes it.
+/// Returns the Python that has DuckDB and ClickHouse, or notes that it is missing (`scripts/setup peers` installs it).
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
     if !python.exists() {
@@ -24,7 +24,7 @@ fn python() -> Option<PathBuf> {
     Some(python)
 }
 
-/// The view that a database asks for, and all queries.
+/// Returns the view that a database needs, and all queries of the page.
 fn page(database: &str) -> (String, Vec<Query>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/queries.md");
     let page = std::fs::read_to_string(path).unwrap();
@@ -43,7 +43,7 @@ fn page(database: &str) -> (String, Vec<Query>) {
     (view.expect("a view"), queries)
 }
 
-/// What the database answers to each query of the page.
+/// Returns the database's answer to each query of the page.
 fn ask(python: &Path, database: &str, folder: &str) -> Vec<(String, Vec<Value>)> {
     let (view, queries) = page(database);
     assert!(queries.len() >= 10, "the queries were not found");
@@ -65,7 +65,7 @@ fn ask(python: &Path, database: &str, folder: &str) -> Vec<(String, Vec<Value>)>
     queries.into_iter().map(|query| query.heading).zip(answers.into_iter().skip(1)).collect()
 }
 
-/// Numbers as numbers: ClickHouse writes those of 64 bits as text.
+/// Parses a number: ClickHouse writes 64-bit numbers as text.
 fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
@@ -83,7 +83,7 @@ fn same(one: &Value, other: &Value) -> bool {
 }
 
 #[test]
-fn both_databases_answer_the_queries_of_the_page_alike() {
+fn both_databases_agree_on_every_query_of_the_page() {
     let (Some(capture), Some(python)) = (corpus(MIX), python()) else { return };
     let scratch = Scratch::new();
     let folder = scratch.file("flows/");
@@ -92,7 +92,7 @@ fn both_databases_answer_the_queries_of_the_page_alike() {
     let answers = ask(&python, "duckdb", &scratch.file(""));
     for ((heading, one), (_, other)) in answers.iter().zip(&ask(&python, "clickhouse", &scratch.file(""))) {
         let (one, other) = (Value::from(one.clone()), Value::from(other.clone()));
-        assert!(same(&one, &other), "{heading}: DuckDB says\n{one}\nand ClickHouse\n{other}");
+        assert!(same(&one, &other), "{heading}: DuckDB\n{one}\nClickHouse\n{other}");
     }
     let rows = |heading: &str| &answers.iter().find(|(name, _)| name == heading).unwrap().1;
     let sum = |heading: &str, column: usize| rows(heading).iter().map(|row| number(&row[column]).unwrap()).sum::<f64>();
@@ -114,7 +114,7 @@ fn both_databases_answer_the_queries_of_the_page_alike() {
     tcp(&answers);
 }
 
-/// Answers from level `tcp` on, where the meter has it.
+/// Checks the answers that need level `tcp`, if the meter recorded TCP.
 fn tcp(answers: &[(String, Vec<Value>)]) {
     let by_state = &answers.iter().find(|(name, _)| name == "Connections by state").unwrap().1;
     for (heading, rows) in answers {

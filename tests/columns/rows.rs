@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
-/// What is not null of a row.
+/// Non-null columns of a row, by name.
 pub(super) type Row = BTreeMap<String, Value>;
 
-/// All rows of a file.
+/// Returns all rows of a file.
 pub(super) fn read(path: &Path) -> Vec<Row> {
     let file = File::open(path).unwrap();
     let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap_or_else(|error| panic!("{path:?}: {error}"));
@@ -22,20 +22,20 @@ pub(super) fn read(path: &Path) -> Vec<Row> {
     batches.flat_map(|batch| (0..batch.num_rows()).map(move |row| one(&batch, row)).collect::<Vec<_>>()).collect()
 }
 
-/// How many rows there are, all of which can be read.
+/// Counts the rows of a file by reading all of them.
 pub(super) fn count(path: &Path) -> usize {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap());
     let reader = reader.unwrap_or_else(|error| panic!("{path:?}: {error}")).build().unwrap();
     reader.map(|batch| batch.unwrap_or_else(|error| panic!("{path:?}: {error}")).num_rows()).sum()
 }
 
-/// How many rows each row group has.
+/// Returns the number of rows in each row group.
 pub(super) fn groups(path: &Path) -> Vec<i64> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
     reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect()
 }
 
-/// A line of JSON as the row that says the same.
+/// Converts a JSON line to the equivalent row.
 pub(super) fn flat(line: &Value) -> Row {
     let mut row = Row::new();
     flatten("", line, &mut row);

@@ -1,4 +1,4 @@
-//! How each backend is opened at both ends, and what it can do.
+//! Opening of each backend at both ends, and its capabilities.
 
 use crate::conformance::wire::Wire;
 use linerate_backends::{open_rx, open_tx};
@@ -10,48 +10,48 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-/// What a backend can do.
+/// Capabilities of a backend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Can {
-    /// Senders that keep their order each, and queues to send with.
+    /// Number of senders that each keep their order, and of send queues.
     pub senders: usize,
-    /// Frames keep the time they were sent with.
+    /// Frames keep the timestamp of the sender.
     pub keeps_times: bool,
-    /// Times do not go back within a lane.
+    /// Timestamps do not go backwards within a lane.
     pub ordered_lanes: bool,
-    /// The longest frame, in bytes.
+    /// Length of the longest frame in bytes.
     pub longest: usize,
-    /// Cuts frames to the snap length, if that is so long.
+    /// Truncates frames to the snap length, but not below this length.
     pub cuts: Option<usize>,
-    /// The horizon of an idle lane moves with time.
+    /// The horizon of an idle lane advances.
     pub idle_horizon: bool,
     /// The receiver is open while the sender sends.
     pub live: bool,
-    /// A receiver can be opened anew while the sender stays.
+    /// A receiver can be opened again while the sender stays open.
     pub reopens: bool,
-    /// A sender is held up while nobody receives.
+    /// The sender blocks without a receiver.
     pub back_pressure: bool,
-    /// The kernel takes VLAN tags out on the way.
+    /// The kernel strips VLAN tags, and the receiver restores them.
     pub restores_vlan: bool,
 }
 
-/// A way to open a matched sender and receiver.
+/// Opens a connected sender and receiver.
 pub(super) trait Harness {
     fn name(&self) -> &str;
     fn can(&self) -> Can;
-    /// A wire that nobody else uses.
+    /// Opens a wire of its own.
     fn open(&self, options: &RxOptions) -> Wire;
-    /// The same for few frames, opened quickly.
+    /// Opens a wire with small buffers quickly.
     fn open_small(&self) -> Wire {
         self.open(&RxOptions::default())
     }
-    /// Another receiver on the same wire, where that is possible.
+    /// Opens another receiver on the same wire, where possible.
     fn reopen(&self, _wire: &Wire) -> RxPort {
-        unreachable!("{} cannot be opened anew", self.name())
+        unreachable!("{} cannot be opened again", self.name())
     }
 }
 
-/// A number that no other test of this process has.
+/// Returns a number unique in this process.
 pub(super) fn unique() -> u32 {
     static USED: AtomicU32 = AtomicU32::new(0);
     USED.fetch_add(1, Ordering::Relaxed)
@@ -73,7 +73,7 @@ pub(super) struct MemWire {
 }
 
 impl MemWire {
-    /// With what stands behind the name: queues and options.
+    /// Creates a wire with this suffix of the name: queues and options.
     pub(super) fn new(suffix: &'static str) -> Self {
         MemWire { name: format!("mem:{}{suffix}", unique()), suffix }
     }
@@ -116,13 +116,13 @@ pub(super) struct FileWire {
 }
 
 impl FileWire {
-    /// Of a format, by the ending of its files.
+    /// Creates a wire over a file with this extension.
     pub(super) fn new(format: &'static str) -> Self {
         FileWire { name: format!("pcap file.{format}"), format }
     }
 }
 
-/// What files and pipes have in common.
+/// Capabilities of files and pipes.
 const FILES: Can = Can {
     senders: 1,
     keeps_times: true,
@@ -160,7 +160,7 @@ pub(super) struct Fifo {
 }
 
 impl Fifo {
-    /// Of a format, by the ending of its name.
+    /// Creates a wire over a pipe with this extension.
     pub(super) fn new(format: &'static str) -> Self {
         Fifo { name: format!("pcap pipe.{format}"), format }
     }
@@ -179,7 +179,7 @@ impl Harness for Fifo {
         let folder = Folder::new();
         let text = folder.port(&format!("wire.{}", self.format));
         mknodat(CWD, text.trim_start_matches("pcap:"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        // Each end waits for the other to be opened.
+        // Opening blocks until the other end is open.
         let tx = thread::scope(|scope| {
             let tx = scope.spawn(|| transmit(&text, 0));
             (receive(&text, options), tx.join().unwrap())
@@ -188,7 +188,7 @@ impl Harness for Fifo {
     }
 }
 
-/// A folder of its own, removed when dropped.
+/// Temporary folder, removed on drop.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
@@ -198,12 +198,12 @@ impl Folder {
         Folder(path)
     }
 
-    /// A file in it.
+    /// Returns the path of a file in it.
     pub(super) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// A file in it as a port.
+    /// Returns the `pcap:` port of a file in it.
     pub(super) fn port(&self, name: &str) -> String {
         format!("pcap:{}", self.path(name))
     }
@@ -215,42 +215,42 @@ impl Drop for Folder {
     }
 }
 
-/// A veth pair between two hosts, `left` and `right`, with an `eth0` each, and the backends at its ends.
+/// Veth pair between hosts `left` and `right`, with an `eth0` each, and the backends at its ends.
 pub(super) struct Veth {
     name: String,
     queues: usize,
     lanes: Option<usize>,
     sender: &'static str,
     receiver: &'static str,
-    /// More options of the receiver, as in `&mode=native`.
+    /// Additional options of the receiver, such as `&mode=native`.
     options: &'static str,
     lab: TemporaryLab,
 }
 
-/// Small enough that many ports fit in memory at once, and large enough for all that one check sends.
+/// Small enough that many ports fit in memory, and large enough for all frames of a check.
 const PACKET_RING: &str = "ring=32MiB&block=128KiB";
 const XDP_RING: &str = "ring=2048";
-/// Frames that wait for others to be merged stay where the program wrote them; AF_XDP has chunks beyond its ring for them.
+/// Frames that wait for the merge stay in the ring of the XDP program; AF_XDP has chunks beyond its ring for them.
 const WRITTEN_RING: &str = "ring=4096";
-/// Overrides it for `packet`: the last of two options counts.
+/// Overrides `PACKET_RING`: the last of two equal options applies.
 pub(super) const SMALL: &str = "&ring=256KiB&block=64KiB";
-/// Enough blocks for this many frames, however few the kernel puts in each.
+/// Max frames in flight: the ring has a block for each, in case the kernel puts one frame in each.
 const WINDOW: usize = 1024;
 
 impl Veth {
-    /// A silent pair that takes the longest frames, with `packet` at both ends; `None`, said aloud, where labs
-    /// cannot be made.
+    /// Creates a quiet pair with the largest MTU and `packet` at both ends; reports a skip and returns `None` where
+    /// labs cannot be created.
     pub(super) fn up(queues: u32, lanes: Option<usize>) -> Option<Self> {
         Self::with(&format!("left:eth0,right:eth0,queues={queues},mtu=65535"), lanes)
     }
 
-    /// A pair with a link as the lab takes it.
+    /// Creates a pair with this link, in the syntax of the lab.
     pub(super) fn with(link: &str, lanes: Option<usize>) -> Option<Self> {
         let root = rustix::process::geteuid().is_root();
         let possible =
             root && Command::new("ip").args(["netns", "list"]).output().is_ok_and(|run| run.status.success());
         if !possible {
-            assert!(!root || std::env::var("CI").as_deref() != Ok("true"), "nothing may be skipped in CI");
+            assert!(!root || std::env::var("CI").as_deref() != Ok("true"), "no test may be skipped in CI");
             eprintln!("SKIPPED: {link}: needs root, network namespaces and iproute2");
             return None;
         }
@@ -258,16 +258,16 @@ impl Veth {
         let queues = parsed.queues as usize;
         let plan = Plan::from_links("conformance", vec![parsed]).unwrap();
         let lab = TemporaryLab::up(&plan).unwrap_or_else(|error| panic!("{error}"));
-        let shown = lanes.map_or("one a cpu".to_owned(), |lanes| lanes.to_string());
+        let shown = lanes.map_or("one per CPU".to_owned(), |lanes| lanes.to_string());
         let name = format!("packet, {link}, lanes: {shown}");
         Some(Veth { name, queues, lanes, sender: "packet", receiver: "packet", options: "", lab })
     }
 
-    /// The same pair with other backends.
+    /// Sets the backends of the pair.
     pub(super) fn using(mut self, sender: &'static str, receiver: &'static str, options: &'static str) -> Self {
         self.name = format!("{sender} to {receiver}{options}, {}", self.name.trim_start_matches("packet, "));
         if (sender, receiver) == ("xdp-live", "packet") {
-            // A veth takes XDP frames only if the other end makes packets of them, or has a program.
+            // A veth accepts XDP frames only if its peer has GRO on or an XDP program.
             let gro = self.lab.exec("right", "ethtool").unwrap().args(["-K", "eth0", "gro", "on"]).status();
             assert!(gro.unwrap().success());
         }
@@ -278,12 +278,12 @@ impl Veth {
         &self.lab
     }
 
-    /// A host's interface as a port to send to.
+    /// Returns the port that sends on a host's interface.
     pub(super) fn sender(&self, host: &str) -> String {
         format!("{}:eth0?netns={}", self.sender, self.lab.host(host).unwrap())
     }
 
-    /// A host's interface as a port to receive from, with more options as in `&ring=1MiB`.
+    /// Returns the port that receives on a host's interface, with additional options such as `&ring=1MiB`.
     pub(super) fn receiver(&self, host: &str, more: &str) -> String {
         let lanes = self.lanes.map_or(String::new(), |lanes| format!("&lanes={lanes}"));
         let options = match self.receiver {
@@ -297,7 +297,7 @@ impl Veth {
         format!("{}:eth0?netns={}&{options}", self.receiver, self.lab.host(host).unwrap())
     }
 
-    /// Sends from left to right, with more options for the receiver.
+    /// Opens a wire from left to right, with additional options of the receiver.
     pub(super) fn open_with(&self, options: &RxOptions, more: &str) -> Wire {
         let rx = receive(&self.receiver("right", more), options);
         Wire::live(transmit(&self.sender("left"), self.can().senders), rx).with_window(WINDOW)
@@ -325,9 +325,9 @@ impl Harness for Veth {
                 _ => self.queues.min(2),
             },
             keeps_times: false,
-            // Each CPU stamps its own frames in order; several of them in one ring do not keep it.
+            // Each CPU stamps its frames in order; several CPUs in one ring do not.
             ordered_lanes: self.lanes != Some(1) && !self.options.contains("generic"),
-            // What the kernel keeps of a live frame's page for itself differs; 3,400 bytes are left on all.
+            // The kernel reserves a part of a live frame's page, which varies; 3,400 bytes fit on all.
             longest: if self.sender == "xdp-live" { 3400 } else { 65_549 },
             cuts: match self.receiver {
                 "packet" => Some(0),

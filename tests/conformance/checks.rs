@@ -1,4 +1,4 @@
-//! The checks that run against every backend.
+//! Checks that run against every backend.
 
 use crate::conformance::backends::Harness;
 use crate::conformance::frames::{CUSTOMER, Frame, SERVICE, assert_all_arrived, frame, frames, origin, tagged};
@@ -16,32 +16,32 @@ type Check = (&'static str, fn(&dyn Harness));
 const CHECKS: &[Check] = &[
     ("frames arrive once and in order", frames_arrive_once_and_in_order),
     ("frames of every length arrive", frames_of_every_length_arrive),
-    ("times are those of the backend", times_are_those_of_the_backend),
+    ("timestamps are those of the backend", timestamps_are_those_of_the_backend),
     ("snap cuts captured and not wire", snap_cuts_captured_and_not_wire),
     ("VLAN tags arrive as sent", vlan_tags_arrive_as_sent),
-    ("fill shows again what was not consumed", fill_shows_again_what_was_not_consumed),
-    ("what is shown is bounded", what_is_shown_is_bounded),
-    ("consuming more than shown panics", consuming_more_than_shown_panics),
-    ("an idle horizon moves with time", an_idle_horizon_moves_with_time),
-    ("a detached queue shows what arrived and ends", a_detached_queue_shows_what_arrived_and_ends),
-    ("detaching at once leaves nothing uncounted", detaching_at_once_leaves_nothing_uncounted),
-    ("a sender is held up and loses nothing", a_sender_is_held_up_and_loses_nothing),
+    ("fill returns unconsumed frames again", fill_returns_unconsumed_frames_again),
+    ("visible frames are bounded", visible_frames_are_bounded),
+    ("consuming more than visible panics", consuming_more_than_visible_panics),
+    ("the horizon of an idle lane advances", horizon_of_an_idle_lane_advances),
+    ("a detached queue delivers received frames and ends", detached_queue_delivers_received_frames_and_ends),
+    ("an immediate detach leaves no frame uncounted", immediate_detach_leaves_no_frame_uncounted),
+    ("back pressure loses no frame", back_pressure_loses_no_frame),
     ("ports open and close many times", ports_open_and_close_many_times),
-    ("a receiver is replaced", a_receiver_is_replaced),
-    ("waiting ends when frames are ready", waiting_ends_when_frames_are_ready),
+    ("a receiver is replaced", receiver_is_replaced),
+    ("poll returns when frames are ready", poll_returns_when_frames_are_ready),
 ];
 
-/// Times a port is opened and closed.
+/// Number of times that a port is opened and closed.
 const REOPENED: u32 = 50;
-/// Times a receiver is replaced: more than memory has blocks.
+/// Number of times that a receiver is replaced: more than memory has blocks.
 const REPLACED: u32 = 12;
 
-/// Runs every check and names those that failed.
+/// Runs every check and reports those that failed.
 pub(super) fn run(harness: &dyn Harness) {
     let failed = CHECKS.iter().filter(|(name, check)| {
-        let started = Instant::now();
+        let start = Instant::now();
         let failed = catch_unwind(AssertUnwindSafe(|| check(harness))).is_err();
-        println!("{}: {name}: {} in {:?}", harness.name(), if failed { "FAILED" } else { "ok" }, started.elapsed());
+        println!("{}: {name}: {} in {:?}", harness.name(), if failed { "FAILED" } else { "ok" }, start.elapsed());
         failed
     });
     let failed: Vec<&str> = failed.map(|(name, _)| *name).collect();
@@ -52,17 +52,17 @@ fn open(harness: &dyn Harness) -> Wire {
     harness.open(&RxOptions::default())
 }
 
-/// For frames that cross several lanes: with a lag beyond the pauses of a busy machine, so that none is late.
-fn open_patient(harness: &dyn Harness) -> Wire {
+/// Opens a wire for frames over several lanes, with a lag above the pauses of a busy machine, so that no frame is late.
+fn open_with_lag(harness: &dyn Harness) -> Wire {
     harness.open(&RxOptions { lag: Some(Duration::from_millis(40)), ..RxOptions::default() })
 }
 
-/// What holds after every exchange: the lanes kept their promises and the ledger adds up.
-fn assert_sound(harness: &dyn Harness, sent: &[Vec<Frame>], outcome: &Outcome) {
+/// Checks the invariants of every exchange: the lanes kept their contract and the ledger balances.
+fn assert_invariants(harness: &dyn Harness, sent: &[Vec<Frame>], outcome: &Outcome) {
     let (name, can) = (harness.name(), harness.can());
     for (lane, watch) in outcome.watches.iter().enumerate() {
-        assert!(!can.ordered_lanes || watch.back == 0, "{name}: lane {lane}: times went back: {watch:?}");
-        assert!(watch.broken == 0 || !can.ordered_lanes, "{name}: lane {lane}: broke its horizon: {watch:?}");
+        assert!(!can.ordered_lanes || watch.back == 0, "{name}: lane {lane}: timestamps went backwards: {watch:?}");
+        assert!(watch.broken == 0 || !can.ordered_lanes, "{name}: lane {lane}: violated its horizon: {watch:?}");
     }
     assert_ledger(name, sent.iter().map(Vec::len).sum(), outcome.got.len(), &outcome.ledger);
     assert!(outcome.drained_in < Duration::from_secs(1), "{name}: drained in {:?}", outcome.drained_in);
@@ -70,7 +70,7 @@ fn assert_sound(harness: &dyn Harness, sent: &[Vec<Frame>], outcome: &Outcome) {
     assert_eq!(outcome.interfaces[0].link, LinkType::ETHERNET, "{name}");
 }
 
-/// Sent is received is delivered, without loss, in each account and over all.
+/// Checks that all frames sent are received and delivered without loss, in each account and in total.
 pub(super) fn assert_ledger(name: &str, sent: usize, delivered: usize, ledger: &Ledger) {
     assert_eq!(ledger.imbalances(), [], "{name}: {ledger:#?}");
     assert_eq!(ledger.lost(), 0, "{name}: {:?}", ledger.losses());
@@ -85,12 +85,12 @@ fn frames_arrive_once_and_in_order(harness: &dyn Harness) {
     let lengths = [14, 15, 59, 60, 61, 64, 100, 333, 1514];
     let senders = harness.can().senders as u8;
     let sent: Vec<Vec<Frame>> = (0..senders).map(|sender| frames(sender, 12_000, &lengths)).collect();
-    let outcome = open_patient(harness).exchange(&sent);
+    let outcome = open_with_lag(harness).exchange(&sent);
     assert_all_arrived(harness.name(), &sent, &outcome.got);
-    assert_sound(harness, &sent, &outcome);
+    assert_invariants(harness, &sent, &outcome);
     if harness.can().keeps_times {
         let in_time = outcome.got.is_sorted_by_key(|got| got.desc.time);
-        assert!(in_time, "{}: merged frames are not in order of time", harness.name());
+        assert!(in_time, "{}: merged frames are not in time order", harness.name());
     }
 }
 
@@ -98,16 +98,16 @@ fn frames_of_every_length_arrive(harness: &dyn Harness) {
     let lengths = [14, 15, 59, 60, 61, 64, 1514, 9014, 21_942, 65_549, linerate_burst::MAX_FRAME];
     let lengths: Vec<usize> = lengths.into_iter().filter(|length| *length <= harness.can().longest).collect();
     let sent = [frames(0, 3 * lengths.len() as u32, &lengths)];
-    let outcome = open_patient(harness).exchange(&sent);
+    let outcome = open_with_lag(harness).exchange(&sent);
     assert_all_arrived(harness.name(), &sent, &outcome.got);
-    assert_sound(harness, &sent, &outcome);
+    assert_invariants(harness, &sent, &outcome);
     for got in &outcome.got {
         let flags = got.desc.flags.without(Flags::CHECKSUM_VALID | Flags::JOINED);
         assert_eq!(flags, Flags::NONE, "{}: a frame of {} bytes", harness.name(), got.bytes.len());
     }
 }
 
-fn times_are_those_of_the_backend(harness: &dyn Harness) {
+fn timestamps_are_those_of_the_backend(harness: &dyn Harness) {
     let sent = [frames(0, 500, &[60])];
     let before = now();
     let outcome = open(harness).exchange(&sent);
@@ -157,22 +157,22 @@ fn vlan_tags_arrive_as_sent(harness: &dyn Harness) {
         tagged(0, number as u32, lengths[number / stacks.len() % lengths.len()], stacks[number % stacks.len()])
     };
     let sent = [(0..70).map(tag).collect::<Vec<_>>()];
-    let outcome = open_patient(harness).exchange(&sent);
+    let outcome = open_with_lag(harness).exchange(&sent);
     assert_all_arrived(harness.name(), &sent, &outcome.got);
-    assert_sound(harness, &sent, &outcome);
+    assert_invariants(harness, &sent, &outcome);
     let restored = harness.can().restores_vlan;
     let flagged = outcome.got.iter().filter(|got| got.desc.flags.contains(Flags::VLAN_RESTORED)).count();
     assert_eq!(flagged, if restored { 70 } else { 0 }, "{}", harness.name());
     assert_eq!(outcome.ledger.total(Count::VlanRestored), flagged as u64, "{}", harness.name());
 }
 
-/// What a queue shows, copied.
+/// Returns a copy of the frames that a queue shows.
 fn shown(wire: &mut Wire, lane: usize) -> Vec<(Desc, Vec<u8>)> {
     let head = wire.queues()[lane].fill(now()).unwrap();
     head.burst.iter().map(|(desc, bytes)| (*desc, bytes.to_vec())).collect()
 }
 
-fn fill_shows_again_what_was_not_consumed(harness: &dyn Harness) {
+fn fill_returns_unconsumed_frames_again(harness: &dyn Harness) {
     let name = harness.name();
     let mut wire = open(harness);
     let sent = frames(0, 40, &[14, 60, 90, 1514]);
@@ -181,71 +181,71 @@ fn fill_shows_again_what_was_not_consumed(harness: &dyn Harness) {
     let mut left: Vec<(u8, u32)> = (0..40).map(|number| (0, number)).collect();
     for lane in 0..wire.queues().len() {
         let first = shown(&mut wire, lane);
-        assert_eq!(shown(&mut wire, lane), first, "{name}: fill without consume");
+        assert_eq!(shown(&mut wire, lane), first, "{name}: after fill without consume");
         let taken = first.len() / 3;
         wire.queues()[lane].consume(taken);
         // A backend may move its memory between two calls, so offsets differ.
         let rest = |list: &[(Desc, Vec<u8>)]| -> Vec<(Desc, Vec<u8>)> {
             list.iter().map(|(desc, bytes)| (Desc { offset: 0, ..*desc }, bytes.clone())).collect()
         };
-        assert_eq!(rest(&shown(&mut wire, lane)), rest(&first[taken..]), "{name}: after a part was consumed");
+        assert_eq!(rest(&shown(&mut wire, lane)), rest(&first[taken..]), "{name}: after partial consume");
         wire.queues()[lane].consume(0);
-        assert_eq!(shown(&mut wire, lane).len(), first.len() - taken, "{name}: after nothing was consumed");
+        assert_eq!(shown(&mut wire, lane).len(), first.len() - taken, "{name}: after consuming no frame");
         wire.queues()[lane].consume(first.len() - taken);
-        assert!(shown(&mut wire, lane).is_empty(), "{name}: after all was consumed");
+        assert!(shown(&mut wire, lane).is_empty(), "{name}: after consuming all frames");
         left.retain(|origin_of| !first.iter().any(|(_, bytes)| origin(bytes) == Some(*origin_of)));
     }
-    assert!(left.is_empty(), "{name}: not shown by any lane: {left:?}");
+    assert!(left.is_empty(), "{name}: not delivered by any lane: {left:?}");
 }
 
-/// A reader that takes one frame at a time never sees what is shown grow without limit.
-fn what_is_shown_is_bounded(harness: &dyn Harness) {
+/// The number of visible frames stays bounded for a reader that consumes slowly.
+fn visible_frames_are_bounded(harness: &dyn Harness) {
     let mut wire = open(harness);
-    // As many as every backend holds while nobody receives: a pipe 64 KiB, memory 8 blocks.
+    // Within the capacity of every backend without a receiver: a pipe has 64 KiB, memory 8 blocks.
     let count = if harness.can().live { 480 } else { 10_000 };
     wire.send(0, &frames(0, count as u32, &[60]));
-    let mut most = 0;
+    let mut max_shown = 0;
     let deadline = Instant::now() + PATIENCE;
     let mut taken = 0;
     while taken < count && Instant::now() < deadline {
         for queue in wire.queues() {
-            let mut last = usize::MAX;
+            let mut previous = usize::MAX;
             loop {
                 let shown = queue.fill(now()).unwrap().burst.len();
-                most = most.max(shown);
-                if shown == last {
+                max_shown = max_shown.max(shown);
+                if shown == previous {
                     break;
                 }
-                last = shown;
+                previous = shown;
             }
-            let some = last.min(7);
+            let some = previous.min(7);
             queue.consume(some);
             taken += some;
         }
     }
     assert_eq!(taken, count, "{}", harness.name());
-    assert!(most <= 2048, "{}: {most} frames shown at once", harness.name());
+    assert!(max_shown <= 2048, "{}: {max_shown} frames visible at once", harness.name());
 }
 
-fn consuming_more_than_shown_panics(harness: &dyn Harness) {
+fn consuming_more_than_visible_panics(harness: &dyn Harness) {
     let mut wire = open(harness);
     wire.send(0, &frames(0, 3, &[60]));
     wire.wait_for(3);
     for queue in wire.queues() {
         let shown = queue.fill(now()).unwrap().burst.len();
         let result = catch_unwind(AssertUnwindSafe(|| queue.consume(shown + 1)));
-        assert!(result.is_err(), "{}: {} frames consumed, {shown} shown", harness.name(), shown + 1);
+        assert!(result.is_err(), "{}: {} frames consumed, {shown} visible", harness.name(), shown + 1);
         queue.consume(shown);
         assert!(catch_unwind(AssertUnwindSafe(|| queue.consume(1))).is_err(), "{}", harness.name());
     }
 }
 
-fn an_idle_horizon_moves_with_time(harness: &dyn Harness) {
+fn horizon_of_an_idle_lane_advances(harness: &dyn Harness) {
     if !harness.can().idle_horizon {
         return;
     }
     let mut wire = open(harness);
-    let mut last = vec![Horizon::At(linerate_burst::Nanos::ZERO); wire.queues().len()];
+    let mut previous = vec![Horizon::At(linerate_burst::Nanos::ZERO); wire.queues().len()];
     for _ in 0..3 {
         thread::sleep(Duration::from_millis(5));
         let time = now();
@@ -253,15 +253,15 @@ fn an_idle_horizon_moves_with_time(harness: &dyn Harness) {
         for (lane, queue) in wire.queues().iter_mut().enumerate() {
             let horizon = queue.fill(time).unwrap().horizon;
             let lag = time.since(horizon.time());
-            assert!(horizon.time() <= time, "{}: lane {lane}: beyond now", harness.name());
-            assert!(lag <= Duration::from_millis(10), "{}: lane {lane}: lags by {lag:?}", harness.name());
-            assert!(horizon.time() > last[lane].time(), "{}: lane {lane}: stands still", harness.name());
-            last[lane] = horizon;
+            assert!(horizon.time() <= time, "{}: lane {lane}: horizon after now", harness.name());
+            assert!(lag <= Duration::from_millis(10), "{}: lane {lane}: horizon lags by {lag:?}", harness.name());
+            assert!(horizon.time() > previous[lane].time(), "{}: lane {lane}: horizon stalls", harness.name());
+            previous[lane] = horizon;
         }
     }
 }
 
-fn a_detached_queue_shows_what_arrived_and_ends(harness: &dyn Harness) {
+fn detached_queue_delivers_received_frames_and_ends(harness: &dyn Harness) {
     let name = harness.name();
     let mut wire = open(harness);
     wire.send(0, &frames(0, 50, &[60]));
@@ -272,7 +272,7 @@ fn a_detached_queue_shows_what_arrived_and_ends(harness: &dyn Harness) {
         queue.detach();
     }
     if let Some(tx) = &mut wire.tx {
-        // A wire may refuse or swallow what comes later, but the receiver must not show it.
+        // A wire may reject or drop later frames, but the receiver must not deliver them.
         if harness.can().live && !name.starts_with("pcap") {
             let _ = tx.queues[0].send(block_of(&[frame(0, 50, 60)]).burst());
             let _ = tx.queues[0].flush(now());
@@ -281,17 +281,16 @@ fn a_detached_queue_shows_what_arrived_and_ends(harness: &dyn Harness) {
     receiver.run_until(Receiver::is_over);
     assert!(receiver.is_over(), "{name}: detached lanes do not end");
     receiver.round();
-    assert!(receiver.is_over(), "{name}: a lane that had ended goes on");
+    assert!(receiver.is_over(), "{name}: a lane delivers frames after its end");
     let outcome = receiver.finish(Ledger::new());
     assert_eq!(outcome.got.len(), 50, "{name}");
     assert_eq!(outcome.ledger.imbalances(), [], "{name}");
     let received = outcome.ledger.sum(Stage::Receive, Kind::Received);
-    assert_eq!(received, 50, "{name}: what came after detaching is counted");
+    assert_eq!(received, 50, "{name}: frames after the detach are counted");
 }
 
-/// What was on its way when the queue was detached is shown, lost by name (the ring is small), or never counted as
-/// received.
-fn detaching_at_once_leaves_nothing_uncounted(harness: &dyn Harness) {
+/// Frames in flight at the detach are delivered, counted as lost (the ring is small), or never counted as received.
+fn immediate_detach_leaves_no_frame_uncounted(harness: &dyn Harness) {
     for _ in 0..10 {
         let mut wire = harness.open_small();
         wire.send(0, &frames(0, 20, &[60]));
@@ -308,7 +307,7 @@ fn detaching_at_once_leaves_nothing_uncounted(harness: &dyn Harness) {
     }
 }
 
-fn a_sender_is_held_up_and_loses_nothing(harness: &dyn Harness) {
+fn back_pressure_loses_no_frame(harness: &dyn Harness) {
     if !harness.can().back_pressure {
         return;
     }
@@ -317,17 +316,17 @@ fn a_sender_is_held_up_and_loses_nothing(harness: &dyn Harness) {
     let sent = frames(0, 60_000, &[60, 1514]);
     let block = block_of(&sent);
     let queues = &mut wire.tx.as_mut().unwrap().queues;
-    // Lanes without a sender have ended and hold nobody up.
+    // Lanes without a sender have ended and block no other lane.
     queues.truncate(1);
     let queue = &mut queues[0];
     let mut taken = 0;
-    // A full wire says so twice: once for the block being filled, once for those on the wire.
+    // A full wire returns 0 twice: for the block being filled, and for those on the wire.
     for _ in 0..100 {
         taken += queue.send(block.burst().slice(taken..sent.len())).unwrap();
         queue.flush(now()).unwrap();
     }
-    assert!(0 < taken && taken < sent.len(), "{name}: {taken} frames were taken and nobody received");
-    assert_eq!(queue.send(block.burst().slice(taken..sent.len())).unwrap(), 0, "{name}: full is not full");
+    assert!(0 < taken && taken < sent.len(), "{name}: {taken} frames were accepted without a receiver");
+    assert_eq!(queue.send(block.burst().slice(taken..sent.len())).unwrap(), 0, "{name}: a full wire accepts frames");
     let mut ledger = Ledger::new();
     queue.counters(&mut ledger);
     assert_eq!(ledger.imbalances(), [], "{name}");
@@ -355,8 +354,8 @@ fn ports_open_and_close_many_times(harness: &dyn Harness) {
     }
 }
 
-/// The sender stays; one receiver after another comes and goes, leaving frames unread.
-fn a_receiver_is_replaced(harness: &dyn Harness) {
+/// The sender stays open while receivers open and close, leaving frames unread.
+fn receiver_is_replaced(harness: &dyn Harness) {
     if !harness.can().reopens {
         return;
     }
@@ -373,15 +372,15 @@ fn a_receiver_is_replaced(harness: &dyn Harness) {
         *wire.queues() = queues;
         let mut ledger = Ledger::new();
         wire.queues().iter().for_each(|queue| {
-            let mut one = Ledger::new();
-            queue.counters(&mut one);
-            add(&mut ledger, &one);
+            let mut single = Ledger::new();
+            queue.counters(&mut single);
+            add(&mut ledger, &single);
         });
-        assert_eq!(ledger.total(Count::Delivered), 0, "{}: round {round}: counters of another", harness.name());
+        assert_eq!(ledger.total(Count::Delivered), 0, "{}: round {round}: stale counters", harness.name());
     }
 }
 
-fn waiting_ends_when_frames_are_ready(harness: &dyn Harness) {
+fn poll_returns_when_frames_are_ready(harness: &dyn Harness) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut wire = open(harness);
     if !harness.can().live || wire.queues().iter().any(|queue| queue.wake().is_none()) {
@@ -393,12 +392,12 @@ fn waiting_ends_when_frames_are_ready(harness: &dyn Harness) {
             queues.iter().map(|queue| PollFd::from_borrowed_fd(queue.wake().unwrap(), PollFlags::IN)).collect();
         poll(&mut polled, Some(&Timespec { tv_sec: seconds, tv_nsec: 1_000_000 })).unwrap()
     };
-    assert_eq!(ready(&mut wire, 0), 0, "{}: ready, and nothing was sent", harness.name());
+    assert_eq!(ready(&mut wire, 0), 0, "{}: ready although no frame was sent", harness.name());
     wire.send(0, &frames(0, 1, &[60]));
-    assert!(ready(&mut wire, 5) > 0, "{}: a frame was sent and nobody is woken", harness.name());
+    assert!(ready(&mut wire, 5) > 0, "{}: no wake-up after a frame was sent", harness.name());
     let deadline = Instant::now() + PATIENCE;
     while wire.queues().iter_mut().all(|queue| queue.fill(now()).unwrap().burst.is_empty()) {
-        assert!(Instant::now() < deadline, "{}: woken for nothing", harness.name());
+        assert!(Instant::now() < deadline, "{}: woken without a frame", harness.name());
         thread::sleep(PAUSE);
     }
 }

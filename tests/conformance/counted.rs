@@ -1,4 +1,4 @@
-//! XDP programs that leave frames to the host too, and those that only count them.
+//! XDP programs that also pass frames to the host, and programs that only count frames.
 
 use crate::conformance::backends::{Veth, receive, transmit};
 use crate::conformance::frames::{CUSTOMER, SERVICE, assert_all_arrived, frames, tagged};
@@ -6,7 +6,7 @@ use crate::conformance::wire::{PATIENCE, PAUSE, Receiver, Wire};
 use linerate_backends::open_rx;
 use linerate_burst::{Count, Horizon, Ledger, Sizes};
 use linerate_engine::clock::now;
-use linerate_port::{RxOptions, RxPort, Spec, Tallied};
+use linerate_port::{FrameTally, RxOptions, RxPort, Spec};
 use std::thread::sleep;
 use std::time::Instant;
 
@@ -14,21 +14,21 @@ fn tallying() -> RxOptions {
     RxOptions { shared: true, tally: true, ..RxOptions::default() }
 }
 
-/// Until the port has ended.
+/// Fills until all queues have ended.
 fn drain(port: &mut RxPort) {
     for queue in &mut port.queues {
         queue.detach();
         let deadline = Instant::now() + PATIENCE;
         while queue.fill(now()).unwrap().horizon != Horizon::Ended {
-            assert!(Instant::now() < deadline, "it never ended");
+            assert!(Instant::now() < deadline, "the queue did not end");
             sleep(PAUSE);
         }
     }
 }
 
-/// What is to be counted of these frames.
-fn counted(frames: impl Iterator<Item = usize>) -> Tallied {
-    let mut tallied = Tallied::default();
+/// Returns the expected counts for frames of these lengths.
+fn counted(frames: impl Iterator<Item = usize>) -> FrameTally {
+    let mut tallied = FrameTally::default();
     for length in frames.map(|length| length as u32) {
         let (least, most) = tallied.lengths.unwrap_or((length, length));
         tallied.frames += 1;
@@ -40,7 +40,7 @@ fn counted(frames: impl Iterator<Item = usize>) -> Tallied {
 }
 
 #[test]
-fn a_program_counts_the_frames_of_each_queue_and_shows_none() {
+fn program_counts_frames_per_queue_and_delivers_none() {
     for queues in [1, 4] {
         let Some(veth) = Veth::up(queues, None) else { return };
         let veth = veth.using("packet", "xdp", "");
@@ -60,13 +60,13 @@ fn a_program_counts_the_frames_of_each_queue_and_shows_none() {
                 queue.counters(&mut ledger);
                 got.push(*queue.tallied().expect("it counts"));
             }
-            let all = sent.iter().flatten().map(|frame| frame.bytes.len());
-            let expected = counted(all);
-            assert_eq!(got.iter().map(|one| one.frames).sum::<u64>(), expected.frames, "round {round}");
-            assert_eq!(got.iter().map(|one| one.bytes).sum::<u64>(), expected.bytes);
-            assert_eq!(got.iter().filter_map(|one| one.lengths).map(|(least, _)| least).min(), Some(60));
-            assert_eq!(got.iter().filter_map(|one| one.lengths).map(|(_, most)| most).max(), Some(9014));
-            let bucket = |at: usize| got.iter().map(|one| one.sizes.0[at]).sum::<u64>();
+            let lengths = sent.iter().flatten().map(|frame| frame.bytes.len());
+            let expected = counted(lengths);
+            assert_eq!(got.iter().map(|port_count| port_count.frames).sum::<u64>(), expected.frames, "round {round}");
+            assert_eq!(got.iter().map(|port_count| port_count.bytes).sum::<u64>(), expected.bytes);
+            assert_eq!(got.iter().filter_map(|port_count| port_count.lengths).map(|(least, _)| least).min(), Some(60));
+            assert_eq!(got.iter().filter_map(|port_count| port_count.lengths).map(|(_, most)| most).max(), Some(9014));
+            let bucket = |at: usize| got.iter().map(|port_count| port_count.sizes.0[at]).sum::<u64>();
             assert_eq!(std::array::from_fn(bucket), expected.sizes.0);
             assert_eq!(
                 (ledger.total(Count::Received), ledger.total(Count::Delivered)),
@@ -78,7 +78,7 @@ fn a_program_counts_the_frames_of_each_queue_and_shows_none() {
 }
 
 #[test]
-fn each_queue_may_be_a_port_that_counts() {
+fn each_queue_may_be_a_counting_port() {
     let Some(veth) = Veth::up(2, None) else { return };
     let veth = veth.using("packet", "xdp", "");
     let port = |queue: u32| veth.receiver("right", "").replace("eth0?", &format!("eth0@{queue}?"));
@@ -90,9 +90,9 @@ fn each_queue_may_be_a_port_that_counts() {
     assert!(shown.contains("only counts frames"), "{shown}");
 }
 
-/// The tag is no part of what XDP sees, but of the frame.
+/// A stripped tag is not visible to XDP, but counts as part of the frame.
 #[test]
-fn a_tag_that_the_driver_has_taken_out_counts() {
+fn stripped_vlan_tag_counts() {
     let Some(veth) = Veth::up(1, None) else { return };
     let veth = veth.using("packet", "xdp", "");
     let host = |name: &str| veth.lab().host(name).unwrap().to_owned();
@@ -112,7 +112,7 @@ fn a_tag_that_the_driver_has_taken_out_counts() {
     let sent: Vec<_> = (0..30).map(|number| tagged(0, number, 100, stacks[number as usize % 3])).collect();
     let mut port = receive(&format!("xdp:far?netns={}", host("right")), &tallying());
     if !port.notes.iter().any(|note| note.contains("reports stripped VLAN tags")) {
-        eprintln!("SKIPPED: this kernel's veth does not tell VLAN tags");
+        eprintln!("SKIPPED: this kernel's veth does not report VLAN tags");
         return;
     }
     let mut tx = transmit(&format!("packet:eth0?netns={}", host("left")), 1);
@@ -133,7 +133,7 @@ fn a_tag_that_the_driver_has_taken_out_counts() {
 }
 
 #[test]
-fn frames_that_are_looked_at_are_not_only_counted() {
+fn ports_with_consumers_do_not_only_count() {
     let Some(veth) = Veth::up(1, None) else { return };
     let veth = veth.using("packet", "xdp", "");
     for (options, more) in [
@@ -149,9 +149,9 @@ fn frames_that_are_looked_at_are_not_only_counted() {
     assert!(receive(&faulty, &tallying()).queues[0].tallied().is_none());
 }
 
-/// Whole, in order, and with tags; and so are those that the filter refuses, and those that there is no room for.
+/// Complete, in order and with tags, including frames that are filtered out or find the ring full.
 #[test]
-fn the_host_gets_what_the_program_leaves_to_it() {
+fn host_receives_all_frames_with_pass() {
     for (more, filter, written) in [("", "", 600), ("", "len > 1000", 300), ("&ring=64", "", 64)] {
         let Some(veth) = Veth::up(1, None) else { return };
         let veth = veth.using("packet", "xdp", "");
@@ -177,7 +177,7 @@ fn the_host_gets_what_the_program_leaves_to_it() {
 }
 
 #[test]
-fn an_interface_that_the_host_uses_is_shared_with_it() {
+fn interface_in_use_by_the_host_is_shared() {
     let Some(veth) = Veth::up(1, None) else { return };
     let veth = veth.using("packet", "xdp", "");
     veth.ip("right", "addr add 192.0.2.1/24 dev eth0");
@@ -188,7 +188,7 @@ fn an_interface_that_the_host_uses_is_shared_with_it() {
     let port = open("", &shared).unwrap();
     assert!(port.notes.iter().any(|note| note.contains("192.0.2.1") && note.contains("--take")), "{:?}", port.notes);
     drop(port);
-    for (more, options, said) in [
+    for (more, options, expected) in [
         ("&pass=no", &shared, "--take"),
         ("&mode=af_xdp", &shared, "--take"),
         ("&mode=generic", &shared, "--take"),
@@ -199,9 +199,9 @@ fn an_interface_that_the_host_uses_is_shared_with_it() {
         ("&pass=maybe", &shared, "yes or no"),
     ] {
         let refused = open(more, options).err().unwrap_or_default();
-        assert!(refused.contains(said), "{more}: {refused}");
+        assert!(refused.contains(expected), "{more}: {refused}");
     }
-    // Two ports on one interface have one program.
+    // Two ports on one interface share one program.
     let _first = open("", &shared).unwrap();
     let refused = open("&pass=no", &RxOptions { take: true, ..shared.clone() }).err().unwrap();
     assert!(refused.contains("passes frames to the host too"), "{refused}");

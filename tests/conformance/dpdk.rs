@@ -1,4 +1,4 @@
-//! `dpdk:`: the suite over rings of DPDK, and what only its devices have.
+//! `dpdk:`: the suite over DPDK rings, and tests specific to DPDK devices.
 
 use crate::conformance::backends::{Can, Folder, Harness, receive, transmit, unique};
 use crate::conformance::checks::run;
@@ -15,11 +15,11 @@ use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::Instant;
 
-/// A device whose frames come back to it.
+/// Loopback device.
 struct Loop {
     name: String,
     queues: usize,
-    /// The one that was opened last.
+    /// Last opened port.
     text: Mutex<String>,
 }
 
@@ -29,7 +29,7 @@ impl Loop {
         Some(Loop { name: format!("dpdk of {queues} queues"), queues, text: Mutex::default() })
     }
 
-    /// A port that nobody has.
+    /// Returns a new, unused port.
     fn port(&self) -> String {
         let text = format!("dpdk:net_ring{}@0-{}?mtu=65535", unique(), self.queues - 1);
         self.text.lock().unwrap().clone_from(&text);
@@ -86,9 +86,9 @@ fn faulty_dpdk() {
     run_faulty(|| Loop::new(1));
 }
 
-/// Frames longer than a buffer lie in several on the way.
+/// Frames longer than a buffer are stored in several.
 #[test]
-fn what_came_in_several_buffers_is_flagged_and_counted() {
+fn frames_in_several_buffers_are_flagged_and_counted() {
     let Some(harness) = Loop::new(1) else { return };
     let sent = [frames(0, 40, &[60, 2048, 2049, 9014])];
     let outcome = harness.open(&RxOptions::default()).exchange(&sent);
@@ -99,9 +99,9 @@ fn what_came_in_several_buffers_is_flagged_and_counted() {
     assert_eq!(outcome.ledger.total(Count::Joined), 20);
 }
 
-/// Frames without end: a detach does not wait for one, and ends.
+/// A detach ends although the device always has more frames.
 #[test]
-fn a_device_that_always_has_frames_is_detached() {
+fn device_with_endless_frames_is_detached() {
     if plugin().is_none() {
         return;
     }
@@ -118,7 +118,7 @@ fn a_device_that_always_has_frames_is_detached() {
         let shown = burst.len();
         queue.consume(shown);
         after += shown;
-        assert!(after < 10_000, "it does not end");
+        assert!(after < 10_000, "the queue does not end");
     }
     let mut ledger = Ledger::new();
     queue.counters(&mut ledger);
@@ -126,7 +126,7 @@ fn a_device_that_always_has_frames_is_detached() {
 }
 
 #[test]
-fn what_is_too_long_is_lost_by_name() {
+fn frames_above_the_mtu_are_counted_as_lost() {
     if plugin().is_none() {
         return;
     }
@@ -140,9 +140,9 @@ fn what_is_too_long_is_lost_by_name() {
     assert_eq!(ledger.total(Count::NicSent), 60, "{ledger:#?}");
 }
 
-/// DPDK's own writer and reader of files as the judges: bytes as they were, times to the microsecond that it keeps.
+/// Comparison with DPDK's own pcap writer and reader: equal bytes, and times to its resolution of a microsecond.
 #[test]
-fn a_file_is_what_is_sent_and_what_is_received() {
+fn pcap_device_writes_and_reads_the_same_frames() {
     if plugin().is_none() {
         return;
     }
@@ -169,7 +169,7 @@ fn a_file_is_what_is_sent_and_what_is_received() {
 }
 
 #[test]
-fn a_device_is_opened_once_and_has_queues_for_both_directions() {
+fn device_opens_once_with_queues_for_both_directions() {
     if plugin().is_none() {
         return;
     }
@@ -182,12 +182,12 @@ fn a_device_is_opened_once_and_has_queues_for_both_directions() {
     let mut tx = transmit(&name, 1);
     assert_refused(&name, true, &["already open for sending"]);
     drop(rx);
-    // What nobody receives waits for whoever comes.
+    // Frames without a receiver wait for the next one.
     send_all(tx.queues[0].as_mut(), &[frame(0, 7, 60)]);
     let mut rx = receive(&name, &RxOptions::default());
     let deadline = Instant::now() + PATIENCE;
     while rx.queues[0].fill(now()).unwrap().burst.is_empty() {
-        assert!(Instant::now() < deadline, "nothing comes");
+        assert!(Instant::now() < deadline, "no frame arrives");
         sleep(PAUSE);
     }
     assert_eq!(rx.queues[0].fill(now()).unwrap().burst.frame(0), frame(0, 7, 60).bytes);
@@ -195,9 +195,9 @@ fn a_device_is_opened_once_and_has_queues_for_both_directions() {
     drop(receive(&format!("{name}@0-1?mtu=9000"), &RxOptions::default()));
 }
 
-/// A queue that is full takes what it can. The buffers of the rest are used again: long frames want three each, later.
+/// A full queue accepts a part. The buffers of the rest are reused: later frames need three each.
 #[test]
-fn buffers_that_a_driver_does_not_take_come_back() {
+fn rejected_buffers_are_reused() {
     let Some(harness) = Loop::new(1) else { return };
     let text = harness.port();
     let (mut tx, rx) = (transmit(&text, 1), receive(&text, &RxOptions::default()));
@@ -216,13 +216,13 @@ fn buffers_that_a_driver_does_not_take_come_back() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
+fn invalid_ports_are_reported() {
     if plugin().is_none() {
         return;
     }
     for (text, parts) in [
-        ("dpdk:net_nothing0", &["dpdk:net_nothing0", "DPDK finds no such device"][..]),
-        ("dpdk:0000:00:1e.7", &["dpdk:0000:00:1e.7", "DPDK finds no such device"]),
+        ("dpdk:net_nothing0", &["dpdk:net_nothing0", "DPDK cannot find or open this device"][..]),
+        ("dpdk:0000:00:1e.7", &["dpdk:0000:00:1e.7", "DPDK cannot find or open this device"]),
         ("dpdk:net_pcap99,rx_pcap=/nowhere.pcap", &["net_pcap99", "nowhere.pcap"]),
         ("dpdk:net_null98@1-2", &["queues start at 0", "@0-2"]),
         ("dpdk:net_null98@0-64", &["at most 64"]),

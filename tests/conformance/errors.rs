@@ -1,4 +1,4 @@
-//! What a user is told when a port cannot be opened or read: what failed, where, and what to do.
+//! Error messages of ports that cannot be opened or read: object, cause, remedy.
 
 use crate::conformance::backends::{Folder, Harness, MemWire, Veth, receive, transmit, unique};
 use crate::conformance::frames::frames;
@@ -11,7 +11,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::fs;
 use std::thread;
 
-/// Opens a port that cannot be opened, and returns what is said, without the parts it must have.
+/// Opens an invalid port, and checks that its error contains all of these parts.
 pub(super) fn assert_refused(text: &str, send: bool, parts: &[&str]) {
     let opened = Spec::parse(text).and_then(|spec| {
         if send {
@@ -22,17 +22,17 @@ pub(super) fn assert_refused(text: &str, send: bool, parts: &[&str]) {
     });
     let error = opened.expect_err(text);
     assert!(matches!(error, PortError::Broken { .. } | PortError::Wrong { .. }), "{text}: {error:?}");
-    assert_says(text, &error.to_string(), parts);
+    assert_contains(text, &error.to_string(), parts);
 }
 
-fn assert_says(what: &str, said: &str, parts: &[&str]) {
+fn assert_contains(subject: &str, message: &str, parts: &[&str]) {
     for part in parts {
-        assert!(said.contains(part), "{what}: {said:?} does not say {part:?}");
+        assert!(message.contains(part), "{subject}: {message:?} does not contain {part:?}");
     }
 }
 
 #[test]
-fn options_that_do_not_exist_or_fit_are_named() {
+fn unknown_and_invalid_options_are_reported() {
     for (text, parts) in [
         ("packet:lo?speed=1", &["packet:lo", "speed", "netns, ring"][..]),
         ("packet:lo?direction=up", &["direction=up", "in, out or inout"]),
@@ -54,14 +54,14 @@ fn options_that_do_not_exist_or_fit_are_named() {
 }
 
 #[test]
-fn files_that_are_not_there_are_named() {
+fn missing_files_are_reported() {
     let folder = Folder::new();
     assert_refused(&folder.port("missing.pcap"), false, &["missing.pcap", "No such file"]);
     assert_refused(&folder.port("missing/new.pcap"), true, &["missing/new.pcap", "No such file"]);
     assert_refused(&folder.port(""), true, &["irectory"]);
 }
 
-/// Reads a file to its end: the frames, and the error behind them.
+/// Reads a file to its end: number of frames, and the error after them.
 fn read(port: &str) -> (usize, Option<PortError>) {
     let mut rx = receive(port, &RxOptions::default());
     let queue = &mut rx.queues[0];
@@ -76,19 +76,19 @@ fn read(port: &str) -> (usize, Option<PortError>) {
                 return (frames, failure);
             }
             Ok(head) => {
-                assert!(failure.is_none(), "frames behind an error");
+                assert!(failure.is_none(), "frames after an error");
                 let shown = head.burst.len();
                 queue.consume(shown);
                 frames += shown;
             }
-            Err(error) => assert!(failure.replace(error).is_none(), "an error is told once"),
+            Err(error) => assert!(failure.replace(error).is_none(), "an error is returned once"),
         }
     }
     panic!("{port} does not end");
 }
 
 #[test]
-fn files_that_are_no_captures_are_told_from_captures() {
+fn files_that_are_not_captures_are_reported() {
     let folder = Folder::new();
     for (name, bytes, parts) in [
         ("text", &b"these are no frames at all, but words"[..], &["text", "not a pcap or pcapng file"][..]),
@@ -100,14 +100,14 @@ fn files_that_are_no_captures_are_told_from_captures() {
         fs::write(folder.path(name), bytes).unwrap();
         let (frames, failure) = read(&folder.port(name));
         assert_eq!(frames, 0, "{name}");
-        let failure = failure.unwrap_or_else(|| panic!("{name} is read without an error"));
+        let failure = failure.unwrap_or_else(|| panic!("{name} was read without an error"));
         assert!(matches!(failure, PortError::Broken { .. }), "{failure:?}");
-        assert_says(name, &failure.to_string(), parts);
+        assert_contains(name, &failure.to_string(), parts);
     }
 }
 
 #[test]
-fn a_file_that_is_cut_off_gives_its_frames_and_then_the_error() {
+fn truncated_file_returns_its_frames_and_then_the_error() {
     let folder = Folder::new();
     for format in ["pcap", "pcapng"] {
         let (port, path) = (folder.port(&format!("whole.{format}")), folder.path(&format!("whole.{format}")));
@@ -116,14 +116,14 @@ fn a_file_that_is_cut_off_gives_its_frames_and_then_the_error() {
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
         let (frames, failure) = read(&port);
-        assert!((600..900).contains(&frames), "{format}: {frames} frames of half a file");
+        assert!((600..900).contains(&frames), "{format}: {frames} frames from half a file");
         let parts = ["cut off", &format!("whole.{format}"), &format!("{frames} packets before it")];
-        assert_says(format, &failure.expect("a cut-off file is an error").to_string(), &parts);
+        assert_contains(format, &failure.expect("an error for a truncated file").to_string(), &parts);
     }
 }
 
 #[test]
-fn a_name_in_use_is_said_so() {
+fn name_in_use_is_reported() {
     let wire = MemWire::new("");
     let first = receive(wire.name(), &RxOptions::default());
     assert_refused(wire.name(), false, &["already open for receiving"]);
@@ -132,26 +132,26 @@ fn a_name_in_use_is_said_so() {
 }
 
 #[test]
-fn interfaces_and_namespaces_that_are_not_there_are_named() {
+fn missing_interfaces_and_namespaces_are_reported() {
     let Some(veth) = Veth::up(1, Some(1)) else { return };
     let namespace = veth.lab().host("right").unwrap();
-    let nobody = format!("nobody-{}", unique());
+    let missing = format!("missing-{}", unique());
     for send in [false, true] {
         let text = format!("packet:absent0?netns={namespace}");
         assert_refused(&text, send, &["absent0", "no such interface", "linerate ports"]);
         let text = format!("packet:ehto0?netns={namespace}");
         assert_refused(&text, send, &["ehto0", "no such interface", "did you mean eth0?"]);
         assert_refused("packet:any", send, &["no such interface", "name each interface, as in eth0,eth1"]);
-        let text = format!("packet:eth0?netns={nobody}");
-        assert_refused(&text, send, &["no network namespace", &nobody]);
+        let text = format!("packet:eth0?netns={missing}");
+        assert_refused(&text, send, &["no network namespace", &missing]);
         assert_refused("packet:eth0?netns=../x", send, &["../x", "invalid namespace name"]);
         assert_refused("packet:absent0", send, &["absent0", "no such interface", "packet:absent0?netns=NAMESPACE"]);
     }
 }
 
-/// A thread without capabilities is refused as a user other than root is. Opens `lo` and sends nothing.
+/// A thread without capabilities gets the error of a non-root user. Opens `lo` and sends no packet.
 #[test]
-fn a_user_without_the_right_to_capture_is_told_which_is_needed() {
+fn missing_capture_privileges_are_reported() {
     let nothing = CapabilitySets {
         effective: CapabilitySet::empty(),
         permitted: CapabilitySet::empty(),
@@ -166,22 +166,22 @@ fn a_user_without_the_right_to_capture_is_told_which_is_needed() {
     refused.join().unwrap();
 }
 
-/// The kernel's own words for it are of its verifier, and of this or that call.
+/// The kernel's own error is about its verifier or one system call; this one lists the missing capabilities.
 #[test]
-fn who_may_not_have_the_kernel_send_is_told_what_is_lacking() {
+fn missing_xdp_live_capabilities_are_reported() {
     if !is_root() {
         return skip("capabilities to give up need root");
     }
     let sets = |held| CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() };
-    let most = CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF;
-    for (held, lacking) in [
+    let base = CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF;
+    for (held, missing) in [
         (CapabilitySet::empty(), "needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_ADMIN; run as root"),
-        (most, "needs CAP_PERFMON, CAP_SYS_ADMIN; run as root"),
-        (most | CapabilitySet::PERFMON, "needs CAP_SYS_ADMIN; run as root"),
+        (base, "needs CAP_PERFMON, CAP_SYS_ADMIN; run as root"),
+        (base | CapabilitySet::PERFMON, "needs CAP_SYS_ADMIN; run as root"),
     ] {
         let refused = thread::spawn(move || {
             set_capabilities(None, sets(held)).unwrap();
-            assert_refused("xdp-live:lo", true, &["xdp-live:lo", lacking]);
+            assert_refused("xdp-live:lo", true, &["xdp-live:lo", missing]);
         });
         refused.join().unwrap();
     }

@@ -1,5 +1,4 @@
-//! Any backend behind a faulty wire: with faults that are all zero it passes the suite, with others it does exactly
-//! what the model says.
+//! Any backend behind a faulty wire: without faults it passes the suite, with faults it matches the model exactly.
 
 use crate::conformance::backends::{Can, Fifo, FileWire, Harness, MemWire, Veth, receive, transmit};
 use crate::conformance::checks::run;
@@ -13,7 +12,7 @@ use linerate_port::{RxOptions, RxPort, RxQueue};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Any harness with a line of these faults behind its receiver, in front of its sender, or both.
+/// Harness with faults after its receiver, before its sender, or both.
 pub(super) struct Faulty<H> {
     name: String,
     inner: H,
@@ -58,20 +57,20 @@ impl<H: Harness> Harness for Faulty<H> {
     }
 }
 
-/// The suite without faults, then with faults on the one side and on the other.
+/// Runs the suite without faults, then compares faults on either side with the model.
 pub(super) fn run_faulty<H: Harness>(new: impl Fn() -> Option<H>) {
     let Some(harness) = new() else { return };
     run(&Faulty::new(harness, "", ""));
     exact(new);
 }
 
-/// Only for harnesses with one lane, which gives the frames their numbers.
+/// Compares with the model. Needs one lane, which numbers the frames.
 fn exact<H: Harness>(new: impl Fn() -> Option<H>) {
     for seed in [1, 77] {
         let faults = format!("{}{seed}", model::FAULTS);
         for (rx, tx) in [(faults.as_str(), ""), ("", faults.as_str())] {
             let Some(harness) = new() else { return };
-            does_what_the_model_says(&Faulty::new(harness, rx, tx), seed, !rx.is_empty());
+            assert_matches_the_model(&Faulty::new(harness, rx, tx), seed, !rx.is_empty());
         }
     }
 }
@@ -101,7 +100,7 @@ fn faulty_packet() {
 
 const LENGTHS: [usize; 5] = [60, 61, 100, 333, 1506];
 
-fn does_what_the_model_says(harness: &dyn Harness, seed: u64, receiving: bool) {
+fn assert_matches_the_model(harness: &dyn Harness, seed: u64, receiving: bool) {
     let sent = frames(0, 4000, &LENGTHS);
     let lengths: Vec<usize> = sent.iter().map(|frame| frame.bytes.len()).collect();
     let expected = expect(seed, &lengths);
@@ -120,15 +119,15 @@ fn does_what_the_model_says(harness: &dyn Harness, seed: u64, receiving: bool) {
     assert_counts(&name, sent.len() as u64, &expected, &outcome.ledger, receiving);
 }
 
-/// As an exchange, but the sender gives up what is held back only after the longest hold: so it is told that this
-/// time has come.
+/// Exchanges frames as [`Wire::exchange`] does, then flushes with a time after the longest hold, at which the sender
+/// releases its delayed frames.
 fn sent_in_one(mut wire: Wire, sent: &[Frame], expected: usize) -> Outcome {
     let mut tx = wire.tx.take().unwrap();
-    let late = tx.queues.drain(..).next().unwrap();
+    let first = tx.queues.drain(..).next().unwrap();
     let ledger = thread::spawn({
         let sent = sent.to_vec();
         move || {
-            let mut queue = late;
+            let mut queue = first;
             let block = block_of(&sent);
             let (mut taken, mut time) = (0, now());
             let deadline = Instant::now() + PATIENCE;
@@ -140,7 +139,7 @@ fn sent_in_one(mut wire: Wire, sent: &[Frame], expected: usize) -> Outcome {
             }
             time = Nanos(time.0 + 61_000_000_000);
             while !queue.flush(time).unwrap() {
-                assert!(Instant::now() < deadline, "the line is not emptied");
+                assert!(Instant::now() < deadline, "delayed frames are not sent");
                 thread::sleep(Duration::from_micros(100));
             }
             let mut ledger = Ledger::new();
@@ -160,21 +159,21 @@ fn sent_in_one(mut wire: Wire, sent: &[Frame], expected: usize) -> Outcome {
 }
 
 fn assert_frames(name: &str, sent: &[Frame], expected: &Expected, outcome: &Outcome) {
-    let number = |bytes: &[u8]| origin(bytes).unwrap_or_else(|| panic!("{name}: a frame of nobody")).1;
-    // Behind the shortest frame there may be padding.
+    let number = |bytes: &[u8]| origin(bytes).unwrap_or_else(|| panic!("{name}: an unknown frame")).1;
+    // Only the first 60 bytes: the shortest frames may have padding after them.
     let bits = |bytes: &[u8]| -> u32 {
         let whole = &sent[number(bytes) as usize].bytes;
         whole.iter().zip(bytes).take(60).map(|(sent, got)| (sent ^ got).count_ones()).sum()
     };
     let got: Vec<(u32, usize, u32)> =
         outcome.got.iter().map(|got| (number(&got.bytes), got.bytes.len(), bits(&got.bytes))).collect();
-    let differs = got.iter().zip(&expected.out).position(|(got, wanted)| got != wanted);
+    let differs = got.iter().zip(&expected.out).position(|(got, expected_frame)| got != expected_frame);
     if let Some(at) = differs {
         panic!("{name}: frame {at} is {:?}, not {:?}", got[at], expected.out[at]);
     }
     assert_eq!(got.len(), expected.out.len(), "{name}");
     let lengths = |desc: &Desc| desc.captured == desc.wire;
-    assert!(outcome.got.iter().all(|got| lengths(&got.desc)), "{name}: a frame says that it is not whole");
+    assert!(outcome.got.iter().all(|got| lengths(&got.desc)), "{name}: a frame is truncated");
 }
 
 fn assert_counts(name: &str, sent: u64, expected: &Expected, ledger: &Ledger, receiving: bool) {
@@ -204,7 +203,7 @@ fn assert_counts(name: &str, sent: u64, expected: &Expected, ledger: &Ledger, re
 }
 
 #[test]
-fn a_port_is_faulty_by_its_name() {
+fn faulty_prefix_adds_faults_to_a_port() {
     let wire = MemWire::new("");
     let mut tx = transmit(wire.name(), 1);
     let mut rx = receive(&format!("faulty:{}?drop=100%&blocks=2", wire.name()), &RxOptions::default());
@@ -225,9 +224,9 @@ fn times(queue: &mut dyn RxQueue, at: Nanos) -> (Vec<Nanos>, Nanos) {
     (head.burst.descs().iter().map(|desc| desc.time).collect(), head.horizon.time())
 }
 
-/// A frame that is held up is shown when it is due, with its time moved, and the horizon never passes it.
+/// A delayed frame is delivered when due, with its timestamp moved, and the horizon never passes it.
 #[test]
-fn a_delay_moves_time_and_horizon() {
+fn delay_moves_timestamps_and_horizon() {
     let wire = MemWire::new("?stamp=now");
     let mut tx = transmit(wire.name(), 1);
     let mut rx = receive(&format!("faulty:{}&delay=20ms", wire.name()), &RxOptions::default());
@@ -236,7 +235,7 @@ fn a_delay_moves_time_and_horizon() {
     tx.queues[0].send(block_of(&frames(0, 3, &[60])).burst()).unwrap();
     assert!(tx.queues[0].flush(start).unwrap());
     assert_eq!(times(queue, start), (vec![], later(20)));
-    assert_eq!(queue.wake().map(|_| ()), None, "somebody has to look again");
+    assert_eq!(queue.wake().map(|_| ()), None, "a port with a delay needs polling");
     tx.queues[0].flush(later(19)).unwrap();
     assert_eq!(times(queue, later(19)), (vec![], later(20)));
     tx.queues[0].flush(later(20)).unwrap();
@@ -245,7 +244,7 @@ fn a_delay_moves_time_and_horizon() {
     tx.queues[0].send(block_of(&frames(0, 1, &[60])).burst()).unwrap();
     tx.queues[0].flush(later(50)).unwrap();
     assert_eq!(times(queue, later(50)).0, []);
-    // Nothing waits for time once the port is given up.
+    // Delays end at a detach.
     queue.detach();
     let deadline = Instant::now() + PATIENCE;
     while times(queue, later(50)).0.is_empty() {
@@ -254,9 +253,9 @@ fn a_delay_moves_time_and_horizon() {
     assert_eq!(times(queue, later(50)), (vec![later(70)], Nanos::MAX));
 }
 
-/// A sender's frames are held up from the flush that follows them, and are unsent until they have left.
+/// Frames of a sender are delayed from the next flush, and are unsent until then.
 #[test]
-fn a_sender_delays_from_the_flush() {
+fn sender_delays_from_the_flush() {
     let wire = MemWire::new("?stamp=now");
     let mut rx = receive(wire.name(), &RxOptions::default());
     let mut tx = transmit(&format!("faulty:{}&delay=5ms", wire.name()), 1);
@@ -273,9 +272,9 @@ fn a_sender_delays_from_the_flush() {
     assert_eq!(times(rx.queues[0].as_mut(), later(5)).0, vec![later(5); 3]);
 }
 
-/// Frames that are to be passed and are not: the horizon waits for them, and they come with the time of their coming.
+/// Delayed frames that no frame passes: the horizon waits, and they are delivered with the time of their release.
 #[test]
-fn a_frame_that_nothing_passes_comes_after_the_hold() {
+fn frame_that_no_frame_passes_is_delivered_after_the_hold() {
     let wire = MemWire::new("?stamp=now");
     let mut tx = transmit(wire.name(), 1);
     let mut rx = receive(&format!("faulty:{}&reorder=100%x3&hold=10ms", wire.name()), &RxOptions::default());
@@ -290,12 +289,12 @@ fn a_frame_that_nothing_passes_comes_after_the_hold() {
     assert_eq!(times(queue, later(11)), (vec![later(10); 2], later(11)));
     let mut ledger = Ledger::new();
     queue.counters(&mut ledger);
-    assert_eq!(ledger.total(Count::FaultReordered), 0, "nothing passed them");
+    assert_eq!(ledger.total(Count::FaultReordered), 0, "no frame passed them");
 }
 
-/// The bound on memory: the wire behind fills up instead, and nothing is lost.
+/// Memory is bounded: at the limit the wire fills up, and no frame is lost.
 #[test]
-fn what_waits_is_bounded() {
+fn delayed_frames_are_bounded() {
     let wire = MemWire::new("?stamp=now&blocks=4");
     let mut tx = transmit(wire.name(), 1);
     let mut rx = receive(&format!("faulty:{}&delay=60s", wire.name()), &RxOptions::default());
@@ -309,7 +308,7 @@ fn what_waits_is_bounded() {
         sent += taken;
         stuck = if taken == 0 { stuck + 1 } else { 0 };
     }
-    // 64 MiB and what the wire itself holds.
+    // 64 MiB and the capacity of the wire.
     assert!((40_000..50_000).contains(&sent), "{sent}");
     let mut got = 0;
     for _ in 0..10_000 {
@@ -322,7 +321,7 @@ fn what_waits_is_bounded() {
 }
 
 #[test]
-fn faults_and_options_of_the_port_are_told_apart() {
+fn faults_and_options_of_the_port_are_distinguished() {
     for (text, parts) in [
         ("faulty:mem:x?drop=lots", &["faulty:mem:x", "drop=lots", "0.1%"][..]),
         ("faulty:mem:x?speed=1", &["mem:x", "speed", "stamp, blocks"]),

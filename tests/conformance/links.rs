@@ -1,4 +1,4 @@
-//! Interfaces that go down, come back and are removed, and frames that cannot be sent.
+//! Interfaces with link down, link up and removal, and frames that cannot be sent.
 
 use crate::conformance::backends::{Harness, Veth};
 use crate::conformance::frames::{Frame, frame, frames, origin};
@@ -9,7 +9,7 @@ use linerate_port::{PortError, RxOptions, RxQueue};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Fills until something else than an empty burst comes, at most for [`PATIENCE`].
+/// Fills until a nonempty burst or an error, for at most [`PATIENCE`].
 fn next_event(queue: &mut dyn RxQueue) -> Result<usize, PortError> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
@@ -19,10 +19,10 @@ fn next_event(queue: &mut dyn RxQueue) -> Result<usize, PortError> {
         }
         thread::sleep(PAUSE);
     }
-    panic!("nothing happens");
+    panic!("no event");
 }
 
-/// Fills for a while, and says whether any error came.
+/// Fills for this time, and returns the first error.
 fn quiet_for(queue: &mut dyn RxQueue, time: Duration) -> Result<(), PortError> {
     let until = Instant::now() + time;
     while Instant::now() < until {
@@ -32,14 +32,14 @@ fn quiet_for(queue: &mut dyn RxQueue, time: Duration) -> Result<(), PortError> {
     Ok(())
 }
 
-/// A pair for each way that interfaces are received from.
+/// Returns a pair for each backend and mode of receiving.
 fn receivers(packet_lanes: &[usize]) -> impl Iterator<Item = Veth> {
     let packet = packet_lanes.iter().copied().filter_map(|lanes| Veth::up(1, Some(lanes)));
     let modes = ["&mode=native", "&mode=generic"].into_iter();
     packet.chain(modes.filter_map(|mode| Some(Veth::up(1, None)?.using("packet", "xdp", mode))))
 }
 
-/// A pair for each way that interfaces are sent to.
+/// Returns a pair for each backend of sending.
 fn senders() -> impl Iterator<Item = Veth> {
     let schemes = ["packet", "xdp"].into_iter();
     schemes.filter_map(|scheme| Some(Veth::up(1, Some(1))?.using(scheme, "packet", "")))
@@ -52,7 +52,7 @@ fn counters(queue: &dyn RxQueue) -> Ledger {
 }
 
 #[test]
-fn a_receiver_says_down_once_and_goes_on_after_up() {
+fn receiver_reports_link_down_once_and_resumes_after_up() {
     for veth in receivers(&[1, 2]) {
         let mut wire = veth.open(&RxOptions::default());
         for round in 1..=2 {
@@ -60,7 +60,7 @@ fn a_receiver_says_down_once_and_goes_on_after_up() {
             for queue in wire.queues() {
                 let event = next_event(queue.as_mut());
                 assert!(matches!(event, Err(PortError::Down { .. })), "{}: {event:?}", veth.name());
-                quiet_for(queue.as_mut(), Duration::from_millis(60)).expect("down is said once");
+                quiet_for(queue.as_mut(), Duration::from_millis(60)).expect("one report per link down");
                 assert_eq!(counters(queue.as_ref()).total(Count::LinkDown), round);
             }
             veth.ip("right", "link set eth0 up");
@@ -69,14 +69,14 @@ fn a_receiver_says_down_once_and_goes_on_after_up() {
             for queue in wire.queues() {
                 let shown = queue.fill(now()).unwrap().burst.len();
                 queue.consume(shown);
-                quiet_for(queue.as_mut(), Duration::from_millis(30)).expect("up is no error");
+                quiet_for(queue.as_mut(), Duration::from_millis(30)).expect("no error after link up");
             }
         }
     }
 }
 
 #[test]
-fn frames_before_down_are_shown_before_it_is_told() {
+fn frames_before_link_down_are_delivered_first() {
     for veth in receivers(&[1]) {
         let mut wire = veth.open(&RxOptions::default());
         wire.send(0, &frames(0, 10, &[60]));
@@ -91,32 +91,34 @@ fn frames_before_down_are_shown_before_it_is_told() {
     }
 }
 
-/// Fills until the queue says that it is over, whatever it says before.
-fn assert_ends(wire: &mut Wire, what: &str) {
+/// Checks that each queue reports the removal of its interface, and ends after a detach.
+fn assert_ends(wire: &mut Wire, subject: &str) {
     for queue in wire.queues() {
         let deadline = Instant::now() + Duration::from_secs(2);
         loop {
             match queue.fill(now()) {
                 Err(PortError::Broken { reason, .. }) => {
-                    assert!(reason.contains("removed"), "{what}: {reason}");
+                    assert!(reason.contains("removed"), "{subject}: {reason}");
                     break;
                 }
-                Ok(_) | Err(PortError::Down { .. }) => assert!(Instant::now() < deadline, "{what}: never says so"),
-                Err(error) => panic!("{what}: {error}"),
+                Ok(_) | Err(PortError::Down { .. }) => {
+                    assert!(Instant::now() < deadline, "{subject}: removal not reported")
+                }
+                Err(error) => panic!("{subject}: {error}"),
             }
             thread::sleep(PAUSE);
         }
         queue.detach();
         let deadline = Instant::now() + Duration::from_secs(2);
         while !matches!(queue.fill(now()), Ok(head) if head.horizon == Horizon::Ended) {
-            assert!(Instant::now() < deadline, "{what}: does not end when detached");
+            assert!(Instant::now() < deadline, "{subject}: does not end when detached");
             thread::sleep(PAUSE);
         }
     }
 }
 
 #[test]
-fn a_receiver_ends_when_its_interface_is_removed() {
+fn receiver_ends_when_its_interface_is_removed() {
     for veth in receivers(&[1, 2]) {
         let mut wire = veth.open(&RxOptions::default());
         veth.ip("right", "link del eth0");
@@ -125,7 +127,7 @@ fn a_receiver_ends_when_its_interface_is_removed() {
 }
 
 #[test]
-fn what_an_interface_has_brought_is_shown_before_its_removal_is_said() {
+fn frames_before_a_removal_are_delivered_first() {
     for veth in receivers(&[1]) {
         let mut wire = veth.open(&RxOptions::default());
         wire.send(0, &frames(0, 100, &[60]));
@@ -134,7 +136,7 @@ fn what_an_interface_has_brought_is_shown_before_its_removal_is_said() {
         let queue = &mut wire.queues()[0];
         let (mut shown, deadline) = (0, Instant::now() + PATIENCE);
         loop {
-            assert!(Instant::now() < deadline, "never says so");
+            assert!(Instant::now() < deadline, "removal not reported");
             match queue.fill(now()).map(|head| head.burst.len()) {
                 Ok(frames) => {
                     queue.consume(frames);
@@ -150,7 +152,7 @@ fn what_an_interface_has_brought_is_shown_before_its_removal_is_said() {
 }
 
 #[test]
-fn a_receiver_ends_when_its_interface_goes_down_and_is_removed_later() {
+fn receiver_ends_when_its_interface_is_removed_after_link_down() {
     for veth in receivers(&[1]) {
         let mut wire = veth.open(&RxOptions::default());
         veth.ip("right", "link set eth0 down");
@@ -161,7 +163,7 @@ fn a_receiver_ends_when_its_interface_goes_down_and_is_removed_later() {
 }
 
 #[test]
-fn a_receiver_ends_when_its_interface_moves_away() {
+fn receiver_ends_when_its_interface_changes_namespace() {
     for veth in receivers(&[1]) {
         let mut wire = veth.open(&RxOptions::default());
         let left = veth.lab().host("left").unwrap().to_owned();
@@ -175,7 +177,7 @@ fn send(wire: &mut Wire, frames: &[Frame]) -> Result<usize, PortError> {
 }
 
 #[test]
-fn a_sender_says_down_and_goes_on_after_up() {
+fn sender_reports_link_down_and_resumes_after_up() {
     for veth in senders() {
         let mut wire = veth.open(&RxOptions::default());
         let list = frames(0, 10, &[60]);
@@ -194,14 +196,14 @@ fn a_sender_says_down_and_goes_on_after_up() {
 }
 
 #[test]
-fn a_sender_without_carrier_says_down() {
+fn sender_without_carrier_reports_link_down() {
     for veth in senders() {
         let mut wire = veth.open(&RxOptions::default());
         veth.ip("right", "link set eth0 down");
         assert!(matches!(next_event(wire.queues()[0].as_mut()), Err(PortError::Down { .. })));
         let list = frames(0, 10, &[60]);
-        // The kernel may be a second late with what it says of carriers; until then the queue is
-        // full, or frames are dropped and counted.
+        // The kernel may report the carrier up to a second late; until then the queue is full, or frames are dropped
+        // and counted.
         let deadline = Instant::now() + PATIENCE;
         let mut event = send(&mut wire, &list);
         while event.is_ok() && Instant::now() < deadline {
@@ -213,7 +215,7 @@ fn a_sender_without_carrier_says_down() {
         wire.send(0, &list);
         let sent = wire.tx.as_ref().unwrap().queues[0].sent().frames;
         assert!(sent >= 10);
-        // What the driver drops when its carrier returns, it counts itself.
+        // The driver itself counts frames that it drops when its carrier returns.
         wire.wait_for(10);
         wire.hang_up();
         assert_eq!(wire.sent.total(Count::Sent), sent, "{}: {:#?}", veth.name(), wire.sent);
@@ -221,14 +223,14 @@ fn a_sender_without_carrier_says_down() {
     }
 }
 
-/// Whether the kernel says yet that an interface has a carrier.
+/// Returns true if the kernel reports a carrier.
 fn has_carrier(veth: &Veth, host: &str) -> bool {
     let shown: serde_json::Value = serde_json::from_str(&veth.ip(host, "-j link show dev eth0")).unwrap();
     shown[0]["operstate"] == "UP"
 }
 
 #[test]
-fn frames_that_a_driver_without_carrier_drops_are_not_counted_as_sent() {
+fn frames_dropped_without_carrier_are_not_counted_as_sent() {
     let Some(veth) = Veth::up(1, Some(1)) else { return };
     let veth = veth.using("xdp", "packet", "");
     let mut wire = veth.open(&RxOptions::default());
@@ -249,7 +251,7 @@ fn frames_that_a_driver_without_carrier_drops_are_not_counted_as_sent() {
 }
 
 #[test]
-fn a_sender_ends_when_its_interface_is_removed() {
+fn sender_ends_when_its_interface_is_removed() {
     for veth in senders() {
         let mut wire = veth.open(&RxOptions::default());
         veth.ip("left", "link del eth0");
@@ -259,7 +261,7 @@ fn a_sender_ends_when_its_interface_is_removed() {
 }
 
 #[test]
-fn frames_that_cannot_be_sent_are_counted_and_the_others_are_sent() {
+fn frames_that_cannot_be_sent_are_counted_and_others_sent() {
     for scheme in ["packet", "xdp"] {
         let Some(veth) = Veth::with("left:eth0,right:eth0", Some(1)) else { return };
         let veth = veth.using(scheme, "packet", "");

@@ -1,4 +1,4 @@
-//! `memif:`: the suite over both roles, rings of all shapes, and what a user is told.
+//! `memif:`: the suite over both roles and rings of all shapes, and error messages.
 
 use crate::conformance::backends::{Can, Harness, receive, transmit, unique};
 use crate::conformance::checks::run;
@@ -9,7 +9,7 @@ use linerate_engine::clock::now;
 use linerate_port::{RxOptions, RxPort, TxPort};
 use std::time::Duration;
 
-/// Both ends in this process.
+/// Memif connection with both ends in this process.
 pub(super) struct Memif {
     name: String,
     receives: &'static str,
@@ -18,14 +18,14 @@ pub(super) struct Memif {
 }
 
 impl Memif {
-    /// With the receiver in this role, so many rings to it, and what else both ends say.
+    /// Creates one with the receiver in this role, this number of rings to it, and options of both ends.
     pub(super) fn new(receives: &'static str, rings: usize, options: &'static str) -> Self {
         Memif { name: format!("memif, {receives} receives, {rings} rings{options}"), receives, rings, options }
     }
 }
 
-/// Looks after both ends until a connection stands.
-fn join(rx: &mut RxPort, tx: &mut TxPort) {
+/// Services both ends until they are connected.
+fn connect(rx: &mut RxPort, tx: &mut TxPort) {
     let mut time = now();
     for _ in 0..100 {
         time = time.after(Duration::from_millis(1));
@@ -60,7 +60,7 @@ impl Harness for Memif {
         let (rings, more) = (self.rings, self.options);
         let from = format!("memif:{name}?role={}&rings-in={rings}{more}", self.receives);
         let to = format!("memif:{name}?role={sends}&rings-out={rings}{more}");
-        // The server first: a client that finds nobody waits a while.
+        // The server first: a client without a server retries after a while.
         let (mut rx, mut tx) = if self.receives == "server" {
             let rx = receive(&from, options);
             (rx, transmit(&to, rings))
@@ -68,30 +68,30 @@ impl Harness for Memif {
             let tx = transmit(&to, rings);
             (receive(&from, options), tx)
         };
-        join(&mut rx, &mut tx);
-        // The other direction keeps the connection while the sender goes.
+        connect(&mut rx, &mut tx);
+        // The other direction keeps the connection open after the sender closes.
         Wire::live(tx, rx).keeping(receive(&to, &RxOptions::default()))
     }
 }
 
 #[test]
-fn memif_a_client_sends() {
+fn memif_with_a_sending_client() {
     run(&Memif::new("server", 1, ""));
 }
 
 #[test]
-fn memif_a_server_sends() {
+fn memif_with_a_sending_server() {
     run(&Memif::new("client", 1, ""));
 }
 
 #[test]
-fn memif_of_four_rings() {
+fn memif_with_four_rings() {
     run(&Memif::new("server", 4, ""));
     run(&Memif::new("client", 4, ""));
 }
 
 #[test]
-fn memif_of_short_buffers() {
+fn memif_with_short_buffers() {
     run(&Memif::new("server", 1, "&buffer=256&ring=4096"));
     run(&Memif::new("client", 1, "&buffer=256&ring=4096&chains=any"));
 }
@@ -102,7 +102,7 @@ fn faulty_memif() {
 }
 
 #[test]
-fn what_no_memif_port_can_be_is_named() {
+fn invalid_memif_ports_are_reported() {
     for (text, parts) in [
         ("memif:x@0-1", &["rings-in"][..]),
         ("memif:x?role=master", &["role=master", "client or server"]),

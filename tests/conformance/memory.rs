@@ -1,4 +1,4 @@
-//! What only `mem:` has: several senders of one name.
+//! Tests specific to `mem:`: several senders with one name.
 
 use crate::conformance::backends::{receive, transmit, unique};
 use crate::conformance::frames::frames;
@@ -6,9 +6,9 @@ use crate::conformance::wire::{Receiver, block_of};
 use linerate_burst::{Ledger, Nanos};
 use linerate_port::RxOptions;
 
-/// Two read their clocks, and the one that read it earlier gets its turn later.
+/// Two senders read their clocks, and the one with the earlier time sends later.
 #[test]
-fn a_sender_that_is_late_does_not_break_the_horizon_of_another() {
+fn late_sender_does_not_violate_the_horizon_of_another() {
     let name = format!("mem:{}?stamp=now", unique());
     let mut receiver = Receiver::new(receive(&name, &RxOptions::default()).queues);
     for (sender, now) in [(0, 1000), (1, 900), (0, 1100), (1, 1050)] {

@@ -1,10 +1,10 @@
-//! Frames as the kernel's own stack makes them: checksums left to hardware, super-frames, own frames.
+//! Frames from the kernel's own stack: partial checksums, super-frames, outgoing frames.
 
 use crate::conformance::backends::{Harness, Veth, receive, transmit};
 use crate::conformance::frames::{assert_all_arrived, frames};
 use crate::conformance::wire::{Got, PATIENCE, Receiver, Wire};
 use linerate_burst::{Count, Flags, Ledger};
-use linerate_engine::{Counting, Receive, Selection};
+use linerate_engine::{CountConsumer, Receive, Selection};
 use linerate_lab::within;
 use linerate_port::RxOptions;
 use std::io::{Read, Write};
@@ -12,15 +12,15 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const TALKING: &str = "left:eth0=10.77.0.1/24,right:eth0=10.77.0.2/24";
+const ADDRESSED: &str = "left:eth0=10.77.0.1/24,right:eth0=10.77.0.2/24";
 const RIGHT: &str = "10.77.0.2:7007";
 const MARK: &[u8] = b"linerate conformance datagram";
 
-fn mine(got: &&Got) -> bool {
+fn is_marked(got: &&Got) -> bool {
     got.bytes.windows(MARK.len()).any(|window| window == MARK)
 }
 
-/// Sends `count` marked datagrams from left to right, having learnt the way before.
+/// Sends `count` marked datagrams from left to right, and waits for each.
 fn datagrams(veth: &Veth, count: usize) {
     let right = within(veth.lab().host("right").unwrap(), || UdpSocket::bind(RIGHT)).unwrap().unwrap();
     let left = within(veth.lab().host("left").unwrap(), || UdpSocket::bind("10.77.0.1:0")).unwrap().unwrap();
@@ -32,12 +32,12 @@ fn datagrams(veth: &Veth, count: usize) {
     }
 }
 
-/// What a port on a host's interface sees of marked datagrams from left to right.
+/// Returns the marked datagrams from left to right seen by a port on a host's interface.
 fn seen(veth: &Veth, host: &str, more: &str, count: usize, expected: usize) -> (Vec<Got>, Ledger) {
     seen_by(veth, host, more, (count, expected), &RxOptions::default())
 }
 
-/// The same of a port that is opened with these options.
+/// Returns the marked datagrams seen by a port with these options.
 fn seen_by(
     veth: &Veth,
     host: &str,
@@ -49,21 +49,22 @@ fn seen_by(
     let mut receiver = Receiver::new(port.queues);
     datagrams(veth, count);
     let settled = Instant::now() + Duration::from_millis(50);
-    receiver.run_until(|receiver| receiver.got().iter().filter(mine).count() >= expected && Instant::now() > settled);
+    receiver
+        .run_until(|receiver| receiver.got().iter().filter(is_marked).count() >= expected && Instant::now() > settled);
     let outcome = receiver.finish(Ledger::new());
     assert_eq!(outcome.ledger.imbalances(), [], "{more}");
-    (outcome.got.into_iter().filter(|got| mine(&got)).collect(), outcome.ledger)
+    (outcome.got.into_iter().filter(|got| is_marked(&got)).collect(), outcome.ledger)
 }
 
 #[test]
-fn a_checksum_left_to_hardware_is_flagged() {
-    let Some(veth) = Veth::with(TALKING, Some(1)) else { return };
+fn partial_checksum_is_flagged() {
+    let Some(veth) = Veth::with(ADDRESSED, Some(1)) else { return };
     let (got, ledger) = seen(&veth, "right", "", 10, 10);
     assert_eq!(got.len(), 10);
     assert!(got.iter().all(|got| got.desc.flags.contains(Flags::CHECKSUM_PARTIAL)), "{:?}", got[0].desc);
     assert!(ledger.total(Count::ChecksumPartial) >= 10);
 
-    let Some(veth) = Veth::with(&format!("{TALKING},offloads=off"), Some(1)) else { return };
+    let Some(veth) = Veth::with(&format!("{ADDRESSED},offloads=off"), Some(1)) else { return };
     let (got, ledger) = seen(&veth, "right", "", 10, 10);
     assert_eq!(got.len(), 10);
     assert!(!got.iter().any(|got| got.desc.flags.contains(Flags::CHECKSUM_PARTIAL)), "{:?}", got[0].desc);
@@ -71,10 +72,10 @@ fn a_checksum_left_to_hardware_is_flagged() {
 }
 
 #[test]
-fn a_port_takes_the_direction_that_it_was_opened_for() {
+fn port_receives_only_its_direction() {
     let watching = RxOptions { outgoing: true, ..RxOptions::default() };
     for lanes in [Some(1), Some(2)] {
-        let Some(veth) = Veth::with(TALKING, lanes) else { return };
+        let Some(veth) = Veth::with(ADDRESSED, lanes) else { return };
         for (host, more, expected) in [
             ("left", "", 20),
             ("left", "&direction=in", 0),
@@ -93,7 +94,7 @@ fn a_port_takes_the_direction_that_it_was_opened_for() {
             }
         }
         let (got, _) = seen(&veth, "left", "", 20, 0);
-        assert_eq!(got.len(), 0, "lanes {lanes:?}: own frames are seen unasked");
+        assert_eq!(got.len(), 0, "lanes {lanes:?}: outgoing frames are received by default");
         let (got, _) = seen(&veth, "left", "&direction=in", 20, 0);
         assert_eq!(got.len(), 0, "lanes {lanes:?}: direction=in");
         let (got, _) = seen(&veth, "left", "&direction=inout", 20, 20);
@@ -104,9 +105,9 @@ fn a_port_takes_the_direction_that_it_was_opened_for() {
     }
 }
 
-/// The kernel runs the filter of the port; consumers with other filters run their own.
+/// The kernel runs the filter of the port; consumers run their own filters.
 #[test]
-fn a_filter_that_runs_in_the_kernel_stands_for_no_other() {
+fn kernel_filter_does_not_replace_filters_of_consumers() {
     for receiver in ["packet", "xdp"] {
         let Some(veth) = Veth::up(1, Some(1)) else { return };
         let veth = veth.using("packet", receiver, "");
@@ -116,7 +117,7 @@ fn a_filter_that_runs_in_the_kernel_stands_for_no_other() {
         let mut wire = Wire::live(transmit(&veth.sender("left"), 1), receive(&veth.receiver("left", ""), &options));
         wire.send(0, &frames(0, 300, &[60, 1400, 1500]));
         let select = |filter: &str, frames| {
-            Counting::new(Selection { filter: filter.into(), frames: Some(frames), ..Selection::default() }, false)
+            CountConsumer::new(Selection { filter: filter.into(), frames: Some(frames), ..Selection::default() }, false)
         };
         let (mut longest, mut long) = (select("len > 1450", 100), select("len > 1000", 200));
         let run = Receive::all(vec![port]).run(&mut [&mut longest, &mut long]);
@@ -126,9 +127,9 @@ fn a_filter_that_runs_in_the_kernel_stands_for_no_other() {
     }
 }
 
-/// A port does not see what a port on the same interface sends.
+/// A port does not receive frames sent by a port on the same interface.
 #[test]
-fn frames_of_a_sending_port_are_not_seen_on_its_interface() {
+fn frames_sent_by_a_port_are_not_received_on_its_interface() {
     let Some(veth) = Veth::up(1, Some(2)) else { return };
     let port = receive(&veth.receiver("left", ""), &RxOptions::default());
     let own = Receiver::new(port.queues);
@@ -141,9 +142,9 @@ fn frames_of_a_sending_port_are_not_seen_on_its_interface() {
 }
 
 #[test]
-fn a_frame_that_never_was_on_a_wire_is_a_super_frame() {
+fn frame_above_the_mtu_is_a_super_frame() {
     const BYTES: usize = 4 << 20;
-    let Some(veth) = Veth::with(TALKING, Some(1)) else { return };
+    let Some(veth) = Veth::with(ADDRESSED, Some(1)) else { return };
     let port = receive(&veth.receiver("right", ""), &RxOptions::default());
     let mut receiver = Receiver::new(port.queues);
     let listener = within(veth.lab().host("right").unwrap(), || TcpListener::bind(RIGHT)).unwrap().unwrap();
@@ -161,15 +162,15 @@ fn a_frame_that_never_was_on_a_wire_is_a_super_frame() {
     });
     let outcome = receiver.finish(Ledger::new());
     let flagged = |got: &Got| got.desc.flags.contains(Flags::SUPER_FRAME);
-    let longer: Vec<&Got> = outcome.got.iter().filter(|got| got.desc.wire > 1514).collect();
-    assert!(!longer.is_empty(), "the kernel made no frame above the MTU");
-    assert!(longer.iter().all(|got| flagged(got)), "a frame above the MTU is not flagged");
+    let above_mtu: Vec<&Got> = outcome.got.iter().filter(|got| got.desc.wire > 1514).collect();
+    assert!(!above_mtu.is_empty(), "no frame above the MTU");
+    assert!(above_mtu.iter().all(|got| flagged(got)), "a frame above the MTU is not flagged");
     let supers = outcome.got.iter().filter(|got| flagged(got)).count() as u64;
     assert_eq!(outcome.ledger.total(Count::SuperFrames), supers);
-    let whole =
+    let is_complete =
         outcome.got.iter().all(|got| got.desc.captured == got.desc.wire && got.bytes.len() as u32 == got.desc.wire);
-    assert!(whole, "a super-frame was cut");
+    assert!(is_complete, "a super-frame was cut");
     let tcp: usize = outcome.got.iter().filter(|got| got.bytes.len() > 100).map(|got| got.bytes.len() - 66).sum();
     let lost = outcome.ledger.lost();
-    assert!(lost > 0 || tcp >= BYTES, "{tcp} of {BYTES} bytes of TCP are in the frames, and none was lost");
+    assert!(lost > 0 || tcp >= BYTES, "{tcp} of {BYTES} bytes of TCP received, and no frame was lost");
 }

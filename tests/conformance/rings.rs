@@ -1,4 +1,4 @@
-//! A ring that is full, lanes under load, and options of the ring.
+//! Full rings, lanes under load, and options of the ring.
 
 use crate::conformance::backends::{Harness, Veth, receive, transmit};
 use crate::conformance::frames::{assert_all_arrived, frames};
@@ -10,21 +10,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Two blocks of 64 KiB, the least there can be.
+/// Two blocks of 64 KiB, the minimum.
 const TINY: &str = "&ring=128KiB&block=64KiB";
 
 #[test]
-fn frames_that_find_the_ring_full_are_counted_exactly() {
+fn frames_lost_to_a_full_ring_are_counted_exactly() {
     for lanes in [1, 2] {
         let Some(veth) = Veth::up(1, Some(lanes)) else { return };
         let mut wire = veth.open_with(&RxOptions::default(), TINY);
-        // All on one processor: what comes later is to find the lane that was full.
+        // All on one processor: later frames go to the lane that was full.
         let mut first = CpuSet::new();
         first.set(0);
-        sched_setaffinity(None, &first).expect("there is a processor 0");
+        sched_setaffinity(None, &first).expect("processor 0");
         wire.send(0, &frames(0, 3000, &[1000]));
         let mut receiver = Receiver::new(std::mem::take(wire.queues()));
-        // The ring goes on as soon as it is read.
+        // The ring continues once it is read.
         receiver.run_until(|receiver| receiver.arrived() >= 50);
         let deadline = Instant::now() + PATIENCE;
         let after = receiver.arrived();
@@ -32,7 +32,7 @@ fn frames_that_find_the_ring_full_are_counted_exactly() {
             wire.send(0, &frames(1, 10, &[1000]));
             receiver.round();
         }
-        assert!(receiver.arrived() >= after + 20, "nothing arrives after the ring was full");
+        assert!(receiver.arrived() >= after + 20, "no frame arrives after the ring was full");
         wire.hang_up();
         let outcome = receiver.finish(wire.sent);
         let ledger = &outcome.ledger;
@@ -47,9 +47,9 @@ fn frames_that_find_the_ring_full_are_counted_exactly() {
     }
 }
 
-/// Eight blocks, each filled and given back many times.
+/// Eight blocks, each filled and returned many times.
 #[test]
-fn the_ring_goes_round() {
+fn blocks_are_reused() {
     for lanes in [1, 2] {
         let Some(veth) = Veth::up(1, Some(lanes)) else { return };
         let more = format!("&ring={}&block=64KiB", lanes << 19);
@@ -62,8 +62,8 @@ fn the_ring_goes_round() {
     }
 }
 
-/// How many frames of a loaded run came out behind a horizon, and by how much at most.
-fn broken_promises(veth: &Veth, lag: Option<Duration>) -> (usize, u64, Duration) {
+/// Returns the number of frames under load, of those older than a horizon, and the maximum violation.
+fn horizon_violations(veth: &Veth, lag: Option<Duration>) -> (usize, u64, Duration) {
     let port = receive(&veth.receiver("right", ""), &RxOptions { lag, ..RxOptions::default() });
     let mut receiver = Receiver::new(port.queues);
     let stop = AtomicBool::new(false);
@@ -92,17 +92,17 @@ fn broken_promises(veth: &Veth, lag: Option<Duration>) -> (usize, u64, Duration)
 #[test]
 fn horizons_hold_under_load() {
     let Some(veth) = Veth::up(4, Some(4)) else { return };
-    let (frames, broken, worst) = broken_promises(&veth, None);
-    println!("default lag: {broken} of {frames} frames came behind a horizon, the latest by {worst:?}");
-    // The default is a bet on a kernel that gets its turn in time; a lag beyond any pause is a promise.
-    let (frames, broken, worst) = broken_promises(&veth, Some(Duration::from_millis(500)));
-    assert_eq!(broken, 0, "of {frames} frames, the latest by {worst:?}");
+    let (frames, broken, worst) = horizon_violations(&veth, None);
+    println!("default lag: {broken} of {frames} frames were older than a horizon, at most by {worst:?}");
+    // The default assumes that the kernel is scheduled in time; a lag above any pause is a guarantee.
+    let (frames, broken, worst) = horizon_violations(&veth, Some(Duration::from_millis(500)));
+    assert_eq!(broken, 0, "of {frames} frames, at most by {worst:?}");
     assert!(frames > 1000, "only {frames} frames");
 }
 
-/// With the ring as it is where nothing is asked for.
+/// Uses the default ring.
 #[test]
-fn the_default_ring_takes_the_longest_frames() {
+fn default_ring_accepts_the_longest_frames() {
     let Some(veth) = Veth::up(1, None) else { return };
     let text = veth.receiver("right", "").split('&').next().unwrap().to_owned();
     let wire =
@@ -114,7 +114,7 @@ fn the_default_ring_takes_the_longest_frames() {
 }
 
 #[test]
-fn promiscuous_while_it_is_open() {
+fn interface_is_promiscuous_while_open() {
     let Some(veth) = Veth::up(1, Some(2)) else { return };
     let promiscuity = || {
         let shown: serde_json::Value = serde_json::from_str(&veth.ip("right", "-d -j link show dev eth0")).unwrap();
@@ -124,6 +124,6 @@ fn promiscuous_while_it_is_open() {
         let wire = veth.open_with(&RxOptions { promiscuous, ..RxOptions::default() }, "");
         assert_eq!(promiscuity() > 0, promiscuous);
         drop(wire);
-        assert_eq!(promiscuity(), 0, "left when the port closes");
+        assert_eq!(promiscuity(), 0, "promiscuous after the port was closed");
     }
 }

@@ -1,4 +1,4 @@
-//! `shm:`: the suite over a ring whose writer is made here, and what only a ring has.
+//! `shm:`: the suite over a ring whose writer is created by the test, and tests specific to rings.
 
 use crate::conformance::backends::{Can, Harness, receive, unique};
 use crate::conformance::checks::run;
@@ -7,7 +7,7 @@ use crate::conformance::faulty::run_faulty;
 use crate::conformance::frames::{assert_all_arrived, frames};
 use crate::conformance::wire::{Wire, block_of, send_all};
 use linerate_burst::{
-    Burst, Committed, Count, Desc, Horizon, Interface, Ledger, LinkType, MAX_FRAME, Nanos, Stage, StampSource,
+    Burst, CommitState, Count, Desc, Horizon, Interface, Ledger, LinkType, MAX_FRAME, Nanos, Stage, StampSource,
 };
 use linerate_engine::clock::now;
 use linerate_port::{PortError, RxOptions, RxPort, Sent, TxPort, TxQueue};
@@ -15,7 +15,7 @@ use linerate_share::{Acceptor, Access, Options, Writer};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A writer and its acceptor.
+/// Writer with its acceptor.
 struct Server {
     writer: Option<Writer>,
     acceptor: Acceptor,
@@ -29,7 +29,7 @@ impl Server {
         writer.tick(now());
     }
 
-    /// Copies a frame to the open block; false if there is no block for it.
+    /// Copies a frame to the open block; returns false if no block is free.
     fn take(&mut self, desc: &Desc, frame: &[u8]) -> bool {
         let desc = Desc { interface: 0, ..*desc };
         loop {
@@ -44,14 +44,14 @@ impl Server {
     }
 
     fn commit(&mut self) {
-        let state = Committed { last_time: self.newest, horizon: self.newest, ..Committed::default() };
+        let state = CommitState { last_time: self.newest, horizon: self.newest, ..CommitState::default() };
         if let Some(writer) = &mut self.writer {
             writer.commit(&state);
         }
     }
 }
 
-/// The sending end of a ring.
+/// Sending end of a ring.
 struct ShmTx {
     name: String,
     server: Arc<Mutex<Server>>,
@@ -94,22 +94,22 @@ impl Drop for ShmTx {
     }
 }
 
-/// A ring made anew for each wire.
+/// New ring for each wire.
 pub(super) struct ShmWire {
     name: String,
     options: &'static str,
     slots: u32,
-    /// The one that was opened last.
+    /// Last opened server.
     server: Mutex<Option<(String, Arc<Mutex<Server>>)>>,
 }
 
 impl ShmWire {
-    /// A reader that the writer waits for.
+    /// Creates a wire whose writer waits for the reader.
     pub(super) fn lossless() -> Self {
         Self::new("?mode=lossless", 4)
     }
 
-    /// One that it does not wait for, with room for all that one check sends.
+    /// Creates a wire whose writer does not wait, with room for all frames of a check.
     pub(super) fn lossy() -> Self {
         Self::new("?slots=16", 32)
     }
@@ -172,12 +172,12 @@ impl Harness for ShmWire {
 }
 
 #[test]
-fn shm_that_the_writer_waits_for() {
+fn lossless_shm() {
     run(&ShmWire::lossless());
 }
 
 #[test]
-fn shm_that_the_writer_does_not_wait_for() {
+fn lossy_shm() {
     run(&ShmWire::lossy());
 }
 
@@ -187,7 +187,7 @@ fn faulty_shm() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
+fn invalid_ports_are_reported() {
     for (text, parts) in [
         ("shm:absent-ring", &["absent-ring", "no such ring", "--share"][..]),
         ("shm:/nowhere/ring", &["/nowhere/ring", "no such ring"]),
@@ -205,15 +205,15 @@ fn what_cannot_be_opened_is_named() {
         ("shm:x?memory=1KiB", &["shm:x", "blocks"]),
         ("shm:x?wait=some", &["wait=some", "expected a number"]),
         ("shm:x?lossless=maybe", &["lossless=maybe", "yes or no"]),
-        ("shm:x?patience=-1", &["patience=-1", "number of seconds"]),
+        ("shm:x?timeout=-1", &["timeout=-1", "number of seconds"]),
     ] {
         assert_refused(text, true, parts);
     }
 }
 
-/// A lossy port that nobody reads is skipped; what it then says is what the writer knows.
+/// A lossy port that does not read is skipped; its counters then come from the writer.
 #[test]
-fn what_is_skipped_is_lost_by_name() {
+fn skipped_frames_are_counted_as_lost() {
     let harness = ShmWire::new("?slots=2", 8);
     let mut wire = harness.open(&RxOptions::default());
     let sent = frames(0, 30_000, &[60, 333]);
@@ -240,7 +240,7 @@ fn what_is_skipped_is_lost_by_name() {
 }
 
 #[test]
-fn a_writer_that_dies_is_a_failure_after_its_last_frame() {
+fn dead_writer_is_reported_after_its_last_frame() {
     let harness = ShmWire::lossless();
     let mut wire = harness.open(&RxOptions::default());
     let sent = frames(0, 100, &[60]);
@@ -256,14 +256,14 @@ fn a_writer_that_dies_is_a_failure_after_its_last_frame() {
     assert_eq!(queue.fill(now()).unwrap().horizon, Horizon::Ended);
 }
 
-/// A port opened for a run without loss is one that the writer waits for.
+/// A port with `lossless` set makes the writer wait.
 #[test]
-fn a_run_without_loss_attaches_lossless() {
+fn lossless_port_attaches_lossless() {
     let harness = ShmWire::new("", 4);
     let mut wire = harness.open(&RxOptions { lossless: true, ..RxOptions::default() });
     let block = block_of(&frames(0, 5000, &[1514]));
     let taken = wire.tx.as_mut().unwrap().queues[0].send(block.burst()).unwrap();
-    assert!(taken < 5000, "the writer goes on without it");
+    assert!(taken < 5000, "the writer does not wait");
     let harness = ShmWire::new("?mode=lossy", 4);
     let mut wire = harness.open(&RxOptions { lossless: true, ..RxOptions::default() });
     send_all(wire.tx.as_mut().unwrap().queues[0].as_mut(), &frames(0, 5000, &[1514]));

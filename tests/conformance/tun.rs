@@ -1,5 +1,5 @@
-//! `tun:`: the suite over an interface that is made here, with Ethernet frames, and what only IP packets have: a host at the
-//! other end.
+//! `tun:`: the suite over an interface created by the test, with Ethernet frames, and tests with IP packets and a host
+//! at the other end.
 
 use crate::conformance::backends::{Can, Harness, Veth, receive, transmit, unique};
 use crate::conformance::checks::run;
@@ -17,7 +17,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A tap in a namespace, and AF_PACKET at the host's end of it.
+/// Tap in a namespace, and AF_PACKET at the host's end of it.
 struct Tap {
     name: String,
     veth: Veth,
@@ -68,7 +68,7 @@ fn faulty_tun() {
     run_faulty(Tap::up);
 }
 
-/// The host's end has 10.98.0.1 and fd98::1; whom it talks to is this process.
+/// Host at the end with 10.98.0.1 and fd98::1; this process is its peer.
 struct Host {
     veth: Veth,
     text: String,
@@ -90,26 +90,29 @@ impl Host {
         Some(Host { veth, text, rx, tx })
     }
 
-    /// Does it in the host's network.
+    /// Runs this in the host's namespace.
     fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         within(self.veth.lab().host("left").unwrap(), work).unwrap()
     }
 
-    /// The next packet that it sends for which this holds.
-    fn next(&mut self, wanted: impl Fn(&[u8]) -> bool) -> (Desc, Vec<u8>) {
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+    /// Returns the next packet from the host that matches.
+    fn next(&mut self, matches_packet: impl Fn(&[u8]) -> bool) -> (Desc, Vec<u8>) {
+        let start_time = Instant::now();
+        while start_time.elapsed() < PATIENCE {
             let head = self.rx.queues[0].fill(now()).unwrap();
             let shown = head.burst.len();
-            let found =
-                head.burst.iter().find(|(_, packet)| wanted(packet)).map(|(desc, bytes)| (*desc, bytes.to_vec()));
+            let found = head
+                .burst
+                .iter()
+                .find(|(_, packet)| matches_packet(packet))
+                .map(|(desc, bytes)| (*desc, bytes.to_vec()));
             self.rx.queues[0].consume(shown);
             if let Some(found) = found {
                 return found;
             }
             thread::sleep(Duration::from_millis(1));
         }
-        panic!("it does not come");
+        panic!("no matching packet");
     }
 
     fn send(&mut self, packet: &[u8]) {
@@ -124,13 +127,13 @@ fn is_of(protocol: u8) -> impl Fn(&[u8]) -> bool {
     move |packet| packet[0] >> 4 == 4 && packet[9] == protocol
 }
 
-/// Back to whom it came from: addresses change places.
-fn turn(packet: &mut [u8]) {
+/// Swaps the source and destination addresses.
+fn swap_addresses(packet: &mut [u8]) {
     let (from, to) = packet[12..20].split_at_mut(4);
     from.swap_with_slice(to);
 }
 
-/// The Internet checksum of these bytes and what is added.
+/// Returns the Internet checksum of these bytes plus a partial sum.
 fn checksum(bytes: &[u8], more: u32) -> [u8; 2] {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0)));
     let mut sum = words.sum::<u32>() + more;
@@ -141,7 +144,7 @@ fn checksum(bytes: &[u8], more: u32) -> [u8; 2] {
 }
 
 #[test]
-fn a_datagram_goes_out_and_comes_back() {
+fn datagram_is_sent_and_answered() {
     let Some(mut host) = Host::up(&RxOptions::default()) else { return };
     let socket = host.within(|| UdpSocket::bind("10.98.0.1:0").unwrap());
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -151,18 +154,18 @@ fn a_datagram_goes_out_and_comes_back() {
     assert!(desc.flags.contains(Flags::CHECKSUM_PARTIAL), "{:?}", desc.flags);
     let interfaces = host.rx.queues[0].fill(now()).unwrap().interfaces.to_vec();
     assert_eq!((interfaces[0].link, interfaces.len()), (LinkType::RAW, 1));
-    turn(&mut packet);
+    swap_addresses(&mut packet);
     packet.copy_within(20..22, 24);
     packet.copy_within(22..24, 20);
     packet.copy_within(24..26, 22);
     packet[24..26].copy_from_slice(&13_u16.to_be_bytes());
-    // None, which IPv4 allows.
+    // No checksum, which IPv4 permits.
     packet[26..28].fill(0);
     host.send(&packet);
     let mut buffer = [0; 99];
     let (got, from) = socket.recv_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..got], from), (&b"hello"[..], "10.98.0.2:7".parse::<SocketAddr>().unwrap()));
-    // No packet: the kernel refuses it, and it is counted.
+    // Not an IP packet: the kernel rejects it, and it is counted.
     host.send(&[0; 60]);
     let mut ledger = Ledger::new();
     host.tx.queues[0].counters(&mut ledger);
@@ -177,7 +180,7 @@ fn a_datagram_goes_out_and_comes_back() {
 }
 
 #[test]
-fn who_answers_is_pinged() {
+fn ping_is_answered() {
     let Some(mut host) = Host::up(&RxOptions::default()) else { return };
     if Command::new("ping").arg("-V").output().is_err() {
         eprintln!("SKIPPED: needs ping");
@@ -186,7 +189,7 @@ fn who_answers_is_pinged() {
     let mut command = host.veth.lab().exec("left", "ping").unwrap();
     let ping = thread::spawn(move || command.args(["-c", "1", "-W", "10", "10.98.0.2"]).output().unwrap());
     let (_, mut packet) = host.next(is_of(1));
-    turn(&mut packet);
+    swap_addresses(&mut packet);
     packet[20] = 0;
     packet[22..24].fill(0);
     let sum = checksum(&packet[20..], 0);
@@ -196,11 +199,11 @@ fn who_answers_is_pinged() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// The end of a handshake: what whoever sent this SYN gets.
+/// Returns the SYN-ACK for this SYN.
 fn syn_ack(syn: &[u8]) -> Vec<u8> {
     let mut packet = syn[..44].to_vec();
     packet[2..4].copy_from_slice(&44_u16.to_be_bytes());
-    turn(&mut packet);
+    swap_addresses(&mut packet);
     packet[10..12].fill(0);
     let sum = checksum(&packet[..20], 0);
     packet[10..12].copy_from_slice(&sum);
@@ -209,7 +212,7 @@ fn syn_ack(syn: &[u8]) -> Vec<u8> {
     packet[24..28].copy_from_slice(&1000_u32.to_be_bytes());
     let next = u32::from_be_bytes(syn[24..28].try_into().unwrap()).wrapping_add(1);
     packet[28..32].copy_from_slice(&next.to_be_bytes());
-    // Data offset 24, SYN and ACK, a window, no urgent data; the largest segment.
+    // Data offset 24, SYN and ACK, window, no urgent data; MSS option.
     packet[32..44].copy_from_slice(&[0x60, 0x12, 0xff, 0xff, 0, 0, 0, 0, 2, 4, 0x05, 0xb4]);
     let pseudo =
         packet[12..20].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum::<u32>() + 6 + 24;
@@ -218,9 +221,9 @@ fn syn_ack(syn: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Each frame is read straight to where it is wanted: headers here, payload there, and the kernel says what it is.
+/// Each frame is read directly to its destination: headers and payload apart, with flags from the kernel.
 #[test]
-fn super_frames_are_read_to_where_they_are_wanted() {
+fn super_frames_are_read_into_separate_buffers() {
     let Some(mut host) = Host::up(&RxOptions { scatter: true, ..RxOptions::default() }) else { return };
     let netns = host.veth.lab().host("left").unwrap().to_owned();
     let data: Vec<u8> = (0..14_000_u32).map(|at| (at * 7 / 3) as u8).collect();
@@ -231,10 +234,10 @@ fn super_frames_are_read_to_where_they_are_wanted() {
         stream
     });
     let (mut headers, mut payload) = ([0; 40], vec![0; 70_000]);
-    let (mut got, mut most, mut first) = (Vec::new(), 0, None);
-    let began = Instant::now();
-    while got.len() < data.len() && began.elapsed() < PATIENCE {
-        let queue = host.rx.queues[0].scatter().expect("it was opened so");
+    let (mut got, mut max_len, mut first) = (Vec::new(), 0, None);
+    let start_time = Instant::now();
+    while got.len() < data.len() && start_time.elapsed() < PATIENCE {
+        let queue = host.rx.queues[0].scatter().expect("opened with scatter");
         let mut pieces = [IoSliceMut::new(&mut headers), IoSliceMut::new(&mut payload)];
         let Some(read) = queue.read(&mut pieces).unwrap() else { continue };
         if headers[0] >> 4 != 4 || headers[9] != 6 {
@@ -246,18 +249,18 @@ fn super_frames_are_read_to_where_they_are_wanted() {
             host.send(&syn_ack(&whole));
             continue;
         }
-        // No options: ours has no timestamps.
+        // No options: the SYN-ACK had no timestamps.
         let (sequence, len) = (u32::from_be_bytes(headers[24..28].try_into().unwrap()), read.len - 40);
         let start = *first.get_or_insert(sequence);
         if len > 0 && sequence.wrapping_sub(start) as usize == got.len() {
             got.extend_from_slice(&payload[..len]);
         }
-        most = most.max(len);
+        max_len = max_len.max(len);
         assert_eq!(read.flags.contains(Flags::SUPER_FRAME), len > 1460, "{read:?}");
         assert_eq!(read.segment, if len > 1460 { 1460 } else { 0 }, "{read:?}");
     }
     assert!(got == data, "{} of {} bytes", got.len(), data.len());
-    assert!(most > 1460, "no super-frame came");
+    assert!(max_len > 1460, "no super-frame was received");
     drop(client.join().unwrap());
     let mut ledger = Ledger::new();
     host.rx.queues[0].detach();
@@ -267,7 +270,7 @@ fn super_frames_are_read_to_where_they_are_wanted() {
 }
 
 #[test]
-fn what_does_not_fit_the_queue_is_lost_by_name_and_a_detach_ends_without_end_of_traffic() {
+fn full_queue_drops_are_counted_and_detach_ends_under_traffic() {
     let Some(veth) = Veth::up(1, None) else { return };
     let netns = veth.lab().host("left").unwrap();
     let text = format!("tun:t1@0-1?netns={netns}&address=10.98.0.1/24&queue=50");
@@ -281,7 +284,7 @@ fn what_does_not_fit_the_queue_is_lost_by_name_and_a_detach_ends_without_end_of_
     let mut ledger = Ledger::new();
     for queue in &mut rx.queues {
         for _ in 0..1000 {
-            // It goes on, and is not waited for.
+            // Traffic continues; the detach does not wait for it.
             socket.send_to(b"y", "10.98.0.2:7").unwrap();
             let head = queue.fill(now()).unwrap();
             let (shown, ended) = (head.burst.len(), head.horizon == Horizon::Ended);
@@ -299,7 +302,7 @@ fn what_does_not_fit_the_queue_is_lost_by_name_and_a_detach_ends_without_end_of_
 }
 
 #[test]
-fn both_directions_are_one_interface_and_it_goes_with_them() {
+fn both_directions_share_one_interface() {
     let Some(veth) = Veth::up(1, None) else { return };
     let netns = veth.lab().host("left").unwrap();
     let text = format!("tun:t2?netns={netns}&mtu=9000");
@@ -314,9 +317,9 @@ fn both_directions_are_one_interface_and_it_goes_with_them() {
     drop(rx);
     let rx = receive(&text, &RxOptions::default());
     drop((rx, tx));
-    let gone = veth.lab().exec("left", "ip").unwrap().args(["link", "show", "t2"]).output().unwrap();
-    assert!(!gone.status.success(), "it is still there");
-    // One that somebody else has made stays.
+    let removed = veth.lab().exec("left", "ip").unwrap().args(["link", "show", "t2"]).output().unwrap();
+    assert!(!removed.status.success(), "the interface was not removed");
+    // An interface created by another program is kept.
     veth.ip("left", "tuntap add t3 mode tun");
     drop(receive(&format!("tun:t3?netns={netns}"), &RxOptions::default()));
     assert!(veth.ip("left", "link show t3").contains("t3"));
@@ -325,9 +328,9 @@ fn both_directions_are_one_interface_and_it_goes_with_them() {
     assert_refused(&format!("tun:eth0?netns={netns}"), false, &["eth0", "with another type"]);
 }
 
-/// Ethernet frames of whoever makes those: their packets are sent.
+/// Sending Ethernet frames on a tun interface sends their packets.
 #[test]
-fn packets_are_taken_out_of_frames() {
+fn packets_are_extracted_from_frames() {
     let Some(host) = Host::up(&RxOptions::default()) else { return };
     let socket = host.within(|| UdpSocket::bind("10.98.0.1:9").unwrap());
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -349,12 +352,12 @@ fn packets_are_taken_out_of_frames() {
     assert_eq!((&buffer[..got], from.to_string()), (&b"hi"[..], "10.98.0.2:7".to_owned()));
     let mut ledger = Ledger::new();
     frames.queues[0].counters(&mut ledger);
-    assert_eq!((ledger.total(Count::Sent), ledger.total(Count::SendRefused)), (1, 1), "ARP has no packet");
-    assert_eq!(frames.queues[0].sent().bytes, packet.len() as u64, "what was sent is the packet");
+    assert_eq!((ledger.total(Count::Sent), ledger.total(Count::SendRefused)), (1, 1), "ARP is not an IP packet");
+    assert_eq!(frames.queues[0].sent().bytes, packet.len() as u64, "only the packet counts");
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
+fn invalid_ports_are_reported() {
     for (text, parts) in [
         ("tun:t9?mode=tum", &["mode=tum", "tun (IP packets)"][..]),
         ("tun:t9?address=10.0.0", &["address=", "10.98.0.1/24"]),
@@ -367,6 +370,6 @@ fn what_cannot_be_opened_is_named() {
         assert_refused(text, true, parts);
     }
     let link = TxOptions { link: LinkType(113), ..TxOptions::default() };
-    let said = open_tx(&Spec::parse("tun:t9").unwrap(), &link).err().unwrap().to_string();
-    assert!(said.contains("link type 113") || said.contains("linux cooked"), "{said}");
+    let message = open_tx(&Spec::parse("tun:t9").unwrap(), &link).err().unwrap().to_string();
+    assert!(message.contains("link type 113") || message.contains("linux cooked"), "{message}");
 }

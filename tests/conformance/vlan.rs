@@ -1,13 +1,13 @@
-//! VLAN tags that the kernel takes out and the receiver puts back, where a frame is cut.
+//! VLAN tags stripped by the kernel and restored by the receiver, in truncated frames.
 
 use crate::conformance::backends::{Harness, Veth};
 use crate::conformance::frames::{CUSTOMER, SERVICE, tagged};
 use linerate_burst::Flags;
 use linerate_port::RxOptions;
 
-/// The kernel cuts what it has, which is the frame without its tag: four bytes more come out.
+/// The kernel truncates the frame without its tag: four bytes more are delivered.
 #[test]
-fn a_cut_frame_has_its_tag_and_its_wire_length() {
+fn truncated_frame_keeps_its_tag_and_wire_length() {
     let Some(veth) = Veth::up(1, Some(1)) else { return };
     let sent = [vec![
         tagged(0, 0, 26, &[(CUSTOMER, 7)]),
@@ -18,18 +18,18 @@ fn a_cut_frame_has_its_tag_and_its_wire_length() {
         let outcome = veth.open(&RxOptions { snap, ..RxOptions::default() }).exchange(&sent);
         assert_eq!(outcome.got.len(), 3, "snap {snap}");
         for (got, frame) in outcome.got.iter().zip(&sent[0]) {
-            let whole = frame.bytes.len();
-            let kept = whole.min(snap as usize + 4);
-            assert_eq!((got.desc.captured as usize, got.desc.wire as usize), (kept, whole), "snap {snap}");
+            let length = frame.bytes.len();
+            let kept = length.min(snap as usize + 4);
+            assert_eq!((got.desc.captured as usize, got.desc.wire as usize), (kept, length), "snap {snap}");
             assert_eq!(got.bytes, frame.bytes[..kept], "snap {snap}");
             assert!(got.desc.flags.contains(Flags::VLAN_RESTORED), "snap {snap}: {:?}", got.desc.flags);
         }
     }
 }
 
-/// Below two addresses there is no place for the tag, but the frame was on the wire with it.
+/// A frame cut within the addresses has no room for the tag, but its wire length includes it.
 #[test]
-fn a_frame_cut_before_its_tag_keeps_its_wire_length() {
+fn frame_truncated_before_its_tag_keeps_its_wire_length() {
     let Some(veth) = Veth::up(1, Some(1)) else { return };
     let sent = [vec![tagged(0, 0, 200, &[(CUSTOMER, 7)])]];
     let outcome = veth.open(&RxOptions { snap: 11, ..RxOptions::default() }).exchange(&sent);

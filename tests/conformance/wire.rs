@@ -1,4 +1,4 @@
-//! A sender and a receiver joined, and a receiver that watches what its queues promise.
+//! Connected sender and receiver, and a receiver that checks the contract of its queues.
 
 use crate::conformance::frames::Frame;
 use linerate_burst::{Block, Desc, Horizon, Interface, Ledger, Nanos};
@@ -10,41 +10,41 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take that is certain to happen.
+/// Time limit for events that are certain to happen.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Pause between two polls.
 pub(super) const PAUSE: Duration = Duration::from_micros(100);
-/// Frames offered at a time.
+/// Max frames offered per send.
 const OFFER: usize = 64;
 
-/// An open sender and receiver of one backend.
+/// Open sender and receiver of one backend.
 pub(super) struct Wire {
     pub tx: Option<TxPort>,
     rx: Option<RxPort>,
-    /// Opens the receiver where that is only possible when the sender has closed.
+    /// Opens the receiver, for backends that need the sender to be closed first.
     open_late: Option<Box<dyn FnOnce() -> RxPort>>,
     /// Counters of senders that have closed.
     pub sent: Ledger,
-    /// Frames that may be under way at a time where a slow receiver loses them.
+    /// Max frames in flight, for backends that lose frames if the receiver is slow.
     window: usize,
-    /// What has to live as long as the wire: files, namespaces.
+    /// Files or namespaces that live as long as the wire.
     _keep: Option<Box<dyn Any>>,
 }
 
-/// A frame as it came out of the merge.
+/// Frame delivered by the merge.
 #[derive(Clone, Debug)]
 pub(super) struct Got {
     pub desc: Desc,
     pub bytes: Vec<u8>,
 }
 
-/// What came of an exchange.
+/// Result of an exchange.
 pub(super) struct Outcome {
     pub got: Vec<Got>,
     pub watches: Vec<Watch>,
     pub ledger: Ledger,
     pub interfaces: Vec<Interface>,
-    /// How long it took from detaching until every lane had ended.
+    /// Time from the detach until every lane had ended.
     pub drained_in: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Wire {
         }
     }
 
-    /// Lets senders of an exchange be this many frames ahead of the receiver.
+    /// Limits the frames that senders of an exchange may be ahead of the receiver.
     pub(super) fn with_window(mut self, frames: usize) -> Self {
         self.window = frames;
         self
@@ -75,13 +75,13 @@ impl Wire {
         self
     }
 
-    /// Sends all of it through one queue.
+    /// Sends all frames through one queue.
     pub(super) fn send(&mut self, sender: usize, frames: &[Frame]) {
         let tx = self.tx.as_mut().expect("the sender is open");
         send_all(tx.queues[sender].as_mut(), frames);
     }
 
-    /// The same wire with something around its ports.
+    /// Wraps the ports.
     pub(super) fn map(
         mut self,
         tx: impl FnOnce(TxPort) -> TxPort,
@@ -95,19 +95,19 @@ impl Wire {
         self
     }
 
-    /// Whether the receiver opens only when the sender has closed.
+    /// Returns true if the receiver opens only after the sender has closed.
     pub(super) fn is_late(&self) -> bool {
         self.open_late.is_some()
     }
 
-    /// Closes the sender, keeping its counters.
+    /// Closes the sender, and keeps its counters.
     pub(super) fn hang_up(&mut self) {
         for queue in self.tx.take().into_iter().flat_map(|tx| tx.queues) {
             queue.counters(&mut self.sent);
         }
     }
 
-    /// The receiving queues.
+    /// Returns the receive queues.
     pub(super) fn queues(&mut self) -> &mut Vec<Box<dyn RxQueue>> {
         if let Some(open) = self.open_late.take() {
             self.hang_up();
@@ -116,7 +116,7 @@ impl Wire {
         &mut self.rx.as_mut().expect("the receiver is open").queues
     }
 
-    /// Fills every queue until at least `frames` are shown by all together; consumes nothing.
+    /// Fills every queue until at least `frames` are visible in total; consumes none.
     pub(super) fn wait_for(&mut self, frames: usize) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -125,12 +125,12 @@ impl Wire {
             if shown >= frames {
                 return;
             }
-            assert!(Instant::now() < deadline, "{shown} of {frames} frames are shown:\n{:#?}", self.counted());
+            assert!(Instant::now() < deadline, "{shown} of {frames} frames are visible:\n{:#?}", self.counted());
             thread::sleep(PAUSE);
         }
     }
 
-    /// What both sides have counted, for a message.
+    /// Returns the counters of both sides, for error messages.
     fn counted(&mut self) -> Ledger {
         let mut ledger = Ledger::new();
         self.queues().iter().for_each(|queue| queue.counters(&mut ledger));
@@ -138,29 +138,28 @@ impl Wire {
         ledger
     }
 
-    /// Sends each list of frames through a queue of its own, each from a thread of its own, while what
-    /// arrives is merged; then detaches and drains the receiver.
+    /// Sends each list of frames from its own thread and queue, merges what arrives, then detaches and drains the port.
     pub(super) fn exchange(self, lists: &[Vec<Frame>]) -> Outcome {
         let expected = lists.iter().map(Vec::len).sum();
         self.exchange_until(lists, expected)
     }
 
-    /// The same where another number of frames arrives than is sent.
+    /// Runs an exchange where the number of frames received differs from the number sent.
     pub(super) fn exchange_until(mut self, lists: &[Vec<Frame>], expected: usize) -> Outcome {
         let late = self.open_late.is_some();
         let queues = self.tx.take().expect("the sender is open").queues;
         assert!(lists.len() <= queues.len(), "{} senders, {} queues", lists.len(), queues.len());
-        let (gone, arrived, window) = (&AtomicUsize::new(0), &AtomicUsize::new(0), self.window);
+        let (sent_total, arrived, window) = (&AtomicUsize::new(0), &AtomicUsize::new(0), self.window);
         let receiver = thread::scope(|scope| {
             let mut senders = Vec::new();
             for (index, mut queue) in queues.into_iter().enumerate() {
                 let list = lists.get(index).map_or(&[][..], Vec::as_slice);
                 senders.push(scope.spawn(move || {
                     for chunk in list.chunks(OFFER) {
-                        let sent = gone.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
+                        let sent = sent_total.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
                         let deadline = Instant::now() + PATIENCE;
                         while sent.saturating_sub(arrived.load(Ordering::Relaxed)) > window {
-                            assert!(Instant::now() < deadline, "what was sent does not arrive");
+                            assert!(Instant::now() < deadline, "sent frames do not arrive");
                             thread::sleep(PAUSE);
                         }
                         send_all(queue.as_mut(), chunk);
@@ -180,7 +179,7 @@ impl Wire {
                 receiver.arrived() >= expected || receiver.is_over()
             });
             if receiver.arrived() < expected {
-                // Closes a pipe whose sender would wait for ever.
+                // Closes a pipe, so that its sender does not block forever.
                 let arrived = receiver.arrived();
                 let mut ledger = std::mem::take(&mut self.sent);
                 receiver.queues_mut().iter().for_each(|queue| queue.counters(&mut ledger));
@@ -203,17 +202,17 @@ pub(super) fn add(into: &mut Ledger, from: &Ledger) {
     }
 }
 
-/// Puts frames into a block.
+/// Returns a block with these frames.
 pub(super) fn block_of(frames: &[Frame]) -> Block {
     let bytes = frames.iter().map(|frame| frame.bytes.len() + 16).sum();
     let mut block = Block::new(bytes, frames.len().max(1));
     for frame in frames {
-        assert!(block.push(&whole(frame), &frame.bytes));
+        assert!(block.push(&full_desc(frame), &frame.bytes));
     }
     block
 }
 
-/// Sends and flushes until all was taken.
+/// Sends and flushes until all frames are accepted.
 pub(super) fn send_all(queue: &mut dyn TxQueue, frames: &[Frame]) {
     let deadline = Instant::now() + PATIENCE;
     for chunk in frames.chunks(OFFER) {
@@ -234,26 +233,26 @@ pub(super) fn send_all(queue: &mut dyn TxQueue, frames: &[Frame]) {
     }
 }
 
-fn whole(frame: &Frame) -> Desc {
+fn full_desc(frame: &Frame) -> Desc {
     Desc::new(frame.time, 0, frame.bytes.len() as u32)
 }
 
-/// What one lane has promised, and how it kept it.
+/// Checks of the contract of one lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
-    /// Frames shown and not consumed.
+    /// Frames visible and not consumed.
     shown: usize,
-    /// The furthest horizon.
+    /// Latest horizon.
     promised: Nanos,
     newest: Nanos,
     ended: bool,
     pub frames: u64,
-    /// Frames older than one before them in this lane.
+    /// Frames older than an earlier frame of this lane.
     pub back: u64,
-    /// Frames older than a horizon that was promised before they were shown, and by how much at most.
+    /// Frames older than a previous horizon, and the maximum violation.
     pub broken: u64,
     pub worst: Duration,
-    /// Most frames shown at once.
+    /// Max frames visible at once.
     pub most: usize,
 }
 
@@ -269,7 +268,12 @@ impl Watch {
                 self.worst = self.worst.max(self.promised.since(desc.time));
             }
             let interface = head.interfaces.get(usize::from(desc.interface));
-            assert!(interface.is_some(), "a desc names interface {} of {}", desc.interface, head.interfaces.len());
+            assert!(
+                interface.is_some(),
+                "a descriptor names interface {} of {}",
+                desc.interface,
+                head.interfaces.len()
+            );
         }
         self.shown = descs.len();
         self.most = self.most.max(self.shown);
@@ -278,7 +282,7 @@ impl Watch {
     }
 }
 
-/// Takes frames from all lanes of a port through the merge, as the engine does, and keeps them.
+/// Receives frames from all lanes of a port through the merge, as the engine does, and keeps them.
 pub(super) struct Receiver {
     queues: Vec<Box<dyn RxQueue>>,
     merge: Merge,
@@ -302,7 +306,7 @@ impl Receiver {
         &self.got
     }
 
-    /// Frames that the lanes have shown so far.
+    /// Returns the number of frames received so far.
     pub(super) fn arrived(&self) -> usize {
         self.watches.iter().map(|watch| watch.frames as usize).sum()
     }
@@ -311,7 +315,7 @@ impl Receiver {
         self.watches.iter().all(|watch| watch.ended)
     }
 
-    /// Rounds until `done`, at most for [`PATIENCE`].
+    /// Runs rounds until `done`, for at most [`PATIENCE`].
     pub(super) fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(self) && Instant::now() < deadline {
@@ -321,7 +325,7 @@ impl Receiver {
         }
     }
 
-    /// Takes what the merge lets through; false if that is nothing.
+    /// Receives the frames released by the merge; returns false if there are none.
     pub(super) fn round(&mut self) -> bool {
         let Receiver { queues, merge, watches, interfaces, got } = self;
         let time = now();
@@ -350,13 +354,13 @@ impl Receiver {
         !runs.is_empty()
     }
 
-    /// Detaches and drains every lane, and reads the counters, those of the senders being `sent`.
+    /// Detaches and drains every lane, and adds its counters to those of the senders in `sent`.
     pub(super) fn finish(mut self, sent: Ledger) -> Outcome {
         self.queues.iter_mut().for_each(|queue| queue.detach());
-        let started = Instant::now();
+        let start = Instant::now();
         self.run_until(Receiver::is_over);
         assert!(self.is_over(), "detached lanes do not end: {:?}", self.watches);
-        let drained_in = started.elapsed();
+        let drained_in = start.elapsed();
         let mut ledger = sent;
         self.queues.iter().for_each(|queue| queue.counters(&mut ledger));
         let Receiver { got, watches, interfaces, .. } = self;

@@ -1,4 +1,4 @@
-//! AF_XDP: the suite over it, in the driver and in generic mode, and what only it has.
+//! AF_XDP: the suite over it, in driver and generic mode, and tests specific to it.
 
 use crate::conformance::backends::{Harness, Veth, receive, transmit};
 use crate::conformance::checks::run;
@@ -11,22 +11,22 @@ use linerate_port::{RxOptions, Spec};
 use std::thread;
 
 #[test]
-fn xdp_in_the_driver_with_one_queue() {
+fn xdp_in_driver_mode_with_one_queue() {
     run_on(1, "packet", "&mode=native");
 }
 
 #[test]
-fn xdp_in_the_driver_with_four_queues() {
+fn xdp_in_driver_mode_with_four_queues() {
     run_on(4, "packet", "&mode=native");
 }
 
 #[test]
-fn xdp_that_writes_frames_itself_with_one_queue() {
+fn xdp_in_ring_mode_with_one_queue() {
     run_on(1, "packet", "&mode=ring");
 }
 
 #[test]
-fn xdp_that_writes_frames_itself_with_four_queues() {
+fn xdp_in_ring_mode_with_four_queues() {
     run_on(4, "packet", "&mode=ring");
 }
 
@@ -58,11 +58,11 @@ fn run_on(queues: u32, sender: &'static str, options: &'static str) {
     }
 }
 
-/// The smallest ring there is.
+/// Smallest ring.
 const TINY: &str = "&ring=64";
 
 #[test]
-fn frames_that_find_no_room_are_counted_exactly() {
+fn frames_that_do_not_fit_the_ring_are_counted_exactly() {
     for mode in ["&mode=ring", "&mode=native", "&mode=generic"] {
         let Some(veth) = Veth::up(1, None) else { return };
         let veth = veth.using("packet", "xdp", mode);
@@ -83,9 +83,9 @@ fn frames_that_find_no_room_are_counted_exactly() {
     }
 }
 
-/// Each chunk is used many times over.
+/// Each chunk is reused many times.
 #[test]
-fn the_memory_goes_round() {
+fn chunks_are_reused() {
     for mode in ["&mode=ring", "&mode=native"] {
         let Some(veth) = Veth::up(1, None) else { return };
         let veth = veth.using("packet", "xdp", mode);
@@ -98,7 +98,7 @@ fn the_memory_goes_round() {
 }
 
 #[test]
-fn frames_of_several_buffers_are_joined_flagged_and_counted() {
+fn frames_of_several_buffers_are_joined_and_counted() {
     let Some(veth) = Veth::up(1, None) else { return };
     let veth = veth.using("packet", "xdp", "&mode=native");
     let sent = [frames(0, 60, &[3000, 9014, 21_942])];
@@ -111,13 +111,13 @@ fn frames_of_several_buffers_are_joined_flagged_and_counted() {
     assert_eq!(outcome.ledger.total(Count::Unstamped), 0);
 }
 
-/// Frames longer than the ring of a joined frame's place are held back until there is room.
+/// Long frames are held back until there is room in the memory for joined frames.
 #[test]
-fn more_long_frames_than_there_is_room_to_join() {
+fn long_frames_wait_for_room_to_be_joined() {
     let Some(veth) = Veth::up(1, None) else { return };
     let veth = veth.using("packet", "xdp", "&mode=native&ring=8192");
     let mut wire = veth.open(&RxOptions::default());
-    // 200 frames of 64 KiB are more than the 8 MiB where frames are joined.
+    // 200 frames of 64 KiB exceed the 8 MiB for joined frames.
     wire.send(0, &frames(0, 200, &[65_549]));
     let mut receiver = Receiver::new(std::mem::take(wire.queues()));
     receiver.run_until(|receiver| receiver.arrived() >= 200);
@@ -125,9 +125,9 @@ fn more_long_frames_than_there_is_room_to_join() {
     assert_eq!((outcome.got.len(), outcome.ledger.lost()), (200, 0), "{:#?}", outcome.ledger);
 }
 
-/// Sends and receives through the same queues of both ends at a time.
+/// Sends and receives on the same queues of both ends at the same time.
 #[test]
-fn one_queue_is_for_both_directions() {
+fn queues_are_shared_by_both_directions() {
     let Some(veth) = Veth::up(2, None) else { return };
     let veth = veth.using("xdp", "xdp", "");
     let options = RxOptions::default();
@@ -147,7 +147,7 @@ fn one_queue_is_for_both_directions() {
 }
 
 #[test]
-fn some_queues_are_taken_and_the_others_left_to_the_host() {
+fn other_queues_are_left_to_the_host() {
     let Some(veth) = Veth::up(4, None) else { return };
     let veth = veth.using("xdp", "xdp", "");
     let port = veth.receiver("right", "").replace("eth0?", "eth0@1-2?");
@@ -165,9 +165,9 @@ fn some_queues_are_taken_and_the_others_left_to_the_host() {
     assert_eq!(outcome.ledger.total(Count::Received), 20);
 }
 
-/// A bridge hands frames on with the tag beside them, where XDP does not see it unless the driver is asked.
+/// A bridge passes the tag outside the frame, where XDP sees it only by asking the driver.
 #[test]
-fn a_vlan_tag_that_the_driver_has_taken_out_is_put_back() {
+fn stripped_vlan_tag_is_restored() {
     let Some(veth) = Veth::with("left:eth0,middle:eth0,mtu=65535", None) else { return };
     let host = |name: &str| veth.lab().host(name).unwrap().to_owned();
     let (left, middle) = (host("left"), host("middle"));
@@ -187,10 +187,10 @@ fn a_vlan_tag_that_the_driver_has_taken_out_is_put_back() {
     let sent = [(0..30).map(|number| tagged(0, number, 100, stacks[number as usize % 3])).collect::<Vec<_>>()];
     for snap in [0u32, 64, 14, 3] {
         let rx = receive(&format!("xdp:far?netns={middle}&ring=2048"), &RxOptions { snap, ..RxOptions::default() });
-        let told = rx.notes.iter().any(|note| note.contains("reports stripped VLAN tags"));
+        let reports_tags = rx.notes.iter().any(|note| note.contains("reports stripped VLAN tags"));
         let outcome = Wire::live(transmit(&format!("packet:eth0?netns={left}"), 1), rx).exchange(&sent);
-        if !told {
-            eprintln!("SKIPPED: this kernel's veth does not tell VLAN tags");
+        if !reports_tags {
+            eprintln!("SKIPPED: this kernel's veth does not report VLAN tags");
             return;
         }
         assert_eq!(outcome.ledger.total(Count::VlanRestored), 20, "snap {snap}");
@@ -198,7 +198,7 @@ fn a_vlan_tag_that_the_driver_has_taken_out_is_put_back() {
             assert_all_arrived("through a bridge", &sent, &outcome.got);
             continue;
         }
-        // As with any other port what was cut is the frame without its tag, here at two addresses and a type at the least.
+        // As on any port, the snap length applies to the frame without its tag, and keeps at least the Ethernet header.
         for (number, (got, frame)) in outcome.got.iter().zip(&sent[0]).enumerate() {
             let tag = if number % 3 < 2 { 4 } else { 0 };
             let kept = frame.bytes.len().min(snap.max(14) as usize + tag);
@@ -209,13 +209,13 @@ fn a_vlan_tag_that_the_driver_has_taken_out_is_put_back() {
     }
 }
 
-/// The program judges frames before it writes them; those that come without their tag are judged by whoever has put it back.
+/// The program filters frames before it writes them; frames with a stripped tag are filtered after its restoration.
 #[test]
-fn frames_that_do_not_pass_the_filter_are_counted_by_the_kernel() {
+fn frames_filtered_in_the_kernel_are_counted() {
     for (mode, is_counted) in [("&mode=ring", true), ("&mode=native", false)] {
         let Some(veth) = Veth::up(1, None) else { return };
         let veth = veth.using("packet", "xdp", mode);
-        // Lengths alternate; ports without a filter of their own hand over all.
+        // Lengths alternate; ports without a kernel filter deliver all.
         let options = RxOptions { filter: "len > 1000".into(), snap: 40, ..RxOptions::default() };
         let sent = [frames(0, 600, &[60, 1500, 61, 9000])];
         let mut wire = veth.open(&options);
@@ -243,14 +243,14 @@ fn frames_that_do_not_pass_the_filter_are_counted_by_the_kernel() {
         open_rx(&Spec::parse(&veth.receiver("right", "")).unwrap(), &options).map(|port| port.filter)
     };
     assert_eq!(port("tcp").unwrap(), "tcp");
-    // What loops no kernel takes.
+    // The kernel accepts no filter with a loop.
     assert_eq!(port("ip6 protochain 6").unwrap(), "");
     assert!(port("no such filter").unwrap_err().to_string().contains("no such filter"));
 }
 
-/// The socket stays open as long as somebody sends through it; nobody reads what it would take.
+/// The socket stays open while a sender uses it, although its receive side is closed.
 #[test]
-fn the_host_has_its_frames_back_when_a_lane_is_dropped_and_its_sender_stays() {
+fn host_receives_again_after_a_lane_is_dropped() {
     let Some(veth) = Veth::up(1, None) else { return };
     let veth = veth.using("xdp", "xdp", "");
     let lanes = receive(&veth.receiver("right", ""), &RxOptions::default());
@@ -263,7 +263,7 @@ fn the_host_has_its_frames_back_when_a_lane_is_dropped_and_its_sender_stays() {
 }
 
 #[test]
-fn a_port_that_wants_the_program_elsewhere_than_the_first_is_refused() {
+fn port_with_another_mode_than_the_first_is_rejected() {
     let Some(veth) = Veth::up(2, None) else { return };
     let veth = veth.using("xdp", "xdp", "");
     let port = |queue: u32, more: &str| veth.receiver("right", more).replace("eth0?", &format!("eth0@{queue}?"));
@@ -271,7 +271,7 @@ fn a_port_that_wants_the_program_elsewhere_than_the_first_is_refused() {
         let _first = receive(&port(0, &format!("&mode={mode}")), &RxOptions::default());
         for other in others {
             let second = Spec::parse(&port(1, &format!("&mode={other}"))).unwrap();
-            let refused = open_rx(&second, &RxOptions::default()).err().expect("one program an interface").to_string();
+            let refused = open_rx(&second, &RxOptions::default()).err().expect("one program per interface").to_string();
             assert!(refused.contains("already runs in the driver"), "{refused}");
         }
         let _third = receive(&port(1, ""), &RxOptions::default());
@@ -279,7 +279,7 @@ fn a_port_that_wants_the_program_elsewhere_than_the_first_is_refused() {
 }
 
 #[test]
-fn an_interface_that_the_host_uses_is_not_taken_without_a_word() {
+fn interface_in_use_by_the_host_needs_take() {
     let Some(veth) = Veth::up(1, None) else { return };
     let veth = veth.using("packet", "xdp", "");
     veth.ip("right", "addr add 192.0.2.1/24 dev eth0");

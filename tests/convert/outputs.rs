@@ -1,7 +1,7 @@
-//! What becomes of the file that is written: of one that is there already, of frames that it cannot hold, of none.
+//! Output files: existing files, frames that a format cannot hold, empty outputs.
 
 use super::{ETHERNET, RAW, frames};
-use linerate::record::Reader;
+use linerate::pcap::Reader;
 use linerate_tests::support::pcapng::{Blocks, udp};
 use linerate_tests::support::program::{launch, run};
 use linerate_tests::support::records::{self, Record};
@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, mknodat};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 
-/// Frames of these link types, one of each.
+/// A pcapng file with one frame of each link type.
 fn mixed(links: &[u16]) -> Vec<u8> {
     let mut blocks = Blocks::new(false);
     blocks.section(&[]);
@@ -23,7 +23,7 @@ fn mixed(links: &[u16]) -> Vec<u8> {
     blocks.done()
 }
 
-/// Some frames, a second apart from this time on.
+/// Writes `count` frames, one per second from `start` on.
 fn some(path: &str, start: u64, count: u8) {
     let record = |n: u8| Record { time: (start + u64::from(n)) * 1_000_000_000, wire: 82, bytes: udp(n, 40) };
     records::write(path, &(0..count).map(record).collect::<Vec<_>>());
@@ -36,7 +36,7 @@ fn link_types(path: &str) -> Vec<u16> {
 }
 
 #[test]
-fn a_second_run_does_not_write_into_a_file_that_is_written() {
+fn file_being_written_is_locked_for_other_runs() {
     let scratch = Scratch::new();
     let (fifo, input, output) = (scratch.file("fifo"), scratch.file("in.pcap"), scratch.file("out.pcapng"));
     mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
@@ -55,12 +55,12 @@ fn a_second_run_does_not_write_into_a_file_that_is_written() {
     drop(pipe);
     running.end().good();
     assert_eq!(frames(&output).len(), 9);
-    // It is free again.
+    // The lock is released.
     run(&["capture", "-q", "-r", &input, "-w", &output]).good();
 }
 
 #[test]
-fn a_run_that_fails_before_the_first_packet_leaves_the_file_as_it_was() {
+fn failed_start_leaves_an_existing_file_unchanged() {
     let scratch = Scratch::new();
     let [input, empty, text] = ["in.pcap", "empty.pcap", "text.pcap"].map(|name| scratch.file(name));
     some(&input, 1_700_000_000, 9);
@@ -85,7 +85,7 @@ fn a_run_that_fails_before_the_first_packet_leaves_the_file_as_it_was() {
 }
 
 #[test]
-fn frames_of_several_link_types_are_refused_or_kept() {
+fn several_link_types_need_pcapng() {
     let scratch = Scratch::new();
     let (input, pcapng) = (scratch.file("in.pcapng"), scratch.file("out.pcapng"));
     fs::write(&input, mixed(&[ETHERNET, RAW, ETHERNET])).unwrap();
@@ -96,7 +96,7 @@ fn frames_of_several_link_types_are_refused_or_kept() {
             let ended = run(&[verb, &[&input, "-w", &output]].concat()).with_status(1);
             ended.says("a pcap file holds one link type").says("write pcapng");
             assert_eq!(fs::read(&output).unwrap(), b"as it was");
-            // What a filter leaves may be of one.
+            // A filter may leave a single link type.
             run(&[verb, &[&input, "-w", &output, "udp src port 4096 or udp src port 4098"]].concat()).good();
             assert_eq!(frames(&output).len(), 2);
         }
@@ -112,7 +112,7 @@ fn frames_of_several_link_types_are_refused_or_kept() {
 }
 
 #[test]
-fn an_output_without_packets_has_the_link_type_of_what_was_read() {
+fn empty_output_has_the_link_type_of_the_input() {
     let scratch = Scratch::new();
     let input = scratch.file("in.pcapng");
     fs::write(&input, mixed(&[RAW, RAW])).unwrap();
@@ -126,10 +126,10 @@ fn an_output_without_packets_has_the_link_type_of_what_was_read() {
 }
 
 #[test]
-fn more_files_than_a_merge_has_lanes_for_become_one() {
+fn more_files_than_merge_lanes_are_merged() {
     let scratch = Scratch::new();
     let names: Vec<String> = (0..150).map(|n| scratch.file(&format!("{n}.pcap"))).collect();
-    // Each of them overlaps those next to it.
+    // Each file overlaps its neighbours in time.
     names.iter().enumerate().for_each(|(n, name)| some(name, 1_700_000_000 + n as u64, 5));
     let read: Vec<&str> = names.iter().flat_map(|name| ["-r", name.as_str()]).collect();
     let (output, found) = (scratch.file("out.pcap"), scratch.file("found.pcap"));
@@ -144,7 +144,7 @@ fn more_files_than_a_merge_has_lanes_for_become_one() {
         all
     };
     assert_eq!(sorted(&output), sorted(&found));
-    // One that is damaged is told, and the others are whole.
+    // A damaged file is reported, and the other files are complete.
     let cut = fs::read(&names[3]).unwrap();
     fs::write(&names[3], &cut[..cut.len() - 5]).unwrap();
     let ended = run(&[&["capture", "-q", "-w", &output], &read[..]].concat()).with_status(1);
@@ -167,16 +167,16 @@ fn other_programs_read_compressed_files_with_an_index() {
         let output = scratch.file(&format!("out.pcap.{ending}"));
         run(&["capture", "-q", "-r", &input, "-w", &output, "--index"]).good();
         super::check_whole(&output);
-        // Of several zstd frames it reads the first.
+        // tshark reads only the first of several zstd frames.
         if ending != "zst" {
-            assert_eq!(super::told(&output, &["frame.number"]).len(), 3000, "{ending}");
+            assert_eq!(super::tshark_fields(&output, &["frame.number"]).len(), 3000, "{ending}");
         }
         assert_eq!(run(&["find", &output, "--count"]).good().output, "3000\n");
     }
 }
 
 #[test]
-fn an_fcs_is_counted_once_and_not_replayed() {
+fn fcs_is_counted_once_and_not_replayed() {
     let scratch = Scratch::new();
     let [input, copy, sent] = ["in.pcap", "copy.pcapng", "sent.pcap"].map(|name| scratch.file(name));
     let record =
@@ -196,7 +196,7 @@ fn an_fcs_is_counted_once_and_not_replayed() {
 }
 
 #[test]
-fn every_verb_has_the_same_status_for_the_same_file() {
+fn all_verbs_exit_alike_for_the_same_file() {
     let scratch = Scratch::new();
     let [whole, cut, empty, none] =
         ["whole.pcap", "cut.pcap", "empty.pcap", "none.pcap"].map(|name| scratch.file(name));
@@ -215,7 +215,7 @@ fn every_verb_has_the_same_status_for_the_same_file() {
 }
 
 #[test]
-fn what_a_file_cannot_tell_is_counted() {
+fn unrepresentable_data_is_counted() {
     let scratch = Scratch::new();
     let (input, output) = (scratch.file("in.pcapng"), scratch.file("out.pcapng"));
     let mut blocks = Blocks::new(true);
@@ -227,15 +227,15 @@ fn what_a_file_cannot_tell_is_counted() {
     fs::write(&input, blocks.done()).unwrap();
     let report = run(&["capture", "--json", "-r", &input, "-w", &output]).good().json();
     let notes = &report["accounts"][0]["notes"];
-    assert_eq!((notes["time_changed"].as_u64(), notes["file_left_out"].as_u64()), (Some(1), Some(1)), "{notes}");
-    run(&["find", &input, "-w", &output]).good().says("time_changed").says("file_left_out");
+    assert_eq!((notes["time_changed"].as_u64(), notes["not_copied"].as_u64()), (Some(1), Some(1)), "{notes}");
+    run(&["find", &input, "-w", &output]).good().says("time_changed").says("not_copied");
 }
 
 #[test]
-fn a_search_tells_of_the_first_and_last_times_by_an_index_too() {
+fn clamped_times_are_reported_with_an_index_too() {
     let scratch = Scratch::new();
     let (input, output) = (scratch.file("in.pcapng"), scratch.file("out.pcap"));
-    // Of before 1970, and of after 2554.
+    // Before 1970 and after 2554.
     for offset in [-3600i64, 20_000_000_000] {
         let mut blocks = Blocks::new(true);
         blocks.section(&[]);
@@ -255,15 +255,15 @@ fn a_search_tells_of_the_first_and_last_times_by_an_index_too() {
 }
 
 #[test]
-fn nothing_is_written_twice_into_one_file() {
+fn same_output_file_twice_is_rejected() {
     let scratch = Scratch::new();
     let [input, kept, link, other] = ["in.pcap", "kept.csv", "link.csv", "other.csv"].map(|name| scratch.file(name));
     some(&input, 1_700_000_000, 9);
     fs::write(&kept, "kept").unwrap();
     std::os::unix::fs::symlink(&kept, &link).unwrap();
-    let beside = scratch.file("./new.csv");
+    let same_file = scratch.file("./new.csv");
     let new = scratch.file("new.csv");
-    for [one, two] in [[&kept, &kept], [&kept, &link], [&link, &kept], [&new, &beside]] {
+    for [one, two] in [[&kept, &kept], [&kept, &link], [&link, &kept], [&new, &same_file]] {
         run(&["capture", "-r", &input, "--format", "pcap", "-w", one, "--flows", two])
             .with_status(2)
             .says("named twice");

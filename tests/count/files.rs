@@ -1,7 +1,7 @@
-//! Counting capture files.
+//! Counts of capture files.
 
 use super::{assert_row, expected, lines};
-use linerate::engine::{Counting, Receive, Selection};
+use linerate::engine::{CountConsumer, Receive, Selection};
 use linerate::port::{RxOptions, Spec, open_rx};
 use linerate_tests::support::filters::{FILTERS, select};
 use linerate_tests::support::program::run;
@@ -11,8 +11,7 @@ use linerate_tests::support::{Scratch, corpus, frames, has_tools, tool};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Frames of every size around the limits of the buckets, some longer on the wire than in the file, over a few
-/// seconds of which one is the busiest.
+/// Frames of all sizes at the limits of the buckets, some cut in the file, over a few seconds of different load.
 fn sizes() -> Vec<Record> {
     let wires = [0, 1, 59, 60, 61, 123, 124, 251, 252, 507, 508, 1019, 1020, 1514, 1515, 1518, 9000, 65_549];
     let times = (0..wires.len() as u64 * 3).map(|at| 1_700_000_000_000_000_000 + at * at * 2_000_000);
@@ -21,7 +20,7 @@ fn sizes() -> Vec<Record> {
 }
 
 #[test]
-fn a_file_is_counted_exactly_at_the_rates_of_its_own_time() {
+fn file_is_counted_exactly_with_rates_of_its_timestamps() {
     let scratch = Scratch::new();
     for (name, all) in
         [("sizes", sizes()), ("sample", frames::sample()), ("numbered", numbered(3000)), ("none", vec![])]
@@ -38,12 +37,12 @@ fn a_file_is_counted_exactly_at_the_rates_of_its_own_time() {
     }
 }
 
-/// Of all files together, in the order of their times, whatever was filtered.
+/// Windows cover all files together, sorted by time, after the filter.
 #[test]
-fn the_busiest_windows_of_several_files_are_those_of_all_their_frames() {
+fn busiest_windows_cover_all_files() {
     let scratch = Scratch::new();
     let record = |time: u64, wire: u32| Record { time, wire, bytes: vec![0x5a; 64.min(wire as usize)] };
-    // Bursts of different lengths, of which two overlap: one in each file.
+    // Bursts of different lengths, which overlap between the files.
     let start = 1_700_000_000_000_000_000;
     let one: Vec<Record> = (0..900u64).map(|at| record(start + at / 30 * 777_777 + at % 30 * 400, 60)).collect();
     let other: Vec<Record> = (0..500u64).map(|at| record(start + at / 50 * 1_555_554 + at % 50 * 350, 1514)).collect();
@@ -72,7 +71,7 @@ fn the_busiest_windows_of_several_files_are_those_of_all_their_frames() {
     }
 }
 
-/// Rates over the time of the frames, none where there is none; the peak is that of the busiest second of the clock, at least the mean.
+/// Checks rates over the time span of the frames, if any; the peak is the busiest clock second, at least the mean.
 fn assert_rates(name: &str, row: &Value, all: &[Record]) {
     let span = all.last().map_or(0, |last| last.time - all[0].time);
     let seconds = span as f64 / 1e9;
@@ -96,7 +95,7 @@ fn assert_rates(name: &str, row: &Value, all: &[Record]) {
         ("peak_gbps_l1", Some(peak_gbps_l1.max(gbps_l1.unwrap_or(0.0)))),
     ] {
         let Some(value) = value else {
-            assert!(row[field].is_null(), "{name}: {field} of no time: {row}");
+            assert!(row[field].is_null(), "{name}: {field} without a time span: {row}");
             continue;
         };
         let found = row[field].as_f64().unwrap();
@@ -105,7 +104,7 @@ fn assert_rates(name: &str, row: &Value, all: &[Record]) {
 }
 
 #[test]
-fn a_filter_counts_what_tcpdump_selects() {
+fn filter_counts_match_tcpdump() {
     if !has_tools(&["tcpdump"]) {
         return;
     }
@@ -122,7 +121,7 @@ fn a_filter_counts_what_tcpdump_selects() {
 }
 
 #[test]
-fn a_limit_counts_so_many_and_names_the_rest() {
+fn limit_is_exact_and_the_rest_is_accounted_for() {
     let scratch = Scratch::new();
     let (file, all) = (scratch.file("numbered.pcap"), numbered(700));
     records::write(&file, &all);
@@ -134,7 +133,7 @@ fn a_limit_counts_so_many_and_names_the_rest() {
 }
 
 #[test]
-fn several_files_are_counted_each_and_together() {
+fn several_files_are_counted_separately_and_together() {
     let scratch = Scratch::new();
     let (one, other) = (sizes(), numbered(1500));
     let paths = [("one.pcap", &one), ("other.pcap", &other)].map(|(name, all)| {
@@ -154,12 +153,12 @@ fn several_files_are_counted_each_and_together() {
 }
 
 #[test]
-fn protocols_are_those_that_tshark_sees() {
+fn protocols_match_tshark() {
     if !has_tools(&["tshark"]) {
         return;
     }
     let scratch = Scratch::new();
-    // Frames that carry IP and nothing else: tunnels are another matter.
+    // Without MPLS, whose payload `count` and tshark treat differently.
     let mut sample = frames::sample();
     sample.retain(|record| !record.bytes.windows(2).any(|at| at == [0x88, 0x47]));
     let file = scratch.file("sample.pcap");
@@ -185,7 +184,7 @@ fn protocols_are_those_that_tshark_sees() {
 }
 
 #[test]
-fn totals_of_real_captures_are_those_of_capinfos() {
+fn totals_of_real_captures_match_capinfos() {
     let Some(folder) = corpus("ndpi") else { return };
     if !has_tools(&["capinfos"]) {
         return;
@@ -194,14 +193,14 @@ fn totals_of_real_captures_are_those_of_capinfos() {
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().to_str().unwrap().to_owned()).collect();
     names.retain(|name| name.ends_with(".pcap") || name.ends_with(".pcapng"));
     names.sort();
-    // A table: a line a file with its name, its frames and their bytes. Files it cannot read are left out.
-    let said =
+    // One line per file: name, packets, bytes. capinfos skips files that it cannot read.
+    let output =
         std::process::Command::new("capinfos").args(["-T", "-M", "-r", "-c", "-d"]).args(&names).output().unwrap();
     let mut compared = 0;
-    for line in String::from_utf8_lossy(&said.stdout).lines() {
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [name, .., frames, bytes] = fields[..] else { panic!("{line}") };
-        let mut counting = Counting::new(Selection::default(), true);
+        let mut counting = CountConsumer::new(Selection::default(), true);
         let port = open_rx(&Spec::file(name), &RxOptions::default()).unwrap();
         let report = Receive::all(vec![port]).run(&mut [&mut counting]);
         let traffic = counting.done().all.traffic;

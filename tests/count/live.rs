@@ -1,4 +1,4 @@
-//! Counting between hosts of a network: needs root.
+//! Counting between hosts of a network; needs root.
 
 use super::{assert_row, expected, lines, sum};
 use linerate_tests::support::program::{Ended, Running, launch, program, start};
@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Long enough for the last frames to be in the ring and shown.
+/// Waits until the last packets are in the ring and counted.
 fn settle() {
     std::thread::sleep(Duration::from_millis(100));
 }
@@ -33,7 +33,7 @@ fn every_frame_sent_is_counted_with_its_size() {
     }
     let (wire, scratch) = (Wire::new(), Scratch::new());
     let all = [frames::sample(), numbered(2900)].concat();
-    // The kernel drops tagged frames with less than two bytes behind the EtherType (skb_vlan_untag).
+    // The kernel drops tagged frames with less than two bytes after the EtherType (skb_vlan_untag).
     let seen: Vec<Record> = all.iter().filter(|record| record.bytes.len() >= 20).cloned().collect();
     let file = scratch.file("frames.pcap");
     records::write(&file, &seen);
@@ -58,7 +58,7 @@ fn arps(records: &[Record]) -> Value {
 }
 
 #[test]
-fn ports_and_queues_are_counted_each_for_itself() {
+fn ports_and_queues_are_counted_separately() {
     if !may_make_labs() {
         return;
     }
@@ -120,19 +120,19 @@ fn intervals_add_up_to_the_summary() {
         bytes += line["bytes"].as_u64().unwrap();
     }
     assert_eq!((frames, bytes), (300, 300 * 60));
-    // Nobody reads on: the run ends by itself.
+    // The pipe is closed: the run ends by itself.
     drop(output);
     wait_until("the run ends", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn a_reader_that_was_stopped_makes_a_loss_with_a_name() {
+fn stopped_run_reports_lost_packets_with_their_cause() {
     if !may_make_labs() {
         return;
     }
     let wire = Wire::new();
-    // Where nobody looks into frames the ring holds little of each: it takes more of them to fill it.
+    // Without --protocols the ring holds only a few bytes per packet: more packets are needed to fill it.
     let port = wire.port("b", "eth0", "&lanes=1&ring=128KiB&block=64KiB");
     for (arguments, status) in [(&["--lossless"][..], 3), (&[], 0), (&["--lossless", "--protocols"], 3)] {
         let counting = count(std::slice::from_ref(&port), arguments);
@@ -151,7 +151,7 @@ fn a_reader_that_was_stopped_makes_a_loss_with_a_name() {
 }
 
 #[test]
-fn limits_of_time_and_frames_end_a_run() {
+fn duration_and_count_end_a_run() {
     if !may_make_labs() {
         return;
     }
@@ -166,7 +166,7 @@ fn limits_of_time_and_frames_end_a_run() {
 }
 
 #[test]
-fn a_port_that_is_removed_ends_the_run_with_its_counts() {
+fn removed_port_ends_the_run_with_its_counts() {
     if !may_make_labs() {
         return;
     }
@@ -188,7 +188,7 @@ fn a_port_that_is_removed_ends_the_run_with_its_counts() {
 }
 
 #[test]
-fn people_see_lines_then_tables() {
+fn text_output_has_lines_then_tables() {
     if !may_make_labs() {
         return;
     }
@@ -215,7 +215,7 @@ fn people_see_lines_then_tables() {
 }
 
 #[test]
-fn a_terminal_shows_a_table_that_is_drawn_again() {
+fn terminal_redraws_the_table() {
     if !may_make_labs() || !has_tools(&["script"]) {
         return;
     }

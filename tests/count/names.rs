@@ -1,4 +1,4 @@
-//! What programs rely on: names in JSON, exit statuses.
+//! The interface for scripts: JSON keys, exit statuses.
 
 use super::lines;
 use linerate_tests::support::program::run;
@@ -28,7 +28,7 @@ const COUNTED: [&str; 16] = [
     "time_base",
 ];
 
-const SUMMARY: [&str; 16] = [
+const SUMMARY: [&str; 17] = [
     "accounts",
     "balanced",
     "by_port",
@@ -45,6 +45,7 @@ const SUMMARY: [&str; 16] = [
     "ports",
     "quiesced",
     "record",
+    "run",
 ];
 
 const INTERVAL: [&str; 7] = ["bytes", "drops", "frames", "gbps_l1", "gbps_l2", "lost", "mpps"];
@@ -56,7 +57,7 @@ fn sorted(parts: &[&[&'static str]]) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_documents_have_their_names_and_no_others() {
+fn json_has_exactly_the_documented_keys() {
     let scratch = Scratch::new();
     let file = scratch.file("sample.pcap");
     records::write(&file, &frames::sample());
@@ -66,7 +67,7 @@ fn the_documents_have_their_names_and_no_others() {
     assert_eq!(names(&summary["by_queue"][0]), sorted(&[&COUNTED, &["port", "queue", "lost", "drops"]]));
     assert_eq!((&summary["filter"], &summary["failure"]), (&Value::from("udp"), &Value::Null));
 
-    // A pipe that stays open for a while.
+    // The pipe stays open for a while.
     let fed = format!("(cat {file}; sleep 0.4) | {} count -r - --json --interval 0.1", program());
     let output = std::process::Command::new("sh").args(["-c", &fed]).output().unwrap();
     let (intervals, summary) = lines(&linerate_tests::support::program::Ended::of(output).good());
@@ -84,10 +85,10 @@ fn program() -> String {
 }
 
 #[test]
-fn mistakes_end_with_2_and_failures_with_1() {
+fn usage_errors_exit_with_2_and_failures_with_1() {
     let scratch = Scratch::new();
     let (missing, garbage, cut) = (scratch.file("missing.pcap"), scratch.file("garbage"), scratch.file("cut.pcap"));
-    std::fs::write(&garbage, "this is no capture file, and long enough to say so").unwrap();
+    std::fs::write(&garbage, "not a capture file, but long enough to have a header").unwrap();
     records::write(&cut, &frames::sample());
     let whole = std::fs::read(&cut).unwrap();
     std::fs::write(&cut, &whole[..whole.len() - 5]).unwrap();
@@ -106,14 +107,14 @@ fn mistakes_end_with_2_and_failures_with_1() {
     ] {
         run(arguments).with_status(status).says(text);
     }
-    // What was read before a failure counts.
+    // Packets read before the failure are counted.
     let (_, summary) = lines(&run(&["count", "-r", &cut, "--json"]).with_status(1));
     assert_eq!(summary["frames"], frames::sample().len() - 1);
     assert!(summary["failure"].as_str().unwrap().contains("cut.pcap"));
 }
 
 #[test]
-fn help_says_how_sizes_and_rates_are_counted() {
+fn help_explains_sizes_and_rates() {
     let help = run(&["count", "--help"]).good().output;
     for text in ["Usage: linerate count", "RFC 2819", "FCS", "--interval"] {
         assert!(help.contains(text), "{help}");

@@ -1,9 +1,10 @@
-"""Drives daq_linerate.so as libdaq 3 does, told by the offsets of its structures alone.
+"""Drives daq_linerate.so as libdaq 3 does; knows only the offsets of its structures.
 
-    host.py MODULE INPUT MODE WHAT [key=value ...]
+    host.py MODULE INPUT MODE ACTION [key=value ...]
 
-It prints a line of JSON. Keys: pool, batch, timeout, snaplen, instance, instances, filter, write (a pcap file of what came), ready (a
-file that is made once it has begun), scribble (into each message, once it was looked at), hold (messages, at most), and var.NAME for variables of the module.
+Prints a line of JSON. Keys: pool, batch, timeout, snaplen, instance, instances, filter, write (pcap file of received messages), ready (file
+that is created after the start), scribble (overwrite each message after reading it), hold (maximum number of held messages), leaves (number of
+the instance that leaves), second (input of the second instance), and var.NAME for variables of the module.
 """
 import ctypes
 import json
@@ -16,7 +17,7 @@ from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_uint, c_void_p, strin
 
 OK, TIMEOUT, END, INTERRUPTED, NO_ROOM, ERROR = 0, 2, 3, 4, 5, 6
 MODES = {"passive": 1, "inline": 2, "read-file": 3}
-# Of the module's table, and of what the base has.
+# Offsets in the module's table.
 AT = {"load": 32, "unload": 40, "variables": 48, "instantiate": 56, "destroy": 64, "set_filter": 72, "start": 80, "inject": 88,
       "inject_relative": 96, "interrupt": 104, "stop": 112, "ioctl": 120, "get_stats": 128, "reset_stats": 136, "get_snaplen": 144,
       "get_capabilities": 152, "get_datalink_type": 160, "config_load": 168, "config_swap": 176, "config_free": 184,
@@ -37,7 +38,7 @@ class Host:
         self.variables = [(key[4:], value) for key, value in options.items() if key.startswith("var.")]
         self.next = 0
         self.source = ctypes.create_string_buffer((of or source).encode())
-        self.keep = []  # of what C points to
+        self.keep = []  # keeps objects alive that C points to
         total = option("instances", 0) if total is None else total
         number = option("instance", 0) if number is None else number
         self.base = struct.pack("=II12Q", 0x00030002, 104, self.give(c_void_p, lambda _: ctypes.addressof(self.source)),
@@ -55,15 +56,15 @@ class Host:
         return ctypes.cast(self.keep[-1], c_void_p).value
 
     def variable(self, at, key, value):
-        said = [text.encode() for text in self.variables[at]] if at < len(self.variables) else [None, None]
-        self.keep.append(said)
-        for place, text in zip((key, value), said):
+        texts = [text.encode() for text in self.variables[at]] if at < len(self.variables) else [None, None]
+        self.keep.append(texts)
+        for place, text in zip((key, value), texts):
             c_char_p.from_address(place).value = text
         self.next = at + 1
         return 0
 
     def fails(self, _, text, first):
-        # One text behind the format, which is all that this module gives.
+        # The module passes at most one string after the format.
         self.why = text.decode().replace("%s", string_at(first).decode() if b"%s" in text else "")
 
     def call(self, name, *arguments, result=c_int):
@@ -115,26 +116,26 @@ class Host:
 
 
 def look(message):
-    """What a message says: seconds, microseconds, length on the wire, where it came in and goes to, flags, and its bytes."""
+    """Returns seconds, microseconds, wire length, ingress and egress index, flags and bytes of a message."""
     header, data = struct.unpack("=QQ", string_at(message, 16))
     owner, _, header_bytes, kind, length = struct.unpack("=QQQII", string_at(message + 80, 32))
     assert (owner, header_bytes, kind) == (2, 56, 1)
-    seconds, micros, wire, came, goes = struct.unpack("=qqIii", string_at(header, 28))
-    return seconds, micros, wire, came, goes, struct.unpack("=I", string_at(header + 40, 4))[0], string_at(data, length)
+    seconds, micros, wire, ingress, egress = struct.unpack("=qqIii", string_at(header, 28))
+    return seconds, micros, wire, ingress, egress, struct.unpack("=I", string_at(header + 40, 4))[0], string_at(data, length)
 
 
 def scribble(message):
-    """Garbage wherever a message points to."""
+    """Overwrites the header and the data of a message with garbage."""
     header, data = struct.unpack("=QQ", string_at(message, 16))
     ctypes.memset(data, 0xEE, struct.unpack("=I", string_at(message + 108, 4))[0])
     ctypes.memset(header, 0xEE, 56)
 
 
 def read():
-    """All that comes, into a file."""
+    """Receives all messages and writes them to a file."""
     statuses, links, out = {}, host.call("get_datalink_type", host.handle), open(option("write", "/dev/null"), "wb")
     out.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, links))
-    flags, came = set(), set()
+    flags, ingresses = set(), set()
     while True:
         status, messages = host.receive(option("batch", 64))
         statuses[status] = statuses.get(status, 0) + 1
@@ -142,7 +143,7 @@ def read():
             seconds, micros, wire, ingress, _, flag, data = look(message)
             out.write(struct.pack("=IIII", seconds, micros, len(data), wire) + data)
             flags.add(flag)
-            came.add(ingress)
+            ingresses.add(ingress)
             if "scribble" in options:
                 scribble(message)
         for message in reversed(messages):
@@ -150,12 +151,12 @@ def read():
         if status in (END, ERROR, NO_ROOM):
             break
     size, available = host.pool()
-    return {"statuses": statuses, "stats": host.stats(), "link": links, "flags": sorted(flags), "came": sorted(came),
+    return {"statuses": statuses, "stats": host.stats(), "link": links, "flags": sorted(flags), "ingress": sorted(ingresses),
             "why": host.why, "pool": size, "available": available, "capabilities": host.call("get_capabilities", host.handle)}
 
 
 def hold():
-    """192 of 256 messages are kept; then all; given back in the reverse order. Numbers that frames carry."""
+    """Holds 192 of 256 messages, then all; finalizes them in reverse order. Returns the sequence numbers in the frames."""
     def take(most):
         status, messages = host.receive(most)
         return status, messages, [struct.unpack(">I", look(one)[6][42:46])[0] for one in messages]
@@ -189,7 +190,7 @@ def hold():
 
 
 def wait():
-    """Nothing comes: timeouts, and interruptions from another thread."""
+    """Receives without input: measures timeouts, and interruptions from another thread."""
     took = []
     for most in (64, 0):
         begun = time.monotonic()
@@ -210,14 +211,14 @@ def wait():
 
 
 def decide(host=None):
-    """By the UDP port that a frame is for; see tests/inline/daq.rs. Until the ring ends."""
+    """Decides by the destination UDP port of each frame (see tests/inline/daq.rs), until the ring ends."""
     host = host or globals()["host"]
     held, counts, status, ways, ends = [], {}, OK, set(), set()
     while status not in (END, ERROR, NO_ROOM):
         status, messages = host.receive(option("batch", 64))
         for message in messages:
-            *_, came, goes, _, data = look(message)
-            ways.add((came, goes))
+            *_, ingress, egress, _, data = look(message)
+            ways.add((ingress, egress))
             port = struct.unpack(">H", data[36:38])[0]
             counts[port] = counts.get(port, 0) + 1
             ends.add(data[26:38].hex())
@@ -228,7 +229,7 @@ def decide(host=None):
                 continue
             if port in (16, 17):
                 injected = host.inject(message, data[:-1] + (b"\xaa" if port == 16 else b"\xbb"), port - 16)
-                # Where another instance leaves, the ring may have ended by now.
+                # If another instance leaves, the ring may already have ended.
                 assert injected == 0 or "leaves" in options
             scribble(message)
             if port == 11:
@@ -241,20 +242,20 @@ def decide(host=None):
             for message in reversed(held):
                 host.finalize(message)
             held = []
-    return {"counts": counts, "ways": sorted(ways), "ends": sorted(ends), "stats": host.stats(), "why": host.why, "status": status,
+    return {"counts": counts, "directions": sorted(ways), "ends": sorted(ends), "stats": host.stats(), "why": host.why, "status": status,
             "capabilities": host.call("get_capabilities", host.handle)}
 
 
 def share():
-    """Several instances of one process, each in a thread: all decide. One that is told to leaves with frames in its hands."""
+    """Runs several instances in one process, each in a thread. All decide; the instance `leaves` stops while it holds frames."""
     others = [host] + [Host(number=number) for number in range(2, option("instances", 2) + 1)]
     for other in others[1:]:
         assert other.start() == 0, other.why
     open(option("ready", "/dev/null"), "w").write("attached")
-    said = [None] * len(others)
+    results = [None] * len(others)
 
     def run(at):
-        said[at] = decide(others[at]) if at + 1 != option("leaves", 0) else leave(others[at])
+        results[at] = decide(others[at]) if at + 1 != option("leaves", 0) else leave(others[at])
     threads = [threading.Thread(target=run, args=(at,)) for at in range(len(others))]
     for thread in threads:
         thread.start()
@@ -263,11 +264,11 @@ def share():
     for other in others[1:]:
         other.call("stop", other.handle)
         other.call("destroy", other.handle, result=None)
-    return {"instances": said}
+    return {"instances": results}
 
 
 def second():
-    """Another instance, of another input."""
+    """Starts another instance with another input."""
     other = Host(number=2, of=option("second", ""))
     begun = other.start()
     other.call("destroy", other.handle, result=None)
@@ -275,7 +276,7 @@ def second():
 
 
 def leave(host):
-    """Takes a message, and stops without a word about it."""
+    """Receives a message, and stops without finalizing it."""
     messages = []
     while not messages:
         messages = host.receive(1)[1]
@@ -284,7 +285,7 @@ def leave(host):
 
 
 def layout():
-    """What the module says of itself."""
+    """Returns the description that the module exports."""
     table = string_at(host.table, 216)
     version, size, own = struct.unpack("=3I", table[:12])
     functions = {name: struct.unpack("=Q", table[at:at + 8])[0] != 0 for name, at in AT.items()}
@@ -301,20 +302,20 @@ def layout():
             "variables": {string_at(name).decode(): flags for name, _, flags in rows}}
 
 
-module, source, mode, what, *rest = sys.argv[1:]
-# A module that never ends is one that fails.
+module, source, mode, action, *rest = sys.argv[1:]
+# A module that hangs fails the test.
 signal.alarm(300)
 options = dict(one.split("=", 1) for one in rest)
 library = ctypes.CDLL(module)
 host = Host()
-if what != "layout":
+if action != "layout":
     begun = host.start()
     if begun != 0:
         print(json.dumps({"failed": begun, "why": host.why}))
         sys.exit()
-    if what != "share":
+    if action != "share":
         open(option("ready", "/dev/null"), "w").write("attached")
-said = {"layout": layout, "read": read, "hold": hold, "wait": wait, "decide": decide, "share": share, "second": second}[what]()
-if what != "layout":
+result = {"layout": layout, "read": read, "hold": hold, "wait": wait, "decide": decide, "share": share, "second": second}[action]()
+if action != "layout":
     host.end()
-print(json.dumps(said))
+print(json.dumps(result))

@@ -1,5 +1,5 @@
-//! Devices that DPDK makes itself, with what is at their other end, both ways. `null`, `ring` and `pcap` have their tests among those of
-//! conformance.
+//! Virtual devices of DPDK with a linerate port at the other end, in both directions. The conformance suite tests
+//! `null`, `ring` and `pcap`.
 
 use linerate_tests::support::dpdk::plugin;
 use linerate_tests::support::program::{Ended, program};
@@ -8,10 +8,10 @@ use linerate_tests::support::{lack, may_make_labs, skip, tool};
 use std::path::Path;
 use std::process::Command;
 
-/// Less than any of their queues holds: nothing is lost however slow the machine is.
+/// Fewer than any of their queues holds, so that no packet is lost on a slow machine.
 const FRAMES: u64 = 400;
 
-/// The driver, the device, and the port that is its other end.
+/// Driver, device, and port at the other end.
 const DEVICES: [(&str, &str, &str); 4] = [
     ("af_packet", "dpdk:net_af_packet0,iface=eth0,framesz=2048,framecnt=4096,blocksz=65536", "packet:eth1"),
     ("af_xdp", "dpdk:net_af_xdp0,iface=eth0", "packet:eth1"),
@@ -19,7 +19,7 @@ const DEVICES: [(&str, &str, &str); 4] = [
     ("memif", "dpdk:net_memif0,role=server,id=0,socket=linerate-device", "memif:linerate-device"),
 ];
 
-/// Whether DPDK has this driver; says so if not.
+/// Returns true if DPDK has this driver; reports a skip if not.
 fn has_driver(name: &str) -> bool {
     let folder = tool("pkg-config", &["--variable=libdir", "libdpdk"]);
     let drivers = std::fs::read_dir(Path::new(folder.trim()).join("dpdk")).into_iter().flatten().flatten();
@@ -31,7 +31,7 @@ fn has_driver(name: &str) -> bool {
 }
 
 #[test]
-fn frames_go_both_ways_through_each_device() {
+fn packets_cross_each_device_in_both_directions() {
     let Some(plugin) = plugin() else { return };
     if !may_make_labs() {
         return;
@@ -46,15 +46,17 @@ fn frames_go_both_ways_through_each_device() {
         }
         let wire = Wire::of(&["a:eth0,a:eth1"]);
         if driver == "tap" {
-            // So that it is there before the device is, for the end that opens first.
+            // Created before the device, for the end that opens first.
             wire.ip("a", &["tuntap", "add", "dev", "tap0", "mode", "tap", "multi_queue"]);
             wire.ip("a", &["link", "set", "tap0", "up"]);
         }
         for (to, from) in [(device, other), (other, device)] {
-            let what = ["-k", "ip/udp", "--size", "64..1518", "-c", &FRAMES.to_string(), "--rate", "4kpps"];
+            let options = ["-k", "ip/udp", "--size", "64..1518", "-c", &FRAMES.to_string(), "--rate", "4kpps"];
             let mut command = Command::new("ip");
             command.args(["netns", "exec", &wire.namespace("a")]).arg(program()).env("LINERATE_DPDK", plugin);
-            command.args(["generate", "--to", to, "--check", from, "-q", "--json", "--yes", "-Z", "root"]).args(what);
+            command
+                .args(["generate", "--to", to, "--check", from, "-q", "--json", "--yes", "-Z", "root"])
+                .args(options);
             let json = Ended::of(command.output().unwrap()).good().json();
             let check = &json["streams"][0]["check"];
             let counts = ["received", "lost", "duplicated", "reordered"].map(|name| check[name].as_u64());

@@ -1,9 +1,9 @@
-//! How a broker takes a batch.
+//! Appending a batch to a partition.
 
 use super::request::{In, crc32c};
 use super::{Message, State};
 
-/// Takes a batch as a broker does, and says which error it answers.
+/// Appends a batch as a broker does and returns the error code of the answer.
 pub(crate) fn append(state: &mut State, partition: usize, batch: &[u8]) -> i16 {
     let all = batch;
     let mut batch = In(batch);

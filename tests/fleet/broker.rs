@@ -1,5 +1,5 @@
-//! A broker of Kafka for tests: it keeps what producers send as a real one does, by their ids, epochs and sequence numbers, and is moody on
-//! request. Written from the protocol's pages, apart from the client; nothing but the standard library.
+//! A Kafka broker for tests: it stores batches by producer id, epoch and sequence number as a real one does, and fails
+//! on request. Written from the protocol specification, independently of the client; uses only the standard library.
 
 #[path = "append.rs"]
 mod append;
@@ -18,34 +18,35 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The number before the first producer's.
+/// Id before the first producer id.
 const FIRST_PRODUCER: i64 = 1000;
 
-/// What becomes of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Good,
-    /// The connection ends, and nothing was done.
+    /// The connection closes before the request is handled.
     CutBefore,
-    /// It was done, and the connection ends without an answer.
+    /// The request is handled, and the connection closes without an answer.
     CutAfter,
-    /// It was done, and there is no answer.
+    /// The request is handled, and no answer is sent.
     Mute,
-    /// An error, and nothing was done.
+    /// An error; the request is not handled.
     Error(i16),
-    /// It was done, and an error says that it may not stay.
+    /// The request is handled and answered with an error, as if it might be lost.
     ErrorAfter(i16),
-    /// Bytes that are no answer.
+    /// Bytes that are not a Kafka answer.
     Garbage,
-    /// Half an answer, then nothing.
+    /// Half an answer, then the connection closes.
     Half,
-    /// It takes so many ms.
+    /// A delay of this number of milliseconds.
     Slow(u64),
-    /// It starts again: all connections end, none is taken for so many ms, and it remembers the last batch of each producer alone.
+    /// A restart: all connections close, requests fail for this number of milliseconds, and only the last batch of
+    ///     /// each producer is remembered.
     Down(u64),
 }
 
-/// A message as a broker keeps it.
+/// A stored message.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub key: Option<Vec<u8>>,
@@ -56,7 +57,7 @@ pub(crate) struct Message {
 #[derive(Default)]
 struct Partition {
     messages: Vec<Message>,
-    /// Epoch, and first number and count of the last five batches.
+    /// Epoch, and first sequence number and count of the last five batches.
     producers: BTreeMap<i64, (i16, VecDeque<(i32, i32)>)>,
 }
 
@@ -65,13 +66,13 @@ struct State {
     partitions: Vec<Partition>,
     producers: i64,
     down_until: Option<Instant>,
-    /// The most bytes of a batch (`message.max.bytes`).
+    /// Maximum size of a batch in bytes (`message.max.bytes`).
     longest: usize,
-    /// The port that it says it has.
+    /// Advertised port, if it differs from the real one.
     advertised: Option<u16>,
-    /// How one has to sign in, who, and the password.
+    /// Required login.
     login: Option<Login>,
-    /// What no sound client sends.
+    /// Protocol violations of clients.
     problems: Vec<String>,
 }
 
@@ -79,7 +80,7 @@ pub(crate) struct Broker {
     pub port: u16,
     state: Arc<Mutex<State>>,
     stop: Arc<AtomicBool>,
-    /// Requests that went wrong on purpose.
+    /// Number of requests that failed on purpose.
     pub cuts: Arc<AtomicU64>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -87,7 +88,7 @@ pub(crate) struct Broker {
 type Moods = Arc<Mutex<Box<dyn FnMut(i16) -> Mood + Send>>>;
 
 impl Broker {
-    /// A broker of one topic; `mood` is asked for each request, by its number.
+    /// Starts a broker with one topic that calls `mood` with the API key of each request.
     pub(crate) fn start(topic: &str, partitions: usize, mood: impl FnMut(i16) -> Mood + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -123,22 +124,22 @@ impl Broker {
         Broker { port, state, stop, cuts, thread }
     }
 
-    /// All that it has, in order of partitions.
+    /// All messages, by partition.
     pub(crate) fn messages(&self) -> Vec<Message> {
         self.state.lock().unwrap().partitions.iter().flat_map(|partition| partition.messages.clone()).collect()
     }
 
-    /// How many messages each partition has.
+    /// Number of messages per partition.
     pub(crate) fn counts(&self) -> Vec<usize> {
         self.state.lock().unwrap().partitions.iter().map(|partition| partition.messages.len()).collect()
     }
 
-    /// What no sound client sends.
+    /// Protocol violations of clients.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.state.lock().unwrap().problems.clone()
     }
 
-    /// How many producers it has given an id.
+    /// Number of producer ids issued.
     pub(crate) fn producers(&self) -> i64 {
         self.state.lock().unwrap().producers - FIRST_PRODUCER
     }
@@ -148,32 +149,32 @@ impl Broker {
         self.state.lock().unwrap().partitions.iter_mut().for_each(|partition| partition.producers.clear());
     }
 
-    /// Has so many empty partitions of its topic; 0: there is no topic.
+    /// Recreates the topic with this number of empty partitions; 0 deletes it.
     pub(crate) fn create(&self, partitions: usize) {
         self.state.lock().unwrap().partitions = (0..partitions).map(|_| Partition::default()).collect();
     }
 
-    /// Takes no longer batches than these.
+    /// Rejects batches longer than `longest` bytes.
     pub(crate) fn limit(&self, longest: usize) {
         self.state.lock().unwrap().longest = longest;
     }
 
-    /// Says that it listens there.
+    /// Advertises this port.
     pub(crate) fn advertise(&self, port: u16) {
         self.state.lock().unwrap().advertised = Some(port);
     }
 
-    /// Wants everybody to sign in by PLAIN.
+    /// Requires a login by PLAIN.
     pub(crate) fn sign_in(&self, user: &str, password: &str) {
         self.state.lock().unwrap().login = Some((PLAIN, user.to_owned(), password.to_owned()));
     }
 
-    /// Wants everybody to sign in by SCRAM-SHA-256.
+    /// Requires a login by SCRAM-SHA-256.
     pub(crate) fn sign_in_by_scram(&self, user: &str, password: &str) {
         self.state.lock().unwrap().login = Some((SCRAM, user.to_owned(), password.to_owned()));
     }
 
-    /// Has lost all but so many messages of each partition, and what it knew of what is lost.
+    /// Truncates each partition to `left` messages and forgets the batches of the rest.
     pub(crate) fn lose(&self, left: usize) {
         for partition in &mut self.state.lock().unwrap().partitions {
             partition.messages.truncate(left);
@@ -181,15 +182,15 @@ impl Broker {
         }
     }
 
-    /// Starts again, and is away for so long.
+    /// Restarts, unreachable for `span`.
     pub(crate) fn down(&self, span: Duration) {
-        self.state.lock().unwrap().start_again(span);
+        self.state.lock().unwrap().restart(span);
     }
 }
 
 impl State {
-    /// As Kafka does: of what it remembers of producers its snapshot has the last batch.
-    fn start_again(&mut self, away: Duration) {
+    /// Keeps only the last batch of each producer, as Kafka's snapshot does.
+    fn restart(&mut self, away: Duration) {
         self.down_until = Some(Instant::now() + away);
         for (_, batches) in self.partitions.iter_mut().flat_map(|partition| partition.producers.values_mut()) {
             batches.drain(..batches.len().saturating_sub(1));
@@ -200,7 +201,7 @@ impl State {
 impl Drop for Broker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes who accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -243,7 +244,7 @@ fn serve(
             Mood::CutBefore => return Ok(()),
             Mood::Slow(ms) => std::thread::sleep(Duration::from_millis(ms)),
             Mood::Down(ms) => {
-                state.lock().unwrap().start_again(Duration::from_millis(ms));
+                state.lock().unwrap().restart(Duration::from_millis(ms));
                 return Ok(());
             }
             _ => {}
@@ -270,7 +271,7 @@ fn serve(
     }
 }
 
-/// False: the broker is down, or ends.
+/// Fills `bytes`; returns false if the broker is down or stopping, or the connection closed.
 fn fill(stream: &mut TcpStream, bytes: &mut [u8], state: &Mutex<State>, stop: &AtomicBool) -> std::io::Result<bool> {
     let mut at = 0;
     while at < bytes.len() {

@@ -1,4 +1,4 @@
-"""Batches of a spool, and messages of a topic: into ClickHouse by the tables of the guide, each three times under one token; and read by DuckDB."""
+"""Inserts the batches of a spool into ClickHouse tables of the guide, each three times with one deduplication token; also reads them with DuckDB."""
 
 import glob
 import json
@@ -13,7 +13,7 @@ session = chdb.session.Session()
 session.query("CREATE DATABASE net")
 session.query("USE net")
 for statement in tables.split(";"):
-    # One node, which has no keeper; and traffic of long ago.
+    # Adapts the tables to one node without a keeper, and to old traffic (no TTL).
     for here, there in [
         ("Replicated", ""),
         (" ON CLUSTER fleet", ""),

@@ -1,4 +1,4 @@
-//! Numbers and texts of a request, as the protocol of Kafka writes them.
+//! Decoding of numbers and strings of a Kafka request.
 
 /// Bytes of a request.
 pub(crate) struct In<'a>(pub &'a [u8]);
@@ -39,7 +39,7 @@ impl<'a> In<'a> {
     }
 }
 
-/// The check of a batch, bit by bit.
+/// CRC-32C of a batch, bit by bit.
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))

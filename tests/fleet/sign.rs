@@ -1,20 +1,20 @@
-//! Signing in, as a broker sees it: by PLAIN, and by SCRAM-SHA-256 (RFC 5802, 7677), whose hashes are made here by FIPS 180-4 and RFC 2104: a
-//! client that gets in does not only agree with itself.
+//! Broker side of SASL: PLAIN and SCRAM-SHA-256 (RFC 5802, 7677). The hashes are implemented here after FIPS 180-4 and
+//! RFC 2104, independently of the client.
 
 use super::{In, text};
 
-/// Ways of signing in.
+/// SASL mechanisms.
 pub(crate) const PLAIN: &str = "PLAIN";
 pub(crate) const SCRAM: &str = "SCRAM-SHA-256";
 
-/// How one has to sign in, who, and the password.
+/// SASL mechanism, user and password.
 pub(crate) type Login = (&'static str, String, String);
 
-/// How often the password is hashed.
+/// Iterations of the password hash.
 const ROUNDS: u32 = 4096;
 const SALT: &[u8] = b"salt of a broker";
 
-/// What was said so far to one who signs in.
+/// State of a SCRAM exchange.
 #[derive(Default)]
 pub(crate) struct Scram {
     first: String,
@@ -22,8 +22,8 @@ pub(crate) struct Scram {
 }
 
 impl Scram {
-    /// The answer to a message, and whether the other one knows the password; `None`: it does not, or says something else.
-    pub(crate) fn say(&mut self, message: &str, user: &str, password: &str) -> Option<(String, bool)> {
+    /// Returns the answer, and `true` once the password is proved; `None` for a wrong proof or an invalid message.
+    pub(crate) fn answer_to(&mut self, message: &str, user: &str, password: &str) -> Option<(String, bool)> {
         if self.first.is_empty() {
             let bare = message.strip_prefix("n,,")?;
             let nonce = bare.strip_prefix("n=")?.strip_prefix(user)?.strip_prefix(",r=")?;
@@ -46,26 +46,26 @@ impl Scram {
     }
 }
 
-/// Takes a message of signing in, and says whether it was the right one.
+/// Handles a SASL request; returns the answer, and whether the login succeeded.
 pub(crate) fn sign(key: i16, mut body: In<'_>, login: Option<&Login>, scram: &mut Scram) -> (Vec<u8>, bool) {
-    let (way, user, password) = login.cloned().unwrap_or_default();
+    let (mechanism, user, password) = login.cloned().unwrap_or_default();
     if key == 17 {
-        let error: i16 = if body.text().as_deref() == Some(way) { 0 } else { 33 };
-        return ([&error.to_be_bytes()[..], &1i32.to_be_bytes(), &text(way)].concat(), false);
+        let error: i16 = if body.text().as_deref() == Some(mechanism) { 0 } else { 33 };
+        return ([&error.to_be_bytes()[..], &1i32.to_be_bytes(), &text(mechanism)].concat(), false);
     }
     let length = body.number(4) as usize;
     let message = body.bytes(length);
-    let said = match way {
-        SCRAM => scram.say(&String::from_utf8_lossy(message), &user, &password),
+    let reply = match mechanism {
+        SCRAM => scram.answer_to(&String::from_utf8_lossy(message), &user, &password),
         _ => (message == format!("\0{user}\0{password}").as_bytes()).then(|| (String::new(), true)),
     };
-    let error: i16 = if said.is_some() { 0 } else { 58 };
-    let (said, is_good) = said.unwrap_or_default();
-    let all = [&error.to_be_bytes()[..], &text("so it is"), &(said.len() as i32).to_be_bytes(), said.as_bytes()];
+    let error: i16 = if reply.is_some() { 0 } else { 58 };
+    let (reply, is_good) = reply.unwrap_or_default();
+    let all = [&error.to_be_bytes()[..], &text("so it is"), &(reply.len() as i32).to_be_bytes(), reply.as_bytes()];
     (all.concat(), is_good)
 }
 
-/// PBKDF2, one block of it.
+/// First block of PBKDF2.
 fn salted(password: &[u8]) -> [u8; 32] {
     let mut last = hmac(password, &[SALT, &[0, 0, 0, 1]].concat());
     let mut all = last;
@@ -87,7 +87,7 @@ fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
 }
 
 fn sha256(message: &[u8]) -> [u8; 32] {
-    // The first 32 bits behind the point of roots of primes: square ones to begin with, cube ones for the rounds.
+    // First 32 fractional bits of roots of primes: square roots for the state, cube roots for the rounds.
     let primes: Vec<u32> = (2..312).filter(|number| (2..*number).all(|by| number % by != 0)).collect();
     let root = |prime: u32, power: f64| (f64::from(prime).powf(power).fract() * 4_294_967_296.0) as u32;
     let mut state: Vec<u32> = primes[..8].iter().map(|prime| root(*prime, 0.5)).collect();

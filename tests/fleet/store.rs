@@ -1,5 +1,5 @@
-//! A ClickHouse for tests, as far as a sensor sees it: inserts over HTTP, each kept once by its token, or by its bytes where there is none; moody
-//! on request. Nothing but the standard library.
+//! A test ClickHouse as seen by a sensor: inserts over HTTP, deduplicated by token, or by content without a token. It
+//! fails on request. Uses only the standard library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,28 +8,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What becomes of an insert.
+/// Outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Good,
-    /// The connection ends, and nothing was done.
+    /// The connection closes before the insert.
     CutBefore,
-    /// The connection ends in the middle of what is sent.
+    /// The connection closes in the middle of the request.
     CutWithin,
-    /// It was done, and the connection ends without an answer.
+    /// The insert is done, and the connection closes without an answer.
     CutAfter,
-    /// Error 242, 60, 33, ...: nothing was done.
+    /// Error 242, 60, 33, ...; nothing is inserted.
     Error(u32),
-    /// Bytes that are no answer.
+    /// Bytes that are not HTTP.
     Garbage,
-    /// All connections end, and none is taken for so many ms.
+    /// All connections close, and requests fail for this number of milliseconds.
     Down(u64),
 }
 
-/// An insert that was done.
+/// A completed insert.
 #[derive(Clone, Debug)]
 pub(crate) struct Insert {
-    /// The query of the URL, as it came.
+    /// Query parameters of the URL, not decoded.
     pub query: BTreeMap<String, String>,
     pub user: Option<String>,
     pub password: Option<String>,
@@ -41,15 +41,15 @@ struct State {
     inserts: Vec<Insert>,
     known: BTreeSet<Vec<u8>>,
     down_until: Option<Instant>,
-    /// Inserts that had been done before.
+    /// Number of repeated inserts.
     again: u64,
-    /// What it says of its table, and of its settings.
+    /// Answers to queries for the table and for its settings.
     table: Option<[String; 2]>,
-    /// The most partitions of one insert, and how many one has.
+    /// Maximum number of partitions per insert, and the function that counts them.
     parts: Option<(usize, Partitions)>,
 }
 
-/// How many partitions of its table an insert has.
+/// Counts the partitions of an insert.
 type Partitions = fn(&[u8]) -> usize;
 
 pub(crate) struct Store {
@@ -63,7 +63,7 @@ pub(crate) struct Store {
 type Moods = Arc<Mutex<Box<dyn FnMut() -> Mood + Send>>>;
 
 impl Store {
-    /// `mood` is asked for each insert.
+    /// Starts a server that calls `mood` for each insert.
     pub(crate) fn start(mood: impl FnMut() -> Mood + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -91,17 +91,17 @@ impl Store {
         self.state.lock().unwrap().inserts.clone()
     }
 
-    /// Inserts that came again.
+    /// Number of repeated inserts.
     pub(crate) fn again(&self) -> u64 {
         self.state.lock().unwrap().again
     }
 
-    /// Says of its table what `system.tables` has, and of its settings what `system.merge_tree_settings` has.
+    /// Sets the answers for `system.tables` and `system.merge_tree_settings`.
     pub(crate) fn say(&self, table: &str, settings: &str) {
         self.state.lock().unwrap().table = Some([table.to_owned(), settings.to_owned()]);
     }
 
-    /// Takes no insert of more partitions than these.
+    /// Rejects inserts with more than `most` partitions.
     pub(crate) fn limit(&self, most: usize, partitions: Partitions) {
         self.state.lock().unwrap().parts = Some((most, partitions));
     }

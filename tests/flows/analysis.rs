@@ -1,11 +1,11 @@
-//! What tshark says of the TCP segments of a capture: its own verdicts, counted, and round trips by our definition
-//! from nothing but the numbers that it read in the headers.
+//! TCP analysis by tshark: counts of its verdicts, and round trips by our definition, computed from the header fields
+//! that it prints.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Names of what is counted, in the order of [`Counts`].
+/// Names of the counters, in the order of [`Counts`].
 pub(super) const NAMES: [&str; 10] = [
     "packets",
     "retransmitted",
@@ -19,19 +19,19 @@ pub(super) const NAMES: [&str; 10] = [
     "duplicate acks",
 ];
 
-/// How often each of [`NAMES`] was seen; `retransmitted` in all, fast and spurious ones included.
+/// Count per name in [`NAMES`]; `retransmitted` is the total, including fast and spurious ones.
 pub(super) type Counts = [u64; NAMES.len()];
 
-/// Addresses and ports, of who sent first.
+/// Addresses and ports of one direction, sender first.
 pub(super) type Way = [(String, u64); 2];
 
-/// What there is to say of a capture.
+/// TCP analysis of a capture.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Analysis {
     pub counts: Counts,
-    /// From SYN to ACK, µs, in order of size.
+    /// Times from SYN to ACK in µs, sorted.
     pub handshakes: Vec<u64>,
-    /// Round trips of what was sent this way.
+    /// Round trips of segments by direction.
     pub round_trips: BTreeMap<Way, RoundTrips>,
 }
 
@@ -76,7 +76,7 @@ const SYN: u64 = 2;
 const RST: u64 = 4;
 const ACK: u64 = 16;
 
-/// Asks tshark; of several headers in a frame the innermost counts.
+/// Runs tshark; of several headers in a frame the innermost counts.
 pub(super) fn analyse(capture: &Path) -> Analysis {
     let output = Command::new("tshark")
         .args(["-n", "-o", "tcp.check_checksum:FALSE", "-o", "ip.defragment:FALSE", "-o", "ipv6.defragment:FALSE"])
@@ -92,7 +92,7 @@ pub(super) fn analyse(capture: &Path) -> Analysis {
     let (mut handshakes, mut streams) = (HashMap::new(), HashMap::new());
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let words: Vec<&str> = line.split('\t').collect();
-        let words: [&str; FIELDS.len()] = words.try_into().unwrap_or_else(|_| panic!("tshark said {line:?}"));
+        let words: [&str; FIELDS.len()] = words.try_into().unwrap_or_else(|_| panic!("tshark printed {line:?}"));
         let [stream, handshake, verdicts @ ..] = words;
         if stream.is_empty() {
             continue;
@@ -113,14 +113,14 @@ pub(super) fn analyse(capture: &Path) -> Analysis {
 }
 
 impl RoundTrips {
-    /// Adds others.
+    /// Merges other round trips.
     pub(super) fn add(&mut self, other: RoundTrips) {
         let (min, max) = (self.min.min(other.min), self.max.max(other.max));
         *self = RoundTrips { count: self.count + other.count, min, max, sum: self.sum + other.sum };
     }
 }
 
-/// The header of a segment.
+/// Fields of a segment.
 struct Segment {
     way: Way,
     /// In units of 1,024 ns.
@@ -141,7 +141,7 @@ impl Segment {
                 Some(digits) => u64::from_str_radix(digits, 16),
                 None => text.parse(),
             };
-            number.unwrap_or_else(|_| panic!("tshark said {name} is {text:?}: {words:?}"))
+            number.unwrap_or_else(|_| panic!("tshark printed {name} as {text:?}: {words:?}"))
         };
         let end = |address: &str, port: &str| {
             let [old, new] = ["ip", "ipv6"].map(|version| word(&format!("{version}.{address}")));
@@ -159,21 +159,21 @@ impl Segment {
     }
 }
 
-/// A connection: what each side sent, and what is timed of it.
+/// State of a connection by direction.
 #[derive(Default)]
 struct Stream(HashMap<Way, Side>);
 
 #[derive(Default)]
 struct Side {
     next: Option<u32>,
-    /// End and time of the segment that is timed, and whether it is data.
+    /// End and time of the timed segment; true if it carries data.
     timed: Option<(u32, u64, bool)>,
     window: Option<u64>,
     has_probed: bool,
 }
 
 impl Stream {
-    /// `rtt` of `docs/flows.md`: one segment at a time, in order or behind a gap, unless one below *next* comes meanwhile.
+    /// `rtt` of `docs/flows.md`: one segment at a time, in order or after a gap, cancelled by one below *next*.
     fn take(&mut self, segment: &Segment, found: &mut BTreeMap<Way, RoundTrips>) {
         let has = |flag: u64| segment.flags & flag != 0;
         if has(RST) {
@@ -198,7 +198,7 @@ impl Stream {
 }
 
 impl Side {
-    /// How long the answer took, if the timed segment was data.
+    /// Returns the round-trip time, if the timed segment was data.
     fn acknowledge(&mut self, answer: &Segment) -> Option<u64> {
         if self.has_probed && self.next.is_some_and(|next| answer.acknowledgement == next.wrapping_add(1)) {
             (self.next, self.has_probed) = (Some(answer.acknowledgement), false);
@@ -238,7 +238,7 @@ impl Side {
     }
 }
 
-/// A decimal fraction of seconds.
+/// Parses decimal seconds.
 fn nanoseconds(text: &str) -> u64 {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     format!("{seconds}{fraction:0<9}").parse().unwrap_or_else(|_| panic!("{text:?} is not a time"))

@@ -1,4 +1,4 @@
-//! Real clients, and what they say of themselves.
+//! Real clients, and their own counts.
 
 use crate::flows::kernel::Host;
 use crate::flows::stage::{DNS, FILES, HTTP, IPERF_TCP, IPERF_UDP, SERVER, Stage};
@@ -8,17 +8,17 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::process::Stdio;
 
-/// What the clients on a host did.
+/// Results of the clients on a host.
 pub(super) struct Clients {
     pub datagrams: Datagrams,
     pub downloads: Vec<Download>,
-    /// Bytes of each answer to a DNS query.
+    /// Bytes of each DNS answer.
     pub answers: Vec<u64>,
-    /// iperf3 with its connections open, but not running; killed when this is dropped.
+    /// Stopped iperf3 with open connections; killed on drop.
     _stopped: Running,
 }
 
-/// What iperf3 says that it sent over UDP.
+/// Datagrams that iperf3 reports as sent over UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Datagrams {
     pub local_port: u64,
@@ -26,23 +26,23 @@ pub(super) struct Datagrams {
     pub bytes: u64,
 }
 
-/// What curl says of one file.
+/// Download as reported by curl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Download {
-    /// The port of its connection.
+    /// Local port of the connection.
     pub local_port: u64,
-    /// Bytes of the request, and of headers and content of the answer.
+    /// Bytes of the request, and of the headers and content of the answer.
     pub asked: u64,
     pub got: u64,
 }
 
 const QUERIES: usize = 20;
-/// How much iperf3 sends over TCP, and how fast: so that nothing is lost on the way to whoever looks.
+/// Bytes and rate of iperf3 over TCP, low enough that the meter loses nothing.
 const AMOUNT: u64 = 15_000_000;
 const RATE: &str = "100M";
 
 impl Clients {
-    /// Runs them one after the other; the connections of the last one are open and quiet when this returns.
+    /// Runs the clients one by one; returns with the connections of the last one open and idle.
     pub(super) fn run(stage: &Stage) -> Self {
         let datagrams = send_datagrams(stage);
         let downloads = download(stage);
@@ -50,14 +50,14 @@ impl Clients {
         let port = IPERF_TCP.to_string();
         let client = spawn(&mut stage.exec("client", "iperf3", &["-c", SERVER, "-p", &port, "-t", "60", "-b", RATE]));
         let most = || Host::look(stage, "client").sockets.iter().map(|socket| socket.number("bytes_sent")).max();
-        wait_until("iperf3 has sent much", || most() > Some(AMOUNT));
+        wait_until("iperf3 has sent enough", || most() > Some(AMOUNT));
         client.signal(Signal::STOP);
         stage.settle();
         Clients { datagrams, downloads, answers, _stopped: client }
     }
 }
 
-/// What iperf3 sent as datagrams. On a busy machine it may wait for its own server in vain; then it is run again.
+/// Runs iperf3 over UDP, up to three times: on a busy machine it can time out waiting for its server.
 fn send_datagrams(stage: &Stage) -> Datagrams {
     let port = IPERF_UDP.to_string();
     let arguments = ["10", "iperf3", "-c", SERVER, "-p", &port, "-u", "-b", "20M", "-t", "1", "-J"];
@@ -72,10 +72,10 @@ fn send_datagrams(stage: &Stage) -> Datagrams {
             return Datagrams { local_port, count, bytes };
         }
     }
-    panic!("iperf3 said {said:#}");
+    panic!("iperf3 printed {said:#}");
 }
 
-/// Each file of the server, over a connection of its own.
+/// Downloads each file of the server over its own connection.
 fn download(stage: &Stage) -> Vec<Download> {
     let format = "%{local_port} %{size_request} %{size_header} %{size_download}\n";
     let one = |length: usize| {
@@ -83,19 +83,19 @@ fn download(stage: &Stage) -> Vec<Download> {
         let output = stage.scratch.file("downloaded");
         let said = stage.ask("client", "curl", &["-sS", "--fail", "-o", &output, "-w", format, &url]);
         let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().expect("a number")).collect();
-        let [local_port, asked, header, content] = numbers[..] else { panic!("curl said {said:?}") };
+        let [local_port, asked, header, content] = numbers[..] else { panic!("curl printed {said:?}") };
         assert_eq!(content, length as u64, "curl got another file");
         Download { local_port, asked, got: header + content }
     };
     FILES.into_iter().map(one).collect()
 }
 
-/// Bytes of the answer to a query.
+/// Sends a DNS query and returns the bytes of the answer.
 fn query(stage: &Stage, number: usize) -> u64 {
     let name = format!("{}{number}.example.net", "host-".repeat(number % 5));
     let (server, port) = (format!("@{SERVER}"), DNS.to_string());
     let said = stage.ask("client", "drill", &["-p", &port, &server, &name, "A"]);
-    assert!(said.contains("192.0.2.7"), "drill said {said}");
+    assert!(said.contains("192.0.2.7"), "drill printed {said}");
     let size = said.lines().find_map(|line| line.strip_prefix(";; MSG SIZE  rcvd: "));
-    size.and_then(|size| size.trim().parse().ok()).unwrap_or_else(|| panic!("drill said {said}"))
+    size.and_then(|size| size.trim().parse().ok()).unwrap_or_else(|| panic!("drill printed {said}"))
 }

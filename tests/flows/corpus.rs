@@ -1,4 +1,4 @@
-//! Every capture beside `capinfos`; one capture in parts and in pieces beside the whole.
+//! Every capture compared with `capinfos`; one capture in parts compared with the whole.
 
 use linerate_tests::support::program::{linerate, run, spawn};
 use linerate_tests::support::{Scratch, corpus, files, has_tools, tool};
@@ -10,13 +10,13 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Captures of which `capinfos` counts bytes otherwise, by as many a frame: it leaves out the pseudo-header of SunATM.
-const OTHERWISE: [(&str, u64); 3] = [
+/// Captures for which `capinfos` counts fewer bytes, by this many per frame: it omits the pseudo-header of SunATM.
+const PSEUDO_HEADERS: [(&str, u64); 3] = [
     ("tcpdump/atm-heapoverflow.pcap", 4),
     ("tcpdump/atm-oam-heapoverflow.pcap", 4),
     ("tcpdump/atm-oam-loopback-print-overrun.pcap", 4),
 ];
-/// Captures of which `capinfos` counts nothing: it knows no such link type.
+/// Captures that `capinfos` cannot count because it does not know their link type.
 const UNKNOWN: [&str; 14] = [
     "tcpdump/brcm-tag-prepend.pcap",
     "tcpdump/brcm-tag.pcap",
@@ -35,7 +35,7 @@ const UNKNOWN: [&str; 14] = [
 ];
 
 #[test]
-fn every_frame_and_byte_that_capinfos_counts_is_in_a_record_or_counted_as_none() {
+fn frames_and_bytes_match_capinfos() {
     let Some(root) = corpus("") else { return };
     if !has_tools(&["capinfos"]) {
         return;
@@ -57,7 +57,7 @@ fn every_frame_and_byte_that_capinfos_counts_is_in_a_record_or_counted_as_none()
 }
 
 #[test]
-fn a_capture_in_parts_gives_the_records_of_the_whole() {
+fn split_capture_gives_the_same_records() {
     let Some(whole) = corpus("real-mix.pcap") else { return };
     if !has_tools(&["editcap"]) {
         return;
@@ -75,7 +75,7 @@ fn a_capture_in_parts_gives_the_records_of_the_whole() {
 }
 
 #[test]
-fn a_capture_in_pieces_gives_the_records_of_the_whole() {
+fn piped_capture_gives_the_same_records() {
     let Some(whole) = corpus("real-mix.pcap") else { return };
     let (wanted, file) = (records(&["-r", text(&whole)]), std::fs::read(&whole).unwrap());
     for piece in [701, 40_009] {
@@ -102,20 +102,23 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// Frames and their bytes on the wire of each capture that `capinfos` can read.
+/// Returns frames and wire bytes of each capture that `capinfos` can read.
 fn capinfos(captures: &[PathBuf]) -> HashMap<PathBuf, [u64; 2]> {
-    // It ends with a failure when there is one capture that it cannot read.
+    // Its exit status is a failure if any capture cannot be read.
     let output = Command::new("capinfos").args(["-T", "-r", "-M", "-K", "-c", "-d"]).args(captures).output();
     let output = output.expect("capinfos");
     let line = |line: &str| {
         let words: Vec<&str> = line.split('\t').collect();
-        let [path, frames, bytes] = words[..] else { panic!("capinfos said {line:?}") };
-        (path.into(), [frames, bytes].map(|number| number.parse().unwrap_or_else(|_| panic!("capinfos said {line:?}"))))
+        let [path, frames, bytes] = words[..] else { panic!("capinfos printed {line:?}") };
+        (
+            path.into(),
+            [frames, bytes].map(|number| number.parse().unwrap_or_else(|_| panic!("capinfos printed {line:?}"))),
+        )
     };
     String::from_utf8_lossy(&output.stdout).lines().map(line).collect()
 }
 
-/// Fails unless frames and bytes are those of `capinfos`.
+/// Fails unless frames and bytes match `capinfos`.
 fn compare(root: &Path, path: &Path, wanted: Option<[u64; 2]>) {
     let name = text(path.strip_prefix(root).expect("a file of the corpus"));
     let got = metered(path);
@@ -124,11 +127,11 @@ fn compare(root: &Path, path: &Path, wanted: Option<[u64; 2]>) {
         assert!(got[0] > 0, "{name}: no frame");
         return;
     };
-    let more = OTHERWISE.iter().find(|(other, _)| *other == name).map_or(0, |(_, more)| more * frames);
+    let more = PSEUDO_HEADERS.iter().find(|(other, _)| *other == name).map_or(0, |(_, more)| more * frames);
     assert_eq!(got, [frames, bytes + more], "{name}: frames and bytes");
 }
 
-/// Frames and bytes of outermost records, of unknown links, of what is not IP, and of what is malformed.
+/// Returns frames and bytes of outermost records, unknown links, non-IP and malformed frames.
 fn metered(path: &Path) -> [u64; 2] {
     let ended = run(&["flows", "-r", text(path), "--max-flows", "16384", "--write", "-", "--json"]).good();
     let summary: Value =
@@ -146,7 +149,7 @@ fn metered(path: &Path) -> [u64; 2] {
     sums
 }
 
-/// The records of a run, in the order of their text.
+/// Returns the records of a run, sorted as text.
 fn records(arguments: &[&str]) -> Vec<String> {
     sorted(&run(&[&["flows", "--write", "-", "--id-seed", "t"], arguments].concat()).good().output)
 }
@@ -157,7 +160,7 @@ fn sorted(lines: &str) -> Vec<String> {
     lines
 }
 
-/// Fails, briefly, unless both are the same.
+/// Fails with the first difference unless both lists are equal.
 fn assert_same(what: &str, got: &[String], wanted: &[String]) {
     let differs = got.iter().zip(wanted).find(|(got, wanted)| got != wanted);
     assert_eq!(differs, None, "{what}: the first records that differ");

@@ -1,16 +1,16 @@
-//! What a host's kernel has counted: its sockets, its protocols, its interface.
+//! Counters of a host's kernel: its sockets, protocols and interface.
 
 use crate::flows::stage::Stage;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Counts of one host.
+/// Counters of one host.
 pub(super) struct Host {
-    /// Connections that are open.
+    /// Open connections.
     pub sockets: Vec<Socket>,
-    /// `/proc/net/snmp` and `/proc/net/netstat`, as `Tcp.InSegs`.
+    /// `/proc/net/snmp` and `/proc/net/netstat`, with names such as `Tcp.InSegs`.
     counters: HashMap<String, u64>,
-    /// Frames and bytes that `eth0` received and sent.
+    /// Frames and bytes received and sent by `eth0`.
     pub received: [u64; 2],
     pub sent: [u64; 2],
 }
@@ -23,11 +23,11 @@ pub(super) struct Socket {
     values: HashMap<String, String>,
 }
 
-/// What `ss` is asked for [`Socket::all`].
+/// Arguments of `ss` for [`Socket::all`].
 pub(super) const SHOW: [&str; 3] = ["-HtienO", "state", "established"];
 
 impl Host {
-    /// Asks the kernel.
+    /// Reads the counters.
     pub(super) fn look(stage: &Stage, host: &str) -> Self {
         let shown = stage.ask(host, "ss", &SHOW);
         let counters = ["/proc/net/snmp", "/proc/net/netstat"].map(|path| stage.ask(host, "cat", &[path]));
@@ -46,27 +46,27 @@ impl Host {
         }
     }
 
-    /// A counter of a protocol.
+    /// Returns a protocol counter.
     pub(super) fn count(&self, name: &str) -> u64 {
         *self.counters.get(name).unwrap_or_else(|| panic!("the kernel does not count {name}"))
     }
 
-    /// What a counter has grown by.
+    /// Returns the increase of a counter.
     pub(super) fn since(&self, before: &Host, name: &str) -> u64 {
         self.count(name) - before.count(name)
     }
 
-    /// Segments sent, those sent again included, which `Tcp.OutSegs` leaves out (RFC 4022).
+    /// Returns segments sent including retransmissions, which `Tcp.OutSegs` excludes (RFC 4022).
     pub(super) fn segments_sent(&self, before: &Host) -> u64 {
         self.since(before, "Tcp.OutSegs") + self.since(before, "Tcp.RetransSegs")
     }
 
-    /// Segments sent again by connections that are closed.
-    pub(super) fn sent_again_by_closed(&self, before: &Host) -> u64 {
+    /// Returns the segments retransmitted by closed connections.
+    pub(super) fn retransmissions_of_closed(&self, before: &Host) -> u64 {
         self.since(before, "Tcp.RetransSegs") - self.sockets.iter().map(Socket::retransmissions).sum::<u64>()
     }
 
-    /// The open connection between these ports.
+    /// Returns the open connection between these ports.
     pub(super) fn socket(&self, local_port: u64, peer_port: u64) -> &Socket {
         let found = self.sockets.iter().find(|socket| (socket.local_port, socket.peer_port) == (local_port, peer_port));
         found.unwrap_or_else(|| panic!("no connection from {local_port} to {peer_port}: {:?}", self.sockets))
@@ -74,39 +74,39 @@ impl Host {
 }
 
 impl Socket {
-    /// A number; 0 where `ss` leaves it out.
+    /// Returns a number, or 0 if `ss` omits it.
     pub(super) fn number(&self, name: &str) -> u64 {
         self.values.get(name).map_or(0, |value| value.parse().unwrap_or_else(|_| panic!("{name}: {value}")))
     }
 
-    /// Whether `ss` says this word of it, or a value of this name.
+    /// Returns true if `ss` prints this word or a value of this name.
     pub(super) fn says(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// The two numbers of `NAME:ONE,OTHER`.
+    /// Returns the two numbers of `NAME:ONE,OTHER`.
     pub(super) fn pair(&self, name: &str) -> Option<[u64; 2]> {
         let (one, other) = self.values.get(name)?.split_once(',')?;
         Some([one, other].map(|number| number.parse().unwrap_or_else(|_| panic!("{name}: {self:?}"))))
     }
 
-    /// A number of milliseconds, in ns.
+    /// Returns a value in milliseconds as ns.
     pub(super) fn milliseconds(&self, name: &str) -> Option<u64> {
         let value = self.values.get(name)?;
         Some((value.parse::<f64>().unwrap_or_else(|_| panic!("{name}: {value}")) * 1e6) as u64)
     }
 
-    /// The connections that `ss` shows if asked for [`SHOW`].
+    /// Parses the output of `ss` with the arguments [`SHOW`].
     pub(super) fn all(shown: &str) -> Vec<Self> {
         shown.lines().map(Socket::parse).collect()
     }
 
-    /// Segments sent again so far: `retrans:NOW/ALL`.
+    /// Returns the total of retransmitted segments: `retrans:NOW/ALL`.
     pub(super) fn retransmissions(&self) -> u64 {
         self.values.get("retrans").map_or(0, |value| value.rsplit('/').next().unwrap().parse().unwrap())
     }
 
-    /// A line of `ss -HtieO state established`: two queues, two ends, then `name:value` or bare words.
+    /// Parses a line of `ss -HtieO state established`: two queues, two ends, then `name:value` or bare words.
     fn parse(line: &str) -> Self {
         let mut words = line.split_whitespace().skip(2);
         let mut port = || words.next().and_then(|end| end.rsplit(':').next()?.parse().ok()).expect("an end");
@@ -116,7 +116,7 @@ impl Socket {
     }
 }
 
-/// Pairs of lines `Tcp: NAME...` and `Tcp: VALUE...`; what can be below 0 is left out.
+/// Parses pairs of lines `Tcp: NAME...` and `Tcp: VALUE...`, without negative values.
 fn protocol_counters(text: &str) -> Vec<(String, u64)> {
     let lines: Vec<&str> = text.lines().collect();
     let pairs = lines.chunks_exact(2).flat_map(|pair| {

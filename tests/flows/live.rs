@@ -1,27 +1,27 @@
-//! The records of two hosts' real clients are what the hosts' kernels and the clients counted.
+//! Records of two hosts' real clients match the counters of the kernels and the clients.
 
 use crate::flows::clients::Clients;
 use crate::flows::kernel::{Host, Socket};
 use crate::flows::metered::{Metered, Record, Side, TCP, UDP, sums};
-use crate::flows::sent::{check_negotiated, check_sent_again};
+use crate::flows::sent::{check_negotiated, check_retransmissions};
 use crate::flows::stage::{CLIENT, DNS, HTTP, IPERF_TCP, IPERF_UDP, Meter, SERVER, Stage, Way};
 
 #[test]
-fn records_by_packet_are_what_the_kernels_counted() {
-    agree(Way::Packet);
+fn records_by_packet_match_the_kernels() {
+    check_records(Way::Packet);
 }
 
 #[test]
-fn records_by_xdp_are_what_the_kernels_counted() {
-    agree(Way::Xdp);
+fn records_by_xdp_match_the_kernels() {
+    check_records(Way::Xdp);
 }
 
 #[test]
-fn records_by_shm_are_what_the_kernels_counted() {
-    agree(Way::Shm);
+fn records_by_shm_match_the_kernels() {
+    check_records(Way::Shm);
 }
 
-fn agree(way: Way) {
+fn check_records(way: Way) {
     let Some(stage) = Stage::up(false) else { return };
     let before = Hosts::look(&stage);
     let meter = Meter::start(&stage, way, &["--level", "tcp"]);
@@ -34,13 +34,13 @@ fn agree(way: Way) {
     check_sockets(&metered, &after);
     for (record, client, server) in connections(&metered, &after) {
         check_negotiated(record, client, server);
-        check_sent_again(record, 0, client);
-        check_sent_again(record, 1, server);
+        check_retransmissions(record, 0, client);
+        check_retransmissions(record, 1, server);
     }
     check_clients(&metered, &clients, &before, &after);
 }
 
-/// With offloads a packet here is up to 64 KiB of segments there: bytes are the same, packets are the interface's.
+/// With offloads, a packet on the wire can be up to 64 KiB of segments in the socket counters: bytes agree.
 #[test]
 fn super_frames_have_the_bytes_of_their_segments() {
     let Some(stage) = Stage::up(true) else { return };
@@ -62,10 +62,10 @@ fn super_frames_have_the_bytes_of_their_segments() {
         assert_eq!(is_joined, orig.packets < segments, "{record:?}: {client:?}");
         joined += segments - orig.packets;
     }
-    assert!(joined > 1000, "only {joined} segments went inside of super-frames");
+    assert!(joined > 1000, "only {joined} segments were part of super-frames");
 }
 
-/// What both kernels have counted.
+/// Counters of both kernels.
 pub(super) struct Hosts {
     pub client: Host,
     pub server: Host,
@@ -77,7 +77,7 @@ impl Hosts {
     }
 }
 
-/// The records of the hosts are all between them, and of connections that the client began.
+/// Returns the records of the hosts, which are all between them and started by the client.
 pub(super) fn of_hosts(metered: &Metered) -> Vec<&Record> {
     let of_them = |record: &&Record| record.resp.0 == SERVER || record.resp.0 == CLIENT;
     let records: Vec<&Record> = metered.records.iter().filter(of_them).collect();
@@ -87,7 +87,7 @@ pub(super) fn of_hosts(metered: &Metered) -> Vec<&Record> {
     records
 }
 
-/// Everything on the client's interface is in a record or counted as no IP.
+/// Checks that every frame on the client's interface is in a record or counted as non-IP.
 fn check_interface(metered: &Metered, before: &Hosts, after: &Hosts) {
     let nothing = [before.client.received, before.client.sent];
     assert_eq!(nothing, [[0; 2]; 2], "frames before the meter was started");
@@ -102,7 +102,7 @@ fn check_interface(metered: &Metered, before: &Hosts, after: &Hosts) {
     assert_eq!(metered, counted, "frames and bytes, metered and on the client's interface");
 }
 
-/// What IP, TCP and UDP of both hosts have counted.
+/// Checks the IP, TCP and UDP counters of both hosts.
 pub(super) fn check_protocols(metered: &Metered, before: &Hosts, after: &Hosts) {
     let records = of_hosts(metered);
     let (client, server) = (&after.client, &after.server);
@@ -115,22 +115,22 @@ pub(super) fn check_protocols(metered: &Metered, before: &Hosts, after: &Hosts) 
     assert_eq!(packets(tcp), grown("Tcp.InSegs"), "segments received by server and client");
     let sent = [client.segments_sent(&before.client), server.segments_sent(&before.server)];
     assert_eq!(packets(tcp), sent, "segments sent by client and server");
-    // Those that no program has read do not count.
+    // Datagrams that no program has read are not counted.
     let read = grown("Udp.InDatagrams");
-    assert!(packets(udp).iter().zip(read).all(|(came, read)| *came >= read), "{udp:?}, {read:?} read");
+    assert!(packets(udp).iter().zip(read).all(|(seen, read)| *seen >= read), "{udp:?}, {read:?} read");
     let sent = [client.since(&before.client, "Udp.OutDatagrams"), server.since(&before.server, "Udp.OutDatagrams")];
     assert_eq!(packets(udp), sent, "datagrams sent by client and server");
     assert!(packets(tcp).iter().chain(&packets(udp)).all(|count| *count > 20), "{tcp:?} {udp:?}");
 }
 
-/// Open connections, segment by segment and byte by byte.
+/// Checks open connections: segments and bytes.
 pub(super) fn check_sockets(metered: &Metered, after: &Hosts) {
     for (record, client, server) in connections(metered, after) {
         let [orig, resp] = record.sides;
         let what = format!("{record:?}\n{client:?}\n{server:?}");
         assert_eq!(record.end, "forced", "{what}");
         assert_eq!([orig.packets; 2], [client.number("segs_out"), server.number("segs_in")], "{what}");
-        // The SYN-ACK is sent before there is a socket to count it.
+        // The SYN-ACK is sent before its socket exists.
         assert_eq!([resp.packets; 2], [client.number("segs_in"), server.number("segs_out") + 1], "{what}");
         assert_eq!([orig.payload_bytes, resp.payload_bytes], [client, server].map(|end| end.number("bytes_sent")));
         let fresh = [client, server].map(|end| end.number("bytes_sent") - end.number("bytes_retrans"));
@@ -138,7 +138,7 @@ pub(super) fn check_sockets(metered: &Metered, after: &Hosts) {
     }
 }
 
-/// The record of each open connection, and both of its ends: iperf3 has one for itself and one for data.
+/// Returns the record and both sockets of each open connection: iperf3 has one for control and one for data.
 fn connections<'a>(metered: &'a Metered, after: &'a Hosts) -> Vec<(&'a Record, &'a Socket, &'a Socket)> {
     let sockets = after.client.sockets.iter();
     let connections: Vec<_> = sockets
@@ -154,16 +154,17 @@ fn connections<'a>(metered: &'a Metered, after: &'a Hosts) -> Vec<(&'a Record, &
     connections
 }
 
-/// What the clients say of themselves.
+/// Checks the counts of the clients.
 pub(super) fn check_clients(metered: &Metered, clients: &Clients, before: &Hosts, after: &Hosts) {
     let datagrams = &clients.datagrams;
     let record = metered.only(UDP, datagrams.local_port, IPERF_UDP.into());
     let sides = record.sides.map(|side| [side.packets, side.payload_bytes]);
-    // iperf3 begins with four bytes each way.
+    // Iperf3 starts with four bytes in each direction.
     assert_eq!(sides, [[datagrams.count + 1, datagrams.bytes + 4], [1, 4]], "{record:?}");
 
     assert_eq!(metered.to(TCP, HTTP.into()).count(), clients.downloads.len(), "connections for as many files");
-    let spare = after.client.sent_again_by_closed(&before.client) + after.server.sent_again_by_closed(&before.server);
+    let spare =
+        after.client.retransmissions_of_closed(&before.client) + after.server.retransmissions_of_closed(&before.server);
     for download in &clients.downloads {
         let record = metered.only(TCP, download.local_port, HTTP.into());
         let [asked, got] = record.sides.map(|side| side.payload_bytes);
@@ -171,13 +172,13 @@ pub(super) fn check_clients(metered: &Metered, clients: &Clients, before: &Hosts
         if spare == 0 {
             assert_eq!([asked, got], [download.asked, download.got], "{record:?}");
         } else {
-            // Which of the closed connections sent again is known to nobody any more.
+            // The kernel no longer reports which of the closed connections retransmitted.
             let more = [asked - download.asked, got - download.got];
-            assert!(more.iter().sum::<u64>() <= spare * 65_536, "{record:?}: {download:?}, {spare} sent again");
+            assert!(more.iter().sum::<u64>() <= spare * 65_536, "{record:?}: {download:?}, {spare} retransmissions");
         }
     }
 
-    // Two queries may have come from one port, and are one record then.
+    // Two queries from the same port are one record.
     let sum = |of: fn(&Side) -> u64| metered.to(UDP, DNS.into()).map(|record| of(&record.sides[1])).sum::<u64>();
     assert_eq!(sum(|side| side.packets), clients.answers.len() as u64, "answers: {:?}", clients.answers);
     assert_eq!(sum(|side| side.payload_bytes), clients.answers.iter().sum::<u64>(), "bytes of the answers");

@@ -1,8 +1,8 @@
-//! Connections over a path that loses frames both ways, seen at both ends, beside both ends' sockets.
+//! Connections over a path that loses frames in both directions, metered at both ends and compared with the sockets.
 
 use crate::flows::kernel::{SHOW, Socket};
 use crate::flows::metered::{Metered, Record, TCP};
-use crate::flows::sent::{check_negotiated, check_sent_again, number, seen_again, sides};
+use crate::flows::sent::{check_negotiated, check_retransmissions, number, retransmissions_seen, sides};
 use crate::flows::stage::{CLIENT, SERVER};
 use linerate_tests::support::program::{Running, start};
 use linerate_tests::support::wire::Wire;
@@ -14,19 +14,19 @@ use std::thread;
 use std::time::Duration;
 
 const PORT: u16 = 7010;
-/// Both ways: what is lost, and half of the least round trip.
+/// Faults in both directions, and the minimum round-trip time in ns that their delay causes.
 const FAULTS: &str = "drop=2%&delay=5ms";
 const LEAST: u64 = 10_000_000;
-/// What either end sends.
+/// Bytes sent by each end.
 const BYTES: usize = 500_000;
-/// All frames of a direction fit, and so many blocks that a program may stand still for seconds.
+/// Options of a ring that holds all frames of a direction, with blocks for seconds of stall.
 const PATIENT: &str = "&direction=inout&ring=16MiB&block=64KiB&timeout=50";
-/// A kernel that paces stamps a segment with when it is to leave, and sends a bit sooner.
+/// A pacing kernel stamps a segment with its departure time and sends it slightly earlier: tolerance in ns.
 const PACING: u64 = 1_000_000;
-/// What a kernel's smallest round trip may lie below all of ours by, which are fewer.
+/// Tolerance in ns for the kernel's minimum round trip, which has more samples than ours.
 const SPREAD: u64 = 20_000_000;
 
-/// Who is set to what in front of which connection: in `/proc/sys/net/ipv4`.
+/// Settings in `/proc/sys/net/ipv4` before each connection: host, name, value.
 const SETTINGS: [&[(&str, &str, &str)]; 4] = [
     &[("client", "tcp_rmem", "4096 131072 1048576")],
     &[("server", "tcp_timestamps", "0")],
@@ -35,7 +35,7 @@ const SETTINGS: [&[(&str, &str, &str)]; 4] = [
 ];
 
 #[test]
-fn what_is_sent_again_is_what_the_sockets_count() {
+fn retransmissions_match_the_socket_counters() {
     if !may_make_labs() || !has_tools(&["ip", "ss"]) {
         return;
     }
@@ -48,7 +48,7 @@ fn what_is_sent_again_is_what_the_sockets_count() {
     let [Some(client), Some(server)] = metered else { return };
     let wire = path.wire.interrupt().good().json();
     drop(streams);
-    let (mut sent_again, mut arrived_again, mut disordered) = ([0; 2], [0; 2], [0; 2]);
+    let (mut retransmitted_by_end, mut seen_at_far_end, mut disordered) = ([0; 2], [0; 2], [0; 2]);
     for near in &sockets[0] {
         let far = sockets[1].iter().find(|far| far.peer_port == near.local_port).expect("the other end");
         let records = [&client, &server].map(|metered| metered.only(TCP, near.local_port, PORT.into()));
@@ -57,41 +57,44 @@ fn what_is_sent_again_is_what_the_sockets_count() {
             check_unique(record, [near, far]);
         }
         for (side, socket) in [near, far].into_iter().enumerate() {
-            check_sent_again(records[side], side, socket);
+            check_retransmissions(records[side], side, socket);
             check_round_trips(sides(records[side])[side], socket);
-            sent_again[side] += socket.retransmissions();
-            arrived_again[side] += seen_again(records[1 - side], side);
+            retransmitted_by_end[side] += socket.retransmissions();
+            seen_at_far_end[side] += retransmissions_seen(records[1 - side], side);
             disordered[side] += number(sides(records[1 - side])[side], "out_of_order");
         }
         check_handshake(&records[0].json["tcp"]["syn_to_syn_ack_ns"]);
         check_handshake(&records[1].json["tcp"]["syn_ack_to_ack_ns"]);
     }
-    println!("sent again {sent_again:?}, of them behind the loss {arrived_again:?}");
+    println!("retransmitted {retransmitted_by_end:?}, of these seen at the far end {seen_at_far_end:?}");
     for side in [0, 1] {
         let lost = dropped(&wire, side);
-        assert!(sent_again[side] > 10, "too few to compare: {sent_again:?}, {lost} lost");
-        // What arrives as the first of its bytes, as the one before was lost, nobody there can know to be sent again.
-        // A busy machine changes the order of some that are no copies.
-        let copies = arrived_again[side] - disordered[side];
-        assert!(copies <= sent_again[side], "{arrived_again:?} of {sent_again:?}, {disordered:?} out of order");
+        assert!(retransmitted_by_end[side] > 10, "too few to compare: {retransmitted_by_end:?}, {lost} lost");
+        // If the original was lost, the far end cannot tell a retransmission from the first copy.
+        // A busy machine reorders some segments that are not copies.
+        let copies = seen_at_far_end[side] - disordered[side];
         assert!(
-            sent_again[side].saturating_sub(arrived_again[side]) <= lost,
-            "{arrived_again:?} of {sent_again:?}, {lost} lost"
+            copies <= retransmitted_by_end[side],
+            "{seen_at_far_end:?} of {retransmitted_by_end:?}, {disordered:?} out of order"
+        );
+        assert!(
+            retransmitted_by_end[side].saturating_sub(seen_at_far_end[side]) <= lost,
+            "{seen_at_far_end:?} of {retransmitted_by_end:?}, {lost} lost"
         );
     }
 }
 
-/// Frames that the wire dropped of those that came in at this end.
+/// Returns the frames received at this end that the bridge dropped.
 fn dropped(wire: &Value, end: usize) -> u64 {
     let subject = format!("faulty:packet:p{end}@");
     let mut accounts = wire["accounts"].as_array().expect("accounts").iter();
     let account = accounts.find(|account| account["subject"].as_str().is_some_and(|name| name.starts_with(&subject)));
     let count = account.and_then(|account| account["drops"]["fault_dropped"].as_u64());
-    count.unwrap_or_else(|| panic!("no frame is dropped at p{end}: {wire:#}"))
+    count.unwrap_or_else(|| panic!("no frame was dropped at p{end}: {wire:#}"))
 }
 
-/// Wherever it is seen, what was seen once is what the other end has received. Bytes of a hole that came after it was not
-/// known any more, as there were more than four, count as missing and as seen before.
+/// Checks at both sensors that unique bytes match the bytes that the other end received. Bytes of a gap that was
+/// forgotten before they arrived, as only four are kept, count as missing and as retransmitted.
 fn check_unique(record: &Record, sockets: [&Socket; 2]) {
     for side in [0, 1] {
         let (tcp, received) = (sides(record)[side], sockets[1 - side].number("bytes_received"));
@@ -101,7 +104,7 @@ fn check_unique(record: &Record, sockets: [&Socket; 2]) {
     }
 }
 
-/// Round trips of what the end sends where the sensor is: no shorter than the path, nor longer than its kernel's.
+/// Checks round trips of segments sent at the sensor: at least the path's, and near the kernel's minimum.
 fn check_round_trips(tcp: &Value, socket: &Socket) {
     let (rtt, what) = (&tcp["rtt"], format!("{}: {socket:?}", tcp["rtt"]));
     let [count, least, most] = ["count", "min_ns", "max_ns"].map(|name| number(rtt, name));
@@ -112,12 +115,12 @@ fn check_round_trips(tcp: &Value, socket: &Socket) {
     assert!(shortest + PACING >= LEAST && least <= shortest + SPREAD, "{what}");
 }
 
-/// Not there if it is not known which SYN was answered.
+/// The time is null if it is unknown which SYN was answered.
 fn check_handshake(time: &Value) {
     assert!(time.as_u64().is_none_or(|time| time + 1024 >= LEAST), "{time}");
 }
 
-/// All of them send and receive at once.
+/// Sends and receives on all connections at once.
 fn exchange(streams: &[[TcpStream; 2]]) {
     thread::scope(|scope| {
         for mut stream in streams.iter().flatten() {
@@ -127,7 +130,7 @@ fn exchange(streams: &[[TcpStream; 2]]) {
     });
 }
 
-/// Hosts `client` and `server` with a wire between them that loses.
+/// Hosts `client` and `server`, joined by a lossy bridge.
 struct Path {
     wire: Running,
     lab: Wire,
@@ -139,21 +142,21 @@ impl Path {
         let ends = [("client", CLIENT, "p0"), ("server", SERVER, "p1")];
         let links = ends.map(|(host, address, port)| format!("{host}:eth0={address}/24,mid:{port},offloads=off"));
         let lab = Wire::of(&[&links[0], &links[1]]);
-        // So that both ends announce something else.
+        // Both ends announce different MSS values.
         lab.ip("server", &["route", "add", CLIENT, "dev", "eth0", "advmss", "1200"]);
         let [one, other] = ["p0", "p1"].map(|port| lab.port("mid", port, ""));
         let wire = start(&["bridge", &one, &other, "--faults", FAULTS, "--seed", "6", "--json"]);
         Path { wire, lab, scratch: Scratch::new() }
     }
 
-    /// `linerate flows` at a host's interface, and where it writes.
+    /// Starts `linerate flows` at a host's interface and returns it with its output file.
     fn meter(&self, host: &str) -> (Running, String) {
         let port = self.lab.port(host, "eth0", PATIENT);
         let file = self.scratch.file(host);
         (start(&["flows", "-i", &port, "--level", "tcp", "--write", &file, "--json"]), file)
     }
 
-    /// A connection for each of the settings.
+    /// Opens a connection for each of the settings.
     fn connect(&self) -> Vec<[TcpStream; 2]> {
         let listener = self.within("server", || TcpListener::bind((SERVER, PORT))).expect("a free port");
         let one = |settings: &&[(&str, &str, &str)]| {
@@ -167,7 +170,7 @@ impl Path {
         SETTINGS.iter().map(one).collect()
     }
 
-    /// The sockets of both hosts once all is acknowledged and nothing is on its way.
+    /// Returns the sockets of both hosts once everything is acknowledged and nothing is in flight.
     fn settled(&self) -> [Vec<Socket>; 2] {
         let look = || {
             ["client", "server"].map(|host| {
@@ -175,7 +178,7 @@ impl Path {
                 Socket::all(&tool("ip", &[&["netns", "exec", &namespace, "ss"], &SHOW[..]].concat()))
             })
         };
-        wait_until("all is acknowledged", || look().iter().flatten().all(|socket| !socket.says("unacked")));
+        wait_until("everything is acknowledged", || look().iter().flatten().all(|socket| !socket.says("unacked")));
         thread::sleep(Duration::from_millis(200));
         look()
     }

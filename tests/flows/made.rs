@@ -1,4 +1,4 @@
-//! A connection with one of each thing that tshark and we have a name for, made by hand: no capture has zero windows.
+//! A hand-made connection with one of every event that tshark and linerate name: no capture has zero windows.
 
 use crate::flows::analysis::{NAMES, RoundTrips, analyse};
 use crate::flows::tshark::{differences, metered};
@@ -10,7 +10,7 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-/// Milliseconds, from the client (`>`) or the server (`<`), flags, sequence number, acknowledgement number, payload, window.
+/// Time in ms, sender (`>` client, `<` server), flags, sequence number, acknowledgement number, payload, window.
 const SEGMENTS: [(u64, char, u8, u32, u32, usize, u16); 33] = [
     (0, '>', SYN, 0, 0, 0, 1000),
     (10, '<', SYN | ACK, 0, 1, 0, 1000),
@@ -35,7 +35,7 @@ const SEGMENTS: [(u64, char, u8, u32, u32, usize, u16); 33] = [
     (844, '<', ACK, 1, 201, 0, 1000),
     (846, '>', ACK, 201, 1, 100, 1000),
     (857, '<', ACK, 1, 601, 0, 1000),
-    // A spurious one, and one after a timeout.
+    // A spurious retransmission, and one after a timeout.
     (1200, '>', ACK, 201, 1, 100, 1000),
     (1300, '>', ACK, 601, 1, 100, 1000),
     (1600, '>', ACK, 601, 1, 100, 1000),
@@ -53,7 +53,7 @@ const SEGMENTS: [(u64, char, u8, u32, u32, usize, u16); 33] = [
 ];
 
 #[test]
-fn tshark_counts_the_same_of_one_of_each() {
+fn tshark_counts_every_event_alike() {
     if !has_tools(&["tshark"]) {
         return;
     }
@@ -66,12 +66,12 @@ fn tshark_counts_the_same_of_one_of_each() {
     assert_eq!(differences(&ours, &theirs), Vec::<String>::new());
     let counts: Vec<_> = NAMES.iter().zip(ours.counts).collect();
     assert_eq!(ours.counts, [33, 4, 1, 1, 1, 1, 3, 2, 2, 3], "{counts:?}");
-    // Of what was not sent again: both took 11 ms.
+    // Only segments sent once are timed: both took 11 ms.
     let round_trips: Vec<_> = ours.round_trips.into_values().collect();
     assert_eq!(round_trips, [RoundTrips { count: 2, min: 10_742, max: 10_742, sum: 21_484 }]);
 }
 
-/// Over Ethernet and IPv4, without checksums.
+/// Builds an Ethernet and IPv4 frame without checksums.
 fn frame(number: usize, segment: &(u64, char, u8, u32, u32, usize, u16)) -> Record {
     let (millis, from, flags, sequence, acknowledgement, payload, window) = *segment;
     let mut ends = [([10, 0, 0, 1], 40_000u16), ([10, 0, 0, 2], 7)];

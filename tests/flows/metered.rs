@@ -1,18 +1,18 @@
-//! What came out of `linerate flows`.
+//! Output of `linerate flows`.
 
 use crate::flows::stage::SERVER;
 use linerate_tests::support::judge;
 use serde_json::Value;
 
-/// Records and the summary of a run that lost nothing of what passed between the hosts.
+/// Records and summary of a run that lost no frame between the hosts.
 pub(super) struct Metered {
     pub summary: Value,
-    /// Frames that the port lost at which the flood arrives.
-    pub lost_beside: u64,
+    /// Frames lost by the port that receives the flood.
+    pub lost_of_flood: u64,
     pub records: Vec<Record>,
 }
 
-/// One record, as far as it can be compared.
+/// Record, as far as it can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub orig: (String, u64),
@@ -23,11 +23,11 @@ pub(super) struct Record {
     pub flows: u64,
     pub end: String,
     pub quality: Vec<String>,
-    /// All of it.
+    /// Complete record.
     pub json: Value,
 }
 
-/// What went one way.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Side {
     pub packets: u64,
@@ -40,42 +40,42 @@ pub(super) const TCP: u64 = 6;
 pub(super) const UDP: u64 = 17;
 
 impl Metered {
-    /// Reads the records of a run; it and who shared its frames must have proven that nothing else was lost. `None` where a
-    /// busy machine lost frames: then there is nothing to compare.
+    /// Reads the records of a run, if it and the process that shared its frames lost nothing else. Returns `None` if a
+    /// busy machine lost frames, because there is nothing to compare then.
     pub(super) fn new(summary: Value, shared: Option<Value>, file: &str) -> Option<Self> {
-        let mut lost_beside = 0;
+        let mut lost_of_flood = 0;
         for summary in [Some(&summary), shared.as_ref()].into_iter().flatten() {
             let accounts = summary["accounts"].as_array().expect("accounts");
-            let beside = accounts.iter().filter(|account| {
+            let of_flood = accounts.iter().filter(|account| {
                 account["stage"] == "receive" && account["subject"].as_str().is_some_and(|name| name.contains("beside"))
             });
-            let drops = beside.flat_map(|account| account["drops"].as_object().expect("drops").values());
-            lost_beside += drops.map(|count| count.as_u64().expect("a count")).sum::<u64>();
+            let drops = of_flood.flat_map(|account| account["drops"].as_object().expect("drops").values());
+            lost_of_flood += drops.map(|count| count.as_u64().expect("a count")).sum::<u64>();
             let proven = (&summary["balanced"], &summary["failure"]);
             assert_eq!(proven, (&true.into(), &Value::Null), "{:#}", summary["accounts"]);
             let lost = summary["lost"].as_u64().expect("a count");
-            if !judge(lost == lost_beside, &format!("{lost} frames lost, {lost_beside} beside")) {
+            if !judge(lost == lost_of_flood, &format!("{lost} frames lost, {lost_of_flood} of the flood")) {
                 return None;
             }
         }
         let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
         let records = text.lines().map(|line| Record::new(&serde_json::from_str(line).expect("a line of JSON")));
-        Some(Metered { summary, lost_beside, records: records.collect() })
+        Some(Metered { summary, lost_of_flood, records: records.collect() })
     }
 
-    /// A number of the summary.
+    /// Returns a number of the summary.
     pub(super) fn number(&self, name: &str) -> u64 {
         self.summary[name].as_u64().unwrap_or_else(|| panic!("no {name}: {:#}", self.summary))
     }
 
-    /// The only record of a port to a port of the server.
+    /// Returns the only record from a port to a port of the server.
     pub(super) fn only(&self, protocol: u64, from: u64, to: u64) -> &Record {
         let found: Vec<&Record> = self.to(protocol, to).filter(|record| record.orig.1 == from).collect();
         assert_eq!(found.len(), 1, "records of protocol {protocol}, {from} to {to}: {found:#?}");
         found[0]
     }
 
-    /// Records of a protocol to a port of the server.
+    /// Returns the records of a protocol to a port of the server.
     pub(super) fn to(&self, protocol: u64, port: u64) -> impl Iterator<Item = &Record> {
         let is_it =
             move |record: &&Record| (record.protocol, record.resp.1, &*record.resp.0) == (protocol, port, SERVER);
@@ -115,7 +115,7 @@ impl Side {
     }
 }
 
-/// Sums of each way over records.
+/// Sums records by direction.
 pub(super) fn sums<'a>(records: impl IntoIterator<Item = &'a Record>) -> [Side; 2] {
     let mut sums = [Side::default(); 2];
     for record in records {

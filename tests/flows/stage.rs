@@ -1,4 +1,4 @@
-//! Hosts with a client, a server, and a sensor that sees a copy of all that passes between them.
+//! Hosts with a client, a server, and a sensor that receives a copy of all frames between them.
 
 use linerate_tests::support::program::{Running, launch, spawn, start};
 use linerate_tests::support::wire::Wire;
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 pub(super) const CLIENT: &str = "10.7.0.1";
 pub(super) const SERVER: &str = "10.7.0.2";
-/// What the flood is sent to; nobody has this address.
+/// Target of the flood, an address without a host.
 pub(super) const TARGET: &str = "10.9.0.1";
 
-/// Ports of the servers: two of iperf3, which serves one client at a time.
+/// Ports of the servers; there are two iperf3 servers, as each serves one client at a time.
 pub(super) const IPERF_UDP: u16 = 5201;
 pub(super) const IPERF_TCP: u16 = 5202;
 pub(super) const HTTP: u16 = 80;
@@ -24,34 +24,34 @@ pub(super) const DNS: u16 = 53;
 /// Files of the web server, by length.
 pub(super) const FILES: [usize; 6] = [0, 1, 1460, 4097, 100_000, 3_000_000];
 
-/// What these tests run.
+/// Programs that these tests run.
 const TOOLS: [&str; 8] = ["ip", "tc", "ss", "iperf3", "curl", "dnsmasq", "drill", "python3"];
-/// Both directions, over as many lanes as there are processors, and rings that bear a program that stands still for seconds.
+/// Both directions, one lane per processor, and rings for a program that stalls for seconds.
 const PATIENT: &str = "&direction=inout&ring=128MiB&block=256KiB&timeout=20";
-/// Frames of a host that has not sent for so long are all counted.
+/// After this time without traffic, all frames of a host have been counted.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// Hosts `client` and `server`, joined by `eth0`; `client:tap` repeats what passes to `sensor:mon`; `flood:eth0` leads to
-/// `sensor:beside`. Removed when this is dropped, servers first.
+/// Hosts `client` and `server`, joined by `eth0`; `client:tap` mirrors their frames to `sensor:mon`; `flood:eth0` leads
+/// to `sensor:beside`. All are removed on drop, servers first.
 pub(super) struct Stage {
     servers: Vec<Running>,
     pub wire: Wire,
     pub scratch: Scratch,
 }
 
-/// How a meter gets the frames between the hosts.
+/// Source of the meter's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// From the client's own interface, both directions.
+    /// The client's interface, in both directions.
     Packet,
-    /// From the sensor's interface.
+    /// The sensor's interface.
     Xdp,
-    /// From the client's interface, by another process that shares them.
+    /// The client's interface, through another process that shares its frames.
     Shm,
 }
 
 impl Stage {
-    /// `None`, said aloud, where hosts cannot be made or a program is missing.
+    /// Prints a note and returns `None` where hosts cannot be created or a program is missing.
     pub(super) fn up(offloads: bool) -> Option<Self> {
         if !may_make_labs() || !has_tools(&TOOLS) {
             return None;
@@ -68,7 +68,7 @@ impl Stage {
         Some(stage)
     }
 
-    /// A command in a host.
+    /// Builds a command that runs in a host.
     pub(super) fn exec(&self, host: &str, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.wire.namespace(host), program]).args(arguments);
@@ -76,16 +76,16 @@ impl Stage {
         command
     }
 
-    /// What a command in a host prints; it fails if it takes longer than any here should.
+    /// Returns the output of a command in a host, which may take at most 20 s.
     pub(super) fn ask(&self, host: &str, program: &str, arguments: &[&str]) -> String {
         tool("timeout", &[&["20", "ip", "netns", "exec", &self.wire.namespace(host), program], arguments].concat())
     }
 
-    /// Waits until neither host has anything to say any more.
+    /// Waits until both hosts are silent.
     pub(super) fn settle(&self) {
         let (started, mut since, mut last) = (Instant::now(), Instant::now(), String::new());
         while since.elapsed() < SILENCE {
-            assert!(started.elapsed() < Duration::from_secs(15), "the hosts do not fall silent: {last}");
+            assert!(started.elapsed() < Duration::from_secs(15), "the hosts keep sending: {last}");
             thread::sleep(Duration::from_millis(10));
             let shown = self.ask("client", "cat", &["/proc/net/dev"]);
             let eth0 = shown.lines().find(|line| line.trim_start().starts_with("eth0:")).expect("eth0").to_owned();
@@ -95,7 +95,7 @@ impl Stage {
         }
     }
 
-    /// The port of one of the sensor's interfaces, or of the client's.
+    /// Returns the port of one of the sensor's interfaces, or of the client's.
     pub(super) fn port(&self, way: Way) -> String {
         let packet = self.wire.port("client", "eth0", PATIENT);
         match way {
@@ -104,19 +104,19 @@ impl Stage {
         }
     }
 
-    /// The port that the flood arrives at, with room for half a second of it.
-    pub(super) fn beside(&self) -> String {
+    /// Returns the port that receives the flood, with room for half a second of it.
+    pub(super) fn flood_port(&self) -> String {
         self.wire.port("sensor", "beside", "&ring=65536").replace("packet:", "xdp:")
     }
 
-    /// Frames that have arrived where the flood does.
-    pub(super) fn frames_beside(&self) -> u64 {
+    /// Returns the frames of the flood sent so far.
+    pub(super) fn flood_frames(&self) -> u64 {
         let shown = self.ask("flood", "ip", &["-s", "-j", "link", "show", "eth0"]);
         let link: Value = serde_json::from_str(&shown).expect("JSON of ip");
         link[0]["stats64"]["tx"]["packets"].as_u64().expect("a count")
     }
 
-    /// Every frame that enters or leaves the client is repeated on its `tap`.
+    /// Mirrors every frame that enters or leaves the client to its `tap`.
     fn mirror(&self) {
         let namespace = self.wire.namespace("client");
         let tc = |arguments: &str| {
@@ -129,7 +129,7 @@ impl Stage {
                 "filter add dev eth0 {direction} protocol all u32 match u32 0 0 action mirred egress mirror dev tap"
             ));
         }
-        // A full ring of the sensor's interface makes frames wait here.
+        // Frames wait here while the ring of the sensor's interface is full.
         tc("qdisc replace dev tap root pfifo limit 100000");
     }
 
@@ -163,16 +163,16 @@ impl Stage {
     }
 }
 
-/// `linerate flows` on the wire between the hosts.
+/// `linerate flows` on the link between the hosts.
 pub(super) struct Meter {
-    /// Who shares the frames, if somebody does.
+    /// Process that shares the frames, if any.
     sharer: Option<Running>,
     flows: Running,
     file: String,
 }
 
 impl Meter {
-    /// Returns when frames are taken.
+    /// Starts a meter and returns once it receives frames.
     pub(super) fn start(stage: &Stage, way: Way, more: &[&str]) -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -180,7 +180,7 @@ impl Meter {
         let (mut port, mut sharer) = (stage.port(way), None);
         if way == Way::Shm {
             let name = format!("flows-{}-{number}", std::process::id());
-            let ring = ["--share", &name, "--lossless-readers", "--share-patience", "60"];
+            let ring = ["--share", &name, "--lossless-readers", "--share-timeout", "60"];
             sharer = Some(start(&[&["capture", "-i", &port, "--lossless", "--json"][..], &ring].concat()));
             port = format!("shm:{name}?mode=lossless");
         }
@@ -188,16 +188,16 @@ impl Meter {
         Meter { sharer, flows, file }
     }
 
-    /// Ends it; what came by now is in the records.
+    /// Stops the meter; frames received so far are in the records.
     pub(super) fn end(self) -> Option<crate::flows::metered::Metered> {
         let shared = self.sharer.map(|sharer| sharer.interrupt().good().json());
-        // Who reads a ring ends with it.
+        // The reader of a ring ends with the ring.
         let ended = if shared.is_some() { self.flows.end() } else { self.flows.interrupt() };
         crate::flows::metered::Metered::new(ended.good().json(), shared, &self.file)
     }
 }
 
-/// SYNs from made-up addresses to one target, thrown at the sensor's other interface until told to stop.
+/// SYNs from random addresses to one target, sent to the sensor's other interface until stopped.
 pub(super) struct Flood(Running);
 
 impl Flood {
@@ -208,7 +208,7 @@ impl Flood {
         Flood(launch(&arguments))
     }
 
-    /// How many were sent.
+    /// Stops the flood and returns the number of frames sent.
     pub(super) fn end(self) -> u64 {
         self.0.signal(Signal::INT);
         let json = self.0.end().good().json();

@@ -1,4 +1,4 @@
-//! What level `tcp` counts and times, beside tshark's analysis of the same captures.
+//! Counts and times of level `tcp`, compared with tshark's analysis of the same captures.
 
 use crate::flows::analysis::{Analysis, NAMES, RoundTrips, Way, analyse};
 use linerate_tests::support::program::run;
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// All captures of these folders, and some more: with keep-alives, retransmissions of all classes, much loss.
+/// All captures of these folders, and more captures with keep-alives, every class of retransmission, and heavy loss.
 const FOLDERS: [&str; 2] = ["zeek", "flowtest/pcap"];
 const MORE: [&str; 9] = [
     "anyconnect-vpn.pcap",
@@ -24,9 +24,9 @@ const MORE: [&str; 9] = [
     "waze.pcap",
 ];
 
-/// Capture, what differs, and the definition of `docs/flows.md` that makes it so. Nothing else differs, and all of these do.
+/// Capture, difference, and the definition of `docs/flows.md` that explains it. The list is exact.
 const EXPLAINED: [(&str, &str, &str); 25] = [
-    // Frames 21, 34, 294 repeat what acknowledges all that was sent. Frame 31 begins with 24 bytes that frame 30 had 2 µs before.
+    // Frames 21, 34, 294 repeat a final acknowledgement. Frame 31 starts with 24 bytes that frame 30 had 2 µs before.
     ("flowtest/pcap/ovpn.pcap", "duplicate acks: 3, tshark 6", NOTHING_OPEN),
     ("flowtest/pcap/ovpn.pcap", "out of order: 0, tshark 1", NO_HOLE),
     ("flowtest/pcap/ovpn.pcap", "retransmitted: 9, tshark 8", NO_HOLE),
@@ -36,35 +36,35 @@ const EXPLAINED: [(&str, &str, &str); 25] = [
     ("flowtest/pcap/ipv6-routing-header.pcap", BACK, TWO_STREAMS),
     // Frames 169 to 172: neither side has sent anything yet.
     ("ndpi/anyconnect-vpn.pcap", "duplicate acks: 18, tshark 22", NOTHING_OPEN),
-    // Frames 6 to 14 are a FIN again and again, 7.2 s between frames 11 and 12: frame 12 is the first of another record.
+    // Frames 6 to 14 repeat a FIN, with 7.2 s between frames 11 and 12: frame 12 starts another record.
     ("ndpi/bt-http.pcapng", "retransmitted: 7, tshark 8", SILENCE),
-    // Frames 93 and 154 repeat frames 92 and 153, which acknowledge all that was sent.
+    // Frames 93 and 154 repeat frames 92 and 153, which acknowledge everything sent.
     ("ndpi/iphone.pcap", "duplicate acks: 0, tshark 2", NOTHING_OPEN),
     // Frame 420 is a RST with ACK, 141 µs after its SYN.
     ("ndpi/log4j-webapp-exploit.pcap", LOG4J, NO_SYN_ACK),
-    // Frames 110 and 176 are an ACK alone, with the number behind the FIN of frames 111 and 177.
+    // Frames 110 and 176 are a pure ACK, with the number after the FIN of frames 111 and 177.
     ("ndpi/nintendo.pcap", "gaps: 0, tshark 2", NO_SEGMENT),
     ("ndpi/nintendo.pcap", "retransmitted: 0, tshark 2", NO_SEGMENT),
-    // Frames 63, 232, 523, 531, 574 repeat what acknowledges the FIN, which came twice.
+    // Frames 63, 232, 523, 531, 574 repeat the acknowledgement of the FIN, which was received twice.
     ("ndpi/waze.pcap", "duplicate acks: 0, tshark 5", NOTHING_OPEN),
-    // Every frame is there twice. Frame 4: only the SYN with ACK was sent; frame 12: nothing behind the FIN. Frame 8 repeats frame 7.
+    // Every frame is duplicated. Frame 4: only the SYN-ACK was sent; frame 12: no data after the FIN. Frame 8: as 7.
     ("zeek/ctu-64702-888.pcap", "duplicate acks: 2, tshark 4", NOTHING_OPEN),
     ("zeek/ctu-64702-888.pcap", "out of order: 1, tshark 2", COPY),
     ("zeek/ctu-64702-888.pcap", "retransmitted: 4, tshark 3", COPY),
-    // Frame 2, a FIN, has the number of the SYN, and comes before the answer.
-    ("zeek/fin_retransmission.pcap", "handshakes: [], tshark [307131]", SENT_AGAIN),
-    // Frame 1 is the SYN with ACK, frame 2 the SYN.
+    // Frame 2, a FIN, has the number of the SYN and precedes the answer.
+    ("zeek/fin_retransmission.pcap", "handshakes: [], tshark [307131]", RETRANSMITTED),
+    // Frame 1 is the SYN-ACK, frame 2 the SYN.
     ("zeek/handshake-reorder.pcap", "handshakes: [], tshark [34]", ANSWER_FIRST),
-    // Frame 13: the FIN of frame 8 is acknowledged by frame 11, and only RST came behind it.
+    // Frame 13: frame 11 acknowledges the FIN of frame 8, and only RST follow it.
     ("zeek/qi_internet_SYNACK_curl_jsonip.pcap", "duplicate acks: 0, tshark 1", NOTHING_OPEN),
-    // Frames 8, 10, 12 are a FIN; the other side sent nothing without payload since frame 3, the first acknowledgement.
+    // Frames 8, 10, 12 are a FIN; the other side has sent only payload since frame 3, the first acknowledgement.
     ("zeek/reassembly.pcap", "fast: 0, tshark 3", WITH_PAYLOAD),
     // Frame 2 is a RST with ACK, frame 3 the SYN with ACK.
     ("zeek/rst-inject-rae.pcap", "handshakes: [1267864], tshark [233736]", NO_SYN_ACK),
-    // Every frame is there four times. As frames 9 to 11: frame 8 acknowledges all that was sent. So nothing is asked for.
+    // Every frame is there four times. Example: before frames 9 to 11, frame 8 acknowledges everything.
     ("zeek/ssh-dups.pcap", "duplicate acks: 6, tshark 114", NOTHING_OPEN),
     ("zeek/ssh-dups.pcap", "fast: 0, tshark 92", NOTHING_OPEN),
-    // Frame 2 is an ACK alone.
+    // Frame 2 is a pure ACK.
     ("zeek/syn-then-ack-then-rst.pcap", "handshakes: [], tshark [309]", NO_SYN_ACK),
     ("zeek/syn-then-stuff-then-rst.pcap", "handshakes: [], tshark [306]", NO_SYN_ACK),
 ];
@@ -72,14 +72,14 @@ const EXPLAINED: [(&str, &str, &str); 25] = [
 const NOTHING_OPEN: &str = "duplicate_acks: the other side has sent beyond that number; tshark does not look at it";
 const WITH_PAYLOAD: &str =
     "duplicate_acks: no payload; tshark counts segments with payload before a fast retransmission";
-const NO_HOLE: &str = "out of order: bytes of a hole among it; tshark looks at the time alone";
+const NO_HOLE: &str = "out of order: fills part of a hole; tshark looks only at the time";
 const COPY: &str = "copy: the identification of the segment before; tshark does not look at it";
-const SENT_AGAIN: &str = "syn_to_syn_ack: what is sent again before its answer is not timed";
+const RETRANSMITTED: &str = "syn_to_syn_ack: a segment retransmitted before its answer is not timed";
 const ANSWER_FIRST: &str = "rtt: an answer before its segment does not count; tshark times the SYN to the last ACK";
 const NO_SYN_ACK: &str = "syn_to_syn_ack: of a SYN and a SYN with ACK; tshark takes any answer";
 const TWO_STREAMS: &str = "a flow is both directions; tshark makes two streams of them because of the routing header";
 
-const NO_SEGMENT: &str = "gap: a segment begins beyond next, and an ACK alone is none; tshark moves on with any number";
+const NO_SEGMENT: &str = "gap: a segment begins beyond next, and a pure ACK is none; tshark advances with any number";
 const SILENCE: &str = "end: FIN in both directions, then 5 s of silence; first: none before it in its direction";
 
 const LOG4J: &str = "handshakes: [183, 217, 273, 312, 330, 1378], tshark [141, 183, 217, 274, 312, 331, 1379]";
@@ -88,11 +88,11 @@ const THERE: &str = "round trips of [(\"fc00:2:0:2::1\", 43424), (\"fc00:2:0:1::
 const BACK: &str = "round trips of [(\"fc00:2:0:1::1\", 8080), (\"fc00:2:0:2::1\", 43424)]: \
                     Some(RoundTrips { count: 2, min: 17, max: 20, sum: 37 }), by tshark's numbers None";
 
-/// Handshakes differ by no more than this, µs: each of ours has two times, cut to units of 1,024 ns.
+/// Tolerance of handshakes in µs: each of ours consists of two times in units of 1,024 ns, rounded down.
 const CUT: u64 = 2;
 
 #[test]
-fn what_tshark_counts_otherwise_is_explained_by_a_definition() {
+fn differences_from_tshark_follow_from_definitions() {
     let Some(root) = corpus("") else { return };
     if !has_tools(&["tshark"]) {
         return;
@@ -121,7 +121,7 @@ fn what_tshark_counts_otherwise_is_explained_by_a_definition() {
     println!("{with_tcp:?} captures with TCP, {} differences", found.len());
     let unexplained: Vec<_> = found.difference(&explained).collect();
     let gone: Vec<_> = explained.difference(&found).collect();
-    assert!(unexplained.is_empty() && gone.is_empty(), "not explained: {unexplained:#?}\nnot found: {gone:#?}");
+    assert!(unexplained.is_empty() && gone.is_empty(), "unexplained: {unexplained:#?}\nno longer found: {gone:#?}");
     assert!(with_tcp.into_inner() > 60, "captures with TCP");
 }
 
@@ -129,7 +129,7 @@ fn name_of(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).expect("a file of the corpus").to_string_lossy().into_owned()
 }
 
-/// The same of our records, if there is one of TCP.
+/// Returns the analysis of our records, if any is of TCP.
 pub(super) fn metered(path: &Path) -> Option<Analysis> {
     let path = path.to_str().expect("a path in UTF-8");
     let ended = run(&["flows", "-r", path, "--level", "tcp", "--max-flows", "16384", "--write", "-"]).good();
@@ -180,7 +180,7 @@ fn add(record: &Value, analysis: &mut Analysis) {
     analysis.handshakes.extend(there.zip(back).map(|(there, back)| (there + back) / 1000));
 }
 
-/// Each in words.
+/// Describes each difference.
 pub(super) fn differences(ours: &Analysis, theirs: &Analysis) -> Vec<String> {
     let mut found = Vec::new();
     for ((name, ours), theirs) in NAMES.iter().zip(ours.counts).zip(theirs.counts) {

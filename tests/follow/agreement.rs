@@ -1,4 +1,4 @@
-//! Captures of others: what tshark, tcpflow and the naive model make of them.
+//! Streams of corpus captures compared with tshark, tcpflow and the naive model.
 
 use super::{Indexed, Pair, followed, naive};
 use linerate_tests::support::records::{self, Record};
@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// As if nothing were ever given up, so that times make no difference.
+/// Timeouts that never expire.
 const PATIENT: &[&str] = &["--gap-wait", "100000000", "--idle", "100000000"];
 
-/// Captures of Ethernet in little-endian pcap, which the tests themselves can read.
+/// Little-endian pcap files with Ethernet, which the test support can read.
 fn captures(folder: &Path) -> Vec<(String, Vec<Record>)> {
     let mut captures = Vec::new();
     for path in files(folder) {
         let Ok(bytes) = std::fs::read(&path) else { continue };
         let is_plain =
             [[0xd4, 0xc3, 0xb2, 0xa1], [0x4d, 0x3c, 0xb2, 0xa1]].iter().any(|magic| bytes.starts_with(magic));
-        // One is made of all others; routing headers are beyond the model.
+        // One file is a merge of all others; the model does not support routing headers.
         let is_left_out = ["real-mix", "routing-header"].iter().any(|name| path.to_string_lossy().contains(name));
         if is_plain && !is_left_out && bytes.get(20..24) == Some(&[1, 0, 0, 0]) {
             captures.push((path.to_str().unwrap().to_owned(), records::parse(&bytes)));
@@ -32,11 +32,11 @@ fn plain(streams: &BTreeMap<Pair, Vec<Indexed>>) -> BTreeMap<Pair, Vec<Vec<u8>>>
 }
 
 #[test]
-fn every_capture_has_the_streams_of_a_naive_model() {
+fn streams_match_the_naive_model() {
     let Some(folder) = corpus(".") else { return };
     let (scratch, mut compared, mut wrong) = (Scratch::new(), (0, 0, 0), Vec::new());
     for (path, records) in captures(&folder) {
-        // Tunnels are opened by the program alone, fragments by nobody.
+        // The model does not support tunnels; neither side reassembles fragments.
         if !records.iter().any(|record| naive::segment(record).is_some_and(|segment| !segment.payload.is_empty())) {
             continue;
         }
@@ -61,7 +61,7 @@ fn every_capture_has_the_streams_of_a_naive_model() {
     assert!(compared.0 > 150 && compared.1 > 1000 && compared.2 > 5_000_000, "{compared:?}");
 }
 
-/// Streams of a capture as `tshark -z follow,tcp,raw` shows them.
+/// Streams of a capture from `tshark -z follow,tcp,raw`.
 fn by_tshark(path: &str) -> BTreeMap<Pair, Vec<Vec<u8>>> {
     let output = |arguments: &[String]| {
         let out = Command::new("tshark").args(arguments).output().unwrap();
@@ -105,9 +105,9 @@ fn by_tshark(path: &str) -> BTreeMap<Pair, Vec<Vec<u8>>> {
     streams
 }
 
-/// Not compared: streams with gaps, which tshark shows up to what was acknowledged, and those whose beginning it does not believe in.
+/// Compares only complete streams: tshark shows streams with gaps up to the acknowledged byte.
 #[test]
-fn whole_streams_are_those_of_tshark() {
+fn complete_streams_match_tshark() {
     let Some(folder) = corpus("ndpi") else { return };
     if !has_tools(&["tshark"]) {
         return;
@@ -136,9 +136,9 @@ fn whole_streams_are_those_of_tshark() {
     assert!(compared.0 > 400 && compared.1 > 2_000_000, "{compared:?}");
 }
 
-/// Where two segments differ tshark prefers the one that begins earlier.
+/// tshark prefers the segment that begins earlier if overlapping data differs.
 #[test]
-fn overlaps_that_differ_are_as_tshark_has_them() {
+fn conflicting_overlaps_match_tshark() {
     let Some(path) = corpus("zeek/reassembly.pcap") else { return };
     if !has_tools(&["tshark"]) {
         return;
@@ -159,9 +159,9 @@ fn overlaps_that_differ_are_as_tshark_has_them() {
     }
 }
 
-/// tcpflow takes padding for data, so frames come without it here; and it knows no tags.
+/// Frames are written without padding, which tcpflow takes for data, and without tagged frames, which it ignores.
 #[test]
-fn files_are_those_of_tcpflow() {
+fn files_match_tcpflow() {
     let Some(folder) = corpus("ndpi") else { return };
     if !has_tools(&["tcpflow"]) {
         return;

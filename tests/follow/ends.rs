@@ -1,4 +1,4 @@
-//! How it ends: bounds, full disks, folders that are taken, live ports.
+//! Limits and failures: full disks, existing folders, closed pipes, live ports.
 
 use super::traffic::{conversation, segment};
 use super::{followed, indexed};
@@ -11,7 +11,7 @@ use std::process::Command;
 use std::process::Stdio;
 
 #[test]
-fn nothing_that_is_there_is_written_over() {
+fn existing_files_are_not_overwritten() {
     let scratch = Scratch::new();
     let (input, folder) = (scratch.file("in.pcap"), scratch.file("taken"));
     records::write(&input, &conversation(1000));
@@ -23,19 +23,19 @@ fn nothing_that_is_there_is_written_over() {
 }
 
 #[test]
-fn a_flood_of_syns_makes_no_file() {
+fn syn_flood_creates_no_files() {
     let scratch = Scratch::new();
     let input = scratch.file("in.pcap");
     let flood = (1..5000).map(|port| segment(u64::from(port), port, false, (port.into(), 0), 2, b""));
     records::write(&input, &flood.collect::<Vec<_>>());
     assert!(followed(&scratch, &input, &[]).is_empty());
-    assert_eq!(std::fs::read_dir(scratch.file("streams")).unwrap().count(), 1, "the index alone");
+    assert_eq!(std::fs::read_dir(scratch.file("streams")).unwrap().count(), 1, "only the index");
     let found = run(&["streams", "-r", &input, "--max-connections", "10", "--json"]).good().json();
     assert_eq!((&found["most_connections"], &found["streams"], &found["evicted"]), (&10.into(), &0.into(), &0.into()));
 }
 
 #[test]
-fn more_streams_than_files_are_said_and_counted() {
+fn streams_above_max_files_are_counted() {
     let scratch = Scratch::new();
     let (input, folder) = (scratch.file("in.pcap"), scratch.file("few"));
     let many = (1..100).map(|port| segment(u64::from(port), port, false, (1, 0), 16, b"x"));
@@ -50,7 +50,7 @@ fn more_streams_than_files_are_said_and_counted() {
 }
 
 #[test]
-fn a_full_disk_ends_it_and_what_is_there_stays() {
+fn full_disk_ends_the_run_and_keeps_written_data() {
     if !is_root() {
         return;
     }
@@ -72,7 +72,7 @@ fn a_full_disk_ends_it_and_what_is_there_stays() {
     assert!(file.len() > 500_000 && wanted.starts_with(&file), "{}", file.len());
 }
 
-/// Each line says how much its file has.
+/// Checks the length of each file against its index entry.
 fn check_index(folder: &str) -> Vec<Value> {
     let lines = std::fs::read_to_string(format!("{folder}/streams.jsonl")).unwrap();
     let entries: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -80,14 +80,14 @@ fn check_index(folder: &str) -> Vec<Value> {
         let Some(Ok(file)) = entry["file"].as_str().map(|name| std::fs::metadata(format!("{folder}/{name}"))) else {
             continue;
         };
-        let said = entry["written"].as_u64().or(entry["length"].as_u64());
-        assert_eq!(said, Some(file.len()), "{entry}");
+        let length = entry["written"].as_u64().or(entry["length"].as_u64());
+        assert_eq!(length, Some(file.len()), "{entry}");
     }
     entries
 }
 
 #[test]
-fn after_a_failure_the_index_says_what_is_there() {
+fn index_is_correct_after_a_failure() {
     let scratch = Scratch::new();
     let folder = scratch.file("streams");
     let bytes = |time: u64, port: u16, seq: u32, data: &[u8]| segment(time, port, false, (seq, 0), 16, data);
@@ -99,8 +99,8 @@ fn after_a_failure_the_index_says_what_is_there() {
     let file = scratch.file("in.pcap");
     records::write(&file, &first);
     input.write_all(&std::fs::read(&file).unwrap()).unwrap();
-    wait_until("all is written", || std::fs::read(name(299)).is_ok_and(|bytes| bytes == b"abcd"));
-    // The first is closed long since, as there are more than may be open, and cannot be opened again.
+    wait_until("all data is written", || std::fs::read(name(299)).is_ok_and(|bytes| bytes == b"abcd"));
+    // The first file is closed by now, as more files exist than may be open, and cannot be reopened.
     std::fs::remove_file(name(1)).unwrap();
     let second: Vec<_> = [290, 291, 292, 1, 293].map(|port| bytes(2, port, 5, b"efgh")).to_vec();
     records::write(&file, &second);
@@ -113,11 +113,11 @@ fn after_a_failure_the_index_says_what_is_there() {
     assert_eq!(entries.len(), 299);
     let of = |port: u16| entries.iter().find(|entry| entry["src_port"] == port).unwrap();
     assert_eq!((&of(1)["bytes"], &of(1)["written"]), (&8.into(), &4.into()));
-    assert_eq!((&of(290)["bytes"], &of(290)["written"]), (&8.into(), &Value::Null), "its file took it");
+    assert_eq!((&of(290)["bytes"], &of(290)["written"]), (&8.into(), &Value::Null), "its file is complete");
 }
 
 #[test]
-fn a_file_that_cannot_grow_is_its_own_streams_affair() {
+fn failed_write_affects_only_its_stream() {
     let scratch = Scratch::new();
     let (input, folder) = (scratch.file("in.pcap"), scratch.file("streams"));
     let hostile = [
@@ -139,12 +139,12 @@ fn a_file_that_cannot_grow_is_its_own_streams_affair() {
     let hostile = entries.iter().find(|entry| entry["src_port"] == 7).unwrap();
     assert_eq!((&hostile["bytes"], &hostile["written"]), (&11.into(), &3.into()));
     let others: Vec<_> = entries.iter().filter(|entry| entry["src_port"] != 7).collect();
-    assert_eq!(others.len(), 2, "all others go on");
+    assert_eq!(others.len(), 2, "other streams continue");
     assert!(others.iter().all(|entry| entry["written"].is_null()));
 }
 
 #[test]
-fn a_reader_that_has_enough_is_no_failure() {
+fn closed_output_pipe_is_not_a_failure() {
     let scratch = Scratch::new();
     let input = scratch.file("in.pcap");
     let much: Vec<_> = (0..4000).map(|n| segment(n.into(), 7, false, (n * 1000, 0), 16, &[n as u8; 1000])).collect();
@@ -161,7 +161,7 @@ fn a_reader_that_has_enough_is_no_failure() {
 }
 
 #[test]
-fn a_live_port_is_followed_until_it_is_asked_to_stop() {
+fn live_port_is_followed_until_interrupted() {
     if !may_make_labs() {
         return;
     }
@@ -172,7 +172,9 @@ fn a_live_port_is_followed_until_it_is_asked_to_stop() {
     let running = start(&["streams", "-q", &wire.port("b", "eth0", ""), "-w", &folder]);
     run(&["replay", "-q", "--to", &wire.port("a", "eth0", ""), "-r", &input, "--speed", "20"]).good();
     let name = format!("{folder}/010.000.000.002.00080-010.000.000.001.01001");
-    wait_until("bytes are seen while it runs", || std::fs::read(&name).is_ok_and(|bytes| bytes.starts_with(b"hello ")));
+    wait_until("data is written during the run", || {
+        std::fs::read(&name).is_ok_and(|bytes| bytes.starts_with(b"hello "))
+    });
     running.interrupt().good();
     let streams = indexed(&folder);
     assert_eq!(streams.len(), 4);

@@ -1,20 +1,20 @@
-//! A model without a thought of memory or speed: every byte in a map.
+//! Naive model of stream reassembly: a map of all bytes, without regard to memory or speed.
 
 use super::Pair;
 use linerate_tests::support::records::Record;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A TCP segment behind Ethernet, tags, IPv4 or IPv6; nothing else is looked at.
+/// A TCP segment in Ethernet, VLAN tags, and IPv4 or IPv6.
 pub(super) struct Segment<'a> {
     pub pair: Pair,
     pub sequence: u32,
     pub acknowledgement: u32,
     pub flags: u8,
     pub payload: &'a [u8],
-    /// Bytes behind that are not there.
+    /// Bytes of the packet that were not captured.
     pub cut: usize,
-    /// Where the packet ends in the frame, without padding.
+    /// End of the packet in the frame, without padding.
     pub end: usize,
 }
 
@@ -27,7 +27,7 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(*bytes.get(at)?) << 8 | usize::from(*bytes.get(at + 1)?))
 }
 
-/// Nothing of fragments, tunnels and what is broken.
+/// Parses a segment; `None` for fragments, tunnels and malformed packets.
 pub(super) fn segment(record: &Record) -> Option<Segment<'_>> {
     let frame = &record.bytes[..];
     let mut at = 12;
@@ -36,7 +36,7 @@ pub(super) fn segment(record: &Record) -> Option<Segment<'_>> {
     }
     let kind = word(frame, at)?;
     let ip = at + 2;
-    let (tcp, said, ends) = match (kind, frame.get(ip)? >> 4) {
+    let (tcp, stated_end, ends) = match (kind, frame.get(ip)? >> 4) {
         (0x0800, 4) => {
             let header = usize::from(frame[ip] & 15) * 4;
             if header < 20 || frame.get(ip + 9)? != &6 || word(frame, ip + 6)? & 0x3fff != 0 {
@@ -45,8 +45,8 @@ pub(super) fn segment(record: &Record) -> Option<Segment<'_>> {
             let address =
                 |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(frame.get(at..at + 4)?).ok()?).to_string());
             let total = word(frame, ip + 2)?;
-            let said = if total == 0 { frame.len() } else { ip + total };
-            (ip + header, said, [address(ip + 12)?, address(ip + 16)?])
+            let stated_end = if total == 0 { frame.len() } else { ip + total };
+            (ip + header, stated_end, [address(ip + 12)?, address(ip + 16)?])
         }
         (0x86dd, 6) => {
             let address =
@@ -61,10 +61,10 @@ pub(super) fn segment(record: &Record) -> Option<Segment<'_>> {
     };
     let head = frame.get(tcp..tcp + 20)?;
     let start = tcp + usize::from(head[12] >> 4) * 4;
-    if start < tcp + 20 || start > said {
+    if start < tcp + 20 || start > stated_end {
         return None;
     }
-    let end = said.min(frame.len());
+    let end = stated_end.min(frame.len());
     let long = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
     let [src, dst] = ends;
     Some(Segment {
@@ -73,7 +73,7 @@ pub(super) fn segment(record: &Record) -> Option<Segment<'_>> {
         acknowledgement: long(8),
         flags: head[13],
         payload: frame.get(start..end)?,
-        cut: said.min(record.wire as usize).max(end) - end,
+        cut: stated_end.min(record.wire as usize).max(end) - end,
         end,
     })
 }
@@ -83,7 +83,7 @@ struct Side {
     base: Option<u32>,
     bytes: BTreeMap<i64, u8>,
     highest: i64,
-    /// Where segments end whose end was not captured.
+    /// Highest end of the truncated segments, including bytes not captured.
     cut: i64,
     fin: Option<i64>,
 }
@@ -95,7 +95,7 @@ impl Side {
     }
 }
 
-/// Streams by who sends to whom, with zeros for what is missing; those without a byte are left out.
+/// Streams by direction, with zeros for missing bytes; empty streams are omitted.
 pub(super) fn streams(records: &[Record]) -> BTreeMap<Pair, Vec<Vec<u8>>> {
     let mut open: HashMap<Pair, [Side; 2]> = HashMap::new();
     let mut done: BTreeMap<Pair, Vec<Vec<u8>>> = BTreeMap::new();

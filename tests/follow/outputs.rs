@@ -1,4 +1,4 @@
-//! Where streams go: files and their index, records, one conversation.
+//! Outputs of streams: files and their index, records, one conversation.
 
 use super::traffic::{conversation, segment};
 use super::{followed, indexed};
@@ -6,7 +6,7 @@ use linerate_tests::support::program::{linerate, run};
 use linerate_tests::support::{Scratch, records};
 use std::os::unix::fs::PermissionsExt;
 
-/// Two conversations, one after the other.
+/// Writes a capture of two consecutive conversations.
 fn two(scratch: &Scratch) -> String {
     let input = scratch.file("in.pcap");
     records::write(&input, &[conversation(1000), conversation(1001)].concat());
@@ -14,7 +14,7 @@ fn two(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn a_file_for_each_direction_and_an_index_with_gaps() {
+fn each_direction_has_a_file_and_an_index_entry() {
     let scratch = Scratch::new();
     let input = two(&scratch);
     let answer = ("10.0.0.2".to_owned(), 80, "10.0.0.1".to_owned(), 1001);
@@ -37,18 +37,18 @@ fn a_file_for_each_direction_and_an_index_with_gaps() {
 }
 
 #[test]
-fn files_are_for_who_made_them_alone() {
+fn files_are_readable_only_by_their_owner() {
     let scratch = Scratch::new();
     let input = two(&scratch);
     followed(&scratch, &input, &[]);
     for entry in std::fs::read_dir(scratch.file("streams")).unwrap() {
         let mode = entry.unwrap().metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "they hold what others said");
+        assert_eq!(mode & 0o777, 0o600, "files contain private data");
     }
 }
 
 #[test]
-fn a_second_connection_of_the_same_ends_has_a_file_of_its_own() {
+fn reused_addresses_get_separate_files() {
     let scratch = Scratch::new();
     let input = scratch.file("in.pcap");
     let again: Vec<_> = (0..3u32)
@@ -66,7 +66,7 @@ fn a_second_connection_of_the_same_ends_has_a_file_of_its_own() {
 }
 
 #[test]
-fn more_streams_than_files_may_be_open_are_written_whole() {
+fn streams_above_the_open_file_limit_are_complete() {
     let scratch = Scratch::new();
     let input = scratch.file("in.pcap");
     let mut all = Vec::new();
@@ -85,17 +85,17 @@ fn more_streams_than_files_may_be_open_are_written_whole() {
 }
 
 #[test]
-fn records_say_the_same_as_files() {
+fn records_match_files() {
     let scratch = Scratch::new();
     let input = two(&scratch);
     let out = linerate(&["streams", "-q", "-r", &input, "-w", "-"]).output().unwrap().stdout;
     let mut rest = out.strip_prefix(b"LRSTRM1\n").expect("the magic");
-    let mut said = Vec::new();
+    let mut events = Vec::new();
     while !rest.is_empty() {
         let (head, behind) = rest.split_at(32);
         let long = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap());
         let (kind, stream) = (head[0] as char, u32::from_le_bytes(head[4..8].try_into().unwrap()));
-        assert!(long(16) / 1_000_000_000 == 1_700_000_010, "the time of the frames");
+        assert!(long(16) / 1_000_000_000 == 1_700_000_010, "the time of the packets");
         let follows = if kind == 'G' { 0 } else { long(24) as usize };
         let (bytes, behind) = behind.split_at(follows);
         let shown = match kind {
@@ -107,18 +107,18 @@ fn records_say_the_same_as_files() {
             'G' => long(24).to_string(),
             _ => String::from_utf8_lossy(bytes).into_owned(),
         };
-        said.push(format!("{kind}{stream}@{} {shown}", long(8)));
+        events.push(format!("{kind}{stream}@{} {shown}", long(8)));
         rest = behind;
     }
     let of = |stream: u32| {
-        said.iter().filter(|one| one[1..].starts_with(&format!("{stream}@"))).cloned().collect::<Vec<_>>()
+        events.iter().filter(|one| one[1..].starts_with(&format!("{stream}@"))).cloned().collect::<Vec<_>>()
     };
     assert_eq!(of(0), ["B0@0 1000", "D0@0 GET /\n", "E0@6 1000"]);
     assert_eq!(of(3), ["B3@0 80", "D3@0 hello ", "G3@6 5", "D3@11 \0world\n", "E3@18 80"]);
 }
 
 #[test]
-fn one_conversation_is_shown_in_three_forms() {
+fn conversation_is_printed_in_three_formats() {
     let scratch = Scratch::new();
     let input = two(&scratch);
     let shown = |form: &str| {
@@ -141,7 +141,7 @@ fn one_conversation_is_shown_in_three_forms() {
 }
 
 #[test]
-fn the_summary_counts_all_and_shows_the_longest() {
+fn summary_counts_all_streams_and_lists_the_longest() {
     let scratch = Scratch::new();
     let input = two(&scratch);
     run(&["streams", "-r", &input]).good().shows("4 streams of 2 connections, 38 bytes").shows("2 gaps of 10 bytes");

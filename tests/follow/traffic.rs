@@ -1,14 +1,14 @@
-//! A conversation to follow.
+//! A TCP conversation.
 
+use linerate_headers::build::Frame;
+use linerate_headers::{MacAddr, ethernet, ipv4, registry, tcp};
 use linerate_tests::support::records::Record;
-use linerate_wire::build::Frame;
-use linerate_wire::{MacAddr, ethernet, ipv4, registry, tcp};
 
 const FIN: u16 = 1;
 const SYN: u16 = 2;
 const ACK: u16 = 16;
 
-/// One segment between a client and 10.0.0.2:80.
+/// A segment between a client and 10.0.0.2:80.
 pub(super) fn segment(
     time: u64,
     port: u16,
@@ -36,7 +36,7 @@ pub(super) fn segment(
     Record { time: 1_700_000_000_000_000_000 + time * 1_000_000, wire: bytes.len() as u32, bytes }
 }
 
-/// A question and an answer, of which bytes 6 to 11 were not captured.
+/// A request and a response, of which bytes 6 to 10 were not captured.
 pub(super) fn conversation(port: u16) -> Vec<Record> {
     let at = |time: u64| time + u64::from(port) * 10;
     vec![

@@ -1,31 +1,31 @@
-//! Files are not the wire: nobody waits for frames to be due, and stamps are exact.
+//! Files are not paced: packets are written without waiting for their due times, and timestamps are exact.
 
-use linerate_generate::{Part, Timeline, file};
+use linerate_generate::{SenderPart, Timeline, file};
 use linerate_tests::support::Scratch;
 use linerate_tests::support::program::{linerate, program, run, start};
 use linerate_tests::support::records::{self, Record};
 use serde_json::Value;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Longer than any of these runs takes, and shorter than each of their schedules.
+/// Seconds: longer than any of these runs takes and shorter than each of their schedules.
 const SOON: u64 = 40;
 const SECOND: u64 = 1_000_000_000;
 
-/// The time from when the program is there, which may have to be built.
+/// Returns the current time once the program is built.
 fn begin() -> Instant {
     program();
     Instant::now()
 }
 
-/// What a run writes into a file, and its report; the run has to end soon.
+/// Returns the packets that a run writes to a file, and its report; fails if the run takes long.
 fn written(scratch: &Scratch, scheme: &str, arguments: &[&str]) -> (Vec<Record>, Value) {
     let (output, began) = (scratch.file("written.pcap"), begin());
     let to = format!("{scheme}:{output}");
     let json = run(&[&["generate", "--json", "--to", &to], arguments].concat()).good().json();
     assert!(began.elapsed().as_secs() < SOON, "{arguments:?} took {:?}", began.elapsed());
-    let untold = |name: &str| json.get(name).is_none_or(Value::is_null);
-    for name in ["behind_mean_us", "behind_p50_us", "behind_p99_us", "behind_max_us", "gap_error_p50_us"] {
-        assert!(untold(name), "{name}: {json}");
+    let is_absent = |name: &str| json.get(name).is_none_or(Value::is_null);
+    for name in ["lateness_mean_us", "lateness_p50_us", "lateness_p99_us", "lateness_max_us", "gap_error_p50_us"] {
+        assert!(is_absent(name), "{name}: {json}");
     }
     assert_eq!((&json["written_at_once"], &json["lost"]), (&Value::from(true), &Value::from(0)), "{json}");
     (records::read(&output), json)
@@ -39,28 +39,28 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
-/// What the timeline of a file of streams says, in the order of the frames.
+/// Returns the due times that the timeline of a stream file gives, in packet order.
 fn timeline(text: &str, frames: usize) -> Vec<u64> {
     let set = file::streams("streams.toml", text, &file::Setup::default()).unwrap();
-    let (mut timeline, mut runs) = (Timeline::new(&set, Part::WHOLE).unwrap(), Vec::new());
+    let (mut timeline, mut runs) = (Timeline::new(&set, SenderPart::WHOLE).unwrap(), Vec::new());
     while timeline.take(u64::MAX, frames, &mut runs) > 0 {}
     runs.iter().flat_map(|run| run.slots()).map(|slot| slot.due).take(frames).collect()
 }
 
 #[test]
-fn a_bit_a_second_is_written_at_once_with_its_stamps() {
+fn one_bit_per_second_is_written_at_once_with_timestamps() {
     let (scratch, before) = (Scratch::new(), now());
     let (got, json) = written(&scratch, "pcap", &["--udp", "--rate", "1bps", "-c", "100"]);
     // 512 bits with FCS.
     assert_eq!(from_first(&got), (0..100).map(|frame| frame * 512 * SECOND).collect::<Vec<_>>());
-    assert!(got[0].time > before && got[0].time < now() + SECOND, "it begins when the run does");
+    assert!(got[0].time > before && got[0].time < now() + SECOND, "timestamps start with the run");
     assert_eq!(json["seconds"].as_f64(), Some(100.0 * 512.0), "{json}");
     let text = run(&["generate", "--to", "pcap:/dev/null", "-k", "udp", "--rate", "1bps", "-c", "9"]).good();
     text.shows("written at full speed").shows("in 4608.000 s");
 }
 
 #[test]
-fn shapes_and_several_streams_have_the_stamps_of_their_timeline() {
+fn shapes_and_streams_have_timeline_timestamps() {
     let (scratch, file) = (Scratch::new(), Scratch::new());
     let file = file.file("streams.toml");
     let burst =
@@ -77,7 +77,7 @@ fn shapes_and_several_streams_have_the_stamps_of_their_timeline() {
 }
 
 #[test]
-fn seconds_are_those_of_the_stamps() {
+fn reported_seconds_match_the_timestamps() {
     let scratch = Scratch::new();
     let (got, json) = written(&scratch, "pcap", &["-k", "udp", "--rate", "10pps", "--duration", "3600"]);
     assert_eq!(from_first(&got), (0..36_000).map(|frame| frame * SECOND / 10).collect::<Vec<_>>());
@@ -85,9 +85,9 @@ fn seconds_are_those_of_the_stamps() {
     assert!((json["mpps"].as_f64().unwrap() - 1e-5).abs() < 1e-9, "{json}");
 }
 
-/// A wrapper is what it wraps, and delays by the same time.
+/// A wrapper delegates pacing to its inner port and shifts due times by its delay.
 #[test]
-fn a_bad_wire_into_a_file_is_not_waited_for_either() {
+fn fault_injection_into_a_file_is_not_paced() {
     let scratch = Scratch::new();
     let output = scratch.file("faulty.pcap");
     let to = format!("faulty:pcap:{output}?delay=20s");
@@ -99,7 +99,7 @@ fn a_bad_wire_into_a_file_is_not_waited_for_either() {
 }
 
 #[test]
-fn a_pipe_gets_the_same_at_once() {
+fn pipe_gets_the_same_packets_at_once() {
     let began = begin();
     let what = ["generate", "-q", "--to", "pcap:-", "-k", "udp", "--rate", "1pps", "-c", "1000"];
     let piped = linerate(&what).output().unwrap();
@@ -112,7 +112,7 @@ fn a_pipe_gets_the_same_at_once() {
 }
 
 #[test]
-fn what_has_no_end_ends_when_asked_to() {
+fn endless_run_ends_on_interrupt() {
     let running = start(&["generate", "--json", "--to", "pcap:/dev/null", "-k", "udp", "--rate", "1pps", "-c", "0"]);
     running.wait_until_open();
     let began = begin();
@@ -121,12 +121,12 @@ fn what_has_no_end_ends_when_asked_to() {
     assert!(json["balanced"] == true && json["failure"].is_null(), "{json}");
 }
 
-/// Memory that says when frames came is a wire.
+/// A memory port that takes receive timestamps is paced like a link.
 #[test]
-fn who_measures_waits() {
+fn latency_measurement_is_paced() {
     let what = ["generate", "--json", "--to", "mem:measured", "--check", "mem:measured", "-k", "udp"];
     let began = begin();
     let json = run(&[&what[..], &["--rate", "20pps", "-c", "21"]].concat()).good().json();
     assert!(began.elapsed().as_secs_f64() > 0.99, "{:?}", began.elapsed());
-    assert!(json["behind_max_us"].is_number() && json.get("written_at_once").is_none(), "{json}");
+    assert!(json["lateness_max_us"].is_number() && json.get("written_at_once").is_none(), "{json}");
 }

@@ -1,4 +1,4 @@
-//! What happens to frames on their way is what the receiver reports.
+//! The receiver reports every fault that packets meet on their path.
 
 use crate::generate::stage::{SCHEMES, Stage, counted, generate, number};
 use linerate_tests::support::Scratch;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 const FRAMES: u64 = 10_000;
 
-/// Sends from `to` to `check`: all that matters of the report is right in itself.
+/// Sends from `to` to `check` and returns the report, which is consistent and has no foreign or stale packet.
 fn checked(to: &str, check: &str, arguments: &[&str]) -> Value {
     let json = generate(&[&["--to", to, "--check", check], arguments].concat()).good().json();
     let check = &json["check"];
@@ -21,13 +21,13 @@ fn checked(to: &str, check: &str, arguments: &[&str]) -> Value {
     json
 }
 
-/// Lost, repeated, reordered, corrupted, damaged frames.
+/// Counts of lost, duplicated, reordered, corrupted and damaged frames.
 fn by_fault(json: &Value) -> [u64; 5] {
     ["lost", "duplicated", "reordered", "corrupted", "damaged"].map(|name| number(&json["check"], name))
 }
 
 #[test]
-fn each_fault_is_reported_exactly_whichever_side_it_is_on() {
+fn every_fault_is_reported_exactly_on_either_side() {
     let Some(stage) = Stage::up() else { return };
     let what = ["-k", "udp/payload(random)", "--size", "100", "-c", "10000", "--rate", "100kpps"];
     for (faults, count, fault) in [
@@ -46,10 +46,10 @@ fn each_fault_is_reported_exactly_whichever_side_it_is_on() {
         ] {
             let json = checked(&to, &check, &what);
             let planned = counted(if side == "sender" { &json } else { &json["check"]["ledger"] }, count);
-            assert!(planned > 100, "{faults}: {planned} frames alone");
+            assert!(planned > 100, "{faults}: only {planned} frames");
             let mut expected = [0; 5];
             fault.into_iter().for_each(|fault| expected[fault] = planned);
-            // What lost its trailer is lost to its stream.
+            // A frame without its trailer is also lost to its stream.
             expected[0] += expected[4];
             assert_eq!(by_fault(&json), expected, "{faults} at the {side}: {json}");
             let received = FRAMES - expected[0] + expected[1];
@@ -59,7 +59,7 @@ fn each_fault_is_reported_exactly_whichever_side_it_is_on() {
 }
 
 #[test]
-fn several_streams_behind_several_faults_add_up_on_each_path() {
+fn faults_of_several_streams_add_up_on_every_path() {
     let Some(stage) = Stage::up() else { return };
     let streams = ["-k", "udp", "-k", "ip6/tcp", "-k", "vlan(id=5)/ip/icmp", "--size", "[100:2, 200:1]", "-c", "3000"];
     for scheme in SCHEMES {
@@ -76,7 +76,7 @@ fn several_streams_behind_several_faults_add_up_on_each_path() {
 }
 
 #[test]
-fn frames_without_room_are_counted_by_what_is_constant_in_them() {
+fn frames_without_room_are_counted_by_their_constant_bytes() {
     let Some(stage) = Stage::up() else { return };
     let scratch = Scratch::new();
     let file = scratch.file("streams.toml");
@@ -101,7 +101,7 @@ fn frames_without_room_are_counted_by_what_is_constant_in_them() {
 }
 
 #[test]
-fn a_delay_is_in_the_latencies() {
+fn delay_shows_in_latency() {
     let Some(stage) = Stage::up() else { return };
     let check = format!("faulty:{}&delay=30ms", stage.checking("b"));
     let json = checked(&stage.port("packet", "a"), &check, &["-k", "udp", "-c", "500", "--rate", "5kpps"]);
@@ -110,9 +110,9 @@ fn a_delay_is_in_the_latencies() {
     assert_eq!(by_fault(&json), [0; 5]);
 }
 
-/// TTL, MAC addresses and checksums change on the way, in the very pages that later frames are made in.
+/// TTL, MAC addresses and checksums change on the path, in the same pages that later frames are built in.
 #[test]
-fn a_router_between_confuses_nothing() {
+fn router_in_the_path_causes_no_fault() {
     let Some(stage) = Stage::routed() else { return };
     let mac = stage.mac("r", "p0");
     stage.0.ip("r", &["neigh", "add", "10.9.1.77", "lladdr", "02:00:00:00:00:77", "dev", "p1"]);
@@ -121,14 +121,14 @@ fn a_router_between_confuses_nothing() {
     for scheme in SCHEMES {
         let what = ["-k", &packet, "--size", "[64:7, 300:3]", "-c", "8000", "--rate", "40kpps", "--lossless"];
         let json = checked(&stage.port(scheme, "a"), &stage.checking("h"), &what);
-        assert_eq!(json["made_by"], if scheme == "xdp-live" { "port" } else { "process" });
+        assert_eq!(json["generated_by"], if scheme == "xdp-live" { "port" } else { "process" });
         assert_eq!((by_fault(&json), number(&json["check"], "received")), ([0; 5], 8000), "{scheme}: {json}");
         assert_eq!(json["check"]["ledger"]["accounts"][1]["received"], 8000, "{scheme}: {json}");
     }
 }
 
 #[test]
-fn lossless_is_a_status_and_nothing_else() {
+fn lossless_only_changes_the_exit_status() {
     let Some(stage) = Stage::up() else { return };
     let whole = stage.port("packet", "a");
     let check = stage.checking("b");
@@ -146,7 +146,7 @@ fn lossless_is_a_status_and_nothing_else() {
 }
 
 #[test]
-fn a_receiver_to_which_nothing_comes_ends_in_time_and_says_so() {
+fn silent_receiver_ends_in_time_and_reports_the_loss() {
     let Some(stage) = Stage::of(&["a:eth0,b:eth0", "a:eth1,b:eth1"]) else { return };
     let silent = stage.0.port("b", "eth1", "");
     let started = Instant::now();
@@ -162,9 +162,9 @@ fn a_receiver_to_which_nothing_comes_ends_in_time_and_says_so() {
     assert!(started.elapsed().as_secs_f64() < 30.0, "{:?}", started.elapsed());
 }
 
-/// What looks like loss and is none is called by its name.
+/// Packets merged by GRO look like loss; the report names the real cause.
 #[test]
-fn frames_that_the_receiving_host_put_together_are_told() {
+fn frames_merged_by_the_receiving_host_are_reported() {
     let Some(stage) = Stage::up() else { return };
     let packet = "ip/tcp(flags=ack, seq=0..4000000000/46)/payload(random)";
     let what = ["-k", packet, "--size", "104", "-c", "2000", "--rate", "max", "--interval", "0"];

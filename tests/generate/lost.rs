@@ -1,4 +1,4 @@
-//! What is lost is told while a run lasts, of each stream and of all together, and exactly.
+//! Loss is reported exactly during a run, per stream and in total.
 
 use crate::generate::stage::number;
 use linerate_tests::support::Scratch;
@@ -6,7 +6,7 @@ use linerate_tests::support::program::{linerate, run};
 use serde_json::Value;
 use std::process::Stdio;
 
-/// Every interval of a run, and its summary.
+/// Returns every interval of a run, and its summary.
 fn intervals(arguments: &[&str]) -> (Vec<Value>, Value) {
     let run = [&["generate", "--json", "--interval", "0.1"], arguments].concat();
     let output = linerate(&run).stderr(Stdio::inherit()).output().unwrap();
@@ -29,7 +29,7 @@ fn mem(name: &str) -> String {
     format!("mem:lost-{name}-{}", std::process::id())
 }
 
-/// Two streams of 1,000 frames a second for two seconds.
+/// Writes a stream file of two streams, each 1,000 packets per second for two seconds.
 fn two_streams(scratch: &Scratch) -> String {
     let file = scratch.file("two.toml");
     let stream = |name| format!("[[stream]]\nname = \"{name}\"\npacket = \"ip/udp\"\nrate = \"1kpps\"\ncount = 2000\n");
@@ -38,14 +38,14 @@ fn two_streams(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn streams_and_totals_agree_in_each_interval_and_end_as_the_report() {
+fn streams_and_totals_agree_in_every_interval_and_the_report() {
     let (scratch, mem) = (Scratch::new(), mem("drop"));
     let (file, to) = (two_streams(&scratch), format!("faulty:{mem}?drop=10%&seed=7"));
     let (lines, summary) = intervals(&["--to", &to, "--check", &mem, "--streams", &file]);
     let lost = number(&summary["check"], "lost");
     assert!((200..600).contains(&lost) && number(&summary["check"], "received") == 4000 - lost, "{summary}");
     let live: Vec<u64> = lines.iter().map(|line| number(line, "lost")).collect();
-    // Each gap for half a second at least, so none of the first half second; and while the run lasts, not at its end alone.
+    // A gap counts as lost after half a second: none in the first half second, some before the run ends.
     let early = lines.iter().filter(|line| line["seconds"].as_f64().unwrap() < 0.5);
     assert!(early.clone().count() > 0 && early.clone().all(|line| number(line, "lost") == 0), "{live:?}");
     let sending = lines.iter().filter(|line| number(line, "frames") < 4000);
@@ -54,27 +54,27 @@ fn streams_and_totals_agree_in_each_interval_and_end_as_the_report() {
 }
 
 #[test]
-fn where_nothing_comes_all_that_was_sent_half_a_second_ago_is_lost() {
+fn without_a_receiver_packets_are_lost_after_half_a_second() {
     let check = mem("nobody");
     let (lines, summary) = intervals(&["--to", "null:x", "--check", &check, "-k", "ip/udp", "-T", "1.5"]);
     assert_eq!(number(&summary["check"], "lost"), number(&summary, "frames"), "{summary}");
-    let mut told = 0;
+    let mut partly_lost = 0;
     for pair in lines.windows(2) {
         let (before, line) = (&pair[0], &pair[1]);
         assert!(number(before, "lost") <= number(line, "lost"), "{before}\n{line}");
         let since = |other: &Value| line["seconds"].as_f64().unwrap() - other["seconds"].as_f64().unwrap();
-        // As many as had been sent in the last interval that ended so long before, and no more than by the next.
+        // At least as many as were sent 0.8 s earlier, and no more than were sent 0.5 s earlier.
         let aged = lines.iter().rev().find(|other| since(other) >= 0.8);
         let young = lines.iter().find(|other| since(other) <= 0.5);
         assert!(number(line, "lost") >= aged.map_or(0, |aged| number(aged, "frames")), "{line}");
         assert!(number(line, "lost") <= young.map_or(0, |young| number(young, "frames")), "{line}");
-        told += u64::from(number(line, "lost") > 0 && number(line, "lost") < number(line, "frames"));
+        partly_lost += u64::from(number(line, "lost") > 0 && number(line, "lost") < number(line, "frames"));
     }
-    assert!(told > 3, "{lines:?}");
+    assert!(partly_lost > 3, "{lines:?}");
 }
 
 #[test]
-fn what_comes_late_is_lost_no_more() {
+fn late_packets_no_longer_count_as_lost() {
     let mem = mem("late");
     let to = format!("faulty:{mem}?delay=1500ms");
     let (lines, summary) = intervals(&["--to", &to, "--check", &mem, "-k", "ip/udp", "-c", "1000"]);
@@ -84,9 +84,9 @@ fn what_comes_late_is_lost_no_more() {
     assert!(*most > 100 && live.last().unwrap() < most, "{live:?}");
 }
 
-/// Of who has the sequence numbers alone.
+/// `check` has only sequence numbers.
 #[test]
-fn a_gap_that_has_shown_for_half_a_second_is_lost() {
+fn gap_counts_as_lost_after_half_a_second() {
     let scratch = Scratch::new();
     let file = scratch.file("cut.pcap");
     let to = format!("faulty:pcap:{file}?drop=10%&seed=3");
@@ -94,7 +94,7 @@ fn a_gap_that_has_shown_for_half_a_second_is_lost() {
     let frames = std::fs::read(&file).unwrap();
     let mut counting = linerate(&["check", "-r", "-", "--json", "--interval", "0.1"]);
     let mut counting = counting.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    // All at once, and the end 1.5 s later.
+    // All bytes first, end of file 1.5 s later.
     let mut input = counting.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &frames).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(1500));

@@ -1,13 +1,13 @@
-//! What options promise.
+//! Documented effects of options.
 
 use crate::generate::stage::{Stage, generate, number};
 use linerate_burst::LinkType;
-use linerate_record::Reader;
+use linerate_pcap::Reader;
 use linerate_tests::support::Scratch;
 use linerate_tests::support::program::run;
 use linerate_tests::support::records::{self, Record};
 
-/// The frames that these arguments mean, as a file has them.
+/// Returns the packets that these arguments write to a file.
 fn written(scratch: &Scratch, arguments: &[&str]) -> Vec<Record> {
     let output = scratch.file("written.pcap");
     run(&[&["generate", "-q", "--to", &format!("pcap:{output}")], arguments].concat()).good();
@@ -19,7 +19,7 @@ fn bytes(records: Vec<Record>) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn threads_together_send_what_one_would() {
+fn several_threads_send_the_same_packets_as_one() {
     let Some(stage) = Stage::of(&["a:eth0,b:eth0,queues=2"]) else { return };
     let (scratch, output) = (Scratch::new(), Scratch::new());
     let output = output.file("got.pcap");
@@ -39,13 +39,13 @@ fn threads_together_send_what_one_would() {
             capture.end().good();
             let mut got = bytes(records::read(&output));
             got.sort();
-            assert!(got == wanted, "{scheme}, {threads} threads: {} frames are not those of one", got.len());
+            assert!(got == wanted, "{scheme}, {threads} threads: {} frames differ from those of one thread", got.len());
         }
     }
 }
 
 #[test]
-fn kept_frames_come_again_and_again() {
+fn kept_frames_are_repeated() {
     let scratch = Scratch::new();
     let what = ["-k", "udp(sport=random)/payload(noise)", "--size", "[64, 128, 200]", "--rate", "max", "-c"];
     let first = bytes(written(&scratch, &[&what[..], &["7"]].concat()));
@@ -55,7 +55,7 @@ fn kept_frames_come_again_and_again() {
 }
 
 #[test]
-fn files_say_what_frames_begin_with_and_other_ports_take_ethernet() {
+fn files_record_the_link_type_and_other_ports_need_ethernet() {
     let scratch = Scratch::new();
     for (text, link) in [("udp", 1), ("null/ip/udp", 0), ("chdlc/ip", 104), ("sll/ip6/udp", 113), ("sll2/arp", 276)] {
         for ending in ["pcap", "pcapng.gz"] {
@@ -78,7 +78,7 @@ fn files_say_what_frames_begin_with_and_other_ports_take_ethernet() {
 }
 
 #[test]
-fn packets_share_the_rate_and_take_turns() {
+fn packets_share_the_rate_round_robin() {
     let scratch = Scratch::new();
     let what = ["-k", "udp(dport=1)", "-k", "udp(dport=2)", "-k", "udp(dport=3)", "--rate", "3kpps", "-c", "20"];
     let got = written(&scratch, &what);
@@ -89,9 +89,9 @@ fn packets_share_the_rate_and_take_turns() {
 }
 
 #[test]
-fn a_share_of_a_line_is_its_bits_with_overhead() {
+fn percent_of_line_rate_includes_frame_overhead() {
     let scratch = Scratch::new();
-    // 84 bytes a frame on the wire: at 5 Mb/s 134.4 us.
+    // 84 bytes per frame on the wire: 134.4 us at 5 Mb/s.
     let times: Vec<u64> = written(&scratch, &["-k", "udp", "-c", "30", "--rate", "50%", "--line", "10mbps"])
         .iter()
         .map(|r| r.time)
@@ -103,15 +103,15 @@ fn a_share_of_a_line_is_its_bits_with_overhead() {
         let two = ["generate", "--to", "pcap:-", "-k", "udp", "-k", "tcp"];
         run(&[&two, shape].concat()).with_status(2).says("works with one --packet, not 2");
     }
-    // Frames of the interface's own line, which a veth says is 10 Gb/s.
+    // Percent of the interface's own line rate, which is 10 Gb/s for a veth.
     let Some(stage) = Stage::up() else { return };
     let json = generate(&["--to", &stage.port("packet", "a"), "-k", "udp", "-c", "30", "--rate", "50%"]).good().json();
-    let asked = json["asked_mpps"].as_f64().unwrap();
+    let asked = json["requested_mpps"].as_f64().unwrap();
     assert!((asked - 5e9 / 84.0 / 8.0 / 1e6).abs() < 1e-3, "{json}");
 }
 
 #[test]
-fn a_dry_run_shows_frames_layer_by_layer_and_opens_nothing() {
+fn dry_run_shows_frames_by_layer_and_opens_no_port() {
     let what = ["-k", "vlan(id=5)/ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)", "--size", "64", "--rate", "1kpps"];
     let said = run(&[&["generate", "--to", "packet:none0", "--dry-run", "2"], &what[..]].concat()).good().output;
     let starts: Vec<&str> = said.lines().filter_map(|line| line.split_whitespace().next()).collect();

@@ -4,7 +4,7 @@ use crate::generate::stage::{SCHEMES, Stage, generate};
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::Horizon;
 use linerate_engine::clock::now;
-use linerate_engine::streams::{Run, Streams};
+use linerate_engine::streams::{StreamRun, Streams};
 use linerate_generate::file;
 use linerate_port::{RxOptions, Spec, TxOptions};
 use linerate_tests::support::program::{launch, run, start};
@@ -12,13 +12,13 @@ use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, wait_until};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A stream file.
+/// Stream file of a test.
 struct File {
     name: &'static str,
     text: &'static str,
-    /// Whether `xdp-live` makes the frames itself.
+    /// True if `xdp-live` builds the frames itself.
     live: bool,
-    /// Whether frames have trailers, which say when they were sent.
+    /// True if frames have trailers, which carry the send time.
     stamped: bool,
 }
 
@@ -161,12 +161,12 @@ count = 300
     },
 ];
 
-/// What of a frame is the same on every path: not when it was sent, nor what is computed from that.
+/// Returns the bytes that are the same on every path: without the send time and the checksums that depend on it.
 fn constant(file: &File, frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     if file.stamped {
         let length = frame.len();
-        // Check and time, and the checksum of UDP.
+        // Check and time of the trailer, and the UDP checksum.
         frame[length - 8..].fill(0);
         frame[40..42].fill(0);
     }
@@ -178,7 +178,7 @@ fn assert_same(file: &File, path: &str, got: &[Vec<u8>], wanted: &[Vec<u8>]) {
     let (got, wanted): (Vec<_>, Vec<_>) =
         [got, wanted].map(|frames| frames.iter().map(|frame| constant(file, frame)).collect()).into();
     if let Some(at) = got.iter().zip(&wanted).position(|(got, wanted)| got != wanted) {
-        panic!("{}, {path}: frame {at} differs\n got {:02x?}\n not {:02x?}", file.name, got[at], wanted[at]);
+        panic!("{}, {path}: frame {at} differs\n got      {:02x?}\n expected {:02x?}", file.name, got[at], wanted[at]);
     }
     assert_eq!(got.len(), wanted.len(), "{}, {path}: the number of frames", file.name);
 }
@@ -187,7 +187,7 @@ fn bytes(path: &str) -> Vec<Vec<u8>> {
     records::read(path).into_iter().map(|Record { bytes, .. }| bytes).collect()
 }
 
-/// The frames that a file of streams means: as a capture file has them.
+/// Returns the packets of a stream file as written to a capture file.
 fn in_a_file(file: &File, scratch: &Scratch) -> Vec<Vec<u8>> {
     let (streams, output) = (scratch.file("streams.toml"), scratch.file("wanted.pcap"));
     std::fs::write(&streams, file.text).unwrap();
@@ -195,7 +195,7 @@ fn in_a_file(file: &File, scratch: &Scratch) -> Vec<Vec<u8>> {
     bytes(&output)
 }
 
-/// Sent and received within this process.
+/// Returns the packets of a stream file, sent and received within this process.
 fn in_memory(file: &File) -> Vec<Vec<u8>> {
     static OPENED: AtomicU32 = AtomicU32::new(0);
     let set = file::streams(file.name, file.text, &file::Setup::default()).unwrap();
@@ -203,7 +203,7 @@ fn in_memory(file: &File) -> Vec<Vec<u8>> {
     let mut port = open_rx(&spec, &RxOptions::default()).unwrap();
     let streams = Streams::new(&set, open_tx(&spec, &TxOptions::default()).unwrap()).unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| assert!(streams.run(&Run::default()).failure.is_none()));
+        scope.spawn(|| assert!(streams.run(&StreamRun::default()).failure.is_none()));
         let mut got = Vec::new();
         loop {
             let head = port.queues[0].fill(now()).unwrap();
@@ -230,15 +230,15 @@ fn files_and_memory_get_the_same_frames() {
 }
 
 #[test]
-fn a_ring_in_shared_memory_gets_the_same_frames() {
+fn shared_memory_ring_gets_the_same_frames() {
     let scratch = Scratch::new();
     let (ring, output) = (format!("paths-{}", std::process::id()), scratch.file("got.pcap"));
     for file in &FILES {
         let wanted = in_a_file(file, &scratch);
-        // A ring so small that it goes round, and a sender that begins with its reader.
-        let to = format!("shm:{ring}?wait=1&memory=4MiB&lossless=yes&patience=60");
+        // The ring is small enough to wrap, and the sender starts once its reader has attached.
+        let to = format!("shm:{ring}?wait=1&memory=4MiB&lossless=yes&timeout=60");
         let sender = launch(&["generate", "--json", "--to", &to, "--streams", &scratch.file("streams.toml")]);
-        wait_until("there is a ring", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&ring));
+        wait_until("the ring exists", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&ring));
         run(&["capture", "-q", &format!("shm:{ring}?mode=lossless"), "-w", &output]).good();
         let json = sender.end().good().json();
         assert_eq!((&json["balanced"], &json["frames"]), (&true.into(), &wanted.len().into()), "{}: {json}", file.name);
@@ -247,10 +247,10 @@ fn a_ring_in_shared_memory_gets_the_same_frames() {
 }
 
 #[test]
-fn every_way_into_an_interface_sends_the_same_frames() {
+fn every_interface_backend_sends_the_same_frames() {
     let Some(stage) = Stage::up() else { return };
     let (scratch, output) = (Scratch::new(), Scratch::new());
-    // What the driver gets: further up, GRO holds frames back.
+    // Captured at the driver: above it, GRO delays packets.
     let (output, from) = (output.file("got.pcap"), stage.port("xdp", "b"));
     for file in &FILES {
         let wanted = in_a_file(file, &scratch);
@@ -260,8 +260,8 @@ fn every_way_into_an_interface_sends_the_same_frames() {
             let to = stage.port(scheme, "a");
             let json = generate(&["--to", &to, "--streams", &scratch.file("streams.toml")]).good().json();
             assert_eq!(json["frames"], wanted.len(), "{}, {scheme}: {json}", file.name);
-            let made_by = if scheme == "xdp-live" && file.live { "port" } else { "process" };
-            assert_eq!(json["made_by"], made_by, "{}, {scheme}", file.name);
+            let generated_by = if scheme == "xdp-live" && file.live { "port" } else { "process" };
+            assert_eq!(json["generated_by"], generated_by, "{}, {scheme}", file.name);
             capture.end().good();
             assert_same(file, scheme, &bytes(&output), &wanted);
         }

@@ -4,7 +4,7 @@ use crate::generate::stage::{SCHEMES, Stage, counted, datagrams, generate, numbe
 
 const FRAMES: &str = "5000";
 
-/// Datagrams for 10.9.1.2, sent to a MAC address at a rate that a socket keeps up with.
+/// Sends datagrams for 10.9.1.2 to a MAC address, at a rate that a socket keeps up with.
 fn send(stage: &Stage, scheme: &str, mac: &str, more: &[&str]) -> serde_json::Value {
     let packet = format!("eth(dst={mac})/ip(src=10.9.0.7, dst=10.9.1.2)/udp(sport=1024..2023, dport=7000)");
     let to = stage.port(scheme, "a");
@@ -14,14 +14,14 @@ fn send(stage: &Stage, scheme: &str, mac: &str, more: &[&str]) -> serde_json::Va
     json
 }
 
-/// Accepts datagrams whose sender would be reached in another way, or in none.
+/// Turns off reverse-path filtering, so that the host accepts sources it has no route to.
 fn trust_sources(stage: &Stage, host: &str) {
     let set = |name: &str| std::fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "0").unwrap();
     linerate_lab::within(&stage.0.namespace(host), || ["all", "eth0"].into_iter().for_each(set)).unwrap();
 }
 
 #[test]
-fn a_socket_and_the_interface_of_a_host_count_what_was_sent() {
+fn socket_and_interface_counters_match_the_sender() {
     let Some(stage) = Stage::of(&["a:eth0,b:eth0=10.9.1.2/16"]) else { return };
     stage.take_packets("b", "eth0");
     trust_sources(&stage, "b");
@@ -36,7 +36,7 @@ fn a_socket_and_the_interface_of_a_host_count_what_was_sent() {
 }
 
 #[test]
-fn a_bridge_forwards_every_frame_to_a_socket_behind_it() {
+fn bridge_forwards_every_frame_to_a_socket() {
     let Some(stage) = Stage::of(&["a:eth0,s:p0", "s:p1,b:eth0=10.9.1.2/16"]) else { return };
     trust_sources(&stage, "b");
     stage.0.ip("s", &["link", "add", "bridge", "type", "bridge", "stp_state", "0", "mcast_snooping", "0"]);
@@ -54,9 +54,9 @@ fn a_bridge_forwards_every_frame_to_a_socket_behind_it() {
     }
 }
 
-/// The router is asked for its address, and answered when it asks for the sender's.
+/// The sender resolves the gateway by ARP and answers the ARP requests for its own addresses.
 #[test]
-fn a_router_forwards_what_is_sent_through_it_as_a_gateway() {
+fn router_forwards_packets_sent_to_it_as_gateway() {
     let Some(stage) = Stage::routed() else { return };
     let socket = stage.socket("h", "10.9.1.2:7000");
     let packets = ["ip(src=10.9.0.7, dst=10.9.1.2)/udp(dport=7000)", "ip(src=10.9.0.8, dst=10.9.1.2)/udp(dport=7000)"];
@@ -68,7 +68,7 @@ fn a_router_forwards_what_is_sent_through_it_as_a_gateway() {
         let json = generate(&[&what[..], &how].concat()).good().json();
         assert_eq!((number(&json, "frames"), number(&json["check"], "received")), (4500, 4500), "{scheme}: {json}");
         assert_eq!(datagrams(&socket), 3000, "{scheme}");
-        // The host says that a port is closed, and the router asks who is to be told.
+        // The host sends "port unreachable", so the router resolves the sender by ARP.
         assert!(counted(&json, "resolved") == 1 && counted(&json, "arp") >= 1, "{scheme}: {json}");
         let known = linerate_tests::support::tool("ip", &["-n", &stage.0.namespace("r"), "neigh", "show", "10.9.0.9"]);
         assert!(known.contains("02:00:00:00:00:01"), "{scheme}: {known}");

@@ -1,4 +1,4 @@
-//! Streams that are told something while they run, over a real wire: no number left out, none twice, and what stands stands.
+//! Control commands to running streams over a real link: no number is lost or duplicated, and every reply is final.
 
 use crate::generate::stage::{Stage, number};
 use linerate_tests::support::program::{run, start};
@@ -24,7 +24,7 @@ packet = "udp(dport=3)"
 rate = "1kpps"
 "#;
 
-/// What `ctl` answers, by stream.
+/// Runs `ctl` and returns its rows: name, state, sent and sent since start.
 fn ctl(path: &str, what: &[&str]) -> Vec<(String, String, u64, u64)> {
     let json = run(&[&["ctl", path][..], what, &["--json"]].concat()).good().json();
     assert_eq!(json["schema"], "linerate/ctl/1");
@@ -34,12 +34,12 @@ fn ctl(path: &str, what: &[&str]) -> Vec<(String, String, u64, u64)> {
         .collect()
 }
 
-/// Three streams are told one thing after the other by `what`; in the end every frame sent came, once.
-fn every_frame_comes(scheme: &str, more: &[&str], what: impl FnOnce(&str)) -> Option<Value> {
+/// Runs three streams, sends commands with `what`, and checks that every frame arrives exactly once.
+fn every_frame_arrives(scheme: &str, more: &[&str], what: impl FnOnce(&str)) -> Option<Value> {
     every_frame_of(STREAMS, scheme, more, what)
 }
 
-/// The same of other streams.
+/// Does the same with other streams.
 fn every_frame_of(streams: &str, scheme: &str, more: &[&str], what: impl FnOnce(&str)) -> Option<Value> {
     let stage = Stage::up()?;
     let folder = Scratch::new();
@@ -48,7 +48,7 @@ fn every_frame_of(streams: &str, scheme: &str, more: &[&str], what: impl FnOnce(
     let (to, check) = (stage.port(scheme, "a"), stage.checking("b"));
     let arguments = ["generate", "--json", "--to", &to, "--check", &check, "--streams", &file, "-T", "60"];
     let running = start(&[&arguments[..], &["--control", &path, "-Z", "root", "--lossless"], more].concat());
-    wait_until("there is a socket, and something was sent", || {
+    wait_until("the control socket exists and every stream has sent", || {
         UnixStream::connect(&path).is_ok() && ctl(&path, &["status"]).iter().all(|row| row.2 > 0)
     });
     let about = std::fs::symlink_metadata(&path).unwrap();
@@ -56,23 +56,23 @@ fn every_frame_of(streams: &str, scheme: &str, more: &[&str], what: impl FnOnce(
     what(&path);
     let ended = running.interrupt();
     let json = ended.json();
-    assert!(!std::path::Path::new(&path).exists(), "the socket is gone");
+    assert!(!std::path::Path::new(&path).exists(), "the socket is removed");
     let check = &json["check"];
-    let told = |name| number(check, name);
-    // Several threads send beside one another: one that was put aside for long has its frames come when they cannot be told apart.
-    let stale = if more.contains(&"--threads") { told("stale") } else { 0 };
+    let counted = |name| number(check, name);
+    // With several threads, frames of one that was descheduled for long arrive so late that they count as stale.
+    let stale = if more.contains(&"--threads") { counted("stale") } else { 0 };
     assert!(ended.status == 0 || stale > 0, "{json} {}", ended.errors);
-    assert_eq!((told("lost") - stale, told("duplicated"), told("corrupted")), (0, 0, 0), "{json}");
-    assert!(more.contains(&"--threads") || told("reordered") == 0, "{json}");
-    assert_eq!(number(&json, "frames"), told("received"), "{json}");
+    assert_eq!((counted("lost") - stale, counted("duplicated"), counted("corrupted")), (0, 0, 0), "{json}");
+    assert!(more.contains(&"--threads") || counted("reordered") == 0, "{json}");
+    assert_eq!(number(&json, "frames"), counted("received"), "{json}");
     Some(json)
 }
 
 #[test]
-fn streams_are_told_what_to_do_and_no_frame_is_lost_or_sent_twice() {
+fn commands_lose_and_duplicate_no_frame() {
     for (scheme, threads) in [("packet", "1"), ("packet", "2"), ("xdp", "1"), ("xdp-live", "1")] {
         let threads: &[&str] = if threads == "1" { &[] } else { &["--threads", threads] };
-        every_frame_comes(scheme, threads, |path| {
+        every_frame_arrives(scheme, threads, |path| {
             let rows = ctl(path, &["pause", "video*"]);
             assert_eq!(
                 rows.iter().map(|row| (&*row.0, &*row.1)).collect::<Vec<_>>(),
@@ -81,13 +81,13 @@ fn streams_are_told_what_to_do_and_no_frame_is_lost_or_sent_twice() {
             ctl(path, &["rate", "20kpps", "voip"]);
             let before = ctl(path, &["status", "voip"])[0].2;
             wait_until("more of voip was sent", || ctl(path, &["status", "voip"])[0].2 > before + 500);
-            assert_eq!(ctl(path, &["status", "video*"]), rows, "whoever is paused sends nothing");
+            assert_eq!(ctl(path, &["status", "video*"]), rows, "a paused stream sends nothing");
             ctl(path, &["rate", "x2"]);
             ctl(path, &["resume"]);
             let stopped = ctl(path, &["stop", "video1"]);
             assert_eq!(stopped[0].1, "stopped");
-            wait_until("video2 goes on", || ctl(path, &["status", "video2"])[0].2 > rows[1].2);
-            assert_eq!(ctl(path, &["status", "video1"]), stopped, "it was final when the command returned");
+            wait_until("video2 sends again", || ctl(path, &["status", "video2"])[0].2 > rows[1].2);
+            assert_eq!(ctl(path, &["status", "video1"]), stopped, "the reply is final");
             let again = ctl(path, &["start", "video1"]);
             assert!(again[0].1 == "running" && again[0].3 == again[0].2 - stopped[0].2, "{again:?}");
             wait_until("video1 sends", || ctl(path, &["status", "video1"])[0].3 > 100);
@@ -95,9 +95,9 @@ fn streams_are_told_what_to_do_and_no_frame_is_lost_or_sent_twice() {
     }
 }
 
-/// One stream is made by a program of the kernel, which does what it is told; of several at once each may be told its own.
+/// A kernel program sends a single stream and follows commands; several streams can be commanded separately.
 #[test]
-fn streams_that_the_kernel_sends_are_told_what_to_do() {
+fn streams_sent_by_the_kernel_follow_commands() {
     let one = "[[stream]]\nname = \"s1\"\npacket = \"udp(dport=1,sport=1..1000)\"\nsize = \"64..200/136\"\nrate = \"3kpps\"\n";
     let two = one.replace("s1", "s2");
     for streams in [one.to_owned(), format!("order = \"interleaved\"\n{one}{two}")] {
@@ -106,39 +106,39 @@ fn streams_that_the_kernel_sends_are_told_what_to_do() {
             if streams.contains("s2") {
                 let paused = ctl(path, &["pause", "s1"]);
                 let before = ctl(path, &["status", "s2"])[0].2;
-                wait_until("the other goes on", || ctl(path, &["status", "s2"])[0].2 > before + 200);
-                assert_eq!(ctl(path, &["status", "s1"]), paused, "whoever is paused sends nothing");
+                wait_until("the other stream keeps sending", || ctl(path, &["status", "s2"])[0].2 > before + 200);
+                assert_eq!(ctl(path, &["status", "s1"]), paused, "a paused stream sends nothing");
             }
             let paused = ctl(path, &["pause"]);
             assert!(all(&paused, "paused"), "{paused:?}");
             ctl(path, &["rate", "20kpps"]);
-            assert_eq!(ctl(path, &["status"]), paused, "whoever is paused sends nothing");
+            assert_eq!(ctl(path, &["status"]), paused, "a paused stream sends nothing");
             ctl(path, &["resume"]);
-            let goes_on = |rows: &[(String, String, u64, u64)]| {
-                wait_until("all go on", || {
+            let wait_for_more = |rows: &[(String, String, u64, u64)]| {
+                wait_until("all streams send again", || {
                     let now = ctl(path, &["status"]);
                     now.iter().zip(rows).all(|(now, before)| now.1 == "running" && now.2 > before.2 + 200)
                 });
             };
-            goes_on(&paused);
+            wait_for_more(&paused);
             ctl(path, &["rate", "x2"]);
             let stopped = ctl(path, &["stop"]);
             assert!(all(&stopped, "stopped"), "{stopped:?}");
-            assert_eq!(ctl(path, &["status"]), stopped, "it was final when the command returned");
+            assert_eq!(ctl(path, &["status"]), stopped, "the reply is final");
             let again = ctl(path, &["start"]);
             assert!(again.iter().zip(&stopped).all(|(now, then)| now.3 == now.2 - then.2), "{again:?} {stopped:?}");
-            goes_on(&stopped);
+            wait_for_more(&stopped);
         });
         if let Some(json) = json {
-            assert_eq!(json["made_by"], if streams.contains("s2") { "process" } else { "port" }, "{json}");
+            assert_eq!(json["generated_by"], if streams.contains("s2") { "process" } else { "port" }, "{json}");
             assert!(json["late"].is_u64() && json["shifted_us"].is_number(), "{json}");
         }
     }
 }
 
 #[test]
-fn what_cannot_be_told_is_refused_and_whoever_asks_badly_harms_nobody() {
-    every_frame_comes("packet", &[], |path| {
+fn invalid_commands_are_rejected_without_side_effects() {
+    every_frame_arrives("packet", &[], |path| {
         for (what, why) in [
             (&["pause", "nobody"][..], "no stream matches"),
             (&["rate", "fast"][..], "invalid rate"),
@@ -158,7 +158,7 @@ fn what_cannot_be_told_is_refused_and_whoever_asks_badly_harms_nobody() {
             b"{\"action\":\"rm\",\"streams\":\"*\"}\n",
         ] {
             let mut socket = UnixStream::connect(path).unwrap();
-            // It may be closed before all of it is read.
+            // The socket may be closed before all bytes are read.
             let _ = socket.write_all(bytes);
             let _ = socket.shutdown(std::net::Shutdown::Write);
             let mut answer = String::new();
@@ -181,11 +181,11 @@ fn what_cannot_be_told_is_refused_and_whoever_asks_badly_harms_nobody() {
 }
 
 #[test]
-fn whoever_asks_slowly_keeps_nobody_waiting() {
-    every_frame_comes("packet", &[], |path| {
+fn slow_clients_do_not_delay_others() {
+    every_frame_arrives("packet", &[], |path| {
         let slow: Vec<UnixStream> = (0..12).map(|_| UnixStream::connect(path).unwrap()).collect();
         slow.iter().for_each(|mut socket| socket.write_all(b"{").unwrap());
-        // Whoever asks waits five seconds for an answer.
+        // `ctl` waits five seconds for an answer.
         let row = ctl(path, &["stop", "voip"]);
         assert_eq!(row[0].1, "stopped");
         let more: Vec<_> = (0..6)
@@ -200,9 +200,9 @@ fn whoever_asks_slowly_keeps_nobody_waiting() {
     });
 }
 
-/// A socket that a killed run has left is another run's.
+/// A new run replaces the socket of a killed one.
 #[test]
-fn streams_do_what_they_are_told_while_their_port_is_down() {
+fn streams_follow_commands_while_the_link_is_down() {
     let Some(stage) = Stage::up() else { return };
     let folder = Scratch::new();
     let (file, path) = (folder.file("streams.toml"), folder.file("control"));
@@ -211,7 +211,7 @@ fn streams_do_what_they_are_told_while_their_port_is_down() {
     let arguments =
         ["generate", "--to", &stage.port("packet", "a"), "--streams", &file, "-T", "60", "--control", &path];
     let running = start(&[&arguments[..], &["-Z", "root", "--json"]].concat());
-    wait_until("something was sent", || {
+    wait_until("every stream has sent", || {
         UnixStream::connect(&path).is_ok() && ctl(&path, &["status"]).iter().all(|row| row.2 > 0)
     });
     stage.0.ip("a", &["link", "set", "eth0", "down"]);
@@ -220,8 +220,8 @@ fn streams_do_what_they_are_told_while_their_port_is_down() {
     assert!(stopped.iter().all(|row| row.1 == "stopped"), "{stopped:?}");
     stage.0.ip("a", &["link", "set", "eth0", "up"]);
     let resumed = ctl(&path, &["resume", "voip"])[0].2;
-    wait_until("voip goes on", || ctl(&path, &["status", "voip"])[0].2 > resumed + 100);
-    assert_eq!(ctl(&path, &["status", "video*"]), stopped, "it was final");
+    wait_until("voip sends again", || ctl(&path, &["status", "voip"])[0].2 > resumed + 100);
+    assert_eq!(ctl(&path, &["status", "video*"]), stopped, "the reply is final");
     let json = running.interrupt().good().json();
     assert_eq!(
         number(&json, "frames"),

@@ -1,10 +1,10 @@
-//! Habits of language that hide what a sentence means. Each folder has a number of them, which may only fall.
+//! Counts words and phrases that obscure the meaning of a sentence. The number per folder may only fall.
 
 use super::{read, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Words that the field does not use, or has a better word for.
+/// Words that the field does not use, or has better words for.
 const HABITS: &[&str] = &[
     "alone",
     "anew",
@@ -45,7 +45,7 @@ const HABITS: &[&str] = &[
     "which there is not",
 ];
 
-/// First words of doc comments that make a clause of what is a noun.
+/// First words of doc comments that should be nouns or verbs.
 const CLAUSES: &[&str] = &["What", "Who", "Whoever", "Whose", "Whether", "Where", "How", "Of"];
 
 #[test]
@@ -72,7 +72,7 @@ fn habits_of_language_become_fewer() {
     }
 }
 
-/// The habits in comments, strings and pages of each folder.
+/// Number of habits in comments, strings and pages per folder.
 fn count() -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root()];
@@ -94,7 +94,7 @@ fn count() -> BTreeMap<String, usize> {
     found
 }
 
-/// `crates/NAME/src`, or the first folder.
+/// Returns `crates/NAME/src`, or the first folder of the path.
 fn part(path: &std::path::Path) -> String {
     let path: PathBuf = path.strip_prefix(root()).unwrap().into();
     let parts: Vec<_> = path.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
@@ -107,7 +107,7 @@ fn habits(text: &str) -> usize {
         let comment = line.trim_start().strip_prefix("/// ");
         comment.is_some_and(|comment| CLAUSES.iter().any(|word| comment.split(' ').next() == Some(word)))
     });
-    // A word right after a dot is code: a method, a field or an ending.
+    // A word right after a dot is code: a method, a field or a file name extension.
     let words: Vec<String> = text
         .split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '.')
         .filter_map(|word| word.split('.').next())
@@ -121,6 +121,6 @@ fn habits(text: &str) -> usize {
             habit.split(' ').all(|part| next.next().is_some_and(|word| word == part))
         })
     };
-    let said = (0..words.len()).filter(|from| starts.contains(words[*from].as_str())).filter(is_habit);
-    clauses.count() + said.count()
+    let phrases = (0..words.len()).filter(|from| starts.contains(words[*from].as_str())).filter(is_habit);
+    clauses.count() + phrases.count()
 }

@@ -1,10 +1,10 @@
-//! An engine in this process, between ports in memory: frames that it replaces, makes itself, holds, and flows that it lists.
+//! An engine in this process, between ports in memory: it replaces, injects and holds frames.
 
 use super::{frame, number, ports};
 use linerate_burst::{Block, Count, Desc, Horizon, Ledger, Nanos, Stage};
-use linerate_engine::{Fail, Inline, InlinePolicy, Progress, Receive, Received, Sharing, SharingOptions, Stop};
+use linerate_engine::{FailMode, Inline, InlinePolicy, Progress, Receive, RunReport, Sharing, SharingOptions, Stop};
 use linerate_port::{RxPort, TxPort};
-use linerate_share::{Access, Attach, Decide, End, Engine, Inject, Ticket, Verdict};
+use linerate_share::{Access, AttachOptions, End, Engine, Inject, Ticket, Verdict, VerdictReply};
 use linerate_tests::support::program::spawn;
 use linerate_tests::support::{Scratch, judge, wait_until};
 use std::process::{Command, Stdio};
@@ -15,25 +15,25 @@ use std::time::Duration;
 
 const FRAMES: u32 = 3000;
 
-/// A frame of the engine's own.
+/// A frame that the engine injects.
 fn made(of: u32, mark: u8) -> Vec<u8> {
     [&of.to_be_bytes()[..], &[0xee; 40], &[mark; 30]].concat()
 }
 
-/// Both directions, and what came of the run.
+/// The result of a run, and the frames received in both directions.
 pub(super) struct Through {
-    pub run: Received,
+    pub run: RunReport,
     pub there: Vec<Vec<u8>>,
     pub back: Vec<Vec<u8>>,
 }
 
-/// Sends frames in at the first port while an engine decides, until all have come and it has ended.
+/// Sends frames to the first port while an engine decides, until all have arrived and the run has ended.
 fn through(policy: InlinePolicy, decide: impl FnOnce(Engine) + Send) -> Through {
     let frames = (0..FRAMES).map(frame).collect();
     frames_through(policy, frames, 64, decide)
 }
 
-/// The same with these frames, sent so many at a time.
+/// The same with these frames, sent `at_once` at a time.
 pub(super) fn frames_through(
     policy: InlinePolicy,
     frames: Vec<Vec<u8>>,
@@ -41,20 +41,20 @@ pub(super) fn frames_through(
     decide: impl FnOnce(Engine) + Send,
 ) -> Through {
     through_any(policy, (frames, at_once), "", |name| {
-        let engine = Attach { name: name.to_owned(), ..Attach::default() }.engine(name).unwrap();
+        let engine = AttachOptions { name: name.to_owned(), ..AttachOptions::default() }.engine(name).unwrap();
         move || decide(engine)
     })
 }
 
-/// What was said while runs lasted.
+/// Log lines of all runs.
 static NEWS: LazyLock<&Mutex<Vec<String>>> = LazyLock::new(|| {
     let news = linerate_port::news::listen();
-    let heard: &'static Mutex<Vec<String>> = Box::leak(Box::default());
-    thread::spawn(move || news.iter().for_each(|one| heard.lock().unwrap().push(one)));
-    heard
+    let lines: &'static Mutex<Vec<String>> = Box::leak(Box::default());
+    thread::spawn(move || news.iter().for_each(|one| lines.lock().unwrap().push(one)));
+    lines
 });
 
-/// The same with an engine that `attach` attaches, by the name of the ring, and that then decides. It is called so, or as the ring.
+/// The same with an engine that `attach` attaches to the named ring. `called` is the engine's name; empty: the ring's.
 pub(super) fn through_any<D: FnOnce() + Send>(
     policy: InlinePolicy,
     (frames, at_once): (Vec<Vec<u8>>, usize),
@@ -86,8 +86,8 @@ pub(super) fn through_any<D: FnOnce() + Send>(
         let engine = scope.spawn(attach(&name));
         let is_admitted = format!("engine {} (pid ", if called.is_empty() { &name } else { called });
         scope.spawn(move || {
-            // Until the engine is admitted there is none.
-            wait_until("an engine decides", || NEWS.lock().unwrap().iter().any(|said| said.starts_with(&is_admitted)));
+            // The engine decides once it has been admitted.
+            wait_until("an engine decides", || NEWS.lock().unwrap().iter().any(|line| line.starts_with(&is_admitted)));
             send_all(&mut into, &frames, at_once);
             drop((into, other_into));
         });
@@ -129,10 +129,10 @@ fn receive_all(from: &mut RxPort) -> Vec<Vec<u8>> {
     }
 }
 
-/// Looks until the ring ends; what was held is said in the reverse order some looks later.
+/// Looks until the ring ends; held frames are decided in reverse order some looks later.
 fn decide_by(
     mut engine: Engine,
-    mut decide: impl FnMut(u32, Ticket, &[u8], &mut linerate_share::Answers<'_>) -> Decide,
+    mut decide: impl FnMut(u32, Ticket, &[u8], &mut linerate_share::Answers<'_>) -> VerdictReply,
 ) {
     let mut held: Vec<(Ticket, u32)> = Vec::new();
     let mut looks = 0;
@@ -140,14 +140,14 @@ fn decide_by(
         let looked = engine.look(|seen, answers| {
             let own = number(seen.bytes);
             let decided = decide(own, seen.ticket, seen.bytes, answers);
-            if decided == Decide::Later {
+            if decided == VerdictReply::Later {
                 held.push((seen.ticket, own));
             }
             decided
         });
         looks += 1;
         if !held.is_empty() && (looks % 7 == 0 || looked == 0) {
-            // Long enough for whoever forwards to see that they are held.
+            // Long enough for the forwarder to see that they are held.
             thread::sleep(Duration::from_millis(3));
             held.drain(..).rev().for_each(|(ticket, _)| engine.decide(ticket, Verdict::Pass));
         }
@@ -160,7 +160,7 @@ fn decide_by(
 
 pub(super) fn patient() -> InlinePolicy {
     let (hold, budget) = (Duration::from_secs(20), Duration::from_secs(20));
-    InlinePolicy { on_death: Fail::Closed, on_overload: Fail::Closed, hold, budget, ..InlinePolicy::default() }
+    InlinePolicy { on_death: FailMode::Closed, on_overload: FailMode::Closed, hold, budget, ..InlinePolicy::default() }
 }
 
 fn total(ledger: &Ledger, count: Count) -> u64 {
@@ -168,22 +168,22 @@ fn total(ledger: &Ledger, count: Count) -> u64 {
 }
 
 #[test]
-fn frames_are_replaced_and_frames_of_the_engine_go_beside_them() {
+fn engine_replaces_and_injects_frames() {
     let got = through(patient(), |engine| {
         decide_by(engine, |own, ticket, bytes, answers| {
             if own % 50 == 7 {
                 let mut other = bytes.to_vec();
                 other[20..24].copy_from_slice(b"made");
                 answers.replace(ticket, &other).unwrap();
-                return Decide::Now(Verdict::Replace);
+                return VerdictReply::Now(Verdict::Replace);
             }
             if own % 50 == 9 {
                 answers.inject(ticket, Inject { back: true, behind: false }, &made(own, 1)).unwrap();
                 answers.inject(ticket, Inject { back: false, behind: true }, &made(own, 2)).unwrap();
                 answers.inject(ticket, Inject::default(), &made(own, 3)).unwrap();
-                return Decide::Now(if own % 100 == 9 { Verdict::Block } else { Verdict::Pass });
+                return VerdictReply::Now(if own % 100 == 9 { Verdict::Block } else { Verdict::Pass });
             }
-            if own % 31 == 3 { Decide::Later } else { Decide::Now(Verdict::Pass) }
+            if own % 31 == 3 { VerdictReply::Later } else { VerdictReply::Now(Verdict::Pass) }
         });
     });
     let mut expected = Vec::new();
@@ -201,7 +201,7 @@ fn frames_are_replaced_and_frames_of_the_engine_go_beside_them() {
         expected.push(bytes);
     }
     let mut back: Vec<_> = (0..FRAMES).filter(|own| own % 50 == 9).map(|own| made(own, 1)).collect();
-    // By flow, which here is by the bytes that look like addresses: each place beside its frame, all frames, none twice.
+    // Order is kept per flow, here by the bytes at the place of addresses; each frame arrives exactly once.
     for bytes in &expected {
         assert_eq!(got.there.iter().filter(|other| *other == bytes).count(), 1, "frame {}", number(bytes));
     }
@@ -219,15 +219,15 @@ fn frames_are_replaced_and_frames_of_the_engine_go_beside_them() {
     assert_eq!((total(ledger, Count::InlineReplaced), total(ledger, Count::ForwardInjected)), (60, 180));
     assert_eq!((total(ledger, Count::InlineBlocked), total(ledger, Count::InlineUnused)), (30, 0));
     assert!(ledger.lost() == 0, "{ledger:#?}");
-    // Whoever forwards sleeps through some of them on a machine that does other things too.
+    // On a busy machine the forwarder misses some of the held frames.
     let held = total(ledger, Count::InlineHeld);
     judge(held > 50, &format!("{held} of {} frames were seen to be held", FRAMES / 31));
     assert_eq!(ledger.sum(Stage::Verdict, linerate_burst::Kind::Received), u64::from(FRAMES));
 }
 
-/// Beyond the limit frames of the engine's own are dropped by name; room for answers comes back all the same.
+/// Injected frames above the limit are dropped and counted; their slots for answers are reused.
 #[test]
-fn an_engine_floods_no_port() {
+fn injected_frames_are_rate_limited() {
     for inject_limit in [0, 1] {
         let policy = InlinePolicy { inject_limit, ..patient() };
         let got = through(policy, |engine| {
@@ -236,7 +236,7 @@ fn an_engine_floods_no_port() {
                 wait_until("room for an answer", || {
                     answers.inject(ticket, Inject { back, behind: false }, &made(own, 1)).is_ok()
                 });
-                Decide::Now(Verdict::Pass)
+                VerdictReply::Now(Verdict::Pass)
             });
         });
         let ledger = &got.run.ledger;
@@ -244,54 +244,54 @@ fn an_engine_floods_no_port() {
         let went = got.there.len() + got.back.len() - FRAMES as usize;
         assert_eq!((made, beyond), (FRAMES.into(), u64::from(FRAMES) - went as u64), "{ledger:#?}");
         assert_eq!((ledger.lost(), total(ledger, Count::InlineUnused)), (beyond, 0), "{ledger:#?}");
-        // A full bucket, and what came in while it lasted.
+        // A full token bucket, and the tokens added during the run.
         let most = (got.run.elapsed.as_secs() + 2) * u64::from(inject_limit);
         assert!((u64::from(inject_limit)..=most).contains(&(went as u64)), "{went} in {:?}", got.run.elapsed);
     }
 }
 
-/// A replacement of another length, none at all, and one for a frame that there is not.
+/// A replacement of another length, a missing one, and one that is too long.
 #[test]
-fn answers_that_cannot_be_have_the_engine_put_out() {
-    for how in 0..3 {
-        let policy = InlinePolicy { on_death: Fail::Open, ..patient() };
+fn invalid_answers_evict_the_engine() {
+    for case in 0..3 {
+        let policy = InlinePolicy { on_death: FailMode::Open, ..patient() };
         let got = through(policy, |mut engine| {
             while engine.ended().is_none() {
                 engine.look(|seen, answers| {
                     if number(seen.bytes) != 100 {
-                        return Decide::Now(Verdict::Pass);
+                        return VerdictReply::Now(Verdict::Pass);
                     }
-                    match how {
+                    match case {
                         0 => answers.replace(seen.ticket, &seen.bytes[1..]).unwrap(),
                         1 => {}
                         _ => assert!(answers.replace(seen.ticket, &[0; 20_000]).is_err(), "too long"),
                     }
-                    Decide::Now(Verdict::Replace)
+                    VerdictReply::Now(Verdict::Replace)
                 });
                 thread::sleep(Duration::from_micros(50));
             }
             assert_eq!(engine.ended(), Some(End::Evicted));
         });
-        assert_eq!(got.there.len(), FRAMES as usize, "open: all pass");
+        assert_eq!(got.there.len(), FRAMES as usize, "all pass, since on_death is open");
         assert!(got.run.events.iter().any(|event| event.contains("replace")), "{:?}", got.run.events);
         assert!(total(&got.run.ledger, Count::InlineNoEngine) > 0);
     }
 }
 
-/// Blocks that are full to the last frame when a burst ends, as 4,852 frames of 60 bytes fill one of 512 KiB.
+/// A burst may end exactly with the last frame of a block: 4,852 frames of 60 bytes fill one of 512 KiB.
 #[test]
-fn a_full_block_is_followed_by_another() {
+fn full_block_is_followed_by_the_next() {
     let frames: Vec<Vec<u8>> = (0..20_000u32).map(|own| frame(own)[..60].to_vec()).collect();
     let got = frames_through(patient(), frames.clone(), 4, |engine| {
-        decide_by(engine, |_, _, _, _| Decide::Now(Verdict::Pass));
+        decide_by(engine, |_, _, _, _| VerdictReply::Now(Verdict::Pass));
     });
     assert_eq!(got.there.len(), frames.len());
-    assert!(got.there == frames, "in their order");
+    assert!(got.there == frames, "frames are not in order");
 }
 
-/// The example in C replaces a byte of every frame, as many as they are.
+/// The example in C replaces a byte of every frame.
 #[test]
-fn an_engine_in_c_replaces_a_byte_of_each_frame() {
+fn c_engine_replaces_a_byte_of_each_frame() {
     let Some((scratch, program)) = compiled("examples/c/ring_replace.c") else { return };
     let frames: Vec<Vec<u8>> = (0..FRAMES).map(frame).collect();
     let got = through_any(patient(), (frames.clone(), 64), "ring_replace", by_program(&program, &["30", "0x2a"]));
@@ -303,14 +303,14 @@ fn an_engine_in_c_replaces_a_byte_of_each_frame() {
             bytes
         })
         .collect();
-    assert!(got.there == expected, "{} of {} frames came", got.there.len(), expected.len());
+    assert!(got.there == expected, "{} of {} frames arrived", got.there.len(), expected.len());
     assert_eq!(total(&got.run.ledger, Count::InlineReplaced), u64::from(FRAMES));
     assert_eq!((total(&got.run.ledger, Count::InlineUnused), got.run.ledger.lost()), (0, 0));
 }
 
-/// One in C makes frames: before, behind and back, of frames that pass, are blocked, and are held.
+/// An engine in C injects frames before and after frames, and back, for passed, blocked and held frames.
 #[test]
-fn an_engine_in_c_makes_frames() {
+fn c_engine_injects_frames() {
     let Some((scratch, program)) = compiled("tests/inline/makes.c") else { return };
     let frames: Vec<Vec<u8>> = (0..1000).map(frame).collect();
     let got = through_any(patient(), (frames, 64), "", by_program(&program, &[]));
@@ -327,7 +327,7 @@ fn an_engine_in_c_makes_frames() {
         let parts = if !with(own) { 1..2 } else { 0..3 };
         expected.extend(all[parts].iter().filter(|bytes| own % 20 != 3 || bytes.len() == 40).cloned());
     }
-    // Flows are by bytes that look like addresses: what is of another one may overtake.
+    // Flows are identified by the bytes at the place of addresses; other flows may overtake.
     let sorted = |mut frames: Vec<Vec<u8>>| {
         frames.sort();
         frames
@@ -341,7 +341,7 @@ fn an_engine_in_c_makes_frames() {
     assert_eq!(total(&got.run.ledger, Count::ForwardInjected), 300);
 }
 
-/// A program of this source and the reader in C; none where there is no compiler.
+/// Compiles a source with the reader in C; `None` without a compiler.
 fn compiled(source: &str) -> Option<(Scratch, String)> {
     if !linerate_tests::support::has_tools(&["cc"]) {
         return None;
@@ -350,13 +350,13 @@ fn compiled(source: &str) -> Option<(Scratch, String)> {
     let program = scratch.file("engine");
     let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-I", "c", "-o", &program];
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let said =
+    let output =
         Command::new("cc").args(flags).args([source, "c/linerate_ring.c"]).current_dir(root).output().expect("cc");
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some((scratch, program))
 }
 
-/// An engine that is a program, with the name of the ring in front of its arguments, and as its own.
+/// Runs a program as the engine, with the name of the ring as its first argument.
 fn by_program(program: &str, arguments: &[&str]) -> impl FnOnce(&str) -> Box<dyn FnOnce() + Send> {
     move |name| {
         let mut command = Command::new(program);

@@ -1,5 +1,5 @@
-//! The module for libdaq 3 as the engine, driven by a host of our own that says every verdict, replaces, injects, holds, and writes garbage
-//! into whatever it has looked at.
+//! The module for libdaq 3 as the engine, driven by a test host that gives every verdict, replaces, injects and holds
+//! frames, and writes garbage into frames it has seen.
 
 use super::engine::{Scene, number, ring_name};
 use linerate_tests::support::Scratch;
@@ -9,7 +9,7 @@ use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::wire::settle;
 use serde_json::json;
 
-/// Frames, and what becomes of one by its port.
+/// Number of frames; the destination port selects the verdict.
 const FRAMES: u32 = 2000;
 pub(super) const PASS: u16 = 10;
 pub(super) const BLOCK: u16 = 11;
@@ -46,7 +46,7 @@ fn ending(record: &Record, last: u8) -> Record {
     other
 }
 
-/// What comes out on the other side of a frame, and back where it came from.
+/// Expected frames on the other side, and back towards the source.
 pub(super) fn expected(record: &Record) -> (Option<Record>, Option<Record>) {
     match port(record) {
         BLOCK | BLACKLIST => (None, None),
@@ -54,24 +54,24 @@ pub(super) fn expected(record: &Record) -> (Option<Record>, Option<Record>) {
         INJECT => (Some(ending(record, 0xaa)), None),
         INJECT_BACK => (Some(record.clone()), Some(ending(record, 0xbb))),
         PASS | WHITELIST | IGNORE | HOLD | NO_VERDICT => (Some(record.clone()), None),
-        port => panic!("no frame is for {port}"),
+        port => panic!("unexpected port {port}"),
     }
 }
 
-/// The bytes of those for a port, in the order in which they came.
+/// The bytes of frames for a port, in order of arrival.
 fn flow(records: &[Record], of: u16) -> Vec<&[u8]> {
     records.iter().filter(|record| port(record) == of).map(|record| record.bytes.as_slice()).collect()
 }
 
 #[test]
-fn what_an_engine_of_libdaq_says_becomes_of_frames() {
+fn libdaq_verdicts_are_applied() {
     let Some(module) = module() else { return };
     let Some(scene) = Scene::up() else { return };
     let (scratch, ring) = (Scratch::new(), ring_name());
     let [ready, file, there, back] = ["ready", "in.pcap", "there.pcap", "back.pcap"].map(|name| scratch.file(name));
     let all: Vec<Record> = (0..FRAMES).map(frame).collect();
     records::write(&file, &all);
-    // A machine that does other things too stops an engine for a while.
+    // On a busy machine an engine may stop for a while.
     let inline = scene.inline(&ring, &["--budget", "20000", "--hold", "20000"]);
     let input = format!("inline:{ring}");
     let engine = host(module, &[&input, "inline", "decide", &format!("ready={ready}"), "timeout=50"]);
@@ -91,28 +91,28 @@ fn what_an_engine_of_libdaq_says_becomes_of_frames() {
     let json = inline.interrupt().good().json();
     let ended = engine.end().good();
     assert_eq!(ended.errors, format!("linerate: {input}: verdicts for reason 5: {}\n", FRAMES / 10));
-    let said = ended.json();
+    let report = ended.json();
     for (file, wanted) in [(&there, &wanted[0]), (&back, &wanted[1])] {
         let got = records::read(file);
         for port in PASS..=NO_VERDICT {
-            assert!(flow(&got, port) == flow(wanted, port), "{file}, port {port}: {json:#}\n{said:#}");
+            assert!(flow(&got, port) == flow(wanted, port), "{file}, port {port}: {json:#}\n{report:#}");
         }
         assert_eq!(got.len(), wanted.len(), "{file}");
     }
     let each = u64::from(FRAMES / 10);
     assert_eq!((&json["balanced"], &json["quiesced"]), (&json!(true), &json!(true)), "{json:#}");
-    let of = |way: usize, name: &str| number(&json["ways"][way]["verdicts"], name);
+    let of = |way: usize, name: &str| number(&json["directions"][way]["verdicts"], name);
     assert_eq!(["replaced", "policy_passed", "policy_dropped"].map(|name| of(0, name)), [each, 0, 0], "{json:#}");
-    // With those that it made itself: one each way.
+    // Includes the injected frames: one each way.
     let sent = [of(0, "passed") + of(0, "replaced") + each, each];
-    assert_eq!([0, 1].map(|way| number(&json["ways"][way], "frames")), sent, "{json:#}");
-    let (stats, seen) = (&said["stats"], |port: u16| said["counts"][port.to_string()].as_u64().unwrap_or(0));
-    assert_eq!((said["status"].as_u64(), stats["injected"].as_u64()), (Some(3), Some(2 * each)), "{said:#}");
-    // Flows that are listed are asked about for a while.
-    assert!((1..=each).contains(&seen(WHITELIST)) && (1..=each).contains(&seen(BLACKLIST)), "{said:#}");
+    assert_eq!([0, 1].map(|way| number(&json["directions"][way], "frames")), sent, "{json:#}");
+    let (stats, seen) = (&report["stats"], |port: u16| report["counts"][port.to_string()].as_u64().unwrap_or(0));
+    assert_eq!((report["status"].as_u64(), stats["injected"].as_u64()), (Some(3), Some(2 * each)), "{report:#}");
+    // The engine still sees some frames of listed flows, until the list takes effect.
+    assert!((1..=each).contains(&seen(WHITELIST)) && (1..=each).contains(&seen(BLACKLIST)), "{report:#}");
     let verdicts = [4 * each, 2 * each, each, seen(WHITELIST), seen(BLACKLIST), seen(IGNORE)];
-    assert_eq!(stats["verdicts"], json!(verdicts), "{said:#}");
-    assert_eq!((&stats["hw_dropped"], &said["ways"]), (&json!(0), &json!([[1, 2]])), "{said:#}");
-    // All that it can do, a filter among it where libpcap is there.
-    assert_eq!(said["capabilities"].as_u64().unwrap() & !0x80, 0x15f, "{said:#}");
+    assert_eq!(stats["verdicts"], json!(verdicts), "{report:#}");
+    assert_eq!((&stats["hw_dropped"], &report["directions"]), (&json!(0), &json!([[1, 2]])), "{report:#}");
+    // All capabilities; 0x80, the filter, only with libpcap.
+    assert_eq!(report["capabilities"].as_u64().unwrap() & !0x80, 0x15f, "{report:#}");
 }

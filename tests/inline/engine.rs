@@ -1,4 +1,4 @@
-//! The verbs `inline` and `inspect` between two hosts, with engines that are stopped and killed.
+//! `inline` and `inspect` between two hosts, with engines that are stopped and killed.
 
 use linerate_tests::support::may_make_labs;
 use linerate_tests::support::program::{Ended, Running, launch, linerate, spawn, start};
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Engines killed, unless `LINERATE_KILLS` says how many.
+/// Default of `LINERATE_KILLS`, the number of engines to kill.
 const KILLS: u32 = 20;
-/// Rings that hold all that these tests send while something stands still.
+/// Rings large enough for all packets of these tests during a stall.
 const ROOMY: &str = "&ring=32MiB&timeout=1";
 
 /// Host `a`, two ports in host `mid`, host `b`.
@@ -30,7 +30,7 @@ impl Scene {
         start(&[&["inline", &one, &other, "--share", ring, "--json"], options].concat())
     }
 
-    /// Starts to send from a to b, which looks at what comes.
+    /// Starts to send from a to b, which checks the received packets.
     fn send(&self, arguments: &[&str]) -> Running {
         let (to, check) = (self.0.port("a", "eth0", ""), self.0.port("b", "eth0", "&ring=32MiB&lanes=1"));
         launch(&[&["generate", "--json", "--to", &to, "--check", &check], arguments].concat())
@@ -46,7 +46,7 @@ fn engine(ring: &str, options: &[&str]) -> Running {
     launch(&[&["inspect", &format!("shm:{ring}"), "--json"], options].concat())
 }
 
-/// Waits until it decides.
+/// Waits until the engine decides.
 fn attached(engine: &Running) {
     engine.wait_until_open();
 }
@@ -55,10 +55,10 @@ pub(super) fn number(json: &Value, name: &str) -> u64 {
     json[name].as_u64().unwrap_or_else(|| panic!("no {name} in {json:#}"))
 }
 
-/// What became of the frames from a to b; every identity holds.
+/// Returns the verdicts on frames from a to b, after checking all sums.
 fn verdicts(json: &Value) -> Value {
     assert_eq!((&json["balanced"], &json["quiesced"]), (&true.into(), &true.into()), "{json:#}");
-    for way in json["ways"].as_array().unwrap() {
+    for way in json["directions"].as_array().unwrap() {
         let of = |name: &str| number(&way["verdicts"], name);
         let sent = of("passed") + of("replaced") + of("policy_passed");
         let dropped = of("blocked") + of("policy_dropped") + of("unfit");
@@ -66,7 +66,7 @@ fn verdicts(json: &Value) -> Value {
         assert_eq!(number(way, "frames"), sent, "{json:#}");
         assert_eq!(of("policy_passed") + of("policy_dropped"), of("no_engine") + of("overload") + of("held_too_long"));
     }
-    json["ways"][0]["verdicts"].clone()
+    json["directions"][0]["verdicts"].clone()
 }
 
 fn by_fault(json: &Value) -> [u64; 4] {
@@ -76,10 +76,10 @@ fn by_fault(json: &Value) -> [u64; 4] {
 const DNS: &[&str] = &["-k", "ip/udp(sport=1000..1040, dport=53)", "-k", "ip/udp(sport=1000..1040, dport=80)"];
 
 #[test]
-fn what_the_engine_drops_does_not_arrive_and_all_else_does() {
+fn blocked_frames_are_dropped_and_others_arrive() {
     let Some(scene) = Scene::up() else { return };
     let ring = ring_name();
-    // A machine that does other things too stops an engine for a while.
+    // On a busy machine an engine may stop for a while.
     let inline = scene.inline(&ring, &["--engine", "ids", "--budget", "5000", "--lossless"]);
     let refused = engine(&ring, &["--name", "other"]).end();
     assert!(refused.status == 1 && refused.errors.contains("called ids, not"), "{}", refused.errors);
@@ -88,22 +88,21 @@ fn what_the_engine_drops_does_not_arrive_and_all_else_does() {
     let second = engine(&ring, &["--name", "ids"]).end();
     assert!(second.status == 1 && second.errors.contains("another engine is already attached"), "{}", second.errors);
     let sent = scene.send(&[DNS, &["-c", "4000", "--rate", "20kpps"]].concat()).end().good().json();
-    let said = ids.interrupt().good().json();
+    let report = ids.interrupt().good().json();
     let json = inline.interrupt().good().json();
     let of = verdicts(&json);
     assert_eq!(by_fault(&sent), [4000, 0, 0, 0], "{sent:#}");
     assert_eq!(sent["streams"][1]["check"]["lost"], 0, "{sent:#}");
-    // Neighbour discovery may come beside.
+    // Neighbour discovery adds some packets.
     assert_eq!(number(&of, "blocked"), 4000, "{json:#}");
     assert_eq!((number(&of, "policy_dropped"), number(&of, "policy_passed")), (0, 0), "{json:#}");
     assert!(number(&of, "passed") >= 4000 && number(&json, "engines") == 1, "{json:#}");
-    assert!(number(&said, "blocked") == 4000 && number(&said, "passed") >= 4000, "{said:#}");
+    assert!(number(&report, "blocked") == 4000 && number(&report, "passed") >= 4000, "{report:#}");
 }
 
-/// Of each flow the first frames are asked about, the others are known; the engine leaves them out.
-/// Whoever wants to hear of any loss hears of frames that nobody looked at.
+/// `--lossless` counts frames dropped without an engine as loss.
 #[test]
-fn what_the_policy_drops_is_lost() {
+fn frames_dropped_by_the_policy_are_lost() {
     let Some(scene) = Scene::up() else { return };
     for (on_death, status) in [("closed", 3), ("open", 0)] {
         let inline = scene.inline(&ring_name(), &["--on-death", on_death, "--lossless"]);
@@ -116,7 +115,7 @@ fn what_the_policy_drops_is_lost() {
 }
 
 #[test]
-fn a_flow_that_is_blacklisted_is_not_asked_about_again() {
+fn blacklisted_flow_is_not_inspected_again() {
     let Some(scene) = Scene::up() else { return };
     let ring = ring_name();
     let inline = scene.inline(&ring, &["--budget", "5000"]);
@@ -124,38 +123,38 @@ fn a_flow_that_is_blacklisted_is_not_asked_about_again() {
     attached(&ids);
     thread::sleep(Duration::from_millis(100));
     let sent = scene.send(&[DNS, &["-c", "4000", "--rate", "20kpps"]].concat()).end().good().json();
-    let said = ids.interrupt().good().json();
+    let report = ids.interrupt().good().json();
     let json = inline.interrupt().good().json();
     let of = verdicts(&json);
     assert_eq!((by_fault(&sent), number(&of, "blocked")), ([4000, 0, 0, 0], 4000), "{sent:#}\n{json:#}");
     assert_eq!(sent["streams"][1]["check"]["lost"], 0, "{sent:#}");
-    let (asked, listed) = (number(&said, "blocked"), number(&of, "listed"));
-    assert!((41..3000).contains(&asked) && listed > 1000, "{asked} asked about, {listed} listed: {said:#}");
-    assert_eq!((asked + listed, number(&said, "settled")), (4000, listed), "{said:#}");
+    let (asked, listed) = (number(&report, "blocked"), number(&of, "listed"));
+    assert!((41..3000).contains(&asked) && listed > 1000, "{asked} asked about, {listed} listed: {report:#}");
+    assert_eq!((asked + listed, number(&report, "settled")), (4000, listed), "{report:#}");
 }
 
-/// The example in C, by the strictest rules of the compiler.
+/// Compiles the example in C with all warnings as errors.
 #[test]
-fn an_engine_in_c_decides() {
+fn c_engine_decides() {
     let Some(scene) = Scene::up() else { return };
     let (ring, scratch) = (ring_name(), Scratch::new());
     let program = scratch.file("ring_engine");
     let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-I", "c", "-o", &program];
     let sources = ["examples/c/ring_engine.c", "c/linerate_ring.c"];
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let said = Command::new("cc").args(flags).args(sources).current_dir(root).output().expect("cc");
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let output = Command::new("cc").args(flags).args(sources).current_dir(root).output().expect("cc");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let inline = scene.inline(&ring, &["--budget", "5000", "--engine", "ring_engine"]);
     let engine = spawn(Command::new(&program).args([&ring, "53"]).stdout(Stdio::piped()));
     let maps = || std::fs::read_to_string(format!("/proc/{}/maps", engine.pid())).unwrap_or_default();
-    wait_until("it has attached", || maps().contains("linerate-control"));
+    wait_until("the engine has attached", || maps().contains("linerate-control"));
     thread::sleep(Duration::from_millis(100));
     let sent = scene.send(&[DNS, &["-c", "2000", "--rate", "20kpps"]].concat()).end().good().json();
     let json = inline.interrupt().good().json();
     let (of, engine) = (verdicts(&json), engine.end().good());
     assert_eq!((by_fault(&sent), number(&of, "blocked")), ([2000, 0, 0, 0], 2000), "{sent:#}\n{json:#}");
     assert!(number(&of, "passed") >= 2000 && engine.output == "2000 blocked\n", "{json:#}");
-    // And with a ring that wants no verdicts.
+    // A ring without verdicts rejects engines.
     let mut sharing = linerate(&["capture", "-r", "-", "--share", &ring, "-q"]);
     let sharing = spawn(sharing.stdin(Stdio::piped()).stdout(Stdio::null()));
     sharing.wait_until_open();
@@ -163,25 +162,25 @@ fn an_engine_in_c_decides() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no verdicts are wanted"), "{refused:?}");
 }
 
-/// Frames that come while nobody decides, and frames under way when the engine is killed: with `open` every one passes, once and in
-/// order; with `closed` none without a verdict.
+/// Frames that arrive without an engine, and frames in flight when the engine is killed: with `open` every one passes,
+/// once and in order; with `closed` none passes without a verdict.
 fn killed(how: &str) {
     let Some(scene) = Scene::up() else { return };
     let ring = ring_name();
-    // An engine that starts is slow for a while, on a machine that does other things too: what is judged is death.
+    // A starting engine may be slow on a busy machine, hence the large budget: this test is about killed engines.
     let inline = scene.inline(&ring, &["--on-death", how, "--on-overload", how, "--budget", "2000"]);
     let sending = scene.send(&[DNS, &["--rate", "15kpps", "-T", "3600"]].concat());
     let longest = kill(how, &ring, inline, sending);
     if how == "open" {
-        judge(longest <= 20.0, &format!("a frame was under way for {longest:.1} ms while engines were killed"));
+        judge(longest <= 20.0, &format!("maximum latency {longest:.1} ms while engines were killed"));
     }
 }
 
-/// The same as fast as frames can be sent: over memory, where nothing is lost by the way, since whoever is full holds up the sender.
+/// The same at full rate over memif, which loses nothing: a full ring blocks its sender.
 fn killed_at_full_rate(how: &str) {
     let (ring, names) = (ring_name(), [ring_name(), ring_name()]);
     let [one, other] = names.each_ref().map(|name| format!("memif:{name}?role=server"));
-    // Little memory, so that not even a slow engine has a queue as long as its budget.
+    // Little memory, so that even a slow engine never has a queue longer than its budget.
     let small = ["--share-memory", "8MiB", "--share-block", "512KiB", "--budget", "2000"];
     let options = ["inline", &one, &other, "--share", &ring, "--json", "--on-death", how, "--on-overload", how];
     let inline = start(&[&options[..], &small].concat());
@@ -191,13 +190,13 @@ fn killed_at_full_rate(how: &str) {
     kill(how, &ring, inline, sending);
 }
 
-/// Kills engines while frames go, and says whether each became what it should; how many milliseconds the slowest one took.
+/// Kills engines while frames pass, checks all verdicts, and returns the maximum latency in milliseconds.
 fn kill(how: &str, ring: &str, inline: Running, sending: Running) -> f64 {
     let kills = std::env::var("LINERATE_KILLS").ok().map_or(KILLS, |text| text.parse().expect("a number of kills"));
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for kill in 0..kills {
         let ids = engine(ring, &["--drop", "udp port 53"]);
-        // Some are killed wherever they are; a machine that does other things too would get none of the others to decide.
+        // Every fourth is killed at any point of its start; the others decide first, also on a busy machine.
         if kill % 4 != 3 {
             attached(&ids);
         }
@@ -207,7 +206,7 @@ fn kill(how: &str, ring: &str, inline: Running, sending: Running) -> f64 {
         thread::sleep(Duration::from_millis(20 + random % 80));
         ids.signal(Signal::KILL);
         let ended = ids.end();
-        assert!(ended.status == -1, "it ended by itself: {}", ended.errors);
+        assert!(ended.status == -1, "the engine ended by itself: {}", ended.errors);
     }
     let sent = sending.interrupt().good().json();
     let json = inline.interrupt().good().json();
@@ -215,45 +214,46 @@ fn kill(how: &str, ring: &str, inline: Running, sending: Running) -> f64 {
     let [lost, repeated, reordered, corrupted] = by_fault(&sent);
     let engines = number(&json, "engines");
     let longest = number(&sent["check"], "latency_max_ns") as f64 / 1e6;
-    eprintln!("{how}: {kills} killed, {engines} of them decided; no frame took longer than {longest:.1} ms: {of}");
+    eprintln!("{how}: {kills} killed, {engines} of them decided; maximum latency {longest:.1} ms: {of}");
     assert_eq!((repeated, reordered, corrupted), (0, 0, 0), "{sent:#}\n{json:#}");
     assert!(engines >= u64::from(kills) / 4 && number(&of, "no_engine") > 100, "{json:#}");
     let dns = number(&sent["streams"][0]["check"], "received");
     if how == "open" {
-        assert_eq!(lost, number(&of, "blocked"), "what nobody blocked has arrived: {sent:#}\n{json:#}");
+        assert_eq!(lost, number(&of, "blocked"), "frames that were not blocked are missing: {sent:#}\n{json:#}");
         assert_eq!((number(&of, "policy_dropped"), number(&sent["streams"][1]["check"], "lost")), (0, 0), "{json:#}");
     } else {
-        assert_eq!((dns, number(&of, "policy_passed")), (0, 0), "none passed unseen: {sent:#}\n{json:#}");
+        assert_eq!((dns, number(&of, "policy_passed")), (0, 0), "frames passed without a verdict: {sent:#}\n{json:#}");
         assert_eq!(lost, number(&of, "blocked") + number(&of, "policy_dropped"), "{sent:#}\n{json:#}");
     }
-    // Both kinds of frames had an engine, some of the time.
+    // An engine has decided on both kinds of frames.
     assert!(number(&of, "blocked") > 100 && number(&of, "passed") > 100, "{json:#}");
     longest
 }
 
 #[test]
-fn engines_killed_with_open_cost_no_frame() {
+fn killed_engines_lose_no_frame_with_open() {
     killed("open");
 }
 
 #[test]
-fn engines_killed_with_closed_let_no_frame_pass() {
+fn killed_engines_pass_no_frame_with_closed() {
     killed("closed");
 }
 
 #[test]
-fn engines_killed_at_full_rate_with_open_cost_no_frame() {
+fn killed_engines_at_full_rate_lose_no_frame_with_open() {
     killed_at_full_rate("open");
 }
 
 #[test]
-fn engines_killed_at_full_rate_with_closed_let_no_frame_pass() {
+fn killed_engines_at_full_rate_pass_no_frame_with_closed() {
     killed_at_full_rate("closed");
 }
 
-/// An engine that is stopped is no dead one: the policy for overload has what it does not look at, and it goes on afterwards.
+/// A stopped engine is not dead: the overload policy applies to frames that it does not decide in time, and it resumes
+/// afterwards.
 #[test]
-fn a_stopped_engine_is_overload_not_death() {
+fn stopped_engine_is_overload_not_death() {
     let Some(scene) = Scene::up() else { return };
     let ring = ring_name();
     let inline = scene.inline(&ring, &["--on-death", "closed", "--on-overload", "open", "--budget", "100"]);
@@ -261,11 +261,11 @@ fn a_stopped_engine_is_overload_not_death() {
     attached(&ids);
     let sending = scene.send(&["-k", "ip/udp(sport=1000..1040)", "-c", "20000", "--rate", "10kpps"]);
     thread::sleep(Duration::from_millis(500));
-    let begun = Instant::now();
+    let started = Instant::now();
     ids.signal(Signal::STOP);
     thread::sleep(Duration::from_millis(600));
     ids.signal(Signal::CONT);
-    let stopped = begun.elapsed();
+    let stopped = started.elapsed();
     let sent = sending.end().good().json();
     ids.interrupt().good();
     let json = inline.interrupt().good().json();
@@ -274,16 +274,16 @@ fn a_stopped_engine_is_overload_not_death() {
     assert_eq!((number(&of, "no_engine"), number(&of, "policy_dropped")), (0, 0), "{json:#}");
     assert!(number(&of, "overload") > 1000 && number(&of, "passed") > 1000, "{json:#}");
     let longest = number(&sent["check"], "latency_max_ns");
-    judge(longest < 400_000_000, &format!("{longest} ns at most, though it was stopped for {stopped:?}"));
+    judge(longest < 400_000_000, &format!("maximum latency {longest} ns; the engine was stopped for {stopped:?}"));
 }
 
-/// An engine told by the numbers of the format alone; what it says that cannot be has it put out, and costs no frame.
+/// An engine written only from the numbers of the format: invalid answers evict it, and lose no frame.
 #[test]
-fn an_engine_that_lies_is_put_out() {
+fn engine_with_invalid_answers_is_evicted() {
     if !has_tools(&["python3"]) {
         return;
     }
-    for how in ["honest", "seven", "settled", "ahead", "back", "scribble", "returns", "unsaid"] {
+    for how in ["correct", "seven", "settled", "ahead", "back", "scribble", "returns", "unsaid"] {
         let Some(scene) = Scene::up() else { return };
         let ring = ring_name();
         let inline = scene.inline(&ring, &["--on-death", "open", "--on-overload", "open", "--budget", "3000"]);
@@ -292,7 +292,7 @@ fn an_engine_that_lies_is_put_out() {
             liar.args([concat!(env!("CARGO_MANIFEST_DIR"), "/inline/liar.py"), &ring, how]).stdout(Stdio::piped()),
         );
         let maps = || std::fs::read_to_string(format!("/proc/{}/maps", liar.pid())).unwrap_or_default();
-        wait_until("it has attached", || maps().contains("linerate-control"));
+        wait_until("the engine has attached", || maps().contains("linerate-control"));
         let sent = scene.send(&["-k", "ip/udp(sport=1000..1040)", "--size", "1500", "-c", "3000", "--rate", "5kpps"]);
         let sent = sent.end().good().json();
         let json = inline.interrupt().good().json();
@@ -302,31 +302,31 @@ fn an_engine_that_lies_is_put_out() {
         assert_eq!([lost, duplicated, corrupted], [0; 3], "{how}: {sent:#}\n{json:#}");
         assert!(reordered == 0 || how == "unsaid", "{how}: {sent:#}\n{json:#}");
         let events = json["events"].to_string();
-        if how == "honest" {
+        if how == "correct" {
             assert_eq!((number(&of, "no_engine"), json["events"].as_array().map(Vec::len)), (0, Some(0)), "{json:#}");
             assert!(liar.output.contains("hung up"), "{}", liar.output);
         } else {
             assert!(number(&of, "no_engine") > 100, "{how}: {json:#}");
-            assert!(events.contains("it broke the protocol") && liar.output.contains("put out"), "{how}: {events}");
+            assert!(events.contains("it broke the protocol") && liar.output.contains("evicted"), "{how}: {events}");
         }
     }
 }
 
-/// Whoever watches learns at once that an engine came, left, came again and was killed, and what becomes of frames.
+/// The log reports each attach and detach of an engine at once, and the policy for frames without one.
 #[test]
-fn engines_that_come_and_go_are_said_at_once() {
+fn attach_and_detach_of_engines_are_reported_at_once() {
     let Some(scene) = Scene::up() else { return };
     let ring = ring_name();
     let (one, other) = (scene.0.port("mid", "p0", ROOMY), scene.0.port("mid", "p1", ROOMY));
     let mut inline = start(&["inline", &one, &other, "--share", &ring, "--on-death", "open", "--interval", "0"]);
     let heard = inline.hear();
-    let says = |what: &str| heard.lock().unwrap().matches(what).count();
+    let count = |what: &str| heard.lock().unwrap().matches(what).count();
     for round in 1..=2 {
         let ids = engine(&ring, &["--name", "ids"]);
-        let comes = format!("s  engine ids (pid {}) attached", ids.pid());
-        let goes = format!("s  engine ids (pid {}) detached: ", ids.pid());
-        wait_until("its coming is said", || says(&comes) == 1);
-        assert_eq!(says(&goes), 0);
+        let attached = format!("s  engine ids (pid {}) attached", ids.pid());
+        let detached = format!("s  engine ids (pid {}) detached: ", ids.pid());
+        wait_until("the attach is reported", || count(&attached) == 1);
+        assert_eq!(count(&detached), 0);
         match round {
             1 => drop(ids.interrupt().good()),
             _ => {
@@ -334,16 +334,16 @@ fn engines_that_come_and_go_are_said_at_once() {
                 ids.end();
             }
         }
-        wait_until("its end is said", || says(&goes) == 1);
-        assert_eq!(says("pending and all new frames pass until an engine attaches"), round);
+        wait_until("the detach is reported", || count(&detached) == 1);
+        assert_eq!(count("pending and all new frames pass until an engine attaches"), round);
     }
     inline.interrupt().good();
     assert_eq!(heard.lock().unwrap().matches("engine ids").count(), 4, "each once: {}", heard.lock().unwrap());
 }
 
-/// An engine is the process that attached: its children may keep the socket as long as they like.
+/// An engine is the process that attached: it is dead even if its children keep the socket.
 #[test]
-fn an_engine_whose_child_lives_on_is_dead() {
+fn engine_is_dead_although_its_child_lives() {
     if !has_tools(&["python3"]) {
         return;
     }
@@ -351,21 +351,21 @@ fn an_engine_whose_child_lives_on_is_dead() {
     let [one, other] = names.map(|name| format!("memif:{name}?role=server"));
     let mut inline = start(&["inline", &one, &other, "--share", &ring, "--interval", "0"]);
     let heard = inline.hear();
-    let says = |what: &str| heard.lock().unwrap().contains(what);
+    let contains = |what: &str| heard.lock().unwrap().contains(what);
     let mut liar = Command::new("python3");
     let liar = liar.args([concat!(env!("CARGO_MANIFEST_DIR"), "/inline/liar.py"), &ring, "forks"]);
     let liar = spawn(liar.stdout(Stdio::piped()));
     let name = format!("engine liar (pid {})", liar.pid());
-    wait_until("its coming is said", || says(&format!("{name} attached")));
+    wait_until("the attach is reported", || contains(&format!("{name} attached")));
     liar.signal(Signal::KILL);
-    wait_until("its end is said", || says(&format!("{name} detached")));
+    wait_until("the detach is reported", || contains(&format!("{name} detached")));
     assert!(liar.end().output.ends_with("child hung up\n"));
     inline.interrupt().good();
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_a_port_is_opened() {
-    for (arguments, said) in [
+fn usage_errors_are_reported_before_ports_are_opened() {
+    for (arguments, expected) in [
         (&["inline", "packet:x?netns=y", "packet:x?netns=y", "--share", "r"][..], "is given twice"),
         (&["inline", "packet:x?netns=y", "packet:z?netns=y", "--share", "r", "--hold=-1"], "invalid duration"),
         (
@@ -382,13 +382,13 @@ fn what_cannot_be_is_refused_before_a_port_is_opened() {
         (&["inspect", "shm:r", "--drop", "udp prot 53"], "syntax error"),
     ] {
         let ended: Ended = Ended::of(linerate(arguments).stdin(Stdio::null()).output().unwrap());
-        assert!(ended.status == 2 && ended.errors.contains(said), "{arguments:?}: {}", ended.errors);
+        assert!(ended.status == 2 && ended.errors.contains(expected), "{arguments:?}: {}", ended.errors);
     }
     let ring = ring_name();
     let absent = engine(&ring, &[]).end();
     let wanted = format!("{ring}: not shared; start linerate inline PORT PORT --share {ring}");
     assert!(absent.status == 1 && absent.errors.contains(&wanted), "{}", absent.errors);
-    // A ring that nobody decides on.
+    // A ring without verdicts.
     let mut sharing = linerate(&["capture", "-r", "-", "--share", &ring, "-q"]);
     let sharing = spawn(sharing.stdin(Stdio::piped()).stdout(Stdio::null()));
     sharing.wait_until_open();

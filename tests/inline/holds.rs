@@ -1,20 +1,20 @@
-//! One flow is held for a second while others pass: how long these are under way.
+//! Latency of other flows while one flow is held for a second.
 
 use super::engine::ring_name;
 use super::lanes::{join, port};
 use linerate_burst::{Block, Desc, Horizon, Nanos};
 use linerate_engine::{Receive, Stop};
 use linerate_port::{RxPort, TxPort};
-use linerate_share::{Attach, Decide, Engine, Verdict};
+use linerate_share::{AttachOptions, Engine, Verdict, VerdictReply};
 use linerate_tests::support::{judge, wait_until};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Frames, so many of them every millisecond, and one of so many of the flow that is held.
+/// Number of frames; frames per millisecond; every n-th belongs to the held flow.
 const FRAMES: u32 = 28_000;
 const AT_ONCE: u32 = 20;
 const OF_THE_FLOW: u32 = 20;
-/// Sent once the engine decides, before anything is measured.
+/// Frames sent before the measurement starts.
 const FIRST: u32 = 2_000;
 const HOLD: Duration = Duration::from_secs(1);
 
@@ -37,17 +37,17 @@ fn is_of_the_flow(number: u32) -> bool {
     number.is_multiple_of(OF_THE_FLOW)
 }
 
-/// Passes everything, but for the first frame of the flow after the first ones, where it is to hold that.
+/// Passes everything; with `holds` it holds the first frame of the flow after the first `FIRST` for `HOLD`.
 fn decide(mut engine: Engine, holds: bool) {
     let mut held = None;
     while engine.ended().is_none() {
         engine.look(|seen, _| {
             let own = number(seen.bytes);
             if !holds || own < FIRST || !is_of_the_flow(own) || held.is_some() {
-                return Decide::Now(Verdict::Pass);
+                return VerdictReply::Now(Verdict::Pass);
             }
             held = Some((Some(seen.ticket), Instant::now()));
-            Decide::Later
+            VerdictReply::Later
         });
         if let Some((ticket, since)) = &mut held
             && since.elapsed() >= HOLD
@@ -59,11 +59,11 @@ fn decide(mut engine: Engine, holds: bool) {
     }
 }
 
-/// Sends all; when each was sent.
+/// Sends all frames; returns the send times.
 fn send(mut into: TxPort) -> Vec<Instant> {
-    let (mut block, mut times, begun) = (Block::new(1 << 16, AT_ONCE as usize), Vec::new(), Instant::now());
+    let (mut block, mut times, started) = (Block::new(1 << 16, AT_ONCE as usize), Vec::new(), Instant::now());
     for (turn, first) in (0..FRAMES).step_by(AT_ONCE as usize).enumerate() {
-        thread::sleep((begun + Duration::from_millis(turn as u64)).saturating_duration_since(Instant::now()));
+        thread::sleep((started + Duration::from_millis(turn as u64)).saturating_duration_since(Instant::now()));
         block.clear();
         for number in first..first + AT_ONCE {
             assert!(block.push(&Desc::new(Nanos(u64::from(number)), 0, 60), &frame(number)));
@@ -78,7 +78,7 @@ fn send(mut into: TxPort) -> Vec<Instant> {
     times
 }
 
-/// Which frames came, and when.
+/// Received frames and their arrival times.
 fn receive(mut from: RxPort) -> Vec<(u32, Instant)> {
     let mut got = Vec::new();
     loop {
@@ -93,7 +93,7 @@ fn receive(mut from: RxPort) -> Vec<(u32, Instant)> {
     }
 }
 
-/// How long 99 of 100 frames of the other flows were under way at most, and how many of them overtook the frame that was held.
+/// Returns the 99th percentile of the latency of the other flows, and the number of frames that overtook the held one.
 fn run(holds: bool) -> (Duration, usize) {
     let ([(into, from), (back, other)], [(to, far), (to_back, _near)]) = ([port(""), port("")], [port(""), port("")]);
     let name = ring_name();
@@ -105,8 +105,8 @@ fn run(holds: bool) -> (Duration, usize) {
             assert!(run.failure.is_none() && run.ledger.imbalances().is_empty(), "{:#?}", run.ledger);
         });
         let mut engine = None;
-        wait_until("the ring is there", || {
-            engine = Attach { name: name.clone(), ..Attach::default() }.engine(&name).ok();
+        wait_until("the ring exists", || {
+            engine = AttachOptions { name: name.clone(), ..AttachOptions::default() }.engine(&name).ok();
             engine.is_some()
         });
         let engine = engine.unwrap();
@@ -119,24 +119,23 @@ fn run(holds: bool) -> (Duration, usize) {
     });
     assert_eq!(got.len(), FRAMES as usize);
     let is_other = |(number, _): &&(u32, Instant)| *number >= FIRST && !is_of_the_flow(*number);
-    let mut waits: Vec<Duration> = got.iter().filter(is_other).map(|(at, came)| *came - times[*at as usize]).collect();
+    let mut waits: Vec<Duration> =
+        got.iter().filter(is_other).map(|(at, arrived)| *arrived - times[*at as usize]).collect();
     waits.sort();
     let held = FIRST.next_multiple_of(OF_THE_FLOW);
     let overtook = got.iter().take_while(|(number, _)| *number != held).filter(|(number, _)| *number > held).count();
     let of_the_flow = got.iter().map(|(number, _)| *number).filter(|number| is_of_the_flow(*number));
-    assert!(of_the_flow.is_sorted(), "the flow has its order");
+    assert!(of_the_flow.is_sorted(), "the flow is out of order");
     (waits[waits.len() * 99 / 100], overtook)
 }
 
 #[test]
-fn a_flow_that_is_held_delays_no_other() {
-    let ((plain, none), (beside, overtook)) = (run(false), run(true));
-    println!(
-        "99 of 100 within {plain:?}; within {beside:?} beside a flow that is held for {HOLD:?}, past {overtook} frames"
-    );
-    assert!(none == 0 && overtook > 1000, "{none} and {overtook} frames overtook the one that was held");
+fn held_flow_delays_no_other() {
+    let ((plain, none), (held, overtook)) = (run(false), run(true));
+    println!("p99 latency {plain:?}; {held:?} while a flow is held for {HOLD:?}; {overtook} frames overtook it");
+    assert!(none == 0 && overtook > 1000, "{none} and {overtook} frames overtook the held frame");
     judge(
-        beside <= plain * 2 + Duration::from_millis(1),
-        &format!("{beside:?} beside a flow that is held, {plain:?} without"),
+        held <= plain * 2 + Duration::from_millis(1),
+        &format!("p99 latency {held:?} while a flow is held, {plain:?} without"),
     );
 }

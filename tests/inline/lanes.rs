@@ -1,38 +1,38 @@
-//! Ports of several lanes: which lane a frame came by says nothing of where it goes.
+//! Ports of several lanes: frames leave by the other port, whichever lane they arrived on.
 
 use super::engine::{Scene, number, ring_name};
 use super::frame;
 use linerate_backends::{REGISTRY, open_rx};
 use linerate_burst::{Block, Count, Desc, Horizon, Nanos};
-use linerate_engine::{Fail, Inline, InlinePolicy, Progress, Receive, ReceiveError, Sharing, SharingOptions, Stop};
+use linerate_engine::{FailMode, Inline, InlinePolicy, Progress, Receive, ReceiveError, Sharing, SharingOptions, Stop};
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
 use linerate_share::Access;
 use linerate_tests::support::program::{run, start};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Frames of each lane.
+/// Frames per lane.
 const FRAMES: u32 = 500;
 
-/// Memory that what is sent into can be received from.
+/// A memory port: a sender, and the receiver of its frames.
 pub(super) fn port(queues: &str) -> (TxPort, RxPort) {
     let spec = Spec::parse(&format!("mem:{}{queues}", ring_name())).unwrap();
     (REGISTRY.open_tx(&spec, &TxOptions::default()).unwrap(), open_rx(&spec, &RxOptions::default()).unwrap())
 }
 
-/// Joins two ports by the ring of this name; without an engine all passes.
+/// Joins two ports by the ring of this name; without an engine all frames pass.
 pub(super) fn join(to: [TxPort; 2], ring: &str) -> Inline {
     let name = ring.to_owned();
     let ring = linerate_share::Options { slots: 16, slot_bytes: 512 << 10, huge: false, ..Default::default() };
     let access = Access { engine: Some(String::new()), ..Access::default() };
     let options = SharingOptions { name, ring, access, wait_for: 0, patience: None };
-    // However long another program keeps the engine from the processor: no frame is overload.
+    // On a busy machine no frame must count as overload.
     let patience = Duration::from_secs(60);
-    let policy = InlinePolicy { on_death: Fail::Open, hold: patience, budget: patience, ..InlinePolicy::default() };
+    let policy = InlinePolicy { on_death: FailMode::Open, hold: patience, budget: patience, ..InlinePolicy::default() };
     Inline::new(["one", "other"], to, Sharing::create(options).unwrap(), policy, Progress::new())
 }
 
-/// All that comes until nobody sends any more, sorted.
+/// All frames received until the sender closes, sorted.
 fn all_of(mut port: RxPort) -> Vec<Vec<u8>> {
     let mut got = Vec::new();
     loop {
@@ -47,9 +47,9 @@ fn all_of(mut port: RxPort) -> Vec<Vec<u8>> {
     }
 }
 
-/// Two lanes at one end and three at the other: all leaves by the other end, and is counted there.
+/// Two lanes at one end, three at the other: all frames leave by the other end and are counted there.
 #[test]
-fn frames_leave_by_the_other_port_whatever_lane_they_came_by() {
+fn frames_leave_by_the_other_port_from_any_lane() {
     let ([(one, from_one), (other, from_other)], [(to_other, far), (to_one, near)]) =
         ([port("@0-1"), port("@0-2")], [port(""), port("")]);
     let mut inline = join([to_other, to_one], &ring_name());
@@ -84,7 +84,7 @@ fn frames_leave_by_the_other_port_whatever_lane_they_came_by() {
 }
 
 #[test]
-fn any_number_of_ports_but_two_is_refused() {
+fn other_than_two_ports_is_an_error() {
     let ([(_, one), (_, two), (_, three)], [(to, _far), (back, _near)]) =
         ([port(""), port(""), port("")], [port(""), port("")]);
     let mut inline = join([to, back], &ring_name());
@@ -92,9 +92,9 @@ fn any_number_of_ports_but_two_is_refused() {
     assert!(matches!(run.failure, Some(ReceiveError::Ends { found: 3, .. })), "{:?}", run.failure);
 }
 
-/// The program, with two rings at each end of it.
+/// `inline` with two memif rings at each port.
 #[test]
-fn two_rings_at_each_port_go_to_the_other_one() {
+fn two_rings_per_port_are_forwarded() {
     let names = [ring_name(), ring_name()];
     let [one, other] = names.each_ref().map(|name| format!("memif:{name}?role=server&rings-in=2"));
     let inline = start(&["inline", &one, &other, "--share", &ring_name(), "--on-death", "open", "--json"]);
@@ -107,22 +107,22 @@ fn two_rings_at_each_port_go_to_the_other_one() {
     }
     let json = inline.interrupt().good().json();
     for way in [0, 1] {
-        assert_eq!(number(&json["ways"][way]["verdicts"], "received"), 10_000, "{json:#}");
-        assert_eq!(number(&json["ways"][way], "frames"), 10_000, "{json:#}");
+        assert_eq!(number(&json["directions"][way]["verdicts"], "received"), 10_000, "{json:#}");
+        assert_eq!(number(&json["directions"][way], "frames"), 10_000, "{json:#}");
     }
 }
 
-/// Whatever decides, and whichever port it is: two ports are joined, or none.
+/// Applies to either port, and with any policy: forwarding needs both ports.
 #[test]
-fn a_port_that_is_removed_ends_the_run_with_an_error() {
+fn removed_port_ends_the_run_with_an_error() {
     for (host, interface) in [("mid", "p0"), ("mid", "p1"), ("a", "eth0")] {
         let Some(scene) = Scene::up() else { return };
         let running = scene.inline(&ring_name(), &["--on-death", "open", "-T", "60"]);
-        let began = Instant::now();
+        let started = Instant::now();
         scene.0.ip(host, &["link", "del", interface]);
         let ended = running.end().with_status(1).says("the interface was removed");
         let json = ended.json();
-        assert!(began.elapsed() < Duration::from_secs(40), "it goes on without the port");
+        assert!(started.elapsed() < Duration::from_secs(40), "it still runs without the port");
         let subjects = json["accounts"].as_array().unwrap().iter().filter_map(|account| account["subject"].as_str());
         assert!(!subjects.clone().any(|subject| subject.contains("faulty:")), "{json:#}");
     }

@@ -1,8 +1,8 @@
-"""An engine told by the numbers of docs/block-ring.md alone, which says what it is asked to: right verdicts, or what cannot be.
+"""An engine written only from the numbers of docs/block-ring.md. `how` selects correct or one kind of invalid answers.
 
     liar.py NAME how
 
-It prints `attached`, then decides until it is hung up on, and prints `put out` if it was.
+It prints `attached`, decides until the connection closes, and prints `evicted` or `hung up`.
 """
 import mmap
 import os
@@ -26,13 +26,13 @@ arena = mmap.mmap(fds[0], struct.unpack_from("=Q", answer, 32)[0], prot=mmap.PRO
 control = mmap.mmap(fds[1], struct.unpack_from("=Q", answer, 40)[0])
 slots_offset, slot_bytes = struct.unpack_from("=QQ", arena, 40)
 capacity, published_at, returned_at, verdicts_at, verdict_bytes = struct.unpack_from("=5I", control, 24)
-# Numbers are stored at once: packed, they go byte by byte.
+# Stores through these views are atomic; struct.pack_into writes byte by byte.
 words, longs = memoryview(control).cast("I"), memoryview(control).cast("Q")
 print("attached", flush=True)
 if how == "forks" and os.fork() == 0:
-    # A child that has all that its parent had.
+    # The child inherits the socket and the mappings.
     try:
-        # Its parent does not wait at the socket, so neither does this.
+        # The socket is non-blocking for both, so wait with select.
         while select.select([ring], [], []) and ring.recv(16) != b"":
             pass
     except ConnectionError:
@@ -90,4 +90,4 @@ while True:
         longs[returned_at // 8 + given % capacity] = block
         given += 1
         longs[256 // 8] = given
-print("put out" if word(control, 156) == 1 else "hung up", flush=True)
+print("evicted" if word(control, 156) == 1 else "hung up", flush=True)

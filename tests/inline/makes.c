@@ -1,5 +1,5 @@
-/* An engine that makes frames of every tenth one: `a` in front of it, `b` behind it, `c` back. Every second of these it blocks, some it
- * holds for a while. Frames begin with their number, in network order. */
+/* An engine that injects frames for every tenth frame: `a` before it, `b` after it, `c` back. It blocks every second
+ * of these, and holds some for a while. Frames start with their number, in network order. */
 #include <linerate_ring.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@ static void make(struct linerate_ring *ring, struct linerate_ticket ticket, cons
     unsigned char bytes[40];
     memcpy(bytes, frame, sizeof bytes);
     bytes[10] = (unsigned char)mark;
-    /* 256 may be under way; of 64 frames these are 21. */
+    /* 256 answers may be pending; 64 frames need 21. */
     while (linerate_inject(ring, ticket, where, bytes, sizeof bytes) == LINERATE_FULL)
         ;
 }

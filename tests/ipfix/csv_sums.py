@@ -1,4 +1,4 @@
-"""Reads CSV as Python does, and adds up what it says: csv_sums.py FILE."""
+"""Reads CSV with Python's csv module and prints sums: csv_sums.py FILE."""
 
 import csv
 import datetime
@@ -11,7 +11,7 @@ with gzip.open(path, "rt", newline="") if path.endswith(".gz") else open(path, n
     rows = list(csv.DictReader(lines))
 assert all(None not in row and None not in row.values() for row in rows), "lines have other columns than the first one"
 for row in rows:
-    # To microseconds, which is all that Python knows.
+    # Python's datetime has a resolution of microseconds.
     datetime.datetime.fromisoformat(row["first_time"][:26] + "+00:00")
     assert row["first_time"].endswith("Z") and len(row["first_time"]) == 30
     json.loads(row["orig_mpls_labels"] or "[]")

@@ -1,4 +1,4 @@
-"""Decodes IPFIX by RFC 7011 alone, and adds up what it says: decode.py FILE [MOST BYTES OF A MESSAGE]."""
+"""Decodes IPFIX after RFC 7011, independently of linerate, and prints sums: decode.py FILE [MAX MESSAGE BYTES]."""
 
 import json
 import struct
@@ -8,12 +8,12 @@ REVERSE = 29305
 
 
 def value(data, at, length):
-    """The bytes of a value, and where the next one is."""
+    """Returns the bytes of a value and the position after it."""
     if length == 65535:
         length, at = data[at], at + 1
         if length == 255:
             (length,), at = struct.unpack_from("!H", data, at), at + 2
-    assert at + length <= len(data), "a value ends behind its set"
+    assert at + length <= len(data), "a value exceeds its set"
     return data[at : at + length], at + length
 
 
@@ -35,7 +35,7 @@ def templates(body, is_options, known):
                 (enterprise,) = struct.unpack_from("!I", body, at)
                 at += 4
             fields.append((enterprise, element & 0x7FFF, length))
-        assert len(set((pen, element) for pen, element, _ in fields)) == len(fields), "an element stands twice"
+        assert len(set((pen, element) for pen, element, _ in fields)) == len(fields), "duplicate element"
         known[number] = (is_options, fields)
 
 
@@ -46,7 +46,7 @@ def decode(data, most):
     while at < len(data):
         version, length, _, sequence, domain = struct.unpack_from("!HHIII", data, at)
         assert version == 10 and 16 <= length <= most, (version, length)
-        assert sequence == expected.get(domain, sequence), "a sequence number is wrong"
+        assert sequence == expected.get(domain, sequence), "wrong sequence number"
         message, at = data[at : at + length], at + length
         assert len(message) == length, "the file ends within a message"
         sums["messages"] += 1

@@ -1,4 +1,4 @@
-//! Packets and bytes of every key, of all captures of the corpus: what `nfdump` has of them, and the lines of JSON.
+//! Packets and bytes of every flow key in the corpus: `nfdump` compared with JSON records.
 
 use super::sent::Nfcapd;
 use super::{SEED, lines_of};
@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::Command;
 
-/// Whom from, whom to, by which ports and protocol. Those who know none have type and code of ICMP there, each in its own way.
+/// Source, destination, ports and protocol. ICMP has ports 0 here, as programs encode type and code differently.
 type Key = (IpAddr, IpAddr, u16, u16, u8);
 
 /// Records, packets and bytes.
 type Sums = BTreeMap<Key, [u64; 3]>;
 
-/// Captures read in one run: as many as are merged.
+/// Captures read per run: the maximum that is merged.
 const AT_A_TIME: usize = 120;
-/// Keys of the corpus, at least.
+/// Minimum number of keys in the corpus.
 const AT_LEAST: usize = 7000;
 
 fn add(sums: &mut Sums, (from, to, ports, protocol): (IpAddr, IpAddr, [u16; 2], u8), packets: u64, bytes: u64) {

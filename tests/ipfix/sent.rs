@@ -1,4 +1,4 @@
-//! IPFIX and NetFlow v9 beside JSON of the same capture.
+//! IPFIX and NetFlow v9 compared with JSON of the same capture.
 
 use super::{SEED, directions, flows_of, mix, python, sum};
 use linerate_tests::support::program::{Ended, linerate, run, spawn};
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A port of this machine that nothing uses, below those that the kernel gives away.
+/// Returns an unused local port below the ephemeral range.
 pub(super) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
@@ -27,19 +27,20 @@ pub(super) fn free_port() -> u16 {
 }
 
 #[test]
-fn a_file_says_what_json_says_however_it_is_told() {
+fn ipfix_file_equals_json_in_every_profile() {
     let Some(capture) = mix().filter(|_| has_tools(&["python3"])) else { return };
     let scratch = Scratch::new();
     let file = scratch.file("flows.ipfix");
     for (profile, level) in
-        [("", "counters"), ("biflow", "counters"), ("full", "tcp"), ("biflow,full", "stats"), ("mtu=600", "tcp")]
+        [("uniflow", "counters"), ("biflow", "counters"), ("full", "tcp"), ("", "stats"), ("mtu=600", "tcp")]
     {
         let how = if profile.is_empty() { vec![] } else { vec!["--ipfix", profile] };
         let flows = flows_of(&capture, &[&["-w", &file, "--level", level][..], &how].concat());
         let found = python("decode.py", &[&file]);
         let two_way = directions(&flows) - flows.len() as u64;
         assert!(two_way > 100);
-        let is_biflow = profile.contains("biflow");
+        let has_all = ["", "mtu=600"].contains(&profile);
+        let is_biflow = has_all || profile == "biflow";
         assert_eq!(found["records"], if is_biflow { flows.len() as u64 } else { directions(&flows) }, "{profile}");
         assert_eq!(found["reverse"], if is_biflow { two_way } else { 0 }, "{profile}");
         assert_eq!(found["packets"], sum(&flows, "packets"), "{profile}");
@@ -50,7 +51,10 @@ fn a_file_says_what_json_says_however_it_is_told() {
         };
         assert_eq!((&found["first"], &found["last"]), (&times("first_time_ns").into(), &times("last_time_ns").into()));
         let elements = found["elements"].as_array().unwrap();
-        assert_eq!(elements.iter().any(|name| name.as_str().unwrap().starts_with("32473/")), profile.contains("full"));
+        assert_eq!(
+            elements.iter().any(|name| name.as_str().unwrap().starts_with("32473/")),
+            has_all || profile == "full"
+        );
     }
     let own = flows_of(&capture, &["-w", &file, "--ipfix", "full,enterprise=4711"]);
     let found = python("decode.py", &[&file]);
@@ -79,7 +83,7 @@ fn tshark_finds_nothing_wrong_in_a_file() {
     assert_eq!(packets, sum(&flows, "packets"));
 }
 
-/// `nfcapd` at a port; what it has is read by `nfdump` once it has ended.
+/// `nfcapd` on a port; `nfdump` reads its file after its end.
 pub(super) struct Nfcapd {
     child: Child,
     pub port: u16,
@@ -97,7 +101,7 @@ impl Nfcapd {
         Nfcapd { child, port, folder }
     }
 
-    /// Waits until it has read everything, ends it, and returns its file.
+    /// Stops `nfcapd` after it has read all datagrams, and returns its file.
     pub(super) fn end(mut self) -> String {
         wait_until("nfcapd has read everything", || waiting(self.port) == Some(0));
         kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), Signal::INT).unwrap();
@@ -115,7 +119,7 @@ impl Drop for Nfcapd {
     }
 }
 
-/// Bytes that wait at a port for datagrams, by /proc/net/udp; `None`: nobody listens.
+/// Bytes queued at a UDP port, from /proc/net/udp; `None` if no socket is bound.
 pub(super) fn waiting(port: u16) -> Option<u64> {
     let tables = ["/proc/net/udp", "/proc/net/udp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
     let mut lines = tables.iter().flat_map(|table| table.lines().skip(1));
@@ -125,7 +129,7 @@ pub(super) fn waiting(port: u16) -> Option<u64> {
     u64::from_str_radix(queues.split_once(':')?.1, 16).ok()
 }
 
-/// Records, packets and bytes of a file, those of reverse directions apart; and what nfcapd missed by sequence numbers.
+/// Records, packets, bytes, reverse packets and reverse bytes of a file, and the line with nfcapd's sequence failures.
 fn nfdump(file: &str) -> ([u64; 5], String) {
     let output =
         Command::new("nfdump").args(["-r", file, "-q", "-N", "-o", "fmt:%ipkt,%ibyt,%opkt,%obyt"]).output().unwrap();
@@ -154,20 +158,20 @@ fn nfcapd_has_the_same_sums() {
         let nfcapd = Nfcapd::start(&scratch);
         let target = format!("{scheme}://127.0.0.1:{}", nfcapd.port);
         let flows = flows_of(&capture, &["-w", &target, "--ipfix", profile]);
-        let ([records, packets, bytes, packets_back, bytes_back], failures) = nfdump(&nfcapd.end());
-        let told = format!("{scheme} {profile}: {failures}");
-        assert_eq!(packets + packets_back, sum(&flows, "packets"), "{told}");
-        assert_eq!(bytes + bytes_back, sum(&flows, "packet_bytes"), "{told}");
+        let ([records, packets, bytes, packets_reverse, bytes_reverse], failures) = nfdump(&nfcapd.end());
+        let context = format!("{scheme} {profile}: {failures}");
+        assert_eq!(packets + packets_reverse, sum(&flows, "packets"), "{context}");
+        assert_eq!(bytes + bytes_reverse, sum(&flows, "packet_bytes"), "{context}");
         let is_biflow = profile.contains("biflow");
-        assert_eq!(records, if is_biflow { flows.len() as u64 } else { directions(&flows) }, "{told}");
-        assert_eq!(packets_back > 0, is_biflow, "{told}");
-        assert!(failures.ends_with(" 0"), "{told}");
+        assert_eq!(records, if is_biflow { flows.len() as u64 } else { directions(&flows) }, "{context}");
+        assert_eq!(packets_reverse > 0, is_biflow, "{context}");
+        assert!(failures.ends_with(" 0"), "{context}");
     }
 }
 
-/// The same questions to nfdump and to stored records: what a filter passes, whatever the direction.
+/// Filters of `query` and nfdump match the same packets and bytes in both directions.
 #[test]
-fn nfdump_answers_as_stored_records_do() {
+fn query_filters_match_nfdump() {
     let Some(capture) = mix().filter(|_| has_tools(&["nfcapd", "nfdump"])) else { return };
     let scratch = Scratch::new();
     let nfcapd = Nfcapd::start(&scratch);
@@ -190,16 +194,16 @@ fn nfdump_answers_as_stored_records_do() {
             let numbers = line.split(',').map(|number| number.trim().parse::<u64>().unwrap());
             theirs.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
         }
-        let asked = ["query", &stored, "--json", "--by", "protocol", "--sum", "packets,packet_bytes", "-f", filter];
-        let ended = run(&asked).good();
+        let words = ["query", &stored, "--json", "--by", "protocol", "--sum", "packets,packet_bytes", "-f", filter];
+        let ended = run(&words).good();
         let summary: Value = serde_json::from_str(ended.output.lines().last().unwrap()).unwrap();
-        let ours = ["packets", "packet_bytes"].map(|name| summary["asked"]["all"][name].as_u64().unwrap());
+        let ours = ["packets", "packet_bytes"].map(|name| summary["query"]["total"][name].as_u64().unwrap());
         assert_eq!(ours, theirs, "{filter}");
         assert!(ours[0] > 0 || filter.starts_with("net") || filter.starts_with("not"), "{filter}: nothing is compared");
     }
 }
 
-/// Flows of one packet to the program, which hears of their ends at once.
+/// Feeds the program one-packet flows, each of which ends the previous one.
 pub(super) struct Feeder {
     running: linerate_tests::support::program::Running,
     input: std::process::ChildStdin,
@@ -223,7 +227,7 @@ impl Feeder {
         Feeder { running, input, number: 0 }
     }
 
-    /// So many flows, 10 ms apart, of which each ends the one before.
+    /// Writes `count` flows, 10 ms apart.
     pub(super) fn feed(&mut self, count: u32) {
         let mut bytes = Vec::new();
         for number in self.number..self.number + count {
@@ -241,7 +245,7 @@ impl Feeder {
         self.input.flush().unwrap();
     }
 
-    /// What it says.
+    /// Collects the error output.
     pub(super) fn hear(&mut self) -> Arc<Mutex<String>> {
         self.running.hear()
     }
@@ -252,9 +256,9 @@ impl Feeder {
     }
 }
 
-/// Sums of what came, by the decoder; `None` of nothing whole.
+/// Sums of received bytes, computed by the decoder.
 fn decoded(scratch: &Scratch, bytes: &[u8]) -> Value {
-    let file = scratch.file("came.ipfix");
+    let file = scratch.file("received.ipfix");
     std::fs::write(&file, bytes).unwrap();
     python("decode.py", &[&file])
 }
@@ -263,7 +267,7 @@ fn export(summary: &Value) -> &Value {
     summary["accounts"].as_array().unwrap().iter().find(|account| account["stage"] == "export").unwrap()
 }
 
-/// Reads until so many bytes have come, or the connection has ended.
+/// Reads at least `least` bytes, or until the connection ends.
 fn read_some(stream: &mut impl Read, least: usize, bytes: &mut Vec<u8>) {
     let mut buffer = [0; 4096];
     while bytes.len() < least {
@@ -275,7 +279,7 @@ fn read_some(stream: &mut impl Read, least: usize, bytes: &mut Vec<u8>) {
 }
 
 #[test]
-fn a_collector_that_closes_and_listens_again_gets_all_by_tcp() {
+fn restarted_tcp_collector_receives_all_records() {
     if !has_tools(&["python3"]) {
         return;
     }
@@ -287,7 +291,7 @@ fn a_collector_that_closes_and_listens_again_gets_all_by_tcp() {
     feeder.feed(5000);
     let mut before = Vec::new();
     read_some(&mut stream, 1000, &mut before);
-    // It says that it goes, and reads what is on its way all the same.
+    // Closes its sending side first, and still reads everything in flight.
     drop(listener);
     stream.shutdown(Shutdown::Write).unwrap();
     stream.read_to_end(&mut before).unwrap();
@@ -310,7 +314,7 @@ fn a_collector_that_closes_and_listens_again_gets_all_by_tcp() {
 }
 
 #[test]
-fn what_a_collector_that_stays_away_does_not_get_is_named() {
+fn records_lost_to_an_absent_collector_are_counted() {
     let port = free_port();
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     let mut feeder = Feeder::start(&format!("ipfix+udp://127.0.0.1:{port}"));
@@ -321,32 +325,32 @@ fn what_a_collector_that_stays_away_does_not_get_is_named() {
     let ended = feeder.end().good();
     let account = export(&ended.json()).clone();
     let [received, delivered, lost] =
-        [&account["received"], &account["delivered"], &account["drops"]["collector_away"]]
+        [&account["received"], &account["delivered"], &account["drops"]["collector_unreachable"]]
             .map(|of| of.as_u64().unwrap());
     assert!(received == 2000 && received == delivered + lost && lost >= 500, "{account}");
     assert!(account["notes"]["outages"].as_u64() >= Some(1), "{account}");
 
-    // Over TCP nobody is waited for at the start.
+    // Over TCP the collector must be reachable at the start.
     let Some(capture) = mix() else { return };
     let target = format!("ipfix+tcp://127.0.0.1:{port}");
     run(&["flows", "-r", &capture, "-w", &target]).with_status(1).says("no collector is listening; start it first");
 }
 
 #[test]
-fn a_collector_that_returns_gets_by_udp_what_waited() {
+fn returning_udp_collector_receives_held_records() {
     if !has_tools(&["python3"]) {
         return;
     }
     let (scratch, port) = (Scratch::new(), free_port());
     let at = (Ipv4Addr::LOCALHOST, port);
     let mut feeder = Feeder::start(&format!("ipfix+udp://127.0.0.1:{port}"));
-    // Nobody is there yet.
+    // No collector is bound yet.
     feeder.feed(3000);
     let socket = UdpSocket::bind(at).unwrap();
     socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-    // As much as is sent in all, where the administrator asks for it.
+    // Buffer for all datagrams, if privileges allow it.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 4 << 20);
-    // What comes until the end; statistics come last, of no domain.
+    // Reads all records; the final statistics have domain 0.
     let reader = std::thread::spawn(move || {
         let (mut bytes, mut buffer, mut records) = (Vec::new(), [0; 2000], 0_u64);
         while let Ok(count) = socket.recv(&mut buffer) {
@@ -373,21 +377,21 @@ fn a_collector_that_returns_gets_by_udp_what_waited() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_targets_and_profiles_are_rejected() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap");
     std::fs::write(&file, []).unwrap();
-    for (more, says) in [
+    for (more, error) in [
         (&["-w", "ipfix+udp://"][..], "SCHEME://HOST:PORT"),
         (&["-w", "ipfix+udp://[::1"], "SCHEME://HOST:PORT"),
         (&["-w", "netflow9+udp://127.0.0.1", "--ipfix", "biflow"], "NetFlow v9 does not support"),
         (&["-w", "ipfix+udp://127.0.0.1", "--format", "csv"], "collectors do not support csv"),
-        (&["-w", "a.ipfix", "--ipfix", "bi-flow"], "\"bi-flow\": expected biflow, full"),
+        (&["-w", "a.ipfix", "--ipfix", "bi-flow"], "\"bi-flow\": expected uniflow, biflow"),
         (&["-w", "a.ipfix", "--ipfix", "mtu=100"], "mtu=N, from 512 to"),
         (&["-w", "a.ipfix", "--ipfix", "domain=0"], "domain=N, from 1"),
         (&["-w", "a.jsonl", "--ipfix", "full"], "--ipfix needs an IPFIX target"),
         (&["-w", "ipfix+sctp://127.0.0.1"], "unsupported destination"),
     ] {
-        run(&[&["flows", "-r", &file][..], more].concat()).with_status(2).says(says);
+        run(&[&["flows", "-r", &file][..], more].concat()).with_status(2).says(error);
     }
 }

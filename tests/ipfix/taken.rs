@@ -1,4 +1,4 @@
-//! What others sent becomes the same flows.
+//! Records of other exporters, read back as the same flows.
 
 use super::sent::{free_port, waiting};
 use super::{directions, flows_of, lines_of, mix, sum};
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 
-/// Without what is absent, and what is 0 or empty, which IPFIX cannot tell from absent.
+/// Removes null, zero and empty values, which IPFIX does not distinguish from absent ones.
 fn normal(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -24,7 +24,7 @@ fn normal(value: &Value) -> Value {
                     || *value == serde_json::json!({})
                     || *value == false
             };
-            // Who has sent it is told of what comes back alone.
+            // Only collected records have an exporter.
             Value::Object(kept.filter(|(name, value)| !is_none(value) && name != "exporter").collect())
         }
         value => value.clone(),
@@ -32,7 +32,7 @@ fn normal(value: &Value) -> Value {
 }
 
 #[test]
-fn all_that_a_full_file_has_comes_back() {
+fn full_profile_file_is_read_back_unchanged() {
     let Some(capture) = mix() else { return };
     let scratch = Scratch::new();
     let [file, back] = ["flows.ipfix.zst", "back.jsonl"].map(|name| scratch.file(name));
@@ -45,7 +45,7 @@ fn all_that_a_full_file_has_comes_back() {
             assert_eq!(normal(other), normal(one), "{profile} {level}");
         }
     }
-    // Each direction by itself is a flow of one direction, the other way round where the responder sent it.
+    // Without biflow each direction becomes a one-way flow, reversed for packets of the responder.
     let flows = flows_of(&capture, &["-w", &file, "--ipfix", "full", "--level", "tcp"]);
     run(&["collect", &file, "-q", "-w", &back]).good();
     let returned = lines_of(&back);
@@ -62,21 +62,21 @@ fn all_that_a_full_file_has_comes_back() {
     assert_eq!(ids(&returned), ids(&flows));
 }
 
-/// The program, collecting, and its port.
+/// Starts `linerate collect` and returns it with its port.
 fn collector(write: &str) -> (Running, u16) {
     let port = free_port();
     let running = start(&["collect", &format!("ipfix://127.0.0.1:{port}"), "-w", write, "--json"]);
     (running, port)
 }
 
-/// Its summary, once it has read what came.
+/// Stops the collector after it has read all datagrams, and returns its summary.
 fn end(running: Running, port: u16) -> Value {
     wait_until("all datagrams are read", || waiting(port) == Some(0));
     running.interrupt().good().json()
 }
 
 #[test]
-fn what_is_sent_over_the_network_arrives() {
+fn records_arrive_over_udp_and_tcp() {
     let Some(capture) = mix() else { return };
     let scratch = Scratch::new();
     let back = scratch.file("back.jsonl");
@@ -102,9 +102,9 @@ fn what_is_sent_over_the_network_arrives() {
     }
 }
 
-/// `nfreplay` sends what `nfcapd` had kept of ours.
+/// Collects records that `nfreplay` sends from files of `nfpcapd`.
 #[test]
-fn nfreplay_is_understood() {
+fn nfreplay_records_are_collected() {
     let Some(capture) = mix().filter(|_| has_tools(&["nfpcapd", "nfdump", "nfreplay"])) else { return };
     let scratch = Scratch::new();
     let [folder, back] = ["nf", "back.jsonl"].map(|name| scratch.file(name));
@@ -115,9 +115,9 @@ fn nfreplay_is_understood() {
     let (mut records, mut packets) = (0, 0);
     for file in files(Path::new(&folder)) {
         let file = file.to_str().unwrap();
-        let told = Command::new("nfdump").args(["-r", file, "-q", "-N", "-o", "fmt:%ipkt,%opkt"]).output().unwrap();
-        for line in String::from_utf8(told.stdout).unwrap().lines().filter(|line| line.contains(',')) {
-            // Lines of none are no flows.
+        let listed = Command::new("nfdump").args(["-r", file, "-q", "-N", "-o", "fmt:%ipkt,%opkt"]).output().unwrap();
+        for line in String::from_utf8(listed.stdout).unwrap().lines().filter(|line| line.contains(',')) {
+            // Lines without packets are not flows.
             let own = line.split(',').map(|number| number.trim().parse::<u64>().unwrap()).sum::<u64>();
             (records, packets) = (records + usize::from(own > 0), packets + own);
         }
@@ -134,7 +134,7 @@ fn nfreplay_is_understood() {
 }
 
 #[test]
-fn hostile_bytes_are_counted_and_harm_nobody() {
+fn malformed_input_is_counted_without_further_damage() {
     let Some(capture) = mix() else { return };
     let scratch = Scratch::new();
     let [file, back] = ["flows.ipfix", "back.jsonl"].map(|name| scratch.file(name));
@@ -146,13 +146,13 @@ fn hostile_bytes_are_counted_and_harm_nobody() {
     for bytes in [&[][..], &[0], &[0, 10], &[0, 10, 0, 16], &[0, 9, 0, 1], &good[..2000], &[0xff; 1400]] {
         socket.send_to(bytes, at).unwrap();
     }
-    // A connection that says nothing of use is closed; one that is cut off loses only what is cut.
+    // A connection with invalid data is closed; a truncated one loses only its last message.
     TcpStream::connect(at).unwrap().write_all(&[7; 100]).unwrap();
     let mut cut = TcpStream::connect(at).unwrap();
     cut.write_all(&good[..good.len() - 5]).unwrap();
     drop(cut);
     TcpStream::connect(at).unwrap().write_all(&good).unwrap();
-    wait_until("all connections are read", || lines_of_whole(&back) >= directions(&flows));
+    wait_until("all connections are read", || lines_so_far(&back) >= directions(&flows));
     let summary = end(running, port);
     assert!(summary["malformed"].as_u64().unwrap() >= 7, "{summary}");
     assert!(summary["records"].as_u64().unwrap() >= directions(&flows), "{summary}");
@@ -160,19 +160,19 @@ fn hostile_bytes_are_counted_and_harm_nobody() {
     run(&["collect", &file, "-q"]).with_status(1).says("truncated within a message");
     std::fs::write(&file, b"not IPFIX").unwrap();
     run(&["collect", &file, "-q"]).with_status(1).says("not an IPFIX file");
-    for (more, says) in [
+    for (more, error) in [
         (&["--level", "tcp"][..], "--level: no such option"),
         (&["-c", "5"], "-c: no such option"),
         (&["-r", "frames.pcap"], "-r: no such option"),
         (&["https://x"], "expected ipfix://HOST:PORT"),
         (&["--sleep"], "--sleep: no such option"),
     ] {
-        run(&[&["collect", &file][..], more].concat()).with_status(2).says(says);
+        run(&[&["collect", &file][..], more].concat()).with_status(2).says(error);
     }
 }
 
-/// Lines so far of a file that is being written.
-fn lines_of_whole(path: &str) -> u64 {
+/// Lines written so far to an unfinished file.
+fn lines_so_far(path: &str) -> u64 {
     let text = std::fs::read_to_string(format!("{path}.part")).unwrap_or_default();
     text.lines().count() as u64
 }

@@ -1,4 +1,4 @@
-//! CSV and Zeek's own lines, read by other programs.
+//! CSV and Zeek TSV, read by other programs.
 
 use super::{directions, flows_of, lines_of, mix, python, sum};
 use linerate_tests::support::program::run;
@@ -6,7 +6,7 @@ use linerate_tests::support::{Scratch, has_tools};
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// What `zeek-cut` does: the columns of these names, by the line `#fields`.
+/// Selects columns by name from the `#fields` line, as `zeek-cut` does.
 const CUT: &str = r##"
     BEGIN { FS = "\t"; wanted = split(NAMES, names, ",") }
     /^#fields/ { for (i = 2; i <= NF; i++) at[$i] = i - 1; next }
@@ -35,9 +35,9 @@ fn python_reads_the_same_flows_from_csv() {
     assert_eq!(found["bytes"], sum(&flows, "packet_bytes"));
     assert_eq!(found["one_way"], one_way);
     assert_eq!(found["states"], serde_json::json!(states));
-    let columns = linerate_records::encode::columns::schema();
+    let columns = linerate_export::encode::columns::schema();
     let columns: Vec<&str> = columns.fields().iter().map(|field| field.name().as_str()).collect();
-    assert_eq!(found["columns"], serde_json::json!(columns), "those of Parquet");
+    assert_eq!(found["columns"], serde_json::json!(columns), "same columns as Parquet");
 }
 
 #[test]
@@ -72,9 +72,9 @@ fn zeek_cut_reads_the_same_connections_from_tsv_as_from_json() {
     assert!(text.starts_with("#separator \\x09\n") && count("#fields") == 26 && count("#types") == 26);
 }
 
-/// The option compresses what no name does: folders, standard output, names that say nothing.
+/// `--compress` applies to folders, standard output, and names without a compression ending.
 #[test]
-fn lines_are_compressed_by_name_and_by_option() {
+fn text_is_compressed_by_name_or_option() {
     let Some(capture) = mix().filter(|_| has_tools(&["zstd", "gzip"])) else { return };
     let scratch = Scratch::new();
     let [folder, plain, named] = ["flows/", "plain", "named.tsv.gz"].map(|name| scratch.file(name));
@@ -87,19 +87,19 @@ fn lines_are_compressed_by_name_and_by_option() {
         String::from_utf8(output.stdout).unwrap().lines().count()
     };
     assert_eq!(lines("zstd", &plain), flows.len() + 1);
-    assert_eq!(lines("gzip", &named), flows.len() + 1, "a name says more than the option");
+    assert_eq!(lines("gzip", &named), flows.len() + 1, "the name takes precedence over the option");
     let files = linerate_tests::support::files(folder.as_ref());
     assert!(!files.is_empty() && files.iter().all(|file| file.to_str().unwrap().ends_with(".csv.zst")), "{files:?}");
     let all: usize = files.iter().map(|file| lines("zstd", file.to_str().unwrap()) - 1).sum();
     assert_eq!(all, flows.len());
-    // What is there already is found, compressed or not.
+    // Existing files are detected, compressed or not.
     run(&[&arguments[..], &["-w", &folder]].concat()).with_status(1).says("add to them with --append");
-    for (more, says) in [
+    for (more, error) in [
         (&["-w", "a.parquet", "--compress", "zstd"][..], "parquet compresses its columns itself"),
         (&["-w", "ipfix+udp://127.0.0.1", "--compress", "gzip"], "--compress needs a file"),
         (&["--compress", "gzip"], "--compress needs --write"),
     ] {
-        run(&[&["flows", "-r", &capture][..], more].concat()).with_status(2).says(says);
+        run(&[&["flows", "-r", &capture][..], more].concat()).with_status(2).says(error);
     }
     assert!(directions(&flows) >= flows.len() as u64);
 }

@@ -1,13 +1,13 @@
-//! One frame's layers, ours and tshark's, side by side.
+//! Comparison of one frame's layers with tshark's.
 
 use crate::layers::names::{Covers, NAMES};
 use crate::layers::tshark::Found;
-use linerate::wire::{Layer, Layers, Stop};
+use linerate::headers::{Layer, Layers, Stop};
 
-/// tshark's words for a header that the frame, or the length in front, ends inside.
+/// tshark's names for a header that is truncated by the frame or by an outer length.
 const SHORT: [&str; 2] = ["_ws.short", "_ws.malformed"];
 
-/// What both say at the first place where they differ.
+/// Returns both descriptions of the first difference.
 pub(crate) fn compare(layers: &Layers, theirs: &[Found]) -> Option<(String, String)> {
     let mut found = theirs.iter().peekable();
     for ours in layers.as_slice() {
@@ -17,7 +17,7 @@ pub(crate) fn compare(layers: &Layers, theirs: &[Found]) -> Option<(String, Stri
             None => return Some((ours.protocol.name().to_owned(), "end".to_owned())),
         }
     }
-    // Of a header that we refuse, tshark may show a part, and nothing behind it.
+    // tshark may show part of a header that linerate rejects, and nothing after it.
     let start = layers.as_slice().last().map_or(0, Layer::end) as usize;
     if let Stop::Truncated(protocol) | Stop::Malformed(protocol, _) = layers.stop() {
         found.next_if(|their| their.offset == start && covers(&their.name, protocol.name()).is_some());
@@ -26,7 +26,7 @@ pub(crate) fn compare(layers: &Layers, theirs: &[Found]) -> Option<(String, Stri
     found.next().map(|their| (layers.stop().to_string(), their.name.clone()))
 }
 
-/// Both lists of layers, with offsets and lengths.
+/// Formats both lists of layers, with offsets and lengths.
 pub(crate) fn describe(layers: &Layers, theirs: &[Found]) -> String {
     let ours =
         layers.as_slice().iter().map(|layer| format!("{}@{}+{}", layer.protocol.name(), layer.offset, layer.length));
@@ -35,7 +35,7 @@ pub(crate) fn describe(layers: &Layers, theirs: &[Found]) -> String {
     format!("{ours} ({}) | {theirs}", layers.stop())
 }
 
-/// Whether tshark found just this layer.
+/// Returns whether tshark found the same layer.
 fn is_same(ours: &Layer, their: &Found) -> bool {
     let length = usize::from(ours.length);
     let same_size = match covers(&their.name, ours.protocol.name()) {
@@ -46,12 +46,12 @@ fn is_same(ours: &Layer, their: &Found) -> bool {
     same_size && their.offset == ours.offset as usize
 }
 
-/// What the item of tshark's protocol covers, if it is the same as ours.
+/// Returns the extent of tshark's item if both names denote the same protocol.
 fn covers(theirs: &str, ours: &str) -> Option<Covers> {
     NAMES.iter().find(|row| (row.0, row.1) == (theirs, ours)).map(|(.., covers)| *covers)
 }
 
-/// A layer of ours and an item of tshark's, with what differs besides the name.
+/// Describes a layer and tshark's item by what differs: name, offset or length.
 fn in_words(ours: &Layer, their: &Found) -> (String, String) {
     let name = ours.protocol.name();
     if covers(&their.name, name).is_none() {

@@ -1,66 +1,66 @@
-//! Where tshark and we differ, and why. Each row must be met by some frame of the corpus.
+//! Known differences from tshark and their reasons. Each row must match a frame of the corpus.
 
-/// One kind of difference.
+/// A kind of difference.
 pub(super) struct Row {
-    /// How the paths of the captures in the corpus begin.
+    /// Prefix of the capture paths in the corpus.
     pub captures: &'static str,
-    /// What we say at the first place where we differ: a layer, or why there is none.
+    /// linerate's description of the first difference: a layer, or the reason for the end.
     pub ours: &'static str,
-    /// What tshark says there.
+    /// tshark's description.
     pub theirs: &'static str,
-    /// Why, and who is right.
+    /// Reason for the difference, and the correct side.
     pub why: &'static str,
 }
 
-/// All of them, by capture.
+/// All known differences, by capture.
 pub(super) const ROWS: &[Row] = &[
     Row {
         captures: "",
         ours: "decoded to the payload",
         theirs: "esp",
-        why: "ESP behind port 4500, which it shares with the key exchange (RFC 3948): the port alone tells too \
-              little, so it is payload to us.",
+        why: "ESP over UDP port 4500, which it shares with the key exchange (RFC 3948): the port is not sufficient, \
+              so linerate treats it as payload.",
     },
     Row {
         captures: "tcpdump/wb-oobr.pcap",
         ours: "decoded to the payload",
         theirs: "ip",
-        why: "Bytes behind MPLS labels that begin with 4 are IP only if checksum and length fit, since an Ethernet address \
-              may begin so (RFC 8469 section 1). Here neither does.",
+        why: "Bytes after MPLS labels that begin with 4 are IP only if checksum and length fit, since an Ethernet \
+              address may begin with 4 (RFC 8469 section 1). Here neither fits.",
     },
     Row {
         captures: "tcpdump/mpls-over-udp.pcap",
         ours: "decoded to the payload",
         theirs: "mpls",
-        why: "MPLS behind port 6635 (RFC 7510): a label has nothing by which other data to that port could be \
-              told, so it is payload to us.",
+        why: "MPLS over UDP port 6635 (RFC 7510): a label cannot be distinguished from other data to that port, \
+              so linerate treats it as payload.",
     },
     Row {
         captures: "ndpi/alexa-app.pcapng",
         ours: "llc access point 0x00 unknown, stopped here",
         theirs: "basicxid",
-        why: "What an XID command of LLC says is payload to us and an item of its own to tshark; neither is a \
+        why: "The data of an LLC XID command is payload in linerate and a separate item in tshark; neither is a \
               header of the frame.",
     },
     Row {
         captures: "ndpi/gtp_false_positive.pcapng",
         ours: "decoded to the payload",
         theirs: "gtp",
-        why: "Other data between ports of GTP-U, as the file's name says: it is no whole GTP-U header, so we \
-              take it as payload, where tshark shows a malformed one.",
+        why: "Other data between GTP-U ports, as the file name indicates: it is not a complete GTP-U header, so \
+              linerate treats it as payload, and tshark shows a malformed header.",
     },
     Row {
         captures: "tcpdump/DTP.pcap",
         ours: "ethernet",
         theirs: "isl",
-        why: "Cisco's ISL has a header in front of the Ethernet header and is known by a destination address \
-              alone; we do not know it, tshark does.",
+        why: "Cisco ISL has a header before the Ethernet header and is identified only by a destination address; \
+              linerate does not dissect it.",
     },
     Row {
         captures: "tcpdump/LINKTYPE_IPV6_invalid.pcap",
         ours: "ipv4",
         theirs: "ipv6",
-        why: "The link type says IPv6 and the packet is IPv4: we go by the version field, tshark by the link \
+        why: "The link type is IPv6 and the packet is IPv4: linerate uses the version field, tshark the link \
               type, which is wrong here.",
     },
     Row {
@@ -68,73 +68,73 @@ pub(super) const ROWS: &[Row] = &[
         ours: "arp",
         theirs: "end",
         why: "Hardware type 19 is ATM, whose ARP has other lengths (RFC 2225); tshark finds it malformed. The \
-              hardware length is Ethernet's, so the packet reads well as plain ARP (RFC 826), which is what \
-              the sender meant.",
+              hardware length is that of Ethernet, so the packet is valid as plain ARP (RFC 826), which the \
+              sender intended.",
     },
     Row {
         captures: "tcpdump/",
         ours: "malformed, ipv4: the version field is wrong",
         theirs: "ipv6",
-        why: "EtherType IPv4 with version 6: tshark goes on with IPv6. RFC 791 knows version 4 alone; we \
-              refuse it as a receiver would.",
+        why: "EtherType IPv4 with version 6: tshark continues with IPv6. RFC 791 defines only version 4; linerate \
+              rejects it as a receiver would.",
     },
     Row {
         captures: "tcpdump/",
         ours: "ip version 3 unknown, stopped here",
         theirs: "ipv6",
-        why: "The link type says IPv6 and the version field 3: tshark does not look at the version, we stop.",
+        why: "The link type is IPv6 and the version field is 3: tshark ignores the version, linerate stops.",
     },
     Row {
         captures: "tcpdump/bigtcp-ipv4-geneve-",
         ours: "geneve",
         theirs: "end",
-        why: "A UDP length of 0 behind an IPv4 length of 0, as segmentation offload leaves them: to us the \
-              payload is all there is, tshark does not go on.",
+        why: "A UDP length of 0 after an IPv4 length of 0, left by segmentation offload: linerate takes all \
+              remaining bytes as payload, tshark stops.",
     },
     Row { captures: "tcpdump/bigtcp-ipv4-vxlan-", ours: "vxlan", theirs: "end", why: "The same with VXLAN inside." },
     Row {
         captures: "tcpdump/esp_truncated.pcap",
         ours: "decoded to the payload",
         theirs: "vxlan",
-        why: "Port 8472 with 4 bytes behind the UDP header: not a whole VXLAN header, so we take it as \
-              payload; tshark shows a short one.",
+        why: "Port 8472 with 4 bytes after the UDP header, not a complete VXLAN header: linerate treats it as \
+              payload, tshark shows a short header.",
     },
     Row {
         captures: "tcpdump/getname_2_read4_asan.pcap",
         ours: "ethertype 0x8035 unknown, stopped here",
         theirs: "arp",
-        why: "Reverse ARP (RFC 903) has the form of ARP; to us its EtherType is unknown.",
+        why: "Reverse ARP (RFC 903) has the format of ARP; its EtherType is unknown to linerate.",
     },
     Row {
         captures: "tcpdump/",
         ours: "ip protocol 62 unknown, stopped here",
         theirs: "mipv6",
-        why: "Drafts of Mobile IPv6 used protocol number 62; it is 135 (RFC 6275), and 62 is another protocol's.",
+        why: "Drafts of Mobile IPv6 used protocol number 62, now another protocol; RFC 6275 assigns 135.",
     },
     Row {
         captures: "tcpdump/ipv6_missing_jumbo_payload_option.pcap",
         ours: "hop_by_hop",
         theirs: "_ws.malformed",
-        why: "A payload length of 0 in front of hop-by-hop options without a jumbo payload option: tshark \
-              refuses it (RFC 2675 section 3), we take all there is.",
+        why: "A payload length of 0 before hop-by-hop options without a jumbo payload option: tshark rejects it \
+              (RFC 2675 section 3), linerate takes all remaining bytes.",
     },
     Row {
         captures: "tcpdump/",
         ours: "ppp",
         theirs: "end",
-        why: "EtherType 0x880b in Ethernet: IANA's number of PPP; tshark knows it in GRE alone.",
+        why: "EtherType 0x880b, assigned to PPP by IANA, in Ethernet; tshark knows it only in GRE.",
     },
     Row {
         captures: "tcpdump/ppp_",
         ours: "ppp of 1 bytes",
         theirs: "ppp of 4 bytes",
-        why: "Damaged: 0xff and another control byte than 0x03. To tshark the two are address and control all \
-              the same, to us (RFC 1661) 0xff is a protocol compressed to a byte.",
+        why: "Damaged: 0xff with a control byte other than 0x03. tshark still reads address and control; \
+              linerate (RFC 1661) reads 0xff as a compressed protocol field.",
     },
     Row {
         captures: "tcpdump/wccp_redirect_gre.pcap",
         ours: "gre of 4 bytes",
         theirs: "gre of 8 bytes",
-        why: "The redirect header of WCCP is part of GRE to tshark, and an EtherType that we do not know to us.",
+        why: "tshark counts the WCCP redirect header as part of GRE; to linerate its EtherType is unknown.",
     },
 ];

@@ -1,38 +1,37 @@
-//! The frames of the corpus, in captures of one link type each, as tshark reads them fastest.
+//! Frames of the corpus, grouped by link type, as tshark reads one large capture fastest.
 
 use crate::layers::tshark::MOST_BYTES;
-use linerate::record::Reader;
-use linerate::wire::Link;
+use linerate::headers::Link;
+use linerate::pcap::Reader;
 use linerate_tests::support::files;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Frames in one capture: enough that starting tshark does not count, few enough to share the work out.
+/// Frames per capture: enough to hide the start of tshark, few enough to distribute the work.
 const MOST_FRAMES: usize = 20_000;
 
 /// One frame of the corpus.
 pub(crate) struct Frame {
-    /// The capture it is from, by its path in the corpus.
+    /// Path of its capture in the corpus.
     pub capture: String,
-    /// Its number in there, from 1.
+    /// Frame number in the capture, from 1.
     pub number: usize,
-    /// Its bytes, as far as captured.
+    /// Captured bytes.
     pub bytes: Vec<u8>,
-    /// Bytes it had on the wire.
+    /// Length on the wire.
     pub wire: u32,
 }
 
 /// Frames of one link type.
 pub(crate) struct Batch {
-    /// The number of the link type.
+    /// LINKTYPE number.
     pub linktype: u16,
-    /// What that is to us.
+    /// The same as `Link`.
     pub link: Link,
-    /// The frames.
     pub frames: Vec<Frame>,
 }
 
-/// Every frame of the corpus whose link type is known.
+/// Returns all frames of the corpus with a known link type.
 pub(crate) fn batches(corpus: &Path) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     let mut open: BTreeMap<u16, usize> = BTreeMap::new();
@@ -52,7 +51,7 @@ pub(crate) fn batches(corpus: &Path) -> Vec<Batch> {
     batches
 }
 
-/// Hands over number, link type, wire length and bytes of each frame that can be read.
+/// Calls `take` with number, link type, wire length and bytes of each readable frame.
 fn for_each_frame(path: &Path, mut take: impl FnMut(usize, u16, u32, &[u8])) {
     let Ok(mut reader) = Reader::open(&path.to_string_lossy()) else { return };
     let mut number = 0;

@@ -1,17 +1,17 @@
-//! What tshark calls the protocols that we know.
+//! tshark's names of the protocols that linerate dissects.
 
-/// What the item of a protocol in tshark's tree covers.
+/// Extent of a protocol's item in tshark's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Covers {
-    /// The header, as our layers do.
+    /// The header, as in linerate's layers.
     Header,
-    /// The whole message, so that only its start can be compared.
+    /// The whole message; only its start can be compared.
     Message,
 }
 
 use Covers::{Header, Message};
 
-/// tshark's name, our name, and what the item covers.
+/// tshark's name, linerate's name, and the extent of the item.
 pub(crate) const NAMES: &[(&str, &str, Covers)] = &[
     ("eth", "ethernet", Header),
     ("llc", "llc", Header),
@@ -56,10 +56,10 @@ pub(crate) const NAMES: &[(&str, &str, Covers)] = &[
     ("pwach", "pseudowire", Header),
 ];
 
-/// Protocols of which tshark shows an item for each part of what is one header to us.
+/// Protocols for which tshark shows several items and linerate one header.
 pub(crate) const PARTS: &[&str] = &["mpls", "sctp"];
 
-/// Parts of tshark that the above need, or that choose between them; they have no header of their own.
+/// tshark dissectors without a header that the protocols above depend on.
 pub(crate) const HELPERS: &[&str] = &[
     "frame",
     "eth_maybefcs",

@@ -1,8 +1,8 @@
-//! tshark's opinion: which protocols lie where in each frame.
+//! Protocols and their offsets in each frame, found by tshark.
 //!
-//! It runs with a configuration folder of our own in which every protocol but those we know is
-//! disabled. So it is fast, what is carried by an unknown protocol is plain data to it, and no user's
-//! preferences matter. PDML says of each protocol where it starts and how long it is.
+//! tshark runs with its own configuration folder, in which all protocols unknown to linerate are disabled. So it is
+//! fast, treats the payload of unknown protocols as data, and ignores the user's preferences. PDML contains the start
+//! and the length of each protocol.
 
 use crate::layers::names::{HELPERS, NAMES, PARTS};
 use linerate_tests::support::{Scratch, tool};
@@ -12,15 +12,15 @@ use std::process::{Command, Stdio};
 /// A protocol that tshark found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Its name in tshark's words.
+    /// tshark's name.
     pub name: String,
-    /// Where it starts, in bytes from the start of the frame.
+    /// Offset from the start of the frame in bytes.
     pub offset: usize,
-    /// Bytes that its item in the tree covers.
+    /// Length of its item in bytes.
     pub size: usize,
 }
 
-/// What it must not do: join fragments or segments, resolve names, guess.
+/// Preferences that disable reassembly, name resolution and heuristics.
 const PREFERENCES: [&str; 11] = [
     "ip.defragment:FALSE",
     "ip.use_geoip:FALSE",
@@ -35,19 +35,19 @@ const PREFERENCES: [&str; 11] = [
     "gtp.dissect_tpdu_as:TPDU Heuristic",
 ];
 
-/// The arguments for what [`parse`] reads.
+/// Arguments for output that [`parse`] reads.
 pub(crate) const LAYERS: [&str; 4] = ["-T", "pdml", "-j", "none"];
 
-/// Longer frames tshark does not read.
+/// Maximum frame length that tshark reads.
 pub(crate) const MOST_BYTES: usize = 262_144;
 
-/// tshark with its configuration.
+/// tshark with a private configuration.
 pub(crate) struct Tshark {
     folder: Scratch,
 }
 
 impl Tshark {
-    /// Disables what we do not know.
+    /// Creates a configuration that disables unknown protocols.
     pub(crate) fn new() -> Self {
         let folder = Scratch::new();
         let known: BTreeSet<&str> = NAMES.iter().map(|(name, ..)| *name).chain(HELPERS.iter().copied()).collect();
@@ -59,7 +59,7 @@ impl Tshark {
         Tshark { folder }
     }
 
-    /// What it prints of a capture file, which is written under this name.
+    /// Writes a capture file under this name and returns tshark's output for it.
     pub(crate) fn run(&self, name: &str, capture: &[u8], arguments: &[&str]) -> String {
         let path = self.folder.file(name);
         std::fs::write(&path, capture).expect("a file can be written");
@@ -77,7 +77,7 @@ impl Tshark {
     }
 }
 
-/// Frames (wire length and bytes) as a capture file.
+/// Encodes frames (wire length and bytes) as a pcap file.
 pub(crate) fn pcap<'a>(linktype: u16, frames: impl Iterator<Item = (u32, &'a [u8])>) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, MOST_BYTES as u32, linktype.into()] {
@@ -92,7 +92,7 @@ pub(crate) fn pcap<'a>(linktype: u16, frames: impl Iterator<Item = (u32, &'a [u8
     file
 }
 
-/// Reads PDML as tshark writes it: a line a protocol.
+/// Parses PDML as tshark writes it: one line per protocol.
 pub(crate) fn parse(pdml: &str) -> Vec<Vec<Found>> {
     let mut frames = Vec::new();
     for line in pdml.lines().map(str::trim_start) {
@@ -109,8 +109,7 @@ pub(crate) fn parse(pdml: &str) -> Vec<Vec<Found>> {
     frames.into_iter().map(headers).collect()
 }
 
-/// What stands for a header: not the frame as a whole, plain data, or an item of no bytes; several items for one
-/// header are joined.
+/// Keeps the items of headers: drops the whole frame, data and empty items, and merges several items of one header.
 fn headers(items: Vec<Found>) -> Vec<Found> {
     let mut headers: Vec<Found> = Vec::new();
     for item in items {
@@ -131,14 +130,14 @@ fn headers(items: Vec<Found>) -> Vec<Found> {
     headers
 }
 
-/// The value of an attribute. A value holds no quotation mark, so no other attribute's value can look like this one.
+/// Returns the value of an attribute. Values contain no quotation marks, so the search cannot match inside a value.
 fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let start = line.find(&format!(" {name}=\""))? + name.len() + 3;
     line[start..].split('"').next()
 }
 
 #[test]
-fn pdml_is_read() {
+fn pdml_is_parsed() {
     let pdml = "<pdml>\n<packet>\n  <proto name=\"geninfo\" pos=\"0\" showname=\"x\" size=\"9\">\n  </proto>\n  \
                 <proto name=\"ip\" showname=\"IP, size=&quot;1&quot;\" size=\"20\" pos=\"14\">\n</packet>\n<packet>\n</packet>";
     let ip = Found { name: "ip".into(), offset: 14, size: 20 };

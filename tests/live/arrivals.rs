@@ -1,18 +1,18 @@
-//! What arrives is what the streams say.
+//! Received frames equal the streams.
 
-use crate::live::stage::{Stage, alone, assert_exact, marks, set, stream};
-use linerate_backends::counting::Then;
-use linerate_generate::stream::{Fill, Order, Pick, StreamSet};
+use crate::live::stage::{Stage, assert_exact, marks, set, single, stream};
+use linerate_backends::counting::CountAction;
+use linerate_generate::stream::{Fill, IndexSelection, Order, StreamSet};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, has_tools, tool};
 
-/// Lengths on the edges of words, of what constants make and of what is copied, and the longest.
+/// Lengths at the limits of words, of constant stores and of copies, and the longest.
 const LENGTHS: [usize; 8] = [60, 61, 63, 256, 257, 1514, 58, 90];
 
 #[test]
-fn every_frame_is_counted_by_a_receiver_that_drops_or_passes() {
+fn dropping_and_passing_receivers_count_every_frame() {
     let Some(stage) = Stage::up() else { return };
-    for then in [Then::Drop, Then::Pass] {
+    for then in [CountAction::Drop, CountAction::Pass] {
         let counting = stage.counting(then);
         let report = stage.send(&set(&[60], 300_000), None);
         assert!(report.failure.is_none(), "{:?}", report.failure);
@@ -26,9 +26,9 @@ fn every_frame_is_counted_by_a_receiver_that_drops_or_passes() {
 }
 
 #[test]
-fn content_is_that_of_the_stream_frame_by_frame() {
+fn received_frames_equal_the_stream() {
     let Some(stage) = Stage::up() else { return };
-    // The capture has to keep up: 60 k frames fit in its ring.
+    // The capture has to keep up: its ring holds 60,000 frames.
     let set = set(&LENGTHS, 20_000);
     for (scheme, options) in [("packet", "&lanes=1&ring=64MiB&block=256KiB"), ("xdp", "")] {
         let before = linerate_engine::clock::now().0;
@@ -37,12 +37,12 @@ fn content_is_that_of_the_stream_frame_by_frame() {
     }
 }
 
-/// So slow that any capture keeps up.
+/// The streams at a rate with which any capture keeps up.
 fn paced(set: &StreamSet) -> StreamSet {
     StreamSet { rate: Some(linerate_generate::Rate::Frames(100_000.0)), ..set.clone() }
 }
 
-/// Number by number what the model says; times go forward, and none is from the future.
+/// Asserts that each frame equals the stream's, with times that increase and precede its arrival.
 fn assert_stream(set: &StreamSet, got: &[(Vec<u8>, u64)], before: u64, scheme: &str) {
     let stream = &set.streams[0];
     assert_eq!(got.len() as u64, stream.count.unwrap(), "{scheme}");
@@ -52,20 +52,20 @@ fn assert_stream(set: &StreamSet, got: &[(Vec<u8>, u64)], before: u64, scheme: &
         assert_eq!(sequence, number as u64, "{scheme}: a gap in the sequence");
         assert!(last <= time && time <= *arrived, "{scheme}: frame {number}: {last} <= {time} <= {arrived}");
         let wanted = stream.frame(sequence, time, &set.key);
-        assert!(*frame == wanted, "{scheme}: frame {number} of {} bytes is not that of the stream", frame.len());
+        assert!(*frame == wanted, "{scheme}: frame {number} of {} bytes differs from the stream", frame.len());
         last = time;
     }
 }
 
 #[test]
-fn what_receivers_leave_in_recycled_pages_is_overwritten() {
+fn recycled_pages_are_overwritten() {
     let Some(stage) = Stage::up() else { return };
     let mut stream = stream(&LENGTHS, 20_000);
-    // Noise in the longest, and any length after any other.
+    // Random bytes in the longest variant, and lengths in random order.
     stream.variants[5].fills = vec![Fill { offset: 50, length: 1440, seed: 3 }];
-    stream.size.pick = Pick::Random { seed: 2 };
-    let set = alone(stream);
-    let worst = stage.counting(Then::OverwriteHalf);
+    stream.size.pick = IndexSelection::Random { seed: 2 };
+    let set = single(stream);
+    let worst = stage.counting(CountAction::OverwriteHalf);
     let got = stage.send_and_capture(&set);
     assert_eq!(worst.frames(), 20_000);
     assert!(got.len() > 9_000, "{} frames were passed", got.len());
@@ -74,26 +74,26 @@ fn what_receivers_leave_in_recycled_pages_is_overwritten() {
         let (sequence, time) = marks(frame, *arrived);
         assert!(Some(sequence) > last, "{sequence} after {last:?}");
         let wanted = set.streams[0].frame(sequence, time, &set.key);
-        assert!(*frame == wanted, "frame {sequence} is not that of the stream: {frame:02x?}");
+        assert!(*frame == wanted, "frame {sequence} differs from the stream: {frame:02x?}");
         last = Some(sequence);
     }
 }
 
 #[test]
-fn several_streams_arrive_in_their_order() {
+fn several_streams_arrive_in_order() {
     let Some(stage) = Stage::up() else { return };
     let of = |lengths: &[usize], count, id| linerate_generate::stream::Stream { id, ..stream(lengths, count) };
     let streams = vec![of(&[60, 1514], 3000, 1), of(&[70], 1000, 2), of(&[58, 300], 2000, 3)];
     for order in [Order::Interleaved, Order::Sequential] {
-        let set = StreamSet { order, ..StreamSet { streams: streams.clone(), ..alone(stream(&[60], 1)) } };
-        let mut told: Vec<(usize, u64)> = Vec::new();
-        (0..3).for_each(|index| told.extend((0..streams[index].count.unwrap()).map(|n| (index, n))));
+        let set = StreamSet { order, ..StreamSet { streams: streams.clone(), ..single(stream(&[60], 1)) } };
+        let mut expected: Vec<(usize, u64)> = Vec::new();
+        (0..3).for_each(|index| expected.extend((0..streams[index].count.unwrap()).map(|n| (index, n))));
         if order == Order::Interleaved {
-            told.sort_by_key(|(index, n)| (*n, *index));
+            expected.sort_by_key(|(index, n)| (*n, *index));
         }
         let got = stage.send_and_capture(&set);
-        assert_eq!(got.len(), told.len());
-        for ((index, n), (frame, arrived)) in told.into_iter().zip(&got) {
+        assert_eq!(got.len(), expected.len());
+        for ((index, n), (frame, arrived)) in expected.into_iter().zip(&got) {
             let (sequence, time) = marks(frame, *arrived);
             assert_eq!(sequence, n, "{order:?}");
             assert!(*frame == streams[index].frame(n, time, &set.key), "{order:?}: stream {index} frame {n}");
@@ -102,7 +102,7 @@ fn several_streams_arrive_in_their_order() {
 }
 
 #[test]
-fn a_host_that_forwards_and_rewrites_sees_every_frame_anew() {
+fn pages_rewritten_by_a_router_are_restored() {
     use linerate_lab::{Plan, TemporaryLab};
     if !linerate_tests::support::may_make_labs() {
         return;
@@ -131,12 +131,12 @@ fn a_host_that_forwards_and_rewrites_sees_every_frame_anew() {
     variant.changes.clear();
     variant.frame[..6].copy_from_slice(&mac);
     variant.frame[26..34].copy_from_slice(&[198, 18, 0, 1, 198, 19, 0, 9]);
-    let set = alone(stream);
-    // The router takes one from each TTL, in the very page that comes back for a later frame.
+    let set = single(stream);
+    // The router decrements the TTL in the page that is reused for a later frame.
     let got = stage.send_and_capture(&set);
     assert_eq!(got.len(), 20_000);
     for (number, (frame, arrived)) in got.iter().enumerate() {
-        assert_eq!(frame[22], 63, "the time to live of a frame that another had used up");
+        assert_eq!(frame[22], 63, "wrong TTL: a reused page was not restored");
         let (sequence, time) = marks(frame, *arrived);
         assert_eq!(sequence, number as u64);
         assert!(frame[26..] == set.streams[0].frame(sequence, time, &set.key)[26..], "{frame:02x?}");
@@ -144,7 +144,7 @@ fn a_host_that_forwards_and_rewrites_sees_every_frame_anew() {
 }
 
 #[test]
-fn checksums_are_right_by_an_independent_judge() {
+fn checksums_are_valid_for_tshark() {
     let Some(stage) = Stage::up() else { return };
     if !has_tools(&["tshark"]) {
         return;
@@ -155,7 +155,7 @@ fn checksums_are_right_by_an_independent_judge() {
     let record =
         |(bytes, time): &(Vec<u8>, u64)| Record { time: *time, wire: bytes.len() as u32, bytes: bytes.clone() };
     records::write(&file, &got.iter().map(record).collect::<Vec<_>>());
-    // Behind some of the ports tshark looks for more than UDP.
+    // Only checksums: tshark expects other protocols on some of the ports.
     let right = "udp.checksum.status == 1 && ip.checksum.status == 1";
     let options = ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-Y", right];
     let shown = tool("tshark", &[&["-n", "-r", &file], &options[..]].concat());

@@ -1,7 +1,7 @@
-//! Rates, stopping, dying, refusals.
+//! Rates, stopping, failures, unsupported streams.
 
-use crate::live::stage::{Stage, alone, marks, set, stream};
-use linerate_backends::counting::Then;
+use crate::live::stage::{Stage, marks, set, single, stream};
+use linerate_backends::counting::CountAction;
 use linerate_backends::open_tx;
 use linerate_burst::{Block, Count, Desc, Ledger, Nanos};
 use linerate_engine::Stop;
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 fn paced(rate: f64, count: Option<u64>) -> StreamSet {
     let mut stream = stream(&[60], 0);
     (stream.rate, stream.count) = (Rate::Frames(rate), count);
-    alone(stream)
+    single(stream)
 }
 
 #[test]
-fn rates_are_kept_on_average_and_from_frame_to_frame() {
+fn rates_hold_on_average_and_per_frame() {
     let Some(stage) = Stage::up() else { return };
     for (rate, count) in [(1000.0, 300), (100_000.0, 30_000)] {
         let got = stage.send_and_capture(&paced(rate, Some(count)));
@@ -30,7 +30,7 @@ fn rates_are_kept_on_average_and_from_frame_to_frame() {
         late.sort_by(f64::total_cmp);
         let (first, median, most) = (late[0], late[late.len() / 2] - late[0], late[late.len() - 1] - late[0]);
         println!("{rate}/s: {span:.6} s for {asked:.6}; late by {median:.2} us, {most:.0} us at most");
-        // A machine that does other work delays frames; those behind them are caught up.
+        // A busy machine delays frames; later ones catch up.
         assert!(span - asked > -0.2, "{rate}: {span} s");
         judge(span - asked < 0.2, &format!("{rate}: {span} s"));
         judge(median < 20_000.0, &format!("{rate}: {median} us after {first}"));
@@ -38,14 +38,14 @@ fn rates_are_kept_on_average_and_from_frame_to_frame() {
 }
 
 #[test]
-fn bursts_have_their_gaps_and_streams_of_one_rate_their_turns() {
+fn bursts_and_interleaved_streams_have_their_gaps() {
     let Some(stage) = Stage::up() else { return };
     let mut bursts = stream(&[60], 400);
     bursts.shape = Shape::Bursts { frames: 100, gap: 50_000_000 };
     let times = |set: &StreamSet| -> Vec<u64> {
         stage.send_and_capture(set).iter().map(|(frame, arrived)| marks(frame, *arrived).1).collect()
     };
-    assert_gaps(&times(&alone(bursts)), 20_000_000, &[100, 200, 300]);
+    assert_gaps(&times(&single(bursts)), 20_000_000, &[100, 200, 300]);
     let each = stream(&[60], 12);
     let each = Stream { rate: Rate::Frames(20.0), ..each };
     let set =
@@ -53,7 +53,7 @@ fn bursts_have_their_gaps_and_streams_of_one_rate_their_turns() {
     assert_gaps(&times(&set), 20_000_000, &(2..24).step_by(2).collect::<Vec<_>>());
 }
 
-/// Longer gaps are in front of these frames; a machine that does other work swallows some and makes a few.
+/// Judges that longer gaps precede the `wanted` frames; a busy machine hides some and adds a few.
 fn assert_gaps(times: &[u64], longer: u64, wanted: &[usize]) {
     let found: Vec<usize> = (1..times.len()).filter(|at| times[*at] - times[at - 1] > longer).collect();
     let right = found.iter().filter(|at| wanted.contains(at)).count();
@@ -62,14 +62,14 @@ fn assert_gaps(times: &[u64], longer: u64, wanted: &[usize]) {
 }
 
 #[test]
-fn what_the_kernel_does_not_make_leaves_the_port_as_it_was() {
+fn unsupported_streams_leave_the_port_usable() {
     let Some(stage) = Stage::up() else { return };
-    let counting = stage.counting(Then::Drop);
+    let counting = stage.counting(CountAction::Drop);
     let mut poisson = stream(&[60], 10);
     poisson.shape = Shape::Poisson { seed: 1 };
     let mut port = stage.sender();
     let queue = &mut port.queues[0];
-    match queue.live().unwrap().prepare(&alone(poisson)) {
+    match queue.live().unwrap().prepare(&single(poisson)) {
         Err(PortError::Unable { reason: Unable::Make(_), .. }) => {}
         other => panic!("{:?}", other.err()),
     }
@@ -79,9 +79,9 @@ fn what_the_kernel_does_not_make_leaves_the_port_as_it_was() {
 }
 
 #[test]
-fn a_duration_ends_a_stream_without_end() {
+fn duration_ends_an_endless_stream() {
     let Some(stage) = Stage::up() else { return };
-    let counting = stage.counting(Then::Drop);
+    let counting = stage.counting(CountAction::Drop);
     let report = stage.send(&paced(10_000.0, None), Some(Duration::from_millis(300)));
     assert!(report.failure.is_none(), "{:?}", report.failure);
     judge((2_500..=3_600).contains(&report.sent.frames), &format!("{} frames", report.sent.frames));
@@ -90,9 +90,9 @@ fn a_duration_ends_a_stream_without_end() {
 }
 
 #[test]
-fn a_long_call_stops_at_once_and_goes_on_where_it_was() {
+fn long_call_stops_at_once_and_resumes() {
     let Some(stage) = Stage::up() else { return };
-    let counting = stage.counting(Then::Drop);
+    let counting = stage.counting(CountAction::Drop);
     let mut port = stage.sender();
     let live = port.queues[0].live().unwrap();
     let control = live.prepare(&set(&[60], u64::MAX)).unwrap();
@@ -110,15 +110,15 @@ fn a_long_call_stops_at_once_and_goes_on_where_it_was() {
         println!("stopped in {stopping:?}");
         judge(stopping < Duration::from_millis(100), &format!("stopped in {stopping:?}"));
         let frames = counting.frames();
-        assert_eq!(control.progress().sent.frames, frames, "what was sent arrived");
+        assert_eq!(control.progress().sent.frames, frames, "sent and received counts differ");
     }
     assert!(counting.frames() > 1000);
 }
 
 #[test]
-fn a_stop_from_elsewhere_ends_a_run() {
+fn stop_request_ends_a_run() {
     let Some(stage) = Stage::up() else { return };
-    let counting = stage.counting(Then::Drop);
+    let counting = stage.counting(CountAction::Drop);
     let stop = Stop::new();
     let report = std::thread::scope(|scope| {
         let run = scope.spawn(|| stage.transmit(&set(&[60], u64::MAX), None, stop.clone()));
@@ -134,14 +134,14 @@ fn a_stop_from_elsewhere_ends_a_run() {
 }
 
 #[test]
-fn an_end_that_takes_no_xdp_frames_is_told_and_nothing_counts_as_sent() {
+fn peer_that_drops_xdp_frames_is_an_error() {
     let Some(stage) = Stage::plain("a:eth0,b:eth0") else { return };
     let report = stage.send(&set(&[60], 1000), None);
-    let failure = report.failure.expect("nobody takes the frames").to_string();
+    let failure = report.failure.expect("the peer drops the frames").to_string();
     assert!(failure.contains("ethtool -K PEER gro on"), "{failure}");
     assert_eq!(report.sent.frames, 0);
     assert_eq!(report.ledger.imbalances(), []);
-    // The same for frames from memory.
+    // The same for packets from memory.
     let mut port = stage.sender();
     let block = block(&[60; 10]);
     let queue = &mut port.queues[0];
@@ -154,7 +154,7 @@ fn an_end_that_takes_no_xdp_frames_is_told_and_nothing_counts_as_sent() {
 }
 
 #[test]
-fn an_interface_that_is_down_is_waited_for_and_one_that_goes_is_an_error() {
+fn interface_down_is_awaited_and_removal_is_an_error() {
     let Some(stage) = Stage::up() else { return };
     stage.ip("a", &["link", "set", "eth0", "down"]);
     let mut port = stage.sender();
@@ -188,21 +188,21 @@ fn an_interface_that_is_down_is_waited_for_and_one_that_goes_is_an_error() {
 }
 
 #[test]
-fn lengths_that_the_kernel_or_the_interface_refuses_are_told() {
+fn unsupported_lengths_are_errors() {
     let Some(stage) = Stage::plain("a:eth0,b:eth0,mtu=9000") else { return };
-    let counting = stage.counting(Then::Drop);
+    let counting = stage.counting(CountAction::Drop);
     let prepare = |length| {
         let mut port = stage.sender();
         let refused = port.queues[0].live().unwrap().prepare(&set(&[length], 1)).err();
         refused.map(|error| error.to_string()).unwrap_or_default()
     };
-    // How much of a page the kernel keeps for itself differs.
+    // The part of a page that the kernel reserves differs between versions.
     let longest = (3380..3440).rfind(|length| prepare(*length).is_empty()).unwrap();
     let report = stage.send(&set(&[longest], 100), None);
     assert!(report.failure.is_none() && report.sent.frames == 100, "{:?}", report.failure);
-    let told = format!("frames of {} bytes: the kernel makes at most {longest}; use packet: or xdp:", longest + 1);
-    assert!(prepare(longest + 1).ends_with(&told), "{}", prepare(longest + 1));
-    // One by one from memory: what cannot be sent is counted, the others are sent, in order.
+    let expected = format!("frames of {} bytes: the kernel makes at most {longest}; use packet: or xdp:", longest + 1);
+    assert!(prepare(longest + 1).ends_with(&expected), "{}", prepare(longest + 1));
+    // Single frames from memory: those of unsupported lengths are counted, the others are sent in order.
     let mut port = stage.sender();
     let queue = &mut port.queues[0];
     let block = block(&[13, 14, longest, longest + 1, 60, 9000]);
@@ -219,7 +219,7 @@ fn lengths_that_the_kernel_or_the_interface_refuses_are_told() {
 }
 
 #[test]
-fn it_only_sends_and_has_one_queue() {
+fn port_only_sends_and_has_one_queue() {
     let spec = |text| Spec::parse(text).unwrap();
     let error = linerate_backends::open_rx(&spec("xdp-live:lo"), &Default::default()).err().unwrap();
     assert!(error.to_string().contains("only sends"), "{error}");
@@ -227,14 +227,14 @@ fn it_only_sends_and_has_one_queue() {
     assert!(error.to_string().contains("omit the @"), "{error}");
 }
 
-/// Frames that `b` has counted in.
+/// Number of packets that the kernel of `b` has received.
 fn received(stage: &Stage) -> u64 {
     let statistics = tool("ip", &["-n", stage.namespace("b"), "-s", "-j", "link", "show", "dev", "eth0"]);
     let statistics: serde_json::Value = serde_json::from_str(&statistics).unwrap();
     statistics[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
 }
 
-/// Frames of these lengths.
+/// A block with frames of these lengths.
 fn block(lengths: &[usize]) -> Block {
     let mut block = Block::new(lengths.iter().sum::<usize>() + 64 * lengths.len(), lengths.len());
     for length in lengths {

@@ -1,7 +1,7 @@
-//! `generate` on a port that makes frames itself.
+//! `generate` and `replay` on a port that builds packets itself.
 
 use crate::live::stage::Stage;
-use linerate_backends::counting::Then;
+use linerate_backends::counting::CountAction;
 use linerate_tests::support::program::{launch, run};
 use linerate_tests::support::records::{self, assert_same_frames};
 use linerate_tests::support::wire::{Wire, numbered, settle};
@@ -13,9 +13,9 @@ fn port(stage: &Stage) -> String {
 }
 
 #[test]
-fn a_template_is_sent_and_accounted_for() {
+fn template_is_sent_and_accounted_for() {
     let Some(stage) = Stage::up() else { return };
-    let counting = stage.counting(Then::Drop);
+    let counting = stage.counting(CountAction::Drop);
     let to = port(&stage);
     let udp = ["generate", "--json", "--to", &to, "--udp"];
     let json = run(&[&udp[..], &["-c", "50000", "--rate", "max", "--size", "1000"]].concat()).good().json();
@@ -25,12 +25,12 @@ fn a_template_is_sent_and_accounted_for() {
     let json = run(&[&udp[..], &["--rate", "2kpps", "--duration", "0.5"]].concat()).good().json();
     let frames = json["frames"].as_u64().unwrap();
     assert!((800..=1200).contains(&frames), "{json}");
-    assert!(json["behind_max_us"].as_f64() > Some(0.0));
+    assert!(json["lateness_max_us"].as_f64() > Some(0.0));
     assert_eq!(counting.frames(), 50_000 + frames);
 }
 
 #[test]
-fn a_recording_is_sent_as_it_is() {
+fn recording_is_sent_unchanged() {
     if !may_make_labs() {
         return;
     }
@@ -48,34 +48,34 @@ fn a_recording_is_sent_as_it_is() {
 }
 
 #[test]
-fn ctrl_c_ends_it_and_a_kill_leaves_nothing() {
+fn ctrl_c_ends_a_run_and_kill_leaves_nothing() {
     let Some(stage) = Stage::up() else { return };
-    let counting = stage.counting(Then::Drop);
+    let counting = stage.counting(CountAction::Drop);
     let to = port(&stage);
     let endless = ["generate", "--json", "--to", &to, "--udp", "-c", "0", "--rate", "max"];
     let running = launch(&endless);
-    wait_until("it sends", || counting.frames() > 1000);
+    wait_until("packets are sent", || counting.frames() > 1000);
     let json = running.interrupt().good().json();
     assert_eq!((json["frames"].as_u64(), json["balanced"].as_bool()), (Some(counting.frames()), Some(true)));
 
     let running = launch(&endless);
     let before = counting.frames();
-    wait_until("it sends again", || counting.frames() > before + 1000);
+    wait_until("packets are sent again", || counting.frames() > before + 1000);
     let pid = running.pid();
     let programs = || programs_of(pid);
-    assert!(!programs().is_empty(), "its programs are seen while it runs");
+    assert!(!programs().is_empty(), "no BPF program is loaded while it runs");
     let loaded = programs();
     running.signal(Signal::KILL);
     running.end();
-    wait_until("its programs are gone", || loaded.iter().all(|id| !is_loaded(*id)));
+    wait_until("its BPF programs are unloaded", || loaded.iter().all(|id| !is_loaded(*id)));
     let frames = counting.frames();
     std::thread::sleep(std::time::Duration::from_millis(50));
-    assert_eq!(counting.frames(), frames, "nothing is sent any more");
-    // The scratch interfaces are in a namespace without a name, which goes with its last descriptor.
-    assert!(!tool("ip", &["-d", "link", "show"]).contains(" a@b"), "no scratch interface here");
+    assert_eq!(counting.frames(), frames, "packets are still sent");
+    // The scratch interfaces are in an unnamed namespace, which is removed with its last descriptor.
+    assert!(!tool("ip", &["-d", "link", "show"]).contains(" a@b"), "a scratch interface remains");
 }
 
-/// Numbers of the BPF programs that a process holds.
+/// Ids of the BPF programs that a process holds.
 fn programs_of(pid: u32) -> Vec<u32> {
     let infos = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap().flatten();
     let texts = infos.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
@@ -83,7 +83,7 @@ fn programs_of(pid: u32) -> Vec<u32> {
     ids.collect()
 }
 
-/// Whether any process or link still holds a program: its number can be turned into a descriptor.
+/// Returns true if a program is still loaded: its id can be turned into a descriptor.
 fn is_loaded(id: u32) -> bool {
     linerate_backends::inventory::program_name(id).is_some()
 }

@@ -1,13 +1,13 @@
 //! A sender, a receiver, and streams for them.
 
-use linerate_backends::counting::{Counting, Then};
+use linerate_backends::counting::{CountAction, FrameCounter};
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Count, Ledger};
-use linerate_engine::streams::Run;
+use linerate_engine::streams::StreamRun;
 use linerate_engine::{Stop, Streams, StreamsReport};
 use linerate_generate::Rate;
 use linerate_generate::stream::{
-    Change, Checksum, ChecksumKind, Map, Mark, Next, Order, Pick, Selector, Shape, Stream, StreamSet, Variant,
+    Change, Checksum, ChecksumKind, IndexSelection, Map, Mark, Next, Order, Selector, Shape, Stream, StreamSet, Variant,
 };
 use linerate_generate::trailer::{self, Key};
 use linerate_lab::{Plan, TemporaryLab};
@@ -15,7 +15,7 @@ use linerate_port::{RxOptions, Spec, TxOptions, TxPort};
 use linerate_tests::support::{may_make_labs, tool};
 use std::time::{Duration, Instant};
 
-/// UDP over IPv4: where the headers and the payload begin.
+/// UDP over IPv4: offsets of the headers and the payload.
 const IP: usize = 14;
 const UDP: usize = 34;
 pub(super) const PAYLOAD: usize = 42;
@@ -26,20 +26,20 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// `None`, said aloud, where labs cannot be made. The receiving end takes XDP frames as packets.
+    /// Creates the lab, with a receiver that accepts XDP frames; `None`, with a message, if labs cannot be created.
     pub(super) fn up() -> Option<Self> {
         let stage = Self::plain("a:eth0,b:eth0")?;
         stage.take_packets(true);
         Some(stage)
     }
 
-    /// As the lab makes it.
+    /// Creates the lab without changing the receiver.
     pub(super) fn plain(link: &str) -> Option<Self> {
         let plan = Plan::from_links("live", vec![link.parse().unwrap()]).unwrap();
         may_make_labs().then(|| Stage { lab: TemporaryLab::up(&plan).unwrap() })
     }
 
-    /// Has `b` take XDP frames as packets, or no longer.
+    /// Makes `b` accept or drop XDP frames, by GRO.
     pub(super) fn take_packets(&self, take: bool) {
         let gro = if take { "on" } else { "off" };
         let run = self.lab.exec("b", "ethtool").unwrap().args(["-K", "eth0", "gro", gro]).status();
@@ -54,9 +54,9 @@ impl Stage {
         tool("ip", &[&["-n", self.namespace(host)], arguments].concat());
     }
 
-    /// Counts what arrives at `b`.
-    pub(super) fn counting(&self, then: Then) -> Counting {
-        Counting::attach(Some(self.namespace("b")), "eth0", then).unwrap()
+    /// Counts the frames that arrive at `b`.
+    pub(super) fn counting(&self, then: CountAction) -> FrameCounter {
+        FrameCounter::attach(Some(self.namespace("b")), "eth0", then).unwrap()
     }
 
     pub(super) fn sender(&self) -> TxPort {
@@ -64,15 +64,15 @@ impl Stage {
         open_tx(&Spec::parse(&spec).unwrap(), &TxOptions::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Sends streams to their end, or as long as it may.
+    /// Sends streams to their end, or for a duration.
     pub(super) fn send(&self, set: &StreamSet, duration: Option<Duration>) -> StreamsReport {
         self.transmit(set, duration, Stop::new())
     }
 
     pub(super) fn transmit(&self, set: &StreamSet, duration: Option<Duration>, stop: Stop) -> StreamsReport {
         let streams = Streams::new(set, self.sender()).unwrap();
-        assert!(streams.is_live(), "the port makes frames itself: {:?}", streams.note());
-        streams.run(&Run { duration, stop, ..Run::default() })
+        assert!(streams.is_live(), "the port does not build packets itself: {:?}", streams.note());
+        streams.run(&StreamRun { duration, stop, ..StreamRun::default() })
     }
 
     /// Sends streams while `b` captures, and returns what `b` captured: bytes and arrival times.
@@ -80,7 +80,7 @@ impl Stage {
         self.send_and_capture_by("packet", "&lanes=1&ring=64MiB&block=256KiB", set)
     }
 
-    /// The same with a receiver.
+    /// The same with a receiver of this backend.
     pub(super) fn send_and_capture_by(&self, scheme: &str, options: &str, set: &StreamSet) -> Vec<(Vec<u8>, u64)> {
         let spec = format!("{scheme}:eth0?netns={}{options}", self.namespace("b"));
         let mut port = open_rx(&Spec::parse(&spec).unwrap(), &RxOptions::default()).unwrap();
@@ -116,15 +116,15 @@ impl Stage {
     }
 }
 
-/// So many frames were made, and the driver took each.
+/// Asserts that this number of frames was built, and that the driver accepted each.
 pub(super) fn assert_exact(ledger: &Ledger, frames: u64) {
     assert_eq!(ledger.imbalances(), []);
     assert_eq!(ledger.lost(), 0, "{:?}", ledger.losses());
     assert_eq!((ledger.total(Count::SendReceived), ledger.total(Count::Sent)), (frames, frames));
 }
 
-/// A UDP frame of `length` bytes over IPv4 whose addresses and ports change, with a trailer where it has room for
-/// one, and right checksums.
+/// A UDP frame of `length` bytes over IPv4 with changing addresses and ports, valid checksums, and a trailer if it has
+/// room for one.
 pub(super) fn variant(length: usize) -> Variant {
     let mut frame: Vec<u8> = (0..length).map(|at| at as u8).collect();
     frame[..IP].copy_from_slice(&[2, 0x4c, 0x52, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0]);
@@ -156,17 +156,23 @@ pub(super) fn variant(length: usize) -> Variant {
     Variant { frame, changes, fills: Vec::new(), checksums: vec![header, udp], trailer }
 }
 
-/// A stream of such frames, one length after the other.
+/// A stream of such frames, with lengths in turn.
 pub(super) fn stream(lengths: &[usize], count: u64) -> Stream {
     let pick = |count, pick| Selector { count, pick };
-    let in_turn = |count| pick(count, Pick::InTurn { every: 1 });
+    let in_turn = |count| pick(count, IndexSelection::InTurn { every: 1 });
     Stream {
         name: format!("{lengths:?}"),
         id: 5,
-        link: linerate_wire::Link::Ethernet,
+        link: linerate_headers::Link::Ethernet,
         variants: lengths.iter().map(|length| variant(*length)).collect(),
         size: in_turn(lengths.len() as u64),
-        selectors: vec![in_turn(0), in_turn(250), in_turn(1000), in_turn(500), pick(60_000, Pick::Random { seed: 8 })],
+        selectors: vec![
+            in_turn(0),
+            in_turn(250),
+            in_turn(1000),
+            in_turn(500),
+            pick(60_000, IndexSelection::Random { seed: 8 }),
+        ],
         rate: Rate::Top,
         shape: Shape::Even,
         count: Some(count),
@@ -176,19 +182,19 @@ pub(super) fn stream(lengths: &[usize], count: u64) -> Stream {
     }
 }
 
-/// A set of that stream alone.
+/// A set of only that stream.
 pub(super) fn set(lengths: &[usize], count: u64) -> StreamSet {
-    alone(stream(lengths, count))
+    single(stream(lengths, count))
 }
 
 /// A set of one stream.
-pub(super) fn alone(stream: Stream) -> StreamSet {
+pub(super) fn single(stream: Stream) -> StreamSet {
     StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() }
 }
 
-/// Number and time in a frame's trailer, of a frame that arrived so soon after it that the time is clear.
+/// Number and time in a frame's trailer; the arrival must be close enough to make the truncated time unambiguous.
 pub(super) fn marks(frame: &[u8], arrived: u64) -> (u64, u64) {
     let word = |back: usize| u64::from_be_bytes(*frame[frame.len() - back..].first_chunk().unwrap());
-    let behind = arrived.wrapping_sub(word(8) >> 24) & ((1 << trailer::TIME_BITS) - 1);
-    (word(16) & ((1 << trailer::SEQUENCE_BITS) - 1), arrived - behind)
+    let age = arrived.wrapping_sub(word(8) >> 24) & ((1 << trailer::TIME_BITS) - 1);
+    (word(16) & ((1 << trailer::SEQUENCE_BITS) - 1), arrived - age)
 }

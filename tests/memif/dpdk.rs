@@ -1,4 +1,5 @@
-//! `dpdk-testpmd` at the other end, in both roles. One that is left while frames flow may die (SIGSEGV): each test starts its own.
+//! `dpdk-testpmd` at the other end, in both roles. It may crash (SIGSEGV) when its peer disconnects while packets flow:
+//! each test starts its own.
 
 use crate::memif::PROCESSOR;
 use linerate_tests::support::program::{run, start};
@@ -11,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLockReadGuard};
 
-/// One that runs; killed in the end.
+/// Running testpmd process, killed on drop.
 struct Testpmd {
     child: Child,
     log: String,
@@ -19,14 +20,14 @@ struct Testpmd {
 }
 
 impl Testpmd {
-    /// With these devices, doing that. Waits until it forwards.
-    fn start(scratch: &Scratch, devices: &[String], does: &[&str]) -> Testpmd {
+    /// Starts testpmd with these devices and options, and waits until it forwards.
+    fn start(scratch: &Scratch, devices: &[String], options: &[&str]) -> Testpmd {
         static USED: AtomicU32 = AtomicU32::new(0);
         let _processor = PROCESSOR.read().unwrap_or_else(PoisonError::into_inner);
         let number = USED.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("--file-prefix=linerate{}-{number}", std::process::id());
         let log = scratch.file(&format!("testpmd{number}.log"));
-        // Each line as it is said, though it goes to a file.
+        // Line-buffered, although the output goes to a file.
         let mut command = Command::new("stdbuf");
         command.args(["-oL", "dpdk-testpmd"]).args([
             "--no-huge",
@@ -41,19 +42,19 @@ impl Testpmd {
         for device in devices {
             command.args(["--vdev", device]);
         }
-        command.args(["--", "--total-num-mbufs=8192", "--no-mlockall", "--stats-period", "1"]).args(does);
+        command.args(["--", "--total-num-mbufs=8192", "--no-mlockall", "--stats-period", "1"]).args(options);
         let out = File::create(&log).unwrap();
         command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
         let testpmd = Testpmd { child: command.spawn().unwrap(), log, _processor };
-        wait_until("testpmd forwards", || testpmd.said().contains("packet forwarding packets/burst"));
+        wait_until("testpmd forwards", || testpmd.output().contains("packet forwarding packets/burst"));
         testpmd
     }
 
-    fn said(&self) -> String {
+    fn output(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Stops it, so that what it writes is written.
+    /// Stops it with SIGINT, so that it flushes its files.
     fn stop(&mut self) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         self.child.wait().unwrap();
@@ -67,7 +68,7 @@ impl Drop for Testpmd {
     }
 }
 
-/// A folder for its socket; none, said aloud, where it cannot run.
+/// Creates a folder for the socket; reports a skip and returns `None` where testpmd cannot run.
 fn stage() -> Option<Scratch> {
     if !is_root() {
         skip("dpdk-testpmd needs root");
@@ -85,31 +86,31 @@ fn port(scratch: &Scratch, more: &str) -> String {
 }
 
 #[test]
-fn what_testpmd_sends_is_counted_in_both_roles() {
+fn packets_from_testpmd_are_counted_in_both_roles() {
     for (own, other) in [("server", "client"), ("client", "server")] {
         let Some(scratch) = stage() else { return };
         let from = port(&scratch, &format!("?role={own}"));
         let arguments = ["count", &from, "-c", "200000", "--json", "--interval", "0", "-Z", "root"];
-        let does = ["--forward-mode=txonly", "--txpkts=60"];
-        let sizes = |count: linerate_tests::support::program::Ended| {
+        let options = ["--forward-mode=txonly", "--txpkts=60"];
+        let assert_counted = |count: linerate_tests::support::program::Ended| {
             let line = count.good().output.lines().last().unwrap().to_owned();
             assert!(line.contains("\"frames\":200000") && line.contains("\"bytes\":12000000"), "{line}");
         };
-        // It does not try again: whoever is its server has to be there.
+        // testpmd options not retry to connect: start the server first.
         if own == "server" {
             let count = start(&arguments);
-            let _testpmd = Testpmd::start(&scratch, &[device(&scratch, other, "")], &does);
-            sizes(count.end());
+            let _testpmd = Testpmd::start(&scratch, &[device(&scratch, other, "")], &options);
+            assert_counted(count.end());
         } else {
-            let _testpmd = Testpmd::start(&scratch, &[device(&scratch, other, "")], &does);
-            sizes(run(&arguments));
+            let _testpmd = Testpmd::start(&scratch, &[device(&scratch, other, "")], &options);
+            assert_counted(run(&arguments));
         }
     }
 }
 
-/// Two of its interfaces come to one socket at once, and each finds the port of its own id.
+/// Two interfaces of testpmd connect to one socket at the same time, each to the port with its ID.
 #[test]
-fn several_interfaces_of_testpmd_go_to_the_ports_of_their_ids() {
+fn several_testpmd_interfaces_connect_to_the_ports_of_their_ids() {
     let Some(scratch) = stage() else { return };
     let ports = ["?role=server", "?role=server&id=1"].map(|more| port(&scratch, more)).join(",");
     let count = start(&["count", &ports, "-c", "200000", "--json", "--interval", "0", "-Z", "root"]);
@@ -122,9 +123,9 @@ fn several_interfaces_of_testpmd_go_to_the_ports_of_their_ids() {
     assert!(frames.len() == 2 && frames.iter().all(|&frames| frames > 0), "{json:#}");
 }
 
-/// Every frame, though the sender goes as soon as it has sent the last one. Its counters begin anew then: it writes a file.
+/// Receives all packets although the sender exits after the last one. Its counters are reset then, so it writes a file.
 #[test]
-fn what_is_sent_to_testpmd_it_receives() {
+fn testpmd_receives_all_packets_sent_to_it() {
     let Some(scratch) = stage() else { return };
     let (sent, got) = (scratch.file("sent.pcap"), scratch.file("got.pcap"));
     let devices = [device(&scratch, "server", ""), format!("net_pcap0,tx_pcap={got}")];
@@ -138,9 +139,9 @@ fn what_is_sent_to_testpmd_it_receives() {
     assert_same_frames("testpmd", &read(&got), &read(&sent));
 }
 
-/// Frames over several buffers, whose marks testpmd leaves behind, and a ring that it writes over.
+/// Packets over several buffers, where testpmd leaves stale NEXT flags and overwrites the ring.
 #[test]
-fn mixed_frames_of_testpmd_are_not_glued() {
+fn mixed_sizes_from_testpmd_are_not_joined() {
     let Some(scratch) = stage() else { return };
     let mixed = scratch.file("mixed.pcap");
     let made = ["-c", "2000", "--size", "imix", "-q", "-k", "ip(dst=10.0.0.1..10.0.200.200)/udp"];
@@ -155,12 +156,12 @@ fn mixed_frames_of_testpmd_are_not_glued() {
     let known: HashSet<&[u8]> = sent.iter().map(|record| record.content().1).collect();
     let got = read(&got);
     let wrong = got.iter().filter(|record| !known.contains(record.content().1)).count();
-    println!("{wrong} of {} frames are none that were sent", got.len());
-    // Without the rule about full buffers it is nearly half. What is left it wrote over before it said so, at the full ring of a
-    // reader that is slower: of such a frame nobody can tell. That it does so is counted where it is still seen when it says so.
+    println!("{wrong} of {} packets match no sent packet", got.len());
+    // Without the rule about full buffers, nearly half are wrong. testpmd overwrote the rest before it published its
+    // position, in the full ring of a slower reader; the reader cannot detect that. It counts overruns it can see.
     assert!(got.len() == 200_000 && wrong * 100 <= got.len(), "{wrong} of {}", got.len());
-    judge(wrong * 1000 <= got.len(), &format!("{wrong} of {} frames are none that were sent", got.len()));
+    judge(wrong * 1000 <= got.len(), &format!("{wrong} of {} packets match no sent packet", got.len()));
     let of = &json["accounts"][0];
-    judge(wrong == 0 || of["drops"]["peer_overrun"].as_u64() > Some(0), "no overrun of testpmd's was seen");
-    assert!(of["notes"]["stale_next"].as_u64() > Some(1000), "testpmd left no marks: {json:#}");
+    judge(wrong == 0 || of["drops"]["peer_overrun"].as_u64() > Some(0), "no overrun by testpmd was counted");
+    assert!(of["notes"]["stale_next"].as_u64() > Some(1000), "testpmd left no stale flags: {json:#}");
 }

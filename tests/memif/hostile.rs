@@ -1,5 +1,5 @@
-//! What a peer can do to the memory: any bytes anywhere, positions that jump. Nothing panics, nothing hangs, what is shown is bounded,
-//! every slot is accounted for, and an honest frame comes through afterwards.
+//! Arbitrary writes of a peer to the shared memory: any bytes anywhere, positions that jump. Nothing panics or hangs,
+//! the output is bounded, every slot is accounted for, and a correct client works afterwards.
 
 use super::peer::{
     BUFFER, BUFFERS, Client, LOG2, Memory, NEXT, Port, REGION, RINGS, SLOTS, Socket, ack, add_region, add_ring,
@@ -11,7 +11,7 @@ use linerate_port::PortError;
 use linerate_tests::support::wait_until;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Numbers that are the same in each run.
+/// Random numbers with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -20,29 +20,29 @@ impl Random {
     }
 }
 
-/// Rounds of anything.
+/// Number of random rounds.
 const ROUNDS: usize = 3000;
 
-/// A server at the other end, of which the tests write the memory that its client made.
+/// Server at the other end; tests write to the memory that its client created.
 struct Server {
     socket: Socket,
     memory: Memory,
-    /// Where the rings and their buffers lie in it: out, in.
+    /// Offsets of the rings in the memory: out, in.
     rings: [u32; 2],
     _bells: Vec<OwnedFd>,
 }
 
 impl Server {
-    /// Lets a port in, whose rings have `SLOTS` descriptors.
+    /// Accepts a port whose rings have `SLOTS` descriptors.
     fn connected(name: &str) -> (Server, Port) {
         let listener = Socket::listen(name);
         let mut port = Port::open(&format!("memif:{name}?ring={SLOTS}&buffer={BUFFER}"));
         let socket = listener.accept().unwrap();
-        socket.say(&hello(), &[]);
+        socket.send(&hello(), &[]);
         let (mut memory, mut bells, mut rings) = (None, Vec::new(), Vec::new());
         loop {
             port.settle();
-            let (bytes, mut fds) = socket.hear().expect("a message");
+            let (bytes, mut fds) = socket.receive().expect("a message");
             match bytes[0] {
                 4 => memory = fds.pop(),
                 5 => {
@@ -52,9 +52,9 @@ impl Server {
                 6 => break,
                 _ => {}
             }
-            socket.say(&ack(), &[]);
+            socket.send(&ack(), &[]);
         }
-        socket.say(&connected(), &[]);
+        socket.send(&connected(), &[]);
         port.settle();
         let server =
             Server { socket, memory: Memory(memory.unwrap()), rings: rings.try_into().unwrap(), _bells: bells };
@@ -69,19 +69,19 @@ fn block(frames: &[Vec<u8>]) -> Block {
 }
 
 #[test]
-fn any_descriptors_and_positions_of_a_client_are_bearable() {
+fn random_descriptors_and_positions_of_a_client_are_harmless() {
     let name = name();
     let mut port = Port::open(&format!("memif:{name}?role=server"));
     let mut client = Client::connected(&name, &mut port);
     let mut random = Random(17);
     let frames = block(&(0..20).map(|first| frame(first, 60 + 100 * usize::from(first))).collect::<Vec<_>>());
-    let mut ends = 0;
+    let mut disconnects = 0;
     for round in 0..ROUNDS {
         for _ in 0..1 + random.next() % 8 {
             let word = random.next().to_ne_bytes();
             let ring = RINGS[(random.next() % 2) as usize];
             match random.next() % 6 {
-                // Any bytes of descriptors, then such as are nearly right.
+                // Random bytes in descriptors, then nearly valid ones.
                 0 => client.memory.put(ring + 128 + (random.next() % (16 * u64::from(SLOTS) - 8)) as u32, &word),
                 1 => {
                     let offset =
@@ -109,45 +109,45 @@ fn any_descriptors_and_positions_of_a_client_are_bearable() {
         assert!(matches!(sent, Ok(_) | Err(PortError::Down { .. })), "{sent:?}");
         let _ = port.rx.queues[0].wake();
         if client.socket.kind().is_some_and(|kind| kind == 8 || kind == 0) {
-            // It was put out, as it broke a rule when it was sent to.
-            ends += 1;
+            // The client was disconnected, since sending to it showed a violation.
+            disconnects += 1;
             drop(client);
             port.settle();
             client = Client::connected(&name, &mut port);
         }
     }
     assert!(
-        ends > 10 && port.count(Count::BadDesc) > 100 && port.count(Count::PeerOverrun) > 100,
+        disconnects > 10 && port.count(Count::BadDesc) > 100 && port.count(Count::PeerOverrun) > 100,
         "{:?}",
         port.ledger()
     );
-    assert_is_well(client, &name, &mut port);
+    assert_works(client, &name, &mut port);
 }
 
-/// A position is two bytes that the peer writes: whatever it claims, no more frames are lost than a ring holds.
+/// A position is two bytes written by the peer: for any value, at most one ring of frames is counted as lost.
 #[test]
-fn a_look_counts_no_more_lost_frames_than_the_ring_has_slots() {
+fn one_poll_counts_at_most_one_ring_of_lost_frames() {
     let name = name();
     let mut port = Port::open(&format!("memif:{name}?role=server"));
     let client = Client::connected(&name, &mut port);
-    for (looks, ahead) in [SLOTS + 1, u16::MAX / 2, u16::MAX].into_iter().enumerate() {
+    for (polls, ahead) in [SLOTS + 1, u16::MAX / 2, u16::MAX].into_iter().enumerate() {
         let next = client.memory.half(RINGS[0] + 64);
         client.memory.head(RINGS[0], next.wrapping_add(ahead));
         assert!(port.step().unwrap().is_empty());
-        let lost = (looks as u64 + 1) * u64::from(SLOTS);
+        let lost = (polls as u64 + 1) * u64::from(SLOTS);
         assert_eq!((port.count(Count::PeerOverrun), port.count(Count::Received)), (lost, lost), "{ahead} ahead");
     }
-    assert_is_well(client, &name, &mut port);
+    assert_works(client, &name, &mut port);
 }
 
-/// Any bytes over the headers and the descriptors, between any two looks.
+/// Random bytes in headers and descriptors, between any two polls.
 #[test]
-fn any_bytes_of_a_server_are_bearable() {
+fn random_bytes_of_a_server_are_harmless() {
     let name = name();
     let (server, mut port) = Server::connected(&name);
     let mut random = Random(5);
     let frames = block(&(0..20).map(|first| frame(first, 60 + 100 * usize::from(first))).collect::<Vec<_>>());
-    let mut put_out = 0;
+    let mut disconnected = 0;
     for _ in 0..ROUNDS {
         let ring = server.rings[(random.next() % 2) as usize];
         match random.next() % 4 {
@@ -165,27 +165,27 @@ fn any_bytes_of_a_server_are_bearable() {
         assert!(matches!(sent, Ok(_) | Err(PortError::Down { .. })), "{sent:?}");
         let _ = port.rx.queues[0].wake();
         if server.socket.kind() == Some(8) {
-            put_out += 1;
+            disconnected += 1;
             break;
         }
     }
-    assert_eq!(put_out, 1, "a server whose position cannot be is put out");
+    assert_eq!(disconnected, 1, "a server with an impossible position is disconnected");
     assert!(port.count(Count::PeerRefused) == 1);
 }
 
-/// Where the buffers of a client are is its own knowledge: what the server writes there is not believed.
+/// A client keeps its own buffer offsets and ignores what the server writes there.
 #[test]
-fn a_server_cannot_move_the_buffers_of_its_client() {
+fn server_cannot_move_the_buffers_of_its_client() {
     let name = name();
     let (server, mut port) = Server::connected(&name);
     let inward = server.rings[1];
-    // Out and in, of as many buffers each; those of the ring that goes out come first.
+    // Rings out and in with equal buffer counts; the buffers of the outbound ring are first.
     let buffers = 2 * (128 + 16 * u32::from(SLOTS)) + u32::from(SLOTS) * BUFFER;
     server.memory.put(buffers, &frame(9, 100));
     server.memory.desc(inward, 0, (0, 7, 100, u32::MAX));
     server.memory.tail(inward, 1);
     assert_eq!(port.step().unwrap(), [frame(9, 100)]);
-    // Posted again as it was, and no longer than it is.
+    // Posted again with its original length.
     assert_eq!(server.memory.length(inward, 0), (BUFFER, 0));
     assert_eq!(server.memory.half(inward + 6), SLOTS + 1);
     server.memory.desc(inward, 1, (0, 0, BUFFER + 1, 0));
@@ -194,27 +194,27 @@ fn a_server_cannot_move_the_buffers_of_its_client() {
 }
 
 #[test]
-fn a_mark_that_the_peer_sleeps_is_answered_by_its_bell_and_nothing_else() {
+fn sleeping_peer_is_woken_only_by_its_eventfd() {
     let name = name();
     let mut port = Port::open(&format!("memif:{name}?role=server"));
     let client = Client::connected(&name, &mut port);
     let frames = block(&[frame(1, 60)]);
-    let rung = || {
+    let signals = || {
         let mut count = [0; 8];
         rustix::io::read(&client.bells[1], &mut count).is_ok().then(|| u64::from_ne_bytes(count))
     };
     client.memory.put(RINGS[1] + 4, &1u16.to_ne_bytes());
     assert_eq!(port.tx.queues[0].send(frames.burst()).unwrap(), 1);
-    assert_eq!(rung(), None, "it is awake");
+    assert_eq!(signals(), None, "it is awake");
     client.memory.put(RINGS[1] + 4, &0u16.to_ne_bytes());
     assert_eq!(port.tx.queues[0].send(frames.burst()).unwrap(), 1);
     let mut rings = None;
-    wait_until("the bell is rung", || {
-        rings = rung();
+    wait_until("the eventfd is signalled", || {
+        rings = signals();
         rings.is_some()
     });
     assert_eq!(rings, Some(1));
-    // A bell that is full, and blocks whoever rings it, holds nobody up.
+    // A full, blocking eventfd does not block the sender.
     rustix::io::write(&client.bells[1], &(u64::MAX - 1).to_ne_bytes()).unwrap();
     let flags = rustix::fs::fcntl_getfl(&client.bells[1]).unwrap();
     rustix::fs::fcntl_setfl(&client.bells[1], flags.difference(rustix::fs::OFlags::NONBLOCK)).unwrap();
@@ -222,10 +222,10 @@ fn a_mark_that_the_peer_sleeps_is_answered_by_its_bell_and_nothing_else() {
     assert_eq!(LOG2, 3);
 }
 
-/// Frames of two descriptors, of which the second is too much, are bad and copied all the same: a look copies so many bytes and no
-/// more, however many of them there are.
+/// Frames of two descriptors whose second one exceeds the limit are bad, but copied first: the bytes copied per poll
+/// are bounded for any number of them.
 #[test]
-fn what_a_look_copies_is_bounded_whatever_is_bad() {
+fn bytes_copied_per_poll_are_bounded_for_bad_frames() {
     const LOG2: u8 = 10;
     const SLOTS: u32 = 1 << LOG2;
     const BYTES: u64 = 1 << 20;
@@ -234,7 +234,7 @@ fn what_a_look_copies_is_bounded_whatever_is_bad() {
     let memory = Memory::new(true);
     rustix::fs::ftruncate(&memory.0, BYTES).unwrap();
     memory.put(32768, &0x03E3_1F20u32.to_ne_bytes());
-    // No descriptor says how long its buffer is: any may go on in the next one.
+    // No descriptor announces its buffer length: any may continue in the next one.
     memory.put(128, &vec![0; 16 * SLOTS as usize]);
     let client = Client::new(&name, memory);
     port.settle();
@@ -247,7 +247,7 @@ fn what_a_look_copies_is_bounded_whatever_is_bad() {
         (add_ring(false, 0, 0, 32768, LOG2), vec![bells[1]]),
         (connect_message(), vec![]),
     ] {
-        client.socket.say(&bytes, &fds);
+        client.socket.send(&bytes, &fds);
         port.settle();
         assert!(matches!(client.socket.kind(), Some(1 | 7)));
     }
@@ -261,14 +261,14 @@ fn what_a_look_copies_is_bounded_whatever_is_bad() {
     while before < SLOTS as u16 {
         assert_eq!(port.step().unwrap(), Vec::<Vec<u8>>::new());
         let read = client.memory.half(64);
-        assert!(read > before && read - before <= 4, "{} descriptors of {before} in one look", read - before);
+        assert!(read > before && read - before <= 4, "{} descriptors after {before} in one poll", read - before);
         before = read;
     }
     assert_eq!(port.count(Count::BadDesc), u64::from(SLOTS) / 2);
 }
 
-/// An honest client of the same port has its frame through.
-fn assert_is_well(client: Client, name: &str, port: &mut Port) {
+/// Checks that a correct client of the same port still delivers a frame.
+fn assert_works(client: Client, name: &str, port: &mut Port) {
     drop(client);
     port.settle();
     let client = Client::connected(name, port);

@@ -1,4 +1,4 @@
-//! Several interfaces behind one socket: a client says which one it is for, and who says nothing, or nonsense, holds nobody up.
+//! Several interfaces on one socket: a client selects one by ID; clients without a valid INIT block no other client.
 
 use super::peer::{Client, Port, RINGS, Socket, add_region, frame, hello, init, name};
 use linerate_backends::open_rx;
@@ -21,14 +21,14 @@ fn refused(ports: &[Port]) -> u64 {
     ports.iter().map(|port| port.count(Count::PeerRefused)).sum()
 }
 
-/// Frames of each go to its own and nowhere else, both ways.
+/// Checks that frames of each client reach its own port and no other, in both directions.
 fn assert_joined(ports: &mut [Port], clients: &[(usize, Client)]) {
     for (at, client) in clients {
-        let there = frame(*at as u8, 60 + at);
-        client.memory.head(RINGS[0], client.memory.frame(client.memory.half(RINGS[0] + 6), &there));
+        let outgoing = frame(*at as u8, 60 + at);
+        client.memory.head(RINGS[0], client.memory.frame(client.memory.half(RINGS[0] + 6), &outgoing));
         for (other, port) in ports.iter_mut().enumerate() {
-            let came = port.step().unwrap();
-            assert_eq!(came, vec![there.clone(); usize::from(other == *at)], "{other} of {at}");
+            let received = port.step().unwrap();
+            assert_eq!(received, vec![outgoing.clone(); usize::from(other == *at)], "{other} of {at}");
         }
         let before = client.memory.half(RINGS[1] + 64);
         let mut back = Block::new(1 << 16, 1);
@@ -40,7 +40,7 @@ fn assert_joined(ports: &mut [Port], clients: &[(usize, Client)]) {
 }
 
 #[test]
-fn a_client_is_of_the_interface_that_it_names() {
+fn client_connects_to_the_interface_that_it_names() {
     let name = name();
     let mut ports = open(&name);
     let mut clients: Vec<(usize, Client)> = Vec::new();
@@ -48,8 +48,8 @@ fn a_client_is_of_the_interface_that_it_names() {
         clients.push((at, Client::connected_to(&name, IDS[at], || settle(&mut ports))));
     }
     assert_joined(&mut ports, &clients);
-    // An id that is taken, one that there is not, and a first message that is no INIT.
-    for (said, reason) in [
+    // An ID in use, an unknown ID, and first messages other than INIT.
+    for (message, reason) in [
         (init(0x200, 7, 0, b""), "already connected"),
         (init(0x200, 8, 0, b""), "ID not found"),
         (add_region(0, 4096), "the first message is not INIT"),
@@ -58,18 +58,18 @@ fn a_client_is_of_the_interface_that_it_names() {
     ] {
         let wrong = Socket::connect(&name);
         settle(&mut ports);
-        wrong.say(&said, &[]);
+        wrong.send(&message, &[]);
         settle(&mut ports);
-        assert_eq!(wrong.farewell(), reason);
+        assert_eq!(wrong.closing_reason(), reason);
     }
     assert_eq!(refused(&ports), 5);
     assert_joined(&mut ports, &clients);
-    // One that goes leaves room for the next, and its interface alone.
+    // A client that disconnects frees its own interface, and no other.
     clients.remove(1);
     settle(&mut ports);
     clients.push((0, Client::connected_to(&name, 0, || settle(&mut ports))));
     assert_joined(&mut ports, &clients);
-    // Whoever listens goes on listening when the first of them has gone.
+    // The socket stays open when the first port is closed.
     drop(clients);
     ports.remove(0);
     settle(&mut ports);
@@ -77,9 +77,9 @@ fn a_client_is_of_the_interface_that_it_names() {
     assert_joined(&mut ports, &[client]);
 }
 
-/// More than have room, who say nothing: the first of them go, and one that says whom it is for is let in.
+/// More silent connections than the limit: the oldest are closed, and a client that sends INIT is accepted.
 #[test]
-fn who_says_nothing_holds_nobody_up() {
+fn silent_connections_block_no_client() {
     let name = name();
     let mut ports = open(&name);
     let silent: Vec<Socket> = (0..40)
@@ -92,13 +92,13 @@ fn who_says_nothing_holds_nobody_up() {
         .collect();
     let client = (1, Client::connected_to(&name, 7, || settle(&mut ports)));
     assert_joined(&mut ports, &[client]);
-    assert_eq!(silent[0].farewell(), "no INIT before newer connections arrived");
-    // One more than these made room as well.
+    assert_eq!(silent[0].closing_reason(), "no INIT before newer connections arrived");
+    // The accepted client displaced one more.
     assert_eq!(refused(&ports), 40 + 1 - 16);
 }
 
 #[test]
-fn they_have_one_file_which_goes_with_the_last() {
+fn ports_share_one_socket_file_until_the_last_is_closed() {
     let scratch = Scratch::new();
     let path = scratch.file("x.sock");
     let mut ports = open(&path);
@@ -108,7 +108,7 @@ fn they_have_one_file_which_goes_with_the_last() {
         let error = open_rx(&spec(other), &RxOptions::default()).err().expect("refused").to_string();
         assert!(error.contains("another id of its socket is open with other users="), "{error}");
     }
-    // Ours at the other end, each with its own.
+    // Linerate clients at the other end, one per ID.
     let mut clients: Vec<Port> = IDS.iter().map(|id| Port::open(&format!("memif:{path}?id={id}"))).collect();
     for _ in 0..20 {
         settle(&mut ports);

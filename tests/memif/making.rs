@@ -1,4 +1,4 @@
-//! What is wrong with a connection while it is made: each way is refused with a reason, counted, and the next one gets in.
+//! Invalid connection setup: each kind is rejected with a reason and counted, and the next client is accepted.
 
 use super::peer::{
     Client, LOG2, Memory, Port, REGION, RINGS, SLOTS, Socket, ack, add_region, add_ring, connect_message, connected,
@@ -12,13 +12,13 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What a client does, and what it is told.
+/// Label, messages of the client, expected reason.
 type Wrong = (&'static str, fn(&Client) -> Vec<(Vec<u8>, usize)>, &'static str);
 
-/// Descriptors that a step hands over, by their number: none, the region, a bell, two of them, a file that is no bell.
-fn hand(client: &Client, what: usize, file: &OwnedFd) -> Vec<OwnedFd> {
+/// Descriptors that a step passes: none, the region, an eventfd, both, a regular file, four files.
+fn descriptors(client: &Client, case: usize, file: &OwnedFd) -> Vec<OwnedFd> {
     let copy = |fd: &OwnedFd| fd.try_clone().unwrap();
-    match what {
+    match case {
         0 => vec![],
         1 => vec![copy(&client.memory.0)],
         2 => vec![copy(&client.bells[0])],
@@ -39,7 +39,7 @@ fn mapped(more: Vec<(Vec<u8>, usize)>) -> Vec<(Vec<u8>, usize)> {
 const WRONG: &[Wrong] = &[
     ("127 bytes", |_| vec![(init(0x200, 0, 0, b"")[..127].to_vec(), 0)], "128 bytes"),
     ("129 bytes", |_| vec![([init(0x200, 0, 0, b""), vec![0]].concat(), 0)], "128 bytes"),
-    ("no such kind", |_| vec![(message(9, &[]), 0)], "unknown message type"),
+    ("an unknown kind", |_| vec![(message(9, &[]), 0)], "unknown message type"),
     ("kind 0", |_| vec![(message(0, &[]), 0)], "unknown message type"),
     ("no INIT", |_| vec![(add_region(0, REGION), 1)], "not INIT"),
     ("a hello to a server", |_| vec![(hello(), 0)], "not INIT"),
@@ -58,7 +58,7 @@ const WRONG: &[Wrong] = &[
     ("a region of nothing", |_| begun(vec![(add_region(0, 0), 1)]), "more memory"),
     ("a region beyond its file", |_| begun(vec![(add_region(0, REGION + 1), 1)]), "shorter than"),
     ("a region of everything", |_| begun(vec![(add_region(0, u64::MAX), 1)]), "more memory"),
-    ("regions beyond what is taken", |_| mapped(vec![(add_region(1, 1 << 30), 1)]), "more memory"),
+    ("regions beyond the limit", |_| mapped(vec![(add_region(1, 1 << 30), 1)]), "more memory"),
     ("a region that is not sealed", |_| begun(vec![(add_region(0, 4096), 4)]), "F_SEAL_SHRINK"),
     ("a ring before its region", |_| begun(vec![(add_ring(true, 0, 0, 0, LOG2), 2)]), "invalid region index"),
     ("a ring in another region", |_| mapped(vec![(add_ring(true, 0, 7, 0, LOG2), 2)]), "invalid region index"),
@@ -76,7 +76,7 @@ const WRONG: &[Wrong] = &[
     ("a ring twice", |_| mapped(vec![(add_ring(true, 0, 0, 0, LOG2), 2); 2]), "unexpected ring index"),
     ("a ring without a cookie", |_| mapped(vec![(add_ring(true, 0, 0, 8192, LOG2), 2)]), "cookie"),
     ("a ring with a private header", |_| mapped(vec![private_ring()]), "private headers"),
-    ("a ring without a bell", |_| mapped(vec![(add_ring(true, 0, 0, 0, LOG2), 0)]), "number of descriptors"),
+    ("a ring without an eventfd", |_| mapped(vec![(add_ring(true, 0, 0, 0, LOG2), 0)]), "number of descriptors"),
     ("a ring with two", |_| mapped(vec![(add_ring(true, 0, 0, 0, LOG2), 3)]), "number of descriptors"),
     ("a ring with a file", |_| mapped(vec![(add_ring(true, 0, 0, 0, LOG2), 4)]), "eventfd"),
     ("connecting without a ring", |_| mapped(vec![(connect_message(), 0)]), "no ring"),
@@ -90,22 +90,22 @@ fn private_ring() -> (Vec<u8>, usize) {
 }
 
 #[test]
-fn a_client_that_breaks_a_rule_is_told_which_and_the_next_one_gets_in() {
+fn invalid_client_is_rejected_with_the_reason() {
     let name = name();
     let mut port = Port::open(&format!("memif:{name}?role=server"));
     let file = OwnedFd::from(File::open("/proc/self/exe").unwrap());
-    for (index, (what, says, told)) in WRONG.iter().enumerate() {
+    for (index, (case, messages, expected)) in WRONG.iter().enumerate() {
         let client = Client::new(&name, Memory::new(true));
         port.settle();
-        assert_eq!(client.socket.kind(), Some(2), "{what}: no hello");
-        for (bytes, given) in says(&client) {
-            let fds = hand(&client, given, &file);
-            client.socket.say(&bytes, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
+        assert_eq!(client.socket.kind(), Some(2), "{case}: no hello");
+        for (bytes, given) in messages(&client) {
+            let fds = descriptors(&client, given, &file);
+            client.socket.send(&bytes, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
             port.settle();
         }
-        let said = client.socket.farewell();
-        assert!(said.contains(told), "{what}: told {said:?}, not {told:?}");
-        assert_eq!(port.count(Count::PeerRefused), index as u64 + 1, "{what}");
+        let reason = client.socket.closing_reason();
+        assert!(reason.contains(expected), "{case}: reason is {reason:?}, not {expected:?}");
+        assert_eq!(port.count(Count::PeerRefused), index as u64 + 1, "{case}");
     }
     let ledger = port.ledger();
     assert!(ledger.details().iter().any(|detail| detail.name == "refused: ID not found" && detail.value == 1));
@@ -115,87 +115,88 @@ fn a_client_that_breaks_a_rule_is_told_which_and_the_next_one_gets_in() {
 }
 
 #[test]
-fn a_client_that_goes_at_any_step_makes_room() {
+fn client_may_disconnect_at_any_step() {
     let name = name();
     let mut port = Port::open(&format!("memif:{name}?role=server"));
     for steps in 0..=5 {
         let client = Client::new(&name, Memory::new(true));
         port.settle();
         for (bytes, fds) in client.steps().iter().take(steps) {
-            client.socket.say(bytes, fds);
+            client.socket.send(bytes, fds);
             port.settle();
         }
         drop(client);
         port.settle();
     }
     Client::connected(&name, &mut port);
-    assert_eq!(port.count(Count::PeerRefused), 0, "whoever goes breaks no rule");
+    assert_eq!(port.count(Count::PeerRefused), 0, "a disconnect is not a violation");
 }
 
 #[test]
-fn a_second_client_and_one_without_the_secret_are_refused() {
+fn second_client_and_wrong_secrets_are_rejected() {
     let name = name();
     let mut port = Port::open(&format!("memif:{name}?role=server&secret=hush"));
-    for (secret, told) in [(&b""[..], "secret required"), (b"hus", "incorrect secret"), (b"hush!", "incorrect secret")]
+    for (secret, expected) in
+        [(&b""[..], "secret required"), (b"hus", "incorrect secret"), (b"hush!", "incorrect secret")]
     {
         let client = Client::new(&name, Memory::new(true));
         port.settle();
-        client.socket.say(&init(0x200, 0, 0, secret), &[]);
+        client.socket.send(&init(0x200, 0, 0, secret), &[]);
         port.settle();
-        assert_eq!(client.socket.farewell(), told);
+        assert_eq!(client.socket.closing_reason(), expected);
     }
     let client = Client::new(&name, Memory::new(true));
     port.settle();
     assert_eq!(client.socket.kind(), Some(2));
-    client.socket.say(&init(0x200, 0, 0, b"hush"), &[]);
+    client.socket.send(&init(0x200, 0, 0, b"hush"), &[]);
     port.settle();
     assert_eq!(client.socket.kind(), Some(1));
     let other = Socket::connect(&name);
     port.settle();
-    assert_eq!(other.farewell(), "already connected");
+    assert_eq!(other.closing_reason(), "already connected");
 }
 
 #[test]
-fn a_region_of_pages_that_may_go_is_taken_from_whom_is_trusted() {
+fn unsealed_region_is_accepted_with_trust() {
     let name = name();
     let mut port = Port::open(&format!("memif:{name}?role=server&trust=yes"));
     let client = Client::new(&name, Memory::new(false));
     port.settle();
     assert_eq!(client.socket.kind(), Some(2));
     for (bytes, fds) in client.steps() {
-        client.socket.say(&bytes, &fds);
+        client.socket.send(&bytes, &fds);
         port.settle();
         assert!(matches!(client.socket.kind(), Some(1 | 7)));
     }
 }
 
-/// A peer that shares without a copy learns what to set, as far as a message has room; whoever watches learns it at length, by news.
+/// A zero-copy peer receives the setting to change, as far as a message has room; the log has the full text.
 #[test]
-fn memory_that_may_go_is_refused_with_what_to_set() {
+fn unsealed_memory_is_rejected_with_the_settings_to_change() {
     let name = name();
     let news = linerate_port::news::listen();
     let mut port = Port::open(&format!("memif:{name}?role=server&secret=hush"));
     let client = Client::new(&name, Memory::new(false));
     port.settle();
-    client.socket.say(&init(0x200, 0, 0, b"hush"), &[]);
+    client.socket.send(&init(0x200, 0, 0, b"hush"), &[]);
     port.settle();
     let (bytes, fds) = client.steps().swap_remove(1);
-    client.socket.say(&bytes, &fds);
+    client.socket.send(&bytes, &fds);
     port.settle();
     assert_eq!(client.socket.kind(), Some(2));
     assert_eq!(client.socket.kind(), Some(1));
-    let told = client.socket.farewell();
-    assert!(told.contains("no-zero-copy") && told.ends_with("trust=yes"), "{told}");
-    let said: Vec<String> = news.try_iter().filter(|said| said.contains(&name)).collect();
-    let [said] = &said[..] else { panic!("{said:?}") };
+    let reason = client.socket.closing_reason();
+    assert!(reason.contains("no-zero-copy") && reason.ends_with("trust=yes"), "{reason}");
+    let messages: Vec<String> = news.try_iter().filter(|message| message.contains(&name)).collect();
+    let [message] = &messages[..] else { panic!("{messages:?}") };
     for part in ["secret=...", "peer rejected", "no-zero-copy (VPP)", "zero-copy=no (DPDK)", "trust=yes"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(message.contains(part), "{part}: {message}");
     }
 }
 
-/// Others may knock at a socket that is for them too, whatever the mask of this process.
+/// Other users may connect to a socket with `users=`, for any umask of this process.
 #[test]
-fn the_file_of_a_socket_for_others_lets_them_knock() {
+fn socket_for_other_users_is_writable_for_them() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = linerate_tests::support::Scratch::new();
     let path = scratch.file("m.sock");
@@ -206,15 +207,15 @@ fn the_file_of_a_socket_for_others_lets_them_knock() {
     assert!(scratch.names().is_empty(), "the socket stays");
 }
 
-/// What a server does wrong once it has a client that listens, and what that tells it.
+/// Violations of a server after a client has connected, and the reason that the client sends.
 #[test]
-fn a_server_that_breaks_a_rule_is_told_which() {
+fn invalid_server_is_rejected_with_the_reason() {
     let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
     let fd = || vec![bell.as_fd()];
     let mut none = hello();
     none[44] = 0;
     let other = message(2, &[(34, &0x300u16.to_ne_bytes()), (36, &0x3ffu16.to_ne_bytes()), (44, &[14])]);
-    for (what, says, told) in [
+    for (case, messages, expected) in [
         ("an ACK first", vec![(ack(), vec![])], "unexpected message"),
         ("hello twice", vec![(hello(), vec![]), (hello(), vec![])], "unexpected message"),
         ("a hello with a descriptor", vec![(hello(), fd())], "number of descriptors"),
@@ -222,52 +223,52 @@ fn a_server_that_breaks_a_rule_is_told_which() {
         ("rings of nothing", vec![(none, vec![])], "without descriptors"),
         ("connected too early", vec![(hello(), vec![]), (connected(), vec![])], "unexpected message"),
         ("an INIT", vec![(init(0x200, 0, 0, b""), vec![])], "unexpected message"),
-        ("ACKs without end", [vec![(hello(), vec![])], vec![(ack(), vec![]); 9]].concat(), "unexpected ACK"),
+        ("too many ACKs", [vec![(hello(), vec![])], vec![(ack(), vec![]); 9]].concat(), "unexpected ACK"),
         ("100 bytes", vec![(hello()[..100].to_vec(), vec![])], "128 bytes"),
     ] {
         let name = name();
         let server = Socket::listen(&name);
         let mut port = Port::open(&format!("memif:{name}"));
-        let socket = server.accept().expect("it connects as it opens");
-        for (bytes, fds) in says {
-            socket.say(&bytes, &fds);
+        let socket = server.accept().expect("a connection at open");
+        for (bytes, fds) in messages {
+            socket.send(&bytes, &fds);
             port.settle();
         }
-        let said = socket.farewell();
-        assert!(said.contains(told), "{what}: told {said:?}, not {told:?}");
-        assert_eq!(port.count(Count::PeerRefused), 1, "{what}");
+        let reason = socket.closing_reason();
+        assert!(reason.contains(expected), "{case}: reason is {reason:?}, not {expected:?}");
+        assert_eq!(port.count(Count::PeerRefused), 1, "{case}");
     }
 }
 
 #[test]
-fn a_client_says_what_it_has_in_order_and_waits_for_each_answer() {
+fn client_sends_in_order_and_waits_for_each_answer() {
     let name = name();
     let server = Socket::listen(&name);
     let mut port = Port::open(&format!("memif:{name}?rings-in=9&ring=16&secret=hush&id=7"));
     let socket = server.accept().unwrap();
-    socket.say(&hello(), &[]);
+    socket.send(&hello(), &[]);
     port.settle();
-    // Two rings in, of the nine it would like: the server has no more.
+    // Two inbound rings of nine requested: the limit of the server.
     for (kind, fds) in [(3, 0), (4, 1), (5, 1), (5, 1), (5, 1), (6, 0)] {
-        let (bytes, handed) = socket.hear().expect("a message");
-        assert_eq!((u16::from(bytes[0]), handed.len(), bytes.len()), (kind, fds, 128));
+        let (bytes, passed) = socket.receive().expect("a message");
+        assert_eq!((u16::from(bytes[0]), passed.len(), bytes.len()), (kind, fds, 128));
         if kind == 3 {
             assert_eq!((&bytes[4..9], &bytes[9..14]), (&[7, 0, 0, 0, 0][..], &b"hush\0"[..]));
         }
-        assert!(socket.hear().is_none(), "it does not wait");
-        socket.say(&if kind == 6 { connected() } else { ack() }, &[]);
+        assert!(socket.receive().is_none(), "the client does not wait");
+        socket.send(&if kind == 6 { connected() } else { ack() }, &[]);
         port.settle();
     }
     assert!(port.step().unwrap().is_empty());
 }
 
 #[test]
-fn what_a_server_refuses_a_client_with_is_its_error() {
+fn rejection_by_the_server_is_the_error_of_the_client() {
     let name = name();
     let server = Socket::listen(&name);
     let mut port = open_rx(&Spec::parse(&format!("memif:{name}?secret=hush")).unwrap(), &RxOptions::default()).unwrap();
     let socket = server.accept().unwrap();
-    socket.say(&message(8, &[(6, b"Incorrect secret")]), &[]);
+    socket.send(&message(8, &[(6, b"Incorrect secret")]), &[]);
     let mut time = linerate_engine::clock::now();
     let error = (0..10).find_map(|_| {
         time = time.after(std::time::Duration::from_millis(1));
@@ -278,19 +279,19 @@ fn what_a_server_refuses_a_client_with_is_its_error() {
     assert!(port.contains("secret=..."), "{port}");
 }
 
-/// The tests' own region is like real ones, and the memory of a client nobody can cut off.
+/// The memory of a client is sealed, as the region of these tests is.
 #[test]
-fn the_memory_of_a_client_is_sealed() {
+fn memory_of_a_client_is_sealed() {
     let name = name();
     let server = Socket::listen(&name);
     let mut port = Port::open(&format!("memif:{name}"));
     let socket = server.accept().unwrap();
-    socket.say(&hello(), &[]);
+    socket.send(&hello(), &[]);
     port.settle();
     assert_eq!(socket.kind(), Some(3));
-    socket.say(&ack(), &[]);
+    socket.send(&ack(), &[]);
     port.settle();
-    let (_, fds) = socket.hear().unwrap();
+    let (_, fds) = socket.receive().unwrap();
     let seals = rustix::fs::fcntl_get_seals(&fds[0]).unwrap();
     assert!(seals.contains(rustix::fs::SealFlags::SHRINK));
     assert_eq!(rustix::fs::ftruncate(&fds[0], 0), Err(rustix::io::Errno::PERM));

@@ -1,5 +1,5 @@
-//! A peer that says and writes what it is told, whatever that is. It has nothing of the backend's own code; its memory is
-//! written by `pwrite`, so it needs no mapping.
+//! Scripted peer that sends and writes arbitrary messages. It shares no code with the backend; its memory is written
+//! with `pwrite`, so it needs no mapping.
 
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Count, Ledger, Nanos};
@@ -19,25 +19,25 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Descriptors of the peer's rings, as a power of two; bytes of its buffers.
+/// Log2 of the descriptors of the peer's rings; bytes of its buffers.
 pub(super) const LOG2: u8 = 3;
 pub(super) const SLOTS: u16 = 1 << LOG2;
 pub(super) const BUFFER: u32 = 256;
-/// Where its rings and their buffers lie: to the server, to the client.
+/// Offsets of its rings and their buffers: to the server, to the client.
 pub(super) const RINGS: [u32; 2] = [0, 128 + 16 * SLOTS as u32];
 pub(super) const BUFFERS: [u32; 2] = [4096, 4096 + SLOTS as u32 * BUFFER];
 /// Bytes of its region.
 pub(super) const REGION: u64 = 16384;
-/// In the flags of a descriptor.
+/// Flag of a descriptor: the frame continues in the next buffer.
 pub(super) const NEXT: u16 = 1;
 
-/// A name that no other test has.
+/// Returns a unique name.
 pub(super) fn name() -> String {
     static USED: AtomicU32 = AtomicU32::new(0);
     format!("linerate-memif-{}-{}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The port that is tested, both directions of it.
+/// Port under test, both directions.
 pub(super) struct Port {
     pub rx: RxPort,
     pub tx: TxPort,
@@ -52,7 +52,7 @@ impl Port {
         Port { rx, tx, time: now() }
     }
 
-    /// A millisecond later: the frames that came, or the error.
+    /// Advances time by a millisecond, and returns the received frames or the error.
     pub(super) fn step(&mut self) -> Result<Vec<Vec<u8>>, PortError> {
         self.time = self.time.after(Duration::from_millis(1));
         let mut frames: Vec<Vec<u8>> = Vec::new();
@@ -66,18 +66,18 @@ impl Port {
         Ok(frames)
     }
 
-    /// Looks after the connection alone, without a look into its rings.
-    pub(super) fn look_after(&mut self) {
+    /// Services the connection without reading its rings.
+    pub(super) fn service(&mut self) {
         self.time = self.time.after(Duration::from_millis(1));
         self.tx.queues[0].flush(self.time).unwrap();
     }
 
-    /// Some milliseconds, in which errors do not matter.
+    /// Advances time by some milliseconds, ignoring errors.
     pub(super) fn settle(&mut self) {
         (0..4).for_each(|_| drop(self.step()));
     }
 
-    /// What it has counted.
+    /// Returns its counters, and checks their balance.
     pub(super) fn ledger(&self) -> Ledger {
         let mut ledger = Ledger::new();
         self.rx.queues.iter().for_each(|queue| queue.counters(&mut ledger));
@@ -91,18 +91,18 @@ impl Port {
     }
 }
 
-/// A socket.
+/// Control socket, sequenced packets, nonblocking.
 pub(super) struct Socket(OwnedFd);
 
 impl Socket {
-    /// Connects to whoever listens under this abstract name.
+    /// Connects to this abstract name.
     pub(super) fn connect(name: &str) -> Socket {
         let socket = seqpacket();
         connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
         Socket(socket)
     }
 
-    /// Listens there.
+    /// Listens on this abstract name.
     pub(super) fn listen(name: &str) -> Socket {
         let socket = seqpacket();
         bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
@@ -110,13 +110,13 @@ impl Socket {
         Socket(socket)
     }
 
-    /// The next one that connects, if one has.
+    /// Accepts the next connection, if there is one.
     pub(super) fn accept(&self) -> Option<Socket> {
         accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok().map(Socket)
     }
 
-    /// Sends bytes, and descriptors.
-    pub(super) fn say(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+    /// Sends a message with descriptors.
+    pub(super) fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut rights = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() {
@@ -125,8 +125,8 @@ impl Socket {
         let _ = sendmsg(&self.0, &[IoSlice::new(bytes)], &mut rights, SendFlags::NOSIGNAL);
     }
 
-    /// What has come: `None` if nothing, no bytes where the other end has closed.
-    pub(super) fn hear(&self) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+    /// Receives a message: `None` if none is pending, no bytes if the other end has closed.
+    pub(super) fn receive(&self) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
         let mut bytes = [0; 256];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -143,23 +143,23 @@ impl Socket {
         }
     }
 
-    /// The kind of the next message, having taken it.
+    /// Receives the next message, and returns its kind.
     pub(super) fn kind(&self) -> Option<u16> {
-        self.hear().map(|(bytes, _)| if bytes.is_empty() { 0 } else { u16::from_ne_bytes([bytes[0], bytes[1]]) })
+        self.receive().map(|(bytes, _)| if bytes.is_empty() { 0 } else { u16::from_ne_bytes([bytes[0], bytes[1]]) })
     }
 
-    /// What the other end says as it goes; it has closed then.
-    pub(super) fn farewell(&self) -> String {
-        let mut said = String::new();
-        while let Some((bytes, _)) = self.hear() {
+    /// Returns the reason that the other end gave before it closed the connection.
+    pub(super) fn closing_reason(&self) -> String {
+        let mut reason = String::new();
+        while let Some((bytes, _)) = self.receive() {
             if bytes.is_empty() {
-                return said;
+                return reason;
             }
             if bytes[0] == 8 {
-                said = String::from_utf8_lossy(&bytes[6..]).trim_end_matches('\0').to_owned();
+                reason = String::from_utf8_lossy(&bytes[6..]).trim_end_matches('\0').to_owned();
             }
         }
-        panic!("the other end stays; it said {said:?}")
+        panic!("the other end did not close the connection; it sent {reason:?}")
     }
 }
 
@@ -167,7 +167,7 @@ fn seqpacket() -> OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None).unwrap()
 }
 
-/// A message of this kind, with numbers at their places.
+/// Builds a message of this kind, with these parts at their offsets.
 pub(super) fn message(kind: u16, parts: &[(usize, &[u8])]) -> Vec<u8> {
     let mut bytes = vec![0; 128];
     bytes[..2].copy_from_slice(&kind.to_ne_bytes());
@@ -179,7 +179,7 @@ pub(super) fn ack() -> Vec<u8> {
     message(1, &[])
 }
 
-/// A server's, which takes two rings of each direction.
+/// Builds a HELLO of a server that accepts two rings per direction.
 pub(super) fn hello() -> Vec<u8> {
     let halves: Vec<u8> = [0x200u16, 0x200, 255, 1, 1].iter().flat_map(|half| half.to_ne_bytes()).collect();
     message(2, &[(34, &halves), (44, &[14])])
@@ -207,11 +207,11 @@ pub(super) fn connected() -> Vec<u8> {
     message(7, &[(2, b"fake")])
 }
 
-/// Memory of a file.
+/// Shared memory of a client.
 pub(super) struct Memory(pub OwnedFd);
 
 impl Memory {
-    /// A region with a ring each way; its descriptors say how long its buffers are.
+    /// Creates a region with a ring per direction; its descriptors announce the buffer lengths.
     pub(super) fn new(sealed: bool) -> Memory {
         let memory = Memory(memfd_create("memif of a test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap());
         ftruncate(&memory.0, REGION).unwrap();
@@ -254,18 +254,18 @@ impl Memory {
         self.put(at, &bytes.concat());
     }
 
-    /// The length and the flags of a descriptor.
+    /// Returns the length and flags of a descriptor.
     pub(super) fn length(&self, ring: u32, slot: u16) -> (u32, u16) {
         let at = ring + 128 + 16 * u32::from(slot % SLOTS);
         (u32::from_ne_bytes(self.get(at + 4)), self.half(at))
     }
 
-    /// Puts bytes into the buffer of a slot that goes to the server.
+    /// Writes bytes to the buffer of a slot to the server.
     pub(super) fn fill(&self, slot: u16, bytes: &[u8]) {
         self.put(BUFFERS[0] + u32::from(slot % SLOTS) * BUFFER, bytes);
     }
 
-    /// Writes a frame to the server, over as many buffers as it needs, and returns the next slot; the head stays.
+    /// Writes a frame to the server over as many buffers as needed, and returns the next slot; the head is unchanged.
     pub(super) fn frame(&self, mut slot: u16, bytes: &[u8]) -> u16 {
         let chunks: Vec<&[u8]> = bytes.chunks(BUFFER as usize).collect();
         for (index, chunk) in chunks.iter().enumerate() {
@@ -279,7 +279,7 @@ impl Memory {
     }
 }
 
-/// A client that has connected to a port.
+/// Client of a port.
 pub(super) struct Client {
     pub socket: Socket,
     pub memory: Memory,
@@ -287,7 +287,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// What it says in turn.
+    /// Returns the messages of a connection setup, in order.
     pub(super) fn steps(&self) -> Vec<(Vec<u8>, Vec<BorrowedFd<'_>>)> {
         vec![
             (init(0x200, 0, 0, b""), vec![]),
@@ -303,34 +303,34 @@ impl Client {
         Client { socket: Socket::connect(name), memory, bells: [bell(), bell()] }
     }
 
-    /// Connected, and all its buffers posted.
+    /// Connects, and posts all buffers.
     pub(super) fn connected(name: &str, port: &mut Port) -> Client {
         Client::connected_by(name, port, Port::settle)
     }
 
-    /// The same for this interface, whatever takes what was said.
-    pub(super) fn connected_to(name: &str, id: u32, mut takes: impl FnMut()) -> Client {
+    /// Connects to this interface; `serve` lets the ports process the messages.
+    pub(super) fn connected_to(name: &str, id: u32, mut serve: impl FnMut()) -> Client {
         let client = Client::new(name, Memory::new(true));
-        takes();
+        serve();
         assert_eq!(client.socket.kind(), Some(2), "no hello");
         for (index, (bytes, fds)) in client.steps().iter().enumerate() {
             let own = init(0x200, id, 0, b"");
-            client.socket.say(if index == 0 { &own } else { bytes }, fds);
-            takes();
+            client.socket.send(if index == 0 { &own } else { bytes }, fds);
+            serve();
             assert_eq!(client.socket.kind(), Some(if index == 4 { 7 } else { 1 }), "step {index}");
         }
         client.memory.head(RINGS[1], SLOTS);
         client
     }
 
-    /// The same with a port that does this to take what was said.
-    pub(super) fn connected_by(name: &str, port: &mut Port, takes: fn(&mut Port)) -> Client {
+    /// Connects; `serve` lets the port process the messages.
+    pub(super) fn connected_by(name: &str, port: &mut Port, serve: fn(&mut Port)) -> Client {
         let client = Client::new(name, Memory::new(true));
-        takes(port);
+        serve(port);
         assert_eq!(client.socket.kind(), Some(2), "no hello");
         for (index, (bytes, fds)) in client.steps().iter().enumerate() {
-            client.socket.say(bytes, fds);
-            takes(port);
+            client.socket.send(bytes, fds);
+            serve(port);
             let answer = client.socket.kind();
             assert_eq!(answer, Some(if index == 4 { 7 } else { 1 }), "step {index}: {:?}", port.ledger());
         }
@@ -339,7 +339,7 @@ impl Client {
     }
 }
 
-/// A frame of so many bytes that begins with this one.
+/// Returns a frame of this length that starts with this byte.
 pub(super) fn frame(first: u8, length: usize) -> Vec<u8> {
     (0..length).map(|at| first.wrapping_add((at / 7) as u8)).collect()
 }

@@ -1,4 +1,4 @@
-//! The program at both ends, as its users run it.
+//! `linerate` at both ends, run as users run it.
 
 use super::peer::name;
 use linerate_tests::support::program::{launch, run, start};
@@ -7,64 +7,65 @@ use linerate_tests::support::{Scratch, wait_until};
 use serde_json::Value;
 use std::time::Duration;
 
-/// What is sent.
+/// Packet expression of all runs.
 const PACKET: [&str; 2] = ["-k", "ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)"];
 
-/// A path that any user may make a socket at.
+/// Returns a port at a path where any user may create a socket.
 fn socket(scratch: &Scratch) -> String {
     format!("memif:{}", scratch.file("m.sock"))
 }
 
 #[test]
-fn a_capture_has_what_was_sent_whoever_listens() {
+fn capture_is_complete_in_both_roles() {
     let scratch = Scratch::new();
     let (port, sent) = (socket(&scratch), scratch.file("sent.pcap"));
-    let what = ["-c", "20000", "--size", "imix", "--rate", "max", "-q"];
-    run(&[&["generate", "--to", &format!("pcap:{sent}")], &PACKET[..], &what].concat()).good();
+    let options = ["-c", "20000", "--size", "imix", "--rate", "max", "-q"];
+    run(&[&["generate", "--to", &format!("pcap:{sent}")], &PACKET[..], &options].concat()).good();
     for (own, other) in [("server", "client"), ("client", "server")] {
         let got = scratch.file("got.pcap");
         let (from, to) = (format!("{port}?role={own}"), format!("{port}?role={other}"));
         let capture = start(&["capture", &from, "-c", "20000", "-q", "-w", &got, "-Z", "root"]);
-        run(&[&["generate", "--to", &to, "-Z", "root"], &PACKET[..], &what].concat()).good();
+        run(&[&["generate", "--to", &to, "-Z", "root"], &PACKET[..], &options].concat()).good();
         capture.end().good();
         assert_same_frames(own, &read(&got), &read(&sent));
-        assert_eq!(scratch.names(), ["got.pcap", "sent.pcap"], "the socket stays");
+        assert_eq!(scratch.names(), ["got.pcap", "sent.pcap"], "the socket was not removed");
     }
 }
 
 #[test]
-fn one_process_checks_what_it_sends_over_four_rings() {
+fn one_process_checks_its_packets_over_four_rings() {
     let name = name();
     let (to, from) = (format!("memif:{name}?rings-out=4"), format!("memif:{name}?role=server&rings-in=4"));
-    let what = ["--threads", "4", "--json", "-q", "-c", "20000", "--rate", "max", "--size", "64..9000"];
-    let json = run(&[&["generate", "--to", &to, "--check", &from], &PACKET[..], &what].concat()).good();
+    let options = ["--threads", "4", "--json", "-q", "-c", "20000", "--rate", "max", "--size", "64..9000"];
+    let json = run(&[&["generate", "--to", &to, "--check", &from], &PACKET[..], &options].concat()).good();
     let json = json.json();
-    // Of four rings, in no order: one that is overtaken by thousands is taken for lost before it comes.
+    // Four rings have no common order: a packet overtaken by thousands is counted as lost before it arrives.
     assert_eq!(json["streams"][0]["check"]["received"], 20_000, "{json}");
     assert_eq!(json["streams"][0]["check"]["duplicated"], 0, "{json}");
 }
 
 #[test]
-fn a_wire_joins_two_of_them() {
+fn bridge_connects_two_memif_ports() {
     let names = [name(), name()];
     let ports = names.each_ref().map(|name| format!("memif:{name}?role=server"));
-    let wire = start(&["bridge", &ports[0], &ports[1], "--json"]);
+    let bridge = start(&["bridge", &ports[0], &ports[1], "--json"]);
     let others = names.map(|name| format!("memif:{name}"));
-    let what = ["--json", "-q", "-c", "5000", "--rate", "50kpps"];
-    let checked = run(&[&["generate", "--to", &others[0], "--check", &others[1]], &PACKET[..], &what].concat()).good();
+    let options = ["--json", "-q", "-c", "5000", "--rate", "50kpps"];
+    let checked =
+        run(&[&["generate", "--to", &others[0], "--check", &others[1]], &PACKET[..], &options].concat()).good();
     let json = checked.json();
     assert_eq!(
         (&json["streams"][0]["check"]["lost"], &json["streams"][0]["check"]["received"]),
         (&Value::from(0), &Value::from(5_000)),
         "{json}"
     );
-    let wired = wire.interrupt().good();
-    assert!(wired.output.contains("5000"), "{}", wired.output);
+    let bridged = bridge.interrupt().good();
+    assert!(bridged.output.contains("5000"), "{}", bridged.output);
 }
 
-/// Confined, without the rights that it began with: it connects again to whoever comes next.
+/// A client that runs with dropped privileges reconnects to the next server.
 #[test]
-fn a_client_waits_for_its_server_and_for_the_next_one() {
+fn client_waits_for_its_server_and_reconnects() {
     let name = name();
     let count = launch(&["count", &format!("memif:{name}"), "-c", "30", "--json", "--interval", "0", "-Z", "root"]);
     count.wait_until_open();
@@ -78,7 +79,7 @@ fn a_client_waits_for_its_server_and_for_the_next_one() {
 }
 
 #[test]
-fn a_wrong_secret_ends_the_run_with_the_reason() {
+fn wrong_secret_ends_the_run_with_the_reason() {
     let name = name();
     let server = start(&["count", &format!("memif:{name}?role=server&secret=hush"), "--json", "--interval", "0"]);
     let ended =
@@ -89,25 +90,25 @@ fn a_wrong_secret_ends_the_run_with_the_reason() {
     assert!(counted.output.contains("peers_refused"), "{}", counted.output);
 }
 
-/// Whoever waits for nobody is told so once, and when somebody comes and goes; the secret is in no line.
+/// A waiting client reports once that no server listens, and each connect and disconnect; no line has the secret.
 #[test]
-fn a_client_says_that_it_waits_and_that_its_server_came() {
+fn client_reports_waiting_and_connecting() {
     let name = name();
     let port = format!("memif:{name}?secret=hush");
     let mut count = launch(&["count", &port, "-c", "20", "--interval", "0", "-Z", "root"]);
-    let heard = count.hear();
-    let says = |what: &str| heard.lock().unwrap().matches(what).count();
-    wait_until("it reports that no server is there", || says("no server is listening") == 1);
-    // It tries again meanwhile.
+    let log = count.hear();
+    let count_of = |text: &str| log.lock().unwrap().matches(text).count();
+    wait_until("the client reports that no server listens", || count_of("no server is listening") == 1);
+    // The client retries during this time.
     std::thread::sleep(Duration::from_millis(800));
-    assert_eq!(says("no server is listening"), 1);
+    assert_eq!(count_of("no server is listening"), 1);
     for round in 1..=2 {
         let to = format!("memif:{name}?role=server&secret=hush");
         run(&[&["generate", "--to", &to, "-c", "10", "--rate", "1kpps", "-q"], &PACKET[..]].concat()).good();
-        wait_until("it reports the connection", || says("connected with linerate") == round);
-        assert!(round == 2 || says("peer disconnected") <= 1);
+        wait_until("the client reports the connection", || count_of("connected with linerate") == round);
+        assert!(round == 2 || count_of("peer disconnected") <= 1);
     }
     count.end().good();
-    let heard = heard.lock().unwrap().clone();
-    assert!(heard.contains("secret=...") && !heard.contains("hush"), "{heard}");
+    let log = log.lock().unwrap().clone();
+    assert!(log.contains("secret=...") && !log.contains("hush"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! Changes to capture files: what hostile and broken ones have in them.
+//! Changes to capture files, as found in hostile and broken files.
 // All changes have one shape, whether or not they change the length.
 #![allow(clippy::ptr_arg)]
 
@@ -7,32 +7,32 @@ use super::pieces::{Piece, Pieces};
 use super::seeds::Seed;
 use super::wrap::{gzip, zstd};
 
-/// One of the seeds with a few changes, of at most so many bytes (before it is compressed); and what it is made of.
+/// Returns a seed with a few changes, of at most `most` bytes (before compression), and its description.
 pub(crate) fn mutant(seeds: &[Seed], dice: &mut Dice, most: usize) -> (Vec<u8>, String) {
     let seed = dice.of(seeds);
     let mut file = seed.read(most);
-    let mut told = seed.name.clone();
+    let mut description = seed.name.clone();
     for _ in 0..1 + dice.size(4) {
         let (name, change) = dice.of(CHANGES);
         change(&mut file, dice, most);
-        told += &format!(", {name}");
+        description += &format!(", {name}");
         if dice.one_in(12) {
             let other = dice.of(seeds);
             file.extend(other.read(most));
-            told += &format!(", then {}", other.name);
+            description += &format!(", then {}", other.name);
         }
         file.truncate(most);
     }
     if dice.one_in(8) {
         let (name, wrap) = *dice.of(&[("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)]);
-        told += &format!(", in {name}");
+        description += &format!(", in {name}");
         file = wrap(&file);
         if dice.one_in(3) {
             flip(&mut file, dice, most);
-            told += ", bits";
+            description += ", bits";
         }
     }
-    (file, told)
+    (file, description)
 }
 
 type Change = fn(&mut Vec<u8>, &mut Dice, usize);
@@ -44,19 +44,19 @@ const CHANGES: &[(&str, Change)] = &[
     ("a length", set_length),
     ("lengths", set_lengths),
     ("a short length", set_short),
-    ("words the other way round", swap_bytes),
-    ("bytes again", repeat_bytes),
-    ("pieces again", repeat_pieces),
-    ("a piece in a piece", nest),
-    ("pieces elsewhere", reorder),
-    ("pieces left out", leave_out),
-    ("times far away", throw_times),
-    ("times of their own", scatter_times),
-    ("another link", set_link),
+    ("byte-swapped words", swap_bytes),
+    ("repeated bytes", repeat_bytes),
+    ("repeated pieces", repeat_pieces),
+    ("nested pieces", nest),
+    ("moved pieces", reorder),
+    ("removed pieces", remove_pieces),
+    ("distant times", shift_times),
+    ("scattered times", scatter_times),
+    ("another link type", set_link),
     ("zeros", put_zeros),
 ];
 
-/// What lengths say that are wrong.
+/// Typical invalid lengths.
 const EXTREMES: [u32; 14] =
     [0, 1, 2, 3, 4, 8, 12, 16, 0xffff, 0x4_0000, 0x4_0001, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff];
 
@@ -93,7 +93,7 @@ fn set_length(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
     pieces.put(file, at, *dice.of(&[near, near, extreme, extreme, rest, rest + 1, old.swap_bytes()]));
 }
 
-/// The same wrong length in many pieces.
+/// Sets the same invalid length in many pieces.
 fn set_lengths(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
     let pieces = Pieces::of(file);
     let (which, value, every) = (dice.below(4), *dice.of(&EXTREMES), 1 + dice.below(5));
@@ -104,7 +104,7 @@ fn set_lengths(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
     }
 }
 
-/// Two bytes somewhere, as options have them.
+/// Sets two bytes, such as an option length.
 fn set_short(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
     let pieces = Pieces::of(file);
     let Some(piece) = pick(&pieces, dice) else { return };
@@ -127,7 +127,7 @@ fn swap_bytes(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
     }
 }
 
-/// Put in elsewhere, or written over what is there.
+/// Inserts a copy of bytes elsewhere, or overwrites bytes with it.
 fn repeat_bytes(file: &mut Vec<u8>, dice: &mut Dice, most: usize) {
     let from = dice.below(file.len());
     let part = file[from..].iter().copied().take(1 + dice.size(most / 4)).collect::<Vec<_>>();
@@ -136,7 +136,7 @@ fn repeat_bytes(file: &mut Vec<u8>, dice: &mut Dice, most: usize) {
     file.splice(to..end, part);
 }
 
-/// Once, or until the file is full.
+/// Repeats pieces once, or until the file is full.
 fn repeat_pieces(file: &mut Vec<u8>, dice: &mut Dice, most: usize) {
     let pieces = Pieces::of(file);
     let Some((first, end)) = run(&pieces, dice) else { return };
@@ -147,7 +147,7 @@ fn repeat_pieces(file: &mut Vec<u8>, dice: &mut Dice, most: usize) {
     file.splice(to..to, part.repeat(times));
 }
 
-/// Where the bytes of another one should be, which may be told to be so much longer.
+/// Inserts pieces into another piece, and lengthens that one in half of the cases.
 fn nest(file: &mut Vec<u8>, dice: &mut Dice, most: usize) {
     let pieces = Pieces::of(file);
     let (Some((first, end)), Some(outer)) = (run(&pieces, dice), pick(&pieces, dice)) else { return };
@@ -171,14 +171,14 @@ fn reorder(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
     file.splice(to..to, part);
 }
 
-fn leave_out(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
+fn remove_pieces(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
     if let Some((first, end)) = run(&Pieces::of(file), dice) {
         file.drain(first..end);
     }
 }
 
-/// Of one piece, or from one on of all.
-fn throw_times(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
+/// Shifts the times of one piece, or of all pieces from one on.
+fn shift_times(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
     let pieces = Pieces::of(file);
     let from = dice.below(pieces.all.len());
     let count = if dice.one_in(2) { 1 } else { pieces.all.len() };
@@ -191,7 +191,7 @@ fn throw_times(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
     }
 }
 
-/// Each piece by a distance of its own.
+/// Shifts the times of each piece by its own distance.
 fn scatter_times(file: &mut Vec<u8>, dice: &mut Dice, _: usize) {
     let pieces = Pieces::of(file);
     let which = dice.below(2);
@@ -226,7 +226,7 @@ fn pick(pieces: &Pieces, dice: &mut Dice) -> Option<Piece> {
     (piece.length > 0).then(|| piece.clone())
 }
 
-/// First byte and end of some pieces in a row.
+/// Returns the start and end of some consecutive pieces.
 fn run(pieces: &Pieces, dice: &mut Dice) -> Option<(usize, usize)> {
     let first = dice.below(pieces.all.len());
     let last = first + dice.size(pieces.all.len().saturating_sub(first + 1));

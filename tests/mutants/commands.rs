@@ -1,16 +1,17 @@
-//! What files are taken through: every verb that reads captures, in every form it writes.
+//! Commands that mutants go through: every verb that reads captures, in every output format.
 
-use linerate_record::Reader;
+use linerate_pcap::Reader;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Arguments of the program. `READ` stands for `-r FILE` of each file, `FILES` for all, `FILE` for the first one, `OUT` for where it writes.
+/// Arguments of the program. `READ` stands for `-r FILE` per file, `FILES` for all files, `FILE` for the first one,
+/// and `OUT` for the output path.
 pub(crate) struct Command(&'static str);
 
-/// Those that take one file.
-pub(crate) const ALONE: &[Command] = &[
+/// Commands that take one file.
+pub(crate) const SINGLE: &[Command] = &[
     Command("capture READ"),
     Command("capture READ -w OUT.pcap"),
     Command("capture READ -w OUT.pcap --format pcap-micros"),
@@ -59,7 +60,7 @@ pub(crate) const ALONE: &[Command] = &[
     Command("replay FILE --to pcap:OUT.pcap --to-server mem:other --rate max"),
 ];
 
-/// Those that take several.
+/// Commands that take several files.
 pub(crate) const TOGETHER: &[Command] = &[
     Command("capture READ -w OUT.pcapng.zst"),
     Command("flows READ --max-flows 4096 --level stats -w OUT.jsonl"),
@@ -71,7 +72,7 @@ pub(crate) const TOGETHER: &[Command] = &[
 ];
 
 impl Command {
-    /// What the program is called with.
+    /// Returns the arguments for these files and this output path.
     pub(crate) fn arguments(&self, files: &[&Path], out: &str) -> Vec<String> {
         let names: Vec<&str> = files.iter().map(|path| path.to_str().expect("a path in UTF-8")).collect();
         let words = self.0.split_whitespace().flat_map(|word| match word {
@@ -82,7 +83,7 @@ impl Command {
         words.collect()
     }
 
-    /// Why what it has written cannot be read, if so.
+    /// Returns the error if the output cannot be read.
     pub(crate) fn unreadable(&self, out: &str) -> Option<String> {
         let word =
             self.0.split_whitespace().find_map(|word| word.strip_prefix("pcap:OUT").or(word.strip_prefix("OUT")))?;
@@ -92,7 +93,7 @@ impl Command {
             ".parquet" => rows(&path),
             _ => frames(&path),
         };
-        wrong.err().map(|wrong| format!("what it has written cannot be read: {wrong}"))
+        wrong.err().map(|wrong| format!("output is not readable: {wrong}"))
     }
 }
 
@@ -111,7 +112,7 @@ fn rows(path: &str) -> Result<(), String> {
     batches.try_for_each(|batch| batch.map(drop).map_err(|error| error.to_string()))
 }
 
-/// A file of no frames may have nothing in it.
+/// Output without frames may be empty.
 fn frames(path: &str) -> Result<(), String> {
     if fs::metadata(path).map_err(|error| error.to_string())?.len() == 0 {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Chance from a seed.
+//! Pseudo-random numbers from a seed.
 
 /// SplitMix64 (Steele and others, 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// That of one thing of many.
+    /// Creates the generator of one item of a seed.
     pub(crate) fn new(seed: u64, number: u64) -> Self {
         let mut dice = Dice(seed);
         let key = dice.next();
@@ -20,7 +20,7 @@ impl Dice {
         word ^ word >> 31
     }
 
-    /// A number below this one; 0 where that is 0.
+    /// Returns a number below `end`, or 0 if that is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         if end == 0 { 0 } else { (self.next() % end as u64) as usize }
     }
@@ -29,7 +29,7 @@ impl Dice {
         self.below(many) == 0
     }
 
-    /// A number up to this one, of any magnitude alike.
+    /// Returns a number up to `most`, with every magnitude equally likely.
     pub(crate) fn size(&mut self, most: usize) -> usize {
         let bits = usize::BITS - most.leading_zeros();
         let end = 2usize << self.below(bits as usize);

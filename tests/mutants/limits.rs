@@ -1,4 +1,4 @@
-//! A program in little memory and little time.
+//! Runs of a program with limits on memory and time.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -8,14 +8,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Address space that it gets, in KiB.
+/// Address space limit in KiB.
 pub(crate) const MEMORY_KIB: u64 = 1 << 20;
-/// Seconds until it has to have ended.
+/// Time limit in seconds.
 pub(crate) const SECONDS: u64 = 20;
 
-/// How a program ended.
+/// Result of a run.
 pub(crate) struct Ended {
-    /// Its status; `None` if a signal ended it.
+    /// Exit status; `None` if a signal ended the program.
     pub status: Option<i32>,
     signal: Option<i32>,
     in_time: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Runs a program whose standard error goes to a file.
+    /// Runs a program with its standard error redirected to a file.
     pub(crate) fn of(program: &Path, arguments: &[String], said: &str) -> Ended {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\"")]).arg(program).args(arguments);
@@ -42,16 +42,16 @@ impl Ended {
         Ended { status: status.code(), signal: status.signal(), in_time, errors }
     }
 
-    /// What is wrong with how it ended, if anything.
+    /// Returns the fault of a run, if any.
     pub(crate) fn wrong(&self) -> Option<String> {
         let errors = self.errors.trim();
         let last: Vec<&str> = errors.lines().rev().take(4).collect();
         let last = last.into_iter().rev().collect::<Vec<_>>().join("\n  | ");
         let what = match (self.status, self.signal) {
-            _ if !self.in_time => format!("it had not ended after {SECONDS} s"),
-            (None, signal) => format!("a signal ended it: {}", signal.unwrap_or_default()),
-            _ if errors.contains("panicked") => "it panicked".to_owned(),
-            (Some(0), _) if errors.contains("NOT BALANCED") => "its accounts do not balance".to_owned(),
+            _ if !self.in_time => format!("timed out after {SECONDS} s"),
+            (None, signal) => format!("killed by signal {}", signal.unwrap_or_default()),
+            _ if errors.contains("panicked") => "panicked".to_owned(),
+            (Some(0), _) if errors.contains("NOT BALANCED") => "packet accounting does not balance".to_owned(),
             (Some(0..=2), _) if !errors.is_empty() || self.status == Some(0) => return None,
             (Some(status), _) => format!("status {status}"),
         };

@@ -1,22 +1,22 @@
-//! The records and blocks that a capture file is made of, as far as it is one.
+//! Records and blocks of a capture file, as far as it is valid.
 
-/// A header, a record, a block.
+/// Header, record or block.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     pub at: usize,
     pub length: usize,
-    /// Where words stand in it that say how long something is.
+    /// Offsets of 32-bit length fields.
     pub lengths: Vec<usize>,
-    /// Where words of times stand.
+    /// Offsets of 32-bit time fields.
     pub times: Vec<usize>,
 }
 
-/// A file as its pieces.
+/// File split into pieces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces {
-    /// Back to back, from the beginning.
+    /// Consecutive pieces from the start of the file.
     pub all: Vec<Piece>,
-    /// The byte order of the last section.
+    /// True if the last section is big-endian.
     pub big: bool,
 }
 
@@ -32,7 +32,7 @@ impl Pieces {
         }
     }
 
-    /// A word of the file.
+    /// Reads a 32-bit word of the file.
     pub(crate) fn word(&self, file: &[u8], at: usize) -> Option<u32> {
         word(file, at, self.big)
     }

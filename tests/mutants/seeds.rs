@@ -1,4 +1,4 @@
-//! What mutants are made of: files made here, and captures of the corpus where there is one.
+//! Sources of mutants: files built here, and captures of the corpus if it is installed.
 
 use super::pieces::Pieces;
 use linerate_tests::support::{files, frames, pcapng, records};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// A capture file.
 pub(crate) struct Seed {
-    /// What it is, or its path in the corpus.
+    /// Description, or path in the corpus.
     pub name: String,
     from: From,
 }
@@ -19,7 +19,7 @@ enum From {
 }
 
 impl Seed {
-    /// Its first records or blocks, at most so many bytes.
+    /// Returns the first records or blocks, at most `most` bytes.
     pub(crate) fn read(&self, most: usize) -> Vec<u8> {
         let mut bytes = match &self.from {
             From::Bytes(bytes) => bytes.clone(),
@@ -37,7 +37,7 @@ impl Seed {
     }
 }
 
-/// Those made here, each often enough to be a third of all, then the corpus.
+/// Returns the files built here, repeated to make up a third of all, then the corpus.
 pub(crate) fn seeds() -> Vec<Seed> {
     let captures = captures();
     let built = built();
@@ -49,7 +49,7 @@ pub(crate) fn seeds() -> Vec<Seed> {
     all.chain(captures).collect()
 }
 
-/// Every capture of the corpus.
+/// Returns every capture of the corpus.
 pub(crate) fn captures() -> Vec<PathBuf> {
     let is_capture = |path: &PathBuf| {
         path.extension().is_some_and(|ending| ["pcap", "pcapng", "cap", "trace"].iter().any(|known| ending == *known))
@@ -58,7 +58,7 @@ pub(crate) fn captures() -> Vec<PathBuf> {
         .map_or_else(Vec::new, |root| files(&root).into_iter().filter(is_capture).collect())
 }
 
-/// Both formats in both byte orders, with all that pcapng has, and a conversation.
+/// Builds a conversation in both formats and byte orders, and pcapng files with every block type.
 fn built() -> Vec<(&'static str, Vec<u8>)> {
     let sample: Vec<_> = frames::sample().into_iter().step_by(3).collect();
     let little = [records::header(), records::body(&sample)].concat();
@@ -77,7 +77,7 @@ fn built() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A little-endian pcap file of nanoseconds the other way round, in microseconds.
+/// Converts a little-endian nanosecond pcap file to big-endian microseconds.
 fn big(file: &[u8]) -> Vec<u8> {
     let mut turned = file.to_vec();
     let pieces = Pieces::of(file);

@@ -1,4 +1,4 @@
-//! Files as gzip and as zstd in the plainest way: whole, but not made smaller.
+//! Files wrapped as gzip and as zstd without compression.
 
 /// RFC 1952, with stored blocks (RFC 1951, section 3.2.4).
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -18,7 +18,7 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     file
 }
 
-/// RFC 8878, section 3.1.1, with raw blocks and a window of 128 KiB; at most a third of what could be is in a block.
+/// RFC 8878, section 3.1.1, with raw blocks and a window of 128 KiB; blocks hold under a third of their maximum.
 pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     let mut file = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 7 << 3];
     let mut blocks = bytes.chunks(40_000).peekable();

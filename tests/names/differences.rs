@@ -1,104 +1,109 @@
-//! Where we differ from tshark 4.0, and why.
+//! Known differences from tshark 4.0, and their reasons.
 
-/// A capture, or several, in which one of both says more than the other.
+/// Captures in which one program finds values that the other does not.
 pub(super) struct Row {
     files: &'static [&'static str],
-    /// Who says more of it, and of what.
-    who: &'static str,
+    /// Program with the additional values, and their fields.
+    program: &'static str,
     fields: &'static [&'static str],
-    #[allow(dead_code, reason = "for who reads it")]
+    #[allow(dead_code, reason = "documentation")]
     why: &'static str,
 }
 
 impl Row {
-    /// Each of its captures.
+    /// Each capture with each field.
     pub(super) fn all(&self) -> impl Iterator<Item = (String, &'static str, &'static str)> {
-        let each = |file: &'static &str| self.fields.iter().map(|field| ((*file).to_owned(), self.who, *field));
+        let each = |file: &'static &str| self.fields.iter().map(|field| ((*file).to_owned(), self.program, *field));
         self.files.iter().flat_map(each)
     }
 }
 
-/// All there are.
+/// All known differences.
 pub(super) const DIFFERENCES: &[Row] = &[
     Row {
         files: &["http_400.pcap", "http_invalid_method.pcap"],
-        who: "linerate",
+        program: "linerate",
         fields: &["method", "host"],
-        why: "methods that nobody has registered are methods",
+        why: "linerate accepts unregistered methods",
     },
     Row {
         files: &["soap.pcap"],
-        who: "linerate",
+        program: "linerate",
         fields: &["method", "host"],
-        why: "tshark tells of the request once all its body is there",
+        why: "tshark reports the request only with its complete body",
     },
     Row {
         files: &["emotet.pcap", "instagram.pcap", "netflix.pcap", "starcraft_battle.pcap", "weibo.pcap"],
-        who: "linerate",
+        program: "linerate",
         fields: &["status"],
-        why: "tshark tells of the answer once all its body is there",
+        why: "tshark reports the answer only with its complete body",
     },
-    Row { files: &["custom_categories.pcapng"], who: "linerate", fields: &["ssh"], why: "SSH 1" },
+    Row { files: &["custom_categories.pcapng"], program: "linerate", fields: &["ssh"], why: "SSH 1" },
     Row {
         files: &["http_on_sip_port.pcap"],
-        who: "linerate",
+        program: "linerate",
         fields: &["host", "method", "status"],
-        why: "tshark goes by the port",
+        why: "tshark selects the protocol by port",
     },
-    Row { files: &["ookla.pcap"], who: "linerate", fields: &["alpn", "sni"], why: "tshark goes by the port" },
+    Row {
+        files: &["ookla.pcap"],
+        program: "linerate",
+        fields: &["alpn", "sni"],
+        why: "tshark selects the protocol by port",
+    },
     Row {
         files: &["vxlan.pcap"],
-        who: "linerate",
+        program: "linerate",
         fields: &["addresses", "query"],
-        why: "tshark names the ports of the tunnel first",
+        why: "tshark lists the tunnel's ports first",
     },
     Row {
         files: &["6in4tunnel.pcap", "dropbox.pcap", "wechat.pcap"],
-        who: "linerate",
+        program: "linerate",
         fields: &["addresses"],
-        why: "tshark lists those of name servers, in the additional section, as well",
+        why: "tshark also lists name servers of the additional section",
     },
     Row {
         files: &["6in4tunnel.pcap", "dropbox.pcap", "wechat.pcap"],
-        who: "tshark",
+        program: "tshark",
         fields: &["addresses"],
         why: "the same",
     },
     Row {
         files: &["tls_heur__shadowsocks-tcp.pcapng", "tls_heur__vmess-websocket.pcapng"],
-        who: "linerate",
+        program: "linerate",
         fields: &["addresses"],
-        why: "tshark lists those of the next message of the segment as well",
+        why: "tshark also lists addresses of the next message in the segment",
     },
     Row {
         files: &["tls_heur__shadowsocks-tcp.pcapng", "tls_heur__vmess-websocket.pcapng"],
-        who: "tshark",
+        program: "tshark",
         fields: &["addresses"],
         why: "the same",
     },
     Row {
         files: &["quic-forcing-vn-with-data.pcapng"],
-        who: "linerate",
+        program: "linerate",
         fields: &["alpn"],
-        why: "tshark does not put its CRYPTO frames together",
+        why: "tshark does not reassemble its CRYPTO frames",
     },
-    Row { files: &["haproxy.pcap"], who: "tshark", fields: &["sni"], why: "behind a line of the PROXY protocol" },
+    Row { files: &["haproxy.pcap"], program: "tshark", fields: &["sni"], why: "after a line of the PROXY protocol" },
     Row {
         files: &["http_connect.pcap", "tls_heur__shadowsocks-tcp.pcapng", "tls_heur__vmess-websocket.pcapng"],
-        who: "tshark",
+        program: "tshark",
         fields: &["alpn", "sni"],
-        why: "TLS inside of a proxy's connection",
+        why: "TLS inside a proxy connection",
     },
     Row {
         files: &["pop3_stls.pcap", "smtp-starttls.pcap"],
-        who: "tshark",
+        program: "tshark",
         fields: &["sni"],
-        why: "STARTTLS: TLS behind the beginning of the stream",
+        why: "STARTTLS: TLS after the beginning of the stream",
     },
     Row {
         files: &["quic-mvfst-27.pcapng", "quic-mvfst-exp.pcap", "quic_t50.pcap", "quic_interop_V.pcapng"],
-        who: "tshark",
+        program: "tshark",
         fields: &["alpn", "sni"],
-        why: "versions of QUIC that are none of the RFCs and late drafts",
+        why: "QUIC versions other than the RFCs and late drafts",
     },
 ];

@@ -1,11 +1,11 @@
-//! By which names clients came to know addresses, beside a list of what tshark reads in answers of DNS.
+//! Names that clients resolved to addresses, compared with the DNS answers that tshark reads.
 
 use super::{corpus, has_tools, run};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::process::Command;
 
-/// What a client was told: when, the name it had asked for, its addresses, how long they are good, in seconds.
+/// A DNS answer to a client; `seconds` is the TTL.
 struct Answer {
     time: u64,
     name: String,
@@ -16,7 +16,7 @@ struct Answer {
 const FIELDS: [&str; 8] =
     ["frame.time_epoch", "ip.dst", "ipv6.dst", "dns.qry.name", "dns.qry.type", "dns.a", "dns.aaaa", "dns.resp.ttl"];
 
-/// Captures with flows to addresses that were asked for.
+/// Captures with flows to resolved addresses.
 const CAPTURES: [&str; 6] = [
     "real-mix.pcap",
     "ndpi/alexa-app.pcapng",
@@ -27,7 +27,7 @@ const CAPTURES: [&str; 6] = [
 ];
 
 #[test]
-fn addresses_have_the_names_that_their_clients_asked_for() {
+fn addresses_have_the_names_that_clients_resolved() {
     let Some(folder) = corpus(".") else { return };
     if !has_tools(&["tshark"]) {
         return;
@@ -57,12 +57,12 @@ fn addresses_have_the_names_that_their_clients_asked_for() {
             }
         }
     }
-    println!("{named} flows to addresses that were asked for");
+    println!("{named} flows to resolved addresses");
     assert!(differ.is_empty(), "{differ:#?}");
     assert!(named > 100, "{named}");
 }
 
-/// Of each client, in their order.
+/// DNS answers per client, in order of arrival.
 fn answers(capture: &str) -> HashMap<String, Vec<Answer>> {
     let mut tshark = Command::new("tshark");
     tshark.args(["-n", "-r", capture, "-T", "fields", "-E", "occurrence=a"]);

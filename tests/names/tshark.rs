@@ -1,11 +1,11 @@
-//! What tshark reads, and in which captures.
+//! Captures and the names that tshark finds in them.
 
-use super::{Told, sorted};
+use super::{NamedValue, sorted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// Folders of the corpus, and captures in them that have names.
+/// Captures with names, by folder of the corpus.
 pub(super) const CAPTURES: &[(&str, &[&str])] = &[
     (
         "flowtest/pcap",
@@ -119,7 +119,7 @@ pub(super) const CAPTURES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What is asked of each frame, all occurrences with commas between.
+/// Fields printed per frame, all occurrences separated by commas.
 const FIELDS: [&str; 18] = [
     "tcp.stream",
     "udp.stream",
@@ -141,13 +141,13 @@ const FIELDS: [&str; 18] = [
     "frame.number",
 ];
 
-/// The first value of each conversation, of SSH one of each side.
-pub(super) fn told(capture: &Path) -> BTreeSet<Told> {
+/// First value of each field per conversation; for SSH the first of each side.
+pub(super) fn names(capture: &Path) -> BTreeSet<NamedValue> {
     let filter = "tls.handshake.type || dns || http || ssh.protocol";
     let mut words = vec!["-n", "-r", capture.to_str().unwrap(), "-Y", filter, "-T", "fields", "-E", "occurrence=a"];
     words.extend(FIELDS.iter().flat_map(|field| ["-e", field]));
-    let (mut all, mut seen, mut asked) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-    // Of a capture whose end is cut off it says so, and fails.
+    let (mut all, mut seen, mut first_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+    // tshark fails at the end of a truncated capture, so the status is not checked.
     let output = Command::new("tshark").args(words).output().unwrap();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let cells: Vec<&str> = line.split('\t').collect();
@@ -156,9 +156,9 @@ pub(super) fn told(capture: &Path) -> BTreeSet<Told> {
         let ports: Option<Vec<u64>> = ports.iter().map(|place| first(*place).parse().ok()).collect();
         let Some([one, other]) = ports.as_deref() else { continue };
         let is_dns = ports.iter().flatten().any(|port| *port == 53);
-        // Of the answer to the first question.
+        // Only the answer to the first question counts.
         let is_first =
-            *asked.entry((stream, first(stream).to_owned())).or_insert_with(|| first(13).to_owned()) == first(13);
+            *first_ids.entry((stream, first(stream).to_owned())).or_insert_with(|| first(13).to_owned()) == first(13);
         let is_for_addresses = is_dns && is_first && ["1", "28"].contains(&first(14));
         let addresses = if is_for_addresses { sorted(&[cells[15], cells[16]].join(",")) } else { String::new() };
         for (name, value) in [
@@ -173,7 +173,7 @@ pub(super) fn told(capture: &Path) -> BTreeSet<Told> {
         ] {
             let is_new = name == "ssh" || !value.is_empty() && seen.insert((stream, first(stream).to_owned(), name));
             if !value.is_empty() && is_new {
-                // As RFC 1035 writes the root.
+                // RFC 1035 writes the root as a dot.
                 let value = if value == "<Root>" { "." } else { value };
                 all.insert((*one.min(other), *one.max(other), name, value.to_owned()));
             }

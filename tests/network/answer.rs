@@ -1,4 +1,4 @@
-//! Answering and finding next hops, with the kernel of a router and of a host at the other end.
+//! ARP, neighbour discovery and echo replies, and next hop resolution, with kernels of a router and a host as peers.
 
 use linerate_tests::support::program::{Ended, Running, run, start};
 use linerate_tests::support::records::{self, Record};
@@ -15,14 +15,14 @@ const MAC: &str = "02:00:00:00:00:01";
 
 /// The addresses of one family.
 struct Family {
-    /// The sender, the router on its side, the far host; and what answers beside the sender.
+    /// The sender, the router on its side, the far host; and the prefix and an address that the sender answers for.
     sender: &'static str,
     router: &'static str,
     host: &'static str,
     others: &'static str,
     other: &'static str,
-    /// A neighbor that nobody is.
-    nobody: &'static str,
+    /// An unused address of the network.
+    unused: &'static str,
 }
 
 const FAMILIES: [Family; 2] = [
@@ -32,7 +32,7 @@ const FAMILIES: [Family; 2] = [
         host: "10.9.1.2",
         others: "10.9.0.64/28",
         other: "10.9.0.70",
-        nobody: "10.9.0.99",
+        unused: "10.9.0.99",
     },
     Family {
         sender: "fd09::7",
@@ -40,11 +40,11 @@ const FAMILIES: [Family; 2] = [
         host: "fd09:1::2",
         others: "fd09::64:0/112",
         other: "fd09::64:70",
-        nobody: "fd09::99",
+        unused: "fd09::99",
     },
 ];
 
-/// Host `a` without addresses, a router `r` that forwards, a host `h` behind it.
+/// Host `a` without addresses, a forwarding router `r`, and a host `h` on its other side.
 struct Scene(Wire);
 
 impl Scene {
@@ -58,7 +58,7 @@ impl Scene {
             set("ipv4/ip_forward", "1");
             set("ipv6/conf/all/forwarding", "1");
         });
-        // A router asks for those it forwards to from such an address, and from no other.
+        // The router sends neighbour solicitations for forwarded packets only from a link-local address.
         for port in ["p0", "p1"] {
             scene.0.ip("r", &["address", "add", "fe80::1/64", "dev", port, "nodad"]);
         }
@@ -71,16 +71,16 @@ impl Scene {
         linerate_lab::within(&self.0.namespace(host), work).expect("a host")
     }
 
-    /// A socket of a host, for UDP.
+    /// A UDP socket of a host.
     fn udp(&self, host: &str, ip: &str, port: u16) -> UdpSocket {
         let ip: IpAddr = ip.parse().unwrap();
         let socket = self.within(host, || UdpSocket::bind((ip, port))).unwrap();
-        // Room for all that is sent: this process may have to wait for a processor.
+        // Room for all datagrams: this process may have to wait for a processor.
         set_socket_recv_buffer_size_force(&socket, 8 << 20).unwrap();
         timed(socket)
     }
 
-    /// A socket of a host by which its kernel pings `to`: it alone judges what is an answer.
+    /// A ping socket of a host, connected to `to`: the kernel decides which replies are valid.
     fn ping_socket(&self, host: &str, to: &str) -> UdpSocket {
         let (family, protocol) = match to.parse::<IpAddr>().unwrap() {
             IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
@@ -96,12 +96,12 @@ impl Scene {
         socket
     }
 
-    /// What the router knows about a neighbor on the sender's side.
+    /// The router's entry of a neighbour on the sender's side.
     fn neighbor(&self, ip: &str) -> String {
         tool("ip", &["-n", &self.0.namespace("r"), "neigh", "show", ip, "dev", "p0"])
     }
 
-    /// Answers for `others`, sending next to nothing, until it is ended.
+    /// Starts to answer, while sending 1 packet per second, until it is stopped.
     fn answering(&self, arguments: &[&str]) -> Running {
         let to = self.0.port("a", "eth0", "");
         start(
@@ -123,17 +123,17 @@ fn timed(socket: UdpSocket) -> UdpSocket {
     socket
 }
 
-/// One echo request of the kernel, and whether the answer is what was asked.
+/// Sends an echo request; returns true if the reply matches it.
 fn ping(socket: &UdpSocket, length: usize) -> bool {
     let kind = if socket.local_addr().unwrap().is_ipv4() { 8 } else { 128 };
-    // The kernel fills in checksum and identifier; the sequence number is ours.
+    // The kernel fills in checksum and identifier; the sequence number is set here.
     let message: Vec<u8> = [kind, 0, 0, 0, 0, 0, 0, 42].into_iter().chain((0..length).map(|at| at as u8)).collect();
     socket.send(&message).unwrap();
     let mut back = vec![0; 4096];
     receive(socket, &mut back).is_ok_and(|count| count == message.len() && back[6..count] == message[6..])
 }
 
-/// A wait with a time limit ends early where the process was stopped meanwhile (signal(7)).
+/// Retries after EINTR: a wait with a timeout ends early if the process was stopped (signal(7)).
 fn receive(socket: &UdpSocket, data: &mut [u8]) -> io::Result<usize> {
     loop {
         match socket.recv(data) {
@@ -149,7 +149,7 @@ fn noted(json: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn datagrams_cross_a_router_that_was_asked_for_and_answers_come_back_to_it() {
+fn datagrams_and_replies_cross_a_resolved_router() {
     if !may_make_labs() {
         return;
     }
@@ -159,7 +159,7 @@ fn datagrams_cross_a_router_that_was_asked_for_and_answers_come_back_to_it() {
         for (number, scheme) in ["packet:", "xdp:", "xdp-live:"].iter().enumerate() {
             let port = 7000 + 10 * at as u16 + number as u16;
             let socket = scene.udp("h", host, port);
-            // The kernel hands on what comes from there alone.
+            // A connected socket receives only from this sender.
             socket.connect((*sender, 49152)).unwrap();
             let to = scene.0.port("a", "eth0", "").replace("packet:", scheme);
             let others = format!("{others}@{MAC}");
@@ -184,7 +184,10 @@ fn datagrams_cross_a_router_that_was_asked_for_and_answers_come_back_to_it() {
             }
             let json = sent.end().good().json();
             assert_eq!((&json["frames"], &json["lost"], &json["balanced"]), (&1000.into(), &0.into(), &true.into()));
-            assert!(noted(&json, "resolved") == 1 && (1..=3).contains(&noted(&json, "asked")), "{scheme}: {json}");
+            assert!(
+                noted(&json, "resolved") == 1 && (1..=3).contains(&noted(&json, "requests_sent")),
+                "{scheme}: {json}"
+            );
             assert!(
                 noted(&json, "arp") + noted(&json, "neighbor") >= 1 && noted(&json, "echo") == 1,
                 "{scheme}: {json}"
@@ -192,38 +195,38 @@ fn datagrams_cross_a_router_that_was_asked_for_and_answers_come_back_to_it() {
             let known = scene.neighbor(other);
             assert!(known.contains(MAC) && known.contains("REACHABLE"), "{scheme}: {known}");
             socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-            assert!(receive(&socket, &mut [0; 2000]).is_err(), "{scheme}: more than was sent");
-            // The next one is to ask again.
+            assert!(receive(&socket, &mut [0; 2000]).is_err(), "{scheme}: more datagrams than were sent");
+            // The next run has to resolve addresses again.
             scene.0.ip("r", &["neigh", "flush", "dev", "p0"]);
         }
     }
 }
 
 #[test]
-fn a_host_is_pinged_found_and_told_what_is_taken() {
+fn arp_neighbour_and_echo_requests_are_answered() {
     if !may_make_labs() {
         return;
     }
     let scene = Scene::new();
-    for Family { sender, router, others, other, nobody, .. } in &FAMILIES {
+    for Family { sender, router, others, other, unused, .. } in &FAMILIES {
         let others = format!("{others}@{MAC}");
-        let mut what = vec!["--src-ip", *sender, "--dst-ip", *router, "--resolve", "--answer-for", others.as_str()];
-        let answered_for = scene.answering(&what);
+        let mut options = vec!["--src-ip", *sender, "--dst-ip", *router, "--resolve", "--answer-for", others.as_str()];
+        let answered_for = scene.answering(&options);
         let socket = scene.ping_socket("r", other);
         for length in [0, 56, 1400] {
             assert!(ping(&socket, length), "{other} {length}");
         }
         assert!(scene.neighbor(other).contains("REACHABLE"), "{}", scene.neighbor(other));
-        let silent = scene.ping_socket("r", nobody);
+        let silent = scene.ping_socket("r", unused);
         silent.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        assert!(!ping(&silent, 56), "{nobody} is not answered for");
+        assert!(!ping(&silent, 56), "{unused} is not answered for");
         let json = answered_for.interrupt().good().json();
         assert_eq!((noted(&json, "resolved"), noted(&json, "echo")), (1, 3), "{json}");
         assert!(json["balanced"] == true && json["lost"] == 0, "{json}");
 
-        // One at a time of a limit, and then none within the second.
-        what.extend(["--answer-rate", "2"]);
-        let limited = scene.answering(&what);
+        // The rate limit allows a few answers, and none in the rest of the second.
+        options.extend(["--answer-rate", "2"]);
+        let limited = scene.answering(&options);
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let started = Instant::now();
         let answers = (0..20).filter(|_| ping(&socket, 56)).count();
@@ -234,7 +237,7 @@ fn a_host_is_pinged_found_and_told_what_is_taken() {
 }
 
 #[test]
-fn an_address_that_is_answered_for_cannot_be_taken_by_another() {
+fn answered_address_fails_duplicate_address_detection() {
     if !may_make_labs() {
         return;
     }
@@ -247,7 +250,7 @@ fn an_address_that_is_answered_for_cannot_be_taken_by_another() {
     for (address, taken) in [("fd09::64:5", true), ("fd09::65:5", false)] {
         scene.0.ip("r", &["address", "add", &format!("{address}/64"), "dev", "p0"]);
         let show = || tool("ip", &["-n", &scene.0.namespace("r"), "-6", "address", "show", "dev", "p0", "to", address]);
-        wait_until("the search for duplicates is over", || {
+        wait_until("duplicate address detection has ended", || {
             show().contains("dadfailed") || !show().contains("tentative")
         });
         assert_eq!(show().contains("dadfailed"), taken, "{}", show());
@@ -257,25 +260,25 @@ fn an_address_that_is_answered_for_cannot_be_taken_by_another() {
 }
 
 #[test]
-fn a_next_hop_that_is_silent_is_an_error_that_names_it() {
+fn silent_next_hop_is_an_error() {
     if !may_make_labs() {
         return;
     }
     let scene = Scene::new();
     let to = scene.0.port("a", "eth0", "");
-    let ask = |Family { sender, host, nobody, .. }: &Family| {
+    let ask = |Family { sender, host, unused, .. }: &Family| {
         let started = Instant::now();
         let udp = ["generate", "--to", &to, "--udp", "--size", "100", "--src-ip", sender, "--dst-ip", host];
-        run(&[&udp[..], &["--gateway", nobody]].concat()).with_status(1).says(nobody).says("packet:eth0").says(sender);
+        run(&[&udp[..], &["--gateway", unused]].concat()).with_status(1).says(unused).says("packet:eth0").says(sender);
         let waited = started.elapsed().as_secs_f64();
         assert!((2.9..20.0).contains(&waited), "{waited} s");
     };
     std::thread::scope(|scope| FAMILIES.iter().for_each(|family| drop(scope.spawn(|| ask(family)))));
 }
 
-/// The tag is in the frame here, and was taken out by the kernel on its way to the answering socket.
+/// The tag is in the sent frame; the kernel strips it before the answering socket.
 #[test]
-fn tagged_questions_get_tagged_answers() {
+fn tagged_requests_get_tagged_replies() {
     if !may_make_labs() {
         return;
     }
@@ -315,19 +318,19 @@ fn tagged_questions_get_tagged_answers() {
     assert_eq!(capture.end().good().json()["frames"], 2);
     let got = records::read(&output);
     for (number, (answer, tags)) in got.iter().zip([&[one][..], &[two, one]]).enumerate() {
-        let behind = 12 + 4 * tags.len();
+        let after_tags = 12 + 4 * tags.len();
         let own = [2, 0, 0, 0, 0, 1 + number as u8];
         let head =
             [[2, 0, 0, 0, 0, 9].as_slice(), &own, &tags.concat(), &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2], &own].concat();
-        assert_eq!(answer.bytes[..behind + 16], head[..], "{number}");
-        assert_eq!(answer.bytes[behind + 16..behind + 20], [10, 9, 5, 2 + number as u8]);
+        assert_eq!(answer.bytes[..after_tags + 16], head[..], "{number}");
+        assert_eq!(answer.bytes[after_tags + 16..after_tags + 20], [10, 9, 5, 2 + number as u8]);
     }
     let json = answering.interrupt().good().json();
-    assert_eq!((noted(&json, "arp"), json["drops"]["not_asked"].as_u64()), (2, Some(3)), "{json}");
+    assert_eq!((noted(&json, "arp"), json["drops"]["other"].as_u64()), (2, Some(3)), "{json}");
 }
 
 #[test]
-fn what_cannot_be_answered_or_asked_is_refused() {
+fn invalid_answer_and_gateway_options_are_rejected() {
     for (arguments, text) in [
         (&["--to", "pcap:x.pcap", "--udp", "--answer"][..], "not an interface"),
         (&["--to", "eth7", "--udp", "--gateway", "fd00::1"], "eth7"),

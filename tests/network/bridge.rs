@@ -1,4 +1,4 @@
-//! The kernel's bridge as the device that is measured.
+//! The kernel's bridge as the device under test.
 
 use linerate_tests::support::program::run;
 use linerate_tests::support::schema::assert_reported;
@@ -6,7 +6,7 @@ use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{judge, may_make_labs, tool};
 use serde_json::Value;
 
-/// A bridge between two ports of the tester, and a host that has nothing to do with what is sent.
+/// A bridge between two ports of the tester, and a third host that no packet is meant for.
 fn scene() -> Wire {
     let links = ["a:p0,br:b0", "a:p1,br:b1", "c:eth0,br:b2"].map(|link| format!("{link},offloads=off"));
     let lab = Wire::of(&links.each_ref().map(String::as_str));
@@ -22,15 +22,15 @@ fn number(json: &Value, name: &str) -> u64 {
     json[name].as_u64().unwrap()
 }
 
-/// Frames that came to the host beside.
-fn beside(lab: &Wire) -> u64 {
+/// Number of packets received by the third host.
+fn flooded_packets(lab: &Wire) -> u64 {
     let shown = tool("ip", &["-n", &lab.namespace("c"), "-s", "-j", "link", "show", "eth0"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     number(&shown[0]["stats64"]["rx"], "packets")
 }
 
 #[test]
-fn a_bridge_learns_before_trials_and_forwards_four_streams_both_ways() {
+fn bridge_learns_addresses_before_trials() {
     if !may_make_labs() {
         return;
     }
@@ -41,27 +41,27 @@ fn a_bridge_learns_before_trials_and_forwards_four_streams_both_ways() {
     let packets: Vec<String> = (1..=4).map(|host| format!("ip(dst=198.19.0.{host})/udp")).collect();
     let packets: Vec<&str> = packets.iter().flat_map(|packet| ["-k", packet]).collect();
     for (more, directions) in [(&[][..], 1), (&["--learn"], 1), (&["--learn", "--both"], 2)] {
-        // What was learned of the addresses is forgotten.
+        // Clears the learned addresses.
         lab.ip("br", &["link", "set", "bridge0", "down"]);
         lab.ip("br", &["link", "set", "bridge0", "up"]);
         for port in ["b0", "b1", "b2"] {
             lab.ip("br", &["link", "set", port, "type", "bridge_slave", "fdb_flush"]);
         }
-        let before = beside(&lab);
+        let before = flooded_packets(&lab);
         let json = run(&[&ends[..], &rate, &packets, more].concat()).good().json();
         assert_reported(&json);
-        let flooded = beside(&lab) - before;
+        let flooded = flooded_packets(&lab) - before;
         let trials = json["sizes"][0]["trials"].as_array().unwrap();
         // A trial in which the tester was late is repeated.
         assert!((2..=8).contains(&trials.len()), "{json}");
         let sent: u64 = trials.iter().map(|trial| number(trial, "sent")).sum();
         assert!(sent > 1000, "{json}");
         match more.contains(&"--learn") {
-            false => assert!(flooded >= sent, "nobody knows where these addresses are: {flooded} of {sent}"),
-            true => assert!(flooded < sent / 4, "the bridge knows where addresses are: {flooded} of {sent} to others"),
+            false => assert!(flooded >= sent, "unknown addresses are flooded: {flooded} of {sent}"),
+            true => assert!(flooded < sent / 4, "known addresses are not flooded: {flooded} of {sent}"),
         }
         for trial in trials {
-            let ways = trial["ways"].as_array().unwrap();
+            let ways = trial["directions"].as_array().unwrap();
             assert_eq!(ways.len(), directions, "{trial}");
             for way in ways {
                 let streams = way["streams"].as_array().unwrap();

@@ -1,8 +1,8 @@
-//! However a capture ends, what was captured is complete and accounted for.
+//! Captures are complete and accounted for, however they end.
 
 use linerate_tests::support::program::{Running, launch, run, start};
 use linerate_tests::support::records::{self, Record, assert_same_frames};
-use linerate_tests::support::wire::{ROOMY, Wire, assert_in_a_row, numbered, settle};
+use linerate_tests::support::wire::{ROOMY, Wire, assert_consecutive, numbered, settle};
 use linerate_tests::support::{Scratch, has_tools, may_make_labs, tool, wait_until};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ fn scene(count: u32) -> (Wire, Scratch, String, Vec<Record>) {
 }
 
 #[test]
-fn signals_end_a_capture_with_everything_that_was_sent() {
+fn signals_end_a_capture_with_all_packets() {
     if !may_make_labs() {
         return;
     }
@@ -35,7 +35,7 @@ fn signals_end_a_capture_with_everything_that_was_sent() {
 }
 
 #[test]
-fn a_signal_in_full_flight_ends_capture_and_sender_in_order() {
+fn signal_under_load_ends_capture_and_sender_in_order() {
     if !may_make_labs() {
         return;
     }
@@ -47,14 +47,14 @@ fn a_signal_in_full_flight_ends_capture_and_sender_in_order() {
     let captured = capture.interrupt().good().json();
     let sent = sender.interrupt().good().json();
     let got = records::read(&output);
-    assert_in_a_row("full flight", &got, &all);
+    assert_consecutive("full flight", &got, &all);
     assert_eq!(captured["frames"], got.len());
     assert_eq!((captured["balanced"].as_bool(), captured["lost"].as_u64()), (Some(true), Some(0)), "{captured}");
     assert!(sent["frames"].as_u64() >= captured["frames"].as_u64() && sent["balanced"] == true);
 }
 
 #[test]
-fn a_killed_capture_leaves_a_file_that_opens_and_nothing_else() {
+fn killed_capture_leaves_only_a_readable_file() {
     if !may_make_labs() || !has_tools(&["tcpdump"]) {
         return;
     }
@@ -73,43 +73,43 @@ fn a_killed_capture_leaves_a_file_that_opens_and_nothing_else() {
         capture.signal(Signal::KILL);
         assert_eq!(capture.end().status, -1);
         let got = rescue(&scratch, &output);
-        assert_in_a_row(&format!("round {round}"), &got, &all);
+        assert_consecutive(&format!("round {round}"), &got, &all);
         most = most.max(got.len());
         std::fs::remove_file(&output).unwrap();
     }
-    assert!(most > 200, "no capture lived long enough to show anything");
+    assert!(most > 200, "no capture ran long enough");
     sender.interrupt().good();
     assert_eq!(scratch.names(), ["numbered.pcap", "rescued.pcap"]);
 }
 
-/// The complete frames of a file that may have been cut off, as tcpdump sees them.
+/// Complete frames of a possibly truncated file, as read by tcpdump.
 fn rescue(scratch: &Scratch, output: &str) -> Vec<Record> {
     if output.ends_with(".pcap") {
-        // Such a file begins with its first frame, which tells the link type.
+        // A pcap file is empty until the first frame, which determines the link type.
         let whole = std::fs::read(output).unwrap();
         return if whole.is_empty() { Vec::new() } else { records::parse(&whole) };
     }
     let rescued = scratch.file("rescued.pcap");
     let arguments = ["-r", output, "--time-stamp-precision=nano", "-Z", "root", "-w", &rescued];
-    let said = Command::new("tcpdump").args(arguments).output().unwrap();
-    let errors = String::from_utf8_lossy(&said.stderr);
-    // Its first interface comes with its first frame.
+    let ended = Command::new("tcpdump").args(arguments).output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    // The interface block is written with the first frame.
     if errors.contains("no Interface Description Blocks") {
-        assert!(std::fs::metadata(output).unwrap().len() < 512, "a file of some length without an interface");
+        assert!(std::fs::metadata(output).unwrap().len() < 512, "a file of over 512 bytes without an interface");
         return Vec::new();
     }
-    assert!(said.status.success() || errors.contains("truncated") || errors.contains("EOF"), "{errors}");
+    assert!(ended.status.success() || errors.contains("truncated") || errors.contains("EOF"), "{errors}");
     records::read(&rescued)
 }
 
-/// Sends without end.
+/// Starts an endless replay.
 fn endless(wire: &Wire, file: &str, rate: &str) -> Running {
     let to = wire.port("a", "eth0", "");
     start(&["replay", "--json", "--to", &to, "-r", file, "--loops", "0", "--rate", rate])
 }
 
 #[test]
-fn frames_that_find_the_ring_full_are_counted_to_the_last() {
+fn packets_dropped_by_a_full_ring_are_counted() {
     if !may_make_labs() {
         return;
     }
@@ -136,7 +136,7 @@ fn frames_that_find_the_ring_full_are_counted_to_the_last() {
 }
 
 #[test]
-fn counters_in_a_file_that_was_moved_are_of_what_came_while_it_was_written() {
+fn counters_of_a_moved_file_cover_its_own_time() {
     if !may_make_labs() {
         return;
     }
@@ -147,12 +147,12 @@ fn counters_in_a_file_that_was_moved_are_of_what_came_while_it_was_written() {
         wire.replay(&file);
         let bytes: usize = all.iter().map(|record| record.bytes.len()).sum();
         let is_there = || std::fs::metadata(&output).is_ok_and(|data| data.len() > bytes as u64);
-        wait_until("all are written", is_there);
+        wait_until("all packets are written", is_there);
     };
     replay();
     std::fs::rename(&output, &moved).unwrap();
     capture.signal(Signal::HUP);
-    wait_until("a new file is there", || std::path::Path::new(&output).exists());
+    wait_until("a new file exists", || std::path::Path::new(&output).exists());
     replay();
     assert_eq!(capture.interrupt().good().json()["frames"], 2000);
     for path in [&moved, &output] {
@@ -160,13 +160,13 @@ fn counters_in_a_file_that_was_moved_are_of_what_came_while_it_was_written() {
         assert_eq!(json["frames"], 1000, "{path}");
         let notes = |account: &serde_json::Value| account["notes"]["file_seen"].as_u64();
         let seen: u64 = json["accounts"].as_array().unwrap().iter().filter_map(notes).sum();
-        // And what the kernels tell each other.
+        // Includes packets of the kernels, such as neighbour discovery.
         assert!((1000..1200).contains(&seen), "{path}: {seen} of 1000 frames");
     }
 }
 
 #[test]
-fn a_port_that_goes_down_and_comes_back_goes_on() {
+fn capture_continues_after_link_down_and_up() {
     if !may_make_labs() {
         return;
     }
@@ -190,7 +190,7 @@ fn a_port_that_goes_down_and_comes_back_goes_on() {
 }
 
 #[test]
-fn a_port_that_is_removed_ends_the_capture_with_a_complete_file() {
+fn removed_port_ends_the_capture_with_a_complete_file() {
     if !may_make_labs() {
         return;
     }
@@ -207,7 +207,7 @@ fn a_port_that_is_removed_ends_the_capture_with_a_complete_file() {
 }
 
 #[test]
-fn a_port_that_is_removed_is_reported_once() {
+fn removed_port_is_reported_once() {
     if !may_make_labs() {
         return;
     }
@@ -220,9 +220,9 @@ fn a_port_that_is_removed_is_reported_once() {
     assert_eq!(text.matches("the interface was removed").count(), 1, "{text}");
 }
 
-/// A supervisor tells an end that was asked for from one that was not by the status.
+/// A supervisor distinguishes requested from unexpected ends by the exit status.
 #[test]
-fn whatever_the_verb_a_port_that_is_removed_or_moved_away_is_a_failure() {
+fn removed_or_moved_port_fails_every_verb() {
     if !may_make_labs() {
         return;
     }
@@ -243,7 +243,7 @@ fn whatever_the_verb_a_port_that_is_removed_or_moved_away_is_a_failure() {
 }
 
 #[test]
-fn of_several_ports_the_others_go_on_when_one_is_removed() {
+fn other_ports_continue_after_one_is_removed() {
     if !may_make_labs() {
         return;
     }
@@ -265,7 +265,7 @@ fn of_several_ports_the_others_go_on_when_one_is_removed() {
 }
 
 #[test]
-fn a_live_capture_shows_frames_in_a_pipe_as_they_come() {
+fn live_capture_flushes_packets_to_a_pipe() {
     if !may_make_labs() || !has_tools(&["tshark"]) {
         return;
     }
@@ -282,12 +282,12 @@ fn a_live_capture_shows_frames_in_a_pipe_as_they_come() {
         .unwrap();
     std::thread::sleep(Duration::from_millis(200));
     wire.send(&["--udp", "-c", "20", "--rate", "max", "--dst-port", "7777"]);
-    // It has what it wants while the capture runs, and goes.
-    let said = reader.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&said.stdout).lines().filter(|line| *line == "7777").count(), 10);
+    // tshark reads 10 packets while the capture runs, and exits.
+    let printed = reader.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&printed.stdout).lines().filter(|line| *line == "7777").count(), 10);
     assert!(capture.try_wait().unwrap().is_none());
     wire.send(&["--udp", "-c", "20", "--rate", "max"]);
-    // The next frames find no reader, which is no failure.
+    // The next packets find the pipe closed, which is not an error.
     assert_eq!(capture.wait().unwrap().code(), Some(0));
     drop(launch(&["--version"]).end().good());
 }

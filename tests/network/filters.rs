@@ -1,6 +1,6 @@
-//! Filters over live traffic select what tcpdump selects from the file that is replayed.
+//! Filters over live traffic select the same packets as tcpdump over the replayed file.
 
-use linerate_tests::support::filters::{FILTERS, assert_telling, select};
+use linerate_tests::support::filters::{FILTERS, assert_selective, select};
 use linerate_tests::support::records::{self, assert_same_frames};
 use linerate_tests::support::wire::{Wire, settle};
 use linerate_tests::support::{Scratch, corpus, frames, has_tools, may_make_labs};
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 const AT_ONCE: usize = 8;
 
 #[test]
-fn the_sample_is_selected_live_as_tcpdump_does_from_the_file() {
+fn live_filters_over_the_sample_match_tcpdump() {
     let scratch = Scratch::new();
     let file = scratch.file("sample.pcap");
     records::write(&file, &frames::sample());
@@ -18,7 +18,7 @@ fn the_sample_is_selected_live_as_tcpdump_does_from_the_file() {
 }
 
 #[test]
-fn real_traffic_is_selected_live_as_tcpdump_does_from_the_file() {
+fn live_filters_over_real_traffic_match_tcpdump() {
     if let Some(file) = corpus("real-mix.pcap") {
         compare(file.to_str().unwrap());
     }
@@ -45,5 +45,5 @@ fn compare(file: &str) {
             selected.push((*filter, wanted.len()));
         }
     }
-    assert_telling(&selected, records::read(file).len());
+    assert_selective(&selected, records::read(file).len());
 }

@@ -1,4 +1,4 @@
-//! Sending: contents on the wire, and what cannot be sent.
+//! Sending: packet contents, and packets that cannot be sent.
 
 use linerate_tests::support::program::{Ended, run, start};
 use linerate_tests::support::records::{self, assert_same_frames};
@@ -7,7 +7,7 @@ use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, tool};
 use std::time::{Duration, Instant};
 
 #[test]
-fn udp_frames_arrive_as_asked() {
+fn udp_packets_arrive_with_the_requested_fields() {
     if !may_make_labs() {
         return;
     }
@@ -17,8 +17,8 @@ fn udp_frames_arrive_as_asked() {
         let capture = wire.capture(&output, &["-c", "500", "--duration", "20"]);
         let started = Instant::now();
         let size_text = size.to_string();
-        let what = ["--udp", "--src-ip", from, "--dst-ip", into, "--size", &size_text, "-c", "500"];
-        let json = wire.send(&[&what[..], &["--rate", "1000pps"]].concat()).json();
+        let options = ["--udp", "--src-ip", from, "--dst-ip", into, "--size", &size_text, "-c", "500"];
+        let json = wire.send(&[&options[..], &["--rate", "1000pps"]].concat()).json();
         assert!(started.elapsed().as_secs_f64() >= 0.49);
         assert_eq!((json["frames"].as_u64(), json["bytes"].as_u64()), (Some(500), Some(500 * (size - 4))));
         assert_eq!(capture.end().good().json()["frames"], 500);
@@ -32,9 +32,9 @@ fn udp_frames_arrive_as_asked() {
     }
 }
 
-/// The same frames by a port that makes them itself and by one that does not, captured by AF_XDP.
+/// The same packets from ports that build them themselves and ports that do not, captured by AF_XDP.
 #[test]
-fn stamped_frames_arrive_numbered_timed_and_with_right_checksums() {
+fn stamped_packets_have_numbers_times_and_checksums() {
     if !may_make_labs() {
         return;
     }
@@ -44,8 +44,8 @@ fn stamped_frames_arrive_numbered_timed_and_with_right_checksums() {
     for scheme in ["packet:", "xdp:", "xdp-live:"] {
         let capture = start(&["capture", "-i", &receiver, "-w", &output, "-c", "600", "--duration", "20", "--json"]);
         let to = wire.port("a", "eth0", "").replace("packet:", scheme);
-        let what = ["--udp", "--stamp", "--src-ports", "7", "--size", "100", "-c", "600", "--rate", "2kpps"];
-        let sent = run(&[&["generate", "--json", "--to", &to][..], &what].concat()).good().json();
+        let options = ["--udp", "--stamp", "--src-ports", "7", "--size", "100", "-c", "600", "--rate", "2kpps"];
+        let sent = run(&[&["generate", "--json", "--to", &to][..], &options].concat()).good().json();
         assert_eq!(sent["frames"], 600, "{scheme}");
         assert_eq!(capture.end().good().json()["frames"], 600, "{scheme}");
         let got = records::read(&output);
@@ -53,7 +53,7 @@ fn stamped_frames_arrive_numbered_timed_and_with_right_checksums() {
         for (number, record) in got.iter().enumerate() {
             let word = |at: usize| u64::from_be_bytes(record.bytes[at..at + 8].try_into().unwrap());
             let port = u16::from_be_bytes([record.bytes[34], record.bytes[35]]);
-            // The trailer: stream 0 and the frame's number, the lower 40 bits of the time.
+            // The trailer: stream 0 and the packet's number, then the lower 40 bits of the time.
             assert_eq!((word(80), port), (number as u64, 49152 + (number % 7) as u16), "{scheme}");
             let seen = record.time + 1_000;
             let age = seen.wrapping_sub(word(88) >> 24) & ((1 << 40) - 1);
@@ -69,7 +69,7 @@ fn stamped_frames_arrive_numbered_timed_and_with_right_checksums() {
 }
 
 #[test]
-fn loops_and_parts_arrive_as_the_whole() {
+fn replay_loops_arrive_completely() {
     if !may_make_labs() {
         return;
     }
@@ -85,7 +85,7 @@ fn loops_and_parts_arrive_as_the_whole() {
 }
 
 #[test]
-fn frames_beyond_the_mtu_are_counted_not_sent() {
+fn packets_above_the_mtu_are_counted_and_not_sent() {
     if !may_make_labs() {
         return;
     }
@@ -100,7 +100,7 @@ fn frames_beyond_the_mtu_are_counted_not_sent() {
 }
 
 #[test]
-fn an_interface_that_is_down_or_goes_is_an_error() {
+fn interface_down_or_removed_is_an_error() {
     if !may_make_labs() {
         return;
     }
@@ -123,7 +123,7 @@ fn wire_is_gone(wire: &Wire) {
 }
 
 #[test]
-fn the_default_route_is_spared_unless_asked_for() {
+fn sending_to_the_default_route_needs_yes() {
     if !may_make_labs() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What a run costs while nothing comes.
+//! Memory and processor time of an idle run.
 
 use linerate_tests::support::program::{Running, start};
 use linerate_tests::support::wire::Wire;
@@ -6,12 +6,12 @@ use linerate_tests::support::{Scratch, judge, may_make_labs};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// What a run may take, its own ring in it, beside the program itself.
+/// Maximum resident memory, without code; of the rings only the one of 8 MiB counts.
 const MOST: u64 = 20 * MIB;
-/// How long its processor time is looked at, behind the time in which it gets ready and quiet.
+/// Time over which processor time is measured, after the start of a run.
 const LOOK: Duration = Duration::from_secs(4);
 
-/// Resident bytes: all but the code, which is as large as it was built, and those of rings that the kernel shares with it.
+/// Returns resident bytes without code, and those of them in rings shared with the kernel.
 fn resident(running: &Running) -> (u64, u64) {
     let maps = std::fs::read_to_string(format!("/proc/{}/smaps", running.pid())).unwrap();
     let code = std::fs::read_link(format!("/proc/{}/exe", running.pid())).unwrap();
@@ -38,7 +38,7 @@ fn ticks(running: &Running) -> u64 {
 }
 
 #[test]
-fn a_run_that_nothing_comes_to_takes_little_memory_and_hardly_a_processor() {
+fn idle_run_takes_little_memory_and_processor_time() {
     if !may_make_labs() {
         return;
     }
@@ -48,7 +48,7 @@ fn a_run_that_nothing_comes_to_takes_little_memory_and_hardly_a_processor() {
     let (small, xdp) = (wire.port("b", "eth0", "&ring=8MiB"), packet.replace("packet:", "xdp:"));
     for arguments in [
         &["capture", &packet][..],
-        // A ring of 8 MiB is in it.
+        // This ring of 8 MiB counts.
         &["capture", &small, "-w", &file],
         &["capture", &xdp, "-w", &file],
         &["count", &packet],
@@ -62,8 +62,8 @@ fn a_run_that_nothing_comes_to_takes_little_memory_and_hardly_a_processor() {
         let share = (ticks(&running) - before) as f64 / 100.0 / LOOK.as_secs_f64();
         let (all, rings) = resident(&running);
         running.interrupt().good();
-        let beside = all - if arguments[1] == small { 0 } else { rings };
-        assert!(beside < MOST, "{arguments:?}: {all} bytes resident, {rings} of them in rings");
+        let counted = all - if arguments[1] == small { 0 } else { rings };
+        assert!(counted < MOST, "{arguments:?}: {all} bytes resident, {rings} of them in rings");
         judge(share <= 0.005, &format!("{arguments:?}: {:.2} % of a processor", share * 100.0));
     }
 }

@@ -1,4 +1,4 @@
-//! The lab verb, ports inside a host, the demonstration.
+//! `lab`, ports inside a host, `demo`.
 
 use linerate_tests::support::program::{Ended, launch, program, run};
 use linerate_tests::support::wire::Wire;
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::process::Command;
 
-/// Takes a lab down when a test ends, however it ends.
+/// Takes a lab down at the end of a test, also after a panic.
 struct Named(String);
 
 impl Drop for Named {
@@ -23,7 +23,7 @@ fn listed(name: &str) -> Option<Value> {
 }
 
 #[test]
-fn a_lab_goes_up_runs_commands_and_goes_down() {
+fn lab_goes_up_runs_commands_and_goes_down() {
     if !may_make_labs() {
         return;
     }
@@ -53,7 +53,7 @@ fn a_lab_goes_up_runs_commands_and_goes_down() {
 }
 
 #[test]
-fn ports_of_a_host_are_listed_with_what_works() {
+fn ports_of_a_host_are_listed_with_their_backends() {
     if !may_make_labs() {
         return;
     }
@@ -82,9 +82,9 @@ fn ports_of_a_host_are_listed_with_what_works() {
     run(&["ports", "--netns", "no-such-namespace"]).with_status(1).says("no-such-namespace");
 }
 
-/// Of the namespace that the program runs in: `/sys` may well show those of another.
+/// Interfaces are those of the program's namespace; `/sys` may show those of another.
 #[test]
-fn interfaces_are_told_from_filter_text() {
+fn interfaces_are_distinguished_from_filter_text() {
     if !may_make_labs() || !has_tools(&["unshare"]) {
         return;
     }
@@ -98,7 +98,7 @@ fn interfaces_are_told_from_filter_text() {
 }
 
 #[test]
-fn the_demonstration_loses_nothing_and_leaves_nothing() {
+fn demo_loses_nothing_and_removes_its_lab() {
     if !may_make_labs() {
         return;
     }
@@ -115,12 +115,12 @@ fn the_demonstration_loses_nothing_and_leaves_nothing() {
 
     let kept = scratch.file("kept");
     let json = run(&["demo", "--json", "--keep", &kept, "--replay", &file]).good().json();
-    assert_eq!(json["good"], true, "{json}");
+    assert_eq!(json["ok"], true, "{json}");
     assert!(std::fs::read_dir(&kept).unwrap().count() >= 2);
 }
 
 #[test]
-fn a_killed_demonstration_leaves_only_a_lab_that_can_be_taken_down() {
+fn killed_demo_leaves_only_a_removable_lab() {
     if !may_make_labs() {
         return;
     }
@@ -138,7 +138,7 @@ fn a_killed_demonstration_leaves_only_a_lab_that_can_be_taken_down() {
     let left: Vec<_> =
         left.filter(|entry| entry.file_name().to_string_lossy().contains(&format!("demo-{pid}"))).collect();
     assert!(left.is_empty(), "{left:?}");
-    // Another lab that is made meanwhile may have swept it away.
+    // Creating another lab may already have removed it.
     if let Some(found) = listed(&lab.0) {
         assert_eq!(found["temporary"], true);
     }

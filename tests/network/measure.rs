@@ -1,4 +1,4 @@
-//! The verb `measure` on devices whose rate is known: a wire that is slow.
+//! `measure` on devices of a known rate: slow bridges.
 
 use linerate_tests::support::program::{Ended, Running, launch, program, run, start};
 use linerate_tests::support::schema::assert_reported;
@@ -10,7 +10,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-/// Frames of 256 bytes that 20 Mb/s carry.
+/// Rate of 256-byte frames at 20 Mb/s.
 const RATE: f64 = 20e6 / (8.0 * 256.0);
 
 /// Host `a`, a device in host `mid`, host `b`.
@@ -18,7 +18,7 @@ fn scene() -> Wire {
     Wire::of(&["a:eth0,mid:p0,offloads=off", "b:eth0,mid:p1,offloads=off"])
 }
 
-/// A wire of 20 Mb/s with room for so many frames.
+/// A bridge with these faults.
 fn device(lab: &Wire, faults: &str) -> Running {
     let (one, other) = (lab.port("mid", "p0", ""), lab.port("mid", "p1", ""));
     let wire = start(&["bridge", &one, &other, "--json", "--faults", faults]);
@@ -36,11 +36,11 @@ fn words(of: &[String]) -> Vec<&str> {
     of.iter().map(String::as_str).collect()
 }
 
-/// What must hold of every document, however the run ended.
+/// Asserts what holds for every report, however the run ended.
 fn assert_whole(json: &Value) {
     assert_reported(json);
     for size in json["sizes"].as_array().unwrap() {
-        let (least, greatest) = (size["least"].as_f64().unwrap(), size["greatest"].as_f64().unwrap());
+        let (least, greatest) = (size["min_load"].as_f64().unwrap(), size["max_load"].as_f64().unwrap());
         for (place, trial) in size["trials"].as_array().unwrap().iter().enumerate() {
             let number = |name: &str| trial[name].as_u64().unwrap();
             assert_eq!(number("trial") as usize, place + 1);
@@ -53,7 +53,7 @@ fn assert_whole(json: &Value) {
 }
 
 #[test]
-fn the_rate_of_a_slow_wire_is_found_and_the_reports_agree() {
+fn rate_of_a_slow_bridge_is_found_in_all_reports() {
     if !may_make_labs() {
         return;
     }
@@ -69,14 +69,14 @@ fn the_rate_of_a_slow_wire_is_found_and_the_reports_agree() {
     assert_whole(&json);
     assert_eq!(json["state"], "done", "{json}");
     let kept: Value = serde_json::from_str(&fs::read_to_string(&files[0]).unwrap()).unwrap();
-    assert_eq!(kept, json, "the file says what was printed");
+    assert_eq!(kept, json, "the file differs from the printed report");
     let results = json["sizes"][0]["results"].as_array().unwrap();
     for result in results {
         let (lower, upper) = (result["lower"].as_f64(), result["upper"].as_f64());
         let (Some(lower), Some(upper)) = (lower, upper) else { panic!("no bounds: {result}") };
         assert!(lower < upper, "{result}");
-        // What the queue holds comes in addition, in each trial.
-        assert!(lower <= (RATE + 100.0 / 0.3) * 1.01, "more than the wire carries: {result}");
+        // The packets in the queue add to it, in each trial.
+        assert!(lower <= (RATE + 100.0 / 0.3) * 1.01, "above the rate of the bridge: {result}");
         judge(upper >= RATE * 0.99 && result["verdict"] == "regular", &format!("{RATE}: {result}"));
         let shown = format!("<td>{}</td>", grouped(lower.round() as u64));
         assert!(fs::read_to_string(&files[1]).unwrap().contains(&shown), "{shown}");
@@ -87,7 +87,7 @@ fn the_rate_of_a_slow_wire_is_found_and_the_reports_agree() {
 }
 
 #[test]
-fn an_interrupted_measurement_leaves_its_report() {
+fn interrupted_measurement_writes_its_report() {
     if !may_make_labs() {
         return;
     }
@@ -96,7 +96,7 @@ fn an_interrupted_measurement_leaves_its_report() {
     let file = scratch.file("report.json");
     let options = ["--goal", "ndr", "--trial", "0.3", "--max", "30kpps", "--json", "-w", &file, "-Z", "root"];
     let running = launch(&words(&measure(&lab, &options)));
-    // Into some trial.
+    // Interrupts some trial.
     wait_until("a trial was kept", || fs::read_to_string(&file).is_ok_and(|text| text.contains("\"trial\": 2")));
     std::thread::sleep(Duration::from_millis(130));
     running.signal(Signal::INT);
@@ -111,11 +111,11 @@ fn an_interrupted_measurement_leaves_its_report() {
     assert_eq!(kept, json);
 }
 
-/// A disk has room for some trials, but not for all that are measured.
+/// The disk has room for some trials, but not for all.
 #[test]
-fn a_full_disk_costs_neither_the_report_so_far_nor_the_result() {
+fn full_disk_keeps_the_last_report_and_the_result() {
     if !is_root() {
-        return skip("a tmpfs can only be mounted by root; a full disk was not tried");
+        return skip("mounting a tmpfs needs root");
     }
     let scratch = Scratch::new();
     let (tiny, rescued) = (scratch.file("tiny"), scratch.file("rescued.json"));
@@ -130,17 +130,17 @@ fn a_full_disk_costs_neither_the_report_so_far_nor_the_result() {
     let trials = |json: &Value| json["sizes"][0]["trials"].as_array().unwrap().len();
     let (json, text) = (ended.json(), fs::read_to_string(&rescued).unwrap());
     assert_whole(&json);
-    // One in which the tester was late is repeated.
+    // A trial in which the tester was late is repeated.
     assert!(json["state"] == "done" && trials(&json) >= 12, "{json}");
     let kept: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert!(trials(&kept) > 0 && trials(&kept) < trials(&json) && kept["state"] == "running", "{text}");
     assert!(ended.errors.ends_with("report.json\n") && !ended.errors.contains(".part"), "{}", ended.errors);
-    assert_eq!(ended.errors.matches("retrying after").count(), 1, "said once: {}", ended.errors);
+    assert_eq!(ended.errors.matches("retrying after").count(), 1, "not reported once: {}", ended.errors);
 }
 
-/// While a link is down nothing is known of the device.
+/// While a link is down the trial gives no result about the device.
 #[test]
-fn a_link_that_goes_down_ends_the_measurement_and_is_not_blamed_on_the_device() {
+fn link_down_ends_the_measurement_without_a_result() {
     if !may_make_labs() {
         return;
     }
@@ -161,16 +161,18 @@ fn a_link_that_goes_down_ends_the_measurement_and_is_not_blamed_on_the_device() 
         let size = &json["sizes"][0];
         let trials = size["trials"].as_array().unwrap();
         assert!(trials.len() < 5 && trials.last().unwrap()["failure"].is_string(), "{json}");
-        assert_eq!(size["forwarding"]["rates"].as_array().unwrap().len(), trials.len() - 1, "it counts for nothing");
+        // Failed trials do not count, nor trials with packets that a busy machine sent late.
+        let counted = trials.iter().filter(|trial| trial["failure"].is_null() && trial["tester"].is_null()).count();
+        assert_eq!(size["forwarding"]["rates"].as_array().map_or(0, Vec::len), counted, "{json}");
         let kept: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
         assert_eq!(kept, json);
     }
     wire.interrupt();
 }
 
-/// More is asked for than the tester can send: that is no result about the device.
+/// A load above the tester's own maximum gives no result about the device.
 #[test]
-fn what_the_tester_cannot_send_is_not_blamed_on_the_device() {
+fn load_beyond_the_tester_gives_no_result() {
     if !may_make_labs() {
         return;
     }
@@ -188,7 +190,7 @@ fn what_the_tester_cannot_send_is_not_blamed_on_the_device() {
 }
 
 #[test]
-fn time_ends_a_search_and_what_cannot_be_meant_is_refused() {
+fn search_ends_by_time_and_invalid_options_are_rejected() {
     if !may_make_labs() {
         return;
     }
@@ -199,7 +201,7 @@ fn time_ends_a_search_and_what_cannot_be_meant_is_refused() {
     wire.interrupt();
     assert_whole(&json);
     assert_eq!(json["state"], "time is over", "{json}");
-    for (wrong, said) in [
+    for (wrong, expected) in [
         (&["--loss", "1%"][..], "--goal"),
         (&["--goal", "ndr", "--loss", "1%"], "--goal own"),
         (&["--trial", "2", "--sum", "1"], "duration sum 1 s is shorter"),
@@ -209,7 +211,7 @@ fn time_ends_a_search_and_what_cannot_be_meant_is_refused() {
         (&["-k", "nonsense"], "--packet"),
         (&["--to", "pcap:x.pcap"], "cannot be used multiple times"),
     ] {
-        run(&words(&measure(&lab, wrong))).with_status(2).says(said);
+        run(&words(&measure(&lab, wrong))).with_status(2).says(expected);
     }
     run(&["measure", "--to", "pcap:x.pcap", "--check", "eth0"]).with_status(2).says("measure needs two interfaces");
 }

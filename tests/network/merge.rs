@@ -1,4 +1,4 @@
-//! Several live ports, one ordered stream, at all the speed that senders have.
+//! Several live ports merged into one ordered stream, at the maximum rate of the senders.
 
 use linerate_tests::support::Scratch;
 use linerate_tests::support::may_make_labs;
@@ -11,10 +11,10 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const FRAMES: u64 = 150_000;
-/// With FCS; the size of a frame says which sender made it.
+/// Frame sizes with FCS; the size identifies the sender.
 const SIZES: [usize; 2] = [100, 120];
 
-/// A sender of numbered frames at top speed.
+/// Starts a sender of numbered frames at max rate.
 fn sender(wire: &Wire, host: &str, size: usize) -> Child {
     let port = wire.port(host, "eth0", "");
     let (count, size) = (FRAMES.to_string(), size.to_string());
@@ -25,7 +25,7 @@ fn sender(wire: &Wire, host: &str, size: usize) -> Child {
 }
 
 #[test]
-fn two_ports_at_top_speed_become_one_file_with_every_frame_in_its_place() {
+fn two_ports_at_max_rate_are_merged_in_order() {
     if !may_make_labs() {
         return;
     }
@@ -48,7 +48,7 @@ fn two_ports_at_top_speed_become_one_file_with_every_frame_in_its_place() {
     let all = records::read(&file);
     records::assert_times_never_go_back(&all);
     for size in SIZES {
-        // The first word of the trailer: stream 0 and the number of the frame.
+        // The first word of the trailer: stream 0 and the frame's number.
         let numbers = all.iter().filter(|one| one.bytes.len() == size - 4).map(|one| &one.bytes[size - 20..size - 12]);
         let numbers: Vec<u64> = numbers.map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap())).collect();
         assert!(numbers.iter().copied().eq(0..FRAMES), "{} of {FRAMES} frames of {size} bytes", numbers.len());
@@ -57,10 +57,10 @@ fn two_ports_at_top_speed_become_one_file_with_every_frame_in_its_place() {
     assert!(alternations > 100, "{alternations}: the senders did not send at the same time");
 }
 
-/// Whoever shares a ring is stopped, and nobody writes into a pipe: the live port beside them goes on. Its ring holds less than
-/// what comes meanwhile.
+/// The process that shares a ring is stopped, and a pipe stays silent: the live port continues. Its ring is smaller
+/// than the traffic received during the stall.
 #[test]
-fn a_stopped_sharer_and_a_silent_pipe_hold_up_no_live_port() {
+fn stopped_ring_and_silent_pipe_do_not_delay_a_live_port() {
     if !may_make_labs() {
         return;
     }
@@ -81,8 +81,8 @@ fn a_stopped_sharer_and_a_silent_pipe_hold_up_no_live_port() {
     settle(&file, &frames);
     let got = records::read(&file).len();
     sharer.signal(Signal::CONT);
-    assert_eq!(got, frames.len(), "what came while the sharer was stopped");
-    // Frames out of the past into the pipe come late.
+    assert_eq!(got, frames.len(), "packets received while the sharing process was stopped");
+    // Old packets written to the pipe count as late.
     let mut pipe = pipe;
     pipe.write_all(&[records::header(), records::body(&frames[..10])].concat()).expect("a running program");
     drop(pipe);
@@ -93,9 +93,11 @@ fn a_stopped_sharer_and_a_silent_pipe_hold_up_no_live_port() {
     let number = |name: &str| json[name].as_u64().unwrap_or_else(|| panic!("{name} in {json:#}"));
     assert_eq!((number("lost"), number("frames"), number("late")), (0, 60_010, 10), "{json:#}");
     let events: Vec<&str> = json["events"].as_array().unwrap().iter().map(|event| event.as_str().unwrap()).collect();
-    let said = |port: &str, what: &str| events.iter().filter(|one| one.starts_with(port) && one.contains(what)).count();
-    assert_eq!((said("pcap:-: ", "behind the clock"), said("pcap:-: ", "again")), (1, 0), "{events:?}");
-    assert!(said(&ring, "behind the clock") >= 1 && said(&ring, "caught up with the clock") >= 1, "{events:?}");
+    let reported =
+        |port: &str, what: &str| events.iter().filter(|one| one.starts_with(port) && one.contains(what)).count();
+    assert_eq!((reported("pcap:-: ", "behind the clock"), reported("pcap:-: ", "again")), (1, 0), "{events:?}");
+    let (stalls, ends) = (reported(&ring, "behind the clock"), reported(&ring, "caught up with the clock"));
+    assert!(stalls >= 1 && ends >= 1, "{events:?}");
     let merge = json["accounts"].as_array().unwrap().iter().find(|account| account["stage"] == "merge").unwrap();
     assert!(merge["notes"]["stalls"].as_u64().unwrap() >= 2, "{merge:#}");
 }

@@ -1,4 +1,4 @@
-//! The methods of `measure` on a wire whose properties are known, and on the kernel's router.
+//! The methods of `measure` on a bridge with known properties, and on the kernel's router.
 
 use linerate_tests::support::program::{Running, launch, run, start};
 use linerate_tests::support::schema::assert_reported;
@@ -8,17 +8,17 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 
-/// Frames of 256 bytes that 20 Mb/s carry.
+/// Rate of 256-byte frames at 20 Mb/s.
 const RATE: f64 = 20e6 / (8.0 * 256.0);
 
 fn scene() -> Wire {
     Wire::of(&["a:eth0,mid:p0,offloads=off", "b:eth0,mid:p1,offloads=off"])
 }
 
-/// A wire with these faults there, and back.
+/// A bridge with these faults in both directions.
 fn device(lab: &Wire, faults: &str) -> Running {
     let (one, other) = (lab.port("mid", "p0", ""), lab.port("mid", "p1", ""));
-    let wire = start(&["bridge", &one, &other, "--json", "--faults", faults, "--faults-back", faults]);
+    let wire = start(&["bridge", &one, &other, "--json", "--faults", faults, "--faults-reverse", faults]);
     wire.wait_until_open();
     wire
 }
@@ -33,18 +33,18 @@ fn words(of: &[String]) -> Vec<&str> {
     of.iter().map(String::as_str).collect()
 }
 
-/// SIGINT is bit 1 of what it catches, by proc(5).
+/// Returns true if SIGINT, bit 1 of `SigCgt`, is caught; see proc(5).
 fn catches_interrupts(running: &Running) -> bool {
     let caught = running.proc_status("SigCgt").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     caught.is_some_and(|mask| mask & 2 != 0)
 }
 
-/// What must hold of every trial: directions and streams add up, and what was sent came or is lost.
+/// Asserts for every trial that directions and streams add up, and that each sent packet was received or lost.
 fn assert_adds_up(json: &Value, directions: usize) {
     assert_reported(json);
     let mut trials = 0;
     for trial in json["sizes"].as_array().unwrap().iter().flat_map(|size| size["trials"].as_array().unwrap()) {
-        let ways = trial["ways"].as_array().unwrap();
+        let ways = trial["directions"].as_array().unwrap();
         assert_eq!(ways.len(), directions, "{trial}");
         for name in ["intended", "sent", "unsent", "received", "lost", "duplicated", "foreign"] {
             let sum: u64 = ways.iter().map(|way| way[name].as_u64().unwrap()).sum();
@@ -62,22 +62,22 @@ fn assert_adds_up(json: &Value, directions: usize) {
     assert!(trials > 0, "{json}");
 }
 
-/// Each key stands on the page of documents; latencies are told there once for all.
+/// Asserts that docs/json.md has each key; it describes the keys of latencies once for all.
 fn assert_documented(json: &Value) {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/json.md")).unwrap();
-    let told = page.split("**measure** (`linerate/measure/1`)").nth(1).unwrap().split("**bridge**").next().unwrap();
+    let section = page.split("**measure** (`linerate/measure/1`)").nth(1).unwrap().split("**bridge**").next().unwrap();
     let size = &json["sizes"][0];
-    let parts = [json, size, &size["trials"][0], &size["trials"][0]["ways"][0], &size["results"][0]];
+    let parts = [json, size, &size["trials"][0], &size["trials"][0]["directions"][0], &size["results"][0]];
     for key in parts.iter().flat_map(|part| part.as_object().unwrap().keys()) {
         let is_delay = ["latency_", "ipdv_", "pdv_"].iter().any(|of| key.starts_with(of));
-        let is_told =
-            told.contains(&format!("`{key}`")) || is_delay || ["schema", "version", "sizes"].contains(&key.as_str());
-        assert!(is_told, "docs/json.md does not tell of {key}");
+        let is_documented =
+            section.contains(&format!("`{key}`")) || is_delay || ["schema", "version", "sizes"].contains(&key.as_str());
+        assert!(is_documented, "docs/json.md does not document {key}");
     }
 }
 
 #[test]
-fn both_directions_are_measured_at_once() {
+fn both_directions_are_measured_together() {
     if !may_make_labs() {
         return;
     }
@@ -88,25 +88,25 @@ fn both_directions_are_measured_at_once() {
     let limits = ["--width", "10%", "--max", "30kpps", "--min", "2kpps"];
     let json = run(&words(&measure(&lab, &[&goals[..], &limits, &packets].concat()))).good().json();
     wire.interrupt();
-    assert_eq!((&json["state"], &json["is_both"]), (&"done".into(), &true.into()), "{json}");
+    assert_eq!((&json["state"], &json["bidirectional"]), (&"done".into(), &true.into()), "{json}");
     assert_adds_up(&json, 2);
     for trial in json["sizes"][0]["trials"].as_array().unwrap() {
-        let [there, back] = [0, 1].map(|way| &trial["ways"][way]);
+        let [there, back] = [0, 1].map(|way| &trial["directions"][way]);
         assert_eq!((&there["from"], &there["streams"][1]["stream"]), (&json["to"], &"packet2".into()));
         assert!(back["to"] == json["to"] && back["streams"].as_array().unwrap().len() == 2, "{back}");
         let apart = &trial["starts_apart_us"];
-        judge(apart.as_f64().is_some_and(|micros| micros < 1000.0), &format!("they start together: {apart} us"));
+        judge(apart.as_f64().is_some_and(|micros| micros < 1000.0), &format!("directions start {apart} us apart"));
     }
     let result = &json["sizes"][0]["results"][0];
-    assert!(result["upper"].is_number(), "30,000 frames/s are too many: {json}");
-    // In each direction; what the queue holds comes in addition.
+    assert!(result["upper"].is_number(), "no upper bound although 30,000 packets/s are too many: {json}");
+    // In each direction; the packets in the queue add to it.
     let lower = result["lower"].as_f64().unwrap_or(0.0);
     judge((RATE * 0.9..=(RATE + 100.0 / 0.2) * 1.02).contains(&lower), &format!("{RATE}: {result}"));
 }
 
-/// A queue of 100 frames, drained at 9,766 frames/s: what 26.2 to 26.5 must find.
+/// A queue of 100 packets, drained at 9,766 packets/s: expected results of sections 26.2 to 26.5.
 #[test]
-fn the_tests_of_rfc_2544_find_what_the_wire_is() {
+fn rfc_2544_tests_find_the_properties_of_the_bridge() {
     if !may_make_labs() {
         return;
     }
@@ -128,9 +128,9 @@ fn the_tests_of_rfc_2544_find_what_the_wire_is() {
     };
     judge((RATE * 0.97..=(RATE + 100.0 / 0.25) * 1.02).contains(&throughput), &format!("{RATE}: {throughput}"));
     let latency = &size["latency"];
-    assert!(latency["tagged_mean_ns"].as_f64().is_none_or(|nanos| nanos >= 5e6), "5 ms at least: {latency}");
+    assert!(latency["tagged_mean_ns"].as_f64().is_none_or(|nanos| nanos >= 5e6), "below the delay of 5 ms: {latency}");
     assert!(latency["shortened"].as_str().unwrap().contains("1 of 20 runs, 0.25 of 120 s"), "{latency}");
-    // 100 % of 30,000 frames/s loses two thirds of them; less is lost of less, until nothing is.
+    // 30,000 packets/s, 100 % of the load, lose two thirds; lower loads lose less, down to 0.
     let loss: Vec<f64> =
         size["loss"].as_array().unwrap().iter().map(|row| row["loss_ratio"].as_f64().unwrap()).collect();
     judge((loss[0] - (1.0 - RATE / 30e3)).abs() < 0.03, &format!("{loss:?}"));
@@ -142,19 +142,19 @@ fn the_tests_of_rfc_2544_find_what_the_wire_is() {
     let recovery = &size["recovery"]["runs"][0][0];
     judge(recovery["seconds"].as_f64().unwrap() <= 0.012, &format!("the queue drains in 10 ms: {recovery}"));
     let [html, markdown] = files.map(|file| fs::read_to_string(file).unwrap());
-    for told in ["26.1 (shortened)", "26.2", "26.3", "26.4, and RFC 9004", "26.5", "shortened: 1 of 50 runs"] {
-        assert!(html.contains(told) && markdown.contains(told), "{told}");
+    for text in ["26.1 (shortened)", "26.2", "26.3", "26.4, and RFC 9004", "26.5", "shortened: 1 of 50 runs"] {
+        assert!(html.contains(text) && markdown.contains(text), "{text}");
     }
     for picture in ["loss over load", "latency distribution", "trials in order"] {
         assert!(html.contains(picture), "{picture}");
     }
     for other in ["<script", "<img", "<link", "url(", "http:", "https:", "@import"] {
-        assert!(!html.contains(other), "it needs nothing else: {other}");
+        assert!(!html.contains(other), "the report loads other resources: {other}");
     }
 }
 
 #[test]
-fn a_greatest_load_a_long_one_and_services_are_measured() {
+fn mrr_soak_and_y1564_are_measured() {
     if !may_make_labs() {
         return;
     }
@@ -176,7 +176,7 @@ fn a_greatest_load_a_long_one_and_services_are_measured() {
         found[rows].as_array().unwrap().iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>()
     };
     assert_eq!(Some(sum("minutes", "sent")), found["sent"].as_u64(), "{found}");
-    // What came after all was lost for a while.
+    // Packets that arrive late count as lost for a while.
     assert!(sum("lossy_seconds", "lost") >= found["lost"].as_u64().unwrap(), "{found}");
     let verdict = found["verdict"].as_str().unwrap();
     assert!(json["state"] == "done" && ["not kept", "limited by the tester"].contains(&verdict), "{found}");
@@ -196,9 +196,9 @@ fn a_greatest_load_a_long_one_and_services_are_measured() {
     assert_adds_up(&json, 1);
     let steps = json["services"].as_array().unwrap();
     let verdict = |step: &Value| format!("{} {}: {}", step["service"], step["step"], step["verdict"]);
-    let told: Vec<String> = steps.iter().map(verdict).collect();
-    assert_eq!(told.len(), 10, "four shares and a policer each: {told:?}");
-    // The wire polices 20 Mb/s: 125 % of 18.5 are cut to within the margin of 15 %, and 125 % of 2 pass, which they may not.
+    let verdicts: Vec<String> = steps.iter().map(verdict).collect();
+    assert_eq!(verdicts.len(), 10, "four shares and a policer per service: {verdicts:?}");
+    // The bridge polices 20 Mb/s: 125 % of 18.5 Mb/s are cut to within the margin of 15 %; 125 % of 2 Mb/s pass: fail.
     let of = |service: &str, step: &str| {
         steps.iter().find(|one| one["service"] == service && one["step"] == step).unwrap()["verdict"] == "pass"
     };
@@ -207,11 +207,11 @@ fn a_greatest_load_a_long_one_and_services_are_measured() {
             && of("voice", "25 % of CIR")
             && of("bulk <b>", "100 % of CIR")
             && of("bulk <b>", "policing"),
-        &format!("{told:?}"),
+        &format!("{verdicts:?}"),
     );
     let performance = json["performance"].as_array().unwrap();
     assert_eq!(performance.len(), 2, "{json}");
-    // Together they are more than the wire carries.
+    // The sum of both exceeds the rate of the bridge.
     judge(performance.iter().any(|row| row["verdict"] == "fail"), &format!("{performance:?}"));
     for row in performance {
         assert!(row["lost"].as_u64() <= row["sent"].as_u64() && row["verdict"].is_string(), "{row}");
@@ -220,7 +220,7 @@ fn a_greatest_load_a_long_one_and_services_are_measured() {
 
 /// The kernel's router between two hosts of the tester, in both directions.
 #[test]
-fn a_router_is_measured_in_both_directions() {
+fn router_is_measured_in_both_directions() {
     if !may_make_labs() {
         return;
     }
@@ -238,16 +238,16 @@ fn a_router_is_measured_in_both_directions() {
     assert!(!to.is_empty());
     for size in json["sizes"].as_array().unwrap() {
         let least = size["trials"].as_array().unwrap().iter().map(|trial| trial["loss_ratio"].as_f64().unwrap());
-        assert!(least.fold(1.0, f64::min) < 0.5, "frames go through both ways: {size}");
+        assert!(least.fold(1.0, f64::min) < 0.5, "most packets are lost: {size}");
         judge(size["results"][0]["lower"].is_number(), &size["results"].to_string());
     }
     let one = [&ends[..], &what, &["--both", "--gateway", "10.60.0.1", "-k", "ip(src=10.60.0.2,dst=10.60.1.2)/udp"]];
     run(&one.concat()).with_status(2).says("two directions need two addresses");
 }
 
-/// Without a network, what the others do not have: a reset, and a service of which nothing comes.
+/// Without a network: a reset, and a service of which no packet is received.
 #[test]
-fn what_is_not_known_is_null_in_a_report() {
+fn unknown_values_are_null_in_a_report() {
     let scratch = Scratch::new();
     let file = scratch.file("services.toml");
     let service = "[[service]]\nname = \"lost\"\npacket = \"ip/udp\"\nsize = 128\ncir = \"1mbps\"\nloss = \"1%\"\n\
@@ -269,7 +269,7 @@ fn what_is_not_known_is_null_in_a_report() {
 }
 
 #[test]
-fn every_method_leaves_its_report_when_it_is_interrupted() {
+fn every_method_writes_its_report_when_interrupted() {
     if !may_make_labs() {
         return;
     }
@@ -292,7 +292,7 @@ fn every_method_leaves_its_report_when_it_is_interrupted() {
             true => catches_interrupts(&running),
             false => fs::read_to_string(&file).is_ok_and(|text| text.contains("\"trial\": 1")),
         });
-        // Into some trial, whichever.
+        // Interrupts some trial.
         std::thread::sleep(std::time::Duration::from_millis(400));
         running.signal(Signal::INT);
         let json = running.end().with_status(1).json();
@@ -305,8 +305,8 @@ fn every_method_leaves_its_report_when_it_is_interrupted() {
 }
 
 #[test]
-fn what_means_nothing_beside_a_method_is_refused() {
-    for (wrong, said) in [
+fn options_without_effect_are_rejected() {
+    for (wrong, expected) in [
         (&["--tests", "loss"][..], "--tests needs --method rfc2544"),
         (&["--method", "mrr", "--goal", "ndr"], "--goal needs --method search"),
         (&["--method", "soak", "--size", "64"], "--rate"),
@@ -325,7 +325,7 @@ fn what_means_nothing_beside_a_method_is_refused() {
     ] {
         let ends = ["measure", "--to", "mem:m1", "--check", "mem:m2"];
         let ended = run(&[&ends[..], wrong].concat());
-        let status = if said.starts_with('/') { 1 } else { 2 };
-        ended.with_status(status).says(said);
+        let status = if expected.starts_with('/') { 1 } else { 2 };
+        ended.with_status(status).says(expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Real traffic from one host to another and into a file, whole and in order.
+//! Real traffic from one host to another and into a file, complete and in order.
 
 use linerate_tests::support::program::{run, start};
 use linerate_tests::support::records::{self, Record, assert_same_frames, assert_times_never_go_back};
@@ -7,7 +7,7 @@ use linerate_tests::support::{Scratch, corpus, frames, has_tools, may_make_labs,
 use std::time::Instant;
 
 #[test]
-fn a_real_capture_arrives_whole_at_top_speed() {
+fn real_capture_arrives_completely_at_max_rate() {
     let Some(file) = corpus("real-mix.pcap") else { return };
     if !may_make_labs() {
         return;
@@ -15,7 +15,7 @@ fn a_real_capture_arrives_whole_at_top_speed() {
     let file = file.to_str().unwrap();
     let (wire, scratch, sent) = (Wire::new(), Scratch::new(), records::read(file));
     let output = scratch.file("out.pcap");
-    // Lanes and rings as the user gets them.
+    // Default lanes and rings.
     let capture = start(&["capture", "-i", &wire.port("b", "eth0", ""), "-w", &output, "--lag", "10", "--json"]);
     let generated = run(&["replay", "--to", &wire.port("a", "eth0", ""), "-r", file, "--rate", "max", "--json"]);
     settle(&output, &sent);
@@ -42,7 +42,7 @@ fn a_real_capture_arrives_whole_at_top_speed() {
 }
 
 #[test]
-fn a_timed_replay_keeps_the_gaps() {
+fn timed_replay_keeps_the_gaps() {
     if !may_make_labs() {
         return;
     }
@@ -59,12 +59,12 @@ fn a_timed_replay_keeps_the_gaps() {
     assert_same_frames("timed", &got, &sample);
     let span = |records: &[Record]| (records.last().unwrap().time - records[0].time) as f64 / 1e9;
     assert!(took >= 2.0 * span(&sample), "{took}");
-    // The first may have left behind its time, but no later frame before its own.
+    // The first packet may be late, but no later packet is early.
     assert!(span(&got) > 1.8 * span(&sample) && span(&got) <= took, "{} {took}", span(&got));
 }
 
 #[test]
-fn several_ports_become_one_stream_in_order_of_time() {
+fn several_ports_are_merged_by_time() {
     if !may_make_labs() {
         return;
     }
@@ -109,14 +109,14 @@ fn several_ports_become_one_stream_in_order_of_time() {
 }
 
 #[test]
-fn counts_times_and_snap_lengths_end_and_cut_a_live_capture() {
+fn count_duration_and_snap_apply_to_a_live_capture() {
     if !may_make_labs() {
         return;
     }
     let (wire, scratch, sample) = (Wire::new(), Scratch::new(), frames::sample());
     let (file, counted, cut) = (scratch.file("sample.pcap"), scratch.file("counted.pcap"), scratch.file("cut.pcap"));
     records::write(&file, &sample);
-    // The tags stand in the first 60 bytes: what is kept behind them must not be short of them.
+    // The kernel strips VLAN tags: they are part of the 60 bytes all the same.
     let counting = wire.capture(&counted, &["-c", "50", "--duration", "20"]);
     let cutting = wire.capture(&cut, &["-s", "60"]);
     let cutting_vlan = wire.capture(&scratch.file("vlan.pcap"), &["-s", "60", "vlan"]);

@@ -1,4 +1,4 @@
-//! What a run at interfaces keeps of root's rights, and of the kernel.
+//! Privileges and system calls that a run at interfaces keeps.
 
 use linerate_tests::support::program::{Running, linerate, run, spawn};
 use linerate_tests::support::wire::{ROOMY, Wire};
@@ -7,9 +7,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
 
-/// Fails unless every thread of a run is confined, without capabilities, and of this user.
-fn assert_given_up(what: &str, running: &Running, uid: u32) {
-    wait_until(&format!("{what} is confined"), || running.proc_status("Seccomp").as_deref() == Some("2"));
+/// Asserts that every thread has a seccomp filter, no capabilities, and this user id.
+fn assert_unprivileged(what: &str, running: &Running, uid: u32) {
+    wait_until(&format!("{what} has a seccomp filter"), || running.proc_status("Seccomp").as_deref() == Some("2"));
     for thread in fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap().flatten() {
         let Ok(status) = fs::read_to_string(thread.path().join("status")) else { continue };
         let line = |name: &str| {
@@ -35,7 +35,7 @@ fn unprivileged() -> (String, u32) {
 }
 
 #[test]
-fn every_verb_at_an_interface_gives_up_all_it_can() {
+fn every_verb_at_an_interface_drops_privileges() {
     if !may_make_labs() || !has_tools(&["ethtool"]) {
         return;
     }
@@ -47,7 +47,7 @@ fn every_verb_at_an_interface_gives_up_all_it_can() {
     let (name, unprivileged) = unprivileged();
     for host in ["a", "b"] {
         wire.ip(host, &["link", "set", "eth0", "mtu", "1500"]);
-        // So that it takes what xdp-live sends.
+        // With GRO a veth accepts packets sent by xdp-live.
         tool("ip", &["netns", "exec", &wire.namespace(host), "ethtool", "-K", "eth0", "gro", "on"]);
     }
     let frames = ["--udp", "--rate", "1000pps"];
@@ -70,12 +70,12 @@ fn every_verb_at_an_interface_gives_up_all_it_can() {
             let _ = fs::remove_dir_all(&folder);
             let mut command = linerate(&[words, user].concat());
             let running = spawn(command.stdout(Stdio::null()));
-            assert_given_up(&what, &running, uid);
+            assert_unprivileged(&what, &running, uid);
             if !is_sending && words[0] != "bridge" {
                 wire.send(&["--udp", "-c", "10", "--rate", "max"]);
             }
             std::thread::sleep(std::time::Duration::from_millis(300));
-            assert_given_up(&what, &running, uid);
+            assert_unprivileged(&what, &running, uid);
             let ended = running.interrupt().good();
             assert_eq!(
                 ended.errors.contains(&format!("dropped privileges to {name}")),
@@ -89,7 +89,7 @@ fn every_verb_at_an_interface_gives_up_all_it_can() {
 }
 
 #[test]
-fn root_at_an_interface_writes_as_nobody_and_is_told_how_else() {
+fn root_at_an_interface_writes_as_an_unprivileged_user() {
     if !may_make_labs() {
         return;
     }
@@ -106,7 +106,7 @@ fn root_at_an_interface_writes_as_nobody_and_is_told_how_else() {
     let mine = scratch.file("out.pcap");
     for (path, arguments, owner) in [(&mine, &[][..], uid), (&output, &["-Z", "root"], 0)] {
         let capture = wire.capture(path, arguments);
-        wait_until("the file is there", || fs::metadata(path).is_ok_and(|data| data.len() > 0));
+        wait_until("the file exists", || fs::metadata(path).is_ok_and(|data| data.len() > 0));
         wire.send(&["--udp", "-c", "10", "--rate", "max"]);
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert_eq!(capture.interrupt().good().json()["frames"], 10);

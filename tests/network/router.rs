@@ -1,4 +1,4 @@
-//! Two ports of one tester with a router between: one command.
+//! A router between two ports of one tester, tested by one command.
 
 use linerate_tests::support::may_make_labs;
 use linerate_tests::support::program::run;
@@ -29,7 +29,7 @@ fn noted(json: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn one_command_tests_a_router_by_two_ports() {
+fn one_command_tests_a_router_between_two_ports() {
     if !may_make_labs() {
         return;
     }
@@ -40,36 +40,36 @@ fn one_command_tests_a_router_by_two_ports() {
     ] {
         for check in ["packet", "xdp"] {
             for gateway in [gateways[0].to_owned(), gateways.join(",")] {
-                // The next one is to ask again.
+                // The next run has to resolve addresses again.
                 wire.ip("r", &[family, "neigh", "flush", "all"]);
                 let (to, port) =
                     (wire.port("a", "p0", ""), wire.port("a", "p1", if check == "xdp" { "" } else { ROOMY }));
                 let port = port.replace("packet:", &format!("{check}:"));
-                let what = ["-k", packet, "-c", "1000", "--gateway", &gateway, "--answer", "--json", "--lossless"];
-                let json = run(&[&["generate", "--to", &to, "--check", &port][..], &what].concat()).good().json();
+                let options = ["-k", packet, "-c", "1000", "--gateway", &gateway, "--answer", "--json", "--lossless"];
+                let json = run(&[&["generate", "--to", &to, "--check", &port][..], &options].concat()).good().json();
                 let (received, lost) = (&json["check"]["received"], &json["check"]["lost"]);
                 assert_eq!((received, lost, &json["balanced"]), (&1000.into(), &0.into(), &true.into()), "{json}");
                 let asked = if gateway.contains(',') { 2 } else { 1 };
                 assert_eq!(noted(&json, "resolved"), asked, "{json}");
-                // Who was asked by an address may know where that is.
+                // With two gateways the router may have learned the address from a request.
                 let answered = noted(&json, "arp") + noted(&json, "neighbor");
-                assert!(asked == 2 || answered >= 1, "the router asks: {json}");
+                assert!(asked == 2 || answered >= 1, "the router sent no request: {json}");
             }
         }
     }
 }
 
 #[test]
-fn what_is_missing_is_named_by_its_option() {
+fn missing_options_are_suggested() {
     if !may_make_labs() {
         return;
     }
     let wire = scene();
     let (to, check) = (wire.port("a", "p0", ""), wire.port("a", "p1", ""));
     let send = |more: &[&str]| {
-        let what =
+        let options =
             ["generate", "--to", &to, "--check", &check, "-k", "ip(src=10.60.0.2,dst=10.60.1.2)/udp", "-c", "10"];
-        run(&[&what[..], more].concat())
+        run(&[&options[..], more].concat())
     };
     send(&[])
         .good()

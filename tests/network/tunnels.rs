@@ -1,4 +1,4 @@
-//! The program with interfaces that are its own.
+//! Ports on tun interfaces that the program creates.
 
 use linerate_tests::support::program::{run, start};
 use linerate_tests::support::wire::Wire;
@@ -11,7 +11,7 @@ fn lab() -> Option<Wire> {
 }
 
 #[test]
-fn a_pcap_file_of_a_tunnel_has_its_link_type() {
+fn pcap_file_of_a_tunnel_has_its_link_type() {
     let Some(lab) = lab() else { return };
     let (scratch, netns) = (Scratch::new(), lab.namespace("a"));
     let file = scratch.file("tun.pcap");
@@ -21,11 +21,11 @@ fn a_pcap_file_of_a_tunnel_has_its_link_type() {
     socket.send_to(b"hello", "10.98.0.2:7").unwrap();
     capture.end().good();
     let bytes = std::fs::read(&file).unwrap();
-    assert_eq!((&bytes[20..24], bytes[40] >> 4), (&[101, 0, 0, 0][..], 4), "LINKTYPE_RAW, and a packet of IPv4");
+    assert_eq!((&bytes[20..24], bytes[40] >> 4), (&[101, 0, 0, 0][..], 4), "not an IPv4 packet of LINKTYPE_RAW");
 }
 
 #[test]
-fn a_wire_joins_two_tunnels_and_no_tunnel_with_frames() {
+fn bridge_joins_two_tunnels_but_no_tunnel_and_ethernet() {
     let Some(lab) = lab() else { return };
     let tunnel = |host: &str, own: &str| format!("tun:t1?netns={}&address={own}/32", lab.namespace(host));
     let (one, other) = (tunnel("a", "10.98.0.1"), tunnel("b", "10.98.0.2"));

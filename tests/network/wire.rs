@@ -1,4 +1,4 @@
-//! The verb `wire` between two hosts: real TCP over a wire that loses, delays and is slow.
+//! `bridge` between two hosts: TCP over a path with loss, delay and a rate limit.
 
 use linerate_tests::support::program::{Running, run, start};
 use linerate_tests::support::wire::Wire;
@@ -15,7 +15,7 @@ const A: &str = "10.80.0.1";
 const B: &str = "10.80.0.2";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Host `a`, a wire in host `mid`, host `b`.
+/// Host `a`, a bridge in host `mid`, host `b`.
 struct Scene {
     lab: Wire,
 }
@@ -35,7 +35,7 @@ impl Scene {
         linerate_lab::within(&self.lab.namespace(host), work).expect("a host")
     }
 
-    /// Sockets in a and in b that know of each other.
+    /// Connected sockets in a and b.
     fn datagram_sockets(&self) -> (UdpSocket, UdpSocket) {
         let open = |host, address: &str| {
             let socket = self.within(host, || UdpSocket::bind((address, 7007))).unwrap();
@@ -73,7 +73,7 @@ impl Scene {
     }
 }
 
-/// What tcpdump sees of one direction on a host's `eth0`.
+/// A tcpdump of one direction on a host's `eth0`.
 struct Dump {
     file: String,
     child: Child,
@@ -112,7 +112,7 @@ fn noted(json: &Value, way: usize, name: &str) -> u64 {
 }
 
 #[test]
-fn tcp_survives_a_wire_that_loses_and_the_counts_are_those_of_tcpdump() {
+fn tcp_survives_faults_and_counts_match_tcpdump() {
     if !may_make_labs() || !has_tools(&["tcpdump"]) {
         return;
     }
@@ -121,24 +121,24 @@ fn tcp_survives_a_wire_that_loses_and_the_counts_are_those_of_tcpdump() {
     let dumps = [dump("a", "out"), dump("b", "in"), dump("b", "out"), dump("a", "in")];
     let wire = scene.wire(&["--faults", "drop=1%&repeat=1%&reorder=1%x3&corrupt=1%", "--seed", "5"]);
     let data = bytes(2_000_000);
-    assert!(scene.transfer(&data) == data, "TCP brought other bytes than were sent");
-    // Until the last repetition of the end of the connection.
+    assert!(scene.transfer(&data) == data, "received bytes differ");
+    // Until the last retransmission at the end of the connection.
     thread::sleep(Duration::from_millis(1500));
     let json = wire.interrupt().good().json();
     let seen = dumps.map(Dump::frames);
     assert_eq!((&json["schema"], &json["lost"]), (&"linerate/bridge/1".into(), &0.into()), "{json}");
     assert_eq!((&json["balanced"], &json["quiesced"]), (&true.into(), &true.into()), "{json}");
     for (way, seen) in [(0, &seen[..2]), (1, &seen[2..])] {
-        let count = |name: &str| json["ways"][way][name].as_u64().unwrap();
+        let count = |name: &str| json["directions"][way][name].as_u64().unwrap();
         let (dropped, repeated) = (noted(&json, way, "fault_dropped"), noted(&json, way, "fault_repeated"));
-        assert_eq!(count("received"), seen[0] + repeated, "way {way}: what one host sent: {json}");
-        assert_eq!(count("delivered"), seen[1], "way {way}: what the other host got: {json}");
+        assert_eq!(count("received"), seen[0] + repeated, "way {way}: packets sent by one host: {json}");
+        assert_eq!(count("delivered"), seen[1], "way {way}: packets received by the other host: {json}");
         assert_eq!(count("delivered"), seen[0] + repeated - dropped, "way {way}");
         assert!(dropped > 0 && repeated > 0, "way {way}: {json}");
     }
 }
 
-/// Waits for a datagram; a wait with a time limit ends early where the process was stopped meanwhile (signal(7)).
+/// Waits for a datagram. Retries after EINTR: a wait with a timeout ends early if the process was stopped (signal(7)).
 fn receive(socket: &UdpSocket) {
     while let Err(error) = socket.recv(&mut [0; 8]) {
         assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
@@ -146,12 +146,12 @@ fn receive(socket: &UdpSocket) {
 }
 
 #[test]
-fn a_delay_shows_in_both_directions() {
+fn delay_applies_in_both_directions() {
     if !may_make_labs() {
         return;
     }
     let scene = Scene::new(",offloads=off");
-    let wire = scene.wire(&["--faults", "delay=30ms", "--faults-back", "delay=20ms+-1ms"]);
+    let wire = scene.wire(&["--faults", "delay=30ms", "--faults-reverse", "delay=20ms+-1ms"]);
     let (a, b) = scene.datagram_sockets();
     b.set_nonblocking(true).unwrap();
     while b.recv(&mut [0; 8]).is_ok() {}
@@ -174,14 +174,14 @@ fn a_delay_shows_in_both_directions() {
 }
 
 #[test]
-fn a_rate_holds_and_its_queue_overflows_by_name() {
+fn rate_limit_holds_and_queue_drops_are_counted() {
     if !may_make_labs() {
         return;
     }
     let scene = Scene::new(",offloads=off");
-    let wire = scene.wire(&["--faults", "rate=8mbps&queue=150", "--faults-back", ""]);
+    let wire = scene.wire(&["--faults", "rate=8mbps&queue=150", "--faults-reverse", ""]);
     let (a, b) = scene.datagram_sockets();
-    // 1000 bytes with FCS and headers: a millisecond each.
+    // 1000 bytes with FCS and headers take 1 ms each.
     let started = Instant::now();
     (0..400).for_each(|_| assert_eq!(a.send(&[7; 954]).unwrap(), 954));
     let burst = started.elapsed();
@@ -194,11 +194,11 @@ fn a_rate_holds_and_its_queue_overflows_by_name() {
     }
     let json = wire.interrupt().good().json();
     let dropped = noted(&json, 0, "fault_queue");
-    let delivered = json["ways"][0]["delivered"].as_u64().unwrap();
-    assert_eq!(json["ways"][0]["received"].as_u64(), Some(delivered + dropped), "{json}");
-    // The socket of a reader that is held up drops some more.
+    let delivered = json["directions"][0]["delivered"].as_u64().unwrap();
+    assert_eq!(json["directions"][0]["received"].as_u64(), Some(delivered + dropped), "{json}");
+    // The socket buffer may overflow if the reader is delayed.
     assert!(got <= delivered && delivered + dropped >= 400, "{got}: {json}");
-    // Those that wait and the one on its way; more where a busy machine lets some leave while others come.
+    // 150 queued and one in transmission; more if some leave while a busy machine sends the others.
     assert!(delivered >= 151, "{delivered} of 400 sent in {burst:?}");
     assert!(dropped > 0 || burst > Duration::from_millis(100), "none dropped of 400 sent in {burst:?}");
     let span = (last - started).as_secs_f64();
@@ -209,7 +209,7 @@ fn a_rate_holds_and_its_queue_overflows_by_name() {
 }
 
 #[test]
-fn super_frames_are_lost_with_advice() {
+fn oversized_frames_are_lost_with_a_remedy() {
     if !may_make_labs() {
         return;
     }
@@ -221,14 +221,14 @@ fn super_frames_are_lost_with_advice() {
     thread::sleep(Duration::from_millis(100));
     let ended = wire.interrupt().good().says("ethtool -K").says("offloads=off");
     let json = ended.json();
-    // Checksums were left to hardware, and the connection stands all the same.
+    // Offloaded checksums are filled in, so the connection is established.
     assert!(noted(&json, 0, "checksum_filled") > 0 && json["drops"]["too_long"].as_u64() > Some(0), "{json}");
     drop(listener);
 }
 
-/// Each end is received from and sent into by one socket.
+/// One socket per end receives and sends.
 #[test]
-fn a_wire_of_xdp_ports_carries_tcp_both_ways() {
+fn bridge_of_xdp_ports_carries_tcp() {
     if !may_make_labs() {
         return;
     }
@@ -236,14 +236,14 @@ fn a_wire_of_xdp_ports_carries_tcp_both_ways() {
     let ends = ["p0", "p1"].map(|end| scene.lab.port("mid", end, "").replacen("packet:", "xdp:", 1));
     let wire = start(&["bridge", &ends[0], &ends[1], "--json"]);
     let data: Vec<u8> = (0..300_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
-    assert!(scene.transfer(&data) == data, "other bytes arrived");
+    assert!(scene.transfer(&data) == data, "received bytes differ");
     let json = wire.interrupt().good().json();
     assert_eq!((&json["balanced"], &json["failure"]), (&Value::from(true), &Value::Null), "{json:#}");
     assert!(json["frames"].as_u64().unwrap() > 200, "{json:#}");
 }
 
 #[test]
-fn a_wire_ends_with_its_interface() {
+fn bridge_ends_with_its_interface() {
     if !may_make_labs() {
         return;
     }
@@ -262,13 +262,13 @@ fn a_wire_ends_with_its_interface() {
 }
 
 #[test]
-fn what_is_no_wire_is_refused() {
+fn invalid_bridge_arguments_are_rejected() {
     for (arguments, text) in [
         (&["eth7"][..], "PORT"),
         (&["eth7", "eth7"], "is given twice"),
         (&["eth7", "pcap:x"], "not an interface"),
         (&["eth7", "eth8", "--faults", "drop=often"], "--faults: drop=often"),
-        (&["eth7", "eth8", "--faults-back", "speed=1"], "--faults-back: unknown fault \"speed\""),
+        (&["eth7", "eth8", "--faults-reverse", "speed=1"], "--faults-reverse: unknown fault \"speed\""),
         (&["eth7", "eth8", "--duration=-1"], "invalid duration"),
     ] {
         run(&[&["bridge"], arguments].concat()).with_status(2).says(text);

@@ -1,4 +1,4 @@
-//! AF_XDP ports of the program: what they leave behind, and what they do to others on the same interface.
+//! AF_XDP ports: cleanup, and effects on other programs at the same interface.
 
 use linerate_backends::netns::within;
 use linerate_backends::open_rx;
@@ -22,14 +22,14 @@ fn capture(wire: &Wire, host: &str) -> Running {
     start(&["capture", "-i", &port(wire, host), "--json"])
 }
 
-/// Whether an XDP program is attached to a host's interface.
+/// Returns true if an XDP program is attached to a host's interface.
 fn has_program(wire: &Wire, host: &str) -> bool {
     let shown = linerate_tests::support::tool("ip", &["-n", &wire.namespace(host), "-j", "link", "show", "eth0"]);
     shown.contains("\"xdp\"")
 }
 
 #[test]
-fn the_program_goes_with_the_process_however_that_ends() {
+fn xdp_program_is_detached_after_any_exit() {
     if !may_make_labs() {
         return;
     }
@@ -44,7 +44,7 @@ fn the_program_goes_with_the_process_however_that_ends() {
 }
 
 #[test]
-fn another_program_on_the_interface_is_named_and_left_alone() {
+fn other_xdp_program_is_named_and_kept() {
     if !may_make_labs() {
         return;
     }
@@ -58,9 +58,9 @@ fn another_program_on_the_interface_is_named_and_left_alone() {
     assert_eq!((json["frames"].as_u64(), json["lost"].as_u64()), (Some(100), Some(0)), "{json}");
 }
 
-/// So that several begin together, and the ring of none runs over while others are opened.
+/// Several ports start together, so that no ring overflows while others are opened.
 #[test]
-fn a_port_that_is_held_takes_nothing_until_it_is_started() {
+fn paused_port_receives_nothing_before_start() {
     if !may_make_labs() {
         return;
     }
@@ -72,14 +72,14 @@ fn a_port_that_is_held_takes_nothing_until_it_is_started() {
         port.queues.iter_mut().for_each(|queue| queue.start());
         wire.send(&["--udp", "-c", "10"]);
         let mut shown = || port.queues.iter_mut().map(|queue| queue.fill(now()).unwrap().burst.len()).sum::<usize>();
-        wait_until("the frames are there", || shown() >= 10);
+        wait_until("the frames have arrived", || shown() >= 10);
         let mut ledger = Ledger::new();
         port.queues.iter().for_each(|queue| queue.counters(&mut ledger));
         assert_eq!((ledger.total(Count::Received), ledger.lost()), (10, 0), "{ledger:#?}");
     }
 }
 
-/// A datagram from host `a` reaches the kernel of host `b`.
+/// Sends a datagram from host `a` to the kernel of host `b`.
 fn talk(wire: &Wire) {
     let socket = |host: &str, address: &str| {
         within(Some(&wire.namespace(host)), || UdpSocket::bind((address, 7007))).expect("a free port")
@@ -87,11 +87,11 @@ fn talk(wire: &Wire) {
     let (from, to) = (socket("a", "192.0.2.1"), socket("b", "192.0.2.2"));
     to.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     from.send_to(b"hello", "192.0.2.2:7007").unwrap();
-    assert_eq!(to.recv(&mut [0; 16]).expect("the host gets its frames"), 5);
+    assert_eq!(to.recv(&mut [0; 16]).expect("the host receives its packets"), 5);
 }
 
 #[test]
-fn an_interface_in_use_is_shared_and_taken_only_with_take() {
+fn interface_in_use_is_shared_unless_take_is_given() {
     if !may_make_labs() {
         return;
     }
@@ -111,10 +111,10 @@ fn an_interface_in_use_is_shared_and_taken_only_with_take() {
     run(&["capture", "-i", &port(&wire, "b"), "--duration", "0.2", "--take"]).good();
 }
 
-/// Both directions at full rate over four queues, while an end goes down and up, another program wants the
-/// interface, and a reader stands still: nothing hangs, and no frame is lost without a name.
+/// Both directions at full rate over four queues, while a link goes down and up, another program tries to open the
+/// interface, and a reader is stopped: nothing hangs, and every frame is accounted for.
 #[test]
-fn two_ports_bear_all_at_once() {
+fn two_ports_survive_load_link_changes_and_stalls() {
     if !may_make_labs() {
         return;
     }
@@ -134,12 +134,12 @@ fn two_ports_bear_all_at_once() {
     wire.ip("b", &["link", "set", "eth0", "down"]);
     thread::sleep(part / 2);
     wire.ip("b", &["link", "set", "eth0", "up"]);
-    let thief = linerate(&["capture", "-i", &port(&wire, "a"), "--duration", "1"])
+    let intruder = linerate(&["capture", "-i", &port(&wire, "a"), "--duration", "1"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .expect("the program");
-    assert_eq!(thief.code(), Some(1));
+    assert_eq!(intruder.code(), Some(1));
     readers[1].signal(Signal::STOP);
     thread::sleep(part * 2);
     readers[1].signal(Signal::CONT);

@@ -1,61 +1,62 @@
-//! A script played to both.
+//! Plays a script to both receivers, and compares their answers.
 
 use crate::oracle::differences::{self, Both};
 use crate::oracle::kernel::Kernel;
 use crate::oracle::ours::Ours;
 use crate::oracle::peer::{Reply, Seg};
-use crate::oracle::said::{Said, Told};
+use crate::oracle::said::{Answers, FinState};
 use crate::oracle::script::{Script, Step, View, byte, data};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The most segments that fill a window.
-const MOST: usize = 1000;
+/// Max segments that fill a window.
+const MAX_FILL: usize = 1000;
 
-/// The kernel, and how often it differed.
-pub(super) struct Judges {
+/// Kernel to compare with, and the number of known differences seen.
+pub(super) struct Comparison {
     kernel: Kernel,
     port: u16,
     seen: BTreeMap<&'static str, u64>,
 }
 
-/// One of the two, as its peer sees it.
-struct One {
+/// One of the receivers, as its peer sees it.
+struct Side {
     view: View,
-    told: Told,
+    fin_state: FinState,
 }
 
-impl Judges {
-    /// `None`, said aloud, where hosts cannot be made.
-    pub(super) fn up() -> Option<Judges> {
-        Some(Judges { kernel: Kernel::up()?, port: 10_000, seen: BTreeMap::new() })
+impl Comparison {
+    /// Starts the kernel; reports a skip and returns `None` where no network namespaces can be created.
+    pub(super) fn up() -> Option<Comparison> {
+        Some(Comparison { kernel: Kernel::up()?, port: 10_000, seen: BTreeMap::new() })
     }
 
-    /// Says which of the known differences there were.
-    pub(super) fn tell(&self) {
+    /// Prints the known differences seen.
+    pub(super) fn report(&self) {
         let seen: Vec<String> = self.seen.iter().map(|(name, times)| format!("{name} {times}")).collect();
         println!("differences seen: {}", seen.join(", "));
     }
 
-    /// Plays a script; as text what was different and has no name.
+    /// Plays a script. Fails with a trace if there is an unknown difference.
     pub(super) fn play(&mut self, script: &Script) -> Result<(), String> {
         self.port = if self.port == u16::MAX { 10_000 } else { self.port + 1 };
-        self.kernel.begin(self.port);
+        self.kernel.start(self.port);
         let mut ours = Ours::new();
-        let mut sides = [(); 2].map(|()| One { view: View::new(script, self.port), told: Told::default() });
+        let mut sides = [(); 2].map(|()| Side { view: View::new(script, self.port), fin_state: FinState::default() });
         let mut trace =
             format!("script {:?}, {:?}, IPv{}\n", script.name, script.offer, if script.is_v6 { 6 } else { 4 });
         for (number, step) in script.steps.iter().enumerate() {
             let before = sides[0].view.clone();
-            let [one, other] = &mut sides;
-            let said = one.step(step, &mut ours);
-            let kernel_said = other.step(step, &mut self.kernel);
-            let _ = writeln!(trace, "{step:?}\n    ours   {said:?}\n    kernel {kernel_said:?}");
-            if said == kernel_said {
+            let [ours_side, other] = &mut sides;
+            let ours_answers = ours_side.step(step, &mut ours);
+            let kernel_answers = other.step(step, &mut self.kernel);
+            let _ = writeln!(trace, "{step:?}\n    ours   {ours_answers:?}\n    kernel {kernel_answers:?}");
+            if ours_answers == kernel_answers {
                 continue;
             }
-            let (ours_said, there) = (said, ours.there());
-            let both = Both { script, number, step, before: &before, there, ours: ours_said, kernel: kernel_said };
+            let received = ours.received();
+            let both =
+                Both { script, number, step, before: &before, received, ours: ours_answers, kernel: kernel_answers };
             let Some(found) = differences::of(both) else { return Err(trace) };
             found.iter().for_each(|difference| *self.seen.entry(difference.name).or_default() += 1);
             if found.iter().any(|difference| difference.forks) {
@@ -66,7 +67,7 @@ impl Judges {
         self.same_bytes(&ours, is_even).map_err(|why| trace + &why)
     }
 
-    /// What either got is what the stream is; and as much, where that can be.
+    /// Compares the received bytes with the stream and, if `is_even`, their number and the ending.
     fn same_bytes(&mut self, ours: &Ours, is_even: bool) -> Result<(), String> {
         let (got, kernel_got) = (ours.got(), self.kernel.got());
         let wrong = |bytes: &[u8]| bytes.iter().zip(0..).position(|(got, at)| *got != byte(at));
@@ -85,7 +86,7 @@ impl Judges {
     }
 }
 
-/// What takes segments.
+/// Receiver of segments.
 trait Receiver {
     fn step(&mut self, segment: Option<&Seg>) -> Vec<Reply>;
     fn wait(&mut self) -> Vec<Reply>;
@@ -113,8 +114,8 @@ macro_rules! receiver {
 receiver!(Ours);
 receiver!(Kernel);
 
-impl One {
-    fn step(&mut self, step: &Step, receiver: &mut impl Receiver) -> Said {
+impl Side {
+    fn step(&mut self, step: &Step, receiver: &mut impl Receiver) -> Answers {
         let replies = match step {
             Step::Send(segment) => {
                 let seg = self.view.build(segment);
@@ -126,13 +127,13 @@ impl One {
                 receiver.step(None)
             }
         };
-        Said::of(&replies, &mut self.view, &mut self.told)
+        Answers::of(&replies, &mut self.view, &mut self.fin_state)
     }
 
-    /// Fills the window; all that is said of it is that it is closed.
-    fn fill(&mut self, receiver: &mut impl Receiver) -> Said {
+    /// Fills the window; the answer contains only that it is closed.
+    fn fill(&mut self, receiver: &mut impl Receiver) -> Answers {
         let (mut sent, mut is_closed) = (self.view.next, false);
-        for _ in 0..MOST {
+        for _ in 0..MAX_FILL {
             let len = (self.view.edge - sent).clamp(0, 1000);
             let replies = if len > 0 {
                 let seg = self.view.build(&data(sent, len as usize));
@@ -141,21 +142,21 @@ impl One {
             } else {
                 receiver.wait()
             };
-            is_closed = Said::of(&replies, &mut self.view, &mut self.told).is_closed;
+            is_closed = Answers::of(&replies, &mut self.view, &mut self.fin_state).is_closed;
             if is_closed {
                 break;
             }
         }
-        // A kernel that is short of memory closes its window before it is full.
+        // A kernel short of memory closes its window early.
         self.view.edge = self.view.next;
         self.view.base = self.view.next;
-        Said { is_closed, ..Said::default() }
+        Answers { is_closed, ..Answers::default() }
     }
 }
 
 #[test]
-fn the_page_has_the_differences_that_there_may_be() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tcp.md")).expect("the page");
+fn documented_differences_are_those_in_the_code() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tcp.md")).expect("docs/tcp.md");
     let (_, table) = page.split_once("| difference |").expect("a table");
     let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
     let named: Vec<&str> = rows.filter_map(|row| row.split('|').nth(1)).map(str::trim).collect();

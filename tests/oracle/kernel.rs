@@ -1,24 +1,23 @@
-//! The kernel's TCP behind a tun interface, and a consumer that reads its socket or does not.
+//! The kernel's TCP behind a tun interface, with a consumer that can stop reading its socket.
 //!
-//! What is written to the interface is dealt with before the write returns; a ping behind it shows that nothing is left all the same.
-//! Delayed acknowledgements are asked for (`TCP_QUICKACK`), and nothing is limited in time.
+//! The kernel processes a packet before the write to the interface returns; a ping after it confirms that nothing is
+//! pending. Delayed acknowledgements are disabled (`TCP_QUICKACK`), and so are limits on their rate.
 
 use crate::oracle::peer::{PORT, Reply, Seg, read_packet, v4, v6};
 use linerate::port::{RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
 use linerate_burst::{Block, Desc, LinkType, Nanos};
 use linerate_engine::clock::now;
+use linerate_headers::{Sum, registry};
 use linerate_lab::within;
-use linerate_receive::place::Ending;
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{may_make_labs, tool};
-use linerate_wire::{Sum, registry};
+use linerate_transport::place::Ending;
 use rustix::net::sockopt::{set_socket_linger, set_socket_oobinline, set_tcp_quickack};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// What the kernel says at once, as often as it is asked: how often it answers what may be forged, how it gathers blocks,
-/// and how it paces what it sends.
+/// Settings that make the kernel answer at once and always: no rate limit of challenges, no compressed SACK, no pacing.
 const PROMPT: [&str; 5] = [
     "net.ipv4.tcp_invalid_ratelimit=0",
     "net.ipv4.tcp_comp_sack_nr=0",
@@ -26,11 +25,11 @@ const PROMPT: [&str; 5] = [
     "net.ipv6.conf.all.disable_ipv6=0",
     "net.ipv6.conf.default.disable_ipv6=0",
 ];
-/// The least that Linux delays an acknowledgement, and a little more.
+/// Slightly more than the minimum delay of an acknowledgement in Linux.
 const DELAYED: Duration = Duration::from_millis(45);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A host of its own, and one connection to it.
+/// Network namespace with one connection.
 pub(super) struct Kernel {
     rx: RxPort,
     tx: TxPort,
@@ -42,12 +41,12 @@ pub(super) struct Kernel {
     got: Vec<u8>,
     ending: Option<Ending>,
     pings: u16,
-    heard: Vec<Reply>,
+    replies: Vec<Reply>,
     _wire: Wire,
 }
 
 impl Kernel {
-    /// `None`, said aloud, where hosts cannot be made.
+    /// Starts it; reports a skip and returns `None` where no network namespaces can be created.
     pub(super) fn up() -> Option<Kernel> {
         if !may_make_labs() {
             return None;
@@ -58,15 +57,16 @@ impl Kernel {
         let text = format!("tun:t0?netns={host}&address={}/24,{}/64&mtu=1500&offloads=no", v4(1), v6(1));
         let spec = Spec::parse(&text).expect("a port");
         let rx = open_rx(&spec, &RxOptions { lanes: 1, ..RxOptions::default() }).expect("a tun interface");
-        let tx = open_tx(&spec, &TxOptions { link: LinkType::RAW, ..TxOptions::default() }).expect("its other way");
-        let listen = || {
+        let tx =
+            open_tx(&spec, &TxOptions { link: LinkType::RAW, ..TxOptions::default() }).expect("its other direction");
+        let bind = || {
             [v4(1), v6(1)].map(|ip| {
                 let listener = TcpListener::bind((ip, PORT)).expect("a listening socket");
                 listener.set_nonblocking(true).expect("a socket");
                 listener
             })
         };
-        let listeners = within(&host, listen).expect("a host");
+        let listeners = within(&host, bind).expect("listening sockets");
         Some(Kernel {
             rx,
             tx,
@@ -77,13 +77,13 @@ impl Kernel {
             got: Vec::new(),
             ending: None,
             pings: 0,
-            heard: Vec::new(),
+            replies: Vec::new(),
             _wire: wire,
         })
     }
 
-    /// Forgets the connection there was, for one from this port.
-    pub(super) fn begin(&mut self, port: u16) {
+    /// Resets the previous connection, and prepares for one from this port.
+    pub(super) fn start(&mut self, port: u16) {
         if let Some(stream) = self.stream.take() {
             let _ = set_socket_linger(&stream, Some(Duration::ZERO));
         }
@@ -96,30 +96,30 @@ impl Kernel {
         self.reads = reads;
     }
 
-    /// Lets time go by: of what nobody has read acknowledgements are delayed.
+    /// Waits for delayed acknowledgements, which the kernel sends for unread bytes.
     pub(super) fn wait(&mut self) -> Vec<Reply> {
         std::thread::sleep(DELAYED);
         self.step(None)
     }
 
-    /// Takes a segment, or none, and says all that it has to say.
+    /// Processes a segment, if any, and returns all answers.
     pub(super) fn step(&mut self, segment: Option<&Seg>) -> Vec<Reply> {
-        self.heard.clear();
+        self.replies.clear();
         if let Some(segment) = segment {
-            self.give(&segment.packet());
+            self.send(&segment.packet());
         }
         self.ping();
         self.consume();
         self.ping();
-        std::mem::take(&mut self.heard)
+        std::mem::take(&mut self.replies)
     }
 
-    /// The stream as far as it was read, and how it ended.
+    /// Returns the bytes read so far, and how the stream ended.
     pub(super) fn got(&self) -> (Vec<u8>, Option<Ending>) {
         (self.got.clone(), self.ending)
     }
 
-    /// Does what a consumer does, and closes where its stream has ended.
+    /// Accepts and reads the connection, and closes it after its end.
     fn consume(&mut self) {
         if self.stream.is_none() && self.ending.is_none() {
             self.stream = self.listeners.iter().find_map(|listener| listener.accept().ok()).map(|(stream, _)| stream);
@@ -138,21 +138,21 @@ impl Kernel {
                 Err(_) => self.ending = Some(Ending::Reset),
             }
         }
-        // Whatever state the socket is in by now.
+        // May fail, depending on the state of the socket.
         let _ = set_tcp_quickack(&*stream, true);
         if self.ending.is_some() {
             self.stream = None;
         }
     }
 
-    fn give(&mut self, packet: &[u8]) {
+    fn send(&mut self, packet: &[u8]) {
         let mut block = Block::new(1 << 17, 1);
         assert!(block.push(&Desc::new(Nanos::ZERO, 0, packet.len() as u32), packet));
         assert_eq!(self.tx.queues[0].send(block.burst()).expect("the interface"), 1);
         assert!(self.tx.queues[0].flush(Nanos::ZERO).expect("the interface"));
     }
 
-    /// Has all that was given been dealt with: an echo request is answered behind it.
+    /// Waits until all packets are processed: the kernel answers an echo request after them.
     fn ping(&mut self) {
         self.pings = self.pings.wrapping_add(1);
         let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0x40, 0, 64, registry::ICMP, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1];
@@ -163,15 +163,15 @@ impl Kernel {
         let sum = Sum::of(&echo).checksum().to_be_bytes();
         echo[2..4].copy_from_slice(&sum);
         packet.extend(echo);
-        self.give(&packet);
-        let began = Instant::now();
-        while !self.listen() {
-            assert!(began.elapsed() < PATIENCE, "the kernel does not answer a ping");
+        self.send(&packet);
+        let start_time = Instant::now();
+        while !self.receive() {
+            assert!(start_time.elapsed() < PATIENCE, "the kernel does not answer a ping");
         }
     }
 
-    /// Takes what the kernel has sent; whether the answer to the last ping was among it.
-    fn listen(&mut self) -> bool {
+    /// Receives packets from the kernel; returns true if the reply to the last ping was one of them.
+    fn receive(&mut self) -> bool {
         let head = self.rx.queues[0].fill(now()).expect("the interface");
         let (shown, mut is_answered) = (head.burst.len(), false);
         for (_, packet) in head.burst.iter() {
@@ -181,7 +181,7 @@ impl Kernel {
             } else if protocol == registry::TCP {
                 let reply = read_packet(&[], packet);
                 if reply.to.1 == self.port {
-                    self.heard.push(reply);
+                    self.replies.push(reply);
                 }
             }
         }

@@ -1,16 +1,16 @@
-//! The endpoint, in time that is made up, and a consumer that reads or does not.
+//! linerate's endpoint in simulated time, with a consumer that can stop reading.
 
 use crate::oracle::peer::{Reply, Rig, Seg, config};
-use linerate_receive::place::Ending;
-use linerate_receive::tcp::Config;
+use linerate_transport::place::Ending;
+use linerate_transport::tcp::Config;
 use std::time::Duration;
 
-/// Room that a consumer has, about that of the kernel's socket when it is new.
+/// Receive buffer of the consumer in bytes, about that of a new kernel socket.
 const ROOM: u64 = 60_000;
-/// Every step takes so long: delayed acknowledgements are made, and challenges are not too many.
+/// Time per step: delayed acknowledgements are sent, and challenges stay below their limit.
 const STEP: Duration = Duration::from_millis(250);
 
-/// The endpoint with one connection.
+/// Endpoint with one connection.
 pub(super) struct Ours {
     rig: Rig,
     reads: bool,
@@ -27,12 +27,12 @@ impl Ours {
         self.reads = reads;
     }
 
-    /// Lets time go by.
+    /// Advances time by a step.
     pub(super) fn wait(&mut self) -> Vec<Reply> {
         self.step(None)
     }
 
-    /// Takes a segment, or none, and says all that it has to say.
+    /// Processes a segment, if any, and returns all answers.
     pub(super) fn step(&mut self, segment: Option<&Seg>) -> Vec<Reply> {
         let mut replies = segment.map_or_else(Vec::new, |segment| self.rig.send(segment));
         if self.reads {
@@ -42,12 +42,12 @@ impl Ours {
         replies
     }
 
-    /// Which bytes of the stream are there.
-    pub(super) fn there(&self) -> &[bool] {
+    /// Returns a flag for each byte of the stream: received or missing.
+    pub(super) fn received(&self) -> &[bool] {
         self.rig.memory.streams.values().next().map_or(&[], |stream| &stream.is_there)
     }
 
-    /// The stream as far as it came, and how it ended.
+    /// Returns the contiguous bytes received so far, and how the stream ended.
     pub(super) fn got(&self) -> (Vec<u8>, Option<Ending>) {
         let Some(stream) = self.rig.memory.streams.values().next() else { return (Vec::new(), None) };
         (stream.bytes[..stream.edge as usize].to_vec(), stream.ending)

@@ -1,83 +1,82 @@
-//! What a receiver said after a step, without what may differ: first sequence numbers, its clock, how wide its window is, in how
-//! many segments it said it.
+//! Answers of a receiver to a step, normalised: no first sequence numbers, clock, window size or number of segments.
 
 use crate::oracle::peer::Reply;
 use crate::oracle::script::View;
-use linerate_wire::tcp::Flags;
+use linerate_headers::tcp::Flags;
 
-/// A range of the stream.
+/// Range of the stream.
 pub(super) type Block = (i64, i64);
 
 /// Answers to one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
-    /// What its SYN agrees to: MSS, SACK, timestamps, window scale.
+pub(super) struct Answers {
+    /// Options of its SYN: MSS, SACK, timestamps, window scale.
     pub syn: Option<(Option<u16>, bool, bool, bool)>,
-    /// How far the stream is there, a FIN counted, by its last acknowledgement.
+    /// Last acknowledged offset, including a FIN.
     pub ack: Option<i64>,
-    /// What is there behind gaps by that, in its order.
+    /// SACK blocks of that acknowledgement, in their order.
     pub blocks: Vec<Block>,
-    /// What came again (D-SACK), by any acknowledgement.
-    pub again: Vec<Block>,
-    /// The timestamp that was echoed last.
+    /// Duplicates (D-SACK), of any acknowledgement.
+    pub duplicates: Vec<Block>,
+    /// Last echoed timestamp.
     pub echo: Option<u32>,
-    /// Whether the window is closed.
+    /// True if the window is closed.
     pub is_closed: bool,
-    /// Whether it has ended its own stream, for the first time.
+    /// True for the first FIN of the receiver.
     pub fin: bool,
-    /// Resets: their numbers, and what they acknowledge.
+    /// Sequence numbers of resets, and their acknowledgements.
     pub resets: Vec<(i64, Option<i64>)>,
 }
 
-/// What a receiver has said once, and may say again without being asked.
+/// FIN of a receiver, which may be retransmitted at any time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct FinState {
     fin: bool,
 }
 
-impl Said {
-    /// What these answers say; the peer's view goes on with them.
-    pub(super) fn of(replies: &[Reply], view: &mut View, told: &mut Told) -> Said {
-        let mut said = Said::default();
+impl Answers {
+    /// Normalises the answers, and updates the peer's view.
+    pub(super) fn of(replies: &[Reply], view: &mut View, fin_state: &mut FinState) -> Answers {
+        let mut answers = Answers::default();
         for reply in replies {
             if reply.flags.contains(Flags::RST) {
                 let ack = reply.flags.contains(Flags::ACK).then(|| view.offset(reply.ack) - view.base);
-                said.resets.push((i64::from(reply.seq.wrapping_sub(view.peer) as i32), ack));
+                answers.resets.push((i64::from(reply.seq.wrapping_sub(view.peer) as i32), ack));
                 continue;
             }
             if reply.flags.contains(Flags::SYN) {
                 view.peer = reply.seq.wrapping_add(1);
                 (view.scale, view.has_stamps) = (reply.scale.unwrap_or(0), reply.stamps.is_some());
-                said.syn = Some((reply.mss, reply.sack_ok, reply.stamps.is_some(), reply.scale.is_some()));
+                answers.syn = Some((reply.mss, reply.sack_ok, reply.stamps.is_some(), reply.scale.is_some()));
             }
             if reply.flags.contains(Flags::FIN) {
-                if told.fin {
-                    // By its timer, whenever that was.
+                if fin_state.fin {
+                    // A retransmission by timer, which may happen at any step.
                     continue;
                 }
-                (told.fin, said.fin) = (true, true);
+                (fin_state.fin, answers.fin) = (true, true);
             }
-            said.take(reply, view);
+            answers.add(reply, view);
         }
-        said
+        answers
     }
 
-    fn take(&mut self, reply: &Reply, view: &mut View) {
+    fn add(&mut self, reply: &Reply, view: &mut View) {
         let scale = if reply.flags.contains(Flags::SYN) { 0 } else { view.scale };
         let ack = view.offset(reply.ack);
         view.next = view.next.max(ack);
         view.edge = view.edge.max(ack + (i64::from(reply.window) << scale));
-        // Half-open, Linux takes the timestamps of its SYN alone (`tcp_check_req`, from 6.14 on), not that of a challenge a tick later.
+        // While half-open, Linux uses only timestamps of its SYN (`tcp_check_req`, from 6.14), not that of a challenge.
         if ack > 0 || reply.flags.contains(Flags::SYN) {
             view.echo = reply.stamps.map_or(view.echo, |(value, _)| value);
         }
-        let place = |sequence: u32| view.offset(sequence) - view.base;
-        let mut blocks: Vec<Block> = reply.blocks.iter().map(|(start, end)| (place(*start), place(*end))).collect();
+        let offset = |sequence: u32| view.offset(sequence) - view.base;
+        let mut blocks: Vec<Block> = reply.blocks.iter().map(|(start, end)| (offset(*start), offset(*end))).collect();
         let ack = ack - view.base;
         if let Some((start, end)) = blocks.first().copied() {
             let is_inside = blocks.get(1).is_some_and(|(from, to)| *from <= start && end <= *to);
             if end <= ack || is_inside {
-                self.again.push(blocks.remove(0));
+                self.duplicates.push(blocks.remove(0));
             }
         }
         self.echo = reply.stamps.map(|(_, echo)| echo);

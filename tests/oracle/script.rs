@@ -1,7 +1,7 @@
-//! What a peer sends and a consumer does, relative to what a receiver has said.
+//! Actions of a peer and a consumer, relative to what a receiver has sent.
 
 use crate::oracle::peer::{PORT, Seg, stamps, syn_options, v4, v6};
-use linerate_wire::tcp::Flags;
+use linerate_headers::tcp::Flags;
 
 pub(super) const FIN: u16 = 1;
 pub(super) const SYN: u16 = 2;
@@ -10,64 +10,64 @@ pub(super) const PSH: u16 = 8;
 pub(super) const ACK: u16 = 16;
 pub(super) const URG: u16 = 32;
 
-/// Where a segment begins.
+/// Start of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
-    /// At this byte of the stream; its SYN is at -1.
+    /// Offset in the stream; the SYN is at -1.
     Stream(i64),
-    /// So far from the right edge of the window.
+    /// Offset from the right edge of the window.
     Window(i64),
 }
 
-/// The timestamp of a segment, where these were agreed on.
+/// Timestamp of a segment, if negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamp {
-    /// One more than the last.
+    /// One more than the previous.
     Fresh,
-    /// So much less.
+    /// This much below the current one.
     Ago(u32),
-    /// None, against what was agreed on.
+    /// None, although negotiated.
     Missing,
 }
 
-/// A segment.
+/// Segment of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub at: At,
     pub len: usize,
     pub flags: u16,
-    /// What it acknowledges, from the first number after their SYN on.
+    /// Acknowledged offset, counted from the first sequence number after the receiver's SYN.
     pub ack: i64,
     pub stamp: Stamp,
-    /// Its bytes are not those that the stream has there.
+    /// Its bytes differ from those of the stream.
     pub is_other: bool,
 }
 
-/// What happens next.
+/// Step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A segment comes.
+    /// A segment is sent.
     Send(Segment),
-    /// Segments come until the window is closed; what is said of places from there on counts from its edge.
+    /// Segments are sent until the window is closed; later offsets count from its edge.
     Fill,
-    /// The consumer reads no more.
+    /// The consumer stops reading.
     Stop,
-    /// It reads on.
+    /// The consumer resumes reading.
     Go,
 }
 
-/// What a SYN offers.
+/// Options of a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offer {
-    /// What everybody offers: MSS, SACK, timestamps, window scale.
+    /// MSS, SACK, timestamps, window scale.
     All,
     /// MSS and SACK.
     Sack,
-    /// Nothing.
+    /// No options.
     Nothing,
 }
 
-/// What happens to a connection.
+/// Steps of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub name: String,
@@ -77,17 +77,17 @@ pub(super) struct Script {
     pub steps: Vec<Step>,
 }
 
-/// Bytes of the stream.
+/// Returns a segment with bytes of the stream.
 pub(super) fn data(at: i64, len: usize) -> Segment {
     Segment { at: At::Stream(at), len, flags: ACK, ack: 0, stamp: Stamp::Fresh, is_other: false }
 }
 
-/// A segment without bytes.
+/// Returns a segment without bytes.
 pub(super) fn bare(at: i64, flags: u16) -> Segment {
     data(at, 0).with(flags)
 }
 
-/// The first segment.
+/// Returns the SYN.
 pub(super) fn syn() -> Segment {
     bare(-1, SYN)
 }
@@ -109,7 +109,7 @@ impl Segment {
         Segment { is_other: true, ..self }
     }
 
-    /// As far from the window's right edge as it was from the beginning of the stream.
+    /// Counts its offset from the right edge of the window instead of the start of the stream.
     pub(super) fn at_edge(self) -> Segment {
         match self.at {
             At::Stream(at) => Segment { at: At::Window(at), ..self },
@@ -125,41 +125,41 @@ impl From<Segment> for Step {
 }
 
 impl Script {
-    /// Segments alone, one after the other, on a connection that was begun.
+    /// Returns a script that sends only segments, on an open connection.
     pub(super) fn of(name: &str, segments: impl IntoIterator<Item = Segment>) -> Script {
         Script::steps(name, segments.into_iter().map(Step::Send))
     }
 
-    /// Steps on a connection that was begun.
+    /// Returns a script of steps on an open connection.
     pub(super) fn steps(name: &str, steps: impl IntoIterator<Item = Step>) -> Script {
-        let begin = [syn().into(), bare(0, ACK).into()];
-        Script::anew(name, begin.into_iter().chain(steps))
+        let handshake = [syn().into(), bare(0, ACK).into()];
+        Script::from_start(name, handshake.into_iter().chain(steps))
     }
 
-    /// Steps without a beginning.
-    pub(super) fn anew(name: &str, steps: impl IntoIterator<Item = Step>) -> Script {
+    /// Returns a script of steps without a handshake.
+    pub(super) fn from_start(name: &str, steps: impl IntoIterator<Item = Step>) -> Script {
         let steps = steps.into_iter().collect();
         Script { name: name.to_owned(), isn: 1_000_000, offer: Offer::All, is_v6: false, steps }
     }
 }
 
-/// A connection as the peer of one receiver knows it.
+/// Connection as the peer of one receiver sees it.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub isn: u32,
-    /// Their first number after their SYN.
+    /// First sequence number after the receiver's SYN.
     pub peer: u32,
     pub scale: u8,
     pub has_stamps: bool,
-    /// Their last timestamp.
+    /// Last timestamp of the receiver.
     pub echo: u32,
-    /// The first byte of the stream that was not acknowledged, a FIN counted.
+    /// First byte that is not acknowledged, including a FIN.
     pub next: i64,
-    /// The first beyond the window.
+    /// First byte above the window.
     pub edge: i64,
-    /// Our own clock.
+    /// Timestamp clock of the peer.
     pub clock: u32,
-    /// Where offsets count from.
+    /// Origin of offsets.
     pub base: i64,
     port: u16,
     offer: Offer,
@@ -184,7 +184,7 @@ impl View {
         }
     }
 
-    /// The stream's byte that a number stands for.
+    /// Returns the offset in the stream of a sequence number.
     pub(super) fn offset(&self, sequence: u32) -> i64 {
         let from = self.next.max(0);
         from + i64::from(sequence.wrapping_sub(self.sequence(from)) as i32)
@@ -194,7 +194,7 @@ impl View {
         self.isn.wrapping_add(1).wrapping_add(offset as u32)
     }
 
-    /// A segment for this receiver.
+    /// Builds a segment for this receiver.
     pub(super) fn build(&mut self, segment: &Segment) -> Seg {
         let at = match segment.at {
             At::Stream(at) => self.base + at,
@@ -229,7 +229,7 @@ impl View {
     }
 }
 
-/// The byte of the stream at an offset.
+/// Returns the byte of the stream at an offset.
 pub(super) fn byte(offset: i64) -> u8 {
     ((offset as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

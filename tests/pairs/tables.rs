@@ -1,6 +1,6 @@
-//! What options are tried with, on which commands, and what need not be seen.
+//! Tables of option values, base commands, and options without a visible effect.
 
-/// What options are tried with; all that are not in [`APART`] are here, some behind the verb whose they are.
+/// Values of all options that are not in [`APART`]; `VERB OPTION` applies to one verb only.
 pub(super) const VALUES: &[(&str, &[&str])] = &[
     ("filter", &["--filter", "ip or vlan"]),
     ("direction", &["--direction", "in"]),
@@ -30,7 +30,7 @@ pub(super) const VALUES: &[(&str, &[&str])] = &[
     ("share-block", &["--share-block", "512KiB"]),
     ("share-group", &["--share-group", "root"]),
     ("lossless-readers", &["--lossless-readers"]),
-    ("share-patience", &["--share-patience", "2"]),
+    ("share-timeout", &["--share-timeout", "2"]),
     ("share-node", &["--share-node", "0"]),
     ("share-lock", &["--share-lock"]),
     ("share-small-pages", &["--share-small-pages"]),
@@ -49,7 +49,7 @@ pub(super) const VALUES: &[(&str, &[&str])] = &[
     ("rotate-size", &["--rotate-size", "2KiB"]),
     ("keep-files", &["--keep-files", "1"]),
     ("keep-size", &["--keep-size", "3KiB"]),
-    ("on-full", &["--on-full", "go-on"]),
+    ("on-full", &["--on-full", "continue"]),
     ("direct", &["--direct"]),
     ("compress-threads", &["--compress-threads", "2"]),
     ("before", &["--before", "0.01", "--trigger", "udp"]),
@@ -101,7 +101,7 @@ pub(super) const VALUES: &[(&str, &[&str])] = &[
     ("keep", &["--keep", "2"]),
     ("dry-run", &["--dry-run", "60"]),
     ("faults", &["--faults", "drop=1%"]),
-    ("faults-back", &["--faults-back", "repeat=2%"]),
+    ("faults-reverse", &["--faults-reverse", "repeat=2%"]),
     ("size", &["--size", "100"]),
     ("burst", &["--burst", "3/1ms"]),
     ("poisson", &["--poisson"]),
@@ -183,116 +183,116 @@ pub(super) const VALUES: &[(&str, &[&str])] = &[
     ("switch inspect", &["--inspect", "RING"]),
 ];
 
-/// What is not tried, and why.
+/// Options that are not tested, and why.
 pub(super) const APART: &[(&str, &str)] = &[
-    ("help", "it is answered"),
-    ("version", "it is answered"),
-    ("read", "it stands in every line"),
-    ("port", "no interface is touched here"),
-    ("list-ports", "it stands alone"),
-    ("list-link-types", "it stands alone"),
-    ("filter-file", "it reads a file, as --filter reads a text"),
-    ("write", "it stands in every line"),
-    ("to", "it stands in every line"),
-    ("packet", "it is one of three that are sent here"),
-    ("udp", "the same"),
-    ("tcp", "it stands in every line, or --udp"),
-    ("src-ports", "it stands beside --udp"),
-    ("replay", "the same"),
-    ("share-wait", "it waits for readers"),
-    ("stamp", "it puts the time into frames"),
-    ("control", "it stands beside ports that frames leave from at their times"),
-    ("key", "it goes with --stamp"),
-    ("workers", "which flows are whose is by chance"),
-    ("verbose", "it counts waits, which are others each time"),
-    ("memory", "it stands in every line"),
-    ("quick", "the same"),
-    ("netns", "the same"),
-    ("make-index", "others would find what it made"),
-    ("rules", "it reads a file, as --rule reads a line"),
-    ("out", "no port is a file"),
-    ("control", "it listens for others"),
-    ("metrics", "it listens for others"),
-    ("ship", "each run has a number of its own, in every record"),
-    ("tls", "it takes files, and somebody else who speaks it"),
+    ("help", "prints and exits"),
+    ("version", "prints and exits"),
+    ("read", "part of every command"),
+    ("port", "no interfaces here"),
+    ("list-ports", "used without other options"),
+    ("list-link-types", "used without other options"),
+    ("filter-file", "same as --filter, from a file"),
+    ("write", "part of every command"),
+    ("to", "part of every command"),
+    ("packet", "part of a base command"),
+    ("udp", "part of a base command"),
+    ("tcp", "part of every command, or --udp"),
+    ("src-ports", "part of a base command, with --udp"),
+    ("replay", "part of a base command"),
+    ("share-wait", "waits for readers"),
+    ("stamp", "writes the time into packets"),
+    ("control", "needs ports with timed transmission"),
+    ("key", "needs --stamp"),
+    ("workers", "the order of flows is random"),
+    ("verbose", "counts waits, which differ between runs"),
+    ("memory", "part of every command"),
+    ("quick", "part of every command"),
+    ("netns", "part of every command"),
+    ("make-index", "its index would be used by other runs"),
+    ("rules", "same as --rule, from a file"),
+    ("out", "no output ports here"),
+    ("control", "opens a listening socket"),
+    ("metrics", "opens a listening socket"),
+    ("ship", "every record contains the run number"),
+    ("tls", "needs files and a TLS peer"),
 ];
 
-/// What changes nothing that can be seen of a run over this file, and why it may be given all the same.
+/// Options without a visible effect on runs over this file, and why.
 pub(super) const UNSEEN: &[(&str, &str)] = &[
-    ("spin", "how it waits"),
-    ("sleep", "how it waits"),
-    ("user", "whose rights it has"),
+    ("spin", "only the way of waiting"),
+    ("sleep", "only the way of waiting"),
+    ("user", "only the privileges"),
     ("lossless", "nothing is lost here"),
     ("absolute-tcp-sequence-numbers", "no connection of this file has two packets"),
-    ("yes", "a permission"),
-    ("interval", "the run is over before"),
+    ("yes", "only a confirmation"),
+    ("interval", "the run is shorter"),
     ("no-promiscuous", "no interface is received from"),
     ("copy-threads", "the frames are the same"),
     ("preload", "the frames are the same"),
     ("threads", "a file has one queue"),
     ("id-seed", "ids are random without it"),
-    ("quiet", "--json is quiet by itself"),
-    ("rows", "no streams are here"),
-    ("share", "it is over before anybody reads"),
-    ("share-group", "nobody attaches"),
-    ("share-patience", "nobody is waited for"),
-    ("lossless-readers", "nobody attaches"),
-    ("share-node", "where memory lies"),
-    ("share-lock", "what memory is like"),
-    ("shard-inner", "there are no tunnels here"),
-    ("tunnels", "there are no tunnels here"),
-    ("rewrite-inner", "there are no tunnels here"),
-    ("pad", "no frame was cut"),
-    ("seed", "it is of what is random alone"),
-    ("active", "flows of this file are short"),
-    ("duration", "a file is read to its end before"),
-    ("verbose", "another word of it may say the same"),
+    ("quiet", "--json is quiet already"),
+    ("rows", "no streams in this file"),
+    ("share", "the run ends before a reader attaches"),
+    ("share-group", "no reader attaches"),
+    ("share-timeout", "no reader to wait for"),
+    ("lossless-readers", "no reader attaches"),
+    ("share-node", "only the NUMA node of the memory"),
+    ("share-lock", "only locks the memory"),
+    ("shard-inner", "no tunnels in this file"),
+    ("tunnels", "no tunnels in this file"),
+    ("rewrite-inner", "no tunnels in this file"),
+    ("pad", "no truncated packets"),
+    ("seed", "affects only random values"),
+    ("active", "flows of this file are shorter"),
+    ("duration", "the file ends earlier"),
+    ("verbose", "its output may equal that of another option"),
     ("on-full", "the disk is not full"),
-    ("direct", "how the same is written"),
-    ("before-memory", "there is more than it takes"),
-    ("sync", "there is no power cut"),
-    ("buffer", "where bytes wait"),
-    ("cpu", "where threads run"),
-    ("source", "it is that address anyway"),
-    ("silence", "all is acknowledged"),
-    ("gaps", "no byte is missing"),
-    ("overlap", "no bytes differ"),
-    ("gap-wait", "nothing waits"),
-    ("held-memory", "nothing waits"),
-    ("stream-memory", "nothing waits"),
-    ("pattern", "nobody looks at what is sent"),
-    ("congestion", "how it is sent"),
-    ("mac-entries", "no MAC comes"),
-    ("mac-age", "no MAC comes"),
-    ("forward-reserved", "no frame comes"),
+    ("direct", "only the way of writing"),
+    ("before-memory", "the memory suffices"),
+    ("sync", "only matters after a power failure"),
+    ("buffer", "only the buffer size"),
+    ("cpu", "only the placement of threads"),
+    ("source", "the same as the default address"),
+    ("silence", "all data is acknowledged"),
+    ("gaps", "no missing bytes"),
+    ("overlap", "no overlaps that differ"),
+    ("gap-wait", "no held data"),
+    ("held-memory", "no held data"),
+    ("stream-memory", "no held data"),
+    ("pattern", "the sink discards the data"),
+    ("congestion", "only the congestion control"),
+    ("mac-entries", "no packets received"),
+    ("mac-age", "no packets received"),
+    ("forward-reserved", "no packets received"),
 ];
 
-/// What one of two is or does anyway.
+/// Pairs whose first option implies the second.
 pub(super) const IMPLIED: &[(&str, &str)] = &[
-    // It is over before the second one.
+    // The run ends before the second loop.
     ("duration", "loops"),
-    // The first frames are before that.
+    // The first packets are before that time.
     ("packets", "until"),
-    // One file is smaller.
+    // A single file is below the limit.
     ("keep-files", "keep-size"),
-    // The one comes first, and all that follows is written.
+    // The first trigger fires earlier, and everything after it is written.
     ("trigger", "trigger-rate"),
     ("before", "trigger-rate"),
-    // The first frames are over sooner than any silence, and no segment of these has a right checksum.
+    // The first packets end before any idle timeout, and no segment of this file has a valid checksum.
     ("packets", "idle"),
     ("checksums", "idle"),
     ("checksums", "max-files"),
-    // What IPFIX says without `full` has none of these.
+    // IPFIX without `full` exports none of these.
     ("ipfix", "level"),
     ("ipfix", "macs"),
     ("ipfix", "names"),
     ("ipfix", "checksums"),
 ];
 
-/// Verbs that say nothing at all where they are to be quiet, as no frame comes.
+/// Verbs that print nothing with --quiet, as no packet arrives.
 pub(super) const NO_FRAMES: &[&str] = &["bridge", "inline", "switch", "receive"];
 
-/// Commands that options are added to.
+/// Base commands to which options are added.
 pub(super) const BASES: &[(&str, &[&str])] = &[
     ("capture", &["-r", "IN", "-w", "out.cap"]),
     ("capture", &["-r", "IN", "-w", "./%s.cap", "-C", "1KiB"]),

@@ -1,8 +1,8 @@
-//! The lines of tcpdump, for every frame of the corpus: time, addresses and ports, what ARP asks, flags, numbers, window, options
-//! and length of TCP, the length of UDP are the same. What tcpdump says of what is carried beyond that is not compared; where it
-//! says that a packet is of a protocol that has no words here, addresses and ports are.
+//! Lines compared with tcpdump's for every frame of the corpus: time, addresses, ports, ARP requests, flags, numbers,
+//! window, options and length of TCP, length of UDP. Text for upper protocols is not compared; for protocols that
+//! linerate does not print, only addresses and ports are.
 //!
-//! The corpus is found through `LINERATE_CORPUS`; without it, or without tcpdump, the test says that it is skipped.
+//! `LINERATE_CORPUS` is the corpus; without it, or without tcpdump, the test is skipped with a note.
 
 use linerate_tests::support::program::linerate;
 use linerate_tests::support::records::{self, Record};
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Frames that are compared, at least.
+/// Minimum number of lines compared.
 const AT_LEAST: usize = 95_000;
 
-/// Captures of which both print other frames, and why.
+/// Captures for which both programs print different frames, and why.
 const OTHER_FRAMES: &[(&str, &str)] = &[
     ("atm-oam-loopback-print-overrun", "tcpdump prints a frame of ATM without its time"),
     ("bgp_vpn_rt-oobr", SHOWN_BEFORE),
@@ -29,25 +29,25 @@ const OTHER_FRAMES: &[(&str, &str)] = &[
     ("time_20", BEYOND),
     ("time_2106", BEYOND),
 ];
-/// Captures whose times tcpdump cannot show, or shows with more microseconds than a second has.
+/// Captures whose times tcpdump cannot print, or prints with more than 999,999 microseconds.
 const OTHER_TIMES: [&str; 2] = ["time_21", "timestamp_invalid"];
 const SHOWN_BEFORE: &str =
-    "its records claim to be longer than they were on the wire, or their times are none: tcpdump says so instead";
+    "captured lengths exceed wire lengths, or times are invalid: tcpdump prints an error instead";
 const BEYOND: &str = "tcpdump prints times from 2038 on as negative, and those from 2106 on without their upper bits";
 
-/// What is on one side, what on the other, and why.
+/// Text in tcpdump's line, text in linerate's line, and the reason for the difference.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
-    ("bad-len 0", "", "a length of 0 is what segmentation offload leaves: it means all bytes there"),
-    ("[|udp]", "", "the same of IPv6: a jumbogram or offload"),
-    ("[|tcp]", "", "tcpdump says of a header that is cut what is there; we, that it is cut"),
-    ("bad opt", "", "tcpdump says no length behind a bad option, and looks into options that are none of RFC 9293"),
-    ("Unknown (", "operation ", "ARP of no known operation"),
-    ("(len ", "ARP, hardware type ", "ARP of other networks than Ethernet and IPv4"),
-    ("", "e]", "the flag AE of accurate ECN has a letter here (tcpdump 5 has it too)"),
+    ("bad-len 0", "", "segmentation offload leaves a length of 0, which means all remaining bytes"),
+    ("[|udp]", "", "the same for IPv6: a jumbogram or offload"),
+    ("[|tcp]", "", "tcpdump prints the available part of a truncated header; linerate prints only the truncation"),
+    ("bad opt", "", "tcpdump prints no length after a bad option, and decodes options beyond RFC 9293"),
+    ("Unknown (", "operation ", "unknown ARP operation"),
+    ("(len ", "ARP, hardware type ", "ARP for networks other than Ethernet and IPv4"),
+    ("", "e]", "linerate prints the AE flag of accurate ECN, as tcpdump 5 does"),
 ];
 
 #[test]
-fn every_frame_of_the_corpus_has_the_line_that_tcpdump_prints() {
+fn corpus_lines_match_tcpdump() {
     let Some(folder) = corpus(".") else { return };
     if !has_tools(&["tcpdump"]) {
         return;
@@ -59,17 +59,17 @@ fn every_frame_of_the_corpus_has_the_line_that_tcpdump_prints() {
         }
     }
     let Tally { compared, same, wrong, counts } = &tally;
-    println!("{compared} lines compared, {same} of them the same to the last character");
+    println!("{compared} lines compared, {same} of them identical");
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong[..wrong.len().min(30)].join("\n"));
     assert!(*compared > AT_LEAST, "only {compared} lines were compared");
-    let idle: Vec<_> = DIFFERENCES.iter().enumerate().filter(|(row, _)| !counts.contains_key(row)).collect();
-    assert!(idle.is_empty(), "rows without a difference: {idle:?}");
+    let unused: Vec<_> = DIFFERENCES.iter().enumerate().filter(|(row, _)| !counts.contains_key(row)).collect();
+    assert!(unused.is_empty(), "rows without a difference: {unused:?}");
 }
 
-/// Headers of LLC with all access points and control fields, units of spanning trees and messages of DNS of many lengths: the lines are
-/// the same to the last character.
+/// LLC headers with all access points and control fields, and BPDUs and DNS messages of many lengths: all lines are
+/// identical.
 #[test]
-fn short_and_rare_frames_have_the_lines_that_tcpdump_prints() {
+fn short_and_rare_frames_match_tcpdump() {
     if !has_tools(&["tcpdump"]) {
         return;
     }
@@ -85,7 +85,7 @@ fn short_and_rare_frames_have_the_lines_that_tcpdump_prints() {
         let theirs = lines(Command::new("tcpdump").args(options).arg(&file));
         let ours = lines(&mut linerate(&[&["capture"], options, &[&file]].concat()));
         assert_eq!(theirs.len(), ours.len());
-        // A unit without a head has no name there.
+        // tcpdump does not name a BPDU without a complete header.
         let named = |line: &str| line.replace("  (invalid)", " STP (invalid)");
         for (their, our) in theirs.iter().zip(&ours) {
             assert_eq!(named(their), *our);
@@ -100,7 +100,7 @@ fn rare_frames() -> Vec<Vec<u8>> {
         frame.resize(frame.len().max(60), 0);
         frame
     };
-    // IP behind an access point of its own is IP whatever the control field says; two bytes of 0xff are IPX without LLC.
+    // Skips the SAP of IP, which is IP with any control field; two bytes of 0xff are IPX without LLC.
     let points = (0..=254).filter(|point| point & 0xfe != 6);
     let mut frames: Vec<_> =
         points.flat_map(|point| [llc(&[point, point, 1, 2]), llc(&[point, point, 0x7f])]).collect();
@@ -110,7 +110,7 @@ fn rare_frames() -> Vec<Vec<u8>> {
     }
     for (version, kind) in (0..6).flat_map(|version| [0, 2, 0x80, 3].map(|kind| (version, kind))) {
         let unit = [&[0, 0, version, kind, 0x72][..], &[1; 30], &[0, 0, 64], &[1; 80]].concat();
-        // The bytes behind instances of IEEE 802.1aq have to be there.
+        // The bytes after the MST instances are mandatory in IEEE 802.1aq.
         let lengths = [0, 3, 4, 5, 34, 35, 36, 101, 102, 110];
         let lengths = lengths.iter().filter(|length| version != 4 || **length < 102);
         frames.extend(lengths.map(|length| llc(&[&[0x42, 0x42, 3][..], &unit[..*length]].concat())));
@@ -120,9 +120,9 @@ fn rare_frames() -> Vec<Vec<u8>> {
     for (ports, length) in
         [[40_000u16, 53], [53, 40_000], [5353, 5353]].into_iter().flat_map(|ports| (0..12).map(move |n| (ports, n)))
     {
-        let [total, said] = [28 + length as u16, 8 + length as u16].map(u16::to_be_bytes);
+        let [total, udp_length] = [28 + length as u16, 8 + length as u16].map(u16::to_be_bytes);
         let ip = [&[0x45, 0], &total[..], &[0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]].concat();
-        let udp = [&ports.map(u16::to_be_bytes).concat()[..], &said, &[0, 0]].concat();
+        let udp = [&ports.map(u16::to_be_bytes).concat()[..], &udp_length, &[0, 0]].concat();
         frames.push([&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], &ip[..], &udp, &message[..length]].concat());
     }
     frames
@@ -133,7 +133,7 @@ struct Tally {
     compared: usize,
     same: usize,
     wrong: Vec<String>,
-    /// How often each row of [`DIFFERENCES`] was met.
+    /// Number of matches of each row of [`DIFFERENCES`].
     counts: BTreeMap<usize, usize>,
 }
 
@@ -165,9 +165,9 @@ impl Tally {
     }
 }
 
-/// Lines that begin with a time.
+/// Runs a command and returns its lines that begin with a time.
 fn lines(command: &mut Command) -> Vec<String> {
-    let output = command.stdin(Stdio::null()).output().expect("it runs");
+    let output = command.stdin(Stdio::null()).output().expect("a running program");
     let text = String::from_utf8_lossy(&output.stdout);
     let has_time = |line: &&str| {
         let (second, rest) = line.split_once('.').unwrap_or_default();
@@ -177,21 +177,21 @@ fn lines(command: &mut Command) -> Vec<String> {
     text.lines().filter(has_time).map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// What is compared of a line.
+/// Compared parts of a line.
 #[derive(Debug, PartialEq)]
 struct Fields<'a> {
     time: &'a str,
     network: &'a str,
-    /// Both addresses, or all of a line of ARP.
+    /// Both addresses, or the rest of an ARP line.
     ends: &'a str,
-    /// Of TCP up to the length, of UDP the length.
+    /// TCP text up to the length, or the UDP length.
     transport: Option<String>,
 }
 
 impl<'a> Fields<'a> {
     fn of(line: &'a str) -> Option<Self> {
         let (time, rest) = line.split_once(' ')?;
-        // An interface may stand between them.
+        // An interface name may be between them.
         let (network, rest) = ["IP ", "IP6 ", "ARP, "].into_iter().find_map(|network| {
             let inside = format!(" {network}");
             let rest = rest.strip_prefix(network).or_else(|| {
@@ -208,10 +208,12 @@ impl<'a> Fields<'a> {
             None => rest,
         };
         let ends = rest.find(": ").map_or(rest, |at| &rest[..at]).trim_end_matches(':');
-        let behind = rest[ends.len()..].trim_start_matches(':').trim();
+        let rest_of_line = rest[ends.len()..].trim_start_matches(':').trim();
         let transport = match () {
-            () if behind.starts_with("Flags [") => Some(tcp(behind)),
-            () if behind.starts_with("UDP, ") => Some(behind.split(':').next().unwrap_or_default().to_owned()),
+            () if rest_of_line.starts_with("Flags [") => Some(tcp(rest_of_line)),
+            () if rest_of_line.starts_with("UDP, ") => {
+                Some(rest_of_line.split(':').next().unwrap_or_default().to_owned())
+            }
             () => None,
         };
         Some(Fields { time, network, ends, transport })
@@ -221,14 +223,14 @@ impl<'a> Fields<'a> {
         let heads = |this: &Self| (this.time.to_owned(), this.network.to_owned(), this.ends.to_owned());
         let transports = match (&self.transport, &other.transport) {
             (Some(one), Some(other)) => one == other,
-            // One of both has words for what is carried.
-            (one, other) => [one, other].into_iter().flatten().all(|said| said.starts_with("UDP, ")),
+            // Only one program prints the upper protocol.
+            (one, other) => [one, other].into_iter().flatten().all(|text| text.starts_with("UDP, ")),
         };
         heads(self) == heads(other) && transports
     }
 }
 
-/// Flags, numbers, window, options and length; without options that only tcpdump takes apart.
+/// Flags, numbers, window, options and length, without options that only tcpdump decodes.
 fn tcp(text: &str) -> String {
     let (head, rest) = text.split_once(", options [").unwrap_or((text, ""));
     let end = |text: &str| {

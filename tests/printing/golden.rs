@@ -1,8 +1,8 @@
-//! A line of each protocol.
+//! Expected lines for packets of each protocol.
 
 use linerate::generate::packet::{Setup, Sizes, frames};
+use linerate::headers::Link;
 use linerate::print::{Frame, Options, Printer, Time};
-use linerate::wire::Link;
 
 const PLAIN: Options = Options { time: Time::None, ..options() };
 const LINK: Options = Options { link: true, ..PLAIN };
@@ -21,7 +21,7 @@ const fn options() -> Options {
     }
 }
 
-/// Packets, as `generate` takes them, and their lines.
+/// Packets in the syntax of `generate`, and their lines.
 const LINES: &[(&str, &str)] = &[
     (
         "ip(src=10.0.0.1,dst=10.0.0.2)/tcp(sport=4242,dport=80,flags=syn,seq=1000,window=64240,mss=1460,sack_ok,wscale=7)",
@@ -244,7 +244,7 @@ const LINES: &[(&str, &str)] = &[
     ("eth/snap(oui=0x00000c,type=0x2000)/payload(hex=02b4)", "CDP, length 2"),
 ];
 
-/// The same with link headers.
+/// Lines with link headers.
 const LINKS: &[(&str, &str)] = &[
     (
         "ip(src=10.0.0.1,dst=10.0.0.2)/udp(sport=1,dport=2)/payload(hex=01)",
@@ -268,7 +268,7 @@ const LINKS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The same with more of each header.
+/// Lines with more fields of each header.
 const DETAILS: &[(&str, &str)] = &[
     (
         "ip(src=10.0.0.1,dst=10.0.0.2,id=7,df,ttl=9)/tcp(sport=4242,dport=80,flags=ack,seq=7,ack=9,window=1)",
@@ -293,7 +293,7 @@ const DETAILS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn each_protocol_has_its_line() {
+fn each_protocol_has_the_expected_line() {
     let mut wrong = String::new();
     for (options, lines) in [(PLAIN, LINES), (LINK, LINKS), (VERBOSE, DETAILS)] {
         for (packet, expected) in lines {
@@ -306,14 +306,14 @@ fn each_protocol_has_its_line() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The line of a packet.
+/// Returns the line of a packet.
 fn line(options: Options, packet: &str) -> String {
     let made = frames(packet, &Setup { sizes: Sizes::Natural(0), ..Setup::default() });
     let Ok(made) = made else { return made.unwrap_err().to_string() };
     line_of(options, made.link, &made.variants[0].frame)
 }
 
-/// The line of a frame, without its end.
+/// Returns the line of a frame without the line break.
 fn line_of(options: Options, link: Link, bytes: &[u8]) -> String {
     let mut out = Vec::new();
     let frame = Frame { time: 0, interface: "", link: link.linktype(), bytes, wire: bytes.len() as u32 };

@@ -1,4 +1,4 @@
-//! `capture --print` of interfaces, in namespaces of each test's own.
+//! `capture --print` of interfaces; each test has its own namespaces.
 
 use linerate_backends::netns::within;
 use linerate_tests::support::program::{linerate, spawn, start};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const PACKET: &str = "ip(src=10.0.0.1,dst=10.0.0.2)/udp(sport=7,dport=9)/payload(\"hello\")";
 
 #[test]
-fn a_frame_is_seen_when_it_comes() {
+fn packet_is_printed_when_it_arrives() {
     if !may_make_labs() {
         return;
     }
@@ -31,15 +31,15 @@ fn a_frame_is_seen_when_it_comes() {
         assert!(line.ends_with(" IP 10.0.0.1.7 > 10.0.0.2.9: UDP, length 5"), "{line}");
     }
     assert!(longest < Duration::from_secs(5), "{longest:?}");
-    judge(longest < Duration::from_millis(100), &format!("a line came {longest:?} behind its frame"));
-    // Some at a time, with no pause between them.
+    judge(longest < Duration::from_millis(100), &format!("a line was printed {longest:?} after its packet"));
+    // Several packets without pauses.
     wire.send(&["-k", PACKET, "-c", "400", "--rate", "2kpps"]);
     assert!(lines.by_ref().take(400).all(|line| line.unwrap().contains("UDP, length 5")));
     running.interrupt().good().says("403 packets printed").says("0 lost");
 }
 
 #[test]
-fn lines_of_several_ports_name_them() {
+fn lines_contain_the_interface_with_several_ports() {
     if !may_make_labs() {
         return;
     }
@@ -57,13 +57,13 @@ fn lines_of_several_ports_name_them() {
         assert_eq!(rest, format!("{name} IP 10.0.0.1.7 > 10.0.0.2.9: UDP, length 5"));
     }
     assert_eq!(lines.len(), 2);
-    // All that are up, and which these are.
+    // `any` opens the interfaces that are up, and lists them.
     wire.ip("b", &["link", "set", "eth1", "down"]);
     let ended = wire.inside("b", &["capture", "any", "--print", "-T", "0.1"]).good();
     assert!(ended.errors.contains("packet:eth0") && !ended.errors.contains("packet:eth1"), "{}", ended.errors);
 }
 
-/// Datagrams that a host sends itself and their answers, on a link and on loopback.
+/// Sends datagrams from host `a` over the link and over loopback, with answers.
 fn converse(wire: &Wire, times: usize) {
     let socket = |host: &str, at: &str| {
         let socket = within(Some(&wire.namespace(host)), || UdpSocket::bind(at)).unwrap();
@@ -82,9 +82,9 @@ fn converse(wire: &Wire, times: usize) {
     }
 }
 
-/// As tcpdump shows it: what the host sends and what it receives, and loopback once; or one of them.
+/// As tcpdump does: packets sent and received, loopback packets once; or one direction.
 #[test]
-fn a_conversation_of_the_host_is_seen_whole() {
+fn both_directions_of_the_host_are_captured() {
     if !may_make_labs() {
         return;
     }
@@ -113,21 +113,21 @@ fn a_conversation_of_the_host_is_seen_whole() {
         let count = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
         let seen = (count("> 10.98.1.2.7007"), count("IP 10.98.1.2.7007 >"), count("127.0.0.1.7007"));
         assert_eq!(seen, (sent, received, on_loopback), "{port} {more:?}: {lines:?}");
-        let is_said = ended.errors.contains("packets that this host sends");
-        assert_eq!(is_said, sent == 0 || received == 0, "{port} {more:?}: {}", ended.errors);
+        let is_reported = ended.errors.contains("packets that this host sends");
+        assert_eq!(is_reported, sent == 0 || received == 0, "{port} {more:?}: {}", ended.errors);
     }
     let ended = wire.inside("a", &["capture", "-i", "lo", "-T", "0.1"]).good();
     assert!(!ended.errors.contains("packets that this host sends"), "{}", ended.errors);
-    // Records have both sides of it.
+    // Flow records contain both directions.
     let running = start(&["flows", "-i", &port(""), "-f", "udp port 7007", "-c", "8", "-w", "-"]);
     converse(&wire, 4);
     let record: serde_json::Value = serde_json::from_str(running.end().good().output.lines().next().unwrap()).unwrap();
     assert_eq!((&record["orig"]["packets"], &record["resp"]["packets"]), (&4.into(), &4.into()), "{record}");
 }
 
-/// Whoever reads lines slowly costs the file nothing; frames that were not printed are counted.
+/// A slow reader of lines does not affect the file; packets that were not printed are counted.
 #[test]
-fn a_slow_reader_of_lines_costs_the_file_no_frame() {
+fn slow_reader_of_lines_does_not_affect_the_file() {
     if !may_make_labs() {
         return;
     }
@@ -144,7 +144,7 @@ fn a_slow_reader_of_lines_costs_the_file_no_frame() {
     let ended = running.end().good();
     assert_eq!(records::read(&file).len(), frames, "{}", ended.errors);
     let printed = text.lines().count();
-    assert!(printed < frames, "all {printed} lines found room");
+    assert!(printed < frames, "all {printed} lines fit the buffers");
     let digits: String = ended.errors.chars().filter(|c| *c != ',').collect();
     assert!(digits.contains(&format!("{printed} packets printed")), "{}", ended.errors);
     assert!(digits.contains("reader_too_slow") && digits.contains(&(frames - printed).to_string()), "{}", ended.errors);

@@ -5,7 +5,7 @@ use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, frames, has_tools, tool};
 use std::io::{BufRead, BufReader};
 
-/// A file of frames of many protocols, and how many they are.
+/// Writes a file with packets of many protocols; returns its path and the number of packets.
 fn sample(scratch: &Scratch) -> (String, usize) {
     let file = scratch.file("sample.pcap");
     let sample = frames::sample();
@@ -13,21 +13,20 @@ fn sample(scratch: &Scratch) -> (String, usize) {
     (file, sample.len())
 }
 
-/// Lines of frames, without those of their bytes.
+/// Packet lines, without hex dump lines.
 fn lines(output: &str) -> Vec<&str> {
     output.lines().filter(|line| !line.starts_with('\t')).collect()
 }
 
 #[test]
-fn each_frame_has_a_line_and_all_else_is_said_elsewhere() {
+fn output_has_only_one_line_per_packet() {
     let scratch = Scratch::new();
     let (file, frames) = sample(&scratch);
     let ended = run(&["capture", "-r", &file, "--print"]).good();
     let lines = lines(&ended.output);
     assert_eq!(lines.len(), frames, "{}", ended.output);
     assert_eq!(lines[0], "22:13:20.000000 ARP, Request who-has 10.0.0.2 tell 10.0.0.1, length 28");
-    let ended =
-        ended.says("capturing pcap:").says(&format!("{frames} packets printed")).says("packets captured, 0 lost");
+    let ended = ended.says("reading pcap:").says(&format!("{frames} packets printed")).says("packets read, 0 lost");
     assert!(!ended.output.contains("printed"), "{}", ended.output);
     let json = run(&["capture", "-r", &file, "--print", "--stats", "--json"]).good();
     let document: serde_json::Value = serde_json::from_str(&json.errors).unwrap();
@@ -39,7 +38,7 @@ fn each_frame_has_a_line_and_all_else_is_said_elsewhere() {
 }
 
 #[test]
-fn options_say_what_is_in_a_line() {
+fn options_select_the_fields_of_a_line() {
     let scratch = Scratch::new();
     let file = scratch.file("one.pcap");
     let packet = "0200000000070200000000088100600508004500002c00010000400600000a0000010a00000210920050000000090000000050020007000000000102030a";
@@ -87,7 +86,7 @@ fn options_say_what_is_in_a_line() {
 }
 
 #[test]
-fn what_is_printed_is_selected_on_its_own() {
+fn printed_packets_have_their_own_filter() {
     let scratch = Scratch::new();
     let (file, frames) = sample(&scratch);
     let (all, some) = (scratch.file("all.pcap"), ["capture", "-r", &file, "--print", "-e"]);
@@ -96,7 +95,7 @@ fn what_is_printed_is_selected_on_its_own() {
     assert_eq!(records::read(&all).len(), frames);
     let output = run(&[&some[..], &["-c", "3"]].concat()).good().output;
     assert_eq!(lines(&output).len(), 3);
-    // What is kept of a frame is what is printed of it.
+    // Slicing also applies to printed packets.
     let output = run(&[&some[..], &["--slice", "l3", "--filter", "tcp and not vlan and ip"]].concat()).good().output;
     assert!(output.lines().all(|line| line.ends_with("[|tcp]")), "{output}");
     let output = run(&[&some[..], &["--shard", "1/2"]].concat()).good().output;
@@ -104,7 +103,7 @@ fn what_is_printed_is_selected_on_its_own() {
 }
 
 #[test]
-fn a_reader_of_three_lines_has_enough() {
+fn reader_of_three_lines_may_close_the_pipe() {
     let scratch = Scratch::new();
     let (file, frames) = (scratch.file("many.pcap"), 60_000);
     let to = format!("pcap:{file}");
@@ -118,14 +117,14 @@ fn a_reader_of_three_lines_has_enough() {
         let ended = running.end().good().says("reader_gone");
         assert!(!ended.errors.contains("roken pipe"), "{}", ended.errors);
     }
-    assert_eq!(records::read(&kept).len(), frames, "whoever else wants frames gets them");
-    // Nobody waits for lines, and none is missing.
+    assert_eq!(records::read(&kept).len(), frames, "the file gets all packets");
+    // All lines are printed without a live reader.
     let output = linerate(&["capture", "-r", &file]).output().unwrap();
     assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), frames);
 }
 
 #[test]
-fn packets_are_counted_instead() {
+fn count_prints_the_number_of_packets() {
     let scratch = Scratch::new();
     let (file, frames) = sample(&scratch);
     let ended = run(&["capture", "-r", &file, "--count"]).good();
@@ -134,9 +133,9 @@ fn packets_are_counted_instead() {
     assert_eq!(run(&["capture", "-r", &file, "--count", "arp"]).good().output, format!("{arp}\n"));
 }
 
-/// The same program, text and numbers as tcpdump.
+/// Prints the same filter program as tcpdump in all three formats.
 #[test]
-fn the_compiled_filter_is_printed() {
+fn compiled_filter_is_printed() {
     let scratch = Scratch::new();
     let (file, _) = sample(&scratch);
     if !has_tools(&["tcpdump"]) {
@@ -156,7 +155,7 @@ fn the_compiled_filter_is_printed() {
 }
 
 #[test]
-fn interfaces_are_listed_instead() {
+fn interfaces_are_listed() {
     run(&["capture", "-D"]).good().shows("lo");
     run(&["capture", "-D", "-r", "x"]).with_status(2);
 }

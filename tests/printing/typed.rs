@@ -1,11 +1,11 @@
-//! Command lines that users of tcpdump type: `linerate capture` prints what tcpdump prints, to the last character.
+//! Command lines of tcpdump users: `linerate capture` prints exactly what tcpdump prints.
 
 use linerate_tests::support::program::{Ended, linerate, run};
 use linerate_tests::support::{Scratch, has_tools};
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// Packets that both programs print alike.
+/// Packets that both programs print identically.
 const PACKETS: &[&str] = &[
     "arp",
     "ip(src=10.0.0.1,dst=10.0.0.2)/tcp(sport=4242,dport=7777,flags=syn,seq=1000,window=64240,mss=1460)",
@@ -16,7 +16,7 @@ const PACKETS: &[&str] = &[
     "vlan(id=7)/ip(src=10.0.0.1,dst=10.0.0.2)/udp(sport=1,dport=9998)/payload(hex=01)",
 ];
 
-/// Options and filters in front of or after `-r FILE`.
+/// Options and filters, placed before or after `-r FILE`.
 const LINES: &[&str] = &[
     "-n",
     "-nn",
@@ -64,7 +64,7 @@ const LINES: &[&str] = &[
 ];
 
 #[test]
-fn what_users_of_tcpdump_type_prints_the_same() {
+fn tcpdump_command_lines_print_the_same() {
     if !has_tools(&["tcpdump"]) {
         return;
     }
@@ -85,7 +85,7 @@ fn what_users_of_tcpdump_type_prints_the_same() {
         let theirs = output(Command::new("tcpdump").args(&rest));
         let ours = output(&mut linerate(&[&["capture"], &rest[..]].concat()));
         assert!(theirs.lines().count() > 0, "{line}");
-        // Lines of ASCII begin with a tab here, so that no payload looks like a packet; a tab in a payload is a dot.
+        // ASCII lines begin with a tab in linerate, so that no payload looks like a packet; tabs in payloads are dots.
         let compared = |text: &str| if line.contains('A') { text.replace(['\t', '.'], "") } else { text.to_owned() };
         assert_eq!(compared(&ours), compared(&theirs), "{line}");
         if !line.starts_with("-d") {
@@ -95,9 +95,9 @@ fn what_users_of_tcpdump_type_prints_the_same() {
     }
 }
 
-/// What writes, reads pipes, or prints more than lines.
+/// Command lines that write files, use pipes, or print something other than packets.
 #[test]
-fn what_users_of_tcpdump_type_writes_the_same() {
+fn tcpdump_command_lines_write_the_same() {
     if !has_tools(&["tcpdump"]) {
         return;
     }
@@ -116,7 +116,7 @@ fn what_users_of_tcpdump_type_writes_the_same() {
     let from = fs::File::open(&file).unwrap();
     assert_eq!(output(linerate(&["capture", "-n", "-r", "-"]).stdin(from)), all);
     assert_eq!(run(&["capture", "--count", "-nr", &file]).good().output, "9000\n");
-    // Two files of a million bytes at most, as tcpdump counts them.
+    // Two files of at most 1,000,000 bytes: tcpdump's unit.
     let rotated = scratch.file("rotated.pcap");
     run(&["capture", "-r", &file, "-w", &rotated, "-C", "1", "-W", "2", "-Z", "root"]).good();
     for words in [&["-D"][..], &["-L", "-r", &file], &["-vvv", "-c", "1", "-r", &file], &["-p", "-c", "1", "-r", &file]]
@@ -126,7 +126,7 @@ fn what_users_of_tcpdump_type_writes_the_same() {
     }
 }
 
-/// Standard output, in UTC.
+/// Runs a command in UTC and returns its standard output.
 fn output(command: &mut Command) -> String {
     let output = command.env("TZ", "UTC").stderr(Stdio::null()).output().expect("the program");
     assert!(output.status.success(), "{command:?}");

@@ -1,4 +1,4 @@
-//! `linerate doctor` on ports that the tests have made: what it finds, what it mends, and that it puts that back.
+//! `linerate doctor` on ports of the tests: findings, fixes, and restoring the settings.
 
 use linerate_tests::support::program::{Ended, linerate, program, run};
 use linerate_tests::support::wire::Wire;
@@ -8,17 +8,17 @@ use serde_json::Value;
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
 
-/// Findings of a check, of a port or of the machine.
+/// Finding of a check, of a port or (`None`) of the machine.
 fn finding<'a>(document: &'a Value, port: Option<&str>, check: &str) -> &'a Value {
     let findings = document["findings"].as_array().unwrap();
     let is_it = |one: &&Value| one["check"] == check && one["port"].as_str() == port;
     findings.iter().find(is_it).unwrap_or_else(|| panic!("no {check}: {document}"))
 }
 
-/// Whether frames are joined at the end of a wire, as ethtool says it.
-fn joins(wire: &Wire, host: &str) -> bool {
-    let said = tool("ip", &["netns", "exec", &wire.namespace(host), "ethtool", "-k", "eth0"]);
-    said.lines().any(|line| line.starts_with("generic-receive-offload: on"))
+/// Returns true if GRO is on at a host's end of a wire, as reported by ethtool.
+fn has_gro(wire: &Wire, host: &str) -> bool {
+    let features = tool("ip", &["netns", "exec", &wire.namespace(host), "ethtool", "-k", "eth0"]);
+    features.lines().any(|line| line.starts_with("generic-receive-offload: on"))
 }
 
 fn set_gro(wire: &Wire, host: &str, to: &str) {
@@ -29,7 +29,7 @@ fn can_try() -> bool {
     may_make_labs() && has_tools(&["ethtool", "tc"])
 }
 
-/// One at a time mends a machine: tests that do so take turns, those of other processes too.
+/// Only one `doctor --fix` may run per machine: such tests take turns, also between processes.
 fn turn() -> File {
     let path = std::env::temp_dir().join("linerate-tests-doctor-fix.lock");
     let file = File::options().create(true).truncate(false).write(true).open(path).unwrap();
@@ -37,13 +37,13 @@ fn turn() -> File {
     file
 }
 
-/// The program while it mends.
-struct Mending(Child);
+/// A running program.
+struct Program(Child);
 
-impl Mending {
-    fn start(arguments: &[&str]) -> Mending {
+impl Program {
+    fn start(arguments: &[&str]) -> Program {
         let mut command = linerate(arguments);
-        Mending(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+        Program(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     fn end_by(self, signal: Signal) -> Ended {
@@ -53,28 +53,28 @@ impl Mending {
 }
 
 #[test]
-fn the_machine_is_looked_at_without_a_port() {
+fn machine_is_checked_without_a_port() {
     let json = run(&["doctor", "--json"]).good().json();
     assert_eq!(json["schema"], "linerate/doctor/1");
     for check in ["kernel", "processors", "memory", "clock-source", "softirq", "rights"] {
         let severity = finding(&json, None, check)["severity"].as_str().unwrap();
-        assert!(["ok", "note", "warn", "bad"].contains(&severity), "{check}: {severity}");
+        assert!(["ok", "note", "warning", "error"].contains(&severity), "{check}: {severity}");
     }
     let text = run(&["doctor"]).good().output;
     assert!(text.starts_with("machine\n") && text.trim_end().ends_with(" ok"), "{text}");
     let scratch = Scratch::new();
     let folder = scratch.file("");
-    let json = run(&["doctor", "lo", "--for", &folder, "--json"]).good().json();
+    let json = run(&["doctor", "lo", "--dir", &folder, "--json"]).good().json();
     assert!(finding(&json, None, "folder")["now"].as_str().unwrap().contains("GB free"), "{json}");
     assert!(finding(&json, Some("packet:lo"), "uses")["now"].as_str().unwrap().contains("127.0.0.1"), "{json}");
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_said() {
+fn ports_that_cannot_be_checked_are_errors() {
     run(&["doctor", "no-such-one"]).with_status(1).says("no such interface");
     run(&["doctor", "pcap:x"]).with_status(1).says("not an interface of this host");
     run(&["doctor", "packet:"]).with_status(2);
-    run(&["doctor", "--for", "/no/such/folder"]).with_status(1).says("no such directory");
+    run(&["doctor", "--dir", "/no/such/folder"]).with_status(1).says("no such directory");
     run(&["doctor", "--fix"]).with_status(2).says("--fix needs a port");
     run(&["doctor", "lo", "--", "true"]).with_status(2).says("needs --fix");
     run(&["doctor", "lo", "--yes"]).with_status(2).says("--yes needs --fix or --self-test");
@@ -93,8 +93,8 @@ fn findings_about_a_port_are_named() {
     tool("tc", &["-n", &netns, "qdisc", "add", "dev", "eth0", "clsact"]);
     let json = run(&["doctor", &port, "--json"]).good().json();
     let of = |check: &str| finding(&json, Some(&port), check).clone();
-    assert_eq!(of("gro")["severity"], "warn");
-    assert_eq!(of("gro")["mend"][0], format!("ip netns exec {netns} ethtool -K eth0 rx-gro off"));
+    assert_eq!(of("gro")["severity"], "warning");
+    assert_eq!(of("gro")["fix"][0], format!("ip netns exec {netns} ethtool -K eth0 rx-gro off"));
     assert_eq!(of("gro")["fixed_by_fix"], true);
     assert_eq!(of("xdp-program")["severity"], "ok");
     assert!(of("driver")["now"].as_str().unwrap().starts_with("veth"));
@@ -102,13 +102,13 @@ fn findings_about_a_port_are_named() {
     assert!(of("tc")["now"].as_str().unwrap().contains("clsact"));
     assert!(of("peer")["now"].as_str().unwrap().contains("another namespace"));
     assert_eq!(of("stamps")["severity"], "ok");
-    // The files are those of the namespace too.
+    // Files in /sys are those of the namespace.
     assert!(of("steering")["now"].as_str().unwrap().starts_with("RPS on 0 queues"));
     let rps = format!("ip netns exec {netns} sh -c 'echo 1 > /sys/class/net/eth0/queues/rx-1/rps_cpus'");
     tool("sh", &["-c", &rps]);
     let json = run(&["doctor", &port, "--json"]).good().json();
     assert!(finding(&json, Some(&port), "steering")["now"].as_str().unwrap().starts_with("RPS on 1 queue"), "{json}");
-    // Frames come to xdp: before they are joined.
+    // xdp: receives packets before GRO merges them.
     let xdp = port.replace("packet:", "xdp:");
     let json = run(&["doctor", &xdp, "--json"]).good().json();
     assert_eq!(finding(&json, Some(&xdp), "gro")["severity"], "ok");
@@ -118,7 +118,7 @@ fn findings_about_a_port_are_named() {
 
 /// Datagrams that a full socket buffer drops after they crossed every interface.
 #[test]
-fn drops_at_a_socket_are_found() {
+fn socket_buffer_drops_are_found() {
     if !can_try() {
         return;
     }
@@ -135,31 +135,31 @@ fn drops_at_a_socket_are_found() {
                   [t.sendto(b'x' * 1000, r.getsockname()) for _ in range(1000)]";
     tool("ip", &["netns", "exec", &netns, "python3", "-c", script]);
     let udp = look();
-    assert_eq!(udp["severity"], "bad", "{udp}");
+    assert_eq!(udp["severity"], "error", "{udp}");
     assert!(udp["now"].as_str().unwrap().contains("Udp.RcvbufErrors 9"), "{udp}");
 }
 
 #[test]
-fn somebody_elses_program_is_found() {
+fn xdp_program_of_another_process_is_found() {
     if !can_try() {
         return;
     }
     let wire = Wire::new();
     let port = wire.port("b", "eth0", "").replace("packet:", "xdp:");
-    let holder = Mending::start(&["capture", &port, "--quiet"]);
+    let holder = Program::start(&["capture", &port, "--quiet"]);
     let found = || finding(&run(&["doctor", &port, "--json"]).good().json(), Some(&port), "xdp-program").clone();
-    wait_until("the program is attached", || found()["severity"] == "bad");
-    let said = found();
+    wait_until("the program is attached", || found()["severity"] == "error");
+    let busy = found();
     assert!(
-        said["now"].as_str().unwrap().ends_with(" in the driver")
-            && said["mend"][0].as_str().unwrap().ends_with("xdp off"),
-        "{said}"
+        busy["now"].as_str().unwrap().ends_with(" in the driver")
+            && busy["fix"][0].as_str().unwrap().ends_with("xdp off"),
+        "{busy}"
     );
     holder.end_by(Signal::INT).good();
 }
 
 #[test]
-fn what_is_mended_for_a_command_is_put_back() {
+fn fixes_for_a_command_are_restored() {
     if !can_try() {
         return;
     }
@@ -170,23 +170,23 @@ fn what_is_mended_for_a_command_is_put_back() {
     let inside = format!("ip netns exec {netns} ethtool -k eth0 | grep generic-receive; exit 7");
     let ended = run(&["doctor", &port, "--fix", "--", "sh", "-c", &inside]).with_status(7);
     assert!(ended.output.contains("generic-receive-offload: off"), "{}", ended.output);
-    // What it will do stands before what it has done.
+    // The plan is printed before the fixes.
     let places: Vec<usize> = ["restored at the end:", "fixed: ", "restored: "]
         .iter()
         .map(|text| ended.errors.find(text).unwrap_or_else(|| panic!("{text}: {}", ended.errors)))
         .collect();
     assert!(places.is_sorted(), "{}", ended.errors);
-    assert!(joins(&wire, "b"));
+    assert!(has_gro(&wire, "b"));
     run(&["doctor", &port, "--fix", "--", "/no/such/command"]).with_status(1).says("cannot run /no/such/command");
-    assert!(joins(&wire, "b"), "it was not put back where the command could not be run");
-    // Nothing to mend is no failure.
+    assert!(has_gro(&wire, "b"), "not restored after the command could not be run");
+    // It is not an error if nothing needs fixing.
     set_gro(&wire, "b", "off");
     run(&["doctor", &port, "--fix", "--", "true"]).good();
-    assert!(!joins(&wire, "b"), "what was off before is off");
+    assert!(!has_gro(&wire, "b"), "a setting that was off before stays off");
 }
 
 #[test]
-fn signals_end_it_with_all_put_back() {
+fn signals_restore_all_settings() {
     if !can_try() {
         return;
     }
@@ -194,23 +194,23 @@ fn signals_end_it_with_all_put_back() {
     let wire = Wire::new();
     set_gro(&wire, "b", "on");
     let port = wire.port("b", "eth0", "");
-    let alone = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].map(|signal| (signal, false));
-    for (signal, command) in alone.into_iter().chain([(Signal::TERM, true)]) {
+    let no_command = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].map(|signal| (signal, false));
+    for (signal, command) in no_command.into_iter().chain([(Signal::TERM, true)]) {
         let rest: &[&str] = if command { &["--", "sleep", "60"] } else { &[] };
-        let running = Mending::start(&[&["doctor", &port, "--fix"], rest].concat());
-        wait_until("it is mended", || !joins(&wire, "b"));
-        // Another one would put back what this one has set.
+        let running = Program::start(&[&["doctor", &port, "--fix"], rest].concat());
+        wait_until("GRO is off", || !has_gro(&wire, "b"));
+        // A second instance would restore settings of the first.
         run(&["doctor", &port, "--fix", "--", "true"]).with_status(1).says("another linerate doctor --fix runs");
-        assert!(!joins(&wire, "b"));
+        assert!(!has_gro(&wire, "b"));
         let ended = running.end_by(signal);
-        // A command that a signal has ended says so as a shell does.
+        // A command killed by a signal gives status 128 + signal, as in a shell.
         assert_eq!(ended.status, if command { 128 + 15 } else { 0 }, "{}", ended.errors);
-        assert!(joins(&wire, "b"), "{signal:?}: {}", ended.errors);
+        assert!(has_gro(&wire, "b"), "{signal:?}: {}", ended.errors);
     }
 }
 
 #[test]
-fn every_byte_of_the_self_test_arrives_or_it_says_so() {
+fn self_test_reports_loss_and_corruption() {
     if !can_try() {
         return;
     }
@@ -221,22 +221,22 @@ fn every_byte_of_the_self_test_arrives_or_it_says_so() {
     let wire = Wire::new();
     let (one, other) = (wire.port("a", "eth0", ""), wire.port("b", "eth0", ""));
     let json = run(&["doctor", "--self-test", "--json", &one, &other]).good().json();
-    assert_eq!((&json["self_test"]["good"], &json["self_test"]["received"]), (&true.into(), &20_000.into()), "{json}");
+    assert_eq!((&json["self_test"]["ok"], &json["self_test"]["received"]), (&true.into(), &20_000.into()), "{json}");
     assert!(json["self_test"]["latency_min_ns"].as_i64().is_some_and(|ns| ns > 0), "{json}");
     let xdp = other.replace("packet:", "xdp:");
     run(&["doctor", "--self-test", &one, &xdp]).good().shows("20,000 sent, 20,000 received");
-    // A wire loops nothing back, and a line that damages frames shows.
+    // A veth pair has no loopback; a lossy and corrupting path is detected.
     run(&["doctor", "--self-test", &one]).with_status(1).shows("nothing received").shows("loopback on");
     let damaged = other.replace("packet:", "faulty:packet:") + "&drop=1%&corrupt=1%&seed=7";
     let ended = run(&["doctor", "--self-test", "--json", &one, &damaged]).with_status(1);
     let tested = &ended.json()["self_test"];
-    assert!(tested["lost"].as_u64() > Some(100) && tested["good"] == false, "{tested}");
+    assert!(tested["lost"].as_u64() > Some(100) && tested["ok"] == false, "{tested}");
     assert!(tested["corrupted"].as_u64().unwrap() + tested["damaged"].as_u64().unwrap() > 100, "{tested}");
 }
 
-/// The doctor says that a veth has no clock, and so does the port that wants one.
+/// A veth has no hardware clock: the doctor reports it, and a port with `stamp=hardware` fails.
 #[test]
-fn stamps_of_a_card_are_refused_where_there_is_none() {
+fn hardware_timestamps_are_rejected_without_a_clock() {
     if !can_try() {
         return;
     }
@@ -256,16 +256,16 @@ fn stamps_of_a_card_are_refused_where_there_is_none() {
 }
 
 #[test]
-fn a_self_test_into_a_real_port_has_to_be_meant() {
+fn self_test_on_a_real_port_needs_yes() {
     run(&["doctor", "--self-test", "lo"]).with_status(2).says("would leave this host").says("--yes");
     run(&["doctor", "--self-test", "mem:x"]).with_status(2).says("interfaces of this host");
     run(&["doctor", "--self-test", "a", "b", "c"]).with_status(2).says("one port");
     run(&["doctor", "--self-test", "--fix", "lo"]).with_status(2);
 }
 
-/// In a namespace of its own: where a default route leaves through the port, or through a bridge that it is a part of.
+/// A default route through the port, or through a bridge that has it as a member, in a namespace of its own.
 #[test]
-fn what_the_machine_uses_is_not_touched_unless_it_is_meant() {
+fn fix_on_a_port_in_use_needs_yes() {
     if !can_try() || !has_tools(&["unshare"]) {
         return;
     }

@@ -1,4 +1,4 @@
-//! How a run ends that is asked to: whole, however often it is asked within a moment.
+//! Stopping a run by signals: its outputs are complete, also after repeated signals.
 
 use linerate_tests::support::program::{Running, launch, linerate, run, spawn};
 use linerate_tests::support::{Scratch, files, frames, records, wait_until};
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
 
-/// How often each is tried: what goes wrong only does so at some moments.
+/// Rounds per test: races show only at some moments.
 const ROUNDS: usize = 20;
 
-/// Feeds a program frames for as long as it takes them, a few thousand a second.
+/// Writes a few thousand packets per second to a program until it stops reading.
 fn feed(mut to: ChildStdin) {
     let (header, body) = (records::header(), records::body(&frames::sample()));
     std::thread::spawn(move || {
@@ -26,7 +26,7 @@ fn feed(mut to: ChildStdin) {
     });
 }
 
-/// Starts a run that reads frames from its standard input without end.
+/// Starts a run that reads an endless stream from standard input.
 fn endless(arguments: &[&str]) -> Running {
     let mut command = linerate(arguments);
     let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
@@ -35,9 +35,9 @@ fn endless(arguments: &[&str]) -> Running {
     running
 }
 
-/// As timeout(1) does: one signal to the program, one to its group.
-fn ask_twice(running: Running, round: usize) -> Value {
-    // At different moments of the end of the run.
+/// Sends two signals, as timeout(1) does: one to the program, one to its group.
+fn stop_twice(running: Running, round: usize) -> Value {
+    // At different moments while the run ends.
     std::thread::sleep(Duration::from_millis(20));
     running.signal(Signal::TERM);
     std::thread::sleep(Duration::from_micros(100 * round as u64));
@@ -46,12 +46,12 @@ fn ask_twice(running: Running, round: usize) -> Value {
 }
 
 #[test]
-fn a_capture_that_gets_the_signal_twice_is_whole() {
+fn capture_is_complete_after_two_signals() {
     let scratch = Scratch::new();
     for round in 0..ROUNDS {
         for ending in ["pcapng", "pcapng.zst", "pcap.gz"] {
             let file = scratch.file(&format!("{round}.{ending}"));
-            let json = ask_twice(endless(&["capture", "-r", "-", "-w", &file, "--json"]), round);
+            let json = stop_twice(endless(&["capture", "-r", "-", "-w", &file, "--json"]), round);
             let again = run(&["capture", "-r", &file, "--json"]).good().json();
             assert_eq!((&again["frames"], &again["failure"]), (&json["frames"], &Value::Null), "{file}");
         }
@@ -59,12 +59,12 @@ fn a_capture_that_gets_the_signal_twice_is_whole() {
 }
 
 #[test]
-fn records_are_whole_where_the_signal_comes_twice() {
+fn records_are_complete_after_two_signals() {
     let scratch = Scratch::new();
     for round in 0..ROUNDS {
         for name in ["flows.parquet", "flows.jsonl", "folder/"] {
             let place = scratch.file(&format!("{round}-{name}"));
-            let json = ask_twice(endless(&["flows", "-r", "-", "--write", &place, "--json"]), round);
+            let json = stop_twice(endless(&["flows", "-r", "-", "--write", &place, "--json"]), round);
             assert_eq!((json["records_lost"].as_u64(), json["failure"].as_str()), (Some(0), None), "{json}");
             let written = json["records_written"].as_u64().unwrap();
             let made = if name == "folder/" { files(Path::new(&place)) } else { vec![place.clone().into()] };
@@ -81,24 +81,24 @@ fn records_are_whole_where_the_signal_comes_twice() {
 }
 
 #[test]
-fn a_check_that_gets_the_signal_twice_gives_its_report() {
+fn check_prints_its_report_after_two_signals() {
     for round in 0..ROUNDS {
         let to = format!("mem:endings{round}");
         let sent = ["generate", "--to", &to, "--check", &to, "-k", "ip/udp", "-c", "0", "--json"];
         let running = launch(&sent);
         running.wait_until_open();
-        let json = ask_twice(running, round);
+        let json = stop_twice(running, round);
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         assert_eq!(number(&json["check"]["sent"]), number(&json["frames"]), "{json}");
     }
 }
 
 #[test]
-fn the_second_request_is_told_what_is_waited_for_and_the_third_ends() {
+fn second_signal_reports_the_wait_and_third_ends() {
     let scratch = Scratch::new();
     let stuck = scratch.file("stuck.pcap");
     mknodat(CWD, &stuck, FileType::Fifo, 0o600.into(), 0).unwrap();
-    // It is open, and nothing is read.
+    // The pipe is open, but not read.
     let _reader = OpenOptions::new().read(true).write(true).open(&stuck).unwrap();
     let running = endless(&["capture", "-r", "-", "-w", &stuck]);
     std::thread::sleep(Duration::from_millis(300));
@@ -106,10 +106,10 @@ fn the_second_request_is_told_what_is_waited_for_and_the_third_ends() {
     std::thread::sleep(Duration::from_millis(200));
     running.signal(Signal::INT);
     std::thread::sleep(Duration::from_millis(1000));
-    assert!(is_alive(&running), "twice within a second is once");
+    assert!(is_alive(&running), "two signals within a second count as one");
     running.signal(Signal::INT);
     std::thread::sleep(Duration::from_millis(300));
-    assert!(is_alive(&running), "the second request only has it hurry");
+    assert!(is_alive(&running), "the second request must not end it");
     running.signal(Signal::INT);
     wait_until("the third request ends it", || !is_alive(&running));
     let ended = running.end().with_status(-1);
@@ -117,13 +117,13 @@ fn the_second_request_is_told_what_is_waited_for_and_the_third_ends() {
 }
 
 #[test]
-fn before_anything_is_open_one_signal_ends() {
+fn one_signal_ends_a_run_that_waits_in_open() {
     let scratch = Scratch::new();
     let (fifo, sample) = (scratch.file("fifo"), scratch.file("sample.pcap"));
     mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
     records::write(&sample, &frames::sample());
     let to = format!("pcap:{fifo}");
-    // To be read a FIFO is opened without waiting (odd.rs).
+    // Opening a FIFO for reading does not wait (odd.rs).
     let cases: [&[&str]; 3] = [
         &["capture", "-r", &sample, "-w", &fifo],
         &["flows", "-r", &sample, "--write", &fifo],
@@ -131,9 +131,9 @@ fn before_anything_is_open_one_signal_ends() {
     ];
     for arguments in cases {
         let running = launch(arguments);
-        wait_until("it waits for the other end", || {
+        wait_until("it waits for the reader of the FIFO", || {
             let call = std::fs::read_to_string(format!("/proc/{}/syscall", running.pid())).unwrap_or_default();
-            // openat(2), on whatever machine: a call with a path, which no other wait here has.
+            // 257 is openat(2) on x86-64; no other wait here is in it.
             running.proc_status("State").is_some_and(|state| state.starts_with('S')) && call.starts_with("257 ")
         });
         running.signal(Signal::INT);
@@ -142,36 +142,36 @@ fn before_anything_is_open_one_signal_ends() {
     }
 }
 
-/// Whenever it comes once the program has begun.
+/// The signal may arrive at any time after the handlers are installed.
 #[test]
-fn a_run_that_is_asked_to_end_before_it_has_begun_gives_its_report() {
+fn early_signal_still_gives_a_report() {
     let mut early = 0;
     for round in 0..ROUNDS as u64 {
-        // Tables are made first.
+        // Allocating the flow table takes a while.
         let mut command = linerate(&["flows", "-r", "-", "-q", "--max-flows", "1000000"]);
         let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let _stays_open = running.take_input();
         while !catches(&running, Signal::TERM) && is_alive(&running) {
             std::thread::yield_now();
         }
-        // Before its rights are gone nothing is open.
+        // Ports are opened before privileges are dropped.
         early += u32::from(running.proc_status("NoNewPrivs").as_deref() == Some("0"));
         std::thread::sleep(Duration::from_micros(500 * round));
         running.signal(Signal::TERM);
         let ended = running.end().good();
         assert!(ended.output.contains("flows of"), "{round}: {ended:?}");
     }
-    assert!(early > 0, "requests are remembered from the begin on");
+    assert!(early > 0, "no signal arrived before the start");
 }
 
-/// And is told in the words of the end.
+/// The interim report has the text of the final report.
 #[test]
-fn who_asks_how_far_a_run_is_is_told_and_does_not_end_it() {
+fn usr1_prints_an_interim_report() {
     let scratch = Scratch::new();
     let (file, mem) = (scratch.file("all.pcapng"), format!("mem:so-far-{}", std::process::id()));
     let sent = ["generate", "-q", "--to", &mem, "--check", &mem, "-k", "ip/udp", "-c", "0"];
     let cases: [(&[&str], &str, &str); 4] = [
-        (&["capture", "-q", "-r", "-", "-w", &file, "--flows", "-"], "bytes captured in", "flows ended"),
+        (&["capture", "-q", "-r", "-", "-w", &file, "--flows", "-"], "bytes read in", "flows ended"),
         (&["count", "-q", "-r", "-", "--protocols"], "packets by size", "packets by protocol header"),
         (&["flows", "-q", "-r", "-"], "bytes metered in", "flows ended"),
         (&sent, "bytes sent in", "packets received"),
@@ -192,7 +192,7 @@ fn who_asks_how_far_a_run_is_is_told_and_does_not_end_it() {
 }
 
 #[test]
-fn programs_are_told_how_far_a_run_is_in_a_line_of_json() {
+fn usr1_prints_an_interim_report_in_json() {
     for arguments in [&["check", "-q", "-r", "-", "--json"][..], &["check", "-q", "-r", "-", "--json"]] {
         let running = endless(arguments);
         std::thread::sleep(Duration::from_millis(300));
@@ -205,7 +205,7 @@ fn programs_are_told_how_far_a_run_is_in_a_line_of_json() {
     }
 }
 
-/// Whether a signal does not do what it usually does.
+/// Returns true if the process has a handler for a signal.
 fn catches(running: &Running, signal: Signal) -> bool {
     let caught = running.proc_status("SigCgt").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     caught.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
@@ -215,23 +215,23 @@ fn is_alive(running: &Running) -> bool {
     running.proc_status("State").is_some_and(|state| !state.starts_with('Z'))
 }
 
-/// Nobody is there: what is asked twice waits for nobody, and the batches stay where they are.
+/// The broker is unreachable: a second signal ends the wait, and the batches stay in the spool.
 #[test]
-fn two_requests_end_the_wait_for_a_broker() {
+fn two_signals_end_the_wait_for_a_broker() {
     let scratch = Scratch::new();
     let (input, spool) = (scratch.file("in.pcap"), scratch.file("spool"));
     records::write(&input, &frames::sample());
     let ship = format!("spool={spool},end=200");
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let mut command = linerate(&["flows", "-r", &input, "-w", "kafka://127.0.0.1:1/t", "--ship", &ship, "--json"]);
     let mut running = spawn(command.stdout(Stdio::piped()));
     let heard = running.hear();
-    wait_until("the wait is said", || heard.lock().unwrap().contains("records undelivered; waiting up to"));
+    wait_until("the wait is reported", || heard.lock().unwrap().contains("records undelivered; waiting up to"));
     running.signal(Signal::INT);
     std::thread::sleep(Duration::from_millis(1500));
     running.signal(Signal::INT);
     let json = running.end().good().json();
-    assert!(begun.elapsed() < Duration::from_secs(100), "it waited to the end");
+    assert!(started.elapsed() < Duration::from_secs(100), "it waited for the whole `end` time");
     let waiting = json["accounts"].as_array().unwrap().iter().find(|account| account["stage"] == "deliver");
     assert!(waiting.unwrap()["drops"]["waiting"].as_u64() > Some(0), "{json}");
 }

@@ -1,4 +1,4 @@
-//! What fails in the middle leaves complete frames and a clear message.
+//! Failures in the middle of a run leave complete frames and a clear message.
 
 use linerate_tests::support::program::{Ended, launch, linerate, program, run};
 use linerate_tests::support::records::{self, Record, assert_same_frames};
@@ -15,7 +15,7 @@ fn long(scratch: &Scratch) -> (String, Vec<Record>) {
 }
 
 #[test]
-fn a_file_cut_off_gives_its_complete_frames() {
+fn truncated_file_gives_its_complete_frames() {
     let scratch = Scratch::new();
     let (file, all) = long(&scratch);
     let whole = std::fs::read(&file).unwrap();
@@ -31,7 +31,7 @@ fn a_file_cut_off_gives_its_complete_frames() {
 }
 
 #[test]
-fn a_full_disk_ends_the_capture_with_complete_frames() {
+fn full_disk_ends_the_capture_with_complete_frames() {
     if !is_root() {
         return skip("mounting a small file system needs root");
     }
@@ -64,7 +64,7 @@ fn a_full_disk_ends_the_capture_with_complete_frames() {
 }
 
 #[test]
-fn a_folder_that_is_a_file_is_named_once() {
+fn file_given_as_a_folder_is_reported_once() {
     let scratch = Scratch::new();
     let (input, _) = long(&scratch);
     let file = scratch.file("file");
@@ -75,7 +75,7 @@ fn a_folder_that_is_a_file_is_named_once() {
 }
 
 #[test]
-fn a_full_device_is_an_error_even_without_frames() {
+fn full_device_is_an_error_even_without_packets() {
     let scratch = Scratch::new();
     let (file, _) = long(&scratch);
     run(&["capture", "-r", &file, "-w", "/dev/full"]).with_status(1).says("/dev/full").says("No space left");
@@ -85,7 +85,7 @@ fn a_full_device_is_an_error_even_without_frames() {
 
 /// The runtime opens /dev/null in place of a closed standard output.
 #[test]
-fn a_closed_standard_output_is_an_error() {
+fn closed_standard_output_is_an_error() {
     let scratch = Scratch::new();
     let (file, _) = long(&scratch);
     for (arguments, closed) in [
@@ -101,7 +101,7 @@ fn a_closed_standard_output_is_an_error() {
         command.args(["-c", &script]).arg(program()).args(arguments);
         Ended::of(command.output().unwrap()).with_status(1).says("standard output");
     }
-    // Nothing was to be printed.
+    // This run does not use standard output.
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$@\" >&-"]).arg(program()).args([
         "capture",
@@ -114,9 +114,9 @@ fn a_closed_standard_output_is_an_error() {
     Ended::of(command.output().unwrap()).good();
 }
 
-/// Lines that went into the pipe are counted, also of a block that was not written to its end.
+/// Lines written to the pipe are counted, also those of a partly written block.
 #[test]
-fn lines_that_a_reader_had_are_counted() {
+fn lines_read_from_the_pipe_are_counted() {
     let scratch = Scratch::new();
     let (file, _) = long(&scratch);
     let mut command = linerate(&["capture", "-r", &file, "--print", "--json"]);
@@ -128,7 +128,7 @@ fn lines_that_a_reader_had_are_counted() {
 }
 
 #[test]
-fn a_reader_that_goes_ends_the_capture() {
+fn closed_pipe_ends_the_capture() {
     let scratch = Scratch::new();
     let (file, _) = long(&scratch);
     let mut child =
@@ -140,7 +140,7 @@ fn a_reader_that_goes_ends_the_capture() {
 }
 
 #[test]
-fn a_pipe_that_stays_empty_can_be_left() {
+fn capture_of_an_empty_pipe_can_be_stopped() {
     let scratch = Scratch::new();
     let fifo = scratch.file("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();

@@ -1,4 +1,4 @@
-//! What goes in and comes out: files, pipes, devices, several inputs in order of time.
+//! Inputs and outputs: files, pipes, devices, several inputs merged by time.
 
 use linerate_tests::support::program::{Ended, launch, linerate, run};
 use linerate_tests::support::records::{self, Record, assert_same_frames, assert_times_never_go_back};
@@ -23,7 +23,7 @@ fn fifo(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn two_files_become_one_in_order_of_time() {
+fn two_files_are_merged_by_time() {
     let scratch = Scratch::new();
     let (_, all) = sample(&scratch);
     let (left, right, output) = (scratch.file("l.pcap"), scratch.file("r.pcap"), scratch.file("both.pcap"));
@@ -41,9 +41,9 @@ fn two_files_become_one_in_order_of_time() {
     }
 }
 
-/// The clock of one port is set right by as much as it was wrong, and the frames fall into their places.
+/// `offset=` corrects the clock of one port, so that its packets merge in the right order.
 #[test]
-fn an_offset_sets_the_clock_of_one_port_right() {
+fn offset_corrects_the_clock_of_one_port() {
     let scratch = Scratch::new();
     let (_, all) = sample(&scratch);
     let (left, right, output) = (scratch.file("l.pcap"), scratch.file("r.pcap"), scratch.file("both.pcap"));
@@ -62,7 +62,7 @@ fn an_offset_sets_the_clock_of_one_port_right() {
 }
 
 #[test]
-fn real_captures_merge_as_mergecap_merges_them() {
+fn real_captures_merge_as_mergecap_does() {
     let names = ["real-mix.pcap", "ndpi/ultrasurf.pcap"];
     let [Some(one), Some(other)] = names.map(corpus) else { return };
     if !has_tools(&["mergecap"]) {
@@ -78,7 +78,7 @@ fn real_captures_merge_as_mergecap_merges_them() {
 }
 
 #[test]
-fn standard_input_and_output_are_pipes_like_any() {
+fn standard_input_and_output_carry_packets() {
     let scratch = Scratch::new();
     let (file, all) = sample(&scratch);
     let mut child = linerate(&["capture", "-r", "-", "-w", "-", "--json"])
@@ -99,12 +99,12 @@ fn standard_input_and_output_are_pipes_like_any() {
     writer.join().unwrap();
     assert!(output.status.success());
     assert!(records::parse(&output.stdout) == all);
-    let json: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON beside the frames");
+    let json: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON on standard error");
     assert_eq!(json["frames"], all.len());
 }
 
 #[test]
-fn tshark_reads_what_standard_output_gives_it() {
+fn tshark_reads_packets_from_standard_output() {
     if !has_tools(&["tshark"]) {
         return;
     }
@@ -128,7 +128,7 @@ fn tshark_reads_what_standard_output_gives_it() {
 }
 
 #[test]
-fn a_fifo_is_read_and_written_and_stays() {
+fn fifo_is_read_and_written_and_kept() {
     let scratch = Scratch::new();
     let (file, all) = sample(&scratch);
     let path = fifo(&scratch);
@@ -149,7 +149,7 @@ fn a_fifo_is_read_and_written_and_stays() {
 }
 
 #[test]
-fn a_device_is_written_to_and_stays() {
+fn device_is_written_to_and_kept() {
     let scratch = Scratch::new();
     let (file, all) = sample(&scratch);
     let before = fs::metadata("/dev/null").unwrap();
@@ -162,7 +162,7 @@ fn a_device_is_written_to_and_stays() {
 }
 
 #[test]
-fn an_existing_file_is_emptied_first_and_stays_the_same_file() {
+fn existing_file_is_truncated_and_keeps_its_inode() {
     let scratch = Scratch::new();
     let (file, all) = sample(&scratch);
     let output = scratch.file("out.pcap");
@@ -180,7 +180,7 @@ fn an_existing_file_is_emptied_first_and_stays_the_same_file() {
 }
 
 #[test]
-fn a_new_file_belongs_to_whoever_the_program_becomes() {
+fn new_file_belongs_to_the_target_user() {
     if !is_root() {
         return skip("becoming another user needs root");
     }
@@ -190,7 +190,7 @@ fn a_new_file_belongs_to_whoever_the_program_becomes() {
     run(&["capture", "-r", &file, "-w", &output, "-Z", "nobody"]).good();
     assert_eq!(fs::metadata(&output).unwrap().uid(), 65534);
 
-    // As under sudo: the files are the caller's.
+    // Under sudo the files belong to the caller.
     let output = scratch.file("sudo.pcapng");
     let mut command = linerate(&["capture", "-r", &file, "-w", &output]);
     Ended::of(command.env("SUDO_UID", "12345").env("SUDO_GID", "12346").output().unwrap()).good();
@@ -199,7 +199,7 @@ fn a_new_file_belongs_to_whoever_the_program_becomes() {
 }
 
 #[test]
-fn frames_are_cut_and_counted_as_asked() {
+fn snap_length_and_count_are_applied() {
     let scratch = Scratch::new();
     let (file, all) = sample(&scratch);
     for (snap, count) in [(60, 7), (14, 100), (0, 1), (1500, 10_000)] {
@@ -218,7 +218,7 @@ fn frames_are_cut_and_counted_as_asked() {
 }
 
 #[test]
-fn a_real_capture_comes_out_as_it_went_in() {
+fn real_capture_survives_a_round_trip() {
     let Some(file) = corpus("real-mix.pcap") else { return };
     let file = file.to_str().unwrap();
     let scratch = Scratch::new();

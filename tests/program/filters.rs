@@ -1,12 +1,12 @@
-//! Filters over files select what tcpdump selects.
+//! Filters over files select the same packets as tcpdump.
 
-use linerate_tests::support::filters::{FILTERS, assert_telling, select};
+use linerate_tests::support::filters::{FILTERS, assert_selective, select};
 use linerate_tests::support::program::run;
 use linerate_tests::support::records::{self, Record, assert_same_frames};
 use linerate_tests::support::{Scratch, corpus, frames, has_tools};
 
 #[test]
-fn the_sample_is_selected_as_tcpdump_does() {
+fn filters_over_the_sample_match_tcpdump() {
     let scratch = Scratch::new();
     let file = scratch.file("sample.pcap");
     records::write(&file, &frames::sample());
@@ -14,14 +14,14 @@ fn the_sample_is_selected_as_tcpdump_does() {
 }
 
 #[test]
-fn real_traffic_is_selected_as_tcpdump_does() {
+fn filters_over_real_traffic_match_tcpdump() {
     if let Some(file) = corpus("real-mix.pcap") {
         compare(file.to_str().unwrap());
     }
 }
 
 #[test]
-fn captures_with_vlan_tags_are_selected_as_tcpdump_does() {
+fn filters_over_vlan_tags_match_tcpdump() {
     for name in ["ndpi/ultrasurf.pcap", "ndpi/smtp-starttls.pcap", "flowtest/pcap/802.1Q_tunneling.pcap"] {
         if let Some(file) = corpus(name) {
             let filters = ["vlan", "not vlan", "vlan and tcp", "tcp", "vlan and vlan", "vlan and ip"];
@@ -35,7 +35,7 @@ fn captures_with_vlan_tags_are_selected_as_tcpdump_does() {
 fn compare(file: &str) {
     let all = records::read(file).len();
     let selected: Vec<_> = FILTERS.iter().map(|filter| (*filter, compare_one(file, filter).len())).collect();
-    assert_telling(&selected, all);
+    assert_selective(&selected, all);
 }
 
 fn compare_one(file: &str, filter: &str) -> Vec<Record> {

@@ -1,17 +1,17 @@
-//! Flow records: the same for any number of workers and for frames in several files, and what the summary says of the work.
+//! Flow records: the same for any number of workers and input files; and the worker statistics of the summary.
 
+use linerate_headers::build::Frame;
+use linerate_headers::{MacAddr, ethernet, ipv4, udp};
 use linerate_tests::support::program::{Ended, program, run};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, corpus, has_tools, tool};
-use linerate_wire::build::Frame;
-use linerate_wire::{MacAddr, ethernet, ipv4, udp};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Both directions of 100 pairs of hosts, in turn; of the last pair as many frames as of all others together.
+/// Both directions of 100 pairs of hosts in turn; the last pair has as many packets as all others together.
 fn conversations() -> Vec<Record> {
     let frame = |number: u64| {
         let host = if number.is_multiple_of(2) { (number / 2 % 99) as u8 } else { 200 };
@@ -26,7 +26,7 @@ fn conversations() -> Vec<Record> {
     (0..4000).map(frame).collect()
 }
 
-/// The lines on standard output, sorted.
+/// Sorted lines of standard output.
 fn lines(arguments: &[&str]) -> Vec<String> {
     let ended = run(&[&["flows", "--write", "-", "--id-seed", "t"], arguments].concat()).good();
     let mut lines: Vec<String> = ended.output.lines().map(str::to_owned).collect();
@@ -35,7 +35,7 @@ fn lines(arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn workers_write_the_lines_of_one() {
+fn any_number_of_workers_writes_the_same_records() {
     let scratch = Scratch::new();
     let file = scratch.file("conversations.pcap");
     records::write(&file, &conversations());
@@ -52,12 +52,12 @@ fn workers_write_the_lines_of_one() {
     }
 }
 
-/// Each direction in a file of its own, as a tap gives them: their frames are taken in order of time.
+/// Each direction has its own file, as from a tap; packets are processed in order of time.
 #[test]
 fn several_files_are_one_stream() {
     let scratch = Scratch::new();
     let (there, back, both) = (scratch.file("there.pcap"), scratch.file("back.pcap"), scratch.file("both.pcap"));
-    // The responder of a flow is told from the first packet alone, and a flow ends by its idle timeout in between.
+    // The first packet determines the responder of a flow; idle timeouts end flows in between.
     let mut all = conversations();
     for (number, record) in all.iter_mut().enumerate() {
         record.time += number as u64 / 1200 * 20 * SECOND;
@@ -80,7 +80,7 @@ fn several_files_are_one_stream() {
 }
 
 #[test]
-fn the_summary_tells_load_and_elephants() {
+fn summary_reports_worker_load_and_elephants() {
     let scratch = Scratch::new();
     let file = scratch.file("conversations.pcap");
     records::write(&file, &conversations());
@@ -90,25 +90,25 @@ fn the_summary_tells_load_and_elephants() {
     let sum = |name: &str| workers.iter().map(|worker| worker[name].as_u64().unwrap()).sum::<u64>();
     assert_eq!((workers.len(), sum("frames"), sum("flows")), (8, 4000, 100));
     assert_eq!(Value::from(sum("bytes")), json["bytes"]);
-    assert!(json["worker_imbalance"].as_f64().unwrap() >= 4.0, "half of all frames are one worker's");
+    assert!(json["worker_imbalance"].as_f64().unwrap() >= 4.0, "one worker has half of all packets");
     let elephants = json["elephants"].as_array().unwrap();
     assert_eq!(elephants.len(), 1);
     assert_eq!((&elephants[0]["packets_share"], &elephants[0]["packets"]), (&0.5.into(), &2000.into()));
-    // In parts of half a second each.
+    // With an active timeout of half a second.
     let parts =
         run(&[&["flows", "-r", &file, "--workers", "8", "--active", "0.5", "--json"], &ids[..]].concat()).good().json();
     assert!(parts["records"]["active"].as_u64().unwrap() > 500, "{parts}");
     assert_eq!((&parts["elephants"], &parts["top"][0]["orig"]), (&json["elephants"], &json["top"][0]["orig"]));
     let text = run(&["flows", "-r", &file, "--workers", "8"]).good().output;
-    for says in ["WARNING: one worker had", "elephant: 10.0.0.200:53 10.0.0.250:53 UDP: 50.0 % of packets"] {
-        assert!(text.contains(says), "{says}: {text}");
+    for expected in ["WARNING: one worker had", "elephant: 10.0.0.200:53 10.0.0.250:53 UDP: 50.0 % of packets"] {
+        assert!(text.contains(expected), "{expected}: {text}");
     }
     let text = run(&["flows", "-r", &file]).good().output;
     assert!(!text.contains("elephant") && !text.contains("worker"), "{text}");
 }
 
 #[test]
-fn frames_of_an_unknown_link_type_are_told_with_its_number() {
+fn packets_of_unknown_link_types_are_counted() {
     let scratch = Scratch::new();
     let file = scratch.file("usb.pcap");
     records::write(&file, &conversations());
@@ -128,7 +128,7 @@ fn frames_of_an_unknown_link_type_are_told_with_its_number() {
 
 #[test]
 fn wrong_options_are_named() {
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&["--workers", "0"][..], "--workers: expected 1 to 64"),
         (&["--workers", "65"], "--workers: expected 1 to 64"),
         (&["--idle", "sctp=9"], "expected tcp, udp, icmp, other"),
@@ -140,32 +140,32 @@ fn wrong_options_are_named() {
     ] {
         let ended = run(&[&["flows", "-r", "nowhere.pcap"], arguments].concat());
         assert_eq!(ended.status, 2, "{arguments:?}: {}", ended.errors);
-        assert!(ended.errors.contains(says), "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains(expected), "{arguments:?}: {}", ended.errors);
     }
 }
 
-/// Whoever bounds a process's addresses gets a smaller table, not a program that is cut off later.
+/// Under `ulimit -v` the flow table is smaller, so that the run does not fail later.
 #[test]
-fn tables_fit_in_the_addresses_that_a_process_may_have() {
+fn flow_table_fits_the_address_space_limit() {
     let scratch = Scratch::new();
     let file = scratch.file("conversations.pcap");
     records::write(&file, &conversations());
     let most = |limit: &str, more: &str| {
         let line = format!("ulimit -v {limit}; exec \"$0\" flows -r {file} --level stats --json {more}");
         let ended = Ended::of(Command::new("sh").arg("-c").arg(line).arg(program()).output().unwrap()).good();
-        (ended.json()["most_bytes"].as_u64().unwrap(), ended.errors)
+        (ended.json()["max_bytes"].as_u64().unwrap(), ended.errors)
     };
     let (usual, silent) = most("unlimited", "");
     assert!(usual > 1 << 30 && !silent.contains("ulimit"), "{usual}: {silent}");
-    let (bounded, said) = most("1048576", "");
+    let (bounded, errors) = most("1048576", "");
     assert!((1 << 27..=1 << 29).contains(&bounded), "{bounded}");
-    assert!(said.contains("--max-flows reduced to 262,144: ulimit -v allows 1,024 MiB"), "{said}");
-    // What was asked for is not changed, as long as it fits at all.
+    assert!(errors.contains("--max-flows reduced to 262,144: ulimit -v allows 1,024 MiB"), "{errors}");
+    // An explicit size is kept if it fits.
     assert!(most("1048576", "--max-flows 524288 --workers 2").0 > 1 << 29);
 }
 
 #[test]
-fn what_was_there_before_stays_when_nothing_can_be_read() {
+fn outputs_are_kept_if_the_input_is_unreadable() {
     let scratch = Scratch::new();
     let (file, written) = (scratch.file("conversations.pcap"), scratch.file("flows.jsonl"));
     records::write(&file, &conversations());
@@ -178,7 +178,7 @@ fn what_was_there_before_stays_when_nothing_can_be_read() {
     run(&["flows", "-r", &file, "--write", &written, "-q"]).good();
     let good = fs::read(&written).unwrap();
     let text = scratch.file("text");
-    fs::write(&text, "this is no capture file, whatever its name").unwrap();
+    fs::write(&text, "not a capture file").unwrap();
     assert_eq!(run(&["flows", "-r", &text, "--write", &written, "-q"]).status, 1);
     assert!(fs::read(&written).unwrap() == good);
     assert!(!fs::exists(format!("{written}.part")).unwrap());

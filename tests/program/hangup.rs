@@ -1,4 +1,4 @@
-//! SIGHUP: files are completed and begun anew; whoever lost its terminal, or writes no files, ends.
+//! SIGHUP completes files and starts new ones; it ends runs that lost their terminal or write no files.
 
 use linerate_tests::support::program::{Running, linerate, program, run, spawn};
 use linerate_tests::support::{Scratch, files, frames, has_tools, records, tool, wait_until};
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Starts a run that reads frames from its standard input without end, some thousands a second.
+/// Starts a run that reads an endless stream from standard input, some thousand packets per second.
 fn endless(mut command: Command) -> Running {
     let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
     let mut to = running.take_input().unwrap();
     std::thread::spawn(move || {
         let (mut result, mut frames) = (to.write_all(&records::header()), frames::sample());
         while result.is_ok() {
-            // Time goes on, so that flows end.
+            // Timestamps advance, so that flows end by timeout.
             frames.iter_mut().for_each(|frame| frame.time += 10_000_000_000);
             result = to.write_all(&records::body(&frames));
             std::thread::sleep(Duration::from_millis(5));
@@ -32,7 +32,7 @@ fn has_more_than(path: &str, bytes: u64) -> bool {
     std::fs::metadata(path).is_ok_and(|data| data.len() > bytes)
 }
 
-/// Frames of a file that is whole, as others see it too.
+/// Returns the number of packets in a complete file, which tshark reads too.
 fn frames_in(path: &str) -> u64 {
     let json = run(&["capture", "-r", path, "--json"]).good().json();
     assert_eq!(json["failure"], Value::Null, "{path}");
@@ -44,7 +44,7 @@ fn frames_in(path: &str) -> u64 {
 }
 
 #[test]
-fn a_capture_that_was_moved_is_whole_there_and_goes_on_in_a_new_one() {
+fn moved_capture_file_is_complete_and_a_new_one_starts() {
     let scratch = Scratch::new();
     for ending in ["pcapng", "pcap", "pcapng.zst", "pcap.gz"] {
         let [out, first, second, numbered] =
@@ -52,18 +52,18 @@ fn a_capture_that_was_moved_is_whole_there_and_goes_on_in_a_new_one() {
         let running = endless(linerate(&["capture", "-r", "-", "-w", &out, "--json"]));
         let turn = || {
             running.signal(Signal::HUP);
-            wait_until("a new file is there", || has_more_than(&out, 1000));
+            wait_until("a new file exists", || has_more_than(&out, 1000));
         };
         wait_until("frames are written", || has_more_than(&out, 1000));
         std::fs::rename(&out, &first).unwrap();
         turn();
-        // logrotate makes an empty one itself.
+        // logrotate creates an empty file itself.
         std::fs::rename(&out, &second).unwrap();
         std::fs::write(&out, "").unwrap();
         turn();
-        // Nobody moved it.
+        // The file was not moved.
         running.signal(Signal::HUP);
-        wait_until("one with a number is there", || has_more_than(&numbered, 1000));
+        wait_until("a numbered file exists", || has_more_than(&numbered, 1000));
         let ended = running.interrupt().good();
         let parts = [&first, &second, &out, &numbered].map(|path| frames_in(path));
         let json = ended.json();
@@ -74,9 +74,9 @@ fn a_capture_that_was_moved_is_whole_there_and_goes_on_in_a_new_one() {
     }
 }
 
-/// What is open is there as long as somebody writes to it.
+/// An open file remains usable after its folder was removed.
 #[test]
-fn where_no_new_file_can_be_made_the_one_that_is_open_goes_on() {
+fn open_file_is_kept_if_no_new_one_can_be_created() {
     let scratch = Scratch::new();
     let (folder, moved) = (scratch.file("folder"), scratch.file("moved.pcapng"));
     std::fs::create_dir(&folder).unwrap();
@@ -88,13 +88,13 @@ fn where_no_new_file_can_be_made_the_one_that_is_open_goes_on() {
     let before = std::fs::metadata(&moved).unwrap().len();
     running.signal(Signal::HUP);
     std::thread::sleep(Duration::from_millis(300));
-    wait_until("frames are written still", || has_more_than(&moved, before + 10_000));
+    wait_until("packets are still written", || has_more_than(&moved, before + 10_000));
     let ended = running.interrupt().good().says("out.pcapng: No such file").says("the current file is still written");
     assert_eq!(ended.json()["frames"], frames_in(&moved));
 }
 
 #[test]
-fn records_so_far_are_complete_and_the_next_go_to_another_file() {
+fn hangup_completes_records_and_starts_a_new_file() {
     let scratch = Scratch::new();
     let count = |path: &str| match path.rsplit_once('.').unwrap().1 {
         "zst" => tool("zstd", &["-dcq", path]).lines().count() as u64,
@@ -109,7 +109,7 @@ fn records_so_far_are_complete_and_the_next_go_to_another_file() {
             continue;
         }
         let [out, moved, numbered] = ["f", "moved", "f.2"].map(|name| scratch.file(&format!("{name}.{ending}")));
-        // Flows that end, and begin again.
+        // Flows end and start again.
         let running = endless(linerate(&["flows", "-r", "-", "-w", &out, "--idle", "1", "--json"]));
         std::thread::sleep(Duration::from_millis(300));
         running.signal(Signal::HUP);
@@ -118,12 +118,12 @@ fn records_so_far_are_complete_and_the_next_go_to_another_file() {
         running.signal(Signal::HUP);
         wait_until("the second is complete", || has_more_than(&numbered, 10));
         let part = format!("{out}.part");
-        wait_until("the third has begun", || Path::new(&part).exists());
+        wait_until("the third has started", || Path::new(&part).exists());
         std::thread::sleep(Duration::from_millis(300));
-        // It is moved while it is written.
+        // The file is moved while it is being written.
         std::fs::rename(&part, &moved).unwrap();
         running.signal(Signal::HUP);
-        wait_until("the fourth has begun", || Path::new(&part).exists());
+        wait_until("the fourth has started", || Path::new(&part).exists());
         let ended = running.interrupt().good();
         let third = scratch.file(&format!("f.3.{ending}"));
         let parts = [&out, &numbered, &moved, &third].map(|path| count(path));
@@ -135,14 +135,14 @@ fn records_so_far_are_complete_and_the_next_go_to_another_file() {
 }
 
 #[test]
-fn a_folder_of_records_gets_what_there_is() {
+fn hangup_flushes_records_to_a_folder() {
     let scratch = Scratch::new();
     let folder = scratch.file("flows/");
     let running = endless(linerate(&["flows", "-r", "-", "-w", &folder, "--idle", "1", "--json"]));
     std::thread::sleep(Duration::from_millis(300));
-    assert!(files(Path::new(&folder)).is_empty(), "they gather for a minute");
+    assert!(files(Path::new(&folder)).is_empty(), "records are buffered for a minute");
     running.signal(Signal::HUP);
-    wait_until("files are there", || {
+    wait_until("files exist", || {
         files(Path::new(&folder)).iter().any(|file| file.extension().is_some_and(|e| e == "parquet"))
     });
     let json = running.interrupt().good().json();
@@ -150,7 +150,7 @@ fn a_folder_of_records_gets_what_there_is() {
 }
 
 #[test]
-fn frames_and_records_of_one_run_are_begun_anew_together() {
+fn hangup_rotates_packets_and_records_together() {
     let scratch = Scratch::new();
     let [out, flows] = ["out.pcapng", "f.jsonl"].map(|name| scratch.file(name));
     let running = endless(linerate(&["capture", "-r", "-", "-w", &out, "--flows", &flows, "--json"]));
@@ -165,7 +165,7 @@ fn frames_and_records_of_one_run_are_begun_anew_together() {
 }
 
 #[test]
-fn what_writes_no_files_ends_in_order() {
+fn runs_without_files_end_in_order() {
     let cases: [&[&str]; 4] = [
         &["count", "-r", "-", "--json"],
         &["capture", "-r", "-", "-w", "-", "--flows", "/dev/null"],
@@ -184,7 +184,7 @@ fn what_writes_no_files_ends_in_order() {
 }
 
 #[test]
-fn who_was_told_to_ignore_it_does() {
+fn ignored_hangup_stays_ignored() {
     let scratch = Scratch::new();
     let out = scratch.file("out.pcapng");
     let mut command = Command::new("nohup");
@@ -197,18 +197,18 @@ fn who_was_told_to_ignore_it_does() {
     assert_eq!(json["frames"], frames_in(&out), "{:?}", scratch.names());
 }
 
-/// Once it may be asked for new files there, and again once the terminal has gone.
+/// SIGHUP with a terminal starts new files; a hangup of the terminal ends the run.
 #[test]
-fn a_run_at_a_terminal_begins_anew_when_asked_and_ends_with_the_terminal() {
+fn run_at_a_terminal_rotates_and_ends_with_the_terminal() {
     if !has_tools(&["script"]) {
         return;
     }
-    // The first is the leader of its session, the other one of its programs.
+    // The first is the session leader, the second a child of it.
     for line in ["exec PROGRAM", "PROGRAM; true"] {
         let scratch = Scratch::new();
         let [out, numbered, pid, feed] = ["out.pcapng", "out.2.pcapng", "pid", "feed"].map(|name| scratch.file(name));
         std::fs::write(&feed, [records::header(), records::body(&frames::sample())].concat()).unwrap();
-        // What feeds it outlives the terminal.
+        // The writer of its input outlives the terminal.
         let program = format!("{} capture -q -r - -w {out}", program().display());
         let fed = format!("sh -c 'echo $$ > {pid}; exec {program}' < {feed}.fifo");
         tool("mkfifo", &[&format!("{feed}.fifo")]);
@@ -225,13 +225,13 @@ fn a_run_at_a_terminal_begins_anew_when_asked_and_ends_with_the_terminal() {
         let number = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
         let process = rustix::process::Pid::from_raw(number).unwrap();
         rustix::process::kill_process(process, Signal::HUP).unwrap();
-        wait_until("a new one is there", || Path::new(&numbered).exists());
+        wait_until("a new file exists", || Path::new(&numbered).exists());
         std::thread::sleep(Duration::from_millis(1200));
         let is_alive = || {
             let status = std::fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
             status.contains("linerate") && !status.contains("zombie")
         };
-        assert!(is_alive(), "its terminal is there still: {line}");
+        assert!(is_alive(), "ended although its terminal is open: {line}");
         terminal.kill().unwrap();
         terminal.wait().unwrap();
         wait_until("it ends with its terminal", || !is_alive());

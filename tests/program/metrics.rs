@@ -1,4 +1,4 @@
-//! Counters for those who collect them, while a run lasts.
+//! Prometheus metrics of a run (`--metrics`).
 
 use linerate_tests::support::program::{Running, launch, linerate, run, spawn};
 use linerate_tests::support::{Scratch, frames, records, wait_until};
@@ -9,30 +9,30 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// What stands before the address that was chosen.
-const TOLD: &str = "metrics at http://";
+/// Text before the chosen address.
+const PREFIX: &str = "metrics at http://";
 
-/// Starts a run that listens somewhere, and says where.
+/// Starts a run with metrics on a free port; returns its address.
 fn start(arguments: &[&str], input: Stdio) -> (Running, String) {
     let mut command = linerate(arguments);
     command.args(["--metrics", "127.0.0.1:0"]);
     let mut running = spawn(command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let heard = running.hear();
+    let errors = running.hear();
     let address = || {
-        let heard = heard.lock().unwrap();
-        let told = heard.split(TOLD).nth(1)?;
-        Some(told.split_once("/metrics\n")?.0.to_owned())
+        let errors = errors.lock().unwrap();
+        let rest = errors.split(PREFIX).nth(1)?;
+        Some(rest.split_once("/metrics\n")?.0.to_owned())
     };
-    wait_until("the address is said", || address().is_some());
+    wait_until("the address is printed", || address().is_some());
     let address = address().unwrap();
     (running, address)
 }
 
-/// What is answered to a request: its first line, and the rest.
+/// Sends a request; returns the status line and the body of the response.
 fn ask(address: &str, request: &str) -> (String, String) {
     let mut connection = TcpStream::connect(address).unwrap();
     connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    // What is too long may not be read to its end; the answer comes all the same.
+    // A request that is too long is answered before it has been read completely.
     let _ = connection.write_all(request.as_bytes());
     let mut answer = Vec::new();
     let _ = connection.read_to_end(&mut answer);
@@ -41,7 +41,7 @@ fn ask(address: &str, request: &str) -> (String, String) {
     (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
 }
 
-/// All samples of a page, whose form is looked at.
+/// Checks the format of the metrics page and returns its samples.
 fn scrape(address: &str) -> BTreeMap<String, f64> {
     let (status, page) = ask(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert_eq!(status, "HTTP/1.1 200 OK", "{page}");
@@ -55,19 +55,19 @@ fn scrape(address: &str) -> BTreeMap<String, f64> {
         if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').unwrap();
             assert!(name == family && ["counter", "gauge"].contains(&kind), "{line}");
-            assert!(!families.contains(&family), "{family} comes twice");
+            assert!(!families.contains(&family), "{family} appears twice");
             families.push(family.clone());
             continue;
         }
         let (name, value) = line.rsplit_once(' ').unwrap();
         assert_eq!(name.split('{').next().unwrap(), family, "{line}");
-        assert!(samples.insert(name.to_owned(), value.parse().unwrap()).is_none(), "{name} comes twice");
+        assert!(samples.insert(name.to_owned(), value.parse().unwrap()).is_none(), "{name} appears twice");
     }
     samples
 }
 
 #[test]
-fn a_sender_says_what_it_sends_while_it_does() {
+fn generate_exports_sent_packets() {
     let packet = "ip(dst=192.0.2.1)/udp";
     let arguments = ["generate", "--to", "null:x", "-k", packet, "--rate", "2kpps", "-c", "0", "--interval", "0"];
     let (running, address) = start(&arguments, Stdio::null());
@@ -77,9 +77,9 @@ fn a_sender_says_what_it_sends_while_it_does() {
     assert!(after[sent] >= before[sent], "{before:?}\n{after:?}");
     let info = after.keys().find(|name| name.starts_with("linerate_info{")).unwrap();
     assert!(info.contains("verb=\"generate\""), "{info}");
-    wait_until("they are frames of the run too", || scrape(&address)["linerate_frames_total{done=\"sent\"}"] > 0.0);
+    wait_until("they are counted for the run too", || scrape(&address)["linerate_frames_total{done=\"sent\"}"] > 0.0);
 
-    // Others who ask, and ask badly, hold up neither the run nor each other.
+    // Idle connections and malformed requests block neither the run nor other clients.
     let silent: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(&address).unwrap()).collect();
     assert_eq!(
         ask(&address, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").0,
@@ -94,11 +94,11 @@ fn a_sender_says_what_it_sends_while_it_does() {
     running.signal(Signal::TERM);
     let ended = running.end().good();
     drop(ended.shows("0 lost"));
-    assert!(TcpStream::connect(&address).is_err(), "nobody listens once the run is over");
+    assert!(TcpStream::connect(&address).is_err(), "the port is still open after the run");
 }
 
 #[test]
-fn a_capture_says_what_came_and_what_became_of_it() {
+fn capture_exports_packet_accounting() {
     let scratch = Scratch::new();
     let (mut running, address) =
         start(&["capture", "-r", "-", "-w", &scratch.file("out.pcap"), "--filter", "udp"], Stdio::piped());
@@ -128,8 +128,8 @@ fn sum(samples: &BTreeMap<String, f64>, family: &str) -> f64 {
 }
 
 #[test]
-fn a_measurement_says_what_its_trials_have_sent_and_what_came() {
-    let ends = ["--to", "mem:told", "--check", "mem:told", "--size", "128", "--max", "1kpps", "--settle", "0"];
+fn measure_exports_sent_and_received_packets() {
+    let ends = ["--to", "mem:metrics", "--check", "mem:metrics", "--size", "128", "--max", "1kpps", "--settle", "0"];
     let (running, address) = start(&[&["measure"][..], &ends].concat(), Stdio::null());
     let names = ["linerate_send_delivered_total", "linerate_receive_received_total", "linerate_check_received_total"];
     wait_until("frames are sent and received", || {
@@ -140,23 +140,24 @@ fn a_measurement_says_what_its_trials_have_sent_and_what_came() {
 }
 
 #[test]
-fn a_sender_of_streams_says_how_many_bytes_it_has_sent() {
+fn send_exports_sent_bytes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string();
     let (running, address) = start(&["send", &to, "--size", "64MiB", "--interval", "0"], Stdio::null());
     let (mut stream, _) = listener.accept().unwrap();
-    let mut came = vec![0; 1 << 20];
-    stream.read_exact(&mut came).unwrap();
-    // The kernel has more than was read.
-    wait_until("what was read is counted", || sum(&scrape(&address), "linerate_sent_bytes_total") >= came.len() as f64);
+    let mut received = vec![0; 1 << 20];
+    stream.read_exact(&mut received).unwrap();
+    // The kernel has accepted at least as many bytes as were read.
+    let counted = || sum(&scrape(&address), "linerate_sent_bytes_total");
+    wait_until("received bytes are counted", || counted() >= received.len() as f64);
     std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
     drop(stream);
     running.end().good();
 }
 
 #[test]
-fn an_engine_says_what_it_has_looked_at() {
-    let name = format!("told-{}", std::process::id());
+fn inspect_exports_verdicts() {
+    let name = format!("metrics-{}", std::process::id());
     let inline = launch(&["inline", "null:a", "null:b", "--share", &name, "-q"]);
     inline.wait_until_open();
     let (running, address) = start(&["inspect", &format!("shm:{name}"), "--drop", "udp"], Stdio::null());
@@ -172,7 +173,7 @@ fn an_engine_says_what_it_has_looked_at() {
 }
 
 #[test]
-fn an_address_that_is_in_use_is_said_before_anything_is_opened() {
+fn metrics_address_in_use_is_an_error_before_any_open() {
     let scratch = Scratch::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

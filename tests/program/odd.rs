@@ -1,4 +1,4 @@
-//! Inputs made to take memory or time, and things that are no capture files: bounded, left at once, told apart.
+//! Inputs that provoke high memory or CPU use, and files that are not captures: bounded, interruptible, reported.
 
 use linerate_tests::support::program::{Ended, Running, launch, run};
 use linerate_tests::support::{Scratch, frames, has_tools, records};
@@ -10,11 +10,11 @@ use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a run may take, in KiB, whatever it reads.
+/// Maximum memory of a run in KiB, for any input.
 const MOST_MEMORY: u64 = 64 << 10;
-/// Processor time of a run that has hardly anything to do, in seconds, on a busy and slow machine.
+/// Maximum processor time in seconds of a run with almost no work, on a busy and slow machine.
 const MOST_WORK: f64 = 5.0;
-/// How long an end may take there.
+/// Maximum time to end on such a machine.
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
 
 fn block(kind: u32, body: &[u8]) -> Vec<u8> {
@@ -38,7 +38,7 @@ fn option(code: u8, value: &[u8]) -> Vec<u8> {
     [&[code, 0][..], &(value.len() as u16).to_le_bytes(), value].concat()
 }
 
-/// A file that holds `head`, `again` so many times, and `tail`, compressed by a program.
+/// A file of `head`, `times` copies of `again`, and `tail`, compressed by a program.
 fn compressed(scratch: &Scratch, program: &str, head: &[u8], (again, times): (&[u8], usize), tail: &[u8]) -> String {
     let path = scratch.file(&format!("{times}.{program}"));
     let mut child = Command::new(program)
@@ -59,7 +59,7 @@ fn compressed(scratch: &Scratch, program: &str, head: &[u8], (again, times): (&[
     path
 }
 
-/// The end of a run, the most memory it took in KiB, and its processor time in seconds, as far as that shows from outside.
+/// Result of a run, its peak memory in KiB, and its processor time in seconds, as read from /proc.
 fn watched(running: Running) -> (Ended, u64, f64) {
     let (mut memory, mut work) = (0, 0.0);
     while let Some(text) = running.proc_status("VmHWM") {
@@ -75,7 +75,7 @@ fn watched(running: Running) -> (Ended, u64, f64) {
     (running.end(), memory, work)
 }
 
-/// Counts and copies a file; both must be content, or fail with `error`, and take next to nothing.
+/// Counts and copies a file; both must succeed or fail with `error`, within the limits.
 fn is_bounded(scratch: &Scratch, path: &str, more: &[&str], error: Option<&str>) -> Vec<Ended> {
     let output = scratch.file("copy.pcapng");
     let runs = [vec!["count", "-r", path, "--json"], vec!["capture", "-q", "-r", path, "-w", &output, "--json"]];
@@ -92,7 +92,7 @@ fn is_bounded(scratch: &Scratch, path: &str, more: &[&str], error: Option<&str>)
 }
 
 #[test]
-fn millions_of_empty_tables_take_no_memory() {
+fn millions_of_empty_blocks_take_no_memory() {
     if !has_tools(&["gzip", "zstd"]) {
         return;
     }
@@ -104,17 +104,17 @@ fn millions_of_empty_tables_take_no_memory() {
             assert_eq!(ended.json()["accounts"][0]["received"], 1);
         }
     }
-    // A name that is one takes four times its bytes in memory.
+    // A real name takes four times its bytes in memory.
     let name = block(4, &[1, 0, 6, 0, 127, 0, 0, 1, b'a', 0, 0, 0]);
     let path = compressed(&scratch, "zstd", &section(), (&name, 1_000_000), &tail);
     for ended in is_bounded(&scratch, &path, &[], None) {
-        let left_out = &ended.json()["accounts"][0]["notes"]["file_left_out"];
+        let left_out = &ended.json()["accounts"][0]["notes"]["not_copied"];
         assert!(left_out.as_u64().unwrap() > 700_000, "{left_out} left out");
     }
 }
 
 #[test]
-fn thousands_of_interfaces_take_little_and_a_million_are_refused() {
+fn thousands_of_interfaces_are_cheap_a_million_rejected() {
     if !has_tools(&["zstd"]) {
         return;
     }
@@ -131,7 +131,7 @@ fn thousands_of_interfaces_take_little_and_a_million_are_refused() {
 }
 
 #[test]
-fn a_million_sections_or_options_are_read() {
+fn million_sections_or_options_are_read() {
     if !has_tools(&["zstd"]) {
         return;
     }
@@ -144,7 +144,7 @@ fn a_million_sections_or_options_are_read() {
     is_bounded(&scratch, &path, &[], None);
 }
 
-/// 256 GB of blocks without a frame, 4 GB each, which lie on the disk as a few bytes.
+/// 256 GB of blocks of 4 GB without a frame, as a sparse file of a few bytes on disk.
 fn desert(scratch: &Scratch) -> String {
     let path = scratch.file("desert.pcapng");
     let file = File::create(&path).unwrap();
@@ -157,7 +157,7 @@ fn desert(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn a_file_without_frames_can_be_left() {
+fn reading_a_file_without_packets_can_be_stopped() {
     let scratch = Scratch::new();
     let (path, output) = (desert(&scratch), scratch.file("out.pcapng"));
     let verbs = [
@@ -172,9 +172,10 @@ fn a_file_without_frames_can_be_left() {
         let running = launch(&arguments);
         running.wait_until_open();
         std::thread::sleep(Duration::from_millis(500));
-        let asked = Instant::now();
+        let interrupted = Instant::now();
         running.interrupt().good();
-        assert!(asked.elapsed() < MOST_PATIENCE, "{arguments:?} ended {:?} after Ctrl-C", asked.elapsed());
+        let elapsed = interrupted.elapsed();
+        assert!(elapsed < MOST_PATIENCE, "{arguments:?} ended {elapsed:?} after Ctrl-C");
         let started = Instant::now();
         run(&[&arguments[..], &["--duration", "1"]].concat()).good();
         assert!(started.elapsed() < MOST_PATIENCE, "{arguments:?} took {:?} for 1 s", started.elapsed());
@@ -182,7 +183,7 @@ fn a_file_without_frames_can_be_left() {
 }
 
 #[test]
-fn a_file_without_frames_holds_no_other_port_up() {
+fn file_without_packets_does_not_delay_other_ports() {
     let scratch = Scratch::new();
     let (path, fifo, all) = (desert(&scratch), fifo(&scratch), frames::sample());
     let running = launch(&["count", "-r", &path, "-r", &fifo, "--json"]);
@@ -203,7 +204,7 @@ fn fifo(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn a_fifo_without_a_writer_or_one_that_stalls_can_be_left() {
+fn reading_a_stalled_fifo_can_be_stopped() {
     let scratch = Scratch::new();
     let fifo = fifo(&scratch);
     for stalls in [false, true] {
@@ -220,9 +221,9 @@ fn a_fifo_without_a_writer_or_one_that_stalls_can_be_left() {
     }
 }
 
-/// A FIFO in place of a file of streams, rules, keys or passwords: a run does not wait for it without end, deaf to signals.
+/// A FIFO in place of a file of streams, rules, keys or passwords: a run does not wait for it forever.
 #[test]
-fn a_fifo_in_place_of_a_file_of_an_option_is_not_waited_for() {
+fn fifo_as_an_option_file_does_not_hang() {
     let scratch = Scratch::new();
     let (fifo, capture) = (&*fifo(&scratch), &*scratch.file("in.pcap"));
     records::write(capture, &frames::sample());
@@ -257,14 +258,14 @@ fn a_fifo_in_place_of_a_file_of_an_option_is_not_waited_for() {
     assert!(waiting.is_empty(), "{waiting:?}");
 }
 
-/// A frame of a stream may come through a pipe: whoever waits for it does not spin.
+/// A packet of a stream may come from a pipe; waiting for it does not spin.
 #[test]
-fn a_frame_from_a_fifo_is_waited_for_asleep() {
+fn waiting_for_a_packet_from_a_fifo_does_not_spin() {
     let scratch = Scratch::new();
     let (fifo, to) = (fifo(&scratch), format!("pcap:{}", scratch.file("out.pcap")));
     let packet = format!("file({fifo}#1)");
     let running = launch(&["generate", "--json", "--to", &to, "-k", &packet, "-c", "3"]);
-    // Its other end is there, and brings nothing.
+    // The other end is open, but no data arrives.
     let mut pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
     pipe.write_all(&section()).unwrap();
     let stat = || std::fs::read_to_string(format!("/proc/{}/schedstat", running.pid())).unwrap();
@@ -280,7 +281,7 @@ fn a_frame_from_a_fifo_is_waited_for_asleep() {
 }
 
 #[test]
-fn what_is_no_capture_file_is_told_at_once() {
+fn files_that_are_not_captures_are_reported() {
     let scratch = Scratch::new();
     let socket = scratch.file("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
@@ -298,13 +299,13 @@ fn what_is_no_capture_file_is_told_at_once() {
 }
 
 #[test]
-fn bombs_are_read_in_bounded_memory() {
+fn compression_bombs_are_read_in_bounded_memory() {
     if !has_tools(&["gzip", "zstd"]) {
         return;
     }
     let scratch = Scratch::new();
     let zeros = vec![0; 1 << 20];
-    // 10 GB each: a short file many times behind itself.
+    // 10 GB each: many concatenated copies of a short file.
     let bomb = |program: &str, head: &[u8]| {
         let (first, rest) = (
             compressed(&scratch, program, head, (&zeros, 64), &[]),
@@ -319,8 +320,8 @@ fn bombs_are_read_in_bounded_memory() {
         is_bounded(&scratch, &bomb(program, &[]), &[], Some("it begins with \\x00\\x00\\x00\\x00"));
         let sound = [section(), interface(&[]), frame()].concat();
         is_bounded(&scratch, &bomb(program, &sound), &[], Some("block length 0"));
-        // Zeros are records of no bytes: frames, of which there are a lot.
-        let classic = linerate::record::pcap::file_header(linerate::burst::LinkType::ETHERNET, 0);
+        // Zeros are records of 0 bytes, and so very many packets.
+        let classic = linerate::pcap::pcap::file_header(linerate::burst::LinkType::ETHERNET, 0);
         let path = bomb(program, &classic);
         let (ended, memory, _) = watched(launch(&["count", "-r", &path, "--duration", "1"]));
         ended.good();

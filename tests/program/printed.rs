@@ -1,4 +1,4 @@
-//! Where output goes: closed pipes, full disks, terminals that names would play tricks on.
+//! Output to closed pipes, full disks, and terminals that control characters in names would affect.
 
 use linerate_burst::text::is_unseen;
 use linerate_tests::support::program::{Ended, launch, linerate, run};
@@ -7,14 +7,14 @@ use std::fs::{File, OpenOptions};
 use std::io::PipeWriter;
 use std::process::Stdio;
 
-/// A file to read.
+/// The sample as a file.
 fn sample(scratch: &Scratch, name: &str) -> String {
     let file = scratch.file(name);
     records::write(&file, &frames::sample());
     file
 }
 
-/// Every verb that needs no privileges, as its user would have it print to standard output.
+/// Every verb that needs no privileges, with options that print to standard output.
 fn printing(file: &str) -> Vec<Vec<String>> {
     let all = [
         "--help",
@@ -55,7 +55,7 @@ fn printing(file: &str) -> Vec<Vec<String>> {
     all.iter().map(|line| line.split(' ').map(|word| word.replace("FILE", file)).collect()).collect()
 }
 
-/// A pipe that nobody reads.
+/// A pipe without a reader.
 fn closed() -> PipeWriter {
     std::io::pipe().unwrap().1
 }
@@ -65,7 +65,7 @@ fn full() -> File {
 }
 
 #[test]
-fn a_reader_that_has_gone_is_no_failure() {
+fn closed_pipe_is_not_an_error() {
     let scratch = Scratch::new();
     for arguments in printing(&sample(&scratch, "sample.pcap")) {
         let ended = Ended::of(linerate(&arguments).stdout(closed()).stderr(Stdio::piped()).output().unwrap());
@@ -75,7 +75,7 @@ fn a_reader_that_has_gone_is_no_failure() {
 }
 
 #[test]
-fn what_cannot_be_printed_is_a_failure() {
+fn full_standard_output_is_an_error() {
     let scratch = Scratch::new();
     for arguments in printing(&sample(&scratch, "sample.pcap")) {
         let ended = Ended::of(linerate(&arguments).stdout(full()).stderr(Stdio::piped()).output().unwrap());
@@ -86,7 +86,7 @@ fn what_cannot_be_printed_is_a_failure() {
 }
 
 #[test]
-fn nobody_need_read_standard_error() {
+fn failing_standard_error_is_ignored() {
     let scratch = Scratch::new();
     let file = sample(&scratch, "sample.pcap");
     let mut all: Vec<(Vec<String>, i32)> = printing(&file).into_iter().map(|arguments| (arguments, 0)).collect();
@@ -108,7 +108,7 @@ fn nobody_need_read_standard_error() {
 }
 
 #[test]
-fn names_play_no_tricks_on_terminals() {
+fn control_characters_in_names_are_escaped() {
     let scratch = Scratch::new();
     let evil = sample(&scratch, "e\x1b]0;pwn\x07\x1b[31mv\u{202e}il\u{9b}\x7f\nlinerate: all is lost.pcap");
     let missing = format!("{evil}.missing");
@@ -120,7 +120,7 @@ fn names_play_no_tricks_on_terminals() {
         (&["capture", "-r", &evil], 0),
         (&["capture", "-r", &evil, "-w", &evil], 2),
         (&["capture", "-r", &evil, "--json"], 0),
-        (&["capture", &evil], 1),
+        (&["capture", &evil, "-w", "/dev/null", "--format", "pcap"], 0),
         (&["flows", "-r", &evil, "--write", &jsonl], 0),
         (&["generate", "--to", &port, "--udp", "--rate", "max"], 0),
         (&["replay", "--to", &port, "-r", &evil, "--rate", "max"], 0),
@@ -141,13 +141,13 @@ fn names_play_no_tricks_on_terminals() {
     }
 }
 
-/// By what the file has, not by what comes of it.
+/// Progress is measured on the input, not on the output.
 #[test]
-fn who_converts_a_file_sees_how_much_of_it_is_done() {
+fn conversion_reports_progress_in_percent() {
     let scratch = Scratch::new();
     let to = format!("pcap:{}", scratch.file("in.pcap"));
     run(&["generate", "-q", "--to", &to, "-k", "ip/udp/payload(random)", "--size", "1500", "-c", "60000"]).good();
-    // The file is larger than the blocks of a capture: while standard output is not read, it cannot be read to its end.
+    // The file is larger than the blocks of a capture: it cannot be read completely before standard output is read.
     let mut running = launch(&["capture", "-r", &to[5..], "-w", "-", "--interval", "0.01"]);
     let percent = |line: &str| line.split(" %").next()?.rsplit(' ').next()?.parse::<u32>().ok();
     let percents =
@@ -162,7 +162,7 @@ fn who_converts_a_file_sees_how_much_of_it_is_done() {
     let percents = percents(&errors);
     assert!(percents.is_sorted() && percents.iter().all(|percent| *percent <= 100), "{errors}");
     assert!(errors.contains(" s left"), "{errors}");
-    // Nobody knows how much a pipe has.
+    // The size of a device is unknown.
     let text = run(&["capture", "-r", "/dev/null", "--interval", "0.01"]).errors;
     assert!(!text.contains(" %"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! With whose rights files are written, and what is left of the kernel to a run.
+//! Owners and permissions of written files, and the privileges and system calls that a run keeps.
 
 use linerate_tests::support::program::{Ended, linerate, program, run, spawn};
 use linerate_tests::support::{Scratch, frames, has_tools, is_root, records, skip, wait_until};
@@ -9,13 +9,13 @@ use std::process::{Command, Stdio};
 
 const NOBODY: u32 = 65_534;
 
-/// A capture file, and a folder that root alone may write to, with a file that root alone may read.
+/// A capture file, and a folder that only root may write to, with a file that only root may read.
 fn scene() -> (Scratch, String, String) {
     let scratch = Scratch::new();
     let (file, folder) = (scratch.file("sample.pcap"), scratch.file("roots"));
     records::write(&file, &frames::sample());
     run(&["flows", "-r", &file, "--write", &format!("{file}.parquet"), "-q"]).good();
-    // Files of others are read with the rights of the start.
+    // Only root may read the inputs: they are read with the privileges of the start.
     for own in [file.clone(), format!("{file}.parquet")] {
         fs::set_permissions(own, fs::Permissions::from_mode(0o600)).unwrap();
     }
@@ -27,13 +27,13 @@ fn scene() -> (Scratch, String, String) {
     (scratch, file, folder)
 }
 
-fn of_nobody(path: &str) -> String {
+fn owned_by_nobody(path: &str) -> String {
     fs::create_dir(path).unwrap();
     chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     path.to_owned()
 }
 
-/// Every way to write a file, to these names. `file` is a capture, and beside it lie flow records of it.
+/// Every way to write a file, to these names. `file` is a capture; `FILE.parquet` has its flow records.
 fn writers(file: &str, to: &str) -> [Vec<String>; 9] {
     let stored = format!("{file}.parquet");
     [
@@ -49,8 +49,8 @@ fn writers(file: &str, to: &str) -> [Vec<String>; 9] {
     ]
 }
 
-/// As somebody else by -Z, and as under sudo, doas and pkexec.
-fn as_nobody(words: &[String]) -> [Command; 4] {
+/// Commands that drop privileges: by -Z, and as under sudo, doas and pkexec.
+fn as_user_nobody(words: &[String]) -> [Command; 4] {
     let number = NOBODY.to_string();
     let mut all = [(); 4].map(|()| linerate(words));
     let [asked, sudo, doas, pkexec] = &mut all;
@@ -62,18 +62,18 @@ fn as_nobody(words: &[String]) -> [Command; 4] {
 }
 
 #[test]
-fn nothing_is_made_where_whoever_the_program_becomes_may_not() {
+fn no_file_is_created_without_rights_of_the_target_user() {
     if !is_root() {
         return skip("becoming another user needs root");
     }
     let (scratch, file, folder) = scene();
-    let mine = of_nobody(&scratch.file("nobodys"));
+    let mine = owned_by_nobody(&scratch.file("nobodys"));
     let secret = format!("{folder}/secret");
     symlink(&secret, format!("{mine}/link")).unwrap();
     symlink(&folder, format!("{mine}/link.d")).unwrap();
     for to in [format!("{folder}/new"), secret.clone(), format!("{mine}/link")] {
         for words in writers(&file, &to) {
-            for mut command in as_nobody(&words) {
+            for mut command in as_user_nobody(&words) {
                 let ended = Ended::of(command.output().unwrap()).with_status(1).says("ermission denied");
                 assert!(ended.errors.contains("denied for user nobody"), "{words:?}: {}", ended.errors);
             }
@@ -83,24 +83,24 @@ fn nothing_is_made_where_whoever_the_program_becomes_may_not() {
         assert_eq!(fs::metadata(&folder).unwrap().uid(), 0);
         assert_eq!(fs::read_dir(&mine).unwrap().count(), 2, "{to}");
     }
-    // Sockets too.
+    // The same for sockets.
     let words = ["capture", "-r", &file, "--share", &format!("{folder}/ring")].map(str::to_owned);
-    for mut command in as_nobody(&words) {
+    for mut command in as_user_nobody(&words) {
         Ended::of(command.output().unwrap()).with_status(1).says("denied for user nobody");
     }
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
 
 #[test]
-fn what_is_made_belongs_to_whoever_the_program_becomes() {
+fn created_files_belong_to_the_target_user() {
     if !is_root() {
         return skip("becoming another user needs root");
     }
     let (scratch, file, _) = scene();
     for (writer, way) in (0..9).flat_map(|writer| (0..4).map(move |way| (writer, way))) {
-        let mine = of_nobody(&scratch.file(&format!("nobodys{writer}-{way}")));
+        let mine = owned_by_nobody(&scratch.file(&format!("nobodys{writer}-{way}")));
         let words = &writers(&file, &format!("{mine}/out"))[writer];
-        Ended::of(as_nobody(words)[way].output().unwrap()).good();
+        Ended::of(as_user_nobody(words)[way].output().unwrap()).good();
         let made = linerate_tests::support::files(Path::new(&mine));
         assert_eq!(made.len(), 1, "{words:?}");
         let data = fs::metadata(&made[0]).unwrap();
@@ -109,9 +109,9 @@ fn what_is_made_belongs_to_whoever_the_program_becomes() {
     }
 }
 
-/// Whoever is root anyway is nobody to go back to, and a name that is nobody's is an error, not root.
+/// Privileges are not dropped if the caller is root itself; an unknown user name is an error and does not mean root.
 #[test]
-fn a_caller_who_is_root_or_unknown_is_not_gone_on_as() {
+fn privileges_are_not_dropped_to_root_or_unknown_users() {
     if !is_root() {
         return skip("becoming another user needs root");
     }
@@ -129,14 +129,14 @@ fn a_caller_who_is_root_or_unknown_is_not_gone_on_as() {
     assert!(!Path::new(&out).exists());
 }
 
-/// Whoever owns a folder could put a link in the place of what is being made: nothing is to be handed over by its path.
+/// The owner of a folder could replace a new file by a link: ownership and modes must not be changed by path.
 #[test]
-fn no_owner_is_ever_changed_and_no_mode_by_path() {
+fn owners_and_modes_are_never_changed_by_path() {
     if !is_root() || !has_tools(&["strace"]) {
         return skip("becoming another user needs root");
     }
     let (scratch, file, _) = scene();
-    let mine = of_nobody(&scratch.file("nobodys"));
+    let mine = owned_by_nobody(&scratch.file("nobodys"));
     let mut lines = writers(&file, &format!("{mine}/out")).to_vec();
     lines.push(["capture", "-r", &file, "--share", &format!("{mine}/ring")].map(str::to_owned).to_vec());
     for words in lines {
@@ -153,15 +153,15 @@ fn no_owner_is_ever_changed_and_no_mode_by_path() {
     }
 }
 
-/// A user swaps what is being made for a link to what is root's, as fast as that goes.
+/// A user replaces the new folder by a link to a folder of root, as fast as possible.
 #[test]
-fn a_link_put_in_the_place_of_a_new_folder_gains_nothing() {
+fn replacing_a_new_folder_by_a_link_gains_nothing() {
     if !is_root() || !has_tools(&["setpriv"]) {
         return skip("becoming another user needs root");
     }
     let (scratch, file, folder) = scene();
     for round in 0..20 {
-        let mine = of_nobody(&scratch.file(&format!("nobodys{round}")));
+        let mine = owned_by_nobody(&scratch.file(&format!("nobodys{round}")));
         let script = r#"cd "$1" && ln -s "$2" evil && while [ ! -e stop ]; do mv -T flows old && mv -T evil flows && exit; done"#;
         let mut racer = Command::new("setpriv");
         racer.args([
@@ -189,12 +189,12 @@ fn a_link_put_in_the_place_of_a_new_folder_gains_nothing() {
 }
 
 #[test]
-fn a_socket_belongs_to_whoever_the_program_becomes() {
+fn socket_belongs_to_the_target_user() {
     if !is_root() {
         return skip("becoming another user needs root");
     }
     let scratch = Scratch::new();
-    let mine = of_nobody(&scratch.file("nobodys"));
+    let mine = owned_by_nobody(&scratch.file("nobodys"));
     let ring = format!("{mine}/ring");
     let mut command = linerate(&["capture", "-r", "-", "--share", &ring, "-Z", "nobody"]);
     let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::null()));
@@ -203,12 +203,12 @@ fn a_socket_belongs_to_whoever_the_program_becomes() {
     assert_eq!((data.uid(), data.gid(), data.mode() & 0o777), (NOBODY, NOBODY, 0o600));
     drop(running.take_input());
     let _ = running.end();
-    assert!(fs::symlink_metadata(&ring).is_err(), "the socket goes with the run");
+    assert!(fs::symlink_metadata(&ring).is_err(), "the socket is removed at the end of the run");
 }
 
-/// Before anything could become of it.
+/// The error precedes any change of the file.
 #[test]
-fn what_is_read_is_never_written() {
+fn input_files_are_never_overwritten() {
     let (scratch, file, _) = scene();
     let link = scratch.file("link.pcap");
     symlink(&file, &link).unwrap();
@@ -226,9 +226,9 @@ fn what_is_read_is_never_written() {
     assert_eq!(fs::read(&file).unwrap(), before);
 }
 
-/// Root reads files as root; but no more is left to it than reading, and writing what is open.
+/// Root reads files as root, but keeps no capabilities, and a seccomp filter is installed.
 #[test]
-fn a_run_over_files_keeps_no_more_than_it_needs() {
+fn run_over_files_keeps_no_capabilities() {
     let scratch = Scratch::new();
     let out = scratch.file("out");
     let (folder, ring) = (format!("{out}.d/"), scratch.file("ring"));
@@ -241,7 +241,7 @@ fn a_run_over_files_keeps_no_more_than_it_needs() {
         &["replay", "-r", "-", "--to", &format!("pcap:{out}.pcap")],
     ] {
         let mut running = spawn(linerate(words).stdin(Stdio::piped()).stdout(Stdio::null()));
-        wait_until("it is confined", || running.proc_status("Seccomp").as_deref() == Some("2"));
+        wait_until("the seccomp filter is installed", || running.proc_status("Seccomp").as_deref() == Some("2"));
         assert_eq!(running.proc_status("CapEff").map(|set| u64::from_str_radix(&set, 16)), Some(Ok(0)), "{words:?}");
         let own = format!("{0}\t{0}\t{0}\t{0}", rustix::process::geteuid().as_raw());
         assert_eq!(running.proc_status("Uid"), Some(own), "{words:?}");
@@ -258,11 +258,11 @@ fn sample_bytes() -> Vec<u8> {
     [records::header(), records::body(&frames::sample())].concat()
 }
 
-/// A search opens its files as they come: it keeps the right to read those of all users, and no other.
+/// A search opens its files one after another: it keeps the capability to read all files, and no other.
 #[test]
-fn a_search_keeps_the_right_to_read_and_no_other() {
+fn search_keeps_only_the_capability_to_read() {
     if !is_root() || !has_tools(&["strace"]) {
-        return skip("capabilities are root's to give up");
+        return skip("dropping capabilities needs root");
     }
     let (scratch, file, _) = scene();
     let index = words_of(&["find", &file, "--make-index"]);
@@ -279,9 +279,9 @@ fn a_search_keeps_the_right_to_read_and_no_other() {
     }
 }
 
-/// What a search does not name it may not read, whoever breaks its parsers.
+/// Landlock restricts reads to the named paths, even if an input exploits a parser.
 #[test]
-fn a_search_reads_below_its_places_alone() {
+fn search_reads_only_below_named_paths() {
     if !is_root() || !has_tools(&["strace"]) {
         return skip("becoming another user needs root");
     }
@@ -295,10 +295,10 @@ fn a_search_reads_below_its_places_alone() {
     assert!(calls.contains("LANDLOCK_ACCESS_FS_READ_FILE"), "{calls}");
 }
 
-/// It opens its ports again for each trial: only the rights for that are left, of all its threads.
+/// Ports are opened again for each trial: all threads keep only the capabilities for that.
 #[test]
-fn a_measurement_keeps_only_the_rights_to_open_its_ports() {
-    // CAP_NET_ADMIN, NET_RAW, IPC_LOCK, PERFMON, BPF, by linux/capability.h.
+fn measurement_keeps_only_capabilities_to_open_ports() {
+    // CAP_NET_ADMIN, NET_RAW, IPC_LOCK, PERFMON, BPF: see linux/capability.h.
     const OPENING: u64 = 1 << 12 | 1 << 13 | 1 << 14 | 1 << 38 | 1 << 39;
     if !is_root() {
         return skip("becoming another user needs root");

@@ -1,19 +1,19 @@
-//! Parts of the traffic, parts of frames, frames that come twice.
+//! Shards, slices and deduplication.
 
+use linerate_headers::build::{Frame, Header};
+use linerate_headers::{MacAddr, ethernet, ipv4, ipv6, tcp, udp, vlan, vxlan};
 use linerate_tests::support::program::{Ended, run};
 use linerate_tests::support::records::{self, Record, assert_same_frames};
 use linerate_tests::support::{Scratch, corpus, frames, has_tools, tool};
-use linerate_wire::build::{Frame, Header};
-use linerate_wire::{MacAddr, ethernet, ipv4, ipv6, tcp, udp, vlan, vxlan};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// How many parts the files are divided into.
+/// Number of shards.
 const PARTS: u32 = 4;
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
-/// A frame of a flow, in one of its directions, with a number in its payload. Every third flow has TCP, every second
+/// A frame of a flow, in one of its directions, with a number as payload. Every third flow has TCP, every second
 /// IPv6, every fifth a VLAN tag.
 fn frame(flow: u8, back: bool, number: u32, tunnel: bool) -> Vec<u8> {
     let link = ethernet::Header { source: MAC, destination: MacAddr::BROADCAST, ether_type: 0 };
@@ -54,7 +54,7 @@ fn flows(tunnel: bool) -> Vec<Record> {
     (0..600).map(frame).collect()
 }
 
-/// The frames of each part, with what the program said of it.
+/// The packets and the JSON report of each shard.
 fn parts(scratch: &Scratch, file: &str, options: &[&str]) -> Vec<(Vec<Record>, Value)> {
     let part = |index: u32| {
         let (output, shard) = (scratch.file("part.pcap"), format!("{index}/{PARTS}"));
@@ -65,7 +65,7 @@ fn parts(scratch: &Scratch, file: &str, options: &[&str]) -> Vec<(Vec<Record>, V
     (1..=PARTS).map(part).collect()
 }
 
-/// That every frame is in one part, and the counts say so.
+/// Asserts that every packet is in exactly one shard, and that the counts agree.
 fn assert_divided(parts: &[(Vec<Record>, Value)], all: &[Record]) {
     let mut together: Vec<Record> = parts.iter().flat_map(|(part, _)| part.clone()).collect();
     let order = |record: &Record| (record.time, record.bytes.clone());
@@ -86,7 +86,7 @@ fn assert_divided(parts: &[(Vec<Record>, Value)], all: &[Record]) {
 }
 
 #[test]
-fn shards_divide_a_file_by_flows() {
+fn shards_divide_a_file_by_flow() {
     let scratch = Scratch::new();
     let file = scratch.file("flows.pcap");
     for (tunnel, options) in [(false, &[][..]), (false, &["--shard-inner"]), (true, &["--shard-inner"])] {
@@ -108,7 +108,7 @@ fn shards_divide_a_file_by_flows() {
 }
 
 #[test]
-fn a_capture_says_how_even_its_shards_are() {
+fn capture_reports_packets_per_shard() {
     let scratch = Scratch::new();
     let file = scratch.file("flows.pcap");
     records::write(&file, &flows(false));
@@ -120,7 +120,7 @@ fn a_capture_says_how_even_its_shards_are() {
 }
 
 #[test]
-fn a_real_capture_is_divided_by_flows() {
+fn real_capture_is_divided_by_flow() {
     let Some(file) = corpus("real-mix.pcap") else { return };
     let file = file.to_str().unwrap();
     let scratch = Scratch::new();
@@ -139,7 +139,7 @@ fn a_real_capture_is_divided_by_flows() {
 /// An address and a port.
 type Endpoint<'a> = (&'a [u8], &'a [u8]);
 
-/// Protocol and endpoints, in order, of TCP and UDP over IPv4 without options, tags and fragments.
+/// Protocol and ordered endpoints of TCP and UDP over IPv4 without options, tags and fragments.
 fn endpoints(frame: &[u8]) -> Option<(u8, Endpoint<'_>, Endpoint<'_>)> {
     let is_plain = frame.len() >= 42 && frame[12..15] == [8, 0, 0x45] && frame[20] & 0x3f == 0 && frame[21] == 0;
     if !is_plain || !matches!(frame[23], 6 | 17) {
@@ -149,7 +149,7 @@ fn endpoints(frame: &[u8]) -> Option<(u8, Endpoint<'_>, Endpoint<'_>)> {
     Some((frame[23], one.min(other), one.max(other)))
 }
 
-/// Captures with a slice; what is written, and the document.
+/// Captures with a slice; returns the output file and the JSON report.
 fn sliced(scratch: &Scratch, file: &str, slice: &str) -> (String, Value) {
     let output = scratch.file("sliced.pcap");
     let json = run(&["capture", "-r", file, "-w", &output, "--json", "--slice", slice]).good().json();
@@ -158,7 +158,7 @@ fn sliced(scratch: &Scratch, file: &str, slice: &str) -> (String, Value) {
 }
 
 #[test]
-fn slices_end_where_headers_end() {
+fn slices_end_after_the_headers() {
     let scratch = Scratch::new();
     let file = scratch.file("flows.pcap");
     let all = flows(false);
@@ -183,7 +183,7 @@ fn slices_end_where_headers_end() {
 }
 
 #[test]
-fn tshark_finds_the_payload_where_slices_end() {
+fn slices_end_where_tshark_finds_the_payload() {
     if !has_tools(&["tshark"]) {
         return;
     }
@@ -210,7 +210,7 @@ fn tshark_finds_the_payload_where_slices_end() {
     assert!(compared > 100, "{compared} frames");
 }
 
-/// Keeps what no kept frame of at most `window` nanoseconds before equals.
+/// Keeps packets that equal no kept packet of the last `window` nanoseconds.
 fn without_copies(all: &[Record], window: u64) -> Vec<Record> {
     let mut kept: HashMap<(u32, &[u8]), u64> = HashMap::new();
     let mut left = Vec::new();
@@ -232,7 +232,7 @@ fn merged_with_itself(scratch: &Scratch, file: &str, dedup: &str) -> (Vec<Record
 }
 
 #[test]
-fn a_file_merged_with_itself_comes_out_once() {
+fn file_merged_with_itself_is_deduplicated() {
     let scratch = Scratch::new();
     let file = scratch.file("flows.pcap");
     let all = flows(false);
@@ -242,17 +242,17 @@ fn a_file_merged_with_itself_comes_out_once() {
     let json = ended.json();
     assert_eq!((&json["drops"]["duplicate"], &json["dedup_ms"]), (&Value::from(all.len()), &Value::from(10.0)));
     assert_eq!((&json["lost"], &json["balanced"]), (&Value::from(0), &Value::from(true)));
-    // Cut to their headers these frames would be equal; they are compared before that.
+    // Cut to 14 bytes these packets would be equal; they are compared before the cut.
     let output = scratch.file("cut.pcap");
     run(&["capture", "-q", "-r", &file, "-r", &file, "-w", &output, "--dedup", "-s", "14"]).good();
     assert_eq!(records::read(&output).len(), all.len());
 }
 
 #[test]
-fn a_frame_that_comes_again_later_is_no_duplicate() {
+fn repetition_after_the_window_is_not_a_duplicate() {
     let scratch = Scratch::new();
     let file = scratch.file("sample.pcap");
-    // In it frames are repeated after three milliseconds.
+    // The sample repeats packets after 3 ms.
     let all = frames::sample();
     records::write(&file, &all);
     for (option, window) in [("--dedup=2", 2_000_000), ("--dedup=3.5", 3_500_000), ("--dedup=0", 0)] {
@@ -263,7 +263,7 @@ fn a_frame_that_comes_again_later_is_no_duplicate() {
 }
 
 #[test]
-fn a_real_capture_merged_with_itself_comes_out_once() {
+fn real_capture_merged_with_itself_is_deduplicated() {
     let Some(file) = corpus("real-mix.pcap") else { return };
     let file = file.to_str().unwrap();
     let (once, _) = merged_with_itself(&Scratch::new(), file, "--dedup");

@@ -1,4 +1,4 @@
-//! One pass for a file, flow records, counts and readers of a ring.
+//! One pass that writes a file and flow records, counts, and shares a ring.
 
 use linerate_tests::support::program::{run, start};
 use linerate_tests::support::{Scratch, corpus, frames, records};
@@ -7,19 +7,19 @@ use std::fs::read;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What each verb does alone, of the same frames.
+/// Outputs of one pass equal those of separate runs of each verb over the same frames.
 #[test]
-fn a_capture_records_meters_counts_and_shares_in_one_pass() {
+fn capture_writes_meters_counts_and_shares_in_one_pass() {
     let scratch = Scratch::new();
     let sample = scratch.file("sample.pcap");
     records::write(&sample, &frames::sample());
     let real = corpus("real-mix.pcap").map(|path| path.to_str().unwrap().to_owned());
     for file in [Some(sample), real].into_iter().flatten() {
-        let [whole, alone, flows, flows_alone, shared] =
-            ["whole.pcap", "alone.pcap", "flows.jsonl", "alone.jsonl", "shared.pcap"].map(|name| scratch.file(name));
+        let [whole, single, flows, flows_single, shared] =
+            ["whole.pcap", "single.pcap", "flows.jsonl", "single.jsonl", "shared.pcap"].map(|name| scratch.file(name));
         let name = format!("several-{}", std::process::id());
-        let reader = ["--share", &name, "--share-wait", "1", "--lossless-readers", "--share-patience", "30"];
-        let what = [
+        let reader = ["--share", &name, "--share-wait", "1", "--lossless-readers", "--share-timeout", "30"];
+        let options = [
             "capture",
             "--json",
             "-r",
@@ -34,15 +34,15 @@ fn a_capture_records_meters_counts_and_shares_in_one_pass() {
             "x",
             "--stats",
         ];
-        let json = read_beside(&[&what[..], &reader].concat(), &name, &shared);
-        run(&["capture", "-q", "-r", &file, "-s", "60", "-w", &alone]).good();
-        let metered = run(&["flows", "--json", "-r", &file, "--id-seed", "x", "-w", &flows_alone]).good().json();
+        let json = capture_with_reader(&[&options[..], &reader].concat(), &name, &shared);
+        run(&["capture", "-q", "-r", &file, "-s", "60", "-w", &single]).good();
+        let metered = run(&["flows", "--json", "-r", &file, "--id-seed", "x", "-w", &flows_single]).good().json();
         let counted = run(&["count", "--json", "--interval", "0", "-r", &file]).good().json();
 
         assert_eq!((&json["balanced"], &json["lost"]), (&Value::from(true), &Value::from(0)), "{file}");
-        assert!(records::read(&whole) == records::read(&alone), "{file}: other frames");
+        assert!(records::read(&whole) == records::read(&single), "{file}: other frames");
         assert!(records::read(&whole) == records::read(&shared), "{file}: readers see other frames");
-        assert_eq!(lines(&flows), lines(&flows_alone), "{file}");
+        assert_eq!(lines(&flows), lines(&flows_single), "{file}");
         for field in ["frames", "bytes", "flows", "records", "not_ip", "malformed", "records_written"] {
             assert_eq!(json["flows"][field], metered[field], "{file}: {field}");
         }
@@ -56,12 +56,12 @@ fn a_capture_records_meters_counts_and_shares_in_one_pass() {
     }
 }
 
-/// Runs a capture with a lossless reader that writes what it gets; what it says at the end.
-fn read_beside(capture: &[&str], ring: &str, shared: &str) -> Value {
+/// Runs a capture with a lossless reader that writes its packets to `shared`; returns the capture's JSON.
+fn capture_with_reader(capture: &[&str], ring: &str, shared: &str) -> Value {
     let pass = start(capture);
-    let begun = Instant::now();
+    let started = Instant::now();
     while run(&["capture", "-q", "-i", &format!("shm:{ring}?mode=lossless"), "-w", shared]).status != 0 {
-        assert!(begun.elapsed() < Duration::from_secs(20), "nobody shares");
+        assert!(started.elapsed() < Duration::from_secs(20), "no reader could attach to the ring");
         sleep(Duration::from_millis(20));
     }
     pass.end().good().json()
@@ -74,9 +74,9 @@ fn lines(path: &str) -> Vec<String> {
     lines
 }
 
-/// Each part of a capture with a filter, a slice and a shard of its own gets what a run for it alone does.
+/// Each output with a filter, slice and shard of its own equals a separate run with these options.
 #[test]
-fn each_part_of_a_capture_has_a_selection_of_its_own() {
+fn each_output_of_a_capture_has_its_own_selection() {
     let scratch = Scratch::new();
     let sample = scratch.file("sample.pcap");
     records::write(&sample, &frames::sample());
@@ -84,32 +84,32 @@ fn each_part_of_a_capture_has_a_selection_of_its_own() {
     for (file, [own, other]) in [(Some(sample), ["udp", "vlan"]), (real, ["tcp", "udp port 53"])] {
         let Some(file) = file else { continue };
         let name = |name: &str| scratch.file(name);
-        let [written, alone, flows, flows_alone] =
-            ["write.pcap", "write-alone.pcap", "flows.jsonl", "flows-alone.jsonl"].map(name);
-        let [shared, shared_alone] = ["shared.pcap", "shared-alone.pcap"].map(name);
+        let [written, single, flows, flows_single] =
+            ["write.pcap", "write-single.pcap", "flows.jsonl", "flows-single.jsonl"].map(name);
+        let [shared, shared_single] = ["shared.pcap", "shared-single.pcap"].map(name);
         let ring = format!("parts-{}", std::process::id());
         let of = |part: &str, text: &str| format!("{part}={text}");
         let filters = [of("write", own), of("flows", other), of("share", own), of("stats", other)];
         let mut pass = vec!["capture", "--json", "-r", &file, "-w", &written, "--flows", &flows, "--id-seed", "x"];
-        pass.extend(["--stats", "--share", &ring, "--share-wait", "1", "--lossless-readers", "--share-patience", "30"]);
+        pass.extend(["--stats", "--share", &ring, "--share-wait", "1", "--lossless-readers", "--share-timeout", "30"]);
         pass.extend(["--slice-for", "share=l3", "--slice-for", "write=70", "--shard-for", "write=1/2"]);
         pass.extend(["--shard-for", "stats=2/2", "-f", "ip or vlan"]);
         filters.iter().for_each(|filter| pass.extend(["--filter-for", filter]));
-        let json = read_beside(&pass, &ring, &shared);
+        let json = capture_with_reader(&pass, &ring, &shared);
 
         let both = |text: &str| format!("(ip or vlan) and ({text})");
         let only = ["capture", "-q", "-r", &file];
-        run(&[&only[..], &["-w", &alone, "--slice", "70", "--shard", "1/2", "-f", &both(own)]].concat()).good();
-        run(&[&only[..], &["-w", &shared_alone, "--slice", "l3", "-f", &both(own)]].concat()).good();
-        run(&["flows", "-q", "-r", &file, "--id-seed", "x", "-w", &flows_alone, "-f", &both(other)]).good();
+        run(&[&only[..], &["-w", &single, "--slice", "70", "--shard", "1/2", "-f", &both(own)]].concat()).good();
+        run(&[&only[..], &["-w", &shared_single, "--slice", "l3", "-f", &both(own)]].concat()).good();
+        run(&["flows", "-q", "-r", &file, "--id-seed", "x", "-w", &flows_single, "-f", &both(other)]).good();
         let part = scratch.file("part.pcap");
         run(&[&only[..], &["-w", &part, "--shard", "2/2", "-f", &both(other)]].concat()).good();
         let counted = run(&["count", "--json", "--interval", "0", "-r", &part]).good().json();
 
         assert_eq!((&json["balanced"], &json["lost"]), (&Value::from(true), &Value::from(0)), "{file}");
-        assert!(records::read(&written) == records::read(&alone), "{file}: other frames");
-        assert!(records::read(&shared) == records::read(&shared_alone), "{file}: readers see other frames");
-        assert_eq!(lines(&flows), lines(&flows_alone), "{file}");
+        assert!(records::read(&written) == records::read(&single), "{file}: other frames");
+        assert!(records::read(&shared) == records::read(&shared_single), "{file}: readers see other frames");
+        assert_eq!(lines(&flows), lines(&flows_single), "{file}");
         for field in ["frames", "bytes", "sizes"] {
             assert_eq!(json["stats"][field], counted[field], "{file}: {field}");
         }
@@ -123,7 +123,7 @@ fn each_part_of_a_capture_has_a_selection_of_its_own() {
 }
 
 #[test]
-fn what_is_said_of_a_part_that_is_not_there_is_refused() {
+fn options_for_missing_outputs_are_rejected() {
     let capture = ["capture", "-r", "x.pcap", "-w", "y.pcap"];
     for (options, reason) in [
         (&["--filter-for", "flows=tcp"][..], "--filter-for flows needs --flows"),

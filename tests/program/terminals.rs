@@ -1,4 +1,4 @@
-//! What people see in terminals of 80 columns and of 200: no line is wider, and no column is missing.
+//! Output in terminals of 80 and 200 columns: no line is wider, and no column is missing.
 
 use linerate_tests::support::program::{linerate, program};
 use linerate_tests::support::terminal::{assert_fits, in_terminal, plain};
@@ -7,7 +7,7 @@ use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, records
 use std::net::TcpListener;
 
 #[test]
-fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
+fn reports_fit_the_terminal_with_all_columns() {
     if !has_tools(&["script", "stty"]) {
         return;
     }
@@ -34,10 +34,7 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
             &["send", &sink, "--chunk", "64KiB,1MiB", "--chunks", "3"],
             &["average us", "p99 us", "max us", "bytes acknowledged", "min RTT"],
         ),
-        (
-            &["capture", "-r", &input, "-w", "/dev/null", "--format", "pcap"],
-            &["bytes captured", "packets captured, 0 lost"],
-        ),
+        (&["capture", "-r", &input, "-w", "/dev/null", "--format", "pcap"], &["bytes read", "packets read, 0 lost"]),
         (&["capture", "-r", &input, "-v", "--stats", "udp"], &["received", "delivered", "refused", "lost", "filtered"]),
         (&["count", "-r", &input, "--protocols"], &["packets", "lost", "peak L1", "1519-", "unknown"]),
         (&["check", "-r", &checked], &["lost", "reordered", "corrupted", "p99.9", "ipdv"]),
@@ -70,7 +67,7 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
         (&["find", &input, "udp"], &["no index", "bytes found", "without an index"]),
         (&["ports"], &["offloads", "queues rx/tx", "speed"]),
         (&["doctor"], &["machine", "note"]),
-        (&["doctor", "lo", "--for", "/", "--verbose"], &["kernel: ", "folder: ", "queues", "drops: "]),
+        (&["doctor", "lo", "--dir", "/", "--verbose"], &["kernel: ", "folder: ", "queues", "drops: "]),
     ];
     for (arguments, words) in cases {
         for columns in [80, 200] {
@@ -80,7 +77,7 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
 }
 
 #[test]
-fn demonstrations_fit_too() {
+fn demos_fit_the_terminal() {
     if !has_tools(&["script", "stty"]) {
         return;
     }
@@ -99,9 +96,9 @@ fn demonstrations_fit_too() {
     }
 }
 
-/// Live views too, which are drawn again: `lost` is what people look at.
+/// Live views fit too, and show losses.
 #[test]
-fn what_is_shown_while_a_run_lasts_fits_too() {
+fn live_views_fit_the_terminal() {
     if !may_make_labs() || !has_tools(&["script", "stty"]) {
         return;
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::process::Command;
 
 #[test]
-fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
+fn usage_errors_exit_with_2_and_a_message() {
     let no_number = "10: --count takes no number; -c 10 stops after 10 packets";
     let cases: [(&[&str], &str); 41] = [
         (&[], "Usage"),
@@ -45,7 +45,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         (&["generate", "--to", "pcap:/dev/null", "--udp", "--rate", "quick"], "quick"),
         (&["replay", "--to", "pcap:/dev/null", "-r", "x", "--speed", "0"], "expected a factor above 0"),
         (&["generate", "--to", "pcap:/dev/null", "--udp", "--dst-ip", "::1"], "different address families"),
-        // Before a port is looked for.
+        // Reported before ports are opened.
         (&["inline", "no0", "no1", "--share", "x", "--share-memory", "1MiB"], "expected at least 8 blocks of 1MiB"),
         (&["measure", "--to", "no0", "--check", "no1", "--threads", "0"], "0 is not in 1..=1024"),
         (&["send", "127.0.0.1:9", "--udp", "--size", "1", "--datagram", "8"], "8 is not in 9..=65507"),
@@ -61,7 +61,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
 }
 
 #[test]
-fn ports_that_cannot_be_meant_are_wrong_usage_in_every_verb() {
+fn invalid_ports_are_usage_errors_in_every_verb() {
     let receive = [
         "packet:lo?nope=1",
         "packet:lo?ring=much",
@@ -129,10 +129,10 @@ fn ports_that_cannot_be_meant_are_wrong_usage_in_every_verb() {
 }
 
 #[test]
-fn what_cannot_be_opened_ends_with_1_and_is_named() {
+fn open_failures_exit_with_1_and_name_the_object() {
     let scratch = Scratch::new();
     let (missing, garbage) = (scratch.file("missing.pcap"), scratch.file("garbage.pcap"));
-    std::fs::write(&garbage, "this is no capture file, and long enough to say so").unwrap();
+    std::fs::write(&garbage, "not a capture file, but long enough to have a header").unwrap();
     let nowhere = scratch.file("no/such/folder.pcap");
     let sample = scratch.file("sample.pcap");
     records::write(&sample, &frames::sample());
@@ -150,15 +150,15 @@ fn what_cannot_be_opened_ends_with_1_and_is_named() {
     }
     for verb in ["capture", "count", "flows"] {
         let ended = run(&[verb, "-r", &garbage]).with_status(1);
-        let told = format!("{}{}", ended.output, ended.errors);
-        assert_eq!(told.matches("not a pcap").count(), 1, "{told}");
-        assert!(!told.contains("0 lost"), "of nothing: {told}");
+        let printed = format!("{}{}", ended.output, ended.errors);
+        assert_eq!(printed.matches("not a pcap").count(), 1, "{printed}");
+        assert!(!printed.contains("0 lost"), "a report without packets: {printed}");
     }
     assert_eq!(scratch.names(), ["garbage.pcap", "sample.pcap"]);
 }
 
 #[test]
-fn a_mistake_leaves_the_output_file_alone() {
+fn errors_leave_the_output_file_unchanged() {
     let scratch = Scratch::new();
     let (sample, output) = (scratch.file("sample.pcap"), scratch.file("precious"));
     records::write(&sample, &frames::sample());
@@ -176,7 +176,7 @@ fn a_mistake_leaves_the_output_file_alone() {
 }
 
 #[test]
-fn help_and_version_are_there_for_every_verb() {
+fn every_verb_has_help() {
     for verb in
         ["capture", "generate", "lab", "ports", "doctor", "demo", "bridge", "inline", "switch", "inspect", "find"]
     {
@@ -187,7 +187,7 @@ fn help_and_version_are_there_for_every_verb() {
 }
 
 #[test]
-fn the_capture_document_has_its_names() {
+fn capture_json_has_its_documented_keys() {
     let scratch = Scratch::new();
     let (file, output) = (scratch.file("sample.pcap"), scratch.file("out.pcapng"));
     let sample = frames::sample();
@@ -198,8 +198,8 @@ fn the_capture_document_has_its_names() {
     assert_eq!(json["filter"], "udp");
     assert_eq!(json["received"], sample.len());
     assert_eq!(json["delivered"], json["frames"]);
-    let refused = sample.len() as u64 - json["frames"].as_u64().unwrap();
-    assert_eq!(json["drops"]["filtered"], refused);
+    let filtered = sample.len() as u64 - json["frames"].as_u64().unwrap();
+    assert_eq!(json["drops"]["filtered"], filtered);
     assert_eq!(
         (&json["lost"], &json["late"], &json["balanced"]),
         (&Value::from(0), &Value::from(0), &Value::from(true))
@@ -219,7 +219,7 @@ fn the_capture_document_has_its_names() {
 }
 
 #[test]
-fn quiet_is_quiet() {
+fn quiet_prints_nothing() {
     let scratch = Scratch::new();
     let file = scratch.file("sample.pcap");
     let ended = run(&["generate", "-q", "--to", &format!("pcap:{file}"), "--udp", "--rate", "max"]).good();
@@ -227,16 +227,16 @@ fn quiet_is_quiet() {
     let ended = run(&["capture", "-q", "-r", &file, "-w", "/dev/null", "--format", "pcap"]).good();
     assert_eq!((ended.output.as_str(), ended.errors.as_str()), ("", ""));
     let ended = run(&["capture", "-r", &file, "-c", "5", "-w", "/dev/null", "--format", "pcap"]).good();
-    assert!(ended.output.ends_with("\n  5 packets captured, 0 lost\n"), "{}", ended.output);
+    assert!(ended.output.ends_with("\n  5 packets read, 0 lost\n"), "{}", ended.output);
 }
 
 #[test]
-fn without_privileges_the_message_says_what_is_missing() {
+fn missing_privileges_are_named() {
     if !is_root() {
         return skip("becoming another user needs root");
     }
     use std::os::unix::process::CommandExt;
-    // The checkout may lie where nobody else may look.
+    // Other users may not have access to the checkout.
     let scratch = Scratch::new();
     let copy = scratch.file("linerate");
     std::fs::copy(program(), &copy).unwrap();
@@ -247,9 +247,9 @@ fn without_privileges_the_message_says_what_is_missing() {
     }
 }
 
-/// One to a line, whole, and nothing in it that a shell takes for itself.
+/// Each example is one complete line without unquoted special characters of a shell.
 #[test]
-fn examples_of_the_help_can_be_pasted() {
+fn help_examples_can_be_pasted() {
     let verbs = [
         "capture", "count", "flows", "find", "generate", "bridge", "inline", "switch", "inspect", "ports", "doctor",
         "demo", "lab", "lab up", "top",
@@ -262,10 +262,13 @@ fn examples_of_the_help_can_be_pasted() {
         assert!(examples.len() > 2, "{help}");
         for example in examples {
             let bare: String = example.split('\'').step_by(2).collect();
-            assert!(!bare.contains(['?', '&', '*', '(', '[', ';', '<', '\\']), "{verb}: quote what is in {example}");
-            assert!(!example.contains("  "), "{verb}: the end of the line is not of the command: {example}");
+            assert!(
+                !bare.contains(['?', '&', '*', '(', '[', ';', '<', '\\']),
+                "{verb}: unquoted special character in {example}"
+            );
+            assert!(!example.contains("  "), "{verb}: text after the command: {example}");
             let words = words_of(example);
-            // Options that there are not are refused before help is shown.
+            // Unknown options are rejected before help is shown.
             run(&words.iter().map(String::as_str).chain(["--help"]).collect::<Vec<_>>()).good();
             let packets = words.windows(2).filter(|two| two[0] == "-k").map(|two| &two[1]);
             packets.for_each(|packet| drop(run(&["generate", "--to", "pcap:-", "-k", packet, "--dry-run"]).good()));
@@ -278,7 +281,7 @@ fn examples_of_the_help_can_be_pasted() {
     }
 }
 
-/// As a shell has them, up to what is no part of the command, or is one of its own.
+/// Splits an example into words as a shell does, up to a pipe, redirection or `--`.
 fn words_of(example: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut is_within = false;
@@ -298,7 +301,7 @@ fn words_of(example: &str) -> Vec<String> {
 }
 
 #[test]
-fn all_help_fits_a_terminal() {
+fn help_fits_80_columns() {
     let verbs = run(&["--help"]).good().output;
     let verbs = verbs.split("Commands:").nth(1).expect("commands").split("\n\n").next().expect("their list");
     let verbs = verbs
@@ -316,18 +319,28 @@ fn all_help_fits_a_terminal() {
 }
 
 #[test]
-fn a_file_given_as_a_port_is_offered_to_be_read() {
+fn capture_files_can_be_arguments() {
     let scratch = Scratch::new();
     let file = scratch.file("sample.pcap");
     records::write(&file, &frames::sample());
-    for verb in ["capture", "count", "flows"] {
-        run(&[verb, &file]).with_status(2).says(&format!("a file, not a port; read it with -r {file}"));
+    let other = scratch.file("other.pcap");
+    for verb in ["capture", "count", "flows", "check", "streams"] {
+        let more: &[&str] = if verb == "capture" { &["-w", &other, "udp"] } else { &["udp"] };
+        let given = run(&[&[verb, &file], more].concat()).good();
+        let option = run(&[&[verb, "-r", &file], more].concat()).good();
+        assert_eq!(given.output.lines().last(), option.output.lines().last(), "{verb}");
+        let missing = scratch.file("missing.pcap");
+        run(&[verb, &missing]).with_status(2).says(&format!("{missing}: no such file"));
+        run(&[verb, "-i", "lo", &file]).with_status(2).says("a file in place of the filter");
     }
+    run(&["generate", "--to", "sample.pcap", "-k", "udp"])
+        .with_status(1)
+        .says("for a capture file use pcap:sample.pcap");
 }
 
-/// A shell expands `-r *.pcap` to one option and words.
+/// A shell expands `-r *.pcap` to one option value and further words.
 #[test]
-fn files_after_read_are_read_too() {
+fn words_after_read_are_files() {
     let scratch = Scratch::new();
     let [first, second, out] = ["a.pcap", "b.pcap", "out.pcap"].map(|name| scratch.file(name));
     for file in [&first, &second] {
@@ -340,7 +353,7 @@ fn files_after_read_are_read_too() {
 }
 
 #[test]
-fn a_name_that_says_another_format_is_refused() {
+fn file_names_of_unsupported_formats_are_rejected() {
     let scratch = Scratch::new();
     let file = scratch.file("sample.pcap");
     records::write(&file, &frames::sample());

@@ -1,4 +1,4 @@
-//! generate into a file, ports, demo.
+//! `generate` and `replay` to a file, `ports`, `demo`.
 
 use linerate_tests::support::program::{Ended, linerate, run};
 use linerate_tests::support::records::{self, assert_same_frames};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::time::Instant;
 
 #[test]
-fn udp_frames_are_as_asked() {
+fn udp_packets_have_the_requested_fields() {
     let scratch = Scratch::new();
     let file = scratch.file("udp.pcap");
     let to = format!("pcap:{file}");
@@ -52,12 +52,12 @@ fn replays_repeat_and_split() {
         let mut whole: Vec<_> = records::read(&file).into_iter().map(|record| (record.wire, record.bytes)).collect();
         parts.sort();
         whole.sort();
-        assert!(parts == whole, "{file}: the parts are not the whole");
+        assert!(parts == whole, "{file}: the parts do not add up to the whole");
     }
 }
 
 #[test]
-fn an_endless_replay_at_top_speed_ends_in_time() {
+fn endless_replay_at_max_rate_ends_after_duration() {
     let scratch = Scratch::new();
     let file = scratch.file("sample.pcap");
     records::write(&file, &frames::sample());
@@ -69,7 +69,7 @@ fn an_endless_replay_at_top_speed_ends_in_time() {
 }
 
 #[test]
-fn ports_are_listed_with_what_works_and_why_not() {
+fn ports_lists_backends_with_reasons() {
     let json = run(&["ports", "--json"]).good().json();
     assert_eq!(json["schema"], "linerate/ports/1");
     let loopback = json["interfaces"].as_array().unwrap().iter().find(|one| one["port"] == "lo").expect("loopback");
@@ -81,7 +81,7 @@ fn ports_are_listed_with_what_works_and_why_not() {
 }
 
 #[test]
-fn the_demonstration_in_memory_loses_nothing() {
+fn demo_in_memory_loses_nothing() {
     let scratch = Scratch::new();
     let file = scratch.file("sample.pcap");
     records::write(&file, &frames::sample());
@@ -89,11 +89,11 @@ fn the_demonstration_in_memory_loses_nothing() {
     let last = ended.output.lines().last().unwrap();
     assert!(last.starts_with("sent = captured, 0 lost"), "{}", ended.output);
     let json = run(&["demo", "--memory", "--replay", &file, "--json"]).good().json();
-    assert_eq!((&json["schema"], &json["good"]), (&Value::from("linerate/demo/1"), &Value::from(true)));
+    assert_eq!((&json["schema"], &json["ok"]), (&Value::from("linerate/demo/1"), &Value::from(true)));
 }
 
 #[test]
-fn the_demonstration_makes_a_recording_where_there_is_none() {
+fn demo_generates_a_recording_if_none_exists() {
     let mut command = linerate(&["demo", "--memory"]);
     let ended = Ended::of(command.env_remove("LINERATE_CORPUS").output().unwrap()).good();
     assert!(ended.output.lines().last().unwrap().starts_with("sent = captured, 0 lost"), "{}", ended.output);

@@ -1,4 +1,4 @@
-//! What a filter passes, beside a plain condition; of flows as they are and of files; and what is said of a wrong one.
+//! Filters compared with plain conditions, on flows and on files, and the errors of invalid filters.
 
 use super::some::{HOSTS, flows, store};
 use linerate_burst::Nanos;
@@ -10,7 +10,7 @@ use linerate_tests::support::flows::full_flow;
 use proptest::prelude::*;
 use std::net::IpAddr;
 
-/// A condition: its text, and what it means.
+/// Condition as filter text and as a predicate.
 #[derive(Clone)]
 struct Condition {
     text: String,
@@ -34,7 +34,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// Whether an address is in a network, by the text of both.
+/// Returns true if an address is in a network given as text.
 fn is_in(address: IpAddr, network: &str) -> bool {
     let (base, length) = network.split_once('/').unwrap();
     let (base, length): (IpAddr, u32) = (base.parse().unwrap(), length.parse().unwrap());
@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_filter_passes_what_it_says(flows in flows(), asked in any_condition()) {
+    fn filter_matches_its_predicate(flows in flows(), asked in any_condition()) {
         let filter = Filter::parse(&asked.text, Nanos(0)).unwrap();
         let ids: Vec<_> = (0..all().len()).collect();
         let passed = filter.choose(&Batch::of_flows(&flows, &ids), &mut Memo::default());
@@ -167,9 +167,9 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Whatever row groups are passed over, and whatever columns are read first.
+    /// Holds for all skipped row groups and any order of reading columns.
     #[test]
-    fn a_file_gives_back_the_records_that_pass(flows in flows(), asked in any_condition(), group in 1..20usize) {
+    fn file_scan_returns_matching_records(flows in flows(), asked in any_condition(), group in 1..20usize) {
         let scratch = Scratch::new();
         let filter = Filter::parse(&asked.text, Nanos(0)).unwrap();
         let mut found = Vec::new();
@@ -181,7 +181,7 @@ proptest! {
 }
 
 #[test]
-fn every_column_can_be_asked_for() {
+fn every_column_can_be_filtered() {
     let flow = full_flow();
     for column in all() {
         let name = &column.name;
@@ -193,7 +193,7 @@ fn every_column_can_be_asked_for() {
             format!("{name} > 2000-01-01"),
         ];
         let understood: Vec<Filter> = texts.iter().filter_map(|text| Filter::parse(text, Nanos(0)).ok()).collect();
-        let is_list = matches!(column.field.get, linerate_records::fields::Get::List(_));
+        let is_list = matches!(column.field.get, linerate_export::fields::Getter::List(_));
         assert_eq!(understood.is_empty(), is_list, "{name}");
         let batch = Batch::of_flows(std::slice::from_ref(&flow), &(0..all().len()).collect::<Vec<_>>());
         understood.iter().for_each(|filter| drop(filter.choose(&batch, &mut Memo::default())));
@@ -201,8 +201,8 @@ fn every_column_can_be_asked_for() {
 }
 
 #[test]
-fn an_invalid_filter_is_reported_with_its_place_and_a_remedy() {
-    for (text, says) in [
+fn invalid_filter_is_reported_with_position_and_remedy() {
+    for (text, expected) in [
         ("byts > 1M", "at character 1, \"byts > 1M\": byts: no such keyword or field (did you mean bytes?)"),
         ("host 10.0.0.1 and port", "at the end: missing value"),
         ("host 10.0.0.0/8", "at character 6, \"10.0.0.0/8\": 10.0.0.0/8 is a network; write net 10.0.0.0/8"),
@@ -234,15 +234,15 @@ fn an_invalid_filter_is_reported_with_its_place_and_a_remedy() {
         ("quality_midstream = maybe", "expected true or false"),
     ] {
         let mistake = Filter::parse(text, Nanos(0)).unwrap_err();
-        assert!(mistake.within(text).contains(says), "{text}: {}", mistake.within(text));
+        assert!(mistake.within(text).contains(expected), "{text}: {}", mistake.within(text));
     }
     let deep = "(".repeat(100_000);
     assert!(Filter::parse(&deep, Nanos(0)).unwrap_err().what.contains("deeper than 64"));
 }
 
-/// pcap-filter's short forms, and nfdump's.
+/// Short forms of pcap-filter and nfdump.
 #[test]
-fn texts_that_mean_the_same_are_the_same() {
+fn equivalent_filters_parse_alike() {
     for (one, other) in [
         ("net 10", "net 10.0.0.0/8"),
         ("net 192.168", "net 192.168.0.0/16"),

@@ -1,10 +1,10 @@
-//! Groups and their sums, beside plain ones; and how many there may be.
+//! Groups and their sums compared with a plain loop, and the limit on the number of groups.
 
 use super::some::{flows, store};
 use linerate_burst::Nanos;
 use linerate_meter::Flow;
 use linerate_query::columns::Batch;
-use linerate_query::{Answer, Asked, Filter, Key, Measure, Question, Value};
+use linerate_query::{Answer, Filter, Key, Measure, PartialAnswer, Question, Value};
 use linerate_tests::support::Scratch;
 use linerate_tests::support::flows::full_flow;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Keys as text, and of a flow, of either end.
+/// Keys as text; key values of a flow by side; true if both sides count.
 type Keys = (&'static str, fn(&Flow, usize) -> Vec<Value>, bool);
 
 fn cut(address: IpAddr, narrow: u32, wide: u32) -> Value {
@@ -58,7 +58,7 @@ const KEYS: [Keys; 9] = [
 
 const MEASURES: &str = "records,flows,packets,bytes,payload_bytes,duration";
 
-/// Of each group its records: number, flows, packets, bytes, bytes of payload, first, last.
+/// Sums per group: records, flows, packets, bytes, payload bytes, first and last time.
 fn plain(flows: &[Flow], (_, key, is_twofold): Keys, every: u64) -> BTreeMap<(u64, Vec<Value>), [u64; 7]> {
     let mut groups: BTreeMap<(u64, Vec<Value>), [u64; 7]> = BTreeMap::new();
     for flow in flows {
@@ -78,7 +78,7 @@ fn plain(flows: &[Flow], (_, key, is_twofold): Keys, every: u64) -> BTreeMap<(u6
     groups
 }
 
-fn told(answer: &Answer, question: &Question) -> BTreeMap<(u64, Vec<Value>), Vec<u64>> {
+fn rows_of(answer: &Answer, question: &Question) -> BTreeMap<(u64, Vec<Value>), Vec<u64>> {
     let row = |row: &linerate_query::Row| {
         let values = question.measures.iter().map(|measure| answer.whole(row, measure).unwrap()).collect();
         ((row.time.unwrap_or(0), row.keys.clone()), values)
@@ -106,29 +106,29 @@ proptest! {
             .into_iter()
             .map(|(key, sums)| (key, [&sums[..5], &[sums[6].saturating_sub(sums[5])]].concat()))
             .collect();
-        // As they come, in pieces.
-        let mut asked = Asked::new(&question, 1);
+        // In batches, as records arrive.
+        let mut asked = PartialAnswer::new(&question, 1);
         let columns = asked.columns().to_vec();
         flows.chunks(group).for_each(|some| asked.take(&Batch::of_flows(some, &columns)));
         let answer = asked.answer();
-        prop_assert_eq!(&told(&answer, &question), &wanted);
-        prop_assert_eq!((answer.records, answer.others.is_none(), answer.let_go), (flows.len() as u64, true, 0));
-        // From a file, by several threads.
+        prop_assert_eq!(&rows_of(&answer, &question), &wanted);
+        prop_assert_eq!((answer.records, answer.others.is_none(), answer.evicted_groups), (flows.len() as u64, true, 0));
+        // From a file, with several threads.
         let scratch = Scratch::new();
         let (asked, scan) = store(&scratch, &flows, group).ask(&question, None, threads, &|| true);
         prop_assert_eq!(scan.failures, Vec::<String>::new());
         let stored = asked.answer();
-        prop_assert_eq!(&told(&stored, &question), &wanted);
+        prop_assert_eq!(&rows_of(&stored, &question), &wanted);
         for measure in &question.measures {
             prop_assert_eq!(stored.whole(&stored.totals, measure), answer.whole(&answer.totals, measure));
         }
     }
 
-    /// The first of them, and the rest together.
+    /// The largest groups, and one row for the rest.
     #[test]
-    fn the_top_is_in_order_and_others_have_the_rest(flows in flows(), top in 1..6usize) {
+    fn top_groups_are_sorted_and_others_hold_the_rest(flows in flows(), top in 1..6usize) {
         let question = question("orig_address,dstport", 0, top);
-        let mut asked = Asked::new(&question, 1);
+        let mut asked = PartialAnswer::new(&question, 1);
         asked.take(&Batch::of_flows(&flows, asked.columns()));
         let answer = asked.answer();
         let keys: Keys = ("", |flow, _| vec![Value::Address(flow.ends[0].address), Value::Number(flow.ends[1].port.into())], false);
@@ -137,7 +137,7 @@ proptest! {
         let bytes = Measure::one("bytes").unwrap();
         let of = |row: &linerate_query::Row| answer.whole(row, &bytes).unwrap();
         let shown: Vec<u64> = answer.rows.iter().map(of).collect();
-        // As numbers with a fraction, in which they are compared, some are equal.
+        // Sizes are compared as floats, where some are equal.
         let real = |sizes: &[u64]| sizes.iter().map(|size| *size as f64).collect::<Vec<_>>();
         prop_assert_eq!(real(&shown), real(&sizes[..top.min(sizes.len())]));
         prop_assert_eq!(answer.groups, sizes.len() as u64);
@@ -147,9 +147,9 @@ proptest! {
         prop_assert_eq!(all, of(&answer.totals));
     }
 
-    /// Those of which there is most, whole.
+    /// Complete records, largest first.
     #[test]
-    fn records_themselves_are_the_greatest_in_order(flows in flows(), top in 1..9usize, threads in 1..4usize, group in 1..25usize) {
+    fn largest_records_are_listed_in_order(flows in flows(), top in 1..9usize, threads in 1..4usize, group in 1..25usize) {
         let question = Arc::new(Question { top, ..Question::new(Filter::every()) });
         let scratch = Scratch::new();
         let store = store(&scratch, &flows, group);
@@ -166,7 +166,7 @@ proptest! {
         let rank = |flows: &[Flow]| flows.iter().map(|flow| (flow.packets(), flow.first())).collect::<Vec<_>>();
         prop_assert_eq!(rank(&found), rank(&wanted));
         prop_assert!(found.iter().all(|flow| flows.contains(flow)));
-        // The first ones by time where nothing is said.
+        // Without a sort key: the first records by time.
         let (asked, _) = store.ask(&question, Some(None), threads, &|| true);
         let times: Vec<Nanos> = store.records(asked).unwrap().iter().map(Flow::first).collect();
         let mut all: Vec<Nanos> = flows.iter().map(Flow::first).collect();
@@ -175,9 +175,9 @@ proptest! {
     }
 }
 
-/// Who has much of all is told, whatever else comes between, and no record is lost from the sums.
+/// Heavy hitters are reported whatever else arrives, and no record is missing from the sums.
 #[test]
-fn more_groups_than_there_is_room_for_cost_none_of_the_greatest() {
+fn too_many_groups_do_not_displace_the_largest() {
     const ROOM: usize = 500;
     let mut question = Question {
         keys: Key::parse("orig_address").unwrap(),
@@ -193,13 +193,13 @@ fn more_groups_than_there_is_room_for_cost_none_of_the_greatest() {
         (flow.sides[0].frame_bytes, flow.sides[1].frame_bytes) = (bytes, 0);
         flow
     };
-    let (mut asked, mut other) = (Asked::new(&question, 1), Asked::new(&question, 1));
+    let (mut asked, mut other) = (PartialAnswer::new(&question, 1), PartialAnswer::new(&question, 1));
     let columns = asked.columns().to_vec();
     let (mut records, mut bytes) = (0, 0);
     for round in 0..200u32 {
-        let strangers = (0..200).map(|number| flow(0x0a00_0000 | round << 8 | number, 100));
+        let light = (0..200).map(|number| flow(0x0a00_0000 | round << 8 | number, 100));
         let heavy = (0..5).map(|number| flow(number, 1000 + u64::from(number)));
-        let some: Vec<Flow> = strangers.chain(heavy).collect();
+        let some: Vec<Flow> = light.chain(heavy).collect();
         records += some.len() as u64;
         bytes += some.iter().map(Flow::frame_bytes).sum::<u64>();
         let part = if round % 2 == 0 { &mut asked } else { &mut other };
@@ -214,7 +214,12 @@ fn more_groups_than_there_is_room_for_cost_none_of_the_greatest() {
         .map(|number| (vec![Value::Address(IpAddr::from(number.to_be_bytes()))], 200 * (1000 + u64::from(number))))
         .collect();
     assert_eq!(heaviest, wanted);
-    assert!(answer.let_go > 30_000 && answer.groups <= ROOM as u64 + 205, "{} {}", answer.let_go, answer.groups);
+    assert!(
+        answer.evicted_groups > 30_000 && answer.groups <= ROOM as u64 + 205,
+        "{} {}",
+        answer.evicted_groups,
+        answer.groups
+    );
     let others = answer.others.as_ref().unwrap();
     for (name, all) in [("records", records), ("bytes", bytes)] {
         assert_eq!(answer.rows.iter().chain([others]).map(|row| of(row, name)).sum::<u64>(), all, "{name}");
@@ -224,7 +229,7 @@ fn more_groups_than_there_is_room_for_cost_none_of_the_greatest() {
 
 #[test]
 fn invalid_keys_and_measures_are_reported() {
-    for (text, says) in [
+    for (text, expected) in [
         ("adress", "adress: no such field (did you mean address?)"),
         ("sni", "sni: no such field (did you mean tls_server_name?)"),
         ("port/24", "not an address field"),
@@ -234,12 +239,12 @@ fn invalid_keys_and_measures_are_reported() {
         ("port,port", "duplicate key"),
     ] {
         let error = Key::parse(text).unwrap_err();
-        assert!(error.contains(says), "{text}: {error}");
+        assert!(error.contains(expected), "{text}: {error}");
     }
-    for (text, says) in
+    for (text, expected) in
         [("byte", "did you mean bytes?"), ("protocol", "cannot be summed"), ("first_time", "cannot be summed")]
     {
         let error = Measure::parse(text).unwrap_err();
-        assert!(error.contains(says), "{text}: {error}");
+        assert!(error.contains(expected), "{text}: {error}");
     }
 }

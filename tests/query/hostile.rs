@@ -1,4 +1,4 @@
-//! Files that are damaged, cut, of another kind: an error with the name, and no more.
+//! Damaged, truncated and foreign files: an error that names the file, and no other effect.
 
 use super::some::{flows, write};
 use linerate_meter::Flow;
@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Asks a file in every way; what failed.
+/// Runs every kind of query on a file and returns the failures.
 fn ask(path: &Path) -> Vec<String> {
     let store = Store::new(stored(path).unwrap(), 0, u64::MAX);
     let text = "src net 10.0.0.0/8 or bytes > 100 or tcp_history ~ S";
@@ -28,7 +28,7 @@ fn ask(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_damaged_file_is_told_of_and_harms_nobody() {
+fn damaged_file_is_reported_without_other_effects() {
     let mut runner = TestRunner::deterministic();
     let mut some: Vec<Flow> = (0..3).flat_map(|_| flows().new_tree(&mut runner).unwrap().current()).collect();
     some.push(full_flow());
@@ -45,11 +45,11 @@ fn a_damaged_file_is_told_of_and_harms_nobody() {
         usize::from(!failures.is_empty())
     };
     let cut: usize = (0..40).map(|cut| tried(&whole[..whole.len() * cut / 40])).sum();
-    assert_eq!(cut, 40, "a file that is cut is never whole");
+    assert_eq!(cut, 40, "every truncated file fails");
     let mut failed = 0;
     let places = (0..whole.len(), 0..3usize, any::<u8>());
     for _ in 0..160 {
-        // Most of the damage where sizes and types stand: at its end.
+        // Two thirds of the damage hits the last quarter of the file, which holds sizes and types.
         let (place, where_, byte) = places.new_tree(&mut runner).unwrap().current();
         let place = if where_ == 0 { place } else { whole.len() - 1 - place % (whole.len() / 4) };
         let mut bytes = whole.clone();
@@ -60,7 +60,7 @@ fn a_damaged_file_is_told_of_and_harms_nobody() {
 }
 
 #[test]
-fn the_program_goes_on_behind_a_damaged_file_and_says_so() {
+fn query_continues_after_a_damaged_file_and_reports_it() {
     let scratch = Scratch::new();
     let folder = scratch.file("flows/");
     std::fs::create_dir(&folder).unwrap();
@@ -71,16 +71,16 @@ fn the_program_goes_on_behind_a_damaged_file_and_says_so() {
     let ended = run(&["query", &folder, "--json"]).with_status(1).says("bad.parquet");
     let lines: Vec<serde_json::Value> = ended.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(
-        (lines.len(), &lines[1]["asked"]["records"], &lines[1]["failed"]),
+        (lines.len(), &lines[1]["query"]["records"], &lines[1]["failed"]),
         (2, &1.into(), &1.into()),
         "{lines:?}"
     );
     run(&["query", &format!("{folder}none.parquet")]).with_status(1).says("none.parquet: No such file");
 }
 
-/// A file of Parquet that is no file of records.
+/// A Parquet file without flow records.
 #[test]
-fn other_columns_are_no_records() {
+fn parquet_files_without_flow_records_are_rejected() {
     use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
     use parquet::arrow::ArrowWriter;
     let scratch = Scratch::new();

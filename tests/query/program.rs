@@ -1,4 +1,4 @@
-//! The program: answers of stored records beside DuckDB's, of captures beside stored ones, in every form.
+//! The program: stored records compared with DuckDB, captures compared with stored records, and every output format.
 
 use linerate_tests::support::program::run;
 use linerate_tests::support::{Scratch, corpus, files, frames, lack, records};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// Real traffic of many protocols.
 const MIX: &str = "real-mix.pcap";
 
-/// What DuckDB answers, of a view `flows` of the folder `flows/`.
+/// Runs queries in DuckDB on a view `flows` of the folder `flows/`.
 fn duckdb(folder: &str, queries: &[&str]) -> Option<Vec<Vec<Value>>> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
     if !python.exists() {
@@ -34,7 +34,7 @@ fn duckdb(folder: &str, queries: &[&str]) -> Option<Vec<Vec<Value>>> {
     Some(answers.into_iter().skip(1).collect())
 }
 
-/// Groups as rows of their members, and the document behind them.
+/// Returns groups as rows of these members, and the summary that follows them.
 fn groups(arguments: &[&str], members: &[&str]) -> (Vec<Value>, Value) {
     let ended = run(&[&["query", "--json"], arguments].concat()).good();
     let mut lines: Vec<Value> = ended.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -59,14 +59,14 @@ fn same(one: &Value, other: &Value) -> bool {
 }
 
 #[test]
-fn answers_are_those_of_duckdb() {
+fn answers_match_duckdb() {
     let Some(capture) = corpus(MIX) else { return };
     let scratch = Scratch::new();
     let folder = scratch.file("flows/");
     run(&["flows", "-q", "-r", capture.to_str().unwrap(), "--level", "tcp", "-w", &folder]).good();
     const SUMS: &str = "sum(flows), sum(orig_packets + resp_packets), sum(orig_frame_bytes + resp_frame_bytes)";
     const MEMBERS: [&str; 3] = ["flows", "packets", "bytes"];
-    // What is asked here: filter, keys, further options; and there: what is selected, where, and order.
+    // Here: filter, keys, further options. In DuckDB: selected columns and condition.
     let questions: [(&str, &str, &[&str], &str, &str); 7] = [
         ("", "resp_port,protocol", &[], "resp_port, protocol", "true"),
         ("not tunnel_kind", "orig_address", &[], "orig_address", "tunnel_kind IS NULL"),
@@ -116,7 +116,7 @@ fn answers_are_those_of_duckdb() {
     };
     let sorted = |mut rows: Vec<Value>| {
         rows.sort_by_cached_key(|row| {
-            // Numbers of sums are floats there.
+            // DuckDB returns sums as floats.
             let cells: Vec<String> = row
                 .as_array()
                 .unwrap()
@@ -135,9 +135,9 @@ fn answers_are_those_of_duckdb() {
             let (ours, summary) = groups(&[&base[..], more].concat(), &members);
             let (ours, theirs) = (sorted(ours), sorted(theirs.clone()));
             assert!(same(&ours.clone().into(), &theirs.clone().into()), "{filter} by {keys}: {ours:?}\n{theirs:?}");
-            assert!(!ours.is_empty() || filter.contains("retransmitted"), "{filter} by {keys}: nothing is compared");
+            assert!(!ours.is_empty() || filter.contains("retransmitted"), "{filter} by {keys}: no rows to compare");
             if filter.is_empty() {
-                records = summary["asked"]["records"].as_f64().unwrap();
+                records = summary["query"]["records"].as_f64().unwrap();
             }
         }
     }
@@ -145,7 +145,7 @@ fn answers_are_those_of_duckdb() {
     by_time(&folder, &scratch.file(""));
 }
 
-/// Steps of time, and the records that a window of time has something of.
+/// Compares time steps, and records that overlap a time window.
 fn by_time(folder: &str, here: &str) {
     let queries = [
         "SELECT epoch_ns(first_time) // 60000000000 * 60000000000 AS step, sum(orig_frame_bytes + resp_frame_bytes)
@@ -162,12 +162,12 @@ fn by_time(folder: &str, here: &str) {
     );
     let Some(theirs) = duckdb(here, &[&count]) else { return };
     let (_, summary) = groups(&[folder, "--every", "1m", "--since", &since, "--until", &until], &[]);
-    assert_eq!(summary["asked"]["records"].as_f64(), theirs[0][0][0].as_f64());
+    assert_eq!(summary["query"]["records"].as_f64(), theirs[0][0][0].as_f64());
 }
 
-/// The same of records that come and of those that are stored.
+/// Live flows and stored records give the same answers.
 #[test]
-fn captures_answer_as_stored_records_do() {
+fn captures_and_stored_records_give_the_same_answers() {
     let scratch = Scratch::new();
     let [capture, folder] = ["in.pcap", "flows/"].map(|name| scratch.file(name));
     records::write(&capture, &frames::sample());
@@ -181,16 +181,16 @@ fn captures_answer_as_stored_records_do() {
         let stored: Vec<Value> = stored.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let (summary, rows) = stored.split_last().unwrap();
         let live = run(&[&["flows", "-r", &capture, "--json"], keys].concat()).good().json();
-        let mut all = live["asked"]["rows"].as_array().unwrap().clone();
+        let mut all = live["query"]["rows"].as_array().unwrap().clone();
         all.iter_mut().for_each(|row| row["schema"] = "linerate/flows-group/1".into());
         assert!(!rows.is_empty());
         assert_eq!(all, rows, "{keys:?}");
-        assert_eq!(live["asked"]["all"], summary["asked"]["all"]);
-        // And of what came by IPFIX.
+        assert_eq!(live["query"]["total"], summary["query"]["total"]);
+        // The same for flows exported by IPFIX.
         let ipfix = scratch.file("flows.ipfix");
         run(&["flows", "-q", "-r", &capture, "-w", &ipfix, "--ipfix", "biflow,full"]).good();
         let collected = run(&[&["collect", &ipfix, "--json"], keys].concat()).good().json();
-        assert_eq!(collected["asked"]["all"]["bytes"], summary["asked"]["all"]["bytes"]);
+        assert_eq!(collected["query"]["total"]["bytes"], summary["query"]["total"]["bytes"]);
     }
     let text = run(&["flows", "-r", &capture, "--by", "protocol", "--top", "1"]).good().output;
     assert!(text.contains("other") && text.contains(" %") && !text.contains("top flows"), "{text}");
@@ -202,9 +202,9 @@ fn captures_answer_as_stored_records_do() {
     assert!(svg.starts_with("<svg xmlns") && svg.contains("UDP") && !svg.contains("NaN"), "{svg}");
 }
 
-/// Rows of a folder that are not asked for are not read: by the names of folders, by statistics, by columns of the filter.
+/// Rows that cannot match are skipped by folder name, by statistics, and by the columns of the filter.
 #[test]
-fn what_cannot_be_meant_is_not_read() {
+fn data_that_cannot_match_is_not_read() {
     let scratch = Scratch::new();
     let (capture, folder) = (scratch.file("hours.pcap"), scratch.file("flows/"));
     std::fs::write(&capture, hours(40)).unwrap();
@@ -212,17 +212,17 @@ fn what_cannot_be_meant_is_not_read() {
     assert_eq!(files(folder.as_ref()).len(), 40);
     let read = |more: &[&str]| {
         let (_, summary) = groups(&[&[&folder, "--every", "1h"], more].concat(), &[]);
-        ["records", "files", "files_passed_over", "row_groups_passed_over", "row_groups_empty", "rows_read"]
-            .map(|name| if name == "records" { &summary["asked"][name] } else { &summary[name] }.as_u64().unwrap())
+        ["records", "files", "files_skipped", "row_groups_skipped", "row_groups_empty", "rows_read"]
+            .map(|name| if name == "records" { &summary["query"][name] } else { &summary[name] }.as_u64().unwrap())
     };
     assert_eq!(read(&[]), [40, 40, 0, 0, 0, 40]);
     let until = (FIRST_HOUR + 10) * 3600;
-    assert_eq!(read(&["--until", &until.to_string()]), [10, 10, 30, 0, 0, 10], "by the names of folders");
+    assert_eq!(read(&["--until", &until.to_string()]), [10, 10, 30, 0, 0, 10], "by folder name");
     let since = (FIRST_HOUR + 30) * 3600;
-    // A day before that may have records that last so long.
+    // Records of the day before can last that long.
     assert_eq!(read(&["--since", &since.to_string()]), [10, 34, 6, 24, 0, 10], "by statistics of the last packets");
-    assert_eq!(read(&["src host 10.0.0.7"]), [1, 40, 0, 39, 0, 1], "by the least and the greatest address");
-    assert_eq!(read(&["src net 10.0.0.8/29"]), [8, 40, 0, 0, 32, 40], "by the column of addresses");
+    assert_eq!(read(&["src host 10.0.0.7"]), [1, 40, 0, 39, 0, 1], "by minimum and maximum address");
+    assert_eq!(read(&["src net 10.0.0.8/29"]), [8, 40, 0, 0, 32, 40], "by the address column");
     let bytes = |more: &[&str]| {
         let (_, summary) = groups(&[&[&folder, "--every", "1h"], more].concat(), &[]);
         ["bytes_read", "bytes"].map(|name| summary[name].as_u64().unwrap())
@@ -238,7 +238,7 @@ fn what_cannot_be_meant_is_not_read() {
 
 const FIRST_HOUR: u64 = 460_000;
 
-/// A capture with a packet each hour, from host after host.
+/// Builds a capture with one packet per hour, each from another host.
 fn hours(count: u32) -> Vec<u8> {
     let mut bytes: Vec<u8> =
         [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -255,9 +255,9 @@ fn hours(count: u32) -> Vec<u8> {
     bytes
 }
 
-/// Stored records in another form are what they would have been.
+/// Stored records converted to another format equal records written in it directly.
 #[test]
-fn stored_records_are_written_in_every_form() {
+fn stored_records_are_written_in_every_format() {
     let Some(capture) = corpus(MIX) else { return };
     let capture = capture.to_str().unwrap();
     let scratch = Scratch::new();
@@ -277,18 +277,18 @@ fn stored_records_are_written_in_every_form() {
         assert!(sorted(&own) == sorted(&other), "{name}");
     }
     let [tcp, folder] = ["tcp.jsonl", "tcp/"].map(|name| scratch.file(name));
-    let told = run(&["query", &parquet, "-w", &tcp, "-w", &folder, "tcp", "and", "bytes > 500"]).good().output;
+    let shown = run(&["query", &parquet, "-w", &tcp, "-w", &folder, "tcp", "and", "bytes > 500"]).good().output;
     let lines = std::fs::read_to_string(&tcp).unwrap();
     let own: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(own.len() > 10 && own.iter().all(|flow| flow["protocol"] == 6), "{told}");
+    assert!(own.len() > 10 && own.iter().all(|flow| flow["protocol"] == 6), "{shown}");
     let (_, summary) = groups(&[&folder, "--by", "protocol"], &[]);
-    assert_eq!(summary["asked"]["records"], own.len());
+    assert_eq!(summary["query"]["records"], own.len());
     run(&["query", &folder, "-w", &folder, "--append"]).with_status(2).says("inside the input");
 }
 
-/// The first records, in the order of time, or the greatest; as text, lines, CSV.
+/// Lists the first records by time or the largest ones, as text, JSON lines and CSV.
 #[test]
-fn records_are_listed() {
+fn records_are_listed_by_time_or_by_size() {
     let scratch = Scratch::new();
     let [capture, folder] = ["in.pcap", "flows/"].map(|name| scratch.file(name));
     records::write(&capture, &frames::sample());
@@ -314,7 +314,7 @@ fn records_are_listed() {
 }
 
 #[test]
-fn options_without_effect_are_refused() {
+fn options_without_effect_are_rejected() {
     let scratch = Scratch::new();
     let [capture, folder] = ["in.pcap", "flows/"].map(|name| scratch.file(name));
     records::write(&capture, &frames::sample());
@@ -342,7 +342,7 @@ fn options_without_effect_are_refused() {
         (&["query", &folder, "--every", "1m", "--top", "3"], "--top needs --by with --every"),
         (&["flows", "-i", &folder], "linerate query"),
     ];
-    for (arguments, says) in wrong {
-        run(arguments).with_status(2).says(says);
+    for (arguments, expected) in wrong {
+        run(arguments).with_status(2).says(expected);
     }
 }

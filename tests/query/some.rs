@@ -1,9 +1,9 @@
-//! Flows that have much in common, and files of them.
+//! Flows that share many values, and files of them.
 
 use linerate_burst::Nanos;
+use linerate_export::encode::parquet::Writer;
 use linerate_meter::{End, Flow};
 use linerate_query::{Store, stored};
-use linerate_records::encode::parquet::Writer;
 use linerate_tests::support::Scratch;
 use linerate_tests::support::flows::any_flow;
 use proptest::collection::vec;
@@ -11,17 +11,17 @@ use proptest::prelude::*;
 use std::fs::File;
 use std::path::Path;
 
-/// Hosts of few networks.
+/// Hosts in a few networks.
 pub(super) const HOSTS: [&str; 8] =
     ["10.0.0.1", "10.0.0.2", "10.0.1.1", "10.9.0.1", "192.0.2.1", "2001:db8::1", "2001:db8:0:1::2", "2001:db9::1"];
 
-/// Flows of few hosts, ports and protocols, with numbers of all sizes.
+/// Flows of few hosts, ports and protocols, with counters of all magnitudes.
 pub(super) fn flows() -> impl Strategy<Value = Vec<Flow>> {
     let narrowed = (any_flow(), 0..8usize, 0..8usize, [0..6u16, 0..6u16], 0..5usize, any::<[u16; 4]>(), any::<u8>());
     vec(narrowed, 0..60).prop_map(|all| {
         all.into_iter()
             .map(|(mut flow, one, other, ports, protocol, sizes, small)| {
-                // An address of IPv4 talks to others of it.
+                // Both addresses belong to the same IP version.
                 let family = |host: usize| if one < 5 { host % 5 } else { 5 + host % 3 };
                 flow.ends = [(one, ports[0]), (family(other), ports[1])].map(|(host, port)| End {
                     address: HOSTS[host].parse().unwrap(),
@@ -48,7 +48,7 @@ pub(super) fn flows() -> impl Strategy<Value = Vec<Flow>> {
     })
 }
 
-/// A file of them in row groups of so many, and what is asked of it.
+/// Writes flows to a file with row groups of this size and opens it as a store.
 pub(super) fn store(scratch: &Scratch, flows: &[Flow], group: usize) -> Store {
     let path = scratch.file("flows.parquet");
     write(Path::new(&path), flows, group);

@@ -1,10 +1,10 @@
-//! Programs that people send with.
+//! Common client programs.
 
 use crate::receive::stage::{OWN, OWN6, Stage, Way, sound, streams};
-use linerate_tests::support::{happens_to_have, has_tools};
+use linerate_tests::support::{has_optional_tool, has_tools};
 use std::process::Command;
 
-/// Sends what it is given in parts of many lengths, with pauses, then waits for the other side to close.
+/// Sends a file in parts of many lengths, with pauses, then waits for the peer to close.
 const SOCKET: &str = "
 import socket, sys, time
 data = open(sys.argv[2], 'rb').read()
@@ -20,7 +20,7 @@ assert s.recv(1) == b'', 'nothing is sent back'
 ";
 
 #[test]
-fn what_a_socket_and_a_shell_send_is_in_the_files() {
+fn data_of_a_socket_and_a_shell_is_in_the_files() {
     let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3", "bash"])) else { return };
     let data: Vec<u8> = (0..3_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     let (file, script) = (stage.scratch.file("data"), stage.scratch.file("send.py"));
@@ -45,7 +45,7 @@ fn what_a_socket_and_a_shell_send_is_in_the_files() {
     }
 }
 
-/// Sends a file over so many connections at once by `io.Copy`, for which Go's runtime uses sendfile(2).
+/// Sends a file over eight connections at once with `io.Copy`, for which Go uses sendfile(2).
 const GO: &str = r#"
 package main
 
@@ -76,8 +76,8 @@ func main() {
 "#;
 
 #[test]
-fn what_go_sends_by_sendfile_is_in_the_files() {
-    let Some(stage) = Stage::up(true).filter(|_| happens_to_have("go")) else { return };
+fn data_sent_by_go_with_sendfile_is_in_the_files() {
+    let Some(stage) = Stage::up(true).filter(|_| has_optional_tool("go")) else { return };
     let data: Vec<u8> = (0..5_000_011_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let [file, source, client] = ["data", "main.go", "client"].map(|name| stage.scratch.file(name));
     std::fs::write(&file, &data).expect("a file");
@@ -95,7 +95,7 @@ fn what_go_sends_by_sendfile_is_in_the_files() {
 }
 
 #[test]
-fn what_netcat_sends_is_in_the_files() {
+fn data_of_netcat_is_in_the_files() {
     let Some(stage) = Stage::up(true).filter(|_| has_tools(&["nc", "sh"])) else { return };
     let data: Vec<u8> = (0..2_000_003_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 17) as u8).collect();
     let file = stage.scratch.file("data");
@@ -111,14 +111,14 @@ fn what_netcat_sends_is_in_the_files() {
 }
 
 #[test]
-fn an_upload_by_http_is_received_as_far_as_it_goes() {
+fn http_upload_is_received_completely() {
     let Some(stage) = Stage::up(true).filter(|_| has_tools(&["curl"])) else { return };
     let file = stage.scratch.file("data");
     std::fs::write(&file, vec![b'u'; 1_000_000]).expect("a file");
     let folder = stage.scratch.file("frames");
     let running = stage.receive(&stage.port(Way::Packet, ""), &["-w", &folder, "--streams", "1"]);
     let to = format!("http://{OWN}:5001/up");
-    // Nobody answers: curl gives up once nothing moves for two seconds, and closes.
+    // Curl gets no answer: it stops after two seconds without progress and closes the connection.
     let patience = ["-m", "40", "--speed-time", "2", "--speed-limit", "1"];
     let arguments = [&["-s", "--noproxy", "*", "-H", "Expect:", "-T", &file, &to], &patience[..]].concat();
     let client = stage.command("client", "curl", &arguments).output();
@@ -128,7 +128,7 @@ fn an_upload_by_http_is_received_as_far_as_it_goes() {
     assert!(written[0].starts_with(b"PUT /up HTTP/1.1\r\n") && written[0].ends_with(&[b'u'; 1_000_000]), "{report:#}");
 }
 
-/// Streams in a folder, without the list beside them.
+/// Returns the streams in a folder, without its list.
 pub(super) fn written(folder: &str) -> Vec<Vec<u8>> {
     let files = linerate_tests::support::files(std::path::Path::new(folder));
     let streams = files.iter().filter(|file| !file.to_string_lossy().ends_with(".csv"));

@@ -1,4 +1,4 @@
-//! Frames in memory of a device, here the one that is a processor: each frame is verified there.
+//! Frames in device memory, here of the processor as a device: each frame is verified there.
 
 use crate::receive::stage::{OWN, OWN6, Stage, Way, sound, streams};
 use linerate_tests::support::program::run;
@@ -7,7 +7,7 @@ const MIB: u64 = 1 << 20;
 const ROUTES: [&str; 3] = ["copy", "place", "gather"];
 
 #[test]
-fn every_byte_comes_to_the_device_by_every_way() {
+fn every_byte_reaches_the_device_by_every_route() {
     let Some(stage) = Stage::up(true) else { return };
     for route in ROUTES {
         for way in [Way::Packet, Way::Bursts] {
@@ -18,15 +18,15 @@ fn every_byte_comes_to_the_device_by_every_way() {
             }
             let report = sound(running.end());
             assert_eq!(streams(&report), vec![("complete".to_owned(), 16 * MIB); 2], "{route} {way:?}");
-            assert_eq!((&report["asked"]["to"], &report["asked"]["route"]), (&"device:cpu".into(), &route.into()));
+            assert_eq!((&report["options"]["to"], &report["options"]["route"]), (&"device:cpu".into(), &route.into()));
             assert!(report["frames"].as_u64() >= Some(12), "{report:#}");
         }
     }
 }
 
-/// What is repeated, late and damaged on the wire never comes there twice: lists that would are errors.
+/// Duplicated, late and corrupted packets never write a byte twice: lists that do so are errors.
 #[test]
-fn a_bad_wire_is_none_of_the_devices() {
+fn link_faults_do_not_reach_the_device() {
     let Some(stage) = Stage::up(false) else { return };
     let faults = "drop=1%&burst=0.05%x10&repeat=1%&reorder=1%x50&corrupt=0.5%x1&truncate=0.5%&pad=1%x9";
     for route in ROUTES {
@@ -38,7 +38,7 @@ fn a_bad_wire_is_none_of_the_devices() {
 }
 
 #[test]
-fn samples_become_numbers_and_the_way_is_chosen_by_itself() {
+fn samples_are_converted_and_the_route_is_chosen() {
     let Some(stage) = Stage::up(true) else { return };
     for more in [&["--convert", "int16-be"][..], &["--convert", "int8", "--route", "gather"], &[]] {
         let arguments = [&["--check", "--streams", "1", "--to", "device:cpu", "--frame-size", "2MiB"], more].concat();
@@ -49,7 +49,7 @@ fn samples_become_numbers_and_the_way_is_chosen_by_itself() {
 }
 
 #[test]
-fn a_wrong_byte_is_found_on_the_device() {
+fn wrong_byte_is_found_on_the_device() {
     let Some(stage) = Stage::up(true) else { return };
     for route in ROUTES {
         let more = ["--check", "--key", "7", "--streams", "1", "--to", "device:cpu", "--route", route];
@@ -59,9 +59,9 @@ fn a_wrong_byte_is_found_on_the_device() {
     }
 }
 
-/// The news of an error, and nothing else: no core file, no trace.
+/// The error message only: no core file and no backtrace.
 #[test]
-fn a_machine_without_a_gpu_says_so() {
+fn missing_gpu_is_reported() {
     let Some(stage) = Stage::up(true) else { return };
     let more = ["receive", &stage.port(Way::Packet, ""), "--tcp", "10.7.0.9:5001", "-T", "0.1", "--to", "device:63"];
     let ended = run(&more).with_status(1);
@@ -70,7 +70,7 @@ fn a_machine_without_a_gpu_says_so() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_combinations_are_rejected() {
     let Some(stage) = Stage::up(true) else { return };
     let port = stage.port(Way::Packet, "");
     for (more, why) in [

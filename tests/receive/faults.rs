@@ -1,4 +1,4 @@
-//! Wires that damage, and ends that go away.
+//! Faulty links, and senders and receivers that fail.
 
 use crate::receive::stage::{OWN, Stage, Way, note, sound, streams};
 use linerate_tests::support::wait_until;
@@ -7,14 +7,14 @@ use rustix::process::Signal;
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn every_byte_arrives_over_a_wire_that_loses_repeats_reorders_and_damages() {
+fn every_byte_arrives_over_a_faulty_link() {
     let Some(stage) = Stage::up(false) else { return };
     for (faults, size) in [
         ("drop=1%", 8),
         ("burst=0.1%x30", 8),
         ("repeat=2%", 8),
         ("reorder=1%x20", 8),
-        // One bit: of two or more a sum of 16 bits does not tell every change.
+        // One bit: a 16-bit checksum misses some changes of two or more bits.
         ("corrupt=1%x1", 8),
         ("truncate=1%", 8),
         ("pad=5%x40", 8),
@@ -29,13 +29,13 @@ fn every_byte_arrives_over_a_wire_that_loses_repeats_reorders_and_damages() {
 }
 
 #[test]
-fn a_sender_that_is_killed_leaves_what_it_sent() {
+fn data_of_a_killed_sender_is_kept() {
     let Some(stage) = Stage::up(true) else { return };
     let running = stage.receive(&stage.port(Way::Packet, ""), &["--check", "--streams", "1"]);
     let to = format!("{OWN}:5001");
     let arguments = ["send", &to, "-q", "--duration", "50", "--silence", "20"];
     let client = stage.wire.start_inside("client", &arguments);
-    wait_until("something was sent", || stage.sent() > 50 * MIB);
+    wait_until("50 MiB are sent", || stage.sent() > 50 * MIB);
     client.signal(Signal::KILL);
     drop(client);
     let report = sound(running.end());
@@ -44,7 +44,7 @@ fn a_sender_that_is_killed_leaves_what_it_sent() {
 }
 
 #[test]
-fn a_wrong_byte_is_found_and_ends_the_run() {
+fn wrong_byte_is_found_and_ends_the_run() {
     let Some(stage) = Stage::up(true) else { return };
     let running = stage.receive(&stage.port(Way::Packet, ""), &["--check", "--key", "7", "--streams", "1"]);
     stage.send(&format!("{OWN}:5001"), &["--size", "1MiB", "--key", "8"]);
@@ -53,7 +53,7 @@ fn a_wrong_byte_is_found_and_ends_the_run() {
 }
 
 #[test]
-fn nobody_answers_on_other_ports_but_by_a_reset() {
+fn other_ports_answer_only_with_a_reset() {
     let Some(stage) = Stage::up(true) else { return };
     for (silent, said) in [(false, "refused"), (true, "no answer")] {
         let more: &[&str] = if silent { &["--silent"] } else { &[] };
@@ -67,7 +67,7 @@ fn nobody_answers_on_other_ports_but_by_a_reset() {
 }
 
 #[test]
-fn frames_with_tags_are_counted_where_tags_are_not_seen() {
+fn tagged_frames_are_counted_where_tags_are_invisible() {
     let Some(stage) = Stage::up(true) else { return };
     let running = stage.receive(&stage.port(Way::Packet, ""), &["--check"]);
     let to = stage.wire.port("client", "eth0", "");

@@ -1,10 +1,10 @@
-//! A thousand connections at once, each of a length of its own; every byte of each is compared.
+//! A thousand connections at once with different lengths; every byte is compared.
 
 use crate::receive::stage::{OWN, OWN6, Stage, Way, sound, streams};
 use linerate_tests::support::has_tools;
 
-/// Opens all of them before it sends a byte, then writes to each what it takes, in no order. Each has its own length and bytes: those
-/// of a counter of 8 bytes, as the program's own pattern without a key would not be.
+/// Opens all connections before it sends a byte, then writes to each what it accepts, in any order. Each has its own
+/// length and content: 8-byte counters with its number, because the pattern without a key is the same for all.
 const MANY: &str = "
 import selectors, socket, sys
 host, count = sys.argv[1], int(sys.argv[2])
@@ -34,7 +34,7 @@ for s in socks:
 const COUNT: usize = 1000;
 
 #[test]
-fn a_thousand_connections_at_once_each_have_their_bytes() {
+fn thousand_connections_receive_their_own_bytes() {
     let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3"])) else { return };
     let script = stage.scratch.file("many.py");
     std::fs::write(&script, MANY).expect("a file");
@@ -55,13 +55,13 @@ fn a_thousand_connections_at_once_each_have_their_bytes() {
         let mut numbers: Vec<u64> =
             crate::receive::clients::written(&folder).iter().map(|stream| number(stream)).collect();
         numbers.sort_unstable();
-        assert!(numbers.iter().copied().eq(0..COUNT as u64), "{to}: each once");
+        assert!(numbers.iter().copied().eq(0..COUNT as u64), "{to}: every connection once");
         std::fs::remove_dir_all(&folder).expect("a folder");
     }
 }
 
 #[test]
-fn the_program_sends_a_thousand_connections_itself() {
+fn send_opens_a_thousand_connections() {
     let Some(stage) = Stage::up(true) else { return };
     let frames = ["--frames", "1100", "--frame-size", "64KiB", "--streams", "1000"];
     let running = stage.receive(&stage.port(Way::Packet, ""), &[&["--check"], &frames[..]].concat());
@@ -74,7 +74,7 @@ fn size(number: usize) -> u64 {
     1 + number * number * 7919 % 300_007
 }
 
-/// Which connection these are all bytes of; the first has a single one.
+/// Returns the number of the connection whose bytes these are; connection 0 has a single byte.
 fn number(stream: &[u8]) -> u64 {
     let number = stream.get(..4).map_or(0, |bytes| u64::from(u32::from_be_bytes(bytes.try_into().expect("4 bytes"))));
     let counted = (0..=stream.len() as u64 / 8).flat_map(|at| (number << 32 | at).to_be_bytes());

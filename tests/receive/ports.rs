@@ -1,4 +1,4 @@
-//! The ways in.
+//! Receiving over every backend.
 
 use crate::receive::stage::{OWN, OWN6, Stage, Way, sound, streams};
 use linerate_tests::support::program::{Ended, program, run, start};
@@ -6,7 +6,7 @@ use linerate_tests::support::{has_tools, may_make_labs};
 use std::process::Command;
 
 const MIB: u64 = 1 << 20;
-/// Waits a few seconds for the answer to an echo request (RFC 792).
+/// Waits up to five seconds for the reply to an echo request (RFC 792).
 const PING: &str = "
 import socket, struct, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
@@ -21,7 +21,7 @@ assert answer[20] == 0 and answer[24:] == body and by[0] == sys.argv[1], (answer
 ";
 
 #[test]
-fn a_host_that_never_had_an_address_can_receive() {
+fn host_without_an_address_can_receive() {
     if !may_make_labs() {
         return;
     }
@@ -34,11 +34,11 @@ fn a_host_that_never_had_an_address_can_receive() {
 }
 
 #[test]
-fn every_byte_arrives_over_every_way_in_by_ipv4_and_ipv6() {
+fn every_byte_arrives_over_every_backend_by_ipv4_and_ipv6() {
     for offloads in [true, false] {
         let Some(stage) = Stage::up(offloads) else { return };
         for way in Way::ALL {
-            // What the sender leaves to hardware nobody makes up for where an XDP program takes the frames.
+            // An XDP program gets frames before anything completes checksums and segments that the sender offloads.
             if way == Way::Xdp && offloads {
                 continue;
             }
@@ -52,7 +52,7 @@ fn every_byte_arrives_over_every_way_in_by_ipv4_and_ipv6() {
     }
 }
 
-/// The kernel of this host is at the other end; pings are answered too.
+/// The kernel of this host is the peer; pings are answered too.
 #[test]
 fn every_byte_arrives_over_a_tunnel() {
     let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3"])) else { return };
@@ -68,7 +68,7 @@ fn every_byte_arrives_over_a_tunnel() {
 }
 
 #[test]
-fn sequence_numbers_go_round_and_bytes_go_on() {
+fn sequence_numbers_wrap() {
     let Some(stage) = Stage::up(true) else { return };
     let running = stage.receive(&stage.port(Way::Packet, ""), &["--check", "--streams", "1"]);
     let size = (4 << 10) + 300;
@@ -77,7 +77,7 @@ fn sequence_numbers_go_round_and_bytes_go_on() {
 }
 
 #[test]
-fn many_streams_at_once_share_the_frames() {
+fn concurrent_streams_share_the_frames() {
     let Some(stage) = Stage::up(true) else { return };
     for (connections, frames, size) in [("64", "80", 1), ("5", "6", 20)] {
         let arguments = ["--check", "--frames", frames, "--frame-size", "1MiB", "--streams", connections];
@@ -89,9 +89,9 @@ fn many_streams_at_once_share_the_frames() {
     }
 }
 
-/// Two that answer for an address would take streams from each other.
+/// Two hosts with the same address would take streams from each other.
 #[test]
-fn an_address_that_another_host_has_is_refused() {
+fn address_of_another_host_is_rejected() {
     let Some(stage) = Stage::up(true) else { return };
     for way in [Way::Packet, Way::Xdp] {
         for taken in ["10.7.0.1", "[fd07::1]"] {

@@ -1,4 +1,4 @@
-//! Frames of received streams in shared memory: a reader that is slow, late, dies or lies; none at all.
+//! Frames of received streams in shared memory: with a reader that is slow, late, killed or malicious, and without one.
 
 use crate::receive::stage::{OWN, Stage, Way, sound, streams};
 use linerate_tests::support::program::{Ended, Running, run, start};
@@ -12,20 +12,20 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-/// A name that no other test has.
+/// Returns a ring name that no other test uses.
 fn name() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static USED: AtomicU32 = AtomicU32::new(0);
     format!("frames-{}-{}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Receives into four frames of 1 MiB, and shares these.
+/// Receives into four frames of 1 MiB and shares them.
 fn share(stage: &Stage, name: &str, more: &[&str]) -> Running {
     let own = ["--share", name, "--frames", "4", "--frame-size", "1MiB"];
     stage.receive(&stage.port(Way::Packet, ""), &[&own, more].concat())
 }
 
-/// Starts to send so much, by a process of its own.
+/// Starts a sending process for this amount of data.
 fn send(stage: &Stage, size: &str) -> Running {
     let to = format!("{OWN}:5001");
     stage.wire.start_inside("client", &["send", &to, "--size", size, "-q", "--silence", "40"])
@@ -35,7 +35,7 @@ fn take(name: &str, more: &[&str]) -> Running {
     start(&[&["frames", name, "--check", "--json"], more].concat())
 }
 
-/// What the ledger has counted of where frames go.
+/// Returns a counter of the stage `store`.
 fn counted(report: &Value, count: &str) -> u64 {
     let accounts = report["accounts"].as_array().expect("accounts");
     let store = accounts.iter().find(|account| account["stage"] == "store").expect("the stage store");
@@ -47,7 +47,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }
 
-/// A script with the reader in Python, which prints lines as it goes.
+/// Starts a script that uses the Python reader and prints lines as it runs.
 fn python(text: &str, arguments: &[&str]) -> std::process::Child {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "60", "python3", "-S", "-c", text]).args(arguments);
@@ -56,26 +56,26 @@ fn python(text: &str, arguments: &[&str]) -> std::process::Child {
 }
 
 fn ended(child: std::process::Child) -> Ended {
-    Ended::of(child.wait_with_output().expect("its end"))
+    Ended::of(child.wait_with_output().expect("its exit"))
 }
 
 #[test]
-fn another_process_takes_every_byte_and_senders_wait_until_it_comes() {
+fn another_process_takes_every_byte_and_senders_wait_for_it() {
     let Some(stage) = Stage::up(true) else { return };
     let name = name();
     let receiver = share(&stage, &name, &["--streams", "2"]);
     let sender = send(&stage, "20MiB");
-    // Four frames, and what sockets hold, and no more.
-    wait_until("frames are full", || stage.sent() > 3 * MIB);
+    // Four frames, plus what the sockets hold.
+    wait_until("all frames are full", || stage.sent() > 3 * MIB);
     std::thread::sleep(Duration::from_secs(1));
-    assert!(stage.sent() < 16 * MIB, "{} bytes were sent and nobody takes them", stage.sent());
+    assert!(stage.sent() < 16 * MIB, "{} bytes were sent without a reader", stage.sent());
     let reader = take(&name, &[]);
     sender.end().good();
     send(&stage, "20MiB").end().good();
     let (taken, report) = (reader.end().good().json(), sound(receiver.end()));
     assert_eq!((&taken["bytes"], &taken["whole"], &taken["missing"]), (&(40 * MIB).into(), &true.into(), &0.into()));
     assert_eq!(streams(&taken), vec![("complete".to_owned(), 20 * MIB); 2]);
-    assert_eq!((counted(&report, "readers"), counted(&report, "offered_again")), (1, 0));
+    assert_eq!((counted(&report, "readers"), counted(&report, "redelivered")), (1, 0));
     assert_eq!(
         (counted(&report, "delivered"), &report["frames"]),
         (taken["frames"].as_u64().unwrap(), &taken["frames"])
@@ -83,7 +83,7 @@ fn another_process_takes_every_byte_and_senders_wait_until_it_comes() {
 }
 
 #[test]
-fn files_that_a_reader_writes_are_those_that_the_receiver_would_have_written() {
+fn reader_writes_the_same_files_as_the_receiver() {
     let Some(stage) = Stage::up(true).filter(|_| has_tools(&["bash"])) else { return };
     let (name, scratch) = (name(), Scratch::new());
     let data: Vec<u8> = (0..5_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
@@ -109,14 +109,14 @@ fn files_that_a_reader_writes_are_those_that_the_receiver_would_have_written() {
 }
 
 #[test]
-fn a_reader_that_stalls_stops_the_senders_and_costs_no_byte() {
+fn stalled_reader_stops_the_senders_without_loss() {
     let Some(stage) = Stage::up(true) else { return };
     let name = name();
     let receiver = share(&stage, &name, &["--streams", "1"]);
     wait_until_shared(&name);
     let reader = take(&name, &[]);
     let sender = send(&stage, "300MiB");
-    wait_until("something was sent", || stage.sent() > 8 * MIB);
+    wait_until("8 MiB are sent", || stage.sent() > 8 * MIB);
     reader.signal(Signal::STOP);
     std::thread::sleep(Duration::from_secs(1));
     let before = stage.sent();
@@ -128,7 +128,7 @@ fn a_reader_that_stalls_stops_the_senders_and_costs_no_byte() {
     assert_eq!((&taken["bytes"], streams(&report)), (&(300 * MIB).into(), vec![("complete".to_owned(), 300 * MIB)]));
 }
 
-/// Holds three of four frames, and gives each back late; compares CRC by the file that was sent.
+/// Holds three of four frames and returns each late; compares frames with the sent file.
 const LATE: &str = "
 import linerate, sys, time, zlib
 data = open(sys.argv[2], 'rb').read()
@@ -152,7 +152,7 @@ with linerate.FrameRing(sys.argv[1], reader='late') as ring:
 ";
 
 #[test]
-fn a_reader_that_gives_each_frame_back_late_gets_every_byte() {
+fn reader_that_returns_frames_late_gets_every_byte() {
     let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3", "bash"])) else { return };
     let (name, scratch) = (name(), Scratch::new());
     let data: Vec<u8> = (0..30_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
@@ -169,7 +169,7 @@ fn a_reader_that_gives_each_frame_back_late_gets_every_byte() {
     sound(receiver.end());
 }
 
-/// Takes three frames, gives the second back, says so and holds the others.
+/// Takes three frames, returns the second, prints their numbers and keeps the others.
 const HOLDS: &str = "
 import linerate, sys, time
 ring = linerate.FrameRing(sys.argv[1], reader='holds')
@@ -180,12 +180,12 @@ time.sleep(60)
 ";
 
 #[test]
-fn frames_of_a_reader_that_is_killed_come_to_the_next_one() {
+fn frames_of_a_killed_reader_go_to_the_next_one() {
     let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3"])) else { return };
     let name = name();
     let receiver = share(&stage, &name, &["--streams", "1"]);
     wait_until_shared(&name);
-    // Not through timeout(1): the process that has the frames is to die at once.
+    // Without timeout(1), so that the process that holds the frames dies at once.
     let mut first = Command::new("python3")
         .args(["-S", "-c", HOLDS, &name])
         .env("PYTHONPATH", root().join("python"))
@@ -200,7 +200,7 @@ fn frames_of_a_reader_that_is_killed_come_to_the_next_one() {
     let second = run(&["frames", &name]).with_status(1);
     assert!(second.errors.contains("another reader is attached, and the limit is one"), "{}", second.errors);
     first.kill().expect("SIGKILL");
-    first.wait().expect("its end");
+    first.wait().expect("its exit");
     let reader = take(&name, &[]);
     sender.end().good();
     let (taken, ended) = (reader.end().good().json(), receiver.end());
@@ -209,14 +209,14 @@ fn frames_of_a_reader_that_is_killed_come_to_the_next_one() {
         (&taken["bytes"], &taken["frames"]),
         (&(19 * MIB).into(), &(report["frames"].as_u64().unwrap() - 1).into())
     );
-    assert!(taken["offered_again"].as_u64().unwrap() >= 2, "{taken:#}");
-    assert_eq!(counted(&report, "offered_again"), taken["offered_again"].as_u64().unwrap());
+    assert!(taken["redelivered"].as_u64().unwrap() >= 2, "{taken:#}");
+    assert_eq!(counted(&report, "redelivered"), taken["redelivered"].as_u64().unwrap());
     assert_eq!((counted(&report, "readers"), counted(&report, "readers_refused")), (2, 1));
     let events = report["events"].to_string();
     assert!(events.contains("reader \\\"holds\\\"") && events.contains("are offered again"), "{events}");
 }
 
-/// Takes a frame, and writes what it likes to its control memory.
+/// Takes a frame and overwrites its control memory.
 const LIES: &str = "
 import linerate, sys, time
 ring = linerate.FrameRing(sys.argv[1], reader='lies')
@@ -228,56 +228,63 @@ print(ring.next(timeout=5), ring.ended)
 ";
 
 #[test]
-fn a_reader_that_lies_is_put_out_and_the_next_one_gets_every_byte() {
+fn malicious_reader_is_evicted_and_the_next_gets_every_byte() {
     let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3"])) else { return };
     for number in ["2", "77", "18446744073709551615"] {
         let name = name();
         let receiver = share(&stage, &name, &["--streams", "1"]);
         wait_until_shared(&name);
-        let liar = python(LIES, &[&name, number]);
+        let reader_process = python(LIES, &[&name, number]);
         let sender = send(&stage, "20MiB");
-        drop(ended(liar));
+        drop(ended(reader_process));
         let reader = take(&name, &[]);
         sender.end().good();
         let (taken, report) = (reader.end().good().json(), sound(receiver.end()));
-        // Of those that it was handed it could give some back, by chance.
+        // By chance it returned at most one of the frames handed to it.
         let missed = 20 * MIB - taken["bytes"].as_u64().unwrap();
         assert!(missed <= MIB && missed.is_multiple_of(MIB), "{number}: {taken:#}");
-        assert_eq!((counted(&report, "readers_put_out"), counted(&report, "readers")), (1, 2), "{number}");
+        assert_eq!((counted(&report, "readers_evicted"), counted(&report, "readers")), (1, 2), "{number}");
         let events = report["events"].to_string();
         assert!(events.contains("reader \\\"lies\\\"") && events.contains("was evicted"), "{events}");
     }
 }
 
 #[test]
-fn the_end_waits_for_a_reader_for_so_long_and_says_what_nobody_took() {
+fn end_waits_for_a_reader_and_reports_not_returned_frames() {
     let Some(stage) = Stage::up(true) else { return };
     let name = name();
-    let receiver = share(&stage, &name, &["--streams", "1", "--share-patience", "0.5"]);
+    let receiver = share(&stage, &name, &["--streams", "1", "--share-timeout", "0.5"]);
     send(&stage, "2MiB").end().good();
     let report = receiver.end().good().json();
-    assert_eq!((&report["balanced"], counted(&report, "untaken")), (&true.into(), report["frames"].as_u64().unwrap()));
+    assert_eq!(
+        (&report["balanced"], counted(&report, "not_returned")),
+        (&true.into(), report["frames"].as_u64().unwrap())
+    );
     let events = report["events"].to_string();
     assert!(events.contains("were not returned within 0.5 s after the last: no reader took them"), "{events}");
-    let nobody = run(&["frames", &name]).with_status(1);
-    assert!(nobody.errors.contains(&format!("linerate receive PORT --tcp A:P --share {name}")), "{}", nobody.errors);
+    let unshared = run(&["frames", &name]).with_status(1);
+    assert!(
+        unshared.errors.contains(&format!("linerate receive PORT --tcp A:P --share {name}")),
+        "{}",
+        unshared.errors
+    );
 }
 
-/// Frames that give way to newer ones because nobody takes them are lost, and that is counted and said.
+/// Frames replaced by newer ones because no reader takes them are counted and reported as lost.
 #[test]
-fn frames_that_gave_way_are_counted_as_lost() {
+fn replaced_frames_are_counted_as_lost() {
     let Some(stage) = Stage::up(false) else { return };
     let (name, port) = (name(), stage.port(Way::Packet, ""));
     let udp = format!("{OWN}:7148");
     let own = ["receive", &port, "--udp", &udp, "--json", "-Z", "root", "--share", &name, "--drop", "oldest"];
-    let frames = ["--frames", "4", "--frame-size", "256KiB", "--share-patience", "0.2"];
+    let frames = ["--frames", "4", "--frame-size", "256KiB", "--share-timeout", "0.2"];
     let receiver = start(&[&own[..], &frames].concat());
     wait_until_shared(&name);
     let send = ["send", &udp, "--udp", "--size", "4MiB", "--rate", "100mbps", "-q"];
     stage.wire.inside("client", &send).good();
     let report = receiver.interrupt().good().json();
-    let [gone, left] = ["gave_way", "untaken"].map(|count| counted(&report, count));
-    // Of 16, but for those of which a machine that does other things too has seen nothing.
+    let [gone, left] = ["dropped_oldest", "not_returned"].map(|count| counted(&report, count));
+    // 16 frames, less those of which a busy machine received no packet.
     assert!(gone >= 5 && left >= 2 && gone + left <= 16, "{report:#}");
     assert!(report["balanced"] == true, "{report:#}");
     assert!(report["lost"].as_u64().unwrap() >= gone + left, "{report:#}");
@@ -289,7 +296,7 @@ fn frames_that_gave_way_are_counted_as_lost() {
 }
 
 #[test]
-fn who_has_the_frames_is_shown_while_it_runs() {
+fn frame_holders_are_shown_while_running() {
     let Some(stage) = Stage::up(true) else { return };
     let name = name();
     let tcp = format!("{OWN}:5001");
@@ -305,7 +312,7 @@ fn who_has_the_frames_is_shown_while_it_runs() {
     assert!(errors.contains(&format!("frames: 0 held by the reader (pid {pid}), 0 waiting")), "{errors}");
 }
 
-/// What is told of C, Python and Rust is what is there, and takes the bytes that were sent.
+/// The C, Python and Rust code of the guide equals the example files, and the readers take every byte sent.
 #[test]
 fn readers_of_the_guide_take_the_same_bytes() {
     let page = std::fs::read_to_string(root().join("docs/guide/receive.md")).expect("the guide");
@@ -337,7 +344,7 @@ fn readers_of_the_guide_take_the_same_bytes() {
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
-                .expect("it"),
+                .expect("the compiled reader"),
             false => python(&blocks("python")[0].replace("\"telescope\"", &format!("{name:?}")), &[]),
         };
         let shell = format!("exec 3<>/dev/tcp/{OWN}/5001; cat {file} >&3; exec 3>&-");

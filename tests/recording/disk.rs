@@ -1,21 +1,21 @@
-//! Disks that are full or slow.
+//! Full and slow disks.
 
-use super::{count_by_others, frames_of, many, recorded};
+use super::{count_by_wireshark, frames_of, many, recorded};
 use linerate_tests::support::program::{program, run, start};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, is_root, may_make_labs, records, skip};
 use std::process::Command;
 
-/// A tmpfs of its own that is smaller than what is recorded.
+/// Records to a tmpfs that is smaller than the recording.
 #[test]
-fn a_full_disk_ends_the_run_or_costs_what_was_said() {
+fn full_disk_follows_the_on_full_policy() {
     if !is_root() {
         return skip("a tmpfs can only be mounted by root");
     }
     let (scratch, sent) = (Scratch::new(), many(6000));
     let input = scratch.file("in.pcap");
     records::write(&input, &sent);
-    for (on_full, status) in [("stop", 1), ("drop-oldest", 0), ("go-on", 0)] {
+    for (on_full, status) in [("stop", 1), ("drop-oldest", 0), ("continue", 0)] {
         let (folder, copy) = (scratch.file(&format!("tiny-{on_full}")), scratch.file(&format!("copy-{on_full}")));
         [&folder, &copy].iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
         let script = "mount -t tmpfs -o size=1m,mode=777 none $1 || exit 77; \
@@ -39,22 +39,22 @@ fn a_full_disk_ends_the_run_or_costs_what_was_said() {
             "drop-oldest" => {
                 assert_eq!(lost, 0, "{json}");
                 records::assert_same_frames(on_full, &got, &sent[6000 - got.len()..]);
-                assert!(!events.contains("removed 0") && got.len() > 1000, "{events}");
+                assert!(!events.contains("0 deleted") && got.len() > 1000, "{events}");
             }
             _ => {
                 assert!(lost > 0 && got.len() > 1000, "{json}");
                 records::assert_same_frames(on_full, &got, &sent[..got.len()]);
-                assert_eq!(on_full == "go-on", events.contains("writing failed"), "{events}");
+                assert_eq!(on_full == "continue", events.contains("writing failed"), "{events}");
             }
         }
-        // What is cut at the end has lost nothing but its statistics.
-        assert!(count_by_others(&paths).is_none_or(|count| count == got.len()));
+        // A truncated file lacks only its statistics block.
+        assert!(count_by_wireshark(&paths).is_none_or(|count| count == got.len()));
     }
 }
 
-/// A disk that has room for bytes, and for no more names: the oldest files make room for them.
+/// On a disk with free bytes but no free inodes the oldest files are deleted.
 #[test]
-fn the_oldest_files_make_room_for_a_name() {
+fn oldest_files_are_deleted_to_free_inodes() {
     if !is_root() {
         return skip("a tmpfs can only be mounted by root");
     }
@@ -81,9 +81,9 @@ fn the_oldest_files_make_room_for_a_name() {
     assert_eq!(paths.len(), 2, "{paths:?}");
 }
 
-/// A file system that takes no direct writes is refused before there is a frame.
+/// A file system without direct writes is rejected before the first frame.
 #[test]
-fn direct_writes_are_tried_before_the_run() {
+fn direct_writes_are_checked_before_the_run() {
     if !is_root() {
         return skip("a file system without direct writes can only be mounted by root");
     }
@@ -103,9 +103,9 @@ fn direct_writes_are_tried_before_the_run() {
     assert!(output.stdout.is_empty());
 }
 
-/// Where frames were lost since an output was slow, that is said.
+/// Losses that a slow output causes are reported as such.
 #[test]
-fn an_output_that_holds_the_capture_up_is_told() {
+fn slow_output_is_reported() {
     if !may_make_labs() {
         return;
     }
@@ -118,7 +118,7 @@ fn an_output_that_holds_the_capture_up_is_told() {
     let port = wire.port("b", "eth0", "&ring=1MiB");
     let running = start(&["capture", &port, "-w", &pipe, "--json", "--user", "root", "udp"]);
     let to = wire.port("a", "eth0", "");
-    // Twice what the blocks of a capture hold, at a rate that it can take while it has room.
+    // Twice the capacity of the capture's blocks, at a rate without loss while blocks are free.
     let words =
         ["generate", "--to", &to, "--udp", "-c", "90000", "--rate", "20kpps", "--size", "1500", "-q", "--user", "root"];
     run(&words).good();

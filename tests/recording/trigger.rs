@@ -1,4 +1,4 @@
-//! Frames that are kept in memory until something happens.
+//! Packets kept in memory until a trigger.
 
 use super::{frames_of, many, recorded};
 use linerate_tests::support::program::{linerate, run, spawn};
@@ -8,14 +8,14 @@ use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// A server that speaks to a trigger is recorded, with what was before.
+/// Records packets before and after each match of the trigger.
 #[test]
-fn what_is_around_a_trigger_is_recorded() {
+fn packets_around_a_trigger_are_recorded() {
     let scratch = Scratch::new();
     let (input, folder) = (scratch.file("in.pcap"), scratch.file("kept/"));
     let sent = many(3000);
     records::write(&input, &sent);
-    // Each 10 ms a frame; host 10.0.0.4 has every ninth until there are others.
+    // One frame every 10 ms; three of them are from the host of the trigger.
     let mut some = sent.clone();
     some.iter_mut()
         .enumerate()
@@ -33,9 +33,9 @@ fn what_is_around_a_trigger_is_recorded() {
     assert!(json["balanced"] == true && json["events"].to_string().contains("triggers: 2"), "{json}");
 }
 
-/// By hand, and as asked for.
+/// SIGUSR2 triggers a recording without a trigger filter.
 #[test]
-fn a_signal_is_a_trigger() {
+fn signal_triggers_a_recording() {
     let (scratch, sent) = (Scratch::new(), many(500));
     let folder = scratch.file("kept/");
     let mut command = linerate(&["capture", "-r", "-", "-w", &folder, "--before", "2", "--after", "1000", "--json"]);
@@ -48,7 +48,7 @@ fn a_signal_is_a_trigger() {
     std::thread::sleep(Duration::from_millis(500));
     assert!(recorded(&folder).is_empty());
     running.signal(Signal::USR2);
-    wait_until("a file is there", || !recorded(&folder).is_empty());
+    wait_until("a file exists", || !recorded(&folder).is_empty());
     drop(to);
     let json = running.end().good().json();
     let got = frames_of(&scratch, &recorded(&folder));

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::time::Instant;
 
 #[test]
-fn held_in_memory_or_read_ahead_it_is_the_same() {
+fn preloaded_and_streamed_files_replay_alike() {
     let (scratch, all) = (Scratch::new(), numbered(2000));
     let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
     records::write(&file, &all);
@@ -26,7 +26,7 @@ fn held_in_memory_or_read_ahead_it_is_the_same() {
 }
 
 #[test]
-fn frames_that_were_cut_are_left_out_or_padded() {
+fn truncated_frames_are_dropped_or_padded() {
     let (scratch, mut all) = (Scratch::new(), frames::sample());
     let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
     let whole = all.clone();
@@ -58,7 +58,7 @@ fn frames_that_were_cut_are_left_out_or_padded() {
 }
 
 #[test]
-fn both_sides_together_are_the_recording() {
+fn both_sides_add_up_to_the_recording() {
     let (scratch, all) = (Scratch::new(), frames::sample());
     let [file, client, server] = ["in.pcap", "client.pcap", "server.pcap"].map(|name| scratch.file(name));
     records::write(&file, &all);
@@ -70,7 +70,7 @@ fn both_sides_together_are_the_recording() {
         for (side, records) in got.iter().enumerate() {
             assert_eq!(json["ports"][side]["frames"].as_u64(), Some(records.len() as u64), "{by}: {json}");
         }
-        // All of the sample is from one host's card, and nothing in it is answered.
+        // All sample frames have the same source MAC, and none is answered.
         assert_eq!(got[1].is_empty(), by.starts_with("mac") || by == "first-packet", "{by}");
         let mut both = std::mem::take(&mut got[0]);
         both.append(&mut got[1]);
@@ -80,12 +80,12 @@ fn both_sides_together_are_the_recording() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn invalid_options_are_rejected() {
     let (scratch, all) = (Scratch::new(), numbered(10));
     let file = scratch.file("in.pcap");
     records::write(&file, &all);
     let to = format!("pcap:{}", scratch.file("out.pcap"));
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&["--rewrite", "ip=10.0.0.0/8"][..], "ip=OLD:NEW"),
         (&["--rewrite", "vlan=5000"], "vlan=push:ID"),
         (&["--rewrite", "hop=3"], "src-mac"),
@@ -97,17 +97,17 @@ fn what_cannot_be_is_said() {
         (&["--rewrite-inner"], "--rewrite"),
         (&["--speed", "2", "--rate", "max"], "--rate"),
     ] {
-        run(&[&["replay", "--to", &to, "-r", &file][..], arguments].concat()).with_status(2).says(says);
+        run(&[&["replay", "--to", &to, "-r", &file][..], arguments].concat()).with_status(2).says(expected);
     }
 }
 
-/// Files are not the wire: hours are written at once, and stamps say what was asked for.
+/// Files are not paced: a recording of hours is written at once, with the requested timestamps.
 #[test]
-fn hours_are_replayed_into_a_file_at_once() {
+fn hours_are_replayed_to_a_file_at_once() {
     const SECOND: u64 = 1_000_000_000;
     let (scratch, mut all) = (Scratch::new(), numbered(200));
     let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
-    // An hour and more, with gaps of their own, and one that goes back.
+    // More than an hour, with growing gaps and one step back in time.
     all.iter_mut().enumerate().for_each(|(at, record)| record.time = 77 * SECOND + (at * at) as u64 * SECOND / 10);
     all[100].time -= 30 * SECOND;
     records::write(&file, &all);
@@ -116,7 +116,7 @@ fn hours_are_replayed_into_a_file_at_once() {
         let began = Instant::now();
         let json = run(&[&["replay", "--json", "--to", &to, "-r", &file], arguments].concat()).good().json();
         assert!(began.elapsed().as_secs() < 40, "{arguments:?} took {:?}", began.elapsed());
-        assert!(json["behind_max_us"].is_null() && json["written_at_once"] == true, "{json}");
+        assert!(json["lateness_max_us"].is_null() && json["written_at_once"] == true, "{json}");
         let got = records::read(&output);
         (got.iter().map(|record| record.time - 77 * SECOND).collect::<Vec<_>>(), json, got)
     };

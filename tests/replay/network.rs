@@ -1,4 +1,4 @@
-//! Replays over wires, on time.
+//! Replays over links, with exact timing.
 
 use linerate_tests::support::program::{Ended, program, start};
 use linerate_tests::support::records::{self, Record, assert_same_frames};
@@ -14,7 +14,7 @@ fn replay(arguments: &[&str]) -> Value {
     Ended::of(command.output().expect("taskset")).good().json()
 }
 
-/// Both sides leave by one schedule: merged by the stamps of their receivers they are the recording.
+/// Both sides share one schedule: merged by receive timestamps they equal the recording.
 #[test]
 fn two_sides_keep_the_order_of_the_recording() {
     if !may_make_labs() {
@@ -25,7 +25,7 @@ fn two_sides_keep_the_order_of_the_recording() {
     let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcapng"));
     for record in all.iter_mut() {
         record.time *= 200;
-        // Two hosts, in no regular turn.
+        // Two hosts in irregular alternation.
         record.bytes[11] = if record.time % 7 < 3 { 1 } else { 2 };
     }
     records::write(&file, &all);
@@ -61,7 +61,7 @@ fn two_sides_keep_the_order_of_the_recording() {
 }
 
 #[test]
-fn loops_wait_as_long_as_asked_for_and_gaps_are_told() {
+fn loops_keep_their_delay_and_gap_errors_are_reported() {
     if !may_make_labs() {
         return;
     }
@@ -79,16 +79,16 @@ fn loops_wait_as_long_as_asked_for_and_gaps_are_told() {
     for pass in [200, 400] {
         assert!((250.0..400.0).contains(&gap(&got, pass)), "{} ms", gap(&got, pass));
     }
-    for name in ["behind_p50_us", "behind_p99_us", "behind_max_us", "gap_error_p50_us", "gap_error_p99_us"] {
+    for name in ["lateness_p50_us", "lateness_p99_us", "lateness_max_us", "gap_error_p50_us", "gap_error_p99_us"] {
         assert!(json[name].as_f64() >= Some(0.0), "{name}: {json}");
     }
-    assert!(json["behind_p50_us"].as_f64() <= json["behind_p99_us"].as_f64());
+    assert!(json["lateness_p50_us"].as_f64() <= json["lateness_p99_us"].as_f64());
     assert_eq!(json["loops"], 3);
 }
 
-/// However slow or fast, as many frames leave as there are, in the time they should take.
+/// Every frame is sent in the nominal time at any rate.
 #[test]
-fn rates_send_every_frame_in_their_time() {
+fn rates_send_every_frame_in_time() {
     if !may_make_labs() {
         return;
     }

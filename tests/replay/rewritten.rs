@@ -1,5 +1,5 @@
-//! Rewritten frames of a real capture, read by tshark: the addresses they should have, and every checksum as right or
-//! as wrong as it was.
+//! Rewritten frames of a real capture, read by tshark: addresses are as expected, and every checksum is as right or
+//! as wrong as before.
 
 use linerate_tests::support::program::run;
 use linerate_tests::support::{Scratch, corpus, has_tools, tool};
@@ -20,10 +20,10 @@ const CHECKS: [&str; 5] = [
     "sctp.checksum:CRC-32c",
     "icmp.check_checksum:TRUE",
 ];
-/// Of these, the last does not exist in every version.
+/// The last check does not exist in every version.
 const KNOWN_CHECKS: usize = 4;
 
-/// Fields of every frame, of each field the first one.
+/// Returns fields of every frame, using the first occurrence of each.
 fn fields(file: &str, names: &[&str]) -> Vec<Vec<String>> {
     let mut arguments = vec!["-r", file, "-T", "fields", "-E", "occurrence=f", "-E", "separator=|"];
     CHECKS[..KNOWN_CHECKS].iter().for_each(|check| arguments.extend(["-o", check]));
@@ -31,7 +31,7 @@ fn fields(file: &str, names: &[&str]) -> Vec<Vec<String>> {
     tool("tshark", &arguments).lines().map(|line| line.split('|').map(str::to_owned).collect()).collect()
 }
 
-/// What the rules of the test make of an address, written apart from them.
+/// Applies the rules of the test to an address, independently of the program.
 fn moved(address: &str, turn: u32) -> String {
     let Ok(address) = address.parse::<Ipv4Addr>() else { return address.to_owned() };
     let [a, b, c, d] = address.octets();
@@ -46,7 +46,7 @@ fn moved(address: &str, turn: u32) -> String {
 }
 
 #[test]
-fn frames_of_a_real_capture_keep_the_state_of_their_checksums() {
+fn rewritten_frames_keep_their_checksum_state() {
     let Some(file) = corpus("real-mix.pcap") else { return };
     if !has_tools(&["tshark"]) {
         return;
@@ -76,7 +76,7 @@ fn frames_of_a_real_capture_keep_the_state_of_their_checksums() {
 }
 
 #[test]
-fn tags_and_macs_are_read_by_tshark() {
+fn tshark_reads_rewritten_tags_and_macs() {
     let Some(file) = corpus("real-mix.pcap") else { return };
     if !has_tools(&["tshark"]) {
         return;

@@ -1,8 +1,8 @@
-"""Drives the page of `linerate serve` in a headless Chromium, as a person would: by clicks, keys and what is to be read.
+"""Drives the page of `linerate serve` in a headless Chromium as a user would: by clicks and keys, reading the page.
 
     browse.py CHROMIUM ADDRESS FOLDER
 
-ADDRESS is that of the page with its token. Screenshots and downloads go into FOLDER. Prints a line for each part that went well.
+ADDRESS is the address of the page with its token. Screenshots and downloads go to FOLDER. Prints a line per part that passes.
 """
 
 import json
@@ -27,13 +27,13 @@ def stream(page, name, packet, rate, count):
     page.type("#count", count)
     page.choose("#tx", "p1")
     page.choose("#rx", "p2")
-    page.wait("a right stream", "document.querySelector('#verdict').dataset.state === 'right'")
+    page.wait("a valid stream", "document.querySelector('#verdict').dataset.state === 'right'")
     page.click('[data-do="apply"]')
     page.wait(f"{name} to be set", "document.querySelector('#verdict').dataset.state === 'set'")
 
 
 def two_receivers(page):
-    """A stream that comes to two ports keeps both where it is applied as it stands."""
+    """A stream with two receiving ports keeps both when it is applied unchanged."""
     ask = ("(method, path, body) => fetch('/api/v1/' + path, {method, body: body && JSON.stringify(body), headers: {'Content-Type': "
            "'application/json', Authorization: 'Bearer ' + sessionStorage.getItem('linerate-token')}}).then((answer) => answer.json())")
     both = json.dumps({"streams": [{"name": "both", "tx": "p1", "rx": ["p1", "p2"], "packet": "ip/udp"}]})
@@ -41,15 +41,15 @@ def two_receivers(page):
     page.js("location.hash = '#/edit/both'")
     page.wait("the stream", "document.querySelector('#name')?.value === 'both' && document.querySelector('#verdict').dataset.state === 'right'")
     page.click('[data-do="apply"]')
-    page.wait("it to be set", "document.querySelector('#verdict').dataset.state === 'set'")
+    page.wait("the stream to be set", "document.querySelector('#verdict').dataset.state === 'set'")
     kept = page.js(f"({ask})('GET', 'streams?name=both').then((answer) => answer.streams[0].rx.join())")
     assert kept == "p1,p2", kept
     page.click('[data-do="remove"]')
     page.wait("two streams", "document.querySelectorAll('[data-table=list] tbody tr').length === 2")
-    told("a stream keeps both its receiving ports")
+    progress("a stream keeps both its receiving ports")
 
 
-def told(what):
+def progress(what):
     print(what, flush=True)
 
 
@@ -57,13 +57,13 @@ def traffic(page):
     page.view("edit")
     page.wait("the first frames", "document.querySelectorAll('#frames details').length === 5")
     page.type("#packet", "ip/udp(dprt=53)")
-    verdict = page.wait("a fault", "document.querySelector('#verdict').dataset.state === 'wrong' && document.querySelector('#verdict').textContent")
+    verdict = page.wait("an error", "document.querySelector('#verdict').dataset.state === 'wrong' && document.querySelector('#verdict').textContent")
     lines = verdict.split("\n")
     assert lines[1].index("^") == lines[0].index("dprt") and "did you mean dport?" in lines[2], verdict
     stream(page, "web", "ip(dst=10.0.0.1..10.0.0.9)/udp(dport=80)", "100pps", "")
     stream(page, "dns", "ip(dst=10.0.1.1)/udp(sport=random(1024..65535), dport=53)/payload(\"<img src=x onerror=alert(1)>\")", "1kpps", "300")
     page.picture("streams")
-    told("two streams are built")
+    progress("two streams are defined")
     two_receivers(page)
     page.view("capture")
     page.click('[data-do="start"]')
@@ -77,13 +77,13 @@ def traffic(page):
     page.click('[data-do="start"]')
     state = "document.querySelector('tr[data-stream=%s] .state').textContent"
     page.wait("web to be sent", f"{state % 'web'} === 'sending'")
-    told(f"measured: a change on the screen: {time.monotonic() - began:.2f}")
+    progress(f"measured: a change on the screen: {time.monotonic() - began:.2f}")
     page.wait("dns to end", f"{state % 'dns'} === 'stopped' && document.querySelector('tr[data-stream=dns]').children[6].textContent === '300'")
     began = time.monotonic()
     page.type("tr[data-stream=web] input.rate", "500pps")
     page.key("Enter")
     page.wait("the new rate", "Number(document.querySelector('tr[data-stream=web]').children[7].textContent.replace(',', '')) > 400", 10)
-    told(f"a rate is changed, seen after {time.monotonic() - began:.1f} s")
+    progress(f"a rate is changed, seen after {time.monotonic() - began:.1f} s")
     page.picture("run")
     page.view("flows")
     page.wait("flows", "document.querySelectorAll('[data-table=flows] tbody tr').length > 3")
@@ -95,7 +95,7 @@ def traffic(page):
     for name in ("web", "dns"):
         sent, received, lost = (number(page.cell("streams", f"data-stream={name}", column)) for column in (6, 9, 11))
         assert sent == received and sent >= 300 and lost == 0, (name, sent, received, lost)
-        told(f"{name}: sent {sent}, received {received}, lost {lost}")
+        progress(f"{name}: sent {sent}, received {received}, lost {lost}")
 
 
 def captured(page):
@@ -112,14 +112,14 @@ def captured(page):
     page.picture("capture")
     file = page.download('[data-do="download"]', "p2.pcapng")
     assert file[:4] == b"\x0a\x0d\x0d\x0a", file[:8]
-    told(f"captured frames are looked at, and kept: {len(file)} bytes")
+    progress(f"captured frames are shown and downloaded: {len(file)} bytes")
     page.click('[data-do="replay"]')
-    page.wait("the stream of it", "document.querySelector('#replay')?.value.startsWith('p2 ')")
+    page.wait("the replay stream", "document.querySelector('#replay')?.value.startsWith('p2 ')")
     page.wait("its frames", "document.querySelectorAll('#frames details').length === 5 && document.querySelector('#packet').disabled")
     page.picture("replay")
     page.click('[data-do="remove"]')
     page.wait("two streams", "document.querySelectorAll('[data-table=list] tbody tr').length === 2")
-    told("captured frames are a stream that replays them")
+    progress("captured frames are a stream that replays them")
 
 
 def measured(page):
@@ -129,7 +129,7 @@ def measured(page):
     page.choose("#to", "p1")
     page.choose("#check", "p2")
     page.click('[data-do="estimate"]')
-    told(page.wait("an estimate", "document.querySelector('[data-what=estimate]').textContent"))
+    progress(page.wait("an estimate", "document.querySelector('[data-what=estimate]').textContent"))
     page.click('[data-do="start"]')
     page.wait("a measurement", "document.querySelector('[data-what=told]').dataset.state === 'running'")
     page.wait("trials", "document.querySelectorAll('[data-table=trials] tbody tr').length > 0")
@@ -140,11 +140,11 @@ def measured(page):
     report = page.download('[data-report="html"]', "report.html")
     assert b"<html" in report and b"128" in report, report[:200]
     document = json.loads(page.download('[data-report="json"]', "report.json"))
-    told(f"measured: {document['state']}, {len(document['sizes'][0]['trials'])} trials")
+    progress(f"measured: {document['state']}, {len(document['sizes'][0]['trials'])} trials")
 
 
 def methods(page):
-    """Every method has its fields, and what it finds."""
+    """Every method has its own fields and results."""
     page.view("measure")
     shown = "['rate', 'services', 'burst-limit', 'sum', 'size'].filter((id) => !document.querySelector('#' + id).closest('label').hidden).join()"
     for method, fields in (("back-to-back", "burst-limit,size"), ("y1564", "services"), ("soak", "rate,size"), ("ndr", "sum,size")):
@@ -161,11 +161,11 @@ def methods(page):
     page.wait("the performance of services", "/performance/.test(document.querySelector('[data-table=found]').textContent)")
     page.wait("the end", "document.querySelector('[data-what=told]').dataset.state === 'done'")
     page.picture("services")
-    told("services are measured")
+    progress("services are measured")
 
 
 def many(page):
-    """More streams than fit into a table are looked at page by page."""
+    """More streams than fit into a table are shown in pages."""
     file = "".join(f"[[stream]]\nname = 'many {number:03}'\npacket = 'ip/udp(sport={1024 + number})'\nsize = '128'\nrate = '1pps'\n" for number in range(450))
     page.view("edit")
     page.wait("the first frames", "document.querySelectorAll('#frames details').length > 0")
@@ -173,7 +173,7 @@ def many(page):
     page.wait("the dialog", "document.querySelector('dialog').open")
     page.js(f"document.querySelector('#pasted').value = {json.dumps(file)}")
     page.click('[data-do="take"]')
-    page.wait("them read", "!document.querySelector('dialog').open")
+    page.wait("the streams to be read", "!document.querySelector('dialog').open")
     page.wait("the list", "document.querySelectorAll('[data-table=list] tbody tr').length === 200")
     page.view("run")
     names = "[...document.querySelectorAll('[data-table=streams] tbody tr')].map((row) => row.dataset.stream)"
@@ -186,17 +186,17 @@ def many(page):
     assert page.js(f"{names}.at(-1)") == "many 449", page.js(f"{names}.at(-1)")
     page.js("(async () => { const api = await import('/page/api.js'); const all = (await api.get('streams')).streams;"
             " await api.patch('streams', {streams: [], remove: all.map((one) => one.name).filter((name) => name.startsWith('many'))}); })()")
-    page.wait("the first page again", f"{names}.length > 0 && !{names}.some((name) => name.startsWith('many'))")
-    told("450 streams are looked at, 200 at a time")
+    page.wait("the first page after removal", f"{names}.length > 0 && !{names}.some((name) => name.startsWith('many'))")
+    progress("450 streams are shown, 200 per page")
 
 
 def forms(page):
-    """Saved as what people keep, removed, and read back."""
+    """Streams are saved in every format, removed, and read back."""
     page.view("edit")
     page.wait("streams", "document.querySelectorAll('[data-table=list] tbody tr').length === 2")
     for form, name in (("file", "streams.toml"), ("command", "generate.sh"), ("snappi", "streams.py")):
         if form == "snappi":
-            # The model has no words for random ports.
+            # The Open Traffic Generator model cannot express random ports.
             page.click('[data-table=list] tr[data-stream=dns] a')
             page.wait("dns", "document.querySelector('#name').value === 'dns'")
             page.click('[data-do="remove"]')
@@ -205,7 +205,7 @@ def forms(page):
         page.click('[data-do="read"]')
         page.js(f"document.querySelector('#pasted').value = {json.dumps(text)}")
         page.click('[data-do="take"]')
-        page.wait("them read", "!document.querySelector('dialog').open")
+        page.wait("the streams to be read", "!document.querySelector('dialog').open")
         assert page.js("document.querySelector('#failure').hidden"), page.js("document.querySelector('#failure').textContent")
         packet = page.js("document.querySelector('[data-table=list] tr[data-stream=web]').children[2].textContent")
         assert "10.0.0.1" in packet or "167772161" in packet, packet
@@ -214,14 +214,14 @@ def forms(page):
     page.view("run")
     page.wait("its name", f"document.querySelector('main').textContent.includes({json.dumps(name)})")
     assert page.js("document.querySelectorAll('img').length") == 0
-    told("streams are saved and read back, and names are text")
+    progress("streams are saved and read back, and names are text")
 
 
 def by_keys(page):
-    """Without a pointer."""
+    """The page works without a pointer."""
     page.view("run")
     page.ask("Page.reload")
-    page.wait("the page again", "document.querySelector('tr[data-stream=web]') !== null")
+    page.wait("the reloaded page", "document.querySelector('tr[data-stream=web]') !== null")
 
     def go_to(wanted):
         for _ in range(100):
@@ -236,11 +236,11 @@ def by_keys(page):
         go_to(f'[data-do="{action}"]')
         page.key("Enter")
         page.wait(wanted, f"{state} === '{wanted}'")
-    told("all is done by keys alone")
+    progress("everything works with the keyboard only")
 
 
 def looks(page):
-    """Each view in each size and colour: nothing is wider than the window."""
+    """No view is wider than the window, in any size and colour scheme."""
     for width, height, scheme in ((1280, 900, "light"), (1280, 900, "dark"), (400, 860, "light")):
         page.size(width, height)
         page.colours(scheme)
@@ -250,8 +250,8 @@ def looks(page):
             time.sleep(0.2)
             page.picture(f"{view}-{width}-{scheme}")
             widest = page.js("document.documentElement.scrollWidth")
-            assert widest <= width, f"{view} is {widest} wide in {width}"
-    told("views fit into 400 pixels")
+            assert widest <= width, f"{view} is {widest} pixels wide in a window of {width}"
+    progress("views fit into 400 pixels")
 
 
 def main():
@@ -270,8 +270,8 @@ def main():
         print(f"{part.__name__}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
     assert not page.errors, page.errors
     page.end()
-    told(f"measured: the whole: {time.monotonic() - whole:.1f}")
-    told("no error in the console")
+    progress(f"measured: the whole: {time.monotonic() - whole:.1f}")
+    progress("no error in the console")
 
 
 main()

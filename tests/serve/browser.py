@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to by its DevTools protocol over a pipe: it needs nothing but Python."""
+"""A headless Chromium, driven by the DevTools protocol over a pipe; needs only Python."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ PATIENCE = 30
 
 
 class Browser:
-    """A Chromium with one page."""
+    """Chromium with one page."""
 
     def __init__(self, program, folder):
         self.folder = folder
@@ -21,7 +21,7 @@ class Browser:
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
 
         def pipes():
-            # What it reads is 3, and what it writes 4.
+            # Chromium reads commands from descriptor 3 and writes to descriptor 4.
             one, other = os.dup(read_theirs), os.dup(write_theirs)
             os.dup2(one, 3)
             os.dup2(other, 4)
@@ -42,13 +42,13 @@ class Browser:
         self.session = session
 
     def message(self):
-        """What it says next."""
+        """Returns the next message of the browser."""
         end = time.monotonic() + PATIENCE
         while b"\0" not in self.rest:
             ready, _, _ = select.select([self.read], [], [], max(0, end - time.monotonic()))
             part = os.read(self.read, 1 << 20) if ready else b""
             if not part:
-                raise SystemExit("the browser says nothing more")
+                raise SystemExit("the browser sent no further message")
             self.rest += part
         one, self.rest = self.rest.split(b"\0", 1)
         return json.loads(one)
@@ -68,7 +68,7 @@ class Browser:
             self.note(answer)
 
     def note(self, event):
-        """Whatever a person would find in the console as an error."""
+        """Collects errors and warnings that the console would show."""
         name, said = event.get("method"), event.get("params", {})
         if name == "Runtime.exceptionThrown":
             self.errors.append(json.dumps(said["exceptionDetails"])[:500])
@@ -117,7 +117,7 @@ class Browser:
         self.ask("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=codes[key])
 
     def type(self, selector, text):
-        """Into a field, instead of what is there."""
+        """Types into a field and replaces its text."""
         self.click(selector)
         self.js(f"document.querySelector({json.dumps(selector)}).select()")
         self.ask("Input.insertText", text=text) if text else self.js(
@@ -132,7 +132,7 @@ class Browser:
         self.wait(f"the view {name}", f"document.querySelector('main[data-view={name}] h1') !== null")
 
     def cell(self, table, row, column):
-        """A text of a table: row by an attribute, column by its number."""
+        """Returns a cell of a table: row by attribute, column by number."""
         return self.js(f"document.querySelector('[data-table={table}] tr[{row}]')?.children[{column}]?.textContent")
 
     def picture(self, name):
@@ -146,15 +146,15 @@ class Browser:
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def download(self, selector, name):
-        """What a click brings as a file."""
+        """Clicks until a file is downloaded, and returns its bytes."""
         path = self.folder / name
         path.unlink(missing_ok=True)
         end, again = time.monotonic() + PATIENCE, 0
         while not path.exists() or not path.stat().st_size:
             if time.monotonic() > end:
-                raise SystemExit(f"{name} does not come: {self.errors}")
+                raise SystemExit(f"{name} was not downloaded: {self.errors}")
             if time.monotonic() > again:
-                # A table that is drawn anew meanwhile moves what is clicked at.
+                # A table that is redrawn during the click moves its target: retry.
                 self.click(selector)
                 again = time.monotonic() + 5
             self.js("1")

@@ -1,4 +1,4 @@
-//! snappi, unchanged.
+//! snappi, unmodified.
 
 use super::flip::{Choose, relay};
 use super::stage::Server;
@@ -7,7 +7,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The Python in which it is; says so if there is none.
+/// Returns the Python that has snappi, or notes that it is missing.
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/snappi/bin/python");
     if !python.exists() {
@@ -18,7 +18,7 @@ fn python() -> Option<PathBuf> {
 }
 
 #[test]
-fn the_published_client_drives_traffic_and_finds_every_frame() {
+fn published_client_drives_traffic_and_receives_every_frame() {
     let Some(python) = python() else { return };
     let Some(server) = Server::start() else { return };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("serve/drive.py");
@@ -30,14 +30,14 @@ fn the_published_client_drives_traffic_and_finds_every_frame() {
     assert_eq!(ended.status, 0, "{}", ended.errors);
 }
 
-/// A place of a body, by a fixed seed, where a letter or a digit is.
+/// Picks a letter or digit of a body by a fixed seed.
 fn any_word(body: &[u8]) -> Option<usize> {
     let words: Vec<usize> = (0..body.len()).filter(|at| body[*at].is_ascii_alphanumeric()).collect();
     let seed = linerate_burst::random::mix(7 + body.len() as u64) as usize;
     words.get(seed % words.len().max(1)).copied()
 }
 
-/// One in a frame of a capture file: behind the heads of the file and of the record.
+/// Picks a byte of a frame in a capture file, after the file header and a record header.
 fn any_frame(body: &[u8]) -> Option<usize> {
     let (file, record, frame) = (24, 16, 128);
     let seed = linerate_burst::random::mix(11) as usize;
@@ -45,7 +45,7 @@ fn any_frame(body: &[u8]) -> Option<usize> {
     (at < body.len()).then_some(at)
 }
 
-/// The last digit of how many bytes were sent.
+/// Picks the last digit of the number of bytes sent.
 fn bytes_sent(body: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(body).ok()?;
     let found = text.find("\"bytes_tx\":\"12800\"")?;
@@ -53,7 +53,7 @@ fn bytes_sent(body: &[u8]) -> Option<usize> {
 }
 
 #[test]
-fn a_byte_of_an_answer_that_is_another_is_noticed() {
+fn corrupted_answer_is_detected() {
     let Some(python) = python() else { return };
     let Some(server) = Server::start() else { return };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("serve/drive.py");
@@ -75,7 +75,7 @@ fn a_byte_of_an_answer_that_is_another_is_noticed() {
 }
 
 #[test]
-fn a_script_that_is_written_has_the_client_send_what_the_stream_does() {
+fn exported_snappi_script_sends_the_same_stream() {
     let Some(python) = python() else { return };
     let Some(server) = Server::start() else { return };
     let web = json!({"name": "web", "tx": "p1", "rx": ["p2"], "packet": "vlan(id=7)/ip(dst=10.0.0.1..10.0.0.9)/tcp(sport=1000..1004/2, dport=80, flags=syn)",

@@ -1,4 +1,4 @@
-//! Sees that requests which are taken, and their answers, are as the published description has them.
+//! Checks that accepted requests, and their answers, match the published description.
 
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
 /// Compares a request and its answer with the description.
 ///
 /// # Panics
-/// Where one is otherwise.
+/// If one of them does not match.
 pub(super) fn compare(method: &str, path: &str, taken: &[u8], given: &Value) {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     if !path.starts_with("/api/v1/") {
@@ -32,7 +32,7 @@ pub(super) fn compare(method: &str, path: &str, taken: &[u8], given: &Value) {
         if schema.is_object()
             && let Err(wrong) = fits(schema, value)
         {
-            panic!("{what} of {method} {path} is not as it is described: {wrong}");
+            panic!("{what} of {method} {path} does not match the description: {wrong}");
         }
     };
     let body: Value = serde_json::from_slice(taken).unwrap_or_default();
@@ -40,7 +40,7 @@ pub(super) fn compare(method: &str, path: &str, taken: &[u8], given: &Value) {
     fits(&one["responses"]["200"]["content"][json]["schema"], given, "an answer");
 }
 
-/// Whether a value is as a schema has it (JSON Schema 2020-12, the words that the description has).
+/// Checks a value against a schema (JSON Schema 2020-12, the keywords that the description uses).
 fn fits(schema: &Value, value: &Value) -> Result<(), String> {
     if let Some(name) = schema["$ref"].as_str() {
         let found = DESCRIPTION.pointer(name.trim_start_matches('#'));
@@ -54,14 +54,14 @@ fn fits(schema: &Value, value: &Value) -> Result<(), String> {
         Some("number") => value.is_number(),
         Some("boolean") => value.is_boolean(),
         Some("null") => value.is_null(),
-        _ => panic!("no kind {kind}"),
+        _ => panic!("unknown type {kind}"),
     };
     let kinds = schema["type"].as_array().map_or(std::slice::from_ref(&schema["type"]), |kinds| kinds);
     if !schema["type"].is_null() && !kinds.iter().any(is) {
-        return Err(format!("{value} is no {}", schema["type"]));
+        return Err(format!("{value} is not of type {}", schema["type"]));
     }
     if schema["enum"].as_array().is_some_and(|some| !some.contains(value)) {
-        return Err(format!("{value} is none of {}", schema["enum"]));
+        return Err(format!("{value} is not one of {}", schema["enum"]));
     }
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         value.get(name).ok_or_else(|| format!("{name} is missing in {value}"))?;
@@ -73,7 +73,7 @@ fn fits(schema: &Value, value: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn what_is_otherwise_than_described_is_seen() {
+fn mismatches_with_the_description_are_found() {
     let wrong = |method: &str, path: &str, taken: Value, given: Value| {
         let taken = taken.to_string();
         std::panic::catch_unwind(|| compare(method, path, taken.as_bytes(), &given)).is_err()

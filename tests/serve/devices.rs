@@ -1,4 +1,4 @@
-//! Devices beside a host that has the kernel's own ARP and NDP.
+//! Devices that share a link with a host, which has the kernel's ARP and NDP.
 
 use super::stage::Server;
 use linerate_tests::support::may_make_labs;
@@ -21,15 +21,15 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What a command prints in host b.
+/// Returns the output of a command in host b.
 fn inside(server: &Server, arguments: &[&str]) -> String {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &server.wire.namespace("b")]).args(arguments);
     String::from_utf8_lossy(&command.output().expect("ip").stdout).into_owned()
 }
 
-/// Whether host b finds a device when it has something to send there.
-fn is_there(server: &Server, address: &str) -> bool {
+/// Returns true if host b resolves a device's address when it sends to it.
+fn is_reachable(server: &Server, address: &str) -> bool {
     inside(server, &["bash", "-c", &format!("echo > /dev/udp/{address}/9")]);
     // The kernel asks three times, a second apart.
     let began = Instant::now();
@@ -42,14 +42,14 @@ fn is_there(server: &Server, address: &str) -> bool {
     }
 }
 
-/// Frames that came at p1.
+/// Returns the frames received at p1.
 fn received(server: &Server) -> u64 {
     let ports = server.post("/monitor/metrics", &json!({"choice": "port", "port": {"port_names": ["p1"]}}));
     ports["port_metrics"][0]["frames_rx"].as_str().unwrap().parse().unwrap()
 }
 
 #[test]
-fn a_host_and_a_device_find_each_other() {
+fn host_and_device_resolve_each_other() {
     if !may_make_labs() {
         return;
     }
@@ -70,23 +70,23 @@ fn a_host_and_a_device_find_each_other() {
         let wanted = json!({"ethernet_name": "e", field: address, "link_layer_address": host});
         wait_until(address, || neighbor(&server, choice) == wanted);
     }
-    assert!(is_there(&server, "10.7.0.1") && is_there(&server, "fd07::1"));
-    // What goes to the host is told by what it sends back: an echo reply each.
+    assert!(is_reachable(&server, "10.7.0.1") && is_reachable(&server, "fd07::1"));
+    // Each packet to the host is answered by an echo reply.
     let before = received(&server);
     server.post("/control/state", &json!({"traffic": {"flow_transmit": {"state": "start"}}}));
-    wait_until("ten answers of the host", || received(&server) >= before + 10);
-    // Gone, and there again.
+    wait_until("ten replies of the host", || received(&server) >= before + 10);
+    // Stop the devices, and start them again.
     let protocols = |state: &str| {
         server.post("/control/state", &json!({"protocol": {"all": {"state": state}}}));
     };
     protocols("stop");
     assert_eq!(neighbor(&server, "ipv4_neighbors"), json!({"ethernet_name": "e", "ipv4_address": "10.7.0.2"}));
     server.wire.ip("b", &["neighbor", "flush", "all"]);
-    assert!(!is_there(&server, "10.7.0.1"));
+    assert!(!is_reachable(&server, "10.7.0.1"));
     protocols("start");
-    wait_until("it is there again", || is_there(&server, "10.7.0.1"));
+    wait_until("the device answers again", || is_reachable(&server, "10.7.0.1"));
     server.post("/config", &json!({}));
     server.wire.ip("b", &["neighbor", "flush", "all"]);
-    assert!(!is_there(&server, "10.7.0.1"), "devices go with their configuration");
+    assert!(!is_reachable(&server, "10.7.0.1"), "devices are removed with their configuration");
     assert_eq!(server.end().status, 0);
 }

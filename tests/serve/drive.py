@@ -1,8 +1,8 @@
-"""Drives linerate serve by the published client of the Open Traffic Generator API, as test programs do.
+"""Drives linerate serve with the published client of the Open Traffic Generator API, as test programs do.
 
     drive.py LOCATION P1 P2 [NAME ...]
 
-Each function whose name begins with `check_` is one such program; with names, those alone.
+Each function `check_...` is one such program; NAME selects some of them [default: all].
 """
 import struct
 import sys
@@ -83,22 +83,22 @@ def port_metrics(api):
 def wait_for(what, is_so, seconds=15):
     until = time.monotonic() + seconds
     while not is_so():
-        assert time.monotonic() < until, "waited in vain until " + what
+        assert time.monotonic() < until, "timed out: " + what
         time.sleep(0.02)
 
 
-def all_there(api, name, packets):
+def wait_for_all(api, name, packets):
     def is_so():
         m = metrics(api, name)[name]
         return m.transmit == "stopped" and m.frames_tx == packets and m.frames_rx == packets
 
-    wait_for(f"{name} is there", is_so)
+    wait_for(f"{name} arrived completely", is_so)
 
 
 def run(api, packets=100, name="f1"):
     capture(api, "start")
     transmit(api, "start")
-    all_there(api, name, packets)
+    wait_for_all(api, name, packets)
     capture(api, "stop")
     request = api.capture_request()
     request.port_name = "p2"
@@ -106,7 +106,7 @@ def run(api, packets=100, name="f1"):
 
 
 def records(file):
-    """Frames of a pcap file in nanoseconds whose frames end with their FCS."""
+    """Returns the frames of a nanosecond pcap file whose frames end with their FCS."""
     magic, _, _, _, _, _, link = struct.unpack("<IHHIIII", file[:24])
     assert magic == 0xA1B23C4D, hex(magic)
     assert link & 0xFFFF == 1 and link >> 26 & 1 and link >> 28 == 2, hex(link)
@@ -132,7 +132,7 @@ def total(data):
 
 
 def udp_total(frame):
-    """The sum of a UDP datagram over IPv4 with its pseudo-header: 0xffff where its checksum is right."""
+    """Returns the sum of a UDP datagram over IPv4 with its pseudo-header: 0xffff if its checksum is correct."""
     length = number(frame, 38, 2)
     return total(frame[26:34] + b"\0\x11" + frame[38:40] + frame[34 : 34 + length])
 
@@ -161,7 +161,7 @@ def check_udp_values_and_counters():
     ports = port_metrics(api)
     assert ports["p1"].frames_tx == ports["p2"].frames_rx == 100, ports
     assert ports["p1"].bytes_tx == ports["p2"].bytes_rx == 12800 and ports["p2"].link == "up", ports
-    # As it was set.
+    # The configuration is returned unchanged.
     assert api.get_config().serialize("dict") == config.serialize("dict")
 
 
@@ -189,8 +189,8 @@ def check_tcp_of_64_bytes_and_bad_checksums():
         assert total(frame[14:34]) != 0xFFFF and udp_total(frame) != 0xFFFF
 
 
-def check_devices_find_each_other():
-    """As feature/b2b/interfaces/test_ip_neighbors.py of the published tests, and the same of IPv6."""
+def check_devices_resolve_each_other():
+    """Like feature/b2b/interfaces/test_ip_neighbors.py of the published tests, also for IPv6."""
     api = client()
     config = base(api, "pcap")
     for end, (mac, own, other) in enumerate([(MACS[0], 1, 2), (MACS[1], 2, 1)], 1):
@@ -227,7 +227,7 @@ def check_devices_find_each_other():
     assert list(neighbors(4, ["d2_eth"])) == [("d2_eth", "1.1.1.1")]
     for version in (4, 6):
         transmit(api, "start", [f"f{version}"])
-        all_there(api, f"f{version}", 100)
+        wait_for_all(api, f"f{version}", 100)
     frames = run(api, name="f4")
     assert sum(frame[:6] == bytes_of(MACS[1]) and number(frame, 12, 2) == 0x0800 for frame in frames) == 100
     protocols = api.control_state()
@@ -236,7 +236,7 @@ def check_devices_find_each_other():
     assert set(neighbors(4).values()) == {None}, neighbors(4)
     try:
         transmit(api, "start")
-        raise AssertionError("flows began without a destination")
+        raise AssertionError("flows started without a destination")
     except Exception as error:
         assert "unresolved gateway 1.1.1.2 at p1" in str(error), error
     protocols.protocol.all.state = "start"
@@ -290,7 +290,7 @@ def check_start_stop_pause_resume_and_rate():
     wait_for("f2 sends", lambda: metrics(api)["f2"].frames_rx > 100)
     assert metrics(api)["f1"].frames_tx == held.frames_tx
     transmit(api, "resume", ["f1"])
-    wait_for("f1 goes on", lambda: metrics(api)["f1"].frames_rx > held.frames_rx + 100)
+    wait_for("f1 resumes", lambda: metrics(api)["f1"].frames_rx > held.frames_rx + 100)
     f = config.flows[0]
     f.rate.pps = 50000
     update = api.config_update()
@@ -298,19 +298,19 @@ def check_start_stop_pause_resume_and_rate():
     update.flows.flows.append(f)
     api.update_config(update)
     assert api.get_config().flows[0].rate.pps == 50000
-    # One thread sends both: whatever holds it up, of the one as many more go as its rate is higher.
+    # One thread sends both flows, so their counts keep the ratio of the rates whatever delays it.
     before = metrics(api)
     wait_for("f1 is faster", lambda: metrics(api)["f1"].frames_tx > before["f1"].frames_tx + 10000)
     after = metrics(api)
     one, other = (after[name].frames_tx - before[name].frames_tx for name in ["f1", "f2"])
     assert one > 10 * other, (one, other)
     transmit(api, "stop")
-    # Right behind the stop, as test programs read it.
+    # Immediately after the stop, as test programs read it.
     for m in metrics(api).values():
         assert m.transmit == "stopped" and m.frames_tx == m.frames_rx and m.loss == 0, m
         assert 0 <= m.latency.minimum_ns <= m.latency.average_ns <= m.latency.maximum_ns, m
         assert m.timestamps.first_timestamp_ns < m.timestamps.last_timestamp_ns, m
-    # A new start counts anew.
+    # A new start resets the counters.
     was = metrics(api)["f2"].frames_tx
     transmit(api, "start", ["f1"])
     wait_for("f1 sends again", lambda: metrics(api)["f1"].frames_rx > 10)
@@ -320,7 +320,7 @@ def check_start_stop_pause_resume_and_rate():
     assert m.frames_tx == m.frames_rx and m.loss == 0, m
 
 
-def check_what_is_not_supported_is_refused_and_nothing_touched():
+def check_unsupported_config_is_rejected_without_effect():
     api = client()
     config = base(api)
     f = flow(config, packets=1000, pps=1000)
@@ -340,7 +340,7 @@ def check_what_is_not_supported_is_refused_and_nothing_touched():
         text = str(error)
     for path in ["flows[0].packet[1].choice", "flows[0].egress_packet", "devices"]:
         assert path in text, text
-    all_there(api, "f1", 1000)
+    wait_for_all(api, "f1", 1000)
     assert api.get_config().serialize("dict") == config.serialize("dict")
 
 

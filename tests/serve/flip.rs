@@ -1,12 +1,12 @@
-//! A relay before a server that changes one byte of the answers to a path.
+//! A relay that changes one byte of a server's answers to a path.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// Which byte of a body: it is given the body, and says the place if there is one to be changed.
+/// Picks the offset of the byte of a body to change, or none.
 pub(super) type Choose = fn(&[u8]) -> Option<usize>;
 
-/// Relays to a server until the test ends; where it listens. Answers to paths that end so have a bit of that byte turned.
+/// Starts a relay to a server and returns its address; flips a bit of a byte of answers to paths ending in `path`.
 pub(super) fn relay(server: &str, path: &'static str, choose: Choose) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (own, server) = (listener.local_addr().unwrap().to_string(), server.to_owned());
@@ -19,7 +19,7 @@ pub(super) fn relay(server: &str, path: &'static str, choose: Choose) -> String 
     own
 }
 
-/// Requests of a connection, one after the other; ends with it.
+/// Relays the requests of a connection one by one until it closes.
 fn serve(client: TcpStream, server: &str, path: &str, choose: Choose) -> Option<()> {
     let (mut asking, mut client) = (BufReader::new(client.try_clone().ok()?), client);
     let mut server = TcpStream::connect(server).ok()?;
@@ -38,7 +38,7 @@ fn serve(client: TcpStream, server: &str, path: &str, choose: Choose) -> Option<
     }
 }
 
-/// A head and the body that it tells of.
+/// Reads a head and the body of its Content-Length.
 fn message(from: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! Requests that are refused, while traffic goes on.
+//! Requests that are rejected under traffic.
 
 use super::stage::Server;
 use linerate_tests::support::wait_until;
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::net::TcpStream;
 
-/// How many frames a row says.
+/// Returns a frame counter of a row.
 fn frames(row: &Value, name: &str) -> u64 {
     row[name].as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{row}"))
 }
 
 #[test]
-fn whoever_may_not_is_refused_and_traffic_goes_on() {
+fn unauthorised_requests_are_rejected_under_traffic() {
     let Some(server) = Server::start() else { return };
     server.send();
     let (host, token) = (&server.address, &server.token);
@@ -42,7 +42,7 @@ fn whoever_may_not_is_refused_and_traffic_goes_on() {
         ("deep JSON", "[".repeat(100_000)),
         ("another type", "[1, 2]".to_owned()),
         (
-            "a name that nobody has",
+            "an unknown name",
             r#"{"choice": "traffic", "traffic": {"flow_transmit": {"state": "stop", "flow_names": ["x"]}}}"#.to_owned(),
         ),
     ] {
@@ -53,27 +53,27 @@ fn whoever_may_not_is_refused_and_traffic_goes_on() {
     let huge =
         format!("{post}\r\n{ours}\r\n{may}\r\n{json}\r\nConnection: close\r\nContent-Length: 1000000000\r\n\r\n");
     assert!(server.raw(huge.as_bytes()).contains(" 413 "), "a document of a gigabyte");
-    // One that sends its headers slowly keeps nobody waiting.
+    // A client that sends its headers slowly delays no other.
     let mut slow = TcpStream::connect(host).unwrap();
     slow.write_all(b"POST /config HTTP/1.1\r\nHost").unwrap();
     let row = server.flow();
     assert_eq!(row["transmit"], "started", "{row}");
-    wait_until("frames come", || frames(&server.flow(), "frames_rx") > frames(&row, "frames_rx"));
+    wait_until("frames arrive", || frames(&server.flow(), "frames_rx") > frames(&row, "frames_rx"));
     server.stop();
     let row = server.flow();
     assert_eq!((frames(&row, "frames_tx"), &row["loss"]), (frames(&row, "frames_rx"), &json!(0.0)), "{row}");
     let most = server.running.as_ref().and_then(|running| running.proc_status("RssAnon")).unwrap();
     let most: u64 = most.split(' ').next().unwrap().parse().unwrap();
-    // The rings of its ports are not in this.
+    // RssAnon does not include the rings of the ports.
     assert!(most < 100_000, "{most} KiB");
     let ended = server.end();
     assert!(ended.status == 0 && ended.errors.contains("names another host; start the server"), "{}", ended.errors);
-    // Whoever reads the log may not know the token.
+    // The log must not contain the token.
     assert!(!ended.errors.contains(&*may), "{}", ended.errors);
 }
 
 #[test]
-fn names_are_told_as_they_are_and_never_obeyed() {
+fn names_are_reported_verbatim_and_never_interpreted() {
     let Some(server) = Server::start() else { return };
     let name = "<img src=x onerror=alert(1)>\u{1b}[2J\n";
     let flow = json!({"name": name, "tx_rx": {"port": {"tx_name": "p1"}}, "packet": [{"choice": "lacp", "lacp": {}}]});
@@ -83,7 +83,7 @@ fn names_are_told_as_they_are_and_never_obeyed() {
     let (status, answer) =
         server.ask("POST", "/monitor/metrics", json!({"flow": {"flow_names": [name]}}).to_string().as_bytes());
     assert_eq!(status, 400, "{answer}");
-    // Each of these would be 40 MB of frames.
+    // Each of these flows would take 40 MB of frames.
     let size = json!({"increment": {"start": 64, "end": 9000, "step": 1}});
     let sized = |name: usize| json!({"name": name.to_string(), "tx_rx": {"port": {"tx_name": "p1"}}, "size": size});
     let flows: Vec<Value> = (0..1000).map(sized).collect();
@@ -95,7 +95,7 @@ fn names_are_told_as_they_are_and_never_obeyed() {
 }
 
 #[test]
-fn paths_of_our_own_refuse_what_is_wrong_and_traffic_goes_on() {
+fn native_api_rejects_invalid_requests_under_traffic() {
     let Some(server) = Server::start() else { return };
     let stream = json!({"name": "a", "tx": "p1", "rx": ["p2"], "packet": "ip/udp", "rate": "1kpps"});
     server.post("/api/v1/streams", &json!({"streams": [stream]}));
@@ -166,12 +166,12 @@ fn paths_of_our_own_refuse_what_is_wrong_and_traffic_goes_on() {
 }
 
 #[test]
-fn whoever_has_no_token_is_counted_and_fills_no_log() {
+fn requests_without_a_token_are_counted_and_not_logged() {
     let Some(server) = Server::start() else { return };
     let (_, log) = server.ask("GET", "/api/v1/log", b"");
-    let stranger = format!("GET /api/v1/log HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
+    let anonymous = format!("GET /api/v1/log HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
     for _ in 0..9 {
-        assert!(server.raw(stranger.as_bytes()).starts_with("HTTP/1.1 401"));
+        assert!(server.raw(anonymous.as_bytes()).starts_with("HTTP/1.1 401"));
     }
     let (_, after) = server.ask("GET", "/api/v1/log", b"");
     let row = &after["refused"][0];

@@ -1,4 +1,4 @@
-//! Many streams: whoever watches has those that are looked at, in few bytes.
+//! Many streams: clients receive only the rows that they watch, in few bytes.
 
 use super::stage::Server;
 use linerate_tests::support::{judge, wait_until};
@@ -7,12 +7,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// So many streams are there.
+/// Number of streams.
 const MANY: usize = 10_000;
-/// No event is longer.
+/// Maximum length in bytes of an event.
 const LONGEST: usize = 256 << 10;
 
-/// Events from a stream on.
+/// Subscribes to events for rows from `from` on.
 fn events(server: &Server, from: usize) -> impl Iterator<Item = Value> + use<> {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -29,17 +29,17 @@ fn events(server: &Server, from: usize) -> impl Iterator<Item = Value> + use<> {
     })
 }
 
-/// How long something takes.
+/// Checks the time that an action takes.
 fn timed(what: &str, most: Duration, act: impl FnOnce()) {
     let began = Instant::now();
     act();
     let took = began.elapsed();
-    judge(took < most, &format!("{what} takes {took:?}, and {most:?} at most"));
+    judge(took < most, &format!("{what} takes {took:?}, limit {most:?}"));
 }
 
-/// One of them loses all that it sends: the port where it should come hears nothing of it.
+/// Stream 0 loses every frame: its receiving port is not where its frames arrive.
 #[test]
-fn one_of_a_thousand_streams_stops_at_once_and_others_go_on() {
+fn one_of_a_thousand_streams_stops_at_once() {
     let Some(server) = Server::start() else { return };
     let stream = |number: usize| json!({"name": format!("stream {number}"), "tx": "p1", "rx": [if number == 0 { "p1" } else { "p2" }], "packet": "ip/udp", "size": "128", "rate": "10pps"});
     server.post("/api/v1/streams", &json!({"streams": (0..1000).map(stream).collect::<Vec<_>>()}));
@@ -48,18 +48,18 @@ fn one_of_a_thousand_streams_stops_at_once_and_others_go_on() {
         let figures = server.ask("GET", &format!("/api/v1/figures?from={number}&count=1"), b"").1;
         figures["streams"][0].clone()
     };
-    wait_until("they are sent", || row(999)["sent"].as_u64() > Some(5));
+    wait_until("the streams send", || row(999)["sent"].as_u64() > Some(5));
     let stop = |name: &str| drop(server.post("/api/v1/traffic", &json!({"do": "stop", "streams": [name]})));
     timed("stopping one of 1,000 streams", Duration::from_millis(20), || stop("stream 5"));
     timed("stopping one that loses frames", Duration::from_millis(250), || stop("stream 0"));
     let (whole, lost) = (row(5), row(0));
     assert_eq!((&whole["state"], &whole["lost"], &whole["sent"]), (&json!("stopped"), &json!(0), &whole["received"]));
     assert_eq!((&lost["state"], &lost["lost"]), (&json!("stopped"), &lost["sent"]));
-    timed("another rate of one", Duration::from_millis(20), || {
+    timed("changing the rate of one stream", Duration::from_millis(20), || {
         drop(server.post("/api/v1/rate", &json!({"streams": ["stream 7"], "rate": "500pps"})));
     });
     let before = row(7)["sent"].as_u64();
-    wait_until("it is faster", || row(7)["sent"].as_u64() > before.map(|sent| sent + 100));
+    wait_until("the stream is faster", || row(7)["sent"].as_u64() > before.map(|sent| sent + 100));
     assert_eq!(
         (&row(7)["rate"], &row(8)["rate"], &row(8)["state"]),
         (&json!("500pps"), &json!("10pps"), &json!("sending"))
@@ -69,7 +69,7 @@ fn one_of_a_thousand_streams_stops_at_once_and_others_go_on() {
 }
 
 #[test]
-fn configurations_of_many_flows_are_taken_in_time() {
+fn large_configurations_are_applied_in_time() {
     let Some(server) = Server::start() else { return };
     let flow = |number: usize| {
         json!({"name": format!("f{number}"), "tx_rx": {"port": {"tx_name": "p1", "rx_names": ["p2"]}}, "size": {"fixed": 128},
@@ -82,7 +82,7 @@ fn configurations_of_many_flows_are_taken_in_time() {
         timed(&format!("setting {many} flows"), Duration::from_millis(most), || drop(server.post("/config", &config)));
     }
     let update = json!({"choice": "flows", "flows": {"property_names": ["rate"], "flows": (0..MANY).map(flow).collect::<Vec<_>>()}});
-    timed("other rates of 10,000 flows", Duration::from_secs(5), || {
+    timed("changing the rates of 10,000 flows", Duration::from_secs(5), || {
         let (status, answer) = server.ask("PATCH", "/config", update.to_string().as_bytes());
         assert_eq!(status, 200, "{answer}");
     });
@@ -96,7 +96,7 @@ fn configurations_of_many_flows_are_taken_in_time() {
 }
 
 #[test]
-fn of_ten_thousand_streams_those_that_are_looked_at_are_told() {
+fn only_watched_rows_of_ten_thousand_streams_are_sent() {
     let Some(server) = Server::start() else { return };
     let stream = |number: usize| json!({"name": format!("stream {number}"), "tx": "p1", "rx": ["p2"], "packet": "ip/udp", "size": "128", "rate": "1pps"});
     let all: Vec<Value> = (0..MANY).map(stream).collect();
@@ -115,16 +115,16 @@ fn of_ten_thousand_streams_those_that_are_looked_at_are_told() {
         let (said, answer) = server.ask("GET", &format!("/api/v1/figures?{query}"), b"");
         assert!(said == status && answer["streams"].as_array().map_or(0, Vec::len) <= 200, "{query}: {said}");
     }
-    // Rates of those that somebody looks at, a second after.
+    // Rates of watched streams are known after a second.
     let mut watched = events(&server, 5000);
     let is_paced = |figures: &Value| {
         let rows = figures["streams"].as_array().unwrap();
         rows.len() == 200 && rows[0]["name"] == "stream 5000" && rows.iter().all(|row| row["sent_per_s"].is_u64())
     };
-    assert!(watched.by_ref().take(100).any(|figures| is_paced(&figures)), "rates are known of what is watched");
+    assert!(watched.by_ref().take(100).any(|figures| is_paced(&figures)), "watched streams have rates");
     let (_, others) = server.ask("GET", "/api/v1/figures?from=3000", b"");
-    assert_eq!(others["streams"][0]["sent_per_s"], Value::Null, "and nobody has looked at the others");
-    // Beside the rings of its ports.
+    assert_eq!(others["streams"][0]["sent_per_s"], Value::Null, "other streams have no rate yet");
+    // RssAnon does not include the rings of the ports.
     let most = server.running.as_ref().and_then(|running| running.proc_status("RssAnon")).unwrap();
     let most: u64 = most.split(' ').next().unwrap().parse().unwrap();
     assert!(most < 200_000, "{most} KiB");
@@ -136,7 +136,7 @@ fn of_ten_thousand_streams_those_that_are_looked_at_are_told() {
         (Some(1), &json!("stream 777"))
     );
     server.post("/api/v1/traffic", &json!({"do": "stop"}));
-    wait_until("none is sent", || server.ask("GET", "/api/v1/figures?count=0", b"").1["streams_active"] == 0);
+    wait_until("no stream sends", || server.ask("GET", "/api/v1/figures?count=0", b"").1["streams_active"] == 0);
     let (_, last) = server.ask("GET", "/api/v1/figures?from=9999", b"");
     let row = &last["streams"][0];
     assert_eq!((&row["sent"], &row["lost"]), (&row["received"], &json!(0)), "{row}");

@@ -1,13 +1,13 @@
-//! Measurements of every method, at the ports of a server.
+//! Measurements with every method at the ports of a server.
 
 use super::stage::Server;
 use linerate_tests::support::wait_until;
 use serde_json::{Value, json};
 
-/// A device that forwards 2 Mbit/s and keeps 20 frames.
+/// A device under test that forwards 2 Mbit/s and queues 20 frames.
 const SLOW: &str = "&rate=2mbps&queue=20";
 
-/// What is asked for at both ports, beside this.
+/// Builds a request for both ports, with further members.
 fn asked(more: Value) -> Value {
     let mut asked = json!({"to": "p1", "check": "p2", "size": "128", "settle": 0.02});
     if let (Some(asked), Value::Object(more)) = (asked.as_object_mut(), more) {
@@ -16,13 +16,15 @@ fn asked(more: Value) -> Value {
     asked
 }
 
-/// Measures, and returns the report.
+/// Runs a measurement and returns its report.
 fn measured(server: &Server, more: Value) -> Value {
     let asked = asked(more);
     let estimate = server.post("/api/v1/measure/estimate", &asked);
     assert!(estimate["seconds"].as_f64() > Some(0.0) && estimate["tests"][0]["test"].is_string(), "{estimate}");
     server.post("/api/v1/measure", &asked);
-    wait_until("it is done", || server.ask("GET", "/api/v1/measure", b"").1["state"]["is_running"] == false);
+    wait_until("the measurement is done", || {
+        server.ask("GET", "/api/v1/measure", b"").1["state"]["is_running"] == false
+    });
     let (_, measured) = server.ask("GET", "/api/v1/measure", b"");
     assert_eq!(
         (&measured["state"]["failure"], &measured["report"]["failure"]),
@@ -32,9 +34,9 @@ fn measured(server: &Server, more: Value) -> Value {
     measured["report"].clone()
 }
 
-/// RFC 2544, 26.4 to 26.6, of a device whose rate and queue are known.
+/// RFC 2544, 26.4 to 26.6, of a device with known rate and queue.
 #[test]
-fn bursts_recovery_and_reset_are_measured() {
+fn back_to_back_recovery_and_reset_are_measured() {
     let marker = std::env::temp_dir().join(format!("linerate-reset-{}", std::process::id()));
     let command = format!("echo reset >> {}", marker.display());
     let Some(server) = Server::with("faulty:", SLOW, &["--reset-with", &command]) else { return };
@@ -48,7 +50,7 @@ fn bursts_recovery_and_reset_are_measured() {
     let bursts = tests("back-to-back");
     let (found, throughput) = (&bursts["bursts"], bursts["results"][0]["lower"].as_f64());
     assert!(throughput > Some(500.0) && throughput < Some(2500.0), "{bursts}");
-    // What the queue holds beside what leaves it meanwhile; a machine that is busy sends less tightly.
+    // At least the queue, plus what leaves it during the burst; a busy machine sends less densely.
     let longest = found["mean"].as_f64();
     assert!(longest >= Some(20.0) && longest < Some(1000.0), "{found}");
     let recovery = tests("recovery");
@@ -58,12 +60,12 @@ fn bursts_recovery_and_reset_are_measured() {
     let run = &reset["reset"]["runs"][0];
     assert_eq!(run["command"], "exit status: 0", "{}", reset["reset"]);
     assert_eq!(std::fs::read_to_string(&marker).unwrap_or_default(), "reset\n");
-    assert!(!reset.to_string().contains("echo"), "whoever asks does not see the command");
+    assert!(!reset.to_string().contains("echo"), "the report does not contain the command");
     let _ = std::fs::remove_file(marker);
 }
 
 #[test]
-fn services_and_one_load_for_long_are_measured() {
+fn services_and_soak_are_measured() {
     let Some(server) = Server::start() else { return };
     let limits = [("loss", json!("0.1%")), ("delay_ms", json!(5000)), ("variation_ms", json!(5000))];
     let service = |name: &str, cir: &str| {
@@ -90,23 +92,25 @@ fn services_and_one_load_for_long_are_measured() {
     assert_eq!(report["performance"], Value::Null, "{report}");
     let report = measured(&server, json!({"method": "soak", "rate": "500pps", "duration": 2.5}));
     let soak = &report["sizes"][0]["soak"];
-    assert_eq!((&soak["verdict"], &soak["lost"]), (&json!("kept"), &json!(0)), "{report}");
+    assert_eq!(soak["lost"], 0, "{report}");
+    // A busy machine sends late, which the report states.
+    assert!(soak["verdict"] == "kept" || soak["verdict"] == "limited by the tester", "{report}");
     let minutes = soak["minutes"].as_array().unwrap();
     let sum: u64 = minutes.iter().map(|minute| minute["sent"].as_u64().unwrap()).sum();
     assert_eq!((soak["lossy_seconds"].as_array().unwrap().len(), soak["sent"].as_u64()), (0, Some(sum)), "{soak}");
-    // Nobody measures how late frames leave there.
-    assert_eq!(report["sizes"][0]["trials"][0]["behind_p99_us"], Value::Null, "{report}");
+    // No port measures here how late frames leave.
+    assert_eq!(report["sizes"][0]["trials"][0]["lateness_p99_us"], Value::Null, "{report}");
 }
 
-/// What is ended early has a report, and says so.
+/// A measurement that is stopped early has a report with its verdict.
 #[test]
-fn a_soak_without_an_end_is_stopped() {
+fn endless_soak_can_be_stopped() {
     let Some(server) = Server::start() else { return };
     server.post("/api/v1/measure", &asked(json!({"method": "soak", "rate": "200pps"})));
     let state = || server.ask("GET", "/api/v1/measure", b"").1["state"].clone();
     wait_until("a second has passed", || state()["seconds"].as_f64() > Some(1.5));
     server.post("/api/v1/measure/stop", &json!({}));
-    wait_until("it is done", || state()["is_running"] == false);
+    wait_until("the measurement is done", || state()["is_running"] == false);
     let (_, measured) = server.ask("GET", "/api/v1/measure", b"");
     let soak = &measured["report"]["sizes"][0]["soak"];
     assert_eq!((&soak["verdict"], measured["report"]["state"].as_str()), (&json!("kept"), Some("done")), "{measured}");
@@ -114,7 +118,7 @@ fn a_soak_without_an_end_is_stopped() {
 }
 
 #[test]
-fn measurements_that_cannot_be_are_refused() {
+fn invalid_measurements_are_rejected() {
     let Some(server) = Server::start() else { return };
     for (wrong, what) in [
         (json!({"method": "rfc2544", "tests": "reset", "max": "1kpps"}), "--reset-with"),

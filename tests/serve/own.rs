@@ -1,4 +1,4 @@
-//! What is not of the model: figures, events, the description of all paths.
+//! Paths outside the Open Traffic Generator model: figures, events, and the description of all paths.
 
 use super::stage::Server;
 use linerate_tests::support::{Scratch, wait_until};
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 #[test]
-fn the_server_has_the_paths_that_its_description_has() {
+fn paths_match_the_published_description() {
     let Some(server) = Server::start() else { return };
     let (status, described) = server.ask("GET", "/api/v1/openapi.json", b"");
     let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/serve.openapi.json");
@@ -32,7 +32,7 @@ fn the_server_has_the_paths_that_its_description_has() {
 }
 
 #[test]
-fn whoever_watches_sees_what_is_sent() {
+fn event_stream_reports_sent_frames() {
     let Some(server) = Server::start() else { return };
     server.send();
     let mut stream = TcpStream::connect(&server.address).unwrap();
@@ -48,7 +48,7 @@ fn whoever_watches_sees_what_is_sent() {
         let figures: Value = serde_json::from_str(&data).unwrap();
         let frames = figures["streams"][0]["received"].as_u64().unwrap();
         received.push(frames);
-        // It may begin before the first frame comes.
+        // The first event can precede the first frame.
         if received.len() >= 3 && frames > received[0] {
             break;
         }
@@ -65,9 +65,9 @@ fn whoever_watches_sees_what_is_sent() {
     );
 }
 
-/// Counters of its ports, for those who collect them; their place is gone with it.
+/// Port counters are served for collectors; the socket is removed when the server exits.
 #[test]
-fn counters_are_collected_while_it_serves() {
+fn counters_can_be_collected() {
     let scratch = Scratch::new();
     let place = scratch.file("counters");
     let Some(server) = Server::with("", "", &["--metrics", &place, "-Z", "root"]) else { return };
@@ -81,17 +81,17 @@ fn counters_are_collected_while_it_serves() {
             |line: &str| line.strip_prefix("linerate_receive_received_total{")?.rsplit(' ').next()?.parse::<u64>().ok();
         page.lines().filter_map(of).sum()
     };
-    wait_until("there are counters", || UnixStream::connect(&place).is_ok());
+    wait_until("the counters are served", || UnixStream::connect(&place).is_ok());
     server.send();
-    wait_until("frames that came are counted", || received() > 100);
+    wait_until("received frames are counted", || received() > 100);
     server.stop();
-    let came = server.flow()["frames_rx"].to_string().trim_matches('"').parse::<u64>().unwrap();
-    assert!(came > 100 && received() >= came, "{came}");
+    let rx_frames = server.flow()["frames_rx"].to_string().trim_matches('"').parse::<u64>().unwrap();
+    assert!(rx_frames > 100 && received() >= rx_frames, "{rx_frames}");
     server.end().good();
     assert!(!std::path::Path::new(&place).exists());
 }
 
-/// A stream of `/api/v1` from p1 to p2.
+/// Builds a stream of `/api/v1` from p1 to p2.
 fn stream(name: &str, packet: &str, more: Value) -> Value {
     let mut stream = json!({"name": name, "tx": "p1", "rx": ["p2"], "packet": packet, "size": "128", "rate": "1kpps"});
     more.as_object().into_iter().flatten().for_each(|(key, value)| stream[key] = value.clone());
@@ -105,7 +105,7 @@ fn row(server: &Server, name: &str) -> Value {
 }
 
 #[test]
-fn streams_of_our_own_are_sent_changed_and_counted_exactly() {
+fn native_streams_are_sent_changed_and_counted_exactly() {
     let Some(server) = Server::start() else { return };
     let all = json!({"streams": [
         stream("web", "ip(dst=10.0.0.1..10.0.0.9)/udp(dport=80)", json!({"rate": "200pps"})),
@@ -115,11 +115,11 @@ fn streams_of_our_own_are_sent_changed_and_counted_exactly() {
     server.post("/api/v1/streams", &all);
     server.post("/api/v1/capture", &json!({"port": "p2", "do": "start", "filter": "udp dst port 5004"}));
     server.post("/api/v1/traffic", &json!({"do": "start"}));
-    wait_until("two end", || ["calls", "burst"].iter().all(|name| row(&server, name)["state"] == "stopped"));
+    wait_until("two streams stop", || ["calls", "burst"].iter().all(|name| row(&server, name)["state"] == "stopped"));
     server.post("/api/v1/rate", &json!({"streams": ["web"], "rate": "2kpps"}));
     let before = row(&server, "web")["sent"].as_u64().unwrap();
-    wait_until("it goes faster", || row(&server, "web")["sent_per_s"].as_u64() > Some(1000));
-    // One more comes, and one goes, while others are sent.
+    wait_until("the stream is faster", || row(&server, "web")["sent_per_s"].as_u64() > Some(1000));
+    // One stream is added and one removed while others send.
     let new = stream("new", "ip6/udp", json!({"count": 3, "size": "200"}));
     let (status, answer) =
         server.ask("PATCH", "/api/v1/streams", json!({"streams": [new], "remove": ["burst"]}).to_string().as_bytes());
@@ -134,7 +134,7 @@ fn streams_of_our_own_are_sent_changed_and_counted_exactly() {
         assert!(sent.is_none() || row["sent"].as_u64() == sent, "{row}");
     }
     assert!(row(&server, "web")["sent"].as_u64().unwrap() > before);
-    // What was taken is what fits.
+    // The capture holds the frames that match its filter.
     let frames = server.post("/api/v1/capture/frames", &json!({"port": "p2", "filter": "udp", "skip": 190}));
     assert_eq!(
         (&frames["frames"], &frames["fitting"], frames["rows"].as_array().map(Vec::len)),
@@ -150,14 +150,14 @@ fn streams_of_our_own_are_sent_changed_and_counted_exactly() {
         (&json!(0), &json!(0), &json!(0)),
         "{cleared}"
     );
-    // The other API does not take them for its own.
+    // The Open Traffic Generator API does not treat them as its own flows.
     let (status, answer) = server.ask("PATCH", "/config/append", br#"{"config_append_list": [{"flows": []}]}"#);
     assert_eq!(status, 400, "{answer}");
     assert_eq!(server.ask("GET", "/config", b"").1, json!({}));
 }
 
 #[test]
-fn streams_are_written_and_read_back_in_every_form() {
+fn streams_are_written_and_read_back_in_every_format() {
     let Some(server) = Server::start() else { return };
     let plain =
         stream("it's <b>", "eth(src=02:00:00:00:00:01)/ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)", json!({"count": 10}));
@@ -184,11 +184,11 @@ fn streams_are_written_and_read_back_in_every_form() {
                 let frames = frames["frames"].as_array().unwrap();
                 frames.iter().map(|frame| (frame["hex"].clone(), frame["due_ns"].clone())).collect::<Vec<_>>()
             };
-            // Trailers hold the times at which they are due, and their numbers.
+            // Trailers hold the due times and numbers of the frames.
             assert_eq!(hex(&before), hex(&after), "{form}: {written}");
         }
     }
-    // What the other side has no words for is not said.
+    // Streams that a format cannot express are rejected.
     for form in ["command", "snappi"] {
         let (status, answer) = write(form, json!([odd]));
         assert_eq!(status, 400, "{answer}");
@@ -198,7 +198,7 @@ fn streams_are_written_and_read_back_in_every_form() {
 }
 
 #[test]
-fn a_measurement_is_made_at_the_ports_that_are_open() {
+fn measurement_runs_at_open_ports() {
     let Some(server) = Server::start() else { return };
     let asked = json!({"to": "p1", "check": "p2", "size": "128", "max": "2kpps", "goal": "ndr", "trial": 0.1, "sum": 0.2, "width": "20%", "settle": 0.05});
     let estimate = server.post("/api/v1/measure/estimate", &asked);
@@ -207,7 +207,9 @@ fn a_measurement_is_made_at_the_ports_that_are_open() {
     let (status, answer) = server.ask("POST", "/api/v1/measure", asked.to_string().as_bytes());
     assert_eq!(status, 409, "{answer}");
     assert_eq!(server.ask("POST", "/api/v1/traffic", br#"{"do": "start"}"#).0, 409);
-    wait_until("it is done", || server.ask("GET", "/api/v1/measure", b"").1["state"]["is_running"] == false);
+    wait_until("the measurement is done", || {
+        server.ask("GET", "/api/v1/measure", b"").1["state"]["is_running"] == false
+    });
     let (_, measured) = server.ask("GET", "/api/v1/measure", b"");
     assert_eq!(
         (&measured["state"]["failure"], &measured["report"]["state"]),
@@ -239,7 +241,7 @@ fn a_measurement_is_made_at_the_ports_that_are_open() {
 }
 
 #[test]
-fn flows_of_a_port_are_metered_while_they_go_on() {
+fn active_flows_of_a_port_are_metered() {
     let Some(server) = Server::start() else { return };
     let asked = json!({"port": "p2", "do": "start"});
     assert_eq!(server.post("/api/v1/flows", &json!({"port": "p2"}))["is_on"], false);
@@ -252,24 +254,24 @@ fn flows_of_a_port_are_metered_while_they_go_on() {
     let rows = || server.post("/api/v1/flows", &json!({"port": "p2"}))["rows"].as_array().cloned().unwrap_or_default();
     wait_until("four flows", || rows().iter().filter(|row| row["packets"].as_u64() > Some(100)).count() == 4);
     assert!(rows().iter().all(|row| row["to"]["port"] == 80 && row["protocol"] == 17), "{:?}", rows());
-    // A thousand frames a second, of four flows in turn; a machine that is busy sends them in heaps.
+    // 1,000 frames per second over four flows in turn; a busy machine sends them in bursts.
     let rated = || {
         server.post("/api/v1/flows", &json!({"port": "p2", "by": "rate"}))["rows"]
             .as_array()
             .cloned()
             .unwrap_or_default()
     };
-    wait_until("they have rates", || {
+    wait_until("the flows have rates", || {
         rated().iter().all(|row| (100..=500).contains(&row["packets_per_s"].as_u64().unwrap_or(0)))
     });
     let row = &rated()[0];
     assert!(row["bps"].as_u64() >= Some(8 * 60 * 100) && row["bps_back"] == 0, "{row}");
     server.post("/api/v1/traffic", &json!({"do": "stop"}));
-    wait_until("they stand still", || rated().iter().all(|row| row["bps"] == 0));
+    wait_until("the rates are zero", || rated().iter().all(|row| row["bps"] == 0));
 }
 
 #[test]
-fn streams_are_there_from_the_start_and_the_host_has_a_name() {
+fn streams_and_host_name_are_set_at_start() {
     let file = std::env::temp_dir().join(format!("linerate-start-{}.toml", std::process::id()));
     let text =
         "# ports {\"tx\": \"p2\", \"rx\": [\"p1\"]}\n[[stream]]\nname = 'calls'\npacket = 'ip/udp'\nrate = '1kpps'\n";
@@ -285,12 +287,12 @@ fn streams_are_there_from_the_start_and_the_host_has_a_name() {
         answer.split(' ').nth(1).map(str::to_owned)
     };
     assert_eq!((status("lab.example:8443").as_deref(), status("lab2.example").as_deref()), (Some("200"), Some("403")));
-    wait_until("there are points", || !server.ask("GET", "/api/v1/history", b"").1["points"][0].is_null());
+    wait_until("the history has points", || !server.ask("GET", "/api/v1/history", b"").1["points"][0].is_null());
 }
 
-/// Eight that read, and one that does not.
+/// Eight clients read, and one does not.
 #[test]
-fn slow_readers_of_events_hold_nobody_up() {
+fn slow_event_readers_do_not_block_others() {
     let Some(server) = Server::start() else { return };
     let watch = || {
         let mut stream = TcpStream::connect(&server.address).unwrap();
@@ -308,10 +310,10 @@ fn slow_readers_of_events_hold_nobody_up() {
     for reader in readers {
         let events = BufReader::new(reader).lines().map_while(Result::ok).filter(|line| line.starts_with("data: "));
         let seen = events.take(20).position(|line| line.contains("\"state\":\"sending\""));
-        assert!(seen.is_some(), "what is sent is seen");
+        assert!(seen.is_some(), "the sending stream is reported");
     }
     server.stop();
-    // Sixteen at most; the places of those that left are free again.
+    // The limit is 16 clients; slots of clients that disconnected are free again.
     let many: Vec<TcpStream> = (0..20).map(|_| watch()).collect();
     let refused = many.into_iter().filter_map(|stream| BufReader::new(stream).lines().next()?.ok());
     let refused = refused.filter(|line| line.contains(" 503 ")).count();

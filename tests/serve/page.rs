@@ -14,10 +14,11 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// Streams are built and sent, a rate is changed, counts are exact, frames are looked at, a measurement is made and its report kept; by a
-/// pointer, by keys, in 400 pixels; without an error in the console. `LINERATE_SCREENSHOTS` names a folder for pictures of it.
+/// Streams are defined and sent, a rate is changed, counts are exact, frames are shown, a measurement is run and its
+/// report downloaded; by pointer, by keyboard, in 400 pixels, and without a console error. `LINERATE_SCREENSHOTS` names
+/// a folder for screenshots.
 #[test]
-fn a_person_does_all_of_it_in_a_browser() {
+fn page_works_in_a_browser() {
     let Some(chromium) = chromium() else { return };
     let Some(server) = Server::start() else { return };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("serve/browse.py");
@@ -33,14 +34,14 @@ fn a_person_does_all_of_it_in_a_browser() {
         let seconds =
             output.lines().find_map(|line| line.strip_prefix("measured: ")?.strip_prefix(what)?.strip_prefix(": "));
         let seconds: f64 = seconds.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{what}: {output}"));
-        judge(seconds < most, &format!("{what} takes {seconds} s, and {most} at most"));
+        judge(seconds < most, &format!("{what} takes {seconds} s, limit {most} s"));
     }
     let ended = server.end();
     assert_eq!(ended.status, 0, "{}", ended.errors);
 }
 
 #[test]
-fn what_a_browser_is_handed_needs_no_token_and_lets_nobody_in() {
+fn page_files_need_no_token_and_grant_no_access() {
     let Some(server) = Server::start() else { return };
     let get = |path: &str, more: &str| {
         server.raw(format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{more}\r\n").as_bytes())

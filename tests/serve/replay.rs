@@ -1,4 +1,4 @@
-//! Recordings that streams replay: kept of a port, brought by a client, or of a folder of the server.
+//! Recordings that streams replay: captured at a port, uploaded by a client, or from a folder of the server.
 
 use super::stage::Server;
 use linerate_tests::support::wait_until;
@@ -18,7 +18,7 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).map(of).collect()
 }
 
-/// A pcap file (draft-ietf-opsawg-pcap) of frames with their microseconds; the upper half of `link` says whether they have an FCS.
+/// Builds a pcap file (draft-ietf-opsawg-pcap) of frames with times in us; the upper half of `link` is the FCS field.
 fn pcap(link: u32, frames: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let mut file =
         [0xa1b2_c3d4u32.to_le_bytes(), [2, 0, 4, 0], [0; 4], [0; 4], 65_535u32.to_le_bytes(), link.to_le_bytes()]
@@ -43,11 +43,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What was captured at p2: the bytes of each frame.
+/// Returns the bytes of each frame captured at p2.
 fn captured(server: &Server, frames: usize) -> Vec<String> {
     let number =
         || server.post("/api/v1/capture/frames", &json!({"port": "p2"}))["frames"].as_u64().unwrap_or(0) as usize;
-    wait_until("they came", || number() >= frames);
+    wait_until("all frames are captured", || number() >= frames);
     (0..number())
         .map(|number| {
             let one = server.post("/api/v1/capture/frame", &json!({"port": "p2", "number": number}));
@@ -57,7 +57,7 @@ fn captured(server: &Server, frames: usize) -> Vec<String> {
 }
 
 #[test]
-fn what_was_captured_is_replayed_as_it_came() {
+fn captured_frames_are_replayed_unchanged() {
     let Some(server) = Server::start() else { return };
     let made = json!({"name": "made", "tx": "p1", "rx": ["p2"], "packet": "ip/udp(sport=1000..1999)", "size": "random(64..300)",
         "rate": "2kpps", "poisson": true, "count": 40});
@@ -73,7 +73,7 @@ fn what_was_captured_is_replayed_as_it_came() {
     server.post("/api/v1/capture", &json!({"port": "p2", "do": "start"}));
     server.post("/api/v1/traffic", &json!({"do": "start", "streams": ["again"]}));
     assert_eq!(captured(&server, 40), first, "the same frames in the same order, once");
-    // It is there for who sets it anew, and not for who wants a text.
+    // Its definition can be read back and set again, but not written as a file.
     assert_eq!(server.ask("GET", "/api/v1/streams?name=again", b"").1["streams"][0], replay);
     assert_eq!(server.ask("POST", "/api/v1/write", br#"{"form": "file"}"#).0, 400);
     assert_eq!(server.ask("POST", "/api/v1/files", br#"{"name": "kept", "do": "remove"}"#).0, 400);
@@ -83,13 +83,13 @@ fn what_was_captured_is_replayed_as_it_came() {
 }
 
 #[test]
-fn files_keep_their_times_and_their_frames() {
+fn files_keep_their_times_and_frames() {
     let folder = std::env::temp_dir().join(format!("linerate-replays-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let frames = [(0, frame(1, 60)), (1000, frame(2, 100)), (1000, frame(3, 60)), (9000, frame(4, 1000))];
     std::fs::write(folder.join("four.pcap"), pcap(1, &frames)).unwrap();
     let Some(server) = Server::with("", "", &["--files", folder.to_str().unwrap()]) else { return };
-    // With an FCS of four bytes behind each.
+    // With an FCS of four bytes after each frame.
     let with_fcs: Vec<(u32, Vec<u8>)> =
         frames.iter().map(|(at, frame)| (*at, [&frame[..], &[9; 4]].concat())).collect();
     server
@@ -115,7 +115,7 @@ fn files_keep_their_times_and_their_frames() {
         let once = shown(json!({}));
         assert_eq!(once.iter().map(|one| one.0).collect::<Vec<_>>(), [0, 1_000_000, 1_000_000, 9_000_000]);
         assert_eq!(once.into_iter().map(|one| one.1).collect::<Vec<_>>(), own);
-        // Again and again, a mean gap between; and three times as fast.
+        // Repeated, with a mean gap between the passes, and three times as fast.
         let more = shown(json!({"count": 6, "rate": "1kpps", "start": "1ms"}));
         let due: Vec<u64> = more.iter().map(|one| one.0).collect();
         assert_eq!(due, [1_000_000, 1_333_333, 1_333_333, 4_000_000, 5_000_000, 5_333_333]);
@@ -125,7 +125,7 @@ fn files_keep_their_times_and_their_frames() {
 }
 
 #[test]
-fn files_that_cannot_be_replayed_are_refused() {
+fn invalid_recordings_are_rejected() {
     let Some(server) = Server::start() else { return };
     let good = pcap(1, &[(0, frame(1, 60))]);
     let named = |name: &str, file: &[u8]| json!({"name": name, "base64": base64(file)});

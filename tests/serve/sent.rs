@@ -1,4 +1,4 @@
-//! What was sent, whatever becomes of ports and of the server: ten thousand flows, a link that goes down, a signal.
+//! Exact counts for ten thousand flows, across a link down, and when a signal ends the server.
 
 use super::stage::Server;
 use linerate_tests::support::wire::Wire;
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::Read;
 
-/// How many frames a row says.
+/// Returns a frame counter of a row.
 fn frames(row: &Value, name: &str) -> u64 {
     row[name].as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{row}"))
 }
@@ -16,7 +16,7 @@ fn traffic(server: &Server, state: &str) {
     server.post("/control/state", &json!({"traffic": {"flow_transmit": {"state": state}}}));
 }
 
-/// KiB of memory that the server had at most; rings that are shared with the kernel and its own file are not in this.
+/// Returns the server's peak memory in KiB, without its file and the rings that it shares with the kernel.
 fn most_memory(server: &Server) -> u64 {
     let status = |name: &str| {
         let line = server.running.as_ref().and_then(|running| running.proc_status(name)).unwrap_or_default();
@@ -26,7 +26,7 @@ fn most_memory(server: &Server) -> u64 {
 }
 
 #[test]
-fn ten_thousand_flows_take_little_memory_and_are_counted_exactly() {
+fn ten_thousand_flows_are_counted_exactly_in_little_memory() {
     let Some(server) = Server::start() else { return };
     let flow = |number: u32| {
         let packet = json!([
@@ -45,7 +45,7 @@ fn ten_thousand_flows_take_little_memory_and_are_counted_exactly() {
     for _ in 0..2 {
         traffic(&server, "start");
         let rows = || server.post("/monitor/metrics", &json!({"choice": "flow", "flow": {}}))["flow_metrics"].take();
-        wait_until("all is sent", || {
+        wait_until("all flows stop", || {
             rows().as_array().is_some_and(|rows| rows.iter().all(|row| row["transmit"] == "stopped"))
         });
         traffic(&server, "stop");
@@ -58,9 +58,9 @@ fn ten_thousand_flows_take_little_memory_and_are_counted_exactly() {
     assert!(most < 200_000, "{most} KiB");
 }
 
-/// What is over as soon as it begins has come when the call returns: whoever then asks of ports, and then of flows, finds the same.
+/// A flow that ends at once is counted when the call returns: port and flow metrics agree.
 #[test]
-fn a_flow_of_one_frame_has_come_when_it_was_started() {
+fn one_frame_flow_is_counted_when_start_returns() {
     let Some(server) = Server::start() else { return };
     let flow = json!({
         "name": "f1", "tx_rx": {"choice": "port", "port": {"tx_name": "p1", "rx_names": ["p2"]}},
@@ -81,9 +81,9 @@ fn a_flow_of_one_frame_has_come_when_it_was_started() {
     }
 }
 
-/// An xdp-live port sends what the server makes, and receives as well; what is longer than the kernel makes is refused by its path.
+/// An xdp-live port sends the server's frames and also receives; frames too long for it are rejected by path.
 #[test]
-fn a_port_of_the_kernel_sends_every_frame_and_refuses_long_ones() {
+fn xdp_live_port_sends_every_frame_and_rejects_long_ones() {
     if !may_make_labs() {
         return;
     }
@@ -108,7 +108,7 @@ fn a_port_of_the_kernel_sends_every_frame_and_refuses_long_ones() {
     assert!(status == 400 && errors.contains("flows[0].size") && !errors.contains("flows[1]"), "{refused}");
     server.post("/config", &config(200));
     traffic(&server, "start");
-    wait_until("both are sent", || {
+    wait_until("both flows are received", || {
         let rows = server.post("/monitor/metrics", &json!({"choice": "flow", "flow": {}}));
         (0..2).all(|flow| frames(&rows["flow_metrics"][flow], "frames_rx") > 200)
     });
@@ -122,10 +122,10 @@ fn a_port_of_the_kernel_sends_every_frame_and_refuses_long_ones() {
 }
 
 #[test]
-fn flows_end_while_their_port_is_down_and_begin_anew_when_it_is_back() {
+fn flows_can_be_stopped_while_the_link_is_down() {
     let Some(server) = Server::start() else { return };
     server.send();
-    wait_until("frames come", || frames(&server.flow(), "frames_rx") > 20);
+    wait_until("frames arrive", || frames(&server.flow(), "frames_rx") > 20);
     server.wire.ip("a", &["link", "set", "eth0", "down"]);
     traffic(&server, "pause");
     assert_eq!(server.flow()["transmit"], "paused");
@@ -133,9 +133,9 @@ fn flows_end_while_their_port_is_down_and_begin_anew_when_it_is_back() {
     let row = server.flow();
     assert_eq!(row["transmit"], "stopped", "{row}");
     server.wire.ip("a", &["link", "set", "eth0", "up"]);
-    assert_eq!(server.flow()["frames_tx"], row["frames_tx"], "it was final");
+    assert_eq!(server.flow()["frames_tx"], row["frames_tx"], "the count was final");
     traffic(&server, "start");
-    wait_until("frames come", || frames(&server.flow(), "frames_rx") > 20);
+    wait_until("frames arrive", || frames(&server.flow(), "frames_rx") > 20);
     server.stop();
     let row = server.flow();
     assert_eq!((frames(&row, "frames_tx"), &row["loss"]), (frames(&row, "frames_rx"), &json!(0.0)), "{row}");
@@ -143,10 +143,10 @@ fn flows_end_while_their_port_is_down_and_begin_anew_when_it_is_back() {
 }
 
 #[test]
-fn whoever_ends_the_server_while_it_sends_is_told_of_every_frame() {
+fn terminated_server_reports_every_frame() {
     let Some(mut server) = Server::start() else { return };
     server.send();
-    wait_until("frames come", || frames(&server.flow(), "frames_rx") > 20);
+    wait_until("frames arrive", || frames(&server.flow(), "frames_rx") > 20);
     let mut output = server.output.take().unwrap();
     server.running.as_ref().unwrap().signal(Signal::TERM);
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Streams that follow one another, beside others.
+//! Streams in sequence, together with plain ones.
 
 use super::stage::Server;
 use linerate_tests::support::wait_until;
@@ -14,13 +14,13 @@ fn rows(server: &Server) -> Vec<Value> {
 }
 
 #[test]
-fn a_sequence_goes_round_and_ends_as_a_whole() {
+fn sequence_loops_and_ends_as_a_whole() {
     let Some(server) = Server::start() else { return };
     let plain = json!({"name": "plain", "tx": "p1", "rx": ["p2"], "packet": "ip/udp", "size": "100", "rate": "500pps"});
     let all = json!([stream("a", 3, "next"), plain, stream("b", 2, "goto a x5"), stream("c", 1, "stop")]);
     server.post("/api/v1/streams", &json!({"streams": all}));
     server.post("/api/v1/capture", &json!({"port": "p2", "do": "start", "filter": "udp portrange 1001-1003"}));
-    // One of them means all.
+    // Naming one stream of a sequence starts the whole sequence.
     server.post("/api/v1/traffic", &json!({"do": "start", "streams": ["b"]}));
     let state = |name: &str| {
         let row = rows(&server).into_iter().find(|row| row["name"] == name).unwrap();
@@ -31,7 +31,9 @@ fn a_sequence_goes_round_and_ends_as_a_whole() {
             row["lost"].clone(),
         )
     };
-    wait_until("it has ended", || ["a", "b", "c"].iter().all(|name| state(name).0 == "stopped" && state(name).1 > 0));
+    wait_until("the sequence has ended", || {
+        ["a", "b", "c"].iter().all(|name| state(name).0 == "stopped" && state(name).1 > 0)
+    });
     server.post("/api/v1/traffic", &json!({"do": "stop"}));
     assert_eq!((state("a"), state("b")), (("stopped".into(), 15, 15, json!(0)), ("stopped".into(), 10, 10, json!(0))));
     assert_eq!((state("c"), state("plain").1), (("stopped".into(), 1, 1, json!(0)), 0));
@@ -48,24 +50,24 @@ fn a_sequence_goes_round_and_ends_as_a_whole() {
                 .map_or('?', |at| ['a', 'b', 'c'][at])
         })
         .collect();
-    assert_eq!(ports, "aaabb".repeat(5) + "c", "in their order");
+    assert_eq!(ports, "aaabb".repeat(5) + "c", "frames in sequence order");
 }
 
 #[test]
-fn a_sequence_without_an_end_is_told_as_a_whole() {
+fn endless_sequence_is_controlled_as_a_whole() {
     let Some(server) = Server::start() else { return };
     let all = json!([stream("a", 3, "next"), stream("b", 2, "goto a")]);
     server.post("/api/v1/streams", &json!({"streams": all}));
     server.post("/api/v1/traffic", &json!({"do": "start"}));
     let sent = || rows(&server).iter().map(|row| row["sent"].as_u64().unwrap()).sum::<u64>();
-    wait_until("it goes on", || sent() > 100);
+    wait_until("the sequence sends", || sent() > 100);
     server.post("/api/v1/traffic", &json!({"do": "pause", "streams": ["a"]}));
     assert!(rows(&server).iter().all(|row| row["state"] == "paused"), "{:?}", rows(&server));
     let held = sent();
     server.post("/api/v1/rate", &json!({"streams": ["a", "b"], "rate": "4kpps"}));
     assert_eq!(sent(), held);
     server.post("/api/v1/traffic", &json!({"do": "resume"}));
-    wait_until("it goes on", || sent() > held + 100);
+    wait_until("the sequence sends", || sent() > held + 100);
     server.post("/api/v1/traffic", &json!({"do": "stop", "streams": ["b"]}));
     for row in rows(&server) {
         assert_eq!(
@@ -76,7 +78,7 @@ fn a_sequence_without_an_end_is_told_as_a_whole() {
     }
     let last = sent();
     server.post("/api/v1/traffic", &json!({"do": "start", "streams": ["a"]}));
-    wait_until("it begins anew", || (1..last).contains(&sent()) || sent() > last);
+    wait_until("the sequence restarts", || (1..last).contains(&sent()) || sent() > last);
     for (stream, what) in [
         (json!([{"name": "x", "tx": "p1", "packet": "ip/udp", "next": "stop"}]), "sequence"),
         (json!([stream("a", 3, "goto nobody")]), "no stream is called"),

@@ -1,4 +1,4 @@
-//! A server on the two ends of a wire, and requests as bytes.
+//! A server on both ends of a link, and raw requests.
 
 use super::described::compare;
 use linerate_tests::support::may_make_labs;
@@ -10,23 +10,23 @@ use std::net::TcpStream;
 use std::process::ChildStdout;
 use std::time::Duration;
 
-/// A server with ports p1 and p2, which a wire joins.
+/// Server with ports p1 and p2, joined by a link.
 pub(super) struct Server {
     pub running: Option<Running>,
     pub address: String,
     pub token: String,
-    /// What it prints from now on.
+    /// Output of the program after its first lines.
     pub output: Option<BufReader<ChildStdout>>,
     pub wire: Wire,
 }
 
 impl Server {
-    /// `None`, said aloud, where there can be no networks for it.
+    /// Starts a server; prints a note and returns `None` where labs cannot be created.
     pub(super) fn start() -> Option<Self> {
         Self::with("", "", &[])
     }
 
-    /// The same with a scheme before the port p2, options of it, and options of the server.
+    /// Does the same with a scheme prefix and options of port p2, and with options of the server.
     pub(super) fn with(scheme: &str, options: &str, more: &[&str]) -> Option<Self> {
         if !may_make_labs() {
             return None;
@@ -36,7 +36,7 @@ impl Server {
         Some(Self::of(wire, [p1, format!("{scheme}{p2}")], more))
     }
 
-    /// A server on a wire, with ports of these backends.
+    /// Starts a server on a link, with ports of these backends.
     pub(super) fn on(wire: Wire, schemes: [&str; 2]) -> Self {
         let port = |place: usize, host| wire.port(host, "eth0", "").replace("packet:", &format!("{}:", schemes[place]));
         let ports = [port(0, "a"), port(1, "b")];
@@ -48,28 +48,28 @@ impl Server {
         let mut running = start(&[&["serve", &p1, &p2, "--listen", "127.0.0.1:0"], more].concat());
         let mut output = BufReader::new(running.take_output().unwrap());
         let mut line = || (&mut output).lines().next().expect("a line").unwrap();
-        let address = line().strip_prefix("listening on http://").expect("where it listens").to_owned();
+        let address = line().strip_prefix("listening on http://").expect("the listening address").to_owned();
         let token = line().split([' ', ',']).nth(1).expect("a token").to_owned();
         Server { running: Some(running), address, token, output: Some(output), wire }
     }
 
-    /// What snappi calls it.
+    /// Returns the location in the form that snappi takes.
     pub(super) fn location(&self) -> String {
         format!("http://:{}@{}", self.token, self.address)
     }
 
-    /// Sends bytes, and returns all that comes until the server closes the connection.
+    /// Sends bytes and returns everything received until the server closes the connection.
     pub(super) fn raw(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        // It may have refused before all of it was there.
+        // The server may reject the request before all of it is sent.
         let _ = stream.write_all(request);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// Asks as one who may: the status, and the document. What is done has to be as it is described.
+    /// Sends an authorised request and returns status and document; a successful one must match the description.
     pub(super) fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
         let given = body;
         let head = format!(
@@ -89,14 +89,14 @@ impl Server {
         (status, document)
     }
 
-    /// A document to a path that takes it.
+    /// Posts a document, which must succeed.
     pub(super) fn post(&self, path: &str, document: &Value) -> Value {
         let (status, answer) = self.ask("POST", path, document.to_string().as_bytes());
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     }
 
-    /// A flow of 1,000 frames a second from p1 to p2 that begins now.
+    /// Starts a flow of 1,000 frames per second from p1 to p2.
     pub(super) fn send(&self) {
         self.post(
             "/config",
@@ -112,18 +112,18 @@ impl Server {
         self.post("/control/state", &json!({"choice": "traffic", "traffic": {"flow_transmit": {"state": "start"}}}));
     }
 
-    /// The row of that flow.
+    /// Returns the row of that flow.
     pub(super) fn flow(&self) -> Value {
         let rows = self.post("/monitor/metrics", &json!({"choice": "flow", "flow": {"flow_names": ["f1"]}}));
         rows["flow_metrics"][0].clone()
     }
 
-    /// Ends it.
+    /// Stops the flow.
     pub(super) fn stop(&self) {
         self.post("/control/state", &json!({"choice": "traffic", "traffic": {"flow_transmit": {"state": "stop"}}}));
     }
 
-    /// Asks the program to stop.
+    /// Stops the program.
     pub(super) fn end(mut self) -> Ended {
         self.running.take().unwrap().interrupt()
     }

@@ -1,4 +1,4 @@
-//! The reader in C sees what the program shares: frames, numbers, the format itself.
+//! The reader in C sees the frames, numbers and layout that the program shares.
 
 use crate::share::stage::{
     Feed, SANITIZERS, accounts, assert_all, cat_into, compile, frames, into_file, number, ring_cat, ring_name, root,
@@ -12,7 +12,7 @@ use linerate_tests::support::{Scratch, corpus, has_tools, skip, tool};
 use std::mem::offset_of;
 use std::process::Command;
 
-/// What the reader in C writes of what the program reads from `file`, with what the program writes itself.
+/// Shares `file`; returns the file that the program wrote and the copy by the reader in C.
 fn written_by_both(scratch: &Scratch, file: &str) -> (Vec<u8>, Vec<u8>) {
     let (name, own, copy) = (ring_name(), scratch.file("own.pcap"), scratch.file("copy.pcap"));
     let writer = share_file(file, &name, 1, &["-w", &own]);
@@ -23,7 +23,7 @@ fn written_by_both(scratch: &Scratch, file: &str) -> (Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn its_pcap_is_the_file_that_was_read() {
+fn pcap_output_equals_the_input() {
     let scratch = Scratch::new();
     let file = scratch.file("in.pcap");
     for sample in [sample(), frames(0..40_000)] {
@@ -34,15 +34,15 @@ fn its_pcap_is_the_file_that_was_read() {
 }
 
 #[test]
-fn its_pcap_of_real_traffic_is_that_of_the_program() {
+fn pcap_output_of_real_traffic_equals_the_program() {
     let Some(file) = corpus("real-mix.pcap") else { return };
     let (own, copy) = written_by_both(&Scratch::new(), file.to_str().unwrap());
     assert!(own == copy && own.len() > 1 << 20);
 }
 
-/// Blocks were written as they lie, behind a file header.
+/// The reader writes blocks unchanged after a file header.
 #[test]
-fn tcpdump_reads_the_body_of_a_block_unchanged() {
+fn tcpdump_reads_the_body_of_a_block() {
     if !has_tools(&["tcpdump"]) {
         return;
     }
@@ -57,10 +57,10 @@ fn tcpdump_reads_the_body_of_a_block_unchanged() {
 }
 
 #[test]
-fn its_lines_tell_of_each_frame_and_its_flow() {
+fn text_output_has_each_frame_and_its_flow_hash() {
     let scratch = Scratch::new();
     let (name, file, output) = (ring_name(), scratch.file("in.pcap"), scratch.file("lines"));
-    // In order of time: none is late.
+    // Sorted by time, so that no frame is late.
     let sample: Vec<Record> = [frames(0..500), sample().split_off(1)].concat();
     records::write(&file, &sample);
     let writer = share_file(&file, &name, 1, &["--slice", "64"]);
@@ -86,7 +86,7 @@ fn its_lines_tell_of_each_frame_and_its_flow() {
 }
 
 #[test]
-fn a_lossy_one_says_what_it_missed() {
+fn lossy_c_reader_reports_skipped_frames() {
     let scratch = Scratch::new();
     let (name, output) = (ring_name(), scratch.file("out.pcap"));
     let mut feed = Feed::start(&name, 1, &["--share-memory", "2MiB", "--share-block", "512KiB"]);
@@ -106,11 +106,11 @@ fn a_lossy_one_says_what_it_missed() {
     assert!(ended.errors.contains(&format!("{} frames, {} skipped", got.len(), account.skipped)), "{}", ended.errors);
     assert!(got.windows(2).all(|pair| number(&pair[0]) < number(&pair[1])));
     assert!(got.iter().all(|record| *record == crate::share::stage::frame(number(record))));
-    assert_all("before it was stopped", &got[..10], 0..10);
+    assert_all("before the stop", &got[..10], 0..10);
 }
 
 #[test]
-fn its_layout_of_blocks_is_that_of_the_library() {
+fn layout_of_blocks_equals_the_library() {
     macro_rules! lines {
         ($kind:ident, $name:literal, $($field:ident)+) => {
             [vec![format!("{} {}", $name, size_of::<$kind>())],
@@ -120,13 +120,13 @@ fn its_layout_of_blocks_is_that_of_the_library() {
     let header = lines!(Header, "block", magic version header_bytes sequence first_time first_index descs body link flags
         committed used last_time horizon drops late duplicates sliced closed);
     let desc = lines!(Desc, "desc", time offset captured wire interface flags l3 l4 note hash);
-    let said = tool(ring_cat().to_str().unwrap(), &["-L"]);
-    assert_eq!(said.lines().collect::<Vec<_>>(), [header, desc].concat());
+    let layout = tool(ring_cat().to_str().unwrap(), &["-L"]);
+    assert_eq!(layout.lines().collect::<Vec<_>>(), [header, desc].concat());
 }
 
-/// Whoever writes a reader finds the bits where the format is told, in the header, and in Python.
+/// The document of the format, the C header, and the Python package list the same flags.
 #[test]
-fn flags_are_those_of_the_library_wherever_they_are_told() {
+fn documented_flags_equal_the_library() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
     type Row = fn(&str, u16) -> String;
     let rows: [(&str, Row); 3] = [
@@ -145,7 +145,7 @@ fn flags_are_those_of_the_library_wherever_they_are_told() {
 }
 
 #[test]
-fn the_short_example_counts_what_came() {
+fn short_example_counts_frames() {
     let scratch = Scratch::new();
     let (name, file, output) = (ring_name(), scratch.file("in.pcap"), scratch.file("counts"));
     records::write(&file, &frames(0..10_000));
@@ -161,9 +161,9 @@ fn the_short_example_counts_what_came() {
     assert!(source.lines().count() < 60);
 }
 
-/// The layout of what surrounds blocks, by reading a ring that lives.
+/// Checks the layout outside of blocks in a live ring.
 #[test]
-fn it_reads_of_a_ring_what_its_writer_was_told() {
+fn layout_of_a_live_ring_is_read() {
     let scratch = Scratch::new();
     let (name, file) = (ring_name(), scratch.file("some.pcap"));
     records::write(&file, &frames(0..10));
@@ -171,10 +171,10 @@ fn it_reads_of_a_ring_what_its_writer_was_told() {
     feed.send(5);
     let look = || tool(ring_cat().to_str().unwrap(), &["-i", &name]);
     linerate_tests::support::wait_until("frames are committed", || look().contains("interface 0"));
-    let said = look();
+    let shown = look();
     let value = |field: &str| -> u64 {
-        let line = said.lines().find_map(|line| line.strip_prefix(&format!("arena.{field} ")));
-        line.unwrap_or_else(|| panic!("no {field} in {said}")).parse().unwrap()
+        let line = shown.lines().find_map(|line| line.strip_prefix(&format!("arena.{field} ")));
+        line.unwrap_or_else(|| panic!("no {field} in {shown}")).parse().unwrap()
     };
     let layout = Layout::slot(1 << 20).unwrap();
     let (mib, pid) = (1 << 20, u64::from(feed.running.pid()));
@@ -204,27 +204,27 @@ fn it_reads_of_a_ring_what_its_writer_was_told() {
     let now = linerate_engine::clock::now().0;
     assert!(value("start") <= value("heartbeat") && value("heartbeat") <= now && now - value("start") < 60_000_000_000);
     assert_eq!(value("horizon"), crate::share::stage::frame(4).time);
-    assert!(said.contains("interface 0 link 1 stamp 4 snap 262144 name "), "{said}");
+    assert!(shown.contains("interface 0 link 1 stamp 4 snap 262144 name "), "{shown}");
     feed.end().good();
 }
 
 #[test]
-fn its_refusals_say_why() {
+fn errors_name_the_cause() {
     let program = ring_cat().to_str().unwrap();
     for (arguments, status, part) in [
-        (&["nobody-shares-this"][..], 1, "nobody shares it"),
-        (&["/nowhere/ring"], 1, "nobody shares it"),
+        (&["nobody-shares-this"][..], 1, "no writer shares it"),
+        (&["/nowhere/ring"], 1, "no writer shares it"),
         (&[], 2, "usage"),
         (&["-x", "ring"], 2, "usage"),
     ] {
-        let said = Command::new(program).args(arguments).output().unwrap();
-        let errors = String::from_utf8_lossy(&said.stderr);
-        assert!(said.status.code() == Some(status) && errors.contains(part), "{arguments:?}: {errors}");
+        let ended = Command::new(program).args(arguments).output().unwrap();
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(status) && errors.contains(part), "{arguments:?}: {errors}");
     }
 }
 
 #[test]
-fn its_declarations_are_fit_for_cpp() {
+fn header_compiles_as_cpp() {
     if !has_tools(&["c++"]) {
         return;
     }

@@ -1,4 +1,4 @@
-//! A ring is a port like any other.
+//! Rings as ports: chains, merges, counting, sending.
 
 use crate::share::stage::{
     account_of, assert_all, cat_into, frames, lossless, number, read_ring, ring_name, share_file, wait_for_frames,
@@ -8,7 +8,7 @@ use linerate_tests::support::records;
 use linerate_tests::support::{Scratch, wait_until};
 
 #[test]
-fn a_reader_writes_the_file_that_the_writer_writes() {
+fn reader_writes_the_same_file_as_the_writer() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let file = scratch.file("in.pcap");
     records::write(&file, &frames(0..30_000));
@@ -29,7 +29,7 @@ fn a_reader_writes_the_file_that_the_writer_writes() {
 }
 
 #[test]
-fn what_was_read_from_one_ring_is_shared_in_another() {
+fn frames_of_one_ring_are_shared_in_another() {
     let (scratch, first, second) = (Scratch::new(), ring_name(), ring_name());
     let (file, by_c, by_us) = (scratch.file("in.pcap"), scratch.file("c.pcap"), scratch.file("us.pcap"));
     records::write(&file, &frames(0..30_000));
@@ -50,7 +50,7 @@ fn what_was_read_from_one_ring_is_shared_in_another() {
 }
 
 #[test]
-fn a_ring_and_a_file_become_one_ordered_stream() {
+fn ring_and_file_are_merged_by_time() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let (even, odd, merged) = (scratch.file("even.pcap"), scratch.file("odd.pcap"), scratch.file("merged.pcap"));
     let half = |rest| frames(0..20_000).into_iter().filter(|frame| number(frame) % 2 == rest).collect::<Vec<_>>();
@@ -64,7 +64,7 @@ fn a_ring_and_a_file_become_one_ordered_stream() {
 }
 
 #[test]
-fn two_rings_become_one() {
+fn two_rings_are_merged_by_time() {
     let (scratch, names) = (Scratch::new(), [ring_name(), ring_name()]);
     let merged = scratch.file("merged.pcap");
     let writers = [0, 1].map(|rest| {
@@ -80,28 +80,28 @@ fn two_rings_become_one() {
 }
 
 #[test]
-fn a_ring_is_counted() {
+fn count_reads_a_ring() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let file = scratch.file("in.pcap");
     records::write(&file, &frames(0..10_000));
     let writer = share_file(&file, &name, 1, &[]);
-    let said = launch(&["count", &lossless(&name), "--json"]).end().good();
+    let ended = launch(&["count", &lossless(&name), "--json"]).end().good();
     writer.end().good();
-    let summary: serde_json::Value = serde_json::from_str(said.output.lines().last().unwrap()).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(ended.output.lines().last().unwrap()).unwrap();
     assert_eq!(summary["record"], "summary");
     let bytes: u64 = frames(0..10_000).iter().map(|frame| u64::from(frame.wire)).sum();
     assert_eq!((summary["frames"].as_u64(), summary["bytes"].as_u64()), (Some(10_000), Some(bytes)), "{summary:#}");
 }
 
-/// A recording sent into a ring of its own, and two rings of others, which are not written by a second one.
+/// A recording is replayed to a ring; a ring that is already shared cannot be sent to.
 #[test]
-fn a_ring_is_sent_into_by_one_alone() {
+fn ring_has_one_sender() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
     let sent = frames(0..10);
     records::write(&file, &sent);
     let sender = launch(&["replay", "-q", "--to", &format!("shm:{name}?wait=1&lossless=yes"), "-r", &file]);
-    wait_until("there is a ring", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name));
+    wait_until("the ring exists", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name));
     run(&["capture", "-q", &format!("shm:{name}?mode=lossless"), "-w", &output]).good();
     sender.end().good();
     records::assert_same_frames("shm", &records::read(&output), &sent);
@@ -110,9 +110,9 @@ fn a_ring_is_sent_into_by_one_alone() {
     run(&other).with_status(1).says("already shared by pid");
 }
 
-/// A ring in the file system, from there to a file that grows as frames come.
+/// A ring with a socket in the file system, read to a file that grows with each frame.
 #[test]
-fn a_ring_has_a_place_in_the_file_system() {
+fn ring_with_a_socket_path_is_read() {
     let scratch = Scratch::new();
     let (socket, output) = (scratch.file("ring.sock"), scratch.file("out.pcap"));
     let mut feed = crate::share::stage::Feed::start(&socket, 1, &[]);
@@ -124,5 +124,5 @@ fn a_ring_has_a_place_in_the_file_system() {
     feed.end().good();
     reader.end().good();
     assert_all("by its path", &records::read(&output), 0..1003);
-    assert_eq!(scratch.names(), ["out.pcap"], "the socket goes with its writer");
+    assert_eq!(scratch.names(), ["out.pcap"], "the socket is removed with its writer");
 }

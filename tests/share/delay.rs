@@ -1,30 +1,30 @@
-//! Readers that are stopped: nobody waits for a lossy one, everybody for a lossless one, as long as patience lasts.
+//! Stopped readers: a lossy one does not delay others; a lossless one blocks the writer, up to its patience.
 
 use crate::share::stage::{
     Feed, account_of, assert_all, cat_into, frame, lossless, number, read_ring, ring_name, wait_for_frames,
 };
+use linerate_tests::support::program::Running;
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::thread::{self, JoinHandle};
 
-/// Blocks that 60,000 frames fill many times over.
+/// A ring much smaller than 60,000 frames.
 const SMALL: [&str; 4] = ["--share-memory", "2MiB", "--share-block", "512KiB"];
-/// Frames before the stop, while stopped, after it.
+/// Frames before, during, and after the stop.
 const PARTS: [u32; 3] = [100, 60_000, 5000];
 const ALL: u32 = PARTS[0] + PARTS[1] + PARTS[2];
 
-/// Fails unless these are some of the frames, in order.
+/// Asserts that these are some of the frames, in order.
 fn assert_some(got: &[Record]) {
     assert!(got.windows(2).all(|pair| number(&pair[0]) < number(&pair[1])));
     assert!(got.iter().all(|record| *record == frame(number(record))));
 }
 
 #[test]
-fn a_stopped_lossy_reader_is_skipped_and_told() {
+fn stopped_lossy_reader_is_skipped_and_reported() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let [ours, c, lossy] = ["ours.pcap", "c.pcap", "lossy.pcap"].map(|file| scratch.file(file));
     let mut feed = Feed::start(&name, 3, &SMALL);
@@ -54,38 +54,34 @@ fn a_stopped_lossy_reader_is_skipped_and_told() {
     assert_eq!((account.received, account.outstanding), (u64::from(ALL), 0), "{account:?}");
     assert_some(&got);
     assert_all("before the stop", &got[..PARTS[0] as usize], 0..PARTS[0]);
-    let said = (read["received"].as_u64(), read["drops"]["skipped"].as_u64(), read["frames"].as_u64());
-    assert_eq!(said, (Some(ALL.into()), Some(account.skipped), Some(got.len() as u64)), "{read:#}");
+    let counts = (read["received"].as_u64(), read["drops"]["skipped"].as_u64(), read["frames"].as_u64());
+    assert_eq!(counts, (Some(ALL.into()), Some(account.skipped), Some(got.len() as u64)), "{read:#}");
     assert_eq!((read["balanced"].as_bool(), account.finished), (Some(true), got.len() as u64));
     assert_eq!(written["lost"], 0, "{written:#}");
 }
 
-/// Feeds while `stopped` is; whether all was taken within this time, and the feed once it was.
-fn feed_within(mut feed: Feed, frames: u32, time: Duration) -> (bool, impl FnOnce() -> Feed) {
-    let (done, is_done) = channel();
-    let feeding = thread::spawn(move || {
+/// Sends `frames` frames from a thread that ends once the writer has read them.
+fn feed_in_background(mut feed: Feed, frames: u32) -> JoinHandle<Feed> {
+    thread::spawn(move || {
         feed.send(frames);
-        let _ = done.send(());
         feed
-    });
-    let in_time = is_done.recv_timeout(time).is_ok();
-    (in_time, move || feeding.join().expect("a feed"))
+    })
 }
 
-/// Waits until a reader that runs gets nothing more, as the writer waits for another.
-fn wait_until_held(running: &str) {
-    let (mut last, mut same) = (0, 0);
-    wait_until("the writer is held up", || {
-        thread::sleep(Duration::from_millis(100));
-        let frames = records::read(running).len();
-        same = if frames > PARTS[0] as usize && frames == last { same + 1 } else { 0 };
-        last = frames;
-        same == 3
-    });
+/// Waits until the writer has read them.
+fn wait_until_fed(feeding: JoinHandle<Feed>) -> Feed {
+    wait_until("the writer has read its input", || feeding.is_finished());
+    feeding.join().expect("a feed")
+}
+
+/// Waits until the writer reports that it waits for this reader.
+fn wait_until_blocked(errors: &Mutex<String>, reader: &Running) {
+    let blocked = format!("waiting for linerate (pid {})", reader.pid());
+    wait_until("the reader blocks the writer", || errors.lock().unwrap().contains(&blocked));
 }
 
 #[test]
-fn a_stopped_lossless_reader_holds_everybody_up_and_misses_nothing() {
+fn stopped_lossless_reader_blocks_others_and_loses_nothing() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let [held, other] = ["held.pcap", "other.pcap"].map(|file| scratch.file(file));
     let mut feed = Feed::start(&name, 2, &SMALL);
@@ -94,11 +90,11 @@ fn a_stopped_lossless_reader_holds_everybody_up_and_misses_nothing() {
     wait_for_frames(&held, feed.sent());
     wait_for_frames(&other, feed.sent());
     stopped.signal(Signal::STOP);
-    let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_millis(500));
-    assert!(!in_time, "the writer goes on without a reader that it should wait for");
-    wait_until_held(&other);
+    let errors = feed.running.hear();
+    let feeding = feed_in_background(feed, PARTS[1]);
+    wait_until_blocked(&errors, &stopped);
     stopped.signal(Signal::CONT);
-    let mut feed = feed();
+    let mut feed = wait_until_fed(feeding);
     feed.send(PARTS[2]);
     let pid = stopped.pid();
     let json = feed.end().good().json();
@@ -113,18 +109,19 @@ fn a_stopped_lossless_reader_holds_everybody_up_and_misses_nothing() {
 }
 
 #[test]
-fn a_lossless_reader_that_comes_back_within_the_patience_gets_every_frame() {
+fn lossless_reader_resumed_within_patience_gets_all() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let [held, other] = ["held.pcap", "other.pcap"].map(|file| scratch.file(file));
-    let mut feed = Feed::start(&name, 2, &[&SMALL[..], &["--share-patience", "60"]].concat());
+    let mut feed = Feed::start(&name, 2, &[&SMALL[..], &["--share-timeout", "60"]].concat());
     let (stopped, running) = (read_ring(&lossless(&name), &held, &[]), read_ring(&lossless(&name), &other, &[]));
     feed.send(PARTS[0]);
     wait_for_frames(&held, feed.sent());
     stopped.signal(Signal::STOP);
-    let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_millis(700));
-    assert!(!in_time, "the writer goes on without a reader that holds all blocks");
+    let errors = feed.running.hear();
+    let feeding = feed_in_background(feed, PARTS[1]);
+    wait_until_blocked(&errors, &stopped);
     stopped.signal(Signal::CONT);
-    let feed = feed();
+    let feed = wait_until_fed(feeding);
     let (pid, other_pid, sent) = (stopped.pid(), running.pid(), feed.sent());
     let json = feed.end().good().json();
     stopped.end().good();
@@ -138,17 +135,16 @@ fn a_lossless_reader_that_comes_back_within_the_patience_gets_every_frame() {
 }
 
 #[test]
-fn a_reader_that_does_not_come_back_is_put_out() {
+fn reader_stopped_beyond_patience_is_evicted() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let [held, other] = ["held.pcap", "other.pcap"].map(|file| scratch.file(file));
-    let mut feed = Feed::start(&name, 2, &[&SMALL[..], &["--share-patience", "0.4"]].concat());
+    let mut feed = Feed::start(&name, 2, &[&SMALL[..], &["--share-timeout", "0.4"]].concat());
     let (stopped, running) = (read_ring(&lossless(&name), &held, &[]), read_ring(&lossless(&name), &other, &[]));
     feed.send(PARTS[0]);
     wait_for_frames(&held, feed.sent());
     stopped.signal(Signal::STOP);
-    let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_secs(10));
-    assert!(in_time, "the writer waits for ever");
-    let mut feed = feed();
+    let feeding = feed_in_background(feed, PARTS[1]);
+    let mut feed = wait_until_fed(feeding);
     stopped.signal(Signal::CONT);
     feed.send(PARTS[2]);
     let (pid, writer, other_pid) = (stopped.pid(), feed.running.pid(), running.pid());
@@ -169,7 +165,7 @@ fn events(json: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_killed_lossless_reader_holds_nobody_up() {
+fn killed_lossless_reader_blocks_no_other() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let [held, other] = ["held.pcap", "other.pcap"].map(|file| scratch.file(file));
     let mut feed = Feed::start(&name, 2, &SMALL);
@@ -177,18 +173,18 @@ fn a_killed_lossless_reader_holds_nobody_up() {
     feed.send(PARTS[0]);
     wait_for_frames(&held, feed.sent());
     stopped.signal(Signal::STOP);
-    let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_millis(300));
-    assert!(!in_time, "the writer goes on without a reader that it should wait for");
-    wait_until_held(&other);
+    let errors = feed.running.hear();
+    let feeding = feed_in_background(feed, PARTS[1]);
+    wait_until_blocked(&errors, &stopped);
     stopped.signal(Signal::KILL);
     let pid = stopped.pid();
     assert_eq!(stopped.end().status, -1);
-    let mut feed = feed();
+    let mut feed = wait_until_fed(feeding);
     feed.send(PARTS[2]);
     let json = feed.end().good().json();
     running.end().good();
     assert_all("other", &records::read(&other), 0..ALL);
     let account = account_of(&json, pid);
     assert!(account.reclaimed > 1000 && account.waits >= 1 && account.outstanding == 0, "{account:?}");
-    assert!(account.received < u64::from(ALL), "it is charged with what came after its death: {account:?}");
+    assert!(account.received < u64::from(ALL), "frames sent after its death are in its account: {account:?}");
 }

@@ -1,4 +1,4 @@
-//! The writer dies: what it had committed is read, its end is said, and another may take its place at once.
+//! Death of the writer: committed frames are read, the death is reported, and another writer may start at once.
 
 use crate::share::stage::{
     Feed, account_of, assert_all, cat_into, frame, frames, lossless, number, read_ring, ring_name, wait_for_frames,
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 #[test]
-fn what_a_killed_writer_had_committed_is_read_to_its_end() {
+fn committed_frames_of_a_killed_writer_are_read() {
     let place = Scratch::new();
     for name in [ring_name(), place.file("ring.sock")] {
         let scratch = Scratch::new();
@@ -46,7 +46,7 @@ fn what_a_killed_writer_had_committed_is_read_to_its_end() {
     }
 }
 
-/// Another writer may take the name at once.
+/// Asserts that another writer may use the name at once.
 fn assert_is_free(scratch: &Scratch, name: &str) {
     let output = scratch.file("next.pcap");
     let mut feed = Feed::start(name, 1, &[]);
@@ -57,9 +57,9 @@ fn assert_is_free(scratch: &Scratch, name: &str) {
     assert_all("the next writer", &records::read(&output), 0..1000);
 }
 
-/// Killed in full flight, at another moment each time.
+/// The writer is killed under load, at another moment each time.
 #[test]
-fn a_writer_killed_in_full_flight_leaves_a_beginning_of_the_stream() {
+fn writer_killed_under_load_leaves_a_prefix_of_the_stream() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let [ours, c] = ["ours.pcap", "c.pcap"].map(|file| scratch.file(file));
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -81,12 +81,12 @@ fn a_writer_killed_in_full_flight_leaves_a_beginning_of_the_stream() {
             most = most.max(got.len());
         }
     }
-    assert!(most > 1000, "no writer lived long enough to show anything");
+    assert!(most > 1000, "no writer ran long enough");
 }
 
-/// Ctrl-C ends the writer in order: its readers have everything, and end too.
+/// Ctrl-C ends the writer in order: its readers have all frames, and end too.
 #[test]
-fn a_writer_that_is_interrupted_ends_in_order() {
+fn interrupted_writer_ends_in_order() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let output = scratch.file("out.pcap");
     let mut feed = Feed::start(&name, 2, &[]);
@@ -104,9 +104,9 @@ fn a_writer_that_is_interrupted_ends_in_order() {
     assert_all("interrupted", &records::read(&output), 0..5000);
 }
 
-/// Ctrl-C ends a reader: it has a part of the stream without gaps, the writer goes on, and it may come again.
+/// Ctrl-C ends a reader: it has a part of the stream without gaps, the writer continues, and it may attach again.
 #[test]
-fn a_reader_that_is_interrupted_may_come_again() {
+fn interrupted_reader_may_attach_again() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let [all, part] = ["all.pcap", "part.pcap"].map(|file| scratch.file(file));
     let mut feed = Feed::start(&name, 1, &["--share-memory", "2MiB", "--share-block", "512KiB"]);
@@ -134,9 +134,9 @@ fn a_reader_that_is_interrupted_may_come_again() {
     assert_all("all", &records::read(&all), 0..sent);
 }
 
-/// A reader that is stopped, and that the writer should wait for, holds up neither Ctrl-C nor the account of every frame.
+/// A stopped lossless reader delays neither Ctrl-C for long nor the accounting of every frame.
 #[test]
-fn an_interrupted_writer_does_not_wait_for_ever() {
+fn interrupted_writer_does_not_wait_forever() {
     if !may_make_labs() {
         return;
     }
@@ -145,16 +145,16 @@ fn an_interrupted_writer_does_not_wait_for_ever() {
     records::write(&file, &frames(0..60_000));
     let port = wire.port("b", "eth0", ROOMY);
     let small = ["--share-memory", "2MiB", "--share-block", "512KiB", "--json"];
-    let ring = ["capture", "-i", &port, "--share", &name, "--lossless-readers", "--share-patience", "60"];
+    let ring = ["capture", "-i", &port, "--share", &name, "--lossless-readers", "--share-timeout", "60"];
     let writer = start(&[&ring[..], &small].concat());
     let reader = read_ring(&lossless(&name), &output, &[]);
     reader.wait_until_open();
     reader.signal(Signal::STOP);
     wire.replay(&file);
-    let (pid, asked) = (reader.pid(), Instant::now());
+    let (pid, interrupted) = (reader.pid(), Instant::now());
     let json = writer.interrupt().json();
-    // Five seconds for a block, one for the farewell.
-    assert!(asked.elapsed() < Duration::from_secs(9), "it took {:?} to end", asked.elapsed());
+    // Five seconds for a block, one for closing.
+    assert!(interrupted.elapsed() < Duration::from_secs(9), "it took {:?} to end", interrupted.elapsed());
     let (lost, account) = (json["drops"]["no_block"].as_u64().unwrap(), account_of(&json, pid));
     assert_eq!(
         (json["frames"].as_u64(), json["received"].as_u64()),
@@ -167,11 +167,11 @@ fn an_interrupted_writer_does_not_wait_for_ever() {
 }
 
 #[test]
-fn a_writer_that_waits_for_its_readers_can_be_interrupted() {
+fn writer_waiting_for_readers_can_be_interrupted() {
     let name = ring_name();
     let feed = Feed::start(&name, 3, &[]);
-    let asked = Instant::now();
+    let interrupted = Instant::now();
     feed.running.signal(Signal::INT);
     feed.end().good();
-    assert!(asked.elapsed() < Duration::from_secs(3), "it took {:?} to end", asked.elapsed());
+    assert!(interrupted.elapsed() < Duration::from_secs(3), "it took {:?} to end", interrupted.elapsed());
 }

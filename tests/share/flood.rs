@@ -1,4 +1,4 @@
-//! Strangers who knock without end: another user's threads that connect to the acceptor of a ring and hang up.
+//! Connection floods: threads of another user connect to the acceptor of a ring and hang up.
 
 use crate::share::stage::{Feed, assert_all, read_ring, ring_name};
 use linerate_tests::support::program::launch;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than any test, so that whoever waits for its end fails.
+/// Longer than any test, so that a run that waits for its end fails.
 const LIFE: Duration = Duration::from_secs(30);
 const THREADS: u32 = 128;
 
@@ -18,7 +18,7 @@ const THREADS: u32 = 128;
 struct Flood(Child);
 
 impl Flood {
-    /// Returns once the acceptor is busy; `None` where there can be no other user.
+    /// Returns once the acceptor is busy; `None` without rights to change the user.
     fn start(name: &str) -> Option<Flood> {
         if !is_root() {
             skip("other users need root");
@@ -27,19 +27,21 @@ impl Flood {
         if !has_tools(&["setpriv"]) {
             return None;
         }
-        // The test judges how long the acceptor serves the flood, not which process gets a processor.
+        // The test checks how long the acceptor serves the flood, not how processors are scheduled.
         let mut command = Command::new("nice");
         command.args(["-n", "19", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
         command.arg(std::env::current_exe().unwrap());
-        command.args(["--exact", "share::flood::knock_and_run", "--ignored", "--nocapture"]).env("LINERATE_RING", name);
+        command
+            .args(["--exact", "share::flood::connection_flood", "--ignored", "--nocapture"])
+            .env("LINERATE_RING", name);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let flood = Flood(child);
-        assert!(said.into_iter().any(|line| line.contains("knocking")), "the flood does not begin");
+        assert!(lines.into_iter().any(|line| line.contains("connecting")), "the flood does not start");
         Some(flood)
     }
 
-    fn goes_on(&mut self) -> bool {
+    fn is_running(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }
 }
@@ -53,23 +55,23 @@ impl Drop for Flood {
 
 #[test]
 #[ignore = "run by the tests below, as another user"]
-fn knock_and_run() {
+fn connection_flood() {
     let Ok(name) = std::env::var("LINERATE_RING") else { return };
     let address = SocketAddrUnix::new_abstract_name(format!("linerate/{name}").as_bytes()).unwrap();
-    let knock = || {
+    let connect_once = || {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         connect(&socket, &address).is_ok()
     };
-    let began = Instant::now();
+    let started = Instant::now();
     thread::scope(|scope| {
         for number in 0..THREADS {
             scope.spawn(move || {
-                for knocks in 0_u64.. {
-                    knock();
-                    if knocks == 50 && number == 0 {
-                        println!("knocking");
+                for attempt in 0_u64.. {
+                    connect_once();
+                    if attempt == 50 && number == 0 {
+                        println!("connecting");
                     }
-                    if began.elapsed() > LIFE {
+                    if started.elapsed() > LIFE {
                         return;
                     }
                 }
@@ -79,7 +81,7 @@ fn knock_and_run() {
 }
 
 #[test]
-fn strangers_keep_neither_readers_out_nor_a_run_from_ending() {
+fn flood_blocks_neither_readers_nor_the_end() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let output = scratch.file("out.pcap");
     let mut feed = Feed::start(&name, 1, &[]);
@@ -87,23 +89,23 @@ fn strangers_keep_neither_readers_out_nor_a_run_from_ending() {
     let reader = read_ring(&format!("shm:{name}"), &output, &[]);
     feed.send(1000);
     feed.end().good();
-    assert!(flood.goes_on(), "the run has waited for the end of the flood");
+    assert!(flood.is_running(), "the run waited for the end of the flood");
     reader.end().good();
-    assert_all("in spite of the flood", &records::read(&output), 0..1000);
+    assert_all("during the flood", &records::read(&output), 0..1000);
 }
 
-/// The acceptor of a ring that is sent into is in the thread of the sender.
+/// A sender to a ring accepts connections in its own thread.
 #[test]
-fn strangers_do_not_slow_a_sender_down() {
+fn flood_does_not_slow_a_sender() {
     let name = ring_name();
     let port = format!("shm:{name}");
     let sender = launch(&["generate", "--to", &port, "--udp", "--rate", "1000pps", "--duration", "3", "--json"]);
-    linerate_tests::support::wait_until("there is a ring", || {
+    linerate_tests::support::wait_until("the ring exists", || {
         std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name)
     });
     let Some(mut flood) = Flood::start(&name) else { return };
     let json = sender.end().good().json();
-    assert!(flood.goes_on(), "the run has waited for the end of the flood");
-    // As many as were due, but for what a busy machine costs.
+    assert!(flood.is_running(), "the run waited for the end of the flood");
+    // 3000 are due; a busy machine may lose some.
     assert!(json["frames"].as_u64().is_some_and(|frames| frames > 2000), "{json:#}");
 }

@@ -1,4 +1,4 @@
-//! The readers in C and Python attach to a writer whose every number may be wrong: they say so, and do nothing else.
+//! The readers in C and Python attach to a writer with wrong numbers: they report an error and do no harm.
 
 use crate::share::stage::{SANITIZERS, compile_cat, python_cat, ring_cat, ring_name};
 use linerate_tests::support::program::{Ended, spawn};
@@ -18,15 +18,15 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Where a number is, in which memory, and what it is instead of what it should be.
+/// The memory and offset of a number, and its wrong value.
 type Edit = (Place, usize, Number);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
     Arena,
-    /// From the beginning of the only block that is published.
+    /// Relative to the start of the only published block.
     Block,
-    /// From the beginning of the second of its three descs.
+    /// Relative to the start of the second of its three descriptors.
     Desc,
     Control,
     Welcome,
@@ -60,7 +60,7 @@ const ARENA: usize = FIRST + SLOTS as usize * SLOT;
 const FRAMES: u32 = 4852;
 const BODY: u32 = 155_648;
 const GENERATION: u64 = 7;
-/// Of each of its frames.
+/// Length of each frame.
 const LENGTH: u32 = 60;
 
 fn memory(bytes: usize, sealed: bool) -> OwnedFd {
@@ -119,21 +119,21 @@ fn welcome() -> Vec<u8> {
     bytes
 }
 
-/// How a writer is wrong beside its numbers.
+/// Other faults of a writer.
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
     Right,
-    /// Memory that may be cut at any time: the arena (0) or the control memory (1).
+    /// Memory that may be truncated at any time: the arena (0) or the control memory (1).
     Unsealed(usize),
-    /// Another user's, with control memory in reserved huge pages.
+    /// A ring of another user, with control memory in reserved huge pages.
     Huge,
-    /// Memory larger than it says.
+    /// Memory larger than announced.
     Larger,
-    /// So many descriptors, and 2 would be right.
+    /// A number of file descriptors other than 2.
     Descriptors(usize),
 }
 
-/// Does something in a thread of another user: those who connect see the credentials of the one that listens.
+/// Runs `work` in a thread of another user: clients see the credentials of the thread that calls listen(2).
 fn as_another(work: impl FnOnce() + Send) {
     let work = || {
         set_thread_res_uid(None::<Uid>, Uid::from_raw(65534), None::<Uid>).unwrap();
@@ -142,10 +142,10 @@ fn as_another(work: impl FnOnce() + Send) {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap());
 }
 
-/// A reader that may be tried.
+/// Returns a reader, or `None` if it is not available.
 type Reader = fn() -> Option<Command>;
 
-/// What becomes of a reader with this argument.
+/// Attaches a reader with this argument to a faulty ring and returns its end; it must not crash.
 fn attach(reader: Reader, edits: &[Edit], manner: Manner, argument: &str) -> Option<Ended> {
     let mut reader = reader()?;
     let name = ring_name();
@@ -202,11 +202,11 @@ fn attach(reader: Reader, edits: &[Edit], manner: Manner, argument: &str) -> Opt
     Some(ended)
 }
 
-/// The reader in C, stopped by the first access that it must not make.
+/// The reader in C with sanitizers.
 fn strict_cat() -> Option<Command> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let compile = || {
-        // Whatever else is wrong with it is told here.
+        // Compiles without sanitizers first, to report all other errors.
         ring_cat();
         compile_cat("strict_cat", &SANITIZERS).inspect_err(|_| skip("the compiler has no sanitizers")).ok()
     };
@@ -214,21 +214,21 @@ fn strict_cat() -> Option<Command> {
 }
 
 #[test]
-fn each_number_that_cannot_be_right_is_found_in_c() {
-    find_each(strict_cat, &["-l", "-w"], &PLACES);
+fn c_reader_detects_each_invalid_number() {
+    assert_each_is_detected(strict_cat, &["-l", "-w"], &PLACES);
 }
 
 #[test]
-fn each_number_that_cannot_be_right_is_found_in_python() {
-    // Descs alone are looked at in another way with NumPy.
-    find_each(|| python_cat(true), &["-l"], &[Desc]);
-    find_each(|| python_cat(false), &["-w"], &PLACES);
+fn python_reader_detects_each_invalid_number() {
+    // Only descriptors are read in another way with NumPy.
+    assert_each_is_detected(|| python_cat(true), &["-l"], &[Desc]);
+    assert_each_is_detected(|| python_cat(false), &["-w"], &PLACES);
 }
 
-fn find_each(reader: Reader, arguments: &[&str], places: &[Place]) {
+fn assert_each_is_detected(reader: Reader, arguments: &[&str], places: &[Place]) {
     let Some(right) = attach(reader, &[], Manner::Right, "-l") else { return };
     assert_eq!(right.good().says("3 frames, 0 skipped, 0 bad: the writer has ended").output.lines().count(), 3);
-    let refused = "what answers is no block ring";
+    let refused = "peer is not a linerate ring";
     let broken = "0 frames, 0 skipped, 0 bad: the writer broke the format";
     let one_bad = "2 frames, 0 skipped, 1 bad: the writer has ended";
     let entry = |slot: u64, from: u64| Long(slot | from << 32);
@@ -273,7 +273,7 @@ fn find_each(reader: Reader, arguments: &[&str], places: &[Place]) {
         (&[(Control, 512, entry(0, 4))], broken),
         (&[(Control, 512, entry(0, 0xffff_ffff))], broken),
         (&[(Control, 512, entry(0, 2))], "1 frames, 0 skipped, 0 bad"),
-        (&[(Control, 156, Word(1))], "put this reader out"),
+        (&[(Control, 156, Word(1))], "evicted by the writer"),
         (&[(Block, 64, Word(FRAMES + 1))], broken),
         (&[(Block, 64, Word(u32::MAX))], broken),
         (&[(Desc, 8, Word(0))], one_bad),
@@ -295,12 +295,12 @@ fn find_each(reader: Reader, arguments: &[&str], places: &[Place]) {
         }
         for argument in arguments {
             let ended = attach(reader, edits, Manner::Right, argument).unwrap();
-            assert!(ended.errors.contains(part), "{edits:?}: {part:?} is not said in {}", ended.errors);
+            assert!(ended.errors.contains(part), "{edits:?}: {part:?} is missing in {}", ended.errors);
         }
     }
     for (manner, part) in [
-        (Manner::Unsealed(0), "may be cut while it is read"),
-        (Manner::Unsealed(1), "may be cut while it is read"),
+        (Manner::Unsealed(0), "while it is read"),
+        (Manner::Unsealed(1), "while it is read"),
         (Manner::Larger, "another size"),
         (Manner::Descriptors(1), refused),
         (Manner::Descriptors(3), refused),
@@ -311,18 +311,18 @@ fn find_each(reader: Reader, arguments: &[&str], places: &[Place]) {
         return skip("other users need root");
     }
     if let Some(ended) = attach(reader, &[], Manner::Huge, "-l") {
-        ended.with_status(1).says("another user's and in reserved huge pages");
+        ended.with_status(1).says("in reserved huge pages");
     }
 }
 
 #[test]
-fn numbers_at_random_do_no_harm() {
-    harm(strict_cat, 150);
-    harm(|| python_cat(true), 30);
-    harm(|| python_cat(false), 50);
+fn random_numbers_do_no_harm() {
+    attach_with_random_numbers(strict_cat, 150);
+    attach_with_random_numbers(|| python_cat(true), 30);
+    attach_with_random_numbers(|| python_cat(false), 50);
 }
 
-fn harm(reader: Reader, times: usize) {
+fn attach_with_random_numbers(reader: Reader, times: usize) {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = |below: u64| {
         random ^= random << 13;

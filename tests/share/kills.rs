@@ -1,4 +1,4 @@
-//! Readers killed at any moment: those that live get everything, and the writer accounts for every frame.
+//! Readers killed at any moment: the survivors get all frames, and the writer accounts for every frame.
 
 use crate::share::stage::{Feed, accounts, assert_all, cat_into, lossless, read_ring, ring_name};
 use linerate_tests::support::program::Running;
@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Readers killed, unless `LINERATE_KILLS` says how many.
+/// Default of `LINERATE_KILLS`, the number of readers to kill.
 const KILLS: u32 = 80;
-/// Readers that live at a time beside the two that survive.
+/// Maximum number of concurrent readers, without the two survivors.
 const TOGETHER: usize = 4;
 /// Frames sent at a time.
 const PIECE: u32 = 500;
 
 #[test]
-fn readers_killed_at_any_moment_cost_the_others_nothing() {
+fn killed_readers_do_not_affect_the_others() {
     let kills = std::env::var("LINERATE_KILLS").ok().map_or(KILLS, |text| text.parse().expect("a number of kills"));
     let (scratch, name) = (Scratch::new(), ring_name());
     let [ours, c] = ["ours.pcap", "c.pcap"].map(|file| scratch.file(file));
     let mut feed = Feed::start(&name, 2, &["--share-memory", "16MiB", "--share-block", "512KiB"]);
     let survivors = [read_ring(&lossless(&name), &ours, &[]), cat_into(&c, &["-l", "-w", &name])];
     let pids = survivors.each_ref().map(Running::pid);
-    // Else one of those to be killed may be among the two readers that the feed begins with.
+    // Otherwise a reader to be killed could be among the first two, with which the feed starts.
     let maps = |pid| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     wait_until("both have attached", || pids.iter().all(|pid| maps(*pid).contains("memfd:")));
     let is_over = AtomicBool::new(false);
@@ -60,7 +60,7 @@ fn readers_killed_at_any_moment_cost_the_others_nothing() {
     eprintln!("{kills} killed, {attached} of them attached, {reclaimed} while they held blocks; {sent} frames");
     assert!(attached >= kills / 4 && reclaimed >= kills / 10, "{attached} attached, {reclaimed} held blocks");
     assert_eq!(accounts.len() as u32, attached + 2);
-    assert_eq!(json["events"].as_array().unwrap().len(), 0, "nobody broke the protocol: {:?}", json["events"]);
+    assert_eq!(json["events"].as_array().unwrap().len(), 0, "protocol errors: {:?}", json["events"]);
 }
 
 /// Starts readers of every kind and kills each at a random moment of its life.
@@ -79,7 +79,7 @@ fn kill_readers(kills: u32, name: &str, scratch: &Scratch) {
         random ^= random >> 7;
         random ^= random << 17;
         if kill % 3 == 0 {
-            // While it begins, or attaches.
+            // While it starts or attaches.
             thread::sleep(Duration::from_micros(random % 4000));
             end_by_kill(living.pop_back());
         }
@@ -95,5 +95,5 @@ fn end_by_kill(reader: Option<Running>) {
     let Some(reader) = reader else { return };
     reader.signal(Signal::KILL);
     let ended = reader.end();
-    assert!(ended.status == -1, "it ended by itself: {}", ended.errors);
+    assert!(ended.status == -1, "the reader ended by itself: {}", ended.errors);
 }

@@ -1,4 +1,4 @@
-//! One stream, several readers: shards, filters, slices, each frame where it belongs.
+//! Several readers of one stream, with shards, filters, slices and limits.
 
 use crate::share::stage::{
     FLOWS, account_of, assert_all, frame, frames, lossless, number, read_ring, ring_name, share_file,
@@ -7,7 +7,7 @@ use linerate_tests::support::Scratch;
 use linerate_tests::support::program::Running;
 use linerate_tests::support::records::{self, Record};
 
-/// Each of the readers with these arguments, on one ring of `FRAMES` frames: what it has written.
+/// Runs readers with these arguments on one ring of `FRAMES` frames; returns what each has written.
 fn read_by(readers: &[&[&str]]) -> Vec<Vec<Record>> {
     let (scratch, name) = (Scratch::new(), ring_name());
     let file = scratch.file("in.pcap");
@@ -33,7 +33,7 @@ fn read_by(readers: &[&[&str]]) -> Vec<Vec<Record>> {
 const FRAMES: u32 = 50_000;
 
 #[test]
-fn four_shards_have_every_frame_once_and_both_directions_together() {
+fn four_shards_divide_a_ring_by_flow() {
     let shards = ["1/4", "2/4", "3/4", "4/4"].map(|shard| ["--shard", shard]);
     let got = read_by(&shards.each_ref().map(|shard| &shard[..]));
     let mut shard_of = vec![None; FLOWS as usize];
@@ -73,9 +73,9 @@ fn each_reader_has_its_own_slice_and_limit() {
     }
 }
 
-/// A limit ends a reader, and nobody else.
+/// A limit ends only its own reader.
 #[test]
-fn a_reader_that_has_enough_leaves_the_others_alone() {
+fn reader_with_a_limit_does_not_affect_others() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let (file, few, all) = (scratch.file("in.pcap"), scratch.file("few.pcap"), scratch.file("all.pcap"));
     records::write(&file, &frames(0..FRAMES));

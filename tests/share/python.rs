@@ -1,4 +1,4 @@
-//! The reader in Python sees what the program shares and what the reader in C sees; its tables have what was recorded.
+//! The reader in Python reads the same frames as the reader in C; its tables equal the recorded packets and flows.
 
 use crate::share::stage::{
     Feed, account_of, assert_all, cat_into, frame, frames, into_file, lossless, number, python, python_cat, read_ring,
@@ -13,30 +13,30 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What Python prints to this text, in the folder of `scratch`, where the program is on the PATH.
-fn says(mut python: Command, scratch: &Scratch, text: &str) -> String {
+/// Runs a Python text in the folder of `scratch`, with the program on the PATH; returns its output.
+fn output_of(mut python: Command, scratch: &Scratch, text: &str) -> String {
     let link = scratch.file("linerate");
     if !Path::new(&link).exists() {
         std::os::unix::fs::symlink(program(), &link).unwrap();
     }
     let folder = Path::new(&link).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    let said = python.args(["-c", text]).current_dir(folder).env("PATH", path).output().unwrap();
-    let errors = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success(), "{text}\n{errors}");
-    String::from_utf8(said.stdout).unwrap()
+    let ended = python.args(["-c", text]).current_dir(folder).env("PATH", path).output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{text}\n{errors}");
+    String::from_utf8(ended.stdout).unwrap()
 }
 
-/// Both, where there are both.
+/// Readers with and without NumPy, where installed.
 fn cats() -> Vec<Command> {
     [true, false].into_iter().filter_map(python_cat).collect()
 }
 
 #[test]
-fn all_readers_copy_what_was_read() {
+fn all_readers_copy_the_input() {
     let scratch = Scratch::new();
     let file = scratch.file("in.pcap");
-    for (what, records) in [("odd ones", sample()), ("many", frames(0..40_000))] {
+    for (what, records) in [("the sample", sample()), ("many frames", frames(0..40_000))] {
         records::write(&file, &records);
         copy_by_all(&scratch, what, &file);
     }
@@ -66,7 +66,7 @@ fn copy_by_all(scratch: &Scratch, what: &str, file: &str) {
 }
 
 #[test]
-fn descs_are_those_that_c_sees() {
+fn descriptors_equal_those_of_the_c_reader() {
     let scratch = Scratch::new();
     let (file, by_c) = (scratch.file("in.pcap"), scratch.file("c"));
     records::write(&file, &[sample(), frames(0..500)].concat());
@@ -83,7 +83,7 @@ fn descs_are_those_that_c_sees() {
 }
 
 #[test]
-fn a_lossy_one_says_what_it_missed_and_sleeps_in_between() {
+fn lossy_python_reader_reports_skipped_frames() {
     for cat in cats() {
         let scratch = Scratch::new();
         let (name, output) = (ring_name(), scratch.file("out.pcap"));
@@ -91,7 +91,7 @@ fn a_lossy_one_says_what_it_missed_and_sleeps_in_between() {
         let reader = into_file(cat, &output, &["-w", "-q", "2", &name]);
         feed.send(10);
         wait_for_frames(&output, 10);
-        // One by one: each wakes it.
+        // Single frames: each wakes the reader.
         for count in 11..20 {
             feed.send(1);
             wait_for_frames(&output, count);
@@ -112,12 +112,12 @@ fn a_lossy_one_says_what_it_missed_and_sleeps_in_between() {
             ended.errors
         );
         assert!(got.iter().all(|record| *record == frame(number(record))));
-        assert_all("before it was stopped", &got[..19], 0..19);
+        assert_all("before the stop", &got[..19], 0..19);
     }
 }
 
 #[test]
-fn it_says_that_the_writer_died_or_put_it_out() {
+fn death_of_the_writer_and_eviction_are_reported() {
     for cat in cats() {
         let scratch = Scratch::new();
         let (name, output) = (ring_name(), scratch.file("out.pcap"));
@@ -131,23 +131,23 @@ fn it_says_that_the_writer_died_or_put_it_out() {
     let Some(python) = python(false) else { return };
     let scratch = Scratch::new();
     let name = ring_name();
-    let arguments = ["--share-memory", "2MiB", "--share-block", "512KiB", "--share-patience", "0.2"];
+    let arguments = ["--share-memory", "2MiB", "--share-block", "512KiB", "--share-timeout", "0.2"];
     let mut feed = Feed::start(&name, 1, &arguments);
     let text = format!(
         "import linerate, time\nring = linerate.Ring({name:?}, lossless=True)\nburst = next(ring)\ntime.sleep(3)\n\
          try:\n  for burst in ring: pass\nexcept linerate.RingError as error: print(error)"
     );
     std::thread::scope(|scope| {
-        let said = scope.spawn(|| says(python, &scratch, &text));
+        let output = scope.spawn(|| output_of(python, &scratch, &text));
         feed.send(60_000);
-        assert!(said.join().unwrap().contains("put this reader out"));
+        assert!(output.join().unwrap().contains("evicted by the writer"));
     });
     feed.end().good();
 }
 
-/// Sums of a table beside those of the records.
+/// Compares sums over a table with those over the records.
 #[test]
-fn tables_of_frames_have_what_the_file_has() {
+fn tables_of_packets_equal_the_file() {
     if python(true).is_none() {
         return;
     }
@@ -170,12 +170,12 @@ fn tables_of_frames_have_what_the_file_has() {
              assert str(t['time'].iloc[0]).startswith('2023-11-14 22:13:20') and 'UTC' in str(t['time'].dtype)\n\
              assert not t['late'].any()"
         );
-        assert_eq!(says(python(true).unwrap(), &scratch, &text).trim(), wanted, "{engine}");
+        assert_eq!(output_of(python(true).unwrap(), &scratch, &text).trim(), wanted, "{engine}");
     }
 }
 
 #[test]
-fn tables_of_flows_have_what_was_written() {
+fn tables_of_flows_equal_the_records() {
     if python(true).is_none() {
         return;
     }
@@ -200,13 +200,13 @@ fn tables_of_flows_have_what_was_written() {
             if engine == "arrow" { "pylist" } else { "list" },
             if engine == "arrow" { "column_names" } else { "columns" },
         );
-        assert_eq!(says(python(true).unwrap(), &scratch, &text).trim(), wanted, "{engine}");
+        assert_eq!(output_of(python(true).unwrap(), &scratch, &text).trim(), wanted, "{engine}");
     }
 }
 
-/// What is missing is named, with the command that brings it.
+/// Errors name the missing package and the command that installs it.
 #[test]
-fn errors_say_what_to_do() {
+fn errors_name_a_remedy() {
     let scratch = Scratch::new();
     let (whole, cut) = (scratch.file("in.pcap"), scratch.file("cut.pcap"));
     records::write(&whole, &frames(0..100));
@@ -217,27 +217,27 @@ fn errors_say_what_to_do() {
         return;
     }
     for (call, part) in [
-        ("linerate.frames('in.pcap')", "needs numpy: pip install numpy"),
+        ("linerate.frames('in.pcap')", "needs numpy; run pip install numpy"),
         ("linerate.flows('flows')", "pip install pandas pyarrow, or pip install polars"),
-        ("linerate.flows('flows', engine='pandas')", "needs pandas: pip install pandas"),
-        ("linerate.flows('nowhere')", "nowhere: there are no flow records"),
+        ("linerate.flows('flows', engine='pandas')", "needs pandas; run pip install pandas"),
+        ("linerate.flows('nowhere')", "nowhere: no flow records found"),
         ("linerate.flows('flows', engine='excel')", "one of pandas, polars, arrow"),
         ("linerate.capture('in.pcap', program='no-such')", "install linerate"),
         ("linerate.capture('none.pcap')", "No such file"),
         ("linerate.capture('in.pcap', 'no such filter')", "syntax error"),
         ("[len(burst) for burst in linerate.capture('cut.pcap')]", "cut off in the middle"),
-        ("linerate.Ring('nobody-shares-this')", "nobody shares it"),
-        ("linerate.Ring('')", "no name of a ring"),
+        ("linerate.Ring('nobody-shares-this')", "no writer shares it"),
+        ("linerate.Ring('')", "invalid ring name"),
     ] {
         let text = format!("import linerate\ntry: {call}\nexcept (OSError, ValueError, ImportError) as e: print(e)");
-        let said = says(python(false).unwrap(), &scratch, &text);
-        assert!(said.contains(part), "{call}: {said}");
+        let output = output_of(python(false).unwrap(), &scratch, &text);
+        assert!(output.contains(part), "{call}: {output}");
     }
 }
 
-/// A socket may have its name before anybody answers there.
+/// The socket may exist before the program accepts connections.
 #[test]
-fn a_program_that_takes_its_time_is_waited_for() {
+fn slow_start_of_the_program_is_awaited() {
     let Some(python) = python(false) else { return };
     let (scratch, slow) = (Scratch::new(), "slow");
     records::write(&scratch.file("in.pcap"), &frames(0..100));
@@ -247,12 +247,12 @@ fn a_program_that_takes_its_time_is_waited_for() {
     std::fs::write(scratch.file(slow), text).unwrap();
     std::fs::set_permissions(scratch.file(slow), std::fs::Permissions::from_mode(0o755)).unwrap();
     let text = "import linerate\nprint(sum(len(b) for b in linerate.capture('in.pcap', program='./slow')))";
-    assert_eq!(says(python, &scratch, text).trim(), "100");
+    assert_eq!(output_of(python, &scratch, text).trim(), "100");
 }
 
-/// Where many attach at once the queue of the socket is full for a while.
+/// If many readers attach at once, the accept queue of the socket is full for a while.
 #[test]
-fn a_full_queue_is_waited_for() {
+fn full_accept_queue_is_awaited() {
     let Some(python) = python(false) else { return };
     let text = "import linerate, socket, threading, time\nnew = lambda: socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
                 door = new()\ndoor.bind('door.socket')\ndoor.listen(0)\nwaiting = []\ntry:\n  while True:\n    \
@@ -260,11 +260,11 @@ fn a_full_queue_is_waited_for() {
                 except BlockingIOError: pass\ndef let_in():\n  time.sleep(0.3)\n  while True: door.accept()[0].close()\n\
                 threading.Thread(target=let_in, daemon=True).start()\ntry: linerate.Ring('./door.socket')\n\
                 except OSError as error: print(error)";
-    assert!(says(python, &Scratch::new(), text).contains("is no block ring"));
+    assert!(output_of(python, &Scratch::new(), text).contains("peer is not a linerate ring"));
 }
 
 #[test]
-fn a_burst_that_was_given_back_is_not_looked_at() {
+fn released_burst_cannot_be_read() {
     for numpy in [true, false] {
         let Some(python) = python(numpy) else { return };
         let scratch = Scratch::new();
@@ -274,20 +274,21 @@ fn a_burst_that_was_given_back_is_not_looked_at() {
                     try: first.frame(0)\nexcept ValueError as error: print(error)\n\
                     print(len(kept[0]), kept[1].readonly, len(kept[2]), len(second.frame(0)) > 40)\n\
                     ring.close()\nprint(ring.ended, list(ring), ring._process.returncode is not None)";
-        let said = says(python, &scratch, text);
+        let output = output_of(python, &scratch, text);
         let length = |record: Record| record.bytes.len();
         let wanted = format!(
-            "this burst was given back: its frames may be others by now\n{} True {} True\nclosed [] True\n",
+            "burst was released: its frames may be overwritten; copy them before requesting the next burst\n\
+             {} True {} True\nclosed [] True\n",
             length(frame(0)),
             length(frame(1))
         );
-        assert_eq!(said, wanted);
+        assert_eq!(output, wanted);
     }
 }
 
-/// Each example is run as it stands, but for the name of its ring.
+/// Runs each example unchanged, except for the name of its ring.
 #[test]
-fn the_examples_of_the_guide_run() {
+fn examples_of_the_guide_run() {
     let page = std::fs::read_to_string(root().join("docs/guide/rings.md")).unwrap();
     let blocks = |kind: &str| -> Vec<String> {
         let parts = page.split("\n```").filter_map(|part| part.strip_prefix(kind)?.strip_prefix('\n'));
@@ -312,8 +313,8 @@ fn the_examples_of_the_guide_run() {
     ]) {
         let name = ring_name();
         let writer = text.contains("\"feed\"").then(|| share_file(&file, &name, 1, &[]));
-        let said = says(python(true).unwrap(), &scratch, &text.replace("\"feed\"", &format!("{name:?}")));
-        assert!(said.contains(part), "{text}: {said}");
+        let output = output_of(python(true).unwrap(), &scratch, &text.replace("\"feed\"", &format!("{name:?}")));
+        assert!(output.contains(part), "{text}: {output}");
         if let Some(writer) = writer {
             writer.end().good();
         }

@@ -1,26 +1,26 @@
-//! What is refused, and what is then said.
+//! Errors of rings: names, sizes, rights, trust.
 
 use crate::share::stage::{Feed, cat_into, frames, into_file, lossless, python_cat, read_ring, ring_name};
 use linerate_tests::support::program::{launch, program, run, spawn, start};
 use linerate_tests::support::{Scratch, has_tools, is_root, records, skip, wait_until};
 use std::process::{Command, Stdio};
 
-/// A user and a group without rights.
-const NOBODY: &str = "65534";
+/// User and group id of an unprivileged user.
+const UNPRIVILEGED: &str = "65534";
 
 #[test]
-fn a_name_without_a_ring_comes_with_advice() {
+fn name_without_a_ring_suggests_a_command() {
     for name in ["absent-ring", "/nowhere/ring.sock"] {
         for verb in ["capture", "count"] {
-            let said = run(&[verb, &format!("shm:{name}")]).with_status(1);
-            said.says("no such ring").says(&format!("start one with `linerate capture PORT --share {name}`"));
+            let ended = run(&[verb, &format!("shm:{name}")]).with_status(1);
+            ended.says("no such ring").says(&format!("start one with `linerate capture PORT --share {name}`"));
         }
     }
     run(&["capture", "shm:/nowhere/$(x)"]).with_status(1).says("PORT --share '/nowhere/$(x)'`");
 }
 
 #[test]
-fn a_name_is_taken_while_its_writer_lives() {
+fn name_is_in_use_while_its_writer_lives() {
     let scratch = Scratch::new();
     let file = scratch.file("in.pcap");
     records::write(&file, &frames(0..10));
@@ -31,7 +31,7 @@ fn a_name_is_taken_while_its_writer_lives() {
         feed.end().good();
         run(&["capture", "-q", "-r", &file, "--share", &name]).good();
     }
-    // What is in the way, and is no socket, stays.
+    // An existing file that is not a socket is kept.
     run(&["capture", "-r", &file, "--share", &file]).with_status(2).says("not a socket");
     assert_eq!(records::read(&file), frames(0..10));
     let refused = run(&["capture", "-r", &file, "--share", "/nowhere/ring.sock"]).with_status(1);
@@ -39,28 +39,28 @@ fn a_name_is_taken_while_its_writer_lives() {
     refused.says("/nowhere/ring.sock");
 }
 
-/// Nobody holds the writer up unless it was told to bear that; the refusal says how.
+/// Readers may block the writer only with --lossless-readers; the error names the option.
 #[test]
-fn lossless_readers_have_to_be_let_in() {
+fn lossless_readers_have_to_be_allowed() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let file = scratch.file("in.pcap");
     records::write(&file, &frames(0..10));
     let writer = start(&["capture", "-r", &file, "--share", &name, "--share-wait", "1"]);
-    let said = "lossless readers are not allowed; start the writer with --lossless-readers (port: lossless=yes), or read with mode=lossy";
-    run(&["count", &lossless(&name)]).with_status(1).says(said);
-    run(&["count", &format!("shm:{name}"), "--lossless"]).with_status(1).says(said);
-    cat_into(&scratch.file("c.pcap"), &["-l", &name]).end().with_status(1).says(said);
+    let error = "lossless readers are not allowed; start the writer with --lossless-readers (port: lossless=yes), or read with mode=lossy";
+    run(&["count", &lossless(&name)]).with_status(1).says(error);
+    run(&["count", &format!("shm:{name}"), "--lossless"]).with_status(1).says(error);
+    cat_into(&scratch.file("c.pcap"), &["-l", &name]).end().with_status(1).says(error);
     run(&["count", &format!("shm:{name}?mode=lossy")]).good();
     writer.end().good();
     let sender = launch(&["replay", "--to", &format!("shm:{name}?wait=1"), "-r", &file]);
-    wait_until("there is a ring", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name));
-    run(&["count", &lossless(&name)]).with_status(1).says(said);
+    wait_until("the ring exists", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name));
+    run(&["count", &lossless(&name)]).with_status(1).says(error);
     run(&["count", &format!("shm:{name}")]).good();
     sender.end().good();
 }
 
 #[test]
-fn sizes_that_no_ring_has_are_named() {
+fn invalid_ring_sizes_are_errors() {
     let scratch = Scratch::new();
     let file = scratch.file("in.pcap");
     records::write(&file, &frames(0..10));
@@ -75,32 +75,32 @@ fn sizes_that_no_ring_has_are_named() {
         (&["--share-memory", "70000MiB", "--share-block", "512KiB"], "blocks"),
         (&["--share-memory", "16000GiB", "--share-block", "64MiB"], "blocks"),
         (&["--share-memory", "4000GiB", "--share-block", "64MiB"], "memory"),
-        (&["--share-patience=-1"], "--share-patience"),
+        (&["--share-timeout=-1"], "--share-timeout"),
         (&["--share-group", "no-such-group"], "no-such-group"),
         (&["--share-node", "4000"], "4000"),
     ] {
         let name = ring_name();
-        let said = run(&[&["capture", "-r", &file, "--share", &name], options].concat());
-        let is_wrong = ["invalid size", "blocks", "power of two"].iter().any(|said| part.contains(said));
+        let ended = run(&[&["capture", "-r", &file, "--share", &name], options].concat());
+        let is_wrong = ["invalid size", "blocks", "power of two"].iter().any(|text| part.contains(text));
         let may_be = if is_wrong { 2..=2 } else { 1..=2 };
-        assert!(may_be.contains(&said.status), "{options:?}: {} {}", said.status, said.errors);
-        said.says(part);
+        assert!(may_be.contains(&ended.status), "{options:?}: {} {}", ended.status, ended.errors);
+        ended.says(part);
     }
     run(&["capture", "-r", &file, "--share-memory", "8MiB"]).with_status(2).says("--share");
     run(&["capture", "-r", &file, "--share", ""]).with_status(2).says("1 to 90 bytes");
     run(&["capture", "-r", &file, "--share", &"x".repeat(91)]).with_status(2).says("1 to 90 bytes");
 }
 
-/// The program as a user without rights, who can reach this copy of it.
-fn as_nobody(copy: &str, arguments: &[&str]) -> Command {
+/// A command of an unprivileged user, with a copy of the program that this user can read.
+fn as_unprivileged(copy: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", copy]).args(arguments);
+    command.args(["--reuid", UNPRIVILEGED, "--regid", UNPRIVILEGED, "--clear-groups", copy]).args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command
 }
 
 #[test]
-fn users_without_rights_stay_outside_unless_their_group_is_named() {
+fn unprivileged_users_need_share_group() {
     if !is_root() {
         return skip("other users need root");
     }
@@ -113,7 +113,7 @@ fn users_without_rights_stay_outside_unless_their_group_is_named() {
     for name in [ring_name(), scratch.file("ring.sock")] {
         let port = format!("shm:{name}");
         let feed = Feed::start(&name, 0, &[]);
-        let refused = spawn(&mut as_nobody(&copy, &["count", &port])).end().with_status(1);
+        let refused = spawn(&mut as_unprivileged(&copy, &["count", &port])).end().with_status(1);
         if !name.contains('/') {
             refused.says("permission denied for user 65534; only the owner and root may attach");
         } else {
@@ -121,8 +121,8 @@ fn users_without_rights_stay_outside_unless_their_group_is_named() {
         }
         feed.end().good();
 
-        let mut feed = Feed::start(&name, 1, &["--share-group", NOBODY]);
-        let allowed = spawn(&mut as_nobody(&copy, &["count", &lossless(&name), "--json"]));
+        let mut feed = Feed::start(&name, 1, &["--share-group", UNPRIVILEGED]);
+        let allowed = spawn(&mut as_unprivileged(&copy, &["count", &lossless(&name), "--json"]));
         feed.send(1000);
         feed.end().good();
         let last = allowed.end().good().output;
@@ -131,9 +131,9 @@ fn users_without_rights_stay_outside_unless_their_group_is_named() {
     }
 }
 
-/// Root attaches to what a user without rights shares only if told to trust it.
+/// Root attaches to a ring of an unprivileged user only with `trust=yes`.
 #[test]
-fn a_ring_of_another_user_has_to_be_trusted() {
+fn ring_of_another_user_has_to_be_trusted() {
     if !is_root() {
         return skip("other users need root");
     }
@@ -144,7 +144,7 @@ fn a_ring_of_another_user_has_to_be_trusted() {
     let [copy, file, output] = ["linerate", "in.pcap", "out.pcap"].map(|file| scratch.file(file));
     std::fs::copy(program(), &copy).unwrap();
     records::write(&file, &frames(0..1000));
-    let writer = spawn(&mut as_nobody(
+    let writer = spawn(&mut as_unprivileged(
         &copy,
         &["capture", "-r", &file, "--share", &name, "--share-wait", "3", "--lossless-readers"],
     ));

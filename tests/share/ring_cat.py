@@ -1,11 +1,11 @@
-"""The reader in Python as examples/c/ring_cat.c is that in C: the same arguments, the same output, the same last words."""
+"""The Python counterpart of examples/c/ring_cat.c: the same arguments, output and final line."""
 
 import struct
 import sys
 
 import linerate
 
-ENDS = {"ended": "the writer has ended", "died": "the writer died", "evicted": "the writer has put this reader out",
+ENDS = {"ended": "the writer has ended", "died": "the writer died", "evicted": "evicted by the writer: too slow, or broke the protocol",
         "broken": "the writer broke the format"}
 
 
@@ -29,7 +29,7 @@ class Pcap:
             if self.link is None:
                 sys.stdout.buffer.write(struct.pack("=IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link))
             elif self.link != link:
-                sys.exit("ring_cat: frames of several link types do not fit into one pcap file")
+                sys.exit("ring_cat: frames have several link types; a pcap file holds only one")
             self.link = link
             record = int(desc["offset"]) - 16
             sys.stdout.buffer.write(burst.block[record : record + 16])

@@ -1,4 +1,4 @@
-//! Writers and readers of rings, and frames that tell their own number.
+//! Writers and readers of rings, and numbered frames.
 
 use linerate_tests::support::program::{Ended, Running, launch, linerate, spawn, start};
 use linerate_tests::support::records::{self, Record};
@@ -12,16 +12,16 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Flows, each in both directions.
+/// Number of flows, each in both directions.
 pub(super) const FLOWS: u32 = 61;
-/// Where a frame has its number.
+/// Offset of a frame's number.
 const NUMBER: usize = 42;
-/// Bytes of the frames between one frame and the one that has its length again.
+/// Number of different lengths; they repeat after as many frames.
 const LENGTHS: u32 = 190;
-/// The time of the first: 2023-11-14 22:13:20 UTC.
+/// Time of the first frame: 2023-11-14 22:13:20 UTC.
 const START: u64 = 1_700_000_000_000_000_000;
 
-/// A name that no other ring has.
+/// A unique name of a ring.
 pub(super) fn ring_name() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     format!("tests-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed))
@@ -53,37 +53,37 @@ pub(super) fn number(record: &Record) -> u32 {
     u32::from_be_bytes(record.bytes[NUMBER..NUMBER + 4].try_into().unwrap())
 }
 
-/// Fails unless these are all frames of these numbers, in order, with their times.
+/// Asserts that these are all frames of these numbers, in order, with their times.
 pub(super) fn assert_all(what: &str, got: &[Record], numbers: Range<u32>) {
     for (got, wanted) in got.iter().zip(numbers.clone()) {
         assert!(*got == frame(wanted), "{what}: number {} in place of {wanted}", number(got));
     }
-    assert_eq!(got.len(), numbers.len(), "{what}: the number of frames");
+    assert_eq!(got.len(), numbers.len(), "{what}: wrong number of frames");
 }
 
-/// A writer of what a file has, which waits for so many readers.
+/// Starts a writer that shares a file and waits for `readers` readers.
 pub(super) fn share_file(file: &str, name: &str, readers: u32, arguments: &[&str]) -> Running {
     let wait = readers.to_string();
     let base = ["capture", "-r", file, "--share", name, "--share-wait", &wait, "--lossless-readers", "--json"];
     start(&[&base, patient(arguments), arguments].concat())
 }
 
-/// Long enough for a busy machine, where a test does not say how long to be patient.
+/// A patience for busy machines, unless a test sets its own.
 fn patient(arguments: &[&str]) -> &'static [&'static str] {
-    if arguments.contains(&"--share-patience") { &[] } else { &["--share-patience", "60"] }
+    if arguments.contains(&"--share-timeout") { &[] } else { &["--share-timeout", "60"] }
 }
 
-/// A reader of a ring into a file.
+/// Starts a reader of a ring that writes a file.
 pub(super) fn read_ring(port: &str, file: &str, arguments: &[&str]) -> Running {
     launch(&[&["capture", "-i", port, "-w", file, "--json"], arguments].concat())
 }
 
-/// The port of a ring, for a reader that the writer waits for.
+/// The port of a ring for a lossless reader.
 pub(super) fn lossless(name: &str) -> String {
     format!("shm:{name}?mode=lossless")
 }
 
-/// A writer that this test feeds with frames, in the order of their numbers.
+/// A writer that the test feeds with frames in order of their numbers.
 pub(super) struct Feed {
     pub running: Running,
     input: ChildStdin,
@@ -91,7 +91,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Waits until its ring can be attached to.
+    /// Starts the writer and waits until readers can attach.
     pub(super) fn start(name: &str, readers: u32, arguments: &[&str]) -> Feed {
         let wait = readers.to_string();
         let base = ["capture", "-r", "-", "--share", name, "--share-wait", &wait, "--lossless-readers", "--json"];
@@ -108,13 +108,13 @@ impl Feed {
         self.sent
     }
 
-    /// Sends the next so many frames; waits while the writer takes none.
+    /// Sends the next `count` frames; blocks while the writer does not read.
     pub(super) fn send(&mut self, count: u32) {
         self.input.write_all(&records::body(&frames(self.sent..self.sent + count))).expect("a running program");
         self.sent += count;
     }
 
-    /// No more frames come: waits for the writer's end.
+    /// Closes the input and waits for the writer's end.
     pub(super) fn end(self) -> Ended {
         drop(self.input);
         self.running.end()
@@ -129,7 +129,7 @@ pub(super) fn wait_for_frames(file: &str, count: u32) {
     });
 }
 
-/// What a writer says of one of its readers.
+/// A writer's account of one of its readers.
 #[derive(Debug)]
 pub(super) struct Account {
     pub subject: String,
@@ -141,7 +141,7 @@ pub(super) struct Account {
     pub waits: u64,
 }
 
-/// The accounts of a writer's readers; all identities are checked.
+/// Returns the accounts of a writer's readers, after checking all sums.
 pub(super) fn accounts(json: &Value) -> Vec<Account> {
     assert_eq!((&json["balanced"], &json["quiesced"]), (&Value::Bool(true), &Value::Bool(true)), "{json:#}");
     let of = |value: &Value| value.as_u64().unwrap_or(0);
@@ -165,7 +165,7 @@ pub(super) fn accounts(json: &Value) -> Vec<Account> {
         .collect()
 }
 
-/// The account of the reader with this process number.
+/// The account of the reader with this process id.
 pub(super) fn account_of(json: &Value, pid: u32) -> Account {
     let own = format!("(pid {pid})");
     let found = accounts(json).into_iter().find(|account| account.subject.ends_with(&own));
@@ -175,36 +175,36 @@ pub(super) fn account_of(json: &Value, pid: u32) -> Account {
 /// The reader in C.
 pub(super) fn ring_cat() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| compile_cat("ring_cat", &[]).unwrap_or_else(|said| panic!("{said}")))
+    PROGRAM.get_or_init(|| compile_cat("ring_cat", &[]).unwrap_or_else(|errors| panic!("{errors}")))
 }
 
-/// Compiles the reader in C with further options; what the compiler says if it fails.
+/// Compiles the reader in C with further options; returns the compiler's errors if it fails.
 pub(super) fn compile_cat(name: &str, options: &[&str]) -> Result<PathBuf, String> {
     compile(name, "ring_cat.c", options)
 }
 
-/// Compiles an example in C and the library that it uses, by the strictest rules.
+/// Compiles an example in C and its library, with all warnings as errors.
 pub(super) fn compile(name: &str, example: &str, options: &[&str]) -> Result<PathBuf, String> {
     static PLACE: OnceLock<Scratch> = OnceLock::new();
     let program = PLACE.get_or_init(Scratch::new).file(name);
     let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-I", "c", "-o", &program];
     let example = format!("examples/c/{example}");
     let sources = [example.as_str(), "c/linerate_ring.c"];
-    let said = Command::new("cc").args(flags).args(options).args(sources).current_dir(root()).output();
-    let said = said.expect("cc, which is there wherever Rust links: is it on the PATH?");
-    if said.status.success() { Ok(program.into()) } else { Err(String::from_utf8_lossy(&said.stderr).into_owned()) }
+    let output = Command::new("cc").args(flags).args(options).args(sources).current_dir(root()).output();
+    let output = output.expect("cc, which Rust needs for linking, is on the PATH");
+    if output.status.success() { Ok(program.into()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// Options for what stops at the first access that it must not make; none where the compiler does not have them.
+/// Compiler options that abort at the first invalid access; not every compiler supports them.
 pub(super) const SANITIZERS: [&str; 3] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"];
 
-/// Where the sources are.
+/// The root of the sources.
 pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }
 
-/// The reader in Python: `tests/share/ring_cat.py`, which takes the arguments of `ring_cat` and says what that says. None
-/// where there is no NumPy for it.
+/// The reader in Python: `tests/share/ring_cat.py`, with the arguments and output of `ring_cat`. `None` if NumPy is
+/// required and missing.
 pub(super) fn python_cat(numpy: bool) -> Option<Command> {
     let mut command = python(numpy)?;
     command.arg(root().join("tests/share/ring_cat.py"));
@@ -222,18 +222,18 @@ pub(super) fn python(numpy: bool) -> Option<Command> {
         return None;
     }
     let mut command = if numpy { Command::new(own) } else { Command::new("python3") };
-    // Without the folder of installed packages.
+    // -S leaves out installed packages.
     command.args(if numpy { &[][..] } else { &["-S"] });
     command.env("PYTHONPATH", root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
     Some(command)
 }
 
-/// Starts the reader in C, its standard output into a file.
+/// Starts the reader in C with standard output to a file.
 pub(super) fn cat_into(file: &str, arguments: &[&str]) -> Running {
     into_file(Command::new(ring_cat()), file, arguments)
 }
 
-/// Starts a reader as it was prepared, its standard output into a file.
+/// Starts a prepared reader with standard output to a file.
 pub(super) fn into_file(mut command: Command, file: &str, arguments: &[&str]) -> Running {
     spawn(command.args(arguments).stdout(File::create(file).expect("a file")))
 }

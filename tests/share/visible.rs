@@ -1,4 +1,4 @@
-//! How soon a lone frame is seen by a reader in another process, at the pace of the wire.
+//! Delay of single frames from the wire to a reader in another process.
 
 use crate::share::stage::{Feed, frames, lossless, number, ring_name};
 use linerate_backends::open_tx;
@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Frames whose median counts.
+/// Number of frames per measurement.
 const FRAMES: u32 = 30;
 
-/// Frames as they come out of the standard output of a reader, each with the time at which it was read.
+/// Frames read from the standard output of a reader, each with its time of arrival.
 fn arrivals(mut output: ChildStdout) -> Receiver<(Instant, Record)> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -43,7 +43,7 @@ fn arrivals(mut output: ChildStdout) -> Receiver<(Instant, Record)> {
     receiver
 }
 
-/// Hands one frame to the network.
+/// Sends one frame.
 fn send(tx: &mut TxPort, record: &Record) {
     let mut block = Block::new(record.bytes.len() + 64, 1);
     assert!(block.push(&Desc::new(Nanos::ZERO, 0, record.bytes.len() as u32), &record.bytes));
@@ -52,8 +52,7 @@ fn send(tx: &mut TxPort, record: &Record) {
     while !queue.flush(linerate_engine::clock::now()).unwrap() {}
 }
 
-/// From the network through a port and a ring to a reader: how long each frame took, in order of length. `gaps`
-/// between frames.
+/// Sorted delays of frames from the network through a port and a ring to a reader, with `gaps` between frames.
 fn delays(port: &str, gaps: &[Duration]) -> Option<Vec<Duration>> {
     if !may_make_labs() {
         return None;
@@ -66,13 +65,13 @@ fn delays(port: &str, gaps: &[Duration]) -> Option<Vec<Duration>> {
     reader.wait_until_open();
     let to = wire.port("a", "eth0", "");
     let mut tx = open_tx(&Spec::parse(&to).unwrap(), &TxOptions::default()).unwrap();
-    // The first ones wake everything up.
+    // Lets the first readers settle.
     thread::sleep(Duration::from_millis(50));
     let mut delays = Vec::new();
     for (frame, gap) in frames(0..gaps.len() as u32).iter().zip(gaps) {
         let sent = Instant::now();
         send(&mut tx, frame);
-        let (seen, got) = arrived.recv_timeout(Duration::from_secs(10)).expect("the frame is seen");
+        let (seen, got) = arrived.recv_timeout(Duration::from_secs(10)).expect("the frame arrives");
         assert_eq!((number(&got), &got.bytes), (number(frame), &frame.bytes));
         delays.push(seen - sent);
         thread::sleep(*gap);
@@ -86,41 +85,41 @@ fn delays(port: &str, gaps: &[Duration]) -> Option<Vec<Duration>> {
 
 fn assert_soon(what: &str, delays: &[Duration], limit: Duration) {
     let (median, most) = (delays[delays.len() / 2], delays[delays.len() - 1]);
-    eprintln!("{what}: seen after {:.2} ms in the median, {:.2} ms at most", ms(median), ms(most));
-    judge(median < limit, &format!("{what}: {:.2} ms in the median", ms(median)));
+    eprintln!("{what}: delay median {:.2} ms, maximum {:.2} ms", ms(median), ms(most));
+    judge(median < limit, &format!("{what}: median delay {:.2} ms", ms(median)));
 }
 
 fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
-/// Irregular pauses, so that no timer falls into step.
+/// Irregular pauses, so that no timer synchronises with them.
 fn pauses() -> Vec<Duration> {
     (0..FRAMES).map(|number| Duration::from_micros(8_000 + u64::from(number * 7919 % 13_000))).collect()
 }
 
 #[test]
-fn a_lone_frame_from_a_packet_port_is_seen_at_once() {
-    // Aim: 5 ms.
+fn single_frame_from_a_packet_port_arrives_at_once() {
+    // Target: 5 ms.
     let Some(delays) = delays("packet:", &pauses()) else { return };
     assert_soon("packet", &delays, Duration::from_millis(20));
 }
 
 #[test]
-fn a_lone_frame_from_an_xdp_port_is_seen_at_once() {
-    // Aim: 1 ms.
+fn single_frame_from_an_xdp_port_arrives_at_once() {
+    // Target: 1 ms.
     let Some(delays) = delays("xdp:", &pauses()) else { return };
     assert_soon("xdp", &delays, Duration::from_millis(10));
 }
 
 #[test]
-fn a_frame_a_second_is_seen_as_soon() {
+fn one_frame_per_second_arrives_at_once() {
     let Some(delays) = delays("packet:", &[Duration::from_secs(1); 4]) else { return };
-    assert_soon("packet, a frame a second", &delays, Duration::from_millis(20));
+    assert_soon("packet, 1 frame/s", &delays, Duration::from_millis(20));
 }
 
 #[test]
-fn a_lone_frame_from_a_pipe_is_seen_by_every_reader() {
+fn single_frame_from_a_pipe_reaches_every_reader() {
     let name = ring_name();
     let mut feed = Feed::start(&name, 3, &[]);
     let readers: Vec<_> = (0..3)
@@ -136,7 +135,7 @@ fn a_lone_frame_from_a_pipe_is_seen_by_every_reader() {
         let sent = Instant::now();
         feed.send(1);
         for (_, arrived) in &readers {
-            delays.push(arrived.recv_timeout(Duration::from_secs(10)).expect("the frame is seen").0 - sent);
+            delays.push(arrived.recv_timeout(Duration::from_secs(10)).expect("the frame arrives").0 - sent);
         }
         thread::sleep(pause);
     }

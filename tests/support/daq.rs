@@ -1,4 +1,4 @@
-//! The module for libdaq 3, built from these sources, and a host that drives it as libdaq does.
+//! Module for libdaq 3, built from these sources, and a host that drives it as libdaq does.
 
 use super::program::{Running, spawn};
 use super::{has_tools, wait_until};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The module, beside this test; none, said aloud, without a C compiler and Python, which the host is written in.
+/// Returns the module, next to this test; reports a skip and returns `None` without a C compiler or Python (host).
 ///
 /// # Panics
 /// If it cannot be built.
@@ -19,8 +19,8 @@ pub fn module() -> Option<&'static Path> {
         let program = std::env::current_exe().expect("this test");
         let folder = program.parent().expect("its folder").join("daq");
         let built = Command::new(root().join("scripts/daq")).arg(folder).output().expect("scripts/daq");
-        let (path, said) = (String::from_utf8_lossy(&built.stdout), String::from_utf8_lossy(&built.stderr));
-        assert!(built.status.success() && said.is_empty(), "scripts/daq: {said}");
+        let (path, errors) = (String::from_utf8_lossy(&built.stdout), String::from_utf8_lossy(&built.stderr));
+        assert!(built.status.success() && errors.is_empty(), "scripts/daq: {errors}");
         Some(PathBuf::from(path.trim()))
     });
     module.as_deref()
@@ -30,7 +30,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }
 
-/// Starts the host: input, mode, what it is to do, and options (`tests/daq/host.py`).
+/// Starts the host (`tests/daq/host.py`); arguments: input, mode, action and options.
 ///
 /// # Panics
 /// If it cannot be started.
@@ -40,7 +40,7 @@ pub fn host(module: &Path, arguments: &[&str]) -> Running {
     spawn(command.stdout(Stdio::piped()).stdin(Stdio::null()))
 }
 
-/// Waits until the host has begun, which it tells by this file (`ready=`).
+/// Waits until the host has attached, which it writes to this file (`ready=`).
 pub fn attached(ready: &str) {
-    wait_until("the host has begun", || std::fs::read_to_string(ready).is_ok_and(|text| text == "attached"));
+    wait_until("the host has attached", || std::fs::read_to_string(ready).is_ok_and(|text| text == "attached"));
 }

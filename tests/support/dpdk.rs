@@ -1,21 +1,21 @@
-//! The plugin for DPDK, built from these sources.
+//! Plugin for DPDK, built from these sources.
 
 use super::{has_tools, lack};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The plugin, beside this test, where `dpdk:` ports of this process look for it too; none, said aloud, where there is no DPDK
-/// to compile it against.
+/// Returns the plugin, next to this test, where `dpdk:` ports of this process find it too; reports a skip and returns
+/// `None` where DPDK is not installed.
 ///
 /// # Panics
-/// If it cannot be built where there is.
+/// If DPDK is installed and the plugin cannot be built.
 pub fn plugin() -> Option<&'static Path> {
     static PLUGIN: OnceLock<Option<PathBuf>> = OnceLock::new();
     let plugin = PLUGIN.get_or_init(|| {
-        let there = has_tools(&["pkg-config", "cc"])
+        let is_installed = has_tools(&["pkg-config", "cc"])
             && Command::new("pkg-config").args(["--exists", "libdpdk"]).status().is_ok_and(|status| status.success());
-        if !there {
+        if !is_installed {
             lack("libdpdk is not installed");
             return None;
         }
@@ -23,8 +23,8 @@ pub fn plugin() -> Option<&'static Path> {
         let folder = program.parent().expect("its folder");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
         let built = Command::new(root.join("scripts/dpdk")).arg(folder).output().expect("scripts/dpdk");
-        let (path, said) = (String::from_utf8_lossy(&built.stdout), String::from_utf8_lossy(&built.stderr));
-        assert!(built.status.success() && said.is_empty(), "scripts/dpdk: {said}");
+        let (path, errors) = (String::from_utf8_lossy(&built.stdout), String::from_utf8_lossy(&built.stderr));
+        assert!(built.status.success() && errors.is_empty(), "scripts/dpdk: {errors}");
         Some(PathBuf::from(path.trim()))
     });
     plugin.as_deref()

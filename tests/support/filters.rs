@@ -1,9 +1,9 @@
-//! Filter texts, and what tcpdump selects with them.
+//! Filter expressions, and the frames that tcpdump selects with them.
 
 use super::records::{self, Record};
 use super::{Scratch, tool};
 
-/// Texts of every kind: VLAN, protocols, addresses, ports, lengths, bytes, and their combinations.
+/// Filter expressions of every kind: VLAN, protocols, addresses, ports, lengths, bytes, and their combinations.
 pub const FILTERS: [&str; 48] = [
     "vlan",
     "vlan 100",
@@ -55,19 +55,22 @@ pub const FILTERS: [&str; 48] = [
     "ip6 and ip6[6] = 17 and len > 70",
 ];
 
-/// What tcpdump selects from a capture file.
+/// Returns the frames that tcpdump selects from a capture file.
 pub fn select(file: &str, filter: &str) -> Vec<Record> {
     let scratch = Scratch::new();
     let output = scratch.file("selected.pcap");
-    // As root it would write as another user, who may not enter our directory.
+    // As root, tcpdump drops privileges to a user who may not enter our directory.
     let arguments = ["-r", file, "--time-stamp-precision=nano", "-Z", "root", "-w", &output, filter];
     let arguments = if super::is_root() { &arguments[..] } else { &[&arguments[..3], &arguments[5..]].concat() };
     tool("tcpdump", arguments);
     records::read(&output)
 }
 
-/// Fails unless the texts tell frames apart: a filter that selects everything, or nothing, proves little.
-pub fn assert_telling(selected: &[(&str, usize)], all: usize) {
-    let telling = selected.iter().filter(|(_, frames)| (1..all).contains(frames)).count();
-    assert!(telling * 10 >= selected.len() * 7, "only {telling} of these tell frames apart: {selected:?}");
+/// Checks that most filters select some frames and not all; other filters prove little.
+pub fn assert_selective(selected: &[(&str, usize)], total: usize) {
+    let selective = selected.iter().filter(|(_, frames)| (1..total).contains(frames)).count();
+    assert!(
+        selective * 10 >= selected.len() * 7,
+        "only {selective} of these select some frames and not all: {selected:?}"
+    );
 }

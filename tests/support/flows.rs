@@ -1,20 +1,20 @@
-//! Any flow, and one that has everything.
+//! Random flows, and a flow with every field set.
 
 mod names;
 
 use linerate_burst::Nanos;
+use linerate_headers::MacAddr;
 use linerate_meter::{
     ConnState, Direction, End, EndReason, ExportedBy, Flow, History, MPLS_LABELS, PacketStats, Quality, Retransmitted,
     Rtt, Side, Stats, StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
 };
-use linerate_wire::MacAddr;
 use proptest::array::uniform8;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use std::net::IpAddr;
 
-/// Any flow; what cannot be is left out: a mean of nothing, packets at no time, times that Parquet does not have.
+/// Random flows without impossible values: a mean of no values, times without packets, times outside Parquet's range.
 pub fn any_flow() -> impl Strategy<Value = Flow> {
     let ends = [end(), end()];
     let tags = (any::<u8>(), [0..4096u16, 0..4096u16], option::of(tunnel()), any::<u8>(), any::<u64>());
@@ -55,16 +55,16 @@ pub fn any_flow() -> impl Strategy<Value = Flow> {
     )
 }
 
-/// All there are.
+/// All directions.
 pub const DIRECTIONS: [Direction; 4] = [Direction::FirstPacket, Direction::Syn, Direction::SynAck, Direction::IcmpType];
 
-/// All there are.
+/// All kinds of tunnels.
 pub const TUNNELS: [TunnelKind; 7] = {
     use TunnelKind::*;
     [Ip, Gre, Vxlan, Geneve, GtpU, Teredo, Other]
 };
 
-/// A flow of which every field is there.
+/// Returns a flow with every field set.
 pub fn full_flow() -> Flow {
     let side = Side {
         packets: 2,
@@ -177,7 +177,7 @@ fn side() -> impl Strategy<Value = Side> {
 }
 
 fn number() -> impl Strategy<Value = f64> {
-    // Such as are the same after they were read from text.
+    // Numbers that survive a round trip through text.
     any::<i32>().prop_map(|number| f64::from(number) / 4.0)
 }
 

@@ -1,4 +1,4 @@
-//! A small capture of everything that filters tell apart, with and without VLAN tags.
+//! Small capture with a frame for each property that filters test, with and without VLAN tags.
 
 use super::records::Record;
 
@@ -9,10 +9,10 @@ const SOURCE: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
 
 /// Nanoseconds between frames.
 const GAP: u64 = 1_000_003;
-/// The time of the first: 2023-11-14 22:13:20 UTC.
+/// Time of the first frame: 2023-11-14 22:13:20 UTC.
 const START: u64 = 1_700_000_000_000_000_000;
 
-/// Every inner frame under every tag, in an order in which tagged and untagged alternate.
+/// Returns every inner frame with every tag stack, alternating tagged and untagged.
 pub fn sample() -> Vec<Record> {
     let tags: [&[(u16, u16)]; 8] = [
         &[],
@@ -25,7 +25,7 @@ pub fn sample() -> Vec<Record> {
         &[(0x8100, 0x6000)],
     ];
     let mut records: Vec<Record> = Vec::new();
-    for (destination, ethertype, payload) in insides() {
+    for (destination, ethertype, payload) in inner_frames() {
         for tags in tags {
             let bytes = frame(destination, tags, ethertype, &payload);
             let time = START + GAP * records.len() as u64;
@@ -35,26 +35,26 @@ pub fn sample() -> Vec<Record> {
     records
 }
 
-/// What is in the frames: destination, EtherType (or 802.3 length), payload.
-fn insides() -> Vec<([u8; 6], u16, Vec<u8>)> {
+/// Returns the inner frames: destination, EtherType (or 802.3 length), payload.
+fn inner_frames() -> Vec<([u8; 6], u16, Vec<u8>)> {
     let arp = [&[0, 1, 8, 0, 6, 4, 0, 1][..], &SOURCE, &[10, 0, 0, 1], &[0; 6], &[10, 0, 0, 2]].concat();
-    let mut insides = vec![(BROADCAST, 0x0806, arp), (MULTICAST, 38, [&[0x42, 0x42, 3][..], &[0; 35]].concat())];
+    let mut inner_frames = vec![(BROADCAST, 0x0806, arp), (MULTICAST, 38, [&[0x42, 0x42, 3][..], &[0; 35]].concat())];
     for (ports, length) in [((5353, 53), 20), ((80, 40000), 500), ((1024, 8080), 1400), ((443, 22), 0)] {
         let (udp, tcp) = (udp(ports, length), tcp(ports, length));
-        insides.push((UNICAST, 0x0800, ipv4(17, [10, 0, 0, 1], [10, 0, 0, 2], 0, &udp)));
-        insides.push((UNICAST, 0x0800, ipv4(6, [10, 0, 0, 2], [192, 168, 1, 9], 0, &tcp)));
-        insides.push((UNICAST, 0x86dd, ipv6(6, &tcp)));
-        insides.push((UNICAST, 0x86dd, ipv6(17, &udp)));
-        insides.push((MULTICAST, 0x0800, ipv4(17, [10, 0, 0, 1], [224, 0, 0, 251], 0, &udp)));
+        inner_frames.push((UNICAST, 0x0800, ipv4(17, [10, 0, 0, 1], [10, 0, 0, 2], 0, &udp)));
+        inner_frames.push((UNICAST, 0x0800, ipv4(6, [10, 0, 0, 2], [192, 168, 1, 9], 0, &tcp)));
+        inner_frames.push((UNICAST, 0x86dd, ipv6(6, &tcp)));
+        inner_frames.push((UNICAST, 0x86dd, ipv6(17, &udp)));
+        inner_frames.push((MULTICAST, 0x0800, ipv4(17, [10, 0, 0, 1], [224, 0, 0, 251], 0, &udp)));
     }
-    insides.push((UNICAST, 0x0800, ipv4(1, [10, 0, 0, 1], [10, 0, 0, 2], 0, &[8, 0, 0, 0, 0, 1, 0, 1])));
-    insides.push((UNICAST, 0x0800, ipv4(17, [10, 0, 0, 1], [10, 0, 0, 2], 185, &[0x55; 64])));
-    insides.push((BROADCAST, 0x0800, ipv4(17, [0; 4], [255; 4], 0, &udp((68, 67), 300))));
-    insides.push((UNICAST, 0x86dd, ipv6(58, &[128, 0, 0, 0, 0, 1, 0, 1])));
-    insides.push((UNICAST, 0x8847, vec![0, 0x01, 0x01, 0x40, 0x45, 0, 0, 20]));
-    // The kernel drops tagged frames with less than two bytes behind the EtherType (skb_vlan_untag).
-    insides.push((UNICAST, 0x88b5, vec![0; 2]));
-    insides
+    inner_frames.push((UNICAST, 0x0800, ipv4(1, [10, 0, 0, 1], [10, 0, 0, 2], 0, &[8, 0, 0, 0, 0, 1, 0, 1])));
+    inner_frames.push((UNICAST, 0x0800, ipv4(17, [10, 0, 0, 1], [10, 0, 0, 2], 185, &[0x55; 64])));
+    inner_frames.push((BROADCAST, 0x0800, ipv4(17, [0; 4], [255; 4], 0, &udp((68, 67), 300))));
+    inner_frames.push((UNICAST, 0x86dd, ipv6(58, &[128, 0, 0, 0, 0, 1, 0, 1])));
+    inner_frames.push((UNICAST, 0x8847, vec![0, 0x01, 0x01, 0x40, 0x45, 0, 0, 20]));
+    // The kernel drops tagged frames with less than two bytes after the EtherType (skb_vlan_untag).
+    inner_frames.push((UNICAST, 0x88b5, vec![0; 2]));
+    inner_frames
 }
 
 fn frame(destination: [u8; 6], tags: &[(u16, u16)], ethertype: u16, payload: &[u8]) -> Vec<u8> {

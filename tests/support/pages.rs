@@ -1,32 +1,32 @@
-//! Pages, and the fenced blocks in them.
+//! Documentation pages and their fenced blocks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A page of the book, or the front page of the repository.
+/// Page of the book, or the README of the repository.
 pub struct Page {
-    /// From the root of the repository.
+    /// Path from the root of the repository.
     pub name: String,
-    /// The whole of it.
+    /// Complete text.
     pub text: String,
 }
 
-/// A fenced block.
+/// Fenced block.
 pub struct Block {
-    /// The words behind the fence.
+    /// Words after the opening fence.
     pub words: Vec<String>,
-    /// Between the fences.
+    /// Lines between the fences.
     pub lines: Vec<String>,
-    /// Where its first line stands in the page, from 1.
+    /// Line number of its first line in the page, from 1.
     pub line: usize,
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
 }
 
-/// All pages: those below `docs`, and the front page.
+/// Returns all pages: those below `docs`, and the README.
 pub fn all() -> Vec<Page> {
     let docs = super::files(&root().join("docs"));
     let found: Vec<Page> = docs
@@ -43,7 +43,7 @@ pub fn all() -> Vec<Page> {
 }
 
 impl Page {
-    /// Its fenced blocks, in order.
+    /// Returns its fenced blocks, in order.
     pub fn blocks(&self) -> Vec<Block> {
         let (mut blocks, mut open): (Vec<Block>, Option<Block>) = (Vec::new(), None);
         for (index, line) in self.text.lines().enumerate() {
@@ -61,7 +61,7 @@ impl Page {
         blocks
     }
 
-    /// Its lines outside of fenced blocks.
+    /// Returns its lines outside fenced blocks.
     pub fn prose(&self) -> Vec<&str> {
         let mut inside = false;
         let lines = self.text.lines().filter(|line| {

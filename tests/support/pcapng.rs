@@ -1,33 +1,33 @@
-//! A pcapng file with everything that the format has, put together by hand.
+//! Pcapng file with every feature of the format, built by hand.
 
-/// Blocks in one byte order.
+/// Builder of blocks in one byte order.
 pub struct Blocks {
     big: bool,
     bytes: Vec<u8>,
 }
 
 impl Blocks {
-    /// An empty file whose sections are big-endian, or not.
+    /// Creates an empty file with big-endian or little-endian sections.
     pub fn new(big: bool) -> Self {
         Blocks { big, bytes: Vec::new() }
     }
 
-    /// The file so far.
+    /// Returns the file.
     pub fn done(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// In the byte order of the file.
+    /// Encodes a number in the byte order of the file.
     pub fn u16(&self, value: u16) -> [u8; 2] {
         if self.big { value.to_be_bytes() } else { value.to_le_bytes() }
     }
 
-    /// In the byte order of the file.
+    /// Encodes a number in the byte order of the file.
     pub fn u32(&self, value: u32) -> [u8; 4] {
         if self.big { value.to_be_bytes() } else { value.to_le_bytes() }
     }
 
-    /// In the byte order of the file.
+    /// Encodes a number in the byte order of the file.
     pub fn u64(&self, value: u64) -> [u8; 8] {
         if self.big { value.to_be_bytes() } else { value.to_le_bytes() }
     }
@@ -45,7 +45,7 @@ impl Blocks {
         bytes
     }
 
-    /// A block of any type.
+    /// Adds a block of any type.
     pub fn block(&mut self, kind: u32, body: &[u8]) {
         let padded = body.len().next_multiple_of(4);
         let length = self.u32(padded as u32 + 12);
@@ -55,19 +55,19 @@ impl Blocks {
         self.bytes.extend(block);
     }
 
-    /// A section header block.
+    /// Adds a section header block.
     pub fn section(&mut self, options: &[(u16, &[u8])]) {
         let head = [&self.u32(0x1a2b_3c4d)[..], &self.u16(1), &self.u16(0), &[0xff; 8]].concat();
         self.block(0x0a0d_0d0a, &[head, self.options(options)].concat());
     }
 
-    /// An interface description block.
+    /// Adds an interface description block.
     pub fn interface(&mut self, link: u16, snap: u32, options: &[(u16, &[u8])]) {
         let head = [&self.u16(link)[..], &[0; 2], &self.u32(snap)].concat();
         self.block(1, &[head, self.options(options)].concat());
     }
 
-    /// An enhanced packet block.
+    /// Adds an enhanced packet block.
     pub fn frame(&mut self, interface: u32, ticks: u64, frame: &[u8], wire: u32, options: &[(u16, &[u8])]) {
         let words = [interface, (ticks >> 32) as u32, ticks as u32, frame.len() as u32, wire];
         let mut body = words.map(|word| self.u32(word)).concat();
@@ -77,7 +77,7 @@ impl Blocks {
         self.block(6, &body);
     }
 
-    /// A packet block, which the enhanced one replaced.
+    /// Adds a packet block, the obsolete predecessor of the enhanced one.
     pub fn old_frame(&mut self, interface: u16, ticks: u64, frame: &[u8], options: &[(u16, &[u8])]) {
         let words = [(ticks >> 32) as u32, ticks as u32, frame.len() as u32, frame.len() as u32];
         let mut body = [self.u16(interface), self.u16(3)].concat();
@@ -88,13 +88,13 @@ impl Blocks {
         self.block(2, &body);
     }
 
-    /// A simple packet block.
+    /// Adds a simple packet block.
     pub fn simple_frame(&mut self, frame: &[u8]) {
         let body = [&self.u32(frame.len() as u32)[..], frame].concat();
         self.block(3, &body);
     }
 
-    /// Statistics of an interface whose ticks are given.
+    /// Adds an interface statistics block, with times in ticks of the interface.
     pub fn statistics(&mut self, interface: u32, start: u64, end: u64, counts: &[(u16, u64)], comment: &[u8]) {
         let time = |this: &Self, ticks: u64| [this.u32((ticks >> 32) as u32), this.u32(ticks as u32)].concat();
         let (start, end) = (time(self, start), time(self, end));
@@ -107,7 +107,7 @@ impl Blocks {
     }
 }
 
-/// An Ethernet frame with a UDP packet of some bytes.
+/// Returns an Ethernet frame with a UDP packet.
 pub fn udp(number: u8, payload: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     let length = (28 + payload) as u16;
@@ -118,11 +118,11 @@ pub fn udp(number: u8, payload: usize) -> Vec<u8> {
     frame
 }
 
-/// A moment in seconds, and nanoseconds in it.
+/// Start time in seconds.
 const START: u64 = 1_700_000_000;
 
-/// Two sections of different byte order with five interfaces of different resolutions, offsets and (unless
-/// `link` is that of Ethernet) link types, every kind of frame, comments wherever they may be, blocks of no interest, statistics.
+/// Returns two sections of different byte order with five interfaces of different resolutions, offsets and (unless
+/// `link` is Ethernet) link types, every kind of packet block, comments on each, unknown blocks, statistics.
 pub fn everything(big: bool, link: u16) -> Vec<u8> {
     let mut first = Blocks::new(big);
     let pen = first.u32(32_473);

@@ -1,4 +1,4 @@
-//! Running the program as its user would.
+//! Runs linerate as its users do.
 
 use super::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,11 +11,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-/// The longest that a program may take which ends by itself.
+/// Max time for a program that ends by itself.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The program, built from these sources so that sums that overflow end it; `LINERATE_PROGRAM` names another one to test
-/// instead.
+/// Returns the path of linerate, built from these sources with overflow checks; `LINERATE_PROGRAM` overrides it.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -25,21 +24,21 @@ pub fn program() -> &'static Path {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
-            // With a test beside it, features are those of `cargo test --workspace`, and nothing is built twice.
+            // With a test, features are those of `cargo test --workspace`, and nothing is built twice.
             .args(["build", "--locked", "--quiet", "--workspace", "--bins", "--test", "house"])
             .current_dir(root)
             .status()
             .expect("cargo");
-        assert!(built.success(), "the program cannot be built");
+        assert!(built.success(), "linerate cannot be built");
         root.join("target/debug/linerate")
     })
 }
 
-/// The program with these arguments, in an environment that a sudo of the tester does not change.
+/// Returns a command of linerate with these arguments, without the environment of sudo.
 pub fn linerate<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
-    let mut command = match hang_ups_are_ignored() {
+    let mut command = match is_sighup_ignored() {
         false => Command::new(program()),
-        // Whoever started the tests by nohup did not mean the program.
+        // Tests started with nohup ignore SIGHUP, but linerate should not.
         true => {
             let mut env = Command::new("env");
             env.arg("--default-signal=HUP").arg(program());
@@ -53,50 +52,50 @@ pub fn linerate<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     command
 }
 
-/// The benchmarks, built beside the program.
+/// Returns a command of linerate-bench with these arguments.
 pub fn bench<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     let mut command = Command::new(program().with_file_name("linerate-bench"));
     command.args(arguments).env("LINERATE_PROGRAM", program()).stdin(Stdio::null()).stdout(Stdio::piped());
     command
 }
 
-/// By proc(5), `SigIgn`: SIGHUP is the first bit.
-fn hang_ups_are_ignored() -> bool {
+/// Returns true if SIGHUP is ignored: the first bit of `SigIgn` in proc(5).
+fn is_sighup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 1 != 0)
 }
 
-/// Runs the program to its end.
+/// Runs linerate to its end.
 pub fn run(arguments: &[&str]) -> Ended {
     Ended::of(linerate(arguments).output().expect("the program"))
 }
 
-/// Starts the program and waits until its ports and files are open.
+/// Starts linerate, and waits until its ports and files are open.
 pub fn start(arguments: &[&str]) -> Running {
     let running = launch(arguments);
     running.wait_until_open();
     running
 }
 
-/// Starts the program.
+/// Starts linerate.
 pub fn launch(arguments: &[&str]) -> Running {
     spawn(linerate(arguments).stdout(Stdio::piped()))
 }
 
-/// Starts a program as it was prepared; its standard error is read at its end.
+/// Starts a prepared command; its standard error is read at its end.
 pub fn spawn(command: &mut Command) -> Running {
     Running(Some(command.stderr(Stdio::piped()).spawn().expect("the program")))
 }
 
-/// The program while it runs; killed if it still does when this is dropped.
+/// Running program, killed on drop.
 #[derive(Debug)]
 pub struct Running(Option<Child>);
 
-/// What the program left behind.
+/// Result of a program.
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit status; -1 if a signal ended it.
+    /// Exit status; -1 if a signal ended it.
     pub status: i32,
     /// Standard output.
     pub output: String,
@@ -105,34 +104,34 @@ pub struct Ended {
 }
 
 impl Running {
-    /// Its number.
+    /// Returns its process ID.
     pub fn pid(&self) -> u32 {
         self.0.as_ref().expect("a running program").id()
     }
 
-    /// Its standard input, if that is a pipe.
+    /// Takes its standard input, if that is a pipe.
     pub fn take_input(&mut self) -> Option<ChildStdin> {
         self.0.as_mut()?.stdin.take()
     }
 
-    /// Its standard output, if that is a pipe.
+    /// Takes its standard output, if that is a pipe.
     pub fn take_output(&mut self) -> Option<ChildStdout> {
         self.0.as_mut()?.stdout.take()
     }
 
-    /// What it says on standard error from now on, as it says it; its end has nothing of that.
+    /// Collects its standard error from now on, line by line; `Ended::errors` is then empty.
     pub fn hear(&mut self) -> Arc<Mutex<String>> {
-        let heard = Arc::new(Mutex::new(String::new()));
-        let (errors, said) = (self.0.as_mut().and_then(|child| child.stderr.take()), Arc::clone(&heard));
+        let lines = Arc::new(Mutex::new(String::new()));
+        let (errors, sink) = (self.0.as_mut().and_then(|child| child.stderr.take()), Arc::clone(&lines));
         std::thread::spawn(move || {
             for line in errors.into_iter().flat_map(|errors| BufReader::new(errors).lines()) {
-                *said.lock().expect("lines") += &(line.unwrap_or_default() + "\n");
+                *sink.lock().expect("lines") += &(line.unwrap_or_default() + "\n");
             }
         });
-        heard
+        lines
     }
 
-    /// Waits until its ports and files are open: it gives up its privileges then, and from then on a signal asks it to stop.
+    /// Waits until its ports and files are open: then it has dropped its privileges, and handles signals.
     pub fn wait_until_open(&self) {
         const SIGTERM: u64 = 1 << 14;
         wait_until("the program has opened everything", || {
@@ -143,7 +142,7 @@ impl Running {
         });
     }
 
-    /// A line of `/proc/PID/status`, without its name.
+    /// Returns a value of `/proc/PID/status`.
     pub fn proc_status(&self, name: &str) -> Option<String> {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -156,7 +155,7 @@ impl Running {
         kill_process(pid, signal).expect("a running program");
     }
 
-    /// Waits for its end; asks for it where it does not come, so that no test waits for ever.
+    /// Waits for its end; sends SIGTERM after a time limit, so that no test waits forever.
     pub fn end(mut self) -> Ended {
         let child = self.0.take().expect("a running program");
         let (pid, (ended, has_ended)) = (child.id(), mpsc::channel::<()>());
@@ -175,7 +174,7 @@ impl Running {
         ended
     }
 
-    /// Asks it to stop, as Ctrl-C does, and waits for its end.
+    /// Sends SIGINT, as Ctrl-C does, and waits for its end.
     pub fn interrupt(self) -> Ended {
         self.signal(Signal::INT);
         self.end()
@@ -192,7 +191,7 @@ impl Drop for Running {
 }
 
 impl Ended {
-    /// From what the process returned.
+    /// Creates the result from the output of a process.
     pub fn of(output: Output) -> Self {
         Ended {
             status: output.status.code().unwrap_or(-1),
@@ -201,48 +200,48 @@ impl Ended {
         }
     }
 
-    /// The same, if the program was done without a failure.
+    /// Returns itself if the program succeeded.
     ///
     /// # Panics
-    /// If it was not.
+    /// If the program failed.
     pub fn good(self) -> Self {
         self.with_status(0)
     }
 
-    /// The same, if the program ended with this status.
+    /// Returns itself if the exit status is this one.
     ///
     /// # Panics
-    /// If it ended with another.
+    /// If the exit status is another.
     pub fn with_status(self, status: i32) -> Self {
         assert_eq!(self.status, status, "{}\n{}", self.output, self.errors);
         self
     }
 
-    /// The last JSON document on standard output: on a slow machine others say how far it is.
+    /// Returns the last JSON document on standard output; on a slow machine, progress documents may come before it.
     ///
     /// # Panics
-    /// If there is none, or anything else.
+    /// If standard output has no JSON document, or other text.
     pub fn json(&self) -> Value {
         let documents = serde_json::Deserializer::from_str(&self.output).into_iter();
-        let last = documents.last().unwrap_or_else(|| panic!("nothing: {}", self.errors));
+        let last = documents.last().unwrap_or_else(|| panic!("no JSON document: {}", self.errors));
         last.unwrap_or_else(|error| panic!("{error}: {}\n{}", self.output, self.errors))
     }
 
-    /// Whether standard output has this text in it.
+    /// Checks that standard output contains this text.
     ///
     /// # Panics
     /// If it has not.
     pub fn shows(self, text: &str) -> Self {
-        assert!(self.output.contains(text), "{text:?} is not shown in: {}\n{}", self.output, self.errors);
+        assert!(self.output.contains(text), "{text:?} is not in the output: {}\n{}", self.output, self.errors);
         self
     }
 
-    /// Whether standard error has this text in it.
+    /// Checks that standard error contains this text.
     ///
     /// # Panics
     /// If it has not.
     pub fn says(self, text: &str) -> Self {
-        assert!(self.errors.contains(text), "{text:?} is not said in: {}", self.errors);
+        assert!(self.errors.contains(text), "{text:?} is not in the errors: {}", self.errors);
         self
     }
 }

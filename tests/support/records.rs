@@ -1,18 +1,18 @@
-//! Classic pcap, read and written in the plainest way, so that tests do not judge our reader by itself.
+//! Simple reader and writer of classic pcap, so that tests do not check our reader with itself.
 
-/// One frame of a capture.
+/// Frame of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Nanoseconds since 1970.
     pub time: u64,
-    /// The length on the wire.
+    /// Length on the wire.
     pub wire: u32,
-    /// The captured bytes.
+    /// Captured bytes.
     pub bytes: Vec<u8>,
 }
 
 impl Record {
-    /// Captured and wire bytes, without the time.
+    /// Returns the wire length and the captured bytes, without the time.
     pub fn content(&self) -> (u32, &[u8]) {
         (self.wire, &self.bytes)
     }
@@ -23,18 +23,18 @@ const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
 
-/// The frames of a little-endian pcap file; one that was cut off gives its complete frames.
+/// Returns the frames of a little-endian pcap file; of a truncated file, the complete frames.
 ///
 /// # Panics
-/// If it is no such file.
+/// If it is not such a file.
 pub fn read(path: &str) -> Vec<Record> {
     parse(&std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}")))
 }
 
-/// The frames of a little-endian pcap file in memory.
+/// Returns the frames of a little-endian pcap file in memory.
 ///
 /// # Panics
-/// If it is no such file.
+/// If it is not such a file.
 pub fn parse(file: &[u8]) -> Vec<Record> {
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
     let unit = match word(0) {
@@ -62,12 +62,12 @@ pub fn write(path: &str, records: &[Record]) {
     std::fs::write(path, file).unwrap_or_else(|error| panic!("{path}: {error}"));
 }
 
-/// What a nanosecond pcap file of Ethernet begins with.
+/// Returns the header of a nanosecond pcap file of Ethernet.
 pub fn header() -> Vec<u8> {
     [NANOSECONDS, 4 << 16 | 2, 0, 0, 262_144, 1].map(u32::to_le_bytes).concat()
 }
 
-/// Frames as they follow in such a file.
+/// Returns the records after the header of such a file.
 pub fn body(records: &[Record]) -> Vec<u8> {
     let mut body = Vec::new();
     for Record { time, wire, bytes } in records {
@@ -79,12 +79,12 @@ pub fn body(records: &[Record]) -> Vec<u8> {
     body
 }
 
-/// The size of a pcap file of these frames.
+/// Returns the size of a pcap file of these frames.
 pub fn file_size(records: &[Record]) -> u64 {
     records.iter().map(|record| RECORD_HEADER + record.bytes.len()).sum::<usize>() as u64 + FILE_HEADER as u64
 }
 
-/// Fails, briefly, unless both hold the same frames in the same order, whatever their times.
+/// Checks that both have the same frames in the same order, ignoring times; prints only the first difference.
 ///
 /// # Panics
 /// If they do not.
@@ -96,11 +96,11 @@ pub fn assert_same_frames(what: &str, got: &[Record], wanted: &[Record]) {
     assert_eq!(got.len(), wanted.len(), "{what}: the number of frames");
 }
 
-/// Fails if a time is less than the one before it.
+/// Checks that no time is before the previous one.
 ///
 /// # Panics
-/// If times go back.
+/// If times go backwards.
 pub fn assert_times_never_go_back(records: &[Record]) {
     let back = records.windows(2).position(|pair| pair[1].time < pair[0].time);
-    assert_eq!(back, None, "times go back behind this frame");
+    assert_eq!(back, None, "times go backwards after this frame");
 }

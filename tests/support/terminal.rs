@@ -1,16 +1,16 @@
-//! What a program shows on a terminal, by script(1).
+//! Output of programs on a terminal, by script(1).
 
 use super::tool;
 use std::path::Path;
 
-/// Runs a program on a terminal with this number of columns; returns what the terminal shows.
+/// Runs a program on a terminal with this number of columns, and returns its output.
 pub fn in_terminal(columns: u16, program: &Path, arguments: &[&str]) -> String {
     let quoted: Vec<String> = arguments.iter().map(|argument| format!("'{argument}'")).collect();
     let line = format!("stty cols {columns} rows 40; exec {} {}", program.display(), quoted.join(" "));
     tool("script", &["-qec", &line, "/dev/null"]).replace('\r', "")
 }
 
-/// Text without escape sequences.
+/// Removes escape sequences.
 pub fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -30,7 +30,7 @@ pub fn assert_fits(program: &Path, arguments: &[&str], columns: u16, words: &[&s
     let text = plain(&in_terminal(columns, program, arguments));
     for line in text.lines() {
         let wide = line.chars().count();
-        // What cannot be parted, as a path, is left to the terminal.
+        // Long words such as paths are wrapped by the terminal.
         let is_one = line.split_whitespace().any(|word| word.chars().count() + 8 > usize::from(columns));
         assert!(wide <= usize::from(columns) || is_one, "{wide} of {columns}: {line}\n{arguments:?}\n{text}");
     }

@@ -1,4 +1,4 @@
-//! A network of this test alone, and the program on its ends.
+//! Network of one test, and linerate on its ends.
 
 use super::program::{Ended, Running, linerate, program, spawn, start};
 use super::records::{self, Record};
@@ -6,44 +6,44 @@ use linerate_lab::{Plan, TemporaryLab};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Receive rings that hold any capture of these tests whole: nothing is lost however slow the machine is.
+/// Receive rings that hold any capture of these tests completely, so that no packet is lost on a slow machine.
 pub const ROOMY: &str = "&lanes=1&ring=32MiB&block=256KiB&timeout=20";
 
-/// A lab that goes with this value.
+/// Lab, removed on drop.
 pub struct Wire {
     lab: TemporaryLab,
 }
 
 impl Wire {
-    /// Hosts `a` and `b`, joined by their `eth0` with an MTU of 22,000 bytes.
+    /// Creates hosts `a` and `b`, connected by their `eth0` with an MTU of 22,000 bytes.
     pub fn new() -> Self {
         Self::of(&["a:eth0,b:eth0,mtu=22000"])
     }
 
-    /// Hosts joined by these links.
+    /// Creates hosts connected by these links.
     ///
     /// # Panics
-    /// If they cannot be made.
+    /// If they cannot be created.
     pub fn of(links: &[&str]) -> Self {
         let links = links.iter().map(|link| link.parse().expect("a link")).collect();
         let plan = Plan::from_links("wire", links).expect("a plan");
         Wire { lab: TemporaryLab::up(&plan).expect("a lab") }
     }
 
-    /// The namespace of a host.
+    /// Returns the namespace of a host.
     ///
     /// # Panics
-    /// If there is no such host.
+    /// If the host is unknown.
     pub fn namespace(&self, host: &str) -> String {
         self.lab.host(host).expect("a host").to_owned()
     }
 
-    /// The port of interface `interface` of `host`, with further options as `&name=value`.
+    /// Returns the port of `interface` of `host`, with additional options such as `&name=value`.
     pub fn port(&self, host: &str, interface: &str, options: &str) -> String {
         format!("packet:{interface}?netns={}{options}", self.namespace(host))
     }
 
-    /// Starts a capture on `b:eth0`, which can hold everything, into `file`.
+    /// Starts a capture on `b:eth0` into `file`, with rings that hold all packets.
     pub fn capture(&self, file: &str, arguments: &[&str]) -> Running {
         let port = self.port("b", "eth0", ROOMY);
         start(&[&["capture", "-i", &port, "-w", file, "--json"], arguments].concat())
@@ -64,7 +64,7 @@ impl Wire {
         Ended::of(command.output().expect("taskset")).good()
     }
 
-    /// Replays a file into `a:eth0` at top speed.
+    /// Replays a file into `a:eth0` at max rate.
     pub fn replay(&self, file: &str) -> Ended {
         self.replay_with(&["-r", file, "--rate", "max"])
     }
@@ -85,7 +85,7 @@ impl Wire {
         super::tool("ip", &[&["-n", &self.namespace(host)], arguments].concat());
     }
 
-    /// Runs the program inside a host.
+    /// Runs linerate in the namespace of a host.
     ///
     /// # Panics
     /// If it cannot be run.
@@ -94,7 +94,7 @@ impl Wire {
         Ended::of(command.args(arguments).output().expect("the program"))
     }
 
-    /// Starts the program inside a host.
+    /// Starts linerate in the namespace of a host.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -103,7 +103,7 @@ impl Wire {
         spawn(command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()))
     }
 
-    /// The verb `generate` towards `a:eth0`, not started yet.
+    /// Returns a `generate` command to `a:eth0`, not started yet.
     pub fn sender(&self, arguments: &[&str]) -> Command {
         let port = self.port("a", "eth0", "");
         linerate(&[&["generate", "--json", "--to", &port], arguments].concat())
@@ -116,20 +116,20 @@ impl Default for Wire {
     }
 }
 
-/// Waits until a pcap file has grown to hold these frames, or has not for 10 seconds; a little longer, so
-/// that frames too many would show too.
+/// Waits until a pcap file has the size for these frames, for at most 10 seconds, and a little longer, so that excess
+/// frames show too.
 pub fn settle(file: &str, wanted: &[Record]) {
-    let (size, started) = (records::file_size(wanted), Instant::now());
+    let (size, start) = (records::file_size(wanted), Instant::now());
     while !wanted.is_empty()
         && std::fs::metadata(file).map_or(0, |data| data.len()) < size
-        && started.elapsed() < Duration::from_secs(10)
+        && start.elapsed() < Duration::from_secs(10)
     {
         std::thread::sleep(Duration::from_millis(2));
     }
     std::thread::sleep(Duration::from_millis(30));
 }
 
-/// Frames that tell their own number, of many lengths.
+/// Returns frames of many lengths that contain their number.
 pub fn numbered(count: u32) -> Vec<Record> {
     let frame = |number: u32| {
         let mut bytes = [[0x02, 0, 0, 0, 0, 0x0b], [0x02, 0, 0, 0, 0, 0x0a]].concat();
@@ -141,11 +141,11 @@ pub fn numbered(count: u32) -> Vec<Record> {
     (0..count).map(frame).collect()
 }
 
-/// Fails unless these are [`numbered`] frames in a row, starting anywhere and beginning anew at the end.
+/// Checks that these are consecutive [`numbered`] frames, starting anywhere and wrapping at the end.
 ///
 /// # Panics
 /// If they are not.
-pub fn assert_in_a_row(what: &str, got: &[Record], all: &[Record]) {
+pub fn assert_consecutive(what: &str, got: &[Record], all: &[Record]) {
     let number = |record: &Record| u32::from_be_bytes(record.bytes[14..18].try_into().unwrap()) as usize;
     let Some(first) = got.first().map(number) else { return };
     for (at, record) in got.iter().enumerate() {

@@ -1,16 +1,16 @@
-//! Both switches are given the same rules and frames.
+//! Both switches get the same rules and frames.
 //!
-//! Where they differ by intent, frames or rules are left out by a name:
+//! Frames for which they differ by design are skipped:
 //!
-//! - later fragments whose addresses are changed: Open vSwitch 3.1 takes bytes of the payload for a checksum, and changes them;
-//! - packets of IPv6 whose addresses change behind a fragment header, or a routing header that sends them on: it leaves the checksum as
-//!   it was, which is wrong then;
-//! - frames with more than one tag and rules that take tags off or put them on: it knows one of them (`vlan-limit`), and which of
-//!   two it takes off depends on what else is done;
-//! - frames that may be dropped first (DEI) whose tag is changed: it keeps that bit where nothing is changed in the end, and loses it
-//!   where it has sent a copy without the tag before;
-//! - frames with a tag of priority alone, as `normal` sends them: it keeps some of these tags;
-//! - frames cut by rules that put tags on or take them off: it counts their bytes before that.
+//! - later fragments with changed addresses: Open vSwitch 3.1 updates payload bytes as if they were a checksum;
+//! - IPv6 packets with changed addresses that have a fragment header, or a routing header with segments left:
+//!   Open vSwitch keeps the old checksum, which is then wrong;
+//! - frames with several tags and rules that push or pop tags: Open vSwitch knows one tag (`vlan-limit`), and which of
+//!   two it pops depends on other actions;
+//! - drop-eligible frames (DEI) whose tag changes: Open vSwitch keeps DEI if the tag ends up unchanged, and loses it
+//!   after it has sent a copy without the tag;
+//! - priority-tagged frames sent by `normal`: Open vSwitch keeps some of these tags;
+//! - frames truncated by rules that push or pop tags: Open vSwitch counts their bytes before the change.
 
 use super::ovs::{Ovs, PORTS};
 use super::random::{frame, rules};
@@ -22,13 +22,13 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use std::cell::RefCell;
 
-/// Cases in a run of all tests; `LINERATE_OVS_CASES` asks for more, each time others.
+/// Number of fixed cases; `LINERATE_OVS_CASES=N` runs N random ones instead.
 const CASES: u32 = 60;
 
-/// What left by each port.
-struct Left(Vec<Vec<Vec<u8>>>);
+/// Frames sent by each port.
+struct OutputByPort(Vec<Vec<Vec<u8>>>);
 
-impl Outputs for Left {
+impl Outputs for OutputByPort {
     fn copy(&mut self, _: usize, port: PortNo, bytes: &[u8], _: bool) {
         self.0[usize::from(port) - 1].push(bytes.to_vec());
     }
@@ -43,7 +43,7 @@ fn ours(switch: &mut Switch, port: PortNo, frames: &[Vec<u8>]) -> Vec<Vec<Vec<u8
         memory.extend_from_slice(frame);
     }
     memory.resize(memory.len() + TAIL, 0);
-    let mut left = Left(vec![Vec::new(); usize::from(PORTS)]);
+    let mut left = OutputByPort(vec![Vec::new(); usize::from(PORTS)]);
     switch.burst(Nanos(1 << 40), port, Burst::over(&memory, &descs).unwrap(), &mut left);
     left.0
 }
@@ -58,8 +58,8 @@ fn runner() -> TestRunner {
     }
 }
 
-/// Whether the two differ about this frame by intent.
-fn is_left_out(rule: &str, frame: &[u8]) -> bool {
+/// Returns true if the two switches differ by design for this frame.
+fn is_known_difference(rule: &str, frame: &[u8]) -> bool {
     let kind = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let is_tag = |kind: u16| kind == 0x8100 || kind == 0x88a8;
     let tagged = is_tag(kind(12));
@@ -88,7 +88,7 @@ fn compare(ovs: &mut Ovs, switch: &mut Switch, port: u16, frames: &[Vec<u8>]) ->
         .filter(|frame| {
             let rule =
                 switch.rule_for(port, frame).map(|rule| linerate::switch::text::show_actions(&rule.rule.actions, &[]));
-            !rule.is_some_and(|rule| is_left_out(&rule, frame))
+            !rule.is_some_and(|rule| is_known_difference(&rule, frame))
         })
         .cloned()
         .collect();
@@ -102,7 +102,7 @@ fn compare(ovs: &mut Ovs, switch: &mut Switch, port: u16, frames: &[Vec<u8>]) ->
             left.iter().enumerate().map(port).collect::<String>()
         };
         return Err(TestCaseError::fail(format!(
-            "by port {port}\nOpen vSwitch:{}\nhere:{}",
+            "input port {port}\nOpen vSwitch:{}\nlinerate:{}",
             show(&there),
             show(&here)
         )));
@@ -110,7 +110,7 @@ fn compare(ovs: &mut Ovs, switch: &mut Switch, port: u16, frames: &[Vec<u8>]) ->
     Ok(())
 }
 
-fn said_of(rules: &[String]) -> Switch {
+fn switch_with(rules: &[String]) -> Switch {
     let mut switch = Switch::new(Options { cache: 64, ..Options::new(usize::from(PORTS)) });
     for rule in rules {
         switch
@@ -120,22 +120,22 @@ fn said_of(rules: &[String]) -> Switch {
 }
 
 #[test]
-fn rules_do_what_they_do_in_open_vswitch() {
+fn rules_match_open_vswitch() {
     let Some(ovs) = Ovs::start() else { return lack("Open vSwitch is not installed") };
     let ovs = RefCell::new(ovs);
     let frames = prop::collection::vec(prop::collection::vec(frame(), 1..24), usize::from(PORTS));
     let done = runner().run(&(rules(), frames), |(rules, frames)| {
         let ovs = &mut *ovs.borrow_mut();
-        ovs.set_rules(&rules).map_err(|error| TestCaseError::fail(format!("refused there: {error}")))?;
-        let mut switch = said_of(&rules);
+        ovs.set_rules(&rules).map_err(|error| TestCaseError::fail(format!("rejected by Open vSwitch: {error}")))?;
+        let mut switch = switch_with(&rules);
         (1..).zip(&frames).try_for_each(|(port, frames)| compare(ovs, &mut switch, port, frames))
     });
     done.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// A bridge with VLANs, frame by frame: what was learned from one is asked for the next.
+/// A bridge with VLANs, one frame at a time: addresses learned from a frame apply to the next.
 #[test]
-fn a_bridge_does_what_that_of_open_vswitch_does() {
+fn bridge_matches_open_vswitch() {
     let Some(ovs) = Ovs::start() else { return lack("Open vSwitch is not installed") };
     let ovs = RefCell::new(ovs);
     let vlans = prop::sample::select(vec![
@@ -160,7 +160,7 @@ fn a_bridge_does_what_that_of_open_vswitch_does() {
         switch.add(parse_rule("actions=normal", &numbered(PORTS.into())).map_err(TestCaseError::fail)?, Nanos(1));
         for (port, frame) in frames {
             compare(ovs, &mut switch, port, &[frame])?;
-            // What it has cached of where MACs are, it would throw away half a second later.
+            // Open vSwitch would update its cached MAC locations only half a second later.
             ovs.ask("revalidator/purge", &[]);
         }
         Ok(())

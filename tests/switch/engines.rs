@@ -1,4 +1,4 @@
-//! The verb with engines that decide about frames of some rules: between hosts, killed, and from a generator to a receiver.
+//! The verb with engines that inspect frames of some rules: between hosts, killed, and from a generator to a receiver.
 
 use super::program::{account, ctl};
 use linerate_tests::support::program::{Running, launch, run, start};
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Engines killed, unless `LINERATE_KILLS` says how many.
+/// Number of engines to kill; `LINERATE_KILLS` overrides it.
 const KILLS: u32 = 12;
-/// Rings that hold all that these tests send while something stands still.
+/// Options of rings that hold all frames of these tests while a process is stopped.
 const ROOMY: &str = "&ring=32MiB&timeout=1";
 const DNS: &[&str] = &["-k", "ip/udp(sport=1000..1040, dport=53)", "-k", "ip/udp(sport=1000..1040, dport=80)"];
 
@@ -35,7 +35,7 @@ impl Scene {
         self.scratch.file("control")
     }
 
-    /// What comes at port 1 of this kind is inspected; all else goes to the other side.
+    /// Starts a switch that inspects frames of this kind from port 1 and forwards all others to the other port.
     fn switch(&self, of: &str, options: &[&str]) -> Running {
         let ports = ["p0", "p1"].map(|port| self.wire.port("mid", port, ROOMY));
         let rule = format!("priority=9,{of},in_port=1,actions=inspect:{},output:2", self.ring);
@@ -50,7 +50,7 @@ impl Scene {
         launch(&[&["inspect", &format!("shm:{}", self.ring), "--json"], options].concat())
     }
 
-    /// Starts to send from a to b, which looks at what comes.
+    /// Starts a run from host a that checks packets at host b.
     fn send(&self, arguments: &[&str]) -> Running {
         let (to, check) = (self.wire.port("a", "eth0", ""), self.wire.port("b", "eth0", "&ring=32MiB&lanes=1"));
         launch(&[&["generate", "--json", "--to", &to, "--check", &check], arguments].concat())
@@ -65,7 +65,7 @@ fn by_fault(json: &Value) -> [u64; 4] {
     ["lost", "duplicated", "reordered", "corrupted"].map(|name| number(&json["check"], name))
 }
 
-/// What became of the frames that were inspected; every identity holds.
+/// Returns the verdict counters of the engine and checks every identity between them.
 fn verdicts(json: &Value) -> Value {
     assert_eq!((&json["balanced"], &json["quiesced"]), (&true.into(), &true.into()), "{json:#}");
     let of = |name: &str| number(&json["engines"][0]["verdicts"], name);
@@ -76,9 +76,9 @@ fn verdicts(json: &Value) -> Value {
 }
 
 #[test]
-fn what_an_engine_blocks_does_not_arrive_and_the_rest_is_not_asked_about() {
+fn blocked_frames_are_dropped_and_other_frames_bypass_the_engine() {
     let Some(scene) = Scene::up() else { return };
-    // A machine that does other things too stops an engine for a while.
+    // The budget allows for an engine that is descheduled on a busy machine.
     let switch = scene.switch("udp,tp_dst=53", &["--engine", "ids", "--budget", "5000"]);
     let ids = scene.engine(&["--name", "ids", "--drop", "udp src portrange 1000-1019"]);
     ids.wait_until_open();
@@ -86,7 +86,7 @@ fn what_an_engine_blocks_does_not_arrive_and_the_rest_is_not_asked_about() {
     let rule = format!("actions=inspect:{},output:2", scene.ring);
     let flows = ctl(&scene.socket(), &["dump-flows", "udp,tp_dst=53"]).unwrap();
     assert!(flows.contains(&rule) && flows.contains("n_packets=4100, "), "{flows}");
-    // What is shown can be given again, and stays.
+    // The output of dump-flows is valid input, and counters survive.
     let file = scene.scratch.file("rules");
     std::fs::write(&file, ctl(&scene.socket(), &["dump-flows"]).unwrap()).unwrap();
     ctl(&scene.socket(), &["replace-flows", &file]).unwrap();
@@ -108,9 +108,9 @@ fn what_an_engine_blocks_does_not_arrive_and_the_rest_is_not_asked_about() {
     assert_eq!((&ring["received"], &ring["delivered"]), (&2100.into(), &2100.into()), "{ring:#}");
 }
 
-/// Of each flow the first frames are asked about; the others are dropped by the switch itself.
+/// The engine sees only the first frames of each flow; the switch drops the rest itself.
 #[test]
-fn a_blacklisted_flow_is_dropped_by_the_switch() {
+fn blacklisted_flow_is_dropped_by_the_switch() {
     let Some(scene) = Scene::up() else { return };
     let switch = scene.switch("udp", &["--budget", "5000"]);
     let ids = scene.engine(&["--blacklist", "udp port 53"]);
@@ -125,7 +125,7 @@ fn a_blacklisted_flow_is_dropped_by_the_switch() {
     assert!(listed > 1000 && number(&of, "blocked") >= 41, "{json:#}");
 }
 
-/// Engines that die at any moment: what was said of frames without one is done, none leaves twice, order is kept.
+/// Kills engines at random moments: policies apply without an engine, no frame is duplicated, order is kept.
 fn killed(how: &str) {
     let Some(scene) = Scene::up() else { return };
     let kills = std::env::var("LINERATE_KILLS").ok().map_or(KILLS, |text| text.parse().expect("a number of kills"));
@@ -135,7 +135,7 @@ fn killed(how: &str) {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for kill in 0..kills {
         let ids = scene.engine(&["--drop", "udp port 53"]);
-        // Some are killed wherever they are; a machine that does other things too would get none of the others to decide.
+        // One in four is killed at any point, even before it opens; the others get time to decide on a busy machine.
         if kill % 4 != 3 {
             ids.wait_until_open();
         }
@@ -145,40 +145,44 @@ fn killed(how: &str) {
         thread::sleep(Duration::from_millis(20 + random % 80));
         ids.signal(Signal::KILL);
         let ended = ids.end();
-        assert!(ended.status == -1, "it ended by itself: {}", ended.errors);
+        assert!(ended.status == -1, "the engine exited on its own: {}", ended.errors);
     }
     let sent = sending.end().good().json();
     let json = switch.interrupt().good().json();
     let of = verdicts(&json);
     let [lost, repeated, reordered, corrupted] = by_fault(&sent);
     let engines = number(&json["engines"][0], "engines");
-    eprintln!("{kills} killed, {engines} of them decided: {of}");
+    eprintln!("{kills} engines killed, {engines} of them returned verdicts: {of}");
     assert_eq!((repeated, reordered, corrupted), (0, 0, 0), "{sent:#}\n{json:#}");
     assert!(engines >= u64::from(kills) / 4 && number(&of, "no_engine") > 100, "{json:#}");
     if how == "open" {
-        assert_eq!(lost, number(&of, "blocked"), "what nobody blocked has arrived: {sent:#}\n{json:#}");
+        assert_eq!(lost, number(&of, "blocked"), "only blocked frames are lost: {sent:#}\n{json:#}");
         assert_eq!((number(&of, "policy_dropped"), number(&sent["streams"][1]["check"], "lost")), (0, 0), "{json:#}");
     } else {
         let dns = number(&sent["streams"][0]["check"], "received");
-        assert_eq!((dns, number(&of, "policy_passed")), (0, 0), "none passed unseen: {sent:#}\n{json:#}");
+        assert_eq!(
+            (dns, number(&of, "policy_passed")),
+            (0, 0),
+            "no frame passed without inspection: {sent:#}\n{json:#}"
+        );
         assert_eq!(lost, number(&of, "blocked") + number(&of, "policy_dropped"), "{sent:#}\n{json:#}");
     }
     assert!(number(&of, "blocked") > 100 && number(&of, "passed") > 100, "{json:#}");
 }
 
 #[test]
-fn engines_killed_with_open_cost_a_switch_no_frame() {
+fn killed_engines_with_fail_open_lose_no_frame() {
     killed("open");
 }
 
 #[test]
-fn engines_killed_with_closed_let_no_frame_through_a_switch() {
+fn killed_engines_with_fail_closed_pass_no_frame() {
     killed("closed");
 }
 
-/// What is said of rings has to be sayable.
+/// Invalid ring options and names are rejected.
 #[test]
-fn rings_that_cannot_be_are_refused() {
+fn invalid_rings_are_rejected() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap");
     run(&["generate", "--to", &format!("pcap:{file}"), "--udp", "-c", "5"]).good();

@@ -1,25 +1,25 @@
-//! Frames that rules have inspected, between ports in memory, with an engine in this process: what it says is done, the rest of the
-//! actions is done to what comes back, in the order of each flow, and each frame is accounted for.
+//! Frames inspected by rules, between ports in memory, with an engine in this process: verdicts are applied, remaining
+//! actions apply to returned frames, flows stay in order, and every frame is accounted for.
 
 use linerate::switch::text::{PortNames, parse_rule};
 use linerate::switch::{Options, PortNo, RingNo, Switch};
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Block, Count, Desc, Horizon, Nanos, Stage};
-use linerate_engine::switching::{EngineRing, Switching};
-use linerate_engine::{Fail, InlinePolicy, Progress, Receive, Received, Release, Sharing, SharingOptions};
+use linerate_engine::switching::{EngineRing, SwitchConsumer};
+use linerate_engine::{FailMode, InlinePolicy, Progress, Receive, ReleaseOrder, RunReport, Sharing, SharingOptions};
+use linerate_headers::build::Frame;
+use linerate_headers::{MacAddr, ethernet, ipv4, udp};
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
-use linerate_share::{Access, Attach, Decide, Engine, Inject, Verdict};
+use linerate_share::{Access, AttachOptions, Engine, Inject, Verdict, VerdictReply};
 use linerate_tests::support::wait_until;
-use linerate_wire::build::Frame;
-use linerate_wire::{MacAddr, ethernet, ipv4, udp};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Their answers are fewer than may be under way, however late the switch looks.
+/// Number of frames: below the limit of outstanding verdicts, however late the switch polls.
 const FRAMES: u32 = 3200;
-/// Flows of the frames, by their source port.
+/// Number of flows, which differ in their source port.
 const FLOWS: u32 = 16;
 
 /// Two ports and the ring `ids`.
@@ -35,7 +35,7 @@ impl PortNames for Names {
     }
 }
 
-/// What a host at port 1 sends; `from` is its address.
+/// Builds a frame of a host at port 1 with source address 10.0.0.`from`.
 fn frame(number: u32, from: u8, ttl: u8, mark: &[u8]) -> Vec<u8> {
     let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
     let (source, destination) = (Ipv4Addr::new(10, 0, 0, from), Ipv4Addr::new(10, 0, 0, 99));
@@ -51,16 +51,16 @@ fn number(bytes: &[u8]) -> u32 {
 fn patient() -> InlinePolicy {
     let long = Duration::from_secs(20);
     InlinePolicy {
-        on_death: Fail::Closed,
-        on_overload: Fail::Closed,
+        on_death: FailMode::Closed,
+        on_overload: FailMode::Closed,
         hold: long,
         budget: long,
-        release: Release::ByFlow,
+        release: ReleaseOrder::ByFlow,
         ..InlinePolicy::default()
     }
 }
 
-/// A port of the switch, and its far end.
+/// Opens a port of the switch and its far end.
 fn port(name: &str) -> ((RxPort, TxPort), (TxPort, RxPort)) {
     let spec = |way: &str| Spec::parse(&format!("mem:{name}-{way}")).unwrap();
     let open = |way: &str| {
@@ -71,26 +71,26 @@ fn port(name: &str) -> ((RxPort, TxPort), (TxPort, RxPort)) {
 }
 
 struct Through {
-    run: Received,
-    /// What left by each port.
+    run: RunReport,
+    /// Frames sent by each port.
     left: [Vec<Vec<u8>>; 2],
     frames: u64,
 }
 
 type Decides = Box<dyn FnOnce(Engine) + Send>;
 
-/// How many frames are sent at a time.
+/// Number of frames sent at a time.
 const AT_ONCE: u32 = 64;
 
-/// Frames by port 1 through a switch with these rules, while engines decide, one a ring.
+/// Sends frames through port 1 of a switch with these rules and with one engine per ring.
 fn through(rules: &[&str], policy: InlinePolicy, engines: Vec<Decides>) -> Through {
     through_after(rules, policy, engines, 0)
 }
 
-/// The same, where so many have left by port 2 before more than the first of them are sent.
+/// Does the same, but waits after the first batch until `first` frames have left port 2.
 fn through_after(rules: &[&str], policy: InlinePolicy, engines: Vec<Decides>, first: usize) -> Through {
-    let came = AtomicUsize::new(0);
-    let came = &came;
+    let arrived = AtomicUsize::new(0);
+    let arrived = &arrived;
     static MADE: AtomicU32 = AtomicU32::new(0);
     let name = format!("inspected-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
     let mut switch = Switch::new(Options::new(2));
@@ -109,7 +109,7 @@ fn through_after(rules: &[&str], policy: InlinePolicy, engines: Vec<Decides>, fi
             EngineRing { name: format!("ring {ring}"), sharing: Sharing::create(options).unwrap(), policy }
         })
         .collect();
-    let switching = Switching::new(switch, vec![out, other_out], vec![1, 2], true, Progress::new());
+    let switching = SwitchConsumer::new(switch, vec![out, other_out], vec![1, 2], true, Progress::new());
     let mut switching = switching.with_engines(rings);
     thread::scope(|scope| {
         for (ring, decide) in engines.into_iter().enumerate() {
@@ -117,7 +117,7 @@ fn through_after(rules: &[&str], policy: InlinePolicy, engines: Vec<Decides>, fi
             scope.spawn(move || {
                 let began = Instant::now();
                 let engine = loop {
-                    match Attach::default().engine(&name) {
+                    match AttachOptions::default().engine(&name) {
                         Ok(engine) => break engine,
                         Err(error) => assert!(began.elapsed() < Duration::from_secs(20), "{error}"),
                     }
@@ -136,7 +136,7 @@ fn through_after(rules: &[&str], policy: InlinePolicy, engines: Vec<Decides>, fi
             for begin in (0..FRAMES).step_by(AT_ONCE as usize) {
                 block.clear();
                 if begin > 0 {
-                    wait_until("the first ones have left", || came.load(Ordering::Relaxed) >= first);
+                    wait_until("the first frames have left", || arrived.load(Ordering::Relaxed) >= first);
                 }
                 for number in begin..FRAMES.min(begin + AT_ONCE) {
                     let bytes = frame(number, 1, 64, b"plain");
@@ -148,11 +148,11 @@ fn through_after(rules: &[&str], policy: InlinePolicy, engines: Vec<Decides>, fi
                     into.queues[0].flush(Nanos::ZERO).unwrap();
                 }
             }
-            wait_until("all has left its hands", || into.queues[0].flush(Nanos::ZERO).unwrap());
+            wait_until("all frames are flushed", || into.queues[0].flush(Nanos::ZERO).unwrap());
             drop((into, other_into));
         });
-        let nobody = AtomicUsize::new(0);
-        let left = [scope.spawn(move || receive(&mut back, &nobody)), scope.spawn(move || receive(&mut far, came))];
+        let unused = AtomicUsize::new(0);
+        let left = [scope.spawn(move || receive(&mut back, &unused)), scope.spawn(move || receive(&mut far, arrived))];
         let run = running.join().unwrap();
         let left = left.map(|left| left.join().unwrap());
         assert!(run.failure.is_none(), "{:?}", run.failure);
@@ -161,38 +161,38 @@ fn through_after(rules: &[&str], policy: InlinePolicy, engines: Vec<Decides>, fi
     })
 }
 
-fn receive(from: &mut RxPort, came: &AtomicUsize) -> Vec<Vec<u8>> {
+fn receive(from: &mut RxPort, arrived: &AtomicUsize) -> Vec<Vec<u8>> {
     let (mut got, queue) = (Vec::new(), &mut from.queues[0]);
     loop {
         let head = queue.fill(Nanos::ZERO).unwrap();
         let (shown, is_over) = (head.burst.len(), head.horizon == Horizon::Ended);
         got.extend(head.burst.iter().map(|(_, bytes)| bytes.to_vec()));
         queue.consume(shown);
-        came.store(got.len(), Ordering::Relaxed);
+        arrived.store(got.len(), Ordering::Relaxed);
         if shown == 0 && is_over {
             return got;
         }
     }
 }
 
-/// Looks until the ring ends; what is held is said later, the last one first.
-fn decide(mut engine: Engine, mut say: impl FnMut(u32, &[u8]) -> Decide) {
+/// Polls until the ring ends; verdicts of held frames follow later, in reverse order.
+fn decide(mut engine: Engine, mut say: impl FnMut(u32, &[u8]) -> VerdictReply) {
     let (mut held, mut looks) = (Vec::new(), 0);
     while engine.ended().is_none() {
         let looked = engine.look(|seen, answers| {
             let own = number(seen.bytes);
             let said = say(own, seen.bytes);
             match said {
-                Decide::Later => held.push(seen.ticket),
-                Decide::Now(Verdict::Replace) => {
+                VerdictReply::Later => held.push(seen.ticket),
+                VerdictReply::Now(Verdict::Replace) => {
                     let mut other = seen.bytes.to_vec();
                     other[46..51].copy_from_slice(b"other");
                     answers.replace(seen.ticket, &other).unwrap();
                 }
                 _ if own % 100 == 50 => {
-                    let beside = |back| Inject { back, behind: true };
-                    answers.inject(seen.ticket, beside(false), &frame(own, 7, 9, b"there")).unwrap();
-                    answers.inject(seen.ticket, beside(true), &frame(own, 8, 9, b"back")).unwrap();
+                    let injection = |back| Inject { back, behind: true };
+                    answers.inject(seen.ticket, injection(false), &frame(own, 7, 9, b"there")).unwrap();
+                    answers.inject(seen.ticket, injection(true), &frame(own, 8, 9, b"back")).unwrap();
                 }
                 _ => {}
             }
@@ -210,17 +210,17 @@ fn decide(mut engine: Engine, mut say: impl FnMut(u32, &[u8]) -> Decide) {
 
 const REWRITES: &str = "udp,in_port=1,actions=mod_nw_src:10.0.0.7,inspect:ids,mod_nw_ttl:9,output:2";
 
-/// The engine sees what the actions before it made; what it passes, replaces or makes is what those behind it get.
+/// The engine sees frames after the actions before it; later actions apply to what it passes, replaces or injects.
 #[test]
-fn what_comes_back_has_the_rest_done_to_it() {
+fn remaining_actions_apply_to_returned_frames() {
     let engine = |engine: Engine| {
         decide(engine, |own, bytes| {
-            assert_eq!((bytes[29], bytes[22]), (7, 64), "rewritten in front of it, and not behind it");
+            assert_eq!((bytes[29], bytes[22]), (7, 64), "only actions before the engine were applied");
             match own % 20 {
-                5 => Decide::Now(Verdict::Block),
-                7 => Decide::Now(Verdict::Replace),
-                11 => Decide::Later,
-                _ => Decide::Now(Verdict::Pass),
+                5 => VerdictReply::Now(Verdict::Block),
+                7 => VerdictReply::Now(Verdict::Replace),
+                11 => VerdictReply::Later,
+                _ => VerdictReply::Now(Verdict::Pass),
             }
         });
     };
@@ -235,7 +235,7 @@ fn what_comes_back_has_the_rest_done_to_it() {
         }
         expected.extend((own % 100 == 50).then(|| frame(own, 7, 9, b"there")));
     }
-    // Bytes that the engine writes over have the checksum that was there; addresses and TTL are followed.
+    // A replaced payload keeps the old checksum, which address changes then update: compare without it.
     let without_sum = |frames: &[Vec<u8>]| {
         let mut frames = frames.to_vec();
         frames.iter_mut().for_each(|bytes| bytes[40..42].fill(0));
@@ -260,32 +260,32 @@ fn what_comes_back_has_the_rest_done_to_it() {
     assert_eq!(got.run.ledger.lost(), 0, "{:#?}", got.run.ledger);
 }
 
-/// With no frame of its own allowed, all of them are counted, and the others are as before.
+/// With an injection limit of 0, every injected frame is counted as dropped, and the others are unaffected.
 #[test]
-fn frames_of_the_engine_beyond_the_limit_are_counted() {
-    let engine = |engine: Engine| decide(engine, |_, _| Decide::Now(Verdict::Pass));
+fn injected_frames_above_the_limit_are_counted() {
+    let engine = |engine: Engine| decide(engine, |_, _| VerdictReply::Now(Verdict::Pass));
     let policy = InlinePolicy { inject_limit: 0, ..patient() };
     let got = through(&[REWRITES], policy, vec![Box::new(engine)]);
     assert_eq!([got.left[0].len(), got.left[1].len()], [0, FRAMES as usize]);
     let total = |count| got.run.ledger.total(count);
     let made = u64::from(FRAMES / 50);
-    let told = (total(Count::SwitchInjected), total(Count::SwitchInjectLimit), got.run.ledger.lost());
-    assert_eq!(told, (made, made, made));
+    let counts = (total(Count::SwitchInjected), total(Count::SwitchInjectLimit), got.run.ledger.lost());
+    assert_eq!(counts, (made, made, made));
 }
 
-/// Flows that the engine has decided for good come to it no more, and nothing of them overtakes.
+/// Flows with a final verdict bypass the engine without reordering.
 #[test]
-fn flows_that_are_decided_go_past_the_engine() {
+fn flows_with_a_final_verdict_bypass_the_engine() {
     let engine = |engine: Engine| {
         decide(engine, |own, _| {
-            Decide::Now(match own % FLOWS {
+            VerdictReply::Now(match own % FLOWS {
                 1 => Verdict::Blacklist,
                 2..8 => Verdict::Whitelist,
                 _ => Verdict::Pass,
             })
         });
     };
-    // Of the first ones four are blocked, and one is made.
+    // Of the first batch, four frames are blocked and one is injected.
     let got = through_after(&[REWRITES], patient(), vec![Box::new(engine)], AT_ONCE as usize - 4 + 1);
     let there: Vec<Vec<u8>> = got.left[1].iter().filter(|bytes| bytes[46..51] == *b"plain").cloned().collect();
     for flow in 0..FLOWS {
@@ -293,26 +293,26 @@ fn flows_that_are_decided_go_past_the_engine() {
         let all: Vec<u32> = (0..FRAMES).filter(|own| flow != 1 && own % FLOWS == flow).collect();
         assert_eq!(of_flow, all, "flow {flow}");
     }
-    assert!(there.iter().all(|bytes| bytes[22] == 9 && bytes[29] == 7), "with all actions done");
+    assert!(there.iter().all(|bytes| bytes[22] == 9 && bytes[29] == 7), "all actions were applied");
     let total = |count| got.run.ledger.total(count);
     let (listed, skipped) = (total(Count::SwitchListed), total(Count::SwitchSkipped));
-    // While frames of others are under way in the block, some go by the ring all the same.
+    // While the block holds frames of other flows, some listed flows still pass through the ring.
     assert_eq!(listed + total(Count::InlineBlocked), u64::from(FRAMES / FLOWS), "{:#?}", got.run.ledger);
-    assert!(listed > 0 && skipped > 0, "{listed} and {skipped} went past it");
+    assert!(listed > 0 && skipped > 0, "{listed} listed, {skipped} skipped");
     assert_eq!(total(Count::VerdictReceived) + listed + skipped, got.frames);
     assert_eq!(got.run.ledger.lost(), 0, "{:#?}", got.run.ledger);
 }
 
-/// One engine behind the other, each with actions in front of it.
+/// Two engines in sequence; the second one has an action before it.
 #[test]
-fn two_engines_in_a_row_are_both_asked() {
+fn two_engines_in_sequence_both_inspect() {
     let one = |engine: Engine| {
-        decide(engine, |own, _| Decide::Now(if own % 10 == 3 { Verdict::Block } else { Verdict::Pass }));
+        decide(engine, |own, _| VerdictReply::Now(if own % 10 == 3 { Verdict::Block } else { Verdict::Pass }));
     };
     let other = |engine: Engine| {
         decide(engine, |own, bytes| {
-            assert!(own % 10 != 3 && bytes[22] == 9, "what the first one let pass, with its TTL");
-            Decide::Now(if own % 10 == 4 { Verdict::Block } else { Verdict::Pass })
+            assert!(own % 10 != 3 && bytes[22] == 9, "frames passed by the first engine, with the new TTL");
+            VerdictReply::Now(if own % 10 == 4 { Verdict::Block } else { Verdict::Pass })
         });
     };
     let rule = "udp,in_port=1,actions=inspect:ids,mod_nw_ttl:9,inspect:other,output:2";
@@ -330,17 +330,17 @@ fn two_engines_in_a_row_are_both_asked() {
     assert!(twice.contains("duplicate inspect"), "{twice}");
 }
 
-/// An engine that goes in the middle, with frames undecided: the policy has them, and the account is whole.
+/// An engine exits with undecided frames: the policy applies to them, and the accounting balances.
 #[test]
-fn an_engine_that_goes_leaves_no_frame_open() {
-    for (on_death, dropped) in [(Fail::Open, false), (Fail::Closed, true)] {
+fn exiting_engine_leaves_no_frame_undecided() {
+    for (on_death, dropped) in [(FailMode::Open, false), (FailMode::Closed, true)] {
         let engine = |mut engine: Engine| {
             let mut looked = 0;
             while engine.ended().is_none() && looked < 1000 {
-                looked += engine.look(|_, _| Decide::Now(Verdict::Pass));
+                looked += engine.look(|_, _| VerdictReply::Now(Verdict::Pass));
             }
-            // The next ones are held, and nothing is said of them.
-            engine.look(|_, _| Decide::Later);
+            // The engine holds the next frames and returns no verdict.
+            engine.look(|_, _| VerdictReply::Later);
         };
         let got = through(&[REWRITES], InlinePolicy { on_death, ..patient() }, vec![Box::new(engine)]);
         let total = |count| got.run.ledger.total(count);

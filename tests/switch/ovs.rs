@@ -1,6 +1,6 @@
-//! Open vSwitch with its dummy datapath: ports that take frames from a socket and write what leaves into files.
+//! Open vSwitch with its dummy datapath: ports take frames from a socket and write sent frames to files.
 //!
-//! Its programs come from Debian's packages, installed, or unpacked beneath `LINERATE_OVS`. Nothing of it touches the network of this machine.
+//! Its programs come from Debian packages, installed or unpacked in `LINERATE_OVS`; the host network is not touched.
 
 use linerate_tests::support::{Scratch, wait_until};
 use serde_json::{Value, json};
@@ -10,11 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Ports that rules know; behind them is one more, by which it is known that all frames before have left.
+/// Ports that rules use; one more port after them shows that all earlier frames have left.
 pub(super) const PORTS: u16 = 3;
 const LAST: u16 = PORTS + 1;
 
-/// Of no frame that is compared.
+/// End marker, different from every compared frame.
 const MARK: [u8; 60] = {
     let mut mark = [0; 60];
     (mark[0], mark[6], mark[12], mark[13]) = (2, 2, 0x88, 0xb5);
@@ -26,12 +26,12 @@ pub(super) struct Ovs {
     root: PathBuf,
     children: Vec<Child>,
     socket: UnixStream,
-    /// How much of each port's file was read.
+    /// Number of bytes read from each port's file.
     read: Vec<usize>,
 }
 
 impl Ovs {
-    /// Starts it; none where it is not there.
+    /// Starts Open vSwitch; `None` if it is not installed.
     pub(super) fn start() -> Option<Self> {
         let root = PathBuf::from(std::env::var_os("LINERATE_OVS").unwrap_or("/".into()));
         if !root.join("usr/lib/openvswitch-switch/ovs-vswitchd").exists() {
@@ -86,20 +86,20 @@ impl Ovs {
             bridge.args([format!("ofport_request={port}"), format!("options:tx_pcap={file}")]);
         }
         run(&mut bridge);
-        // First fragments have ports: its other way takes them away from these too.
+        // `nx-match` keeps L4 ports on first fragments; the default mode clears them there too.
         run(tool(&root, "usr/bin/ovs-ofctl", &scratch).args(["set-frags", &scratch.file("br0.mgmt"), "nx-match"]));
         let socket = UnixStream::connect(scratch.file("v.ctl")).expect("the socket of ovs-vswitchd");
         Some(Ovs { scratch, root, children, socket, read: vec![24; usize::from(LAST) + 1] })
     }
 
-    /// Asks it something.
+    /// Sends a request to ovs-vswitchd and returns the result.
     pub(super) fn ask(&mut self, method: &str, words: &[String]) -> String {
         let request = json!({ "id": 0, "method": method, "params": words }).to_string();
-        self.socket.write_all(request.as_bytes()).expect("it listens");
+        self.socket.write_all(request.as_bytes()).expect("ovs-vswitchd listens");
         let (mut said, mut part) = (Vec::new(), [0; 65536]);
         loop {
-            let length = self.socket.read(&mut part).expect("it answers");
-            assert!(length > 0, "ovs-vswitchd has gone: {method}");
+            let length = self.socket.read(&mut part).expect("ovs-vswitchd answers");
+            assert!(length > 0, "ovs-vswitchd exited: {method}");
             said.extend_from_slice(&part[..length]);
             if let Ok(answer) = serde_json::from_slice::<Value>(&said) {
                 assert!(answer["error"].is_null(), "{method} {words:?}: {answer}");
@@ -108,10 +108,10 @@ impl Ovs {
         }
     }
 
-    /// Gives it these rules and no others; what it says against them.
+    /// Replaces all rules; returns the errors of ovs-ofctl.
     pub(super) fn set_rules(&mut self, rules: &[String]) -> Result<(), String> {
         let file = self.scratch.file("rules");
-        // The mark goes before all others.
+        // The marker rule has the highest priority.
         let mark = format!("priority=65535,dl_type=0x88b5,actions=output:{LAST}\n");
         fs::write(&file, mark + &rules.join("\n") + "\n").expect("a file of rules");
         let bridge = self.scratch.file("br0.mgmt");
@@ -123,7 +123,7 @@ impl Ovs {
         if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }
 
-    /// Says in which VLANs ports are, as `ovs-vsctl set port` does.
+    /// Sets the VLANs of ports, as `ovs-vsctl set port` does.
     pub(super) fn set_vlans(&mut self, ports: &[String]) {
         let database = format!("--db=unix:{}", self.scratch.file("db.sock"));
         let mut command = tool(&self.root, "usr/bin/ovs-vsctl", &self.scratch);
@@ -138,17 +138,17 @@ impl Ovs {
         assert!(output.status.success(), "{ports:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Gives it frames by a port, and returns what leaves by each port from 1 on.
+    /// Sends frames into a port and returns the frames that leave each port from 1 on.
     pub(super) fn frames(&mut self, port: u16, frames: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
         let mut words = vec![format!("p{port}")];
         words.extend(frames.iter().map(Vec::as_slice).chain([&MARK[..]]).map(hex));
         self.ask("netdev-dummy/receive", &words);
-        // Floods leave by that port too.
-        wait_until("the mark comes behind all frames", || self.read(LAST).iter().any(|frame| *frame == MARK));
+        // Flooded frames leave by the marker port too.
+        wait_until("the marker follows all frames", || self.read(LAST).iter().any(|frame| *frame == MARK));
         (1..=PORTS).map(|port| self.read(port)).collect()
     }
 
-    /// Frames that have left by a port since the last time.
+    /// Returns frames sent by a port since the last call.
     fn read(&mut self, port: u16) -> Vec<Vec<u8>> {
         let bytes = fs::read(self.scratch.file(&format!("p{port}.pcap"))).expect("a file of a port");
         let read = &mut self.read[usize::from(port)];

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-/// Two files of traffic: UDP to ports 1 to 4, 400 frames, of a host at each port.
+/// Writes two traffic files: 400 UDP frames to ports 1 to 4 each, from one host at each port.
 fn files(scratch: &Scratch) -> [String; 2] {
     [("a.pcap", "02:00:00:00:00:01", "02:00:00:00:00:02"), ("b.pcap", "02:00:00:00:00:02", "02:00:00:00:00:01")].map(
         |(name, source, destination)| {
@@ -26,7 +26,7 @@ fn count(json: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn rules_divide_what_files_hold() {
+fn rules_split_the_packets_of_files() {
     let scratch = Scratch::new();
     let [a, b] = files(&scratch);
     let (rules, out) = (scratch.file("rules.txt"), scratch.file("out"));
@@ -64,9 +64,9 @@ fn rules_divide_what_files_hold() {
     run(&["switch", &left]).with_status(2).says("needs 2 to 1000 ports");
 }
 
-/// A path that is something else is left alone; the socket of a run that was killed gives way, and goes in the end.
+/// Existing files are kept; the stale socket of a killed run is replaced, and removed at the end.
 #[test]
-fn a_path_of_something_else_is_left_alone() {
+fn existing_files_are_not_overwritten() {
     let scratch = Scratch::new();
     let [a, b] = files(&scratch);
     let (mine, out, socket) = (scratch.file("mine"), scratch.file("out"), scratch.file("socket"));
@@ -80,28 +80,27 @@ fn a_path_of_something_else_is_left_alone() {
     drop(listening);
     let ended = with(&out, &socket).good();
     assert!(ended.output.contains("\n  1 rule, 2 MACs learned\n"), "{}", ended.output);
-    assert!(!Path::new(&socket).exists(), "it goes with the run");
+    assert!(!Path::new(&socket).exists(), "the socket is removed at the end");
 }
 
 #[test]
-fn without_rules_it_is_a_bridge() {
+fn switch_without_rules_is_a_bridge() {
     let scratch = Scratch::new();
     let [a, b] = files(&scratch);
     let out = scratch.file("out");
     let json =
         run(&["switch", &a, &b, "--out", &out, "--json", "--vlan", "1:access=7", "--vlan", "2:trunk=7"]).good().json();
-    // Frames of the second come without a tag, and it has none such.
+    // Frames of the second file are untagged, and its port has no native VLAN.
     assert_eq!(
         (count(&json, "received"), count(&json, "unknown_vlan"), count(&json, "delivered")),
         (800, 400, 400),
         "{json}"
     );
     let frames = records::read(&scratch.file("out/2.pcap"));
-    assert!(frames.len() == 400 && frames.iter().all(|frame| frame.bytes[12..16] == [0x81, 0, 0, 7]), "with a tag");
+    assert!(frames.len() == 400 && frames.iter().all(|frame| frame.bytes[12..16] == [0x81, 0, 0, 7]), "tagged");
 }
 
-/// Three hosts, joined by the switch: they reach each other, what a rule forbids does not pass, and rules change under traffic without
-/// that a frame is lost.
+/// Two hosts, joined by the switch, reach each other, and rules change under traffic without loss.
 #[test]
 fn hosts_reach_each_other_while_rules_change() {
     if !may_make_labs() {
@@ -125,7 +124,7 @@ fn hosts_reach_each_other_while_rules_change() {
             assert!(ctl(&socket, &["del-flows", "in_port=1"]).unwrap().contains("rules removed"));
         }
     }
-    let sent = sender.wait_with_output().expect("what it says");
+    let sent = sender.wait_with_output().expect("the output of the sender");
     let sent: Value = serde_json::from_slice(&sent.stdout).expect("JSON");
     assert_eq!(sent["streams"][0]["check"]["received"], 4000, "{sent}");
     assert!(ctl(&socket, &["fdb"]).unwrap().starts_with(" port  VLAN  MAC"));
@@ -138,23 +137,23 @@ fn hosts_reach_each_other_while_rules_change() {
     assert!(flows.lines().count() == 1 && flows.contains("n_packets="), "{flows}");
     let json = switch.interrupt().good().json();
     assert!(count(&json, "delivered") >= 4000 && json["ports"][1]["port_full"] == 0, "{json}");
-    assert!(ctl(&socket, &["dump-flows"]).is_err(), "it has ended");
+    assert!(ctl(&socket, &["dump-flows"]).is_err(), "the switch has exited");
 }
 
-/// A peer that comes, not the last line alone.
+/// A connecting peer is logged when it connects, not only at the end.
 #[test]
-fn what_happens_at_a_port_is_said_at_once() {
+fn port_events_are_logged_at_once() {
     let scratch = Scratch::new();
     let [one, other] = ["one", "other"].map(|name| format!("memif:{}?role=server", scratch.file(name)));
     let mut switch = start(&["switch", &one, &other, "--interval", "0"]);
-    let heard = switch.hear();
+    let log = switch.hear();
     let peer = start(&["count", &one.replace("server", "client"), "-q"]);
-    wait_until("its coming is said", || heard.lock().unwrap().contains(&format!("s  {one}: ")));
+    wait_until("the connection is logged", || log.lock().unwrap().contains(&format!("s  {one}: ")));
     peer.interrupt().good();
     switch.interrupt().good();
 }
 
-/// What a switch that listens there says.
+/// Runs `ctl` on the socket of a switch and returns its output, or its error text.
 pub(super) fn ctl(socket: &str, words: &[&str]) -> Result<String, String> {
     let mut command: Command = linerate(&[&["ctl", socket][..], words].concat());
     let output = command.output().expect("the program");
@@ -162,7 +161,7 @@ pub(super) fn ctl(socket: &str, words: &[&str]) -> Result<String, String> {
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-/// The account of the switch, or of frames that came back to it from a ring.
+/// Returns the account of the switch, or of frames returned to it from a ring.
 pub(super) fn account(json: &Value, subject: &str) -> Value {
     let accounts = json["accounts"].as_array().expect("accounts");
     let found = accounts.iter().find(|account| account["stage"] == "switch" && account["subject"] == subject);

@@ -1,10 +1,10 @@
-//! Rules and frames at random, of few values, so that they meet.
+//! Random rules and frames from few values, so that they often match.
 
-use linerate_wire::checksum::Sum;
+use linerate_headers::checksum::Sum;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Rules with priorities that are all different: of two of one priority Open vSwitch does not say which goes first.
+/// Rules with distinct priorities: with equal ones, Open vSwitch does not define which rule matches.
 pub(super) fn rules() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec((matches(), 0..3usize), 1..7).prop_flat_map(|heads| {
         let rules = heads.into_iter().enumerate().map(|(n, ((head, kind), _))| {
@@ -14,9 +14,9 @@ pub(super) fn rules() -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-/// What packets a rule is sure to be about.
+/// Packets that a rule is certain to match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum PacketKind {
     Any,
     V4,
     V6,
@@ -24,8 +24,8 @@ pub(super) enum Of {
     V6Ports,
 }
 
-fn matches() -> impl Strategy<Value = (String, Of)> {
-    let any = Just((String::new(), Of::Any));
+fn matches() -> impl Strategy<Value = (String, PacketKind)> {
+    let any = Just((String::new(), PacketKind::Any));
     let v4 = prop::collection::vec(ip_field(), 0..3).prop_flat_map(|fields| {
         let address = prop_oneof![
             Just(String::new()),
@@ -33,7 +33,7 @@ fn matches() -> impl Strategy<Value = (String, Of)> {
                 .prop_map(|(field, host, mask)| format!(",{field}=10.0.0.{host}{mask}")),
             (select(vec![1u8, 2, 6, 17, 47])).prop_map(|protocol| format!(",nw_proto={protocol}")),
         ];
-        address.prop_map(move |address| (format!("ip{address},{}", fields.join(",")), Of::V4))
+        address.prop_map(move |address| (format!("ip{address},{}", fields.join(",")), PacketKind::V4))
     });
     let v6 = prop::collection::vec(ip_field(), 0..3).prop_flat_map(|fields| {
         let address = prop_oneof![
@@ -41,7 +41,7 @@ fn matches() -> impl Strategy<Value = (String, Of)> {
             (select(vec!["ipv6_src", "ipv6_dst"]), 0..4u8, select(vec!["", "/127", "/64", "/0"]))
                 .prop_map(|(field, host, mask)| format!(",{field}=fd00::{host}{mask}")),
         ];
-        address.prop_map(move |address| (format!("ipv6{address},{}", fields.join(",")), Of::V6))
+        address.prop_map(move |address| (format!("ipv6{address},{}", fields.join(",")), PacketKind::V6))
     });
     let port = (select(vec!["tp_src", "tp_dst"]), 1..5u16, select(vec!["", "/0xfffe", "/0x1"]))
         .prop_map(|(field, port, mask)| format!("{field}={port}{mask}"));
@@ -49,7 +49,7 @@ fn matches() -> impl Strategy<Value = (String, Of)> {
     let ports = (select(vec!["tcp", "udp", "tcp6", "udp6"]), prop_oneof![Just(String::new()), port, flags]).prop_map(
         |(word, field)| {
             let field = if field.starts_with("tcp_flags") && word.starts_with("udp") { String::new() } else { field };
-            (format!("{word},{field}"), if word.ends_with('6') { Of::V6Ports } else { Of::V4Ports })
+            (format!("{word},{field}"), if word.ends_with('6') { PacketKind::V6Ports } else { PacketKind::V4Ports })
         },
     );
     let rest = prop_oneof![
@@ -67,12 +67,12 @@ fn matches() -> impl Strategy<Value = (String, Of)> {
             "dl_type=0x1234",
             "rarp"
         ])
-        .prop_map(|head| (head.to_owned(), Of::Any)),
-        select(vec!["icmp6,icmp_type=135", "icmp6,icmp_code=0"]).prop_map(|head| (head.to_owned(), Of::V6)),
+        .prop_map(|head| (head.to_owned(), PacketKind::Any)),
+        select(vec!["icmp6,icmp_type=135", "icmp6,icmp_code=0"]).prop_map(|head| (head.to_owned(), PacketKind::V6)),
     ];
     let head = prop_oneof![2 => any, 3 => v4, 3 => v6, 4 => ports, 2 => rest];
     (prop::collection::vec(link_field(), 0..3), head).prop_map(|(fields, (head, kind))| {
-        // No field twice: of contradictions both say the same, but in other words.
+        // No field twice: both switches reject contradictions, but with different messages.
         let mut names: Vec<&str> = Vec::new();
         let mut kept: Vec<&str> = Vec::new();
         for field in fields.iter().map(String::as_str).chain(head.split(',')).filter(|field| !field.is_empty()) {
@@ -111,7 +111,7 @@ fn ip_field() -> impl Strategy<Value = String> {
     ]
 }
 
-fn actions(kind: Of) -> impl Strategy<Value = String> {
+fn actions(kind: PacketKind) -> impl Strategy<Value = String> {
     let out = || {
         prop_oneof![
             4 => (1..4u16).prop_map(|port| format!("output:{port}")),
@@ -138,11 +138,11 @@ fn actions(kind: Of) -> impl Strategy<Value = String> {
     let v6 = (select(vec!["ipv6_src", "ipv6_dst"]), any::<u128>())
         .prop_map(|(field, address)| format!("set_field:{}->{field}", std::net::Ipv6Addr::from_bits(address)));
     let change = match kind {
-        Of::Any => link.boxed(),
-        Of::V4 => prop_oneof![link, both, v4].boxed(),
-        Of::V6 => prop_oneof![link, both, v6].boxed(),
-        Of::V4Ports => prop_oneof![link, both, v4, port].boxed(),
-        Of::V6Ports => prop_oneof![link, both, v6, port].boxed(),
+        PacketKind::Any => link.boxed(),
+        PacketKind::V4 => prop_oneof![link, both, v4].boxed(),
+        PacketKind::V6 => prop_oneof![link, both, v6].boxed(),
+        PacketKind::V4Ports => prop_oneof![link, both, v4, port].boxed(),
+        PacketKind::V6Ports => prop_oneof![link, both, v6, port].boxed(),
     };
     let step = prop_oneof![2 => change, 1 => out()];
     prop_oneof![
@@ -155,7 +155,6 @@ fn actions(kind: Of) -> impl Strategy<Value = String> {
     ]
 }
 
-/// A frame.
 pub(super) fn frame() -> impl Strategy<Value = Vec<u8>> {
     let macs = (
         0..4u8,
@@ -189,7 +188,7 @@ pub(super) fn frame() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Protocol and segment, with any checksum.
+/// Protocol and segment, with a random checksum.
 fn segment() -> impl Strategy<Value = (u8, Vec<u8>)> {
     let ports = [1..5u16, 1..5u16];
     let rest = prop::collection::vec(any::<u8>(), 0..40);

@@ -1,5 +1,5 @@
-# Makes certificates in this folder: of a CA, and signed by it `good` (of localhost and 127.0.0.1), `other` (of another name), `old` (it has
-# expired) and `client`; and `self`, which nobody signed. Needs openssl alone.
+# Creates certificates in this folder: a CA, and signed by it `good` (localhost and 127.0.0.1), `other` (another name),
+# `old` (expired) and `client`; and `self`, which is self-signed. Needs only openssl.
 set -e
 key() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1.key"; chmod 600 "$1.key"; }
 key ca; openssl req -x509 -new -key ca.key -subj /CN=ca -days 30 -out ca.pem

@@ -1,4 +1,4 @@
-"""TLS in front of a plain server: relay.py CERT KEY PORT prints the port that it listens at. By Python's ssl, which is OpenSSL."""
+"""TLS in front of a plain server: relay.py CERT KEY PORT prints its own port. Uses Python's ssl module (OpenSSL)."""
 import socket, ssl, sys, threading
 
 cert, key, port = sys.argv[1], sys.argv[2], int(sys.argv[3])

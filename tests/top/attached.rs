@@ -1,4 +1,4 @@
-//! Looking into another run.
+//! `top` attached to another run.
 
 use crate::top::pty::Pty;
 use crate::top::traffic::Fed;
@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// What is answered at a path to a request.
+/// Sends a request to a socket; returns the status line and the body of the response.
 fn ask(path: &str, target: &str) -> (String, String) {
     let mut stream = UnixStream::connect(path).unwrap();
     write!(stream, "GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -22,22 +22,25 @@ fn ask(path: &str, target: &str) -> (String, String) {
 }
 
 #[test]
-fn a_meter_shows_flows_hosts_and_ports_and_answers_keys() {
+fn view_of_a_meter_shows_flows_hosts_and_ports() {
     if !has_tools(&["setsid"]) {
         return;
     }
     let scratch = Scratch::new();
     let path = scratch.file("run.sock");
     let fed = Fed::start(&["flows"], &path);
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "its owner alone may ask");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "only the owner may connect");
     let pty = Pty::start(&["top", "--from", &path, "--interval", "0.3"], 80, 24);
     pty.wait_taken();
     let screen =
-        pty.wait("there are rates", |screen| screen.contains("10.9.0.1:40001") && screen.contains("10.9.0.2:40002"));
+        pty.wait("rates are shown", |screen| screen.contains("10.9.0.1:40001") && screen.contains("10.9.0.2:40002"));
     assert!(screen.contains("flows by bits/s") && screen.contains("flows (pid "), "{screen}");
     assert!(screen.lines().count() == 24 && screen.lines().last().unwrap().contains("q quit"), "{screen}");
     let place = |screen: &str, text: &str| screen.lines().position(|line| line.contains(text));
-    assert!(place(&screen, "10.9.0.1:40001") < place(&screen, "10.9.0.2:40002"), "half of all stands first: {screen}");
+    assert!(
+        place(&screen, "10.9.0.1:40001") < place(&screen, "10.9.0.2:40002"),
+        "the busiest flow is not first: {screen}"
+    );
     pty.press("h");
     let screen =
         pty.wait("hosts are shown", |screen| screen.contains("hosts by bits/s") && screen.contains("\u{2588}"));
@@ -52,7 +55,7 @@ fn a_meter_shows_flows_hosts_and_ports_and_answers_keys() {
     pty.press("b\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7fresp_port\r");
     pty.wait("ports", |screen| screen.contains("resp_port by packets/s") && screen.contains("5002"));
     pty.press("/port 53\r");
-    pty.wait("one port is left", |screen| screen.contains("filter: port 53") && !screen.contains("5002"));
+    pty.wait("only one port is left", |screen| screen.contains("filter: port 53") && !screen.contains("5002"));
     pty.press("/ nonsense\r");
     pty.wait_for("filter, at");
     pty.press("\x1b");
@@ -78,7 +81,7 @@ fn a_meter_shows_flows_hosts_and_ports_and_answers_keys() {
 }
 
 #[test]
-fn a_run_that_goes_is_said_and_one_that_comes_is_looked_at() {
+fn outage_and_restart_of_a_run_are_shown() {
     if !has_tools(&["setsid"]) {
         return;
     }
@@ -87,13 +90,13 @@ fn a_run_that_goes_is_said_and_one_that_comes_is_looked_at() {
     let pty = Pty::start(&["top", "--from", &path, "--interval", "0.3"], 100, 24);
     pty.wait_for("no answer for");
     let mut fed = Fed::start(&["flows"], &path);
-    pty.wait("there are rates", |screen| screen.contains("10.9.0.1:40001") && !screen.contains("no answer"));
+    pty.wait("rates are shown", |screen| screen.contains("10.9.0.1:40001") && !screen.contains("no answer"));
     fed.run.signal(Signal::KILL);
     pty.wait("the last state, and the outage", |screen| {
         screen.contains("no answer for") && screen.contains("10.9.0.1:40001")
     });
     drop(fed);
-    // The socket that was left behind makes way.
+    // The stale socket is replaced.
     fed = Fed::start(&["flows"], &path);
     let pid = format!("(pid {})", fed.run.pid());
     pty.wait("the next one", |screen| screen.contains(&pid) && screen.contains("10.9.0.1:40001"));
@@ -101,11 +104,11 @@ fn a_run_that_goes_is_said_and_one_that_comes_is_looked_at() {
     assert!(pty.end().0.success());
     fed.run.signal(Signal::TERM);
     let path = std::path::Path::new(&path);
-    wait_until("the socket goes with the run", || !path.exists());
+    wait_until("the socket is removed with the run", || !path.exists());
 }
 
 #[test]
-fn whatever_ends_the_view_the_terminal_is_put_back() {
+fn terminal_is_restored_however_the_view_ends() {
     if !has_tools(&["setsid"]) {
         return;
     }
@@ -122,12 +125,12 @@ fn whatever_ends_the_view_the_terminal_is_put_back() {
         }
         let (status, screen) = pty.end();
         assert!(status.success(), "{end:?}: {status}");
-        assert!(!screen.contains("linerate top"), "{end:?}: what was there before is there again: {screen}");
+        assert!(!screen.contains("linerate top"), "{end:?}: the previous screen is not restored: {screen}");
     }
 }
 
 #[test]
-fn without_a_terminal_there_is_a_table_or_lines_of_json() {
+fn without_a_terminal_top_prints_a_table_or_json() {
     let scratch = Scratch::new();
     let path = scratch.file("run.sock");
     let fed = Fed::start(&["flows"], &path);
@@ -162,11 +165,11 @@ fn without_a_terminal_there_is_a_table_or_lines_of_json() {
 }
 
 #[test]
-fn questions_are_answered_or_refused() {
+fn requests_are_answered_or_rejected() {
     let scratch = Scratch::new();
     let path = scratch.file("run.sock");
     let fed = Fed::start(&["flows", "--workers", "2"], &path);
-    // It answers before its run has begun.
+    // The socket answers before the run has started.
     wait_until("the run counts", || ask(&path, "/metrics").1.contains("linerate_receive_received_total"));
     let (status, body) = ask(&path, "/top");
     assert!(status.contains("200") && body.starts_with("{\"schema\":\"linerate/top/1\""), "{status} {body}");
@@ -178,19 +181,19 @@ fn questions_are_answered_or_refused() {
         );
     }
     assert!(ask(&path, "/top2").0.contains("404"));
-    // Two who look on see the same intervals.
-    let seen = || serde_json::from_str::<Value>(&ask(&path, "/top").1).unwrap()["flows"]["begun"].as_u64().unwrap();
-    wait_until("all six flows have begun, of both workers", || seen() == 6);
-    let begun: Vec<u64> = std::thread::scope(|scope| {
+    // Concurrent clients see the same intervals.
+    let seen = || serde_json::from_str::<Value>(&ask(&path, "/top").1).unwrap()["flows"]["started"].as_u64().unwrap();
+    wait_until("both workers have six flows together", || seen() == 6);
+    let counts: Vec<u64> = std::thread::scope(|scope| {
         let asking: Vec<_> = (0..4).map(|_| scope.spawn(seen)).collect();
         asking.into_iter().map(|asked| asked.join().unwrap()).collect()
     });
-    assert_eq!(begun, [6; 4]);
+    assert_eq!(counts, [6; 4]);
     drop(fed);
 }
 
 #[test]
-fn an_address_tells_no_flows_and_what_is_no_run_is_said() {
+fn tcp_address_has_no_flows_and_other_peers_are_errors() {
     let scratch = Scratch::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -216,8 +219,8 @@ fn an_address_tells_no_flows_and_what_is_no_run_is_said() {
     assert!(ended.errors.contains("peer is not a linerate run"), "{}", ended.errors);
     run(&["top", "--from", &scratch.file("none.sock"), "--once"]).with_status(1).says("no answer");
     for place in ["./a", "a.sock", "127.0.0.1:9464", "http://localhost:1"] {
-        let says = format!("{place}: the socket or address of a run, not a port; use --from {place}");
-        run(&["top", place, "--once"]).with_status(2).says(&says);
+        let error = format!("{place}: the socket or address of a run, not a port; use --from {place}");
+        run(&["top", place, "--once"]).with_status(2).says(&error);
     }
     for wrong in [
         &["top", "--from", "./a", "--names", "all"][..],
@@ -227,7 +230,7 @@ fn an_address_tells_no_flows_and_what_is_no_run_is_said() {
         &["top", "--from", "./a", "--interval", "0.1"],
         &["top", "--from", "./a", "hots 1"],
         &["top", "--from", "./a", "--by", "nothing"],
-        &["top", "--from", "./a", "--by", "address", "--sort", "again"],
+        &["top", "--from", "./a", "--by", "address", "--sort", "retransmissions"],
         &["top", "-r", "x.pcap"],
         &["top"],
         &["count", "-r", "-", "--metrics", "here"],
@@ -242,7 +245,7 @@ fn an_address_tells_no_flows_and_what_is_no_run_is_said() {
 }
 
 #[test]
-fn drops_and_readers_of_a_ring_are_shown_as_they_happen() {
+fn drops_and_readers_of_a_ring_are_shown_live() {
     if !has_tools(&["setsid"]) {
         return;
     }
@@ -251,15 +254,15 @@ fn drops_and_readers_of_a_ring_are_shown_as_they_happen() {
     let fed = Fed::start(&["capture", "--share", &ring, "-f", "port 53"], &path);
     let mut reader = launch(&["capture", &format!("shm:{ring}"), "-q", "-w", &copy]);
     let pty = Pty::start(&["top", "--from", &path, "--interval", "0.3"], 100, 24);
-    let screen = pty.wait("the reader is there, and what is refused", |screen| {
+    let screen = pty.wait("the reader and filtered packets are shown", |screen| {
         let reads = |line: &str| line.contains("(pid ") && line.split_whitespace().nth(3) > Some("0");
         screen.lines().skip(1).any(reads) && screen.contains("select filtered")
     });
-    assert!(screen.contains("captured ") && screen.contains("this run does not meter flows"), "{screen}");
+    assert!(screen.contains("read ") && screen.contains("this run does not meter flows"), "{screen}");
     let dropped = screen.lines().find(|line| line.starts_with("select filtered")).unwrap();
     assert!(dropped.contains("refused"), "{screen}");
     pty.press("zzzz");
-    pty.wait("readers alone", |screen| screen.contains("lag") && !screen.contains("select filtered"));
+    pty.wait("only readers are shown", |screen| screen.contains("lag") && !screen.contains("select filtered"));
     pty.press("q");
     assert!(pty.end().0.success());
     let json = run(&["top", "--from", &path, "--once", "--json"]).with_status(0).output;

@@ -1,4 +1,4 @@
-//! Opening ports itself.
+//! `top` with ports of its own.
 
 use crate::top::pty::Pty;
 use linerate_tests::support::program::run;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Datagrams on the loopback interface, until it is dropped.
-struct Talking(Arc<AtomicBool>);
+/// A sender of datagrams on the loopback interface, until it is dropped.
+struct DatagramSender(Arc<AtomicBool>);
 
-impl Talking {
-    /// To a port of its own.
-    fn start() -> (Talking, u16) {
+impl DatagramSender {
+    /// Starts to send to an unused port, which is returned.
+    fn start() -> (DatagramSender, u16) {
         let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let port = to.local_addr().unwrap().port();
         let is_over = Arc::new(AtomicBool::new(false));
@@ -25,42 +25,44 @@ impl Talking {
                 std::thread::sleep(Duration::from_millis(2));
             }
         });
-        (Talking(is_over), port)
+        (DatagramSender(is_over), port)
     }
 }
 
-impl Drop for Talking {
+impl Drop for DatagramSender {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 #[test]
-fn a_port_is_opened_metered_and_left_as_it_was() {
+fn port_is_opened_metered_and_closed() {
     if !is_root() {
         return skip("not root");
     }
     if !has_tools(&["setsid"]) {
         return;
     }
-    let (_talking, port) = Talking::start();
+    let (_sender, port) = DatagramSender::start();
     let filter = format!("udp port {port}");
     let pty = Pty::start(&["top", "lo", "--interval", "0.3", &filter], 100, 30);
     pty.wait_taken();
     let responder = format!("127.0.0.1:{port}");
-    let screen = pty.wait("the flow is there", |screen| screen.contains(&responder) && screen.contains("packet:lo"));
+    let screen = pty.wait("the flow is shown", |screen| screen.contains(&responder) && screen.contains("packet:lo"));
     assert!(screen.contains("bits/s") && screen.contains(" L1"), "{screen}");
     pty.press("z");
-    pty.wait("flows alone", |screen| {
-        // In the first line alone.
+    pty.wait("only flows are shown", |screen| {
+        // Only in the first line.
         screen.matches("packet:lo").count() == 1 && screen.contains(&responder)
     });
     pty.press("z");
-    pty.wait("ports alone, with a spark line", |screen| !screen.contains(&responder) && screen.contains('\u{2588}'));
+    pty.wait("only ports are shown, with a sparkline", |screen| {
+        !screen.contains(&responder) && screen.contains('\u{2588}')
+    });
     pty.press("\x03");
     let (status, screen) = pty.end();
     assert!(status.success(), "{status}: {screen}");
-    // Nothing of it stays, but what a run says that becomes another user.
+    // The view is removed; only the message about dropped privileges remains.
     assert!(!screen.contains("packets/s"), "{screen}");
     let table = run(&["top", "lo", "--once", "--by", "resp_port", &filter]).with_status(0).output;
     let row = table.lines().find(|line| line.starts_with(&port.to_string())).unwrap_or_else(|| panic!("{table}"));
@@ -68,7 +70,7 @@ fn a_port_is_opened_metered_and_left_as_it_was() {
 }
 
 #[test]
-fn a_run_that_fails_says_so_with_the_terminal_as_it_was() {
+fn failed_start_is_reported_on_a_restored_terminal() {
     if !has_tools(&["setsid"]) {
         return;
     }

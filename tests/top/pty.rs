@@ -1,4 +1,4 @@
-//! A program in a terminal that we are: what it shows is kept by a parser of VT100, keys are written, sizes changed.
+//! The program in a pseudo terminal: a VT100 parser keeps its screen; tests press keys and change the size.
 
 use linerate_tests::support::program::program;
 use rustix::fs::{Mode, OFlags, open};
@@ -10,13 +10,16 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The longest that something may take to be shown.
+/// Maximum time until something is shown.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program in a terminal; killed if it still runs when this is dropped.
+/// Written to the terminal after the end of the program: a title, which leaves the screen as it is.
+const END: &str = "\x1b]0;end\x07";
+
+/// A program in a pseudo terminal; it is killed on drop.
 pub(super) struct Pty {
     leader: Arc<OwnedFd>,
-    /// Our own hold on the other end: it stays as the program leaves it.
+    /// A handle on the other end, which keeps the settings that the program leaves.
     terminal: OwnedFd,
     child: Child,
     before: Termios,
@@ -25,12 +28,12 @@ pub(super) struct Pty {
 
 struct Shown {
     parser: vt100::Parser,
-    /// All that was ever written.
+    /// All output so far.
     bytes: Vec<u8>,
 }
 
 impl Pty {
-    /// Starts the program in a session of its own, whose terminal has so many columns and lines.
+    /// Starts the program in a new session, with a terminal of this size.
     pub(super) fn start(arguments: &[&str], columns: u16, rows: u16) -> Pty {
         let leader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&leader).unwrap();
@@ -49,7 +52,7 @@ impl Pty {
         let shown = Shown { parser: vt100::Parser::new(rows, columns, 0), bytes: Vec::new() };
         let (leader, shown) = (Arc::new(leader), Arc::new(Mutex::new(shown)));
         let (from, to) = (Arc::clone(&leader), Arc::clone(&shown));
-        // It ends with the test.
+        // This thread ends with the test.
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(bytes @ 1..) = rustix::io::read(&*from, &mut buffer) {
@@ -61,7 +64,7 @@ impl Pty {
         Pty { leader, terminal, child, before, shown }
     }
 
-    /// The screen by now, a line each.
+    /// The lines of the current screen.
     pub(super) fn screen(&self) -> String {
         let shown = self.shown.lock().unwrap();
         let screen = shown.parser.screen();
@@ -69,32 +72,32 @@ impl Pty {
         screen.rows(0, columns).map(|row| row.trim_end().to_owned() + "\n").collect()
     }
 
-    /// Everything that was ever written.
+    /// All output so far.
     pub(super) fn written(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap().bytes).into_owned()
     }
 
-    /// Whether the other screen is shown.
+    /// Returns true if the alternate screen is shown.
     pub(super) fn is_taken(&self) -> bool {
         self.shown.lock().unwrap().parser.screen().alternate_screen()
     }
 
-    /// Waits until the screen shows something.
+    /// Waits until the screen meets a condition.
     pub(super) fn wait(&self, what: &str, mut is_so: impl FnMut(&str) -> bool) -> String {
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             let screen = self.screen();
             if is_so(&screen) {
                 return screen;
             }
-            assert!(began.elapsed() < PATIENCE, "waited in vain until {what}:\n{screen}");
+            assert!(started.elapsed() < PATIENCE, "waited in vain until {what}:\n{screen}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Waits until a text is there.
+    /// Waits until a text is shown.
     pub(super) fn wait_for(&self, text: &str) -> String {
-        self.wait(&format!("{text:?} is there"), |screen| screen.contains(text))
+        self.wait(&format!("{text:?} is shown"), |screen| screen.contains(text))
     }
 
     /// Presses keys.
@@ -102,7 +105,7 @@ impl Pty {
         rustix::io::write(&*self.leader, keys.as_bytes()).unwrap();
     }
 
-    /// Has another size.
+    /// Changes the size.
     pub(super) fn resize(&self, columns: u16, rows: u16) {
         self.shown.lock().unwrap().parser.screen_mut().set_size(rows, columns);
         tcsetwinsize(&*self.leader, size(columns, rows)).unwrap();
@@ -112,31 +115,34 @@ impl Pty {
         kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
     }
 
-    /// Waits until keys come one by one: the view is there.
+    /// Waits until the view is shown and the terminal is in raw mode.
     pub(super) fn wait_taken(&self) {
         self.wait("the terminal is taken over", |_| {
             !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON) && self.is_taken()
         });
     }
 
-    /// Its end, by itself, and what it has written on the screen that was there before; fails unless the terminal is as it was.
+    /// Waits for the program's end and a restored terminal; returns its status and its output on the previous screen.
     pub(super) fn end(mut self) -> (ExitStatus, String) {
-        let began = Instant::now();
+        let started = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(began.elapsed() < PATIENCE, "it does not end:\n{}", self.screen());
+            assert!(started.elapsed() < PATIENCE, "the program does not end:\n{}", self.screen());
             std::thread::sleep(Duration::from_millis(10));
         };
-        self.wait("the screen is put back", |_| !self.is_taken());
+        // Its output is read by another thread: all of it is there once this is.
+        rustix::io::write(&self.terminal, END.as_bytes()).unwrap();
+        self.wait("all output is read", |_| self.written().ends_with(END));
+        assert!(!self.is_taken(), "the screen is not restored");
         let after = tcgetattr(&self.terminal).unwrap();
         let before = &self.before;
         assert_eq!(after.local_modes, before.local_modes);
         assert_eq!(after.input_modes, before.input_modes);
         assert_eq!(format!("{:?}", after.special_codes), format!("{:?}", before.special_codes));
-        assert!(!self.shown.lock().unwrap().parser.screen().hide_cursor(), "the cursor is there again");
-        let written = self.written();
+        assert!(!self.shown.lock().unwrap().parser.screen().hide_cursor(), "the cursor is still hidden");
+        let written = self.written().replace(END, "");
         (status, written.rsplit("\x1b[?1049l").next().unwrap_or_default().to_owned())
     }
 }

@@ -5,7 +5,7 @@ use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{has_tools, may_make_labs, tool};
 use rustix::process::Signal;
 
-/// Frames go from one end of memory to the other, in two streams.
+/// Starts to send two streams through a memory port.
 fn start(name: &str, more: &[&str]) -> Pty {
     let port = format!("mem:{name}-{}", std::process::id());
     let two = ["-k", "ip/udp(dport=1)", "-k", "ip/udp(dport=2)", "--rate", "2000pps"];
@@ -25,11 +25,11 @@ fn sent(screen: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn streams_are_told_by_keys_what_they_do() {
+fn keys_control_streams() {
     if !has_tools(&["setsid"]) {
         return;
     }
-    // Not as many frames as are sent where nobody says how many or how long.
+    // Without -T or -c the run would end after the default count.
     let pty = start("keys", &["-T", "600"]);
     pty.wait_taken();
     let screen = pty.wait("both are sent", |screen| sent(screen, "packet1") > 100 && sent(screen, "packet2") > 100);
@@ -40,14 +40,14 @@ fn streams_are_told_by_keys_what_they_do() {
         row(screen, "packet1")[1] == "paused" && row(screen, "packet2")[1] == "running"
     });
     let before = sent(&pty.screen(), "packet1");
-    pty.wait("the other goes on", |screen| sent(screen, "packet2") > before + 500);
-    assert_eq!(sent(&pty.screen(), "packet1"), before, "nothing was sent of it meanwhile");
+    pty.wait("the other continues", |screen| sent(screen, "packet2") > before + 500);
+    assert_eq!(sent(&pty.screen(), "packet1"), before, "the paused stream still sends");
     pty.press(" \x1b[Br500pps\r");
     pty.wait("the other is slower", |screen| {
         row(screen, "packet1")[1] == "running" && row(screen, "packet2")[2].starts_with("500")
     });
     pty.press("rnonsense\r");
-    pty.wait("it is no rate", |screen| screen.lines().last().unwrap().contains("rate: nonsense_"));
+    pty.wait("the rate is rejected", |screen| screen.lines().last().unwrap().contains("rate: nonsense_"));
     pty.press("\x1b");
     pty.wait_for("q quit");
     pty.press("a+");
@@ -56,24 +56,24 @@ fn streams_are_told_by_keys_what_they_do() {
     pty.wait("all have stopped", |screen| {
         row(screen, "packet1")[1] == "stopped" && row(screen, "packet2")[1] == "stopped"
     });
-    pty.wait("all that was sent came", |screen| {
+    pty.wait("all sent packets are received", |screen| {
         let cells = row(screen, "packet2");
         cells[4] == cells[5] && sent(screen, "packet2") > 0
     });
     pty.press("c");
-    pty.wait("it counts from here on", |screen| sent(screen, "packet2") == 0);
+    pty.wait("counters are reset", |screen| sent(screen, "packet2") == 0);
     pty.press("s");
-    pty.wait("they begin again", |screen| row(screen, "packet2")[1] == "running" && sent(screen, "packet2") > 10);
+    pty.wait("both restart", |screen| row(screen, "packet2")[1] == "running" && sent(screen, "packet2") > 10);
     pty.press("?");
     pty.wait_for("to leave this page");
     pty.press("xq");
     let (status, screen) = pty.end();
-    // The report comes as ever.
+    // The final report is printed.
     assert!(status.success() && screen.contains("ipdv") && screen.contains("packet2"), "{status}: {screen}");
 }
 
 #[test]
-fn a_run_that_ends_or_is_ended_leaves_the_report_and_the_terminal() {
+fn end_of_a_run_prints_the_report_and_restores_the_terminal() {
     if !has_tools(&["setsid"]) {
         return;
     }
@@ -96,7 +96,7 @@ fn a_run_that_ends_or_is_ended_leaves_the_report_and_the_terminal() {
 }
 
 #[test]
-fn lines_come_as_before_where_they_are_asked_for() {
+fn quiet_and_interval_print_lines_without_a_view() {
     if !has_tools(&["setsid"]) {
         return;
     }
@@ -109,9 +109,9 @@ fn lines_come_as_before_where_they_are_asked_for() {
     }
 }
 
-/// The table does not have this process make frames that the kernel makes faster.
+/// The view keeps streams in the kernel, which sends them faster than this process.
 #[test]
-fn what_the_kernel_makes_is_told_all_together() {
+fn kernel_streams_are_controlled_together() {
     if !may_make_labs() || !has_tools(&["setsid", "ethtool"]) {
         return;
     }
@@ -132,7 +132,7 @@ fn what_the_kernel_makes_is_told_all_together() {
     pty.press("a ");
     pty.wait("both pause", |screen| row(screen, "packet1")[1] == "paused" && row(screen, "packet2")[1] == "paused");
     pty.press(" rx2\r");
-    pty.wait("both go on, faster", |screen| {
+    pty.wait("both resume, faster", |screen| {
         row(screen, "packet2")[1] == "running" && row(screen, "packet2")[2].starts_with("2000")
     });
     pty.press("x");
@@ -140,7 +140,7 @@ fn what_the_kernel_makes_is_told_all_together() {
         row(screen, "packet1")[1] == "stopped" && row(screen, "packet2")[1] == "stopped"
     });
     pty.press("cs");
-    pty.wait("they begin again", |screen| row(screen, "packet1")[1] == "running" && sent(screen, "packet1") > 10);
+    pty.wait("both restart", |screen| row(screen, "packet1")[1] == "running" && sent(screen, "packet1") > 10);
     pty.press("q");
     let (status, screen) = pty.end();
     assert!(status.success() && screen.contains("packets"), "{status}: {screen}");

@@ -1,4 +1,4 @@
-//! Runs that go on: frames of now, written into the standard input of the program as long as somebody wants them.
+//! Endless runs: packets with current timestamps, written to the standard input of the program.
 
 use linerate_tests::support::program::{Running, linerate, spawn};
 use linerate_tests::support::records::{Record, body, header};
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// A run, and what it is fed with; both end when this is dropped.
+/// A run and the writer of its input; both end on drop.
 pub(super) struct Fed {
     pub run: Running,
     is_over: Arc<AtomicBool>,
 }
 
 impl Fed {
-    /// Starts a verb that reads standard input (`-r -`) and answers at this path or address.
+    /// Starts a verb that reads standard input (`-r -`) and serves metrics at this path or address.
     pub(super) fn start(arguments: &[&str], path: &str) -> Fed {
         let mut command = linerate(arguments);
         command.args(["-r", "-", "--metrics", path]);
@@ -53,7 +53,7 @@ impl Drop for Fed {
     }
 }
 
-/// UDP between few hosts, of which one sends half: 10.9.0.1 to 10.9.1.1, port 53; of the others each to a port of its own.
+/// UDP of six hosts: 10.9.0.1 sends half of all packets, to 10.9.1.1 port 53; the others send to a port of their own.
 fn record(number: u32) -> Record {
     let (host, payload) = if number.is_multiple_of(2) { (1, 1000) } else { (2 + number / 2 % 5, 100) };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();

@@ -1,4 +1,4 @@
-//! What a flow may say of itself.
+//! Random application names of flows.
 
 use linerate_meter::Names;
 use linerate_meter::names::http::Request;
@@ -8,10 +8,9 @@ use proptest::option;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Those of one protocol, as a meter tells them.
+/// Names of one protocol, as a meter reports them.
 pub(super) fn names() -> impl Strategy<Value = Arc<Names>> {
-    let tls =
-        (option::of(client()), option::of(server())).prop_filter("says nothing", |(a, b)| a.is_some() || b.is_some());
+    let tls = (option::of(client()), option::of(server())).prop_filter("empty", |(a, b)| a.is_some() || b.is_some());
     let tls = tls.prop_map(|(client, server)| Names { tls: Some(Tls { client, server }), ..Names::default() });
     let quic = (client(), any_version()).prop_map(|(client, version)| Names {
         tls: Some(Tls { client: Some(client), server: None }),
@@ -27,16 +26,16 @@ pub(super) fn names() -> impl Strategy<Value = Arc<Names>> {
     let request = (text(), text(), option::of(text()), option::of(text()))
         .prop_map(|(method, target, host, user_agent)| Request { method, target, host, user_agent });
     let http = (option::of(request), option::of(100..600u16))
-        .prop_filter("says nothing", |(a, b)| a.is_some() || b.is_some())
+        .prop_filter("empty", |(a, b)| a.is_some() || b.is_some())
         .prop_map(|(request, status)| Names { http: Some(Http { request, status }), ..Names::default() });
-    let ssh = [option::of(text()), option::of(text())].prop_filter("says nothing", |[a, b]| a.is_some() || b.is_some());
+    let ssh = [option::of(text()), option::of(text())].prop_filter("empty", |[a, b]| a.is_some() || b.is_some());
     let ssh = ssh.prop_map(|lines| Names { ssh: Some(lines), ..Names::default() });
     let resolved = option::of("[a-z.]{1,40}");
     (prop_oneof![tls, quic, dns, http, ssh], resolved)
         .prop_map(|(names, resolved)| Arc::new(Names { resolved: [resolved.map(Arc::from), None], ..names }))
 }
 
-/// Of all protocols at once, so that every field is there.
+/// Names of all protocols at once, so that every field is set.
 pub(super) fn full() -> Arc<Names> {
     let text = || Some("example.org".into());
     let client = ClientHello { server_name: text(), alpn: text(), version: 0x0304, ja4: "t".into(), ech: true };
