@@ -67,11 +67,15 @@ fn full() -> File {
 #[test]
 fn closed_pipe_is_not_an_error() {
     let scratch = Scratch::new();
-    for arguments in printing(&sample(&scratch, "sample.pcap")) {
+    let file = sample(&scratch, "sample.pcap");
+    for arguments in printing(&file) {
         let ended = Ended::of(linerate(&arguments).stdout(closed()).stderr(Stdio::piped()).output().unwrap());
         assert_eq!(ended.status, 0, "{arguments:?}: {}", ended.errors);
         assert!(!ended.errors.contains("panicked") && !ended.errors.contains("roken pipe"), "{}", ended.errors);
     }
+    // A lossless run counts undelivered records as lost.
+    let lossless = linerate(&["flows", "-r", &file, "-w", "-", "--lossless"]).stdout(closed()).output().unwrap();
+    assert_eq!(lossless.status.code(), Some(3), "{}", String::from_utf8_lossy(&lossless.stderr));
 }
 
 #[test]

@@ -333,6 +333,9 @@ fn capture_files_can_be_arguments() {
         run(&[verb, &missing]).with_status(2).says(&format!("{missing}: no such file"));
         run(&[verb, "-i", "lo", &file]).with_status(2).says("a file in place of the filter");
     }
+    let records = scratch.file("flows.jsonl");
+    run(&["flows", "-q", &file, "-w", &records]).good();
+    run(&["count", &records]).with_status(2).says("a file, not a port; linerate query reads flow records only from");
     run(&["generate", "--to", "sample.pcap", "-k", "udp"])
         .with_status(1)
         .says("for a capture file use pcap:sample.pcap");

@@ -37,7 +37,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Runs a trial; `beside` runs in parallel and is joined.
+    /// Runs a trial; `observer` runs in parallel and is joined.
     ///
     /// # Errors
     /// The trial could not be run.
@@ -45,9 +45,9 @@ impl Bench {
         &self,
         ways: &[TrialDirection],
         quiet: Duration,
-        beside: Option<TrialObserver<'_>>,
+        observer: Option<TrialObserver<'_>>,
     ) -> Result<Vec<DirectionResult>, String> {
-        run_trial(&self.tester, ways, quiet, &self.stop, beside)
+        run_trial(&self.tester, ways, quiet, &self.stop, observer)
     }
 
     /// Returns the specification of a port, as given at the start of the server.

@@ -12,7 +12,7 @@ macro_rules! export_rows {
             /// Records not written because writing failed, for example because the disk was full.
             ExportFailed = Export, Lost, "export_failed";
             /// Records not written because the reader of the pipe had closed it.
-            ExportUnread = Export, Refused, "reader_gone";
+            ExportUnread = Export, Lost, "reader_gone";
             /// Records not exported because the exporter panicked (a bug).
             ExportDied = Export, Lost, "exporter_panicked";
             /// Records dropped because the collector was unreachable and its queue was full.

@@ -199,7 +199,7 @@ impl SharedRing {
             if started.elapsed() >= due {
                 due += LONG_HOLD;
                 // Others may have been slow at first; this one still is.
-                culprit = self.writer.waits_for().into_iter().next();
+                culprit = self.writer.waits_for().into_iter().next().or(culprit);
                 self.blame(culprit.as_ref());
             }
             let is_over = self.stop.is_requested() || self.until.is_some_and(|until| Instant::now() >= until);

@@ -85,7 +85,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Interval of checks for the end of sending.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Sends frames, waits until they have arrived or silence, and returns the results; `beside` runs in parallel.
+/// Sends frames, waits until they have arrived or silence, and returns the results; `observer` runs in parallel.
 ///
 /// # Errors
 /// A port is unknown, or the streams cannot be sent.
@@ -94,7 +94,7 @@ pub fn run(
     ways: &[TrialDirection],
     quiet: Duration,
     stop: &Stop,
-    beside: Option<TrialObserver<'_>>,
+    observer: Option<TrialObserver<'_>>,
 ) -> Result<Vec<DirectionResult>, String> {
     let lock = || tester.lock().unwrap_or_else(PoisonError::into_inner);
     let began = Instant::now();
@@ -102,11 +102,11 @@ pub fn run(
     let sending = lock().send_once(ways)?;
     let longest = ways.iter().map(|way| way.seconds).fold(0.0, f64::max);
     let most = Duration::from_secs_f64((longest * LATE).min(1e9)) + GRACE;
-    let looks = if beside.is_some() { lock().looks(ways, &sending) } else { Vec::new() };
+    let looks = if observer.is_some() { lock().looks(ways, &sending) } else { Vec::new() };
     std::thread::scope(|scope| {
         let is_sent = Arc::new(AtomicBool::new(false));
         let shown = Arc::clone(&is_sent);
-        let beside = beside.map(|beside| scope.spawn(move || beside(looks, shown)));
+        let observer = observer.map(|observer| scope.spawn(move || observer(looks, shown)));
         // Ended streams do not restart.
         let mut left = sending.iter().flatten().filter(|sending| sending.doing() != TransmitState::Stopped).peekable();
         while left.peek().is_some() && began.elapsed() < most && !stop.is_requested() {
@@ -114,7 +114,7 @@ pub fn run(
             while left.next_if(|sending| sending.doing() == TransmitState::Stopped).is_some() {}
         }
         is_sent.store(true, Ordering::Release);
-        if let Some(Err(panic)) = beside.map(|beside| beside.join()) {
+        if let Some(Err(panic)) = observer.map(|observer| observer.join()) {
             std::panic::resume_unwind(panic);
         }
     });

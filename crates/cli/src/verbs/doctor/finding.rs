@@ -30,7 +30,7 @@ pub(super) struct Finding {
     pub now: String,
     /// Why that matters, in one sentence.
     pub why: String,
-    /// Commands that fix it; key `mend` in JSON.
+    /// Commands that fix it; key `fix` in JSON.
     pub remedies: Vec<String>,
     /// Those that `--fix` applies, since they can be restored.
     pub fixes: Vec<Fix>,

@@ -8,7 +8,7 @@ use linerate_pcap::Compression;
 use linerate_port::RxPort;
 use std::path::Path;
 
-/// Endings of flow records that linerate cannot read.
+/// Endings of flow records, which are not read.
 const LINES: [&str; 5] = [".jsonl", ".json", ".csv", ".tsv", ".log"];
 
 /// Returns the notes on an open port.
@@ -19,9 +19,13 @@ pub(crate) fn notes_of(port: &RxPort) -> impl Iterator<Item = String> {
 /// Endings of capture files.
 const CAPTURES: [&str; 3] = [".pcap", ".pcapng", ".cap"];
 
-/// Returns whether a word is an existing file, or `-` for standard input.
+/// Returns whether a word is an existing file other than flow records, or `-` for standard input.
 pub(super) fn is_file(word: &str) -> bool {
-    word == "-" || Path::new(word).is_file()
+    word == "-" || Path::new(word).is_file() && !is_of_records(word)
+}
+
+fn is_of_records(word: &str) -> bool {
+    LINES.iter().any(|ending| word.contains(ending))
 }
 
 /// Returns whether a word is an existing capture file, by its ending.
@@ -70,7 +74,7 @@ fn misspelled_interface(word: &str) -> Option<String> {
 
 /// Returns an error for a file in place of a port.
 pub(super) fn no_port(name: &str) -> String {
-    match LINES.iter().any(|ending| name.contains(ending)) {
+    match is_of_records(name) {
         true => format!(
             "{name}: a file, not a port; linerate query reads flow records only from Parquet (-w flows.parquet or DIR/)"
         ),

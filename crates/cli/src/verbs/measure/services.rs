@@ -180,7 +180,7 @@ impl Measurement<'_> {
         let seen: Vec<StepResult> =
             account.directions.iter().map(|way| service.seen(way.counts.received, way, seconds)).collect();
         let is_kept = seen.iter().all(|seen| service.agreed.passes(kind, seen));
-        // A failure of the tester is no result of the service.
+        // A failure of the tester does not count against the service.
         let verdict = match (&account.tester, is_kept) {
             (Some(_), _) => "limited by the tester",
             (None, true) => "pass",
