@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Parts of the recording, 1 MiB each, with their own hosts and ports.
 const ERAS: u64 = 8;
@@ -172,6 +173,22 @@ fn stale_indexes_are_ignored_and_rebuilt() {
         .good()
         .says("it is of another file, or the file was changed since")
         .shows("38 packets");
+    // An address changed in place, where no sample is taken.
+    run(&["find", &plain, "--make-index"]).good().says("plain.pcap.idx: 12,");
+    let count = || run(&["find", &plain, "--count", "host 192.0.2.77"]).good();
+    assert_eq!(count().output, "0\n");
+    let mut bytes = fs::read(&plain).unwrap();
+    let address = bytes.windows(4).rposition(|four| four == [172, 16, 6, 7]).unwrap();
+    bytes[address..address + 4].copy_from_slice(&[192, 0, 2, 77]);
+    fs::write(&plain, bytes).unwrap();
+    // A clock tick later at least.
+    let built = fs::metadata(format!("{plain}.idx")).unwrap().modified().unwrap();
+    let file = fs::File::options().write(true).open(&plain).unwrap();
+    file.set_modified(built + Duration::from_millis(1)).unwrap();
+    assert_eq!(count().says("modified after its index was built").output, "1\n");
+    run(&["find", &plain, "--make-index"]).good().says("plain.pcap.idx: 12,");
+    let rebuilt = run(&["find", &plain, "host 192.0.2.77"]).good().shows("1 packet");
+    assert!(!rebuilt.errors.contains("index not used"), "{}", rebuilt.errors);
     fs::remove_file(scratch.file("all.pcapng.gz.idx")).unwrap();
     run(&["find", &scratch.file("all.pcapng.gz"), "--make-index"]).with_status(1).says("compressed");
     run(&["capture", "-q", "-r", &plain, "-w", "-", "--index"]).with_status(1).says("needs a regular file");

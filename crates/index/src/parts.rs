@@ -5,11 +5,13 @@ use crate::layout::{DESCRIBED, HEADER, LAST, MAGIC, MARKED, VERSION, header, u32
 use linerate_burst::Nanos;
 use linerate_pcap::plain;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+/// Buffer size for an index, in bytes.
+const PIECE: usize = 256 << 10;
 /// Minimum bytes of a part, and the number of entries that may have less.
 const LEAST_PART: u64 = 4096;
 const ODD_PARTS: u64 = 64;
@@ -33,6 +35,9 @@ pub enum IndexFault {
     /// The file does not match the index.
     #[error("it is of another file, or the file was changed since: the contents at byte {0} differ")]
     Changed(u64),
+    /// The file was modified after its index was complete.
+    #[error("the file was modified after its index was built; build it again with linerate find FILE --make-index")]
+    Older,
     /// Reading failed.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -56,13 +61,15 @@ pub struct Parts {
     pub earliest: Option<Nanos>,
     /// Bytes after the last entry, which are not indexed.
     pub rest: u64,
+    /// Whether the index was finished: nothing was written to the file later.
+    pub is_complete: bool,
 }
 
 impl Parts {
     /// Returns all of a file as one part.
     pub fn all(length: u64) -> Self {
         let ranges = std::iter::once(0..length).collect();
-        Parts { ranges, skipped: vec![0], entries: 0, chosen: 0, earliest: None, rest: length }
+        Parts { ranges, skipped: vec![0], entries: 0, chosen: 0, earliest: None, rest: length, is_complete: false }
     }
 
     /// Returns the number of bytes to read.
@@ -74,6 +81,21 @@ impl Parts {
     pub fn is_empty(&self) -> bool {
         self.chosen == 0 && self.rest == 0
     }
+}
+
+/// Calls [`choose`] for an index file. Its age is compared too: contents are only sampled, and a finished index is younger
+/// than its file. A copy that does not keep both times may appear older, and is then read in full.
+///
+/// # Errors
+/// If the index cannot be used: then read the file in full.
+pub fn choose_from(
+    index: &File,
+    file: &Arc<File>,
+    may_hold: impl FnMut(&Entry<'_>) -> Result<bool, IndexFault>,
+) -> Result<Parts, IndexFault> {
+    let parts = choose(BufReader::with_capacity(PIECE, index), file, may_hold)?;
+    let is_older = index.metadata()?.modified()? < file.metadata()?.modified()?;
+    if parts.is_complete && is_older { Err(IndexFault::Older) } else { Ok(parts) }
 }
 
 /// Processes an index: returns the parts that `may_hold` a match, those needed to read others, and those that the index
@@ -89,7 +111,8 @@ pub fn choose(
     check_header(&mut index)?;
     let mut check = Check::new(file)?;
     let (ranges, skipped) = (Vec::new(), Vec::new());
-    let mut parts = Parts { ranges, skipped, entries: 0, chosen: 0, earliest: Some(Nanos::MAX), rest: 0 };
+    let mut parts =
+        Parts { ranges, skipped, entries: 0, chosen: 0, earliest: Some(Nanos::MAX), rest: 0, is_complete: false };
     let mut left_out = 0;
     let (mut bytes, mut end, mut is_last) = (Vec::new(), 0, false);
     let (mut number, mut is_behind_gap, mut last_start) = (0, false, 0);
@@ -139,6 +162,7 @@ pub fn choose(
     }
     push(&mut parts, end..length, left_out);
     parts.rest = length - end;
+    parts.is_complete = is_last;
     if parts.rest > 0 {
         parts.earliest = None;
     }

@@ -2,7 +2,7 @@
 
 use super::{Note, NoteKind, Search, Totals};
 use crate::ENDING;
-use crate::parts::{Parts, RangesReader, choose};
+use crate::parts::{Parts, RangesReader, choose_from};
 use crate::plan::Plan;
 use linerate_burst::input::open_regular;
 use linerate_burst::{Block, Burst, Desc, Interface, LinkType, Nanos};
@@ -11,13 +11,10 @@ use linerate_pcap::recording::PARTIAL_ENDING;
 use linerate_pcap::{ReadError, Reader};
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
-use std::io::{self, BufReader, ErrorKind};
+use std::io::{self, ErrorKind};
 use std::ops::{Range, RangeInclusive};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
-
-/// Buffer size for an index, in bytes.
-const PIECE: usize = 256 << 10;
 
 /// A file with possible matches.
 pub(super) struct Source {
@@ -90,7 +87,7 @@ impl Source {
         totals.files += 1;
         totals.file_bytes += length;
         let chosen = open(&format!("{path}{ENDING}")).map(|(index, _)| {
-            choose(BufReader::with_capacity(PIECE, &*index), &file, |entry| {
+            choose_from(&index, &file, |entry| {
                 let is_then = entry.times.0 <= *span.end() && entry.times.1 >= *span.start();
                 // Evaluated for every part, so that a text that does not fit is always reported.
                 Ok(plan.may_pass(entry)? && is_then)

@@ -7,14 +7,14 @@ use crate::privileges::Identity;
 use crate::view::rates::counted;
 use crate::view::terminal::{fail, print_stderr, row_line, shown};
 use linerate_burst::input::open_regular;
-use linerate_index::parts::choose;
+use linerate_index::parts::choose_from;
 use linerate_index::{ENDING, IndexingError, make};
 use linerate_pcap::ReadError;
 use linerate_pcap::recording::PARTIAL_ENDING;
 use rustix::fs::OFlags;
 use serde::Serialize;
 use std::fs::{File, Metadata, OpenOptions, TryLockError, remove_file, rename};
-use std::io::{self, BufReader, BufWriter, ErrorKind};
+use std::io::{self, BufWriter, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 
@@ -106,14 +106,17 @@ fn make_one(path: &str) -> Result<IndexResult, IndexingError> {
     let file = Arc::new(open_regular(path)?);
     let name = format!("{path}{ENDING}");
     if let Ok(index) = open_regular(&name)
-        && choose(BufReader::new(index), &file, |_| Ok(false)).is_ok()
+        && choose_from(&index, &file, |_| Ok(false)).is_ok()
     {
         return Ok(IndexResult::Before);
     }
-    let before = state(&name);
+    let (before, modified) = (state(&name), file.metadata()?.modified()?);
     let part = format!("{name}{PARTIAL_ENDING}");
     let Some(out) = claim(&part)? else { return Ok(IndexResult::Elsewhere) };
     let made = make(&file, path, BufWriter::new(&out)).and_then(|made| {
+        if file.metadata()?.modified()? != modified {
+            return Err(io::Error::other("the file was modified while it was read; try again").into());
+        }
         if state(&name) != before {
             return Err(io::Error::other("another index was written in the meantime and is kept").into());
         }
