@@ -233,7 +233,21 @@ fn data_that_cannot_match_is_not_read() {
     assert_eq!(read(&["bytes > 1M"]), [0, 40, 0, 40, 0, 0], "by statistics");
     assert_eq!(read(&["not bytes > 1M"]), [40, 40, 0, 0, 0, 40]);
     let text = run(&["query", &folder, "src", "host", "10.0.0.7"]).good().output;
-    assert!(text.contains("1 of 1 record matched") && text.contains("40 of 40 files, 1 of 40 row groups"), "{text}");
+    assert!(text.contains("1 of 40 records matched") && text.contains("40 of 40 files, 1 of 40 row groups"), "{text}");
+}
+
+/// A filter of a column that no record has a value of cannot match: the report names it.
+#[test]
+fn columns_without_a_value_are_named() {
+    let scratch = Scratch::new();
+    let (capture, folder) = (scratch.file("hours.pcap"), scratch.file("flows/"));
+    std::fs::write(&capture, hours(3)).unwrap();
+    run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
+    let text = run(&["query", &folder, "tcp_state = S0"]).good().output;
+    assert!(text.starts_with("0 of 3 records matched"), "{text}");
+    assert!(text.contains("no record has a value of tcp_state (recorded with flows --level tcp)\n"), "{text}");
+    let (_, summary) = groups(&[&folder, "tcp_state = S0 or tls_server_name ~ example"], &[]);
+    assert_eq!(summary["absent"], serde_json::json!(["tcp_state", "tls_server_name"]));
 }
 
 const FIRST_HOUR: u64 = 460_000;
@@ -337,7 +351,7 @@ fn options_without_effect_are_rejected() {
         (&["query", &folder, "--level", "tcp"], "--level: no such option"),
         (&["query", &folder, "byts > 5"], "filter, at character 1, \"byts > 5\": byts: no such keyword"),
         (&["query", &folder, "--since", "2026-01-02", "--until", "2026-01-01"], "--until must be after --since"),
-        (&["query", &folder, "--every", "5"], "--every: 5: missing unit; write 5s"),
+        (&["query", &folder, "--every", "0"], "--every: 0: invalid time step; examples: 10, 5m, 1h"),
         (&["query", &folder, "--by", "adress"], "--by: adress: no such field (did you mean address?)"),
         (&["query", &folder, "--every", "1m", "--top", "3"], "--top needs --by with --every"),
         (&["flows", "-i", &folder], "linerate query"),

@@ -118,6 +118,11 @@ impl File {
         }
     }
 
+    /// Returns whether a record of a row group may have a value in a column.
+    pub(crate) fn has_value(&self, group: usize, id: Id) -> bool {
+        !matches!(self.range(group, id), Some(Range::Nothing))
+    }
+
     /// Checks the page headers of a column.
     fn check(&self, group: usize, place: usize) -> Result<(), String> {
         let schema = self.metadata.metadata().file_metadata().schema_descr();

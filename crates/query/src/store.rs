@@ -9,7 +9,7 @@ use crate::folder::RecordFile;
 use linerate_export::back::{self, Value};
 use linerate_meter::Flow;
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -29,6 +29,10 @@ pub struct Scan {
     pub groups_empty: u64,
     /// Records in row groups that were read.
     pub rows: u64,
+    /// Records in all row groups of the opened files.
+    pub stored: u64,
+    /// Columns of the filter that have a value in some record.
+    pub present: BTreeSet<Id>,
     /// The first errors of files that were not read completely.
     pub failures: Vec<String>,
     /// Number of such files.
@@ -57,6 +61,8 @@ impl Scan {
         self.groups_passed += other.groups_passed;
         self.groups_empty += other.groups_empty;
         self.rows += other.rows;
+        self.stored += other.stored;
+        self.present.extend(other.present);
         self.failed += other.failed;
         self.failures.extend(other.failures);
         self.failures.sort();
@@ -67,6 +73,15 @@ impl Scan {
         self.failed += 1;
         if self.failures.len() < MOST_FAILURES {
             self.failures.push(format!("{}: {error}", file.path.display()));
+        }
+    }
+
+    fn open(&mut self, file: &File, columns: &BTreeSet<Id>) {
+        self.files += 1;
+        for group in 0..file.groups() {
+            self.stored += file.rows(group).unwrap_or(0) as u64;
+            let has_value = |id: &&Id| survive(|| Ok(file.has_value(group, **id))).unwrap_or(true);
+            self.present.extend(columns.iter().filter(has_value));
         }
     }
 
@@ -201,7 +216,7 @@ impl Store {
                             scan.count(GroupOutcome::Passed, 0);
                         }
                     }
-                    scan.files += 1;
+                    scan.open(&file, &filter.columns());
                 }
                 Err(error) => scan.fail(stored, &error),
             }
@@ -253,7 +268,7 @@ impl Store {
                     continue;
                 }
             };
-            scan.files += 1;
+            scan.open(&file, &filter.columns());
             for group in 0..file.groups() {
                 if !goes_on() {
                     return scan;

@@ -118,13 +118,15 @@ pub(crate) fn network(text: &str, mask: Option<&str>) -> Result<Network, String>
     }
 }
 
-/// Parses a time step to ns, such as `5m`, `1h`, `10s`.
+/// Parses a time step to ns: seconds, or with a unit, such as `60`, `5m`, `1h`.
 ///
 /// # Errors
 /// The text is invalid.
 pub fn step(text: &str) -> Result<u64, String> {
-    match span(text, true)? {
+    let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
+    let parsed = if has_unit { span(text, true)? } else { span(&format!("{text}s"), true)? };
+    match parsed {
         Number::Whole(step) if step > 0 => Ok(step),
-        _ => Err(format!("{text}: invalid time step; examples: 10s, 5m, 1h")),
+        _ => Err(format!("{text}: invalid time step; examples: 10, 5m, 1h")),
     }
 }

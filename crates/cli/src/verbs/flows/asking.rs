@@ -26,7 +26,7 @@ pub(crate) struct QueryArgs {
     /// Columns of each group, named like those of --sort [default: flows,packets,bytes]
     #[arg(long, value_name = "MEASURE,...")]
     sum: Option<String>,
-    /// Group by time of the first packet, in steps such as 5m
+    /// Group by time of the first packet, in steps such as 60 or 5m; each record counts whole in one step
     #[arg(long, value_name = "SPAN")]
     every: Option<String>,
     /// Print groups, or stored records, as CSV

@@ -16,13 +16,16 @@ use crate::view::terminal::{fail, print_stderr, printed, result, result_line, ro
 use linerate_burst::Ledger;
 use linerate_engine::Stop;
 use linerate_export::encode::json;
+use linerate_export::fields::Part;
 use linerate_export::{encode, export};
-use linerate_meter::{Flow, FlowDistributor, Records};
+use linerate_meter::{Flow, FlowDistributor, Level, Records};
 use linerate_port::Spec;
+use linerate_query::columns::{self, Column};
 use linerate_query::{Answer, Filter, Measure, Question, Scan, Store, WHOLE_THREADS, stored};
 use serde::Serialize;
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -251,7 +254,9 @@ struct Summary<'a> {
     row_groups: u64,
     row_groups_skipped: u64,
     row_groups_empty: u64,
+    rows: u64,
     rows_read: u64,
+    absent: Vec<&'a str>,
     bytes_read: u64,
     bytes: u64,
     failures: &'a [String],
@@ -279,7 +284,8 @@ impl QueryResult {
             }
             document
         });
-        let Scan { files, files_passed, groups, groups_passed, groups_empty, rows, failures, failed } = &self.scan;
+        let Scan { files, files_passed, groups, groups_passed, groups_empty, rows, stored, .. } = &self.scan;
+        let Scan { failures, failed, .. } = &self.scan;
         let summary = Summary {
             schema: "linerate/query/1",
             from: &held.places,
@@ -290,7 +296,9 @@ impl QueryResult {
             row_groups: *groups,
             row_groups_skipped: *groups_passed,
             row_groups_empty: *groups_empty,
+            rows: *stored,
             rows_read: *rows,
+            absent: self.absent().map(|column| &*column.name).collect(),
             bytes_read: self.bytes[0],
             bytes: self.bytes[1],
             failures,
@@ -313,13 +321,19 @@ impl QueryResult {
         Ok(())
     }
 
+    /// Returns the columns of the filter without a value in any record.
+    fn absent(&self) -> impl Iterator<Item = &'static Column> {
+        let named = if self.scan.stored == 0 { BTreeSet::new() } else { self.question.filter.columns() };
+        named.into_iter().filter(|id| !self.scan.present.contains(id)).map(|id| &columns::all()[id])
+    }
+
     fn text(&self) -> String {
-        let Scan { files, files_passed, groups, groups_passed, groups_empty, rows, .. } = &self.scan;
+        let Scan { files, files_passed, groups, groups_passed, groups_empty, stored, .. } = &self.scan;
         let records = self.answer.as_ref().map_or(0, |answer| answer.records);
         let mut text = format!(
             "{} of {} matched in {:.3} s; read {} of {}, {} of {}\n",
             grouped(records),
-            counted(*rows, "record"),
+            counted(*stored, "record"),
             self.seconds,
             grouped(*files),
             counted(files + files_passed, "file"),
@@ -334,6 +348,16 @@ impl QueryResult {
         }
         if *groups_empty > 0 {
             text += &format!("  in {} row groups only the filter columns were read\n", grouped(*groups_empty));
+        }
+        for column in self.absent() {
+            let option = match column.field.part.level() {
+                _ if column.field.part == Part::Names => "--names",
+                Level::Counters => "",
+                Level::Tcp => "--level tcp",
+                Level::Stats => "--level stats",
+            };
+            let remedy = if option.is_empty() { String::new() } else { format!(" (recorded with flows {option})") };
+            text += &format!("  no record has a value of {}{remedy}\n", column.name);
         }
         if let Some(answer) = &self.answer {
             let totals = self.question.measures.iter().filter_map(|measure| {
