@@ -137,7 +137,11 @@ fn conversation_is_printed_in_three_formats() {
          \t[5 bytes missing from offset 6]\n\
          \t0000000b  00 77 6f 72 6c 64 0a                               .world.\n"
     );
-    run(&["streams", "-r", &input, "--follow", "5"]).good().says("no connection 5 with data");
+    let raw = run(&["streams", "-r", &input, "--follow", "1"]).good();
+    raw.says("gaps in raw output: 1, 5 bytes in all; --form ascii or hex marks them");
+    run(&["streams", "-q", "-r", &input, "--follow", "5"])
+        .with_status(1)
+        .says("--follow 5: no connection with data has this number; numbers start at 0");
 }
 
 #[test]

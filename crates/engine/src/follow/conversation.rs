@@ -5,7 +5,7 @@ use linerate_burst::{Nanos, SinkError};
 use linerate_transport::follow::{Output, StreamInfo, Summary};
 use linerate_transport::place::StreamId;
 use std::fmt::Write as _;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Error, ErrorKind, Write};
 use std::ops::Range;
 
 /// Bytes per line of a hex dump.
@@ -33,6 +33,8 @@ pub struct Conversation<W: Write> {
     /// Direction of the last bytes.
     last: Option<usize>,
     line: String,
+    /// Number of gaps and of missing bytes that raw output does not mark.
+    unmarked: (u64, u64),
     failure: Option<SinkError>,
 }
 
@@ -47,6 +49,7 @@ impl<W: Write> Conversation<W> {
             headings: Default::default(),
             last: None,
             line: String::new(),
+            unmarked: (0, 0),
             failure: None,
         }
     }
@@ -123,7 +126,12 @@ impl<W: Write> Output for Conversation<W> {
     }
 
     fn gap(&mut self, stream: StreamId, gap: Range<u64>, _: Nanos) {
-        let Some(side) = self.side(stream).filter(|_| self.form != ConversationFormat::Raw) else { return };
+        let Some(side) = self.side(stream) else { return };
+        if self.form == ConversationFormat::Raw {
+            self.unmarked.0 += 1;
+            self.unmarked.1 += gap.end - gap.start;
+            return;
+        }
         self.turn_to(side);
         if self.form == ConversationFormat::Hex && side == 1 {
             self.line.push('\t');
@@ -154,13 +162,19 @@ impl<W: Write + Send> StreamOutput for Conversation<W> {
             self.write(None);
         }
         self.flush();
+        if self.streams == [None; 2] {
+            self.failure.get_or_insert(SinkError {
+                target: format!("--follow {}", self.number),
+                reason: Error::new(ErrorKind::NotFound, "no connection with data has this number"),
+                advice: "numbers start at 0".into(),
+            });
+        }
         self.failure.take().map_or(Ok(()), Err)
     }
 
     fn notes(&self) -> Vec<String> {
-        match self.streams {
-            [None, None] => vec![format!("no connection {} with data (numbers start at 0)", self.number)],
-            _ => Vec::new(),
-        }
+        let (gaps, bytes) = self.unmarked;
+        let note = format!("gaps in raw output: {gaps}, {bytes} bytes in all; --form ascii or hex marks them");
+        (gaps > 0).then_some(note).into_iter().collect()
     }
 }
