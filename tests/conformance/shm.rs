@@ -12,6 +12,7 @@ use linerate_burst::{
 use linerate_engine::clock::now;
 use linerate_port::{PortError, RxOptions, RxPort, Sent, TxPort, TxQueue};
 use linerate_share::{Acceptor, Access, Options, Writer};
+use linerate_tests::support::wait_until;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -250,7 +251,11 @@ fn dead_writer_is_reported_after_its_last_frame() {
     let mut queue = wire.queues().remove(0);
     assert_eq!(queue.fill(now()).unwrap().burst.len(), 100);
     queue.consume(100);
-    let failure = (0..1000).find_map(|_| queue.fill(now()).err());
+    let mut failure = None;
+    wait_until("the end of the writer is noticed", || {
+        failure = queue.fill(now()).err();
+        failure.is_some()
+    });
     let Some(PortError::Broken { reason, .. }) = failure else { panic!("{failure:?}") };
     assert!(reason.contains("died"), "{reason}");
     assert_eq!(queue.fill(now()).unwrap().horizon, Horizon::Ended);

@@ -122,7 +122,7 @@ pub fn settle(file: &str, wanted: &[Record]) {
     let (size, start) = (records::file_size(wanted), Instant::now());
     while !wanted.is_empty()
         && std::fs::metadata(file).map_or(0, |data| data.len()) < size
-        && start.elapsed() < Duration::from_secs(10)
+        && start.elapsed() < Duration::from_secs(60)
     {
         std::thread::sleep(Duration::from_millis(2));
     }

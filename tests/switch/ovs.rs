@@ -55,7 +55,7 @@ impl Ovs {
                 .arg(&conf)
                 .args([format!("--remote=p{database}"), format!("--unixctl={}", scratch.file("db.ctl"))]),
         )];
-        wait_until("ovsdb-server listens", || Path::new(&scratch.file("db.sock")).exists());
+        wait_until("ovsdb-server listens", || UnixStream::connect(scratch.file("db.sock")).is_ok());
         let vsctl = || {
             let mut command = tool(&root, "usr/bin/ovs-vsctl", &scratch);
             command.args([format!("--db={database}"), "--timeout=20".to_owned()]);
