@@ -170,7 +170,7 @@ fn parallel_checker_ends_after_the_last_frame() {
 fn hurried_checker_does_not_wait() {
     let (receive, _tx) = open("hurry", "?seed=2");
     let (checker, sender) = (CheckThread::start(checking(), receive).unwrap(), Stop::new());
-    sender.hurry();
+    sender.force();
     let long = Duration::from_secs(3600);
     let report = checker.finish(Some(FRAMES), long, long, &sender);
     assert_eq!((report.check.ours(), sender.is_requested()), (0, true));

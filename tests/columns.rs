@@ -1,9 +1,9 @@
 //! Flow records in files: they match the metered flows, other programs read them, and failures lose little.
 
-mod back;
 mod crash;
-mod forms;
-mod named;
-mod places;
+mod destinations;
+mod field_names;
+mod file_names;
 mod queries;
+mod round_trip;
 mod rows;

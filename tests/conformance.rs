@@ -5,7 +5,7 @@
 //! - `backends`: opening of each backend, and its capabilities;
 //! - `checks`: the checks that run against all of them;
 //! - `faulty`: any backend behind a wire with planned faults, and `model`: an independent model of the same plan;
-//! - `held`: frames that are held, changed and forwarded in place;
+//! - `held_frames`: frames that are held, changed and forwarded in place;
 //! - `memory`: specific to `mem:`; `vlan`, `offloads`, `rings`: specific to AF_PACKET;
 //! - `links`: interfaces with link down, link up and removal;
 //! - `xdp`: the suite over AF_XDP, and tests specific to it;
@@ -18,12 +18,11 @@
 
 mod backends;
 mod checks;
-mod counted;
 mod dpdk;
 mod errors;
 mod faulty;
 mod frames;
-mod held;
+mod held_frames;
 mod links;
 mod memif;
 mod memory;
@@ -36,6 +35,7 @@ mod tunnels;
 mod vlan;
 mod wire;
 mod xdp;
+mod xdp_counting;
 
 use backends::{Fifo, FileWire, Harness, MemWire, Veth};
 use checks::run;

@@ -193,7 +193,7 @@ fn invalid_targets_and_ship_options_are_rejected() {
 #[test]
 fn scram_login_needs_the_right_password() {
     let (scratch, broker) = (Scratch::new(), Broker::start("t", 1, |_| broker::Mood::Good));
-    broker.sign_in_by_scram("bob", "to be kept");
+    broker.require_scram("bob", "to be kept");
     let [capture, spool, secret] = ["few.pcap", "spool", "secret"].map(|name| scratch.file(name));
     std::fs::write(&capture, capture_of(30)).unwrap();
     let target = format!("kafka://bob@127.0.0.1:{}/t", broker.port);
@@ -330,7 +330,7 @@ fn spool_is_exclusive_and_its_backlog_is_in_the_metrics() {
     let arguments = ["flows", "-r", "-", "--idle", "0.01", "-w", "kafka://127.0.0.1:1/t", "--ship", &spool];
     let mut command = linerate(&arguments);
     let mut running = spawn(command.args(["--metrics", "127.0.0.1:0"]).stdin(Stdio::piped()).stdout(Stdio::null()));
-    let log = running.hear();
+    let log = running.collect_errors();
     let feeder = feed(running.take_input().unwrap());
     let address = || Some(log.lock().unwrap().split("http://").nth(1)?.split_once("/metrics")?.0.to_owned());
     wait_until("the metrics address is printed", || address().is_some());

@@ -2,10 +2,10 @@
 //!
 //! - `live`: two hosts with real clients; records match the counters of the kernels and of the clients;
 //! - `flood`: the same during a SYN flood that overflows the flow table;
-//! - `lossy`: connections over a lossy path (`sent`: one of them compared with its sockets);
+//! - `lossy`: connections over a lossy path (`socket_counters`: one of them compared with its sockets);
 //! - `corpus`: every capture compared with `capinfos`, and captures in parts compared with the whole;
-//! - `tshark`: level `tcp` compared with tshark (`analysis`), also for a hand-made capture of rare events (`made`);
-//! - `stage`, `clients`, `kernel`, `metered`: the hosts, their clients, their counters, and the meter's output.
+//! - `tshark`: level `tcp` compared with tshark (`analysis`), also for a hand-made capture of rare events (`synthetic`);
+//! - `testbed`, `clients`, `kernel`, `metered`: the hosts, their clients, their counters, and the meter's output.
 
 mod analysis;
 mod clients;
@@ -14,8 +14,8 @@ mod flood;
 mod kernel;
 mod live;
 mod lossy;
-mod made;
 mod metered;
-mod sent;
-mod stage;
+mod socket_counters;
+mod synthetic;
+mod testbed;
 mod tshark;

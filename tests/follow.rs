@@ -1,7 +1,7 @@
 //! `linerate streams`: the same bytes as tshark, tcpflow and a naive model; files, records, conversations, failures.
 
 mod agreement;
-mod ends;
+mod failures;
 mod naive;
 mod outputs;
 mod traffic;

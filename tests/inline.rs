@@ -3,7 +3,7 @@
 mod answers;
 mod daq;
 mod engine;
-mod holds;
+mod head_of_line;
 mod lanes;
 mod shares;
 

@@ -1,16 +1,16 @@
 //! Flow records exchanged with other programs: collectors, IPFIX files, and text formats.
 //!
 //! - `text`: CSV and Zeek TSV, read by other programs;
-//! - `sent`: IPFIX and NetFlow v9 compared with JSON of the same capture, read by an independent decoder, `nfcapd` and
+//! - `exporter`: IPFIX and NetFlow v9 compared with JSON of the same capture, read by an independent decoder, `nfcapd` and
 //!   `tshark`; collectors that disappear;
 //! - `keys`: sums per flow key over the corpus compared with `nfdump`;
 //! - `live`: metrics and log lines during a run;
-//! - `taken`: records of other exporters read back as flows.
+//! - `collector`: records of other exporters read back as flows.
 
+mod collector;
+mod exporter;
 mod keys;
 mod live;
-mod sent;
-mod taken;
 mod text;
 
 use linerate_tests::support::corpus;

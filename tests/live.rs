@@ -2,11 +2,11 @@
 //!
 //! - `arrivals`: received frames equal the streams, whatever receivers do to the pages;
 //! - `control`: rates, stopping, failures, unsupported streams;
-//! - `told`: commands to running streams;
+//! - `commands`: commands to running streams;
 //! - `program`: `generate` and `replay` on such a port.
 
 mod arrivals;
+mod commands;
 mod control;
 mod program;
-mod stage;
-mod told;
+mod testbed;

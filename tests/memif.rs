@@ -1,20 +1,20 @@
 //! Tests of `memif:` against peers that break every rule, peers with known faults of real ones, and DPDK itself.
 //!
 //! - `peer`: a scripted peer that sends and writes arbitrary messages and memory;
-//! - `making`: invalid connection setup, in both roles;
+//! - `invalid_setup`: invalid connection setup, in both roles;
 //! - `hostile`: arbitrary writes of a peer to the shared memory;
 //! - `faulty`: known faults of DPDK, reproduced one by one;
 //! - `ids`: several interfaces on one socket;
-//! - `ends`: a thousand peers that connect and disconnect;
+//! - `leaks`: a thousand peers that connect and disconnect;
 //! - `program`: `linerate` at both ends;
 //! - `dpdk`: `dpdk-testpmd` at the other end; `ovs`: Open vSwitch with DPDK between two linerate ports.
 
 mod dpdk;
-mod ends;
 mod faulty;
 mod hostile;
 mod ids;
-mod making;
+mod invalid_setup;
+mod leaks;
 mod ovs;
 mod peer;
 mod program;

@@ -5,18 +5,18 @@
 //! through every command. `LINERATE_MUTANTS_SEED` (default 1) seeds them, and `LINERATE_MUTANT=77` runs only mutant 77,
 //! through every command.
 
-pub(crate) mod change;
 pub(crate) mod commands;
-pub(crate) mod dice;
+pub(crate) mod file_blocks;
 pub(crate) mod limits;
-pub(crate) mod pieces;
+pub(crate) mod mutations;
+pub(crate) mod random;
 pub(crate) mod seeds;
 pub(crate) mod wrap;
 
-use self::change::mutant;
 use self::commands::{Command, SINGLE, TOGETHER};
-use self::dice::Dice;
 use self::limits::{Ended, MEMORY_KIB, SECONDS};
+use self::mutations::mutant;
+use self::random::Dice;
 use self::seeds::{Seed, captures, seeds};
 use linerate_tests::support::Scratch;
 use linerate_tests::support::program::program;
@@ -116,7 +116,7 @@ impl Findings {
 
     fn conclude(&self, of: &str) {
         let reports = self.reports.lock().unwrap();
-        say(&format!("{of}: {} runs, {} of them to the end of their files", self.runs(), self.done()));
+        write_stderr(&format!("{of}: {} runs, {} of them to the end of their files", self.runs(), self.done()));
         assert!(reports.is_empty(), "{} findings, reported above; files are in target/mutants", reports.len());
     }
 }
@@ -169,7 +169,7 @@ impl Place<'_> {
         let again = command.arguments(&kept, "/tmp/out").join("' '");
         reports += &format!("\n  again: sh -c 'ulimit -v {MEMORY_KIB}; exec timeout {SECONDS} \"$0\" \"$@\"'");
         reports += &format!(" {} '{again}'", program().display());
-        say(&format!("finding: {reports}"));
+        write_stderr(&format!("finding: {reports}"));
         self.findings.reports.lock().unwrap().push(reports);
         None
     }
@@ -215,7 +215,7 @@ fn in_parallel(count: u64, does: impl Fn(&Place<'_>, u64) + Sync) -> Findings {
 }
 
 /// Writes to stderr at once, bypassing the capture of the test harness.
-fn say(text: &str) {
+fn write_stderr(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

@@ -2,7 +2,6 @@
 
 mod answer;
 mod bridge;
-mod endings;
 mod filters;
 mod generate;
 mod idle;
@@ -10,9 +9,10 @@ mod lab;
 mod measure;
 mod merge;
 mod methods;
+mod privileges;
 mod replay;
-mod rights;
 mod router;
+mod shutdown;
 mod tunnels;
 mod wire;
 mod xdp;

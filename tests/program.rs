@@ -1,18 +1,18 @@
 //! Tests of the command line without a network: files, pipes, errors, JSON, exit statuses.
 
 mod doctor;
-mod endings;
 mod failures;
 mod files;
 mod filters;
 mod flows;
-mod hangup;
+mod hostile;
 mod metrics;
-mod odd;
+mod multiple_outputs;
+mod permissions;
 mod printed;
-mod rights;
 mod selection;
-mod several;
+mod sighup;
+mod signals;
 mod terminals;
 mod usage;
 mod verbs;

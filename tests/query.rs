@@ -5,4 +5,4 @@ mod filters;
 mod groups;
 mod hostile;
 mod program;
-mod some;
+mod samples;

@@ -4,16 +4,16 @@
 //! - `clients`: common client programs;
 //! - `faults`: links that lose, duplicate, reorder and corrupt packets; senders and ports that fail;
 //! - `attackers`: floods and forged segments during a legitimate flow;
-//! - `many`: a thousand connections at once;
+//! - `many_connections`: a thousand connections at once;
 //! - `ring`: frames in shared memory, and their readers;
 //! - `device`: frames in device memory;
-//! - `stage`: the hosts.
+//! - `testbed`: the hosts.
 
 mod attackers;
 mod clients;
 mod device;
 mod faults;
-mod many;
+mod many_connections;
 mod ports;
 mod ring;
-mod stage;
+mod testbed;

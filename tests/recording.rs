@@ -226,7 +226,7 @@ fn recording_combines_with_all_other_outputs() {
     to.flush().unwrap();
     wait_until("files exist", || recorded(&folder).len() > 2);
     // Packets may still be in flight when the signal arrives, so it is sent again.
-    let log = running.hear();
+    let log = running.collect_errors();
     let note = "packets in complete files";
     wait_until("the last file is complete", || {
         running.signal(Signal::HUP);
@@ -284,7 +284,7 @@ fn killed_recorder_leaves_readable_files() {
             recorded(&folder).into_iter().filter(|path| path.extension().unwrap() != "idx").collect();
         // Wireshark 4.0 reads only the first 128 KiB of several zstd frames.
         let is_read_by_wireshark = !(ending.ends_with("zst") && form.contains(&"--index"));
-        let got = left_by(&scratch, &paths, is_read_by_wireshark, &context);
+        let got = recovered_frames(&scratch, &paths, is_read_by_wireshark, &context);
         let first = got.first().and_then(|first| sent.iter().position(|one| one.time == first.time)).unwrap_or(0);
         assert!(first == 0 || form.iter().any(|word| ["-W", "--keep-size"].contains(word)), "{context}: from {first}");
         records::assert_same_frames(&context, &got, &sent[first..first + got.len()]);
@@ -317,7 +317,7 @@ fn kill_recorder(options: &[&str], folder: &str, sent: &[Record], kill: usize) {
 }
 
 /// Frames of the files that a killed run left. All files must be readable, and those without `.part` complete.
-fn left_by(scratch: &Scratch, paths: &[PathBuf], is_read_by_wireshark: bool, context: &str) -> Vec<Record> {
+fn recovered_frames(scratch: &Scratch, paths: &[PathBuf], is_read_by_wireshark: bool, context: &str) -> Vec<Record> {
     let is_part = |path: &Path| path.extension().unwrap() == "part";
     let complete: Vec<PathBuf> = paths.iter().filter(|path| !is_part(path)).cloned().collect();
     assert!(paths.len() - complete.len() <= 1, "{context}: {paths:?}");

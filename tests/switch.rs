@@ -5,7 +5,7 @@
 //!   except for the differences listed there;
 //! - `inspected`: rules with an inspection engine, between ports in memory;
 //!   `engines`: the same between hosts, with engines that are killed;
-//! - `program`: the verb, on files, in namespaces, and with rule changes; `replaced`: with all rules replaced.
+//! - `program`: the verb, on files, in namespaces, and with rule changes; `rule_replacement`: with all rules replaced.
 
 mod compare;
 mod engines;
@@ -13,4 +13,4 @@ mod inspected;
 mod ovs;
 mod program;
 mod random;
-mod replaced;
+mod rule_replacement;

@@ -65,7 +65,7 @@ fn lines(path: &str) -> usize {
 fn collector(scratch: &Scratch, tls: &str, write: &str) -> (Running, Arc<Mutex<String>>, String) {
     let arguments = ["collect", "ipfix+tls://127.0.0.1:0", "--tls", tls, "-w", &scratch.file(write)];
     let mut running = spawn(linerate(&arguments).stdout(Stdio::null()));
-    let log = running.hear();
+    let log = running.collect_errors();
     let target = || {
         let log = log.lock().unwrap();
         Some(log.split("collecting from ").nth(1)?.split_once('\n')?.0.to_owned())
@@ -184,7 +184,7 @@ fn broker_and_database_accept_tls_with_a_password() {
     );
     // The broker advertises its plain-text port; the relay's port is advertised instead.
     let broker = Broker::start("t", 2, |_| crate::fleet::broker::Mood::Good);
-    broker.sign_in("bob", "to be kept");
+    broker.require_login("bob", "to be kept");
     let (_relay, port) = relay(&scratch, "good", broker.port);
     broker.advertise(port);
     let target = format!("kafka+tls://bob@localhost:{port}/t");
@@ -207,7 +207,7 @@ fn page_is_served_over_https() {
     let port = format!("p1={}", wire.port("a", "eth0", ""));
     let arguments = ["serve", "--port", &port, "--listen", "127.0.0.1:0", "--tls-cert", &cert, "--tls-key", &key];
     let mut running = spawn(linerate(&arguments).stdout(Stdio::piped()));
-    let log = running.hear();
+    let log = running.collect_errors();
     let mut output = BufReader::new(running.take_output().unwrap());
     let mut line = String::new();
     output.read_line(&mut line).unwrap();

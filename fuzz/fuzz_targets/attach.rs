@@ -143,8 +143,8 @@ impl Client {
             }
             2 => reader.control.word(control::SLEEPING).store(1, Release),
             3 => raw::send_message(&reader.socket, bytes.some(200), &[]),
-            4 if has_valid_rings => self.give_any(u64::from(bytes.byte() % 8)),
-            5 if has_valid_rings => self.give_any(bytes.long()),
+            4 if has_valid_rings => self.return_any(u64::from(bytes.byte() % 8)),
+            5 if has_valid_rings => self.return_any(bytes.long()),
             6 => {
                 conduct.violate();
                 reader.control.long(control::RETURNED).store(bytes.long(), Release);
@@ -160,7 +160,7 @@ impl Client {
     }
 
     /// Returns a number that may not be a block of its own, or a block that is still being filled.
-    fn give_any(&mut self, entry: u64) {
+    fn return_any(&mut self, entry: u64) {
         let Client { reader, held, conduct } = self;
         if *conduct == Conduct::Sound {
             held.extend(std::iter::from_fn(|| reader.take()).map(|(slot, _)| slot));

@@ -10,7 +10,7 @@ use linerate_device::{Form, Shape};
 use linerate_transport::datagrams::{self, Datagrams, Field, Unit, WhenFull};
 use linerate_transport::frames::{Batch, Config, RemoteMemory};
 use linerate_transport::pattern::Pattern;
-use linerate_transport::place::Ends;
+use linerate_transport::stream_memory::Ends;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ fuzz_target!(|input: &[u8]| {
         if at(3) & 4 != 0 && !held.is_empty() {
             let frame = held.remove(0);
             frame.place().into_iter().for_each(|place| elsewhere.lock().guard.release(place));
-            datagrams.give_back(frame);
+            datagrams.return_frame(frame);
         }
     }
     datagrams.finish();

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use linerate_burst::Nanos;
-use linerate_export::back::{self, Value};
+use linerate_export::decode::{self, Value};
 use linerate_meter::{Flow, Quality};
 use linerate_query::columns::{Batch, Id, Values, all};
 use linerate_query::{Filter, Key, Measure, Memo, Outlook, PartialAnswer, Question, Range};
@@ -14,9 +14,9 @@ use std::sync::{Arc, LazyLock};
 static FLOWS: LazyLock<Vec<Flow>> = LazyLock::new(|| (0..8).map(flow).collect());
 
 fn flow(number: u64) -> Flow {
-    let mut flow = back::nothing();
+    let mut flow = decode::nothing();
     for column in all().iter().filter(|_| number % 4 != 3) {
-        let Some(set) = back::set(column.field.path) else { continue };
+        let Some(set) = decode::set(column.field.path) else { continue };
         let texts = ["tcp", "SF", "idle", "vxlan", "02:00:00:00:00:01", "syn"];
         let address =
             if number % 2 == 0 { [10, 0, 0, number as u8].into() } else { [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into() };

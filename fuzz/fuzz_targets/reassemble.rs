@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use linerate_burst::{Desc, Nanos};
 use linerate_headers::Link;
 use linerate_transport::follow::{Config, Follow, Output, Overlap, StreamInfo, Summary};
-use linerate_transport::place::StreamId;
+use linerate_transport::stream_memory::StreamId;
 use std::collections::HashMap;
 use std::ops::Range;
 

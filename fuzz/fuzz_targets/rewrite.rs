@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use linerate_generate::rewrite::{Rewriter, Rewriting, Rule};
-use linerate_headers::cover::{Coverage, checksums, placed};
+use linerate_headers::coverage::{Coverage, checksums, placed};
 use linerate_headers::{Layers, Link, Protocol, dissect};
 
 /// Rules that keep the layers of a frame are first.

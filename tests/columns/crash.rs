@@ -1,6 +1,6 @@
 //! Files left by a killed run and by a full disk.
 
-use super::places::parquet_files;
+use super::destinations::parquet_files;
 use super::rows::count;
 use linerate_tests::support::program::{Ended, linerate, program, spawn};
 use linerate_tests::support::{Scratch, has_tools, is_root, skip, wait_until};

@@ -1,6 +1,6 @@
 //! The queries of docs/queries.md, run by DuckDB and ClickHouse and compared with totals of the meter.
 
-use super::places::MIX;
+use super::destinations::MIX;
 use linerate_tests::support::program::run;
 use linerate_tests::support::{Scratch, corpus, lack};
 use serde_json::Value;

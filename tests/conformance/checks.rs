@@ -340,7 +340,7 @@ fn back_pressure_loses_no_frame(harness: &dyn Harness) {
         queue.flush(now()).unwrap();
         receiver.round();
     }
-    wire.hang_up();
+    wire.close_sender();
     let outcome = receiver.finish(std::mem::take(&mut wire.sent));
     assert_all_arrived(name, std::slice::from_ref(&sent), &outcome.got);
     assert_ledger(name, sent.len(), sent.len(), &outcome.ledger);

@@ -91,7 +91,7 @@ fn read(port: &str) -> (usize, Option<PortError>) {
 fn files_that_are_not_captures_are_reported() {
     let folder = Folder::new();
     for (name, bytes, parts) in [
-        ("text", &b"these are no frames at all, but words"[..], &["text", "not a pcap or pcapng file"][..]),
+        ("text", &b"text in place of captured frames"[..], &["text", "not a pcap or pcapng file"][..]),
         ("empty", b"", &["empty", "not a pcap or pcapng file", "it is empty"]),
         ("three", b"abc", &["three", "not a pcap or pcapng file", "3 bytes"]),
         ("packed.xz", b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46", &["packed.xz", "xz -dc"]),

@@ -189,7 +189,7 @@ fn sender_reports_link_down_and_resumes_after_up() {
         veth.ip("left", "link set eth0 up");
         wire.send(0, &list);
         wire.wait_for(10);
-        wire.hang_up();
+        wire.close_sender();
         assert_eq!((wire.sent.total(Count::Sent), wire.sent.total(Count::SendReceived)), (10, 10));
         assert_eq!(wire.sent.imbalances(), []);
     }
@@ -217,7 +217,7 @@ fn sender_without_carrier_reports_link_down() {
         assert!(sent >= 10);
         // The driver itself counts frames that it drops when its carrier returns.
         wire.wait_for(10);
-        wire.hang_up();
+        wire.close_sender();
         assert_eq!(wire.sent.total(Count::Sent), sent, "{}: {:#?}", veth.name(), wire.sent);
         assert_eq!(wire.sent.imbalances(), []);
     }
@@ -245,7 +245,7 @@ fn frames_dropped_without_carrier_are_not_counted_as_sent() {
         assert!(matches!(event, Err(PortError::Down { .. })), "{event:?}");
     }
     assert!(wire.tx.as_mut().unwrap().queues[0].flush(now()).unwrap());
-    wire.hang_up();
+    wire.close_sender();
     let count = |count| wire.sent.total(count);
     assert_eq!((count(Count::SendReceived), count(Count::Sent), count(Count::SendDropped)), (10, 0, 10));
 }
@@ -280,7 +280,7 @@ fn frames_that_cannot_be_sent_are_counted_and_others_sent() {
         let numbers: Vec<u32> = head.burst.iter().map(|(_, bytes)| origin(bytes).unwrap().1).collect();
         let expected: Vec<u32> = (0..60).filter(|number| matches!(number % 6, 0 | 3 | 5)).collect();
         assert_eq!(numbers, expected);
-        wire.hang_up();
+        wire.close_sender();
         let count = |count| wire.sent.total(count);
         assert_eq!((count(Count::SendReceived), count(Count::Sent)), (60, 30));
         assert_eq!((count(Count::TooLong), count(Count::TooShort), count(Count::SendRefused)), (20, 10, 0));

@@ -33,7 +33,7 @@ fn frames_lost_to_a_full_ring_are_counted_exactly() {
             receiver.round();
         }
         assert!(receiver.arrived() >= after + 20, "no frame arrives after the ring was full");
-        wire.hang_up();
+        wire.close_sender();
         let outcome = receiver.finish(wire.sent);
         let ledger = &outcome.ledger;
         let total = |count| ledger.total(count);

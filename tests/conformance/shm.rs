@@ -220,7 +220,7 @@ fn skipped_frames_are_counted_as_lost() {
     let sent = frames(0, 30_000, &[60, 333]);
     wire.send(0, &sent);
     let mut got = Vec::new();
-    wire.hang_up();
+    wire.close_sender();
     let mut queue = wire.queues().remove(0);
     loop {
         let head = queue.fill(now()).unwrap();

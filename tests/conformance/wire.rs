@@ -101,7 +101,7 @@ impl Wire {
     }
 
     /// Closes the sender, and keeps its counters.
-    pub(super) fn hang_up(&mut self) {
+    pub(super) fn close_sender(&mut self) {
         for queue in self.tx.take().into_iter().flat_map(|tx| tx.queues) {
             queue.counters(&mut self.sent);
         }
@@ -110,7 +110,7 @@ impl Wire {
     /// Returns the receive queues.
     pub(super) fn queues(&mut self) -> &mut Vec<Box<dyn RxQueue>> {
         if let Some(open) = self.open_late.take() {
-            self.hang_up();
+            self.close_sender();
             self.rx = Some(open());
         }
         &mut self.rx.as_mut().expect("the receiver is open").queues

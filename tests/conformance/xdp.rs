@@ -72,7 +72,7 @@ fn frames_that_do_not_fit_the_ring_are_counted_exactly() {
         receiver.run_until(|receiver| receiver.arrived() >= 64);
         wire.send(0, &frames(1, 20, &[60]));
         receiver.run_until(|receiver| receiver.arrived() >= 84);
-        wire.hang_up();
+        wire.close_sender();
         let outcome = receiver.finish(wire.sent);
         let ledger = &outcome.ledger;
         let total = |count| ledger.total(count);
@@ -160,7 +160,7 @@ fn other_queues_are_left_to_the_host() {
     wire.wait_for(20);
     let host: serde_json::Value = serde_json::from_str(&veth.ip("right", "-s -j link show dev eth0")).unwrap();
     assert_eq!(host[0]["stats64"]["rx"]["packets"], 40, "{host}");
-    wire.hang_up();
+    wire.close_sender();
     let outcome = Receiver::new(std::mem::take(wire.queues())).finish(wire.sent);
     assert_eq!(outcome.ledger.total(Count::Received), 20);
 }
@@ -222,7 +222,7 @@ fn frames_filtered_in_the_kernel_are_counted() {
         wire.send(0, &sent[0]);
         let mut receiver = Receiver::new(std::mem::take(wire.queues()));
         receiver.run_until(|receiver| receiver.arrived() >= if is_counted { 300 } else { 600 });
-        wire.hang_up();
+        wire.close_sender();
         let outcome = receiver.finish(wire.sent);
         let ledger = &outcome.ledger;
         assert_eq!((ledger.imbalances(), ledger.lost()), (vec![], 0), "{mode}: {ledger:#?}");

@@ -5,7 +5,7 @@
 mod append;
 #[path = "request.rs"]
 mod request;
-#[path = "sign.rs"]
+#[path = "sasl.rs"]
 mod sign;
 
 use self::append::append;
@@ -165,12 +165,12 @@ impl Broker {
     }
 
     /// Requires a login by PLAIN.
-    pub(crate) fn sign_in(&self, user: &str, password: &str) {
+    pub(crate) fn require_login(&self, user: &str, password: &str) {
         self.state.lock().unwrap().login = Some((PLAIN, user.to_owned(), password.to_owned()));
     }
 
     /// Requires a login by SCRAM-SHA-256.
-    pub(crate) fn sign_in_by_scram(&self, user: &str, password: &str) {
+    pub(crate) fn require_scram(&self, user: &str, password: &str) {
         self.state.lock().unwrap().login = Some((SCRAM, user.to_owned(), password.to_owned()));
     }
 

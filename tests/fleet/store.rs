@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// Sets the answers for `system.tables` and `system.merge_tree_settings`.
-    pub(crate) fn say(&self, table: &str, settings: &str) {
+    pub(crate) fn set_table(&self, table: &str, settings: &str) {
         self.state.lock().unwrap().table = Some([table.to_owned(), settings.to_owned()]);
     }
 

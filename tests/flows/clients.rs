@@ -1,7 +1,7 @@
 //! Real clients, and their own counts.
 
 use crate::flows::kernel::Host;
-use crate::flows::stage::{DNS, FILES, HTTP, IPERF_TCP, IPERF_UDP, SERVER, Stage};
+use crate::flows::testbed::{DNS, FILES, HTTP, IPERF_TCP, IPERF_UDP, SERVER, Stage};
 use linerate_tests::support::program::{Running, spawn};
 use linerate_tests::support::wait_until;
 use rustix::process::Signal;

@@ -3,7 +3,7 @@
 use crate::flows::clients::Clients;
 use crate::flows::live::{Hosts, check_clients, check_protocols, check_sockets, of_hosts};
 use crate::flows::metered::{TCP, sums};
-use crate::flows::stage::{Flood, Meter, Stage, TARGET, Way};
+use crate::flows::testbed::{Flood, Meter, Stage, TARGET, Way};
 use linerate_tests::support::wait_until;
 
 /// Flood rate that leaves the machine time for the clients.

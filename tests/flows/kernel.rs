@@ -1,6 +1,6 @@
 //! Counters of a host's kernel: its sockets, protocols and interface.
 
-use crate::flows::stage::Stage;
+use crate::flows::testbed::Stage;
 use serde_json::Value;
 use std::collections::HashMap;
 

@@ -3,8 +3,8 @@
 use crate::flows::clients::Clients;
 use crate::flows::kernel::{Host, Socket};
 use crate::flows::metered::{Metered, Record, Side, TCP, UDP, sums};
-use crate::flows::sent::{check_negotiated, check_retransmissions};
-use crate::flows::stage::{CLIENT, DNS, HTTP, IPERF_TCP, IPERF_UDP, Meter, SERVER, Stage, Way};
+use crate::flows::socket_counters::{check_negotiated, check_retransmissions};
+use crate::flows::testbed::{CLIENT, DNS, HTTP, IPERF_TCP, IPERF_UDP, Meter, SERVER, Stage, Way};
 
 #[test]
 fn records_by_packet_match_the_kernels() {

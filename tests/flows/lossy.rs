@@ -2,8 +2,8 @@
 
 use crate::flows::kernel::{SHOW, Socket};
 use crate::flows::metered::{Metered, Record, TCP};
-use crate::flows::sent::{check_negotiated, check_retransmissions, number, retransmissions_seen, sides};
-use crate::flows::stage::{CLIENT, SERVER};
+use crate::flows::socket_counters::{check_negotiated, check_retransmissions, number, retransmissions_seen, sides};
+use crate::flows::testbed::{CLIENT, SERVER};
 use linerate_tests::support::program::{Running, start};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, has_tools, may_make_labs, tool, wait_until};

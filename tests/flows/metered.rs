@@ -1,6 +1,6 @@
 //! Output of `linerate flows`.
 
-use crate::flows::stage::SERVER;
+use crate::flows::testbed::SERVER;
 use linerate_tests::support::judge;
 use serde_json::Value;
 

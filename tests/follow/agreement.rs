@@ -62,7 +62,7 @@ fn streams_match_the_naive_model() {
 }
 
 /// Streams of a capture from `tshark -z follow,tcp,raw`.
-fn by_tshark(path: &str) -> BTreeMap<Pair, Vec<Vec<u8>>> {
+fn tshark_streams(path: &str) -> BTreeMap<Pair, Vec<Vec<u8>>> {
     let output = |arguments: &[String]| {
         let out = Command::new("tshark").args(arguments).output().unwrap();
         String::from_utf8(out.stdout).unwrap()
@@ -123,7 +123,7 @@ fn complete_streams_match_tshark() {
         "telegram.pcap",
     ] {
         let path = folder.join(name).to_str().unwrap().to_owned();
-        let (found, wanted) = (followed(&scratch, &path, &[]), by_tshark(&path));
+        let (found, wanted) = (followed(&scratch, &path, &[]), tshark_streams(&path));
         for (pair, streams) in found {
             let is_whole = |one: &Indexed| one.entry["missing"] == 0 && one.entry["began"] == "start";
             if streams.iter().all(is_whole) {
@@ -144,7 +144,7 @@ fn conflicting_overlaps_match_tshark() {
         return;
     }
     let (scratch, path) = (Scratch::new(), path.to_str().unwrap());
-    let wanted: Vec<Vec<u8>> = by_tshark(path).into_values().flatten().collect();
+    let wanted: Vec<Vec<u8>> = tshark_streams(path).into_values().flatten().collect();
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
     let without_marks = |bytes: &Vec<u8>| {
         let text = text(bytes);

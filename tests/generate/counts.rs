@@ -1,7 +1,7 @@
 //! Exact packet counts, sent at the requested rate.
 
-use crate::generate::stage::{SCHEMES, Stage, number};
-use linerate_backends::counting::{CountAction, FrameCounter};
+use crate::generate::testbed::{SCHEMES, Stage, number};
+use linerate_backends::xdp_counter::{CountAction, FrameCounter};
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::Horizon;
 use linerate_engine::clock::now;

@@ -1,6 +1,6 @@
 //! Documented effects of options.
 
-use crate::generate::stage::{Stage, generate, number};
+use crate::generate::testbed::{Stage, generate, number};
 use linerate_burst::LinkType;
 use linerate_pcap::Reader;
 use linerate_tests::support::Scratch;

@@ -1,6 +1,6 @@
 //! The same stream file gives the same frames on every path, in the same order.
 
-use crate::generate::stage::{SCHEMES, Stage, generate};
+use crate::generate::testbed::{SCHEMES, Stage, generate};
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::Horizon;
 use linerate_engine::clock::now;

@@ -1,6 +1,6 @@
 //! The kernel as receiver: its sockets, bridges, routers and counters.
 
-use crate::generate::stage::{SCHEMES, Stage, counted, datagrams, generate, number};
+use crate::generate::testbed::{SCHEMES, Stage, counted, datagrams, generate, number};
 
 const FRAMES: &str = "5000";
 

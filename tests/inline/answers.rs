@@ -48,7 +48,7 @@ pub(super) fn frames_through(
 
 /// Log lines of all runs.
 static NEWS: LazyLock<&Mutex<Vec<String>>> = LazyLock::new(|| {
-    let news = linerate_port::news::listen();
+    let news = linerate_port::events::listen();
     let lines: &'static Mutex<Vec<String>> = Box::leak(Box::default());
     thread::spawn(move || news.iter().for_each(|one| lines.lock().unwrap().push(one)));
     lines

@@ -319,7 +319,7 @@ fn attach_and_detach_of_engines_are_reported_at_once() {
     let ring = ring_name();
     let (one, other) = (scene.0.port("mid", "p0", ROOMY), scene.0.port("mid", "p1", ROOMY));
     let mut inline = start(&["inline", &one, &other, "--share", &ring, "--on-death", "open", "--interval", "0"]);
-    let heard = inline.hear();
+    let heard = inline.collect_errors();
     let count = |what: &str| heard.lock().unwrap().matches(what).count();
     for round in 1..=2 {
         let ids = engine(&ring, &["--name", "ids"]);
@@ -350,7 +350,7 @@ fn engine_is_dead_although_its_child_lives() {
     let (ring, names) = (ring_name(), [ring_name(), ring_name()]);
     let [one, other] = names.map(|name| format!("memif:{name}?role=server"));
     let mut inline = start(&["inline", &one, &other, "--share", &ring, "--interval", "0"]);
-    let heard = inline.hear();
+    let heard = inline.collect_errors();
     let contains = |what: &str| heard.lock().unwrap().contains(what);
     let mut liar = Command::new("python3");
     let liar = liar.args([concat!(env!("CARGO_MANIFEST_DIR"), "/inline/liar.py"), &ring, "forks"]);

@@ -45,7 +45,7 @@ fn reversed(ends: &[u8]) -> Vec<u8> {
 }
 
 /// The frames per flow and direction, in order.
-fn by_flow(frames: impl Iterator<Item = Vec<u8>>) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
+fn group_by_flow(frames: impl Iterator<Item = Vec<u8>>) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     let mut flows: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
     frames.for_each(|bytes| flows.entry(bytes[26..38].to_vec()).or_default().push(bytes));
     flows
@@ -98,7 +98,8 @@ fn instances_of_one_process_share_the_frames() {
         assert_eq!(flows.len(), FLOWS as usize);
         let (there, back): (Vec<_>, Vec<_>) = frames().iter().map(as_expected).unzip();
         for (received, expected, way) in [(got.there, there, "there"), (got.back, back, "back")] {
-            let (mut received, expected) = (by_flow(received.into_iter()), by_flow(expected.into_iter().flatten()));
+            let (mut received, expected) =
+                (group_by_flow(received.into_iter()), group_by_flow(expected.into_iter().flatten()));
             for (ends, frames) in expected {
                 assert!(
                     received.remove(&ends).as_ref() == Some(&frames),

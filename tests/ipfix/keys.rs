@@ -1,6 +1,6 @@
 //! Packets and bytes of every flow key in the corpus: `nfdump` compared with JSON records.
 
-use super::sent::Nfcapd;
+use super::exporter::Nfcapd;
 use super::{SEED, lines_of};
 use linerate_tests::support::program::run;
 use linerate_tests::support::{Scratch, corpus, files, has_tools};

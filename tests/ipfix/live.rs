@@ -1,6 +1,6 @@
 //! Metrics and log lines during a run.
 
-use super::sent::{Feeder, free_port, waiting};
+use super::exporter::{Feeder, free_port, waiting};
 use super::{directions, flows_of, lines_of, mix, sum};
 use linerate_tests::support::program::{linerate, run, spawn, start};
 use linerate_tests::support::{Scratch, skip, wait_until};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Fetches the metrics page; empty if there is no answer.
+/// Fetches the metrics page; empty without an answer.
 fn page(mut connection: impl Read + Write) -> String {
     let mut page = String::new();
     let _ = connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -41,7 +41,7 @@ fn collector_reports_metrics_while_running() {
         let from = format!("ipfix://127.0.0.1:{port}");
         let arguments = ["collect", &from, "-w", &back, "--metrics", &place, "--interval", "0.1"];
         let mut running = spawn(linerate(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()));
-        let log = running.hear();
+        let log = running.collect_errors();
         running.wait_until_open();
         wait_until("the metrics address is printed", || log.lock().unwrap().contains("metrics at"));
         let flows = flows_of(&capture, &["-w", &format!("ipfix+tcp://127.0.0.1:{port}")]);
@@ -80,7 +80,7 @@ fn collector_outage_and_return_are_reported_at_once() {
     let socket = UdpSocket::bind(at).unwrap();
     let target = format!("ipfix+udp://127.0.0.1:{port}");
     let mut feeder = Feeder::start_with(&target, &["--metrics", &format!("127.0.0.1:{metrics}")]);
-    let log = feeder.hear();
+    let log = feeder.collect_errors();
     feeder.feed(1000);
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     socket.recv(&mut [0; 2000]).unwrap();

@@ -1,7 +1,7 @@
 //! Received frames equal the streams.
 
-use crate::live::stage::{Stage, assert_exact, marks, set, single, stream};
-use linerate_backends::counting::CountAction;
+use crate::live::testbed::{Stage, assert_exact, marks, set, single, stream};
+use linerate_backends::xdp_counter::CountAction;
 use linerate_generate::stream::{Fill, IndexSelection, Order, StreamSet};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, has_tools, tool};

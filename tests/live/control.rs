@@ -1,8 +1,8 @@
 //! Rates, stopping, failures, unsupported streams.
 
-use crate::live::stage::{Stage, marks, set, single, stream};
-use linerate_backends::counting::CountAction;
+use crate::live::testbed::{Stage, marks, set, single, stream};
 use linerate_backends::open_tx;
+use linerate_backends::xdp_counter::CountAction;
 use linerate_burst::{Block, Count, Desc, Ledger, Nanos};
 use linerate_engine::Stop;
 use linerate_generate::Rate;

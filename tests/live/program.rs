@@ -1,7 +1,7 @@
 //! `generate` and `replay` on a port that builds packets itself.
 
-use crate::live::stage::Stage;
-use linerate_backends::counting::CountAction;
+use crate::live::testbed::Stage;
+use linerate_backends::xdp_counter::CountAction;
 use linerate_tests::support::program::{launch, run};
 use linerate_tests::support::records::{self, assert_same_frames};
 use linerate_tests::support::wire::{Wire, numbered, settle};

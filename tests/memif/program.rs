@@ -96,7 +96,7 @@ fn client_reports_waiting_and_connecting() {
     let name = name();
     let port = format!("memif:{name}?secret=hush");
     let mut count = launch(&["count", &port, "-c", "20", "--interval", "0", "-Z", "root"]);
-    let log = count.hear();
+    let log = count.collect_errors();
     let count_of = |text: &str| log.lock().unwrap().matches(text).count();
     wait_until("the client reports that no server listens", || count_of("no server is listening") == 1);
     // The client retries during this time.

@@ -1,6 +1,6 @@
 //! Sources of mutants: files built here, and captures of the corpus if it is installed.
 
-use super::pieces::Pieces;
+use super::file_blocks::Pieces;
 use linerate_tests::support::{files, frames, pcapng, records};
 use std::fs::File;
 use std::io::Read;

@@ -34,7 +34,7 @@ fn words(of: &[String]) -> Vec<&str> {
 }
 
 /// Returns true if SIGINT, bit 1 of `SigCgt`, is caught; see proc(5).
-fn catches_interrupts(running: &Running) -> bool {
+fn handles_sigint(running: &Running) -> bool {
     let caught = running.proc_status("SigCgt").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     caught.is_some_and(|mask| mask & 2 != 0)
 }
@@ -289,7 +289,7 @@ fn every_method_writes_its_report_when_interrupted() {
         let running = launch(&words(&measure(&lab, &[&all[..], method].concat())));
         // A soak writes its report every ten seconds.
         wait_until("it runs", || match method.contains(&"soak") {
-            true => catches_interrupts(&running),
+            true => handles_sigint(&running),
             false => fs::read_to_string(&file).is_ok_and(|text| text.contains("\"trial\": 1")),
         });
         // Interrupts some trial.

@@ -1,10 +1,10 @@
 //! Plays a script to both receivers, and compares their answers.
 
 use crate::oracle::differences::{self, Both};
+use crate::oracle::endpoint::Ours;
 use crate::oracle::kernel::Kernel;
-use crate::oracle::ours::Ours;
 use crate::oracle::peer::{Reply, Seg};
-use crate::oracle::said::{Answers, FinState};
+use crate::oracle::replies::{Answers, FinState};
 use crate::oracle::script::{Script, Step, View, byte, data};
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,6 +1,6 @@
 //! Permitted differences, by name; `docs/tcp.md` gives the reasons.
 
-use crate::oracle::said::{Answers, Block};
+use crate::oracle::replies::{Answers, Block};
 use crate::oracle::script::{ACK, At, FIN, RST, SYN, Script, Segment, Stamp, Step, View};
 
 /// Answers of both receivers to a step, with its context.

@@ -11,7 +11,7 @@ use linerate_headers::{Sum, registry};
 use linerate_lab::within;
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{may_make_labs, tool};
-use linerate_transport::place::Ending;
+use linerate_transport::stream_memory::Ending;
 use rustix::net::sockopt::{set_socket_linger, set_socket_oobinline, set_tcp_quickack};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};

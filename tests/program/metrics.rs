@@ -17,7 +17,7 @@ fn start(arguments: &[&str], input: Stdio) -> (Running, String) {
     let mut command = linerate(arguments);
     command.args(["--metrics", "127.0.0.1:0"]);
     let mut running = spawn(command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let errors = running.hear();
+    let errors = running.collect_errors();
     let address = || {
         let errors = errors.lock().unwrap();
         let rest = errors.split(PREFIX).nth(1)?;

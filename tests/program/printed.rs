@@ -156,7 +156,7 @@ fn conversion_reports_progress_in_percent() {
     let percent = |line: &str| line.split(" %").next()?.rsplit(' ').next()?.parse::<u32>().ok();
     let percents =
         |errors: &str| -> Vec<u32> { errors.lines().filter(|line| line.contains(" %")).filter_map(percent).collect() };
-    let (mut output, errors) = (running.take_output().unwrap(), running.hear());
+    let (mut output, errors) = (running.take_output().unwrap(), running.collect_errors());
     wait_until("a part of the file is reported", || {
         percents(&errors.lock().unwrap()).iter().any(|percent| (1..100).contains(percent))
     });

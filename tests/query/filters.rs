@@ -1,6 +1,6 @@
 //! Filters compared with plain conditions, on flows and on files, and the errors of invalid filters.
 
-use super::some::{HOSTS, flows, store};
+use super::samples::{HOSTS, flows, store};
 use linerate_burst::Nanos;
 use linerate_meter::{Flow, Quality};
 use linerate_query::columns::{Batch, all};

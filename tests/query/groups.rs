@@ -1,6 +1,6 @@
 //! Groups and their sums compared with a plain loop, and the limit on the number of groups.
 
-use super::some::{flows, store};
+use super::samples::{flows, store};
 use linerate_burst::Nanos;
 use linerate_meter::Flow;
 use linerate_query::columns::Batch;

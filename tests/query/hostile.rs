@@ -1,6 +1,6 @@
 //! Damaged, truncated and foreign files: an error that names the file, and no other effect.
 
-use super::some::{flows, write};
+use super::samples::{flows, write};
 use linerate_meter::Flow;
 use linerate_query::{Filter, Key, Question, Store, stored};
 use linerate_tests::support::Scratch;

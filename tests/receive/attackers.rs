@@ -2,7 +2,7 @@
 //!
 //! The effect on the flow's throughput is printed but not judged, as only an idle machine measures it well.
 
-use crate::receive::stage::{OWN, Stage, Way, note, streams};
+use crate::receive::testbed::{OWN, Stage, Way, note, streams};
 use linerate_tests::support::program::{Running, linerate, spawn};
 use linerate_tests::support::wait_until;
 use std::process::Stdio;

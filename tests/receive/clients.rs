@@ -1,6 +1,6 @@
 //! Common client programs.
 
-use crate::receive::stage::{OWN, OWN6, Stage, Way, sound, streams};
+use crate::receive::testbed::{OWN, OWN6, Stage, Way, sound, streams};
 use linerate_tests::support::{has_optional_tool, has_tools};
 use std::process::Command;
 

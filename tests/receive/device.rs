@@ -1,6 +1,6 @@
 //! Frames in device memory, here of the processor as a device: each frame is verified there.
 
-use crate::receive::stage::{OWN, OWN6, Stage, Way, sound, streams};
+use crate::receive::testbed::{OWN, OWN6, Stage, Way, sound, streams};
 use linerate_tests::support::program::run;
 
 const MIB: u64 = 1 << 20;
@@ -31,7 +31,7 @@ fn link_faults_do_not_reach_the_device() {
     let faults = "drop=1%&burst=0.05%x10&repeat=1%&reorder=1%x50&corrupt=0.5%x1&truncate=0.5%&pad=1%x9";
     for route in ROUTES {
         let more = ["--check", "--streams", "1", "--to", "device:cpu", "--route", route, "--frame-size", "1MiB"];
-        let report = stage.send_badly(faults, &["--size", "4MiB"], |port| stage.receive(port, &more));
+        let report = stage.send_over_faulty_link(faults, &["--size", "4MiB"], |port| stage.receive(port, &more));
         assert_eq!(report["balanced"], true, "{route}: {report:#}");
         assert_eq!(streams(&report), [("complete".to_owned(), 4 * MIB)], "{route}");
     }

@@ -1,6 +1,6 @@
 //! Faulty links, and senders and receivers that fail.
 
-use crate::receive::stage::{OWN, Stage, Way, note, sound, streams};
+use crate::receive::testbed::{OWN, Stage, Way, note, sound, streams};
 use linerate_tests::support::wait_until;
 use rustix::process::Signal;
 
@@ -21,8 +21,9 @@ fn every_byte_arrives_over_a_faulty_link() {
         ("drop=1%&burst=0.05%x10&repeat=1%&reorder=1%x50&corrupt=0.5%x1&truncate=0.5%&pad=1%x9", 6),
     ] {
         let size_of = format!("{size}MiB");
-        let report =
-            stage.send_badly(faults, &["--size", &size_of], |port| stage.receive(port, &["--check", "--streams", "1"]));
+        let report = stage.send_over_faulty_link(faults, &["--size", &size_of], |port| {
+            stage.receive(port, &["--check", "--streams", "1"])
+        });
         assert_eq!(report["balanced"], true, "{faults}: {report:#}");
         assert_eq!(streams(&report), [("complete".to_owned(), size * MIB)], "{faults}");
     }

@@ -1,6 +1,6 @@
 //! Receiving over every backend.
 
-use crate::receive::stage::{OWN, OWN6, Stage, Way, sound, streams};
+use crate::receive::testbed::{OWN, OWN6, Stage, Way, sound, streams};
 use linerate_tests::support::program::{Ended, program, run, start};
 use linerate_tests::support::{has_tools, may_make_labs};
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! Frames of received streams in shared memory: with a reader that is slow, late, killed or malicious, and without one.
 
-use crate::receive::stage::{OWN, Stage, Way, sound, streams};
+use crate::receive::testbed::{OWN, Stage, Way, sound, streams};
 use linerate_tests::support::program::{Ended, Running, run, start};
 use linerate_tests::support::{Scratch, has_tools, wait_until};
 use rustix::process::Signal;

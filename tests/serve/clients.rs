@@ -1,7 +1,7 @@
 //! snappi, unmodified.
 
-use super::flip::{Choose, relay};
-use super::stage::Server;
+use super::relay::{Choose, relay};
+use super::server::Server;
 use linerate_tests::support::lack;
 use serde_json::json;
 use std::path::{Path, PathBuf};

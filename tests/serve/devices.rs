@@ -1,6 +1,6 @@
 //! Devices that share a link with a host, which has the kernel's ARP and NDP.
 
-use super::stage::Server;
+use super::server::Server;
 use linerate_tests::support::may_make_labs;
 use linerate_tests::support::wire::Wire;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Requests that are rejected under traffic.
 
-use super::stage::Server;
+use super::server::Server;
 use linerate_tests::support::wait_until;
 use serde_json::{Value, json};
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! Measurements with every method at the ports of a server.
 
-use super::stage::Server;
+use super::server::Server;
 use linerate_tests::support::wait_until;
 use serde_json::{Value, json};
 

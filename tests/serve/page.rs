@@ -1,6 +1,6 @@
 //! The page: in a headless Chromium, and as bytes.
 
-use super::stage::Server;
+use super::server::Server;
 use linerate_tests::support::{judge, lack};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! Recordings that streams replay: captured at a port, uploaded by a client, or from a folder of the server.
 
-use super::stage::Server;
+use super::server::Server;
 use linerate_tests::support::wait_until;
 use serde_json::{Value, json};
 

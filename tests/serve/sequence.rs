@@ -1,6 +1,6 @@
 //! Streams in sequence, together with plain ones.
 
-use super::stage::Server;
+use super::server::Server;
 use linerate_tests::support::wait_until;
 use serde_json::{Value, json};
 

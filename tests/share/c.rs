@@ -1,6 +1,6 @@
 //! The reader in C sees the frames, numbers and layout that the program shares.
 
-use crate::share::stage::{
+use crate::share::fixtures::{
     Feed, SANITIZERS, accounts, assert_all, cat_into, compile, frames, into_file, number, ring_cat, ring_name, root,
     share_file, wait_for_frames,
 };
@@ -99,13 +99,13 @@ fn lossy_c_reader_reports_skipped_frames() {
     let pid = reader.pid();
     let json = feed.end().good().json();
     let ended = reader.end().good();
-    let account = crate::share::stage::account_of(&json, pid);
+    let account = crate::share::fixtures::account_of(&json, pid);
     let got = records::read(&output);
     assert!(account.skipped > 10_000 && account.waits == 0, "{account:?}");
     assert_eq!(got.len() as u64 + account.skipped, 60_010);
     assert!(ended.errors.contains(&format!("{} frames, {} skipped", got.len(), account.skipped)), "{}", ended.errors);
     assert!(got.windows(2).all(|pair| number(&pair[0]) < number(&pair[1])));
-    assert!(got.iter().all(|record| *record == crate::share::stage::frame(number(record))));
+    assert!(got.iter().all(|record| *record == crate::share::fixtures::frame(number(record))));
     assert_all("before the stop", &got[..10], 0..10);
 }
 
@@ -203,7 +203,7 @@ fn layout_of_a_live_ring_is_read() {
     }
     let now = linerate_engine::clock::now().0;
     assert!(value("start") <= value("heartbeat") && value("heartbeat") <= now && now - value("start") < 60_000_000_000);
-    assert_eq!(value("horizon"), crate::share::stage::frame(4).time);
+    assert_eq!(value("horizon"), crate::share::fixtures::frame(4).time);
     assert!(shown.contains("interface 0 link 1 stamp 4 snap 262144 name "), "{shown}");
     feed.end().good();
 }

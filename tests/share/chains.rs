@@ -1,6 +1,6 @@
 //! Rings as ports: chains, merges, counting, sending.
 
-use crate::share::stage::{
+use crate::share::fixtures::{
     account_of, assert_all, cat_into, frames, lossless, number, read_ring, ring_name, share_file, wait_for_frames,
 };
 use linerate_tests::support::program::{launch, run, start};
@@ -105,7 +105,7 @@ fn ring_has_one_sender() {
     run(&["capture", "-q", &format!("shm:{name}?mode=lossless"), "-w", &output]).good();
     sender.end().good();
     records::assert_same_frames("shm", &records::read(&output), &sent);
-    let _writer = crate::share::stage::Feed::start(&name, 0, &[]);
+    let _writer = crate::share::fixtures::Feed::start(&name, 0, &[]);
     let other = ["replay", "-q", "--to", &format!("shm:{name}"), "-r", &file];
     run(&other).with_status(1).says("already shared by pid");
 }
@@ -115,7 +115,7 @@ fn ring_has_one_sender() {
 fn ring_with_a_socket_path_is_read() {
     let scratch = Scratch::new();
     let (socket, output) = (scratch.file("ring.sock"), scratch.file("out.pcap"));
-    let mut feed = crate::share::stage::Feed::start(&socket, 1, &[]);
+    let mut feed = crate::share::fixtures::Feed::start(&socket, 1, &[]);
     let reader = read_ring(&lossless(&socket), &output, &[]);
     for count in [1, 2, 1000] {
         feed.send(count);

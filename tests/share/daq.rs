@@ -1,6 +1,8 @@
 //! The module for libdaq 3 over passive rings and over files, driven by a test host.
 
-use crate::share::stage::{Account, FLOWS, Feed, accounts, assert_all, frame, frames, number, ring_name, share_file};
+use crate::share::fixtures::{
+    Account, FLOWS, Feed, accounts, assert_all, frame, frames, number, ring_name, share_file,
+};
 use linerate_tests::support::daq::{attached, host, module};
 use linerate_tests::support::frames::sample;
 use linerate_tests::support::program::{Ended, Running, run};

@@ -1,6 +1,6 @@
 //! Stopped readers: a lossy one does not delay others; a lossless one blocks the writer, up to its patience.
 
-use crate::share::stage::{
+use crate::share::fixtures::{
     Feed, account_of, assert_all, cat_into, frame, lossless, number, read_ring, ring_name, wait_for_frames,
 };
 use linerate_tests::support::program::Running;
@@ -90,7 +90,7 @@ fn stopped_lossless_reader_blocks_others_and_loses_nothing() {
     wait_for_frames(&held, feed.sent());
     wait_for_frames(&other, feed.sent());
     stopped.signal(Signal::STOP);
-    let errors = feed.running.hear();
+    let errors = feed.running.collect_errors();
     let feeding = feed_in_background(feed, PARTS[1]);
     wait_until_blocked(&errors, &stopped);
     stopped.signal(Signal::CONT);
@@ -117,7 +117,7 @@ fn lossless_reader_resumed_within_patience_gets_all() {
     feed.send(PARTS[0]);
     wait_for_frames(&held, feed.sent());
     stopped.signal(Signal::STOP);
-    let errors = feed.running.hear();
+    let errors = feed.running.collect_errors();
     let feeding = feed_in_background(feed, PARTS[1]);
     wait_until_blocked(&errors, &stopped);
     stopped.signal(Signal::CONT);
@@ -173,7 +173,7 @@ fn killed_lossless_reader_blocks_no_other() {
     feed.send(PARTS[0]);
     wait_for_frames(&held, feed.sent());
     stopped.signal(Signal::STOP);
-    let errors = feed.running.hear();
+    let errors = feed.running.collect_errors();
     let feeding = feed_in_background(feed, PARTS[1]);
     wait_until_blocked(&errors, &stopped);
     stopped.signal(Signal::KILL);

@@ -1,6 +1,6 @@
 //! Connection floods: threads of another user connect to the acceptor of a ring and hang up.
 
-use crate::share::stage::{Feed, assert_all, read_ring, ring_name};
+use crate::share::fixtures::{Feed, assert_all, read_ring, ring_name};
 use linerate_tests::support::program::launch;
 use linerate_tests::support::records;
 use linerate_tests::support::{Scratch, has_tools, is_root, skip};

@@ -1,6 +1,6 @@
 //! The readers in C and Python attach to a writer with wrong numbers: they report an error and do no harm.
 
-use crate::share::stage::{SANITIZERS, compile_cat, python_cat, ring_cat, ring_name};
+use crate::share::fixtures::{SANITIZERS, compile_cat, python_cat, ring_cat, ring_name};
 use linerate_tests::support::program::{Ended, spawn};
 use linerate_tests::support::{is_root, skip};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};

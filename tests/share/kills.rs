@@ -1,6 +1,6 @@
 //! Readers killed at any moment: the survivors get all frames, and the writer accounts for every frame.
 
-use crate::share::stage::{Feed, accounts, assert_all, cat_into, lossless, read_ring, ring_name};
+use crate::share::fixtures::{Feed, accounts, assert_all, cat_into, lossless, read_ring, ring_name};
 use linerate_tests::support::program::Running;
 use linerate_tests::support::records;
 use linerate_tests::support::{Scratch, wait_until};

@@ -1,6 +1,6 @@
 //! The reader in Python reads the same frames as the reader in C; its tables equal the recorded packets and flows.
 
-use crate::share::stage::{
+use crate::share::fixtures::{
     Feed, account_of, assert_all, cat_into, frame, frames, into_file, lossless, number, python, python_cat, read_ring,
     ring_name, root, share_file, wait_for_frames,
 };

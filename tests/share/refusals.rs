@@ -1,6 +1,6 @@
 //! Errors of rings: names, sizes, rights, trust.
 
-use crate::share::stage::{Feed, cat_into, frames, into_file, lossless, python_cat, read_ring, ring_name};
+use crate::share::fixtures::{Feed, cat_into, frames, into_file, lossless, python_cat, read_ring, ring_name};
 use linerate_tests::support::program::{launch, program, run, spawn, start};
 use linerate_tests::support::{Scratch, has_tools, is_root, records, skip, wait_until};
 use std::process::{Command, Stdio};

@@ -120,7 +120,7 @@ impl Running {
     }
 
     /// Collects its standard error from now on, line by line; `Ended::errors` is then empty.
-    pub fn hear(&mut self) -> Arc<Mutex<String>> {
+    pub fn collect_errors(&mut self) -> Arc<Mutex<String>> {
         let lines = Arc::new(Mutex::new(String::new()));
         let (errors, sink) = (self.0.as_mut().and_then(|child| child.stderr.take()), Arc::clone(&lines));
         std::thread::spawn(move || {

@@ -146,7 +146,7 @@ fn port_events_are_logged_at_once() {
     let scratch = Scratch::new();
     let [one, other] = ["one", "other"].map(|name| format!("memif:{}?role=server", scratch.file(name)));
     let mut switch = start(&["switch", &one, &other, "--interval", "0"]);
-    let log = switch.hear();
+    let log = switch.collect_errors();
     let peer = start(&["count", &one.replace("server", "client"), "-q"]);
     wait_until("the connection is logged", || log.lock().unwrap().contains(&format!("s  {one}: ")));
     peer.interrupt().good();

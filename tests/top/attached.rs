@@ -31,7 +31,7 @@ fn view_of_a_meter_shows_flows_hosts_and_ports() {
     let fed = Fed::start(&["flows"], &path);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "only the owner may connect");
     let pty = Pty::start(&["top", "--from", &path, "--interval", "0.3"], 80, 24);
-    pty.wait_taken();
+    pty.wait_raw_mode();
     let screen =
         pty.wait("rates are shown", |screen| screen.contains("10.9.0.1:40001") && screen.contains("10.9.0.2:40002"));
     assert!(screen.contains("flows by bits/s") && screen.contains("flows (pid "), "{screen}");
@@ -116,7 +116,7 @@ fn terminal_is_restored_however_the_view_ends() {
     let path = scratch.file("run.sock");
     for end in ["q", "\x03", "TERM", "HUP"] {
         let pty = Pty::start(&["top", "--from", &path], 80, 24);
-        pty.wait_taken();
+        pty.wait_raw_mode();
         pty.wait_for("no answer");
         match end {
             "TERM" => pty.signal(Signal::TERM),

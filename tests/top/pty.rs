@@ -116,7 +116,7 @@ impl Pty {
     }
 
     /// Waits until the view is shown and the terminal is in raw mode.
-    pub(super) fn wait_taken(&self) {
+    pub(super) fn wait_raw_mode(&self) {
         self.wait("the terminal is taken over", |_| {
             !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON) && self.is_taken()
         });

@@ -31,7 +31,7 @@ fn keys_control_streams() {
     }
     // Without -T or -c the run would end after the default count.
     let pty = start("keys", &["-T", "600"]);
-    pty.wait_taken();
+    pty.wait_raw_mode();
     let screen = pty.wait("both are sent", |screen| sent(screen, "packet1") > 100 && sent(screen, "packet2") > 100);
     assert!(screen.contains("received") && screen.contains("lost 0"), "{screen}");
     assert_eq!(row(&screen, "packet1")[1], "running");
@@ -78,12 +78,12 @@ fn end_of_a_run_prints_the_report_and_restores_the_terminal() {
         return;
     }
     let ended = start("ends", &["-T", "2"]);
-    ended.wait_taken();
+    ended.wait_raw_mode();
     let (status, screen) = ended.end();
     assert!(status.success() && screen.contains("packet2"), "{screen}");
     for end in ["\x03", "TERM"] {
         let pty = start("ended", &[]);
-        pty.wait_taken();
+        pty.wait_raw_mode();
         pty.wait("it sends", |screen| sent(screen, "packet1") > 0);
         if end == "TERM" {
             pty.signal(Signal::TERM)

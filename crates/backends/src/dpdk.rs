@@ -54,21 +54,21 @@ pub const BACKEND: Backend = Backend {
 
 /// Opens a device to receive from.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
-    let wish = DpdkConfig::read(spec, options.lanes, options.promiscuous)?;
-    let device = open(spec, &wish, true)?;
+    let config = DpdkConfig::read(spec, options.lanes, options.promiscuous)?;
+    let device = open(spec, &config, true)?;
     let stamps = device.info.stamps();
     let interface = Interface {
         description: format!("{spec}; DPDK driver {}", device.info.driver()),
-        ..Interface::new(wish.name(), LinkType::ETHERNET, source(stamps))
+        ..Interface::new(config.name(), LinkType::ETHERNET, source(stamps))
     };
     let lag = options.lag.unwrap_or(LAG);
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
-    for number in 0..wish.queues {
+    for number in 0..config.queues {
         let queue = device.receiving(number).ok_or_else(|| {
             let there = device.info.rx_queues;
             PortError::broken(spec.to_string(), device::taken(number, there, "receiving", "receive"))
         })?;
-        queues.push(Box::new(DpdkRx::new(subject(&wish, number), interface.clone(), queue, options.snap, lag)));
+        queues.push(Box::new(DpdkRx::new(subject(&config, number), interface.clone(), queue, options.snap, lag)));
     }
     let feed = if stamps == Stamps::Driver { Feed::others(options) } else { Feed::Clock };
     let monitor = DpdkMonitor::new(&device, spec.to_string(), false);
@@ -78,18 +78,18 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
 
 /// Opens a device to send to.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
-    let wish = DpdkConfig::read(spec, options.queues, false)?;
-    let device = open(spec, &wish, false)?;
-    if let Some(reason) = wish.refuses(device.info.longest) {
+    let config = DpdkConfig::read(spec, options.queues, false)?;
+    let device = open(spec, &config, false)?;
+    if let Some(reason) = config.refuses(device.info.longest) {
         return Err(PortError::broken(spec.to_string(), reason));
     }
     let mut queues: Vec<Box<dyn TxQueue>> = Vec::new();
-    for number in 0..wish.queues {
+    for number in 0..config.queues {
         let queue = device.sending(number).ok_or_else(|| {
             let there = device.info.tx_queues;
             PortError::broken(spec.to_string(), device::taken(number, there, "sending", "send"))
         })?;
-        queues.push(Box::new(DpdkTx::new(subject(&wish, number), queue)));
+        queues.push(Box::new(DpdkTx::new(subject(&config, number), queue)));
     }
     let monitor = DpdkMonitor::new(&device, spec.to_string(), true);
     Ok(TxPort { name: spec.to_string(), queues, monitor: Some(Box::new(monitor)) })
@@ -107,9 +107,9 @@ impl DpdkBaseline {
     /// Opens the devices, with a buffer of `bytes`.
     pub fn open(specs: &[Spec], bytes: usize) -> Result<DpdkBaseline, PortError> {
         let open = |spec: &Spec| {
-            let wish = DpdkConfig::read(spec, 1, false)?;
+            let config = DpdkConfig::read(spec, 1, false)?;
             let taken = || PortError::broken(spec.to_string(), "already open for receiving");
-            open(spec, &wish, true)?.receiving(0).ok_or_else(taken)
+            open(spec, &config, true)?.receiving(0).ok_or_else(taken)
         };
         let queues = specs.iter().map(open).collect::<Result<_, _>>()?;
         Ok(DpdkBaseline { queues, area: Area::new(bytes, bytes / 64) })
@@ -133,8 +133,8 @@ impl DpdkBaseline {
 }
 
 /// Names the account of a queue.
-fn subject(wish: &DpdkConfig, queue: u16) -> String {
-    format!("dpdk:{}@{queue}", wish.name())
+fn subject(config: &DpdkConfig, queue: u16) -> String {
+    format!("dpdk:{}@{queue}", config.name())
 }
 
 fn source(stamps: Stamps) -> StampSource {

@@ -2,7 +2,7 @@
 //!
 //! Options of [`Faults`] are its own, all others are the wrapped port's; `port.NAME=` always passes an option to the
 //! wrapped port. In the order of the data path: `plan` decides from seed, queue and number only, `damage` changes
-//! bytes, `line` reorders frames, `pace` sets their departure times, `fifo` keeps them until then; `receive` and `send`
+//! bytes, `delay_line` reorders frames, `pace` sets their departure times, `fifo` keeps them until then; `receive` and `send`
 //! put the line after or before a queue.
 //!
 //! - **Time.** The time of a delayed frame is moved accordingly, as if it had arrived later: so a merge orders frames
@@ -12,20 +12,20 @@
 //! - **Memory.** Every frame is copied once. Waiting frames take at most 64 MiB per queue; above that the wrapped port
 //!   waits, or the sender, and counts frames for which its ring is full.
 
-mod chance;
 mod checksum;
 mod damage;
+mod delay_line;
 mod faults;
 mod fifo;
-mod line;
 mod pace;
 mod plan;
+mod probability;
 mod receive;
 mod send;
 
-pub use self::chance::Chance;
 pub use self::faults::{Corruption, Faults, NAMES};
 pub use self::plan::{FrameFaults, Plan};
+pub use self::probability::Chance;
 
 use self::receive::FaultyRx;
 use self::send::FaultyTx;

@@ -104,15 +104,15 @@ pub fn facts(name: &str) -> io::Result<InterfaceDetails> {
     }
     let mut facts =
         InterfaceDetails { uses: inventory::uses(&found).unwrap_or_default(), ..InterfaceDetails::default() };
-    facts.ask_driver(&Ethtool::new(socket.as_fd(), name)?);
-    facts.ask_kernel(&Rtnetlink::new()?, found.index);
+    facts.query_driver(&Ethtool::new(socket.as_fd(), name)?);
+    facts.query_kernel(&Rtnetlink::new()?, found.index);
     facts.found = found;
     Ok(facts)
 }
 
 impl InterfaceDetails {
     /// Queries the driver by ethtool; missing values keep their defaults.
-    fn ask_driver(&mut self, ask: &Ethtool<'_>) {
+    fn query_driver(&mut self, ask: &Ethtool<'_>) {
         if let Ok([_, firmware, bus]) = ask.driver_info() {
             (self.firmware, self.bus) = (firmware, bus);
         }
@@ -141,7 +141,7 @@ impl InterfaceDetails {
     }
 
     /// Queries the kernel by netlink.
-    fn ask_kernel(&mut self, netlink: &Rtnetlink, index: u32) {
+    fn query_kernel(&mut self, netlink: &Rtnetlink, index: u32) {
         let link = netlink.link(index).unwrap_or_default();
         let number = |within: &[u8], wanted| rtnl::number(rtnl::attribute(within, wanted)?);
         if let Some(xdp) = rtnl::attribute(&link, rtnl::XDP) {

@@ -6,7 +6,7 @@
 //! - [`netns`]: opening ports inside a network namespace;
 //! - [`ebpf`]: instructions for programs that run in the kernel;
 //! - [`transfer`]: data sent through the kernel's TCP and UDP;
-//! - [`counting`]: a receiver that only counts; [`redirecting`]: a wire implemented by a program in the kernel.
+//! - [`xdp_counter`]: a receiver that only counts; [`xdp_redirect`]: a wire implemented by a program in the kernel.
 //!
 //! # packet
 //!
@@ -48,7 +48,7 @@
 //! - **The filter is part of that program** (`xdp/filtering`): libpcap's, translated, if it has the same result in the
 //!   kernel. Filtered frames are counted there (`kernel_filtered`); frames with a stripped tag are filtered in this
 //!   process, after it is restored. If the verifier rejects the filter, this process applies it.
-//! - **AF_XDP** (`mode=af_xdp`, `native`, `generic`) if a driver supports zero copy (its features report it), if
+//! - **AF_XDP** (`mode=af_xdp`, `xdp_features`, `generic`) if a driver supports zero copy (its features report it), if
 //!   `copy=` or `busy-poll=` require it, and if no program runs in the driver, since in generic mode several processors
 //!   may process frames of one queue.
 //! - **Sending in place**: a forwarder names frames of an `xdp:` port by their positions in its area, and a program of
@@ -177,7 +177,6 @@
 
 pub mod carrier;
 pub mod clocks;
-pub mod counting;
 pub mod dpdk;
 pub mod ebpf;
 pub mod faulty;
@@ -185,13 +184,11 @@ pub mod interface;
 pub mod inventory;
 pub mod mem;
 pub mod memif;
-mod native;
 pub mod netns;
 mod nic;
 pub mod null;
 pub mod packet;
 pub mod pcap;
-pub mod redirecting;
 mod rtnl;
 pub mod shm;
 pub(crate) mod sys;
@@ -199,7 +196,10 @@ pub mod transfer;
 pub mod tun;
 mod virtio;
 pub mod xdp;
+pub mod xdp_counter;
+mod xdp_features;
 pub mod xdp_live;
+pub mod xdp_redirect;
 
 /// Command that grants the program at PROGRAM the rights to open ports, and its group the right to run it. The mode is
 /// part of it: users of such a program can read all packets of the host's interfaces. Without CAP_PERFMON the verifier

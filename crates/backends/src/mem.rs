@@ -203,7 +203,7 @@ struct MemTx {
 
 impl MemTx {
     /// Puts the block being filled on the wire; false if the wire is full.
-    fn pass_on(filling: &mut Block, state: &mut State) -> bool {
+    fn enqueue_block(filling: &mut Block, state: &mut State) -> bool {
         if filling.is_empty() {
             return true;
         }
@@ -223,7 +223,7 @@ impl MemTx {
     fn take(&mut self, desc: &Desc, frame: &[u8]) -> bool {
         while !self.filling.push(&Desc { interface: 0, ..*desc }, frame) {
             // A block without time stamps cannot leave before the flush that sets them.
-            if self.restamp || !Self::pass_on(&mut self.filling, &mut self.wire.state()) {
+            if self.restamp || !Self::enqueue_block(&mut self.filling, &mut self.wire.state()) {
                 return false;
             }
         }
@@ -247,7 +247,7 @@ impl TxQueue for MemTx {
             self.newest = now.max(state.horizon);
             self.filling.restamp(self.newest);
         }
-        let all = Self::pass_on(&mut self.filling, &mut state);
+        let all = Self::enqueue_block(&mut self.filling, &mut state);
         if all {
             state.horizon = state.horizon.max(self.newest);
         }

@@ -36,20 +36,20 @@
 //! A reader that is awake masks the ring's interrupt, and its peer sends no notification. Before it sleeps it unmasks
 //! the interrupt, checks the ring again, and waits on the ring's eventfd.
 
+mod config;
 mod device;
-mod lobby;
 mod message;
+mod notifier;
 mod receive;
-mod ringer;
 mod send;
 mod session;
+mod shared_listener;
 mod socket;
-mod wish;
 
+use self::config::{MemifConfig, OPTIONS};
 use self::device::{Claim, Device};
 use self::receive::MemifRx;
 use self::send::MemifTx;
-use self::wish::{MemifConfig, OPTIONS};
 use linerate_port::{
     Backend, Feed, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
 };
@@ -77,9 +77,9 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let subject = format!("memif:{}@{number}", spec.target);
         Box::new(MemifRx::new(subject, Arc::clone(&claim), number, options)) as Box<dyn RxQueue>
     };
-    let queues = (0..usize::from(device.wish.rings.0)).map(queue).collect();
+    let queues = (0..usize::from(device.config.rings.0)).map(queue).collect();
     let notes = vec![note(&device)];
-    Ok(RxPort { notes, ..RxPort::new(device.wish.name.clone(), queues, Feed::Clock) })
+    Ok(RxPort { notes, ..RxPort::new(device.config.name.clone(), queues, Feed::Clock) })
 }
 
 /// Opens the transmit rings.
@@ -90,24 +90,24 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
         let subject = format!("memif:{}@{number}", spec.target);
         Box::new(MemifTx::new(subject, Arc::clone(&claim), number)) as Box<dyn TxQueue>
     };
-    let queues = (0..usize::from(device.wish.rings.1)).map(queue).collect();
-    Ok(TxPort { name: device.wish.name.clone(), queues, monitor: None })
+    let queues = (0..usize::from(device.config.rings.1)).map(queue).collect();
+    Ok(TxPort { name: device.config.name.clone(), queues, monitor: None })
 }
 
-fn open(wish: MemifConfig) -> Result<Arc<Device>, PortError> {
-    let name = wish.name.clone();
-    Device::open(wish).map_err(|reason| PortError::broken(name, reason))
+fn open(config: MemifConfig) -> Result<Arc<Device>, PortError> {
+    let name = config.name.clone();
+    Device::open(config).map_err(|reason| PortError::broken(name, reason))
 }
 
 /// Claims all rings of a direction, which belong to one port.
 fn claim(device: &Arc<Device>, outward: bool) -> Result<Arc<Claim>, PortError> {
     let reason = if outward { "already open for sending" } else { "already open for receiving" };
-    device.claim(outward).ok_or_else(|| PortError::broken(&device.wish.name, reason))
+    device.claim(outward).ok_or_else(|| PortError::broken(&device.config.name, reason))
 }
 
 /// Returns whether a port of this process reconnects when its peer has gone, which takes a new socket.
 pub fn reconnects() -> bool {
-    Device::all().iter().any(|device| !device.wish.is_server)
+    Device::all().iter().any(|device| !device.config.is_server)
 }
 
 /// Returns the folders of the sockets, whose files are removed on close.
@@ -117,7 +117,7 @@ pub fn socket_folders() -> Vec<OwnedFd> {
 
 /// Returns the note on a port.
 fn note(device: &Device) -> String {
-    match device.wish.is_server {
+    match device.config.is_server {
         true => "server: listening for a client, then for the next one".into(),
         false => "client: reconnects when the server closes".into(),
     }

@@ -4,9 +4,9 @@
 //! may have no writer yet, and data without frames is read a few MiB at a time. So a run can be stopped at any time,
 //! and other lanes get their turn.
 
-mod joined;
+mod multi_file;
 
-pub use joined::joined;
+pub use multi_file::joined;
 
 use linerate_burst::{
     Block, Burst, Count, Desc, Flags, Horizon, Interface, Ledger, Nanos, Sink, SinkError, Stage, StampSource,
@@ -201,8 +201,8 @@ impl RxQueue for PcapRx {
         self.wake.as_ref().map(AsFd::as_fd)
     }
 
-    fn is_at_work(&self) -> bool {
-        !self.detached && self.reader.is_at_work()
+    fn has_pending_work(&self) -> bool {
+        !self.detached && self.reader.has_pending_work()
     }
 
     fn counters(&self, ledger: &mut Ledger) {

@@ -211,19 +211,19 @@ impl XdpFeatures {
     pub(crate) fn new() -> Option<Self> {
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(GENERIC)).ok()?;
         let name = pack(FAMILY_NAME, b"netdev\0");
-        let family = half(attribute(&ask_family(&socket, CONTROL, GET_FAMILY, &name)?, FAMILY_ID)?, 0)?;
+        let family = half(attribute(&query_family(&socket, CONTROL, GET_FAMILY, &name)?, FAMILY_ID)?, 0)?;
         Some(XdpFeatures { socket, family })
     }
 
     /// Returns the present features of a link's driver (`enum netdev_xdp_act`).
     pub(crate) fn of(&self, index: u32) -> Option<u64> {
-        let answer = ask_family(&self.socket, self.family, DEV_GET, &pack(DEV_INDEX, &index.to_ne_bytes()))?;
+        let answer = query_family(&self.socket, self.family, DEV_GET, &pack(DEV_INDEX, &index.to_ne_bytes()))?;
         Some(u64::from_ne_bytes(attribute(&answer, DEV_FEATURES)?.get(..8)?.try_into().ok()?))
     }
 }
 
 /// Returns the attributes of an answer of a generic netlink family.
-fn ask_family(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> Option<Vec<u8>> {
+fn query_family(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> Option<Vec<u8>> {
     let body = [&[command, 1, 0, 0][..], attributes].concat();
     let kernel = SocketAddrNetlink::new(0, 0);
     sendto(socket, &message(family, NLM_F_REQUEST, &body), SendFlags::empty(), &kernel).ok()?;

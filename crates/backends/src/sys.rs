@@ -1,16 +1,16 @@
 //! System calls of the backends: with `burst.rs`, the only unsafe code of the packet path.
 
 pub(crate) mod area;
-pub(crate) mod bell;
 pub(crate) mod bpf;
 pub(crate) mod bpf_live;
+pub(crate) mod bpf_ringbuf;
 pub(crate) mod clock;
 pub(crate) mod dpdk_device;
 pub(crate) mod dpdk_plugin;
 pub(crate) mod ethtool;
-pub(crate) mod joined;
+pub(crate) mod inet_socket;
 pub(crate) mod memif_memory;
-pub(crate) mod outgoing;
+pub(crate) mod multi_buffer;
 pub(crate) mod packet_blocks;
 pub(crate) mod packet_ring;
 pub(crate) mod packet_socket;

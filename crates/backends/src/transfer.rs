@@ -11,7 +11,7 @@ mod datagrams;
 
 pub use self::connection::Connection;
 pub use self::datagrams::{DatagramPlan, DatagramResult, Datagrams};
-pub use crate::sys::outgoing::TcpInfo;
+pub use crate::sys::inet_socket::TcpInfo;
 
 use self::connection::{DrainDeadline, is_passing};
 use linerate_generate::delays::Delays;

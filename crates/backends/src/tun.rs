@@ -47,10 +47,10 @@ pub const BACKEND: Backend = Backend {
 
 /// Opens the interface to receive packets of the host.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
-    let wish = TunConfig::read(spec, options.lanes)?;
-    let device = Device::open(spec, &wish).map_err(|error| explain(spec, &wish, &error))?;
+    let config = TunConfig::read(spec, options.lanes)?;
+    let device = Device::open(spec, &config).map_err(|error| explain(spec, &config, &error))?;
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
-    for queue in device.queues(wish.queues).map_err(|reason| PortError::wrong(spec.to_string(), reason))? {
+    for queue in device.queues(config.queues).map_err(|reason| PortError::wrong(spec.to_string(), reason))? {
         let subject = format!("tun:{}@{}", spec.target, queue.number);
         let rx = TunRx::new(subject, device.clone(), queue, options);
         queues.push(Box::new(rx.ok_or_else(|| PortError::broken(spec.to_string(), "already open for receiving"))?));
@@ -60,14 +60,14 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
 
 /// Opens the interface to send packets to the host.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
-    let wish = TunConfig::read(spec, options.queues)?;
-    if wish.is_ethernet && options.link != LinkType::ETHERNET {
+    let config = TunConfig::read(spec, options.queues)?;
+    if config.is_ethernet && options.link != LinkType::ETHERNET {
         let reason = format!("mode=tap needs ethernet frames, not {}; omit mode=tap to send packets", options.link);
         return Err(PortError::wrong(spec.to_string(), reason));
     }
-    let device = Device::open(spec, &wish).map_err(|error| explain(spec, &wish, &error))?;
-    let strips = !wish.is_ethernet && options.link == LinkType::ETHERNET;
-    let queues = device.queues(wish.queues).map_err(|reason| PortError::wrong(spec.to_string(), reason))?;
+    let device = Device::open(spec, &config).map_err(|error| explain(spec, &config, &error))?;
+    let strips = !config.is_ethernet && options.link == LinkType::ETHERNET;
+    let queues = device.queues(config.queues).map_err(|reason| PortError::wrong(spec.to_string(), reason))?;
     let open = |queue: device::Queue| {
         let subject = format!("tun:{}@{}", spec.target, queue.number);
         Box::new(TunTx::new(subject, device.clone(), queue, strips)) as Box<dyn TxQueue>
@@ -76,7 +76,7 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
 }
 
 /// Explains why it cannot be opened, with a remedy.
-fn explain(spec: &Spec, wish: &TunConfig, error: &io::Error) -> PortError {
+fn explain(spec: &Spec, config: &TunConfig, error: &io::Error) -> PortError {
     let reason = match error.raw_os_error() {
         Some(libc::EACCES) => {
             "cannot open /dev/net/tun: permission denied; run as root or grant access to that file".to_owned()
@@ -86,7 +86,7 @@ fn explain(spec: &Spec, wish: &TunConfig, error: &io::Error) -> PortError {
             .to_owned(),
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => "/dev/net/tun is missing; run modprobe tun".to_owned(),
         Some(libc::EBUSY) => "another program has opened it".to_owned(),
-        Some(libc::EINVAL) if wish.queues > 1 => {
+        Some(libc::EINVAL) if config.queues > 1 => {
             "an interface of that name exists with another type, or with one queue (ip tuntap add ... multi_queue)"
                 .to_owned()
         }

@@ -7,20 +7,19 @@
 
 mod attach;
 mod btf;
-mod direct;
+mod config;
 mod filtering;
+mod in_place;
 mod program;
 mod receive;
 mod send;
 mod tally;
-mod wanted;
 
 use self::attach::Attachment;
+use self::config::{CopyMode, XdpConfig, chunk_bytes, longest_frame, needs_several_chunks, queues};
 use self::receive::{Parts, Queue, SocketIntake, XdpRx};
 use self::send::XdpTx;
-use self::wanted::{CopyMode, XdpConfig, chunk_bytes, longest_frame, needs_several_chunks, queues};
 use crate::inventory::{ETHERNET_HARDWARE, bring_up, find, note_if_down, uses};
-use crate::native::{check_kernel, in_its_namespace, too_old, xdp_mode};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::rtnl::{Rtnetlink, XDP_ZERO_COPY, XdpFeatures};
@@ -30,6 +29,7 @@ use crate::sys::xsk_frames::XskFrames;
 use crate::sys::xsk_memory::Memory;
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::{Binding, RingSizes, Rings, XskSocket};
+use crate::xdp_features::{check_kernel, in_its_namespace, too_old, xdp_mode};
 use linerate_burst::Ledger;
 use linerate_port::{
     Backend, Feed, InterfaceInfo, Monitor, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions,
@@ -55,8 +55,8 @@ pub const BACKEND: Backend = Backend {
     placeholder: "interface",
     sentence: "XDP: takes frames from the driver, before the host; the fastest receiver",
     target: Target::Interface { works: on_interface, takes_away: true, only_sends: false },
-    rx_options: wanted::RX_OPTIONS,
-    tx_options: wanted::TX_OPTIONS,
+    rx_options: config::RX_OPTIONS,
+    tx_options: config::TX_OPTIONS,
     open_rx,
     open_tx,
     leaves_when_sent: |_, _| true,

@@ -10,33 +10,33 @@
 //! - `emit`: the parts that all programs share.
 //!
 //! Execution:
-//! - `ring`: frames copied from memory; `prepared`: running streams; `send`: the queue;
-//! - `machine`: a loaded program and its resources; `words`: the memory that it shares with this process;
-//! - `told`: commands that change running streams.
+//! - `ring`: frames copied from memory; `loaded_streams`: running streams; `send`: the queue;
+//! - `loaded_program`: a loaded program and its resources; `shared_state`: the memory that it shares with this process;
+//! - `commands`: commands that change running streams.
 
+mod commands;
 pub(crate) mod emit;
 mod index;
 pub(crate) mod interface;
-pub(crate) mod machine;
-mod prepared;
+pub(crate) mod loaded_program;
+mod loaded_streams;
 mod program;
 pub(crate) mod ring;
 mod send;
+pub(crate) mod shared_state;
 #[cfg(test)]
 mod tests;
-mod told;
-pub(crate) mod words;
 mod write;
 
 use self::interface::Interface;
-use self::machine::LoadedProgram;
+use self::loaded_program::LoadedProgram;
 use self::send::XdpLiveTx;
-use self::words::State;
+use self::shared_state::State;
 use crate::inventory::{ETHERNET_HARDWARE, bring_up, find};
-use crate::native::{check_kernel, in_its_namespace, no_sending, too_old};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::bpf::{Map, MapKind};
+use crate::xdp_features::{check_kernel, in_its_namespace, no_sending, too_old};
 use linerate_port::{Backend, InterfaceInfo, PortError, Registry, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::io::{self, ErrorKind};
@@ -68,9 +68,9 @@ fn on_interface(found: &InterfaceInfo) -> Result<String, String> {
     if let Some(reason) = too_old(LEAST_KERNEL) {
         return Err(reason);
     }
-    let lacking = lacking();
-    if !lacking.is_empty() {
-        return Err(format!("needs {} (run as root)", lacking.join(", ")));
+    let missing_capabilities = missing_capabilities();
+    if !missing_capabilities.is_empty() {
+        return Err(format!("needs {} (run as root)", missing_capabilities.join(", ")));
     }
     match Map::new(MapKind::Devmap, 4, 1) {
         Err(error) => Err(error.to_string()),
@@ -96,7 +96,7 @@ fn open_tx(spec: &Spec, _: &TxOptions, _: &Registry) -> Result<TxPort, PortError
         check_kernel(LEAST_KERNEL)?;
         let found = find(&spec.target)?;
         let interface = Interface::new(subject(spec), &spec.target, &found.driver)?;
-        let devmap = machine::devmap(found.index)?;
+        let devmap = loaded_program::devmap(found.index)?;
         Ok((interface, devmap, NicMonitor::new(&spec.to_string(), &spec.target, found.index, true)?))
     });
     let (interface, devmap, monitor) = opened.map_err(|error| explain(spec, &error))?;
@@ -108,7 +108,7 @@ fn open_tx(spec: &Spec, _: &TxOptions, _: &Registry) -> Result<TxPort, PortError
 /// as a baseline for benchmarks. Returns the duration of the sending itself.
 pub fn send_unchanged(spec: &Spec, frame: &[u8], times: u32) -> Result<Duration, PortError> {
     let run = || {
-        let devmap = within(spec.option("netns"), || machine::devmap(find(&spec.target)?.index))?;
+        let devmap = within(spec.option("netns"), || loaded_program::devmap(find(&spec.target)?.index))?;
         let program = emit::only_redirect(devmap.raw()).map_err(io::Error::other)?;
         let machine = LoadedProgram::unwatched(&program, &State::new(0)?)?;
         let started = Instant::now();
@@ -126,9 +126,9 @@ fn subject(spec: &Spec) -> String {
 fn explain(spec: &Spec, error: &io::Error) -> PortError {
     // The kernel refuses a system call, or its verifier an instruction.
     let is_refused = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput);
-    let reason = match lacking() {
-        lacking if is_refused && !lacking.is_empty() => {
-            format!("xdp-live also needs {}; run as root or with sudo", lacking.join(", "))
+    let reason = match missing_capabilities() {
+        missing_capabilities if is_refused && !missing_capabilities.is_empty() => {
+            format!("xdp-live also needs {}; run as root or with sudo", missing_capabilities.join(", "))
         }
         _ if error.kind() == ErrorKind::PermissionDenied => {
             format!("{error}; xdp-live needs the host's root, not a container's")
@@ -139,7 +139,7 @@ fn explain(spec: &Spec, error: &io::Error) -> PortError {
 }
 
 /// Returns the missing capabilities; CAP_SYS_ADMIN includes the first two (capabilities(7)).
-fn lacking() -> Vec<&'static str> {
+fn missing_capabilities() -> Vec<&'static str> {
     let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     let is_held = |set| held.contains(set);
     let of_admin = is_held(CapabilitySet::SYS_ADMIN);

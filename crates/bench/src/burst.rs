@@ -147,7 +147,7 @@ fn capture(
 ) -> anyhow::Result<(CaptureTotals, Duration)> {
     // Measuring works unpinned too, with more spread.
     let _ = sched_setaffinity(None, &cores.writer);
-    let mut capture = Capture::new(Selection::default(), Vec::new()).share(Some(sharing)).copy_by_two(by_two);
+    let mut capture = Capture::new(Selection::default(), Vec::new()).share(Some(sharing)).copy_with_helper(by_two);
     let run = Receive { waiting: WaitStrategy::Spin, ..Receive::all(ports) }.run(&mut [&mut capture]);
     let _ = sched_setaffinity(None, &cores.all);
     ensure!(run.failure.is_none(), "{}", run.failure.map(|failure| failure.to_string()).unwrap_or_default());

@@ -6,7 +6,7 @@ use super::harness::{Case, Ours, Prepare, Sample, case};
 use super::traffic::packets;
 use linerate_backends::open_rx;
 use linerate_burst::{Block, Burst, Desc, Horizon, Nanos};
-use linerate_cli::verbs::demo::stage::recording;
+use linerate_cli::verbs::demo::testbed::recording;
 use linerate_generate::stream::Mark;
 use linerate_generate::trailer::Key;
 use linerate_headers::flow::locate;

@@ -96,8 +96,8 @@ fn round(place: &str, format: &str, threads: usize, flows: &[Flow], count: usize
     let folder = if is_by_disk { Folder::on_disk("export") } else { Folder::new("export") }?;
     let target = match place.trim_end_matches(BY_DISK) {
         "null" | "/dev/null" => place.to_owned(),
-        "kafka" => format!("kafka://127.0.0.1:{}/bench", stand_in(broker)?),
-        _ => format!("clickhouse://127.0.0.1:{}/bench", stand_in(database)?),
+        "kafka" => format!("kafka://127.0.0.1:{}/bench", start_stub_server(broker)?),
+        _ => format!("clickhouse://127.0.0.1:{}/bench", start_stub_server(database)?),
     };
     let ship = format!("spool={},sensor=bench,end=600", folder.path().display());
     let options =
@@ -150,7 +150,7 @@ impl Exporter for NullRecords {
 }
 
 /// Serves each connection in a thread; returns the port. Threads end with their connections.
-fn stand_in(serve: fn(TcpStream) -> std::io::Result<()>) -> std::io::Result<u16> {
+fn start_stub_server(serve: fn(TcpStream) -> std::io::Result<()>) -> std::io::Result<u16> {
     const IDLE: Duration = Duration::from_secs(60);
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();

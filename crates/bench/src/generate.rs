@@ -10,7 +10,7 @@ use super::machine::{counting, has_hosts, lab, port_in};
 use super::peers::{self, Job, TCPREPLAY, TRAFGEN};
 use super::traffic::{self, FOUR, ONE};
 use anyhow::Context;
-use linerate_backends::counting::FrameCounter;
+use linerate_backends::xdp_counter::FrameCounter;
 use linerate_backends::xdp_live::send_unchanged;
 use linerate_generate::stream::Mark;
 use linerate_lab::TemporaryLab;

@@ -4,16 +4,16 @@
 //! Without an engine the policy passes all packets. An engine reads the shared ring in a thread of its own, or follows a switch that
 //! sends what it passes, or looks at packets in the thread that forwards. With memory ports each packet is accounted for.
 
-mod between;
+mod middlebox;
 
-use self::between::{Ends, MiddleBox};
+use self::middlebox::{Ends, MiddleBox};
 use super::Effort;
 use super::harness::{Case, Ours, Prepare, Sample, case, median};
 use super::machine::{SETTLED, has_hosts, lab, make_bridge, middle, port_in};
 use super::traffic::{self, ONE};
 use anyhow::ensure;
 use linerate_backends::open_tx;
-use linerate_cli::verbs::generate::sending::{check, open_check};
+use linerate_cli::verbs::generate::stream_run::{check, open_check};
 use linerate_engine::check::{CheckConsumer, CheckThread};
 use linerate_engine::streams::StreamRun;
 use linerate_engine::{Receive, Selection, Stop, Streams};

@@ -1,7 +1,7 @@
 //! The machine: CPU time, processors, rights, and hosts of network namespaces.
 
 use anyhow::{Context, ensure};
-use linerate_backends::counting::{CountAction, FrameCounter};
+use linerate_backends::xdp_counter::{CountAction, FrameCounter};
 use linerate_burst::{Ledger, Nanos};
 use linerate_cli::view::terminal::print_stderr;
 use linerate_engine::{Consumer, Receive, Stop, WaitStrategy};

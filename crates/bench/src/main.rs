@@ -7,7 +7,6 @@
 //! limit, which [`harness`] measures in turn; [`peers`] has a row for each program that is compared.
 #![forbid(unsafe_code)]
 
-mod bridged;
 mod burst;
 mod capture;
 mod check;
@@ -28,9 +27,10 @@ mod query;
 mod receive;
 mod render;
 mod replay;
-mod several;
+mod single_pass;
 mod switch;
-mod switched;
+mod switch_memif;
+mod switch_veth;
 mod testpmd;
 mod text;
 mod traffic;
@@ -178,7 +178,7 @@ const TABLES: [Table; 21] = [
     table(("switch", "Packets in memory, and between ports, through rules"), "packets", ALL, &[], Cases(switch::cases)),
     table(("generate", "Packets sent into a veth pair by every path"), "packets", 5, SIZE, Cases(generate::cases)),
     table(("replay", "Gap errors of a recording at ten times its speed"), "delays", 3, &[], Cases(replay::cases)),
-    table(("several", "A file written, metered and counted in one pass"), "packets", ALL, &[], Cases(several::cases)),
+    table(("several", "A file written, metered and counted in one pass"), "packets", ALL, &[], Cases(single_pass::cases)),
     table(("wire", "Packets from one veth pair to another"), "packets", 5, SIZE, Cases(wire::cases)),
     table(("inline", "Packets between ports with an engine that decides"), "packets", 3, SIZE, Cases(inline::cases)),
     table(("receive", "TCP streams in chunks of 1 to 128 MiB by every path"), "chunks", 5, &["--device"], Own(receive::own)),

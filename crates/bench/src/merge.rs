@@ -89,7 +89,7 @@ fn order_case(effort: Effort, count: usize, run: usize, shown: usize) -> Case {
     );
     Case::sized(FRAME + 4)
         .ours(ours.with(|row| row.ports = count))
-        .peer("binary heap", side(passes.div_ceil(8), Box::new(by_heap)))
+        .peer("binary heap", side(passes.div_ceil(8), Box::new(merge_by_heap)))
         .limit("read times", side(passes, Box::new(read_times)))
 }
 
@@ -119,7 +119,7 @@ fn ordered(lanes: &[&[Desc]], shown: usize, mut each: impl FnMut(&[FrameIndex], 
 }
 
 /// Orders all packets by a heap of all heads, as merges of files do: no horizons, no late packets.
-fn by_heap(lanes: &[Vec<Desc>]) -> u64 {
+fn merge_by_heap(lanes: &[Vec<Desc>]) -> u64 {
     let head = |lane: usize, index: usize| Some(Reverse((lanes[lane].get(index)?.time, lane, index)));
     let mut heads: BinaryHeap<_> = (0..lanes.len()).filter_map(|lane| head(lane, 0)).collect();
     let mut picks = Vec::with_capacity(2 * SHOWN);

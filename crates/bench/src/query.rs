@@ -6,7 +6,7 @@ use super::harness::{Case, Ours, Prepare, Sample, case};
 use anyhow::anyhow;
 use linerate_burst::{Nanos, random::draw};
 use linerate_cli::view::rates::counted;
-use linerate_export::back;
+use linerate_export::decode;
 use linerate_export::encode::parquet::{GROUP_ROWS, Writer};
 use linerate_meter::Flow;
 use linerate_query::{Filter, Key, Question, Store, stored};
@@ -78,7 +78,7 @@ fn of(effort: Effort) -> anyhow::Result<Case> {
 pub(super) fn flow(number: u64) -> Flow {
     let chance = |what: u64| draw(what, number);
     let host = (chance(1) % HOSTS).min(chance(2) % HOSTS);
-    let mut flow = back::nothing();
+    let mut flow = decode::nothing();
     flow.id = chance(3);
     flow.ends[0].address = Ipv4Addr::from(0x0a00_0000 + host as u32).into();
     flow.ends[1].address = Ipv4Addr::from(0xc0a8_0000 + (chance(4) % 2000) as u32).into();

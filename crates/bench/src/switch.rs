@@ -3,7 +3,7 @@
 
 use super::Effort;
 use super::harness::{Case, Ours, Prepare, Row, Sample, case};
-use super::{bridged, switched};
+use super::{switch_memif, switch_veth};
 use linerate_burst::{Block, Burst, Desc, Nanos};
 use linerate_cli::view::rates::counted;
 use linerate_switch::text::{numbered, parse_rule};
@@ -43,7 +43,7 @@ pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
     let own = cases.map(|(name, rules, flows, is_new)| case(move || of(name, rules, flows, is_new, effort)));
     let replaced = case(move || replaced(if effort.quick { 4096 } else { many }));
     let own = own.into_iter().chain([replaced]);
-    Ok(own.chain(switched::cases(effort)?).chain(bridged::cases(effort)?).collect())
+    Ok(own.chain(switch_memif::cases(effort)?).chain(switch_veth::cases(effort)?).collect())
 }
 
 /// Returns a rule per flow.

@@ -119,7 +119,7 @@ impl Block {
     ///
     /// # Panics
     /// If a pick names a frame that does not exist.
-    pub fn gather_beside(
+    pub fn gather_with_helper(
         &mut self,
         helper: &mut Helper,
         lanes: &[Burst<'_>],

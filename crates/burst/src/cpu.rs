@@ -32,7 +32,7 @@ pub fn prefetch_many<T>(place: &T) {
 
 /// Returns a bit for each of sixteen bytes that equals `byte`, the lowest bit for the first.
 #[inline(always)]
-pub fn places_of(byte: u8, bytes: [u8; 16]) -> u16 {
+pub fn match_mask(byte: u8, bytes: [u8; 16]) -> u16 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE2 is part of x86-64.
     unsafe {
@@ -61,7 +61,7 @@ mod tests {
         for (byte, other) in [(0, 1), (1, 0), (0x80, 0x7f), (0xff, 0)] {
             for pattern in 0..=u16::MAX {
                 let bytes = std::array::from_fn(|place| if pattern >> place & 1 != 0 { byte } else { other });
-                assert_eq!(places_of(byte, bytes), pattern);
+                assert_eq!(match_mask(byte, bytes), pattern);
                 assert_eq!(bit_by_bit(byte, bytes), pattern);
             }
         }

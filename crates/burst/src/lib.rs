@@ -13,7 +13,7 @@
 //! - a *sink* ([`Sink`]) receives blocks; a *stage* owns [`counters`], which the [`ledger`] adds up and checks.
 //!
 //! Further modules: [`memory`] and `copy` write blocks, [`pool`] cuts memory into chunks with one owner each,
-//! [`helper`] is a second thread to copy with, [`input`] opens files that users name, [`died`] turns panics into
+//! [`helper`] is a second thread to copy with, [`input`] opens files that users name, [`thread_panic`] turns panics into
 //! errors, [`text`] finds characters that terminals do not show.
 //!
 //! # Time
@@ -94,19 +94,19 @@ mod copy;
 pub mod counters;
 mod cpu;
 pub mod desc;
-pub mod died;
+pub mod frame_index;
 pub mod helper;
 pub mod input;
 pub mod interface;
 pub mod ledger;
 pub mod memory;
-pub mod pick;
 pub mod pool;
 pub mod random;
 pub mod sink;
 pub mod sizes;
 pub mod slot;
 pub mod text;
+pub mod thread_panic;
 mod threads;
 pub mod time;
 
@@ -114,13 +114,13 @@ pub use block::{Block, CommitState, RECORD_HEADER};
 pub use burst::{Burst, MisplacedDesc};
 pub use copy::FinishDesc;
 pub use counters::{Count, Kind, Stage, Unit};
-pub use cpu::{places_of, prefetch, prefetch_many};
+pub use cpu::{match_mask, prefetch, prefetch_many};
 pub use desc::{Desc, Flags};
+pub use frame_index::FrameIndex;
 pub use helper::Helper;
 pub use interface::{Interface, LinkType, StampSource};
 pub use ledger::{Account, Ledger};
 pub use memory::{Memory, prefer_huge_pages, resident};
-pub use pick::FrameIndex;
 pub use sink::{Sink, SinkError};
 pub use sizes::Sizes;
 pub use slot::Layout;

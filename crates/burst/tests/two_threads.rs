@@ -103,7 +103,7 @@ proptest! {
         let by_one = fill(layout, front, &picks, |block, picks| block.gather(&lanes, picks, &mut change.clone()));
         let run = |helper: &mut Helper| {
             let by_two = fill(layout, front, &picks, |block, picks| {
-                block.gather_beside(helper, &lanes, picks, &change)
+                block.gather_with_helper(helper, &lanes, picks, &change)
             });
             assert!(by_one == by_two, "blocks differ");
         };

@@ -19,8 +19,8 @@ static BEFORE_MAIN: extern "C" fn() = terminal::note_closed_output;
 
 fn main() -> ExitCode {
     document::note_start();
-    signals::bear_requests();
-    privileges::take_up();
+    signals::ignore_sigusr1();
+    privileges::acquire();
     // The makefile sets the commit.
     let exit = match read(option_env!("LINERATE_COMMIT")) {
         Ok(verb) => verb.and_then(run).unwrap_or_else(|error| {

@@ -3,12 +3,12 @@
 //!
 //! Every run takes both steps, or calls [`keep`] with a reason. Otherwise [`settled`] fails, and no run can handle signals without it.
 
-mod calls;
 mod confine;
+mod syscalls;
 mod threads;
 mod users;
 
-pub use confine::{read_places, socket_folder};
+pub use confine::{folders_of, socket_folder};
 pub use users::group_number;
 
 use self::users::User;
@@ -45,7 +45,7 @@ pub fn settled() -> anyhow::Result<()> {
 
 /// Raises permitted capabilities to effective. File capabilities need not be effective at start, so that the program also starts
 /// where some of them are not available.
-pub fn take_up() {
+pub fn acquire() {
     if let Ok(sets) = capabilities(None) {
         // A missing capability is reported by the call that needs it.
         let _ = set_capabilities(None, CapabilitySets { effective: sets.permitted, ..sets });

@@ -66,13 +66,13 @@ static HURRIED: AtomicBool = AtomicBool::new(false);
 static WAITING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Ignores SIGUSR1 from here on.
-pub fn bear_requests() {
+pub fn ignore_sigusr1() {
     // On failure the default remains.
     let _ = flag::register(SIGUSR1, Arc::default());
 }
 
 /// Remembers stop requests from here on, until [`stop_on_signals`] is called for the run.
-pub fn remember_requests() -> anyhow::Result<()> {
+pub fn record_requests() -> anyhow::Result<()> {
     let _ = *HAD_TERMINAL;
     for signal in requests().chain(hangup()) {
         let asked = if signal == SIGHUP { &HUNG_UP } else { &ASKED };
@@ -206,7 +206,7 @@ impl Drop for ProgressHandler {
 }
 
 /// Returns whether a second stop request arrived, so that nothing is to be waited for.
-pub fn is_hurried() -> bool {
+pub fn is_forced() -> bool {
     HURRIED.load(Ordering::Relaxed)
 }
 
@@ -221,7 +221,7 @@ fn watch(mut reader: PipeReader, last: &AtomicUsize, stop: &Stop) {
                 // Before anything that may block.
                 let signal = last.load(Ordering::Relaxed) as i32;
                 watchdog(GRACE, fail, move || _ = emulate_default_handler(signal));
-                stop.hurry();
+                stop.force();
                 HURRIED.store(true, Ordering::Relaxed);
                 fail("stopping without waiting; press Ctrl-C again to exit without flushing");
             }

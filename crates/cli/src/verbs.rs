@@ -12,40 +12,40 @@ pub mod find;
 pub mod flows;
 pub mod frames;
 pub mod generate;
-mod habits;
 pub mod inline;
 mod inputs;
 pub mod inspect;
-mod joined;
 pub mod lab;
-mod meaning;
 pub mod measure;
+mod option_rules;
 mod pages;
+mod port_pair;
 pub mod ports;
 pub mod receive;
+mod report_options;
 mod rings;
 pub mod send;
 #[cfg(feature = "serve")]
 pub mod serve;
-mod short;
-mod show;
+mod short_help;
 #[cfg(any(feature = "serve", feature = "tui"))]
 #[cfg_attr(not(all(feature = "serve", feature = "tui")), allow(dead_code, reason = "one side asks, one answers"))]
 pub mod snapshot;
 mod socket;
 pub mod streams;
 pub mod switch;
+mod tcpdump_compat;
 #[cfg(feature = "tui")]
 pub mod top;
 mod units;
 
-pub use self::joined::{receive_whole, send_as};
+pub use self::port_pair::{receive_whole, send_as};
 #[cfg(feature = "serve")]
 pub(crate) use self::socket::listen_at;
 
 use crate::about;
 use crate::exit::{Exit, usage};
-use crate::signals::remember_requests;
+use crate::signals::record_requests;
 use crate::view::terminal;
 use anyhow::Context;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -138,7 +138,7 @@ pub enum Verb {
 
 /// Returns the parser of all verbs and options.
 fn command() -> Command {
-    short::shorten(Program::command().mut_subcommands(units::accept))
+    short_help::shorten(Program::command().mut_subcommands(units::accept))
 }
 
 /// Reads the command line, and checks that its options have an effect together. `commit` is printed by `--version`.
@@ -151,11 +151,11 @@ pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
         Err(error) => {
             let verb = std::env::args_os().nth(1);
             let verb = verb.as_deref().and_then(OsStr::to_str);
-            return habits::instead(&error, verb).map_or(Err(error), |instead| Ok(Err(instead)));
+            return tcpdump_compat::instead(&error, verb).map_or(Err(error), |instead| Ok(Err(instead)));
         }
     };
     let program = Program::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    let checked = meaning::check(&command, &matches).and_then(|()| check_output(&matches));
+    let checked = option_rules::check(&command, &matches).and_then(|()| check_output(&matches));
     Ok(checked.and_then(|()| listen(&matches)).map(|()| program.verb))
 }
 
@@ -206,7 +206,7 @@ impl Verb {
 /// Runs the verb.
 pub fn run(verb: Verb) -> anyhow::Result<Exit> {
     if verb.is_run() {
-        remember_requests()?;
+        record_requests()?;
     }
     let result = dispatch(verb);
     #[cfg(feature = "serve")]

@@ -1,13 +1,13 @@
 //! Output: tables, live lines, JSON.
 
+pub(crate) mod chart;
 pub mod document;
+pub mod file_progress;
 pub mod ledger;
 pub mod live;
 #[cfg(feature = "serve")]
 pub mod metrics;
-pub(crate) mod picture;
 pub mod rates;
-pub mod reading;
 #[cfg(feature = "tui")]
 pub mod screen;
 pub mod streams;

@@ -1,6 +1,6 @@
 //! Permissions of a confined process. Each case runs in a separate process, as confinement is irreversible.
 
-use linerate_cli::privileges::{Identity, read_places};
+use linerate_cli::privileges::{Identity, folders_of};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs::{self, File};
 use std::net::UdpSocket;
@@ -60,7 +60,7 @@ fn searching() {
     }
     std::os::unix::fs::symlink(other.join("file"), own.join("link")).unwrap();
     let identity = itself();
-    let _ = identity.assume().unwrap().confine_reading(&[], &read_places([&*own.join("file")]));
+    let _ = identity.assume().unwrap().confine_reading(&[], &folders_of([&*own.join("file")]));
     let read = [own.join("file"), own.join("link"), other.join("file"), "/etc/passwd".into()].map(fs::read_to_string);
     let is_read = read.map(|text| text.is_ok());
     // The target of a link is readable only if it was named at the start of the search.

@@ -7,7 +7,7 @@ typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-/* The destination of bytes of a block: `Entry` of crates/transport/src/frames/beyond.rs. */
+/* The destination of bytes of a block: `Entry` of crates/transport/src/frames/remote.rs. */
 struct entry {
     u64 at;
     u32 from;

@@ -15,8 +15,8 @@ use linerate_transport::datagrams::{self, Datagrams, Field, Unit, WhenFull};
 use linerate_transport::destination::{Destination, DestinationError, DestinationTotals};
 use linerate_transport::frames::{Batch, Config, Entry, Frames, Missing};
 use linerate_transport::pattern::Pattern;
-use linerate_transport::place::{Ending, Ends, Payload, Place, StreamId};
 use linerate_transport::ranges::Ranges;
+use linerate_transport::stream_memory::{Ending, Ends, Payload, Place, StreamId};
 use proptest::prelude::*;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -145,7 +145,7 @@ impl Run {
         self.frames.flush();
         while let Some(frame) = self.frames.full() {
             self.device.accept(&frame)?;
-            self.frames.give_back(frame);
+            self.frames.return_frame(frame);
         }
         Ok(())
     }
@@ -288,7 +288,7 @@ fn datagrams_become_frames_on_a_device() {
             datagrams.flush();
             while let Some(frame) = datagrams.full() {
                 device.accept(&frame).unwrap_or_else(|error| panic!("{route}: {error}"));
-                datagrams.give_back(frame);
+                datagrams.return_frame(frame);
             }
         }
         assert!(datagrams.counts().missing > 1000 && device.stored().frames > 80, "{route}: {:?}", device.stored());
@@ -312,7 +312,7 @@ fn the_oldest_frames_are_dropped_on_a_device() {
                 datagrams.flush();
                 while let Some(frame) = datagrams.full() {
                     device.accept(&frame).unwrap_or_else(|error| panic!("{route}: {error}"));
-                    datagrams.give_back(frame);
+                    datagrams.return_frame(frame);
                 }
             }
         }
@@ -352,6 +352,6 @@ fn frame_is_not_reused_while_held() {
         assert!(!waiting.is_finished());
     }
     drop(hold);
-    frames.give_back(waiting.join().unwrap().unwrap());
+    frames.return_frame(waiting.join().unwrap().unwrap());
     assert_eq!(frames.state(), (2, 0));
 }

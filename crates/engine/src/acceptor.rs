@@ -1,7 +1,7 @@
 //! Thread that admits readers of shared memory.
 
 use crate::clock;
-use crate::died::{ThreadPanic, survive};
+use crate::thread_panic::{ThreadPanic, survive};
 use linerate_share::{Acceptor, Client};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

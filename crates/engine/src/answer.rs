@@ -7,11 +7,11 @@
 use crate::clock;
 use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunEnd};
 use crate::control::Stop;
-use crate::died::survive;
 use crate::error::ReceiveError;
-use crate::outlet::{Done, ReplyPort, Sent};
 use crate::receive::wait::WaitStrategy;
 use crate::receive::{Receive, ReceiveLoop};
+use crate::reply_port::{Done, ReplyPort, Sent};
+use crate::thread_panic::survive;
 use linerate_burst::{Ledger, Nanos, Stage};
 use linerate_generate::answer::{Answerer, Hop, RETRY, Resolution, TRIES};
 use linerate_headers::MacAddr;

@@ -34,7 +34,7 @@ pub struct Capture {
     name: &'static str,
     /// Requested ring, before the run.
     share: Option<Sharing>,
-    copy_by_two: bool,
+    copy_with_helper: bool,
     note: Option<String>,
     selector: Selector,
     /// Finds headers and flows for readers of the ring.
@@ -70,7 +70,7 @@ impl Capture {
         Capture {
             name: "capture",
             share: None,
-            copy_by_two: false,
+            copy_with_helper: false,
             note: None,
             selector: Selector::new(selection),
             locator: None,
@@ -97,8 +97,8 @@ impl Capture {
 
     /// Copies with a second thread if every frame is kept unchanged: up to twice as fast, for the full time of a
     /// processor.
-    pub fn copy_by_two(mut self, by_two: bool) -> Self {
-        self.copy_by_two = by_two;
+    pub fn copy_with_helper(mut self, by_two: bool) -> Self {
+        self.copy_with_helper = by_two;
         self
     }
 
@@ -132,7 +132,7 @@ impl Capture {
         if selector.take_all(picks.len()) {
             match copier.as_mut().and_then(|copier| copier.for_frames(picks.len())) {
                 Some(helper) => {
-                    output.gather(picks, all, |to, picks| to.gather_beside(helper, bursts, picks, &complete))
+                    output.gather(picks, all, |to, picks| to.gather_with_helper(helper, bursts, picks, &complete))
                 }
                 None => output.gather(picks, all, |to, picks| to.gather(bursts, picks, &mut complete)),
             }
@@ -141,7 +141,7 @@ impl Capture {
             let before = selector.duplicates();
             let mut select = Select { complete, selector };
             output.gather(picks, all, |to, picks| to.gather(bursts, picks, &mut select));
-            output.leave_out(selector.duplicates() - before);
+            output.count_duplicates(selector.duplicates() - before);
         }
     }
 }
@@ -156,7 +156,7 @@ impl Consumer for Capture {
     }
 
     fn begin(&mut self, start: &RunStart) -> Result<(), ReceiveError> {
-        if self.copy_by_two {
+        if self.copy_with_helper {
             match Copier::start() {
                 Ok(copier) => self.copier = Some(copier),
                 Err(error) => self.note = Some(format!("copying with one thread: cannot start another: {error}")),
@@ -180,7 +180,7 @@ impl Consumer for Capture {
         self.output.tick(round.now);
         self.complete = round.complete;
         if round.picks.is_empty() {
-            self.output.pass_on(round.interfaces, true);
+            self.output.flush_block(round.interfaces, true);
         }
         self.progress.late.store(round.late, Ordering::Relaxed);
         learned
@@ -189,7 +189,7 @@ impl Consumer for Capture {
     fn look(&mut self, look: &RunCounters<'_>) {
         let lost = look.queues().lost();
         self.progress.lost.store(lost, Ordering::Relaxed);
-        self.output.look_at_losses(lost);
+        self.output.record_losses(lost);
         if let Some(reopen) = self.reopen.as_ref().filter(|reopen| reopen.take()) {
             let mut run = look.ports();
             self.selector.counters(run.account(Stage::Select, ""));
@@ -218,9 +218,9 @@ impl Consumer for Capture {
     fn finish(&mut self, end: &mut RunEnd<'_>) {
         end.events.extend(self.note.take());
         if let Some(died) = end.died.take() {
-            self.output.die(died);
+            self.output.record_panic(died);
         }
-        self.output.pass_on(end.interfaces, true);
+        self.output.flush_block(end.interfaces, true);
         self.output.introduce(end.interfaces);
         self.selector.counters(end.ledger.account(Stage::Select, ""));
         let totals = self.output.totals();

@@ -198,7 +198,7 @@ impl CheckConsumer {
     /// Answers ARP, NDP and ping on the checked port, whose frames are used for nothing else.
     pub fn answer(mut self, answering: Option<InterfaceResponder>) -> Self {
         if let Some(answering) = answering {
-            self.check.keep_questions();
+            self.check.keep_requests();
             self.answers = Some(answering.into_answers());
         }
         self
@@ -318,7 +318,7 @@ impl CheckThread {
     pub fn finish(self, sent: Option<u64>, silence: Duration, limit: Duration, sender: &Stop) -> CheckReport {
         let started = Instant::now();
         let (mut ours, mut changed) = (self.watch.ours(), started);
-        let is_time = |since: Instant| since.elapsed() < silence && started.elapsed() < limit && !sender.is_hurried();
+        let is_time = |since: Instant| since.elapsed() < silence && started.elapsed() < limit && !sender.is_forced();
         while !self.thread.is_finished() && is_time(changed) {
             thread::sleep(LOOK_AGAIN);
             let now = self.watch.ours();

@@ -74,12 +74,12 @@ impl Time {
             self.beyond = beyond;
             return (utc, None);
         }
-        self.look_closely()
+        self.reread()
     }
 
     /// Repeats the reads, since this process may have been preempted between the two clocks.
     #[cold]
-    fn look_closely(&mut self) -> (Nanos, Option<i64>) {
+    fn reread(&mut self) -> (Nanos, Option<i64>) {
         for _ in 0..TRIES {
             let (before, utc, after) = (self.clock.steady(), self.clock.utc(), self.clock.steady());
             if after.since(before) > CLOSE {

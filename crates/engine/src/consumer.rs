@@ -1,9 +1,9 @@
 //! Consumers of the frames of a receive loop: a file, a meter, another port.
 
 use crate::control::Stop;
-use crate::died::ThreadPanic;
 use crate::error::ReceiveError;
 use crate::lanes::Lanes;
+use crate::thread_panic::ThreadPanic;
 use linerate_burst::{Burst, Desc, FrameIndex, Interface, Ledger, Nanos};
 use linerate_headers::Link;
 use linerate_port::{FrameTally, HeldFrame, ScatteredFrame};

@@ -24,7 +24,7 @@ impl Stop {
 
     /// Requests the run to stop without waiting for frames that are still to arrive or slow readers. Work in progress,
     /// such as files, is still finished.
-    pub fn hurry(&self) {
+    pub fn force(&self) {
         self.hurried.store(true, Ordering::Relaxed);
         self.request();
     }
@@ -36,7 +36,7 @@ impl Stop {
     }
 
     /// Returns whether the run must stop without waiting.
-    pub fn is_hurried(&self) -> bool {
+    pub fn is_forced(&self) -> bool {
         self.hurried.load(Ordering::Relaxed)
     }
 
@@ -70,7 +70,7 @@ impl ReopenRequest {
         self.requested.load(Ordering::Relaxed) && self.requested.swap(false, Ordering::Relaxed)
     }
 
-    pub(crate) fn tell(&self, outcome: Result<String, SinkError>) {
+    pub(crate) fn report_outcome(&self, outcome: Result<String, SinkError>) {
         (self.report)(outcome);
     }
 }

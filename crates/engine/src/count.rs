@@ -157,7 +157,7 @@ impl CountConsumer {
     }
 
     /// Updates the totals of queues that count themselves.
-    fn look_at_queues(&mut self, look: &RunCounters<'_>, elapsed: Duration) {
+    fn update_queue_totals(&mut self, look: &RunCounters<'_>, elapsed: Duration) {
         for (lane, before) in self.tallied.iter_mut().enumerate() {
             let Some((tallied, time)) = look.tallied(lane) else { continue };
             let (now, CountSnapshot { all, ports, queues, places, .. }) = ((*tallied, time), &mut self.counts);
@@ -238,7 +238,7 @@ impl Consumer for CountConsumer {
     }
 
     fn look(&mut self, look: &RunCounters<'_>) {
-        self.look_at_queues(look, look.elapsed);
+        self.update_queue_totals(look, look.elapsed);
         self.watch.show(&self.counts);
         if let Some(progress) = &self.progress {
             let TrafficCounts { traffic, lost, .. } = &self.counts.all;
@@ -258,7 +258,7 @@ impl Consumer for CountConsumer {
     }
 
     fn finish(&mut self, end: &mut RunEnd<'_>) {
-        self.look_at_queues(end.look(), end.elapsed());
+        self.update_queue_totals(end.look(), end.elapsed());
         self.counts.sum_protocols();
         self.selector.counters(end.ledger.account(Stage::Select, ""));
     }
@@ -282,7 +282,7 @@ fn choose<'a>(
         let desc = round.placed(lane, desc);
         if selects_all || selector.select(lane, &desc, frame).is_some() {
             if let Some((mix, layers)) = &mut mix {
-                mix.look_at(round.interfaces[usize::from(desc.interface)].link, frame, layers);
+                mix.count_frame(round.interfaces[usize::from(desc.interface)].link, frame, layers);
             }
             chosen.push(desc);
         }

@@ -1,6 +1,6 @@
 //! Errors of runs that receive.
 
-use crate::died::ThreadPanic;
+use crate::thread_panic::ThreadPanic;
 use linerate_burst::{FrameIndex, SinkError};
 use linerate_port::PortError;
 
@@ -24,7 +24,7 @@ pub enum ReceiveError {
     },
     /// A consumer that must be the only one has others.
     #[error("{name} must be the only consumer of a run")]
-    Alone {
+    NotSole {
         /// Name of the consumer.
         name: &'static str,
     },

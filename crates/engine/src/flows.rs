@@ -19,7 +19,7 @@ pub use self::worker::Load;
 
 use self::dispatch::Dispatch;
 use self::worker::{SharedRecords, finish};
-use crate::arrivals::Arrivals;
+use crate::arrival_times::Arrivals;
 use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Progress;
 use crate::error::ReceiveError;

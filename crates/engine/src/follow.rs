@@ -14,14 +14,14 @@ pub use self::conversation::{Conversation, ConversationFormat};
 pub use self::files::{FilesOptions, Gaps, StreamFiles};
 pub use self::records::StreamRecords;
 
-use crate::arrivals::Arrivals;
+use crate::arrival_times::Arrivals;
 use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd};
 use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, FrameIndex, Kind, Nanos, SinkError, Stage};
 use linerate_transport::follow::{Config, Counts, Follow, FollowOutcome, Output, StreamInfo, Summary};
-use linerate_transport::place::StreamId;
+use linerate_transport::stream_memory::StreamId;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;

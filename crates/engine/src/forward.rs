@@ -109,7 +109,7 @@ impl Forward {
     }
 
     /// Returns whether frames that the other port does not take are dropped: it failed, or is too slow at the end.
-    fn gives_up(&self, draining: Option<Duration>) -> bool {
+    fn drops_rest(&self, draining: Option<Duration>) -> bool {
         self.errors.failure.is_some() || draining.is_some_and(|since| since > STOP_LIMIT)
     }
 
@@ -122,7 +122,7 @@ impl Forward {
                 self.counts.unsent += rest.len() as u64;
                 return burst.len();
             }
-            match hand_on(self.to.queues[0].as_mut(), rest, &mut self.counts) {
+            match forward_burst(self.to.queues[0].as_mut(), rest, &mut self.counts) {
                 Ok(0) | Err(PortError::Again { .. }) => break,
                 Ok(frames) => done += frames,
                 Err(error) => {
@@ -168,7 +168,7 @@ impl Forward {
     }
 
     /// Adds to the progress what was done since the last call.
-    fn tell(&mut self) {
+    fn report_progress(&mut self) {
         let sent = self.to.queues[0].sent();
         self.errors.is_down &= sent == self.counts.sent;
         self.counts.sent = sent;
@@ -197,7 +197,7 @@ impl Consumer for Forward {
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
-        let give_up = self.gives_up(round.draining);
+        let give_up = self.drops_rest(round.draining);
         if let Some(in_place) = self.in_place.as_ref().filter(|_| !give_up) {
             let mut room = MOST_HELD.saturating_sub(in_place.len());
             for lane in 0..round.bursts.len() {
@@ -217,14 +217,14 @@ impl Consumer for Forward {
         if self.flush(round.now) || round.has_left() {
             round.keep_busy();
         }
-        self.tell();
+        self.report_progress();
         Ok(())
     }
 
     fn hold(&mut self, holds: &mut HeldFrames<'_>) {
-        let give_up = self.gives_up(holds.draining());
+        let give_up = self.drops_rest(holds.draining());
         let Some(in_place) = &mut self.in_place else { return };
-        in_place.judge(holds, &mut self.counts, give_up);
+        in_place.decide(holds, &mut self.counts, give_up);
         self.submit(give_up);
         let is_in_hand = self.flush(holds.now());
         let Some(in_place) = &mut self.in_place else { return };
@@ -233,7 +233,7 @@ impl Consumer for Forward {
         if is_in_hand || in_place.len() > 0 {
             holds.keep_busy();
         }
-        self.tell();
+        self.report_progress();
     }
 
     fn look(&mut self, look: &RunCounters<'_>) {
@@ -295,7 +295,7 @@ impl Errors {
 
 impl TransitFrames {
     /// Decides about the frames of this round, and those that waited for a verdict.
-    fn judge(&mut self, holds: &mut HeldFrames<'_>, counts: &mut ForwardCounts, give_up: bool) {
+    fn decide(&mut self, holds: &mut HeldFrames<'_>, counts: &mut ForwardCounts, give_up: bool) {
         let TransitFrames { verdicts, arrived, pending, done } = self;
         arrived.extend(holds.take());
         let mut sort = |held: HeldFrame, outcome| {
@@ -335,7 +335,7 @@ fn joins(from: &mut RxPort, to: &mut dyn TxQueue) -> bool {
 }
 
 /// Passes frames from the front of `burst` to a queue and returns how many are done with.
-fn hand_on(queue: &mut dyn TxQueue, burst: Burst<'_>, counts: &mut ForwardCounts) -> Result<usize, PortError> {
+fn forward_burst(queue: &mut dyn TxQueue, burst: Burst<'_>, counts: &mut ForwardCounts) -> Result<usize, PortError> {
     let whole = burst.descs().iter().take_while(|desc| !desc.is_truncated()).count();
     if whole == 0 {
         counts.truncated += 1;

@@ -5,16 +5,16 @@
 //!     ^ window opens          <── returned, one by one ──            in another process
 //! ```
 
-mod offer;
-mod take;
+mod reader;
+mod sharing;
 
-pub(crate) use self::offer::SharedFrames;
-pub use self::offer::{FrameRingState, FrameSharing, FrameSharingOptions, FrameSharingWatch};
-pub use self::take::{FrameRingReader, FrameRingReport};
+pub use self::reader::{FrameRingReader, FrameRingReport};
+pub(crate) use self::sharing::SharedFrames;
+pub use self::sharing::{FrameRingState, FrameSharing, FrameSharingOptions, FrameSharingWatch};
 
 use linerate_share::frame_ring::{Ending, FrameMetadata, TakenFrame};
 use linerate_transport::frames::{Frame, FrameMeta, MetaMismatch};
-use linerate_transport::place::{self, Ends, StreamId};
+use linerate_transport::stream_memory::{self, Ends, StreamId};
 
 /// Returns a frame's entry in the table of a ring.
 fn about(frame: &Frame) -> FrameMetadata {
@@ -34,10 +34,10 @@ fn about(frame: &Frame) -> FrameMetadata {
         repeated: meta.repeated,
         late: meta.late,
         ending: meta.ending.map(|ending| match ending {
-            place::Ending::Complete => Ending::Complete,
-            place::Ending::Reset => Ending::Reset,
-            place::Ending::Silent => Ending::Silent,
-            place::Ending::Stopped => Ending::Stopped,
+            stream_memory::Ending::Complete => Ending::Complete,
+            stream_memory::Ending::Reset => Ending::Reset,
+            stream_memory::Ending::Silent => Ending::Silent,
+            stream_memory::Ending::Stopped => Ending::Stopped,
         }),
         offered: 0,
         is_coarse: false,
@@ -77,10 +77,10 @@ fn frame(taken: TakenFrame) -> Result<Frame, MetaMismatch> {
         repeated,
         late,
         ending: ending.map(|ending| match ending {
-            Ending::Complete => place::Ending::Complete,
-            Ending::Reset => place::Ending::Reset,
-            Ending::Silent => place::Ending::Silent,
-            Ending::Stopped => place::Ending::Stopped,
+            Ending::Complete => stream_memory::Ending::Complete,
+            Ending::Reset => stream_memory::Ending::Reset,
+            Ending::Silent => stream_memory::Ending::Silent,
+            Ending::Stopped => stream_memory::Ending::Stopped,
         }),
     };
     let (gaps, granule) = (taken.gaps.clone(), taken.granule() as usize);

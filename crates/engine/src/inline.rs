@@ -12,21 +12,21 @@
 //! block is reused before each frame of it was sent or dropped. A port that takes nothing keeps blocks in use; without
 //! a free block frames wait in the receiving port, which counts its losses.
 
-pub(crate) mod asking;
 pub(crate) mod decide;
-mod hear;
+mod direction;
+mod events;
+mod flow_verdicts;
 mod limit;
-mod listed;
-mod news;
-pub(crate) mod onward;
-mod outgoing;
+pub(crate) mod output;
 mod policy;
 mod tally;
+pub(crate) mod verdict_ring;
+mod verdicts;
 
 pub use self::policy::{FailMode, Policy, ReleaseOrder};
 
-use self::asking::VerdictRing;
-use self::outgoing::InlineDirection;
+use self::direction::InlineDirection;
+use self::verdict_ring::VerdictRing;
 use crate::capture::share::Sharing;
 use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Progress;
@@ -116,7 +116,7 @@ impl Inline {
             for way in ways {
                 way.send(now, burst_of, give_up || way.has_failed(), |block, frames| done.push((block, frames)));
                 is_sending |= way.flush(now);
-                way.tell(progress);
+                way.update_progress(progress);
             }
             is_sending
         });
@@ -166,7 +166,7 @@ impl Consumer for Inline {
         self.counters(&mut ledger);
         let lost = ledger.lost();
         self.progress.lost.store(lost, Ordering::Relaxed);
-        self.asking.look_at_losses(lost);
+        self.asking.record_losses(lost);
     }
 
     fn counters(&self, ledger: &mut Ledger) {

@@ -13,7 +13,7 @@ use crate::clock::{Clock, STEP, Time, said};
 use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_headers::Link;
 use linerate_merge::{Input, Merge};
-use linerate_port::{Feed, FrameTally, Head, HeldFrame, HoldQueue, PortError, RxPort, RxQueue, ScatteredFrame, news};
+use linerate_port::{Feed, FrameTally, Head, HeldFrame, HoldQueue, PortError, RxPort, RxQueue, ScatteredFrame, events};
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -124,7 +124,7 @@ impl Lanes {
     }
 
     /// Returns the time for a round. A step of the clock is reported.
-    pub(crate) fn look_at_clock(&mut self) -> Nanos {
+    pub(crate) fn read_clock(&mut self) -> Nanos {
         let (now, step) = self.time.look();
         if let Some(step) = step
             && self.time.steps() <= MOST_SAID
@@ -168,7 +168,7 @@ impl Lanes {
 
     /// Releases the first frames of a lane, but moves those in `wanted` to `held`, as far as its queue allows. Returns
     /// the number of frames done with.
-    pub(crate) fn give_back(
+    pub(crate) fn release_frames(
         &mut self,
         lane: usize,
         frames: usize,
@@ -205,7 +205,7 @@ impl Lanes {
         }
         match lane.queue.scatter()?.read(pieces) {
             Ok(read) => {
-                if let Some(event) = ports[lane.port].back_up(lane.downs, read.is_some()) {
+                if let Some(event) = ports[lane.port].link_up_event(lane.downs, read.is_some()) {
                     note(events, event, *has_news);
                 }
                 read
@@ -232,13 +232,17 @@ impl Lanes {
     }
 
     /// Returns the shortest time to wait before the next poll that a lane asks for.
-    pub(crate) fn nap(&self) -> Option<Duration> {
-        self.queues.iter().filter(|lane| lane.state != LaneState::Ended).filter_map(|lane| lane.queue.nap()).min()
+    pub(crate) fn poll_interval(&self) -> Option<Duration> {
+        self.queues
+            .iter()
+            .filter(|lane| lane.state != LaneState::Ended)
+            .filter_map(|lane| lane.queue.poll_interval())
+            .min()
     }
 
     /// Returns whether a lane continues its work with the next fill, so that the caller must not wait.
-    pub(crate) fn are_at_work(&self) -> bool {
-        self.queues.iter().any(|lane| lane.state != LaneState::Ended && lane.queue.is_at_work())
+    pub(crate) fn have_pending_work(&self) -> bool {
+        self.queues.iter().any(|lane| lane.state != LaneState::Ended && lane.queue.has_pending_work())
     }
 
     pub(crate) fn interfaces(&self) -> &[Interface] {
@@ -325,7 +329,7 @@ impl Lane {
                 }
                 let (horizon, said) = self.source.bound(head.horizon, present);
                 head.horizon = horizon;
-                let back = port.back_up(self.downs, !head.burst.is_empty());
+                let back = port.link_up_event(self.downs, !head.burst.is_empty());
                 (head, said.map(|said| format!("{}: {said}", port.name)).or(back))
             }
             Err(error) => {
@@ -340,7 +344,7 @@ impl Lane {
 /// Records an event for the report at the end; those of live ports are shown at once too.
 fn note(events: &mut Vec<String>, event: String, has_news: bool) {
     if has_news {
-        news::report(event.clone());
+        events::report(event.clone());
     }
     events.push(event);
 }

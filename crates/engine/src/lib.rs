@@ -25,7 +25,7 @@
 //! - [`control`]: stopping a run, and watching it from another thread;
 //! - [`metrics`]: counters of running runs, for another thread;
 //! - [`clock`]: the time that is passed down as `now`, and detection of clock steps;
-//! - [`died`]: handling of panics in a run.
+//! - [`thread_panic`]: handling of panics in a run.
 //!
 //! # Receiving
 //!
@@ -43,7 +43,7 @@
 //! # Waiting
 //!
 //! Waiting is adaptive. While input is likely and spinning has paid off recently, the thread spins for 50 us, then
-//! polls. If each poll costs the producer of frames time (`RxQueue::nap`) it sleeps between polls instead, unless a
+//! polls. If each poll costs the producer of frames time (`RxQueue::poll_interval`) it sleeps between polls instead, unless a
 //! consumer needs each frame at once. While frames are ready that another lane could still precede, it sleeps for half
 //! a millisecond: spinning lets a few frames through at a time and costs a core (measured on veth with the sender on
 //! the other core: 0.40 M frames/s spinning, 0.63 sleeping). During the run only the queues' own counters are read:
@@ -118,13 +118,13 @@
 //! # Ending
 //!
 //! On a signal, a limit or a failed output the lanes are detached, what had arrived is drained and consumed, and the
-//! ledger is closed. A panic in any thread is caught where it happens ([`died`]): the run stops and reports the thread
+//! ledger is closed. A panic in any thread is caught where it happens ([`thread_panic`]): the run stops and reports the thread
 //! and the panic, and frames that an output did not receive are lost as `output_panicked`.
 #![forbid(unsafe_code)]
 
 mod acceptor;
 pub mod answer;
-mod arrivals;
+mod arrival_times;
 pub mod capture;
 pub mod check;
 pub mod clock;
@@ -140,11 +140,11 @@ pub mod inline;
 mod lanes;
 mod live;
 pub mod metrics;
-mod outlet;
 pub mod print;
 pub mod receive;
 pub mod reception;
 pub mod replay;
+mod reply_port;
 pub mod select;
 mod sender;
 pub mod streams;
@@ -167,7 +167,7 @@ pub use flows::{Load, MeterConsumer, MeteringReport, Meters};
 pub use follow::{FollowConsumer, FollowReport};
 pub use forward::Forward;
 pub use inline::{FailMode, Inline, Policy as InlinePolicy, ReleaseOrder};
-pub use linerate_burst::died::{self, ThreadPanic, survive};
+pub use linerate_burst::thread_panic::{self, ThreadPanic, survive};
 pub use print::{LineWriter, PrintConsumer};
 pub use receive::wait::WaitStrategy;
 pub use receive::{Receive, RunReport};

@@ -1,6 +1,6 @@
 //! Watching a port that generates frames itself.
 
-use crate::died::ThreadPanic;
+use crate::thread_panic::ThreadPanic;
 use linerate_port::{LiveControl, PortError, Sent, TxQueue};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -115,7 +115,7 @@ impl<L: LineWriter> PrintConsumer<L> {
             self.since = round.elapsed;
         }
         if !self.block.push(desc, frame) {
-            self.pass_on(round.interfaces);
+            self.flush_block(round.interfaces);
             if !self.block.is_empty() {
                 self.slow += self.block.len() as u64;
                 self.block.clear();
@@ -126,7 +126,7 @@ impl<L: LineWriter> PrintConsumer<L> {
     }
 
     /// Passes the block on, if that is possible without waiting, or waiting is allowed.
-    fn pass_on(&mut self, interfaces: &[Interface]) {
+    fn flush_block(&mut self, interfaces: &[Interface]) {
         if self.interfaces.len() != interfaces.len() {
             self.interfaces = interfaces.into();
         }
@@ -160,7 +160,7 @@ impl<L: LineWriter> Consumer for PrintConsumer<L> {
         let learned = self.selector.learn(round.interfaces);
         self.gather(round);
         if round.frames() == 0 || round.elapsed.saturating_sub(self.since) >= OLD {
-            self.pass_on(round.interfaces);
+            self.flush_block(round.interfaces);
         }
         learned
     }
@@ -183,10 +183,10 @@ impl<L: LineWriter> Consumer for PrintConsumer<L> {
         let mut died = end.died.take();
         // Without waiting for a stalled reader if files are written too.
         let (began, limit) = (Instant::now(), if self.is_lossy { LAST_LINES } else { Duration::MAX });
-        self.pass_on(end.interfaces);
+        self.flush_block(end.interfaces);
         while !self.block.is_empty() && began.elapsed() < limit {
             std::thread::sleep(Duration::from_millis(2));
-            self.pass_on(end.interfaces);
+            self.flush_block(end.interfaces);
         }
         self.slow += self.block.len() as u64;
         self.selector.counters(end.ledger.account(Stage::Select, ""));

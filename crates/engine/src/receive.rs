@@ -6,23 +6,23 @@
 //! return   picks     consumer release
 //! ```
 //!
-//! `hand`: calls of consumers, any of which may panic; `pace`: when to stop, and when to read counters; `wait`: waiting
+//! `consumer_calls`: calls of consumers, any of which may panic; `pace`: when to stop, and when to read counters; `wait`: waiting
 //! while nothing is ready.
 
-mod hand;
+mod consumer_calls;
 pub(crate) mod pace;
 pub(crate) mod wait;
 
-use self::hand::{account_for_rest, offer, serve};
+use self::consumer_calls::{account_for_rest, offer, serve};
 use self::pace::{Pace, PollOutcome};
 use self::wait::WaitStrategy;
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Stop;
-use crate::died::{ThreadPanic, survive};
 use crate::error::ReceiveError;
 use crate::lanes::{LaneFrames, Lanes, recycle};
 use crate::metrics::Metrics;
+use crate::thread_panic::{ThreadPanic, survive};
 use linerate_burst::{Burst, FrameIndex, Interface, Ledger, Nanos};
 use linerate_headers::Link;
 use linerate_merge::{Input, Merge};
@@ -33,7 +33,7 @@ use std::time::Duration;
 pub struct Receive {
     /// Ports to receive from; their queues are the lanes of the run.
     pub ports: Vec<RxPort>,
-    /// How to wait for frames.
+    /// Strategy of waiting for frames.
     pub waiting: WaitStrategy,
     /// Duration of the run, if limited.
     pub duration: Option<Duration>,
@@ -126,7 +126,7 @@ impl ReceiveLoop {
         let sole = consumers.iter().find(|consumer| consumer.is_sole());
         let is_sole = sole.is_some() && consumers.len() == 1;
         if let Some(name) = sole.filter(|_| !is_sole).map(|consumer| consumer.name()) {
-            failure = Some(ReceiveError::Alone { name });
+            failure = Some(ReceiveError::NotSole { name });
             lanes.keep(0);
         }
         let needy = consumers.iter().find(|consumer| !consumer.takes_tallies()).map(|consumer| consumer.name());
@@ -167,9 +167,9 @@ impl ReceiveLoop {
             || demands().all(|demand| demand != Demand::More)
             || demands().any(|demand| demand == Demand::Failed);
         self.pace.detach_if(is_enough, &mut self.lanes);
-        let now = self.lanes.look_at_clock();
+        let now = self.lanes.read_clock();
         let polled = self.take(now, consumers);
-        if self.pace.is_time_to_look() {
+        if self.pace.is_loss_check_due() {
             let look = RunCounters { lanes: &self.lanes, elapsed: self.pace.elapsed() };
             for (consumer, _) in consumers.iter_mut().zip(&self.died).filter(|(_, died)| died.is_none()) {
                 consumer.look(&look);
@@ -259,7 +259,7 @@ impl ReceiveLoop {
         kept.shown = recycle(shown);
         let mut frames = 0;
         for (lane, (taken, left)) in taken.iter().zip(left).enumerate() {
-            frames += lanes.give_back(lane, *taken - *left, &mut wanted[lane], held);
+            frames += lanes.release_frames(lane, *taken - *left, &mut wanted[lane], held);
         }
         *given += frames as u64;
         if let ([consumer], [died @ None]) = (consumers, &mut died[..]) {

@@ -22,7 +22,7 @@ use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunEnd, ScatterQueues
 use crate::control::Stop;
 use crate::error::ReceiveError;
 use crate::frame_ring::{FrameSharing, FrameSharingWatch};
-use crate::outlet::{Done, ReplyPort, Sent};
+use crate::reply_port::{Done, ReplyPort, Sent};
 use linerate_burst::{Flags, Ledger, Nanos, Stage};
 use linerate_generate::answer::Answerer;
 use linerate_headers::{Link, Sum};
@@ -148,7 +148,7 @@ impl Reception {
             });
             let (Ok(_), Some(read)) = (result, read) else { return true };
             let now = reads.now();
-            let (rest, heard) = hear_read(endpoint, frames, &self.headers, link, read, now);
+            let (rest, heard) = receive_read(endpoint, frames, &self.headers, link, read, now);
             if heard == ReceiveOutcome::Taken {
                 endpoint.burst_end(false, now, &mut **frames);
             } else {
@@ -159,18 +159,18 @@ impl Reception {
                 self.hear(link, &whole, read.flags, now);
                 self.whole = whole;
             }
-            self.hand_on(now);
+            self.deliver_frames(now);
         }
         false
     }
 
     /// Passes on finished frames to the destination, acknowledgements and answers to their senders. Returns whether
     /// none is left.
-    fn hand_on(&mut self, now: Nanos) -> bool {
+    fn deliver_frames(&mut self, now: Nanos) -> bool {
         self.protocol.flush();
         let mut opens = false;
         while let Some(frame) = self.delivery.returned() {
-            self.protocol.give_back(frame);
+            self.protocol.return_frame(frame);
             opens = true;
         }
         // The others wait where newer ones may replace them.
@@ -190,7 +190,7 @@ impl Reception {
         self.watch.finished(&frame);
         let returned = self.delivery.hand_over(frame);
         let is_back = returned.is_some();
-        returned.into_iter().for_each(|frame| self.protocol.give_back(frame));
+        returned.into_iter().for_each(|frame| self.protocol.return_frame(frame));
         is_back
     }
 
@@ -227,7 +227,7 @@ impl Reception {
         self.protocol.settle(is_dry, now);
         self.answerer.tick(now);
         self.delivery.tick();
-        let is_done = self.hand_on(now);
+        let is_done = self.deliver_frames(now);
         self.watch.settle(&self.protocol);
         if self.streams.is_some_and(|most| self.watch.totals().ended >= most) {
             // If the acknowledgement of a FIN is lost, the peer retransmits the FIN; the run must still be there to answer it.
@@ -239,7 +239,7 @@ impl Reception {
 }
 
 /// Processes a frame whose first bytes are in `headers`, and `len` others at their destination.
-fn hear_read(
+fn receive_read(
     endpoint: &mut Endpoint,
     frames: &mut Frames,
     headers: &[u8],
@@ -345,7 +345,7 @@ impl Consumer for Reception {
         self.delivery.finish(end);
         self.outlet.finish(end.ledger);
         self.own_counters(end.ledger);
-        self.protocol.tell_what_dropped_oldest(end);
+        self.protocol.report_dropped_oldest(end);
         if let Some(failure) = self.outlet.take_failure() {
             end.fail(failure);
         }

@@ -238,7 +238,7 @@ impl Selector {
         Some((length, desc.flags | Flags::SLICED))
     }
 
-    /// Returns the selected frames of a round, in order; the order is built in `own` if there is none, or not all are
+    /// Returns the selected frames of a round, in order; the order is built in `own` if the round has none, or not all are
     /// selected.
     pub(crate) fn choose<'p>(&mut self, round: &'p Round<'_>, own: &'p mut Vec<FrameIndex>) -> &'p [FrameIndex] {
         if self.take_all(round.frames()) {
@@ -274,7 +274,7 @@ impl Selector {
         account.add(Count::Filtered, self.filtered).add(Count::OtherShard, self.other_shards());
         account.add(Count::Duplicate, self.duplicates).add(Count::PastLimit, self.past_limit);
         account.add(Count::Sliced, self.sliced);
-        account.add(Count::DedupForgotten, self.dedup.as_ref().map_or(0, Dedup::forgotten));
+        account.add(Count::DedupForgotten, self.dedup.as_ref().map_or(0, Dedup::evicted));
     }
 
     fn other_shards(&self) -> u64 {

@@ -116,12 +116,12 @@ impl Sender {
     }
 
     /// Calls `step`, which returns false at the end, until the run is over; then waits until queued frames have left.
-    /// `put_off` receives the duration of interface outages.
+    /// `delay` receives the duration of interface outages.
     pub(crate) fn run<T>(
         &mut self,
         source: &mut T,
         mut step: impl FnMut(&mut Self, &mut T) -> Result<bool, PortError>,
-        mut put_off: impl FnMut(&mut T, Duration),
+        mut delay: impl FnMut(&mut T, Duration),
     ) -> Result<(), PortError> {
         // Sleep is 50 us less exact without this (prctl(2), PR_SET_TIMERSLACK).
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -129,7 +129,7 @@ impl Sender {
         let mut result = Ok(true);
         while matches!(result, Ok(true)) && !self.is_over() {
             result = step(self, source).or_else(|error| {
-                put_off(source, self.wait_until_up(error)?);
+                delay(source, self.wait_until_up(error)?);
                 Ok(true)
             });
         }
@@ -170,13 +170,13 @@ impl Sender {
     /// Returns the time now, and the clock steps since the last call, in nanoseconds: schedules follow them, so that
     /// frames keep their gaps and nothing waits until the clock has caught up.
     #[inline]
-    pub(crate) fn look_at_clock(&mut self) -> (Nanos, i64) {
+    pub(crate) fn read_clock(&mut self) -> (Nanos, i64) {
         let (now, step) = self.time.look();
         (now, step.unwrap_or(0))
     }
 
     /// Limits sleeps to a millisecond from now on, since commands may change what is due.
-    pub(crate) fn look_often(&mut self) {
+    pub(crate) fn limit_sleep(&mut self) {
         self.nap_limit = OFTEN;
     }
 
@@ -201,8 +201,8 @@ impl Sender {
         self.failed.take().map_or(Ok(()), Err)?;
         let done = self.queues.send(queue, burst)?;
         if done == 0 {
-            self.give_up_if_stuck(queue)?;
-            self.nap(now)?;
+            self.fail_if_stuck(queue)?;
+            self.sleep_briefly(now)?;
             return Ok(0);
         }
         self.stuck = None;
@@ -235,7 +235,7 @@ impl Sender {
     }
 
     /// Waits a little for the source or a queue.
-    pub(crate) fn nap(&mut self, now: Nanos) -> Result<(), PortError> {
+    pub(crate) fn sleep_briefly(&mut self, now: Nanos) -> Result<(), PortError> {
         // A file is created by its first packet: the source may still fail before.
         if !self.limits.at_once || self.queues.sent().frames > 0 {
             self.flush(now)?;
@@ -277,10 +277,10 @@ impl Sender {
             }
             // A port releases held frames when their time is reported as reached.
             (then, step) = (then.after(step), step.saturating_mul(2));
-            self.give_up_if_stuck(0)?;
+            self.fail_if_stuck(0)?;
             let since = self.stuck.unwrap_or_else(Instant::now);
             let stop = &self.limits.stop;
-            if stop.is_hurried() || stop.is_requested() && since.elapsed() > STOP_LIMIT {
+            if stop.is_forced() || stop.is_requested() && since.elapsed() > STOP_LIMIT {
                 break;
             }
             std::thread::sleep(SHORT_NAP);
@@ -314,7 +314,7 @@ impl Sender {
         Ok(before.elapsed())
     }
 
-    fn give_up_if_stuck(&mut self, queue: usize) -> Result<(), PortError> {
+    fn fail_if_stuck(&mut self, queue: usize) -> Result<(), PortError> {
         let since = *self.stuck.get_or_insert_with(Instant::now);
         if since.elapsed() < STUCK_LIMIT || self.limits.stop.is_requested() {
             return Ok(());

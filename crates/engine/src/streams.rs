@@ -1,21 +1,21 @@
 //! Streams -> timeline -> frames -> the queues of a port, one thread each; or a port that generates the frames itself.
 
 use crate::clock;
-mod book;
-mod coming;
 pub mod control;
 mod live;
+mod stream_changes;
+mod stream_table;
 mod watch;
 mod work;
 
-use coming::StreamArrivals;
 use control::SenderControl;
 pub use control::{AcceptedCommand, CommandError, CommandResult, Control, SendState, StreamState};
+use stream_changes::StreamArrivals;
 pub use watch::StreamWatch;
 
 use crate::control::{Progress, Stop};
-use crate::died::survive;
 use crate::sender::{Limits, Sender, SenderReport, Timing};
+use crate::thread_panic::survive;
 use linerate_burst::{Count, Ledger, Nanos};
 use linerate_generate::stream::{Mark, Order, StreamError, StreamSet};
 use linerate_generate::{SenderPart, Traffic};
@@ -197,7 +197,7 @@ impl Streams {
         match self.way {
             FrameOrigin::Live(live) => live::run(self.port, &*live, self.names, run, self.control.as_ref()),
             FrameOrigin::Made(parts) => {
-                run_made(self.port, parts, self.names, clock::now().after(HEAD_START), run, self.control)
+                run_generated(self.port, parts, self.names, clock::now().after(HEAD_START), run, self.control)
             }
         }
     }
@@ -209,7 +209,7 @@ impl Streams {
                 std::thread::sleep(start.since(clock::now()));
                 live::run(self.port, &*live, self.names, run, self.control.as_ref())
             }
-            FrameOrigin::Made(parts) => run_made(self.port, parts, self.names, start, run, self.control),
+            FrameOrigin::Made(parts) => run_generated(self.port, parts, self.names, start, run, self.control),
         }
     }
 
@@ -242,7 +242,7 @@ fn listeners(control: Option<&Control>, senders: usize) -> Vec<Option<SenderCont
     }
 }
 
-fn run_made(
+fn run_generated(
     port: TxPort,
     parts: Vec<Traffic>,
     streams: usize,
@@ -263,7 +263,7 @@ fn run_made(
         }
         let mut sender = Sender::new(vec![port], limits);
         if listener.is_some() {
-            sender.look_often();
+            sender.limit_sleep();
         }
         let coming = listener.as_ref().and_then(SenderControl::places).map(StreamArrivals::new);
         if coming.is_some() {
@@ -272,7 +272,7 @@ fn run_made(
         let mut work = SendWork {
             traffic: part,
             start,
-            put_off: 0,
+            delay: 0,
             set: 0,
             end,
             then,
@@ -291,7 +291,7 @@ fn run_made(
             // The others would continue without it.
             run.stop.request();
         }
-        work.showing.show_surely(work.traffic.sent_per_stream());
+        work.showing.publish_blocking(work.traffic.sent_per_stream());
         let mut account = sender.finish(0);
         if then.is_some() {
             account.elapsed = Duration::from_nanos(work.done);

@@ -12,18 +12,18 @@
 
 mod counts;
 mod engines;
-mod outlet;
+mod output;
 
 pub use self::engines::EngineRing;
 
 use self::counts::SwitchCounts;
 use self::engines::{Engine, OtherEngines, ReturnOutputs};
-use self::outlet::SwitchOutput;
+use self::output::SwitchOutput;
 use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Progress;
 use crate::error::ReceiveError;
-use crate::inline::asking::OfferOutcome;
 use crate::inline::decide::Fate;
+use crate::inline::verdict_ring::OfferOutcome;
 use linerate_burst::{Burst, Count, Desc, Ledger, Nanos, Stage};
 use linerate_port::{Sent, TxPort};
 use linerate_switch::{Inspect, InspectOutcome, Outputs, PortNo, Reason, Switch};
@@ -317,7 +317,7 @@ impl Consumer for SwitchConsumer {
         let mut is_busy = round.has_left() || self.engines.iter().any(Engine::is_busy);
         for outlet in &mut self.ports.outlets {
             is_busy |= outlet.go_on(round.now, give_up);
-            outlet.tell(&self.progress);
+            outlet.update_progress(&self.progress);
         }
         if is_busy {
             round.keep_busy();
@@ -331,7 +331,7 @@ impl Consumer for SwitchConsumer {
         self.counters(&mut ledger);
         let lost = ledger.lost();
         self.progress.lost.store(lost, Ordering::Relaxed);
-        self.engines.iter_mut().for_each(|engine| engine.asking.look_at_losses(lost));
+        self.engines.iter_mut().for_each(|engine| engine.asking.record_losses(lost));
     }
 
     fn counters(&self, ledger: &mut Ledger) {

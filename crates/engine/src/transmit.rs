@@ -190,20 +190,20 @@ impl Transmitter {
     /// # Errors
     /// If a stream is invalid; then none is started.
     pub fn begin(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<StreamTotals>>, StreamError> {
-        self.begin_batch(streams, key, LATE, Batch::new)
+        self.start_batch(streams, key, LATE, Batch::new)
     }
 
     /// Does the same for streams with another limit than [`LATE`] for late packets.
     ///
     /// # Errors
     /// If a stream is invalid; then none is started.
-    pub fn begin_late_after(
+    pub fn start_with_late_limit(
         &self,
         streams: Vec<Stream>,
         key: Key,
         late_after: Duration,
     ) -> Result<Vec<Arc<StreamTotals>>, StreamError> {
-        self.begin_batch(streams, key, late_after, Batch::new)
+        self.start_batch(streams, key, late_after, Batch::new)
     }
 
     /// Does the same for a sequence of streams, in the order that each defines; they end together and are controlled
@@ -211,11 +211,11 @@ impl Transmitter {
     ///
     /// # Errors
     /// If a stream is invalid; then none is started.
-    pub fn begin_sequence(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<StreamTotals>>, StreamError> {
-        self.begin_batch(streams, key, LATE, Batch::sequence)
+    pub fn start_sequence(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<StreamTotals>>, StreamError> {
+        self.start_batch(streams, key, LATE, Batch::sequence)
     }
 
-    fn begin_batch(
+    fn start_batch(
         &self,
         streams: Vec<Stream>,
         key: Key,
@@ -233,7 +233,7 @@ impl Transmitter {
         // Commands contain indices in ascending order.
         all.sort_unstable_by_key(|sending| sending.place);
         let which = StreamSelection::Some(all.iter().map(|sending| sending.place).collect());
-        let refused = self.control.tell_which(&which, Action::Begin(batch)).is_err();
+        let refused = self.control.command_streams(&which, Action::Begin(batch)).is_err();
         drop(table);
         if refused {
             // The sender has ended and stored its failure.
@@ -244,26 +244,26 @@ impl Transmitter {
 
     /// Ends streams; their totals are final when this returns.
     pub fn end<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<StreamTotals>>) {
-        self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Stop);
+        self.command_all(streams.into_iter().map(|sending| (sending, ())), |_| Action::Stop);
     }
 
     /// Pauses streams.
     pub fn hold<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<StreamTotals>>) {
-        for held in self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Pause) {
+        for held in self.command_all(streams.into_iter().map(|sending| (sending, ())), |_| Action::Pause) {
             held.turn(TransmitState::Started, TransmitState::Paused);
         }
     }
 
     /// Resumes paused streams.
     pub fn go_on<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<StreamTotals>>) {
-        for held in self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Resume) {
+        for held in self.command_all(streams.into_iter().map(|sending| (sending, ())), |_| Action::Resume) {
             held.turn(TransmitState::Paused, TransmitState::Started);
         }
     }
 
     /// Changes the rate of each stream.
     pub fn pace<'a>(&self, streams: impl IntoIterator<Item = (&'a Arc<StreamTotals>, Rate)>) {
-        self.tell(streams, |rates| Action::Rates(rates.into()));
+        self.command_all(streams, |rates| Action::Rates(rates.into()));
     }
 
     /// Returns the number of streams that are sent or paused.
@@ -283,7 +283,7 @@ impl Transmitter {
     }
 
     /// Sends a command to those of the streams that still exist, and waits until it is applied; returns them.
-    fn tell<'a, T>(
+    fn command_all<'a, T>(
         &self,
         streams: impl IntoIterator<Item = (&'a Arc<StreamTotals>, T)>,
         action: impl FnOnce(Vec<T>) -> Action,
@@ -296,7 +296,7 @@ impl Transmitter {
         let (all, values): (Vec<Arc<StreamTotals>>, Vec<T>) =
             all.into_iter().map(|(sending, value)| (Arc::clone(sending), value)).unzip();
         let which = StreamSelection::Some(all.iter().map(|sending| sending.place).collect());
-        let change = if all.is_empty() { None } else { self.control.tell_which(&which, action(values)).ok() };
+        let change = if all.is_empty() { None } else { self.control.command_streams(&which, action(values)).ok() };
         drop(table);
         if let Some(change) = change {
             self.control.wait(change, PATIENCE);
@@ -307,7 +307,7 @@ impl Transmitter {
 
 impl Drop for Transmitter {
     fn drop(&mut self) {
-        self.stop.hurry();
+        self.stop.force();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -4,7 +4,7 @@
 //! and the ports count what they lose during the wait. A panic in the work ends it, but not the accounting: later
 //! blocks are skipped.
 
-use crate::died::{ThreadPanic, survive};
+use crate::thread_panic::{ThreadPanic, survive};
 use linerate_burst::Block;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -141,7 +141,7 @@ impl<W: Work> Worker<W> {
             Worker::SeparateThread(apart) => match apart.empty(make) {
                 Ok(empty) => apart.exchange(block, empty, with),
                 Err(TryRecvError::Empty) => return false,
-                Err(TryRecvError::Disconnected) => apart.give_up(block),
+                Err(TryRecvError::Disconnected) => apart.mark_failed(block),
             },
         }
         true
@@ -221,7 +221,7 @@ impl<W: Work> SeparateThread<W> {
         });
         match empty {
             Ok(empty) => self.exchange(block, empty, with),
-            Err(_) => self.give_up(block),
+            Err(_) => self.mark_failed(block),
         }
     }
 
@@ -242,7 +242,7 @@ impl<W: Work> SeparateThread<W> {
     }
 
     /// Handles the end of the thread.
-    fn give_up(&mut self, block: &mut Block) {
+    fn mark_failed(&mut self, block: &mut Block) {
         self.failed.store(true, Ordering::Relaxed);
         block.clear();
     }

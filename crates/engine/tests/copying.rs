@@ -89,10 +89,10 @@ impl Sink for Kept {
     fn counters(&self, _: &mut Ledger) {}
 }
 
-fn captured(copy_by_two: bool, selection: Selection) -> (Vec<Desc>, Vec<u8>) {
+fn captured(copy_with_helper: bool, selection: Selection) -> (Vec<Desc>, Vec<u8>) {
     let kept = Kept::default();
     let ports = (0..PORTS).map(Prepared::port).collect();
-    let mut capture = Capture::new(selection, vec![Box::new(kept.clone())]).copy_by_two(copy_by_two);
+    let mut capture = Capture::new(selection, vec![Box::new(kept.clone())]).copy_with_helper(copy_with_helper);
     let report = Receive { waiting: WaitStrategy::Spin, ..Receive::all(ports) }.run(&mut [&mut capture]);
     assert!(report.failure.is_none() && report.quiesced, "{report:?}");
     let kept = std::mem::take(&mut *kept.0.lock().unwrap());

@@ -1,11 +1,11 @@
 //! Tests of the crate by its public interface, one executable.
 
-mod at_work;
 mod copying;
-mod died;
 mod flows;
+mod frame_ring;
+mod multiple_consumers;
+mod panics;
 mod print;
-mod several;
-mod taking;
-mod told;
+mod special_ports;
+mod stream_control;
 mod transmit;

@@ -4,18 +4,18 @@ mod directory;
 mod folder;
 mod host;
 mod hours;
-mod line;
 mod network;
-mod part;
+mod partial_file;
 pub(crate) mod secure;
 mod ship;
 mod stream;
+mod transport;
 
-pub use self::line::reconnects;
 pub use self::secure::{Tls, is_secure};
 #[doc(hidden)]
 pub use self::ship::read_anything;
 pub use self::ship::{DeliveryOptions, Lag, Sasl, is_shipped};
+pub use self::transport::reconnects;
 
 use crate::encode::{Format, Settings};
 use crate::ipfix::Profile;
@@ -151,9 +151,9 @@ pub struct Options {
     /// Delivery options for brokers and databases.
     pub ship: DeliveryOptions,
     /// Receives notices from other threads: the peer is unreachable, a batch was rejected.
-    pub told: Option<fn(String)>,
+    pub notify: Option<fn(String)>,
     /// Returns whether waits for peers should end, as the user asked to stop at once.
-    pub is_hurried: Option<fn() -> bool>,
+    pub is_forced: Option<fn() -> bool>,
     /// Counters that collectors get in addition to records.
     pub observed: Observed,
 }
@@ -186,8 +186,8 @@ impl Default for Options {
             standard_output: None,
             tls: Tls::default(),
             ship: DeliveryOptions::default(),
-            told: None,
-            is_hurried: None,
+            notify: None,
+            is_forced: None,
             observed: Observed::default(),
         }
     }

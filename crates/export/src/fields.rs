@@ -4,12 +4,12 @@
 //! order of JSON; [`columns`] returns the order of columns.
 
 mod flow;
-mod has;
 mod names;
+mod present_parts;
 mod stats;
 mod tcp;
 
-pub use has::PresentParts;
+pub use present_parts::PresentParts;
 
 use linerate_burst::Nanos;
 use linerate_headers::MacAddr;
@@ -36,7 +36,7 @@ pub struct Field {
     pub part: Part,
     /// Returns the value.
     pub get: Getter,
-    /// How an absent value is written.
+    /// Form of an absent value.
     pub absence: Absence,
     /// Unit; empty for values without one.
     pub unit: &'static str,

@@ -1,9 +1,9 @@
 //! IPFIX (RFC 7011) and NetFlow v9 (RFC 3954): export to collectors, and collection from other exporters.
 //!
 //! - `column`: the elements of a record in their order, derived from the table of fields;
-//! - `own`: numbers of elements that are not registered;
+//! - `enterprise`: numbers of elements that are not registered;
 //! - `elements`, `times`: elements that are decoded, and their semantics;
-//! - `said`: names decoded from elements;
+//! - `names`: names decoded from elements;
 //! - `types`: information element type records (RFC 5610), sent with the records;
 //! - `sessions`: templates per exporter, in bounded memory;
 //! - `pack`: encoding of templates and messages, limited to the size of a datagram;
@@ -12,21 +12,21 @@
 //!
 //! None of these reads the clock.
 
-mod back;
 mod collect;
 mod column;
+mod decode;
 mod elements;
+mod enterprise;
 mod listen;
-mod own;
+pub(crate) mod names;
 mod pack;
-pub(crate) mod said;
 mod sessions;
 mod times;
 mod types;
 
 pub use self::collect::{Collector, CollectorCounters};
+pub use self::enterprise::{OWN, RESPONDER, number};
 pub use self::listen::{Listener, read_file};
-pub use self::own::{OWN, RESPONDER, number};
 pub use self::pack::{Message, Packer, Statistics};
 pub use self::sessions::{Limits, Session};
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - [`fields`](mod@fields): all fields, each declared once, with its names in other tools;
-//! - [`back`](mod@back): the reverse, from values to a flow;
+//! - [`decode`](mod@back): the reverse, from values to a flow;
 //! - [`encode`](mod@encode): file formats, one row each ([`Format`]);
 //! - [`export`]: destinations, one row each ([`PLACES`]), and the exporters that write to them ([`Exporter`]): a
 //!   `stream` (a file gets its name when it is complete: `part`) or a directory per hour (`directory`: directories are
@@ -72,7 +72,7 @@
 //! database reads is the main purpose of records; `--no-default-features` builds without it.
 #![forbid(unsafe_code)]
 
-pub mod back;
+pub mod decode;
 pub mod encode;
 pub mod export;
 mod exports;
@@ -87,7 +87,7 @@ pub use fields::{Field, fields};
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use crate::back::nothing;
+    use crate::decode::nothing;
     use linerate_burst::Nanos;
     use linerate_meter::{End, Flow, Side};
     use std::net::IpAddr;

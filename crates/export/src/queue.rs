@@ -4,7 +4,7 @@
 //! buffer in the time are counted there.
 
 use crate::export::{Demand, Ending, Exporter};
-use linerate_burst::died::survive;
+use linerate_burst::thread_panic::survive;
 use linerate_burst::{Count, Kind, Ledger, Nanos, Stage};
 use linerate_meter::{Flow, Records};
 use std::io::{Error, ErrorKind, Result};
@@ -210,7 +210,7 @@ impl Shared {
     fn export(&self, exporter: &mut dyn Exporter, demand: Demand) -> Result<()> {
         let next = || demand.tick.and_then(|tick| Instant::now().checked_add(tick));
         let (mut flows, mut due) = (Vec::new(), next());
-        self.say(exporter);
+        self.publish_counters(exporter);
         while let Some(reopen) = self.exchange(&mut flows, demand, due) {
             if !flows.is_empty() {
                 exporter.write(&flows, now())?;
@@ -222,13 +222,13 @@ impl Shared {
                 exporter.tick(now())?;
                 due = next();
             }
-            self.say(exporter);
+            self.publish_counters(exporter);
         }
         Ok(())
     }
 
     /// Publishes the counters of the exporter.
-    fn say(&self, exporter: &dyn Exporter) {
+    fn publish_counters(&self, exporter: &dyn Exporter) {
         let mut ledger = Ledger::new();
         exporter.counters(ledger.account(Stage::Export, &self.name));
         exporter.accounts(&mut ledger);

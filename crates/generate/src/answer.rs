@@ -39,7 +39,7 @@ pub const ANSWERS_PER_SECOND: u32 = 1000;
 pub const FILTER: &str = "arp or icmp or icmp6";
 
 /// Returns whether an Ethernet frame may match [`FILTER`].
-pub fn may_be_asked(frame: &[u8]) -> bool {
+pub fn may_be_request(frame: &[u8]) -> bool {
     const TAG: usize = 4;
     let field = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     let is_tag = |at: &usize| matches!(field(*at), Some(vlan::CUSTOMER | vlan::SERVICE));
@@ -82,7 +82,7 @@ impl Answerer {
     fn handle(&mut self, received: Result<Received<'_>, Count>, now: Nanos) {
         self.outbox.set_time(now);
         self.count(Count::AnswerReceived, 1);
-        match received.and_then(|received| self.judge(&received)) {
+        match received.and_then(|received| self.process(&received)) {
             Ok(what) => {
                 self.count(Count::Answered, 1);
                 self.count(what, 1);
@@ -148,16 +148,16 @@ impl Answerer {
     }
 
     /// Returns the kind of answer sent, or the reason for sending none.
-    fn judge(&mut self, received: &Received<'_>) -> Result<Count, Count> {
+    fn process(&mut self, received: &Received<'_>) -> Result<Count, Count> {
         match received.ether_type {
-            ethernet::ARP => self.judge_arp(received),
+            ethernet::ARP => self.process_arp(received),
             ethernet::IPV4 => echo::answer_v4(received, &self.own, &mut self.outbox),
-            ethernet::IPV6 => self.judge_ipv6(received),
+            ethernet::IPV6 => self.process_ipv6(received),
             _ => Err(Count::AnswerOther),
         }
     }
 
-    fn judge_arp(&mut self, received: &Received<'_>) -> Result<Count, Count> {
+    fn process_arp(&mut self, received: &Received<'_>) -> Result<Count, Count> {
         let packet = arp::parse(received)?;
         let sender = IpAddr::V4(packet.sender_ip);
         if self.own.find(sender, received.vlans).is_some_and(|mac| mac != packet.sender_mac) {
@@ -169,7 +169,7 @@ impl Answerer {
         arp::answer(received, &packet, &self.own, &mut self.outbox)
     }
 
-    fn judge_ipv6(&mut self, received: &Received<'_>) -> Result<Count, Count> {
+    fn process_ipv6(&mut self, received: &Received<'_>) -> Result<Count, Count> {
         let packet = ipv6::View::parse(received.payload).map_err(|_| Count::AnswerMalformed)?;
         if packet.next_header() != registry::ICMPV6 {
             return Err(Count::AnswerOther);

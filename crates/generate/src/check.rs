@@ -18,33 +18,33 @@
 //! received before (RFC 4737, section 3.3); the *extent* is the number of those. This is known for the last 1,024
 //! numbers: a frame from before these is *stale*, which is neither, and does not make up for the loss of that number.
 //!
-//! During a run, numbers not received below the highest number of their stream are *missing*, later *lost* (`ages`).
+//! During a run, numbers not received below the highest number of their stream are *missing*, later *lost* (`loss_timeout`).
 //!
 //! - `stream`: the state of one stream; `streams`: all of them; `histogram`: latencies; `verify`: checksums;
-//! - `matcher`: streams without trailers; `damage`: frames that lost their trailer; `ended`: streams that have ended;
+//! - `matcher`: streams without trailers; `damage`: frames that lost their trailer; `completion`: streams that have ended;
 //! - [`report`]: the results.
 
-mod ages;
+mod completion;
 mod damage;
-mod ended;
 mod gaps;
 mod histogram;
+mod loss_timeout;
 mod matcher;
 pub mod report;
 mod stream;
 mod streams;
 mod verify;
 
-pub use ages::{AGE, TURN};
-pub use ended::{NUMBERS, StreamProgress};
+pub use completion::{NUMBERS, StreamProgress};
 pub use histogram::LIMIT;
+pub use loss_timeout::{AGE, TURN};
 pub use matcher::Matcher;
 pub use report::{Delay, FrameCounts, GapError, Pace, Report, StreamRow, Summary};
 pub use stream::WINDOW;
 
-use self::ages::Ages;
 use self::damage::Damage;
 use self::gaps::Gaps;
+use self::loss_timeout::Ages;
 use self::matcher::Matchers;
 use self::report::CountedStream;
 use self::stream::{Arrival, Change};
@@ -200,7 +200,7 @@ impl Check {
     }
 
     /// Keeps frames that are not ours and may be requests, for [`questions`](Check::questions).
-    pub fn keep_questions(&mut self) {
+    pub fn keep_requests(&mut self) {
         self.questions.get_or_insert_default();
     }
 
@@ -322,7 +322,7 @@ impl Check {
         let link = link.unwrap_or(Link::Ethernet);
         let trailer = tail.bytes(frame).and_then(|bytes| Trailer::read(bytes, &self.key));
         let Some(trailer) = trailer else {
-            self.overhear(desc, frame);
+            self.keep_request(desc, frame);
             return self.look_again(desc, frame, link, &tail);
         };
         self.damage.note(frame.len(), tail.end);
@@ -351,11 +351,11 @@ impl Check {
     }
 
     /// Keeps a frame without a trailer that may be a request.
-    fn overhear(&mut self, desc: &Desc, frame: &[u8]) {
+    fn keep_request(&mut self, desc: &Desc, frame: &[u8]) {
         if let Some(kept) = &mut self.questions
             && kept.len() < QUESTIONS
             && !desc.is_truncated()
-            && answer::may_be_asked(frame)
+            && answer::may_be_request(frame)
         {
             kept.push(frame.to_vec());
         }

@@ -2,7 +2,7 @@
 
 use crate::stream::{Change, IndexSelection, Map, Selector, Stream};
 use crate::trailer::{Key, LEN};
-use linerate_headers::cover::{self, Coverage};
+use linerate_headers::coverage::{self, Coverage};
 use linerate_headers::named::{Field, Format, Kind};
 use linerate_headers::{Layers, Protocol, dissect, mpls};
 use std::fmt::Write;
@@ -13,8 +13,8 @@ pub fn describe(stream: &Stream, n: u64, time: u64, key: &Key) -> String {
     let (frame, variant) = (stream.frame(n, time, key), stream.variant(n));
     let (mut layers, mut text) = (Layers::new(), String::new());
     dissect(stream.link, &frame, &mut layers);
-    let placed = cover::placed(&frame, &layers);
-    let checksums = cover::checksums(&frame, &placed);
+    let placed = coverage::placed(&frame, &layers);
+    let checksums = coverage::checksums(&frame, &placed);
     let mut shown =
         StreamText { stream, changes: variant.changes.iter().collect(), frame: &frame, checksums, text: &mut text };
     shown.line(format_args!("frame {n} of {}: {} bytes, {} with FCS", stream.name, frame.len(), frame.len() + 4));

@@ -17,17 +17,17 @@
 //! # Ok::<(), linerate_generate::file::FileError>(())
 //! ```
 
-mod effect;
 pub mod keys;
 mod read;
+mod unused_keys;
 
 pub use keys::schema;
 
 use crate::packet::{self, Files, SMALLEST, Sizes};
 use crate::rate::{Rate, RequestedRate};
 use crate::stream::{Mark, Next, Order, Shape, Span, Stream, StreamSet};
+use crate::text_error::{TextError, choices};
 use crate::trailer::Key;
-use crate::wrong::{TextError, choices};
 use linerate_headers::Link;
 use read::{Fault, SourceValue, Table};
 
@@ -150,7 +150,7 @@ fn set(table: &Table<'_>, setup: &Setup<'_>) -> Result<StreamSet, Fault> {
         return Err(tables[index].fault("count", tables[index].at.clone(), what));
     }
     let set = StreamSet { streams, order, rate, key };
-    effect::check(table, &tables, &set)?;
+    unused_keys::check(table, &tables, &set)?;
     Ok(set)
 }
 

@@ -85,9 +85,9 @@ pub mod schedule;
 pub mod sides;
 pub mod split;
 pub mod stream;
+mod text_error;
 pub mod timeline;
 pub mod trailer;
-mod wrong;
 
 pub use check::Check;
 pub use command::{Action, Command, StreamSelection};
@@ -99,5 +99,5 @@ pub use rewrite::{Rewriter, Rewriting};
 pub use schedule::{Pacing, Schedule};
 pub use sides::{Side, Sides, SplitBy};
 pub use split::Split;
+pub use text_error::{TextError, nearest};
 pub use timeline::{Batch, Run, SenderPart, Shares, Slot, StreamEvent, Timeline};
-pub use wrong::{TextError, nearest};

@@ -14,13 +14,13 @@
 //! ```
 
 mod express;
+mod field_positions;
 mod payload;
-mod place;
+mod selectors;
 mod size;
 mod stack;
 mod syntax;
 mod value;
-mod vary;
 
 pub use express::express;
 pub use size::{LONGEST, SMALLEST, Sizes, sizes};
@@ -28,14 +28,14 @@ pub(crate) use syntax::place;
 
 use crate::rate::{FCS, Rate};
 use crate::stream::{Checksum, Fill, Mark, Next, Selector, Shape, Stream, Variant};
+use crate::text_error::TextError;
 use crate::trailer;
-use crate::wrong::TextError;
+use field_positions::FieldPositions;
 use linerate_burst::MAX_FRAME;
 use linerate_headers::build::Frame;
-use linerate_headers::cover::{self, HeaderSpan};
+use linerate_headers::coverage::{self, HeaderSpan};
 use linerate_headers::{Layers, Link, dissect};
 use payload::Filler;
-use place::FieldPositions;
 use stack::Stack;
 
 /// Reads a frame of a capture file by its name and number (from 1).
@@ -206,7 +206,7 @@ impl FrameBuilder<'_> {
         if stack.whole {
             let mut layers = Layers::new();
             dissect(self.setup.link, &bytes, &mut layers);
-            placed = cover::placed(&bytes, &layers);
+            placed = coverage::placed(&bytes, &layers);
             let start = layers.as_slice().last().map_or(0, |layer| layer.end() as usize);
             payload = (start, start + layers.payload(&bytes).len());
         }
@@ -234,7 +234,7 @@ impl FrameBuilder<'_> {
             bits.write(*value, &mut bytes);
         }
         let changes = self.places.changes(&bytes).map_err(wrong)?;
-        let mut checksums = cover::checksums(&bytes, &placed);
+        let mut checksums = coverage::checksums(&bytes, &placed);
         checksums.retain(|sum| !self.places.touches(sum.offset, sum.length()));
         if !self.stack.whole || !self.places.is_empty() || trailer.is_some() {
             checksums.iter().for_each(|sum| sum.fill(&mut bytes));

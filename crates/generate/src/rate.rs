@@ -140,15 +140,15 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Rate::Top => f.write_str("maximum rate"),
-            Rate::Frames(rate) => write!(f, "{} frames/s", tidy(*rate)),
-            Rate::Bits(rate, Layer::L1) => write!(f, "{} Gb/s L1", tidy(*rate) / 1e9),
-            Rate::Bits(rate, Layer::L2) => write!(f, "{} Gb/s L2", tidy(*rate) / 1e9),
+            Rate::Frames(rate) => write!(f, "{} frames/s", round_to_thousandths(*rate)),
+            Rate::Bits(rate, Layer::L1) => write!(f, "{} Gb/s L1", round_to_thousandths(*rate) / 1e9),
+            Rate::Bits(rate, Layer::L2) => write!(f, "{} Gb/s L2", round_to_thousandths(*rate) / 1e9),
         }
     }
 }
 
 /// Rounds to thousandths: a scaled rate has meaningless digits. Rates below 1 are kept.
-fn tidy(rate: f64) -> f64 {
+fn round_to_thousandths(rate: f64) -> f64 {
     if rate < 1.0 { rate } else { (rate * 1e3).round() / 1e3 }
 }
 

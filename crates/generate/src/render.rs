@@ -6,20 +6,20 @@
 //! computed over frames: the changed numbers are added to the sum of the template, which is computed once (RFC 1624).
 
 mod arithmetic;
+mod cached;
 mod column;
-mod fresh;
 mod groups;
-mod kept;
+mod on_demand;
 mod row;
 
 use crate::plan::Plan;
 use crate::stream::{StreamError, StreamSet};
 use crate::trailer::Key;
 use crate::{Action, Command, Run, SenderPart, StreamEvent, Timeline};
+use cached::Kept;
 use column::FRAMES;
-use fresh::Fresh;
-use kept::Kept;
 use linerate_burst::{Burst, Desc, MisplacedDesc, Nanos};
+use on_demand::Fresh;
 
 /// Frames that one sender of a set of streams has to send.
 ///
@@ -131,13 +131,13 @@ impl Traffic {
 
     /// Returns the number of commands applied: the last and all later offers reflect them; all frames before were
     /// consumed.
-    pub fn obeyed(&self) -> u64 {
-        self.timeline.obeyed()
+    pub fn applied(&self) -> u64 {
+        self.timeline.applied()
     }
 
     /// Returns the time of the last command applied; `None` if none was.
-    pub fn obeyed_until(&self) -> Option<u64> {
-        self.timeline.obeyed_until()
+    pub fn applied_until(&self) -> Option<u64> {
+        self.timeline.applied_until()
     }
 
     /// Drains the events of streams up to the last offer, in order.
@@ -146,7 +146,7 @@ impl Traffic {
     }
 
     /// Returns whether there are events.
-    pub fn has_news(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         !self.news.is_empty()
     }
 
@@ -154,8 +154,8 @@ impl Traffic {
     /// frames of streams that end; frames due before a command are postponed. Has no effect on parts of a set, which
     /// must stay in step.
     pub fn stand(&mut self, until: u64, now: Nanos) {
-        let (obeyed, ended) = (self.timeline.obeyed(), self.timeline.stand(until));
-        if self.timeline.obeyed() == obeyed {
+        let (applied, ended) = (self.timeline.applied(), self.timeline.stand(until));
+        if self.timeline.applied() == applied {
             return;
         }
         self.runs.drain(..self.run.min(self.runs.len()));
@@ -172,7 +172,7 @@ impl Traffic {
     }
 
     /// Returns the streams with frames that were offered and not consumed.
-    pub fn owed(&self) -> impl Iterator<Item = u32> {
+    pub fn pending_streams(&self) -> impl Iterator<Item = u32> {
         self.runs.iter().skip(self.run).map(|run| run.first.stream)
     }
 
@@ -262,9 +262,9 @@ impl Traffic {
 
     fn refill(&mut self, elapsed: u64, now: Nanos) {
         self.runs.clear();
-        let obeyed = self.timeline.obeyed();
+        let applied = self.timeline.applied();
         self.made = self.timeline.take(elapsed, self.room, &mut self.runs);
-        if self.timeline.obeyed() != obeyed {
+        if self.timeline.applied() != applied {
             self.learn();
         }
         self.news.extend(self.timeline.news());

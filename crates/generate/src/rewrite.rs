@@ -49,7 +49,7 @@ pub struct Rewriting {
 
 impl Rewriting {
     /// Returns whether frames stay unchanged.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_identity(&self) -> bool {
         self.rules.is_empty() && self.shift.is_none() && !self.fix_checksums
     }
 }

@@ -29,23 +29,13 @@ pub struct Schedule {
     /// Latest due time so far, from the start.
     latest: u64,
     /// Nanoseconds by which everything is postponed.
-    put_off: u64,
+    delay: u64,
 }
 
 impl Schedule {
     /// Creates a schedule that starts at the first query.
     pub fn new(pacing: Pacing) -> Self {
-        Schedule {
-            pacing,
-            start: None,
-            frames: 0,
-            bytes: 0,
-            first: None,
-            pass: 0,
-            pass_frames: 0,
-            latest: 0,
-            put_off: 0,
-        }
+        Schedule { pacing, start: None, frames: 0, bytes: 0, first: None, pass: 0, pass_frames: 0, latest: 0, delay: 0 }
     }
 
     /// Returns the number of frames, from the front, that are due by `now`.
@@ -88,12 +78,12 @@ impl Schedule {
         self.restart();
         match self.pacing {
             Pacing::Recorded(_) => self.pass = self.latest.saturating_add(gap),
-            Pacing::Fixed(_) => self.put_off = self.put_off.saturating_add(gap),
+            Pacing::Fixed(_) => self.delay = self.delay.saturating_add(gap),
         }
     }
 
     /// Postpones everything from now on by `span`.
-    pub fn put_off(&mut self, span: Duration) {
+    pub fn delay(&mut self, span: Duration) {
         self.start = self.start.map(|start| start.after(span));
     }
 
@@ -113,7 +103,7 @@ impl Schedule {
     /// Returns the due time of the next frame, from the start, and counts it as sent.
     fn step(&mut self, desc: &Desc) -> u64 {
         let due = match self.pacing {
-            Pacing::Fixed(rate) => rate.nanos(self.frames, self.bytes).saturating_add(self.put_off),
+            Pacing::Fixed(rate) => rate.nanos(self.frames, self.bytes).saturating_add(self.delay),
             Pacing::Recorded(factor) => {
                 let first = *self.first.get_or_insert(desc.time);
                 let gap = desc.time.0.saturating_sub(first.0) as f64 / factor;
@@ -177,7 +167,7 @@ mod tests {
             schedule.advance(&descs);
             schedule.restart_after(gap);
             assert_eq!(schedule.due_at(&descs[0], Nanos(9)), Nanos(next), "{pacing:?}");
-            schedule.put_off(gap);
+            schedule.delay(gap);
             assert_eq!(schedule.due_at(&descs[0], Nanos(9)), Nanos(next + 5000), "{pacing:?}");
         }
     }

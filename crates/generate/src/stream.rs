@@ -11,7 +11,7 @@ mod select;
 
 pub use check::StreamError;
 pub(crate) use frame::put;
-pub use linerate_headers::cover::{Coverage as Checksum, Kind as ChecksumKind};
+pub use linerate_headers::coverage::{Coverage as Checksum, Kind as ChecksumKind};
 pub use map::Map;
 pub use select::{Alias, FACTORS, GAMMA, IndexSelection, MOST_WEIGHTED, Selector};
 pub(crate) use select::{draw, mix, scale};

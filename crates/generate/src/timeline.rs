@@ -15,9 +15,9 @@ mod batch;
 mod change;
 mod clock;
 mod interleave;
+mod recurrence;
 mod sequence;
 mod shares;
-mod turns;
 
 use crate::command::{Action, Command, StreamSelection};
 use crate::stream::{Order, StreamError, StreamSet};
@@ -26,8 +26,8 @@ use sequence::Sequence;
 use std::collections::VecDeque;
 
 pub use batch::Batch;
+pub use recurrence::{Kind, Pace, Turns};
 pub use shares::Shares;
-pub use turns::{Kind, Pace, Turns};
 
 /// Count of an endless stream.
 const UNLIMITED: u64 = u64::MAX;
@@ -99,7 +99,7 @@ struct Commands {
     /// Pending commands, ordered by time.
     pending: VecDeque<Command>,
     /// Number of commands applied, time of the last one, and those that began streams.
-    obeyed: u64,
+    applied: u64,
     until: Option<u64>,
     arrived: Vec<Command>,
     /// Frames of other senders before the next one of this part. They are skipped when they are due: until then a
@@ -181,12 +181,12 @@ impl Timeline {
     }
 
     /// Returns the number of commands applied so far.
-    pub(crate) fn obeyed(&self) -> u64 {
-        self.commands.as_ref().map_or(0, |commands| commands.obeyed)
+    pub(crate) fn applied(&self) -> u64 {
+        self.commands.as_ref().map_or(0, |commands| commands.applied)
     }
 
     /// Returns the time of the last command applied.
-    pub(crate) fn obeyed_until(&self) -> Option<u64> {
+    pub(crate) fn applied_until(&self) -> Option<u64> {
         self.commands.as_ref().and_then(|commands| commands.until)
     }
 
@@ -253,12 +253,12 @@ impl Timeline {
     pub fn take(&mut self, elapsed: u64, room: usize, runs: &mut Vec<Run>) -> usize {
         let mut taken = 0;
         while taken < room {
-            if self.commands.is_some() && !self.obey(elapsed, taken == 0) {
+            if self.commands.is_some() && !self.apply(elapsed, taken == 0) {
                 break;
             }
             let Some(first) = self.peek().filter(|slot| slot.due <= elapsed) else { break };
             self.latest = first.due;
-            if self.pass_others() {
+            if self.skip_others() {
                 continue;
             }
             let count = self.run(room - taken);
@@ -278,7 +278,7 @@ impl Timeline {
 
     /// Applies the commands due by now, once all frames due before them were taken. Returns false if this must wait
     /// until the frames taken so far are sent: a command may change their streams.
-    fn obey(&mut self, elapsed: u64, may: bool) -> bool {
+    fn apply(&mut self, elapsed: u64, may: bool) -> bool {
         while let Some(commands) = &mut self.commands
             && let Some(command) = commands.pending.front()
             && command.at <= elapsed
@@ -304,12 +304,12 @@ impl Timeline {
         if backlog > 0 {
             self.walk.shift(backlog as f64);
         }
-        (commands.obeyed, commands.until) = (commands.obeyed + 1, Some(command.at));
+        (commands.applied, commands.until) = (commands.applied + 1, Some(command.at));
         if self.next.is_none() && matches!(command.action, Action::Start(_)) {
             // Each of several senders is at its own position, and all begin together.
             commands.others = commands.index;
         }
-        self.walk.obey(&command);
+        self.walk.apply(&command);
         if matches!(command.action, Action::Begin(_)) {
             commands.arrived.push(command);
         }
@@ -317,7 +317,7 @@ impl Timeline {
     }
 
     /// Skips a frame of another sender.
-    fn pass_others(&mut self) -> bool {
+    fn skip_others(&mut self) -> bool {
         let Some(commands) = self.commands.as_mut().filter(|commands| commands.others > 0) else { return false };
         commands.others -= 1;
         self.walk.advance(1);
@@ -339,7 +339,7 @@ impl Commands {
     /// Creates the queue of a part with `others` frames of other senders before its first.
     fn new(others: u64) -> Self {
         let (pending, arrived) = (VecDeque::new(), Vec::new());
-        Commands { pending, obeyed: 0, until: None, arrived, others, index: others }
+        Commands { pending, applied: 0, until: None, arrived, others, index: others }
     }
 }
 
@@ -365,10 +365,10 @@ impl FrameOrder {
         }
     }
 
-    fn obey(&mut self, command: &Command) {
+    fn apply(&mut self, command: &Command) {
         match self {
-            FrameOrder::Sequence(sequence) => sequence.obey(command),
-            FrameOrder::Interleave(interleave) => interleave.obey(command),
+            FrameOrder::Sequence(sequence) => sequence.apply(command),
+            FrameOrder::Interleave(interleave) => interleave.apply(command),
         }
     }
 

@@ -119,7 +119,7 @@ impl Model {
         self.end = self.span.length.map_or(f64::INFINITY, |length| start + length as f64);
     }
 
-    fn obey(&mut self, at: f64, action: &Action, number: Option<u32>) {
+    fn apply(&mut self, at: f64, action: &Action, number: Option<u32>) {
         match action {
             Action::Rate(Rate::Frames(rate)) => self.set_gap(at, 1e9 / rate),
             Action::Rate(_) => unreachable!(),
@@ -189,9 +189,9 @@ fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, 
                     model.begin(at);
                 }
                 _ if !model.is_there => {}
-                Action::Start(numbers) => model.obey(at, &command.action, Some(numbers[nth])),
-                Action::Rates(rates) => model.obey(at, &Action::Rate(rates[nth]), None),
-                action => model.obey(at, action, None),
+                Action::Start(numbers) => model.apply(at, &command.action, Some(numbers[nth])),
+                Action::Rates(rates) => model.apply(at, &Action::Rate(rates[nth]), None),
+                action => model.apply(at, action, None),
             }
         }
     }
@@ -213,7 +213,7 @@ fn frames(set: &StreamSet, part: SenderPart, commands: &[Command], end: u64, dic
             queued += 1;
         }
         loop {
-            let obeyed = traffic.obeyed();
+            let applied = traffic.applied();
             let burst = traffic.offer(now, Nanos(START + now)).unwrap();
             for (desc, index) in burst.descs().iter().zip(0..) {
                 let trailer = burst.frame(index).last_chunk().and_then(|bytes| Trailer::read(bytes, &set.key)).unwrap();
@@ -221,7 +221,7 @@ fn frames(set: &StreamSet, part: SenderPart, commands: &[Command], end: u64, dic
             }
             let taken = burst.len();
             traffic.consume(taken);
-            if taken == 0 && traffic.obeyed() == obeyed {
+            if taken == 0 && traffic.applied() == applied {
                 break;
             }
         }
@@ -357,7 +357,7 @@ fn late_sender_does_not_catch_up_before_a_pause() {
     let pause = Command { at: 1_000_000_000, which: StreamSelection::All, action: Action::Pause };
     traffic.tell(pause);
     assert!(traffic.offer(1_000_000_001, Nanos(START)).unwrap().is_empty());
-    assert_eq!((traffic.obeyed(), traffic.next_due(), traffic.is_over()), (1, None, false));
+    assert_eq!((traffic.applied(), traffic.next_due(), traffic.is_over()), (1, None, false));
     traffic.tell(Command { at: 2_000_000_000, which: StreamSelection::All, action: Action::Resume });
     assert_eq!(traffic.offer(2_000_000_000, Nanos(START)).unwrap().len(), 1);
 }

@@ -5,7 +5,7 @@ mod commands;
 mod file;
 mod packet;
 mod plan;
-mod refused;
 mod render;
+mod set_errors;
 mod sets;
 mod timeline;

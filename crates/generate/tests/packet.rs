@@ -5,7 +5,7 @@ use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Rate, TextError, describe};
 use linerate_headers::named::{Format, Kind};
-use linerate_headers::{Layers, Link, Protocol, cover, dissect, tcp, udp, vlan};
+use linerate_headers::{Layers, Link, Protocol, coverage, dissect, tcp, udp, vlan};
 use proptest::prelude::*;
 
 fn exact() -> Setup<'static> {
@@ -42,7 +42,7 @@ fn is_right(frame: &[u8]) -> bool {
     let mut layers = Layers::new();
     dissect(Link::Ethernet, frame, &mut layers);
     let mut filled = frame.to_vec();
-    cover::checksums(frame, &cover::placed(frame, &layers)).iter().for_each(|sum| sum.fill(&mut filled));
+    coverage::checksums(frame, &coverage::placed(frame, &layers)).iter().for_each(|sum| sum.fill(&mut filled));
     filled == frame
 }
 

@@ -47,7 +47,7 @@ pub(crate) use extension::last_segment;
 pub use link::ServiceTag;
 pub use transport::Echo6;
 
-use crate::cover::{self, Coverage, HeaderSpan};
+use crate::coverage::{self, Coverage, HeaderSpan};
 use crate::registry::Role;
 use crate::{EmitError, Number, Protocol, Pseudo};
 use std::net::Ipv6Addr;
@@ -174,7 +174,7 @@ impl<'a> Frame<'a> {
     /// checksums are omitted.
     pub fn checksums(&self) -> Result<Vec<Coverage>, BuildError> {
         let (frame, placed) = (self.to_vec()?, self.placed()?);
-        let mut checksums = cover::checksums(&frame, &placed);
+        let mut checksums = coverage::checksums(&frame, &placed);
         for patch in self.patches {
             let header = placed.get(patch.header).ok_or(BuildError::NoSuchHeader { header: patch.header })?;
             let (start, end) = (header.offset + patch.offset, header.offset + patch.offset + patch.bytes.len());

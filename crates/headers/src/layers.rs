@@ -116,7 +116,7 @@ impl Layers {
     #[inline]
     pub fn transport(&self) -> Option<&Layer> {
         let outermost = self.as_slice().iter().position(|layer| layer.protocol.role() == Role::Network)?;
-        self.transport_behind(outermost)
+        self.transport_after(outermost)
     }
 
     /// Returns the innermost IP header: without tunnels the same as [`Layers::network`].
@@ -129,7 +129,7 @@ impl Layers {
     #[inline]
     pub fn inner_transport(&self) -> Option<&Layer> {
         let innermost = self.as_slice().iter().rposition(|layer| layer.protocol.role() == Role::Network)?;
-        self.transport_behind(innermost)
+        self.transport_after(innermost)
     }
 
     /// Returns the offset of [`Layers::network`] as in descriptors: 255 if absent, or beyond 254.
@@ -156,11 +156,11 @@ impl Layers {
     pub(crate) fn note_offsets(&mut self) {
         let outermost = self.as_slice().iter().position(|layer| layer.protocol.role() == Role::Network);
         self.l3 = short_offset(outermost.and_then(|index| self.layers.get(index)));
-        self.l4 = short_offset(outermost.and_then(|index| self.transport_behind(index)));
+        self.l4 = short_offset(outermost.and_then(|index| self.transport_after(index)));
     }
 
     /// Returns the transport header of the packet whose IP header has this index.
-    fn transport_behind(&self, network: usize) -> Option<&Layer> {
+    fn transport_after(&self, network: usize) -> Option<&Layer> {
         let mut behind = self.as_slice().iter().skip(network + 1);
         let first = behind.find(|layer| layer.protocol.role() != Role::Extension)?;
         (first.protocol.role() == Role::Transport).then_some(first)

@@ -18,7 +18,7 @@
 //! - [`registry`]: one row per protocol; [`number`]: the numbers that select the next protocol;
 //! - [`dissect`](mod@dissect): the walk, its results in [`layers`];
 //! - [`flow`]: the symmetric flow hash of a frame;
-//! - [`build`]: frames from headers, with all dependent fields computed; [`cover`]: bytes covered by each checksum;
+//! - [`build`]: frames from headers, with all dependent fields computed; [`coverage`]: bytes covered by each checksum;
 //! - [`named`]: headers and fields by the names that users write;
 //! - [`error`]: errors of parsing and emitting.
 //!
@@ -71,7 +71,7 @@ pub mod build;
 pub mod chdlc;
 pub mod checksum;
 mod common;
-pub mod cover;
+pub mod coverage;
 pub mod crc32c;
 pub mod dissect;
 pub mod error;
@@ -119,7 +119,7 @@ pub mod vlan;
 pub mod vxlan;
 
 pub use checksum::{Pseudo, Sum};
-pub use cover::{Coverage, HeaderSpan};
+pub use coverage::{Coverage, HeaderSpan};
 pub use crc32c::Crc32c;
 pub use dissect::dissect;
 pub use error::{EmitError, Flaw, Malformed};

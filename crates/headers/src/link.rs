@@ -60,7 +60,7 @@ impl Link {
     }
 
     /// Returns the link type whose frames begin with this header, if any.
-    pub fn beginning_with(protocol: Protocol) -> Option<Link> {
+    pub fn starting_with(protocol: Protocol) -> Option<Link> {
         Link::ALL.into_iter().find(|link| link.first(&[]) == Next::Protocol(protocol))
     }
 
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn first_header_determines_the_link() {
-        assert_eq!(Link::beginning_with(Protocol::Sll), Some(Link::Sll));
-        assert_eq!(Link::beginning_with(Protocol::Vlan), None);
+        assert_eq!(Link::starting_with(Protocol::Sll), Some(Link::Sll));
+        assert_eq!(Link::starting_with(Protocol::Vlan), None);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(crate) fn has_port(destination: u16, source: u16) -> bool {
 }
 
 /// Returns the payload protocol of a UDP datagram with these ports.
-pub(crate) fn behind_ports(destination: u16, source: u16) -> Next {
+pub(crate) fn protocol_by_ports(destination: u16, source: u16) -> Next {
     if !has_port(destination, source) {
         return Next::End;
     }
@@ -124,8 +124,8 @@ mod tests {
     fn ports_announce_from_either_end_and_the_destination_first() {
         for port in 0..=u16::MAX {
             let expected = protocol(UdpPort(port)).map_or(Next::End, Next::Guess);
-            assert_eq!((behind_ports(port, 1), behind_ports(1, port)), (expected, expected), "{port}");
+            assert_eq!((protocol_by_ports(port, 1), protocol_by_ports(1, port)), (expected, expected), "{port}");
         }
-        assert_eq!(behind_ports(vxlan::PORT, geneve::PORT), Next::Guess(Protocol::Vxlan));
+        assert_eq!(protocol_by_ports(vxlan::PORT, geneve::PORT), Next::Guess(Protocol::Vxlan));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Kind`] is a header as users know it: `ip`, `udp`, `qinq`. Some headers have two, such as `llc` and `snap`. It
 //! lists the options of the header's form, creates one with usual values, and lists its fields. Fields are then set in
-//! the bytes of a frame, so that any of them can vary from frame to frame; checksums are updated by [`crate::cover`].
+//! the bytes of a frame, so that any of them can vary from frame to frame; checksums are updated by [`crate::coverage`].
 //!
 //! To add a protocol, give it a row in the file of its group; to add a field, a row in the table of its kind.
 //!

@@ -146,7 +146,7 @@ fn on_wire(checksum: u16) -> u16 {
 #[inline(always)]
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
-    let next = lookup::behind_ports(view.destination_port(), view.source_port());
+    let next = lookup::protocol_by_ports(view.destination_port(), view.source_port());
     Ok(Step::new(LEN, view.payload.len(), next))
 }
 

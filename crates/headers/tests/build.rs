@@ -50,7 +50,7 @@ proptest! {
         expected.pop_if(|(protocol, ..)| *protocol == Protocol::Teredo);
         let found: Vec<_> = layers.as_slice().iter().map(|layer| (layer.protocol, layer.offset, layer.length)).collect();
         prop_assert_eq!(found, expected, "{}", layers.stop());
-        prop_assert_eq!(cover::checksums(&bytes, &cover::placed(&bytes, &layers)), frame.checksums().unwrap());
+        prop_assert_eq!(coverage::checksums(&bytes, &coverage::placed(&bytes, &layers)), frame.checksums().unwrap());
     }
 
     #[test]
@@ -76,7 +76,7 @@ proptest! {
             }
         }
         let expected = Frame { patches: &patches, ..frame }.to_vec().unwrap();
-        let checksums = cover::checksums(&bytes, &placed);
+        let checksums = coverage::checksums(&bytes, &placed);
         for sum in &before {
             // A coverage that is too long has no checksum.
             let is_there = checksums.iter().any(|now| now.offset == sum.offset);

@@ -114,7 +114,7 @@ fn flow() -> impl Strategy<Value = Flow> {
 }
 
 /// The same packet in reverse direction.
-fn way_back(packet: &Packet) -> Packet {
+fn reversed_packet(packet: &Packet) -> Packet {
     let mut back = packet.clone();
     match &mut back.network {
         Network::V4 { addresses, .. } => addresses.reverse(),
@@ -133,7 +133,7 @@ proptest! {
     #[test]
     fn both_directions_share_a_hash_at_any_truncation(packet in packet(), cut in any::<prop::sample::Index>()) {
         let (there, layers) = packet.build();
-        let (back, _) = way_back(&packet).build();
+        let (back, _) = reversed_packet(&packet).build();
         let cut = cut.index(there.len() + 1);
         prop_assert_eq!(located(&there[..cut]).hash, located(&back[..cut]).hash);
         prop_assert_eq!(located(&there[..cut]).hash == 0, cut < ethernet::LEN);

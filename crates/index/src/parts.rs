@@ -61,7 +61,7 @@ pub struct Parts {
     pub earliest: Option<Nanos>,
     /// Bytes after the last entry, which are not indexed.
     pub rest: u64,
-    /// Whether the index was finished: nothing was written to the file later.
+    /// True if the index was finished: nothing was written to the file later.
     pub is_complete: bool,
 }
 

@@ -97,7 +97,7 @@ impl IndexedWriter {
     }
 
     fn of(mut writer: Writer, begin: impl FnOnce(&mut Self)) -> Result<Self, SinkError> {
-        writer.begin_part()?;
+        writer.start_part()?;
         let start = writer.place();
         let (gather, name) = (EntryBuilder::new(), ENDING.to_owned());
         let mut indexed = IndexedWriter {
@@ -134,10 +134,10 @@ impl IndexedWriter {
             Ok(out) => self.keeping = Some(Entries::new(out)),
             Err(error) => self.fail(&error),
         }
-        self.begin_part();
+        self.start_part();
     }
 
-    fn begin_part(&mut self) {
+    fn start_part(&mut self) {
         self.start = self.writer.place();
         self.gather.clear();
         (self.mark, self.bytes) = (None, 0);
@@ -186,7 +186,7 @@ impl IndexedWriter {
         if self.gather.frames == 0 {
             return Ok(());
         }
-        self.writer.begin_part()?;
+        self.writer.start_part()?;
         self.push(0);
         Ok(())
     }
@@ -199,7 +199,7 @@ impl IndexedWriter {
         {
             self.fail(&error);
         }
-        self.begin_part();
+        self.start_part();
     }
 }
 
@@ -218,7 +218,7 @@ impl Sink for IndexedWriter {
         self.end_part()?;
         let became = self.writer.reopen(run)?;
         if self.writer.place().file != self.start.file {
-            self.writer.begin_part()?;
+            self.writer.start_part()?;
             self.open();
         }
         Ok(became)

@@ -29,7 +29,7 @@ pub enum Outcome {
     /// The lab existed as planned.
     Unchanged,
     /// Interfaces that were down or lacked addresses were repaired; nothing was removed.
-    Mended,
+    Repaired,
     /// A part was missing; the rest was removed and the lab created again.
     Remade,
 }
@@ -152,7 +152,7 @@ impl Lab {
             }
             Some(state) => match make::inspect(&state)? {
                 Condition::Sound => Outcome::Unchanged,
-                Condition::Unsettled => make::settle(&store, plan).map(|()| Outcome::Mended)?,
+                Condition::Unsettled => make::configure(&store, plan).map(|()| Outcome::Repaired)?,
                 Condition::Broken => {
                     make::take_down(&store, &state)?;
                     build().map(|()| Outcome::Remade)?

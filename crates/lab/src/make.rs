@@ -77,7 +77,7 @@ pub(crate) fn inspect(state: &State) -> Result<Condition, LabError> {
         for (_, _, end) in state.plan.ends().filter(|(_, _, end)| end.host == host.name) {
             match shown.iter().find(|shown| shown.ifname == end.interface) {
                 None => return Ok(Condition::Broken),
-                Some(shown) if is_settled(end, shown) => {}
+                Some(shown) if is_configured(end, shown) => {}
                 Some(_) => condition = Condition::Unsettled,
             }
         }
@@ -97,12 +97,14 @@ pub(crate) fn all_present(state: &State) -> Result<bool, LabError> {
 
 /// Sets all interfaces up with their addresses; idempotent. Waits until frames pass and the kernel sends no more on
 /// its own.
-pub(crate) fn settle(store: &Store, plan: &Plan) -> Result<(), LabError> {
+pub(crate) fn configure(store: &Store, plan: &Plan) -> Result<(), LabError> {
     let done: Vec<Result<(), LabError>> = thread::scope(|scope| {
         let started: Vec<_> = plan
             .hosts
             .iter()
-            .map(|host| scope.spawn(|| within(&plan.namespace(&host.name), || settle_host(store, plan, &host.name))?))
+            .map(|host| {
+                scope.spawn(|| within(&plan.namespace(&host.name), || configure_host(store, plan, &host.name))?)
+            })
             .collect();
         started.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
@@ -137,7 +139,7 @@ fn build_steps(store: &Store, state: &mut State) -> Result<(), LabError> {
         let links: Vec<String> = links.collect();
         within(&plan.namespace(&host.name), || program::ip_batch(store, &doing, &links))??;
     }
-    settle(store, &plan)?;
+    configure(store, &plan)?;
     state.complete = true;
     store.save(state)
 }
@@ -197,7 +199,7 @@ fn add_link(plan: &Plan, number: usize, link: &Link) -> String {
 }
 
 /// Configures the interfaces of one host, from inside its namespace.
-fn settle_host(store: &Store, plan: &Plan, host: &str) -> Result<(), LabError> {
+fn configure_host(store: &Store, plan: &Plan, host: &str) -> Result<(), LabError> {
     let doing = format!("setting up host {host} of lab {}", plan.name);
     let own = || plan.ends().filter(|(_, _, end)| end.host == host);
     for (_, link, end) in own() {
@@ -242,7 +244,7 @@ fn wait_until_up(plan: &Plan, host: &str) -> Result<(), LabError> {
 }
 
 /// Returns whether the interface is up, with the addresses of this end.
-fn is_settled(end: &LinkEnd, shown: &InterfaceStatus) -> bool {
+fn is_configured(end: &LinkEnd, shown: &InterfaceStatus) -> bool {
     let has = |cidr: &Cidr| {
         let same = |text: &str| text.parse().ok() == Some(cidr.address());
         shown.addr_info.iter().any(|address| same(&address.local) && address.prefixlen == cidr.prefix())

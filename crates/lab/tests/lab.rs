@@ -57,9 +57,9 @@ fn repeated_up_only_repairs_missing_parts() {
 
     let left = namespaces[0].as_str();
     ip(&["-n", left, "link", "set", "dev", "eth0", "down"]).unwrap();
-    assert_eq!(Lab::up(&plan).unwrap().outcome(), Outcome::Mended);
+    assert_eq!(Lab::up(&plan).unwrap().outcome(), Outcome::Repaired);
     ip(&["-n", left, "address", "flush", "dev", "eth0"]).unwrap();
-    assert_eq!(Lab::up(&plan).unwrap().outcome(), Outcome::Mended);
+    assert_eq!(Lab::up(&plan).unwrap().outcome(), Outcome::Repaired);
     assert_eq!(Lab::up(&plan).unwrap().outcome(), Outcome::Unchanged);
     assert_eq!(namespaces.clone().map(|namespace| identity(&namespace)), made, "a repair keeps the namespaces");
 

@@ -1,7 +1,7 @@
 //! Longest burst at minimum gaps that a device forwards without loss, and the buffer size derived from it: RFC 9004,
 //! which replaces section 26.4 of RFC 2544.
 
-/// Search for one longest burst. Summarise repetitions by [`Spread`](crate::spread::Spread).
+/// Search for one longest burst. Summarise repetitions by [`Spread`](crate::statistics::Spread).
 #[derive(Clone, Debug)]
 pub struct LongestBurst {
     /// The longest that was received completely.

@@ -6,7 +6,7 @@
 //! - [`grid`]: the loads; [`chain`]: intermediate targets of a goal;
 //! - [`search`]: one search for several goals; [`outcome`]: its results;
 //! - [`estimate`](mod@estimate): its duration, by simulated devices;
-//! - methods without a search for a rate: [`rate`], [`burst`], [`recovery`], [`service`], [`soak`]; [`spread`] of
+//! - methods without a search for a rate: [`rate`], [`burst`], [`recovery`], [`service`], [`soak`]; [`statistics`] of
 //!   repeated values.
 //!
 //! # The search
@@ -37,7 +37,7 @@ pub mod recovery;
 pub mod search;
 pub mod service;
 pub mod soak;
-pub mod spread;
+pub mod statistics;
 pub mod trial;
 
 pub use classify::{Class, Rule, conditional_throughput};

@@ -69,8 +69,8 @@ pub(crate) fn found(goal: &Goal, targets: &[Target], grid: &Grid, trials: &BTree
     let Some(last) = targets.last() else { unreachable!("a chain has a final target") };
     let now = bounds(&last.rule, trials);
     let verdict = match (now.lower, now.upper) {
-        (_, Some(upper)) if is_testers(last, &trials[&upper], Class::Upper) => Verdict::Tester,
-        (Some(lower), _) if is_testers(last, &trials[&lower], Class::Lower) => Verdict::Tester,
+        (_, Some(upper)) if is_tester_limited(last, &trials[&upper], Class::Upper) => Verdict::Tester,
+        (Some(lower), _) if is_tester_limited(last, &trials[&lower], Class::Lower) => Verdict::Tester,
         (Some(lower), Some(upper)) if upper - lower <= last.width => Verdict::Regular,
         (Some(lower), None) if lower == grid.top() => Verdict::NoUpper,
         (None, Some(0)) => Verdict::NoLower,
@@ -82,7 +82,7 @@ pub(crate) fn found(goal: &Goal, targets: &[Target], grid: &Grid, trials: &BTree
 }
 
 /// Returns whether a load is such a bound only by trials in which the tester was at fault.
-fn is_testers(target: &Target, trials: &[Trial], class: Class) -> bool {
+fn is_tester_limited(target: &Target, trials: &[Trial], class: Class) -> bool {
     let sound = trials.iter().filter(|trial| !trial.is_limited);
     trials.iter().any(|trial| trial.is_limited) && target.rule.class(sound) != class
 }

@@ -67,7 +67,7 @@ impl Search {
     /// Returns the next trial; `None` once all goals are done. Repeated calls before [`Search::add`] return the same
     /// one.
     pub fn next_trial(&mut self) -> Option<TrialRequest> {
-        let (place, duration) = match self.beginning() {
+        let (place, duration) = match self.initial_trial() {
             Some(begin) => begin,
             None => {
                 let Search { grid, aims, trials, .. } = self;
@@ -96,7 +96,7 @@ impl Search {
         if !(trial.effective.is_finite() && trial.effective > 0.0) {
             trial.effective = trial.duration;
         }
-        if self.is_beginning() {
+        if self.is_initial() {
             self.begun.push(trial);
         }
         self.trials.entry(place).or_default().push(trial);
@@ -109,7 +109,7 @@ impl Search {
 
     /// Returns whether no trial is left.
     pub fn is_done(&self) -> bool {
-        !self.is_beginning() && self.aims.iter().all(|aim| aim.is_done(self.grid.top(), &self.trials))
+        !self.is_initial() && self.aims.iter().all(|aim| aim.is_done(self.grid.top(), &self.trials))
     }
 
     /// Returns the maximum number of trials, for any results.
@@ -120,7 +120,7 @@ impl Search {
         loads.saturating_mul(of_load).saturating_add(BEGINNING as u64)
     }
 
-    fn is_beginning(&self) -> bool {
+    fn is_initial(&self) -> bool {
         self.begun.len() < BEGINNING && !self.begun.first().is_some_and(|first| first.loss <= self.least_loss())
     }
 
@@ -130,8 +130,8 @@ impl Search {
 
     /// Returns the initial trial: the maximum load, then the rate that it forwards, then the rate that this forwards,
     /// or a width above.
-    fn beginning(&self) -> Option<(usize, f64)> {
-        if !self.is_beginning() {
+    fn initial_trial(&self) -> Option<(usize, f64)> {
+        if !self.is_initial() {
             return None;
         }
         let first = self.aims.iter().map(|aim| &aim.targets[0]);
@@ -171,7 +171,7 @@ impl GoalProgress {
         loop {
             let target = *self.targets.get(self.at)?;
             let now = bounds(&target.rule, trials);
-            if is_met(&target, now, grid.top()) {
+            if is_bounded(&target, now, grid.top()) {
                 if self.at + 1 == self.targets.len() {
                     return None;
                 }
@@ -188,7 +188,7 @@ impl GoalProgress {
 
     fn is_done(&self, top: usize, trials: &BTreeMap<usize, Vec<Trial>>) -> bool {
         let target = &self.targets[self.at];
-        self.at + 1 == self.targets.len() && is_met(target, bounds(&target.rule, trials), top)
+        self.at + 1 == self.targets.len() && is_bounded(target, bounds(&target.rule, trials), top)
     }
 
     /// Returns the next load: between the bounds of the previous target, then at them, then outwards from the known
@@ -232,7 +232,7 @@ impl GoalProgress {
 }
 
 /// Returns whether a target has its bounds, or cannot get them.
-fn is_met(target: &Target, bounds: Bounds, top: usize) -> bool {
+fn is_bounded(target: &Target, bounds: Bounds, top: usize) -> bool {
     match bounds {
         Bounds { lower: Some(lower), upper: Some(upper) } => upper - lower <= target.width,
         Bounds { lower: None, upper: Some(upper) } => upper == 0,

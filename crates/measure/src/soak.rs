@@ -96,7 +96,7 @@ impl Soak {
             self.note_event(second, was.lost == 0, rest.lost);
         }
         self.now = self.before;
-        self.now.judge(second, self.last);
+        self.now.evaluate(second, self.last);
     }
 
     /// Returns the number of seconds.
@@ -168,7 +168,7 @@ impl Soak {
 }
 
 impl AvailabilityState {
-    fn judge(&mut self, second: u64, PeriodCounts { sent, lost, .. }: PeriodCounts) {
+    fn evaluate(&mut self, second: u64, PeriodCounts { sent, lost, .. }: PeriodCounts) {
         if lost > 0 && self.worst.is_none_or(|(_, most)| lost > most) {
             self.worst = Some((second, lost));
         }

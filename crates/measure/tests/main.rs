@@ -1,4 +1,4 @@
 //! Tests of the crate by its public interface, one executable.
 
 mod devices;
-mod library;
+mod mlrsearch;

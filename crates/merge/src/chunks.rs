@@ -58,7 +58,7 @@ pub(crate) enum ChunkEnd {
 impl LaneKeys {
     /// Returns whether there are frames and yet no keys: the first frame is above the ceiling.
     #[inline]
-    fn is_stuck(&self, input: &Input<'_>) -> bool {
+    fn is_above_ceiling(&self, input: &Input<'_>) -> bool {
         self.keys.is_empty() && self.read < input.descs.len()
     }
 }
@@ -106,7 +106,7 @@ impl Merge {
         for (lane, input) in inputs.iter().enumerate() {
             let input = &input.shown();
             late |= chunks.fill(lane, input, (self.emitted.0, self.ceiling.0));
-            if chunks.lanes[lane].is_stuck(input) {
+            if chunks.lanes[lane].is_above_ceiling(input) {
                 return ChunkEnd::Ahead;
             }
             match chunks.more(lane, input) {

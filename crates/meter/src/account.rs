@@ -41,10 +41,10 @@ impl Meter {
             hot.set_direction(originator, direction as u8);
         }
         if facts.flags & (FIN | RST) != 0 {
-            if self.tcp.believes_end(record, facts) {
+            if self.tcp.accepts_end(record, facts) {
                 hot.note_end(facts.sides()[0], facts.flags);
             } else {
-                self.cold[record as usize].note_doubt();
+                self.cold[record as usize].note_doubtful_end();
             }
         }
         let clock = &self.clock;

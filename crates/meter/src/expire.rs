@@ -114,14 +114,14 @@ impl Clock {
     #[inline(always)]
     pub(crate) fn begin(&mut self, first: Nanos) {
         if !self.follows {
-            self.set_out(first);
+            self.start_clock(first);
         }
     }
 
     /// Sets the time to `now`; false if that changes nothing.
     pub(crate) fn set_now(&mut self, now: Nanos) -> bool {
         if self.follows {
-            self.set_out(now);
+            self.start_clock(now);
         }
         self.time.set_now(now)
     }
@@ -130,7 +130,7 @@ impl Clock {
     #[inline(always)]
     pub(crate) fn see(&mut self, descs: &[Desc], ends: (u64, u64)) {
         if !self.follows {
-            self.time.see_all(descs, ends);
+            self.time.add_all(descs, ends);
         }
     }
 
@@ -145,7 +145,7 @@ impl Clock {
     }
 
     #[inline(always)]
-    fn set_out(&mut self, first: Nanos) {
+    fn start_clock(&mut self, first: Nanos) {
         if !self.time.is_set() {
             self.time.begin(first);
             self.start_at(first.0);
@@ -188,7 +188,7 @@ impl Clock {
     }
 
     /// Returns records to the budget that were not swept.
-    fn owe(&mut self, records: usize) {
+    fn refund(&mut self, records: usize) {
         self.left += (records as u64) << ROUND;
     }
 }
@@ -225,7 +225,7 @@ impl Meter {
             let mut ready = Vec::new();
             self.fragments.jump(time, &mut ready);
             self.account_all(&mut ready, records);
-            self.end_far(time, records);
+            self.expire_far(time, records);
         }
         let now = time.min(self.fragments.held_since(time)).saturating_sub(TOLERANCE);
         let count = self.hot.len();
@@ -243,10 +243,10 @@ impl Meter {
             }
             if self.crowd[stretch.start / STRETCH] > 0 {
                 most = most.saturating_sub(stretch.len());
-                self.look_at(stretch, now, records);
+                self.expire_range(stretch, now, records);
             }
         }
-        self.clock.owe(left);
+        self.clock.refund(left);
         self.expire_fragments(records);
         if time.saturating_sub(self.clock.flooded) > FLOODS {
             self.clock.flooded = time;
@@ -256,7 +256,7 @@ impl Meter {
 
     /// Ends the flows of a stretch that no packet can belong to any more.
     #[inline]
-    fn look_at(&mut self, stretch: Range<usize>, now: u64, records: &mut dyn Records) {
+    fn expire_range(&mut self, stretch: Range<usize>, now: u64, records: &mut dyn Records) {
         self.clock.looked += stretch.len() as u64;
         let is_settling = self.clock.settling > 0;
         let (first, mut due) = (stretch.start, 0u64);
@@ -269,11 +269,11 @@ impl Meter {
         while due != 0 {
             let record = first + due.trailing_zeros() as usize;
             due &= due - 1;
-            self.end_quiet(record, records);
+            self.expire_idle(record, records);
         }
     }
 
-    fn end_quiet(&mut self, record: usize, records: &mut dyn Records) {
+    fn expire_idle(&mut self, record: usize, records: &mut dyn Records) {
         let reason = if self.hot[record].has_ended() { EndReason::End } else { EndReason::Idle };
         self.end(record as u32, reason, records);
     }
@@ -296,7 +296,7 @@ impl Meter {
     }
 
     /// Ends all flows that are far from `now`: their times are not comparable any more.
-    fn end_far(&mut self, now: u64, records: &mut dyn Records) {
+    fn expire_far(&mut self, now: u64, records: &mut dyn Records) {
         for stretch in 0..self.crowd.len() {
             if self.crowd[stretch] == 0 {
                 continue;
@@ -306,7 +306,7 @@ impl Meter {
             for record in stretch {
                 let hot = &self.hot[record];
                 if !hot.is_free() && self.cold[record].ended(hot).abs_diff(now) > FAR / 2 {
-                    self.end_quiet(record, records);
+                    self.expire_idle(record, records);
                 }
             }
         }

@@ -4,8 +4,8 @@
 //! agree, which a property test checks.
 
 mod checksums;
-mod front;
 mod general;
+mod outer_headers;
 
 pub(crate) use general::{DecodeResult, FrameDecoder, Packet};
 

@@ -3,25 +3,25 @@
 //! Only packets with payload are examined, and only while a bit in the flow's own line requests it: until both
 //! directions are identified, or after [`MOST_SEGMENTS`] or [`MOST_DATAGRAMS`]. A message that is complete in one
 //! packet is parsed in place. An incomplete one is buffered (`pool`); results are stored once for all flows with the
-//! same names (`book`). 16 bytes per flow refer to both.
+//! same names (`name_table`). 16 bytes per flow refer to both.
 
-mod book;
+mod name_table;
 mod pool;
 
-use self::book::NameTable;
+use self::name_table::NameTable;
 use self::pool::{Pool, Source};
 use crate::facts::{Facts, usual_headers};
 use crate::key::Wide;
 use crate::meter::Meter;
+use crate::passive_dns::{DnsAnswer, Resolved};
 use crate::record::SYN;
-use crate::resolved::{DnsAnswer, Resolved};
 use linerate_burst::{Burst, Nanos, resident};
 use linerate_headers::registry::{TCP, UDP};
 use linerate_names::dns::Message;
-use linerate_names::first::Reads;
+use linerate_names::protocol::Reads;
 use linerate_names::quic::{self, Keys, LEAST_DATAGRAM};
 use linerate_names::tls::quic_client_hello;
-use linerate_names::{FirstMessage, Names, ParseResult, Protocol, Protocols, Stream, first};
+use linerate_names::{FirstMessage, Names, ParseResult, Protocol, Protocols, Stream, protocol};
 use std::sync::Arc;
 
 /// Maximum number of packets with payload that are examined per flow: for TCP, and for UDP.
@@ -35,7 +35,7 @@ const SSH: u16 = 22;
 pub(crate) const FLOW_BYTES: usize = size_of::<FlowState>();
 const _: () = assert!(FLOW_BYTES == 16);
 /// Maximum memory for buffers and results.
-pub(crate) const BYTES: usize = pool::MOST_BYTES + book::MOST_BYTES + crate::resolved::BYTES;
+pub(crate) const BYTES: usize = pool::MOST_BYTES + name_table::MOST_BYTES + crate::passive_dns::BYTES;
 
 /// Names of all flows.
 pub(crate) struct FlowNames {
@@ -377,9 +377,9 @@ fn known(flow: &FlowState, ports: [u16; 2]) -> Option<Protocol> {
 
 /// Reads the start of a direction; SSH servers may send a banner first, at the SSH port.
 fn read(stream: &[u8], known: Option<Protocol>, ports: [u16; 2], wanted: Protocols) -> ParseResult<FirstMessage> {
-    match first::read(stream, known, wanted) {
+    match protocol::read(stream, known, wanted) {
         ParseResult::Never if known.is_none() && ports.contains(&SSH) => {
-            first::read(stream, Some(Protocol::Ssh), wanted)
+            protocol::read(stream, Some(Protocol::Ssh), wanted)
         }
         read => read,
     }

@@ -126,26 +126,26 @@ impl Fragments {
     pub(crate) fn expire(&mut self, now: u64, ready: &mut Vec<Packet>) {
         // They arrived in order of time, unless the first one has a wrong time, which delays no others.
         if self.order.front().is_some_and(|(time, ..)| time.saturating_sub(now) > PATIENCE) {
-            self.give_up(|time| now.saturating_sub(time) > PATIENCE, ready);
+            self.expire_matching(|time| now.saturating_sub(time) > PATIENCE, ready);
         }
         while self.order.front().is_some_and(|(time, number, key)| {
             let is_there = self.packets.get(key).is_some_and(|entry| entry.number == *number);
             !is_there || now.saturating_sub(*time) > PATIENCE
         }) {
-            self.forget_first(ready);
+            self.evict_first(ready);
         }
     }
 
     /// Handles a jump of packet time to `now`: expires packets of another time. Those that arrived after the jump stay.
     pub(crate) fn jump(&mut self, now: u64, ready: &mut Vec<Packet>) {
-        self.give_up(|time| time.abs_diff(now) > FAR / 2, ready);
+        self.expire_matching(|time| time.abs_diff(now) > FAR / 2, ready);
     }
 
     /// Expires packets whose start matches `is_over`.
-    fn give_up(&mut self, is_over: impl Fn(u64) -> bool, ready: &mut Vec<Packet>) {
+    fn expire_matching(&mut self, is_over: impl Fn(u64) -> bool, ready: &mut Vec<Packet>) {
         for _ in 0..self.order.len() {
             match self.order.front() {
-                Some((time, ..)) if is_over(*time) => self.forget_first(ready),
+                Some((time, ..)) if is_over(*time) => self.evict_first(ready),
                 _ => self.order.rotate_left(1),
             }
         }
@@ -162,7 +162,7 @@ impl Fragments {
     /// Expires all packets.
     pub(crate) fn finish(&mut self, ready: &mut Vec<Packet>) {
         while !self.order.is_empty() {
-            self.forget_first(ready);
+            self.evict_first(ready);
         }
     }
 
@@ -170,7 +170,7 @@ impl Fragments {
     fn begin(&mut self, key: Key, packet: Packet, ready: &mut Vec<Packet>) -> bool {
         if self.order.len() >= PACKETS {
             let before = ready.len();
-            self.forget_first(ready);
+            self.evict_first(ready);
             self.no_room += (ready.len() - before) as u64;
         }
         let time = packet.facts.time;
@@ -249,7 +249,7 @@ impl Fragments {
         self.release(forgotten.map(|entry| entry.state), ready);
     }
 
-    fn forget_first(&mut self, ready: &mut Vec<Packet>) {
+    fn evict_first(&mut self, ready: &mut Vec<Packet>) {
         let Some((_, number, key)) = self.order.pop_front() else { return };
         if self.packets.get(&key).is_some_and(|entry| entry.number == number) {
             self.forget(&key, ready);

@@ -13,13 +13,13 @@
 //! - [`meter`]: the entry point; `pipeline`: packets with outstanding memory loads; `account`: the slow path;
 //!   `lifetime`: start and end of records; `expire`: timeouts, by `time`; `flood`: aggregation of one-packet flows when
 //!   the table is full;
-//! - `flow_names`: names found in flows, if configured (the parsers are the crate `names`); `resolved`: the DNS names
+//! - `flow_names`: names found in flows, if configured (the parsers are the crate `names`); `passive_dns`: the DNS names
 //!   by which clients resolved addresses;
 //! - `pages`: storage of optional parts; `encapsulation`: headers in front of packets;
 //! - [`flow`]: the finished record, passed to [`Records`]; `community`: its Community ID;
-//! - `glance`: snapshots of open records;
+//! - `snapshot`: snapshots of open records;
 //! - [`tcp`], [`stats`]: fields beyond counters;
-//! - `spread`: assignment of frames to meters;
+//! - `distributor`: assignment of frames to meters;
 //! - [`config`]: the configuration.
 //!
 //! Each field is defined in `docs/flows.md`.
@@ -82,6 +82,7 @@ mod account;
 mod community;
 pub mod config;
 mod counts;
+mod distributor;
 mod encapsulation;
 mod expire;
 mod facts;
@@ -89,16 +90,15 @@ mod flood;
 pub mod flow;
 mod flow_names;
 mod fragments;
-mod glance;
 mod hash;
 pub mod key;
 mod lifetime;
 pub mod meter;
 mod pages;
+mod passive_dns;
 mod pipeline;
 mod record;
-mod resolved;
-mod spread;
+mod snapshot;
 pub mod stats;
 mod table;
 pub mod tcp;
@@ -106,13 +106,13 @@ mod time;
 
 pub use config::{Config, Level, Timeouts, Tunnels};
 pub use counts::Counts;
+pub use distributor::FlowDistributor;
 pub use flow::{Direction, EndReason, ExportedBy, Flow, MPLS_LABELS, Quality, Records, Side};
-pub use glance::ActiveFlow;
 pub use key::{End, Tunnel, TunnelKind};
 pub use linerate_names::{self as names, Names, Protocol, Protocols};
 pub use meter::Meter;
-pub use resolved::DnsAnswer;
-pub use spread::FlowDistributor;
+pub use passive_dns::DnsAnswer;
+pub use snapshot::ActiveFlow;
 pub use stats::{PacketBurst, PacketStats, Stats, StatsSide, Summary};
 pub use tcp::{ConnState, History, Retransmitted, Rtt, Tcp, TcpSide};
 pub use time::{PacketTime, TimeChange};

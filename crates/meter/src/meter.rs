@@ -3,8 +3,8 @@
 //! Each packet takes four steps, interleaved with those of others (`pipeline`), so that the processor fetches the
 //! memory of many packets at the same time instead of waiting for each.
 
+mod slow_path;
 mod state;
-mod unusual;
 
 use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
@@ -281,7 +281,7 @@ impl Meter {
             self.table.prefetch(slot.facts.hash);
         }
         self.guess(pipeline.stage(1).0);
-        self.prefetch_beside::<DETAIL>(pipeline.stage(2).0);
+        self.prefetch_side_data::<DETAIL>(pipeline.stage(2).0);
         let (slots, extras) = pipeline.stage(3);
         self.count_all::<DETAIL>(slots, extras, burst, records);
         pipeline.turn();
@@ -316,7 +316,7 @@ impl Meter {
     /// Prefetches the side data of loaded records: for first packets the rarely used parts, and those of levels above
     /// `counters`.
     #[inline(never)]
-    fn prefetch_beside<const DETAIL: bool>(&self, slots: &[Slot]) {
+    fn prefetch_side_data<const DETAIL: bool>(&self, slots: &[Slot]) {
         for Slot { facts, guess, .. } in slots {
             let Some(hot) = self.hot.get(*guess as usize) else { continue };
             if hot.is_first(facts.sides()[0])

@@ -234,7 +234,7 @@ impl Cold {
     }
 
     /// Records a FIN or RST that ends nothing.
-    pub(crate) fn note_doubt(&mut self) {
+    pub(crate) fn note_doubtful_end(&mut self) {
         self.marks |= DOUBTFUL_END;
     }
 

@@ -3,7 +3,7 @@
 //! A bucket has room for twelve flows, eight on average when the table is full. A flow that finds its bucket full goes
 //! to the next one, and each bucket counts the flows that passed it, so that most searches end in the first.
 
-use linerate_burst::{places_of, prefetch_many, resident};
+use linerate_burst::{match_mask, prefetch_many, resident};
 
 /// Flows for each bucket when the table is full.
 pub(crate) const FLOWS_PER_BUCKET: usize = 8;
@@ -37,7 +37,7 @@ impl Bucket {
     fn places(&self, tag: u8) -> u16 {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
         let [m, n, o, p] = self.passed.to_le_bytes();
-        places_of(tag, [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]) & ((1 << WAYS) - 1)
+        match_mask(tag, [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]) & ((1 << WAYS) - 1)
     }
 
     /// Returns the first record with both bytes of this hash.

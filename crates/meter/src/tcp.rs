@@ -1,15 +1,15 @@
 //! TCP analysis of a record, from level `tcp` on; the definitions are in `docs/flows.md`.
 //!
 //! `segment` has the header fields in use; `connections` all flows, each with a `record`, which handles usual packets,
-//! and `rare` all others; `trouble` has the optional part of few flows; `history`, `state` the results at the end.
+//! and `slow_path` all others; `loss_state` has the optional part of few flows; `history`, `state` the results at the end.
 
 mod connections;
 mod history;
-mod rare;
+mod loss_state;
 mod record;
 mod segment;
+mod slow_path;
 mod state;
-mod trouble;
 
 pub(crate) use connections::{BYTES, Connections, RARE_BYTES, TROUBLE_BYTES};
 pub(crate) use record::Record;

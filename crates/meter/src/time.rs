@@ -136,9 +136,9 @@ impl PacketTime {
 
     /// Adds frames up to at most the next tick; `least` and `most` are the minimum and maximum [`PacketTime::place`].
     #[inline(always)]
-    pub(crate) fn see_all(&mut self, descs: &[Desc], (least, most): (u64, u64)) {
+    pub(crate) fn add_all(&mut self, descs: &[Desc], (least, most): (u64, u64)) {
         if most >= 2 * FAR || self.votes > 0 {
-            return self.see_each(descs);
+            return self.add_each(descs);
         }
         let (least, most) = (self.near.saturating_add(least), self.near + most);
         self.least = self.least.min(least);
@@ -168,7 +168,7 @@ impl PacketTime {
         if is_news && self.place(now.0) >= 2 * FAR {
             self.jump(now.0);
         } else if is_news && now.0.saturating_add(BACK) < self.now {
-            self.go_back(now.0);
+            self.reset_to(now.0);
         } else if is_news && (now.0 > self.now || !self.is_sure) {
             self.set(now.0);
         } else {
@@ -192,7 +192,7 @@ impl PacketTime {
         if self.votes >= MANY {
             self.jump(self.rival_least);
         } else if has_near && was_sure && most.saturating_add(BACK) < self.now {
-            self.go_back(least);
+            self.reset_to(least);
         } else if earliest != u64::MAX && (earliest > self.now || !was_sure) {
             self.set(earliest);
         }
@@ -201,7 +201,7 @@ impl PacketTime {
     /// Adds frames of which some are far, or that follow such frames.
     #[cold]
     #[inline(never)]
-    fn see_each(&mut self, descs: &[Desc]) {
+    fn add_each(&mut self, descs: &[Desc]) {
         for Desc { time, .. } in descs {
             self.latest = self.latest.max(time.0);
             self.vote(time.0);
@@ -236,7 +236,7 @@ impl PacketTime {
         self.moved = TimeChange::Far;
     }
 
-    fn go_back(&mut self, now: u64) {
+    fn reset_to(&mut self, now: u64) {
         self.restart(now);
         if self.moved == TimeChange::On {
             self.moved = TimeChange::Back;
@@ -333,7 +333,7 @@ mod tests {
             other.begin(descs[0].time);
             let places = || descs.iter().map(|desc| other.place(desc.time.0));
             let ends = (places().min().unwrap(), places().max().unwrap());
-            other.see_all(&descs, ends);
+            other.add_all(&descs, ends);
             other.tick(count);
             assert_eq!(format!("{one:?}"), format!("{other:?}"));
         }

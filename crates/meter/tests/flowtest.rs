@@ -161,7 +161,7 @@ fn value_of(flow: &Flow, all: &[Flow], forward: usize, field: &str) -> Option<St
         "tos" => counted.tos.to_string(),
         "ttl" => counted.ttl[0].to_string(),
         "tcp_flags" => counted.tcp_flags.to_string(),
-        "tcp_options" => stats.map_or(0, |stats| octets_turned(stats.tcp_options)).to_string(),
+        "tcp_options" => stats.map_or(0, |stats| reversed_octets(stats.tcp_options)).to_string(),
         "tcp_syn_size" => stats.map_or(0, |stats| stats.syn_bytes).to_string(),
         "icmp_type" => kind.to_string(),
         "icmp_code" => code.to_string(),
@@ -220,7 +220,7 @@ fn stack_entry(labels: [u32; MPLS_LABELS], index: usize) -> u32 {
 }
 
 /// Annotations have the bits of each octet in the order of RFC 5102, from the uppermost one.
-fn octets_turned(options: u64) -> u64 {
+fn reversed_octets(options: u64) -> u64 {
     u64::from_le_bytes(options.to_le_bytes().map(u8::reverse_bits))
 }
 
@@ -236,14 +236,14 @@ fn outer_bytes(flow: &Flow, all: &[Flow], side: usize) -> u64 {
 }
 
 /// Returns the fields that a side of a record does not match, with its values.
-fn unmet(flow: &Flow, all: &[Flow], forward: usize, fields: &[Expected]) -> Vec<(String, String)> {
-    let mut unmet = Vec::new();
+fn mismatches(flow: &Flow, all: &[Flow], forward: usize, fields: &[Expected]) -> Vec<(String, String)> {
+    let mut mismatches = Vec::new();
     for field in fields {
         if let Some(value) = value_of(flow, all, forward, &field.name).filter(|value| !field.values.contains(value)) {
-            unmet.push((field.name.clone(), value));
+            mismatches.push((field.name.clone(), value));
         }
     }
-    unmet
+    mismatches
 }
 
 /// Returns the differences between the annotated flows of a file and the records of its capture.
@@ -254,7 +254,7 @@ fn compare(annotation: &Annotation) -> BTreeSet<(usize, String, String)> {
     let (records, _) = metered_frames(&frames, link.unwrap(), &config, &[32]);
     let (mut used, mut differences) = (BTreeSet::new(), BTreeSet::new());
     for (number, fields) in annotation.flows.iter().enumerate() {
-        let unmet_of = |(record, forward): (usize, usize)| unmet(&records[record], &records, forward, fields);
+        let unmet_of = |(record, forward): (usize, usize)| mismatches(&records[record], &records, forward, fields);
         let is_candidate = |candidate: &(usize, usize)| {
             !used.contains(candidate) && unmet_of(*candidate).iter().all(|(field, _)| !annotation.key.contains(field))
         };

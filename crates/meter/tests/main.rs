@@ -1,19 +1,19 @@
 //! Tests of the crate by its public interface, one executable.
 
+mod active_timeout;
 mod community;
-mod continued;
 mod corpus;
 mod definitions;
+mod distributor;
 mod encapsulation;
 mod ends;
 mod extensions;
 mod flowtest;
-mod glance;
 mod ipfixprobe;
 mod names;
 mod oracle;
 mod records;
-mod spread;
+mod snapshot;
 mod stats;
 mod support;
 mod tcp;

@@ -125,7 +125,7 @@ fn naive(segments: &[Segment]) -> Vec<Naive> {
             records.push(std::mem::take(&mut open));
             is_closing = false;
         }
-        is_closing |= one.flags & (FIN | RST) != 0 && open.believes_end(one);
+        is_closing |= one.flags & (FIN | RST) != 0 && open.accepts_end(one);
         open.take(one);
         if index + 1 == segments.len() {
             records.push(std::mem::take(&mut open));

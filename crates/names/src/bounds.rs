@@ -2,7 +2,7 @@
 
 use crate::cursor::work;
 use crate::dns::{Addresses, Message};
-use crate::{Protocol, Protocols, Stream, first, http, quic, ssh, tls};
+use crate::{Protocol, Protocols, Stream, http, protocol, quic, ssh, tls};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -54,7 +54,7 @@ fn chain(pointers: usize, answers: usize) -> Vec<u8> {
 fn steps(bytes: &[u8]) -> usize {
     let mut most = work::of(|| Message::parse(bytes)).max(work::of(|| Addresses::parse(bytes)));
     for known in [None, Some(Protocol::Dns), Some(Protocol::Ssh), Some(Protocol::Tls)] {
-        most = most.max(work::of(|| first::read(bytes, known, Protocols::ALL)));
+        most = most.max(work::of(|| protocol::read(bytes, known, Protocols::ALL)));
     }
     let mut stream = Stream::default();
     most = most.max(work::of(|| quic::crypto(bytes, &mut stream)));

@@ -15,7 +15,7 @@
 //! use linerate_names::{Names, Protocols, ParseResult, first};
 //!
 //! let bytes = b"GET /index.html HTTP/1.1\r\nHost: example.org\r\n\r\n";
-//! let ParseResult::Done(found) = first::read(bytes, None, Protocols::ALL) else { panic!() };
+//! let ParseResult::Done(found) = protocol::read(bytes, None, Protocols::ALL) else { panic!() };
 //! let mut names = Names::default();
 //! names.add(found, 0);
 //! assert_eq!(names.site(), Some("example.org"));
@@ -33,9 +33,9 @@
 mod bounds;
 mod cursor;
 pub mod dns;
-pub mod first;
 pub mod http;
 mod ja4;
+pub mod protocol;
 pub mod quic;
 pub mod ssh;
 pub mod stream;
@@ -43,7 +43,7 @@ mod text;
 pub mod tls;
 pub mod value;
 
-pub use first::{FirstMessage, Protocol, Protocols};
+pub use protocol::{FirstMessage, Protocol, Protocols};
 pub use stream::Stream;
 pub use value::Names;
 

@@ -1,8 +1,8 @@
 //! Results for a conversation.
 
 use crate::dns::{Message, type_name};
-use crate::first::{FirstMessage, Protocol};
 use crate::http::Request;
+use crate::protocol::{FirstMessage, Protocol};
 use crate::text::visible;
 use crate::tls::{ClientHello, ServerHello};
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
 //! Tests of the crate's public interface, in one executable.
 
-mod beginnings;
 mod quic;
+mod stream_starts;

@@ -1,6 +1,6 @@
 //! Requests besides configurations: states, updates, metrics, captures.
 
-use crate::answer::{FLOW_COLUMNS, PORT_COLUMNS};
+use crate::metrics::{FLOW_COLUMNS, PORT_COLUMNS};
 use crate::read::{Faults, Node, Object};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};

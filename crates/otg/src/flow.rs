@@ -1,8 +1,8 @@
 //! Flow: frames, transmit and receive ports, and metrics.
 
 use crate::device::{Ethernet, Gateway};
-use crate::ends::{FlowPorts, ends, gateway};
-use crate::finish::{leave_fcs, spoil};
+use crate::flow_ports::{FlowPorts, ends, gateway};
+use crate::frame_edits::{omit_fcs, spoil};
 use crate::headers::{Destination, HEADERS, HeaderText};
 use crate::read::{Faults, Node, Object};
 use crate::timing::{Timing, sizes};
@@ -189,7 +189,7 @@ impl Flow {
         }
         let bad: Vec<bool> = headers.iter().map(|header| header.is_bad).collect();
         if nested > 1 {
-            leave_fcs(&mut frames);
+            omit_fcs(&mut frames);
         }
         if bad.contains(&true) {
             spoil(&mut frames, &bad);

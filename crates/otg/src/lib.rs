@@ -5,10 +5,10 @@
 //! ([`read::Faults`]), before anything is changed.
 //!
 //! - [`config`]: ports, captures, layer 1 and flows; [`flow`]: a flow as a stream; [`device`]: stations with addresses;
-//! - [`headers`]: supported headers and fields; [`pattern`]: values of a field; `finish`: changes that the packet
+//! - [`headers`]: supported headers and fields; [`pattern`]: values of a field; `frame_edits`: changes that the packet
 //!   language cannot express, such as wrong checksums;
 //! - [`control`]: states to apply, and requests;
-//! - [`answer`]: metrics in answers.
+//! - [`metrics`]: metrics in answers.
 //!
 //! A flow is first written as a line of the packet language (`docs/streams.md`), so that there is only one way to make
 //! frames.
@@ -23,14 +23,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod answer;
 pub mod config;
 pub mod control;
 pub mod device;
-mod ends;
-mod finish;
 pub mod flow;
+mod flow_ports;
+mod frame_edits;
 pub mod headers;
+pub mod metrics;
 pub mod pattern;
 pub mod read;
 mod timing;

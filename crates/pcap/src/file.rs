@@ -7,12 +7,10 @@
 //! A regular file can be reopened under its name, in the folder it was opened in, as after log rotation: the file
 //! moved away is complete. Nothing is overwritten: if the name is still taken, the new file gets a number.
 
-mod opened;
 mod parts;
+mod target;
 
 use crate::compression::{Compression, Encoder};
-use opened::{OpenedFd, Stream, lock, open_file};
-pub use opened::{ReplacedFile, replace};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,6 +18,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use target::{OpenedFd, Stream, lock, open_file};
+pub use target::{ReplacedFile, replace};
 
 /// Bytes collected before a write; more with several threads, so that each has enough work.
 const PIECE: usize = 256 << 10;

@@ -57,7 +57,7 @@ impl Input {
     }
 
     /// Returns the available bytes.
-    pub(crate) fn at_hand(&self) -> &[u8] {
+    pub(crate) fn available(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
@@ -73,7 +73,7 @@ impl Input {
 
     /// Skips at most `bytes` of the available bytes. Returns how many.
     pub(crate) fn skip(&mut self, bytes: u64) -> u64 {
-        let skipped = bytes.min(self.at_hand().len() as u64);
+        let skipped = bytes.min(self.available().len() as u64);
         self.start += skipped as usize;
         skipped
     }
@@ -81,7 +81,7 @@ impl Input {
     /// Reads once; returns false at the end of the source. An interrupted read has returned nothing, and may be
     /// repeated. Available bytes stay available but may move, so no references into the buffer may be kept. At most
     /// [`LONGEST_RECORD`] may be available.
-    pub(crate) fn read_on(&mut self) -> Result<bool> {
+    pub(crate) fn read_more(&mut self) -> Result<bool> {
         if self.exhausted {
             return Ok(false);
         }
@@ -100,7 +100,7 @@ impl Input {
 
     /// Moves the available bytes directly before the next piece.
     fn make_room(&mut self) {
-        let start = self.front - self.at_hand().len();
+        let start = self.front - self.available().len();
         self.memory.copy_within(self.start..self.end, start);
         self.base = self.base.wrapping_add(self.start as u64).wrapping_sub(start as u64);
         self.start = start;
@@ -119,18 +119,18 @@ mod tests {
         let mut step = 1;
         loop {
             let offset = input.offset() as usize;
-            let at_hand = input.at_hand();
-            assert_eq!(at_hand, &bytes[offset..offset + at_hand.len()]);
+            let available = input.available();
+            assert_eq!(available, &bytes[offset..offset + available.len()]);
             let (memory, start) = input.read_so_far();
-            assert!(memory.len() + TAIL <= input.memory().len() && &memory[start..] == at_hand);
+            assert!(memory.len() + TAIL <= input.memory().len() && &memory[start..] == available);
             step = step * 5 % 300_007;
             let leave = (step as usize).min(LONGEST_RECORD);
-            let surplus = at_hand.len().saturating_sub(leave);
+            let surplus = available.len().saturating_sub(leave);
             input.skip(surplus as u64);
-            if !input.read_on().unwrap() {
+            if !input.read_more().unwrap() {
                 break;
             }
         }
-        assert_eq!(input.offset() as usize + input.at_hand().len(), bytes.len());
+        assert_eq!(input.offset() as usize + input.available().len(), bytes.len());
     }
 }

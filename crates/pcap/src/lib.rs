@@ -81,7 +81,7 @@ mod pcapng;
 pub mod reader;
 pub mod recording;
 mod statistics;
-pub mod when;
+pub mod time_parser;
 pub mod writer;
 
 pub use aligned::{ALIGNMENT, AlignedBytes};

@@ -118,17 +118,17 @@ impl Reader {
     /// Reads the file header, of the decompressed content if compressed, unless it takes too long.
     fn open_input(&mut self, patience: &mut usize) -> Result<(), ReadError> {
         while matches!(self.format, Format::Unread) {
-            while self.input.at_hand().len() < FILE_HEADER {
-                match self.read_on(patience)? {
+            while self.input.available().len() < FILE_HEADER {
+                match self.read_more(patience)? {
                     RefillOutcome::Bytes => {}
                     RefillOutcome::End => break,
                     RefillOutcome::Later => return Ok(()),
                 }
             }
-            match Compression::of_magic(self.input.at_hand()) {
+            match Compression::of_magic(self.input.available()) {
                 Some(compression) if self.compression.is_none() => self.decompress(compression)?,
                 _ => {
-                    let (format, header) = recognise(self.input.at_hand(), &self.inner_name())?;
+                    let (format, header) = recognise(self.input.available(), &self.inner_name())?;
                     self.format = format;
                     self.input.skip(header);
                 }
@@ -161,13 +161,13 @@ impl Reader {
     }
 
     /// Reads like [`fill`](Reader::fill), but returns after some milliseconds of input without a frame;
-    /// [`is_at_work`](Reader::is_at_work) is true in that case, and the next call continues. Returns the number of
+    /// [`has_pending_work`](Reader::is_at_work) is true in that case, and the next call continues. Returns the number of
     /// frames in [`shown`](Reader::shown).
     pub fn look(&mut self) -> Result<usize, ReadError> {
         self.at_work = false;
         if self.held() < FEW_FRAMES && self.over.is_none() {
             let mut patience = PATIENCE;
-            match self.open_input(&mut patience).and_then(|()| self.parse_on(&mut patience)) {
+            match self.open_input(&mut patience).and_then(|()| self.parse_more(&mut patience)) {
                 Err(error @ ReadError::Io { .. }) => return Err(error),
                 Err(error) => self.over = Some(Some(error)),
                 Ok(()) => {}
@@ -180,7 +180,7 @@ impl Reader {
     }
 
     /// Returns whether the last [`look`](Reader::look) found neither a frame nor the end.
-    pub fn is_at_work(&self) -> bool {
+    pub fn has_pending_work(&self) -> bool {
         self.at_work
     }
 
@@ -278,13 +278,13 @@ impl Reader {
     }
 
     /// Reads, unless the limit of reads is reached.
-    fn read_on(&mut self, patience: &mut usize) -> Result<RefillOutcome, ReadError> {
+    fn read_more(&mut self, patience: &mut usize) -> Result<RefillOutcome, ReadError> {
         self.at_work = *patience == 0;
         if self.at_work {
             return Ok(RefillOutcome::Later);
         }
         *patience -= 1;
-        match self.input.read_on() {
+        match self.input.read_more() {
             Ok(true) => Ok(RefillOutcome::Bytes),
             Ok(false) => Ok(RefillOutcome::End),
             Err(reason) => Err(self.failed(reason)),
@@ -292,7 +292,7 @@ impl Reader {
     }
 
     /// Parses the available data; reads until a frame is available or `patience` is exhausted.
-    fn parse_on(&mut self, patience: &mut usize) -> Result<(), ReadError> {
+    fn parse_more(&mut self, patience: &mut usize) -> Result<(), ReadError> {
         self.descs.drain(..self.consumed);
         self.consumed = 0;
         let held = self.descs.len();
@@ -307,7 +307,7 @@ impl Reader {
                     break;
                 }
                 Step::Need(_) if !self.descs.is_empty() => break,
-                Step::Need(needed) => match self.read_on(patience)? {
+                Step::Need(needed) => match self.read_more(patience)? {
                     RefillOutcome::Bytes => {}
                     RefillOutcome::End => {
                         self.over = Some(self.cut_off(needed as u64));
@@ -334,7 +334,7 @@ impl Reader {
 
     /// Returns the error, if any, of a source that ended where `needed` bytes were needed.
     fn cut_off(&self, needed: u64) -> Option<ReadError> {
-        let present = self.input.at_hand().len() as u64;
+        let present = self.input.available().len() as u64;
         if present == 0 && self.skipping == 0 {
             return None;
         }
@@ -365,7 +365,7 @@ impl Reader {
             let (name, what, frames) = (self.name.clone(), what.clone(), self.frames);
             return ReadError::Decompression { name, method: compression.name(), offset, what, frames };
         }
-        let offset = self.input.offset() + self.input.at_hand().len() as u64;
+        let offset = self.input.offset() + self.input.available().len() as u64;
         ReadError::Io { name: self.name.clone(), offset, reason }
     }
 }

@@ -6,17 +6,17 @@
 //! written with `O_DIRECT` then ends with a block, or where it was last flushed.
 //!
 //! - `limits`: when files end; `names`: file names; `partial`: the file in progress; `retained`: complete files;
-//!   `change`: from one file to the next; `target`, `direct`: destinations of bytes.
+//!   `rotation`: from one file to the next; `target`, `direct`: destinations of bytes.
 
-mod change;
 mod direct;
 mod limits;
 mod names;
 mod partial;
 mod retained;
+mod rotation;
 mod target;
 
-pub use limits::{Limits, Sync, WriteErrorPolicy, check_place};
+pub use limits::{Limits, Sync, WriteErrorPolicy, check_recording_path};
 pub use partial::{PARTIAL_ENDING, PartialFile};
 
 use limits::{frames_for, most_bytes};
@@ -44,7 +44,7 @@ pub struct Recording {
     name: String,
     pattern: Pattern,
     limits: Limits,
-    on_trouble: WriteErrorPolicy,
+    on_write_error: WriteErrorPolicy,
     direct: bool,
     sync: Sync,
     /// Time of the last sync to disk.
@@ -116,7 +116,7 @@ impl Recording {
             name: path.to_owned(),
             pattern,
             limits,
-            on_trouble: WriteErrorPolicy::Stop,
+            on_write_error: WriteErrorPolicy::Stop,
             direct: false,
             sync: Sync::Never,
             synced: Nanos::ZERO,
@@ -136,8 +136,8 @@ impl Recording {
 
     /// Sets the policy for write failures.
     #[must_use]
-    pub fn on_trouble(mut self, on_trouble: WriteErrorPolicy) -> Self {
-        self.on_trouble = on_trouble;
+    pub fn on_write_error(mut self, on_write_error: WriteErrorPolicy) -> Self {
+        self.on_write_error = on_write_error;
         self
     }
 
@@ -186,19 +186,19 @@ impl Recording {
             self.end_file(&run)?;
         }
         if self.current.is_none() && self.pause == 0 {
-            self.begin_file(time).or_else(|error| self.handle_failure(error))?;
+            self.start_file(time).or_else(|error| self.handle_failure(error))?;
         }
         Ok(self.current.is_some())
     }
 
     /// Handles a write failure: ends the run, or records it.
     fn handle_failure(&mut self, error: SinkError) -> Result<(), SinkError> {
-        if self.on_trouble == WriteErrorPolicy::Stop {
+        if self.on_write_error == WriteErrorPolicy::Stop {
             return Err(error);
         }
         LastWriteError::note(&mut self.trouble, format!("{}: {}", error.target, error.reason));
         // If a file can be deleted, space is available at once.
-        let is_full = target::is_full(error.reason.kind()) && self.on_trouble == WriteErrorPolicy::DropOldest;
+        let is_full = target::is_full(error.reason.kind()) && self.on_write_error == WriteErrorPolicy::DropOldest;
         self.pause = if is_full && self.locked().len() > 0 { 0 } else { LOOKS };
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Recording {
         while self.locked().bytes + current + more > most && self.locked().remove_oldest() {}
     }
 
-    fn sync_now_and_then(&mut self, now: Nanos) -> Result<(), SinkError> {
+    fn sync_if_due(&mut self, now: Nanos) -> Result<(), SinkError> {
         let (Sync::Every(every), Some(current)) = (self.sync, &mut self.current) else { return Ok(()) };
         if now == Nanos::MAX || now.since(self.synced) < every {
             return Ok(());
@@ -240,7 +240,7 @@ impl Recording {
         self.make_room(most_bytes(view.burst().descs()));
         let Some(current) = &mut self.current else { return Ok(()) };
         let result = current.sink.accept(view);
-        if result.is_err() && self.on_trouble != WriteErrorPolicy::Stop {
+        if result.is_err() && self.on_write_error != WriteErrorPolicy::Stop {
             // The file ends with its last complete record.
             if let Some(current) = self.current.take() {
                 let _ = self.close_file(current);
@@ -307,7 +307,7 @@ impl Sink for Recording {
         if self.current.as_ref().is_some_and(is_over) {
             return self.end_file(run);
         }
-        self.sync_now_and_then(complete)
+        self.sync_if_due(complete)
     }
 
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {

@@ -1,10 +1,10 @@
 //! Writes capture files: a sink that accounts for every frame.
 
 mod blocks;
-mod place;
+mod position;
 mod records;
 
-pub use place::OutputPosition;
+pub use position::OutputPosition;
 
 use crate::compression::Compression;
 use crate::file::{Output, PartialWrite};

@@ -122,7 +122,7 @@ fn input_without_frames_returns_to_the_caller() {
         let mut reader = Reader::lazy(Box::new(source), what);
         for _ in 0..10 {
             let shown = reader.look().unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(shown == 0 && reader.is_at_work() && !reader.ended(), "{what}");
+            assert!(shown == 0 && reader.has_pending_work() && !reader.ended(), "{what}");
         }
     }
 }
@@ -137,7 +137,7 @@ fn frame_after_much_empty_data_is_found() {
     let (mut turns, mut frames) = (0, 0);
     while !reader.ended() {
         let shown = reader.look().unwrap();
-        assert!(shown > 0 || reader.is_at_work() || reader.ended());
+        assert!(shown > 0 || reader.has_pending_work() || reader.ended());
         reader.consume(shown);
         (turns, frames) = (turns + 1, frames + shown);
     }

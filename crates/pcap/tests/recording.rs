@@ -284,7 +284,7 @@ fn expired_file_is_completed_without_new_frames() {
 
 #[test]
 fn policy_applies_if_a_file_cannot_be_created() {
-    for on_trouble in [WriteErrorPolicy::Stop, WriteErrorPolicy::Continue] {
+    for on_write_error in [WriteErrorPolicy::Stop, WriteErrorPolicy::Continue] {
         let scratch = Scratch::new();
         let mut left = 2;
         let open: Open = Box::new(move |partial: &mut PartialFile| {
@@ -293,16 +293,16 @@ fn policy_applies_if_a_file_cannot_be_created() {
         });
         let limits = Limits { every: Some(Duration::from_secs(1)), ..Limits::default() };
         let recording = Recording::new(&scratch.path(""), ".pcap", limits, open).unwrap();
-        let mut recording = recording.on_trouble(on_trouble);
+        let mut recording = recording.on_write_error(on_write_error);
         hand(&mut recording, &[frame(0, 60, Flags::NONE)], 1);
         let interfaces = [Interface::new("eth0", LinkType::ETHERNET, StampSource::User)];
         let mut block = Block::new(0, 9);
         (0..5).for_each(|_| assert!(block.push(&Desc::new(Nanos::from_parts(START + 1, 0), 0, 0), &[1; 60])));
         let result = recording.accept(block.view(0, &interfaces));
-        assert_eq!(result.is_ok(), on_trouble == WriteErrorPolicy::Continue);
+        assert_eq!(result.is_ok(), on_write_error == WriteErrorPolicy::Continue);
         let ledger = counted(&recording);
         assert_eq!((ledger.total(Count::Written), ledger.total(Count::WriteFailed)), (1, 5));
-        if on_trouble == WriteErrorPolicy::Continue {
+        if on_write_error == WriteErrorPolicy::Continue {
             recording.accept(block.view(0, &interfaces)).unwrap();
             (0..10).for_each(|_| recording.look(&Ledger::new(), Nanos::ZERO).unwrap());
             recording.accept(block.view(0, &interfaces)).unwrap();

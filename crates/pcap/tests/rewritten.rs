@@ -167,7 +167,7 @@ fn invalid_metadata_is_omitted() {
         assert!(first == second, "{at}: a rewritten file is rewritten unchanged");
         samples.push((Format::Pcapng, first));
     }
-    others_open(&samples);
+    check_open(&samples);
 }
 
 #[test]
@@ -200,11 +200,11 @@ fn damaged_files_are_rewritten_as_valid_ones() {
         }
     }
     assert!(written > 10_000, "{written} frames");
-    others_open(&samples);
+    check_open(&samples);
 }
 
 /// Checks that `capinfos` and `tcpdump` open the files, in a few calls.
-fn others_open(samples: &[(Format, Vec<u8>)]) {
+fn check_open(samples: &[(Format, Vec<u8>)]) {
     let folder = std::env::temp_dir().join(format!("linerate-rewritten-{}-{}", std::process::id(), samples.len()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir(&folder).unwrap();

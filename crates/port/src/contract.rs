@@ -5,7 +5,7 @@
 //! heads of many queues at once in safe code, which a merge needs. Calls are virtual and are paid per burst, never per
 //! frame.
 
-use crate::held::{HoldQueue, SubmitQueue};
+use crate::held_frame::{HoldQueue, SubmitQueue};
 use crate::live::{LiveSender, Unable};
 use crate::options::RxOptions;
 use crate::scatter::ScatterQueue;
@@ -47,18 +47,18 @@ pub trait RxQueue: Send {
     /// exact after that.
     fn detach(&mut self);
 
-    /// Returns the descriptor to poll while no frame is ready; `None` if there is none and the caller must retry after
-    /// a while.
+    /// Returns the descriptor to poll while no frame is ready; `None` if it has none and the caller must retry after a
+    /// while.
     fn wake(&self) -> Option<BorrowedFd<'_>>;
 
     /// Returns whether the last `fill` returned early and empty so that other lanes get their turn: do not wait, the
     /// next call continues the work.
-    fn is_at_work(&self) -> bool {
+    fn has_pending_work(&self) -> bool {
         false
     }
 
     /// Returns the time to wait before the next poll while frames arrive, if polling costs their producer time.
-    fn nap(&self) -> Option<Duration> {
+    fn poll_interval(&self) -> Option<Duration> {
         None
     }
 

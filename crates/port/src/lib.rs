@@ -5,7 +5,7 @@
 //! - [`options`]: options of ports;
 //! - [`backend`]: description of a backend;
 //! - [`registry`]: the available backends, and opening ports by them;
-//! - [`held`]: frames that are held, changed, and sent in place;
+//! - [`held_frame`]: frames that are held, changed, and sent in place;
 //! - [`scatter`]: frames that are read straight to their destination;
 //! - [`live`]: ports that generate frames themselves.
 //!
@@ -22,7 +22,7 @@
 //! queried separately could lie beyond frames that arrived in between, and a pcapng file may describe a new interface
 //! right before its first frame. Errors have classes: again, down (may return), broken; a removed interface is broken,
 //! a regular end is a horizon. After `detach` a queue returns what had arrived, then `Horizon::Ended`; that makes
-//! counters exact. `is_at_work()` means that the last fill returned early (after 4 MiB of a file without a frame): the
+//! counters exact. `has_pending_work()` means that the last fill returned early (after 4 MiB of a file without a frame): the
 //! caller does not sleep, and stop requests and other lanes get their turn.
 //!
 //! Ports of one run start together ([`Registry::open_all`](registry::Registry::open_all)): slow preparations are
@@ -30,7 +30,7 @@
 //! link type it was opened for, all other ports Ethernet.
 //!
 //! Frames can be taken out of a queue's order, kept, changed, and sent in place, if both queues support that
-//! ([`held`]): two optional capabilities of a backend.
+//! ([`held_frame`]): two optional capabilities of a backend.
 //!
 //! A merge never asks a port for the time: `now` is an argument. Ports own the clocks of their devices, and stamp
 //! frames by them.
@@ -49,9 +49,9 @@
 
 pub mod backend;
 pub mod contract;
-pub mod held;
+pub mod events;
+pub mod held_frame;
 pub mod live;
-pub mod news;
 pub mod options;
 pub mod registry;
 pub mod scatter;
@@ -59,7 +59,7 @@ pub mod spec;
 
 pub use backend::{Backend, InterfaceCheck, InterfaceInfo, Target};
 pub use contract::{Feed, FrameTally, Head, Monitor, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
-pub use held::{HeldFrame, HoldQueue, Region, Room, SubmitQueue};
+pub use held_frame::{HeldFrame, HoldQueue, Region, Room, SubmitQueue};
 pub use live::{AppliedCommands, CATCH_UP, LATE, LiveControl, LiveProgress, LiveSender, RestartedStream, Unable};
 pub use options::{RxOptions, TxOptions};
 pub use registry::Registry;

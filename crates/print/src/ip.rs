@@ -156,7 +156,7 @@ pub(crate) fn extension(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
         }
         Protocol::Fragment => {
             let Ok(view) = ipv6_fragment::View::parse(bytes) else { return };
-            let length = walk.length_behind(layer);
+            let length = walk.length_after(layer);
             put!(walk.text, "frag ({}|{length})", view.fragment_offset());
             if let Some(packet) = &mut walk.packet {
                 packet.is_fragment |= view.more_fragments() || view.fragment_offset() > 0;

@@ -33,7 +33,7 @@ pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let bytes = walk.from(layer);
     let Ok(view) = View::parse(bytes) else { return };
     ip::late_ports(walk, view.source_port(), view.destination_port());
-    let length = walk.length_behind(layer);
+    let length = walk.length_after(layer);
     if walk.options.brief {
         walk.text.str("tcp ");
         walk.text.dec(length as u64);

@@ -76,7 +76,7 @@ pub(crate) fn gtp_u(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     };
     put!(walk.text, "GTP-U, {name}, teid {:#x}", view.teid());
     view.sequence().iter().for_each(|number| put!(walk.text, ", seq {number}"));
-    put!(walk.text, ", length {}", walk.length_behind(layer));
+    put!(walk.text, ", length {}", walk.length_after(layer));
     walk.text.gap(": ");
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, index: usize, layer: &Layer)
     let Ok(view) = udp::View::parse(walk.from(layer)) else { return };
     let (source, destination) = (view.source_port(), view.destination_port());
     ip::late_ports(walk, source, destination);
-    let there = walk.length_behind(layer);
+    let there = walk.length_after(layer);
     let said = match usize::from(view.length()) {
         0 => there,
         length => length - udp::LEN,
@@ -83,7 +83,7 @@ fn carried(walk: &mut LinePrinter<'_, '_>, ports: (u16, u16), length: usize, pay
 fn lite(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = udp_lite::View::parse(walk.from(layer)) else { return };
     ip::late_ports(walk, view.source_port(), view.destination_port());
-    put!(walk.text, "UDPLite, coverage {}, length {}", view.coverage(), walk.length_behind(layer));
+    put!(walk.text, "UDPLite, coverage {}, length {}", view.coverage(), walk.length_after(layer));
 }
 
 #[cfg(test)]

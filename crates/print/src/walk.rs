@@ -94,7 +94,7 @@ impl<'a, 'o> LinePrinter<'a, 'o> {
             Protocol::Vxlan => tunnel::vxlan(self, layer),
             Protocol::Geneve => tunnel::geneve(self, layer),
             Protocol::GtpU => tunnel::gtp_u(self, layer),
-            Protocol::Teredo => self.say("Teredo", ": "),
+            Protocol::Teredo => self.write_text("Teredo", ": "),
         }
     }
 
@@ -137,7 +137,7 @@ impl<'a, 'o> LinePrinter<'a, 'o> {
     }
 
     /// Writes our own text, and sets the following separator.
-    pub(crate) fn say(&mut self, text: &str, gap: &'static str) {
+    pub(crate) fn write_text(&mut self, text: &str, gap: &'static str) {
         self.text.str(text);
         self.text.gap(gap);
     }
@@ -157,13 +157,13 @@ impl<'a, 'o> LinePrinter<'a, 'o> {
     }
 
     /// Returns the length after a header, captured or not.
-    pub(crate) fn length_behind(&self, layer: &Layer) -> usize {
+    pub(crate) fn length_after(&self, layer: &Layer) -> usize {
         self.end.saturating_sub(layer.end() as usize)
     }
 
     /// Returns the length after the last header.
     pub(crate) fn length(&self) -> usize {
-        self.layers.as_slice().last().map_or(self.end, |layer| self.length_behind(layer))
+        self.layers.as_slice().last().map_or(self.end, |layer| self.length_after(layer))
     }
 
     /// Returns the captured bytes after the last header.

@@ -1,12 +1,12 @@
 //! Evaluation and result of a question.
 #![cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "used only for files"))]
 
-use crate::ask::{Measure, Question, Slot};
 use crate::columns::{Batch, Id, Values, own};
 use crate::filter::Memo;
 use crate::group::Groups;
 use crate::key::Value;
 use crate::quantity::{Quantity, numbers};
+use crate::question::{Measure, Question, Slot};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -6,7 +6,7 @@ use crate::arrays::{Dictionary, coded, is_of, values};
 use crate::columns::{Batch, Id, Values, all, of_name, own};
 use crate::filter::{Filter, Memo, Range};
 use crate::pages;
-use crate::piece::Pieces;
+use crate::positioned_read::Pieces;
 use arrow_schema::{Field, Schema};
 use linerate_burst::input::open_regular;
 use parquet::arrow::ProjectionMask;

@@ -62,7 +62,7 @@ fn walk(folder: &Path, [date, hour]: [Option<u64>; 2], depth: usize, found: &mut
 /// Returns the start of a day, in seconds since 1970.
 fn days(name: &str) -> Option<u64> {
     let is_date = name.len() == 10 && name.as_bytes()[4] == b'-';
-    let time = is_date.then(|| linerate_pcap::when::parse(name, linerate_burst::Nanos::ZERO).ok()).flatten();
+    let time = is_date.then(|| linerate_pcap::time_parser::parse(name, linerate_burst::Nanos::ZERO).ok()).flatten();
     time.map(|time| time.seconds())
 }
 

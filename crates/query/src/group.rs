@@ -4,9 +4,9 @@
 //! accumulators. Above the maximum number of groups the smaller half of them is merged into `others`: large groups are
 //! never among them.
 
-use crate::ask::{Key, Question, Slot};
 use crate::columns::{Batch, Kind, Values, Word, own};
 use crate::key::{Column, NONE, Value};
+use crate::question::{Key, Question, Slot};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};

@@ -1,8 +1,8 @@
 //! Keys of groups: values, and columns of them as numbers.
 
-use crate::ask::Key;
 use crate::columns::{Batch, Kind, Values, Word};
 use crate::networks::network;
+use crate::question::Key;
 use foldhash::quality::RandomState;
 use std::collections::HashMap;
 use std::net::IpAddr;

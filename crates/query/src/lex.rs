@@ -33,8 +33,8 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ParseError> {
         } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
             tokens.push((at, Token::Sign(sign)));
             at += sign.len();
-        } else if is_of_word(c) {
-            let end = rest.find(|c: char| !is_of_word(c)).unwrap_or(rest.len());
+        } else if is_word_char(c) {
+            let end = rest.find(|c: char| !is_word_char(c)).unwrap_or(rest.len());
             tokens.push((at, Token::Word(rest[..end].to_owned())));
             at += end;
         } else {
@@ -44,6 +44,6 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ParseError> {
     Ok(tokens)
 }
 
-fn is_of_word(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || "_.:/-+%*^".contains(c)
 }

@@ -42,7 +42,6 @@
 mod answer;
 #[cfg(feature = "parquet")]
 mod arrays;
-mod ask;
 pub mod columns;
 #[cfg(feature = "parquet")]
 mod file;
@@ -57,15 +56,15 @@ mod networks;
 mod pages;
 mod parse;
 #[cfg(feature = "parquet")]
-mod piece;
+mod positioned_read;
+mod predicate;
 mod quantity;
+mod question;
 #[cfg(feature = "parquet")]
 mod store;
-mod tested;
 mod values;
 
 pub use answer::{Answer, PartialAnswer, Row, WHOLE_THREADS};
-pub use ask::{Key, MOST_GROUPS, Measure, Question};
 pub use filter::{Filter, Match, Memo, Outlook, Range, Test};
 pub use folder::{RecordFile, stored};
 pub use key::Value;
@@ -73,6 +72,7 @@ pub use names::{NamedColumns, PROTOCOLS, named, protocol};
 pub use networks::{Network, Networks};
 pub use parse::ParseError;
 pub use quantity::{Number, Order, Quantity};
+pub use question::{Key, MOST_GROUPS, Measure, Question};
 #[cfg(feature = "parquet")]
 pub use store::{KeepRunning, Scan, Store};
 pub use values::step;

@@ -4,7 +4,7 @@
 //! A page begins with a header in Thrift's compact protocol (parquet.thrift, `PageHeader`): field 2 is its uncompressed
 //! size, 3 the compressed one.
 
-use crate::piece::Pieces;
+use crate::positioned_read::Pieces;
 use parquet::file::reader::Length;
 
 /// Maximum uncompressed bytes of a page: ours have 1 MiB, and a dictionary not much more.

@@ -9,7 +9,7 @@
 //! ```
 
 mod fields;
-mod words;
+mod keywords;
 
 use crate::columns::Id;
 use crate::filter::{Filter, Test};

@@ -1,12 +1,12 @@
 //! Queries of Parquet files: several threads, a row group each.
 
 use crate::answer::{PartialAnswer, RecordPosition};
-use crate::ask::{Measure, Question};
 use crate::columns::{Batch, Id, Values, Word, all};
 use crate::file::{File, GroupOutcome};
 use crate::filter::{Filter, Memo};
 use crate::folder::RecordFile;
-use linerate_export::back::{self, Value};
+use crate::question::{Measure, Question};
+use linerate_export::decode::{self, Value};
 use linerate_meter::Flow;
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
@@ -307,7 +307,7 @@ fn ordered(filter: &Filter) -> Vec<Filter> {
 
 fn every_column() -> Vec<Id> {
     // Derived columns need not be read.
-    let is_put_back = |id: &Id| back::set(all()[*id].field.path).is_some();
+    let is_put_back = |id: &Id| decode::set(all()[*id].field.path).is_some();
     (0..all().len()).filter(is_put_back).collect()
 }
 
@@ -316,10 +316,10 @@ fn flows_of(batch: &Batch, chosen: Option<&[bool]>, out: &mut dyn FnMut(Flow)) {
     let setters: Vec<_> = all()
         .iter()
         .enumerate()
-        .filter_map(|(id, column)| Some((column, back::set(column.field.path)?, batch.get(id)?)))
+        .filter_map(|(id, column)| Some((column, decode::set(column.field.path)?, batch.get(id)?)))
         .collect();
     for row in (0..batch.rows).filter(|row| chosen.is_none_or(|chosen| chosen[*row])) {
-        let mut flow = back::nothing();
+        let mut flow = decode::nothing();
         for (column, set, values) in &setters {
             if values.is_absent(row) {
                 continue;

@@ -1,13 +1,13 @@
 //! Request handlers without HTTP: method, path and document in, answer out. This module has the paths of the OTG model,
 //! [`own`] the others.
 
-use crate::desk::ServeState;
-use crate::own;
-pub use crate::own::describe::openapi;
+use crate::native_api;
+pub use crate::native_api::openapi::openapi;
+use crate::state::ServeState;
 use crate::tester::{DrainingFlows, Neighbor, Tester};
 use linerate_otg::control::{self, Metrics, Neighbors, State};
 use linerate_otg::read::Faults;
-use linerate_otg::{MODEL, MODELS, answer};
+use linerate_otg::{MODEL, MODELS, metrics};
 use serde_json::{Value, json};
 
 /// Answer to a request.
@@ -96,7 +96,7 @@ impl From<Faults> for Answer {
 
 /// Returns all paths.
 pub fn paths() -> impl Iterator<Item = &'static ApiPath> {
-    MODEL_PATHS.iter().chain(own::PATHS)
+    MODEL_PATHS.iter().chain(native_api::PATHS)
 }
 
 /// Answers an authorised request; the answer may have a condition to wait for.
@@ -119,14 +119,14 @@ pub fn answer(desk: &ServeState, method: &str, path: &str, body: &[u8]) -> Answe
         Ok(asked) => asked,
         Err(wrong) => return Answer::refuse(400, &[wrong]),
     };
-    if own::is_traffic(method, path) && desk.measuring.is_running() {
+    if native_api::is_traffic(method, path) && desk.measuring.is_running() {
         return Answer::refuse(
             409,
             &["a measurement is running; stop it first (POST /api/v1/measure/stop)".to_owned()],
         );
     }
     if path.starts_with("/api/v1/") {
-        return own::act(desk, method, path, &document).unwrap_or_else(|refused| refused);
+        return native_api::act(desk, method, path, &document).unwrap_or_else(|refused| refused);
     }
     act(&mut desk.tester(), (method, path), &document, text).unwrap_or_else(Answer::from)
 }
@@ -215,7 +215,7 @@ fn metrics(tester: &Tester, wanted: &Metrics) -> Result<Answer, Faults> {
     match wanted {
         Metrics::Ports(names, columns) => {
             let ports = tester.ports(names)?;
-            let row = |port: usize| answer::port(&tester.port_figures(port), columns);
+            let row = |port: usize| metrics::port(&tester.port_figures(port), columns);
             Ok(rows("port_metrics", ports.into_iter().map(row)))
         }
         Metrics::Flows(names, columns) => {
@@ -231,8 +231,8 @@ fn metrics(tester: &Tester, wanted: &Metrics) -> Result<Answer, Faults> {
                 return Err(faults);
             }
             let row = |at: usize| {
-                tester.look_at(at);
-                answer::flow(tester.flow(at), &tester.figures(at), columns)
+                tester.mark_viewed(at);
+                metrics::flow(tester.flow(at), &tester.figures(at), columns)
             };
             Ok(rows("flow_metrics", counted.into_iter().map(row)))
         }

@@ -5,7 +5,9 @@
 use linerate_burst::Burst;
 use linerate_engine::Answers;
 use linerate_engine::consumer::Round;
-use linerate_generate::answer::{ANSWERS_PER_SECOND, AddressRange, Addresses, Answerer, Hop, Resolution, may_be_asked};
+use linerate_generate::answer::{
+    ANSWERS_PER_SECOND, AddressRange, Addresses, Answerer, Hop, Resolution, may_be_request,
+};
 use linerate_headers::MacAddr;
 use linerate_port::TxPort;
 
@@ -74,5 +76,5 @@ impl Devices {
 /// Returns frames that may be requests, or replies to ours.
 fn asked<'a>(burst: &'a Burst<'a>) -> impl Iterator<Item = Vec<u8>> + 'a {
     let whole = burst.iter().filter(|(desc, _)| !desc.is_truncated());
-    whole.map(|(_, frame)| frame).filter(|frame| may_be_asked(frame)).map(<[u8]>::to_vec)
+    whole.map(|(_, frame)| frame).filter(|frame| may_be_request(frame)).map(<[u8]>::to_vec)
 }

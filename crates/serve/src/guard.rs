@@ -66,7 +66,7 @@ impl Guard {
     /// The reason of the rejection.
     pub fn check_host(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = text(headers, &HOST).unwrap_or_default();
-        if headers.get_all(HOST).iter().count() != 1 || !self.is_ours(host) {
+        if headers.get_all(HOST).iter().count() != 1 || !self.is_own_host(host) {
             return Err((403, "Host header names another host; start the server with --name NAME to allow a name"));
         }
         let scheme = if self.is_secure { "https" } else { "http" };
@@ -79,7 +79,7 @@ impl Guard {
     }
 
     /// Returns whether a host, with or without port, is this one.
-    fn is_ours(&self, host: &str) -> bool {
+    fn is_own_host(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or_default(),
             None => host.split(':').next().unwrap_or_default(),
@@ -147,10 +147,10 @@ mod tests {
             assert_eq!(status(&[("host", host), bearer], false), 403, "{host}");
         }
         let named = Guard::new(Token::None, "0.0.0.0:8443".parse().unwrap(), vec!["lab.example".into()]);
-        for (host, is_ours) in
+        for (host, is_own_host) in
             [("Lab.Example:8443", true), ("lab.example.evil.example", false), ("10.0.0.1:8443", true)]
         {
-            assert_eq!(named.check_host(&headers(&[("host", host)])).is_ok(), is_ours, "{host}");
+            assert_eq!(named.check_host(&headers(&[("host", host)])).is_ok(), is_own_host, "{host}");
         }
         let host = ("host", "localhost:8443");
         assert_eq!(status(&[bearer], false), 403);

@@ -2,11 +2,11 @@
 
 use crate::api::{Answer, EVENTS, answer};
 use crate::connections::{Connections, TimedStream, client};
-use crate::desk::ServeState;
 use crate::guard::Guard;
-use crate::own::{Page, figures};
+use crate::native_api::{Page, figures};
 use crate::page;
 use crate::secure::Secure;
+use crate::state::ServeState;
 use crate::tester::{DrainingFlows, LOOK as SETTLING};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
@@ -177,9 +177,9 @@ async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>)
         None => shared.guard.check(request.headers(), has_body),
     };
     if let Err((status, what)) = checked {
-        shared.turned_away(from, what);
+        shared.report_rejected(from, what);
         if status == 401 {
-            shared.hold_up(from).await;
+            shared.delay_response(from).await;
         }
         return response(Answer::refuse(status, &[what.to_owned()]));
     }
@@ -213,7 +213,7 @@ async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>)
     if answer.status >= 400 {
         let shown: String = String::from_utf8_lossy(&answer.body).chars().take(MOST_TOLD).collect();
         shared.refused(&method, &path, &shown);
-    } else if has_body && !page::is_question(&path) {
+    } else if has_body && !page::is_read_only(&path) {
         let shown: String = String::from_utf8_lossy(&body).chars().take(MOST_TOLD).collect();
         shared.desk.note(&format!("{method} {path} {shown}"));
     }
@@ -282,7 +282,7 @@ impl Shared {
     }
 
     /// Reports a rejected client, rate-limited, as a client may repeat it often.
-    fn turned_away(&self, from: IpAddr, why: &'static str) {
+    fn report_rejected(&self, from: IpAddr, why: &'static str) {
         if let Some(times) = self.desk.refuse(from, why) {
             let often = if times > 1 { format!(" {times} times") } else { String::new() };
             (self.notify)(&format!("refused{often}: {from}: {why}"));
@@ -290,7 +290,7 @@ impl Shared {
     }
 
     /// Delays the answer to a client with many wrong tokens, and to no other.
-    async fn hold_up(&self, from: IpAddr) {
+    async fn delay_response(&self, from: IpAddr) {
         let wrong = {
             let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
             wrong.retain(|_, (_, began)| began.elapsed() <= Duration::from_secs(1));
@@ -321,12 +321,12 @@ impl Body for Events {
 
 fn watch(shared: &Arc<Shared>, permit: OwnedSemaphorePermit, page: Page) -> Response<ResponseBody> {
     let (sender, receiver) = channel(1);
-    tokio::spawn(tell_figures(Arc::clone(shared), sender, permit, page));
+    tokio::spawn(send_figures(Arc::clone(shared), sender, permit, page));
     with_headers(Response::new(Either::Right(Events(receiver))), EVENTS)
 }
 
 /// Sends figures to a client: each event stream renders only its own page of rows.
-async fn tell_figures(shared: Arc<Shared>, sender: Sender<Bytes>, _permit: OwnedSemaphorePermit, page: Page) {
+async fn send_figures(shared: Arc<Shared>, sender: Sender<Bytes>, _permit: OwnedSemaphorePermit, page: Page) {
     let mut ticked = shared.ticked.subscribe();
     for number in 1u64.. {
         let desk = Arc::clone(&shared.desk);

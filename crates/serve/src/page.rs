@@ -39,7 +39,7 @@ pub(crate) fn asset(path: &str) -> Option<(&'static str, &'static [u8])> {
 }
 
 /// Returns whether a POST to this path changes nothing and needs no log entry.
-pub(crate) fn is_question(path: &str) -> bool {
+pub(crate) fn is_read_only(path: &str) -> bool {
     let asked = ["check", "write", "read", "capture/frames", "capture/frame", "measure/estimate", "flows"];
     path.starts_with("/monitor/") || path.strip_prefix("/api/v1/").is_some_and(|name| asked.contains(&name))
 }

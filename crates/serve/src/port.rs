@@ -1,9 +1,9 @@
 //! Port of the tester.
 
-use crate::listen::Listener;
 use crate::rates::Rates;
+use crate::reception::Listener;
 use linerate_engine::transmit::Transmitter;
-use linerate_otg::answer::TrafficMetrics;
+use linerate_otg::metrics::TrafficMetrics;
 use linerate_port::{RxPort, TxPort};
 
 /// Bytes of the FCS.
@@ -56,7 +56,7 @@ impl Port {
     }
 
     /// Returns whether it was polled this number of times, or has stopped.
-    pub(crate) fn has_looked(&self, times: u64) -> bool {
+    pub(crate) fn was_polled(&self, times: u64) -> bool {
         self.listener.looked() >= times || self.listener.failure().is_some()
     }
 

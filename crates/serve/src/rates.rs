@@ -1,6 +1,6 @@
 //! Recent rates, from counters sampled twice per second.
 
-use linerate_otg::answer::TrafficMetrics;
+use linerate_otg::metrics::TrafficMetrics;
 use std::time::{Duration, Instant};
 
 /// Last two samples.

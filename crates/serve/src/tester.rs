@@ -1,27 +1,28 @@
 //! Tester: its ports, the configuration, the flows and their figures.
 
 mod devices;
-mod figures;
-mod numbers;
-mod own;
+mod drain;
+mod flow_ids;
+mod metrics;
+mod native_streams;
 mod pace;
 mod read;
-mod settle;
 #[cfg(test)]
 mod tests;
 mod trial;
 
 pub use devices::Neighbor;
-pub use settle::{DrainingFlows, LOOK};
+pub use drain::{DrainingFlows, LOOK};
 pub use trial::{DirectionResult, TrialDirection, TrialObserver, TrialView, run as run_trial};
 
 use crate::history::History;
-use crate::listen::MOST_STREAMS;
-use crate::own::described::StreamSpec;
+use crate::native_api::stream_spec::StreamSpec;
 use crate::port::{OpenPort, Port};
 use crate::rates::Rates;
+use crate::reception::MOST_STREAMS;
 use crate::recordings::Recordings;
-use crate::running::{RunningFlow, came, differ_in_rate};
+use crate::running_flow::{RunningFlow, differ_in_rate, received_metrics};
+use drain::PATIENCE;
 use linerate_burst::random::mix;
 use linerate_engine::transmit::{StreamTotals, Transmitter};
 use linerate_generate::check::NUMBERS;
@@ -31,7 +32,6 @@ use linerate_otg::config::Config;
 use linerate_otg::control::Traffic;
 use linerate_otg::flow::Flow;
 use linerate_otg::read::Faults;
-use settle::PATIENCE;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Tester {
         }
         // Allocates before sending starts.
         let began = Instant::now();
-        while began.elapsed() < PATIENCE && !ports.iter().all(|port| port.has_looked(1)) {
+        while began.elapsed() < PATIENCE && !ports.iter().all(|port| port.was_polled(1)) {
             std::thread::sleep(LOOK);
         }
         let (config, text) = (Config::default(), NOTHING.to_owned());
@@ -129,7 +129,7 @@ impl Tester {
         (self.config, self.places) = (config, places);
         self.watched.get_mut().clear();
         self.renew();
-        self.place_devices();
+        self.enable_devices();
         for port in &mut self.ports {
             let (frames, bytes) = port.transmitter.sent();
             let mut reception = port.listener.reception();
@@ -220,11 +220,11 @@ impl Tester {
         match state {
             Traffic::Start => {
                 self.begin(flows)?;
-                return Ok(self.settling_soon(flows));
+                return Ok(self.draining_soon(flows));
             }
             Traffic::Stop => {
                 self.each_port(flows, |port, flows| port.end(flows));
-                return Ok(Some(self.settling(flows)));
+                return Ok(Some(self.draining(flows)));
             }
             Traffic::Pause => self.each_port(flows, |port, flows| port.hold(flows)),
             Traffic::Resume => {
@@ -273,7 +273,7 @@ impl Tester {
             (running.frozen, running.cleared) = (None, None);
             running.before = (0, 0);
             if flow.stream.mark == Mark::Count {
-                let (figures, _) = came(&self.ports, running);
+                let (figures, _) = received_metrics(&self.ports, running);
                 running.before = (figures.frames, figures.bytes);
             }
             (running.sending, running.rates) = (Arc::default(), Rates::default());
@@ -291,7 +291,7 @@ impl Tester {
             }
             let begun = match sequence {
                 None => port.transmitter.begin(streams, Key(self.key)),
-                Some(_) => port.transmitter.begin_sequence(streams, Key(self.key)),
+                Some(_) => port.transmitter.start_sequence(streams, Key(self.key)),
             };
             match begun {
                 Ok(all) => own.into_iter().zip(all).for_each(|(at, sending)| self.running[at].sending = sending),

@@ -189,7 +189,7 @@ impl Arena {
     }
 
     /// Records that the writer is alive.
-    pub(crate) fn beat(&self, now: Nanos) {
+    pub(crate) fn update_heartbeat(&self, now: Nanos) {
         self.mapping.long(offset_of!(layout::Arena, heartbeat)).store(now.0, Relaxed);
     }
 

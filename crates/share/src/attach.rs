@@ -64,7 +64,7 @@ impl AttachOptions {
     /// # Errors
     /// Those of [`AttachOptions::to`], and if no verdicts are wanted, or another engine is attached.
     pub fn engine(&self, name: &str) -> Result<Engine, Error> {
-        Ok(Engine::over(self.say_hello(name, RingKind::Blocks, true)?.finish()?))
+        Ok(Engine::over(self.send_hello(name, RingKind::Blocks, true)?.finish()?))
     }
 
     /// Attaches to frames of memory that are shared under this name; waits for the writer's answer. Of the options only
@@ -80,7 +80,7 @@ impl AttachOptions {
             }
             error => error,
         };
-        let handed = self.say_hello(name, RingKind::Frames, false)?.read_answer().map_err(of_frames)?;
+        let handed = self.send_hello(name, RingKind::Frames, false)?.read_answer().map_err(of_frames)?;
         let ReceivedMemory { address, socket, generation, memory: [arena, control], .. } = handed;
         frame_ring::Reader::open(arena.as_fd(), control.as_fd(), generation, socket)
             .map_err(|reason| of_frames(Error::Protocol { address: address.to_string(), reason }))
@@ -91,10 +91,10 @@ impl AttachOptions {
     /// # Errors
     /// [`Error`].
     pub fn begin(&self, name: &str) -> Result<PendingAttach, Error> {
-        self.say_hello(name, RingKind::Blocks, false)
+        self.send_hello(name, RingKind::Blocks, false)
     }
 
-    fn say_hello(&self, name: &str, kind: RingKind, inline: bool) -> Result<PendingAttach, Error> {
+    fn send_hello(&self, name: &str, kind: RingKind, inline: bool) -> Result<PendingAttach, Error> {
         let address = Address::parse(name)?;
         let socket = address.connect(self.patience)?;
         let writer =

@@ -63,7 +63,7 @@ impl Access {
     }
 
     /// Returns whether any other user may attach.
-    pub(crate) fn has_others(&self) -> bool {
+    pub(crate) fn allows_others(&self) -> bool {
         !self.users.is_empty() || !self.groups.is_empty()
     }
 

@@ -15,14 +15,14 @@
 //!   reader, in the same order, and are marked as such.
 //! - **No waiting**: a frame that a reader keeps is one less to receive into.
 
-mod about;
 mod arena;
 mod layout;
+mod metadata;
 mod reader;
 mod slots;
 mod writer;
 
-pub use self::about::{Ending, FrameMetadata};
 pub use self::arena::Options;
+pub use self::metadata::{Ending, FrameMetadata};
 pub use self::reader::{End, Reader, TakenFrame};
 pub use self::writer::{Writer, WriterCounts};

@@ -208,7 +208,7 @@ impl Mapping {
     }
 
     /// Asks for transparent huge pages.
-    pub(crate) fn ask_for_huge_pages(&self) {
+    pub(crate) fn request_huge_pages(&self) {
         // Best effort: nothing depends on it.
         let _ = self.advise(Advice::LinuxHugepage);
     }

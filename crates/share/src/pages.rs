@@ -32,7 +32,7 @@ pub(crate) fn make(options: &Options, bytes: usize) -> Result<Pages, Error> {
         Some(Err(_)) => {
             enough(bytes)?;
             let (fd, mapping) = ordinary(bytes)?;
-            mapping.ask_for_huge_pages();
+            mapping.request_huge_pages();
             place(&mapping, options, bytes)?;
             let (note, page) = transparent(&mapping, bytes);
             notes.push(note);

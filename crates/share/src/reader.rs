@@ -340,12 +340,12 @@ impl Reader {
         }
         self.consumed_blocks[slot as usize] = closed && self.undecided[slot as usize] > 0;
         if closed && !self.consumed_blocks[slot as usize] {
-            self.give_back(slot)?;
+            self.return_slot(slot)?;
         }
         Ok(true)
     }
 
-    fn give_back(&mut self, slot: u32) -> Result<(), End> {
+    fn return_slot(&mut self, slot: u32) -> Result<(), End> {
         self.holds[slot as usize] = false;
         self.returned.push(&self.control.returned(), u64::from(slot));
         // The next block may be overwritten, if the writer evicted this reader before it saw this block returned.

@@ -12,7 +12,7 @@
 //! limit, kept ones included: only they are evicted for being slow. For a reader that broke the protocol no block is
 //! kept.
 
-mod own;
+mod writer_blocks;
 
 use crate::layout::READERS;
 use std::collections::VecDeque;
@@ -250,7 +250,7 @@ impl Slots {
     }
 
     /// Takes a block back from a reader.
-    pub(crate) fn give_back(&mut self, number: u32, slot: u64) -> Result<(), Violation> {
+    pub(crate) fn return_slot(&mut self, number: u32, slot: u64) -> Result<(), Violation> {
         let known = u32::try_from(slot).ok().filter(|slot| (*slot as usize) < self.slots.len());
         let slot = known.ok_or(Violation::NoSuchSlot(slot))?;
         if self.slots[slot as usize].holders & bit(number) == 0 {

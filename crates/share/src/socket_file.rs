@@ -63,7 +63,7 @@ impl SocketFile {
         let bound = || if others { unmasked(|| bind(socket, &place)) } else { bind(socket, &place) };
         match bound() {
             Err(Errno::ADDRINUSE) => {
-                entry.clear_away(socket, &place)?;
+                entry.remove_stale(socket, &place)?;
                 bound()?;
             }
             result => result?,
@@ -85,7 +85,7 @@ impl SocketFile {
     }
 
     /// Removes a socket without a listener.
-    fn clear_away(&self, socket: &OwnedFd, place: &SocketAddrUnix) -> Result<(), SocketFileError> {
+    fn remove_stale(&self, socket: &OwnedFd, place: &SocketAddrUnix) -> Result<(), SocketFileError> {
         let Some((FileType::Socket, file)) = self.look() else { return Err(SocketFileError::NoSocket) };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let probe = socket_with(AddressFamily::UNIX, socket_type(socket)?, flags, None)?;

@@ -3,8 +3,8 @@
 //! Nothing here waits for readers: the numbers that they write are checked against [`Slots`], and a reader that breaks
 //! the protocol is evicted. `detach` handles departures.
 
-mod decided;
 mod detach;
+mod engine;
 
 use crate::acceptor::{Acceptor, Client, ReaderIdentity};
 use crate::address::Address;
@@ -24,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::decided::EngineState;
+pub use self::engine::EngineState;
 
 /// Interval at which the writer checks for readers that are gone.
 const LOOK: Duration = Duration::from_millis(10);
@@ -45,7 +45,7 @@ pub struct Writer {
     kept: Vec<AttachedReader>,
     departures: Vec<Departure>,
     /// The attached engine.
-    engine: Option<decided::Engine>,
+    engine: Option<engine::Engine>,
     /// The next engine, until the writer has finished with the last one.
     next_engine: Option<Client>,
     wait: Wait,
@@ -108,7 +108,7 @@ impl Writer {
     /// # Errors
     /// [`Error`].
     pub fn create(name: &str, access: Access, options: &Options, now: Nanos) -> Result<(Writer, Acceptor), Error> {
-        let listener = Address::parse(name)?.listen(access.has_others(), access.owner)?;
+        let listener = Address::parse(name)?.listen(access.allows_others(), access.owner)?;
         let NewArena { arena, blocks, fd, notes } = Arena::create(options, now)?;
         let (shape, generation, registrations) =
             (*arena.shape(), arena.generation(), Arc::new(Registrations::default()));
@@ -219,7 +219,7 @@ impl Writer {
     /// Performs periodic work, once per batch: takes finished blocks back, evicts lossless readers that block the
     /// writer for too long, and checks from time to time for readers that are gone.
     pub fn tick(&mut self, now: Nanos) {
-        self.arena.beat(now);
+        self.arena.update_heartbeat(now);
         self.take_back();
         self.evict_blocking_readers(now);
         if now.since(self.looked) >= LOOK || now < self.looked {
@@ -239,7 +239,7 @@ impl Writer {
         let process = if inline { detach::process_of(&who, &socket) } else { None };
         if inline {
             self.slots.join_engine(number);
-            self.engine = Some(decided::Engine::new(number, control.clone(), who.clone()));
+            self.engine = Some(engine::Engine::new(number, control.clone(), who.clone()));
         } else {
             self.slots.join(number, lossless, quota);
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 fn ring(name: &str, slots: u32) -> Ring {
     let access = Access { engine: Some(name.to_owned()), ..Access::default() };
     let mut ring = Ring::with(&unique(), access, slots).unwrap();
-    ring.writer.keep_blocks();
+    ring.writer.hold_blocks();
     ring
 }
 
@@ -146,7 +146,7 @@ fn one_engine_at_a_time_is_attached() {
     assert_eq!(ring.writer.verdict(slot, 2), 1);
     let mut second = attach(&mut ring, "ids").unwrap();
     assert_eq!(ring.writer.deciding(), EngineState::Gone, "engines are handled one at a time");
-    ring.writer.forget_engine();
+    ring.writer.remove_engine();
     assert_eq!(ring.writer.deciding(), EngineState::Attached);
     ring.write(2);
     assert_eq!((ring.writer.engine_from(slot), second.look(|_, _| VerdictReply::Now(Verdict::Pass))), (Some(3), 2));

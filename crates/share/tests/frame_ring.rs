@@ -154,7 +154,7 @@ fn frame_equals_the_offered_one_and_returns_on_drop() {
     drop(third);
     assert_eq!((host.returned(), memory.bytes()[99]), (vec![entry], 1));
     std::thread::spawn(move || drop(memory)).join().unwrap();
-    assert_eq!((host.returned(), reader.given_back(), host.writer.counts().handed), (vec![1], 3, 3));
+    assert_eq!((host.returned(), reader.frames_returned(), host.writer.counts().handed), (vec![1], 3, 3));
 }
 
 #[test]

@@ -116,7 +116,7 @@ enum HostileAction {
     Leave,
 }
 
-fn deed() -> impl Strategy<Value = HostileAction> {
+fn action() -> impl Strategy<Value = HostileAction> {
     prop_oneof![
         4 => (0usize..576, prop::collection::vec(any::<u8>(), 1..64)).prop_map(|(at, bytes)| HostileAction::Scribble { at, bytes }),
         1 => Just(HostileAction::Zero),
@@ -130,9 +130,9 @@ fn deed() -> impl Strategy<Value = HostileAction> {
     ]
 }
 
-fn misbehave(reader: &mut RawReader, deed: HostileAction) {
+fn perform(reader: &mut RawReader, action: HostileAction) {
     let bytes = reader.control.bytes;
-    match deed {
+    match action {
         HostileAction::Scribble { at, bytes } => reader.control.put(at, &bytes),
         HostileAction::Zero => reader.control.put(0, &vec![0; bytes]),
         HostileAction::Give(entry) => reader.give(entry),
@@ -152,21 +152,21 @@ fn misbehave(reader: &mut RawReader, deed: HostileAction) {
 }
 
 /// Returns whether the positions of the rings are intact, so that the reader does not write outside them.
-fn sane(reader: &RawReader) -> bool {
+fn is_intact(reader: &RawReader) -> bool {
     reader.control.word(control::CAPACITY).load(Relaxed) == 8
 }
 
-fn misbehave_all(deeds: Vec<(HostileAction, u64)>) {
+fn run_hostile_actions(actions: Vec<(HostileAction, u64)>) {
     let mut ring = Ring::new(6);
     let (mut proper, mut lossy) = (ring.lossless(), ring.lossy(3));
     let mut hostile = Some(RawReader::attach(&mut ring, false, 2));
     let (mut seen, mut lossy_seen) = (0, 0);
-    for (deed, frames) in deeds {
-        let leaves = matches!(deed, HostileAction::Leave);
+    for (action, frames) in actions {
+        let leaves = matches!(action, HostileAction::Leave);
         if let Some(reader) = &mut hostile
-            && (sane(reader) || !matches!(deed, HostileAction::Give(_) | HostileAction::Put(_)))
+            && (is_intact(reader) || !matches!(action, HostileAction::Give(_) | HostileAction::Put(_)))
         {
-            misbehave(reader, deed);
+            perform(reader, action);
         }
         if leaves {
             drop(hostile.take());
@@ -207,8 +207,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn hostile_reader_affects_no_other(deeds in prop::collection::vec((deed(), 0u64..900), 1..60)) {
-        misbehave_all(deeds);
+    fn hostile_reader_affects_no_other(actions in prop::collection::vec((action(), 0u64..900), 1..60)) {
+        run_hostile_actions(actions);
     }
 }
 
@@ -372,7 +372,7 @@ enum WriterFault {
     Heal,
 }
 
-fn madness() -> impl Strategy<Value = WriterFault> {
+fn writer_fault() -> impl Strategy<Value = WriterFault> {
     let bytes = || prop::collection::vec(any::<u8>(), 1..80);
     prop_oneof![
         2 => (0usize..5000, bytes()).prop_map(|(at, bytes)| WriterFault::Arena { at, bytes }),
@@ -385,10 +385,10 @@ fn madness() -> impl Strategy<Value = WriterFault> {
     ]
 }
 
-fn survive(deeds: Vec<(WriterFault, usize, usize)>) {
+fn survive(actions: Vec<(WriterFault, usize, usize)>) {
     let (mut reader, mut writer) = attached();
-    for (deed, most, part) in deeds {
-        match deed {
+    for (action, most, part) in actions {
+        match action {
             WriterFault::Arena { at, bytes } => writer.arena.put(at, &bytes),
             WriterFault::Descs { slot, at, bytes } => writer.arena.put(writer.block(slot) + at, &bytes),
             WriterFault::Control { at, bytes } => writer.control.put(at, &bytes),
@@ -417,8 +417,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
 
     #[test]
-    fn reader_survives_an_erratic_writer(deeds in prop::collection::vec((madness(), 0usize..200, 0usize..4), 1..40)) {
-        survive(deeds);
+    fn reader_survives_an_erratic_writer(actions in prop::collection::vec((writer_fault(), 0usize..200, 0usize..4), 1..40)) {
+        survive(actions);
     }
 }
 

@@ -8,7 +8,7 @@
 //! - [`key`]: the fields of a frame that rules can match, parsed once;
 //! - `cache`: earlier lookups for equal keys, exact, of one generation of the rules;
 //! - `classify`: the rule for a frame, by tuples of masks;
-//! - [`action`], `way`, `frame`: the actions of the rule, in order, each on the frame as changed by those before;
+//! - [`action`], `execution`, `frame`: the actions of the rule, in order, each on the frame as changed by those before;
 //!   checksums follow the bytes they cover; after an `inspect` the rest is applied when the frame comes back;
 //! - `learn`, [`vlan`]: state of `normal`: the port of each MAC, and the VLANs of each port;
 //! - [`switch`]: the whole switch;
@@ -33,6 +33,7 @@
 pub mod action;
 mod cache;
 mod classify;
+mod execution;
 mod frame;
 mod hash;
 pub mod key;
@@ -42,7 +43,6 @@ pub mod switch;
 pub mod text;
 mod tuple;
 pub mod vlan;
-mod way;
 
 pub use action::{Action, PortNo, Reason, RingNo};
 pub use learn::{LearnCounts, LearnOptions, Station};

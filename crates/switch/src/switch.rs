@@ -3,13 +3,13 @@
 use crate::action::{Action, PortNo, Reason};
 use crate::cache::Cache;
 use crate::classify::{RuleId, Rules};
+use crate::execution::ActionContext;
 use crate::frame::{Frame, Scratch};
 use crate::hash::Secrets;
 use crate::key::{ETHERNET, Key, ParsedFrame, parse};
 use crate::learn::{LearnCounts, LearnOptions, Station, Stations};
 use crate::rule::{Inspect, InspectOutcome, InstalledRule, Match, RemainingActions, Rule};
 use crate::vlan::PortVlans;
-use crate::way::ActionContext;
 use linerate_burst::{Burst, Nanos};
 use std::sync::Arc;
 

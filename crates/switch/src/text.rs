@@ -6,11 +6,11 @@
 //! here it is an error). Unsupported features are refused by name, with the reason.
 
 mod actions;
+mod dump_flows;
 mod matches;
-mod show;
 mod value;
 
-pub use self::show::{show_actions, show_match, show_rule};
+pub use self::dump_flows::{show_actions, show_match, show_rule};
 
 use crate::action::{PortNo, RingNo};
 use crate::rule::{Match, Rule};
@@ -65,7 +65,7 @@ pub struct RuleSelection {
 ///
 /// # Errors
 /// The problem.
-pub fn parse_asked(text: &str, ports: &dyn PortNames) -> Result<RuleSelection, String> {
+pub fn parse_selection(text: &str, ports: &dyn PortNames) -> Result<RuleSelection, String> {
     let (head, actions) = split(text);
     if actions.is_some() {
         return Err("actions= cannot select rules; remove it".to_owned());

@@ -2,7 +2,7 @@
 
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_headers::checksum::{Pseudo, Sum};
-use linerate_switch::text::{PortNames, numbered, parse_asked, parse_rule, show_rule};
+use linerate_switch::text::{PortNames, numbered, parse_rule, parse_selection, show_rule};
 use linerate_switch::{
     Action, Inspect, InspectOutcome, Options, Outputs, PortNo, PortVlans, Reason, RingNo, Rule, Switch,
 };
@@ -302,7 +302,7 @@ proptest! {
     fn any_text_and_any_frame_are_handled(text in "[ -~]{0,60}", bytes in prop::collection::vec(any::<u8>(), 0..120)) {
         let _ = parse_rule(&text, &numbered(2));
         let _ = parse_rule(&format!("tcp,{text},actions={text}"), &numbered(2));
-        let _ = parse_asked(&text, &numbered(2));
+        let _ = parse_selection(&text, &numbered(2));
         let all = "actions=mod_vlan_pcp:3,normal,strip_vlan,strip_vlan,push_vlan:0x88a8,mod_dl_src:02:00:00:00:00:09,flood,in_port";
         let rules = [all, "priority=40000,ip,actions=dec_ttl,mod_nw_tos:8,mod_nw_ecn:1,mod_nw_src:1.2.3.4,all", "priority=40001,\
              tcp6,actions=mod_tp_src:1,set_field:::1->ipv6_dst,flood", "priority=40001,udp,actions=mod_tp_dst:0,mod_nw_dst:9.9.9.9,flood"];

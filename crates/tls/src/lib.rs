@@ -8,20 +8,20 @@
 //! # Design
 //!
 //! `rustls` with `ring`: all Rust except `ring`'s assembly, no system library that a binary depends on, only TLS 1.2
-//! and 1.3. Certificates and host names are always verified: no option disables that, since naming the right CA is no
+//! and 1.3. Certificates and host names are always verified: no option disables that, since naming the right CA takes no
 //! more work. Trusted are the system's CAs, or one file in their place. Everything here is optional, by the feature
 //! `tls` of the crates that use it.
 #![forbid(unsafe_code)]
 
+mod errors;
 mod files;
 pub mod sasl;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod words;
 
+pub use self::errors::explain;
 pub use self::files::{Client, Files, Server};
 pub use self::stream::{Session, Stream};
-pub use self::words::explain;
 /// Configuration of a server with its own event loop.
 pub use rustls::ServerConfig;

@@ -1,7 +1,7 @@
 //! TLS connections.
 
+use super::errors::explain;
 use super::files::{Client, Server};
-use super::words::explain;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustls::pki_types::ServerName;
@@ -51,7 +51,7 @@ impl Stream {
     }
 
     /// Returns whether no data was received and the peer has not closed. TLS control messages do not count.
-    pub fn is_quiet(&mut self) -> bool {
+    pub fn is_idle(&mut self) -> bool {
         loop {
             match recv(&self.0.sock, &mut [0_u8; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
                 Err(Errno::AGAIN) => break,
@@ -161,7 +161,7 @@ impl Session {
         }
         let state = self.0.process_new_packets().map_err(|error| explain(Error::other(error)));
         // Sends an alert with the reason.
-        let said = self.say(socket);
+        let said = self.write_pending(socket);
         let inside = state?.plaintext_bytes_to_read();
         said?;
         let before = bytes.len();
@@ -177,7 +177,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn say(&mut self, mut socket: &TcpStream) -> Result<()> {
+    pub fn write_pending(&mut self, mut socket: &TcpStream) -> Result<()> {
         while self.0.wants_write() {
             match self.0.write_tls(&mut socket) {
                 Ok(_) => {}

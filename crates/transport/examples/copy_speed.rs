@@ -5,7 +5,7 @@
 use linerate_burst::Nanos;
 use linerate_transport::copy::{Crc, Kernel};
 use linerate_transport::frames::{Config, Frames};
-use linerate_transport::place::{Ends, Payload, Place, StreamId};
+use linerate_transport::stream_memory::{Ends, Payload, Place, StreamId};
 use std::time::Instant;
 
 const ROUNDS: usize = 4;
@@ -126,7 +126,7 @@ impl Placing {
                     self.offset += piece.len() as u64;
                     self.frames.advance(STREAM, self.offset, now);
                     while let Some(frame) = self.frames.full() {
-                        self.frames.give_back(frame);
+                        self.frames.return_frame(frame);
                     }
                 }
             });

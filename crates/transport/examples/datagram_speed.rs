@@ -6,7 +6,7 @@ use linerate_burst::Nanos;
 use linerate_transport::copy::Kernel;
 use linerate_transport::datagrams::{Config, Datagrams, Field, Form, Unit, WhenFull};
 use linerate_transport::frames;
-use linerate_transport::place::Ends;
+use linerate_transport::stream_memory::Ends;
 use std::time::{Duration, Instant};
 
 /// Bytes of data in a datagram, after the byte offset that gives their position.
@@ -93,7 +93,7 @@ impl Placing {
                 self.receiver.receive(&self.ends, &datagram[..], Nanos(self.offset));
                 self.offset += DATA as u64;
                 while let Some(frame) = self.receiver.full() {
-                    self.receiver.give_back(frame);
+                    self.receiver.return_frame(frame);
                 }
             }
             (STRETCH * DATA) as f64 / start.elapsed().as_nanos() as f64

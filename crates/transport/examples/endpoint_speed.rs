@@ -10,7 +10,7 @@ use linerate_burst::block::RECORD_HEADER;
 use linerate_burst::{Account, Block, Count, Desc, Ledger, Nanos, Stage, TAIL};
 use linerate_headers::tcp::Flags;
 use linerate_headers::{Link, MacAddr, Pseudo, ethernet, ipv4, registry, tcp};
-use linerate_transport::place::{Ending, Ends, Payload, Place, StreamId};
+use linerate_transport::stream_memory::{Ending, Ends, Payload, Place, StreamId};
 use linerate_transport::tcp::{Arrival, Checksum, Config, Endpoint, Local};
 use std::hint::black_box;
 use std::net::Ipv4Addr;

@@ -27,10 +27,10 @@ pub use self::counts::Counts;
 pub use self::form::{DatagramPosition, Field, Form, NoPosition, Unit};
 
 use crate::copy::KernelThroughput;
-use crate::frames::filling::PartialFrame;
+use crate::frames::partial_frame::PartialFrame;
 use crate::frames::pool::Pool;
 use crate::frames::{self, Frame, FramesError, RemoteMemory};
-use crate::place::{Ending, Ends, StreamId};
+use crate::stream_memory::{Ending, Ends, StreamId};
 use linerate_burst::Nanos;
 use linerate_burst::pool::OwnedBytes;
 use std::collections::hash_map::Entry;
@@ -123,7 +123,7 @@ struct Stream {
     at: u64,
     last: Nanos,
     /// Last position out of line, and the number of consecutive ones.
-    astray: (u64, u32),
+    unexpected: (u64, u32),
 }
 
 impl Datagrams {
@@ -185,17 +185,17 @@ impl Datagrams {
         };
         let position = belongs.position(stream.at);
         let mut shared = Shared { config, pool, counts };
-        let Some(astray) = stream.astray(position, shared.config) else {
+        let Some(unexpected) = stream.unexpected(position, shared.config) else {
             return stream.take(ends, position, belongs.data, now, &mut shared);
         };
-        let near = if astray == PositionFault::Ahead { shared.config.span() } else { shared.config.reach };
-        let in_a_row = stream.strays(position, near);
-        match astray {
-            PositionFault::Late if in_a_row < astray.needed() => {
+        let near = if unexpected == PositionFault::Ahead { shared.config.span() } else { shared.config.reach };
+        let in_a_row = stream.count_unexpected(position, near);
+        match unexpected {
+            PositionFault::Late if in_a_row < unexpected.needed() => {
                 counts.late += 1;
                 stream.count_late();
             }
-            _ if in_a_row < astray.needed() => counts.sequence_jump += 1,
+            _ if in_a_row < unexpected.needed() => counts.sequence_jump += 1,
             PositionFault::Ahead => stream.take(ends, position, belongs.data, now, &mut shared),
             _ => {
                 counts.restarts += 1;
@@ -241,8 +241,8 @@ impl Datagrams {
     }
 
     /// Returns a fetched frame to the pool.
-    pub fn give_back(&mut self, frame: Frame) {
-        self.pool.give_back(frame);
+    pub fn return_frame(&mut self, frame: Frame) {
+        self.pool.return_frame(frame);
     }
 
     /// Returns the number of streams now, and the number started so far.
@@ -281,12 +281,12 @@ impl Stream {
     fn new(next: &mut u32, position: u64, now: Nanos, config: &Config) -> Stream {
         let (id, first) = (StreamId(*next), position / config.frames.size as u64);
         *next = next.wrapping_add(1);
-        Stream { id, first, has_had: false, held: VecDeque::new(), at: position, last: now, astray: (0, 0) }
+        Stream { id, first, has_had: false, held: VecDeque::new(), at: position, last: now, unexpected: (0, 0) }
     }
 
     /// Stores a datagram whose position is plausible.
     fn take(&mut self, ends: &Ends, mut position: u64, mut data: &[u8], now: Nanos, shared: &mut Shared<'_>) {
-        self.astray.1 = 0;
+        self.unexpected.1 = 0;
         (self.at, self.last) = (position, now);
         let frames = &shared.config.frames;
         let (size, mut new, mut late) = (frames.size as u64, 0, false);
@@ -320,7 +320,7 @@ impl Stream {
     }
 
     /// Returns the reason if a position is unexpected.
-    fn astray(&self, position: u64, config: &Config) -> Option<PositionFault> {
+    fn unexpected(&self, position: u64, config: &Config) -> Option<PositionFault> {
         let (number, window) = (position / config.frames.size as u64, config.window.max(1) as u64);
         match () {
             () if position.abs_diff(self.at) > config.reach => Some(PositionFault::Far),
@@ -331,11 +331,11 @@ impl Stream {
     }
 
     /// Returns the number of consecutive unexpected positions near each other, this one included.
-    fn strays(&mut self, position: u64, near: u64) -> u32 {
-        let (before, count) = self.astray;
+    fn count_unexpected(&mut self, position: u64, near: u64) -> u32 {
+        let (before, count) = self.unexpected;
         let goes_on = count > 0 && position.abs_diff(before) <= near;
-        self.astray = (position, if goes_on { count + 1 } else { 1 });
-        self.astray.1
+        self.unexpected = (position, if goes_on { count + 1 } else { 1 });
+        self.unexpected.1
     }
 
     fn count_late(&mut self) {

@@ -11,7 +11,7 @@ pub use self::files::{Files, FilesConfig};
 
 use crate::frames::Frame;
 use crate::pattern::{Mismatch, Pattern};
-use crate::place::StreamId;
+use crate::stream_memory::StreamId;
 use std::io;
 use std::path::PathBuf;
 

@@ -7,7 +7,7 @@
 //! - `segment`: parses frames;
 //! - `table`: connections, and the order of their eviction;
 //! - `generations`: which of the connections between the same endpoints a segment belongs to;
-//! - `side`: one direction; `held`: bytes waiting beyond a gap; [`Overlap`]: policy for overlapping segments that
+//! - `side`: one direction; `pending`: bytes waiting beyond a gap; [`Overlap`]: policy for overlapping segments that
 //!   differ;
 //! - `clock`: packet time.
 //!
@@ -31,8 +31,8 @@
 mod clock;
 mod contract;
 mod generations;
-mod held;
 mod overlap;
+mod pending;
 mod segment;
 mod side;
 mod table;
@@ -45,7 +45,7 @@ use self::clock::{Clock, Correction};
 use self::segment::{ParseOutcome, Segment, look};
 use self::side::{GAP, Side};
 use self::table::{List, Table};
-use crate::place::{Ends, StreamId};
+use crate::stream_memory::{Ends, StreamId};
 use linerate_burst::{Desc, Nanos};
 use linerate_headers::{Layers, Link, tcp};
 use std::collections::VecDeque;
@@ -159,7 +159,7 @@ impl Follow {
         };
         self.frames = self.frames.wrapping_add(1);
         if !self.waiting.is_empty() || self.frames.is_multiple_of(EVERY) {
-            self.work_off(out);
+            self.process_due(out);
         }
         taken
     }
@@ -167,8 +167,8 @@ impl Follow {
     /// Advances the time while no frames arrive: none older than `now` will follow.
     pub fn pause(&mut self, now: Nanos, out: &mut impl Output) {
         self.clock.pause(now);
-        self.work_off_gaps(out);
-        self.work_off_connections(out);
+        self.expire_gaps(out);
+        self.expire_connections(out);
     }
 
     /// Ends all streams.
@@ -248,29 +248,29 @@ impl Follow {
 
     /// Gives up gaps and ends connections, by timeouts and memory limits.
     #[inline]
-    fn work_off(&mut self, out: &mut impl Output) {
+    fn process_due(&mut self, out: &mut impl Output) {
         while self.memory > self.config.memory
             && let Some(waiting) = self.waiting.pop_front()
         {
-            self.look_at(waiting, true, out);
+            self.check_gap(waiting, true, out);
         }
-        self.work_off_gaps(out);
+        self.expire_gaps(out);
         if self.frames.is_multiple_of(EVERY) {
-            self.work_off_connections(out);
+            self.expire_connections(out);
         }
     }
 
-    fn work_off_gaps(&mut self, out: &mut impl Output) {
+    fn expire_gaps(&mut self, out: &mut impl Output) {
         let now = self.clock.now();
         for _ in 0..LOOKS {
             let is_due = |waiting: &PendingGap| now.since(waiting.since) >= self.config.patience;
             let Some(waiting) = self.waiting.front().copied().filter(is_due) else { break };
             self.waiting.pop_front();
-            self.look_at(waiting, false, out);
+            self.check_gap(waiting, false, out);
         }
     }
 
-    fn work_off_connections(&mut self, out: &mut impl Output) {
+    fn expire_connections(&mut self, out: &mut impl Output) {
         let now = self.clock.now();
         for (list, span) in [(List::Closed, LINGER), (List::Fresh, LINGER), (List::Open, self.config.idle)] {
             for _ in 0..LOOKS {
@@ -284,7 +284,7 @@ impl Follow {
     }
 
     /// Gives up the first gap of a stream, if its receiver has acknowledged it or `is_need`.
-    fn look_at(&mut self, waiting: PendingGap, is_need: bool, out: &mut impl Output) {
+    fn check_gap(&mut self, waiting: PendingGap, is_need: bool, out: &mut impl Output) {
         let PendingGap { place, number, side, acked, .. } = waiting;
         let Some(connection) = self.table.get_mut(place).filter(|connection| connection.number == number) else {
             return;
@@ -305,7 +305,7 @@ impl Follow {
                 is_inner: key.is_inner(),
                 is_taken: true,
             };
-            one.give_up(&mut context);
+            one.skip_gap(&mut context);
         }
         one.is_queued = one.is_waiting();
         if one.is_queued {
@@ -327,7 +327,7 @@ impl Follow {
             let out = &mut *out;
             let mut context =
                 Context { out, config, memory, listed, streams, time, ends, number, is_inner, is_taken: true };
-            connection.sides[side].give_up_all(&mut context);
+            connection.sides[side].skip_all_gaps(&mut context);
         }
         for side in 0..2 {
             let is_over = connection.sides[1 - side].has_fin()
@@ -374,7 +374,7 @@ fn apply(connection: &mut table::Connection, segment: &Segment<'_>, context: &mu
     if let Some(acknowledgement) = segment.acknowledgement.filter(|_| !segment.has(tcp::Flags::RST)) {
         let other = &mut connection.sides[to];
         if segment.has(tcp::Flags::SYN) {
-            other.begin_by_answer(acknowledgement);
+            other.start_by_ack(acknowledgement);
         }
         other.acknowledge(acknowledgement);
     }

@@ -3,7 +3,7 @@
 //! Each stream fills its own frames: frame `k` holds the bytes from `k * size`, each byte at its final address from
 //! the start. A frame is finished when the edge of its stream passes its end, or when the stream ends, and is output
 //! through one queue ([`Frames::full`]) in the order in which frames are finished. Its reader owns it, in any thread,
-//! until it returns it through the other ([`Frames::give_back`]). Until then there is less room, so the receive window
+//! until it returns it through the other ([`Frames::return_frame`]). Until then there is less room, so the receive window
 //! shrinks.
 //!
 //! # Allocation of frames
@@ -25,24 +25,24 @@
 //! buffer. The caller then parses the headers and passes the payload as [`Payload::Read`]: at the expected position
 //! nothing is copied. Payload that belongs elsewhere is moved. Only memory without received bytes is lent in this way.
 
-mod beyond;
 mod config;
-pub(crate) mod filling;
 mod frame;
 mod memory;
+pub(crate) mod partial_frame;
 pub(crate) mod pool;
 mod read;
+mod remote;
 mod stream;
 
-pub use self::beyond::{Batch, Entry, RemoteMemory};
 pub use self::config::{Config, FramesError, Missing};
 pub use self::frame::{Frame, FrameMeta, MetaMismatch, Presence};
+pub use self::remote::{Batch, Entry, RemoteMemory};
 
 use self::pool::Pool;
 use self::read::Read;
 use self::stream::Stream;
 use crate::copy::KernelThroughput;
-use crate::place::{Ending, Ends, Payload, Place, StreamId};
+use crate::stream_memory::{Ending, Ends, Payload, Place, StreamId};
 use linerate_burst::Nanos;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
@@ -119,8 +119,8 @@ impl Frames {
     }
 
     /// Returns a fetched frame to the pool; there may be more room afterwards.
-    pub fn give_back(&mut self, frame: Frame) {
-        self.pool.give_back(frame);
+    pub fn return_frame(&mut self, frame: Frame) {
+        self.pool.return_frame(frame);
         self.serve();
     }
 
@@ -154,9 +154,9 @@ impl Frames {
             None => Default::default(),
         };
         let (behind, ahead) = (header.len(), front.len() + back.len());
-        let spill = self.read.spill();
+        let overflow = self.read.overflow();
         let mut pieces =
-            [IoSliceMut::new(header), IoSliceMut::new(front), IoSliceMut::new(back), IoSliceMut::new(spill)];
+            [IoSliceMut::new(header), IoSliceMut::new(front), IoSliceMut::new(back), IoSliceMut::new(overflow)];
         let result = read(&mut pieces);
         let len = result.as_ref().map_or(0, |len| len.saturating_sub(behind));
         self.read.record(id, offset, ahead.min(len));
@@ -282,10 +282,10 @@ impl Place for Frames {
         }
         let (size, mut stream) = (self.size(), self.streams.remove(index));
         // The last frame is the one with the last byte; a held frame after it is not needed.
-        let end = |filling: &filling::PartialFrame| filling.there().end() as usize;
+        let end = |filling: &partial_frame::PartialFrame| filling.there().end() as usize;
         let used = stream.held.iter().rposition(|filling| end(filling) > 0).map_or(0, |last| last + 1);
         let used = if used == 0 { stream.held.len().min(1) } else { used };
-        stream.held.drain(used..).for_each(|filling| self.pool.give_up(filling));
+        stream.held.drain(used..).for_each(|filling| self.pool.cancel(filling));
         let mut ended = false;
         for (index, filling) in stream.held.into_iter().enumerate() {
             ended = index + 1 == used;

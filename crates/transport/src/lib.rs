@@ -5,7 +5,7 @@
 //!
 //! - [`frames`]: memory for streams, in frames of a fixed size from a pool; [`copy`]: the copy kernels;
 //! - [`datagrams`]: sequenced datagrams in such frames; [`destination`]: sinks for finished frames;
-//! - [`place`]: the contract between a protocol, which knows where bytes belong, and the memory that stores them;
+//! - [`stream_memory`]: the contract between a protocol, which knows where bytes belong, and the memory that stores them;
 //! - [`ranges`]: which bytes of a stream have been received;
 //! - [`tcp`]: the receiving end of TCP connections;
 //! - [`follow`](mod@follow): passive reassembly of streams in captured traffic;
@@ -19,6 +19,6 @@ pub mod destination;
 pub mod follow;
 pub mod frames;
 pub mod pattern;
-pub mod place;
 pub mod ranges;
+pub mod stream_memory;
 pub mod tcp;

@@ -10,7 +10,7 @@
 //! floods), and which test shows it.
 //!
 //! - `segment`: parses a frame into a segment; later stages never see a wrong length or checksum;
-//! - `fast`: the expected segment; `arrive`: other segments of a connection; `unknown`: segments of no connection;
+//! - `fast_path`: the expected segment; `slow_path`: other segments of a connection; `handshake`: segments of no connection;
 //! - `connection`: state of a connection, `table`: all connections, `timers`: their deadlines;
 //! - `acks`: when to send, `template` and `outbox`: how.
 //!
@@ -18,19 +18,19 @@
 //! At most half a KiB per connection (`connections + backlog`), and 16 bytes per gap; half a MiB for segments to send.
 
 mod acks;
-mod arrive;
 mod config;
 mod connection;
 mod counts;
-mod fast;
+mod fast_path;
+mod handshake;
 mod options;
 mod outbox;
 mod secret;
 mod segment;
+mod slow_path;
 mod table;
 mod template;
 mod timers;
-mod unknown;
 
 pub use self::config::{AckPolicy, BadConfig, Config, Local, MOST_WINDOW};
 
@@ -40,7 +40,7 @@ use self::secret::Secret;
 use self::segment::{LocalAddresses, Refusal, Segment};
 use self::table::Table;
 use self::timers::Timers;
-use crate::place::{Place, StreamId};
+use crate::stream_memory::{Place, StreamId};
 use linerate_burst::{Account, Burst, Count, Nanos};
 use linerate_headers::Link;
 
@@ -49,7 +49,7 @@ use linerate_headers::Link;
 pub struct Arrival<'a> {
     /// The frame from its link header, as far as it is in memory here.
     pub headers: &'a [u8],
-    /// Number of bytes after `headers` that were read elsewhere: [`Payload::Read`](crate::place::Payload::Read) from
+    /// Number of bytes after `headers` that were read elsewhere: [`Payload::Read`](crate::stream_memory::Payload::Read) from
     /// 0. With 0, the whole frame is in `headers`.
     pub rest: usize,
     /// The first header: Ethernet with up to two VLAN tags, or IP. Frames of other link types are not for this

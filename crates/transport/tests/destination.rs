@@ -5,7 +5,7 @@ use linerate_transport::datagrams::{self, Datagrams, Field, Form, Unit, WhenFull
 use linerate_transport::destination::{Destination, DestinationError, DestinationTotals, Discard, Files, FilesConfig};
 use linerate_transport::frames::{Config, Frames};
 use linerate_transport::pattern::Pattern;
-use linerate_transport::place::{Ending, Ends, Payload, Place, StreamId};
+use linerate_transport::stream_memory::{Ending, Ends, Payload, Place, StreamId};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,7 +38,7 @@ fn send(to: &mut dyn Destination, pattern: &Pattern) -> Result<(), DestinationEr
     frames.end(StreamId(0), Ending::Complete, Nanos(3));
     while let Some(frame) = frames.full() {
         to.accept(&frame)?;
-        frames.give_back(frame);
+        frames.return_frame(frame);
     }
     to.finish()
 }
@@ -143,7 +143,7 @@ fn file_starts_at_the_first_byte_of_the_stream() {
     let mut files = Files::create(&folder.0, SIZE, FilesConfig::default()).unwrap();
     while let Some(frame) = datagrams.full() {
         files.accept(&frame).unwrap();
-        datagrams.give_back(frame);
+        datagrams.return_frame(frame);
     }
     assert!(read(&folder.0, FIRST) == bytes);
 }
@@ -163,7 +163,7 @@ fn files_of_many_streams_are_closed_and_reopened() {
         }
         while let Some(frame) = frames.full() {
             files.accept(&frame).unwrap();
-            frames.give_back(frame);
+            frames.return_frame(frame);
         }
         let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
         assert_eq!(open.filter(|path| path.starts_with(&folder.0) && *path != folder.0).count(), 256 + 1);

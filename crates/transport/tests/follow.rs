@@ -1,10 +1,10 @@
 //! Streams of captured traffic: compared with naive models, and case by case.
 
 mod cases;
-mod cut;
 mod forged;
 mod hostile;
 mod hosts;
 mod model;
 mod pauses;
-mod replaced;
+mod second_syn;
+mod truncation;

@@ -124,41 +124,41 @@ impl DpdkConfig {
 }
 
 /// Opens a device, or returns the open one.
-pub(super) fn open(spec: &Spec, wish: &DpdkConfig, receives: bool) -> Result<Arc<Device>, PortError> {
+pub(super) fn open(spec: &Spec, config: &DpdkConfig, receives: bool) -> Result<Arc<Device>, PortError> {
     let broken = |reason: String| PortError::broken(spec.to_string(), reason);
-    let plugin = plugin(wish.memory_mib, wish.is_card()).map_err(broken)?;
+    let plugin = plugin(config.memory_mib, config.is_card()).map_err(broken)?;
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let open = open.get_or_insert_with(HashMap::new);
-    if let Some(known) = open.get(wish.name())
+    if let Some(known) = open.get(config.name())
         && let Some(device) = known.device.upgrade()
     {
-        check(known, wish).map_err(broken)?;
+        check(known, config).map_err(broken)?;
         return Ok(device);
     }
-    let count = |is_wanted: bool| if is_wanted { wish.queues } else { 0 };
+    let count = |is_wanted: bool| if is_wanted { config.queues } else { 0 };
     let asked = OpenParams {
-        device: &wish.device,
+        device: &config.device,
         rx_queues: count(receives),
         tx_queues: count(!receives),
-        depth: wish.options.depth.unwrap_or(0),
-        mtu: wish.options.mtu.unwrap_or(0),
-        promiscuous: wish.is_promiscuous,
-        fifo: wish.options.is_fifo == Some(true),
-        stamps: wish.options.stamps,
+        depth: config.options.depth.unwrap_or(0),
+        mtu: config.options.mtu.unwrap_or(0),
+        promiscuous: config.is_promiscuous,
+        fifo: config.options.is_fifo == Some(true),
+        stamps: config.options.stamps,
     };
     let device = Device::open(plugin, &asked).map_err(broken)?;
-    let known = OpenDevice { device: Arc::downgrade(&device), text: wish.device.clone(), options: wish.options };
-    open.insert(wish.name().to_owned(), known);
+    let known = OpenDevice { device: Arc::downgrade(&device), text: config.device.clone(), options: config.options };
+    open.insert(config.name().to_owned(), known);
     Ok(device)
 }
 
 /// Checks that an open device has the requested options.
-fn check(known: &OpenDevice, wish: &DpdkConfig) -> Result<(), String> {
-    if known.text != wish.device {
+fn check(known: &OpenDevice, config: &DpdkConfig) -> Result<(), String> {
+    if known.text != config.device {
         return Err(format!("already open as {}", without_secrets(&known.text)));
     }
     let differs = |now: Option<u32>, then: Option<u32>| now.is_some() && now != then;
-    let (now, then) = (wish.options, known.options);
+    let (now, then) = (config.options, known.options);
     for (key, differs) in [
         ("mtu=", differs(now.mtu, then.mtu)),
         ("queue=", differs(now.depth, then.depth)),

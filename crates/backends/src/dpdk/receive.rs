@@ -50,7 +50,7 @@ impl DpdkRx {
     }
 
     /// Reads frames, and shows them in place.
-    fn take_in(&mut self, now: Nanos) -> Result<(), PortError> {
+    fn receive_frames(&mut self, now: Nanos) -> Result<(), PortError> {
         let taken = self.queue.take(self.snap, now);
         (self.shown, self.consumed, self.waiting) = (taken.frames, 0, taken.waiting);
         self.joined += taken.joined;
@@ -80,7 +80,7 @@ impl DpdkRx {
 impl RxQueue for DpdkRx {
     fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError> {
         if self.unconsumed() == 0 {
-            self.take_in(now)?;
+            self.receive_frames(now)?;
         }
         let has_ended = self.is_detached && self.unconsumed() == 0 && self.waiting == 0;
         let burst = self.burst()?;

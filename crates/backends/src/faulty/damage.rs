@@ -1,8 +1,8 @@
 //! Damage to the bytes of a frame.
 
-use super::chance::{draw, scale};
 use super::faults::{Corruption, Faults};
 use super::plan::FrameFaults;
+use super::probability::{draw, scale};
 use linerate_burst::MAX_FRAME;
 
 /// Minimum length of a truncated frame: an Ethernet header.

@@ -1,6 +1,6 @@
 //! Faults set by the user, as `key=value`.
 
-use super::chance::Chance;
+use super::probability::Chance;
 use linerate_generate::Rate;
 use std::time::Duration;
 

@@ -69,12 +69,12 @@ impl Fifo {
         self.dues.len()
     }
 
-    pub(super) fn has_unshown(&self) -> bool {
+    pub(super) fn has_hidden(&self) -> bool {
         self.dues.len() > self.shown
     }
 
     /// Returns the times of the frames that are not shown.
-    pub(super) fn unshown(&self) -> impl Iterator<Item = Nanos> + '_ {
+    pub(super) fn hidden(&self) -> impl Iterator<Item = Nanos> + '_ {
         let skipped = self.consumed + self.shown;
         self.blocks.iter().flat_map(Block::descs).skip(skipped).map(|desc| desc.time)
     }
@@ -102,7 +102,7 @@ mod tests {
             let some = shown.len() / 2;
             out.extend_from_slice(&shown[..some]);
             fifo.consume(some);
-            assert_eq!(fifo.unshown().next().is_some(), fifo.has_unshown());
+            assert_eq!(fifo.hidden().next().is_some(), fifo.has_hidden());
         }
         while fifo.len() > 0 {
             let burst = fifo.show(Nanos::ZERO, true);

@@ -39,7 +39,7 @@ impl Pacer {
     }
 
     /// Returns the departure time of frame `number` that arrived at `arrival`; `None` if the queue is full.
-    pub(super) fn depart(&mut self, plan: &Plan, number: u64, arrival: Nanos, length: usize) -> Option<Nanos> {
+    pub(super) fn departure_time(&mut self, plan: &Plan, number: u64, arrival: Nanos, length: usize) -> Option<Nanos> {
         if !plan.faults().delays() {
             return Some(arrival);
         }
@@ -79,10 +79,10 @@ mod tests {
     fn departures(faults: &str, frames: &[(u64, usize)]) -> Vec<Option<u64>> {
         let plan = Plan::new(Faults::parse(faults).unwrap(), 0);
         let mut pacer = Pacer::new(&plan);
-        let mut depart = |(number, (at, length)): (usize, &(u64, usize))| {
-            pacer.depart(&plan, number as u64, Nanos(*at), *length).map(|time| time.0)
+        let mut departure_time = |(number, (at, length)): (usize, &(u64, usize))| {
+            pacer.departure_time(&plan, number as u64, Nanos(*at), *length).map(|time| time.0)
         };
-        frames.iter().enumerate().map(&mut depart).collect()
+        frames.iter().enumerate().map(&mut departure_time).collect()
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! fault shifts the draws of another one, a run can be predicted, and a model that shares no code with this one gives
 //! the same counts.
 
-use super::chance::{Chance, draw, scale};
 use super::faults::Faults;
+use super::probability::{Chance, draw, scale};
 use std::time::Duration;
 
 /// Purposes of draws; each has its own.
@@ -97,7 +97,7 @@ impl Plan {
     /// Returns whether a burst of losses covers this frame.
     fn in_burst(&self, number: u64) -> bool {
         let (chance, frames) = self.faults.burst;
-        if chance.is_never() {
+        if chance.is_zero() {
             return false;
         }
         let first = number.saturating_sub(u64::from(frames) - 1);
@@ -106,7 +106,7 @@ impl Plan {
 
     #[inline]
     fn hits(&self, chance: Chance, what: Purpose, number: u64) -> bool {
-        !chance.is_never() && chance.hits(self.draw(what, number))
+        !chance.is_zero() && chance.hits(self.draw(what, number))
     }
 
     #[inline]

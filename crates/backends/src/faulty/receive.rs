@@ -1,6 +1,6 @@
 //! The receiving side: frames of a queue as if they had passed a bad wire.
 
-use super::line::{DelayLine, FaultCounts};
+use super::delay_line::{DelayLine, FaultCounts};
 use super::plan::Plan;
 use linerate_burst::{Count, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_port::{Head, PortError, RxQueue};
@@ -117,12 +117,12 @@ impl RxQueue for FaultyRx {
         if self.line.waits() || self.failure.is_some() { None } else { self.inner.wake() }
     }
 
-    fn is_at_work(&self) -> bool {
-        self.failure.is_none() && self.inner.is_at_work()
+    fn has_pending_work(&self) -> bool {
+        self.failure.is_none() && self.inner.has_pending_work()
     }
 
-    fn nap(&self) -> Option<Duration> {
-        self.inner.nap()
+    fn poll_interval(&self) -> Option<Duration> {
+        self.inner.poll_interval()
     }
 
     /// Adds the account of the wrapped queue, with the faults after it.

@@ -1,6 +1,6 @@
 //! The sending side: frames leave as if they passed a bad wire.
 
-use super::line::{DelayLine, FaultCounts};
+use super::delay_line::{DelayLine, FaultCounts};
 use super::plan::Plan;
 use linerate_burst::{Block, Burst, Count, Ledger, Nanos, Stage};
 use linerate_port::{PortError, Sent, TxQueue};
@@ -52,7 +52,7 @@ impl FaultyTx {
     }
 
     /// Returns the number of frames taken and not handed to the queue.
-    fn in_hand(&self) -> usize {
+    fn pending_frames(&self) -> usize {
         self.staged.len() - self.entered + self.line.len()
     }
 }
@@ -69,7 +69,7 @@ impl TxQueue for FaultyTx {
         self.enter(now);
         self.line.settle(now, now);
         self.leave(now)?;
-        Ok(self.inner.flush(now)? && self.in_hand() == 0)
+        Ok(self.inner.flush(now)? && self.pending_frames() == 0)
     }
 
     fn sent(&self) -> Sent {
@@ -77,7 +77,7 @@ impl TxQueue for FaultyTx {
     }
 
     fn wake(&self) -> Option<BorrowedFd<'_>> {
-        if self.in_hand() > 0 { None } else { self.inner.wake() }
+        if self.pending_frames() > 0 { None } else { self.inner.wake() }
     }
 
     /// Adds the account of the wrapped queue, with the faults before it.
@@ -93,14 +93,14 @@ impl TxQueue for FaultyTx {
                 let FaultCounts { dropped, queue, repeated, reordered, corrupted, truncated, padded, filled } =
                     self.line.counts;
                 // A held frame is counted as repeated when it is released, but its copy is already in hand.
-                let copies = repeated + self.line.copies_held();
+                let copies = repeated + self.line.held_copies();
                 own.add(Count::SendReceived, self.taken + copies).add(Count::SendFull, self.full);
                 own.add(Count::SendFaultDropped, dropped).add(Count::SendFaultQueue, queue);
                 own.add(Count::SendFaultRepeated, copies).add(Count::SendFaultReordered, reordered);
                 own.add(Count::SendFaultCorrupted, corrupted).add(Count::SendFaultTruncated, truncated);
                 own.add(Count::SendFaultPadded, padded).add(Count::SendChecksumFilled, filled);
-                if self.in_hand() > 0 {
-                    own.add(Count::SendUnsent, self.in_hand() as u64);
+                if self.pending_frames() > 0 {
+                    own.add(Count::SendUnsent, self.pending_frames() as u64);
                 }
             }
         }

@@ -4,18 +4,18 @@
 //! ([`Device::step`]), with a bounded amount of work a call. A queue holds a reference to the memory that it reads, so
 //! memory is unmapped only after the last reader.
 
-mod opened;
+mod claim;
 
-pub(super) use self::opened::Claim;
+pub(super) use self::claim::Claim;
 
-use super::lobby::SharedListener;
+use super::config::MemifConfig;
 use super::message::Message;
 use super::session::{Client, Handshake, NextStep, Server, Session, UNSEALED};
+use super::shared_listener::SharedListener;
 use super::socket::{ReadOutcome, connected, read_message, send_disconnect, send_message};
-use super::wish::MemifConfig;
 use crate::sys::peer;
 use linerate_burst::Ledger;
-use linerate_port::news;
+use linerate_port::events;
 use rustix::net::{SocketFlags, accept_with};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,9 +35,9 @@ pub(super) const NEWS: u32 = 100;
 
 #[derive(Debug)]
 pub(super) struct Device {
-    pub wish: MemifConfig,
+    pub config: MemifConfig,
     /// Listening socket of a server.
-    lobby: Option<Arc<SharedListener>>,
+    listener: Option<Arc<SharedListener>>,
     /// Never readable, to wait on without a connection; and always readable.
     never: OwnedFd,
     ready: OwnedFd,
@@ -108,7 +108,7 @@ enum CloseReason {
 impl Device {
     /// Returns the folder of the socket's file.
     pub(super) fn folder(&self) -> Option<OwnedFd> {
-        self.lobby.as_ref()?.listener.folder()
+        self.listener.as_ref()?.listener.folder()
     }
 
     /// Returns a number that changes when a connection is established or ends.
@@ -134,7 +134,7 @@ impl Device {
     /// Returns the descriptor to wait on without a connection.
     pub(super) fn awaited(&self) -> BorrowedFd<'_> {
         // Messages are read every millisecond; a silent client delays nothing.
-        self.lobby.as_ref().map_or(self.never.as_fd(), |lobby| lobby.listener.socket.as_fd())
+        self.listener.as_ref().map_or(self.never.as_fd(), |listener| listener.listener.socket.as_fd())
     }
 
     /// Returns a descriptor that is always readable.
@@ -151,46 +151,46 @@ impl Device {
             .for_each(|(reason, times)| ledger.add_detail(subject, &format!("refused: {reason}"), *times));
         let own: u64 = control.reasons.values().sum();
         drop(control);
-        own + self.lobby.as_ref().map_or(0, |lobby| lobby.reasons(self.wish.id, subject, ledger))
+        own + self.listener.as_ref().map_or(0, |listener| listener.reasons(self.config.id, subject, ledger))
     }
 
     /// Services the connection, unless another thread does.
     pub(super) fn step(&self) {
         self.step_own();
         // Pending connections are handed to other interfaces: call this without a lock on a connection.
-        self.lobby.iter().filter(|lobby| lobby.is_shared()).for_each(|lobby| lobby.step());
+        self.listener.iter().filter(|listener| listener.is_shared()).for_each(|listener| listener.step());
     }
 
     fn step_own(&self) {
         let Some(mut control) = self.try_control() else { return };
         let control = &mut *control;
         // Close first: it frees the interface for a new peer.
-        self.attend(control);
+        self.read_messages(control);
         self.accept(control);
-        if matches!(control.state, State::Disconnected) && self.lobby.is_none() && Instant::now() >= control.next {
+        if matches!(control.state, State::Disconnected) && self.listener.is_none() && Instant::now() >= control.next {
             self.connect(control);
         }
     }
 
     /// Reads messages of the peer, and closes the connection if it has ended.
-    fn attend(&self, control: &mut Control) {
+    fn read_messages(&self, control: &mut Control) {
         let Some(ending) = self.listen(control) else { return };
         let was = std::mem::replace(&mut control.state, State::Disconnected);
         control.next = Instant::now() + RETRY;
         let (State::Handshake { socket, .. } | State::Established { socket, .. }) = &was else { return };
         let has_stood = matches!(was, State::Established { .. });
         match ending {
-            CloseReason::Gone => self.parted(control, has_stood, ""),
+            CloseReason::Gone => self.report_disconnect(control, has_stood, ""),
             // An established connection ends this way in order.
-            CloseReason::Disconnect(reason) if has_stood => self.parted(control, has_stood, &reason),
+            CloseReason::Disconnect(reason) if has_stood => self.report_disconnect(control, has_stood, &reason),
             CloseReason::Disconnect(reason) => {
                 *control.reasons.entry("refused by the peer").or_default() += 1;
-                self.give_up(control, reason);
+                self.stop_retrying(control, reason);
             }
             CloseReason::Broken(reason) => {
                 send_disconnect(socket.as_fd(), reason);
                 *control.reasons.entry(reason).or_default() += 1;
-                self.parted(control, has_stood, reason);
+                self.report_disconnect(control, has_stood, reason);
                 if !has_stood {
                     self.report(control, &format!("peer rejected: {}", at_length(reason)));
                 }
@@ -202,10 +202,10 @@ impl Device {
     }
 
     /// Reports the end of an established connection.
-    fn parted(&self, control: &mut Control, has_stood: bool, reason: &str) {
+    fn report_disconnect(&self, control: &mut Control, has_stood: bool, reason: &str) {
         if has_stood {
             let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-            let next = if self.wish.is_server { "waiting for the next client" } else { "reconnecting" };
+            let next = if self.config.is_server { "waiting for the next client" } else { "reconnecting" };
             self.report(control, &format!("peer disconnected{reason}: {next}"));
         }
     }
@@ -214,14 +214,14 @@ impl Device {
     fn report(&self, control: &mut Control, what: &str) {
         let rest = if control.news + 1 == NEWS { "; further messages are suppressed" } else { "" };
         if control.news < NEWS {
-            news::report(format!("{}: {what}{rest}", self.wish.name));
+            events::report(format!("{}: {what}{rest}", self.config.name));
         }
         control.news = control.news.saturating_add(1);
     }
 
     /// Stops retrying before the first connection: the server would refuse again.
-    fn give_up(&self, control: &mut Control, reason: String) {
-        if !control.has_stood && self.lobby.is_none() {
+    fn stop_retrying(&self, control: &mut Control, reason: String) {
+        if !control.has_stood && self.listener.is_none() {
             control.refusal = Some(reason);
             self.changes.fetch_add(1, Ordering::Release);
         }
@@ -229,13 +229,14 @@ impl Device {
 
     /// Accepts clients.
     fn accept(&self, control: &mut Control) {
-        let Some(lobby) = self.lobby.as_ref().filter(|lobby| !lobby.is_shared()) else { return };
+        let Some(listener) = self.listener.as_ref().filter(|listener| !listener.is_shared()) else { return };
         for _ in 0..CLIENTS {
-            let Ok(socket) = accept_with(&lobby.listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
+            let Ok(socket) = accept_with(&listener.listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+            else {
                 return;
             };
-            let refusal = if !self.is_welcome(socket.as_fd()) {
-                Some(STRANGER)
+            let refusal = if !self.is_allowed(socket.as_fd()) {
+                Some(USER_DENIED)
             } else if !matches!(control.state, State::Disconnected) {
                 Some("already connected")
             } else {
@@ -245,7 +246,7 @@ impl Device {
                 send_disconnect(socket.as_fd(), reason);
                 *control.reasons.entry(reason).or_default() += 1;
                 self.report(control, &format!("peer rejected: {reason}"));
-            } else if send_message(socket.as_fd(), &Server::hello(&self.wish), None).is_ok() {
+            } else if send_message(socket.as_fd(), &Server::hello(&self.config), None).is_ok() {
                 let making = Handshake::Server(Server::default());
                 control.state = State::Handshake { socket, making, since: Instant::now(), first: None };
             }
@@ -253,34 +254,34 @@ impl Device {
     }
 
     /// Takes a pending connection whose first message names this interface.
-    pub(super) fn admit(&self, guest: PendingConnection) -> Admission {
-        let Some(mut control) = self.try_control() else { return Admission::Later(guest) };
+    pub(super) fn admit(&self, pending: PendingConnection) -> Admission {
+        let Some(mut control) = self.try_control() else { return Admission::Later(pending) };
         if !matches!(control.state, State::Disconnected) {
-            return Admission::Connected(guest);
+            return Admission::Connected(pending);
         }
-        let PendingConnection { socket, since, first } = guest;
+        let PendingConnection { socket, since, first } = pending;
         control.state = State::Handshake { socket, making: Handshake::Server(Server::default()), since, first };
         Admission::Taken
     }
 
     fn connect(&self, control: &mut Control) {
         control.next = Instant::now() + RETRY;
-        match connected(&self.wish) {
+        match connected(&self.config) {
             Ok(None) if !std::mem::replace(&mut control.has_missed, true) => {
                 self.report(control, "no server is listening: retrying 4 times a second; no traffic until then");
             }
             Ok(None) => {}
-            Ok(Some(socket)) if self.is_welcome(socket.as_fd()) => {
+            Ok(Some(socket)) if self.is_allowed(socket.as_fd()) => {
                 let making = Handshake::Client(Box::new(Client::new()));
                 control.state = State::Handshake { socket, making, since: Instant::now(), first: None };
             }
             Ok(Some(_)) => {
-                *control.reasons.entry(STRANGER).or_default() += 1;
-                self.give_up(control, format!("peer rejected: {STRANGER}"));
+                *control.reasons.entry(USER_DENIED).or_default() += 1;
+                self.stop_retrying(control, format!("peer rejected: {USER_DENIED}"));
             }
             Err(error) => {
                 *control.reasons.entry("cannot connect to its socket").or_default() += 1;
-                self.give_up(control, error.to_string());
+                self.stop_retrying(control, error.to_string());
             }
         }
     }
@@ -312,7 +313,7 @@ impl Device {
                 ReadOutcome::Message(message, fds) => (message, fds),
             };
             let Some(making) = making else { return Some(CloseReason::Broken("unexpected message")) };
-            let (answer, session) = match making.take(message, fds, &self.wish) {
+            let (answer, session) = match making.take(message, fds, &self.config) {
                 Ok(NextStep::Respond(answer, fd)) => (Some((answer, fd)), None),
                 Ok(NextStep::Establish(answer, session)) => (answer.map(|answer| (answer, None)), Some(session)),
                 Err(reason) => return Some(CloseReason::Broken(reason)),
@@ -334,7 +335,7 @@ impl Device {
             return;
         };
         let is_awaited = std::mem::take(&mut control.has_missed) || control.has_stood;
-        if is_awaited || self.wish.is_server {
+        if is_awaited || self.config.is_server {
             let peer = if session.peer.is_empty() { "an unnamed peer" } else { &session.peer };
             self.report(control, &format!("connected with {peer}"));
         }
@@ -344,8 +345,8 @@ impl Device {
     }
 
     /// Returns whether the user of the peer is allowed.
-    pub(super) fn is_welcome(&self, socket: BorrowedFd<'_>) -> bool {
-        peer::user(socket).is_some_and(|user| user == 0 || user == self.own || self.wish.users.contains(&user))
+    pub(super) fn is_allowed(&self, socket: BorrowedFd<'_>) -> bool {
+        peer::user(socket).is_some_and(|user| user == 0 || user == self.own || self.config.users.contains(&user))
     }
 
     /// Locks the state; `None` if another thread services the connection.
@@ -378,4 +379,4 @@ fn at_length(reason: &'static str) -> &'static str {
 const UNSEALED_AT_LENGTH: &str = "its memory could be truncated while it is read (not a memfd with F_SEAL_SHRINK in \
      ordinary pages), as VPP and DPDK do without a copy: create its interface with no-zero-copy (VPP) or zero-copy=no \
      (DPDK), or open this port with trust=yes";
-pub(super) const STRANGER: &str = "its user is not allowed; set users=";
+pub(super) const USER_DENIED: &str = "its user is not allowed; set users=";

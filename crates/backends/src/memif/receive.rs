@@ -74,7 +74,7 @@ struct Frame {
 impl MemifRx {
     pub(super) fn new(subject: String, claim: Arc<Claim>, number: usize, options: &RxOptions) -> Self {
         MemifRx {
-            interfaces: [Interface::new(claim.device.wish.target.clone(), LinkType::ETHERNET, StampSource::User)],
+            interfaces: [Interface::new(claim.device.config.target.clone(), LinkType::ETHERNET, StampSource::User)],
             subject,
             number,
             snap: if options.snap == 0 { MAX_FRAME } else { options.snap as usize },
@@ -116,21 +116,21 @@ impl MemifRx {
             .claim
             .device
             .session()
-            .and_then(|session| Intake::new(session, self.number, self.claim.device.wish.any_chains));
+            .and_then(|session| Intake::new(session, self.number, self.claim.device.config.any_chains));
         match self.claim.device.history() {
             (false, Some(reason)) => {
-                Err(PortError::broken(&self.claim.device.wish.name, format!("refused by the server: {reason}")))
+                Err(PortError::broken(&self.claim.device.config.name, format!("refused by the server: {reason}")))
             }
             _ if had => {
                 self.counts.downs += 1;
-                Err(PortError::Down { port: self.claim.device.wish.name.clone() })
+                Err(PortError::Down { port: self.claim.device.config.name.clone() })
             }
             _ => Ok(()),
         }
     }
 
     /// Copies frames from the ring, as far as there is room.
-    fn take_in(&mut self, now: Nanos) {
+    fn receive_frames(&mut self, now: Nanos) {
         let MemifRx { intake: Some(intake), memory, shown, counts, snap, .. } = self else { return };
         intake.wake_up();
         let end = intake.last.unwrap_or_else(|| intake.end());
@@ -141,7 +141,7 @@ impl MemifRx {
             // Overwritten frames are mixed with others: none can be trusted.
             counts.overrun += u64::from(size);
             (intake.next, intake.given) = (end, end.wrapping_sub(size));
-            return intake.give_back();
+            return intake.return_slots();
         };
         if waiting == 0 {
             return;
@@ -172,7 +172,7 @@ impl MemifRx {
             shown.clear();
             (intake.next, intake.given) = (end, end.wrapping_sub(size));
         }
-        intake.give_back();
+        intake.return_slots();
     }
 }
 
@@ -246,7 +246,7 @@ impl Intake {
     }
 
     /// Returns all slots that are read to the peer.
-    fn give_back(&mut self) {
+    fn return_slots(&mut self) {
         let ring = &self.end.ring;
         if !self.session.is_client {
             return ring.set_tail(self.next);
@@ -285,7 +285,7 @@ impl RxQueue for MemifRx {
             self.shown.clear();
             self.consumed = 0;
             self.look(now)?;
-            self.take_in(now);
+            self.receive_frames(now);
         }
         let is_read = |intake: &Intake| intake.last.is_some_and(|last| last == intake.next);
         let ended = self.is_detached && self.unconsumed() == 0 && self.intake.as_ref().is_none_or(is_read);

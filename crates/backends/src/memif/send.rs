@@ -1,8 +1,8 @@
 //! The sending side: frames are copied into the buffers of a ring, several per frame where needed.
 
 use super::device::Claim;
+use super::notifier::Ringer;
 use super::receive::LOOK_AFTER;
-use super::ringer::Ringer;
 use super::session::{RingEnd, Session, ring_bell};
 use crate::sys::memif_memory::{NEXT, Slot};
 use linerate_burst::{Burst, Count, Ledger, MAX_FRAME, Nanos, Stage};
@@ -100,7 +100,7 @@ impl MemifTx {
             return Ok(());
         }
         self.claim.device.step();
-        let name = || self.claim.device.wish.name.clone();
+        let name = || self.claim.device.config.name.clone();
         match self.claim.device.history() {
             (false, Some(reason)) => Err(PortError::broken(name(), format!("refused by the server: {reason}"))),
             _ if self.sent.frames > 0 && self.downs > 0 => Err(PortError::Down { port: name() }),
@@ -169,7 +169,7 @@ impl Outlet {
         let mut rest = frame;
         while !rest.is_empty() {
             if slots == free {
-                return self.has_no_room(free);
+                return self.handle_full_ring(free);
             }
             let position = next.wrapping_add(slots);
             let slot = if session.is_client { end.buffer(position, session.buffer) } else { end.ring.slot(position) };
@@ -198,7 +198,7 @@ impl Outlet {
 
     /// Handles a frame that needs more slots than are free. If even an empty ring is too short the frame is dropped; a
     /// peer that posts fewer buffers than its ring has slots may post the others later, or never.
-    fn has_no_room(&mut self, free: u16) -> PutOutcome {
+    fn handle_full_ring(&mut self, free: u16) -> PutOutcome {
         if free == self.end.ring.size() {
             return PutOutcome::TooLong;
         }

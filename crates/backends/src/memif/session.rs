@@ -10,8 +10,8 @@
 //! the connection with a reason. Memory that is not mapped is never accessed, and memory that could be truncated is
 //! never mapped.
 
+use super::config::MemifConfig;
 use super::message::{Message, RingLocation, SECRET, VERSION};
-use super::wish::MemifConfig;
 use crate::sys::memif_memory::{MOST_LOG2, Region, Ring, Slot};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{
@@ -81,7 +81,7 @@ impl Session {
 
 /// Wakes the reader of a ring, unless its eventfd is full: it has not read since. A hostile peer can make this wait:
 /// see
-/// [`Ringer`](super::ringer::Ringer).
+/// [`Ringer`](super::notifier::Ringer).
 pub(super) fn ring_bell(bell: &OwnedFd) {
     let mut polled = [PollFd::new(bell, PollFlags::OUT)];
     if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
@@ -121,11 +121,11 @@ impl Handshake {
         &mut self,
         message: Message,
         fds: Vec<OwnedFd>,
-        wish: &MemifConfig,
+        config: &MemifConfig,
     ) -> Result<NextStep, &'static str> {
         match self {
-            Handshake::Server(server) => server.take(message, fds, wish),
-            Handshake::Client(client) => client.take(message, fds, wish),
+            Handshake::Server(server) => server.take(message, fds, config),
+            Handshake::Client(client) => client.take(message, fds, config),
         }
     }
 }
@@ -142,18 +142,18 @@ pub(super) struct Server {
 
 impl Server {
     /// Returns the first message of a server.
-    pub(super) fn hello(wish: &MemifConfig) -> Message {
+    pub(super) fn hello(config: &MemifConfig) -> Message {
         Message::Hello {
             name: "linerate".into(),
             versions: (VERSION, VERSION),
             most_region: MOST_REGIONS as u16 - 1,
-            most_to_client: wish.rings.1 - 1,
-            most_to_server: wish.rings.0 - 1,
+            most_to_client: config.rings.1 - 1,
+            most_to_server: config.rings.0 - 1,
             most_log2: MOST_LOG2,
         }
     }
 
-    fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &MemifConfig) -> Result<NextStep, &'static str> {
+    fn take(&mut self, message: Message, fds: Vec<OwnedFd>, config: &MemifConfig) -> Result<NextStep, &'static str> {
         let wanted = usize::from(matches!(message, Message::AddRegion { .. } | Message::AddRing(_)));
         if fds.len() != wanted {
             return Err("wrong number of descriptors");
@@ -161,20 +161,20 @@ impl Server {
         let said = match (message, fds.into_iter().next()) {
             (Message::Init { version, id, mode, secret, name }, _) if !self.is_begun => {
                 check(version == VERSION, "unsupported version: expected 2.0")?;
-                check(id == wish.id, "ID not found")?;
+                check(id == config.id, "ID not found")?;
                 check(mode == 0, "only Ethernet")?;
-                check(wish.secret == [0; SECRET] || secret != [0; SECRET], "secret required")?;
-                check(wish.secret == [0; SECRET] || secret == wish.secret, "incorrect secret")?;
+                check(config.secret == [0; SECRET] || secret != [0; SECRET], "secret required")?;
+                check(config.secret == [0; SECRET] || secret == config.secret, "incorrect secret")?;
                 (self.is_begun, self.peer) = (true, name);
                 Message::Ack
             }
             _ if !self.is_begun => return Err("the first message is not INIT"),
             (Message::AddRegion { index, bytes }, Some(fd)) => {
-                self.add_region(index, bytes, fd.as_fd(), wish)?;
+                self.add_region(index, bytes, fd.as_fd(), config)?;
                 Message::Ack
             }
             (Message::AddRing(place), Some(fd)) => {
-                self.add_ring(place, fd, wish)?;
+                self.add_ring(place, fd, config)?;
                 Message::Ack
             }
             (Message::Connect { .. }, _) => {
@@ -203,12 +203,12 @@ impl Server {
         index: u16,
         bytes: u64,
         fd: BorrowedFd<'_>,
-        wish: &MemifConfig,
+        config: &MemifConfig,
     ) -> Result<(), &'static str> {
         check(usize::from(index) == self.regions.len() && self.regions.len() < MOST_REGIONS, "invalid region index")?;
-        check(bytes > 0 && bytes <= wish.memory.saturating_sub(self.bytes), "more memory than allowed: set memory=")?;
-        if !wish.trusts {
-            check(is_lasting(fd), UNSEALED)?;
+        check(bytes > 0 && bytes <= config.memory.saturating_sub(self.bytes), "more memory than allowed: set memory=")?;
+        if !config.trusts {
+            check(is_sealed(fd), UNSEALED)?;
         }
         let there = fstat(fd).map_or(0, |file| u64::try_from(file.st_size).unwrap_or(0));
         check(bytes <= there, "a region's file is shorter than the region")?;
@@ -218,10 +218,10 @@ impl Server {
         Ok(())
     }
 
-    fn add_ring(&mut self, place: RingLocation, fd: OwnedFd, wish: &MemifConfig) -> Result<(), &'static str> {
+    fn add_ring(&mut self, place: RingLocation, fd: OwnedFd, config: &MemifConfig) -> Result<(), &'static str> {
         let (ends, most) = match place.to_server {
-            true => (&mut self.to_server, wish.rings.0),
-            false => (&mut self.to_client, wish.rings.1),
+            true => (&mut self.to_server, config.rings.0),
+            false => (&mut self.to_client, config.rings.1),
         };
         check(place.index < most, "invalid ring index")?;
         check(usize::from(place.index) == ends.len(), "unexpected ring index")?;
@@ -248,7 +248,7 @@ impl Client {
         Client { to_say: None, peer: String::new(), session: None }
     }
 
-    fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &MemifConfig) -> Result<NextStep, &'static str> {
+    fn take(&mut self, message: Message, fds: Vec<OwnedFd>, config: &MemifConfig) -> Result<NextStep, &'static str> {
         check(fds.is_empty(), "wrong number of descriptors")?;
         match (message, &mut self.to_say) {
             (Message::Hello { name, versions, most_to_client, most_to_server, most_log2, .. }, None) => {
@@ -256,15 +256,16 @@ impl Client {
                 check(most_log2 > 0, "rings without descriptors")?;
                 self.peer = name;
                 let rings = (
-                    wish.rings.0.min(most_to_client.saturating_add(1)),
-                    wish.rings.1.min(most_to_server.saturating_add(1)),
+                    config.rings.0.min(most_to_client.saturating_add(1)),
+                    config.rings.1.min(most_to_server.saturating_add(1)),
                 );
-                self.lay_out(rings, wish.log2.min(most_log2), wish).map_err(|_| "no memory for the rings")?;
+                self.allocate_regions(rings, config.log2.min(most_log2), config)
+                    .map_err(|_| "no memory for the rings")?;
                 let init = Message::Init {
                     version: VERSION,
-                    id: wish.id,
+                    id: config.id,
                     mode: 0,
-                    secret: wish.secret,
+                    secret: config.secret,
                     name: "linerate".into(),
                 };
                 Ok(NextStep::Respond(init, None))
@@ -283,9 +284,9 @@ impl Client {
     }
 
     /// Allocates the memory, and queues the messages that describe it.
-    fn lay_out(&mut self, (inward, outward): (u16, u16), log2: u8, wish: &MemifConfig) -> io::Result<()> {
+    fn allocate_regions(&mut self, (inward, outward): (u16, u16), log2: u8, config: &MemifConfig) -> io::Result<()> {
         let count = u64::from(inward) + u64::from(outward);
-        let (rings, buffers) = (count * Ring::bytes(log2) as u64, (u64::from(wish.buffer)) << log2);
+        let (rings, buffers) = (count * Ring::bytes(log2) as u64, (u64::from(config.buffer)) << log2);
         let bytes = rings + count * buffers + GUARD;
         u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         let fd = memfd_create("memif", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -303,9 +304,9 @@ impl Client {
             let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
             let place = RingLocation { to_server, index, region: 0, offset, log2, private: 0 };
             messages.push((Message::AddRing(place), Some(Arc::clone(&bell))));
-            let full = Some(wish.buffer);
+            let full = Some(config.buffer);
             let end = RingEnd { ring, bell, buffers: (rings + number as u64 * buffers) as u32, full };
-            end.empty(wish.buffer);
+            end.empty(config.buffer);
             if to_server { ends.1.push(end) } else { ends.0.push(end) }
         }
         messages.push((Message::Connect { name: "linerate".into() }, None));
@@ -313,7 +314,7 @@ impl Client {
         self.to_say = Some(messages);
         let (regions, peer) = (vec![region], String::new());
         let session =
-            Session { regions, rings: ends, is_client: true, buffer: wish.buffer, peer, broken: OnceLock::new() };
+            Session { regions, rings: ends, is_client: true, buffer: config.buffer, peer, broken: OnceLock::new() };
         self.session = Some(Box::new(session));
         Ok(())
     }
@@ -341,7 +342,7 @@ impl RingEnd {
 
 /// Returns whether the memory of a file cannot be truncated, which would kill this process on access: ordinary pages,
 /// and sealed.
-fn is_lasting(fd: BorrowedFd<'_>) -> bool {
+fn is_sealed(fd: BorrowedFd<'_>) -> bool {
     fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
         && fstatfs(fd).is_ok_and(|system| system.f_type == TMPFS)
 }

@@ -1,7 +1,7 @@
 //! The socket of a connection: its address, the user of its peer, and messages with their descriptors.
 
+use super::config::MemifConfig;
 use super::message::{BYTES, Message};
-use super::wish::MemifConfig;
 use linerate_share::{SocketFile, SocketFileError};
 use rustix::io::Errno;
 use rustix::net::{
@@ -26,17 +26,17 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Starts to listen. A file whose listener has gone is replaced.
-    pub(super) fn new(wish: &MemifConfig) -> Result<Listener, String> {
+    pub(super) fn new(config: &MemifConfig) -> Result<Listener, String> {
         let failed = |error: Errno| format!("cannot create its socket: {error}");
         let socket = seqpacket().map_err(failed)?;
         let taken = || "another process is listening there; choose another name, or role=client".to_owned();
-        let file = if wish.is_abstract {
-            let bound = bind(&socket, &address(wish).map_err(failed)?);
+        let file = if config.is_abstract {
+            let bound = bind(&socket, &address(config).map_err(failed)?);
             bound.map_err(|error| if error == Errno::ADDRINUSE { taken() } else { failed(error) })?;
             None
         } else {
             // The user of each peer is checked; the file must let other users connect where some of them are allowed.
-            let bound = SocketFile::bind(&socket, Path::new(&wish.target), !wish.users.is_empty(), None);
+            let bound = SocketFile::bind(&socket, Path::new(&config.target), !config.users.is_empty(), None);
             Some(bound.map_err(|why| match why {
                 SocketFileError::System(error) => failed(error),
                 SocketFileError::NoSocket => "exists and is not a socket; choose another name".to_owned(),
@@ -56,9 +56,9 @@ impl Listener {
 }
 
 /// Connects to the server; `None` if none listens, or not yet.
-pub(super) fn connected(wish: &MemifConfig) -> Result<Option<OwnedFd>, Errno> {
+pub(super) fn connected(config: &MemifConfig) -> Result<Option<OwnedFd>, Errno> {
     let socket = seqpacket()?;
-    match connect(&socket, &address(wish)?) {
+    match connect(&socket, &address(config)?) {
         Ok(()) => Ok(Some(socket)),
         Err(Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) => Ok(None),
         Err(error) => Err(error),
@@ -124,10 +124,10 @@ pub(super) fn send_disconnect(socket: BorrowedFd<'_>, reason: &str) {
 }
 
 /// Socket names are not padded: a name of another length is another name.
-fn address(wish: &MemifConfig) -> Result<SocketAddrUnix, Errno> {
-    match wish.is_abstract {
-        true => SocketAddrUnix::new_abstract_name(wish.target.as_bytes()),
-        false => SocketAddrUnix::new(wish.target.as_str()),
+fn address(config: &MemifConfig) -> Result<SocketAddrUnix, Errno> {
+    match config.is_abstract {
+        true => SocketAddrUnix::new_abstract_name(config.target.as_bytes()),
+        false => SocketAddrUnix::new(config.target.as_str()),
     }
 }
 

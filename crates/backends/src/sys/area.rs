@@ -320,11 +320,11 @@ impl Segment {
         let done = self.states.iter().take_while(|is_held| !**is_held).count();
         self.states.drain(..done);
         let tail = if self.states.is_empty() { self.next } else { self.tail + done as u64 };
-        self.give_back(tail);
+        self.release_before(tail);
     }
 
     /// Releases all frames before this one.
-    fn give_back(&mut self, tail: u64) {
+    fn release_before(&mut self, tail: u64) {
         if tail == self.tail {
             return;
         }

@@ -4,7 +4,7 @@
 //! rests on the private fields here and nowhere else.
 #![allow(unsafe_code)]
 
-use super::joined::JoinedArea;
+use super::multi_buffer::JoinedArea;
 use super::xsk_memory::Memory;
 use super::xsk_ring::{Consumer, Producer};
 use linerate_burst::{Burst, Desc, Flags, MAX_FRAME, Nanos};
@@ -142,9 +142,9 @@ impl XskFrames {
         for index in self.consumed..self.consumed + frames {
             let desc = self.descs[index];
             if desc.flags.contains(Flags::JOINED) {
-                self.joined.give_back();
+                self.joined.free_oldest();
             } else {
-                self.give_back(desc.offset.into());
+                self.return_chunk(desc.offset.into());
             }
         }
         self.consumed += frames;
@@ -161,7 +161,7 @@ impl XskFrames {
     }
 
     /// Puts the chunk of an address into the fill ring, which has room for every chunk.
-    fn give_back(&mut self, address: u64) {
+    fn return_chunk(&mut self, address: u64) {
         self.fill.push(address & !u64::from(self.memory.chunk() - 1));
     }
 
@@ -207,7 +207,7 @@ impl XskFrames {
         for part in at..at + entries {
             let address = self.receive.peek(part).addr;
             if self.memory.holds(address, 0) {
-                self.give_back(address);
+                self.return_chunk(address);
             }
         }
         self.fill.publish();

@@ -2,7 +2,7 @@
 
 use super::{ConnectOptions, LOOK, TransferControl};
 use crate::netns::within;
-use crate::sys::outgoing::{self, TcpInfo};
+use crate::sys::inet_socket::{self, TcpInfo};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{
     Timeout, set_socket_send_buffer_size, set_socket_send_buffer_size_force, set_socket_timeout, set_tcp_congestion,
@@ -61,7 +61,7 @@ impl Connection {
         establish(&socket, to, way)?;
         set_tcp_nodelay(&socket, true)?;
         set_socket_timeout(&socket, Timeout::Send, Some(LOOK))?;
-        let is_stamped = outgoing::tell_acknowledgements(socket.as_fd()).is_ok();
+        let is_stamped = inet_socket::enable_ack_timestamps(socket.as_fd()).is_ok();
         Ok(Connection { socket, peer: to, written: 0, silence: way.silence, is_stamped, marked: None })
     }
 
@@ -94,13 +94,13 @@ impl Connection {
     /// Returns the bytes that the peer has acknowledged; keeps its value after the connection is closed.
     pub fn acknowledged(&self) -> u64 {
         // The FIN counts as a byte until it is acknowledged.
-        let outstanding = outgoing::unacknowledged(self.socket.as_fd()).unwrap_or(self.written);
+        let outstanding = inet_socket::unacknowledged(self.socket.as_fd()).unwrap_or(self.written);
         self.written.saturating_sub(outstanding)
     }
 
     /// Returns the kernel's information on it.
     pub fn info(&self) -> TcpInfo {
-        outgoing::tcp_info(self.socket.as_fd()).unwrap_or_default()
+        inet_socket::tcp_info(self.socket.as_fd()).unwrap_or_default()
     }
 
     /// Closes the sending side.
@@ -136,7 +136,7 @@ impl Connection {
         while !bytes.is_empty() {
             let is_marked = is_last && self.is_stamped;
             let written = if is_marked {
-                outgoing::write_marked(self.socket.as_fd(), bytes)
+                inet_socket::write_marked(self.socket.as_fd(), bytes)
             } else {
                 send(&self.socket, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from)
             };
@@ -175,13 +175,13 @@ impl Connection {
     ) -> io::Result<Option<Duration>> {
         let (mut stamp, mut settled) = (None, None);
         loop {
-            while let Some(one) = outgoing::acknowledged_at(self.socket.as_fd())? {
+            while let Some(one) = inet_socket::acknowledged_at(self.socket.as_fd())? {
                 // A write that the kernel took in several parts is marked at the end of each.
                 if self.marked == Some(self.written) && self.written.wrapping_sub(1) as u32 == one.place {
                     (stamp, self.marked) = (Some(one.at), None);
                 }
             }
-            let outstanding = outgoing::unacknowledged(self.socket.as_fd())?;
+            let outstanding = inet_socket::unacknowledged(self.socket.as_fd())?;
             if outstanding == 0 {
                 // The count is updated a moment before the stamp is queued.
                 let since_then = *settled.get_or_insert_with(Instant::now);
@@ -351,7 +351,7 @@ mod tests {
             // Each stamp names its byte.
             connection.write(b"more", true, watched).unwrap();
             let place = loop {
-                if let Some(one) = outgoing::acknowledged_at(connection.socket.as_fd()).unwrap() {
+                if let Some(one) = inet_socket::acknowledged_at(connection.socket.as_fd()).unwrap() {
                     break one.place;
                 }
                 assert!(begun.at.elapsed() < Duration::from_secs(10), "{address}: no stamp comes");

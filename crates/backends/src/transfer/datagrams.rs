@@ -3,7 +3,7 @@
 use super::connection::{is_passing, open};
 use super::{ConnectOptions, LOOK, Source, TransferControl, pin};
 use crate::netns::within;
-use crate::sys::outgoing;
+use crate::sys::inet_socket;
 use linerate_generate::Rate;
 use rustix::net::sockopt::{Timeout, ip_mtu, ipv6_mtu, set_socket_timeout};
 use rustix::net::{SendFlags, SocketType, connect, getsockname, send};
@@ -80,8 +80,9 @@ impl Datagrams {
             )));
         }
         let batch = (MOST_BYTES / size).clamp(1, MOST_CUT);
-        let is_cut =
-            batch > 1 && size <= (mtu - head) as usize && outgoing::cut_datagrams(socket.as_fd(), size as u16).is_ok();
+        let is_cut = batch > 1
+            && size <= (mtu - head) as usize
+            && inet_socket::cut_datagrams(socket.as_fd(), size as u16).is_ok();
         let batch = if is_cut { batch } else { 1 };
         Ok(Datagrams { socket, size, batch, is_cut, overhead: u64::from(head) + 14 })
     }
@@ -143,7 +144,7 @@ impl Datagrams {
             let left = paced.bytes.map_or(u64::MAX, |bytes| bytes - sent.bytes);
             let filled;
             (filled, is_over) = self.fill(&mut buffer, source, sent.bytes, left, &ends)?;
-            self.hand_over(&buffer[..filled], sent, watched)?;
+            self.send_batch(&buffer[..filled], sent, watched)?;
         }
         Ok(())
     }
@@ -188,13 +189,13 @@ impl Datagrams {
     }
 
     /// Sends all of them, unless the run ends first.
-    fn hand_over(&mut self, bytes: &[u8], sent: &mut DatagramResult, watched: TransferControl<'_>) -> io::Result<()> {
+    fn send_batch(&mut self, bytes: &[u8], sent: &mut DatagramResult, watched: TransferControl<'_>) -> io::Result<()> {
         if self.is_cut {
             match self.pass(bytes, sent, watched) {
                 // The kernel cannot segment without checksum offload, or with encryption (before Linux 6.11 and with
                 // IPsec), or after the path MTU has shrunk: send one at a time then.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE)) => {
-                    outgoing::cut_datagrams(self.socket.as_fd(), 0)?;
+                    inet_socket::cut_datagrams(self.socket.as_fd(), 0)?;
                     self.is_cut = false;
                 }
                 result => return result,

@@ -122,23 +122,23 @@ impl TunConfig {
 
 impl Device {
     /// Returns the device that is already open, or opens a new one.
-    pub(super) fn open(spec: &Spec, wish: &TunConfig) -> io::Result<Arc<Device>> {
+    pub(super) fn open(spec: &Spec, config: &TunConfig) -> io::Result<Arc<Device>> {
         let netns = spec.option("netns").map(str::to_owned);
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         devices.retain(|(_, _, device)| device.strong_count() > 0);
         let known = devices.iter().find(|(name, of, _)| *name == spec.target && *of == netns);
         if let Some(device) = known.and_then(|(_, _, device)| device.upgrade()) {
-            if device.is_ethernet != wish.is_ethernet {
+            if device.is_ethernet != config.is_ethernet {
                 return Err(io::Error::other("already open with another mode="));
             }
-            if let Some((key, value)) = wish.said.iter().find(|option| !device.said.contains(option)) {
+            if let Some((key, value)) = config.said.iter().find(|option| !device.said.contains(option)) {
                 return Err(io::Error::other(format!(
                     "already open without {key}={value}; give both ends the same options"
                 )));
             }
             return Ok(device);
         }
-        let device = Arc::new(within(netns.as_deref(), || Device::make(&spec.target, netns.as_deref(), wish))?);
+        let device = Arc::new(within(netns.as_deref(), || Device::make(&spec.target, netns.as_deref(), config))?);
         devices.push((spec.target.clone(), netns, Arc::downgrade(&device)));
         Ok(device)
     }
@@ -193,19 +193,19 @@ impl Device {
         self.netlink.flags(self.index).map(|flags| flags & IFF_UP != 0)
     }
 
-    fn make(name: &str, netns: Option<&str>, wish: &TunConfig) -> io::Result<Device> {
+    fn make(name: &str, netns: Option<&str>, config: &TunConfig) -> io::Result<Device> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let was_there = Ethtool::new(socket.as_fd(), name)?.index().is_ok();
-        let count = wish.queues.max(1);
-        let first = open_queue(name, wish, count > 1).or_else(|error| match error.raw_os_error() {
+        let count = config.queues.max(1);
+        let first = open_queue(name, config, count > 1).or_else(|error| match error.raw_os_error() {
             // An existing interface may have been created with several queues.
-            Some(libc::EINVAL) if count == 1 => open_queue(name, wish, true),
+            Some(libc::EINVAL) if count == 1 => open_queue(name, config, true),
             _ => Err(error),
         })?;
-        let more = (1..count).map(|_| open_queue(name, wish, true));
+        let more = (1..count).map(|_| open_queue(name, config, true));
         let fds: Vec<OwnedFd> = std::iter::once(Ok(first)).chain(more).collect::<io::Result<_>>()?;
         for fd in &fds {
-            set_offloads(fd.as_fd(), wish.offloads)?;
+            set_offloads(fd.as_fd(), config.offloads)?;
         }
         let index = Ethtool::new(socket.as_fd(), name)?.index()?;
         let netlink = Rtnetlink::new()?;
@@ -217,13 +217,13 @@ impl Device {
             index,
             netlink,
             dropped: (dropped, AtomicU64::new(0)),
-            said: wish.said.clone(),
+            said: config.said.clone(),
             refusal: Program::load_filter(&refusal()).ok(),
             receiving: AtomicUsize::new(0),
-            is_ethernet: wish.is_ethernet,
+            is_ethernet: config.is_ethernet,
             depth: DEPTH,
         };
-        device.set_up(wish, was_there, &link).map_err(|error| match error {
+        device.set_up(config, was_there, &link).map_err(|error| match error {
             SetupError::NoIpv6(address) => {
                 // An interface that the run creates is gone with this error: only the default helps.
                 let of = if was_there { name } else { "default" };
@@ -238,20 +238,20 @@ impl Device {
 
     /// Configures the interface. Values that already match are not written, so that an interface that belongs to a user
     /// can be used without more rights.
-    fn set_up(&mut self, wish: &TunConfig, was_there: bool, link: &[u8]) -> Result<(), SetupError> {
+    fn set_up(&mut self, config: &TunConfig, was_there: bool, link: &[u8]) -> Result<(), SetupError> {
         let now = |kind| rtnl::attribute(link, kind).and_then(rtnl::number).unwrap_or(0);
         let (mtu, depth) = (now(rtnl::MTU), now(rtnl::TX_QUEUE));
-        if let Some(wanted) = wish.mtu.filter(|wanted| *wanted != mtu) {
+        if let Some(wanted) = config.mtu.filter(|wanted| *wanted != mtu) {
             let set = self.netlink.set_link(self.index, Some(wanted), None);
             set.map_err(|error| SetupError::Failed("mtu=".to_owned(), error))?;
         }
-        let queue = wish.queue.or((!was_there).then_some(DEPTH));
+        let queue = config.queue.or((!was_there).then_some(DEPTH));
         if let Some(wanted) = queue.filter(|wanted| *wanted != depth) {
             let set = self.netlink.set_link(self.index, None, Some(wanted));
             set.map_err(|error| SetupError::Failed("queue=".to_owned(), error))?;
         }
         self.depth = queue.unwrap_or(depth).max(1);
-        for (address, prefix) in &wish.addresses {
+        for (address, prefix) in &config.addresses {
             match self.netlink.add_address(self.index, *address, *prefix) {
                 Ok(()) => {}
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
@@ -270,15 +270,15 @@ impl Device {
 
 impl Queue {
     /// Releases its receiving direction.
-    pub(super) fn give_back(&self) {
+    pub(super) fn release_receiver(&self) {
         self.is_received.store(false, Ordering::Relaxed);
     }
 }
 
-fn open_queue(name: &str, wish: &TunConfig, has_queues: bool) -> io::Result<OwnedFd> {
+fn open_queue(name: &str, config: &TunConfig, has_queues: bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(CWD, "/dev/net/tun", flags, Mode::empty())?;
-    attach(fd.as_fd(), name, wish.is_ethernet, has_queues)?;
+    attach(fd.as_fd(), name, config.is_ethernet, has_queues)?;
     Ok(fd)
 }
 

@@ -105,7 +105,7 @@ impl TunRx {
     }
 
     /// Reads frames, as far as there is room.
-    fn take_in(&mut self, now: Nanos) -> Result<(), PortError> {
+    fn receive_frames(&mut self, now: Nanos) -> Result<(), PortError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = loop {
             if self.shown.len() == FRAMES || self.used + LONGEST > BYTES - MAX_FRAME {
@@ -137,7 +137,7 @@ impl RxQueue for TunRx {
         if !self.is_scattered && self.unconsumed() == 0 {
             self.shown.clear();
             (self.used, self.consumed) = (0, 0);
-            let taken = self.take_in(now);
+            let taken = self.receive_frames(now);
             if self.shown.is_empty() {
                 taken?;
             }
@@ -201,6 +201,6 @@ impl Drop for TunRx {
         if self.left.is_none() {
             self.device.retire();
         }
-        self.queue.give_back();
+        self.queue.release_receiver();
     }
 }

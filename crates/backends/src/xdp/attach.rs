@@ -1,18 +1,18 @@
 //! The program on an interface: one for all queues that this process has opened there.
 
 use super::btf;
+use super::config::{RxPath, XdpConfig, chunk_bytes, longest_frame};
 use super::program::{self, Form, Word, redirecting, tallying, words, writing};
 use super::receive::{AreaIntake, Intake, Queue};
 use super::tally::Tally;
-use super::wanted::{RxPath, XdpConfig, chunk_bytes, longest_frame};
 use crate::ebpf::Insn;
-use crate::native::{driver, reasons};
 use crate::rtnl::{self, Rtnetlink};
 use crate::sys::area::{Area, Layout, Segment};
-use crate::sys::bell::Bell;
 use crate::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
+use crate::sys::bpf_ringbuf::Bell;
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::XskSocket;
+use crate::xdp_features::{driver, reasons};
 use linerate_burst::text::quoted;
 use linerate_burst::{LinkType, Sizes};
 use linerate_filter::Filter;

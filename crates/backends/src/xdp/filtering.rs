@@ -105,9 +105,9 @@ impl Writer {
             Op::LdWord(k) => self.read(asm, Size::B4, k, A),
             Op::LdHalf(k) => self.read(asm, Size::B2, k, A),
             Op::LdByte(k) => self.read(asm, Size::B1, k, A),
-            Op::LdWordInd(k) => self.read_behind_x(asm, Size::B4, k),
-            Op::LdHalfInd(k) => self.read_behind_x(asm, Size::B2, k),
-            Op::LdByteInd(k) => self.read_behind_x(asm, Size::B1, k),
+            Op::LdWordInd(k) => self.read_after_x(asm, Size::B4, k),
+            Op::LdHalfInd(k) => self.read_after_x(asm, Size::B2, k),
+            Op::LdByteInd(k) => self.read_after_x(asm, Size::B1, k),
             Op::LdxMsh(k) => {
                 self.read(asm, Size::B1, k, X);
                 asm.alu(Alu::And, X, 0xf);
@@ -204,7 +204,7 @@ impl Writer {
         self.read_at_r1(asm, size, to);
     }
 
-    fn read_behind_x(&mut self, asm: &mut Assembler, size: Size, place: u32) {
+    fn read_after_x(&mut self, asm: &mut Assembler, size: Size, place: u32) {
         asm.mov(Reg::R1, X);
         constant(asm, Reg::R0, place);
         asm.alu(Alu::Add, Reg::R1, Reg::R0);

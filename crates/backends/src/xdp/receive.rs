@@ -1,6 +1,6 @@
 //! The receiving side: a lane over one queue of a program.
 
-mod holding;
+mod held_frames;
 mod intake;
 
 pub(super) use self::intake::{AreaIntake, Intake, Queue, SocketIntake};
@@ -201,8 +201,8 @@ impl RxQueue for XdpRx {
         self.intake.wake(&self.queue)
     }
 
-    fn nap(&self) -> Option<Duration> {
-        self.intake.nap()
+    fn poll_interval(&self) -> Option<Duration> {
+        self.intake.poll_interval()
     }
 
     fn tallied(&self) -> Option<&FrameTally> {

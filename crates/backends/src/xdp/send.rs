@@ -1,7 +1,7 @@
 //! The sending side: frames are copied into chunks, and are sent when the chunks return.
 
 use super::attach::Attachment;
-use super::direct::{InPlaceResources, InPlaceSender};
+use super::in_place::{InPlaceResources, InPlaceSender};
 use crate::rtnl::{IFF_RUNNING, IFF_UP, Rtnetlink};
 use crate::sys::area::Area;
 use crate::sys::xsk_sender::XskSender;
@@ -112,12 +112,12 @@ impl XdpTx {
         let result = self.socket.kick_send();
         match result {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => {
-                self.judge(&error)?;
+                self.handle_error(&error)?;
             }
             // Frames in the ring were tried and dropped.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 self.reclaim();
-                self.judge(&error)?;
+                self.handle_error(&error)?;
             }
             _ => {}
         }
@@ -174,11 +174,11 @@ impl XdpTx {
         self.reclaim();
         match result {
             Ok(()) => Ok(()),
-            Err(error) => self.judge(&error),
+            Err(error) => self.handle_error(&error),
         }
     }
 
-    fn judge(&mut self, error: &io::Error) -> Result<(), PortError> {
+    fn handle_error(&mut self, error: &io::Error) -> Result<(), PortError> {
         let port = self.subject.clone();
         match error.raw_os_error() {
             // The driver dropped the frame, and its chunk returned as if sent.

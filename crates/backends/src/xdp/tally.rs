@@ -3,7 +3,7 @@
 use super::attach::Attachment;
 use super::program::Word;
 use super::receive::Queue;
-use crate::sys::bell::Bell;
+use crate::sys::bpf_ringbuf::Bell;
 use linerate_burst::{Nanos, Sizes};
 use linerate_port::FrameTally;
 use std::sync::Arc;

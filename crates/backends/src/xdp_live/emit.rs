@@ -3,7 +3,7 @@
 //! Registers: R6 the context, later the frame; R7 the shared words; R8 the number of the frame; R9 the time since boot.
 //! The others are free between calls.
 
-use super::words::{ERROR, FAILED, MADE, TASK, TOO_LONG, at};
+use super::shared_state::{ERROR, FAILED, MADE, TASK, TOO_LONG, at};
 use crate::ebpf::{Alu, Assembler, Insn, JumpCondition, Label, Reg, Size, TooFar, helper};
 
 /// `XDP_DROP` and `XDP_REDIRECT` (linux/bpf.h): return values of a program.
@@ -163,7 +163,7 @@ pub(crate) enum Tracepoint {
 
 /// Returns a program for a tracepoint that counts the outcome of frames made by the program with these words: frames
 /// that this thread handed over and that are not accounted for yet.
-pub(crate) fn witness(words: i32, watched: Tracepoint) -> Assembler {
+pub(crate) fn count_outcomes(words: i32, watched: Tracepoint) -> Assembler {
     let mut asm = Assembler::new();
     let (foreign, taken) = (asm.label(), asm.label());
     asm.mov(Reg::R6, Reg::R1);
@@ -173,7 +173,7 @@ pub(crate) fn witness(words: i32, watched: Tracepoint) -> Assembler {
     asm.jump_if(JumpCondition::Ne, Reg::R0, Reg::R1, foreign);
     match watched {
         Tracepoint::Transmitted => {
-            use super::words::{DROPPED, SENT};
+            use super::shared_state::{DROPPED, SENT};
             asm.load(Size::B8, Reg::R2, Reg::R6, 16);
             asm.load(Size::B8, Reg::R3, Reg::R6, 24);
             asm.load(Size::B8, Reg::R4, Reg::R7, at(MADE));

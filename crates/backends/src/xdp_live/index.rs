@@ -4,7 +4,7 @@
 //! is needed. Random ones are drawn at the start of a frame and kept on the stack.
 
 use super::emit::{Memory, add_constant, keep, modulo, operate};
-use super::words::at;
+use super::shared_state::at;
 use crate::ebpf::{Alu, Assembler, JumpCondition, Label, Reg, Size};
 use linerate_generate::stream::{FACTORS, GAMMA, IndexSelection, Selector};
 

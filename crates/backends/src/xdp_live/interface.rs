@@ -1,6 +1,6 @@
 //! The interface that frames are sent to, and the meaning of its errors.
 
-use super::words::{LiveCounts, State};
+use super::shared_state::{LiveCounts, State};
 use crate::sys::ethtool::Ethtool;
 use linerate_port::PortError;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -69,9 +69,9 @@ impl Interface {
     }
 
     /// Explains frames that were refused, or dropped for another reason than a full queue, between two counts.
-    pub(crate) fn judge(&self, state: &State, before: LiveCounts, after: LiveCounts) -> Result<(), PortError> {
+    pub(crate) fn check_counts(&self, state: &State, before: LiveCounts, after: LiveCounts) -> Result<(), PortError> {
         let refused = after.refused() > before.refused() || after.failed > before.failed;
-        if !refused && (after.dropped == before.dropped || !state.is_turned_away()) {
+        if !refused && (after.dropped == before.dropped || !state.is_rejected()) {
             return Ok(());
         }
         self.longest()?;

@@ -1,10 +1,10 @@
 //! From a set of streams to the instructions that send it.
 
-mod follow;
+mod schedule;
 
 use super::emit::{self, Exits, MOST_MEMORY, Memory};
 use super::index::{Index, SLOTS};
-use super::words::{LIMIT, MADE, OWN, STOP, at};
+use super::shared_state::{LIMIT, MADE, OWN, STOP, at};
 use super::write::Writer;
 use crate::ebpf::{Assembler, Insn, JumpCondition, Label, Operand, Reg, Size, helper};
 use linerate_generate::plan::Plan;

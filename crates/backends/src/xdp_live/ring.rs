@@ -3,8 +3,8 @@
 
 use super::emit;
 use super::interface::{LEAST_FRAME, MOST_BYTES};
-use super::machine::LoadedProgram;
-use super::words::{LiveCounts, MADE, OWN, State, at};
+use super::loaded_program::LoadedProgram;
+use super::shared_state::{LiveCounts, MADE, OWN, State, at};
 use crate::ebpf::{Alu, Assembler, Insn, JumpCondition, Reg, Size, TooFar, helper};
 use crate::sys::area::Area;
 use crate::sys::bpf::Map;

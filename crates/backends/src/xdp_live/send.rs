@@ -1,9 +1,9 @@
 //! The sending queue: frames copied and sent in batches, or streams.
 
 use super::interface::{Interface, LEAST_FRAME};
-use super::prepared::LoadedStreams;
+use super::loaded_streams::LoadedStreams;
 use super::ring::Ring;
-use super::words::LiveCounts;
+use super::shared_state::LiveCounts;
 use crate::sys::bpf::Map;
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
 use linerate_generate::stream::StreamSet;
@@ -55,7 +55,7 @@ impl XdpLiveTx {
         let after = ring.counts();
         self.counts.add_sent(before, after, bytes);
         result.map_err(|error| self.interface.explain(&error))?;
-        self.interface.judge(ring.state(), before, after)
+        self.interface.check_counts(ring.state(), before, after)
     }
 }
 

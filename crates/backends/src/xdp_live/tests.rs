@@ -1,12 +1,12 @@
 //! Programs compared with the model of their streams, run by the kernel on frames in memory.
 
+mod commands;
 mod order;
 mod random;
-mod told;
 
-use super::prepared::monotonic;
+use super::loaded_streams::monotonic;
 use super::program::{BOUND, DUE, LATE_FRAMES, LATE_MAX, Maps, Program as Streams, SHIFTED};
-use super::words::{OFFSET, State};
+use super::shared_state::{OFFSET, State};
 use crate::sys::bpf::{Demands, Map, MapKind, Program};
 use crate::sys::bpf_live::Bytes;
 use linerate_generate::Rate;

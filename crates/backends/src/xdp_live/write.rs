@@ -6,7 +6,7 @@
 
 use super::emit::{Memory, add_constant, keep, modulo, operate};
 use super::index::{Index, SLOTS, draw, draw_from, fold_down, scale, shift_right, stack};
-use super::words::{OFFSET, at};
+use super::shared_state::{OFFSET, at};
 use crate::ebpf::{Alu, Assembler, JumpCondition, Label, Reg, Size, helper};
 use linerate_generate::plan::{CoveringSum, Field, Layout, Plan, Sum, SumKind, SumRange, Term};
 use linerate_generate::stream::Fill;

@@ -5,7 +5,7 @@ use crate::harness::{Case, Ours, Sample};
 use linerate_meter::Protocols;
 use linerate_meter::names::quic::{self, Keys};
 use linerate_meter::names::tls::quic_client_hello;
-use linerate_meter::names::{Stream, dns, first};
+use linerate_meter::names::{Stream, dns, protocol};
 use std::hint::black_box;
 
 /// Messages parsed in a round.
@@ -16,7 +16,7 @@ pub(super) fn parsers(effort: Effort) -> Case {
     let packet = quic::example();
     let question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03org\0\0\x1c\0\x01";
     let request = b"GET /index.html HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n";
-    let read = |bytes: &[u8]| drop(black_box(first::read(black_box(bytes), None, Protocols::ALL)));
+    let read = |bytes: &[u8]| drop(black_box(protocol::read(black_box(bytes), None, Protocols::ALL)));
     let hello = tls_hello(&packet);
     Case::default()
         .ours(of(effort, "TLS hello", hello.len(), move || read(&hello)))

@@ -245,7 +245,7 @@ impl Run {
             FrameTarget::Host(discard) => discard.accept(&frame)?,
             FrameTarget::Device(device) => device.accept(&frame)?,
         }
-        self.frames.give_back(frame);
+        self.frames.return_frame(frame);
         self.connection.settle(&mut self.frames);
         Ok(())
     }

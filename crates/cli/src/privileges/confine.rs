@@ -3,7 +3,7 @@
 //! Code injected through a packet then cannot start programs, open sockets, access other processes, or write files other than
 //! those of the run. Reading stays limited only by the rights of the user.
 
-use super::calls;
+use super::syscalls;
 use anyhow::Context;
 use landlock::{
     ABI, AccessFs, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
@@ -40,7 +40,7 @@ pub fn socket_folder(ring: &str) -> anyhow::Result<Option<OwnedFd>> {
 
 /// Returns the folders of these files, and of the targets of links, for
 /// [`DroppedPrivileges::confine_reading`](super::DroppedPrivileges::confine_reading).
-pub fn read_places<'a>(files: impl IntoIterator<Item = &'a Path>) -> Vec<OwnedFd> {
+pub fn folders_of<'a>(files: impl IntoIterator<Item = &'a Path>) -> Vec<OwnedFd> {
     let mut folders = BTreeSet::new();
     for file in files {
         for path in [Some(file.to_owned()), file.canonicalize().ok()].into_iter().flatten() {
@@ -95,7 +95,7 @@ fn confine_calls() -> Result<(), String> {
         return Err("a filter slows memory access before Linux 5.16".to_owned());
     }
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
-    let rules = calls::allowed().map_err(|error| error.to_string())?;
+    let rules = syscalls::allowed().map_err(|error| error.to_string())?;
     let filter = SeccompFilter::new(rules, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow, arch)
         .and_then(BpfProgram::try_from)
         .map_err(|error| error.to_string())?;

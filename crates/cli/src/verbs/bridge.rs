@@ -1,7 +1,7 @@
 //! `linerate bridge`: two ports, with emulated loss, damage and delay.
 
 use super::inputs::notes_of;
-use super::joined::{JoinArgs, ends, receive_whole, send_as};
+use super::port_pair::{JoinArgs, ends, receive_whole, send_as};
 use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
 use crate::view::ledger::RunJson;
@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let notes = port_notes.into_iter().chain(identity.assume()?.confine(&[]));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    if args.join.is_told() {
+    if args.join.prints_notes() {
         for (way, (forward, _)) in ways.iter().zip(&joined) {
             let copies = if forward.is_in_place() { ", without copying" } else { "" };
             print_stderr(format_args!("{}\n", shown(&format!("{} -> {}  {}{copies}", way.from, way.to, way.shown()))));

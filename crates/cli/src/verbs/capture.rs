@@ -25,7 +25,7 @@ use self::share::ShareArgs;
 use self::trigger::TriggerArgs;
 use super::inputs::{InputArgs, InputRequirements, Inputs, ReceiveArgs, check_distinct, check_output, is_file, span};
 use super::ports;
-use super::show::ShowArgs;
+use super::report_options::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::signals::{reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::is_void;
@@ -262,7 +262,7 @@ impl Args {
     }
 
     fn check(&self) -> anyhow::Result<CaptureOptions> {
-        if let Some(number) = self.input.stray_number().filter(|_| self.count) {
+        if let Some(number) = self.input.misplaced_number().filter(|_| self.count) {
             return Err(usage(format!("{number}: --count takes no number; -c {number} stops after {number} packets")));
         }
         let inputs = self.input.check()?;
@@ -317,7 +317,7 @@ impl Args {
         is_only: bool,
     ) -> VecDeque<Capture> {
         let capture = |selection: &Selection, sinks, share| {
-            Capture::new(selection.clone(), sinks).share(share).copy_by_two(self.copy_threads == 2)
+            Capture::new(selection.clone(), sinks).share(share).copy_with_helper(self.copy_threads == 2)
         };
         match (self.write.is_some(), share) {
             (false, None) if !is_only => VecDeque::new(),

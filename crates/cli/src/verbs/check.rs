@@ -2,12 +2,12 @@
 
 use super::count::CountedPorts;
 use super::inputs::{InputArgs, InputRequirements, ReceiveArgs};
-use super::show::ShowArgs;
+use super::report_options::ShowArgs;
 use crate::exit::Exit;
 use crate::signals::{ProgressHandler, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, LedgerJson};
 use crate::view::live::Live;
-use crate::view::rates::{frames_per_second, grouped, remarkable};
+use crate::view::rates::{format_nonzero, frames_per_second, grouped};
 use crate::view::streams::{self as view, ClockJson};
 use crate::view::terminal::{print_stderr, result_line, show, show_line};
 use linerate_engine::check::{CheckCounters, CheckProgress};
@@ -260,7 +260,7 @@ fn line(before: &CheckCounters, now: &CheckCounters) -> String {
     let seconds = now.elapsed.saturating_sub(before.elapsed).as_secs_f64();
     let ours = |totals: &Totals| totals.received + totals.counted;
     let rate = frames_per_second((ours(totals) - ours(earlier)) as f64 / seconds / 1e6);
-    let more = remarkable(&[
+    let more = format_nonzero(&[
         (totals.duplicated, "duplicated"),
         (totals.reordered, "reordered"),
         (totals.corrupted, "corrupted"),

@@ -11,7 +11,7 @@ pub(super) use self::text::summary;
 
 use self::json::{SoFarJson, SummaryJson};
 use super::inputs::{InputArgs, InputRequirements, Inputs, ReceiveArgs};
-use super::show::ShowArgs;
+use super::report_options::ShowArgs;
 use crate::exit::Exit;
 use crate::signals::{ProgressHandler, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};

@@ -191,7 +191,7 @@ fn ask(args: &Args, asked: &ControlRequest) -> anyhow::Result<ControlReply> {
 fn text(answer: &ControlReply) -> String {
     let is_checked = answer.streams.iter().any(|stream| stream.received.is_some());
     let heads = ["stream", "state", "rate", "sent", "received", "lost"];
-    let mut rows = table(if is_checked { &heads } else { &heads[..4] }, 2).known_by_first();
+    let mut rows = table(if is_checked { &heads } else { &heads[..4] }, 2).with_single_key();
     for stream in &answer.streams {
         let mut cells = vec![stream.name.clone(), stream.state.clone(), stream.rate.clone(), grouped(stream.sent)];
         if is_checked {

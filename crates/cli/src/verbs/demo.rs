@@ -4,12 +4,12 @@
 //! them by time and writes one file. Then the file is compared with the sent packets, one by one.
 
 mod compare;
-pub mod stage;
-mod workplace;
+pub mod testbed;
+mod work_files;
 
 use self::compare::{Comparison, Expected, compare};
-use self::stage::{PARTS, Stage};
-use self::workplace::{WorkFile, Workplace};
+use self::testbed::{PARTS, Stage};
+use self::work_files::{WorkFile, Workplace};
 use crate::exit::Exit;
 use crate::signals::stop_on_signals;
 use crate::verbs::{capture, generate};
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     stop_on_signals(&stop)?;
     let workplace = Workplace::new(args.keep.as_deref())?;
     let made = workplace.file("made.pcap")?;
-    let recording = stage::found(args.replay.as_deref()).map_or_else(|| stage::made(made.path.clone()), Ok)?;
+    let recording = testbed::found(args.replay.as_deref()).map_or_else(|| testbed::made(made.path.clone()), Ok)?;
     let expected = Expected::read(&recording.path)?;
     let stage = Stage::set(args.memory)?;
     if !args.json {

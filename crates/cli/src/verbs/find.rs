@@ -10,7 +10,7 @@ use super::capture::FileFormat;
 use super::inputs::{UserArgs, check_filter, check_output};
 use super::units::count;
 use crate::exit::{Exit, usage};
-use crate::privileges::{READING, read_places};
+use crate::privileges::{READING, folders_of};
 use crate::signals::{opening, stop_on_signals};
 use crate::view::terminal::{fail, print_stderr, result, result_document, show, shown};
 use anyhow::Context;
@@ -99,7 +99,7 @@ struct FindOptions {
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = args.check()?;
     let identity = args.user.identity(false)?;
-    let places = read_places(asked.found.files.iter().map(Path::new));
+    let places = folders_of(asked.found.files.iter().map(Path::new));
     let assumed = identity.assume_keeping(READING)?;
     if args.make_index {
         let notes = assumed.confine_reading(&places, &places);
@@ -174,7 +174,7 @@ impl Args {
         let now = Nanos::ZERO.after(now);
         let time = |option: &str, text: &Option<String>| {
             let parse = |text: &String| {
-                linerate_pcap::when::parse(text, now).map_err(|error| usage(format!("{option} {text}: {error}")))
+                linerate_pcap::time_parser::parse(text, now).map_err(|error| usage(format!("{option} {text}: {error}")))
             };
             text.as_ref().map(parse).transpose()
         };

@@ -1,39 +1,39 @@
 //! `linerate flows`: flow records of packets.
 
-#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "used only by queries of stored records"))]
-mod answer;
-#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "used only by queries of stored records"))]
-mod asking;
 pub mod collect;
-mod heaviest;
 mod json;
+mod largest_flows;
 mod memory;
 mod options;
 mod output;
+mod output_options;
 #[cfg(feature = "parquet")]
 pub mod query;
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "used only by queries of stored records"))]
+mod query_options;
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "used only by queries of stored records"))]
+mod query_output;
 mod text;
 mod timeouts;
 mod workers;
-mod writing;
 
-#[cfg(any(feature = "serve", feature = "tui"))]
-pub(super) use self::answer::name as group_name;
 pub(super) use self::json::FlowsJson;
 pub(super) use self::memory::free as free_memory;
 pub use self::options::Level;
 pub(super) use self::options::MeterArgs;
 pub(super) use self::output::{Tee, Totals};
+pub(super) use self::output_options::{ExportArgs, WriteFormat};
+#[cfg(any(feature = "serve", feature = "tui"))]
+pub(super) use self::query_output::name as group_name;
 #[cfg(any(feature = "serve", feature = "tui"))]
 pub(super) use self::text::protocol;
 pub(super) use self::text::{so_far, summary};
-pub(super) use self::writing::{ExportArgs, WriteFormat};
 
-use self::asking::QueryArgs;
 use self::json::SummaryJson;
-use self::writing::WriteArgs;
+use self::output_options::WriteArgs;
+use self::query_options::QueryArgs;
 use super::inputs::{InputArgs, InputRequirements, ReceiveArgs};
-use super::show::ShowArgs;
+use super::report_options::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::signals::{reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::{self, is_void};
@@ -156,18 +156,18 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     args.ask.order(&mut totals);
     let found = about.question.as_deref().zip(totals.answer.as_ref());
     if let (Some(out), Some((question, found))) = (&mut drawing, found) {
-        answer::draw(&args.ask.title(), question, found, out)?;
+        query_output::draw(&args.ask.title(), question, found, out)?;
     }
     let is_asked = args.is_shown();
     if args.json {
-        let asked = found.map(|(question, found)| answer::asked(question, found));
+        let asked = found.map(|(question, found)| query_output::asked(question, found));
         result_line(&SummaryJson::new(&inputs, &metered, &totals, &run, asked), is_mixed)?;
     } else if let Some((question, found)) = found.filter(|_| args.ask.csv) {
-        answer::csv(question, found);
+        query_output::csv(question, found);
     } else if is_asked && !is_void(&run.ledger, run.failure.as_ref()) {
         let text = match found {
-            Some((question, found)) => answer::text(question, found),
-            None => text::talkers(&totals.top),
+            Some((question, found)) => query_output::text(question, found),
+            None => text::top_flows(&totals.top),
         };
         let text = text::summary_of((&metered, &totals), &run.ledger, inputs.are_files(), &text);
         result(ledger::run(&run, &text, args.show.ledger), is_mixed);

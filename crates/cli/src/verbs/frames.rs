@@ -3,8 +3,8 @@
 use super::inputs::{UserArgs, span};
 use super::receive::options::DestinationArgs;
 use super::receive::report::{StreamJson, summary, ticker};
+use super::report_options::ShowArgs;
 use super::rings::ring_name;
-use super::show::ShowArgs;
 use crate::exit::Exit;
 use crate::signals::{answer_requests, stop_on_signals};
 use crate::view::ledger::{self, RunJson, is_void};

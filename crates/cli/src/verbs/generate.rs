@@ -2,22 +2,22 @@
 
 pub(super) mod answer;
 pub(super) mod control;
-pub(super) mod guard;
 mod hosts;
 mod names;
+pub(super) mod preflight;
 pub mod replay;
 mod report;
 mod screen;
-pub mod sending;
+mod stream_options;
+pub mod stream_run;
 #[cfg(feature = "tui")]
 mod table;
-mod what;
 
 use self::answer::AnswerArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{DroppedPrivileges, Identity, socket_folder};
 use crate::verbs::inputs::{UserArgs, are_live};
-use crate::verbs::show::ShowArgs;
+use crate::verbs::report_options::ShowArgs;
 use crate::verbs::units::count;
 use crate::view::terminal::{print_stderr, shown};
 use clap::builder::RangedU64ValueParser;
@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1", value_parser = count)]
     dry_run: Option<u64>,
     #[command(flatten)]
-    what: what::StreamArgs,
+    what: stream_options::StreamArgs,
     #[command(flatten)]
     answer: AnswerArgs,
     #[command(flatten)]
@@ -121,13 +121,13 @@ pub struct EndArgs {
 /// Runs `linerate generate`.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let spec = Spec::parse(&args.out.to).map_err(usage)?;
-    guard::check_route(&spec, args.end.yes || args.dry_run.is_some())?;
+    preflight::check_route(&spec, args.end.yes || args.dry_run.is_some())?;
     if !args.what.is_given() {
         return Err(usage(
             "no packets given; use --packet, --streams FILE or --udp (linerate replay sends a capture file)",
         ));
     }
-    sending::run(args, &spec, args.out.duration()?)
+    stream_run::run(args, &spec, args.out.duration()?)
 }
 
 impl TargetArgs {

@@ -4,7 +4,7 @@ pub(super) mod report;
 
 use super::decide::{DecideArgs, DecideSettings, share};
 use super::inputs::notes_of;
-use super::joined::{JoinArgs, ends, receive_whole, send_as};
+use super::port_pair::{JoinArgs, ends, receive_whole, send_as};
 use super::rings::ring_name;
 use crate::exit::{Exit, usage};
 use crate::privileges::socket_folder;
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     notes.extend(assumed.confine(&socket_folder(&args.share)?.into_iter().collect::<Vec<_>>()));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    if args.join.is_told() {
+    if args.join.prints_notes() {
         args.announce(&specs, &notes);
     }
     let news = args.join.show.news(args.join.json);

@@ -1,23 +1,23 @@
 //! Input of a run: ports, files, filter, reception.
 
 mod any;
+mod file_conflicts;
 mod hints;
-mod instead;
 mod kinds;
-mod opened;
-mod outputs;
+mod open_ports;
+mod other_inputs;
 
+pub(super) use self::file_conflicts::{check_distinct, check_output};
 pub(super) use self::hints::notes_of;
 use self::kinds::is_port;
 pub(super) use self::kinds::{are_live, is_file, link};
-pub(super) use self::opened::check_take;
-pub(super) use self::outputs::{check_distinct, check_output};
-use super::habits::TcpdumpArgs;
+pub(super) use self::open_ports::check_take;
+use super::tcpdump_compat::TcpdumpArgs;
 use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::read_text;
-use crate::view::reading::FileProgress;
+use crate::view::file_progress::FileProgress;
 use crate::view::terminal::fail;
 use linerate_backends::REGISTRY;
 use linerate_burst::LinkType;
@@ -171,7 +171,7 @@ impl InputArgs {
     }
 
     /// Returns a number in place of the filter or a port: perhaps it was meant for the option before it.
-    pub(super) fn stray_number(&self) -> Option<&str> {
+    pub(super) fn misplaced_number(&self) -> Option<&str> {
         let is_number = |word: &str| word.parse::<u64>().is_ok();
         let names_port = self.ports.is_empty() && self.read.is_empty() && self.leading_files() == 0;
         let is_passed = |(at, word): &(usize, &String)| (*at == 0 && names_port && !is_number(word)) || is_port(word);
@@ -230,7 +230,7 @@ impl ReceiveArgs {
             ..RxOptions::default()
         };
         check_take(self.take, &inputs.specs)?;
-        let ports = opened::open(&inputs.specs, &options, is_merged)?;
+        let ports = open_ports::open(&inputs.specs, &options, is_merged)?;
         let mut notes: Vec<String> = ports.iter().flat_map(notes_of).chain(inputs.left_out.iter().cloned()).collect();
         let is_mixed = inputs.specs.iter().any(is_file) && !inputs.are_files();
         notes.extend(is_mixed.then(|| "capture files and live ports are read in one run".to_owned()));
@@ -307,7 +307,7 @@ fn ports_and_filter(
             return Err(usage("empty port name; expected an interface, such as eth0 (see linerate ports)"));
         }
         let spec = Spec::parse(name).map_err(usage)?;
-        if any::is_meant(&spec) {
+        if any::is_any_interface(&spec) {
             specs.extend(any::all_up(&spec, left_out)?);
             continue;
         }

@@ -1,7 +1,7 @@
 //! `linerate inspect`: an engine that decides on the packets of an inline ring by filters.
 
 use super::inputs::{UserArgs, span};
-use super::show::MetricsArgs;
+use super::report_options::MetricsArgs;
 use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
 use crate::view::rates::{counted, grouped};

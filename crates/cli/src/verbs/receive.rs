@@ -9,12 +9,12 @@ mod udp;
 
 use self::device::{DeviceArgs, DeviceFrames};
 use self::options::{FrameArgs, ListenAddress, TcpArgs};
-use self::report::{ReceivedJson, came_singly, summary, ticker};
+use self::report::{ReceivedJson, summary, ticker, unmerged_hint};
 use self::sharing::ShareArgs;
 use self::udp::{UdpArgs, locals};
-use super::generate::guard;
+use super::generate::preflight;
 use super::inputs::{UserArgs, are_live, link, span};
-use super::show::ShowArgs;
+use super::report_options::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::signals::{answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
@@ -144,11 +144,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if !args.device.is_gpu() {
         args.frames.check_memory()?;
     }
-    guard::check_route(&spec, args.yes)?;
+    preflight::check_route(&spec, args.yes)?;
     let identity = args.user.identity(are_live([&spec]))?;
     // Memory first: allocation takes a while, and an open port must answer.
     let on_device =
-        args.device.open(args.frames.config()?, &args.frames.go, mtu(&spec), is_tcp && reads_straight(&spec))?;
+        args.device.open(args.frames.config()?, &args.frames.go, mtu(&spec), is_tcp && reads_directly(&spec))?;
     let is_placed_here = on_device.as_ref().is_none_or(|opened| opened.route == Route::Copy);
     let options = RxOptions {
         promiscuous: true,
@@ -177,7 +177,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let assumed = identity.assume()?;
     notes.extend(ring.iter().flat_map(|ring| ring.notes().to_vec()));
     notes.push(copies);
-    let is_apart = args.frames.go.is_looked_at() || device.is_some();
+    let is_apart = args.frames.go.reads_frames() || device.is_some();
     let (mut destination, mut made_in) = args.frames.destination().map_err(|error| identity.explain(error))?;
     if let Some((on_device, note)) = device {
         destination = Box::new(on_device);
@@ -234,7 +234,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         show_document(&ReceivedJson::new(&spec.to_string(), asked, &so_far, &run))?;
     } else if !args.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
         show(ledger::run(&run, &summary(&so_far, run.elapsed.as_secs_f64(), args.rows), args.show.ledger));
-        came_singly(&spec, &run.ledger).iter().for_each(|hint| print_stderr(format_args!("{hint}\n")));
+        unmerged_hint(&spec, &run.ledger).iter().for_each(|hint| print_stderr(format_args!("{hint}\n")));
     }
     match &run.failure {
         Some(failure) => {
@@ -351,7 +351,7 @@ fn check_port(spec: &Spec) -> anyhow::Result<()> {
 }
 
 /// Returns whether the port can read TCP payload directly to its place.
-fn reads_straight(spec: &Spec) -> bool {
+fn reads_directly(spec: &Spec) -> bool {
     ["packet", "tun"].contains(&spec.scheme.as_str())
 }
 

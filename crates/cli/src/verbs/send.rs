@@ -7,7 +7,7 @@ mod source;
 use self::report::{Head, Row};
 use self::source::{Bytes, Pattern};
 use super::inputs::span;
-use super::show::{MetricsArgs, MetricsServer};
+use super::report_options::{MetricsArgs, MetricsServer};
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::{answer_requests, stop_on_signals, waiting};

@@ -3,13 +3,13 @@
 mod files;
 
 use super::generate::answer::packet_port;
-use super::generate::guard;
+use super::generate::preflight;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::{opening, read_text, stop_on_signals};
 use crate::verbs::inputs::{UserArgs, are_live};
 use crate::verbs::measure::reset::Helper;
-use crate::verbs::show::MetricsArgs;
+use crate::verbs::report_options::MetricsArgs;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, print_stderr, show, shown};
 use anyhow::{Context, bail};
@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         if REGISTRY.file(spec).is_some() {
             return Err(usage(format!("--port {name}: {spec} is a file; expected an interface")));
         }
-        guard::check_route(spec, args.yes)?;
+        preflight::check_route(spec, args.yes)?;
     }
     if let Some(folder) = args.files.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(usage(format!("--files {}: not a directory", folder.display())));
@@ -148,7 +148,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     };
     let guard = Guard::new(token, address, args.names.clone());
-    let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::ServedMeasurements { resets });
+    let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::server::ServedMeasurements { resets });
     let files = files::Files { folder: args.files.clone() };
     let desk = Arc::new(ServeState::new(Arc::clone(&tester), Some(measurer)).reading(Box::new(files)));
     linerate_serve::serve(listener, desk, guard, secure, &stop, log).context("the server failed")?;
@@ -225,7 +225,7 @@ impl Args {
 
 /// Opens a port to send and to receive.
 fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<OpenPort> {
-    let found = guard::interface(spec);
+    let found = preflight::interface(spec);
     let link = LinkType::ETHERNET;
     let options = TxOptions { queues: 1, stamped: true, owner: identity.owner(), link };
     let mut tx = open_tx(spec, &options).map_err(|error| identity.explain(error))?;
@@ -245,7 +245,7 @@ fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<OpenPort
         tx,
         rx,
         answers: answers(spec, identity).map_err(|error| format!("{error:#}")),
-        line: guard::line_of(found.as_ref()),
+        line: preflight::line_of(found.as_ref()),
         longest: longest.min(if mtu == 0 { usize::MAX } else { mtu + LINK }),
         is_up: Box::new(is_up),
     })

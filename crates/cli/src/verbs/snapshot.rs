@@ -3,12 +3,12 @@
 //! Counters and totals are those of the run so far; clients compute rates from two snapshots. Flows are those of the interval since
 //! the previous query of any client.
 
+mod flow_query;
 mod gather;
-mod question;
 
-pub use self::gather::Gatherer;
 #[cfg(feature = "tui")]
-pub use self::question::check;
+pub use self::flow_query::check;
+pub use self::gather::Gatherer;
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;

@@ -4,7 +4,7 @@ mod report;
 
 use self::report::{SummaryJson, summary};
 use super::inputs::{InputArgs, InputRequirements, ReceiveArgs, check_output, span};
-use super::show::ShowArgs;
+use super::report_options::ShowArgs;
 use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;

@@ -7,7 +7,7 @@ mod report;
 use self::control::SwitchControlListener;
 use self::open::SwitchPorts;
 use super::decide::{DecideArgs, share};
-use super::joined::JoinArgs;
+use super::port_pair::JoinArgs;
 use super::rings::ring_name;
 use super::units::entries;
 use crate::exit::{Exit, usage};
@@ -139,7 +139,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    if args.join.is_told() {
+    if args.join.prints_notes() {
         args.announce(&joined, &switch, &notes);
     }
     let waits = args.on_full.map_or(joined.is_all_files(), |how| how == OnFull::Wait);
@@ -193,7 +193,7 @@ impl Args {
                 many.push(rule);
                 continue;
             }
-            if let Some(other) = self.join.is_told().then(|| switch.ambiguous(&rule)).flatten() {
+            if let Some(other) = self.join.prints_notes().then(|| switch.ambiguous(&rule)).flatten() {
                 let (one, other) = (text, show_match(&other.rule.matches));
                 let line = format!("{one}: overlaps {other} with the same priority; the older rule is applied first");
                 print_stderr(format_args!("{}\n", shown(&line)));

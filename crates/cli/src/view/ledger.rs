@@ -148,7 +148,7 @@ fn is_short(ledger: &Ledger, quiesced: bool, is_whole: bool) -> bool {
     !is_whole && quiesced && ledger.lost() == 0 && ledger.imbalances().is_empty()
 }
 
-/// Returns the number of packets, and counters of filtered packets and notes by name; `fate` says that none was lost.
+/// Returns the number of packets, and counters of filtered packets and notes by name; `fate` states that none was lost.
 fn line(ledger: &Ledger, fate: &str) -> String {
     // Cards count all packets that pass through them.
     let accounts = || ledger.accounts().iter().filter(|account| account.stage != Stage::Nic);

@@ -1,8 +1,8 @@
 //! Progress output from a separate thread, so that a slow terminal cannot slow the run.
 
 use crate::signals::{ProgressHandler, answer_requests};
+use crate::view::file_progress::{self, FileProgress};
 use crate::view::rates::{Rates, grouped, totals};
-use crate::view::reading::{self, FileProgress};
 use crate::view::terminal::{print_stderr, shown};
 use linerate_engine::Progress;
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ impl EventPrinter {
     /// Starts printing events with the elapsed seconds, if `is_wanted`.
     pub fn start(is_wanted: bool) -> EventPrinter {
         let thread = is_wanted.then(|| {
-            let (news, started) = (linerate_port::news::listen(), Instant::now());
+            let (news, started) = (linerate_port::events::listen(), Instant::now());
             std::thread::spawn(move || news.iter().for_each(|event| print_event(event, started)))
         });
         EventPrinter { thread }
@@ -91,7 +91,7 @@ pub fn was_printed(event: &str) -> bool {
 impl Drop for EventPrinter {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            linerate_port::news::silence();
+            linerate_port::events::silence();
             let _ = thread.join();
         }
     }
@@ -159,7 +159,7 @@ fn print_line(
     };
     let share = reading.and_then(FileProgress::share);
     let how = match share {
-        Some(share) => reading::progress_text(share, started.elapsed()),
+        Some(share) => file_progress::progress_text(share, started.elapsed()),
         None => format!("{:>11} L1  {} lost", rates.l1(), grouped(read(&progress.lost))),
     };
     print_stderr(format_args!(

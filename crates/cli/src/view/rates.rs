@@ -105,7 +105,7 @@ pub fn bits_per_second(gbps: f64) -> String {
 }
 
 /// Formats non-zero counts, to append to a line.
-pub fn remarkable(counts: &[(u64, &str)]) -> String {
+pub fn format_nonzero(counts: &[(u64, &str)]) -> String {
     let some = counts.iter().filter(|(count, _)| *count > 0);
     some.map(|(count, what)| format!("  {} {what}", grouped(*count))).collect()
 }

@@ -87,7 +87,7 @@ impl Screen {
         match Terminal::new(Tty::new(out)) {
             Ok(terminal) => Some(Screen { terminal, keys: Keys::new(keyboard) }),
             Err(_) => {
-                tty::put_back();
+                tty::restore();
                 None
             }
         }
@@ -124,7 +124,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        tty::put_back();
+        tty::restore();
     }
 }
 

@@ -49,7 +49,7 @@ impl Rows {
     }
 
     /// Makes only the first column a key.
-    pub fn known_by_first(mut self) -> Self {
+    pub fn with_single_key(mut self) -> Self {
         self.keys = 1;
         self
     }

@@ -93,7 +93,7 @@ pub fn print_stderr(text: impl Display) {
 }
 
 /// Prints a line to standard error without folding, such as a command for pasting.
-pub fn tell_whole(line: &str) {
+pub fn print_unfolded(line: &str) {
     put(format!("{}\n", shown(line)).as_bytes());
 }
 

@@ -17,14 +17,14 @@ pub(crate) fn devices(seed: u64) -> Vec<Box<dyn Device>> {
     #[cfg(feature = "cuda")]
     match linerate_device::cuda::Cuda::open(0) {
         Ok(cuda) => devices.push(Box::new(cuda)),
-        Err(error) => say(&format!("NOT TESTED on a GPU: {error}")),
+        Err(error) => print_once(&format!("NOT TESTED on a GPU: {error}")),
     }
     devices
 }
 
 /// Prints a note once per run.
 #[cfg(feature = "cuda")]
-fn say(what: &str) {
+fn print_once(what: &str) {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| eprintln!("{what}"));
 }

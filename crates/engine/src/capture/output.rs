@@ -4,8 +4,8 @@ use super::complete::Totals;
 use super::share::SharedRing;
 use super::sinks::{self, BlockContext, Sinks};
 use crate::control::{Progress, ReopenRequest};
-use crate::died::ThreadPanic;
 use crate::error::ReceiveError;
+use crate::thread_panic::ThreadPanic;
 use crate::worker::Worker;
 use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
 use linerate_burst::{Block, CommitState, Desc, Flags, FrameIndex, Interface, Kind, Ledger, Nanos, Sink, Stage};
@@ -90,15 +90,15 @@ impl Output {
             state.mixed |= is_shared && is_mixed(&block.descs()[before.saturating_sub(1)..], all);
             if done < picks.len() {
                 self.commit(all, complete);
-                self.pass_on(all, false);
+                self.flush_block(all, false);
                 self.turn();
             }
         }
     }
 
-    pub(super) fn leave_out(&mut self, duplicates: u64) {
+    pub(super) fn count_duplicates(&mut self, duplicates: u64) {
         if let Store::SharedRing { ring, .. } = &mut self.store {
-            ring.leave_out(duplicates);
+            ring.count_duplicates(duplicates);
         }
     }
 
@@ -130,7 +130,7 @@ impl Output {
     }
 
     /// Passes the frames of the block to the sinks; with `flush`, these flush earlier blocks too.
-    pub(super) fn pass_on(&mut self, interfaces: &[Interface], flush: bool) {
+    pub(super) fn flush_block(&mut self, interfaces: &[Interface], flush: bool) {
         let must = flush && self.unflushed;
         let mut passed = false;
         match &mut self.store {
@@ -180,7 +180,7 @@ impl Output {
 
     /// Starts new outputs; `run` is the ledger up to here.
     pub(super) fn reopen(&mut self, interfaces: &[Interface], run: Ledger, reopen: &ReopenRequest) {
-        self.pass_on(interfaces, true);
+        self.flush_block(interfaces, true);
         match &mut self.store {
             Store::None(_) => {}
             Store::Private { block, sinks, interfaces } => {
@@ -211,7 +211,7 @@ impl Output {
                 sinks.hand_over(block, along, new_block);
             }
             Store::SharedRing { .. } => {
-                self.pass_on(interfaces, false);
+                self.flush_block(interfaces, false);
                 if let Store::SharedRing { sinks, .. } = &mut self.store {
                     sinks.look(&run, complete);
                 }
@@ -228,9 +228,9 @@ impl Output {
     }
 
     /// Records the total of frames lost upstream.
-    pub(super) fn look_at_losses(&mut self, lost: u64) {
+    pub(super) fn record_losses(&mut self, lost: u64) {
         if let Store::SharedRing { ring, .. } = &mut self.store {
-            ring.look_at_losses(lost);
+            ring.record_losses(lost);
         }
     }
 
@@ -271,7 +271,7 @@ impl Output {
         (events, self.failure.take().or(failure).or(sinks))
     }
 
-    pub(super) fn die(&mut self, died: ThreadPanic) {
+    pub(super) fn record_panic(&mut self, died: ThreadPanic) {
         self.is_dead = true;
         self.fail_if(Err(died.into()));
     }
@@ -361,11 +361,11 @@ mod tests {
         push(&mut output);
         output.look(&[], Ledger::new(), Nanos(1));
         assert_eq!(holds.0.load(Ordering::Relaxed), 1);
-        output.pass_on(&[], true);
+        output.flush_block(&[], true);
         assert!(holds.0.load(Ordering::Relaxed) == 0 && !output.unflushed);
         push(&mut output);
-        output.pass_on(&[], false);
-        output.pass_on(&[], true);
+        output.flush_block(&[], false);
+        output.flush_block(&[], true);
         assert_eq!(holds.0.load(Ordering::Relaxed), 0);
     }
 

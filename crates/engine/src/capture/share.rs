@@ -8,7 +8,7 @@ use crate::clock;
 use crate::control::Stop;
 use crate::error::ReceiveError;
 use linerate_burst::{Block, CommitState, Count, Interface, Ledger, Nanos, Stage};
-use linerate_port::news;
+use linerate_port::events;
 use linerate_share::{Acceptor, Access, Client, Error, ReaderReport, Writer};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -157,7 +157,7 @@ impl SharedRing {
     }
 
     /// Records duplicates that were not added to the block.
-    pub(crate) fn leave_out(&mut self, duplicates: u64) {
+    pub(crate) fn count_duplicates(&mut self, duplicates: u64) {
         self.state.duplicates = self.state.duplicates.saturating_add(duplicates.min(u32::MAX.into()) as u32);
     }
 
@@ -176,13 +176,13 @@ impl SharedRing {
             self.is_shut = true;
             let said =
                 format!("{}: no more readers can attach (a bug); attached readers and the run continue", self.name);
-            news::report(said.clone());
-            self.accounts.tell(said);
+            events::report(said.clone());
+            self.accounts.report_event(said);
         }
     }
 
     fn note_departures(&mut self) {
-        self.writer.take_departures().iter().for_each(|departure| self.accounts.departed(departure));
+        self.writer.take_departures().iter().for_each(|departure| self.accounts.record_departure(departure));
     }
 
     /// Waits for a free block; returns false if the run is over and none became free.
@@ -200,12 +200,12 @@ impl SharedRing {
                 due += LONG_HOLD;
                 // Others may have been slow at first; this one still is.
                 culprit = self.writer.waits_for().into_iter().next().or(culprit);
-                self.blame(culprit.as_ref());
+                self.report_blocker(culprit.as_ref());
             }
             let is_over = self.stop.is_requested() || self.until.is_some_and(|until| Instant::now() >= until);
             // The backlog of the ports may take many rounds: they wait only once in total.
             self.given_up |= is_over && over.get_or_insert_with(Instant::now).elapsed() >= LAST_WAIT;
-            self.given_up |= self.stop.is_hurried();
+            self.given_up |= self.stop.is_forced();
             if self.given_up {
                 break false;
             }
@@ -217,10 +217,10 @@ impl SharedRing {
     }
 
     /// Reports who blocks the run, unless that was the last one reported.
-    fn blame(&mut self, culprit: Option<&ReaderReport>) {
+    fn report_blocker(&mut self, culprit: Option<&ReaderReport>) {
         let Some(report) = culprit.filter(|report| self.blamed != Some(report.who.pid)) else { return };
         self.blamed = Some(report.who.pid);
-        news::report(format!("shm:{}: every block is in use; waiting for {}", self.name, named(report)));
+        events::report(format!("shm:{}: every block is in use; waiting for {}", self.name, named(report)));
     }
 
     /// Records frames dropped for lack of a free block.
@@ -229,10 +229,10 @@ impl SharedRing {
     }
 
     /// Records the total of frames lost upstream; new losses are charged to the reader that blocked the writer.
-    pub(crate) fn look_at_losses(&mut self, lost: u64) {
+    pub(crate) fn record_losses(&mut self, lost: u64) {
         let new = lost.saturating_sub(self.drops);
         self.drops = lost;
-        self.accounts.upstream_lost(new);
+        self.accounts.record_upstream_loss(new);
     }
 
     /// Adds the counters so far.
@@ -265,7 +265,7 @@ impl SharedRing {
     fn drain_readers(&mut self) {
         let began = Instant::now();
         let (mut moved, mut before) = (began, u64::MAX);
-        while began.elapsed() < LAST_DRAIN && moved.elapsed() < DRAIN && !self.stop.is_hurried() {
+        while began.elapsed() < LAST_DRAIN && moved.elapsed() < DRAIN && !self.stop.is_forced() {
             let left = self.writer.readers().iter().map(|report| report.tally.outstanding).sum();
             if left == 0 {
                 return;
@@ -297,7 +297,7 @@ mod tests {
             SharingOptions { name: name.clone(), ring, access: Access::default(), wait_for: 0, patience: None };
         let mut shared = SharedRing::open(Sharing::create(options).unwrap(), Stop::new(), None).unwrap();
         shared.acceptor = AcceptorThread::dead();
-        let news = news::listen();
+        let news = events::listen();
         (0..3).for_each(|_| shared.tick(clock::now()));
         let said: Vec<String> = news.try_iter().filter(|said| said.contains(&name)).collect();
         assert!(said.len() == 1 && said[0].contains("no more readers can attach"), "{said:?}");

@@ -3,8 +3,8 @@
 //! In a separate thread a slow disk or compression does not block the lanes, and reading overlaps with writing.
 
 use crate::control::ReopenRequest;
-use crate::died::survive;
 use crate::error::ReceiveError;
+use crate::thread_panic::survive;
 use crate::worker::{Work, Worker};
 use linerate_burst::{Block, Count, Interface, Kind, Ledger, Nanos, Sink, SinkError, Stage};
 use std::sync::Arc;
@@ -97,7 +97,7 @@ impl Sinks {
                 self.failure.get_or_insert(died);
             }
             if let Some(became) = became {
-                reopen.tell(became);
+                reopen.report_outcome(became);
             }
         }
     }

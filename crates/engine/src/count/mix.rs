@@ -31,7 +31,7 @@ impl Mix {
     }
 
     /// Adds one frame; `layers` is the dissector.
-    pub(crate) fn look_at(&mut self, link: LinkType, frame: &[u8], layers: &mut Layers) {
+    pub(crate) fn count_frame(&mut self, link: LinkType, frame: &[u8], layers: &mut Layers) {
         let Some(link) = Link::from_linktype(link.0) else {
             self.unknown += 1;
             return;
@@ -69,11 +69,11 @@ mod tests {
         ipv4.extend([0, 1, 0, 2, 0, 8, 0, 0]);
         let tagged = frame(0x8100, &[&[0, 1, 0x81, 0, 0, 2, 8, 0][..], &ipv4].concat());
         let (mut one, mut layers) = (Mix::default(), Layers::new());
-        one.look_at(LinkType::ETHERNET, &frame(0x0800, &ipv4), &mut layers);
-        one.look_at(LinkType::ETHERNET, &tagged, &mut layers);
-        one.look_at(LinkType(9999), &tagged, &mut layers);
+        one.count_frame(LinkType::ETHERNET, &frame(0x0800, &ipv4), &mut layers);
+        one.count_frame(LinkType::ETHERNET, &tagged, &mut layers);
+        one.count_frame(LinkType(9999), &tagged, &mut layers);
         let mut mix = Mix::default();
-        mix.look_at(LinkType::ETHERNET, &frame(0x1234, &[]), &mut layers);
+        mix.count_frame(LinkType::ETHERNET, &frame(0x1234, &[]), &mut layers);
         mix.add(&one);
         let found: Vec<_> = mix.protocols().map(|(protocol, frames)| (protocol.name(), frames)).collect();
         assert_eq!(found, [("ethernet", 3), ("vlan", 1), ("ipv4", 2), ("udp", 2)]);

@@ -7,8 +7,8 @@
 use super::meters::Meters;
 use super::worker::{Load, MeterWorker, SharedRecords, lock};
 use crate::consumer::Round;
-use crate::died::{ThreadPanic, survive};
 use crate::error::ReceiveError;
+use crate::thread_panic::{ThreadPanic, survive};
 use crate::worker::Worker;
 use linerate_burst::{Block, Desc, FinishDesc, FrameIndex, Interface, Nanos};
 use linerate_headers::Link;
@@ -129,7 +129,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
         }
         for queue in &mut self.workers {
             let has_waited = queue.since.is_some_and(|since| round.now.since(since) >= PATIENCE || round.now < since);
-            if has_waited || queue.heard.len() >= HEARD || queue.wants_to_know(self.time.now()) {
+            if has_waited || queue.heard.len() >= HEARD || queue.is_update_due(self.time.now()) {
                 queue.hand_over(&self.links, self.time.now());
             }
         }
@@ -146,7 +146,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
             self.paused = elapsed;
         }
         for queue in &mut self.workers {
-            if is_late || !queue.block.is_empty() || queue.wants_to_know(now) {
+            if is_late || !queue.block.is_empty() || queue.is_update_due(now) {
                 queue.hand_over(&self.links, now);
             }
         }
@@ -221,7 +221,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
 
 impl<R: Records + Send + 'static> Queue<R> {
     /// Returns whether the time has changed enough, in either direction, since the worker's last update.
-    fn wants_to_know(&self, now: Nanos) -> bool {
+    fn is_update_due(&self, now: Nanos) -> bool {
         u128::from(now.0.abs_diff(self.updated.0)) >= TELL.as_nanos()
     }
 

@@ -1,7 +1,7 @@
 //! A meter that works on blocks, in any thread.
 
 use super::watch::FlowWatch;
-use crate::died::{ThreadPanic, survive};
+use crate::thread_panic::{ThreadPanic, survive};
 use crate::worker::Work;
 use linerate_burst::{Block, Burst, Nanos};
 use linerate_headers::Link;

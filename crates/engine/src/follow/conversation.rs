@@ -3,7 +3,7 @@
 use super::StreamOutput;
 use linerate_burst::{Nanos, SinkError};
 use linerate_transport::follow::{Output, StreamInfo, Summary};
-use linerate_transport::place::StreamId;
+use linerate_transport::stream_memory::StreamId;
 use std::fmt::Write as _;
 use std::io::{BufWriter, Error, ErrorKind, Write};
 use std::ops::Range;

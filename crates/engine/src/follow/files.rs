@@ -7,7 +7,7 @@ use super::disk::{begin, create, is_of_one, reopen, write_at};
 use super::{StreamOutput, index};
 use linerate_burst::{Nanos, SinkError};
 use linerate_transport::follow::{Output, StreamInfo, Summary};
-use linerate_transport::place::StreamId;
+use linerate_transport::stream_memory::StreamId;
 use std::collections::HashMap;
 use std::fs::{File, create_dir};
 use std::io::{BufWriter, Error, ErrorKind, Write};
@@ -165,7 +165,7 @@ impl StreamFiles {
             self.streams.get_mut(&stream)?.is_left_out = true;
             return None;
         }
-        let place = self.free_place()?;
+        let place = self.free_slot()?;
         let known = self.streams.get_mut(&stream)?;
         let opened = match &known.name {
             Some(name) => reopen(&self.folder.join(name)).map_err(|error| (name.clone(), error)),
@@ -189,7 +189,7 @@ impl StreamFiles {
     }
 
     /// Returns a free index for an open file: one that was not used recently is closed.
-    fn free_place(&mut self) -> Option<usize> {
+    fn free_slot(&mut self) -> Option<usize> {
         if self.open.len() < self.options.open.max(1) {
             self.open.push(Open { stream: StreamId(0), file: None, buffer: Vec::new(), is_used: false });
             return Some(self.open.len() - 1);

@@ -16,7 +16,7 @@
 use super::{StreamOutput, index};
 use linerate_burst::{Nanos, SinkError};
 use linerate_transport::follow::{Output, StreamInfo, Summary};
-use linerate_transport::place::StreamId;
+use linerate_transport::stream_memory::StreamId;
 use std::io::{BufWriter, Result, Write};
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ impl<W: Write> StreamRecords<W> {
     pub fn new(out: W, target: &str) -> Self {
         let mut records =
             StreamRecords { out: BufWriter::with_capacity(BUFFER, out), target: target.to_owned(), failure: None };
-        records.try_to(|out| out.write_all(MAGIC));
+        records.try_write(|out| out.write_all(MAGIC));
         records
     }
 
@@ -48,13 +48,13 @@ impl<W: Write> StreamRecords<W> {
         head[8..16].copy_from_slice(&offset.to_le_bytes());
         head[16..24].copy_from_slice(&time.0.to_le_bytes());
         head[24..32].copy_from_slice(&len.to_le_bytes());
-        self.try_to(|out| {
+        self.try_write(|out| {
             out.write_all(&head)?;
             out.write_all(bytes)
         })
     }
 
-    fn try_to(&mut self, write: impl FnOnce(&mut BufWriter<W>) -> Result<()>) -> bool {
+    fn try_write(&mut self, write: impl FnOnce(&mut BufWriter<W>) -> Result<()>) -> bool {
         if self.failure.is_none()
             && let Err(reason) = write(&mut self.out)
         {
@@ -88,7 +88,7 @@ impl<W: Write> Output for StreamRecords<W> {
 
 impl<W: Write + Send> StreamOutput for StreamRecords<W> {
     fn flush(&mut self) {
-        self.try_to(BufWriter::flush);
+        self.try_write(BufWriter::flush);
     }
 
     fn failure(&self) -> Option<&SinkError> {

@@ -233,7 +233,7 @@ impl Decisions {
             debug_assert_eq!(place, self.line);
             self.look(Some(self.fate_of_slow(PolicyReason::Overload)), out);
         }
-        self.look_behind(now);
+        self.update_lag(now);
     }
 
     /// Returns the fate of new frames if they bypass the engine.
@@ -320,7 +320,7 @@ impl Decisions {
     }
 
     /// Updates whether the engine lags: from half of the budget on, until a quarter of it.
-    fn look_behind(&mut self, now: Nanos) {
+    fn update_lag(&mut self, now: Nanos) {
         let age = self.next().map(|place| self.age(place, now));
         match (age, &self.behind) {
             (None, _) => self.behind = None,

@@ -29,7 +29,7 @@ impl Port {
     }
 
     /// Returns the event that the port is up again, if a lane that has reported it down delivers frames.
-    pub(super) fn back_up(&mut self, downs: u64, brings: bool) -> Option<String> {
+    pub(super) fn link_up_event(&mut self, downs: u64, brings: bool) -> Option<String> {
         if !(brings && self.is_down && downs == self.downs) {
             return None;
         }
@@ -85,10 +85,10 @@ mod tests {
                 events.extend(port.fail((state, downs), down(*lane), &mut failure));
             }
             // Frames that had arrived earlier do not show that the port is up for a lane not yet polled.
-            events.extend(port.back_up(0, true));
-            events.extend(port.back_up(lanes[0].1, false));
-            events.extend(port.back_up(lanes[0].1, true));
-            events.extend(port.back_up(lanes[2].1, true));
+            events.extend(port.link_up_event(0, true));
+            events.extend(port.link_up_event(lanes[0].1, false));
+            events.extend(port.link_up_event(lanes[0].1, true));
+            events.extend(port.link_up_event(lanes[2].1, true));
         }
         for (lane, (state, downs)) in lanes.iter_mut().enumerate() {
             let removed = PortError::removed(format!("packet:e0@{lane}"));

@@ -76,15 +76,15 @@ impl Pace {
             }
             PollOutcome::Busy if self.idler.never_sleeps() => std::hint::spin_loop(),
             PollOutcome::Busy => std::thread::sleep(BUSY_NAP),
-            PollOutcome::Nothing | PollOutcome::Held if lanes.are_at_work() => {}
-            PollOutcome::Nothing => self.idler.idle(now, NAP_LIMIT, WaitCondition::Input(lanes.nap()), wakes),
+            PollOutcome::Nothing | PollOutcome::Held if lanes.have_pending_work() => {}
+            PollOutcome::Nothing => self.idler.idle(now, NAP_LIMIT, WaitCondition::Input(lanes.poll_interval()), wakes),
             PollOutcome::Held => self.idler.idle(now, NAP_LIMIT, WaitCondition::Horizon, wakes),
         }
-        self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT && !self.stop.is_hurried())
+        self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT && !self.stop.is_forced())
     }
 
     /// Returns whether it is time to read the loss counters again.
-    pub(crate) fn is_time_to_look(&mut self) -> bool {
+    pub(crate) fn is_loss_check_due(&mut self) -> bool {
         let is_time = self.looked.elapsed() >= LOOK_EVERY;
         if is_time {
             self.looked = Instant::now();

@@ -4,8 +4,8 @@
 //! and the window of the senders closes. After a failure frames are returned unused, and are counted.
 
 use crate::consumer::RunEnd;
-use crate::died::{ThreadPanic, survive};
 use crate::frame_ring::SharedFrames;
+use crate::thread_panic::{ThreadPanic, survive};
 use linerate_burst::{Count, Stage};
 use linerate_transport::destination::{Destination, DestinationError};
 use linerate_transport::frames::Frame;

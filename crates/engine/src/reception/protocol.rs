@@ -5,7 +5,7 @@ use linerate_burst::{Count, Flags, Ledger, Nanos, Stage};
 use linerate_headers::Link;
 use linerate_transport::datagrams::Datagrams;
 use linerate_transport::frames::{Frame, Frames};
-use linerate_transport::place::Ends;
+use linerate_transport::stream_memory::Ends;
 use linerate_transport::tcp::{Arrival, Checksum, Endpoint, Local, ReceiveOutcome};
 
 /// Transport of streams. Each has frames of its own: memory promised to a TCP sender must not be used otherwise.
@@ -98,10 +98,10 @@ impl Protocol {
     }
 
     /// Returns a frame to the pool; a window may open.
-    pub(super) fn give_back(&mut self, frame: Frame) {
+    pub(super) fn return_frame(&mut self, frame: Frame) {
         match self {
-            Protocol::Tcp { frames, .. } => frames.give_back(frame),
-            Protocol::Udp { datagrams, .. } => datagrams.give_back(frame),
+            Protocol::Tcp { frames, .. } => frames.return_frame(frame),
+            Protocol::Udp { datagrams, .. } => datagrams.return_frame(frame),
         }
     }
 
@@ -119,7 +119,7 @@ impl Protocol {
     }
 
     /// Reports finished frames that were replaced by newer ones: their datagrams count as placed.
-    pub(super) fn tell_what_dropped_oldest(&self, end: &mut RunEnd<'_>) {
+    pub(super) fn report_dropped_oldest(&self, end: &mut RunEnd<'_>) {
         let Protocol::Udp { datagrams, .. } = self else { return };
         let counts = datagrams.counts();
         if counts.reclaimed > 0 {

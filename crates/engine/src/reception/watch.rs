@@ -3,7 +3,7 @@
 use super::Protocol;
 use linerate_burst::Nanos;
 use linerate_transport::frames::Frame;
-use linerate_transport::place::{Ending, Ends, StreamId};
+use linerate_transport::stream_memory::{Ending, Ends, StreamId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -3,8 +3,8 @@
 use super::Open;
 use super::prepare::{Batch, FramePreparer};
 use crate::control::Stop;
-use crate::died::survive;
 use crate::receive::wait::wait_for;
+use crate::thread_panic::survive;
 use linerate_burst::{Horizon, LinkType, Nanos};
 use linerate_port::{PortError, RxPort, RxQueue};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Feed {
                     passes.end(batches.iter().any(|batch| !batch.block.is_empty()));
                 }
             }
-            Feed::ReadAhead(ahead) => ahead.give_back(),
+            Feed::ReadAhead(ahead) => ahead.return_batch(),
         }
     }
 }
@@ -130,7 +130,7 @@ impl ReadAhead {
         Ok(self.current.as_ref().map_or(NextBatch::Nothing, NextBatch::Batch))
     }
 
-    fn give_back(&mut self) {
+    fn return_batch(&mut self) {
         if let Some(mut batch) = self.current.take() {
             batch.clear();
             // After the end of the thread the receiver is gone.
@@ -186,7 +186,7 @@ pub(super) fn hold(
 ) -> Result<Option<Vec<Batch>>, PortError> {
     let mut queue = first_queue(open()?)?;
     let (mut batches, mut bytes) = (vec![Batch::new()], 0);
-    prepare.begin_pass();
+    prepare.start_pass();
     while !stop.is_requested() {
         let batch = batches.last_mut().expect("there always is one");
         match read(&mut *queue, prepare, 0, batch)? {
@@ -239,7 +239,7 @@ fn read(
 }
 
 fn pause(queue: &dyn RxQueue) {
-    if queue.is_at_work() {
+    if queue.has_pending_work() {
         return;
     }
     match queue.wake() {
@@ -269,7 +269,7 @@ struct FeedClosed;
 impl ReadAheadThread {
     fn run(mut self, mut stock: Stock, mut passes: Passes) {
         while !passes.is_over() {
-            self.prepare.begin_pass();
+            self.prepare.start_pass();
             self.had_frames = false;
             let result = match &mut stock {
                 Stock::File(open) => self.read(open, passes.done),
@@ -279,14 +279,14 @@ impl ReadAheadThread {
                 Ok(Ok(())) => {}
                 Ok(Err(FeedClosed)) => break,
                 Err(error) => {
-                    let _ = self.hand_on().map(|()| self.sender.send(Err(error)));
+                    let _ = self.send_batch().map(|()| self.sender.send(Err(error)));
                     break;
                 }
             }
             self.had_frames |= !self.batch.block.is_empty();
             passes.end(self.had_frames);
             self.batch.ends_pass = true;
-            if self.hand_on().is_err() {
+            if self.send_batch().is_err() {
                 break;
             }
         }
@@ -300,13 +300,13 @@ impl ReadAheadThread {
                 ReadOutcome::Some => {}
                 ReadOutcome::Ended => return Ok(Ok(())),
                 ReadOutcome::Full => {
-                    if self.hand_on().is_err() {
+                    if self.send_batch().is_err() {
                         return Ok(Err(FeedClosed));
                     }
                 }
                 ReadOutcome::Nothing => {
                     // Frames of a pipe are not held back.
-                    if self.hand_on().is_err() {
+                    if self.send_batch().is_err() {
                         return Ok(Err(FeedClosed));
                     }
                     self.filled.store(true, Ordering::Relaxed);
@@ -323,7 +323,7 @@ impl ReadAheadThread {
             while done < burst.len() {
                 done += self.prepare.put(burst.slice(done..burst.len()), turn, &mut self.batch);
                 if done < burst.len() {
-                    self.hand_on()?;
+                    self.send_batch()?;
                 }
             }
         }
@@ -331,7 +331,7 @@ impl ReadAheadThread {
     }
 
     /// Passes the batch on and takes another one; waits while all are in use.
-    fn hand_on(&mut self) -> Result<(), FeedClosed> {
+    fn send_batch(&mut self) -> Result<(), FeedClosed> {
         if self.batch.is_empty() {
             return Ok(());
         }

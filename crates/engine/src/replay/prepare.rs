@@ -80,7 +80,7 @@ impl FramePreparer {
             keep: false,
             split: edits.split,
             pad: edits.pad,
-            rewriter: (!rewriting.is_nothing()).then(|| Rewriter::new(rewriting.clone())),
+            rewriter: (!rewriting.is_identity()).then(|| Rewriter::new(rewriting.clone())),
             sides: edits.split_by.clone().filter(|_| queues.len() > 1).map(Sides::new),
             queues,
             frame: Vec::with_capacity(MAX_FRAME),
@@ -93,7 +93,7 @@ impl FramePreparer {
     }
 
     /// Starts a pass over the recording: decisions about flows are the same in each.
-    pub(super) fn begin_pass(&mut self) {
+    pub(super) fn start_pass(&mut self) {
         if let Some(sides) = &mut self.sides {
             sides.clear();
         }

@@ -7,8 +7,8 @@
 use super::feed::{Feed, NextBatch};
 use super::{Replay, ReplayReport};
 use crate::clock::{self, Clock};
-use crate::died::survive;
 use crate::sender::{FULL_STEP, Limits, Sender};
+use crate::thread_panic::survive;
 use linerate_burst::{Burst, Count, Desc, Nanos};
 use linerate_generate::{Pacing, Rate, Schedule};
 use linerate_port::{PortError, Sent};
@@ -64,15 +64,15 @@ impl Session {
             truncated: 0,
             padded: 0,
             left: replay.packets.unwrap_or(u64::MAX),
-            rewritten: (!replay.edits.rewriting.is_nothing()).then_some(0),
+            rewritten: (!replay.edits.rewriting.is_identity()).then_some(0),
             passes: 0,
             starved: 0,
             is_starved: false,
         };
         let mut sender = Sender::with(replay.ports, limits, clock);
         let failure = failed.or_else(|| {
-            let put_off = |session: &mut Session, span| session.schedule.put_off(span);
-            let run = || sender.run(&mut session, |sender, session| session.go_on(sender), put_off).err();
+            let delay = |session: &mut Session, span| session.schedule.delay(span);
+            let run = || sender.run(&mut session, |sender, session| session.go_on(sender), delay).err();
             survive(run).unwrap_or_else(|died| Some(PortError::broken("replay", died.to_string())))
         });
         session.report(sender, failure)
@@ -86,7 +86,9 @@ impl Session {
                 // Waits for the reader of the recording.
                 self.starved += u64::from(!self.is_starved && self.at_once.is_none());
                 self.is_starved = true;
-                return sender.nap(self.at_once.as_ref().map_or_else(clock::now, |time| time.now)).map(|()| true);
+                return sender
+                    .sleep_briefly(self.at_once.as_ref().map_or_else(clock::now, |time| time.now))
+                    .map(|()| true);
             }
             NextBatch::Ended => return Ok(false),
         };
@@ -106,9 +108,9 @@ impl Session {
         let is_top = self.pacing == Pacing::Fixed(Rate::Top);
         let descs = &batch.block.descs()[self.at..];
         let (now, due) = match &mut self.at_once {
-            Some(time) => time.go_to(&descs[0], &mut self.schedule),
+            Some(time) => time.advance_to(&descs[0], &mut self.schedule),
             None => {
-                let (now, step) = sender.look_at_clock();
+                let (now, step) = sender.read_clock();
                 self.schedule.follow(step);
                 let due = self.schedule.due_at(&descs[0], now);
                 (now, if is_top { due } else { catch_up(&mut self.schedule, sender, due, now) })
@@ -178,7 +180,7 @@ impl Session {
 fn catch_up(schedule: &mut Schedule, sender: &mut Sender, due: Nanos, now: Nanos) -> Nanos {
     let shift = sender.timing().shift(due, now).unwrap_or_default();
     if !shift.is_zero() {
-        schedule.put_off(shift);
+        schedule.delay(shift);
     }
     due.after(shift)
 }
@@ -200,7 +202,7 @@ struct VirtualTime {
 
 impl VirtualTime {
     /// Advances to the due time of the next frame; returns the time now, and that due time.
-    fn go_to(&mut self, desc: &Desc, schedule: &mut Schedule) -> (Nanos, Nanos) {
+    fn advance_to(&mut self, desc: &Desc, schedule: &mut Schedule) -> (Nanos, Nanos) {
         let first = *self.first.get_or_insert(desc.time);
         self.now = self.now.max(first);
         let due = schedule.due_at(desc, self.now);

@@ -35,7 +35,7 @@ pub(super) struct Dedup {
     keys: [u64; 6],
     /// Most recently used first.
     stretches: Vec<Stretch>,
-    forgotten: u64,
+    evicted: u64,
 }
 
 /// Frames whose times are close together.
@@ -68,7 +68,7 @@ impl Dedup {
     fn with(window: Duration, most: usize, keys: [u64; 6]) -> Self {
         let window = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
         let far = window.saturating_mul(2).max(FAR.as_nanos() as u64);
-        Dedup { window, far, most, keys, stretches: Vec::new(), forgotten: 0 }
+        Dedup { window, far, most, keys, stretches: Vec::new(), evicted: 0 }
     }
 
     /// Returns whether this frame, of `wire` bytes on the wire, was kept before; if not, keeps it now.
@@ -91,8 +91,8 @@ impl Dedup {
     }
 
     /// Returns the number of frames evicted before the end of their window.
-    pub(super) fn forgotten(&self) -> u64 {
-        self.forgotten
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     /// Moves the stretch of a time to the front.
@@ -114,7 +114,7 @@ impl Dedup {
     fn make_room(&mut self) {
         if let Some(stretch) = self.stretches.iter_mut().rev().find(|one| !one.order.is_empty()) {
             stretch.forget();
-            self.forgotten += 1;
+            self.evicted += 1;
         }
     }
 }
@@ -382,6 +382,6 @@ mod tests {
         assert!(!show(11, 8) && !show(12, 0), "one more takes the place of the oldest");
         assert!(!show(5000, 9), "those whose time is over make room");
         let stretch = &dedup.stretches[0];
-        assert_eq!((dedup.forgotten(), stretch.kept.len(), stretch.order.len()), (2, 1, 1));
+        assert_eq!((dedup.evicted(), stretch.kept.len(), stretch.order.len()), (2, 1, 1));
     }
 }

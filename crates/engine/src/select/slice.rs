@@ -124,10 +124,10 @@ mod tests {
     /// Returns the lengths that `l2`, `l3`, `l4` keep of a frame with these headers.
     fn kept(headers: &[&dyn Part], payload: &[u8]) -> [usize; 3] {
         let frame = Frame::new(headers, payload).to_vec().unwrap();
-        kept_of(Some(Link::Ethernet), &frame)
+        kept_lengths(Some(Link::Ethernet), &frame)
     }
 
-    fn kept_of(link: Option<Link>, frame: &[u8]) -> [usize; 3] {
+    fn kept_lengths(link: Option<Link>, frame: &[u8]) -> [usize; 3] {
         let mut layers = Layers::new();
         [Header::Link, Header::Network, Header::Transport].map(|header| {
             let length = Slice::Header(header, 0).length(link, frame, &mut layers);
@@ -168,10 +168,10 @@ mod tests {
         assert_eq!(kept(&[&link, &question], &[0; 18]), [42; 3]);
         assert_eq!(kept(&[&ethernet::Header { ether_type: 0x88cc, ..link }], &data), [14; 3]);
         let whole = Frame::new(&[&link, &v4, &segment], &data).to_vec().unwrap();
-        assert_eq!(kept_of(Some(Link::Ethernet), &whole[..50]), [14, 34, 34], "no header that is cut itself");
-        assert_eq!(kept_of(Some(Link::RawIp), &whole[14..]), [0, 20, 52]);
-        assert_eq!(kept_of(Some(Link::Ethernet), &[]), [0; 3]);
-        assert_eq!(kept_of(None, &whole), [0; 3]);
+        assert_eq!(kept_lengths(Some(Link::Ethernet), &whole[..50]), [14, 34, 34], "no header that is cut itself");
+        assert_eq!(kept_lengths(Some(Link::RawIp), &whole[14..]), [0, 20, 52]);
+        assert_eq!(kept_lengths(Some(Link::Ethernet), &[]), [0; 3]);
+        assert_eq!(kept_lengths(None, &whole), [0; 3]);
         assert_eq!(Slice::Bytes(20).length(None, &whole, &mut Layers::new()), 20);
         assert_eq!(Slice::Bytes(2000).length(None, &whole, &mut Layers::new()), whole.len());
     }

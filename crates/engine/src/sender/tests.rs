@@ -29,7 +29,7 @@ fn a_schedule_continues_while_the_clock_is_set() {
     let (began, mut sent) = (Instant::now(), 0);
     while sent < 100 {
         set.store([0, -100_000_000_000, 100_000_000_000][sent as usize / 20 % 3], Ordering::Relaxed);
-        let (now, step) = sender.look_at_clock();
+        let (now, step) = sender.read_clock();
         schedule.follow(step);
         let desc = Desc::new(Nanos(sent * 2_000_000), 0, 60);
         let due = schedule.due_at(&desc, now);
@@ -98,7 +98,7 @@ fn sent_and_downs(queue: GoesDown) -> (u64, u64) {
     let mut left = 320;
     let step = |sender: &mut Sender, left: &mut usize| {
         let burst = block.burst();
-        let now = sender.look_at_clock().0;
+        let now = sender.read_clock().0;
         *left -= sender.send(0, burst.slice(0..burst.len().min(*left)), now)?;
         Ok(*left > 0)
     };

@@ -4,8 +4,8 @@
 //! before it takes frames, and publishes first how far it is going to take them. So all senders apply it after the same
 //! frame, whichever thread is preempted.
 
-use super::book::StreamTable;
-pub use super::book::{CommandError, SendState, StreamState};
+use super::stream_table::StreamTable;
+pub use super::stream_table::{CommandError, SendState, StreamState};
 use super::watch::StreamWatch;
 use crate::transmit::StreamSlots;
 use linerate_burst::Nanos;
@@ -91,7 +91,7 @@ struct SenderPosition {
     taken: Arc<AtomicU64>,
     /// Number of commands read, and the time up to which they were applied.
     read: u64,
-    obeyed: Option<u64>,
+    applied: Option<u64>,
     /// Number of commands applied.
     done: u64,
     /// Streams that it has sent completely.
@@ -104,7 +104,7 @@ pub(super) struct SenderControl {
     sender: usize,
     taken: Arc<AtomicU64>,
     read: u64,
-    obeyed: u64,
+    applied: u64,
 }
 
 impl Control {
@@ -142,16 +142,16 @@ impl Control {
     /// Commands the streams whose names match a pattern (`*` any characters, `?` one), as soon as their senders are
     /// sure to read it: within about 2 ms. Before the run, it takes effect at the start.
     pub fn tell(&self, pattern: &str, action: Action) -> CommandResult {
-        self.tell_which(&self.named(pattern)?, action)
+        self.command_streams(&self.named(pattern)?, action)
     }
 
     /// Commands these streams, as soon as possible.
-    pub fn tell_which(&self, which: &StreamSelection, action: Action) -> CommandResult {
+    pub fn command_streams(&self, which: &StreamSelection, action: Action) -> CommandResult {
         self.command(which, action, None)
     }
 
     /// Commands these streams at a time after the start of the run; fails if it has passed.
-    pub fn tell_at(&self, at: Duration, which: &StreamSelection, action: Action) -> CommandResult {
+    pub fn command_at(&self, at: Duration, which: &StreamSelection, action: Action) -> CommandResult {
         self.command(which, action, Some(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)))
     }
 
@@ -264,7 +264,7 @@ impl Control {
         let listeners = (first..first + senders).map(|sender| {
             let taken = Arc::new(AtomicU64::new(0));
             inner.senders.push(SenderPosition { taken: Arc::clone(&taken), ..SenderPosition::default() });
-            SenderControl { control: self.clone(), sender, taken, read: 0, obeyed: 0 }
+            SenderControl { control: self.clone(), sender, taken, read: 0, applied: 0 }
         });
         let listeners = listeners.collect();
         self.0.changed.notify_all();
@@ -280,7 +280,7 @@ impl Inner {
     fn is_done(&self, change: AcceptedCommand) -> bool {
         // Streams that are added and removed get all commands as soon as possible, one after the other.
         let is_done = |sender: &SenderPosition| match self.book {
-            Some(_) => sender.obeyed >= Some(change.at),
+            Some(_) => sender.applied >= Some(change.at),
             None => sender.done >= change.number,
         };
         self.is_over || !self.senders.is_empty() && self.senders.iter().all(is_done)
@@ -351,17 +351,17 @@ impl SenderControl {
 
     /// Returns whether commands were applied since the last report.
     #[inline]
-    pub(super) fn has_obeyed(&self, commands: u64) -> bool {
-        commands != self.obeyed
+    pub(super) fn has_applied(&self, commands: u64) -> bool {
+        commands != self.applied
     }
 
     /// Reports the number of commands applied, and the time of the last one.
     #[cold]
     pub(super) fn tell(&mut self, commands: u64, until: Option<u64>) {
-        self.obeyed = commands;
+        self.applied = commands;
         let mut inner = self.control.lock();
         let sender = &mut inner.senders[self.sender];
-        (sender.obeyed, sender.done) = (until, commands);
+        (sender.applied, sender.done) = (until, commands);
         inner.book.iter_mut().for_each(|book| book.done(until.unwrap_or(0)));
         drop(inner);
         self.control.0.changed.notify_all();
@@ -390,9 +390,9 @@ impl Drop for SenderControl {
     fn drop(&mut self) {
         let mut inner = self.control.lock();
         let sender = &mut inner.senders[self.sender];
-        (sender.read, sender.obeyed, sender.done) = (u64::MAX, Some(u64::MAX), u64::MAX);
+        (sender.read, sender.applied, sender.done) = (u64::MAX, Some(u64::MAX), u64::MAX);
         self.taken.store(0, Ordering::SeqCst);
-        inner.is_over |= inner.senders.iter().all(|sender| sender.obeyed == Some(u64::MAX));
+        inner.is_over |= inner.senders.iter().all(|sender| sender.applied == Some(u64::MAX));
         inner.forget();
         drop(inner);
         self.control.0.changed.notify_all();

@@ -32,7 +32,7 @@ pub(super) fn run(
         hear(listener, live, &mut showing, streams);
     }
     let (made, progress) = (live.made(), live.progress());
-    showing.show_surely(&made);
+    showing.publish_blocking(&made);
     let mut report = StreamsReport::new(streams);
     report.add(&sender.finish(0), &made, failure.err());
     report.behind = (progress.late_max, progress.late_mean);
@@ -54,9 +54,9 @@ fn hear(listener: &mut SenderControl, live: &dyn LiveControl, showing: &mut Watc
     if !done.ended.is_empty() {
         listener.report(done.ended.into_iter().map(|stream| StreamEvent::Ended { stream }), &sent);
     }
-    if listener.has_obeyed(done.commands) {
+    if listener.has_applied(done.commands) {
         // Totals are published before the command is reported as applied.
-        showing.show_surely(&live.made());
+        showing.publish_blocking(&live.made());
         listener.tell(done.commands, done.until);
     }
 }

@@ -99,7 +99,7 @@ impl WatchWriter {
     }
 
     /// Updates the totals, waiting for readers.
-    pub(crate) fn show_surely(&mut self, sent: &[u64]) {
+    pub(crate) fn publish_blocking(&mut self, sent: &[u64]) {
         let asked = self.watch.0.asked.load(Ordering::Relaxed);
         let watch = self.watch.clone();
         self.add(&mut watch.lock(), sent, asked);

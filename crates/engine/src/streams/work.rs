@@ -1,7 +1,7 @@
 //! State of one sending thread.
 
-use super::coming::StreamArrivals;
 use super::control::SenderControl;
+use super::stream_changes::StreamArrivals;
 use super::watch::WatchWriter;
 use crate::clock;
 use crate::sender::{FULL_STEP, Sender};
@@ -16,7 +16,7 @@ pub(super) struct SendWork {
     pub traffic: Traffic,
     pub start: Nanos,
     /// Total shift of the schedule by interface outages and delays.
-    pub put_off: u64,
+    pub delay: u64,
     /// Total of clock steps since the start.
     pub set: i64,
     /// End of the schedule after the start, in nanoseconds.
@@ -45,15 +45,15 @@ impl SendWork {
         let Some(mut due) = self.next_due() else { return Ok(false) };
         let now = self.now(due, sender)?;
         self.catch_up(sender, due, now);
-        let (put_off, set) = (Duration::from_nanos(self.put_off), self.set);
-        let start = self.start.after(put_off).shifted(set);
+        let (delay, set) = (Duration::from_nanos(self.delay), self.set);
+        let start = self.start.after(delay).shifted(set);
         let elapsed = now.0.saturating_sub(start.0).min(self.end.saturating_sub(1));
         if let Some(listener) = &mut self.listener
             && listener.hear(elapsed, |command| self.traffic.tell(command))
         {
             due = self.next_due().unwrap_or(self.end);
         }
-        self.see_off(sender, now)?;
+        self.remove_finished(sender, now)?;
         let due_at = start.after(Duration::from_nanos(due.min(self.end)));
         if due_at > now {
             self.show(now);
@@ -68,7 +68,7 @@ impl SendWork {
         let offered = self.traffic.offer(elapsed, now);
         let burst = offered.map_err(|bug| PortError::broken("generate", format!("cannot build a frame: {bug}")))?;
         if burst.is_empty() {
-            self.obeyed();
+            self.applied();
             return Ok(true);
         }
         let done = sender.send(0, burst, now)?;
@@ -79,11 +79,11 @@ impl SendWork {
         if let Some(then) = self.then.as_mut().filter(|_| done == 0) {
             *then = then.after(FULL_STEP);
         }
-        let late = |desc: &Desc| now.0.saturating_sub(desc.time.after(put_off).shifted(set).0);
+        let late = |desc: &Desc| now.0.saturating_sub(desc.time.after(delay).shifted(set).0);
         if is_paced && self.then.is_none() {
             burst.descs()[..done].iter().for_each(|desc| sender.timing().add(late(desc)));
         }
-        self.obeyed();
+        self.applied();
         if let Some(coming) = &self.coming {
             self.traffic.by_stream(done).for_each(|(place, frames)| coming.sent(place, frames, late));
         }
@@ -100,22 +100,22 @@ impl SendWork {
         if self.then.is_some() || !self.traffic.is_paced() || due >= self.end {
             return;
         }
-        let due = self.start.after(Duration::from_nanos(self.put_off.saturating_add(due))).shifted(self.set);
+        let due = self.start.after(Duration::from_nanos(self.delay.saturating_add(due))).shifted(self.set);
         if let Some(shift) = sender.timing().shift(due, now) {
-            self.put_off += shift.as_nanos() as u64;
+            self.delay += shift.as_nanos() as u64;
         }
     }
 
     /// Suspends the schedule while the port takes nothing, but applies commands.
     pub(super) fn stand(&mut self, span: Duration) {
-        self.put_off += span.as_nanos() as u64;
+        self.delay += span.as_nanos() as u64;
         if let Some(listener) = &mut self.listener {
             listener.stand(&mut self.traffic, clock::now());
-            self.obeyed();
+            self.applied();
             self.end();
             if let Some(coming) = &mut self.coming {
                 // Queued frames cannot leave: waiting controllers are released.
-                coming.see_off();
+                coming.remove_finished();
                 self.report_applied();
             }
         }
@@ -141,9 +141,9 @@ impl SendWork {
     }
 
     /// Reports starts and ends of streams before the frames that are made, as commanded.
-    fn obeyed(&mut self) {
+    fn applied(&mut self) {
         let Some(listener) = self.listener.as_mut() else { return };
-        if self.traffic.has_news() {
+        if self.traffic.has_events() {
             let news = self.traffic.news();
             for news in &news {
                 match *news {
@@ -166,8 +166,9 @@ impl SendWork {
     /// Reports the end of streams of which no made frame is left.
     fn end(&mut self) {
         let Some(listener) = self.listener.as_mut() else { return };
-        let owed: HashSet<u32> = self.traffic.owed().collect();
-        let (left, ended): (Vec<u32>, Vec<u32>) = self.ended.drain(..).partition(|stream| owed.contains(stream));
+        let pending_streams: HashSet<u32> = self.traffic.pending_streams().collect();
+        let (left, ended): (Vec<u32>, Vec<u32>) =
+            self.ended.drain(..).partition(|stream| pending_streams.contains(stream));
         self.ended = left;
         match &mut self.coming {
             _ if ended.is_empty() => {}
@@ -180,13 +181,13 @@ impl SendWork {
     }
 
     /// Removes streams whose last frame has left, and reports that to their controllers.
-    fn see_off(&mut self, sender: &mut Sender, now: Nanos) -> Result<(), PortError> {
+    fn remove_finished(&mut self, sender: &mut Sender, now: Nanos) -> Result<(), PortError> {
         let Some(coming) = &mut self.coming else { return Ok(()) };
         if coming.is_any_leaving() {
             if !sender.flush(now)? && !coming.is_late() {
                 return Ok(());
             }
-            coming.see_off();
+            coming.remove_finished();
         }
         self.report_applied();
         Ok(())
@@ -194,10 +195,10 @@ impl SendWork {
 
     /// Reports applied commands to their controllers.
     fn report_applied(&mut self) {
-        let (commands, until) = (self.traffic.obeyed(), self.traffic.obeyed_until());
-        if let Some(listener) = self.listener.as_mut().filter(|listener| listener.has_obeyed(commands)) {
+        let (commands, until) = (self.traffic.applied(), self.traffic.applied_until());
+        if let Some(listener) = self.listener.as_mut().filter(|listener| listener.has_applied(commands)) {
             // Totals are published before the command is reported as applied.
-            self.showing.show_surely(self.traffic.sent_per_stream());
+            self.showing.publish_blocking(self.traffic.sent_per_stream());
             listener.tell(commands, until);
         }
     }
@@ -211,7 +212,7 @@ impl SendWork {
     /// Returns the time now for frames due at `due` after the start.
     fn now(&mut self, due: u64, sender: &mut Sender) -> Result<Nanos, PortError> {
         let Some(then) = &mut self.then else {
-            let (now, step) = sender.look_at_clock();
+            let (now, step) = sender.read_clock();
             self.set = self.set.saturating_add(step);
             return Ok(now);
         };

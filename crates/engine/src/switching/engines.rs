@@ -9,15 +9,15 @@
 //! Frames of flows with a permanent verdict bypass the ring, once none of theirs is pending there.
 
 use super::counts::SwitchCounts;
-use super::outlet::SwitchOutput;
+use super::output::SwitchOutput;
 use super::{CHUNK, SwitchBurst};
 use crate::capture::share::Sharing;
 use crate::consumer::{Round, RunEnd, RunStart};
 use crate::error::ReceiveError;
 use crate::inline::Policy;
-use crate::inline::asking::{OfferOutcome, UnusedFrames, VerdictRing};
 use crate::inline::decide::FramePosition;
-use crate::inline::onward::Exits;
+use crate::inline::output::Exits;
+use crate::inline::verdict_ring::{OfferOutcome, UnusedFrames, VerdictRing};
 use linerate_burst::{Block, Burst, Count, Desc, Ledger, Nanos, Stage};
 use linerate_switch::{Action, Inspect, PortNo, RemainingActions, RingNo, Switch};
 use std::collections::VecDeque;
@@ -284,7 +284,7 @@ impl Exits for ReturnQueue {
         std::mem::take(&mut self.own_gone)
     }
 
-    fn forget_own(&mut self) {
+    fn discard_own(&mut self) {
         (self.engine, self.own_gone) = (self.engine + 1, 0);
     }
 }

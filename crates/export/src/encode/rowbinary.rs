@@ -57,7 +57,7 @@ pub(crate) fn end_of(bytes: &[u8], rows: usize) -> Option<usize> {
     let mut rest = bytes;
     for _ in 0..rows {
         // After the sensor: run, batch, row.
-        rest = behind_text(rest)?.get(20..)?;
+        rest = after_text(rest)?.get(20..)?;
         for (field, _) in COLUMNS.iter() {
             rest = match field.get {
                 Getter::U8(_) => rest.get(1..)?,
@@ -65,7 +65,7 @@ pub(crate) fn end_of(bytes: &[u8], rows: usize) -> Option<usize> {
                 Getter::U32(_) => rest.get(4..)?,
                 Getter::U64(_) | Getter::Id(_) | Getter::Time(_) => rest.get(8..)?,
                 Getter::Address(_) => rest.get(16..)?,
-                Getter::Name(_) | Getter::Text(_) => behind_text(rest)?,
+                Getter::Name(_) | Getter::Text(_) => after_text(rest)?,
                 Getter::F64(_) | Getter::Bool(_) | Getter::Mac(_) | Getter::List(_) | Getter::Quality(_) => rest,
             };
         }
@@ -73,7 +73,7 @@ pub(crate) fn end_of(bytes: &[u8], rows: usize) -> Option<usize> {
     Some(bytes.len() - rest.len())
 }
 
-fn behind_text(bytes: &[u8]) -> Option<&[u8]> {
+fn after_text(bytes: &[u8]) -> Option<&[u8]> {
     let (mut length, mut at) = (0, 0);
     loop {
         let byte = *bytes.get(at)?;

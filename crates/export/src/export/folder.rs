@@ -4,7 +4,7 @@
 //! once. Memory does not depend on the number of hours, and a crash loses only the collected records.
 
 use super::directory::Directory;
-use super::part::Part;
+use super::partial_file::Part;
 use super::stream::Shared;
 use super::{Demand, Ending, Exporter, Options, at, hours, in_order};
 use crate::encode::{FORMATS, Format, Settings};

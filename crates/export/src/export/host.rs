@@ -23,7 +23,7 @@ pub(super) fn host_and_port(target: &str, usual: u16) -> Result<(&str, u16)> {
 }
 
 /// Returns the registered port.
-pub(super) fn usual_port(target: &str) -> u16 {
+pub(super) fn default_port(target: &str) -> u16 {
     match () {
         () if target.starts_with("netflow9") => 2055,
         () if target.starts_with("ipfix+tls") => 4740,

@@ -4,11 +4,11 @@
 //! oldest are dropped and counted when the memory is full. UDP has no acknowledgements: a collector counts
 //! as unreachable when its host reports a closed port.
 
-mod again;
+mod periodic;
 
-use super::host::{host_and_port, usual_port};
-use super::line::{MessageTransport, Tcp, Udp, is_away};
+use super::host::{default_port, host_and_port};
 use super::secure::Secure;
+use super::transport::{MessageTransport, Tcp, Udp, is_unreachable};
 use super::{Demand, Ending, Exporter, Observed, Options};
 use crate::ipfix::{Message, Packer, Profile, Statistics, Version};
 use linerate_burst::{Account, Count, Nanos};
@@ -49,7 +49,7 @@ struct Network {
     last_notice: Option<Instant>,
     /// Receives notices that it is unreachable or back.
     notify: fn(String),
-    is_hurried: Option<fn() -> bool>,
+    is_forced: Option<fn() -> bool>,
     /// Counters for statistics records.
     observed: Observed,
     /// Number of data records sent, or of messages for NetFlow v9; statistics are counted separately.
@@ -97,7 +97,7 @@ fn open(
     if target.starts_with("ipfix+t") {
         profile.most = MOST_OF_STREAM;
     }
-    let (host, port) = host_and_port(target, usual_port(target))?;
+    let (host, port) = host_and_port(target, default_port(target))?;
     let line = connect(host, port).map_err(|error| {
         let advice = match error.kind() {
             ErrorKind::ConnectionRefused => ": no collector is listening; start it first",
@@ -117,8 +117,8 @@ fn open(
         away: None,
         left: None,
         last_notice: None,
-        notify: options.told.unwrap_or(drop),
-        is_hurried: options.is_hurried,
+        notify: options.notify.unwrap_or(drop),
+        is_forced: options.is_forced,
         observed: options.observed.clone(),
         sequence: 0,
         statistics_sequence: 0,
@@ -135,7 +135,7 @@ fn open(
 
 impl Network {
     fn is_udp(&self) -> bool {
-        self.line.forgets()
+        self.line.may_lose_templates()
     }
 
     /// Queues a message; drops the oldest ones when full.
@@ -150,27 +150,27 @@ impl Network {
     }
 
     /// Returns whether the last message is rejected within the time that takes on this host or nearby.
-    fn is_refused_soon(&mut self) -> bool {
+    fn is_rejected_soon(&mut self) -> bool {
         if self.is_udp() {
             std::thread::sleep(RETRY / 10);
         }
-        self.line.is_refused()
+        self.line.is_rejected()
     }
 
     /// Sends queued messages while the collector is reachable.
     fn flush(&mut self, now: Nanos) -> Result<()> {
-        if self.away.is_none() && self.sent.messages > 0 && self.line.is_refused() {
+        if self.away.is_none() && self.sent.messages > 0 && self.line.is_rejected() {
             self.leave();
         }
-        if self.away.is_some() && !self.is_back(now)? {
+        if self.away.is_some() && !self.try_reconnect(now)? {
             return Ok(());
         }
         while let Some(mut message) = self.waiting.pop_front() {
             self.waiting_bytes -= message.bytes.len();
             message.number(self.profile.version, self.sequence);
             self.pace(message.records);
-            if !self.is_udp() && self.line.is_refused() {
-                self.give_back(message);
+            if !self.is_udp() && self.line.is_rejected() {
+                self.requeue(message);
                 self.leave();
                 return Ok(());
             }
@@ -179,8 +179,8 @@ impl Network {
                     self.count(&message);
                     self.last = Some(message).filter(|_| self.is_udp());
                 }
-                Err(error) if is_away(&error) => {
-                    self.give_back(message);
+                Err(error) if is_unreachable(&error) => {
+                    self.requeue(message);
                     self.leave();
                     return Ok(());
                 }
@@ -204,7 +204,7 @@ impl Network {
     }
 
     /// Puts a message back at the front of the queue.
-    fn give_back(&mut self, message: Message) {
+    fn requeue(&mut self, message: Message) {
         self.waiting_bytes += message.bytes.len();
         self.waiting.push_front(message);
     }
@@ -218,7 +218,7 @@ impl Network {
             self.sent.bytes -= last.bytes.len() as u64;
             self.sent.flows -= last.flows;
             self.records -= u64::from(last.records);
-            self.give_back(last);
+            self.requeue(last);
         }
         if self.away.is_none() {
             self.outages += 1;
@@ -233,7 +233,7 @@ impl Network {
     }
 
     /// Retries an unreachable collector periodically; sends all templates first when it is back.
-    fn is_back(&mut self, now: Nanos) -> Result<bool> {
+    fn try_reconnect(&mut self, now: Nanos) -> Result<bool> {
         if self.away.is_some_and(|tried| tried.elapsed() < RETRY) {
             return Ok(false);
         }
@@ -247,7 +247,7 @@ impl Network {
         }
         match self.send_templates(now) {
             // A rejection shows at the next attempt.
-            Ok(()) if self.is_refused_soon() => Ok(false),
+            Ok(()) if self.is_rejected_soon() => Ok(false),
             Ok(()) => {
                 self.away = None;
                 if let Some((since, true)) = self.left.take() {
@@ -257,7 +257,7 @@ impl Network {
                 }
                 Ok(true)
             }
-            Err(error) if is_away(&error) => Ok(false),
+            Err(error) if is_unreachable(&error) => Ok(false),
             Err(error) => Err(self.with_advice(error)),
         }
     }
@@ -338,11 +338,11 @@ impl Exporter for Network {
         let mut result = Ok(());
         if ending == Ending::Complete {
             let now = self.now;
-            if self.away.is_none() && self.last.is_some() && self.is_refused_soon() {
+            if self.away.is_none() && self.last.is_some() && self.is_rejected_soon() {
                 self.leave();
             }
-            let is_hurried = self.is_hurried.unwrap_or(|| false);
-            while !self.waiting.is_empty() && result.is_ok() && Instant::now() < until && !is_hurried() {
+            let is_forced = self.is_forced.unwrap_or(|| false);
+            while !self.waiting.is_empty() && result.is_ok() && Instant::now() < until && !is_forced() {
                 result = self.flush(now);
                 if self.away.is_some() {
                     std::thread::sleep(RETRY / 5);

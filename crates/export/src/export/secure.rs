@@ -124,14 +124,14 @@ impl Stream {
     }
 
     /// Returns whether nothing was received and the peer has not closed.
-    pub(super) fn is_quiet(&mut self) -> bool {
+    pub(super) fn is_idle(&mut self) -> bool {
         match self {
             Stream::Plain(socket) => {
                 let looked = recv(socket, &mut [0_u8; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK);
                 matches!(looked, Err(Errno::AGAIN | Errno::INTR))
             }
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => stream.is_quiet(),
+            Stream::Tls(stream) => stream.is_idle(),
         }
     }
 
@@ -143,7 +143,7 @@ impl Stream {
                 Err(error) => error != Errno::AGAIN && error != Errno::INTR,
             },
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => !stream.is_quiet(),
+            Stream::Tls(stream) => !stream.is_idle(),
         }
     }
 

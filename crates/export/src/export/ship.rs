@@ -5,7 +5,7 @@
 //!  sender thread:  spool, oldest first -> destination (kafka, clickhouse) -> acknowledged: journal line, file removed
 //! ```
 //!
-//! - `batches`: encoding of flows into batches; `words`: options; `link`, `http`: connections with timeouts;
+//! - `batches`: encoding of flows into batches; `options`: options; `link`, `http`: connections with timeouts;
 //! - `spool`, `journal`: the state on disk, and recovery after a crash;
 //! - `sender`: sends a few batches at a time and retries until the outcome of each is known;
 //! - `clickhouse`, `kafka`: deduplication of a batch that is sent twice.
@@ -18,16 +18,16 @@ mod http;
 mod journal;
 mod kafka;
 mod link;
+mod options;
 mod sender;
 mod spool;
 mod state;
 mod target;
 #[cfg(test)]
 mod tests;
-mod words;
 
+pub use self::options::{DeliveryOptions, Sasl};
 pub use self::spool::Lag;
-pub use self::words::{DeliveryOptions, Sasl};
 
 use self::batches::DroppedBatches;
 use self::clock::Clock;
@@ -158,15 +158,15 @@ fn ship(name: &str, options: &Options) -> Result<BatchExporter> {
 
 fn ship_by(name: &str, options: &Options, clock: Clock) -> Result<BatchExporter> {
     check(name, options)?;
-    super::line::will_reconnect();
+    super::transport::allow_reconnects();
     let (target, form, ship) = (target(name)?, form(name, options)?, &options.ship);
     let root = ship.spool.as_deref().unwrap_or(Path::new("."));
     let path = root.join(folder_of(name));
     let folder = Directory::make(&path).map_err(|error| at(&path, "cannot create directory", error))?;
-    let (notify, is_kafka) = (options.told.unwrap_or(drop), name.starts_with("kafka"));
+    let (notify, is_kafka) = (options.notify.unwrap_or(drop), name.starts_with("kafka"));
     let terms = Terms { most: ship.most, has_numbers: is_kafka, clock, notify };
     let spool = Spool::open(folder, terms).map_err(|error| at(&path, "cannot open spool", error))?;
-    let over = RunDeadline::new(options.is_hurried);
+    let over = RunDeadline::new(options.is_forced);
     let password = ship.password.as_deref().map(password).transpose()?;
     let secure = Secure::of(name, &options.tls)?;
     let destination: Box<dyn Destination> = if is_kafka {
@@ -226,9 +226,9 @@ struct BatchExporter {
 
 impl BatchExporter {
     /// Reports a wait for the destination, and how to end it.
-    fn tell_of_waiting(&self) {
+    fn report_waiting(&self) {
         let since = Instant::now();
-        while !self.spool.is_empty() && !self.over.is_now() {
+        while !self.spool.is_empty() && !self.over.has_passed() {
             if since.elapsed() >= SOON {
                 let (records, left) = (self.spool.lag().records, self.over.left().unwrap_or_default().as_secs());
                 (self.notify)(format!(
@@ -302,7 +302,7 @@ impl Exporter for BatchExporter {
             self.sender.start()?;
         }
         self.spool.wake();
-        self.tell_of_waiting();
+        self.report_waiting();
         self.sender.end()
     }
 

@@ -1,7 +1,7 @@
 //! Export to one file or byte stream.
 
 use super::directory::{Directory, parent};
-use super::part::Part;
+use super::partial_file::Part;
 use super::{Demand, Ending, Exporter, Options, at, in_order};
 use crate::encode::{Encoder, Format, Settings};
 use linerate_burst::{Account, Count, Nanos};
@@ -81,7 +81,7 @@ pub(super) fn file(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     let file = path.file_name().ok_or_else(none)?;
     let folder = parent(&path);
     let part = Part::make(Directory::open(folder).map_err(|error| at(folder, "cannot open", error))?, file)?;
-    if let (Some(leftover), Some(notify)) = (&part.leftover, options.told) {
+    if let (Some(leftover), Some(notify)) = (&part.leftover, options.notify) {
         notify(leftover.clone());
     }
     let file = part.handle()?;
@@ -152,7 +152,7 @@ impl Stream {
     fn complete(&mut self) -> Result<()> {
         self.end()?;
         let Some(part) = self.part.take() else { return Ok(()) };
-        let result = if self.files == 0 { part.complete() } else { part.complete_beside().map(drop) };
+        let result = if self.files == 0 { part.complete() } else { part.complete_unique().map(drop) };
         result.inspect_err(|_| self.forget(&part))?;
         (self.files, self.completed) = (self.files + 1, self.written);
         Ok(())
@@ -162,7 +162,7 @@ impl Stream {
     fn turn(&mut self) -> Result<Option<String>> {
         let Some(mut part) = self.part.take() else { return Ok(None) };
         self.end()?;
-        let done = part.complete_beside().inspect_err(|_| self.forget(&part))?;
+        let done = part.complete_unique().inspect_err(|_| self.forget(&part))?;
         let records = self.written - std::mem::replace(&mut self.completed, self.written);
         self.files += 1;
         part = Part::make(part.folder, &part.name)?;

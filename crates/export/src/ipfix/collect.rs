@@ -3,7 +3,7 @@
 //! Templates belong to one session (an address and port, a connection, a file) and one observation domain. Data without
 //! a known template is counted.
 
-use super::back::Record;
+use super::decode::Record;
 use super::elements::Meaning;
 use super::sessions::{Field, Limits, Session, Sessions, Template};
 use linerate_meter::{ExportedBy, Flow};
@@ -97,7 +97,7 @@ impl Collector {
     }
 
     /// Sets a function that receives the unread elements of each template, for a limited number of templates.
-    pub fn telling(self, notify: fn(String)) -> Self {
+    pub fn with_notify(self, notify: fn(String)) -> Self {
         Collector { notify: Some(notify), ..self }
     }
 
@@ -115,7 +115,7 @@ impl Collector {
     /// Processes a message of a session.
     pub fn take(&mut self, session: Session, message: &[u8], out: &mut dyn FnMut(&Flow)) {
         self.found.messages += 1;
-        self.sessions.hear(session);
+        self.sessions.record_message(session);
         if self.read(session, message, out).is_err() {
             self.found.malformed += 1;
         }
@@ -127,7 +127,7 @@ impl Collector {
     }
 
     /// Counts a rejected connection.
-    pub(super) fn turn_away(&mut self) {
+    pub(super) fn count_rejected(&mut self) {
         self.found.refused += 1;
     }
 
@@ -192,7 +192,7 @@ impl Collector {
                 match id {
                     _ if !session.is_stream() => {}
                     256.. => self.sessions.forget(session, domain, id),
-                    _ => self.sessions.forget_all(session, domain, is_options),
+                    _ => self.sessions.remove_templates(session, domain, is_options),
                 }
                 continue;
             }

@@ -5,7 +5,7 @@
 //! also in nanoseconds after them. TCP flags have one byte, the only size that pmacct reads. VLANs start with element
 //! 58, which every collector reads.
 
-use super::own::{RESPONDER, number};
+use super::enterprise::{RESPONDER, number};
 use super::times::{millis, ntp};
 use super::{Profile, Version};
 use crate::fields::{Field, Getter, Part, REVERSE, fields};

@@ -5,8 +5,8 @@
 //! not hide others.
 
 use super::collect::Spec;
-use super::own::{OWN, RESPONDER};
-use super::said;
+use super::enterprise::{OWN, RESPONDER};
+use super::names;
 use crate::fields::REVERSE;
 
 /// Number of a record. Those up to `UpLast` belong to a direction, the others to the flow.
@@ -225,7 +225,7 @@ impl Meaning {
             own if own == ours => of_own(element),
             _ => None,
         };
-        let meaning = meaning.or_else(|| said::place_of(enterprise, element).map(Meaning::Name));
+        let meaning = meaning.or_else(|| names::place_of(enterprise, element).map(Meaning::Name));
         match meaning {
             // Addresses of other lengths are ignored.
             Some(Meaning::Address { .. }) if !is_variable && length != 4 && length != 16 => Meaning::Unknown,

@@ -166,7 +166,7 @@ impl Listener {
                 self.accept(collector);
             }
             #[cfg(feature = "tls")]
-            self.leave_slow(collector);
+            self.close_slow(collector);
         }
         // Datagrams that arrived before the stop request.
         self.take_datagrams(LAST, collector, out)

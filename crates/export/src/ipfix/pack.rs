@@ -122,13 +122,13 @@ impl Packer {
             (160, 8, self.boot.map_or(0, |boot| boot + UP)),
         ];
         let mut bytes = head(Profile { domain: 0, ..self.profile }, now, 0);
-        let set = begin_set(&mut bytes, OPTIONS);
+        let set = start_set(&mut bytes, OPTIONS);
         [STATISTICS, fields.len() as u16, 1].iter().for_each(|number| bytes.extend(number.to_be_bytes()));
         fields.iter().for_each(|(element, length, _)| {
             bytes.extend([element.to_be_bytes(), length.to_be_bytes()].concat());
         });
         end_set(&mut bytes, set);
-        let set = begin_set(&mut bytes, STATISTICS);
+        let set = start_set(&mut bytes, STATISTICS);
         for (_, length, value) in fields {
             bytes.extend_from_slice(&value.to_be_bytes()[8 - usize::from(length)..]);
         }
@@ -161,7 +161,7 @@ impl Packer {
         let (before, set) = (self.message.bytes.len(), self.set);
         if self.set.is_none_or(|(open, _)| open != template) {
             self.end_set();
-            self.set = Some((template, begin_set(&mut self.message.bytes, template)));
+            self.set = Some((template, start_set(&mut self.message.bytes, template)));
         }
         let (is_v9, boot) = (self.profile.version == Version::V9, self.boot.unwrap_or(0));
         let (bytes, is_alone) = (&mut self.message.bytes, self.message.records == 0);
@@ -214,7 +214,7 @@ impl Packer {
     fn template(&self, template: u16, now: Nanos) -> Message {
         let is_v9 = self.profile.version == Version::V9;
         let mut bytes = head(self.profile, now, self.boot.unwrap_or(0));
-        let set = begin_set(&mut bytes, if is_v9 { 0 } else { TEMPLATES });
+        let set = start_set(&mut bytes, if is_v9 { 0 } else { TEMPLATES });
         let columns = &self.layouts[&template];
         bytes.extend([template.to_be_bytes(), (columns.len() as u16).to_be_bytes()].concat());
         for Column { enterprise, element, length, .. } in columns {
@@ -273,7 +273,7 @@ fn uptime(time: Nanos, boot: u64) -> [u8; 4] {
     (millis(time).wrapping_sub(boot) as u32).to_be_bytes()
 }
 
-pub(super) fn begin_set(bytes: &mut Vec<u8>, id: u16) -> usize {
+pub(super) fn start_set(bytes: &mut Vec<u8>, id: u16) -> usize {
     bytes.extend([id.to_be_bytes(), [0; 2]].concat());
     bytes.len() - 4
 }

@@ -138,7 +138,7 @@ impl Sessions {
     }
 
     /// Notes a message of a session.
-    pub(super) fn hear(&mut self, session: Session) {
+    pub(super) fn record_message(&mut self, session: Session) {
         if self.order.last_key_value().is_some_and(|(_, last)| *last == session) {
             return;
         }
@@ -195,7 +195,7 @@ impl Sessions {
     }
 
     /// Removes all templates of a kind in a domain.
-    pub(super) fn forget_all(&mut self, session: Session, domain: u32, is_options: bool) {
+    pub(super) fn remove_templates(&mut self, session: Session, domain: u32, is_options: bool) {
         let Some(known) = self.known.get(&session) else { return };
         let of_kind = known.kinds.range((domain, is_options, 0)..=(domain, is_options, u16::MAX));
         let ids: Vec<u16> = of_kind.inspect(|_| self.walked += 1).map(|(_, _, id)| *id).collect();
@@ -337,11 +337,11 @@ mod tests {
     #[test]
     fn sessions_and_hosts_evict_their_own_unused_entries() {
         let mut sessions = Sessions::new(LIMITS);
-        sessions.hear(from(1, 1));
+        sessions.record_message(from(1, 1));
         sessions.keep(from(1, 1), 0, 256, template(10));
         // Many templates of one session: one is used repeatedly, another is refreshed.
         let noisy = from(2, 1);
-        sessions.hear(noisy);
+        sessions.record_message(noisy);
         [300, 301].into_iter().for_each(|id| assert!(sessions.keep(noisy, 0, id, template(10))));
         for id in 400..2000 {
             sessions.keep(noisy, 7, id, template(20));
@@ -353,7 +353,7 @@ mod tests {
         assert!(sessions.no_room > 1500);
         // Many sessions of one host.
         for port in 2..5000 {
-            sessions.hear(from(2, port));
+            sessions.record_message(from(2, port));
             sessions.keep(from(2, port), 0, 256, template(10));
             check(&sessions);
         }
@@ -365,14 +365,14 @@ mod tests {
     fn the_most_recent_hosts_are_kept() {
         let mut sessions = Sessions::new(LIMITS);
         let steady = from(1, 1);
-        sessions.hear(steady);
+        sessions.record_message(steady);
         sessions.keep(steady, 0, 256, template(10));
         for number in 0..70_000_u32 {
             let other = Session::Datagrams(([10, 1, (number >> 8) as u8, number as u8], (number >> 16) as u16).into());
-            sessions.hear(other);
+            sessions.record_message(other);
             sessions.domain(other, number).unwrap().boot = Some(1);
             if number % 16 == 0 {
-                sessions.hear(steady);
+                sessions.record_message(steady);
                 assert!(sessions.template(steady, 0, 256).is_some(), "{number}");
             }
         }

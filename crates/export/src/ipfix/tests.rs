@@ -326,7 +326,7 @@ fn uptime_and_icmp_without_a_protocol_are_decoded() {
     // 50 days later the same clock has wrapped around once.
     let round = 1_u64 << 32;
     let clock = collect::Clock { seconds: (BEGAN / 1000 + round / 1000 + 100) as u32, uptime: None, boot: Some(BEGAN) };
-    let mut record = back::Record::new(clock, Default::default());
+    let mut record = decode::Record::new(clock, Default::default());
     for (element, value) in [(8, &[1; 4]), (12, &[2; 4]), (22, &first), (21, &last), (2, &[1; 4])] {
         record.set(elements::Meaning::of(collect::Spec { enterprise: 0, element, length: 4 }, ENTERPRISE), value);
     }

@@ -1,8 +1,8 @@
 //! Type information of unregistered elements, sent in addition to records (RFC 5610): numbers, names, types, units,
 //! descriptions.
 
-use super::own::{OWN, RESPONDER, number};
-use super::pack::{Message, OPTIONS, begin_set, end_message, end_set, head};
+use super::enterprise::{OWN, RESPONDER, number};
+use super::pack::{Message, OPTIONS, end_message, end_set, head, start_set};
 use super::{Profile, Version};
 use crate::fields::{Field, Getter, fields};
 use linerate_burst::Nanos;
@@ -23,14 +23,14 @@ pub(super) fn types(profile: &Profile, now: Nanos) -> Vec<Message> {
     }
     let begin = || {
         let mut bytes = head(Profile { domain: 0, ..*profile }, now, 0);
-        let set = begin_set(&mut bytes, OPTIONS);
+        let set = start_set(&mut bytes, OPTIONS);
         [TYPES, COLUMNS.len() as u16, SCOPES].iter().for_each(|number| bytes.extend(number.to_be_bytes()));
         COLUMNS
             .iter()
             .flat_map(|(element, length)| [*element, *length])
             .for_each(|number| bytes.extend(number.to_be_bytes()));
         end_set(&mut bytes, set);
-        let set = begin_set(&mut bytes, TYPES);
+        let set = start_set(&mut bytes, TYPES);
         (Message { bytes, records: 0, flows: 0 }, set)
     };
     let end = |(mut message, set): (Message, usize)| {

@@ -1,7 +1,7 @@
 //! The state of one stream: 2 KB at most, of which a frame in order touches two cache lines.
 
-use super::ages::{Ages, Gaps};
 use super::histogram::Histogram;
+use super::loss_timeout::{Ages, Gaps};
 
 /// Window below the highest sequence number within which received frames are known, in frames.
 pub const WINDOW: u64 = 1024;
@@ -123,7 +123,7 @@ impl Stream {
         self.bytes += u64::from(arrival.bytes);
         self.last = self.last.max(arrival.time);
         if arrival.sequence != self.next || self.holes > 0 || self.next == 0 || arrival.corrupted {
-            return Some(self.take_odd(arrival, ages));
+            return Some(self.add_out_of_order(arrival, ages));
         }
         self.next += 1;
         self.follow(arrival);
@@ -152,7 +152,7 @@ impl Stream {
         self.missing - self.gaps.young(self.turn, ages) + self.gaps.lost_below.saturating_sub(self.next)
     }
 
-    /// Records that `sent` frames had been sent [`AGE`](super::ages::AGE) ago.
+    /// Records that `sent` frames had been sent [`AGE`](super::loss_timeout::AGE) ago.
     pub(super) fn judge(&mut self, sent: u64, ages: &mut Ages) {
         if sent >= self.next.max(1) {
             self.gaps.settle(self.turn, ages);
@@ -166,7 +166,7 @@ impl Stream {
     }
 
     #[inline(never)]
-    fn take_odd(&mut self, arrival: &Arrival, ages: &mut Ages) -> Change {
+    fn add_out_of_order(&mut self, arrival: &Arrival, ages: &mut Ages) -> Change {
         let sequence = arrival.sequence;
         self.corrupted += u64::from(arrival.corrupted);
         if self.lowest == u64::MAX {

@@ -1,6 +1,6 @@
 //! Streams with received frames, by number.
 
-use super::ages::Ages;
+use super::loss_timeout::Ages;
 use super::stream::Stream;
 use linerate_burst::prefer_huge_pages;
 
@@ -45,12 +45,12 @@ impl Streams {
     pub(super) fn place(&mut self, id: u32) -> Option<u32> {
         match self.index.get(id as usize) {
             Some(place) if *place < GONE => Some(*place),
-            _ => self.new_place(id),
+            _ => self.allocate_index(id),
         }
     }
 
     #[cold]
-    fn new_place(&mut self, id: u32) -> Option<u32> {
+    fn allocate_index(&mut self, id: u32) -> Option<u32> {
         if self.is_gone(id) {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Tables of a stream file: their keys, each with its position.
 
 use super::keys::{Key, Type};
-use crate::wrong::{TextError, choices};
+use crate::text_error::{TextError, choices};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

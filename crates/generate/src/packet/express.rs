@@ -2,7 +2,7 @@
 
 use super::{Setup, Sizes, frames};
 use linerate_headers::named::{Field, Form, Kind};
-use linerate_headers::{Layers, Link, Protocol, cover, dissect, mpls};
+use linerate_headers::{Layers, Link, Protocol, coverage, dissect, mpls};
 
 /// Returns the text of a packet that makes this frame, byte for byte: known headers, fields that are neither default
 /// nor computed, and the payload. Parts that headers cannot express are in hexadecimal.
@@ -35,7 +35,7 @@ fn headers(link: Link, frame: &[u8]) -> Vec<Header> {
     let mut layers = Layers::new();
     dissect(link, frame, &mut layers);
     let mut headers = Vec::new();
-    for at in cover::placed(frame, &layers) {
+    for at in coverage::placed(frame, &layers) {
         let bytes = frame.get(at.offset..at.offset + at.length).unwrap_or_default();
         let Some(kind) = Kind::of(at.protocol, bytes) else { break };
         let each = if at.protocol == Protocol::Mpls { mpls::ENTRY_LEN } else { at.length.max(1) };

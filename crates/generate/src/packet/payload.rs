@@ -2,7 +2,7 @@
 
 use super::syntax::{Argument, Layer, unquote};
 use crate::stream::Fill;
-use crate::wrong::TextError;
+use crate::text_error::TextError;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Payload {

@@ -4,7 +4,7 @@ use super::syntax::split;
 use super::value::call;
 use crate::rate::FCS;
 use crate::stream::{Alias, IndexSelection, Selector};
-use crate::wrong::TextError;
+use crate::text_error::TextError;
 use std::sync::Arc;
 
 /// Sizes of the frames of a stream.

@@ -1,9 +1,9 @@
 //! Layers of a packet: its headers, including implied ones.
 
 use super::payload::{Payload, bytes};
+use super::selectors::Pattern;
 use super::syntax::{self, Argument, Layer};
-use super::vary::Pattern;
-use crate::wrong::{TextError, choices};
+use crate::text_error::{TextError, choices};
 use linerate_headers::build::{BuildError, Frame, Header, Problem};
 use linerate_headers::named::{Form, Format, Kind, PartValues, Value};
 use linerate_headers::{EmitError, Link, Protocol, Role};
@@ -117,7 +117,7 @@ impl<'a> Stack<'a> {
 
     /// Returns the link type of the frame; `usual` unless the first header determines it.
     pub(super) fn link(&self, usual: Link) -> Link {
-        let first = self.headers.first().and_then(|first| Link::beginning_with(first.kind.protocol));
+        let first = self.headers.first().and_then(|first| Link::starting_with(first.kind.protocol));
         first.unwrap_or(usual)
     }
 

@@ -1,6 +1,6 @@
 //! Parser of packet text: layers between slashes, arguments between commas.
 
-use crate::wrong::TextError;
+use crate::text_error::TextError;
 use std::ops::Range;
 
 /// Layer: its name and the arguments in parentheses.

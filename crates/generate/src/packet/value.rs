@@ -2,7 +2,7 @@
 
 use super::syntax::split;
 use crate::stream::MOST_WEIGHTED;
-use crate::wrong::TextError;
+use crate::text_error::TextError;
 use linerate_headers::named::Format;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -164,7 +164,7 @@ impl Index {
         Ok(match map {
             Map::Range { start, step, .. } => {
                 // A step back in only the lower half borrows nothing from the upper half.
-                let borrows = u64::from(half == Half::Upper && !goes_up(*start, *step, self.most));
+                let borrows = u64::from(half == Half::Upper && !is_increasing(*start, *step, self.most));
                 let (start, step) = (part(*start), part(*step as u128).wrapping_add(borrows));
                 let step = if self.most == 0 { 0 } else { step };
                 match self.reduction {
@@ -189,13 +189,13 @@ impl Index {
 }
 
 /// Returns whether the lower half of a range only increases, without a carry.
-fn goes_up(start: u128, step: i128, most: u64) -> bool {
+fn is_increasing(start: u128, step: i128, most: u64) -> bool {
     u128::from(start as u64) + u128::from(step as u64) * u128::from(most) <= u64::MAX.into()
 }
 
 fn carries(start: u128, step: i128, most: u64) -> Result<(), String> {
     let back = u128::from((step as u64).wrapping_neg()) * u128::from(most);
-    match goes_up(start, step, most) || step as u64 != 0 && back <= u128::from(start as u64) {
+    match is_increasing(start, step, most) || step as u64 != 0 && back <= u128::from(start as u64) {
         true => Ok(()),
         false => Err("a field of more than 64 bits carries from its lower 64 bits into the upper ones".into()),
     }

@@ -1,9 +1,9 @@
 //! Interleaved streams: all at once.
 
 mod chain;
-mod commanded;
+mod commands;
 
-use self::commanded::CommandState;
+use self::commands::CommandState;
 use super::clock::{Clock, Lengths};
 use super::{Slot, StreamEvent, UNLIMITED};
 use crate::Rate;

@@ -64,7 +64,7 @@ impl Sequence {
 
     /// Applies a command; frames due before it have been sent. Pause, resume, stop and start apply only to all streams
     /// together.
-    pub(super) fn obey(&mut self, command: &Command) {
+    pub(super) fn apply(&mut self, command: &Command) {
         let at = command.at as f64;
         let (places, is_all) = (command.which.places(self.steps.len()), command.which == StreamSelection::All);
         match &command.action {

@@ -160,8 +160,8 @@ pub(super) const KINDS: &[Kind] = &[
         below: "udp",
         parts: &[part("nonce", Form::Present), part("origin_port", Form::Present), part("origin", Form::Present)],
         fields: &[
-            found("nonce", |header| vouched(header).map(|()| 4), 0, 64, Hex),
-            found("confirmation", |header| vouched(header).map(|()| 12), 0, 8, Number),
+            found("nonce", |header| has_empty_auth(header).map(|()| 4), 0, 64, Hex),
+            found("confirmation", |header| has_empty_auth(header).map(|()| 12), 0, 8, Number),
             found("origin_port", origin, 16, 16, InvertedPort),
             found("origin", origin, 32, 32, InvertedIpv4),
         ],
@@ -226,7 +226,7 @@ fn user_plane<'a>(given: PartValues<'_, 'a>) -> Result<Box<dyn Header + 'a>, Emi
 }
 
 /// Returns whether an authentication header with empty client and value is present.
-fn vouched(header: &[u8]) -> Option<()> {
+fn has_empty_auth(header: &[u8]) -> Option<()> {
     header.starts_with(&[0, 1, 0, 0]).then_some(())
 }
 

@@ -26,7 +26,7 @@ impl EntryBuilder {
 
     fn packet(&mut self, link: Link, frame: &[u8]) {
         match link {
-            Link::EtherType(at) => self.behind_ethertype(at, frame),
+            Link::EtherType(at) => self.after_ethertype(at, frame),
             Link::Ip => match frame.first().map(|byte| byte >> 4) {
                 Some(4) => self.ip(IPV4, 0, frame),
                 Some(6) => self.ip(IPV6, 0, frame),
@@ -35,7 +35,7 @@ impl EntryBuilder {
         }
     }
 
-    fn behind_ethertype(&mut self, at: usize, frame: &[u8]) {
+    fn after_ethertype(&mut self, at: usize, frame: &[u8]) {
         let mut at = at;
         for _ in 0..=MOST_TAGS {
             let Some(ethertype) = half(frame, at) else { return };

@@ -68,7 +68,7 @@ impl State {
             Op::LdWord(k) => self.a = frame.word(k as usize),
             Op::LdHalf(k) => self.a = frame.half(k as usize),
             Op::LdByte(k) => self.a = frame.byte(k as usize),
-            Op::LdHalfInd(k) => self.a = frame.half_behind(self.x, k as usize),
+            Op::LdHalfInd(k) => self.a = frame.half_after(self.x, k as usize),
             Op::LdImm(k) => self.a = Value::Known(k),
             Op::LdxImm(k) => self.x = Value::Known(k),
             Op::LdxMsh(k) => self.x = Value::HeaderLength(k as usize),
@@ -202,7 +202,7 @@ impl KnownFields {
     }
 
     /// Returns two bytes after an IPv4 header.
-    fn half_behind(&self, x: Value, k: usize) -> Value {
+    fn half_after(&self, x: Value, k: usize) -> Value {
         match (self.packet(), x) {
             (Some((IPV4, start)), Value::HeaderLength(of))
                 if self.has_ports && of == start && (k == start || k == start + 2) =>

@@ -213,7 +213,7 @@ impl Search {
             }
             reader.consume(std::mem::take(done));
             match reader.look() {
-                Ok(0) if reader.is_at_work() => return Ok(SourcePosition::Full(*time)),
+                Ok(0) if reader.has_pending_work() => return Ok(SourcePosition::Full(*time)),
                 Ok(0) => {
                     self.note_changes(reader, path);
                     return Ok(SourcePosition::Ended);
@@ -253,7 +253,7 @@ impl Search {
         while known.len() <= index {
             let link = reader.interfaces()[known.len()].link;
             let filter = self.filter(link)?;
-            self.note_unfit(source, filter);
+            self.note_link_mismatch(source, filter);
             known.push((filter, [None; 2]));
         }
         let (filter, numbers) = &mut known[index];
@@ -277,7 +277,7 @@ impl Search {
     }
 
     /// Notes, once per file and link type, that none of its frames passes.
-    fn note_unfit(&mut self, source: usize, filter: usize) {
+    fn note_link_mismatch(&mut self, source: usize, filter: usize) {
         let (link, Err(refused)) = &self.filters[filter] else { return };
         let Source { path, unfit, .. } = &mut self.sources[source];
         if !unfit.contains(link) {

@@ -1,7 +1,7 @@
 //! Any frame, header by header: tunnels, extension headers, fragments, truncated frames.
 
 use super::checksums;
-use super::front::{OuterHeaders, TunnelHeader};
+use super::outer_headers::{OuterHeaders, TunnelHeader};
 use super::{Facts, Hint};
 use crate::config::{Config, Tunnels};
 use crate::encapsulation::Encapsulation;

@@ -1,7 +1,7 @@
 //! Buffers of incomplete messages. When full, the oldest buffer is evicted.
 
 use linerate_names::Stream;
-use linerate_names::first::Reads;
+use linerate_names::protocol::Reads;
 use linerate_names::quic::ConnectionId;
 use std::collections::BTreeMap;
 

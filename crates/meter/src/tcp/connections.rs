@@ -1,10 +1,10 @@
 //! TCP state of all flows of a meter.
 
 use super::history::Histories;
-use super::rare::SlowPath;
+use super::loss_state::{Side, Troubles};
 use super::record::{ColdSide, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS};
+use super::slow_path::SlowPath;
 use super::state::{is_established, state_of};
-use super::trouble::{Side, Troubles};
 use super::{Retransmitted, Rtt, Tcp, TcpSide};
 use crate::facts::Facts;
 use crate::pages::{self, Pages};
@@ -26,7 +26,7 @@ pub(super) struct SideTables {
 
 /// Bytes of a flow, and additional bytes of one with a `Trouble`.
 pub(crate) const BYTES: usize = size_of::<Record>();
-pub(crate) const TROUBLE_BYTES: usize = size_of::<super::trouble::Trouble>();
+pub(crate) const TROUBLE_BYTES: usize = size_of::<super::loss_state::Trouble>();
 
 /// Maximum number of optional bytes per flow, without `Trouble`.
 pub(crate) const RARE_BYTES: usize = super::history::RARE_BYTES + pages::bytes::<[Sums; 2]>();
@@ -72,14 +72,14 @@ impl Connections {
         let mut carried = Record { hot: hot.carried(), ..Record::NEW };
         carried.cold.sides = [0, 1].map(|side| cold.sides[side].carried());
         if is_established([hot.marks[originator], hot.marks[originator ^ 1]]) {
-            carried.hot.note_opened(originator);
+            carried.hot.note_established(originator);
         }
         Some(carried)
     }
 
     /// Returns whether the other end would accept this FIN or RST; true where sequence numbers are not known.
-    pub(crate) fn believes_end(&self, number: u32, facts: &Facts) -> bool {
-        self.records.get(number as usize).is_none_or(|record| record.believes_end(facts))
+    pub(crate) fn accepts_end(&self, number: u32, facts: &Facts) -> bool {
+        self.records.get(number as usize).is_none_or(|record| record.accepts_end(facts))
     }
 
     /// Returns whether a SYN belongs to the connection seen so far; false where sequence numbers are not known.
@@ -91,7 +91,7 @@ impl Connections {
     #[inline(always)]
     pub(crate) fn take(&mut self, number: u32, facts: &Facts) {
         if let Some(record) = self.records.get_mut(number as usize)
-            && !record.take_usual(facts)
+            && !record.take_fast(facts)
         {
             self.take_any(number, facts);
         }

@@ -3,8 +3,8 @@
 //!
 //! Sides are the lower and the higher end. Times are in units of 1,024 ns, the lower 32 bits.
 
-use super::rare::{MUCH, crosses};
 use super::segment::Options;
+use super::slow_path::{MUCH, crosses};
 use crate::facts::Facts;
 use crate::flow::Quality;
 use crate::record::{ACK, FIN, RST, SYN};
@@ -145,7 +145,7 @@ impl Record {
 
     /// Returns whether a FIN or RST begins near the next sequence number of its side, or, if it is the first packet of
     /// its side, acknowledges about the next one of the other side: within a window's distance.
-    pub(crate) fn believes_end(&self, facts: &Facts) -> bool {
+    pub(crate) fn accepts_end(&self, facts: &Facts) -> bool {
         let hot = &self.hot;
         let ([side, other], segment) = (facts.sides(), &facts.segment);
         let reach = self.reach(other);
@@ -182,7 +182,7 @@ impl Record {
     /// sequence number and acknowledges data that was sent, not less than before. Otherwise changes nothing and returns
     /// false.
     #[inline(always)]
-    pub(crate) fn take_usual(&mut self, facts: &Facts) -> bool {
+    pub(crate) fn take_fast(&mut self, facts: &Facts) -> bool {
         let hot = &mut self.hot;
         let [side, other] = facts.sides();
         let segment = &facts.segment;
@@ -262,7 +262,7 @@ impl Hot {
     }
 
     /// Marks the handshake as finished, independent of the SYN seen.
-    pub(crate) fn note_opened(&mut self, originator: usize) {
+    pub(crate) fn note_established(&mut self, originator: usize) {
         for (side, mark) in [(originator, mark::SYN), (originator ^ 1, mark::SYN_ACK)] {
             if !self.has_seen_syn(side) {
                 self.trouble |= UNSEEN_SYN << side;

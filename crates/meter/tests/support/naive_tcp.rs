@@ -63,19 +63,19 @@ fn near(number: u32, known: Option<i64>) -> i64 {
 }
 
 impl Naive {
-    fn tell(&mut self, side: usize, letter: char) {
+    fn record_letter(&mut self, side: usize, letter: char) {
         self.history.push((side, letter));
     }
 
-    fn tell_once(&mut self, side: usize, letter: char) {
+    fn record_once(&mut self, side: usize, letter: char) {
         if !self.history.contains(&(side, letter)) {
-            self.tell(side, letter);
+            self.record_letter(side, letter);
         }
     }
 
-    fn tell_counted(&mut self, side: usize, letter: char, count: u64) {
+    fn record_counted(&mut self, side: usize, letter: char, count: u64) {
         if [1, 10, 100, 1000].contains(&count) {
-            self.tell(side, letter);
+            self.record_letter(side, letter);
         }
     }
 
@@ -83,25 +83,25 @@ impl Naive {
         let has = |flag: u8| one.flags & flag != 0;
         if one.is_bad {
             self.sides[one.side].bad += 1;
-            self.tell_counted(one.side, 'c', self.sides[one.side].bad);
+            self.record_counted(one.side, 'c', self.sides[one.side].bad);
             return;
         }
         if has(SYN) && (has(FIN) || has(RST)) {
-            self.tell_once(one.side, 'q');
+            self.record_once(one.side, 'q');
         }
         if has(RST) {
             if has(FIN) {
-                self.tell_once(one.side, 'i');
+                self.record_once(one.side, 'i');
             }
-            if self.believes_end(one) {
+            if self.accepts_end(one) {
                 self.resets.push(one.side);
             }
-            self.tell_once(one.side, 'r');
+            self.record_once(one.side, 'r');
             return;
         }
-        let is_end = has(FIN) && self.believes_end(one);
+        let is_end = has(FIN) && self.accepts_end(one);
         if has(SYN) {
-            self.tell_once(one.side, if has(ACK) { 'h' } else { 's' });
+            self.record_once(one.side, if has(ACK) { 'h' } else { 's' });
         }
         if has(ACK) {
             self.acknowledge(one);
@@ -114,11 +114,11 @@ impl Naive {
             if one.window == 0 && !has(FIN) {
                 me.found.zero_windows += 1;
                 let count = me.found.zero_windows;
-                self.tell_counted(one.side, 'w', count);
+                self.record_counted(one.side, 'w', count);
             }
         }
         if has(FIN) {
-            self.tell_once(one.side, 'f');
+            self.record_once(one.side, 'f');
         }
     }
 
@@ -167,7 +167,7 @@ impl Naive {
     }
 
     /// Returns whether a FIN or RST is within a window of its side's next sequence number, or acknowledgement.
-    pub(crate) fn believes_end(&self, one: &Segment) -> bool {
+    pub(crate) fn accepts_end(&self, one: &Segment) -> bool {
         let (me, peer) = (&self.sides[one.side], &self.sides[1 - one.side]);
         let scales = [me, peer].map(|side| side.found.window_scale);
         let shift = match scales {
@@ -214,7 +214,7 @@ impl Naive {
                 Some(next) => me.found.keep_alives += u64::from(start == next - 1),
             }
             if one.flags & ACK != 0 {
-                self.tell_once(one.side, 'a');
+                self.record_once(one.side, 'a');
                 self.sides[one.side].sent.push('a');
             }
             return;
@@ -244,7 +244,7 @@ impl Naive {
                 letters.push(('g', count));
                 me.holes += 1;
                 (before.unwrap()..start).for_each(|byte| _ = me.missing.insert(byte, (me.holes, one.time)));
-                me.forget_old();
+                me.discard_old();
                 me.timed.get_or_insert((end, one.time, TimedSegment::Data));
                 false
             }
@@ -267,7 +267,7 @@ impl Naive {
             let seen = payload.clone().filter(|byte| *byte < next && !me.missing.contains_key(byte)).count() as u64;
             let hole = (start..end).find_map(|byte| me.missing.get(&byte)).map(|(_, since)| *since);
             (start..end).for_each(|byte| _ = me.missing.remove(&byte));
-            me.forget_old();
+            me.discard_old();
             let asked = me.repeats.iter().rev().take_while(|(number, _)| *number == me.repeats.last().unwrap().0);
             let is_fast = asked.clone().count() >= 2
                 && me.repeats.last().unwrap().0 == start
@@ -315,10 +315,10 @@ impl Naive {
             me.sent.push('d');
         }
         for (letter, count) in letters {
-            self.tell_counted(one.side, letter, count);
+            self.record_counted(one.side, letter, count);
         }
         if one.payload > 0 {
-            self.tell_once(one.side, 'd');
+            self.record_once(one.side, 'd');
         }
         if is_end {
             self.sides[one.side].sent.push('f');
@@ -390,7 +390,7 @@ impl Bytes {
     }
 
     /// Holes are runs of bytes of one number; only the four newest are kept.
-    fn forget_old(&mut self) {
+    fn discard_old(&mut self) {
         let mut runs: Vec<Vec<i64>> = Vec::new();
         for (byte, (hole, _)) in &self.missing {
             match runs.last_mut() {

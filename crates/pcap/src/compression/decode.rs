@@ -114,7 +114,7 @@ impl Read for Decoder {
             if effort >= MOST_EFFORT {
                 return if written > 0 { Ok(written) } else { Err(ErrorKind::Interrupted.into()) };
             }
-            let step = self.codec.step(self.source.at_hand(), &mut into[written..]);
+            let step = self.codec.step(self.source.available(), &mut into[written..]);
             self.source.consume(step.consumed);
             written += step.written;
             effort += step.consumed + if step.ended { MEMBER_EFFORT } else { 0 };
@@ -125,12 +125,12 @@ impl Read for Decoder {
                 if written > 0 {
                     break;
                 }
-                if !self.source.read_on()? {
+                if !self.source.read_more()? {
                     if !self.codec.is_inside() {
                         return Ok(0);
                     }
                     // The incomplete part was not processed.
-                    let left = self.source.at_hand().len() as u64;
+                    let left = self.source.available().len() as u64;
                     let cut = self.breaks(CUT_OFF.into());
                     self.broken = Some(DecodeFault { offset: cut.offset + left, ..cut });
                 }
@@ -234,7 +234,7 @@ impl Source {
         Source { inner, buffer, at: 0, end: begin.len(), offset: 0 }
     }
 
-    fn at_hand(&self) -> &[u8] {
+    fn available(&self) -> &[u8] {
         &self.buffer[self.at..self.end]
     }
 
@@ -245,7 +245,7 @@ impl Source {
 
     /// Reads more after the remaining bytes; makes room for them, as a block of LZ4 is decompressed as a whole.
     /// Returns false at the end.
-    fn read_on(&mut self) -> Result<bool> {
+    fn read_more(&mut self) -> Result<bool> {
         self.buffer.copy_within(self.at..self.end, 0);
         (self.at, self.end) = (0, self.end - self.at);
         if self.end == self.buffer.len() {

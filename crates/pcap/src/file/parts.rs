@@ -21,7 +21,7 @@ impl Output {
     /// Makes later output independent of earlier output: a compressed stream is ended and another one started, which
     /// readers treat as one. LZ4 blocks are independent given the frame header. On failure the stream continues
     /// unchanged; `written` are the bytes of its tail left in the output.
-    pub(crate) fn begin_part(&mut self) -> Result<(), PartialWrite> {
+    pub(crate) fn start_part(&mut self) -> Result<(), PartialWrite> {
         let Some(encoder) = self.encoder.as_mut().filter(|encoder| encoder.is_joined()) else { return Ok(()) };
         let next = Encoder::new(encoder.compression()).map_err(|reason| PartialWrite { written: 0, reason })?;
         let tail = encoder.tail();

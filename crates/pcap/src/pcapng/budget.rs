@@ -22,7 +22,7 @@ impl Budget {
         if fits {
             self.used += bytes + EACH;
         } else {
-            self.leave_out(1);
+            self.count_omitted(1);
         }
         fits
     }
@@ -34,12 +34,12 @@ impl Budget {
     }
 
     /// Releases an item.
-    pub(super) fn give_back(&mut self, bytes: usize) {
+    pub(super) fn release(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes + EACH);
     }
 
     /// Counts items that cannot be kept.
-    pub(super) fn leave_out(&mut self, things: u64) {
+    pub(super) fn count_omitted(&mut self, things: u64) {
         self.left_out += things;
     }
 
@@ -57,11 +57,11 @@ mod tests {
     fn many_small_items_fill_the_budget_like_a_large_one() {
         let mut budget = Budget::default();
         assert!(!budget.take(MOST_KEPT) && budget.take(MOST_KEPT - EACH) && !budget.take(0));
-        budget.give_back(MOST_KEPT - EACH);
+        budget.release(MOST_KEPT - EACH);
         let small = (0..1_000_000).filter(|_| budget.take(16)).count();
         assert_eq!((small, budget.left_out()), (MOST_KEPT / (16 + EACH), 2 + (1_000_000 - small as u64)));
         budget.charge(1 << 30);
-        budget.give_back(16);
+        budget.release(16);
         assert!(!budget.take(0), "mandatory items leave less room");
     }
 }

@@ -45,7 +45,7 @@ const ENTERPRISE: usize = 0;
 /// Returns the number of options left out: unknown ones, and invalid ones (empty, wrong word size, or longer than
 /// their block), since programs refuse files with those.
 pub(super) fn copy(bytes: &[u8], order: Order, kept: &[KnownOption], to: &mut Vec<u8>) -> u64 {
-    let mut left_out = u64::from(!are_whole(bytes, order));
+    let mut left_out = u64::from(!are_complete(bytes, order));
     for (code, value) in options(bytes, order) {
         let known = kept.iter().chain(&KEPT_ANYWHERE).find(|(kept, _)| *kept == code);
         // Positions of words affected by the byte order.
@@ -86,7 +86,7 @@ pub(super) fn after_fin(bytes: &[u8], order: Order) -> &[u8] {
 }
 
 /// Returns whether each option is inside `bytes`, up to the end mark or the end.
-pub(super) fn are_whole(bytes: &[u8], order: Order) -> bool {
+pub(super) fn are_complete(bytes: &[u8], order: Order) -> bool {
     let mut at = 0;
     while let Some([a, b, c, d]) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
         if order.u16([*a, *b]) == END {

@@ -1,7 +1,7 @@
 //! The three block types that hold a frame.
 
 use super::block::{HEAD, Order};
-use super::option::{KnownOption, PAIR, READ, VERDICT, are_whole, copy, has, options, push};
+use super::option::{KnownOption, PAIR, READ, VERDICT, are_complete, copy, has, options, push};
 use super::time::Clock;
 use crate::error::Fault;
 use crate::origin::Notes;
@@ -95,7 +95,7 @@ fn framed(bytes: &[u8], at: usize, order: Order, lane: &InterfaceFormat, words: 
     let behind = (captured as usize).next_multiple_of(4);
     let mut fcs = lane.fcs;
     if bytes.len() > behind {
-        (desc.flags, desc.note, fcs) = look_at(&bytes[behind..], order, lane.fcs);
+        (desc.flags, desc.note, fcs) = parse_options(&bytes[behind..], order, lane.fcs);
     }
     if fcs != 0 {
         desc.take_fcs_off(fcs);
@@ -104,8 +104,8 @@ fn framed(bytes: &[u8], at: usize, order: Order, lane: &InterfaceFormat, words: 
 }
 
 /// Parses the options of a frame: its flags, [`NOTED`] if flags cannot express them, and its FCS length.
-fn look_at(bytes: &[u8], order: Order, usual_fcs: u8) -> (Flags, u16, u8) {
-    let mut note = if are_whole(bytes, order) { 0 } else { NOTED };
+fn parse_options(bytes: &[u8], order: Order, usual_fcs: u8) -> (Flags, u16, u8) {
+    let mut note = if are_complete(bytes, order) { 0 } else { NOTED };
     let mut word = 0;
     for (code, value) in options(bytes, order) {
         match <[u8; 4]>::try_from(value) {
@@ -131,7 +131,7 @@ fn is_expressed_by_flags(word: u32, usual_fcs: u8) -> bool {
 /// Stores the options of the frame that `desc` was made of; returns the number left out. `of_block` is the usual FCS
 /// length, and the number of frames lost before this one according to an obsolete block.
 #[cold]
-pub(super) fn keep_note(desc: &mut Desc, body: &[u8], order: Order, notes: &Notes, of_block: (u8, u64)) -> u64 {
+pub(super) fn store_options(desc: &mut Desc, body: &[u8], order: Order, notes: &Notes, of_block: (u8, u64)) -> u64 {
     let (usual_fcs, drops) = of_block;
     let captured = order.words::<5>(body).map_or(0, |words| words[3]);
     let options = body.get(20 + (captured as usize).next_multiple_of(4)..).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use super::block::{self, Order};
 use super::budget::Budget;
-use super::option::{KnownOption, READ, are_whole, copy, options, text};
+use super::option::{KnownOption, READ, are_complete, copy, options, text};
 use super::packet::{self, InterfaceFormat};
 use super::time::Clock;
 use super::{statistics, tables};
@@ -158,7 +158,7 @@ impl Section {
                 matches!(kind, block::ENHANCED_PACKET | block::INTERFACE | block::SIMPLE_PACKET | block::PACKET);
             let length = block::checked_length(length, known)?;
             if !(known || is_kept(kind) && length <= LONGEST_RECORD) {
-                self.budget.leave_out(1);
+                self.budget.count_omitted(1);
                 return Ok(Some(Step::Skip(length as u64)));
             }
             let Some(whole) = rest.get(..length) else {
@@ -166,7 +166,7 @@ impl Section {
             };
             let body = block::body(whole, order)?;
             if !known {
-                self.keep_block(kind, body, order);
+                self.store_block(kind, body, order);
             } else if kind == block::INTERFACE {
                 self.interface(body, order)?;
             } else {
@@ -190,7 +190,7 @@ impl Section {
         let drops = if kind == block::PACKET { packet::drops(body, order) } else { 0 };
         if desc.note != 0 || drops > 0 {
             let fcs = self.lane_of(&desc).map_or(0, |lane| lane.fcs);
-            self.budget.leave_out(packet::keep_note(&mut desc, body, order, &self.notes, (fcs, drops)));
+            self.budget.count_omitted(packet::store_options(&mut desc, body, order, &self.notes, (fcs, drops)));
         }
         if matches!(desc.time, Nanos::ZERO | Nanos::MAX) && kind != block::SIMPLE_PACKET {
             let is_changed = |lane: &InterfaceFormat| packet::is_time_changed(body, order, lane.clock);
@@ -207,13 +207,13 @@ impl Section {
 
     /// Stores a block with metadata for other files.
     #[cold]
-    fn keep_block(&mut self, kind: u32, body: &[u8], order: Order) {
+    fn store_block(&mut self, kind: u32, body: &[u8], order: Order) {
         if kind == block::STATISTICS {
             return self.statistics(body, order);
         }
         self.described += 1;
         let (block, invalid) = tables::copy(kind, body, order);
-        self.budget.leave_out(invalid);
+        self.budget.count_omitted(invalid);
         if let Some(block) = block.filter(|block| self.budget.take(block.len())) {
             self.notes.push_table(block);
         }
@@ -244,7 +244,7 @@ impl Section {
         }
         // The metadata of a section without interfaces is unused.
         if Arc::strong_count(&self.options) == 1 {
-            self.give_back(self.options.len());
+            self.release(self.options.len());
         }
         // After magic, version and length of the section.
         self.options = Arc::new(self.keep(body.get(16..).unwrap_or_default(), order, &KEPT_OF_SECTION));
@@ -264,7 +264,7 @@ impl Section {
         if self.interfaces.len() == MOST_INTERFACES {
             return Err(Fault::Unsupported(format!("more than {MOST_INTERFACES} interfaces in one file")));
         }
-        if !are_whole(rest, order) {
+        if !are_complete(rest, order) {
             return Err(Fault::damaged("interface description block with an option longer than the block"));
         }
         let mut interface = Interface::new("", link_type(link), StampSource::File);
@@ -312,10 +312,10 @@ impl Section {
             let lane = self.lanes.get(id as usize).copied()?;
             Some((rest, lane, self.origins.get(usize::from(lane.index)).cloned()?))
         });
-        let Some((rest, lane, origin)) = found else { return self.budget.leave_out(1) };
+        let Some((rest, lane, origin)) = found else { return self.budget.count_omitted(1) };
         // They replace those read before.
         if let Some(earlier) = origin.take_statistics() {
-            self.give_back(earlier.comments.len());
+            self.release(earlier.comments.len());
         }
         let mut statistics = statistics::parse(rest, order, lane.clock);
         statistics.comments = self.keep(rest, order, &READ_OF_STATISTICS);
@@ -325,7 +325,7 @@ impl Section {
     /// Copies options to keep; empty if none are kept, or the budget is exhausted.
     fn keep(&mut self, bytes: &[u8], order: Order, kept: &[KnownOption]) -> Vec<u8> {
         let mut found = Vec::new();
-        self.budget.leave_out(copy(bytes, order, kept, &mut found));
+        self.budget.count_omitted(copy(bytes, order, kept, &mut found));
         if found.is_empty() || !self.budget.take(found.len()) {
             return Vec::new();
         }
@@ -334,9 +334,9 @@ impl Section {
     }
 
     /// Releases the budget of dropped options.
-    fn give_back(&mut self, bytes: usize) {
+    fn release(&mut self, bytes: usize) {
         if bytes > 0 {
-            self.budget.give_back(bytes);
+            self.budget.release(bytes);
         }
     }
 }

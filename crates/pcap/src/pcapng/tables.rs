@@ -2,7 +2,7 @@
 //! copied from file to file unchanged, except for the byte order.
 
 use super::block::{HEAD, Order, TRAILER};
-use super::option::{self, KnownOption, after_fin, are_whole, options, push, push_end};
+use super::option::{self, KnownOption, after_fin, are_complete, options, push, push_end};
 
 const NAME_RESOLUTION: u32 = 4;
 const SYSTEMD_JOURNAL: u32 = 9;
@@ -40,7 +40,7 @@ pub(super) fn copy(kind: u32, body: &[u8], order: Order) -> (Option<Vec<u8>>, u6
             return (None, invalid);
         }
         push_end(&mut block);
-        invalid += u64::from(!are_whole(body, order));
+        invalid += u64::from(!are_complete(body, order));
         invalid += copy_options(after_fin(body, order), order, &OF_NAMES, &mut block);
     } else if kind == CUSTOM {
         // The enterprise number is in the byte order of the file, the rest in an order that only the enterprise knows.

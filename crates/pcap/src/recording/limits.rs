@@ -82,7 +82,7 @@ pub(super) fn end_of_span(time: Nanos, every: Duration) -> Nanos {
 ///
 /// # Errors
 /// If it is something else.
-pub fn check_place(path: &str) -> io::Result<()> {
+pub fn check_recording_path(path: &str) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(data) if !data.is_file() && !data.is_dir() => {
             let text = format!("{path}: not a regular file, so it cannot be split into several files");

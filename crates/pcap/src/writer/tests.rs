@@ -100,7 +100,7 @@ fn complete(bytes: &[u8]) -> u64 {
 }
 
 /// Returns whether a file is read to its end without an error.
-fn ends_well(bytes: &[u8]) -> bool {
+fn reads_to_end(bytes: &[u8]) -> bool {
     let Ok(mut reader) = Reader::new(Box::new(io::Cursor::new(bytes.to_vec())), "x") else { return false };
     loop {
         match reader.fill().map(|burst| burst.len()) {
@@ -273,7 +273,7 @@ fn compressed_file_on_a_full_disk_ends_with_a_complete_piece() {
                 assert_eq!(finished.is_err() && whole < 5, whole < 5, "{capacity}");
                 assert_eq!(complete(&disk.bytes()), written, "{compression:?} {format:?} {capacity}");
                 // The tail fits if the piece that did not fit was longer.
-                ended += u64::from(written > 0 && ends_well(&disk.bytes()));
+                ended += u64::from(written > 0 && reads_to_end(&disk.bytes()));
             }
             assert!(ended > 700, "{ended}");
         }

@@ -115,14 +115,14 @@ fn failure_at_a_new_file_ends_the_run() {
         }
     }
 
-    for on_trouble in [WriteErrorPolicy::Stop, WriteErrorPolicy::Continue] {
+    for on_write_error in [WriteErrorPolicy::Stop, WriteErrorPolicy::Continue] {
         let scratch = Scratch::new();
         let open: Open =
             Box::new(|partial: &mut PartialFile| Ok(Box::new(Fails(Writer::new(partial.output(), Format::Pcap)))));
         let recording = Recording::new(&scratch.path(""), ".pcap", Limits::default(), open).unwrap();
-        let mut recording = recording.on_trouble(on_trouble);
+        let mut recording = recording.on_write_error(on_write_error);
         hand(&mut recording, &[frame(0, 60, Flags::NONE)], 1);
-        let ends = on_trouble == WriteErrorPolicy::Stop;
+        let ends = on_write_error == WriteErrorPolicy::Stop;
         assert_eq!(recording.reopen(&Ledger::new()).is_err(), ends);
         assert_eq!(recording.look(&Ledger::new(), Nanos::ZERO).is_err(), ends);
         recording.look(&Ledger::new(), Nanos::ZERO).unwrap();

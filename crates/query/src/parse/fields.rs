@@ -1,6 +1,6 @@
 //! Comparisons of fields.
 
-use super::words::{network, protocol};
+use super::keywords::{network, protocol};
 use super::{Direction, ParseError, ParseResult, Parser, Type, among, compare, directed, negated};
 use crate::columns::{Id, Kind, all, own};
 use crate::filter::{Filter, Match, Test};
@@ -153,7 +153,7 @@ impl Parser {
         unit: &str,
     ) -> Result<Number, ParseError> {
         let found = match kind {
-            Kind::Time => linerate_pcap::when::parse(text, self.now).map(|time| Number::Whole(time.0)),
+            Kind::Time => linerate_pcap::time_parser::parse(text, self.now).map(|time| Number::Whole(time.0)),
             _ if unit == "ns" => values::span(text, word == "duration"),
             _ if word == "id" || word.ends_with("_parent") || word.ends_with(".parent") => values::id(text),
             _ => values::scaled(text),

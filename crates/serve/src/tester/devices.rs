@@ -22,9 +22,9 @@ pub struct Neighbor<'a> {
 
 impl Tester {
     /// Enables the devices of a new configuration.
-    pub(super) fn place_devices(&self) {
+    pub(super) fn enable_devices(&self) {
         for (place, port) in self.ports.iter().enumerate() {
-            let own = || self.config.devices.iter().filter(|one| self.device_place(one) == Some(place));
+            let own = || self.config.devices.iter().filter(|one| self.device_index(one) == Some(place));
             let gateways = own().flat_map(|one| &one.addresses).map(|address| address.gateway);
             let hops = gateways.filter(|gateway| gateway.mac.is_none()).map(|gateway| gateway.hop);
             port.listener.reception().devices.set(own().flat_map(Ethernet::own).collect(), hops.collect());
@@ -36,7 +36,7 @@ impl Tester {
         self.ports.iter().for_each(|port| port.listener.reception().devices.switch(is_on));
     }
 
-    fn device_place(&self, ethernet: &Ethernet) -> Option<usize> {
+    fn device_index(&self, ethernet: &Ethernet) -> Option<usize> {
         self.place_of(&ethernet.port)
     }
 

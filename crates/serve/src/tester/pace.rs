@@ -1,7 +1,7 @@
 //! Rate changes of running streams. The cost depends only on the streams named.
 
 use super::Tester;
-use crate::own::described::{Fault, StreamSpec, streams};
+use crate::native_api::stream_spec::{Fault, StreamSpec, streams};
 use linerate_generate::Rate;
 use linerate_otg::read::Faults;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ impl Tester {
     /// # Errors
     /// A name is unknown or the rate is invalid; the state is then unchanged.
     pub fn pace(&mut self, names: &[String], rate: &str) -> Result<(), Faults> {
-        let places = self.described_places(names)?;
+        let places = self.described_indices(names)?;
         let paced = |at: &usize| {
             let mut own = self.own[*at].clone();
             own.pace(rate);
@@ -66,7 +66,7 @@ impl Tester {
     }
 
     /// Returns the indices of streams set through this API.
-    fn described_places(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
+    fn described_indices(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
         let mut faults = Faults::default();
         let many: HashMap<&str, usize> = match names.len() > FEW {
             true => self.own.iter().enumerate().map(|(at, own)| (own.name.as_str(), at)).collect(),

@@ -1,12 +1,12 @@
 //! Tester with two ports connected by memory.
 
 use super::{DrainingFlows, Tester};
-use crate::own::described::{StreamSpec, read_all};
+use crate::native_api::stream_spec::{StreamSpec, read_all};
 use crate::port::OpenPort;
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::LinkType;
-use linerate_otg::answer::{FlowMetrics, Transmit};
 use linerate_otg::control::Traffic;
+use linerate_otg::metrics::{FlowMetrics, Transmit};
 use linerate_port::{RxOptions, Spec, TxOptions};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -57,15 +57,15 @@ fn losses_of_a_stream_do_not_block_while_others_are_sent() {
     tester.set(streams(&[stream("lost", "p1"), stream("other", "p2"), stream("whole", "p2")])).unwrap();
     transmit(&mut tester, Traffic::Start, &[0, 1, 2]);
     wait_until("all are sent", || (0..3).all(|at| tester.figures(at).tx.frames > 100));
-    let mut settling = transmit(&mut tester, Traffic::Stop, &[0]).unwrap();
+    let mut draining = transmit(&mut tester, Traffic::Stop, &[0]).unwrap();
     let now = Instant::now();
-    assert!(!settling.look(&tester, now), "frames may be in flight");
+    assert!(!draining.look(&tester, now), "frames may be in flight");
     // The time is fixed: only other frames change.
     let (later, before) = (now + Duration::from_millis(200), tester.figures(1).rx.frames);
-    wait_until("the stream has settled", || settling.look(&tester, later));
+    wait_until("the stream has settled", || draining.look(&tester, later));
     wait_until("other streams continue", || tester.figures(1).rx.frames > before + 100);
-    let mut settling = transmit(&mut tester, Traffic::Stop, &[2]).unwrap();
-    wait_until("all frames have arrived", || settling.look(&tester, now));
+    let mut draining = transmit(&mut tester, Traffic::Stop, &[2]).unwrap();
+    wait_until("all frames have arrived", || draining.look(&tester, now));
     let FlowMetrics { tx, distinct, .. } = tester.figures(2);
     assert_eq!(tx.frames, distinct);
     tester.stop();

@@ -1,9 +1,9 @@
 //! Trials of a measurement at the ports of the tester: streams sent once, with their own account.
 
 use super::Tester;
-use super::settle::SilenceDetector;
-use crate::listen::{PortReception, account};
-use crate::running::matchers;
+use super::drain::SilenceDetector;
+use crate::reception::{PortReception, account};
+use crate::running_flow::matchers;
 use linerate_engine::Stop;
 use linerate_engine::transmit::{StreamTotals, TransmitState};
 use linerate_generate::check::{Check, LiveRow};
@@ -121,15 +121,15 @@ pub fn run(
     let mut awaited = lock().end_trial(ways, &sending);
     // Unlocks the tester between polls for requests of figures.
     let is_whole = loop {
-        match lock().has_come(&mut awaited, quiet, Instant::now()) {
+        match lock().have_arrived(&mut awaited, quiet, Instant::now()) {
             Some(is_whole) => break is_whole,
             None => std::thread::sleep(LOOK),
         }
     };
     // The latest losses of a port may not be known yet.
     let (seen, looked) = (Instant::now(), lock().losses(ways));
-    let has_looked = |now: &[PortLosses]| now.iter().zip(&looked).all(|(now, then)| now.looks > then.looks);
-    while !is_whole && seen.elapsed() < GRACE && !has_looked(&lock().losses(ways)) {
+    let was_polled = |now: &[PortLosses]| now.iter().zip(&looked).all(|(now, then)| now.looks > then.looks);
+    while !is_whole && seen.elapsed() < GRACE && !was_polled(&lock().losses(ways)) {
         std::thread::sleep(LOOK);
     }
     Ok(lock().account_of(ways, &sending, &before))
@@ -175,7 +175,7 @@ impl Tester {
                 return Err(format!("{}: {failure}", port.name));
             }
             let (streams, late_after) = (way.set.streams.clone(), way.late_after);
-            let begun = port.transmitter.begin_late_after(streams, key, late_after);
+            let begun = port.transmitter.start_with_late_limit(streams, key, late_after);
             all.push(begun.map_err(|wrong| wrong.to_string())?);
         }
         Ok(all)
@@ -208,7 +208,7 @@ impl Tester {
     }
 
     /// Returns whether all frames of a trial have arrived; `Some(false)` after silence: other frames do not count.
-    fn has_come(&self, awaited: &mut AwaitedFrames, quiet: Duration, now: Instant) -> Option<bool> {
+    fn have_arrived(&self, awaited: &mut AwaitedFrames, quiet: Duration, now: Instant) -> Option<bool> {
         let counts = awaited.rx.iter().map(|place| {
             let check = &self.ports[*place].listener.reception().check;
             (check.ours(), check.totals().duplicated)

@@ -1,7 +1,7 @@
 //! The memory of frames: header, table, bitmaps, gaps, and the frames themselves. Written only by the writer.
 
-use super::about::{Ending, FrameMetadata};
 use super::layout::{Entry, Header, MAGIC, Shape, flag, state};
+use super::metadata::{Ending, FrameMetadata};
 use crate::error::Error;
 use crate::layout::{BYTE_ORDER, HUGE, MAJOR, MINOR, PAGE};
 use crate::mapping::Mapping;
@@ -118,7 +118,7 @@ impl Arena {
     }
 
     /// Records that the writer is alive.
-    pub(super) fn beat(&self, now: Nanos) {
+    pub(super) fn update_heartbeat(&self, now: Nanos) {
         self.mapping.long(offset_of!(Header, heartbeat)).store(now.0, Relaxed);
     }
 

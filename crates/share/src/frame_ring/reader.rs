@@ -2,8 +2,8 @@
 //!
 //! The writer is not trusted. Every number in its memory is copied out once and checked; an invalid one ends the ring.
 
-use super::about::FrameMetadata;
 use super::arena::Arena;
+use super::metadata::FrameMetadata;
 use crate::control::Control;
 use crate::index::{self, Overrun, Pusher, Taker};
 use linerate_burst::Nanos;
@@ -204,7 +204,7 @@ impl Reader {
     }
 
     /// Returns the number of frames returned so far.
-    pub fn given_back(&self) -> u64 {
+    pub fn frames_returned(&self) -> u64 {
         self.session.given.load(Ordering::Relaxed)
     }
 

@@ -71,7 +71,7 @@ impl Slots {
     }
 
     /// Takes an entry back from the reader.
-    pub(super) fn give_back(&mut self, entry: u64) -> Result<u32, Violation> {
+    pub(super) fn return_slot(&mut self, entry: u64) -> Result<u32, Violation> {
         let place = usize::try_from(entry).ok().filter(|place| *place < self.states.len()).ok_or(Violation::NoSuch)?;
         if !matches!(self.states[place], State::Held(_)) {
             return Err(Violation::NotHeld);
@@ -139,7 +139,7 @@ mod tests {
                             None if entry < 6 => Err(Violation::NotHeld),
                             None => Err(Violation::NoSuch),
                         };
-                        prop_assert_eq!(slots.give_back(entry), expected);
+                        prop_assert_eq!(slots.return_slot(entry), expected);
                     }
                     _ => {
                         prop_assert_eq!(slots.leave(), has.clone());
@@ -157,7 +157,7 @@ mod tests {
     fn numbers_beyond_the_table_are_rejected() {
         let mut slots = Slots::new(2);
         for entry in [2, u64::from(u32::MAX), 1 << 32, u64::MAX] {
-            assert_eq!(slots.give_back(entry), Err(Violation::NoSuch));
+            assert_eq!(slots.return_slot(entry), Err(Violation::NoSuch));
         }
     }
 }

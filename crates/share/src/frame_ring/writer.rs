@@ -2,8 +2,8 @@
 //!
 //! Nothing here waits for a reader; the frames that it returns are checked against [`Slots`].
 
-use super::about::FrameMetadata;
 use super::arena::{Arena, NewFrameArena, Options};
+use super::metadata::FrameMetadata;
 use super::slots::Slots;
 use crate::acceptor::{Acceptor, Client, ReaderIdentity};
 use crate::address::Address;
@@ -89,7 +89,7 @@ impl Writer {
         now: Nanos,
     ) -> Result<(Writer, Acceptor, Vec<OwnedBytes>), Error> {
         let access = Access { lossless: true, ..access };
-        let listener = Address::parse(name)?.listen(access.has_others(), access.owner)?;
+        let listener = Address::parse(name)?.listen(access.allows_others(), access.owner)?;
         let NewFrameArena { arena, pieces, fd, notes } = Arena::create(options, now)?;
         let registrations = Arc::new(Registrations::default());
         let shape = arena.shape();
@@ -149,8 +149,8 @@ impl Writer {
             return;
         }
         self.looked = now;
-        self.arena.beat(now);
-        if self.reader.as_ref().is_some_and(has_gone) {
+        self.arena.update_heartbeat(now);
+        if self.reader.as_ref().is_some_and(has_disconnected) {
             self.part(None);
         }
     }
@@ -234,7 +234,7 @@ impl Writer {
             let most = self.slots.held() as u64;
             let violation = match reader.returned.take(&reader.control.returned(), most) {
                 Ok(None) => return,
-                Ok(Some(entry)) => match self.slots.give_back(entry) {
+                Ok(Some(entry)) => match self.slots.return_slot(entry) {
                     Ok(entry) => {
                         self.arena.set_free(entry);
                         self.counts.returned += 1;
@@ -285,7 +285,7 @@ impl Drop for Writer {
 }
 
 /// Returns whether the peer has closed its socket. Data that a reader sends is ignored.
-fn has_gone(reader: &AttachedReader) -> bool {
+fn has_disconnected(reader: &AttachedReader) -> bool {
     let mut polled = [PollFd::new(&reader.socket, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)

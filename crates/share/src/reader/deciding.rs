@@ -31,7 +31,7 @@ impl Reader {
         self.undecided[slot as usize] -= 1;
         if self.undecided[slot as usize] == 0
             && std::mem::take(&mut self.consumed_blocks[slot as usize])
-            && let Err(end) = self.give_back(slot)
+            && let Err(end) = self.return_slot(slot)
         {
             self.stop(end);
         }

@@ -69,7 +69,7 @@ impl Model {
         published
     }
 
-    fn give_back(&mut self, number: u32, slot: u64) -> Result<(), Violation> {
+    fn return_slot(&mut self, number: u32, slot: u64) -> Result<(), Violation> {
         let slot = u32::try_from(slot).ok().filter(|slot| *slot < SLOTS).ok_or(Violation::NoSuchSlot(slot))?;
         let reader = self.readers.get_mut(&number).unwrap();
         if !reader.holds.contains_key(&slot) {
@@ -142,7 +142,7 @@ fn take(slots: &mut Slots, model: &mut Model, step: &Step) {
         }
         Step::GiveBack { reader, slot } => {
             if model.readers.contains_key(&reader) {
-                assert_eq!(slots.give_back(reader, slot), model.give_back(reader, slot));
+                assert_eq!(slots.return_slot(reader, slot), model.return_slot(reader, slot));
             }
         }
         Step::Leave(reader) => {

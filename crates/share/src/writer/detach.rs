@@ -44,13 +44,13 @@ impl Writer {
         attached.control.set_evicted();
         index::turned();
         // Blocks returned before it could see the eviction are not the one that it is reading.
-        self.take_back_from(reader);
+        self.reclaim_from(reader);
         let Some(mut report) = self.report(reader) else { return };
         let Some(attached) = self.readers[reader as usize].take() else { return };
         let (_, keeps) = self.slots.evict(reader);
         report.tally.take_back();
         let reason: String = reason.into();
-        self.engine_parted(reader, Some(&reason));
+        self.engine_detached(reader, Some(&reason));
         if keeps {
             attached.registration.count_as_lossless();
             let _ = shutdown(&attached.socket, Shutdown::Write);
@@ -60,7 +60,7 @@ impl Writer {
     }
 
     pub(super) fn take_back(&mut self) {
-        bits(self.slots.present()).for_each(|number| self.take_back_from(number));
+        bits(self.slots.present()).for_each(|number| self.reclaim_from(number));
     }
 
     /// Evicts lossless readers that have blocked the writer for longer than the patience.
@@ -105,7 +105,7 @@ impl Writer {
         }
     }
 
-    fn take_back_from(&mut self, number: u32) {
+    fn reclaim_from(&mut self, number: u32) {
         while let Some(attached) = &mut self.readers[number as usize] {
             let most = u64::from(self.slots.held(number));
             let slot = match attached.returned.take(&attached.control.returned(), most) {
@@ -116,7 +116,7 @@ impl Writer {
                     break;
                 }
             };
-            if let Err(violation) = self.slots.give_back(number, slot) {
+            if let Err(violation) = self.slots.return_slot(number, slot) {
                 self.part(number, Some(format!("it broke the protocol: {violation}")));
             }
         }
@@ -129,7 +129,7 @@ impl Writer {
         if evict.is_some() {
             attached.control.set_evicted();
         }
-        self.engine_parted(number, evict.as_deref());
+        self.engine_detached(number, evict.as_deref());
         self.slots.leave(number);
         report.tally.take_back();
         self.note_departure(Departure { report, evict });

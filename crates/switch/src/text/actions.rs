@@ -1,7 +1,7 @@
 //! Parser of actions.
 
 use super::PortNames;
-use super::matches::{name_of, sure_of};
+use super::matches::{fixed_values, name_of};
 use super::value::{mac, number, v4, v6};
 use crate::action::Action;
 use crate::key::{TCP, TYPE_IPV4, TYPE_IPV6, UDP, is_tag};
@@ -89,17 +89,17 @@ fn one(word: &str, matches: &Match, ports: &dyn PortNames) -> Result<Action, Str
     let (key, rest) = word.split_at(key_ends);
     let value = rest.strip_prefix([':', '=']).unwrap_or(rest);
     let lower = key.to_ascii_lowercase();
-    let ip = |action: Action| match sure_of(matches) {
+    let ip = |action: Action| match fixed_values(matches) {
         (Some(TYPE_IPV4 | TYPE_IPV6), _) => Ok(action),
         _ => Err(format!("{key} needs ip or ipv6 in the rule")),
     };
-    let only_v4 = |action: Action| match sure_of(matches) {
+    let only_v4 = |action: Action| match fixed_values(matches) {
         (Some(TYPE_IPV4), _) => Ok(action),
         _ => Err(format!("{key} needs ip, tcp, udp or icmp in the rule")),
     };
     let port = |action: fn(u16) -> Action| {
         let number = number(key, value, 0xffff)? as u16;
-        match sure_of(matches) {
+        match fixed_values(matches) {
             (Some(TYPE_IPV4 | TYPE_IPV6), Some(TCP | UDP)) => Ok(action(number)),
             _ => Err(format!("{key} needs tcp, udp, tcp6 or udp6 in the rule")),
         }
@@ -201,7 +201,7 @@ fn set_field(text: &str, matches: &Match) -> Result<Action, String> {
         return Err(format!("set_field:{text}: masks are not supported; the whole field is set"));
     }
     let field = field.trim();
-    let (dl_type, protocol) = sure_of(matches);
+    let (dl_type, protocol) = fixed_values(matches);
     let want = |is_so: bool, what: &str| {
         if is_so { Ok(()) } else { Err(format!("set_field: {field} needs {what} in the rule")) }
     };

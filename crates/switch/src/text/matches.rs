@@ -213,7 +213,7 @@ impl Fields {
     /// Returns the match, if all prerequisites are met.
     pub(super) fn finish(self) -> Result<Match, String> {
         for (key, needs) in &self.needs {
-            if !is_met(*needs, &self.matches) {
+            if !is_satisfied(*needs, &self.matches) {
                 let what = match needs {
                     Prerequisite::V4OrArp => "ip (or tcp, udp, ..), or arp",
                     Prerequisite::V6 => "ipv6 (or tcp6, udp6, ..)",
@@ -232,14 +232,14 @@ impl Fields {
 }
 
 /// Returns the type and the protocol that a match determines.
-pub(super) fn sure_of(matches: &Match) -> (Option<u16>, Option<u8>) {
+pub(super) fn fixed_values(matches: &Match) -> (Option<u16>, Option<u8>) {
     let sure = |field: Field| (matches.mask.get(field) == field.all()).then(|| matches.value.get(field));
     let protocol = sure(NW_PROTO).map(|protocol| protocol as u8);
     (sure(DL_TYPE).map(|dl_type| dl_type as u16), protocol)
 }
 
-fn is_met(needs: Prerequisite, matches: &Match) -> bool {
-    let (dl_type, protocol) = sure_of(matches);
+fn is_satisfied(needs: Prerequisite, matches: &Match) -> bool {
+    let (dl_type, protocol) = fixed_values(matches);
     let (is_v4, is_v6) = (dl_type == Some(TYPE_IPV4), dl_type == Some(TYPE_IPV6));
     let is_arp = matches!(dl_type, Some(TYPE_ARP | TYPE_RARP));
     match needs {

@@ -1,7 +1,7 @@
 //! Extracts the UDP datagram of a frame.
 
 use super::Datagrams;
-use crate::place::Ends;
+use crate::stream_memory::Ends;
 use linerate_burst::{Flags, Nanos};
 use linerate_headers::{Layers, Link, Protocol, dissect, ipv4, ipv6, udp};
 use std::net::{IpAddr, SocketAddr};

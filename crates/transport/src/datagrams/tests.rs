@@ -143,7 +143,7 @@ fn numbers(datagrams: &mut Datagrams) -> Vec<(u32, u64, u64)> {
     let mut found = Vec::new();
     while let Some(frame) = datagrams.full() {
         found.push((frame.meta.stream.0, frame.meta.number, frame.meta.missing));
-        datagrams.give_back(frame);
+        datagrams.return_frame(frame);
     }
     found
 }

@@ -6,7 +6,7 @@
 use super::index::{COLUMNS, file_name, line};
 use super::{Destination, DestinationError, DestinationTotals};
 use crate::frames::Frame;
-use crate::place::StreamId;
+use crate::stream_memory::StreamId;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! List of frames (CSV), one line per frame.
 
 use crate::frames::FrameMeta;
-use crate::place::{Ending, Ends, StreamId};
+use crate::stream_memory::{Ending, Ends, StreamId};
 use linerate_burst::Nanos;
 use std::fmt::Write;
 use std::net::SocketAddr;

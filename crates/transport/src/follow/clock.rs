@@ -56,39 +56,39 @@ impl Clock {
     pub(super) fn advance(&mut self, time: Nanos) -> Option<Correction> {
         let gone = time.0.saturating_sub(self.stamp.0);
         if gone > STEP || self.stamp.0 - time.0.min(self.stamp.0) > STEP {
-            return self.leap(time);
+            return self.jump(time);
         }
-        self.go_on(gone);
+        self.advance_by(gone);
         self.behind.1 = 0;
-        if self.ahead.1 > 0 { self.refute() } else { None }
+        if self.ahead.1 > 0 { self.reject_jump() } else { None }
     }
 
     /// Advances while no frames arrive: none older than `time` will follow.
     pub(super) fn pause(&mut self, time: Nanos) {
-        self.go_on(time.0.saturating_sub(self.stamp.0));
+        self.advance_by(time.0.saturating_sub(self.stamp.0));
     }
 
     #[inline]
-    fn go_on(&mut self, gone: u64) {
+    fn advance_by(&mut self, gone: u64) {
         self.now = Nanos(self.now.0.saturating_add(gone));
         self.stamp = Nanos(self.stamp.0 + gone);
         self.own = self.now;
     }
 
     #[cold]
-    fn leap(&mut self, time: Nanos) -> Option<Correction> {
+    fn jump(&mut self, time: Nanos) -> Option<Correction> {
         if self.stamp == Nanos::ZERO {
-            self.go_on(time.0);
+            self.advance_by(time.0);
             return None;
         }
         if time > self.stamp {
             self.behind.1 = 0;
-            return self.leap_ahead(time);
+            return self.jump_ahead(time);
         }
         let (latest, frames) = self.behind;
         self.behind = if frames == 0 { (time, 1) } else { (latest.max(time), frames + 1) };
         self.own = self.now;
-        let correction = if self.ahead.1 > 0 { self.refute() } else { None };
+        let correction = if self.ahead.1 > 0 { self.reject_jump() } else { None };
         if self.behind.1 >= AGREEING {
             self.stamp = self.behind.0;
             self.behind.1 = 0;
@@ -98,7 +98,7 @@ impl Clock {
 
     /// Processes a frame far ahead. The last of a confirming row starts the next row if it is far ahead of the others
     /// too.
-    fn leap_ahead(&mut self, time: Nanos) -> Option<Correction> {
+    fn jump_ahead(&mut self, time: Nanos) -> Option<Correction> {
         self.before = self.own;
         self.own = Nanos(self.now.0.saturating_add(time.0 - self.stamp.0));
         let (earliest, frames) = self.ahead;
@@ -108,14 +108,14 @@ impl Clock {
         }
         let (above, own) = (self.now, self.own);
         self.sure = own.min(self.before);
-        self.go_on(self.ahead.0.0.saturating_sub(self.stamp.0));
+        self.advance_by(self.ahead.0.0.saturating_sub(self.stamp.0));
         self.own = own;
         self.ahead = (time, u32::from(time.since(self.stamp).as_nanos() > STEP.into()));
         Some(Correction { above, most: self.sure })
     }
 
     #[cold]
-    fn refute(&mut self) -> Option<Correction> {
+    fn reject_jump(&mut self) -> Option<Correction> {
         self.ahead.1 = 0;
         Some(Correction { above: self.now, most: self.sure.max(self.now) })
     }

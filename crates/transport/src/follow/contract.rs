@@ -2,7 +2,7 @@
 
 use super::side::Tally;
 use super::{Overlap, segment, table};
-use crate::place::{Ends, StreamId};
+use crate::stream_memory::{Ends, StreamId};
 use linerate_burst::Nanos;
 use std::ops::Range;
 use std::time::Duration;

@@ -54,12 +54,12 @@ impl Connection {
 
     /// Returns whether each side has acknowledged what the other sent. Until then a number may be stale or forged.
     fn is_answered(&self) -> bool {
-        self.has_sent != [true; 2] || self.sides.iter().all(|side| !side.is_begun() || side.is_heard())
+        self.has_sent != [true; 2] || self.sides.iter().all(|side| !side.is_begun() || side.is_acknowledged())
     }
 
     /// Returns whether both SYNs were seen and acknowledged.
     fn is_opened(&self) -> bool {
-        self.has_sent == [true; 2] && self.sides.iter().all(|side| side.is_begun() && side.is_heard())
+        self.has_sent == [true; 2] && self.sides.iter().all(|side| side.is_begun() && side.is_acknowledged())
     }
 
     /// Returns whether a segment acknowledges a SYN-ACK, with both numbers exact.

@@ -152,14 +152,14 @@ pub(super) fn look<'a>(
 /// Returns the number of payload bytes sent and not captured, limited by the frame's length and all headers.
 #[cold]
 fn missing(wire: usize, frame: &[u8], layers: &[Layer], payload: usize) -> usize {
-    let said = layers.iter().filter_map(|layer| said_end(frame, layer));
+    let said = layers.iter().filter_map(|layer| declared_end(frame, layer));
     let end = said.fold(wire, usize::min);
     let start = layers.last().map_or(0, |last| last.end() as usize);
     end.saturating_sub(start).min(LONGEST).saturating_sub(payload)
 }
 
 /// Returns the end of the part covered by a header, from the start of the frame, if it has a length field.
-fn said_end(frame: &[u8], header: &Layer) -> Option<usize> {
+fn declared_end(frame: &[u8], header: &Layer) -> Option<usize> {
     let word = |at: usize| {
         let bytes = frame.get(header.offset as usize + at..)?.first_chunk()?;
         Some(usize::from(u16::from_be_bytes(*bytes)))

@@ -1,9 +1,9 @@
 //! One direction of a connection: offsets, waiting bytes, gaps.
 
-use super::held::{DuplicateBytes, PendingBytes};
+use super::pending::{DuplicateBytes, PendingBytes};
 use super::{Context, Output, StartEvidence};
-use crate::place::StreamId;
 use crate::ranges::Ranges;
+use crate::stream_memory::StreamId;
 use linerate_burst::Nanos;
 use std::ops::Range;
 
@@ -78,7 +78,7 @@ impl Side {
     }
 
     /// Starts the stream by the acknowledgement of its SYN.
-    pub(super) fn begin_by_answer(&mut self, acknowledged: u32) {
+    pub(super) fn start_by_ack(&mut self, acknowledged: u32) {
         if self.base.is_none() {
             self.begin(acknowledged.wrapping_sub(1));
         }
@@ -90,7 +90,7 @@ impl Side {
     }
 
     /// Returns whether the other side has acknowledged anything.
-    pub(super) fn is_heard(&self) -> bool {
+    pub(super) fn is_acknowledged(&self) -> bool {
         self.heard.is_some()
     }
 
@@ -200,7 +200,7 @@ impl Side {
         self.far = 0;
         // Nothing waits, so the limit of ranges cannot be exceeded.
         let _ = self.ranges.insert(edge..edge + len, RANGES, |_| {});
-        self.hand_on(edge, bytes, context);
+        self.output_bytes(edge, bytes, context);
     }
 
     /// Returns the offset of a sequence number: the candidate nearest to the edge.
@@ -219,16 +219,16 @@ impl Side {
         // Before all that waits: no copy needed.
         let is_next = start == self.ranges.edge() && self.ranges.gap_end().is_none_or(|gap| end <= gap);
         while self.ranges.insert(start..end, RANGES, |_| {}).is_err() {
-            self.give_up(context);
+            self.skip_gap(context);
             let Some(rest) = self.trimmed(start as i64, bytes, cut) else { return };
             (start, bytes, cut) = rest;
         }
         if is_next {
-            self.hand_on(start, bytes, context);
+            self.output_bytes(start, bytes, context);
             if cut > 0 {
                 self.miss(end - cut..end, context);
             }
-            self.hand_on_held(end, context);
+            self.output_held(end, context);
             return;
         }
         let before = self.held.charge();
@@ -236,9 +236,9 @@ impl Side {
         self.tally.repeated += repeated;
         self.tally.differing += differing;
         *context.memory = *context.memory + self.held.charge() - before;
-        self.hand_on_held(start, context);
+        self.output_held(start, context);
         while self.is_waiting() && (insists || self.held.charge() > context.config.stream_memory) {
-            self.give_up(context);
+            self.skip_gap(context);
         }
     }
 
@@ -273,7 +273,7 @@ impl Side {
         }
         if start < edge as i64 {
             let gone = ((edge as i64 - start) as u64).min(bytes.len() as u64);
-            self.count_again(start, gone);
+            self.count_duplicate(start, gone);
             bytes = &bytes[gone as usize..];
             start += gone as i64;
             let gone = (edge as i64 - start).max(0) as u64;
@@ -284,7 +284,7 @@ impl Side {
     }
 
     /// Counts bytes before the edge.
-    fn count_again(&mut self, start: i64, len: u64) {
+    fn count_duplicate(&mut self, start: i64, len: u64) {
         let before = len.min(start.min(0).unsigned_abs());
         let (from, to) = (start.max(0) as u64, (start + len as i64).max(0) as u64);
         let behind = self.gaps.partition_point(|gap| gap.end <= from);
@@ -299,30 +299,30 @@ impl Side {
     }
 
     /// Gives up the first gap.
-    pub(super) fn give_up(&mut self, context: &mut Context<'_, impl Output>) {
+    pub(super) fn skip_gap(&mut self, context: &mut Context<'_, impl Output>) {
         let Some(end) = self.ranges.gap_end() else { return };
         let gap = self.ranges.edge()..end;
         self.ranges.skip_to(end);
         self.miss(gap, context);
-        self.hand_on_held(end, context);
+        self.output_held(end, context);
     }
 
     /// Gives up all gaps, when no more segments follow.
-    pub(super) fn give_up_all(&mut self, context: &mut Context<'_, impl Output>) {
+    pub(super) fn skip_all_gaps(&mut self, context: &mut Context<'_, impl Output>) {
         while self.is_waiting() {
-            self.give_up(context);
+            self.skip_gap(context);
         }
     }
 
     /// Outputs waiting bytes that are now in order.
-    fn hand_on_held(&mut self, from: u64, context: &mut Context<'_, impl Output>) {
+    fn output_held(&mut self, from: u64, context: &mut Context<'_, impl Output>) {
         let mut at = from;
         while at < self.ranges.edge() {
             let before = self.held.charge();
             let Some((len, bytes)) = self.held.take(at) else { return };
             *context.memory -= before - self.held.charge();
             match bytes {
-                Some(bytes) => self.hand_on(at, &bytes, context),
+                Some(bytes) => self.output_bytes(at, &bytes, context),
                 None => self.miss(at..at + len, context),
             }
             at += len;
@@ -330,7 +330,7 @@ impl Side {
     }
 
     #[inline]
-    fn hand_on(&mut self, offset: u64, bytes: &[u8], context: &mut Context<'_, impl Output>) {
+    fn output_bytes(&mut self, offset: u64, bytes: &[u8], context: &mut Context<'_, impl Output>) {
         if bytes.is_empty() {
             return;
         }

@@ -1,7 +1,7 @@
 //! A frame: a part of a stream in its own memory, with metadata.
 
 use super::memory::Memory;
-use crate::place::{Ending, Ends, StreamId};
+use crate::stream_memory::{Ending, Ends, StreamId};
 use linerate_burst::Nanos;
 use linerate_burst::pool::OwnedBytes;
 use std::ops::Range;

@@ -1,12 +1,12 @@
 //! Idle frames: free ones, and finished ones not fetched yet.
 
-use super::beyond::{CopyPath, RemoteMemory};
-use super::filling::PartialFrame;
 use super::frame::Frame;
 use super::memory::Memory;
+use super::partial_frame::PartialFrame;
+use super::remote::{CopyPath, RemoteMemory};
 use super::{Config, FramesError};
 use crate::copy::{KernelThroughput, calibrate};
-use crate::place::{Ending, Ends, StreamId};
+use crate::stream_memory::{Ending, Ends, StreamId};
 use linerate_burst::pool::OwnedBytes;
 use std::collections::VecDeque;
 
@@ -114,8 +114,8 @@ impl Pool {
     }
 
     /// Returns an empty frame.
-    pub(crate) fn give_up(&mut self, filling: PartialFrame) {
-        self.free.push(filling.give_up());
+    pub(crate) fn cancel(&mut self, filling: PartialFrame) {
+        self.free.push(filling.cancel());
     }
 
     #[inline]
@@ -134,7 +134,7 @@ impl Pool {
     }
 
     /// Takes back a fetched frame; ignores those without memory or of another size, which are not of this pool.
-    pub(crate) fn give_back(&mut self, frame: Frame) {
+    pub(crate) fn return_frame(&mut self, frame: Frame) {
         if frame.memory.len() == self.config.size && self.config.size > 0 {
             self.free.push(frame);
         }

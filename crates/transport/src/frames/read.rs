@@ -1,7 +1,7 @@
 //! The last read; a part of it may already be in its final place.
 
 use super::stream::Stream;
-use crate::place::StreamId;
+use crate::stream_memory::StreamId;
 use linerate_burst::MAX_FRAME;
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ impl Read {
     }
 
     /// Returns the buffer for bytes that do not fit the expected place.
-    pub(super) fn spill(&mut self) -> &mut [u8] {
+    pub(super) fn overflow(&mut self) -> &mut [u8] {
         &mut self.buffer[LONGEST..]
     }
 

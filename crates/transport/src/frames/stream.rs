@@ -1,9 +1,9 @@
 //! The frames of one stream.
 
-use super::beyond::CopyPath;
-use super::filling::PartialFrame;
+use super::partial_frame::PartialFrame;
 use super::read::LONGEST;
-use crate::place::{Ends, StreamId};
+use super::remote::CopyPath;
+use crate::stream_memory::{Ends, StreamId};
 use linerate_burst::Nanos;
 use std::collections::VecDeque;
 use std::ops::Range;

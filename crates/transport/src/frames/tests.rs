@@ -94,7 +94,7 @@ impl Model {
             }
             Step::GiveBack(index) if !self.fetched.is_empty() => {
                 let frame = self.fetched.swap_remove(index % self.fetched.len());
-                self.frames.give_back(frame);
+                self.frames.return_frame(frame);
             }
             Step::GiveBack(_) => {}
         }
@@ -247,7 +247,7 @@ impl Model {
             self.fetched.push(frame);
         }
         for frame in std::mem::take(&mut self.fetched) {
-            self.frames.give_back(frame);
+            self.frames.return_frame(frame);
         }
         assert!(self.senders.iter().all(|sender| sender.is_over), "a stream has no end");
         assert_eq!(self.frames.state(), (self.config.frames, 0));
@@ -297,7 +297,7 @@ fn a_single_stream_gets_the_whole_pool() {
     }
     assert_eq!((frames.state(), frames.room(StreamId(0))), ((0, 5), 50));
     let first = frames.full().unwrap();
-    frames.give_back(first);
+    frames.return_frame(first);
     assert_eq!(frames.room(StreamId(0)), 60);
 }
 
@@ -334,7 +334,7 @@ fn greedy_streams_share_the_pool() {
                 filled[stream] += fill(&mut frames, streams[stream], filled[stream], 1000);
             }
             let frame = frames.full().unwrap();
-            frames.give_back(frame);
+            frames.return_frame(frame);
         }
         assert!(filled.iter().all(|filled| *filled > 480), "{filled:?}");
     }

@@ -1,10 +1,10 @@
 //! Acknowledgements: at the end of a burst, and on timers.
 
 use super::connection::{AckUrgency, State};
-use super::fast::set_limits;
+use super::fast_path::set_limits;
 use super::template::{ACK, FIN, SegmentFields};
 use super::{AckPolicy, Endpoint};
-use crate::place::{Ending, Payload, Place};
+use crate::stream_memory::{Ending, Payload, Place};
 use linerate_burst::{Count, Nanos};
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ impl Endpoint {
         set_limits(connection, &self.config);
         self.counts[Count::TcpAcks] += 1;
         self.counts[Count::TcpZeroWindows] += u64::from(said.window == 0 && connection.state == State::Established);
-        self.look_later(slot, now);
+        self.schedule_window_check(slot, now);
     }
 
     /// Extends the promised window to the free room and stores bytes kept beyond it. Returns whether any were stored.
@@ -147,11 +147,11 @@ impl Endpoint {
         self.counts[Count::TcpRetransmitted] += u64::from(connection.tries > 0);
         connection.acked = connection.next();
         (connection.pending, connection.due, connection.again) = (0, AckUrgency::Later, None);
-        self.try_again(slot, is_out, now);
+        self.schedule_retry(slot, is_out, now);
     }
 
     /// Schedules the retransmission of our SYN or FIN.
-    pub(super) fn try_again(&mut self, slot: u32, is_out: bool, now: Nanos) {
+    pub(super) fn schedule_retry(&mut self, slot: u32, is_out: bool, now: Nanos) {
         let Some(connection) = self.table.get_mut(slot) else { return };
         connection.retry_at = now.after(if is_out { RETRY * (1 << connection.tries) } else { SHORT_DELAY });
         connection.tries += u8::from(is_out);
@@ -240,15 +240,15 @@ impl Endpoint {
             self.counts[Count::TcpWindowUpdates] += 1;
             self.acknowledge(slot, now, place);
         } else {
-            self.look_later(slot, now);
+            self.schedule_window_check(slot, now);
         }
     }
 
     /// Schedules a check for free room if the window known to the peer is less than half of the possible one.
-    fn look_later(&mut self, slot: u32, now: Nanos) {
+    fn schedule_window_check(&mut self, slot: u32, now: Nanos) {
         let after = (LOOK * self.table.len() as u32).clamp(LEAST_LOOK, MOST_LOOK);
         let Some(connection) = self.table.get_mut(slot) else { return };
-        let is_short = connection.known_window() < connection.usual_window() / 2;
+        let is_short = connection.known_window() < connection.max_window() / 2;
         let look_at = if is_short && connection.state == State::Established { now.after(after) } else { Nanos::MAX };
         if look_at != Nanos::MAX || connection.look_at != Nanos::MAX {
             connection.look_at = look_at;

@@ -6,8 +6,8 @@
 use super::options::{NegotiatedOptions, put_stamps};
 use super::segment::Key;
 use super::template::{ACK, Options, SegmentFields, Template};
-use crate::place::{Place, StreamId};
 use crate::ranges::Ranges;
+use crate::stream_memory::{Place, StreamId};
 use linerate_burst::Nanos;
 use std::time::Duration;
 
@@ -213,7 +213,7 @@ impl Connection {
         let edge = self.ranges.edge();
         self.capacity = self.capacity.max(room.saturating_sub(edge));
         let limit = room.min(edge + self.agreed.window);
-        let least = segment.min(self.usual_window() / 2).max(1);
+        let least = segment.min(self.max_window() / 2).max(1);
         if limit >= self.promise.saturating_add(least) {
             self.promise = limit;
         }
@@ -234,7 +234,7 @@ impl Connection {
     }
 
     /// Returns the largest window possible, as far as known.
-    pub(super) fn usual_window(&self) -> u64 {
+    pub(super) fn max_window(&self) -> u64 {
         self.capacity.min(self.agreed.window)
     }
 

@@ -2,7 +2,7 @@
 
 use super::config::{Config, is_host};
 use super::{Arrival, Checksum, Local};
-use crate::place::{Ends, Payload};
+use crate::stream_memory::{Ends, Payload};
 use linerate_burst::Count;
 use linerate_headers::{Link, MacAddr, Pseudo, Sum, ethernet, registry, vlan};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -132,7 +132,7 @@ mod tests {
     use super::super::segment::Segment;
     use super::super::template::Template;
     use super::*;
-    use crate::place::Payload;
+    use crate::stream_memory::Payload;
     use linerate_burst::Nanos;
     use proptest::prelude::*;
     use std::collections::BTreeMap;

@@ -85,7 +85,7 @@ impl Template {
 
     /// Returns whether a link header is the reverse of this template's.
     #[inline]
-    pub(super) fn is_way_of(&self, link: &[u8]) -> bool {
+    pub(super) fn is_reverse_of(&self, link: &[u8]) -> bool {
         let own = &self.bytes[..self.link.into()];
         link.len() == own.len()
             && (own.len() < 12 || (own[..6] == link[6..12] && own[6..12] == link[..6] && own[12..] == link[12..]))

@@ -133,21 +133,21 @@ fn reset_ends_both_directions_and_its_payload_is_ignored() {
 #[test]
 fn acknowledged_gap_is_skipped_after_a_delay() {
     let mut watcher = Watcher::new(Config { patience: Duration::from_millis(100), ..Config::default() });
-    watcher.see(&sent(99, SYN, &[]));
-    watcher.see(&sent(104, ACK, b"efgh"));
+    watcher.observe(&sent(99, SYN, &[]));
+    watcher.observe(&sent(104, ACK, b"efgh"));
     for _ in 0..400 {
-        watcher.see(&sent(108, ACK, &[]));
+        watcher.observe(&sent(108, ACK, &[]));
     }
     assert!(watcher.out.streams.is_empty(), "not acknowledged: it may still arrive");
-    watcher.see(&answer(500, 108, 0, &[]));
+    watcher.observe(&answer(500, 108, 0, &[]));
     for _ in 0..50 {
-        watcher.see(&sent(108, ACK, &[]));
+        watcher.observe(&sent(108, ACK, &[]));
     }
     for _ in 0..150 {
-        watcher.see(&sent(108, ACK, &[]));
+        watcher.observe(&sent(108, ACK, &[]));
     }
     assert_eq!(watcher.out.streams.len(), 1);
-    watcher.see(&sent(100, ACK, b"abcdefgh"));
+    watcher.observe(&sent(100, ACK, b"abcdefgh"));
     let streams = watcher.done();
     assert_eq!((&streams[0].gaps[..], streams[0].whole()), (std::slice::from_ref(&(0..4)), b"\0\0\0\0efgh".to_vec()));
     let tally = streams[0].summary().tally;
@@ -180,7 +180,7 @@ fn invalid_checksums_are_ignored_on_request() {
     let segments = [sent(99, SYN, &[]), wrong, sent(100, ACK, b"good")];
     assert_eq!(whole(&segments), [b"bad!"]);
     let mut watcher = Watcher::new(Config { checksums: true, ..Config::default() });
-    let taken: Vec<FollowOutcome> = segments.iter().map(|sent| watcher.see(sent)).collect();
+    let taken: Vec<FollowOutcome> = segments.iter().map(|sent| watcher.observe(sent)).collect();
     assert_eq!(taken, [FollowOutcome::Followed, FollowOutcome::BadChecksum, FollowOutcome::Followed]);
     assert_eq!(watcher.done()[0].whole(), b"good");
 }
@@ -190,35 +190,35 @@ fn fragments_and_other_protocols_are_counted_separately() {
     let mut watcher = Watcher::new(Config::default());
     let mut packet = sent(99, ACK, b"0123456789abcdef").packet();
     packet[6] = 0x20;
-    assert_eq!(watcher.see_frame(&packet, packet.len()), FollowOutcome::Fragment, "the first");
+    assert_eq!(watcher.observe_frame(&packet, packet.len()), FollowOutcome::Fragment, "the first");
     packet[6..8].copy_from_slice(&[0, 3]);
-    assert_eq!(watcher.see_frame(&packet, packet.len()), FollowOutcome::Fragment, "the last");
+    assert_eq!(watcher.observe_frame(&packet, packet.len()), FollowOutcome::Fragment, "the last");
     packet[6..8].copy_from_slice(&[0, 0]);
-    assert_eq!(watcher.see_frame(&packet[..30], packet.len()), FollowOutcome::Malformed, "cut in its header");
+    assert_eq!(watcher.observe_frame(&packet[..30], packet.len()), FollowOutcome::Malformed, "cut in its header");
     packet[9] = 17;
-    assert_eq!(watcher.see_frame(&packet, packet.len()), FollowOutcome::NotTcp);
-    assert_eq!(watcher.see_frame(&[], 0), FollowOutcome::Malformed, "an empty packet");
+    assert_eq!(watcher.observe_frame(&packet, packet.len()), FollowOutcome::NotTcp);
+    assert_eq!(watcher.observe_frame(&[], 0), FollowOutcome::Malformed, "an empty packet");
     assert!(watcher.done().is_empty());
 }
 
 #[test]
 fn idle_timeout_ends_a_connection_and_one_wrong_time_does_not() {
     let mut watcher = Watcher::new(Config { idle: Duration::from_secs(5), ..Config::default() });
-    watcher.see(&sent(99, SYN, &[]));
-    watcher.see(&sent(100, ACK, b"a"));
+    watcher.observe(&sent(99, SYN, &[]));
+    watcher.observe(&sent(100, ACK, b"a"));
     // A timestamp far in the future.
     watcher.time += 40_000_000_000;
-    watcher.see(&TestSegment { port: 7, ..sent(1, ACK, b"x") });
+    watcher.observe(&TestSegment { port: 7, ..sent(1, ACK, b"x") });
     watcher.time -= 40_000_000_000;
     for _ in 0..2000 {
-        watcher.see(&TestSegment { port: 8, ..sent(1, ACK, b"") });
+        watcher.observe(&TestSegment { port: 8, ..sent(1, ACK, b"") });
     }
-    watcher.see(&sent(101, ACK, b"b"));
+    watcher.observe(&sent(101, ACK, b"b"));
     watcher.time += 7000;
     for _ in 0..200 {
-        watcher.see(&TestSegment { port: 8, ..sent(1, ACK, b"") });
+        watcher.observe(&TestSegment { port: 8, ..sent(1, ACK, b"") });
     }
-    watcher.see(&sent(102, ACK, b"c"));
+    watcher.observe(&sent(102, ACK, b"c"));
     let streams = watcher.done();
     let all: Vec<_> = streams.iter().map(|stream| (stream.whole(), stream.summary().ending)).collect();
     let wanted = [(b"ab".to_vec(), Ending::Silent), (b"x".to_vec(), Ending::Silent), (b"c".to_vec(), Ending::Stopped)];

@@ -44,10 +44,10 @@ fn reset_rejected_by_its_receiver_ends_nothing() {
     for after in [&wrong[..1], &wrong[1..], &guessed] {
         let mut watcher = Watcher::new(Config { connections: 10, ..Config::default() });
         begun.iter().chain(after).for_each(|sent| {
-            watcher.see(sent);
+            watcher.observe(sent);
         });
         for port in 2000..2010 {
-            watcher.see(&TestSegment { port, ..sent(1, ACK, b"x") });
+            watcher.observe(&TestSegment { port, ..sent(1, ACK, b"x") });
         }
         assert_eq!(watcher.follow.counts().evicted, 1, "it was open");
         assert!(watcher.done()[..2].iter().all(|stream| stream.summary().ending != Ending::Reset));
@@ -81,18 +81,18 @@ fn uncaptured_fin_is_not_a_missing_byte() {
 fn first_timestamp_in_the_future_does_not_stop_the_clock() {
     let mut watcher = Watcher::new(Config { idle: Duration::from_secs(5), ..Config::default() });
     watcher.time += 40_000_000_000;
-    watcher.see(&sent(99, SYN, &[]));
+    watcher.observe(&sent(99, SYN, &[]));
     watcher.time -= 40_000_000_000;
-    watcher.see(&sent(100, ACK, b"a"));
+    watcher.observe(&sent(100, ACK, b"a"));
     for _ in 0..200 {
-        watcher.see(&TestSegment { port: 8, ..sent(1, ACK, b"") });
+        watcher.observe(&TestSegment { port: 8, ..sent(1, ACK, b"") });
     }
-    watcher.see(&sent(101, ACK, b"b"));
+    watcher.observe(&sent(101, ACK, b"b"));
     watcher.time += 7000;
     for _ in 0..200 {
-        watcher.see(&TestSegment { port: 8, ..sent(1, ACK, b"") });
+        watcher.observe(&TestSegment { port: 8, ..sent(1, ACK, b"") });
     }
-    watcher.see(&sent(102, ACK, b"c"));
+    watcher.observe(&sent(102, ACK, b"c"));
     let streams = watcher.done();
     let all: Vec<_> = streams.iter().map(|stream| (stream.whole(), stream.summary().ending)).collect();
     assert_eq!(all, [(b"ab".to_vec(), Ending::Silent), (b"c".to_vec(), Ending::Stopped)]);

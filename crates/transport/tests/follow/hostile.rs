@@ -11,12 +11,12 @@ fn small() -> Config {
 #[test]
 fn syn_flood_does_not_affect_connections_with_data() {
     let mut watcher = Watcher::new(small());
-    watcher.see(&sent(99, SYN, &[]));
-    watcher.see(&sent(100, ACK, b"still "));
+    watcher.observe(&sent(99, SYN, &[]));
+    watcher.observe(&sent(100, ACK, b"still "));
     for port in 2000..60_000 {
-        watcher.see(&TestSegment { port, ..sent(u32::from(port) * 77, SYN, &[]) });
+        watcher.observe(&TestSegment { port, ..sent(u32::from(port) * 77, SYN, &[]) });
     }
-    watcher.see(&sent(106, ACK, b"here"));
+    watcher.observe(&sent(106, ACK, b"here"));
     let counts = watcher.follow.counts();
     assert_eq!((counts.most_connections, counts.evicted, counts.streams), (100, 0, 1));
     assert_eq!(watcher.done()[0].whole(), b"still here");
@@ -26,7 +26,7 @@ fn syn_flood_does_not_affect_connections_with_data() {
 fn stream_flood_evicts_the_quietest_and_counts_them() {
     let mut watcher = Watcher::new(small());
     for port in 1000..2000 {
-        watcher.see(&TestSegment { port, ..sent(1, ACK, b"x") });
+        watcher.observe(&TestSegment { port, ..sent(1, ACK, b"x") });
     }
     assert_eq!(watcher.follow.counts().evicted, 900);
     let streams = watcher.done();
@@ -37,9 +37,9 @@ fn stream_flood_evicts_the_quietest_and_counts_them() {
 #[test]
 fn one_stream_with_gaps_leaves_memory_for_others() {
     let mut watcher = Watcher::new(small());
-    watcher.see(&sent(99, SYN, &[]));
+    watcher.observe(&sent(99, SYN, &[]));
     for number in 0..10_000 {
-        watcher.see(&sent(102 + 10 * number, ACK, b"x"));
+        watcher.observe(&sent(102 + 10 * number, ACK, b"x"));
         assert!(watcher.follow.held() <= 20_000);
     }
     let streams = watcher.done();
@@ -51,18 +51,18 @@ fn one_stream_with_gaps_leaves_memory_for_others() {
 #[test]
 fn gap_lists_leave_room_for_held_data() {
     let mut watcher = Watcher::new(small());
-    watcher.see(&sent(99, SYN, &[]));
+    watcher.observe(&sent(99, SYN, &[]));
     for number in 0..10_000 {
-        watcher.see(&sent(102 + 10 * number, ACK, b"x"));
-        watcher.see(&answer(500, 103 + 10 * number, 0, &[]));
+        watcher.observe(&sent(102 + 10 * number, ACK, b"x"));
+        watcher.observe(&answer(500, 103 + 10 * number, 0, &[]));
     }
     watcher.time += 2000;
     for _ in 0..200 {
-        watcher.see(&TestSegment { port: 7, ..sent(1, ACK, b"") });
+        watcher.observe(&TestSegment { port: 7, ..sent(1, ACK, b"") });
     }
-    watcher.see(&TestSegment { port: 9, ..sent(99, SYN, &[]) });
+    watcher.observe(&TestSegment { port: 9, ..sent(99, SYN, &[]) });
     for number in [1, 2, 0] {
-        watcher.see(&TestSegment { port: 9, ..sent(100 + 3 * number, ACK, b"abc") });
+        watcher.observe(&TestSegment { port: 9, ..sent(100 + 3 * number, ACK, b"abc") });
     }
     let streams = watcher.done();
     assert!(streams[0].summary().tally.unlisted > 0);
@@ -75,9 +75,9 @@ fn many_streams_with_gaps_stay_within_the_total_memory() {
     for round in 0..50 {
         for port in 0..90 {
             if round == 0 {
-                watcher.see(&TestSegment { port, ..sent(99, SYN, &[]) });
+                watcher.observe(&TestSegment { port, ..sent(99, SYN, &[]) });
             }
-            watcher.see(&TestSegment { port, ..sent(110 + 20 * round, ACK, &[7; 10]) });
+            watcher.observe(&TestSegment { port, ..sent(110 + 20 * round, ACK, &[7; 10]) });
             assert!(watcher.follow.held() <= 20_000 + 200, "{}", watcher.follow.held());
         }
     }
@@ -103,7 +103,7 @@ proptest! {
         for (port, is_answer, seq, ack, flags, len, cut, wait) in segments {
             watcher.time += wait;
             let data = vec![seq as u8; len];
-            watcher.see(&TestSegment { port, is_answer, ack: ack.map(u32::from), cut: cut.min(len), ..sent(seq, flags, &data) });
+            watcher.observe(&TestSegment { port, is_answer, ack: ack.map(u32::from), cut: cut.min(len), ..sent(seq, flags, &data) });
             prop_assert!(watcher.follow.held() <= 4000 + 400);
         }
         watcher.done();

@@ -3,7 +3,7 @@
 use linerate_burst::{Desc, Nanos};
 use linerate_headers::{Link, Pseudo, ipv4, registry, tcp};
 use linerate_transport::follow::{Config, Follow, FollowOutcome, Output, StreamInfo, Summary};
-use linerate_transport::place::StreamId;
+use linerate_transport::stream_memory::StreamId;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -151,13 +151,13 @@ impl Watcher {
     }
 
     /// Observes a segment, one millisecond later.
-    pub(super) fn see(&mut self, sent: &TestSegment) -> FollowOutcome {
+    pub(super) fn observe(&mut self, sent: &TestSegment) -> FollowOutcome {
         let packet = sent.packet();
         let captured = &packet[..packet.len() - sent.cut];
-        self.see_frame(captured, packet.len())
+        self.observe_frame(captured, packet.len())
     }
 
-    pub(super) fn see_frame(&mut self, captured: &[u8], wire: usize) -> FollowOutcome {
+    pub(super) fn observe_frame(&mut self, captured: &[u8], wire: usize) -> FollowOutcome {
         self.time += 1;
         let time = Nanos(self.time * 1_000_000);
         let desc = Desc { wire: wire as u32, ..Desc::new(time, 0, captured.len() as u32) };
@@ -179,7 +179,7 @@ impl Watcher {
 pub(super) fn followed(config: Config, segments: &[TestSegment]) -> Vec<Stream> {
     let mut watcher = Watcher::new(config);
     for sent in segments {
-        watcher.see(sent);
+        watcher.observe(sent);
     }
     watcher.done()
 }

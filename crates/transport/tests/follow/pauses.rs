@@ -49,20 +49,20 @@ fn reported(streams: &[Stream]) -> Vec<impl PartialEq + std::fmt::Debug + use<>>
 /// Runs the conversations, with `others` frames between their segments, after `before` frames and a pause.
 fn after(before: usize, pause: u64, others: &[usize]) -> Vec<Stream> {
     let mut watcher = Watcher::new(Config { idle: Duration::from_secs(1 << 40), ..Config::default() });
-    watcher.see(&sent(99, SYN, &[]));
-    watcher.see(&sent(100, ACK, b"before"));
-    (0..before).for_each(|_| _ = watcher.see(&other()));
+    watcher.observe(&sent(99, SYN, &[]));
+    watcher.observe(&sent(100, ACK, b"before"));
+    (0..before).for_each(|_| _ = watcher.observe(&other()));
     watcher.time += pause;
     for ((sent, wait), others) in conversations().iter().zip(others.iter().cycle()) {
-        watcher.see(&TestSegment { port: sent.port + 1, ..sent.clone() });
+        watcher.observe(&TestSegment { port: sent.port + 1, ..sent.clone() });
         // As many frames as requested, in the time available.
         (0..*others).for_each(|_| {
-            watcher.see(&other());
+            watcher.observe(&other());
             watcher.time -= 1;
         });
         watcher.time += wait;
     }
-    watcher.see(&sent(106, ACK, b" and after"));
+    watcher.observe(&sent(106, ACK, b" and after"));
     watcher.done()
 }
 
@@ -85,19 +85,19 @@ fn data_after_a_pause_has_its_correct_age() {
     for pause in [11_000, 61_000, 3_601_000, 1 << 40] {
         for frames in [0, 1, 30, 58, 59, 62, 63, 64, 65, 200] {
             let mut watcher = Watcher::new(Config { idle: Duration::from_secs(5), ..Config::default() });
-            watcher.see(&other());
+            watcher.observe(&other());
             watcher.time += pause;
             let at = |port: u16, sent: TestSegment| TestSegment { port, ..sent };
-            watcher.see(&at(1000, sent(99, SYN, &[])));
-            watcher.see(&at(2000, sent(99, SYN, b"early")));
-            watcher.see(&at(3000, sent(99, SYN, b"done")));
-            watcher.see(&at(3000, TestSegment { ack: Some(500), ..sent(104, FIN, &[]) }));
-            watcher.see(&at(3000, answer(500, 105, FIN, &[])));
-            (0..frames).for_each(|_| _ = watcher.see(&other()));
-            watcher.see(&at(1000, sent(100, ACK, b"data")));
-            watcher.see(&at(2000, sent(105, ACK, b" and late")));
-            watcher.see(&at(3000, sent(100, ACK, b"done")));
-            (0..200).for_each(|_| _ = watcher.see(&other()));
+            watcher.observe(&at(1000, sent(99, SYN, &[])));
+            watcher.observe(&at(2000, sent(99, SYN, b"early")));
+            watcher.observe(&at(3000, sent(99, SYN, b"done")));
+            watcher.observe(&at(3000, TestSegment { ack: Some(500), ..sent(104, FIN, &[]) }));
+            watcher.observe(&at(3000, answer(500, 105, FIN, &[])));
+            (0..frames).for_each(|_| _ = watcher.observe(&other()));
+            watcher.observe(&at(1000, sent(100, ACK, b"data")));
+            watcher.observe(&at(2000, sent(105, ACK, b" and late")));
+            watcher.observe(&at(3000, sent(100, ACK, b"done")));
+            (0..200).for_each(|_| _ = watcher.observe(&other()));
             let streams = watcher.done();
             let all: Vec<_> =
                 streams.iter().map(|stream| (stream.whole(), stream.summary().about.connection)).collect();
@@ -110,13 +110,13 @@ fn data_after_a_pause_has_its_correct_age() {
 #[test]
 fn recent_acknowledgement_is_not_treated_as_old() {
     let mut watcher = Watcher::new(Config { patience: Duration::from_secs(1), ..Config::default() });
-    watcher.see(&sent(99, SYN, &[]));
-    watcher.see(&sent(103, ACK, b"two"));
+    watcher.observe(&sent(99, SYN, &[]));
+    watcher.observe(&sent(103, ACK, b"two"));
     watcher.time += 990;
-    watcher.see(&answer(500, 106, 0, &[]));
+    watcher.observe(&answer(500, 106, 0, &[]));
     watcher.time += 60;
-    watcher.see(&other());
-    watcher.see(&sent(100, ACK, b"one"));
+    watcher.observe(&other());
+    watcher.observe(&sent(100, ACK, b"one"));
     let streams = watcher.done();
     assert_eq!((streams[0].whole(), streams[0].gaps.len()), (b"onetwo".to_vec(), 0));
 }
@@ -125,10 +125,10 @@ fn recent_acknowledgement_is_not_treated_as_old() {
 fn idle_time_before_the_last_frames_counts() {
     for frames in [1, 10, 63, 64, 100] {
         let mut watcher = Watcher::new(Config { idle: Duration::from_secs(5), ..Config::default() });
-        watcher.see(&sent(99, SYN, &[]));
-        watcher.see(&sent(100, ACK, b"one"));
+        watcher.observe(&sent(99, SYN, &[]));
+        watcher.observe(&sent(100, ACK, b"one"));
         watcher.time += 100_000;
-        (0..frames).for_each(|_| _ = watcher.see(&TestSegment { port: 8, ..sent(1, ACK, b"x") }));
+        (0..frames).for_each(|_| _ = watcher.observe(&TestSegment { port: 8, ..sent(1, ACK, b"x") }));
         let endings: Vec<Ending> = watcher.done().iter().map(|stream| stream.summary().ending).collect();
         assert_eq!(endings, [Ending::Silent, Ending::Stopped], "{frames}");
     }
@@ -138,20 +138,20 @@ fn idle_time_before_the_last_frames_counts() {
 fn one_wrong_time_does_not_hold_data_for_ever() {
     for place in 0..200 {
         let mut watcher = Watcher::new(Config { idle: Duration::from_secs(5), ..Config::default() });
-        let see = |watcher: &mut Watcher, frame: u64, sent: &TestSegment| {
+        let observe = |watcher: &mut Watcher, frame: u64, sent: &TestSegment| {
             let wrong = if frame == place { 1 << 40 } else { 0 };
             watcher.time += wrong;
-            watcher.see(sent);
+            watcher.observe(sent);
             watcher.time -= wrong;
         };
-        watcher.see(&other());
+        watcher.observe(&other());
         watcher.time += 100_000;
         (0..200).for_each(|frame| {
-            see(&mut watcher, frame, &TestSegment { port: 1000 + frame as u16, ..sent(1, ACK, b"x") })
+            observe(&mut watcher, frame, &TestSegment { port: 1000 + frame as u16, ..sent(1, ACK, b"x") })
         });
         for _ in 0..2 {
             watcher.time += 7000;
-            (0..300).for_each(|_| _ = watcher.see(&other()));
+            (0..300).for_each(|_| _ = watcher.observe(&other()));
         }
         let streams = watcher.done();
         assert_eq!(streams.iter().filter(|stream| stream.summary().ending != Ending::Silent).count(), 0, "{place}");

@@ -5,7 +5,7 @@ use super::peer::*;
 use linerate_burst::Count;
 use linerate_headers::tcp::Flags;
 use linerate_headers::{Link, MacAddr};
-use linerate_transport::place::Ending;
+use linerate_transport::stream_memory::Ending;
 use linerate_transport::tcp::{Checksum, Config, ReceiveOutcome};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -120,9 +120,9 @@ fn frames_for_other_stations_are_ignored() {
     let mut rig = Rig::new(Config { stations: vec![OWN_MAC], ..config() });
     let mut first = Seg::new(Flags::SYN, 1, 0, &[]);
     first.macs.1 = PEER_MAC;
-    assert_eq!(rig.hear(&first.frame()), ReceiveOutcome::NotMine);
+    assert_eq!(rig.receive(&first.frame()), ReceiveOutcome::NotMine);
     first.macs.1 = OWN_MAC;
-    assert_eq!(rig.hear(&first.frame()), ReceiveOutcome::Taken);
+    assert_eq!(rig.receive(&first.frame()), ReceiveOutcome::Taken);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn syn_flood_takes_no_memory_and_real_clients_connect() {
             let mut syn = Seg::new(Flags::SYN, chance.next() as u32, 0, &[]);
             syn.from =
                 (IpAddr::from((chance.next() as u32 >> 1 | 0x0a00_0000).to_be_bytes()), chance.next() as u16 | 1);
-            rig.hear(&syn.frame());
+            rig.receive(&syn.frame());
         }
         assert!(rig.endpoint.connections() <= 65);
         let response = rig.send(&good.data(at, &[1; 1000]));
@@ -194,22 +194,22 @@ fn syn_flood_takes_no_memory_and_real_clients_connect() {
     for _ in 0..10_000 {
         let mut guess = Seg::new(ACK, chance.next() as u32, chance.next() as u32, &[]);
         guess.from.1 = 777;
-        rig.hear(&guess.frame());
+        rig.receive(&guess.frame());
         assert_eq!(rig.replies(), [], "no reset: it may have been answered by a cookie");
     }
     let mut late = Seg::new(Flags::SYN, 9, 0, &[]);
     late.from.1 = 888;
-    rig.hear(&late.frame());
+    rig.receive(&late.frame());
     let cookie = rig.replies().remove(0).seq;
     // Half-open connections, retransmitted for a minute, leave no room for others, which get cookies too.
     rig.now = rig.now.after(Duration::from_secs(129));
     let mut other = Seg::new(Flags::SYN, 9, 0, &[]);
     other.from.1 = 889;
-    rig.hear(&other.frame());
+    rig.receive(&other.frame());
     let young = rig.replies().remove(0).seq;
-    rig.hear(&Seg { flags: ACK, seq: 10, ack: cookie.wrapping_add(1), ..late }.frame());
+    rig.receive(&Seg { flags: ACK, seq: 10, ack: cookie.wrapping_add(1), ..late }.frame());
     assert_eq!(rig.count(Count::TcpCookiesTaken), 2, "too old");
-    rig.hear(&Seg { flags: ACK, seq: 10, ack: young.wrapping_add(1), ..other }.frame());
+    rig.receive(&Seg { flags: ACK, seq: 10, ack: young.wrapping_add(1), ..other }.frame());
     assert_eq!(rig.count(Count::TcpCookiesTaken), 3);
     assert!(rig.endpoint.connections() <= before + 1);
 }
@@ -224,8 +224,8 @@ fn replies_without_buffer_are_sent_later() {
             rig.connect_as(&first)
         })
         .collect();
-    others.iter().for_each(|other| assert_eq!(rig.hear(&other.data(0, b"x").frame()), ReceiveOutcome::Taken));
-    rig.hear(&conn.data(100, b"x").frame());
+    others.iter().for_each(|other| assert_eq!(rig.receive(&other.data(0, b"x").frame()), ReceiveOutcome::Taken));
+    rig.receive(&conn.data(100, b"x").frame());
     rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
     assert_eq!(rig.replies().len(), 1024);
     rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
@@ -238,7 +238,7 @@ fn replies_are_limited() {
     for number in 0..50_000u32 {
         let mut unknown = Seg::new(ACK, number, 1, &[]);
         unknown.from.1 = number as u16 | 1;
-        rig.hear(&unknown.frame());
+        rig.receive(&unknown.frame());
     }
     assert_eq!(rig.endpoint.frames().len(), 512, "half of the reply queue");
     assert_eq!(rig.count(Count::TcpUnsent), 50_000 - 512);
@@ -266,7 +266,7 @@ fn hostile_bytes_are_ignored() {
         }
         let link = chance.one(&[Link::Ethernet, Link::Ethernet, Link::RawIp, Link::Sll]);
         let frame = if link == Link::RawIp && frame.len() > 14 { &frame[14..] } else { &frame };
-        rig.hear_as(frame, link, chance.one(&[Checksum::Verify, Checksum::Trusted]));
+        rig.receive_as(frame, link, chance.one(&[Checksum::Verify, Checksum::Trusted]));
         if round % 16 == 0 {
             rig.endpoint.burst_end(chance.hits(500), rig.now, &mut rig.memory);
             rig.endpoint.clear(0);

@@ -4,7 +4,7 @@ use super::peer::*;
 use linerate_burst::Count;
 use linerate_headers::Link;
 use linerate_headers::tcp::Flags;
-use linerate_transport::place::Ending;
+use linerate_transport::stream_memory::Ending;
 use linerate_transport::tcp::{Checksum, Config, ReceiveOutcome};
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ fn contradictory_headers_are_rejected() {
     damaged.extend((34..good.len()).map(|end| good[..end].to_vec()));
     for frame in damaged {
         for checksum in [Checksum::Trusted, Checksum::Verify] {
-            assert_eq!(rig.hear_as(&frame, Link::Ethernet, checksum), ReceiveOutcome::Taken);
+            assert_eq!(rig.receive_as(&frame, Link::Ethernet, checksum), ReceiveOutcome::Taken);
         }
     }
     rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
@@ -89,7 +89,7 @@ fn invalid_checksum_is_never_accepted() {
     for bit in 14 * 8..good.len() * 8 {
         let mut frame = good.clone();
         frame[bit / 8] ^= 1 << (bit % 8);
-        rig.hear(&frame);
+        rig.receive(&frame);
     }
     rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
     assert_eq!(rig.replies(), []);
@@ -103,9 +103,9 @@ fn partial_checksum_is_accepted_if_flagged_by_the_host() {
     let conn = rig.connect(5, true);
     let mut frame = conn.data(0, b"payload").frame();
     frame[50] ^= 0xff;
-    rig.hear_as(&frame, Link::Ethernet, Checksum::Verify);
+    rig.receive_as(&frame, Link::Ethernet, Checksum::Verify);
     assert_eq!(rig.count(Count::TcpBadChecksum), 1);
-    rig.hear_as(&frame, Link::Ethernet, Checksum::Trusted);
+    rig.receive_as(&frame, Link::Ethernet, Checksum::Trusted);
     assert_eq!(rig.memory.one().bytes, b"payload");
 }
 
@@ -330,14 +330,14 @@ fn packets_without_a_link_header() {
         if is_v6 {
             (first.from.0, first.to.0) = (v6(2), v6(1));
         }
-        assert_eq!(rig.hear_as(&first.packet(), Link::RawIp, Checksum::Verify), ReceiveOutcome::Taken);
+        assert_eq!(rig.receive_as(&first.packet(), Link::RawIp, Checksum::Verify), ReceiveOutcome::Taken);
         let length = if is_v6 { 64 } else { 44 };
         let frame = rig.endpoint.frames().frame(0).to_vec();
         assert_eq!(frame.len(), length);
         let answer = read_packet(&[], &frame);
         rig.endpoint.clear(0);
         let data = Seg { flags: ACK, seq: 10, ack: answer.seq.wrapping_add(1), payload: b"hi".to_vec(), ..first };
-        rig.hear_as(&data.packet(), Link::RawIp, Checksum::Verify);
+        rig.receive_as(&data.packet(), Link::RawIp, Checksum::Verify);
         assert_eq!(rig.memory.one().bytes, b"hi");
     }
 }
@@ -348,7 +348,7 @@ fn fragments_are_counted_and_dropped() {
     let mut frame = Seg::new(Flags::SYN, 9, 0, &[]).frame();
     frame[20] |= 0x20;
     frame[24] = frame[24].wrapping_sub(0x20);
-    assert_eq!(rig.hear_as(&frame, Link::Ethernet, Checksum::Trusted), ReceiveOutcome::Taken);
+    assert_eq!(rig.receive_as(&frame, Link::Ethernet, Checksum::Trusted), ReceiveOutcome::Taken);
     assert_eq!((rig.count(Count::TcpFragment), rig.replies()), (1, vec![]));
 }
 
@@ -362,7 +362,7 @@ fn traffic_for_others_is_ignored() {
     let mut arp = udp.clone();
     arp[12..14].copy_from_slice(&[8, 6]);
     for frame in [other.frame(), udp, arp, vec![], vec![0; 5], vec![0xff; 60]] {
-        assert_eq!(rig.hear(&frame), ReceiveOutcome::NotMine);
+        assert_eq!(rig.receive(&frame), ReceiveOutcome::NotMine);
     }
     assert_eq!((rig.count(Count::TcpOtherAddress), rig.replies()), (6, vec![]));
 }

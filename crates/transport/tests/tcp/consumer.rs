@@ -4,7 +4,7 @@ use super::model::byte;
 use super::peer::*;
 use linerate_burst::Count;
 use linerate_headers::tcp::Flags;
-use linerate_transport::place::Ending;
+use linerate_transport::stream_memory::Ending;
 use std::time::Duration;
 
 const ROOM: u64 = 20_000;
@@ -25,7 +25,7 @@ impl Sender {
         Sender { conn, next: 0, right: ROOM, segments: 0 }
     }
 
-    fn hear(&mut self, replies: &[Reply]) {
+    fn receive(&mut self, replies: &[Reply]) {
         for reply in replies {
             self.next = u64::from(reply.ack.wrapping_sub(self.conn.seq(0)));
             self.right = self.next + (u64::from(reply.window) << self.conn.scale);
@@ -39,12 +39,12 @@ impl Sender {
         self.segments += 1;
         let replies = rig.send(&self.conn.data(self.next, &payload));
         self.next += size;
-        self.hear(&replies);
+        self.receive(&replies);
     }
 
     fn wait(&mut self, rig: &mut Rig, time: Duration) -> usize {
         let replies = rig.pass(time);
-        self.hear(&replies);
+        self.receive(&replies);
         replies.len()
     }
 
@@ -138,7 +138,7 @@ fn data_beyond_the_window_is_acknowledged_when_space_is_freed() {
     let replies = rig.pass(Duration::from_millis(10));
     assert_eq!((replies.len(), replies[0].ack), (1, sender.conn.seq(end)), "all of it, unsolicited");
     assert_eq!((rig.memory.one().edge, is_right(&rig)), (end, true));
-    sender.hear(&replies);
+    sender.receive(&replies);
     sender.fill(&mut rig);
     assert!(rig.memory.one().edge > 2 * ROOM - unit && is_right(&rig));
 }

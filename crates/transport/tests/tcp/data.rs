@@ -5,7 +5,7 @@ use super::peer::*;
 use linerate_burst::Count;
 use linerate_headers::tcp::Flags;
 use linerate_headers::{Link, Sum};
-use linerate_transport::place::Ending;
+use linerate_transport::stream_memory::Ending;
 use linerate_transport::tcp::{AckPolicy, Arrival, Checksum, Config, NextSegment, ReceiveOutcome};
 use std::time::Duration;
 
@@ -81,9 +81,9 @@ fn timestamps_are_echoed_and_old_ones_rejected() {
     let (mut rig, mut conn, at) = grown(config(), false);
     let stamp = conn.stamp.unwrap();
     conn.stamp = Some((stamp.0 + 100, stamp.1));
-    rig.hear(&conn.data(at, b"a").frame());
+    rig.receive(&conn.data(at, b"a").frame());
     conn.stamp = Some((stamp.0 + 200, stamp.1));
-    rig.hear(&conn.data(at + 1, b"b").frame());
+    rig.receive(&conn.data(at + 1, b"b").frame());
     rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
     let echo = |replies: Vec<Reply>| replies[0].stamps.unwrap().1;
     assert_eq!(echo(rig.replies()), stamp.0 + 100, "of the segment that the ACK waited for (RFC 7323 section 4.3)");
@@ -112,7 +112,7 @@ fn timestamps_are_echoed_and_old_ones_rejected() {
 fn acks_are_sent_every_second_segment_then_once_per_burst() {
     let burst = |rig: &mut Rig, conn: &Conn, from: u64, is_dry: bool| {
         for at in 0..64 {
-            rig.hear(&conn.data(from + at * 1460, &[0; 1460]).frame());
+            rig.receive(&conn.data(from + at * 1460, &[0; 1460]).frame());
         }
         rig.endpoint.burst_end(is_dry, rig.now, &mut rig.memory);
         rig.replies().len()
@@ -135,7 +135,7 @@ fn acks_are_sent_every_second_segment_then_once_per_burst() {
         assert_eq!(burst(&mut rig, &conn, at, true), expected, "{acks:?}");
         let waits = usize::from(matches!(acks, AckPolicy::Bytes(_) | AckPolicy::Segments(1000)));
         assert_eq!(rig.pass(Duration::from_millis(50)).len(), waits, "at last");
-        rig.hear(&conn.seg(ACK | Flags::PSH, at + size, b"end").frame());
+        rig.receive(&conn.seg(ACK | Flags::PSH, at + size, b"end").frame());
         rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
         assert_eq!(rig.replies().len(), 1, "PSH, and nothing after it: {acks:?}");
     }
@@ -264,7 +264,7 @@ fn sequence_numbers_wrap_around() {
 #[test]
 fn streams_of_more_than_4_gib_have_64_bit_offsets() {
     use linerate_burst::Nanos;
-    use linerate_transport::place::{Ends, Payload, Place, StreamId};
+    use linerate_transport::stream_memory::{Ends, Payload, Place, StreamId};
     struct Far(u64);
     impl Place for Far {
         fn begin(&mut self, _: StreamId, _: &Ends, _: Nanos) -> bool {
@@ -286,25 +286,25 @@ fn streams_of_more_than_4_gib_have_64_bit_offsets() {
     }
     let (mut rig, mut far) = (Rig::new(config()), Far(0));
     let first = Seg::new(Flags::SYN, 0xffff_0000, 0, &[]);
-    let hear = |rig: &mut Rig, far: &mut Far, frame: &[u8]| {
+    let receive = |rig: &mut Rig, far: &mut Far, frame: &[u8]| {
         let arrival =
             Arrival { headers: frame, rest: 0, link: Link::Ethernet, checksum: Checksum::Trusted, now: rig.now };
         rig.endpoint.receive(&arrival, far);
         rig.endpoint.burst_end(true, rig.now, far);
         rig.replies()
     };
-    let answer = hear(&mut rig, &mut far, &first.frame()).remove(0);
+    let answer = receive(&mut rig, &mut far, &first.frame()).remove(0);
     let mut data = Seg { flags: ACK, seq: 0xffff_0001, ack: answer.seq.wrapping_add(1), ..first };
     data.payload = vec![0; 65_400];
     let mut frame = data.frame();
     while far.0 < 9 << 30 {
-        let acks = hear(&mut rig, &mut far, &frame);
+        let acks = receive(&mut rig, &mut far, &frame);
         data.seq = data.seq.wrapping_add(65_400);
         assert_eq!(acks[0].ack, data.seq);
         frame[38..42].copy_from_slice(&data.seq.to_be_bytes());
     }
     data.flags = Flags(0x11);
-    assert!(hear(&mut rig, &mut far, &data.frame())[0].is(Flags(0x11)));
+    assert!(receive(&mut rig, &mut far, &data.frame())[0].is(Flags(0x11)));
 }
 
 #[test]
@@ -312,35 +312,35 @@ fn payload_may_be_placed_by_the_port() {
     let (mut rig, conn, at) = grown(config(), false);
     assert_eq!(
         rig.endpoint.expected(),
-        Some(NextSegment { stream: linerate_transport::place::StreamId(0), next: at, gap: None, headers: 66 })
+        Some(NextSegment { stream: linerate_transport::stream_memory::StreamId(0), next: at, gap: None, headers: 66 })
     );
     let frame = conn.data(at, b"read elsewhere").frame();
-    let hear = |rig: &mut Rig, frame: &[u8], headers: usize, checksum: Checksum| {
+    let receive = |rig: &mut Rig, frame: &[u8], headers: usize, checksum: Checksum| {
         rig.memory.read = frame[headers..].to_vec();
         let (rest, now) = (frame.len() - headers, rig.now);
         let arrival = Arrival { headers: &frame[..headers], rest, link: Link::Ethernet, checksum, now };
         rig.endpoint.receive(&arrival, &mut rig.memory)
     };
     for headers in [0, 5, 20, 40, 54, 65, 67, 70] {
-        assert_eq!(hear(&mut rig, &frame, headers, Checksum::Trusted), ReceiveOutcome::Gather, "{headers}");
+        assert_eq!(receive(&mut rig, &frame, headers, Checksum::Trusted), ReceiveOutcome::Gather, "{headers}");
     }
-    assert_eq!(hear(&mut rig, &frame, 66, Checksum::Verify), ReceiveOutcome::Gather);
+    assert_eq!(receive(&mut rig, &frame, 66, Checksum::Verify), ReceiveOutcome::Gather);
     assert_eq!(rig.count(Count::TcpGathered), 9);
     let sum = Sum::of(&frame[66..]).folded();
-    assert_eq!(hear(&mut rig, &frame, 66, Checksum::Rest(sum ^ 1)), ReceiveOutcome::Taken);
+    assert_eq!(receive(&mut rig, &frame, 66, Checksum::Rest(sum ^ 1)), ReceiveOutcome::Taken);
     assert_eq!((rig.count(Count::TcpBadChecksum), rig.memory.one().edge), (1, at));
-    assert_eq!(hear(&mut rig, &frame, 66, Checksum::Rest(sum)), ReceiveOutcome::Taken);
+    assert_eq!(receive(&mut rig, &frame, 66, Checksum::Rest(sum)), ReceiveOutcome::Taken);
     let gap = conn.data(at + 30, b"a gap").frame();
-    assert_eq!(hear(&mut rig, &gap, 66, Checksum::Trusted), ReceiveOutcome::Taken);
+    assert_eq!(receive(&mut rig, &gap, 66, Checksum::Trusted), ReceiveOutcome::Taken);
     let expected = rig.endpoint.expected().unwrap();
     assert_eq!((expected.next, expected.gap), (at + 14, Some(at + 30)));
     let padded = [conn.data(at + 14, b"x").frame(), vec![9; 20]].concat();
-    assert_eq!(hear(&mut rig, &padded, 66, Checksum::Rest(7)), ReceiveOutcome::Gather, "padding is in the sum");
-    assert_eq!(hear(&mut rig, &padded, 66, Checksum::Trusted), ReceiveOutcome::Taken);
+    assert_eq!(receive(&mut rig, &padded, 66, Checksum::Rest(7)), ReceiveOutcome::Gather, "padding is in the sum");
+    assert_eq!(receive(&mut rig, &padded, 66, Checksum::Trusted), ReceiveOutcome::Taken);
     assert_eq!(&rig.memory.one().bytes[at as usize..at as usize + 15], b"read elsewherex");
     let mut arp = frame;
     arp[12..14].copy_from_slice(&[8, 6]);
-    assert_eq!(hear(&mut rig, &arp, 66, Checksum::Trusted), ReceiveOutcome::NotMine);
+    assert_eq!(receive(&mut rig, &arp, 66, Checksum::Trusted), ReceiveOutcome::NotMine);
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn super_frames_of_any_length() {
             let sum = Sum::of(&frame[14..34]).checksum();
             frame[24..26].copy_from_slice(&sum.to_be_bytes());
         }
-        rig.hear(&frame);
+        rig.receive(&frame);
         assert_eq!((rig.count(Count::TcpMalformed), rig.memory.one().bytes.len() as u64), (1, at));
     }
 }
@@ -379,8 +379,8 @@ fn padding_is_not_payload() {
     let (mut rig, conn, at) = grown(config(), true);
     let mut frame = conn.data(at, b"x").frame();
     frame.extend([0xee; 20]);
-    rig.hear(&frame);
-    rig.hear(&[&conn.data(at + 1, &[]).frame()[..], &[0xee; 6]].concat());
+    rig.receive(&frame);
+    rig.receive(&[&conn.data(at + 1, &[]).frame()[..], &[0xee; 6]].concat());
     assert_eq!(rig.memory.one().bytes.len() as u64, at + 1);
     assert_eq!(rig.memory.one().bytes[at as usize], b'x');
 }
@@ -388,7 +388,7 @@ fn padding_is_not_payload() {
 #[test]
 fn replies_rejected_by_the_port_are_sent_again() {
     let (mut rig, conn, at) = grown(config(), false);
-    rig.hear(&conn.data(at, b"x").frame());
+    rig.receive(&conn.data(at, b"x").frame());
     rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
     assert_eq!(rig.endpoint.frames().len(), 1);
     rig.endpoint.clear(1);
@@ -412,7 +412,7 @@ fn thousand_connections_stay_separate() {
     order.sort_by_cached_key(|_| chance.next());
     for (conn, at) in order {
         let payload: Vec<u8> = (at..at + 7).map(|at| byte(conn as u64, at)).collect();
-        rig.hear(&conns[conn].data(at, &payload).frame());
+        rig.receive(&conns[conn].data(at, &payload).frame());
     }
     rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
     for (number, stream) in rig.memory.streams.values().enumerate() {

@@ -4,7 +4,7 @@ use super::model::byte;
 use super::peer::*;
 use linerate_headers::Link;
 use linerate_headers::tcp::Flags;
-use linerate_transport::place::Ending;
+use linerate_transport::stream_memory::Ending;
 use linerate_transport::tcp::Checksum;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn a_off_path_sender_cannot_inject_data() {
     rig.send(&blind);
     let mut broken = conn.data(0, b"forged").frame();
     *broken.last_mut().unwrap() ^= 1;
-    rig.hear(&broken);
+    rig.receive(&broken);
     assert!(rig.memory.one().bytes.is_empty());
 }
 
@@ -39,7 +39,7 @@ fn c_ethernet_padding_is_not_payload() {
     let mut rig = Rig::new(config());
     let conn = rig.connect(5, true);
     let frame = [&conn.data(0, b"x").frame()[..], &[0; 5]].concat();
-    rig.hear(&frame);
+    rig.receive(&frame);
     assert_eq!((frame.len(), rig.memory.one().bytes.len()), (60, 1));
 }
 
@@ -99,7 +99,7 @@ fn i_each_ack_has_its_own_buffer() {
     let mut rig = Rig::new(config());
     let conn = rig.connect(5, true);
     for at in 0..10 {
-        rig.hear(&conn.data(10 + at * 10, b"x").frame());
+        rig.receive(&conn.data(10 + at * 10, b"x").frame());
     }
     let frames: Vec<Reply> = rig.endpoint.frames().iter().map(|(_, frame)| read(frame)).collect();
     assert_eq!(frames.len(), 10, "one per segment after a gap, all still unsent");
@@ -110,7 +110,7 @@ fn i_each_ack_has_its_own_buffer() {
 fn j_unsent_ack_is_sent_later() {
     let mut rig = Rig::new(config());
     let conn = rig.connect(5, false);
-    rig.hear(&conn.data(0, b"the last").frame());
+    rig.receive(&conn.data(0, b"the last").frame());
     for _ in 0..3 {
         rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
         assert_eq!(rig.endpoint.frames().len(), 1);
@@ -128,7 +128,7 @@ fn k_retransmission_is_never_written_elsewhere() {
     let conn = rig.connect(0xffff_fff0, false);
     rig.send(&conn.data(0, &[1; 5000]));
     for offset in [0, 1, 4999] {
-        rig.hear_as(&conn.data(offset, &[2; 1]).frame(), Link::Ethernet, Checksum::Trusted);
+        rig.receive_as(&conn.data(offset, &[2; 1]).frame(), Link::Ethernet, Checksum::Trusted);
     }
     let mut before = conn.data(0, &[2; 100]);
     before.seq = before.seq.wrapping_sub(1_000_000);

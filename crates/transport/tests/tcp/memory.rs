@@ -1,7 +1,7 @@
 //! A place that checks its calls.
 
 use linerate_burst::Nanos;
-use linerate_transport::place::{Ending, Ends, Payload, Place, StreamId};
+use linerate_transport::stream_memory::{Ending, Ends, Payload, Place, StreamId};
 use std::collections::BTreeMap;
 
 /// One stream, as received.

@@ -3,7 +3,7 @@
 use super::peer::*;
 use linerate_burst::{Count, Nanos};
 use linerate_headers::tcp::Flags;
-use linerate_transport::place::Ending;
+use linerate_transport::stream_memory::Ending;
 use linerate_transport::tcp::{AckPolicy, Config};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -153,7 +153,7 @@ impl World {
         self.rig.now = self.rig.now.max(next);
         if arrives <= due {
             let Reverse((_, _, is_in, frame)) = self.wire.pop().unwrap();
-            if is_in { self.arrive(&frame) } else { self.hear(&frame) }
+            if is_in { self.arrive(&frame) } else { self.receive(&frame) }
         } else if self.retry_at <= self.rig.now {
             self.retry();
         } else {
@@ -165,7 +165,7 @@ impl World {
     }
 
     fn arrive(&mut self, frame: &[u8]) {
-        self.rig.hear(frame);
+        self.rig.receive(frame);
         if self.chance.hits(200) {
             let is_dry = self.chance.hits(300);
             self.rig.endpoint.burst_end(is_dry, self.rig.now, &mut self.rig.memory);
@@ -234,7 +234,7 @@ impl World {
     }
 
     /// Processes a segment at the sender.
-    fn hear(&mut self, frame: &[u8]) {
+    fn receive(&mut self, frame: &[u8]) {
         let reply = read(frame);
         assert!(!reply.flags.contains(Flags::RST), "seed {}: reset", self.seed);
         let ack = self.una as i64 + i64::from(reply.ack.wrapping_sub(self.conn.seq(self.una)) as i32);

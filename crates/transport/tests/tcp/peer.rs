@@ -221,11 +221,11 @@ impl Rig {
         Rig { endpoint: Endpoint::new(config).unwrap(), memory: Memory::new(1 << 40), now: START }
     }
 
-    pub(super) fn hear(&mut self, frame: &[u8]) -> ReceiveOutcome {
-        self.hear_as(frame, Link::Ethernet, Checksum::Verify)
+    pub(super) fn receive(&mut self, frame: &[u8]) -> ReceiveOutcome {
+        self.receive_as(frame, Link::Ethernet, Checksum::Verify)
     }
 
-    pub(super) fn hear_as(&mut self, frame: &[u8], link: Link, checksum: Checksum) -> ReceiveOutcome {
+    pub(super) fn receive_as(&mut self, frame: &[u8], link: Link, checksum: Checksum) -> ReceiveOutcome {
         let arrival = Arrival { headers: frame, rest: 0, link, checksum, now: self.now };
         self.endpoint.receive(&arrival, &mut self.memory)
     }
@@ -239,13 +239,13 @@ impl Rig {
 
     /// Sends one segment, and returns the replies before the burst ends.
     pub(super) fn at_once(&mut self, segment: &Seg) -> Vec<Reply> {
-        self.hear(&segment.frame());
+        self.receive(&segment.frame());
         self.replies()
     }
 
     /// Sends one segment as a separate burst.
     pub(super) fn send(&mut self, segment: &Seg) -> Vec<Reply> {
-        self.hear(&segment.frame());
+        self.receive(&segment.frame());
         self.endpoint.burst_end(true, self.now, &mut self.memory);
         self.replies()
     }

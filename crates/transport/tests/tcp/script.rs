@@ -40,30 +40,30 @@ pub(super) fn run(bytes: &[u8]) {
                 let size = u64::from(other) * if what & 4 != 0 { 200 } else { 8 };
                 let payload: Vec<u8> = (offset..offset + size).map(byte).collect();
                 let push = if what & 1 != 0 { Flags::PSH } else { Flags(0) };
-                rig.hear(&conn.seg(Flags::ACK | push, offset, &payload).frame());
+                rig.receive(&conn.seg(Flags::ACK | push, offset, &payload).frame());
                 at = if what & 8 == 0 { offset + size } else { at };
             }
             // Off-path attackers who know the addresses, but not our numbers.
             6 => {
                 let mut blind = conn.seg(Flags(u16::from(one) & 0x3b), near, &[0xbd; 40]);
                 blind.ack = blind.ack.wrapping_add(1 + u32::from(other));
-                rig.hear(&blind.frame());
+                rig.receive(&blind.frame());
             }
             7 => {
-                rig.hear(&conn.seg(Flags::RST, at + 1 + u64::from(other), &[]).frame());
+                rig.receive(&conn.seg(Flags::RST, at + 1 + u64::from(other), &[]).frame());
             }
             // Corruption.
             8 | 9 => {
                 let mut frame = conn.data(at, &[0xbd; 30]).frame();
                 let place = (usize::from(one) * 3 + usize::from(what & 3)) % (frame.len() - 14) + 14;
                 frame[place] = frame[place].wrapping_add(other | 1);
-                rig.hear_as(&frame, Link::Ethernet, Checksum::Verify);
+                rig.receive_as(&frame, Link::Ethernet, Checksum::Verify);
             }
             // Other connections, from a few ports.
             10 => {
                 let mut first = Seg::new(Flags(u16::from(one) & 0x3f), u32::from(other), 5, &[0xbd; 9]);
                 first.from.1 = 7 + u16::from(what & 7);
-                rig.hear(&first.frame());
+                rig.receive(&first.frame());
             }
             11 | 12 => rig.endpoint.burst_end(what & 1 != 0, rig.now, &mut rig.memory),
             13 => {

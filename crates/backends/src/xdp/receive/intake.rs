@@ -2,7 +2,7 @@
 
 use super::ProgramCounts;
 use crate::sys::area::Segment;
-use crate::sys::bell::Bell;
+use crate::sys::bpf_ringbuf::Bell;
 use crate::sys::xsk_frames::{FrameParams, XskFrames};
 use crate::sys::xsk_socket::XskSocket;
 use crate::xdp::attach::Attachment;
@@ -76,7 +76,7 @@ pub(crate) trait Intake: Send {
     }
 
     /// Returns the time to wait before the next poll, while frames arrive.
-    fn nap(&self) -> Option<Duration> {
+    fn poll_interval(&self) -> Option<Duration> {
         None
     }
 
@@ -188,7 +188,7 @@ impl Intake for AreaIntake {
 
     fn consume(&mut self, queue: &Queue, frames: usize) {
         self.segment.consume(frames);
-        give_back(&self.segment, queue);
+        publish_released(&self.segment, queue);
     }
 
     /// Requests a wake-up from the program.
@@ -217,7 +217,7 @@ impl Intake for AreaIntake {
         queue.set(Word::Ahead, nanos);
     }
 
-    fn nap(&self) -> Option<Duration> {
+    fn poll_interval(&self) -> Option<Duration> {
         Some(NAP)
     }
 
@@ -231,7 +231,7 @@ impl Intake for AreaIntake {
 }
 
 /// Publishes the released positions to the program.
-pub(super) fn give_back(segment: &Segment, queue: &Queue) {
+pub(super) fn publish_released(segment: &Segment, queue: &Queue) {
     let (tail, freed) = segment.position();
     queue.set(Word::Freed, freed);
     queue.set(Word::Tail, tail);

@@ -8,7 +8,7 @@ use linerate_headers::options::Options;
 use linerate_headers::tcp::Flags;
 use linerate_headers::{Link, MacAddr, ethernet, ipv4, registry, tcp};
 use linerate_transport::pattern::Pattern;
-use linerate_transport::place::Place;
+use linerate_transport::stream_memory::Place;
 use linerate_transport::tcp::{Arrival, Checksum, Config, Endpoint, Local, ReceiveOutcome};
 use std::net::Ipv4Addr;
 use std::ops::Range;

@@ -104,7 +104,7 @@ impl Args {
     /// Reads leading arguments that are files as such.
     ///
     /// # Errors
-    /// If a file does not exist, or nothing says where packets go.
+    /// If a file does not exist, or no output is given.
     pub fn of_files(mut self, prints: bool) -> anyhow::Result<Self> {
         if prints {
             self.analysis.print.print_unless(self.count);

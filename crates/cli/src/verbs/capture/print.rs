@@ -117,7 +117,7 @@ const PART: usize = 1 << 16;
 pub(super) struct TextPrinter {
     printer: Printer,
     lines: Vec<u8>,
-    /// Where the lines of each frame end.
+    /// End positions of the lines of each frame.
     ends: Vec<usize>,
     /// There are several ports, so each line names its own.
     has_ports: bool,

@@ -6,7 +6,7 @@ use crate::exit::usage;
 use clap::ValueEnum;
 use linerate_burst::Sink;
 use linerate_index::{ENDING, IndexedWriter};
-use linerate_pcap::recording::{PartialFile, check_place};
+use linerate_pcap::recording::{PartialFile, check_recording_path};
 use linerate_pcap::{Format, Limits, Recording, Sync, WriteErrorPolicy, Writer};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl RecordingArgs {
         if path == "-" {
             return Err(usage("-C and -G need -w FILE or -w DIR/, not standard output"));
         }
-        check_place(path).map_err(usage)?;
+        check_recording_path(path).map_err(usage)?;
         self.limits(rotate).map(drop)
     }
 
@@ -120,13 +120,13 @@ impl RecordingArgs {
             Ok(Box::new(IndexedWriter::with(writer, name, output).map_err(std::io::Error::other)?))
         };
         let ending = if format == Format::Pcapng { ".pcapng" } else { ".pcap" };
-        let on_trouble = match self.on_full {
+        let on_write_error = match self.on_full {
             OnFull::Stop => WriteErrorPolicy::Stop,
             OnFull::Continue => WriteErrorPolicy::Continue,
             OnFull::DropOldest => WriteErrorPolicy::DropOldest,
         };
         let recording = Recording::new(path, ending, self.limits(rotate)?, Box::new(open))?;
-        let recording = recording.on_trouble(on_trouble).direct(self.direct)?.sync(self.sync);
+        let recording = recording.on_write_error(on_write_error).direct(self.direct)?.sync(self.sync);
         let folder = recording.folder()?;
         Ok((recording, folder))
     }

@@ -90,7 +90,11 @@ impl CountedPorts {
     }
 
     /// Returns the same for a table, which has a column of queues only if a port has several.
-    pub(crate) fn known_by(&self, place: RowSubject, counts: &CountSnapshot) -> impl Iterator<Item = String> + use<> {
+    pub(crate) fn key_columns(
+        &self,
+        place: RowSubject,
+        counts: &CountSnapshot,
+    ) -> impl Iterator<Item = String> + use<> {
         self.label(place).into_iter().take(heads(counts).len())
     }
 

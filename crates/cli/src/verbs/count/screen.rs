@@ -57,7 +57,7 @@ fn picture(
             gain.rates.l2(),
             mean_size(&gain),
         ];
-        lines.add_row(subject.known_by(place, now).chain(cells));
+        lines.add_row(subject.key_columns(place, now).chain(cells));
     }
     format!("{lines}\n")
 }

@@ -57,7 +57,7 @@ fn totals(subject: &CountedPorts, counts: &CountSnapshot) -> String {
             bits_per_second(peak_l1),
             size_range(traffic),
         ];
-        rows.add_row(subject.known_by(place, counts).chain(cells));
+        rows.add_row(subject.key_columns(place, counts).chain(cells));
     }
     format!("{rows}\n  {}\n", explanation(subject, counts))
 }
@@ -88,7 +88,7 @@ fn sizes(subject: &CountedPorts, counts: &CountSnapshot) -> String {
     let mut rows = table(&heads, keys.len());
     for (place, counted) in subject.rows(counts) {
         let frames = counted.traffic.sizes.buckets().map(|(_, _, frames)| grouped(frames));
-        rows.add_row(subject.known_by(place, counts).chain(frames));
+        rows.add_row(subject.key_columns(place, counts).chain(frames));
     }
     format!("\n  packets by size (RFC 2819, with FCS):\n{rows}\n\n")
 }

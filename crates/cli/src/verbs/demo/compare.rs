@@ -1,6 +1,6 @@
 //! Compares captured packets with sent ones, one by one.
 
-use super::stage::PARTS;
+use super::testbed::PARTS;
 use crate::view::rates::counted;
 use anyhow::Context;
 use linerate_burst::{Desc, Interface, Nanos};

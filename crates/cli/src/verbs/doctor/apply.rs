@@ -4,7 +4,7 @@ use super::fix::{AppliedFixes, Step};
 use super::tree::Tree;
 use crate::exit::Exit;
 use crate::view::rates::counted;
-use crate::view::terminal::{print_stderr, tell_whole};
+use crate::view::terminal::{print_stderr, print_unfolded};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
@@ -28,7 +28,7 @@ pub(super) fn run(tree: &Tree, steps: Vec<Step<'_>>, command: &[String]) -> anyh
     let mut signals = Signals::watch().context("cannot handle signals")?;
     print_stderr(format_args!("\n{}, restored at the end:\n", counted(steps.len() as u64, "change")));
     for step in &steps {
-        tell_whole(&format!("  {}", step.fix.command(step.port)));
+        print_unfolded(&format!("  {}", step.fix.command(step.port)));
     }
     let made = AppliedFixes::make(tree, steps);
     let exit = match command.split_first() {
@@ -43,7 +43,9 @@ pub(super) fn run(tree: &Tree, steps: Vec<Step<'_>>, command: &[String]) -> anyh
                 return Ok(of_signal(*signal));
             }
             let child = Command::new(program).args(arguments).spawn();
-            child.with_context(|| format!("cannot run {program}")).and_then(|child| signals.pass_on_to(child))
+            child
+                .with_context(|| format!("cannot run {program}"))
+                .and_then(|child| signals.wait_forwarding_signals(child))
         }
     };
     drop(made);
@@ -88,7 +90,7 @@ impl Signals {
     }
 
     /// Waits for a command to end and forwards signals of this process to it, except those that it got from the terminal itself.
-    fn pass_on_to(&mut self, mut child: Child) -> anyhow::Result<Exit> {
+    fn wait_forwarding_signals(&mut self, mut child: Child) -> anyhow::Result<Exit> {
         let pid = Pid::from_child(&child);
         loop {
             if let Some(status) = child.try_wait().context("cannot wait for the command")? {

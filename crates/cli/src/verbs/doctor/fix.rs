@@ -2,7 +2,7 @@
 
 use super::port::{Port, quoted};
 use super::tree::Tree;
-use crate::view::terminal::{fail, tell_whole};
+use crate::view::terminal::{fail, print_unfolded};
 use anyhow::{Context, bail};
 use linerate_backends::interface::Changer;
 use linerate_backends::netns::within;
@@ -164,8 +164,8 @@ impl<'a> AppliedFixes<'a> {
             let command = step.command();
             match step.make(tree) {
                 Ok(undo) => {
-                    tell_whole(&format!("fixed: {command}"));
-                    tell_whole(&format!("  undo: {}", undo.command()));
+                    print_unfolded(&format!("fixed: {command}"));
+                    print_unfolded(&format!("  undo: {}", undo.command()));
                     made.undo.push(undo);
                 }
                 Err(error) => fail(format_args!("{command}: {error}; not changed")),
@@ -185,14 +185,14 @@ impl Drop for AppliedFixes<'_> {
         while let Some(undo) = self.undo.pop() {
             let command = undo.command();
             match undo.make(self.tree) {
-                Ok(true) => tell_whole(&format!("restored: {command}")),
+                Ok(true) => print_unfolded(&format!("restored: {command}")),
                 Ok(false) => {
                     fail("changed by another program since, not restored; to restore it:");
-                    tell_whole(&format!("  {command}"));
+                    print_unfolded(&format!("  {command}"));
                 }
                 Err(error) => {
                     fail(format_args!("cannot restore: {error}; to restore it:"));
-                    tell_whole(&format!("  {command}"));
+                    print_unfolded(&format!("  {command}"));
                 }
             }
         }

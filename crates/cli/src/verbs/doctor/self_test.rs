@@ -3,7 +3,7 @@
 use super::port::quoted;
 use crate::exit::usage;
 use crate::signals::stop_on_signals;
-use crate::verbs::generate::guard;
+use crate::verbs::generate::preflight;
 use crate::view::rates::grouped;
 use crate::view::terminal::{show, show_as_is, shown};
 use linerate_backends::{REGISTRY, open_rx, open_tx};
@@ -56,14 +56,14 @@ impl TestPath {
             };
             // A namespace may contain a card; a veth pair stays on this host.
             let is_inside = at.option("netns").is_some()
-                && guard::interface(spec).is_some_and(|found| ["veth", "dummy"].contains(&found.driver.as_str()));
+                && preflight::interface(spec).is_some_and(|found| ["veth", "dummy"].contains(&found.driver.as_str()));
             if !is_inside && !yes {
                 return Err(usage(format!(
                     "{spec}: 10,000 packets per second would leave this host for 2 s; confirm with --yes"
                 )));
             }
         }
-        guard::check_length(guard::interface(to).as_ref(), LONGEST)?;
+        preflight::check_length(preflight::interface(to).as_ref(), LONGEST)?;
         Ok(TestPath { to: REGISTRY.for_sending(to)?, from: from.clone(), _lab: None })
     }
 

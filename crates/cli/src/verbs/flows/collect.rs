@@ -1,12 +1,12 @@
 //! `linerate collect`: flow records of other exporters, IPFIX and NetFlow v9, from a socket or from files.
 
 use super::super::inputs::{UserArgs, span};
-use super::super::show::ShowArgs;
-use super::answer;
-use super::asking::QueryArgs;
+use super::super::report_options::ShowArgs;
 use super::output::{Tee, Totals};
-use super::text::{lost, talkers, undelivered, written};
-use super::writing::WriteArgs;
+use super::output_options::WriteArgs;
+use super::query_options::QueryArgs;
+use super::query_output;
+use super::text::{lost, top_flows, undelivered, written};
 use super::{locked, made_in};
 use crate::exit::{Exit, usage};
 use crate::signals::{ProgressHandler, answer_requests, reopen_on_hangup, stop_on_signals};
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let about = args.ask.shown(!args.show.quiet || args.json || targets.is_empty())?;
     let mut collector = Collector::new(Limits::default(), args.write.export.enterprise()?);
     if !args.show.quiet {
-        collector = collector.telling(|text| fail(shown(&text)));
+        collector = collector.with_notify(|text| fail(shown(&text)));
     }
     let identity = args.user.identity(from.listen.is_some())?;
     let mut listener = match &from.listen {
@@ -152,7 +152,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     args.ask.order(&mut totals);
     let question = about.question.as_deref();
     if let (Some(out), Some((question, found))) = (&mut drawing, question.zip(totals.answer.as_ref())) {
-        answer::draw(&args.ask.title(), question, found, out)?;
+        query_output::draw(&args.ask.title(), question, found, out)?;
     }
     let seconds = begun.elapsed().as_secs_f64();
     let done = CollectResult { from: names, found, seconds, totals, ledger };
@@ -162,7 +162,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         result_line(&done.json(question), is_mixed)?;
     } else if let Some((question, found)) = question.zip(done.totals.answer.as_ref()).filter(|_| args.ask.csv) {
-        answer::csv(question, found);
+        query_output::csv(question, found);
     } else if !args.show.quiet || targets.is_empty() {
         result(done.text(question), is_mixed);
     }
@@ -201,7 +201,7 @@ impl Args {
 struct CollectProgress {
     _live: Live,
     _answers: ProgressHandler,
-    _news: crate::verbs::show::Background,
+    _news: crate::verbs::report_options::Background,
     _metrics: MetricsSource,
 }
 
@@ -320,7 +320,7 @@ impl CollectResult {
             records_written: ledger.total(Count::Exported),
             records_lost: lost(ledger),
             top: totals.top.iter().filter_map(|flow| RawValue::from_string(json::record(flow)).ok()).collect(),
-            query: question.zip(totals.answer.as_ref()).map(|(question, found)| answer::asked(question, found)),
+            query: question.zip(totals.answer.as_ref()).map(|(question, found)| query_output::asked(question, found)),
             ledger: LedgerJson::new(ledger),
         }
     }
@@ -342,8 +342,8 @@ impl CollectResult {
         }
         text + &written(ledger)
             + &match question.zip(totals.answer.as_ref()) {
-                Some((question, found)) => answer::text(question, found),
-                None => talkers(&totals.top),
+                Some((question, found)) => query_output::text(question, found),
+                None => top_flows(&totals.top),
             }
     }
 }

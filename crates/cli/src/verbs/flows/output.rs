@@ -1,6 +1,6 @@
 //! Consumer of finished flows: adds them up and passes them to the exporters.
 
-use super::heaviest::{Heaviest, TOP};
+use super::largest_flows::{Heaviest, TOP};
 use crate::view::rates::counted;
 use crate::view::terminal::fail;
 use anyhow::Context;

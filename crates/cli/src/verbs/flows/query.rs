@@ -1,14 +1,14 @@
 //! `linerate query`: stored flow records, grouped, listed or written in another form.
 
 use super::super::inputs::UserArgs;
-use super::answer;
-use super::asking::{QueryArgs, RecordSelection};
 use super::made_in;
 use super::output::{ResultOptions, Tee};
+use super::output_options::WriteArgs;
+use super::query_options::{QueryArgs, RecordSelection};
+use super::query_output;
 use super::text::{ranked, undelivered, written};
-use super::writing::WriteArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::{READING, read_places};
+use crate::privileges::{READING, folders_of};
 use crate::signals::stop_on_signals;
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::{counted, grouped, stated};
@@ -117,7 +117,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     args.write.check(&specs, args.ask.csv, false)?;
     targets.iter().try_for_each(|target| is_apart(target, &held.places))?;
     let identity = args.user.identity(false)?;
-    let places = read_places(files.iter().map(|file| &*file.path));
+    let places = folders_of(files.iter().map(|file| &*file.path));
     let assumed = identity.assume_keeping(READING)?;
     let mut drawing = args.ask.drawing().map_err(|error| identity.explain(error))?;
     let exporters = args.write.export.exporters(targets, how).map_err(|error| identity.explain(error))?;
@@ -155,7 +155,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let done = QueryResult { question, sort, scan, seconds, bytes: store.bytes_read(), answer, records, ledger };
     if let (Some(out), Some(answer)) = (&mut drawing, &done.answer) {
-        answer::draw(&args.ask.title(), &done.question, answer, out)?;
+        query_output::draw(&args.ask.title(), &done.question, answer, out)?;
     }
     let is_shown = !args.quiet || targets.is_empty();
     if args.json {
@@ -271,13 +271,13 @@ impl QueryResult {
     /// Groups or records, then what was read for them.
     fn lines(&self, held: &StoredRecords, is_mixed: bool) -> anyhow::Result<()> {
         if let Some(answer) = self.answer.as_ref().filter(|_| self.question.is_of_groups() && !is_mixed) {
-            answer::lines(&self.question, answer)?;
+            query_output::lines(&self.question, answer)?;
         }
         for flow in &self.records {
             row_line(&RawValue::from_string(json::record(flow))?, is_mixed)?;
         }
         let asked = self.answer.as_ref().map(|answer| {
-            let mut document = answer::asked(&self.question, answer);
+            let mut document = query_output::asked(&self.question, answer);
             // They are printed as lines.
             if let Some(document) = document.as_object_mut().filter(|_| !is_mixed) {
                 document.remove("rows");
@@ -311,7 +311,7 @@ impl QueryResult {
 
     fn csv(&self) -> anyhow::Result<()> {
         match &self.answer {
-            Some(answer) if self.question.is_of_groups() => answer::csv(&self.question, answer),
+            Some(answer) if self.question.is_of_groups() => query_output::csv(&self.question, answer),
             // Errors of standard output are reported at the end of the run.
             _ => match encode("csv", &self.records, printed()) {
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
@@ -366,9 +366,9 @@ impl QueryResult {
             });
             text += &format!("  {}\n", totals.collect::<Vec<_>>().join(", "));
             if self.question.is_of_groups() && records > 0 {
-                text += &answer::text(&self.question, answer);
+                text += &query_output::text(&self.question, answer);
             }
-            text += &answer::note_on_tunnels(answer);
+            text += &query_output::note_on_tunnels(answer);
         }
         text + &written(&self.ledger) + &ranked(&self.records, "records", self.sort.as_ref())
     }

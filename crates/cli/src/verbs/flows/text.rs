@@ -1,7 +1,7 @@
 //! Report of flows: text.
 
-use super::answer::of_one;
 use super::output::{Tee, Totals};
+use super::query_output::of_one;
 use super::workers;
 use crate::view::rates::{Rates, counted, grouped, stated};
 use crate::view::table::table;
@@ -18,7 +18,7 @@ use std::sync::Mutex;
 /// Returns the report: counts of metering, records by the ledger, and top flows. For files (`is_read`) the time is that
 /// of reading, without a rate.
 pub(crate) fn summary(metered: &MeteringReport, totals: &Totals, ledger: &Ledger, is_read: bool) -> String {
-    summary_of((metered, totals), ledger, is_read, &talkers(&totals.top))
+    summary_of((metered, totals), ledger, is_read, &top_flows(&totals.top))
 }
 
 /// Returns the same with another text about the records.
@@ -77,7 +77,7 @@ pub(super) fn summary_of(
 /// Describes the flows that have ended so far.
 pub(crate) fn so_far(records: &Mutex<Tee>) -> String {
     let totals = super::locked(records).so_far();
-    format!("  {}\n{}", stated(totals.flows, "flows ended"), talkers(&totals.top))
+    format!("  {}\n{}", stated(totals.flows, "flows ended"), top_flows(&totals.top))
 }
 
 /// Describes the records of all exporters.
@@ -135,7 +135,7 @@ fn losses(account: &Account) -> String {
 }
 
 /// Returns the table of the flows with most bytes.
-pub(super) fn talkers(top: &[Flow]) -> String {
+pub(super) fn top_flows(top: &[Flow]) -> String {
     ranked(top, "top flows", None)
 }
 
@@ -155,7 +155,7 @@ pub(super) fn ranked(top: &[Flow], title: &str, sort: Option<&Measure>) -> Strin
         heads.push("name");
     }
     // Two IPv6 addresses are wider than many terminals.
-    let mut rows = table(&heads, 4).known_by_first();
+    let mut rows = table(&heads, 4).with_single_key();
     rows.set_left(names);
     for (place, flow) in top.iter().enumerate() {
         let [orig, resp] = flow.sides;

@@ -170,12 +170,12 @@ fn ask(answering: &mut InterfaceResponder, target: IpAddr, sender: HostAddress) 
 /// Stops answering and prints its failure, if any.
 pub(crate) fn finish(running: Option<ResponderThread>) -> ResponderReport {
     let report = running.map(ResponderThread::finish).unwrap_or_default();
-    tell_failure(&report);
+    report_failure(&report);
     report
 }
 
 /// Prints the failure of answering, if any.
-pub(crate) fn tell_failure(report: &ResponderReport) {
+pub(crate) fn report_failure(report: &ResponderReport) {
     if let Some(failure) = &report.failure {
         fail(format_args!("answering stopped early: {failure}"));
     }

@@ -208,7 +208,7 @@ fn apply(line: &str, control: &Control) -> anyhow::Result<Vec<usize>> {
         }
     };
     if let Some(action) = action {
-        let command = control.tell_which(&which, action)?;
+        let command = control.command_streams(&which, action)?;
         let is_applied = control.wait(command, PATIENCE);
         anyhow::ensure!(is_applied, "command sent, but not applied within {} s", PATIENCE.as_secs());
     }

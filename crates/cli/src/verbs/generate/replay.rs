@@ -1,8 +1,8 @@
 //! `linerate replay`: sends a capture file on schedule, unchanged or rewritten.
 
 use super::report::{self, WRITTEN_AT_ONCE, micros};
-use super::sending::open_tx;
-use super::{EndArgs, TargetArgs, guard, has_no_reader, is_output};
+use super::stream_run::open_tx;
+use super::{EndArgs, TargetArgs, has_no_reader, is_output, preflight};
 use crate::exit::{Exit, usage};
 use crate::signals::{opening, stop_on_signals};
 use crate::verbs::inputs::{check_output, is_file};
@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         .chain(recorded.to_server.iter().map(|server| Spec::parse(server).map_err(usage)))
         .collect::<Result<_, _>>()?;
     for spec in &specs {
-        guard::check_route(spec, args.end.yes)?;
+        preflight::check_route(spec, args.end.yes)?;
         if let Some(target) = REGISTRY.file(spec) {
             check_output([&Spec::file(path)], &target)?;
         }
@@ -176,7 +176,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 impl ReplayArgs {
     fn pacing(&self, rate: Option<RequestedRate>, line: Option<f64>, spec: &Spec) -> anyhow::Result<Pacing> {
         match (rate, self.speed.unwrap_or(1.0)) {
-            (Some(asked), _) => Ok(Pacing::Fixed(guard::rate_on(asked, line, guard::interface(spec).as_ref())?)),
+            (Some(asked), _) => {
+                Ok(Pacing::Fixed(preflight::rate_on(asked, line, preflight::interface(spec).as_ref())?))
+            }
             (None, factor) if factor.is_finite() && factor > 0.0 => Ok(Pacing::Recorded(factor)),
             (None, factor) => Err(usage(format!("--speed {factor}: expected a factor above 0, such as 10 or 0.5"))),
         }

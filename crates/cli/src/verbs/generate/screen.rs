@@ -3,7 +3,7 @@
 
 use super::names::Names;
 use crate::view::live::Live as Lines;
-use crate::view::rates::{Rates, frames_per_second, grouped, remarkable};
+use crate::view::rates::{Rates, format_nonzero, frames_per_second, grouped};
 use crate::view::terminal::{print_stderr, show_line, shown};
 use linerate_engine::check::{CheckProgress, CheckWatch, Sent};
 use linerate_engine::streams::StreamRun;
@@ -167,7 +167,7 @@ impl Tick {
             }
             Some(Live { totals, .. }) => {
                 let (received, lost) = (grouped(totals.received + totals.counted), grouped(totals.lost));
-                let more = remarkable(&[
+                let more = format_nonzero(&[
                     (totals.duplicated, "duplicated"),
                     (totals.reordered, "reordered"),
                     (totals.corrupted, "corrupted"),

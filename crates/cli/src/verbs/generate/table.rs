@@ -38,7 +38,7 @@ pub(super) fn show(control: &Control, run: &StreamRun, check: Option<&CheckWatch
     let view = move || {
         let is_over = || ended.is_requested() || stop.is_requested();
         screen.show(&mut streams, is_over);
-        linerate_port::news::silence();
+        linerate_port::events::silence();
         // Ended by a key, or because the terminal was closed.
         if !ended.is_requested() {
             stop.request();
@@ -90,7 +90,7 @@ impl Table {
             run: run.clone(),
             check,
             port,
-            news: linerate_port::news::listen(),
+            news: linerate_port::events::listen(),
             started: Instant::now(),
             refreshed: None,
             rows: Vec::new(),
@@ -120,7 +120,7 @@ impl Table {
     }
 
     fn apply(&mut self, action: Action) {
-        match self.control.tell_which(&self.which(), action) {
+        match self.control.command_streams(&self.which(), action) {
             // Refresh at once to show the effect.
             Ok(_) => self.refreshed = None,
             Err(error) => self.message = error.to_string(),

@@ -11,7 +11,7 @@ use std::io;
 const ANY: &str = "any";
 
 /// Returns whether a port stands for every interface that is up.
-pub(super) fn is_meant(spec: &Spec) -> bool {
+pub(super) fn is_any_interface(spec: &Spec) -> bool {
     (spec.scheme.as_str(), spec.target.as_str()) == ("packet", ANY) && !is_here(ANY)
 }
 

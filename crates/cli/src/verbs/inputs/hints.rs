@@ -46,19 +46,19 @@ pub(super) fn missing_file(words: &[String]) -> anyhow::Result<()> {
     if let Some(word) = words.first().filter(|word| Path::new(word).is_dir() && !is_port(word)) {
         return Err(usage(format!("{word}: a directory; name its files, as in {}/*", word.trim_end_matches('/'))));
     }
-    match words.first().filter(|word| is_meant_as_file(word) && !is_port(word)) {
+    match words.first().filter(|word| is_file_name(word) && !is_port(word)) {
         Some(word) => Err(usage(format!("{word}: no such file"))),
         None => Ok(()),
     }
 }
 
-fn is_meant_as_file(word: &str) -> bool {
+fn is_file_name(word: &str) -> bool {
     CAPTURES.iter().any(|ending| word.contains(ending))
 }
 
 fn misplaced_file(word: &str) -> Option<String> {
     let exists = Path::new(word).is_file();
-    let is_meant = exists || is_meant_as_file(word);
+    let is_meant = exists || is_file_name(word);
     is_meant.then(|| match exists {
         true => format!("{word}: a file in place of the filter; write -r before each file"),
         false => format!("{word}: no such file, and not a filter"),

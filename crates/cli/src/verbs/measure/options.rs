@@ -5,7 +5,7 @@ use crate::privileges::Identity;
 use crate::verbs::generate::answer::AnswerArgs;
 use crate::verbs::generate::line;
 use crate::verbs::inputs::UserArgs;
-use crate::verbs::show::{MetricsArgs, MetricsServer};
+use crate::verbs::report_options::{MetricsArgs, MetricsServer};
 use clap::builder::RangedU64ValueParser;
 use linerate_generate::rate::RequestedRate;
 use linerate_measure::{Goal, goal};

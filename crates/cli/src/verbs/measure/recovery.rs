@@ -29,7 +29,7 @@ impl Measurement<'_> {
         let span = self.plan.recovery;
         let load = (OVERLOAD * throughput).min(sized.line.map_or(f64::INFINITY, |_| sized.limits.greatest));
         let half = load / 2.0;
-        let overload = Phase::lasting(load, span.seconds);
+        let overload = Phase::with_duration(load, span.seconds);
         let after = slots(half, span.seconds * AFTER);
         let frames = Frames::Phases([overload].into_iter().chain(after.iter().copied()).collect());
         let mut test = Recovery::new(load, half, span.shortened());
@@ -67,7 +67,7 @@ impl Measurement<'_> {
             return self.left_out("reset", "skipped: needs a throughput, and none was found");
         };
         let (span, command) = (self.plan.reset, self.args.method.reset_with.clone().unwrap_or_default());
-        let frames = Frames::Phases(vec![Phase::lasting(load, span.seconds)]);
+        let frames = Frames::Phases(vec![Phase::with_duration(load, span.seconds)]);
         let Some(resetter) = self.bench.resets() else {
             return self.left_out("reset", "skipped: no shell for the reset command");
         };
@@ -110,7 +110,7 @@ fn slots(load: f64, seconds: f64) -> Vec<Phase> {
     let (mut at, mut slots) = (0.0, Vec::new());
     while at < seconds {
         let slot = FINE.iter().find(|(_, until)| at < *until).map_or(60.0, |(slot, _)| *slot);
-        let phase = Phase::lasting(load, slot.max(1.0 / load));
+        let phase = Phase::with_duration(load, slot.max(1.0 / load));
         at += phase.seconds();
         slots.push(phase);
     }

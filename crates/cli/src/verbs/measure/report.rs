@@ -3,13 +3,13 @@
 mod environment;
 mod files;
 mod html;
-mod long;
 mod sections;
+mod soak_services;
 mod tests;
 
 pub(super) use self::environment::Environment;
 pub(super) use self::files::Files;
-pub(super) use self::long::{Minute, PerformanceRow, ServiceStep, SoakTest, seconds_of, soak_line};
+pub(super) use self::soak_services::{Minute, PerformanceRow, ServiceStep, SoakTest, seconds_of, soak_line};
 pub(super) use self::tests::{
     Bursts, Forwarding, LatencyRun, LatencyTest, LoadLatency, LossRow, Recovery, RecoveryRun, Reset, ResetRun,
 };

@@ -6,7 +6,7 @@ use super::{Measurement, SizeParameters};
 use linerate_generate::Rate;
 use linerate_measure::TrialRequest;
 use linerate_measure::rate::LossRate;
-use linerate_measure::spread::Spread;
+use linerate_measure::statistics::Spread;
 
 impl Measurement<'_> {
     /// Measures latency (26.2) at the throughput: the tagged frame is in the middle; all others have latencies too.
@@ -15,7 +15,7 @@ impl Measurement<'_> {
         let Some(load) = self.throughput() else {
             return self.left_out("latency", "skipped: needs a throughput, and none was found");
         };
-        let half = Phase::lasting(load, span.seconds / 2.0);
+        let half = Phase::with_duration(load, span.seconds / 2.0);
         let frames = Frames::Phases(vec![half, Phase { load, frames: 1 }, half]);
         self.known().latency = Some(LatencyTest::new(load, span.seconds, span.shortened()));
         for _ in 0..span.times {

@@ -40,8 +40,8 @@ impl Measurement<'_> {
         let left = left.min(LONGEST);
         let minutes = (left / MINUTE).floor() as usize;
         let rest = left - minutes as f64 * MINUTE;
-        let mut phases = vec![Phase::lasting(load, MINUTE); minutes];
-        phases.extend((rest * load >= 1.0).then(|| Phase::lasting(load, rest)));
+        let mut phases = vec![Phase::with_duration(load, MINUTE); minutes];
+        phases.extend((rest * load >= 1.0).then(|| Phase::with_duration(load, rest)));
         if phases.is_empty() {
             return Ok(());
         }

@@ -38,7 +38,7 @@ pub(super) struct Phase {
 
 impl Phase {
     /// Creates a phase of a duration, with at least one frame.
-    pub(super) fn lasting(load: f64, seconds: f64) -> Self {
+    pub(super) fn with_duration(load: f64, seconds: f64) -> Self {
         Phase { load, frames: ((load * seconds).round() as u64).max(1) }
     }
 

@@ -5,8 +5,8 @@ use super::reset::Helper;
 use super::traffic::{self, Frames};
 use crate::exit::usage;
 use crate::verbs::generate::answer::{self, AnswerArgs};
-use crate::verbs::generate::guard;
-use crate::verbs::generate::sending::{check, open_check, open_tx, route};
+use crate::verbs::generate::preflight;
+use crate::verbs::generate::stream_run::{check, open_check, open_tx, route};
 use crate::verbs::inputs::check_take;
 use anyhow::bail;
 use linerate_backends::REGISTRY;
@@ -91,12 +91,12 @@ pub(super) fn directions(args: &super::Args) -> anyhow::Result<Vec<Direction>> {
             )));
         }
     }
-    guard::check_route(&to, args.end.yes)?;
+    preflight::check_route(&to, args.end.yes)?;
     check_take(args.take, &Some(check.clone()))?;
     args.answer.check(&to, Some(&check))?;
     let mut directions = vec![Direction { from: to.clone(), to: check.clone(), answer: args.answer.clone() }];
     if args.both || args.learn {
-        guard::check_route(&check, args.end.yes)?;
+        preflight::check_route(&check, args.end.yes)?;
     }
     if args.both {
         let answer = args.answer.turned()?;
@@ -221,14 +221,14 @@ impl Trials for PortTrials<'_> {
             };
             let received = ready.checker.finish(Some(sent.sent.frames), self.quiet, PATIENCE, self.stop);
             answer::finish(ready.answering);
-            answer::tell_failure(&received.answers);
+            answer::report_failure(&received.answers);
             let per_stream = ready.set.streams.len() <= FEW;
             let made = SentFrames::new(&sent, &received, frames.load(&ready.set));
             let way = DirectionResult::new(ready.intended, &ready.set, &made, per_stream);
             directions.push(DirectionResult { from: direction.from.to_string(), to: direction.to.to_string(), ..way });
         }
         let mut account = TrialResult::new(directions);
-        account.failure = account.failure.or(down.or_else(|| went_down(&links)));
+        account.failure = account.failure.or(down.or_else(|| link_down_error(&links)));
         Ok(account)
     }
 
@@ -245,7 +245,7 @@ impl Trials for PortTrials<'_> {
 type Link = (String, Carrier);
 
 /// Returns the error if a link was down.
-fn went_down(links: &[Link]) -> Option<String> {
+fn link_down_error(links: &[Link]) -> Option<String> {
     let (port, _) = links.iter().find(|(_, link)| link.was_down())?;
     Some(format!("{port}: link went down during the trial; missing packets were not lost by the device"))
 }
@@ -294,7 +294,7 @@ impl PortTrials<'_> {
     /// Stops the measurement when a link goes down; returns the error.
     fn watch(&self, links: &[Link], looks: &TrialCounters) -> Option<String> {
         while !looks.is_sent() {
-            let down = went_down(links);
+            let down = link_down_error(links);
             if down.is_some() {
                 self.stop.request();
                 return down;

@@ -197,7 +197,7 @@ impl DestinationArgs {
     }
 
     /// Returns whether the bytes of a frame are read again, which is done in a separate thread.
-    pub fn is_looked_at(&self) -> bool {
+    pub fn reads_frames(&self) -> bool {
         self.write.is_some() || self.check
     }
 

@@ -9,7 +9,7 @@ use linerate_engine::RunReport;
 use linerate_engine::frame_ring::{FrameRingState, FrameSharingWatch};
 use linerate_engine::reception::{ReceptionProgress, ReceptionWatch, StreamProgress};
 use linerate_port::Spec;
-use linerate_transport::place::{Ending, StreamId};
+use linerate_transport::stream_memory::{Ending, StreamId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -85,7 +85,7 @@ pub fn summary(so_far: &ReceptionProgress, seconds: f64, rows: usize) -> String 
 }
 
 /// Returns a hint if nearly all packets arrived unmerged (without GRO), which an XDP program handles faster.
-pub fn came_singly(spec: &Spec, ledger: &Ledger) -> Option<String> {
+pub fn unmerged_hint(spec: &Spec, ledger: &Ledger) -> Option<String> {
     const MANY: u64 = 100_000;
     let (frames, joined) = (ledger.total(Count::Delivered), ledger.total(Count::SuperFrames));
     let is_slow = spec.scheme == "packet" && frames >= MANY && joined < frames / 20;
@@ -193,7 +193,7 @@ mod tests {
         let hint = |spec: &str, frames, joined| {
             let mut ledger = Ledger::new();
             ledger.account(Stage::Receive, spec).add(Count::Delivered, frames).add(Count::SuperFrames, joined);
-            came_singly(&Spec::parse(spec).unwrap(), &ledger)
+            unmerged_hint(&Spec::parse(spec).unwrap(), &ledger)
         };
         assert!(hint("packet:eth0", 1_000_000, 10).unwrap().contains("xdp:eth0"));
         assert_eq!(hint("packet:eth0", 1_000_000, 900_000), None);

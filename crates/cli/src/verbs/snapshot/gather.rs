@@ -3,7 +3,7 @@
 //! Runs copy their rows ([`watch`](linerate_engine::flows::watch)) on request; the thread of the client computes differences,
 //! groups and order. Several clients can send different queries, and all get the same intervals.
 
-use super::question::{FlowIncrease, ParsedQuery};
+use super::flow_query::{FlowIncrease, ParsedQuery};
 use super::{ActionTotal, DropCount, FlowQuery, Flows, Port, Reader, SCHEMA, Snapshot};
 use crate::view::live;
 use foldhash::quality::RandomState;

@@ -147,7 +147,7 @@ fn longest(streams: &[Summary]) -> String {
     if streams.is_empty() {
         return String::new();
     }
-    let mut rows = table(&["connection", "from", "to", "began", "ended", "bytes", "missing"], 5).known_by_first();
+    let mut rows = table(&["connection", "from", "to", "began", "ended", "bytes", "missing"], 5).with_single_key();
     for one in streams {
         let about = &one.about;
         rows.add_row([

@@ -14,7 +14,7 @@ use linerate_burst::Nanos;
 use linerate_engine::Stop;
 use linerate_engine::switching::{RunningSwitch, Tasks};
 use linerate_share::SocketFile;
-use linerate_switch::text::{RuleSelection, parse_asked, parse_rule, show_rule};
+use linerate_switch::text::{RuleSelection, parse_rule, parse_selection, show_rule};
 use linerate_switch::{InstalledRule, Rule, is_within};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -157,7 +157,7 @@ impl Request {
                 .map(|(number, line)| parse_rule(line, names).map_err(|error| format!("{}{line}: {error}", at(number))))
                 .collect()
         };
-        let asked = || parse_asked(rest, names);
+        let asked = || parse_selection(rest, names);
         match command {
             "add-flow" | "add-flows" => {
                 let rules = rules()?;

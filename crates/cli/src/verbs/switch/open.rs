@@ -3,7 +3,7 @@
 use super::Names;
 use crate::exit::usage;
 use crate::verbs::inputs::{is_file, link};
-use crate::verbs::joined::{receive_whole, send_as};
+use crate::verbs::port_pair::{receive_whole, send_as};
 use linerate_backends::faulty::Faults;
 use linerate_backends::inventory::is_default_route;
 use linerate_backends::{REGISTRY, open_rx, open_tx};

@@ -154,14 +154,14 @@ impl Model {
             Key::Char('?') => self.help = true,
             Key::Char(' ') => {
                 self.paused = !self.paused;
-                self.send_ask();
+                self.update_query();
             }
             Key::Char('z') => self.zoom = self.zoomed(),
             Key::Char('n') => self.names = !self.names,
             Key::Char('s') => {
                 let place = Sort::ALL.iter().position(|sort| *sort == self.ask.sort).unwrap_or(0);
                 self.ask.sort = Sort::ALL[(place + 1) % Sort::ALL.len()];
-                self.send_ask();
+                self.update_query();
             }
             Key::Char('/') => self.typing = Some((InputField::Filter, self.ask.filter.clone())),
             Key::Char('b') => self.typing = Some((InputField::By, self.ask.by.clone().unwrap_or_default())),
@@ -169,7 +169,7 @@ impl Model {
                 if let Some((_, _, by)) = VIEWS.iter().find(|(own, _, _)| *own == key) {
                     self.ask.by = by.map(str::to_owned);
                     self.offset = 0;
-                    self.send_ask();
+                    self.update_query();
                 }
             }
             Key::Up => self.offset = self.offset.saturating_sub(1),
@@ -211,7 +211,7 @@ impl Model {
                 match check(&ask) {
                     Ok(()) => {
                         (self.ask, self.offset) = (ask, 0);
-                        return self.send_ask();
+                        return self.update_query();
                     }
                     Err(error) => self.message = error,
                 }
@@ -222,7 +222,7 @@ impl Model {
     }
 
     /// Updates the query of the source.
-    fn send_ask(&self) {
+    fn update_query(&self) {
         if let Some(looking) = &self.looking {
             looking.ask((!self.paused).then(|| self.ask.clone()));
         }

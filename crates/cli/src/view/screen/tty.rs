@@ -34,7 +34,7 @@ pub(super) fn take_over(keyboard: &OwnedFd, screen: &File) -> Result<()> {
     ONCE.call_once(|| {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            put_back();
+            restore();
             hook(panic);
         }));
     });
@@ -54,7 +54,7 @@ pub(super) fn take_over(keyboard: &OwnedFd, screen: &File) -> Result<()> {
 }
 
 /// Restores the terminal, if it was taken over.
-pub(super) fn put_back() {
+pub(super) fn restore() {
     if let Some(SavedTerminal { keyboard, mut screen, before }) =
         TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take()
     {

@@ -21,14 +21,14 @@ pub(super) struct Accounts {
     /// Account of the reader that blocked the run since losses were last read.
     held: Option<String>,
     events: Vec<String>,
-    untold: u64,
+    unlisted: u64,
 }
 
 impl Accounts {
     /// Records the departure of a reader.
-    pub(super) fn departed(&mut self, departure: &Departure) {
+    pub(super) fn record_departure(&mut self, departure: &Departure) {
         if let Some(reason) = &departure.evict {
-            self.tell(format!("{} was evicted: {reason}", named(&departure.report)));
+            self.report_event(format!("{} was evicted: {reason}", named(&departure.report)));
         }
         self.count(&departure.report);
     }
@@ -42,7 +42,7 @@ impl Accounts {
     }
 
     /// Records frames lost since the last call: they are charged to a reader that the run waited for.
-    pub(super) fn upstream_lost(&mut self, frames: u64) {
+    pub(super) fn record_upstream_loss(&mut self, frames: u64) {
         if let Some(subject) = self.held.take() {
             self.ledger.account(Stage::Reader, &subject).add(Count::ReaderUpstreamLost, frames);
         }
@@ -59,8 +59,8 @@ impl Accounts {
         if self.others > 0 {
             self.events.push(format!("{} more readers detached; their counters are summed", self.others));
         }
-        if self.untold > 0 {
-            self.events.push(format!("{} more readers were evicted", self.untold));
+        if self.unlisted > 0 {
+            self.events.push(format!("{} more readers were evicted", self.unlisted));
         }
         ledger.add_all(&self.ledger);
         self.events
@@ -84,8 +84,8 @@ impl Accounts {
     }
 
     /// Records a noteworthy event.
-    pub(super) fn tell(&mut self, event: String) {
-        if self.events.len() < EVENTS { self.events.push(event) } else { self.untold += 1 }
+    pub(super) fn report_event(&mut self, event: String) {
+        if self.events.len() < EVENTS { self.events.push(event) } else { self.unlisted += 1 }
     }
 }
 
@@ -111,11 +111,11 @@ mod tests {
             ReaderReport { reader: 0, who, lossless: false, tally }
         };
         for pid in 0..100_000 {
-            accounts.departed(&Departure { report: report(pid), evict: Some("a test".into()) });
-            accounts.departed(&Departure { report: report(7), evict: None });
+            accounts.record_departure(&Departure { report: report(pid), evict: Some("a test".into()) });
+            accounts.record_departure(&Departure { report: report(7), evict: None });
         }
         accounts.waited(&report(99_999), Duration::from_secs(1));
-        accounts.upstream_lost(5);
+        accounts.record_upstream_loss(5);
         let mut ledger = Ledger::new();
         let events = accounts.close(&[report(7)], &mut ledger);
         assert_eq!((ledger.accounts().len(), events.len()), (OWN + 1, EVENTS + 2));

@@ -133,6 +133,6 @@ impl BatchExporter {
         }
         self.sender.failure()?;
         self.spool.wait(TICK);
-        Ok(!self.over.is_now())
+        Ok(!self.over.has_passed())
     }
 }

@@ -187,7 +187,7 @@ impl Destination for ClickHouse {
         let answer = http.answer();
         self.idle.push(http);
         let answer = answer.map_err(|error| Refusal::Later(error.to_string()))?;
-        let refusal = judge(&answer, &mut self.unknown);
+        let refusal = classify_response(&answer, &mut self.unknown);
         if refusal.is_err() && code(&answer).is_some_and(|code| SURE.contains(&code)) {
             spool.tried(waiting.batch.id, None)?;
         }
@@ -203,7 +203,7 @@ impl Destination for ClickHouse {
 }
 
 /// Interprets an answer; `unknown` counts unknown ones.
-fn judge(answer: &HttpResponse, unknown: &mut u32) -> std::result::Result<(), Refusal> {
+fn classify_response(answer: &HttpResponse, unknown: &mut u32) -> std::result::Result<(), Refusal> {
     let code = code(answer);
     if answer.status == 200 && code.is_none() {
         return Ok(());
@@ -255,7 +255,7 @@ mod tests {
         let class = |status, head: &[(&str, &str)], body: &str, unknown: u32| {
             let head = head.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             let answer = HttpResponse { status, head, body: body.to_owned() };
-            match judge(&answer, &mut { unknown }) {
+            match classify_response(&answer, &mut { unknown }) {
                 Ok(()) => "taken",
                 Err(Refusal::Later(_)) => "later",
                 Err(Refusal::Never(_)) => "never",

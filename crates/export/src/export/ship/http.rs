@@ -39,7 +39,7 @@ impl Http {
     /// # Errors
     /// The connection failed.
     pub(super) fn connect(&mut self) -> Result<()> {
-        if self.link.as_mut().is_none_or(|link| !link.is_quiet()) {
+        if self.link.as_mut().is_none_or(|link| !link.is_idle()) {
             self.link = None;
             self.link = Some(Link::open(&self.host, self.port, &self.over, &self.secure)?);
         }

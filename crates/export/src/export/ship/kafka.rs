@@ -6,19 +6,19 @@
 //! their numbers. If one of them is not accepted, the later ones fail too (their numbers leave a gap), and all are sent
 //! again in order. If it is rejected for good, the later ones get its numbers. A broker without state of a producer
 //! accepts any first number: the first batch is therefore sent without others in flight. A restarted broker remembers
-//! less: see `doubt`.
+//! less: see `unconfirmed`.
 
+mod auth;
 mod broker;
-mod doubt;
-mod flight;
-mod sign;
+mod in_flight;
+mod unconfirmed;
 mod wire;
 
-pub(super) use self::sign::Access;
+pub(super) use self::auth::Access;
 
 use self::broker::Broker;
-use self::doubt::UnconfirmedBatches;
-use self::flight::{BatchFailure, InFlightBatch, describe};
+use self::in_flight::{BatchFailure, InFlightBatch, describe};
+use self::unconfirmed::UnconfirmedBatches;
 use self::wire::{RequestKind, Topic};
 use super::clock::Clock;
 use super::form::Form;
@@ -98,7 +98,7 @@ impl Kafka {
 
     /// Returns any broker, for cluster metadata.
     fn any(&mut self) -> Result<&mut Broker> {
-        self.retain_quiet();
+        self.retain_idle();
         if !self.brokers.contains_key(&ANY) {
             let mut last = Error::from(ErrorKind::NotFound);
             for (host, port) in &self.hosts {
@@ -118,9 +118,9 @@ impl Kafka {
     }
 
     /// Drops connections that have closed or received unexpected data.
-    fn retain_quiet(&mut self) {
+    fn retain_idle(&mut self) {
         let sent = &self.sent;
-        self.brokers.retain(|node, broker| sent.iter().any(|sent| sent.node == *node) || broker.is_quiet());
+        self.brokers.retain(|node, broker| sent.iter().any(|sent| sent.node == *node) || broker.is_idle());
     }
 
     fn place(&mut self, clock: Clock) -> std::result::Result<Topic, Refusal> {
@@ -192,7 +192,7 @@ impl Kafka {
             self.place = None;
             return Err(Refusal::Later(format!("partition {partition} has no leader")));
         };
-        self.retain_quiet();
+        self.retain_idle();
         if !self.brokers.contains_key(node) {
             let broker = Broker::open(host, *port, &self.over, &self.access).map_err(|error| {
                 self.place = None;
@@ -258,7 +258,7 @@ impl Kafka {
             None => {
                 if is_retry {
                     // Its outcome cannot be determined any more.
-                    self.give_up(spool, batch.rows);
+                    self.reassign_numbers(spool, batch.rows);
                 }
                 self.assign(spool, batch.id, partition, messages.len() as u32)?
             }
@@ -292,11 +292,11 @@ impl Destination for Kafka {
         }
         let (rows, is_behind) = (waiting.batch.rows, self.broken.contains_key(&sent.assigned.partition));
         match self.answer(spool, &sent) {
-            Ok(error) if is_behind => self.judge_behind(spool, &sent, rows, Some(error)),
-            Ok(error) => self.judge(spool, &sent, rows, error),
-            Err(_) if is_behind => self.judge_behind(spool, &sent, rows, None),
+            Ok(error) if is_behind => self.interpret_after_failure(spool, &sent, rows, Some(error)),
+            Ok(error) => self.interpret_response(spool, &sent, rows, error),
+            Err(_) if is_behind => self.interpret_after_failure(spool, &sent, rows, None),
             Err(refusal) => {
-                self.doubts.unheard(sent.id);
+                self.doubts.mark_unconfirmed(sent.id);
                 self.broken.insert(sent.assigned.partition, BatchFailure::Later);
                 self.is_stale = true;
                 Err(refusal)
@@ -308,9 +308,9 @@ impl Destination for Kafka {
         for broken in std::mem::take(&mut self.broken).into_values() {
             match broken {
                 BatchFailure::Later | BatchFailure::Numbers => {}
-                BatchFailure::Doubt(assigned) => {
-                    for (id, is_retry, rows) in self.doubts.given_up(&assigned, &spool.numbered(&assigned)) {
-                        self.other_numbers(spool, id, is_retry, rows);
+                BatchFailure::Unconfirmed(assigned) => {
+                    for (id, is_retry, rows) in self.doubts.batches_to_renumber(&assigned, &spool.numbered(&assigned)) {
+                        self.reset_numbers(spool, id, is_retry, rows);
                     }
                 }
                 BatchFailure::Refused { assigned, is_confirmed } => {

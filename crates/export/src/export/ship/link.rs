@@ -21,13 +21,13 @@ const AHEAD: usize = 16 << 10;
 pub(super) struct RunDeadline {
     until: Arc<Mutex<Option<Instant>>>,
     /// Returns whether all waits should end at once.
-    is_hurried: Option<fn() -> bool>,
+    is_forced: Option<fn() -> bool>,
 }
 
 impl RunDeadline {
-    /// Creates it without a deadline; it also ends when `is_hurried` returns true.
-    pub(super) fn new(is_hurried: Option<fn() -> bool>) -> RunDeadline {
-        RunDeadline { until: Arc::default(), is_hurried }
+    /// Creates it without a deadline; it also ends when `is_forced` returns true.
+    pub(super) fn new(is_forced: Option<fn() -> bool>) -> RunDeadline {
+        RunDeadline { until: Arc::default(), is_forced }
     }
 
     /// Sets the deadline to `span` from now, at the latest.
@@ -39,7 +39,7 @@ impl RunDeadline {
 
     /// Returns the remaining time; `None`: unlimited.
     pub(super) fn left(&self) -> Option<Duration> {
-        if self.is_hurried.is_some_and(|is_hurried| is_hurried()) {
+        if self.is_forced.is_some_and(|is_forced| is_forced()) {
             return Some(Duration::ZERO);
         }
         let over = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +47,7 @@ impl RunDeadline {
     }
 
     /// Returns whether the deadline has passed.
-    pub(super) fn is_now(&self) -> bool {
+    pub(super) fn has_passed(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
     }
 }
@@ -75,7 +75,7 @@ impl Link {
                     stream.set_write_timeout(Some(SLICE))?;
                     stream.set_nodelay(true)?;
                     let since = Instant::now();
-                    let goes_on = || since.elapsed() < AGREEING && !over.is_now();
+                    let goes_on = || since.elapsed() < AGREEING && !over.has_passed();
                     let stream = secure.begin(host, stream, goes_on)?;
                     return Ok(Link { stream, over: over.clone(), ahead: Vec::new(), since });
                 }
@@ -123,8 +123,8 @@ impl Link {
     }
 
     /// Returns whether nothing was received and the peer has not closed.
-    pub(super) fn is_quiet(&mut self) -> bool {
-        self.ahead.is_empty() && self.stream.is_quiet()
+    pub(super) fn is_idle(&mut self) -> bool {
+        self.ahead.is_empty() && self.stream.is_idle()
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
@@ -144,7 +144,9 @@ impl Link {
     fn go_on(&self, error: Error) -> Result<()> {
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut if self.since.elapsed() < PATIENCE && !self.over.is_now() => {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut
+                if self.since.elapsed() < PATIENCE && !self.over.has_passed() =>
+            {
                 Ok(())
             }
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(Error::new(ErrorKind::TimedOut, "no answer in time")),

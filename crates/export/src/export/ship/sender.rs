@@ -8,7 +8,7 @@ use super::link::RunDeadline;
 use super::spool::Spool;
 use super::state::{SpooledBatch, stem_of};
 use super::{Destination, Refusal, halves};
-use linerate_burst::died::survive;
+use linerate_burst::thread_panic::survive;
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,7 +89,7 @@ impl Sender {
         let deliver = move || {
             let done = survive(|| {
                 work.run();
-                work.tell_away();
+                work.report_outage();
             });
             if let Err(died) = done {
                 work.fail(Error::other(died));
@@ -128,7 +128,7 @@ impl Work {
             if left.is_some_and(|left| left.is_zero()) && self.under_way.is_empty() {
                 return;
             }
-            let has_room = self.under_way.len() < self.destination.window() && !self.over.is_now();
+            let has_room = self.under_way.len() < self.destination.window() && !self.over.has_passed();
             let patience = if self.under_way.is_empty() { left.unwrap_or(LOOK).min(LOOK) } else { Duration::ZERO };
             let next = if has_room { self.spool.first(patience) } else { None };
             let done = match next {
@@ -184,7 +184,7 @@ impl Work {
             why = why.or(later);
         }
         if let Some(why) = why {
-            self.wait_after(why);
+            self.record_outage(why);
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Work {
     /// Removes a batch from the spool; retries if the journal cannot be written.
     fn leave(&mut self, waiting: &SpooledBatch, outcome: Outcome) -> Result<()> {
         while let Err(error) = self.spool.done(waiting.batch.id, outcome) {
-            if error.kind() != ErrorKind::StorageFull || self.over.is_now() {
+            if error.kind() != ErrorKind::StorageFull || self.over.has_passed() {
                 return Err(error);
             }
             self.spool.wait(LAST_WAIT);
@@ -257,18 +257,18 @@ impl Work {
         Ok(())
     }
 
-    fn wait_after(&mut self, why: String) {
+    fn record_outage(&mut self, why: String) {
         let away = self.away.get_or_insert_with(|| {
             self.spool.count(|tally| tally.outages += 1);
             OutageState { since: Instant::now(), is_reported: false, why: String::new() }
         });
         away.why = why;
         if away.since.elapsed() >= AWAY {
-            self.tell_away();
+            self.report_outage();
         }
         let until = Instant::now() + self.wait.min(self.over.left().unwrap_or(Duration::MAX));
         while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            if self.over.is_now() {
+            if self.over.has_passed() {
                 break;
             }
             // New batches do not shorten the wait.
@@ -278,7 +278,7 @@ impl Work {
     }
 
     /// Reports an outage, once.
-    fn tell_away(&mut self) {
+    fn report_outage(&mut self) {
         let Some(OutageState { is_reported: false, why, .. }) = &self.away else { return };
         self.send_notice(format_args!("{why}; buffering batches in {}", self.spool.path().display()));
         self.away.iter_mut().for_each(|away| away.is_reported = true);

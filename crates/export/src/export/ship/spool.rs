@@ -5,11 +5,11 @@
 //! leftover of such a crash: the next start reports it. A batch leaves by a journal line with the reason; its file is
 //! removed when that line is on disk.
 
-mod aside;
-mod found;
-mod halve;
+mod recovery;
+mod set_aside;
+mod split;
 
-pub(super) use self::found::Terms;
+pub(super) use self::recovery::Terms;
 
 use super::super::directory::Directory;
 use super::crc32c;
@@ -229,7 +229,7 @@ impl Spool {
             // Counted with the halves.
             Outcome::Halved => {}
         }
-        if let Some(why) = aside::ending(outcome) {
+        if let Some(why) = set_aside::ending(outcome) {
             state.sync(self)?;
             self.set_aside(&mut state, &name, why);
         } else {

@@ -104,7 +104,7 @@ impl State {
     }
 
     /// Handles lost journal lines: the last numbers, the numbers of sent batches and times of attempts are unknown.
-    pub(super) fn doubt(&mut self, has_numbers: bool) {
+    pub(super) fn handle_lost_lines(&mut self, has_numbers: bool) {
         self.next.clear();
         for waiting in &mut self.waiting {
             if has_numbers {

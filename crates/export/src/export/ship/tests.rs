@@ -7,10 +7,10 @@ mod broker;
 #[allow(dead_code, reason = "others use the rest")]
 mod store;
 
-mod aside;
-mod doubt;
-mod named;
+mod batch_reports;
+mod set_aside;
 mod table;
+mod untrusted_journal;
 
 use super::super::{Ending, Exporter, Options};
 use super::DeliveryOptions;

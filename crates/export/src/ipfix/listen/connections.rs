@@ -33,14 +33,14 @@ impl Listener {
             self.connected += 1;
             let session = Session::Connection(self.connected, from.ip());
             if !self.has_room(session, collector) {
-                collector.turn_away();
+                collector.count_rejected();
                 continue;
             }
             #[cfg(feature = "tls")]
-            let secure = match self.begin_secure(&stream) {
+            let secure = match self.start_tls(&stream) {
                 Ok(secure) => secure,
                 Err(_) => {
-                    collector.turn_away();
+                    collector.count_rejected();
                     continue;
                 }
             };
@@ -66,7 +66,7 @@ impl Listener {
         let all = self.connections.iter().enumerate().filter(|(_, one)| !is_host_full || is_of_host(one));
         match all.min_by_key(|(_, one)| one.heard).filter(|(_, one)| one.heard.elapsed() >= self.silent) {
             Some((place, _)) => {
-                collector.turn_away();
+                collector.count_rejected();
                 self.leave(place, collector);
                 true
             }

@@ -63,7 +63,7 @@ impl TlsSession {
 
 impl Listener {
     /// Starts the TLS session of a new connection.
-    pub(super) fn begin_secure(&mut self, stream: &TcpStream) -> Result<Option<TlsSession>> {
+    pub(super) fn start_tls(&mut self, stream: &TcpStream) -> Result<Option<TlsSession>> {
         let Some(door) = &mut self.secure else { return Ok(None) };
         let agreeing = self.connections.iter().filter_map(|connection| connection.secure.as_ref());
         if agreeing.filter(|inside| inside.session.is_handshaking()).count() >= MOST_AGREEING {
@@ -98,7 +98,7 @@ impl Listener {
     }
 
     /// Closes connections whose handshake takes too long.
-    pub(super) fn leave_slow(&mut self, collector: &mut Collector) {
+    pub(super) fn close_slow(&mut self, collector: &mut Collector) {
         let Some(door) = &mut self.secure else { return };
         // They have no session that must be removed.
         self.connections.retain(|connection| {
@@ -106,7 +106,7 @@ impl Listener {
             let is_slow = inside.is_some_and(|it| it.session.is_handshaking() && it.since.elapsed() > AGREEING);
             if is_slow {
                 door.refuse(&connection.stream, "TLS handshake timed out after 10 s");
-                collector.turn_away();
+                collector.count_rejected();
             }
             !is_slow
         });

@@ -261,7 +261,7 @@ fn unread_elements_are_counted_and_named_once_per_template() {
     let unread = [(0, 16, 4, 1), (9, 12_243, 1, 1), (0, 1, 0, 0), (0, 56, 7, 0)];
     let elements = [&ends[..], &unread[..3]].concat();
     let mut collector =
-        Collector::new(Limits::default(), ENTERPRISE).telling(|text| NOTICES.lock().unwrap().push(text));
+        Collector::new(Limits::default(), ENTERPRISE).with_notify(|text| NOTICES.lock().unwrap().push(text));
     for _ in 0..3 {
         collector.take(Session::File(1), &message(&template(300, &elements)), &mut |_| ());
         collector.take(Session::File(1), &message(&template(301, &ends)), &mut |_| ());
@@ -277,7 +277,7 @@ fn unread_elements_are_counted_and_named_once_per_template() {
     // All elements of its own export are read.
     let profile = super::Profile { full: true, biflow: true, ..super::Profile::default() };
     let mut collector =
-        Collector::new(Limits::default(), ENTERPRISE).telling(|text| NOTICES.lock().unwrap().push(text));
+        Collector::new(Limits::default(), ENTERPRISE).with_notify(|text| NOTICES.lock().unwrap().push(text));
     for message in super::packed(profile, &super::flows()) {
         collector.take(Session::File(1), &message.bytes, &mut |_| ());
     }

@@ -4,7 +4,7 @@
 //! when its predecessor has taken its time, and continues its numbers: like a [sequence](crate::timeline) of its own.
 
 use super::Round;
-use super::commanded::CommandState;
+use super::commands::CommandState;
 use crate::command::StreamSelection;
 use crate::stream::Next;
 use crate::timeline::clock::Clock;

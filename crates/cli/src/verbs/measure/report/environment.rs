@@ -1,6 +1,6 @@
 //! Environment of a measurement.
 
-use crate::verbs::generate::guard;
+use crate::verbs::generate::preflight;
 use crate::verbs::measure::trial::Direction;
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,7 +38,7 @@ impl Environment {
         let model = cpus.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
         let resolution = rustix::time::clock_getres(rustix::time::ClockId::Realtime);
         let interface = |spec: &linerate_port::Spec| {
-            let found = guard::interface(spec)?;
+            let found = preflight::interface(spec)?;
             Some(Interface {
                 port: spec.to_string(),
                 driver: found.driver,

@@ -240,7 +240,7 @@ fn markdown(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::picture::plain_html;
+    use crate::view::chart::plain_html;
 
     #[test]
     fn names_are_escaped_and_formats_recognised() {

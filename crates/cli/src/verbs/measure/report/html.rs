@@ -3,7 +3,7 @@
 use super::files::facts;
 use super::sections::sections;
 use super::{Report, Row, SizeReport};
-use crate::view::picture::{Axis, DrawStyle, Series, picture, plain_html};
+use crate::view::chart::{Axis, DrawStyle, Series, picture, plain_html};
 use linerate_generate::check::Delay;
 use std::fmt::Write as _;
 

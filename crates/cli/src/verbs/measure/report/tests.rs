@@ -3,7 +3,7 @@
 use crate::verbs::measure::account::DirectionResult;
 use linerate_generate::check::Delay;
 use linerate_measure::burst::buffer;
-use linerate_measure::spread::Spread;
+use linerate_measure::statistics::Spread;
 use serde::Serialize;
 
 /// Latency at a part of the result.

@@ -43,13 +43,13 @@ impl Broker {
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
         }
-        access.sign_in(&mut broker).map_err(|error| broker.named(error))?;
+        access.authenticate(&mut broker).map_err(|error| broker.named(error))?;
         Ok(broker)
     }
 
     /// Returns whether the connection is open and idle.
-    pub(super) fn is_quiet(&mut self) -> bool {
-        self.link.is_quiet()
+    pub(super) fn is_idle(&mut self) -> bool {
+        self.link.is_idle()
     }
 
     /// Sends a request and waits for the response.

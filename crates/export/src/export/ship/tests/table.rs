@@ -93,10 +93,10 @@ fn possible_duplicates_are_counted() {
             Store::start(
                 move || if losing.load(Ordering::Relaxed) { store::Mood::CutAfter } else { store::Mood::Good },
             );
-        store.say(table, settings);
+        store.set_table(table, settings);
         let target = format!("clickhouse://127.0.0.1:{}/t", store.port);
         let mut options = options(&root, &format!("{words}rowbinary,rows=10"), "");
-        options.told = Some(|text| NOTICES.lock().unwrap().push(text));
+        options.notify = Some(|text| NOTICES.lock().unwrap().push(text));
         let mut run = |ids: std::ops::Range<u64>, at: u64, end: Duration| -> Ledger {
             options.ship.end = end;
             let mut ship = super::super::ship_by(&target, &options, Clock::at(at)).unwrap();
@@ -130,7 +130,7 @@ fn certain_rejections_are_not_counted() {
         asked += 1;
         if asked < 5 { store::Mood::Error([242, 252][asked % 2]) } else { store::Mood::Good }
     });
-    store.say("MergeTree\tMergeTree ORDER BY a\n", "");
+    store.set_table("MergeTree\tMergeTree ORDER BY a\n", "");
     let target = format!("clickhouse://127.0.0.1:{}/t", store.port);
     let mut ship = super::super::ship(&target, &options(&root, "rowbinary,rows=10,end=30", "")).unwrap();
     ship.write(&flows(0..10), Nanos(1)).unwrap();
