@@ -10,7 +10,7 @@ pub(crate) mod store;
 
 use broker::{Broker, Message};
 use linerate_tests::support::program::{Ended, linerate, program, run, spawn};
-use linerate_tests::support::{Scratch, corpus, files, has_tools, is_root, lack, skip, wait_until};
+use linerate_tests::support::{Scratch, corpus, files, has_peer, has_tools, is_root, skip, wait_until};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -373,8 +373,8 @@ fn batch_is_a_parquet_file() {
     }
     let Some(capture) = corpus("real-mix.pcap") else { return };
     let python = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
-    if !python.exists() {
-        return lack("target/python has no DuckDB and ClickHouse");
+    if !has_peer(python.exists(), "DuckDB and ClickHouse in target/python") {
+        return;
     }
     let (scratch, mut in_messages) = (Scratch::new(), 0);
     let spool = scratch.file("spool");

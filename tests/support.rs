@@ -94,25 +94,59 @@ pub fn tool(name: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns true if these programs are installed; reports a skip if not.
+/// Programs that `scripts/setup peers` installs, and `scripts/setup test` does not.
+const PEERS: [&str; 19] = [
+    "capinfos",
+    "dnsmasq",
+    "dpdk-testpmd",
+    "dpkg-deb",
+    "drill",
+    "editcap",
+    "fish",
+    "iperf3",
+    "man",
+    "mergecap",
+    "nfcapd",
+    "nfpcapd",
+    "openssl",
+    "pkg-config",
+    "strace",
+    "systemd-analyze",
+    "tcpflow",
+    "tshark",
+    "zsh",
+];
+
+/// Returns true if these programs are installed, and are no peers or this is `make test-peers`; reports a skip if not.
 ///
 /// # Panics
-/// As [`lack`] does.
+/// If one is missing in `make test-peers`.
 pub fn has_tools(names: &[&str]) -> bool {
-    let missing = names.iter().find(|name| !is_in_path(name));
+    let peers = names.iter().filter(|name| PEERS.contains(name)).all(|name| has_peer(is_in_path(name), name));
+    let missing = names.iter().find(|name| !is_in_path(name)).filter(|_| peers);
     if let Some(name) = missing {
-        lack(&format!("{name} is not installed"));
+        assert!(!has_peers(), "{name} is not installed: scripts/setup peers installs it");
+        print_skipped(&format!("{name} is not installed"));
     }
-    missing.is_none()
+    peers && missing.is_none()
 }
 
-/// Reports a skip because a program is missing that `scripts/setup peers` installs.
+/// Returns true if a peer, which `scripts/setup peers` installs, is there and this is `make test-peers`; reports a skip
+/// if not. `make test` thus does the same work whatever else is installed.
 ///
 /// # Panics
-/// If all programs are required: `make test-peers` sets `LINERATE_PEERS`.
-pub fn lack(what: &str) {
-    assert!(std::env::var_os("LINERATE_PEERS").is_none(), "{what}: scripts/setup peers installs it");
-    print_skipped(&format!("{what}: make test-peers installs it"));
+/// If it is missing in `make test-peers`.
+pub fn has_peer(is_there: bool, name: &str) -> bool {
+    assert!(is_there || !has_peers(), "{name} is missing: scripts/setup peers installs it");
+    if !has_peers() {
+        print_skipped(&format!("make test-peers compares with {name}"));
+    }
+    has_peers()
+}
+
+/// Returns true in `make test-peers`.
+pub fn has_peers() -> bool {
+    std::env::var_os("LINERATE_PEERS").is_some()
 }
 
 /// Returns true if this optional program is installed; reports a skip if not.

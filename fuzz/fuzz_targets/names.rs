@@ -5,15 +5,15 @@
 use libfuzzer_sys::fuzz_target;
 use linerate_meter::names::quic::{self, ConnectionId, Keys};
 use linerate_meter::names::tls::quic_client_hello;
-use linerate_meter::names::{FirstMessage, Names, ParseResult, Protocol, Protocols, Stream, dns, first};
+use linerate_meter::names::{FirstMessage, Names, ParseResult, Protocol, Protocols, Stream, dns, protocol};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((bytes, &[choice, cut])) = bytes.split_last_chunk::<2>() else { return };
     let known = [None, Some(Protocol::Dns), Some(Protocol::Ssh), Some(Protocol::Tls)][usize::from(choice % 4)];
-    let whole = first::read(bytes, known, Protocols::ALL);
+    let whole = protocol::read(bytes, known, Protocols::ALL);
     check(&whole);
     let cut = usize::from(cut).min(bytes.len());
-    match first::read(&bytes[..cut], known, Protocols::ALL) {
+    match protocol::read(&bytes[..cut], known, Protocols::ALL) {
         ParseResult::Never => assert_eq!(whole, ParseResult::Never),
         early @ ParseResult::Done(_) if bytes.len() <= Stream::MOST => assert_eq!(early, whole),
         _ => {}

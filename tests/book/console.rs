@@ -19,7 +19,7 @@ use super::compare::difference;
 use linerate_tests::support::dpdk::plugin;
 use linerate_tests::support::pages::{self, Block, Page, root};
 use linerate_tests::support::program::program;
-use linerate_tests::support::{Scratch, has_tools, is_root, lack, skip};
+use linerate_tests::support::{Scratch, has_peer, has_tools, is_root, skip};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use std::sync::Mutex;
@@ -117,13 +117,7 @@ fn can_run(block: &Block) -> bool {
             }
             is_root()
         }
-        "duckdb" => {
-            let is_there = root().join("target/python/bin/python").exists();
-            if !is_there {
-                lack("target/python has no DuckDB");
-            }
-            is_there
-        }
+        "duckdb" => has_peer(root().join("target/python/bin/python").exists(), "DuckDB in target/python"),
         "dpdk" => plugin().is_some(),
         tool => has_tools(&[tool]),
     })

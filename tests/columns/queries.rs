@@ -2,7 +2,7 @@
 
 use super::destinations::MIX;
 use linerate_tests::support::program::run;
-use linerate_tests::support::{Scratch, corpus, lack};
+use linerate_tests::support::{Scratch, corpus, has_peer};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,7 @@ struct Query {
 /// Returns the Python that has DuckDB and ClickHouse, or notes that it is missing (`scripts/setup peers` installs it).
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
-    if !python.exists() {
-        lack("target/python has no DuckDB and ClickHouse");
-        return None;
-    }
-    Some(python)
+    has_peer(python.exists(), "DuckDB and ClickHouse in target/python").then_some(python)
 }
 
 /// Returns the view that a database needs, and all queries of the page.

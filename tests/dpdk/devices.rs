@@ -4,7 +4,7 @@
 use linerate_tests::support::dpdk::plugin;
 use linerate_tests::support::program::{Ended, program};
 use linerate_tests::support::wire::Wire;
-use linerate_tests::support::{lack, may_make_labs, skip, tool};
+use linerate_tests::support::{has_peer, may_make_labs, skip, tool};
 use std::path::Path;
 use std::process::Command;
 
@@ -23,11 +23,8 @@ const DEVICES: [(&str, &str, &str); 4] = [
 fn has_driver(name: &str) -> bool {
     let folder = tool("pkg-config", &["--variable=libdir", "libdpdk"]);
     let drivers = std::fs::read_dir(Path::new(folder.trim()).join("dpdk")).into_iter().flatten().flatten();
-    let has = drivers.into_iter().any(|one| one.path().join(format!("librte_net_{name}.so")).exists());
-    if !has {
-        lack(&format!("DPDK has no driver net_{name}"));
-    }
-    has
+    let is_there = drivers.into_iter().any(|one| one.path().join(format!("librte_net_{name}.so")).exists());
+    has_peer(is_there, &format!("DPDK's driver net_{name}"))
 }
 
 #[test]

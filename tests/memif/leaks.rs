@@ -20,7 +20,7 @@ fn held() -> (usize, usize) {
 #[test]
 fn a_thousand_peers_leak_no_descriptors_or_mappings() {
     if std::env::var_os(SINGLE).is_none() {
-        let this = "memif::ends::a_thousand_peers_leak_no_descriptors_or_mappings";
+        let this = "memif::leaks::a_thousand_peers_leak_no_descriptors_or_mappings";
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", this, "--nocapture"])
             .env(SINGLE, "1")

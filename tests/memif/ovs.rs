@@ -7,7 +7,7 @@
 use super::peer::Port;
 use crate::memif::PROCESSOR;
 use linerate_burst::{Block, Desc, Nanos};
-use linerate_tests::support::{Scratch, has_tools, is_root, skip, wait_until};
+use linerate_tests::support::{Scratch, has_peer, has_tools, is_root, skip, wait_until};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{PoisonError, RwLockWriteGuard};
@@ -35,7 +35,7 @@ impl Ovs {
             skip("Open vSwitch with DPDK needs root");
             return None;
         }
-        if !has_tools(&["apt-get", "taskset"]) {
+        if !has_peer(true, "Open vSwitch with DPDK") || !has_tools(&["apt-get", "taskset"]) {
             return None;
         }
         if let Err(error) = script(&["unpack"]) {

@@ -49,8 +49,8 @@ fn printing(file: &str) -> Vec<Vec<String>> {
         "generate --to pcap:/dev/null --udp --dry-run 1000",
         "generate --to pcap:- --udp",
         "replay --to pcap:- FILE",
-        "demo --memory",
-        "demo --memory --json",
+        "demo --memory --replay FILE",
+        "demo --memory --replay FILE --json",
     ];
     all.iter().map(|line| line.split(' ').map(|word| word.replace("FILE", file)).collect()).collect()
 }

@@ -93,7 +93,7 @@ fn question(keys: &str, every: u64, top: usize) -> Arc<Question> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn groups_have_the_sums_of_their_records(

@@ -1,7 +1,7 @@
 //! The program: stored records compared with DuckDB, captures compared with stored records, and every output format.
 
 use linerate_tests::support::program::run;
-use linerate_tests::support::{Scratch, corpus, files, frames, lack, records};
+use linerate_tests::support::{Scratch, corpus, files, frames, has_peer, records};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,7 @@ const MIX: &str = "real-mix.pcap";
 /// Runs queries in DuckDB on a view `flows` of the folder `flows/`.
 fn duckdb(folder: &str, queries: &[&str]) -> Option<Vec<Vec<Value>>> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
-    if !python.exists() {
-        lack("target/python has no DuckDB");
+    if !has_peer(python.exists(), "DuckDB in target/python") {
         return None;
     }
     let view = "CREATE VIEW flows AS SELECT * FROM read_parquet('flows/**/*.parquet', hive_partitioning = true)";

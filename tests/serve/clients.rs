@@ -2,7 +2,7 @@
 
 use super::relay::{Choose, relay};
 use super::server::Server;
-use linerate_tests::support::lack;
+use linerate_tests::support::has_peer;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,11 +10,7 @@ use std::process::Command;
 /// Returns the Python that has snappi, or notes that it is missing.
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/snappi/bin/python");
-    if !python.exists() {
-        lack("target/snappi has no snappi");
-        return None;
-    }
-    Some(python)
+    has_peer(python.exists(), "snappi in target/snappi").then_some(python)
 }
 
 #[test]

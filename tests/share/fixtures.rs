@@ -2,7 +2,7 @@
 
 use linerate_tests::support::program::{Ended, Running, launch, linerate, spawn, start};
 use linerate_tests::support::records::{self, Record};
-use linerate_tests::support::{Scratch, has_tools, lack, wait_until};
+use linerate_tests::support::{Scratch, has_peer, has_tools, wait_until};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
@@ -214,8 +214,7 @@ pub(super) fn python_cat(numpy: bool) -> Option<Command> {
 /// Python with the package of this repository, and with NumPy from scripts/setup peers if asked for.
 pub(super) fn python(numpy: bool) -> Option<Command> {
     let own = root().join("target/python/bin/python");
-    if numpy && !own.exists() {
-        lack("target/python has no NumPy");
+    if numpy && !has_peer(own.exists(), "NumPy in target/python") {
         return None;
     }
     if !numpy && !has_tools(&["python3"]) {

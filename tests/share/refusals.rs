@@ -148,8 +148,9 @@ fn ring_of_another_user_has_to_be_trusted() {
         &copy,
         &["capture", "-r", &file, "--share", &name, "--share-wait", "3", "--lossless-readers"],
     ));
-    writer.wait_until_open();
-    run(&["count", &format!("shm:{name}")]).with_status(1).says("shared by user 65534, who is neither root nor you");
+    let ring = format!("shm:{name}");
+    wait_until("the ring is shared", || !run(&["count", &ring]).errors.contains("no such ring"));
+    run(&["count", &ring]).with_status(1).says("shared by user 65534, who is neither root nor you");
     cat_into(&output, &[&name]).end().with_status(1).says("neither root nor this user shares it");
     let (by_python, python) = (scratch.file("python.pcap"), || python_cat(false).expect("python3"));
     into_file(python(), &by_python, &[&name]).end().with_status(1).says("neither root nor this user shares it");

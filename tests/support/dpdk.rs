@@ -1,6 +1,6 @@
 //! Plugin for DPDK, built from these sources.
 
-use super::{has_tools, lack};
+use super::{has_peer, has_tools};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -15,8 +15,7 @@ pub fn plugin() -> Option<&'static Path> {
     let plugin = PLUGIN.get_or_init(|| {
         let is_installed = has_tools(&["pkg-config", "cc"])
             && Command::new("pkg-config").args(["--exists", "libdpdk"]).status().is_ok_and(|status| status.success());
-        if !is_installed {
-            lack("libdpdk is not installed");
+        if !has_peer(is_installed, "libdpdk") {
             return None;
         }
         let program = std::env::current_exe().expect("this test");

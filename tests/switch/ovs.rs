@@ -2,7 +2,7 @@
 //!
 //! Its programs come from Debian packages, installed or unpacked in `LINERATE_OVS`; the host network is not touched.
 
-use linerate_tests::support::{Scratch, wait_until};
+use linerate_tests::support::{Scratch, has_peer, wait_until};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -31,10 +31,10 @@ pub(super) struct Ovs {
 }
 
 impl Ovs {
-    /// Starts Open vSwitch; `None` if it is not installed.
+    /// Starts Open vSwitch, a peer; reports a skip without it.
     pub(super) fn start() -> Option<Self> {
         let root = PathBuf::from(std::env::var_os("LINERATE_OVS").unwrap_or("/".into()));
-        if !root.join("usr/lib/openvswitch-switch/ovs-vswitchd").exists() {
+        if !has_peer(root.join("usr/lib/openvswitch-switch/ovs-vswitchd").exists(), "Open vSwitch") {
             return None;
         }
         let scratch = Scratch::new();

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - [`fields`](mod@fields): all fields, each declared once, with its names in other tools;
-//! - [`decode`](mod@back): the reverse, from values to a flow;
+//! - [`decode`](mod@decode): the reverse, from values to a flow;
 //! - [`encode`](mod@encode): file formats, one row each ([`Format`]);
 //! - [`export`]: destinations, one row each ([`PLACES`]), and the exporters that write to them ([`Exporter`]): a
 //!   `stream` (a file gets its name when it is complete: `part`) or a directory per hour (`directory`: directories are

@@ -184,13 +184,10 @@ fn compare(run: &Run) -> (usize, usize) {
 /// six trials more.
 #[test]
 fn results_equal_those_of_the_library() {
-    let Some(python) = python() else {
-        let must = std::env::var_os("LINERATE_PEERS").is_some();
-        assert!(!must, "no test may be skipped here: {PACKAGE} cannot be installed");
-        return eprintln!(
-            "SKIPPED: {PACKAGE} cannot be installed from PyPI; python3 with venv and a network are required"
-        );
-    };
+    if std::env::var_os("LINERATE_PEERS").is_none() {
+        return eprintln!("SKIPPED: make test-peers compares with {PACKAGE}");
+    }
+    let python = python().expect("a network, and python3 with venv, to install it from PyPI");
     let runs = runs(&python);
     assert_eq!(runs.len(), 48);
     let counts: Vec<(usize, usize)> = runs.iter().map(compare).collect();

@@ -4,7 +4,7 @@
 //! No I/O: bytes in, values out. In the order of the data path:
 //!
 //! - [`stream`]: the first bytes of one direction, in any order of arrival;
-//! - [`mod@first`]: recognises the protocol, and calls its parser;
+//! - [`mod@protocol`]: recognises the protocol, and calls its parser;
 //! - [`tls`], [`quic`], [`dns`], [`http`], [`ssh`]: the parsers; `ja4`: a fingerprint of clients;
 //! - [`value`]: the results for a conversation ([`Names`]); `text`: untrusted bytes as visible ASCII.
 //!

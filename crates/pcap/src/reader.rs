@@ -161,7 +161,7 @@ impl Reader {
     }
 
     /// Reads like [`fill`](Reader::fill), but returns after some milliseconds of input without a frame;
-    /// [`has_pending_work`](Reader::is_at_work) is true in that case, and the next call continues. Returns the number of
+    /// [`has_pending_work`](Reader::has_pending_work) is true in that case, and the next call continues. Returns the number of
     /// frames in [`shown`](Reader::shown).
     pub fn look(&mut self) -> Result<usize, ReadError> {
         self.at_work = false;

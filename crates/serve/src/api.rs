@@ -1,5 +1,5 @@
 //! Request handlers without HTTP: method, path and document in, answer out. This module has the paths of the OTG model,
-//! [`own`] the others.
+//! [`crate::native_api`] the others.
 
 use crate::native_api;
 pub use crate::native_api::openapi::openapi;
