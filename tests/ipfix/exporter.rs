@@ -330,8 +330,11 @@ fn records_lost_to_an_absent_collector_are_counted() {
     assert!(received == 2000 && received == delivered + lost && lost >= 500, "{account}");
     assert!(account["notes"]["outages"].as_u64() >= Some(1), "{account}");
 
-    // Over TCP the collector must be reachable at the start.
+    // Nothing is delivered.
     let Some(capture) = mix() else { return };
+    let target = format!("ipfix+udp://127.0.0.1:{port}");
+    run(&["flows", "-r", &capture, "-w", &target]).with_status(1).says(&format!("{target}: collector unreachable"));
+    // Over TCP the collector must be reachable at the start.
     let target = format!("ipfix+tcp://127.0.0.1:{port}");
     run(&["flows", "-r", &capture, "-w", &target]).with_status(1).says("no collector is listening; start it first");
 }

@@ -220,7 +220,7 @@ fn invalid_filter_is_reported_with_position_and_remedy() {
         ("tcp or udp and port 5", "at character 12, \"and port 5\": and mixed with or is ambiguous"),
         ("(tcp", "missing closing parenthesis"),
         ("tcp)", "unmatched closing parenthesis"),
-        ("tcp udp", "expected and or or between two conditions"),
+        ("tcp udp", "expected \"and\" or \"or\" between two conditions"),
         ("port in [ 80", "unterminated list"),
         ("port in [ ]", "empty list"),
         ("host in 10.0.0.1", "expected a list in brackets"),

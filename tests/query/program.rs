@@ -249,6 +249,25 @@ fn columns_without_a_value_are_named() {
     assert_eq!(summary["absent"], serde_json::json!(["tcp_state", "tls_server_name"]));
 }
 
+/// JSON and CSV list the first records; a note states how many there are.
+#[test]
+fn unlisted_records_are_noted() {
+    let scratch = Scratch::new();
+    let (capture, folder) = (scratch.file("hours.pcap"), scratch.file("flows/"));
+    std::fs::write(&capture, hours(30)).unwrap();
+    run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
+    for form in ["--csv", "--json"] {
+        run(&["query", &folder, form])
+            .good()
+            .says("10 of 30 records listed; --top N lists more, -w FILE.csv writes all");
+        assert_eq!(run(&["query", &folder, form, "--top", "40"]).good().errors, "");
+    }
+    // A time as in records: nanoseconds.
+    let since = FIRST_HOUR * 3600 * 1_000_000_000;
+    let (_, summary) = groups(&[&folder, "--by", "protocol", "--since", &since.to_string()], &[]);
+    assert_eq!(summary["query"]["records"], 30);
+}
+
 const FIRST_HOUR: u64 = 460_000;
 
 /// Builds a capture with one packet per hour, each from another host.
@@ -339,7 +358,7 @@ fn options_without_effect_are_rejected() {
         ),
         (&["query", &folder, "-w", "a.jsonl", "--workers", "2"], "--workers has no effect with --write"),
         (&["query", &folder, "-q", "-w", "a.jsonl", "--by", "port"], "--by has no effect with --quiet"),
-        (&["flows", "-r", &capture, "--since", "-1h"], "--since: no such option"),
+        (&["flows", "-r", &capture, "--since", "-1h"], "--since: linerate find FILE --since T"),
         (&["flows", "-r", &capture, "--by", "tls.server_name"], "--by tls.server_name needs --names all"),
         (&["flows", "-r", &capture, "--by", "tcp.state"], "--by tcp.state needs --level tcp"),
         (&["flows", "-r", &capture, "--csv"], "--csv needs --by or --every"),

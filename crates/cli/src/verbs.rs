@@ -81,7 +81,7 @@ pub enum Verb {
     #[command(mut_args(capture::listed(capture::CONVERT)), after_help = capture::CONVERT_HELP)]
     Convert(capture::Args),
     /// Merge capture files by time
-    #[command(mut_args(capture::listed(capture::CONVERT)), after_help = capture::CONVERT_HELP)]
+    #[command(mut_args(capture::listed(capture::CONVERT)), after_help = capture::MERGE_HELP)]
     Merge(capture::Args),
     /// Record a flow of each conversation: addresses, times, packets, bytes, how it ended
     Flows(flows::Args),

@@ -12,7 +12,7 @@
 //! memory grow: a stream keeps [`Stream::MOST`] bytes, a text [`value::MOST_TEXT`].
 //!
 //! ```
-//! use linerate_names::{Names, Protocols, ParseResult, first};
+//! use linerate_names::{Names, Protocols, ParseResult, protocol};
 //!
 //! let bytes = b"GET /index.html HTTP/1.1\r\nHost: example.org\r\n\r\n";
 //! let ParseResult::Done(found) = protocol::read(bytes, None, Protocols::ALL) else { panic!() };

@@ -38,7 +38,7 @@ fn span(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(text[..at].parse::<f64>().ok()? * *seconds as f64).ok()
 }
 
-/// Parses seconds since 1970. Four digits may also be a year, and eight a date without hyphens: with a decimal point
+/// Parses seconds since 1970; 13, 16 and 19 digits are milliseconds, microseconds and nanoseconds, as in records. Four digits may also be a year, and eight a date without hyphens: with a decimal point
 /// they are seconds.
 fn epoch(text: &str) -> Option<Nanos> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -49,6 +49,15 @@ fn epoch(text: &str) -> Option<Nanos> {
     };
     if !text.contains('.') && is_date() {
         return None;
+    }
+    let unit = match text.len() {
+        13 => 1_000_000,
+        16 => 1_000,
+        19 => 1,
+        _ => SECOND,
+    };
+    if unit != SECOND && !text.contains('.') {
+        return text.parse::<u64>().ok()?.checked_mul(unit).map(Nanos);
     }
     let nanos = fraction_of(fraction)?;
     seconds.parse::<u64>().ok()?.checked_mul(SECOND)?.checked_add(nanos).map(Nanos)

@@ -24,10 +24,10 @@ struct EventQueue {
 ///
 /// ```
 /// use linerate_port::events;
-/// news::report("waiting for a peer");
-/// let heard = news::listen();
-/// news::report("peer connected");
-/// news::silence();
+/// events::report("waiting for a peer");
+/// let heard = events::listen();
+/// events::report("peer connected");
+/// events::silence();
 /// assert_eq!(heard.iter().collect::<Vec<_>>(), ["waiting for a peer", "peer connected"]);
 /// ```
 pub fn listen() -> Receiver<String> {

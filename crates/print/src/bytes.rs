@@ -47,7 +47,8 @@ fn digits(place: usize, bytes: &[u8], with_characters: bool, out: &mut Vec<u8>) 
     }
     if with_characters {
         out.resize(start + ROW / 2 * 5 + 2, b' ');
-        out.extend(bytes.iter().map(|byte| visible(*byte)));
+        // A space is a dot here, as in tcpdump.
+        out.extend(bytes.iter().map(|byte| if byte.is_ascii_graphic() { *byte } else { b'.' }));
     }
     out.push(b'\n');
 }

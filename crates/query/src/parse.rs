@@ -98,7 +98,7 @@ impl Filter {
         match parser.peek() {
             None => Ok(filter),
             Some(Token::Sign(")")) => Err(parser.wrong("unmatched closing parenthesis")),
-            Some(_) => Err(parser.wrong("expected and or or between two conditions")),
+            Some(_) => Err(parser.wrong("expected \"and\" or \"or\" between two conditions")),
         }
     }
 }

@@ -15,7 +15,7 @@ macro_rules! export_rows {
             ExportUnread = Export, Lost, "reader_gone";
             /// Records not exported because the exporter panicked (a bug).
             ExportDied = Export, Lost, "exporter_panicked";
-            /// Records dropped because the collector was unreachable and its queue was full.
+            /// Records dropped because the collector was unreachable: its queue was full, or the run ended.
             ExportUnreachable = Export, Lost, "collector_unreachable";
             /// Data records sent to a collector; a bidirectional flow takes two, unless one record holds both directions.
             ExportRecords = Export, Note, "data_records";

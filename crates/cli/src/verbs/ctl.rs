@@ -56,9 +56,9 @@ pub struct Args {
 pub enum ControlCommand {
     /// Streams: show state, rate and counters
     Status(Streams),
-    /// Streams: set the rate: 250kpps, 10gbps, top (all streams only), or a factor such as x2 or x0.5
+    /// Streams: set the rate: 250kpps, 10gbps, max (all streams only), or a factor such as x2 or x0.5
     Rate {
-        /// Rate of each stream; with no STREAMS, packets of --packet share it
+        /// Rate of each stream; without a pattern, packets of --packet share it
         #[arg(value_name = "RATE")]
         rate: String,
         /// Selected streams
@@ -114,8 +114,8 @@ pub struct Matches {
 /// Selection of streams.
 #[derive(Debug, clap::Args)]
 pub struct Streams {
-    /// Stream names; * matches any characters, ? a single one
-    #[arg(value_name = "STREAMS", default_value = "*")]
+    /// Names of streams: * matches any characters, ? a single one
+    #[arg(value_name = "PATTERN", default_value = "*")]
     streams: String,
 }
 

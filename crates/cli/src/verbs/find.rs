@@ -36,6 +36,8 @@ Examples:
   linerate find /captures --since -10m -w last.pcapng
   linerate find /captures --since 2026-11-22 --until 2026-11-23 -w - \\
     udp port 53 | tshark -r -
+  # print them (without -w they are only counted)
+  linerate find /captures -w - host 10.1.2.3 | linerate print -
   # all files of a directory as one, in order of time
   linerate export /captures -w all.pcapng.zst
   # the number of packets; indexes for files without one

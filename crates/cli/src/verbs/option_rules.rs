@@ -86,7 +86,7 @@ const RULES: &[Rule] = &[
         "generate",
         &["size", "count", "burst", "poisson", "seed", "stamp", "key"],
         NoneOf(&["streams"]),
-        "the file sets it per stream",
+        "the file of streams sets it",
     ),
     rule("measure", &["loss"], OneOf(&["goal", "method"]), "the default goals have their own; use --goal own"),
     rule("measure", &["exceed"], OneOf(&["goal"]), "the default goals have their own; use --goal own"),

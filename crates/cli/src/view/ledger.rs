@@ -10,7 +10,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Counters omitted in the short form: the summary has them, or they follow from a requested limit.
-const OMITTED: [Count; 7] = [
+const OMITTED: [Count; 8] = [
+    Count::FileSeen,
     Count::Late,
     Count::PastLimit,
     Count::ExportFiles,

@@ -73,13 +73,13 @@ pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> 
         "  latencies in us, from {SENDER_CLOCK} to the receive time stamp ({}); percentiles +-3 %\n  lost: {lost}\n",
         stamps(interfaces).join(", ")
     );
-    if let Some(gap) = &summary.gap {
-        let mean = summary.pace.seconds * 1e9 / counts.received.saturating_sub(1).max(1) as f64;
+    if let Some(gap) = summary.gap.as_ref().filter(|_| counts.received > 1) {
+        let mean = summary.pace.seconds * 1e6 / counts.received.saturating_sub(1).max(1) as f64;
         let [p50, p99, max] =
             [gap.gap_error_p50_ns, gap.gap_error_p99_ns, gap.gap_error_max_ns].map(|ns| ns as f64 / 1e3);
         text += &format!(
-            "  gap error at the receiver: p50 {p50:.1} us, p99 {p99:.1} us, max {max:.1} us; mean gap {mean:.1} ns, target {:.1} ns\n",
-            gap.gap_wanted_ns
+            "  gap error at the receiver: p50 {p50:.1} us, p99 {p99:.1} us, max {max:.1} us; mean gap {mean:.1} us, target {:.1} us\n",
+            gap.gap_wanted_ns / 1e3
         );
     }
     if summary.delay.latency_min_ns.is_some_and(|least| least < 0) {

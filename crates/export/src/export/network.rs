@@ -358,7 +358,11 @@ impl Exporter for Network {
             self.sent.lost += message.flows;
         }
         if self.sent.lost > 0 && self.away.is_some() {
-            (self.notify)(format!("{}: collector unreachable; {} records lost", self.name, self.sent.lost));
+            let text = format!("{}: collector unreachable", self.name);
+            match result {
+                Ok(()) if self.sent.flows == 0 => result = Err(Error::new(ErrorKind::NotConnected, text)),
+                _ => (self.notify)(format!("{text}; {} records lost", self.sent.lost)),
+            }
         }
         result
     }

@@ -67,16 +67,26 @@ Examples:
 Arguments are interfaces or capture files, then the filter. The other options of
 linerate capture work too.";
 
-/// Examples of `convert` and `merge`.
+/// Examples of `convert`.
 pub const CONVERT_HELP: &str = "\
 Examples:
   linerate convert old.pcapng.gz -w new.pcap.zst
   linerate convert trace.pcap -w dns.pcapng udp port 53
   linerate convert trace.pcap -w headers.pcap --slice l4 --dedup
   linerate convert big.pcap -w parts/ -C 100M
-  linerate merge a.pcap b.pcapng -w both.pcapng
+  # a time range
+  linerate find trace.pcap --since 2026-11-29 --until 2026-11-30 -w day.pcap
 Arguments are capture files, then the filter. The name of the output gives
 format and compression. The other options of linerate capture work too.";
+
+/// Examples of `merge`.
+pub const MERGE_HELP: &str = "\
+Examples:
+  linerate merge a.pcap b.pcapng -w both.pcapng
+  linerate merge day/*.pcapng -w dns.pcapng.zst udp port 53
+Packets are in the order of their times. Arguments are capture files, then the
+filter. The name of the output gives format and compression. The other options
+of linerate capture work too.";
 
 /// Hides options other than `listed`.
 pub fn shown(listed: &'static [&'static str]) -> impl Fn(Arg) -> Arg {

@@ -127,7 +127,7 @@ pub(super) struct TextPrinter {
 
 impl LineWriter for TextPrinter {
     fn write(&mut self, burst: Burst<'_>, interfaces: &[Interface]) -> usize {
-        let has_names = self.has_ports || interfaces.len() > 1;
+        let has_names = self.has_ports || interfaces.windows(2).any(|pair| pair[0].name != pair[1].name);
         let mut written = 0;
         for (desc, bytes) in burst.iter() {
             let interface = interfaces.get(usize::from(desc.interface));

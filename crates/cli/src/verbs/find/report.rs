@@ -46,7 +46,9 @@ impl Notes {
             self.all.push(unread.clone());
         }
         if found.files.is_empty() {
-            self.line("no capture files found (.pcap, .pcapng, .cap)");
+            fail("no capture files found (.pcap, .pcapng, .cap)");
+            self.failures += 1;
+            self.all.push("no capture files found".to_owned());
         } else if found.others > 0 {
             self.line(&format!("skipped {} (not .pcap, .pcapng or .cap)", counted(found.others, "file")));
         }

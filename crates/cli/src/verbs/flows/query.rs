@@ -54,10 +54,10 @@ pub struct Args {
     /// Filter text, instead of trailing arguments
     #[arg(short = 'f', long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Take flows with a packet at this time or later, such as 2026-11-22T10:00 or -1h
+    /// Take flows whose last packet is at this time or later, such as 2026-11-22T10:00 or -1h
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
     since: Option<String>,
-    /// Take flows with a packet before this time
+    /// Take flows whose first packet is before this time
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
     until: Option<String>,
     #[command(flatten)]
@@ -164,6 +164,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         done.csv()?;
     } else if is_shown {
         result(done.text(), is_mixed);
+    }
+    if (args.json || args.ask.csv) && !args.quiet {
+        done.note_rest();
     }
     done.scan.failures.iter().for_each(fail);
     if done.scan.failed > done.scan.failures.len() as u64 {
@@ -319,6 +322,19 @@ impl QueryResult {
             },
         }
         Ok(())
+    }
+
+    /// Notes matching records that are not listed.
+    fn note_rest(&self) {
+        let matched = self.answer.as_ref().map_or(0, |answer| answer.records);
+        let listed = self.records.len() as u64;
+        if 0 < listed && listed < matched {
+            let all = counted(matched, "record");
+            print_stderr(format_args!(
+                "  {} of {all} listed; --top N lists more, -w FILE.csv writes all\n",
+                grouped(listed)
+            ));
+        }
     }
 
     /// Returns the columns of the filter without a value in any record.

@@ -49,6 +49,7 @@ Rules of --rewrite; the first match per field applies, checksums are updated:
   ttl=N ttl=+N ttl=-N ttl=floor:N        hop limits too")]
 #[command(mut_arg("rate", |rate| rate.help("Rate in place of the recorded gaps: 250kpps, 10gbps (layer 2), 10gbpsl1, \
     50% of line rate, or max [default: as recorded]")))]
+#[command(mut_arg("json", |arg| arg.help("Print one JSON document at the end (schema linerate/replay/1)")))]
 #[command(mut_arg("lossless", |arg| arg.help("Exit with status 3 if a packet could not be sent")))]
 pub struct Args {
     /// Capture file to send (- for standard input), also compressed by gzip, zstd or lz4

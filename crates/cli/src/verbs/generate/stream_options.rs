@@ -91,6 +91,8 @@ pub(super) struct StreamContext<'a> {
     pub found: Option<&'a InterfaceInfo>,
     /// True if the run has a duration.
     pub is_timed: bool,
+    /// No packet is sent.
+    pub is_dry: bool,
     /// True if a receiver checks the frames.
     pub is_checked: bool,
 }
@@ -137,7 +139,7 @@ impl StreamArgs {
             set.rate = Some(preflight::rate_on(asked, around.line, around.found)?);
         }
         let bounded = set.streams.iter().all(|stream| stream.count.is_some());
-        if !bounded && !around.is_timed {
+        if !bounded && !around.is_timed && !around.is_dry {
             return Err(usage(format!("{name}: a stream has no count; set one, or use --duration")));
         }
         Ok(set)

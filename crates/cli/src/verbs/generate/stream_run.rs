@@ -39,6 +39,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
         line: args.out.line,
         found: found.as_ref(),
         is_timed: duration.is_some(),
+        is_dry: args.dry_run.is_some(),
         is_checked: args.check.is_some(),
     };
     let mut set = args.what.set(&around)?;
