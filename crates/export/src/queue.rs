@@ -156,6 +156,7 @@ impl Queue {
         // Excludes losses that the exporter counted itself.
         let lost = taken.saturating_sub(written).saturating_sub(account.sum(Kind::Lost));
         account.add(count.unwrap_or(Count::ExportFailed), lost);
+        let lost = account.sum(Kind::Lost);
         exporter.accounts(ledger);
         match result.and(ended) {
             Err(Failure { count: Count::ExportUnread, .. }) | Ok(()) => Ok(()),

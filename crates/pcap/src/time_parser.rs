@@ -38,8 +38,8 @@ fn span(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(text[..at].parse::<f64>().ok()? * *seconds as f64).ok()
 }
 
-/// Parses seconds since 1970; 13, 16 and 19 digits are milliseconds, microseconds and nanoseconds, as in records. Four digits may also be a year, and eight a date without hyphens: with a decimal point
-/// they are seconds.
+/// Parses seconds since 1970; 13, 16 and 19 digits are milliseconds, microseconds and nanoseconds. Four
+/// digits may also be a year, and eight a date without hyphens: with a decimal point they are seconds.
 fn epoch(text: &str) -> Option<Nanos> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_date = || match seconds.len() {

@@ -41,7 +41,7 @@ const HABITS: &[(&[&str], &str)] = &[
     (&["-G"], "linerate capture and linerate flows have it"),
     (&["-z"], "not supported; a file called .gz or .zst is compressed while it is written"),
     (&["-j", "--time-stamp-type"], "write the port as 'packet:eth0?stamp=hardware'"),
-    (&["--since", "--until"], "linerate find FILE --since T --until T -w OUT selects by time"),
+    (&["--since", "--until"], "not an option here; linerate find FILE --since T --until T -w OUT selects by time"),
     (&["-a", "-b", "-E", "-H", "-I", "-J", "-M", "-N", "-O", "-y"], "not supported"),
 ];
 

@@ -19,8 +19,8 @@ pub(crate) struct QueryArgs {
     /// Show the first N flows, groups or records [default: 10]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Sort by bytes or packets [default: the first of --sum, else bytes]; groups and stored records also by flows, bps, pps, bpp, duration or any
-    /// counter field, groups by records; stored records without groups keep their order by default
+    /// Sort by bytes or packets [default: the first of --sum, else bytes]; groups and stored records also by
+    /// flows, bps, pps, bpp, duration or any counter field, groups by records; stored records without groups keep their order by default
     #[arg(long, value_name = "MEASURE")]
     sort: Option<String>,
     /// Columns of each group, named like those of --sort [default: flows,packets,bytes]
