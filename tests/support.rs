@@ -52,6 +52,15 @@ pub fn may_make_labs() -> bool {
     allowed
 }
 
+/// Returns true if this process may become another user or give up capabilities; reports a skip if not.
+pub fn may_change_user() -> bool {
+    let allowed = is_root();
+    if !allowed {
+        skip("becoming another user needs root");
+    }
+    allowed
+}
+
 /// Returns true if this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

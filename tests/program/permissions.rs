@@ -1,7 +1,7 @@
 //! Owners and permissions of written files, and the privileges and system calls that a run keeps.
 
 use linerate_tests::support::program::{Ended, linerate, program, run, spawn};
-use linerate_tests::support::{Scratch, frames, has_tools, is_root, records, skip, wait_until};
+use linerate_tests::support::{Scratch, frames, has_tools, may_change_user, records, wait_until};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -63,8 +63,8 @@ fn as_user_nobody(words: &[String]) -> [Command; 4] {
 
 #[test]
 fn no_file_is_created_without_rights_of_the_target_user() {
-    if !is_root() {
-        return skip("becoming another user needs root");
+    if !may_change_user() {
+        return;
     }
     let (scratch, file, folder) = scene();
     let mine = owned_by_nobody(&scratch.file("nobodys"));
@@ -93,8 +93,8 @@ fn no_file_is_created_without_rights_of_the_target_user() {
 
 #[test]
 fn created_files_belong_to_the_target_user() {
-    if !is_root() {
-        return skip("becoming another user needs root");
+    if !may_change_user() {
+        return;
     }
     let (scratch, file, _) = scene();
     for (writer, way) in (0..9).flat_map(|writer| (0..4).map(move |way| (writer, way))) {
@@ -112,8 +112,8 @@ fn created_files_belong_to_the_target_user() {
 /// Privileges are not dropped if the caller is root itself; an unknown user name is an error and does not mean root.
 #[test]
 fn privileges_are_not_dropped_to_root_or_unknown_users() {
-    if !is_root() {
-        return skip("becoming another user needs root");
+    if !may_change_user() {
+        return;
     }
     let (scratch, file, _) = scene();
     let words = |to: &str| writers(&file, to)[0].clone();
@@ -132,8 +132,8 @@ fn privileges_are_not_dropped_to_root_or_unknown_users() {
 /// The owner of a folder could replace a new file by a link: ownership and modes must not be changed by path.
 #[test]
 fn owners_and_modes_are_never_changed_by_path() {
-    if !is_root() || !has_tools(&["strace"]) {
-        return skip("becoming another user needs root");
+    if !may_change_user() || !has_tools(&["strace"]) {
+        return;
     }
     let (scratch, file, _) = scene();
     let mine = owned_by_nobody(&scratch.file("nobodys"));
@@ -156,8 +156,8 @@ fn owners_and_modes_are_never_changed_by_path() {
 /// A user replaces the new folder by a link to a folder of root, as fast as possible.
 #[test]
 fn replacing_a_new_folder_by_a_link_gains_nothing() {
-    if !is_root() || !has_tools(&["setpriv"]) {
-        return skip("becoming another user needs root");
+    if !may_change_user() || !has_tools(&["setpriv"]) {
+        return;
     }
     let (scratch, file, folder) = scene();
     for round in 0..20 {
@@ -190,8 +190,8 @@ fn replacing_a_new_folder_by_a_link_gains_nothing() {
 
 #[test]
 fn socket_belongs_to_the_target_user() {
-    if !is_root() {
-        return skip("becoming another user needs root");
+    if !may_change_user() {
+        return;
     }
     let scratch = Scratch::new();
     let mine = owned_by_nobody(&scratch.file("nobodys"));
@@ -261,8 +261,8 @@ fn sample_bytes() -> Vec<u8> {
 /// A search opens its files one after another: it keeps the capability to read all files, and no other.
 #[test]
 fn search_keeps_only_the_capability_to_read() {
-    if !is_root() || !has_tools(&["strace"]) {
-        return skip("dropping capabilities needs root");
+    if !may_change_user() || !has_tools(&["strace"]) {
+        return;
     }
     let (scratch, file, _) = scene();
     let index = words_of(&["find", &file, "--make-index"]);
@@ -282,8 +282,8 @@ fn search_keeps_only_the_capability_to_read() {
 /// Landlock restricts reads to the named paths, even if an input exploits a parser.
 #[test]
 fn search_reads_only_below_named_paths() {
-    if !is_root() || !has_tools(&["strace"]) {
-        return skip("becoming another user needs root");
+    if !may_change_user() || !has_tools(&["strace"]) {
+        return;
     }
     let (scratch, file, _) = scene();
     let calls = scratch.file("calls");
@@ -300,8 +300,8 @@ fn search_reads_only_below_named_paths() {
 fn measurement_keeps_only_capabilities_to_open_ports() {
     // CAP_NET_ADMIN, NET_RAW, IPC_LOCK, PERFMON, BPF: see linux/capability.h.
     const OPENING: u64 = 1 << 12 | 1 << 13 | 1 << 14 | 1 << 38 | 1 << 39;
-    if !is_root() {
-        return skip("becoming another user needs root");
+    if !may_change_user() {
+        return;
     }
     let soak = ["--method", "soak", "--size", "128", "--rate", "1kpps", "-T", "600", "-Z", "nobody"];
     let ports = ["measure", "--to", "mem:rights", "--check", "mem:rights"];

@@ -3,7 +3,7 @@
 use crate::share::fixtures::{Feed, assert_all, read_ring, ring_name};
 use linerate_tests::support::program::launch;
 use linerate_tests::support::records;
-use linerate_tests::support::{Scratch, has_tools, is_root, skip};
+use linerate_tests::support::{Scratch, has_tools, may_change_user};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -20,11 +20,7 @@ struct Flood(Child);
 impl Flood {
     /// Returns once the acceptor is busy; `None` without rights to change the user.
     fn start(name: &str) -> Option<Flood> {
-        if !is_root() {
-            skip("other users need root");
-            return None;
-        }
-        if !has_tools(&["setpriv"]) {
+        if !may_change_user() || !has_tools(&["setpriv"]) {
             return None;
         }
         // The test checks how long the acceptor serves the flood, not how processors are scheduled.
