@@ -56,6 +56,29 @@ fn frames_and_bytes_match_capinfos() {
     assert!(captures.len() > 900, "{} captures", captures.len());
 }
 
+/// States that Zeek gives its own test traces (`testing/btest/Baseline` of zeek/zeek).
+#[test]
+fn connection_states_are_those_of_zeek() {
+    for (name, state) in [
+        ("single-rst.pcap", "OTH"),
+        ("syn-then-rst.pcap", "RSTOS0"),
+        ("syn-then-ack-then-rst.pcap", "RSTOS0"),
+        ("syn-then-stuff-then-rst.pcap", "OTH"),
+        ("missing-syn.pcap", "SF"),
+    ] {
+        let Some(path) = corpus(&format!("zeek/{name}")) else { return };
+        let scratch = Scratch::new();
+        let log = scratch.file("conn.log");
+        run(&["flows", "-q", "-r", text(&path), "-w", &log]).good();
+        let states: Vec<String> = std::fs::read_to_string(&log)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["conn_state"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(states, [state], "{name}");
+    }
+}
+
 #[test]
 fn split_capture_gives_the_same_records() {
     let Some(whole) = corpus("real-mix.pcap") else { return };

@@ -167,12 +167,15 @@ fn sequence_bytes(flow: &Flow, side: usize) -> u64 {
     flow.sides[side].payload_bytes.saturating_sub(sent_again).saturating_add(unseen)
 }
 
-/// Returns the state; for flows without one Zeek distinguishes by who sent packets.
+/// Returns the state; for UDP Zeek distinguishes by who sent packets.
 fn conn_state(flow: &Flow) -> Option<&'static str> {
     if flow.protocol == registry::TCP {
         // If the TCP header was not captured, no level knows the state.
         let is_unseen = flow.quality.contains(Quality::TRUNCATED) && flow.sides.iter().all(|side| side.tcp_flags == 0);
         return flow.tcp.as_ref().map(|tcp| tcp.state).or(is_unseen.then_some(ConnState::Oth)).map(ConnState::name);
+    }
+    if flow.protocol != registry::UDP {
+        return Some("OTH");
     }
     Some(match flow.sides.map(|side| side.has_time()) {
         [true, true] => "SF",

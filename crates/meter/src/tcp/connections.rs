@@ -2,7 +2,7 @@
 
 use super::history::Histories;
 use super::loss_state::{Side, Troubles};
-use super::record::{ColdSide, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS};
+use super::record::{ColdSide, Hot, NO_TIME, Record, SACK, TIMESTAMPS};
 use super::slow_path::SlowPath;
 use super::state::{is_established, state_of};
 use super::{Retransmitted, Rtt, Tcp, TcpSide};
@@ -125,10 +125,9 @@ impl Connections {
             side_of(&hot, side, &cold.sides[side], &troubles[side], is_scaled, rtt)
         });
         sides.rotate_left(originator);
-        let first_reset = usize::from(hot.trouble & HIGHER_RESET != 0) ^ originator;
         let time = |units: u32| (units != NO_TIME).then_some(u64::from(units) << 10);
         Some(Tcp {
-            state: state_of([hot.marks[originator], hot.marks[originator ^ 1]], first_reset),
+            state: state_of([hot.marks[originator], hot.marks[originator ^ 1]]),
             history: self.tables.histories.take(number, hot.history, originator),
             syn_to_syn_ack: time(hot.handshake[0]),
             syn_ack_to_ack: time(hot.handshake[1]),

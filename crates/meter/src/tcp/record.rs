@@ -98,8 +98,6 @@ pub(crate) mod mark {
 /// Bits of the upper byte of `Hot::trouble`, the first two shifted by the side.
 pub(crate) const SACK: u32 = 1 << 24;
 pub(crate) const TIMESTAMPS: u32 = 1 << 26;
-/// The first RST was sent by the higher end.
-pub(crate) const HIGHER_RESET: u32 = 1 << 28;
 /// Shifted by the side: it opened the connection in an earlier record, and its SYN was never seen.
 pub(crate) const UNSEEN_SYN: u32 = 1 << 29;
 /// Number of a `Trouble`; all ones if absent.

@@ -4,7 +4,7 @@
 use super::connections::SideTables;
 use super::history::{Letter, is_repeated_at};
 use super::loss_state::{Side, is_prompt};
-use super::record::{Cold, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS, UNSEEN_SYN, beyond, mark, units};
+use super::record::{Cold, Hot, NO_TIME, Record, SACK, TIMESTAMPS, UNSEEN_SYN, beyond, mark, units};
 use crate::facts::Facts;
 use crate::flow::Quality;
 use crate::record::{ACK, FIN, RST, SYN};
@@ -61,6 +61,7 @@ impl<'a> SlowPath<'a> {
             if flags & FIN != 0 {
                 if self.is_end {
                     self.mark(mark::FIN);
+                    self.forgive_reset();
                 }
                 self.add_letter_once(Letter::Fin);
             }
@@ -69,15 +70,23 @@ impl<'a> SlowPath<'a> {
 
     fn reset(&mut self) {
         if self.is_end {
-            if (self.hot.marks[0] | self.hot.marks[1]) & mark::RST == 0 && self.side == 1 {
-                self.hot.trouble |= HIGHER_RESET;
+            // After both FINs the connection has ended as usual.
+            let [one, other] = self.hot.marks;
+            if one & other & mark::FIN == 0 || (one | other) & mark::RST != 0 {
+                self.mark(mark::RST);
             }
-            self.mark(mark::RST);
         }
         if self.facts.flags & FIN != 0 {
             self.add_letter_once(Letter::FinRst);
         }
         self.add_letter_once(Letter::Rst);
+    }
+
+    /// Forgets the RST that followed a FIN of the other side: with this FIN, both sides have ended as usual.
+    fn forgive_reset(&mut self) {
+        if self.has(self.other, mark::FIN) && !self.has(self.side, mark::RST) {
+            self.hot.marks[self.other] &= !mark::RST;
+        }
     }
 
     /// Handles the acknowledgement of the other side's bytes.

@@ -3,39 +3,73 @@
 use super::ConnState;
 use super::record::mark;
 
-/// Returns the state from the marks of originator and responder; `first_reset` is the one that sent the first RST.
-pub(crate) fn state_of(marks: [u16; 2], first_reset: usize) -> ConnState {
-    let [originator, responder] = marks;
-    let either = originator | responder;
-    let has_syn = either & mark::SYN != 0;
-    let has_syn_ack = either & mark::SYN_ACK != 0;
-    let has_reset = either & mark::RST != 0;
-    if is_established(marks) {
-        return match (has_reset, first_reset, originator & mark::FIN != 0, responder & mark::FIN != 0) {
-            (true, 0, ..) => ConnState::Rsto,
-            (true, ..) => ConnState::Rstr,
-            (_, _, true, true) => ConnState::Sf,
-            (_, _, true, false) => ConnState::S2,
-            (_, _, false, true) => ConnState::S3,
-            _ => ConnState::S1,
-        };
-    }
-    let is_silent = originator & mark::ALL_SENT == 0;
-    match (has_syn, has_syn_ack) {
-        (false, true) if is_silent && responder & mark::RST != 0 => ConnState::Rstrh,
-        (false, true) if is_silent && responder & mark::FIN != 0 => ConnState::Shr,
-        (false, _) => ConnState::Oth,
-        (true, _) if has_reset && first_reset == 1 => ConnState::Rej,
-        (true, _) if has_reset => ConnState::Rstos0,
-        (true, _) if originator & mark::FIN != 0 => ConnState::Sh,
-        (true, _) => ConnState::S0,
+/// State of an endpoint, as in Zeek (`TCP_ENDPOINT_*`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Endpoint {
+    /// Nothing was sent.
+    Inactive,
+    SynSent,
+    /// Anything but a SYN was sent.
+    Partial,
+    Established,
+    /// A FIN was sent.
+    Closed,
+    Reset,
+}
+
+use Endpoint::{Closed, Established, Inactive, Partial, Reset, SynSent};
+
+/// Returns the state from the marks of originator and responder.
+pub(crate) fn state_of(marks: [u16; 2]) -> ConnState {
+    let only_reset_after_syn = mark::SYN_ACK | mark::ACK | mark::FIN;
+    match endpoints(marks) {
+        [SynSent, Reset] => ConnState::Rej,
+        [Reset, Reset] if (marks[0] | marks[1]) & mark::DATA == 0 => ConnState::Rej,
+        [Inactive | Partial, Reset] => ConnState::Rstrh,
+        [_, Reset] => ConnState::Rstr,
+        [Reset, Inactive | Partial] if marks[0] & (mark::SYN | only_reset_after_syn) == mark::SYN => ConnState::Rstos0,
+        [Reset, Inactive | Partial] => ConnState::Oth,
+        [Reset, _] => ConnState::Rsto,
+        [Closed, Closed] => ConnState::Sf,
+        [Closed, Inactive | Partial] => ConnState::Sh,
+        [Closed, _] => ConnState::S2,
+        [Inactive | Partial, Closed] => ConnState::Shr,
+        [_, Closed] => ConnState::S3,
+        [SynSent, Inactive] => ConnState::S0,
+        [Established, Established] => ConnState::S1,
+        _ => ConnState::Oth,
     }
 }
 
-/// Returns whether SYN and SYN with ACK were seen, or either and data or an ACK both ways.
+/// Returns whether both ends are established, and neither ended the connection.
 pub(crate) fn is_established(marks: [u16; 2]) -> bool {
-    let either = marks[0] | marks[1];
-    let opened = mark::SYN | mark::SYN_ACK;
-    let both_talked = marks.iter().all(|marks| marks & (mark::ACK | mark::DATA) != 0);
-    either & opened == opened || (either & opened != 0 && both_talked)
+    endpoints(marks) == [Established; 2]
+}
+
+fn endpoints([originator, responder]: [u16; 2]) -> [Endpoint; 2] {
+    let is_answered = responder & (mark::SYN | mark::SYN_ACK) != 0;
+    let first = match originator {
+        marks if marks & mark::RST != 0 => Reset,
+        marks if marks & mark::FIN != 0 => Closed,
+        marks if marks & mark::SYN != 0 => {
+            if is_answered {
+                Established
+            } else {
+                SynSent
+            }
+        }
+        marks if marks & (mark::ACK | mark::DATA) != 0 && is_answered => Established,
+        marks if marks & mark::ALL_SENT != 0 => Partial,
+        _ => Inactive,
+    };
+    let second = match responder {
+        marks if marks & mark::RST != 0 => Reset,
+        marks if marks & mark::FIN != 0 => Closed,
+        _ if is_answered => Established,
+        // Some hosts acknowledge a SYN before they answer it.
+        marks if marks & mark::DATA == 0 && originator & mark::SYN != 0 => Inactive,
+        marks if marks & mark::ALL_SENT != 0 => Partial,
+        _ => Inactive,
+    };
+    [first, second]
 }

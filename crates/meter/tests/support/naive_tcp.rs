@@ -94,7 +94,8 @@ impl Naive {
                 self.record_once(one.side, 'i');
             }
             if self.accepts_end(one) {
-                self.resets.push(one.side);
+                let is_over = self.sides.iter().all(|side| side.sent.contains(&'f')) && self.resets.is_empty();
+                self.resets.extend((!is_over).then_some(one.side));
             }
             self.record_once(one.side, 'r');
             return;
@@ -322,6 +323,10 @@ impl Naive {
         }
         if is_end {
             self.sides[one.side].sent.push('f');
+            let other = 1 - one.side;
+            if self.sides[other].sent.contains(&'f') && !self.resets.contains(&one.side) {
+                self.resets.retain(|side| *side != other);
+            }
         }
     }
 
@@ -341,36 +346,36 @@ impl Naive {
         }
     }
 
-    /// The table of states, from its first row to its last.
+    /// The table of states, by what each end did.
     fn state(&self, [originator, responder]: [usize; 2]) -> ConnState {
-        let sent = |side: usize, letter: char| self.sides[side].sent.contains(&letter);
-        let either = |letter: char| sent(0, letter) || sent(1, letter);
-        let talked = |side: usize| sent(side, 'a') || sent(side, 'd');
-        let reset = self.resets.first().copied();
-        let fins = (sent(originator, 'f'), sent(responder, 'f'));
-        let opened = either('s') || either('h');
-        if (either('s') && either('h')) || (opened && talked(0) && talked(1)) {
-            return match (reset, fins) {
-                (Some(side), _) if side == originator => ConnState::Rsto,
-                (Some(_), _) => ConnState::Rstr,
-                (_, (true, true)) => ConnState::Sf,
-                (_, (true, false)) => ConnState::S2,
-                (_, (false, true)) => ConnState::S3,
-                _ => ConnState::S1,
-            };
-        }
-        if either('s') {
-            return match (reset, fins.0) {
-                (Some(side), _) if side == responder => ConnState::Rej,
-                (Some(_), _) => ConnState::Rstos0,
-                (None, true) => ConnState::Sh,
-                (None, false) => ConnState::S0,
-            };
-        }
-        let is_silent = self.sides[originator].next.is_none() && !self.resets.contains(&originator);
+        let sent = |side: usize, letters: &str| letters.chars().any(|letter| self.sides[side].sent.contains(&letter));
+        let [resets, fins] = [
+            [originator, responder].map(|side| self.resets.contains(&side)),
+            [originator, responder].map(|side| sent(side, "f") && !self.resets.contains(&side)),
+        ];
+        let is_answered = sent(responder, "sh");
+        let is_tried = sent(originator, "s") && !is_answered && !resets[0] && !fins[0];
+        let is_established =
+            [sent(originator, "s") && is_answered || sent(originator, "ad") && is_answered, is_answered];
+        let is_half =
+            [!resets[0] && !fins[0] && !is_established[0] && !is_tried, !resets[1] && !fins[1] && !is_established[1]];
+        let acknowledges_only = sent(originator, "s") && !sent(responder, "d");
+        let is_nothing = self.sides[responder].sent.is_empty() && self.sides[responder].next.is_none();
         match () {
-            () if either('h') && is_silent && reset.is_some() => ConnState::Rstrh,
-            () if either('h') && is_silent && fins.1 => ConnState::Shr,
+            () if resets[1] && is_tried => ConnState::Rej,
+            () if resets == [true; 2] && !sent(0, "d") && !sent(1, "d") => ConnState::Rej,
+            () if resets[1] && is_half[0] => ConnState::Rstrh,
+            () if resets[1] => ConnState::Rstr,
+            () if resets[0] && is_half[1] && sent(originator, "s") && !sent(originator, "haf") => ConnState::Rstos0,
+            () if resets[0] && is_half[1] => ConnState::Oth,
+            () if resets[0] => ConnState::Rsto,
+            () if fins == [true; 2] => ConnState::Sf,
+            () if fins[0] && is_half[1] => ConnState::Sh,
+            () if fins[0] => ConnState::S2,
+            () if fins[1] && is_half[0] => ConnState::Shr,
+            () if fins[1] => ConnState::S3,
+            () if is_tried && (is_nothing || acknowledges_only) => ConnState::S0,
+            () if is_established == [true; 2] => ConnState::S1,
             () => ConnState::Oth,
         }
     }
